@@ -42,7 +42,7 @@ NEXT_TESTS := $(if $(SUFFIX),tests/unit/records tests/unit/training \
 
 # The instructor's commands; grading/README.md goes through an evening with them.
 MARKING = export PYTHONPATH="$(CURDIR)/grading:$(CURDIR)/tools"; \
-	$(PY) -m marking --look-is-fine --course $(call quoted,COURSE)
+	$(PY) -m marking --course $(call quoted,COURSE)
 
 # A variable's value as one word of a command, whatever characters a folder's name has.
 quoted = '$(subst ','\'',$(value $(1)))'

@@ -62,7 +62,6 @@ def measure(lesson, students):
                 sys.executable,
                 "-m",
                 "marking",
-                "--look-is-fine",
                 "--course",
                 Path(folder, "course"),
                 command,

@@ -1,7 +1,4 @@
-"""The grading commands behind `make release`, `make collect` and the others.
-
-They exit with 0 if all is well, 1 if a hand-in needs a look, and 2 if they failed.
-"""
+"""The grading commands behind `make release`, `make collect` and the others."""
 
 import argparse
 import os
@@ -38,13 +35,10 @@ def main(arguments):
             open_formgrader(course, others)
         with course.alone():
             course.check_room()
-            status = COMMANDS[given.command](course, given)
-            return 0 if status == 1 and given.look_is_fine else status
-    except CourseError as error:
-        print(f"{given.command}: {error}", file=sys.stderr)
-        return 2
-    except (OSError, OperationalError) as error:
-        print(f"{given.command}: {_trouble(course, error)}", file=sys.stderr)
+            COMMANDS[given.command](course, given)
+            return 0
+    except (CourseError, OSError, OperationalError) as error:
+        print(f"{given.command}: {_explained(course, error)}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         again = "goes on with the same seeds" if given.command == "challenge" else "does all of it"
@@ -53,10 +47,11 @@ def main(arguments):
 
 
 def release(course, given):
-    from marking import release, students
+    from marking import release
 
     lesson = release.release(course, given.lesson, given.sources)
-    left_out = students.enrol_list(course, given.students) if given.students else []
+    if given.students:
+        _enrol(course, given.students)
     with course.gradebook() as gradebook:
         assignment = gradebook.find_assignment(lesson)
         cells = sum(len(book.grade_cells) + len(book.task_cells) for book in assignment.notebooks)
@@ -69,7 +64,6 @@ def release(course, given):
         set_due(course, lesson, given.when)
         print(f"it is due: {given.when}")
     _check_sandbox()
-    return _left_out(left_out)
 
 
 def due(course, given):
@@ -82,14 +76,14 @@ def due(course, given):
         print(f"{lesson} is due {when} for {who}")
     if not known:
         print(f"{lesson} has no due date (WHEN='2026-12-01 18:00')")
-    return 0
 
 
 def collect(course, given):
     from marking import collect, students
 
     lesson = course.lesson(given.lesson)
-    left_out = students.enrol_list(course, given.students) if given.students else []
+    if given.students:
+        _enrol(course, given.students)
     where = given.where.absolute() if given.where else collect.fetch(course, lesson)
     found, strays = collect.collect(course, lesson, where, from_exchange=not given.where)
     everyone = [person.id for person in students.students(course)]
@@ -106,7 +100,6 @@ def collect(course, given):
         print(_wrapped("The ids are: " + ", ".join(everyone)))
     print(f"\n{len(found)} of {len(everyone)} students' hand-ins taken in; originals: {course.folder / 'collected'}")
     _check_sandbox()
-    return int(bool(_left_out(left_out) or strays or any(row[2] for row in rows)))
 
 
 def autograde(course, given):
@@ -114,12 +107,11 @@ def autograde(course, given):
 
     lesson = course.lesson(given.lesson)
     marked = autograde.autograde(course, lesson, given.student, anew=given.anew)
-    code = _summary({lesson: autograde.rows(course, lesson)})
+    _summary({lesson: autograde.rows(course, lesson)})
     if marked.unchanged and not given.student:
         print(f"{plural(len(marked.unchanged), 'hand-in')} unchanged since they were marked (ALL=1 marks them again)")
     if marked.unknown:
         print(f"not marked, as the gradebook has no such student: {', '.join(marked.unknown)}")
-    return int(bool(code or marked.unknown))
 
 
 def feedback(course, given):
@@ -135,7 +127,6 @@ def feedback(course, given):
     )
     if waiting := [row.student.id for row in autograde.rows(course, lesson) if row.waiting]:
         print(f"answers of these are not marked yet, and their pages say so: {', '.join(waiting)}")
-    return int(bool(failed or waiting))
 
 
 def grades(course, given):
@@ -145,7 +136,7 @@ def grades(course, given):
     with course.gradebook() as gradebook:
         known += [book.name for book in gradebook.assignments if book.name == CHALLENGE]
     paths, marks = grades.grades(course, [course.lesson(given.lesson)] if given.lesson else known)
-    code = _summary(marks)
+    _summary(marks)
     for lesson, rows in marks.items():
         if found := grades.questions(course, lesson, rows):
             _questions(lesson, found)
@@ -153,13 +144,13 @@ def grades(course, given):
     print(f"written to {paths[0]}; as Moodle and Canvas take them in: {' and '.join(paths[1:])}")
     if waiting := sum(bool(row.waiting) for rows in marks.values() for row in rows):
         print(f"in these, {plural(waiting, 'mark')} left out, as answers wait for a person")
-    return code
 
 
 def challenge(course, given):
-    from marking import challenge, students
+    from marking import challenge
 
-    left_out = students.enrol_list(course, given.students) if given.students else []
+    if given.students:
+        _enrol(course, given.students)
     strays = []
     if given.where:
         found, strays = challenge.collect(course, given.where.absolute())
@@ -181,23 +172,24 @@ def challenge(course, given):
     )
     board, figure, pages = challenge.board(course, scores)
     print(f"\n{board!r}")
-    code = _summary({CHALLENGE: challenge.rows(course)})
+    _summary({CHALLENGE: challenge.rows(course)})
     print(f"the board as a picture: {figure or 'none, as no run came to its end'}; all verdicts to hand back: {pages}")
-    return int(bool(_left_out(left_out) or strays or code))
 
 
 COMMANDS = {command.__name__: command for command in (release, due, collect, autograde, feedback, grades, challenge)}
 
 
-def _left_out(rows):
-    """Print the rows of the list of students that were left out; return the command's status."""
-    for row in rows:
+def _enrol(course, path):
+    from marking import students
+
+    for row in students.enrol_list(course, path):
         print(f"left out of the list of students: {row}")
-    return int(bool(rows))
 
 
-def _trouble(course, error):
-    """What failed on the disk or in the gradebook, where, and what to do."""
+def _explained(course, error):
+    """What failed, on the disk or in the gradebook where, and what to do."""
+    if isinstance(error, CourseError):
+        return error
     if isinstance(error, OperationalError):
         where, what = course.folder / "gradebook.db", error.orig
     else:
@@ -206,7 +198,7 @@ def _trouble(course, error):
 
 
 def _summary(marks):
-    """Print the marks, {lesson: rows}; return the command's status."""
+    """Print the marks, {lesson: rows}."""
     several = len(marks) > 1
     rows = [(lesson, row) for lesson, found in marks.items() for row in found]
     late = any(row.days_late for _, row in rows)
@@ -230,7 +222,6 @@ def _summary(marks):
         f"{f' in {len(marks)} lessons' if several else ''}, {sum(row.auto is not None for _, row in rows)} marked, "
         f"{look} need a look, {sum(row.waiting for _, row in rows)} answers to mark by hand"
     )
-    return int(bool(look))
 
 
 def _unmarked(row):
@@ -291,7 +282,6 @@ def _wrapped(text):
 def _parser():
     parser = argparse.ArgumentParser(prog="python -m marking", description=__doc__)
     parser.add_argument("--course", type=Path, default=HERE / "course", help="the course folder")
-    parser.add_argument("--look-is-fine", action="store_true", help="exit with 0 where a hand-in needs a look")
     commands = parser.add_subparsers(dest="command", required=True)
     for name in COMMANDS:
         command = commands.add_parser(name)

@@ -2,7 +2,6 @@
 
 import hashlib
 from dataclasses import dataclass, replace
-from functools import cache
 from pathlib import Path
 
 import nbformat
@@ -50,20 +49,12 @@ class Marked:
     unknown: list[str]  # not in the gradebook
 
 
-def autograde(course: Course, lesson: str, student: str = "", anew: bool = False, at_a_time: int = 0) -> Marked:
+def autograde(course: Course, lesson: str, student: str = "", anew: bool = False) -> Marked:
     """Mark the hand-ins of a lesson that are new, or whose tests have changed, several at a time on all cores.
 
     nbgrader's converter marks each in a separate process, with a line that shows the progress. Problems go to the
-    hand-in's notes. A person's marks stay if the answer is unchanged.
-
-    Parameters
-    ----------
-    student
-        The only one to mark, changed or not.
-    anew
-        Whether to mark everyone, changed or not.
-    at_a_time
-        Students; by default as many as there are cores.
+    hand-in's notes. A person's marks stay if the answer is unchanged. With `student` only that one is marked, changed
+    or not; with `anew` everyone is.
     """
     sandbox.find()
     known = {person.id for person in students(course)}
@@ -73,7 +64,11 @@ def autograde(course: Course, lesson: str, student: str = "", anew: bool = False
         raise MarkingError(f"no hand-ins of {lesson} in {course.folder}: `make collect` first")
     if student:
         everyone = [one(student, everyone, f"handed in {lesson}", "nobody", "STUDENT")]
-    chosen = [name for name in everyone if student or anew or not _is_current(course, lesson, name)]
+    chosen = [
+        name
+        for name in everyone
+        if student or anew or course.notes(lesson, name).version != _version(course, lesson, name)
+    ]
     app = course.nbgrader()
 
     def mark(name):
@@ -82,7 +77,7 @@ def autograde(course: Course, lesson: str, student: str = "", anew: bool = False
         superseded.set_aside(course, lesson, name)
         _mark(course, app, lesson, name)
 
-    done = lanes.each(course, app, f"marking {lesson}", chosen, mark, at_a_time or usable_cores(), STUDENT_S)
+    done = lanes.each(course, app, f"marking {lesson}", chosen, mark, usable_cores(), STUDENT_S)
     for name, failure, log, end in done:
         if failure:
             course.check_room()
@@ -100,26 +95,17 @@ def autograde(course: Course, lesson: str, student: str = "", anew: bool = False
     return Marked(chosen, sorted({*everyone} - {*chosen}), [name for name in handed_in if name not in known])
 
 
-def _is_current(course, lesson, student):
-    """Whether a hand-in has been marked as it is, with the tests and the code of today."""
-    return course.notes(lesson, student).version == _version(course, lesson, student)
-
-
 def _version(course, lesson, student):
     """A checksum of all that a hand-in's marks depend on."""
-    found = hashlib.sha256(_code())
+    found = hashlib.sha256()
     submitted = course.notebook("submitted", lesson, student)
-    for path in (course.notebook("source", lesson), course.settings, submitted, submitted.with_name(STAMP)):
+    inputs = (course.notebook("source", lesson), course.settings, submitted, submitted.with_name(STAMP))
+    for path in (*sorted(CODE), *inputs):
         found.update(path.read_bytes() if path.exists() else b"")
     with course.gradebook() as gradebook:
         when = dict(due(gradebook, lesson))
     found.update(str(when.get(student, when.get("everybody"))).encode())
     return found.hexdigest()
-
-
-@cache
-def _code():
-    return b"".join(path.read_bytes() for path in sorted(CODE))
 
 
 def rows(course: Course, lesson: str, only: str | None = None) -> list[Row]:
@@ -134,18 +120,18 @@ def rows(course: Course, lesson: str, only: str | None = None) -> list[Row]:
 def _row(course, gradebook, lesson, person, total, handed_in):
     notes = course.notes(lesson, person.id)
     reasons = [*notes.reasons, *_asked(course, lesson, person.id)]
-    none = Row(person, None, None, total, 0, reasons, handed_in)
+    unmarked_row = Row(person, None, None, total, 0, reasons, handed_in)
     if notes.failed:
-        return none
+        return unmarked_row
     try:
         submission = gradebook.find_submission(lesson, person.id)
     except MissingEntry:
-        return none
+        return unmarked_row
     grades = [grade for notebook in submission.notebooks for grade in notebook.grades]
     by_hand = [grade for grade in grades if grade.manual_score is not None]
     unmarked = [grade for grade in grades if grade.auto_score is None and grade.manual_score is None]
     if unmarked == grades and not course.notebook("autograded", lesson, person.id).exists():
-        return none  # an extension makes a submission, too
+        return unmarked_row  # an extension makes a submission, too
     auto = sum(grade.score for grade in grades if grade.manual_score is None)
     given = {grade.name for grade in by_hand} | {
         comment.name for notebook in submission.notebooks for comment in notebook.comments if comment.manual_comment

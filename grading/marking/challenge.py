@@ -34,7 +34,7 @@ from ddl.words import plural
 from line import Line
 from marking import autograde, sandbox
 from marking.autograde import Row
-from marking.collect import Stray, by_student, inside, kept_in, name_of, pieces_of
+from marking.collect import Stray, by_student, inside, kept_in, name_of
 from marking.course import CHALLENGE, Course, MarkingError, plain, write
 from marking.lanes import time_left
 from marking.students import students
@@ -50,10 +50,7 @@ def collect(course: Course, where: Path) -> tuple[list[str], list[Stray]]:
     Originals are kept under collected/. A submission replaces that student's earlier one; those of students not in
     `where` stay.
     """
-    people = students(course)
-    if not people:
-        raise MarkingError("the gradebook has no students yet: give their list, STUDENTS=FILE.csv")
-    found, strays = by_student(pieces_of(where), people)
+    found, strays = by_student(course, where)
     for student, pieces in sorted(found.items()):
         course.check_room()
         with kept_in(course.folder / "collected" / student / CHALLENGE, pieces) as (kept, refused):

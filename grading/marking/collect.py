@@ -15,7 +15,7 @@ import nbformat
 
 from marking import answers
 from marking.course import Course, MarkingError, plain, write
-from marking.handins import FILE_BYTES, Refused, in_archive, in_folder
+from marking.handins import FILE_BYTES, Piece, Refused, in_archive, in_folder
 from marking.students import Student, enrol, students
 
 REQUEST = "regrade.txt"  # in a hand-in: what somebody asks to be looked at again
@@ -41,14 +41,10 @@ def collect(course: Course, lesson: str, where: Path, from_exchange: bool = Fals
     """Collect all hand-ins in a folder or zip archive; return the ids of their students, and the strays.
 
     Originals are kept byte for byte under collected/; under submitted/ is the released lesson with the student's
-    answers. An earlier hand-in of the same student is replaced; those of students not in `where` stay. A hand-in's time
-    is that of its latest file, or the exchange's.
+    answers. An earlier hand-in of the same student is replaced; those of students not in `where` stay.
     """
-    people = students(course)
-    if not people:
-        raise MarkingError("the gradebook has no students yet: give their list, STUDENTS=FILE.csv")
     release = nbformat.read(course.notebook("release", lesson), as_version=4)
-    found, strays = by_student(pieces_of(where), people)
+    found, strays = by_student(course, where)
     for student, pieces in sorted(found.items()):
         course.check_room()
         asked = [piece for piece in pieces if piece.parts[-1].lower() == REQUEST]
@@ -92,22 +88,18 @@ def fetch(course: Course, lesson: str) -> Path:
     return where
 
 
-def pieces_of(where):
-    """The files of a class: of a folder, or of a zip archive."""
-    if where.is_dir():
-        return list(in_folder(where))
+def by_student(course: Course, where: Path) -> tuple[dict[str, list[Piece]], list[Stray]]:
+    """Assign the files of a folder or zip archive to students, by the first part of their paths."""
+    people = students(course)
+    if not people:
+        raise MarkingError("the gradebook has no students yet: give their list, STUDENTS=FILE.csv")
     if not where.exists():
         raise MarkingError(f"FROM={where}: there is no such folder or file")
     try:
-        return list(in_archive(where))
+        pieces = [piece for piece in (in_folder if where.is_dir() else in_archive)(where) if not piece.clutter]
     except Refused as error:
         raise MarkingError(f"FROM={where} {error}") from None
-
-
-def by_student(pieces, people):
-    """Assign files to students by the first part of their paths."""
     found, strays = defaultdict(list), []
-    pieces = [piece for piece in pieces if not piece.clutter]
     firsts = {piece.parts[0] for piece in pieces}
     within = all(len(piece.parts) > 1 for piece in pieces)
     if len(firsts) == 1 and within and not _owners(*firsts, people):
@@ -118,13 +110,10 @@ def by_student(pieces, people):
         owners = _owners(name if len(piece.parts) > 1 else Path(name).stem, people)
         if len(owners) == 1:
             found[owners[0].id].append(piece)
-        elif owners:
-            both = " and ".join(owner.id for owner in owners)
-            strays.append(
-                Stray(plain(piece.name), f"the name is that of {both}: put it into a folder that is named by the id")
-            )
-        else:
-            strays.append(Stray(plain(piece.name), _nearest(name, people)))
+            continue
+        several = " and ".join(owner.id for owner in owners)
+        reason = f"the name is that of {several}: put it into a folder named by the id" if owners else ""
+        strays.append(Stray(plain(piece.name), reason or _nearest(name, people)))
     return found, strays
 
 
@@ -173,7 +162,7 @@ def kept_in(folder, pieces):
     if old.exists() and not folder.exists():  # an earlier command was interrupted here
         old.rename(folder)
     try:
-        yield keep(new, pieces)
+        yield _keep(new, pieces)
         shutil.rmtree(old, ignore_errors=True)
         if folder.exists():
             folder.rename(old)
@@ -225,17 +214,28 @@ def name_of(pieces):
     return platform["whole"] + "_" if platform else ""
 
 
-def keep(new, pieces):
+class _Budget:
+    """Reads files of one hand-in, up to so many bytes in all."""
+
+    def __init__(self):
+        self._left = KEPT_BYTES
+
+    def read(self, piece):
+        content = piece.content() if self._left >= 0 else b""
+        self._left -= len(content)
+        if self._left < 0:
+            raise Refused(f"is beyond the {KEPT_BYTES / 2**20:.0f} MiB of one hand-in")
+        return content
+
+
+def _keep(folder, pieces):
     """Keep the originals; return those that could be read, and {name: reason} for the others."""
-    shutil.rmtree(new, ignore_errors=True)
-    new.mkdir(parents=True)
-    kept, refused, left = [], {}, KEPT_BYTES
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    kept, refused, budget = [], {}, _Budget()
     for piece in pieces[:KEPT_FILES]:
         try:
-            content = piece.content() if left >= 0 else b""
-            left -= len(content)
-            if left < 0:
-                raise Refused(f"is beyond the {KEPT_BYTES / 2**20:.0f} MiB of one hand-in")
+            content = budget.read(piece)
         except Refused as error:
             refused[piece.name] = str(error)
             continue
@@ -244,19 +244,19 @@ def keep(new, pieces):
             continue
         kept.append((piece, content))
         try:
-            write(new.joinpath(*piece.parts), content)
+            write(folder.joinpath(*piece.parts), content)
         except OSError as error:
             if error.errno not in NAMES:
                 raise
             refused[piece.name] = f"cannot be kept ({error.strerror})"
     if len(pieces) > KEPT_FILES:
-        refused["All"] = f"{len(pieces):,} files are more than the {KEPT_FILES:,} looked at"
+        refused["All"] = f"{len(pieces):,} files are more than the {KEPT_FILES:,} that are looked at"
     return kept, refused
 
 
 def inside(kept, suffix):
     """The files of one suffix among files and in archives, by name, and {name: reason} for what was not read."""
-    found, refused, left = {}, {}, KEPT_BYTES
+    found, refused, budget = {}, {}, _Budget()
     waiting = [(piece, content, 0) for piece, content in reversed(kept)]
     while waiting:
         piece, content, depth = waiting.pop()
@@ -269,19 +269,14 @@ def inside(kept, suffix):
         except Refused as error:
             refused[piece.name] = str(error)
             continue
-        for inner in entries:
-            if inner.clutter or inner.suffix not in (suffix, ".zip"):
+        for entry in entries:
+            if entry.clutter or entry.suffix not in (suffix, ".zip"):
                 continue
-            inner = replace(inner, parts=(*piece.parts, *inner.parts))
+            inner = replace(entry, parts=(*piece.parts, *entry.parts))
             try:
-                data = inner.content() if left >= 0 else b""
-                left -= len(data)
-                if left < 0:
-                    raise Refused(f"is beyond the {KEPT_BYTES / 2**20:.0f} MiB of one hand-in")
+                waiting.append((inner, budget.read(inner), depth + 1))
             except Refused as error:
                 refused[inner.name] = str(error)
-            else:
-                waiting.append((inner, data, depth + 1))
     return found, refused
 
 

@@ -3,6 +3,7 @@
 import csv
 import io
 import re
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,7 +14,7 @@ COLUMNS = ("id", "first_name", "last_name", "email")
 ID = re.compile(r"[^\W_][\w.@-]*")  # it becomes a folder's name
 ID_BYTES = 100  # and a part of other names
 SEPARATOR = re.compile(r'"?sep=(.)"?\s*', re.IGNORECASE)  # a line that spreadsheets put first
-MARKS = re.compile(rb"\xff\xfe|\xfe\xff")  # how UTF-16 begins
+BYTE_ORDER = re.compile(rb"\xff\xfe|\xfe\xff")  # how UTF-16 begins
 
 
 @dataclass(frozen=True)
@@ -28,61 +29,58 @@ class Student:
     def __post_init__(self):
         if not ID.fullmatch(self.id):
             raise InputError(
-                f"the id {self.id!r}: it can have letters, digits and any of . _ @ - after the first of them"
+                f"the id {self.id!r}: an id begins with a letter or digit; letters, digits and . _ @ - may follow"
             )
         if len(self.id.encode()) > ID_BYTES:
             raise InputError(
-                f"the id {self.id[:20]}… has {len(self.id)} characters: it can have "
-                f"{ID_BYTES}, fewer where they are not English letters"
+                f"the id {self.id[:20]}… has {len(self.id)} characters: at most {ID_BYTES} are allowed, "
+                "fewer where they are not English letters"
             )
 
 
-def read(path: Path, left_out: list[str] | None = None) -> list[Student]:
+def read(path: Path) -> tuple[list[Student], list[str]]:
     """Read a CSV file of students with the columns id, first_name, last_name, email.
 
-    Problems of rows are added to `left_out`, and the other rows are read. Without `left_out`, the first problem is a
-    MarkingError, as is a file without a valid row.
+    Return the students, and the problems of the rows that are left out; a file without a valid row is a MarkingError.
     """
-    wrong = [] if left_out is None else left_out
     found: dict[str, Student] = {}
+    problems = []
     for line, values in _rows(path):
         try:
             if isinstance(values, csv.Error):
                 raise InputError(str(values))
             student = Student(**values)
             if student.id.casefold() in found:
-                raise InputError(f"the id {student.id} is there twice")
+                raise InputError(f"the id {student.id} appears twice")
         except InputError as error:
-            wrong.append(f"{path}, line {line}: {error}")
+            problems.append(f"{path}, line {line}: {error}")
         else:
             found[student.id.casefold()] = student
-    if wrong and (left_out is None or not found):
-        raise MarkingError(wrong[0])
     if not found:
-        raise MarkingError(f"{path} names no student")
-    return list(found.values())
+        raise MarkingError(problems[0] if problems else f"{path} names no student")
+    return list(found.values()), problems
 
 
 def _rows(path):
     """Yield (line number, known columns) for each non-empty row of a CSV file, or its error."""
     content = io.StringIO(_text(path), newline="")
-    start, marks = 0, ",;\t"
+    start, separators = 0, ",;\t"
     while (first := content.readline()) and (not first.strip() or SEPARATOR.fullmatch(first)):
-        start, said = content.tell(), SEPARATOR.fullmatch(first)
-        marks = said[1] if said else marks
-    mark = max(marks, key=first.count)
+        start, separator = content.tell(), SEPARATOR.fullmatch(first)
+        separators = separator[1] if separator else separators
+    separator = max(separators, key=first.count)
     before = content.getvalue()[:start].count("\n")
     content.seek(start)
     lines = list(content)
-    rows = _cells(lines, mark)
+    rows = _cells(lines, separator)
     line, first = next(rows, (1, []))
     if isinstance(first, csv.Error):
         raise MarkingError(f"{path}, line {before + line}: {first}")
     names = ["_".join(name.split()).casefold() for name in first]
     for name in COLUMNS:
         if names.count(name) > 1 or (name == "id" and name not in names):
-            there = "more than one column" if name in names else "no column"
-            raise MarkingError(f"{path} has {there} “{name}”: its first line has to be {','.join(COLUMNS)}")
+            count = "more than one column" if name in names else "no column"
+            raise MarkingError(f"{path} has {count} “{name}”: its first line must be {','.join(COLUMNS)}")
     for line, cells in rows:
         if isinstance(cells, csv.Error):
             yield before + line, cells
@@ -93,14 +91,14 @@ def _rows(path):
             yield before + line, values
 
 
-def _cells(lines, mark):
+def _cells(lines, separator):
     """Yield (last line number, cells) for each row; for an invalid one, its first line and the error.
 
     The line after an invalid one begins a new row.
     """
     done = 0
     while done < len(lines):
-        table = csv.reader(lines[done:], delimiter=mark, skipinitialspace=True, strict=True)
+        table = csv.reader(lines[done:], delimiter=separator, skipinitialspace=True, strict=True)
         read = 0
         try:
             for row in table:
@@ -115,7 +113,7 @@ def _cells(lines, mark):
 def _text(path):
     try:
         content = path.read_bytes()
-        return content.decode("utf-16" if MARKS.match(content) else "utf-8").lstrip("\ufeff")
+        return content.decode("utf-16" if BYTE_ORDER.match(content) else "utf-8").lstrip("\ufeff")
     except OSError as error:
         raise MarkingError(f"the list of students {path}: {error.strerror}") from None
     except UnicodeDecodeError:
@@ -124,9 +122,9 @@ def _text(path):
 
 def enrol_list(course: Course, path: Path) -> list[str]:
     """Put a list of students into the gradebook; return the problems of the other rows."""
-    left_out: list[str] = []
-    enrol(course, read(path, left_out))
-    return left_out
+    people, problems = read(path)
+    enrol(course, people)
+    return problems
 
 
 def enrol(course: Course, people: list[Student]) -> None:
@@ -140,17 +138,9 @@ def enrol(course: Course, people: list[Student]) -> None:
 
 def students(course: Course) -> list[Student]:
     """The students in the gradebook, sorted by id; the formgrader allows invalid ids, which are left out."""
+    found = []
     with course.gradebook() as gradebook:
-        found = [
-            Student(s.id, s.first_name or "", s.last_name or "", s.email or "")
-            for s in gradebook.students
-            if _is_id(s.id)
-        ]
+        for each in gradebook.students:
+            with suppress(InputError):
+                found.append(Student(each.id, each.first_name or "", each.last_name or "", each.email or ""))
     return sorted(found, key=lambda student: student.id)
-
-
-def _is_id(text):
-    try:
-        return bool(Student(text))
-    except InputError:
-        return False

@@ -17,7 +17,6 @@ def set_aside(course: Course, lesson: str, student: str) -> None:
     submitted = course.notebook("submitted", lesson, student)
     marked = course.notebook("marked", lesson, student)  # the hand-in marked last
     now = _answers(submitted)
-    # Older courses kept no such copy: then nothing has changed.
     before = _answers(marked) if marked.exists() else now
     changed = {name for name in before | now if before.get(name) != now.get(name)} if now else set()
     with course.gradebook() as gradebook:

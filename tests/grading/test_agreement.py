@@ -251,7 +251,8 @@ def test_a_check_runs_what_marking_runs(change):
 
 
 @pytest.mark.parametrize("change", [*RIGHT, *FIRST_WRONG])
-def test_what_counts_of_it(change, tmp_path):
+def test_what_counts_of_it(change, tmp_path, monkeypatch):
+    monkeypatch.setenv("DDL_RUNS_DIR", str(tmp_path / "runs"))
     _, notebook = lesson(MEAN, SPREAD, TABLE)
     change(notebook)
     nbformat.write(notebook, tmp_path / "1.Agreed.ipynb")

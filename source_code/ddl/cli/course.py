@@ -78,13 +78,11 @@ def _add_challenge(commands):
 
 
 def _check(arguments):
-    from ddl.grader.check import check_file, keep_file
+    from ddl.grader.check import check_file
     from ddl.grader.notebooks import find_notebook
 
-    path = find_notebook(arguments.notebook)
-    answers = check_file(path)
+    answers = check_file(find_notebook(arguments.notebook))
     print(answers)
-    keep_file(path, answers)
     return 0 if answers.passed else 1
 
 

@@ -25,6 +25,11 @@ def source_of(cell):
     return source if isinstance(source, str) else "".join(source)
 
 
+def role_of(cell):
+    """A cell's nbgrader metadata."""
+    return cell["metadata"].get("nbgrader") or {}
+
+
 def labels(names):
     """Return what to call questions: {grade id: "question 8"}, with more words where a number has several."""
     parts = {name: re.fullmatch(r"q0*(\d+)_(.*?)(?:_test)?", name) for name in names}
@@ -41,10 +46,21 @@ def test_cells(notebook):
     """Return a notebook's test cells as {index: (grade id, points)}; of two with the same id the first counts."""
     found = {}
     for index, cell in enumerate(notebook["cells"]):
-        role = _role(cell)
+        role = role_of(cell)
         if cell["cell_type"] == "code" and role.get("grade") and not role.get("solution"):
             found.setdefault(role["grade_id"], (index, role["points"]))
     return {index: (name, points) for name, (index, points) in found.items()}
+
+
+def tested(notebook):
+    """Yield each cell that only tests, with the answer above it or None."""
+    answer = None
+    for cell in notebook["cells"]:
+        role = role_of(cell)
+        if role.get("solution"):
+            answer = cell
+        elif role.get("grade"):
+            yield answer, cell
 
 
 def code_cells(notebook):
@@ -54,7 +70,7 @@ def code_cells(notebook):
     """
     sources, demos, wanted = {}, {}, set()
     for index, cell in enumerate(notebook["cells"]):
-        source, role = HINT.sub("", source_of(cell)), _role(cell)
+        source, role = HINT.sub("", source_of(cell)), role_of(cell)
         if cell["cell_type"] != "code" or not source.strip():
             continue
         if "demo" in cell["metadata"].get("tags", ()):
@@ -75,7 +91,7 @@ def as_answered(notebook):
     notebook, odd, seen = copy.deepcopy(notebook), defaultdict(list), set()
     cells = []
     for cell in notebook["cells"]:
-        role = _role(cell)
+        role = role_of(cell)
         name, kind = role.get("grade_id"), role.get("cell_type")
         if name and kind == "code" != cell["cell_type"]:
             what = "code" if role.get("solution") else "a test"
@@ -91,7 +107,7 @@ def as_answered(notebook):
         seen.add(name)
     odd["deleted, and is put back when marking"] = [
         test
-        for role in map(_role, cells)
+        for role in map(role_of, cells)
         if role.get("solution")
         and not role.get("grade")
         and role.get("cell_type") == "code"
@@ -108,7 +124,7 @@ def _parted(cell):
         return []
     for first, last in itertools.combinations(range(len(lines) + 1), 2):
         original = cell | {"source": "\n".join(lines[first:last])}
-        if _checksum(original) == _role(cell)["checksum"]:
+        if _checksum(original) == role_of(cell)["checksum"]:
             cell["source"] = original["source"]
             rest = "\n".join([*lines[:first], *lines[last:]])
             return [{"cell_type": "code", "metadata": {}, "source": rest}]
@@ -118,12 +134,12 @@ def _parted(cell):
 def _in_order(cells):
     """Return cells in marking's order: questions by number, no test before its answer."""
     cells = list(cells)
-    answers = [place for place, cell in enumerate(cells) if _role(cell).get("solution") and _number(cell) is not None]
+    answers = [place for place, cell in enumerate(cells) if role_of(cell).get("solution") and _number(cell) is not None]
     by_number = sorted((cells[place] for place in answers), key=_number)
     for place, cell in zip(answers, by_number, strict=True):
         cells[place] = cell
-    for test in [cell for cell in cells if _role(cell).get("grade")]:
-        names = [_role(cell).get("grade_id") for cell in cells]
+    for test in [cell for cell in cells if role_of(cell).get("grade")]:
+        names = [role_of(cell).get("grade_id") for cell in cells]
         place = next(place for place, cell in enumerate(cells) if cell is test)
         answer = names[place].removesuffix("_test")
         if answer in names[: place + 1] or answer not in names:
@@ -138,7 +154,7 @@ def _in_order(cells):
 
 def _number(cell):
     """The number of a cell's question, or None."""
-    match = re.match(r"q(\d+)", _role(cell).get("grade_id") or "")
+    match = re.match(r"q(\d+)", role_of(cell).get("grade_id") or "")
     return int(match[1]) if match else None
 
 
@@ -185,14 +201,9 @@ class _Generators(ast.NodeTransformer):
         return ast.GeneratorExp(ast.Tuple([node.key, node.value], ast.Load()), node.generators)
 
 
-def _role(cell):
-    """A cell's nbgrader metadata."""
-    return cell["metadata"].get("nbgrader") or {}
-
-
 def _checksum(cell):
     """nbgrader's checksum of a locked cell, without the seconds that importing nbgrader takes."""
-    role = _role(cell)
+    role = role_of(cell)
     graded = bool(role.get("grade"))
     parts = [source_of(cell), cell["cell_type"], str(graded), "False", "True", role["grade_id"]]
     parts += [str(float(role.get("points", 0)))] if graded else []

@@ -11,6 +11,7 @@ import tempfile
 import textwrap
 import threading
 import time
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -21,7 +22,7 @@ from urllib.parse import quote
 from ddl.display.html import Markup, html_table, prose
 from ddl.errors import CourseError, InputError
 from ddl.grader import journal
-from ddl.grader.cells import as_answered, labels, source_of, test_cells
+from ddl.grader.cells import as_answered, labels, role_of, source_of, test_cells, tested
 from ddl.grader.channel import start_worker
 from ddl.grader.grade import Verdict, grade_notebook
 from ddl.grader.handin import EXCHANGE, hand_in
@@ -30,8 +31,6 @@ from ddl.grader.notebooks import find_notebook, lessons, notebook_of_kernel, rea
 from ddl.grader.share import renew
 from ddl.grader.stopping import in_main_thread, interruptible
 from ddl.grader.worker import GRADING
-
-__all__ = ["Answers", "check", "check_file", "find_notebook", "keep_file"]
 
 LARGE_BYTES = 10 * 2**20
 CHECK, CHECKING = "Check my answers", "Checking…"
@@ -92,28 +91,25 @@ class Answers:
 
 
 def check_file(path, limits=Limits(), *, above=None, begin=lambda question: None):
-    """Grade a saved notebook in new processes.
+    """Grade a saved notebook in new processes, and keep the verdicts for `ddl.progress`.
 
-    Parameters
-    ----------
-    above
-        The id of a cell: only questions above it are judged, where it has some above and some below.
-    begin
-        Is told of each question before its test runs.
+    `above` is the id of a cell: only questions above it are judged, where it has some above and some below. `begin` is
+    called with the name of each question before its test runs.
 
     Raises
     ------
-    ValueError
+    InputError
         If it cannot be read, or has no tests.
     """
     path = Path(path)
     notebook, notes = _read(path)
-    whole = test_cells(notebook)
-    before = [place for place, cell in enumerate(notebook["cells"]) if above and cell.get("id") == above]
-    tests = {place: test for place, test in whole.items() if not before or place < before[0]} or whole
-    if len(tests) < len(whole):
-        notebook["cells"] = notebook["cells"][: before[0]]
-    questions = labels(name for name, _ in whole.values())
+    tests = test_cells(notebook)
+    questions = labels(name for name, _ in tests.values())
+    end = next((index for index, cell in enumerate(notebook["cells"]) if above and cell.get("id") == above), None)
+    judged = [index for index in tests if end is None or index < end]
+    whole = len(judged) in (0, len(tests))
+    if not whole:
+        notebook["cells"] = notebook["cells"][: judged[-1] + 1]
     with _copy_of(path.resolve().parent) as folder:
         found = grade_notebook(
             notebook,
@@ -124,13 +120,21 @@ def check_file(path, limits=Limits(), *, above=None, begin=lambda question: None
         )
     # The stub of an unanswered question says no more than its verdict.
     troubles = [
-        f"cell {cell.index + 1} ended with {cell.error.type}: {cell.error.message}"
+        textwrap.shorten(f"cell {cell.index + 1} ended with {cell.error.type}: {cell.error.message}", 200)
         for cell in found.cells
         if cell.error and cell.error.type != "NotImplementedError"
     ]
-    troubles = [textwrap.shorten(trouble, 200) for trouble in troubles]
-    name = f"{path.stem} to here" if len(tests) < len(whole) else path.stem
+    _keep(path.stem, notebook, found.verdicts, whole)
+    name = path.stem if whole else f"{path.stem} to here"
     return Answers(name, found.verdicts, (*troubles, *notes), _links(path, notebook))
+
+
+def _keep(lesson, notebook, verdicts, whole):
+    passed = {verdict.grade_id: verdict.passed for verdict in verdicts}
+    sources = [source_of(cell) for cell in notebook["cells"] if cell["cell_type"] == "code"]
+    with contextlib.suppress(OSError):  # the disk is full: what was found is shown all the same
+        journal.keep_check(lesson, passed, sources, whole)
+        renew(lesson)
 
 
 @contextlib.contextmanager
@@ -161,46 +165,40 @@ def check(notebook: str | Path | None = None):
     shell = get_ipython()
     if shell is None:
         raise InputError("check() works in a notebook; in a terminal: `ddl check LESSON`")
-    path = find_notebook(notebook) if notebook else _this_notebook(shell.user_ns)
-    if not style.is_live():
-        print(_checked(path))
+    ran = {source.strip() for source in shell.user_ns.get("In", ())} - {""}
+    path = find_notebook(notebook) if notebook else _this_notebook(ran)
+    if style.is_live():
+        _show_button(path, shell.get_parent().get("metadata", {}).get("cellId"))
         return
-    _show_button(path, shell.get_parent().get("metadata", {}).get("cellId"))
+    answers = check_file(path)
+    print(replace(answers, troubles=(*answers.troubles, *_differing(path, ran))))
 
 
-def _checked(path, **options):
-    answers = check_file(path, **options)
-    keep_file(path, answers)
-    return answers
-
-
-def keep_file(path, answers):
-    """Keep the verdicts on a saved notebook, for `ddl.progress`."""
-    notebook, _ = _read(path)
-    tests = {name: place for place, (name, _) in test_cells(notebook).items()}
-    passed = {verdict.grade_id: verdict.passed for verdict in answers.verdicts}
-    last = max((tests[name] for name in passed if name in tests), default=0)
-    whole = len(passed) == len(tests)
-    cells = notebook["cells"] if whole else notebook["cells"][:last]
-    sources = [source_of(cell) for cell in cells if cell["cell_type"] == "code"]
-    with contextlib.suppress(OSError):  # the disk is full: what was found is shown all the same
-        journal.keep_check(Path(path).stem, passed, sources, whole)
-        renew(Path(path).stem)
-
-
-def _this_notebook(names):
+def _this_notebook(ran):
+    """Return the notebook of this kernel: the one that the server names, or whose cells the kernel has run."""
     session = notebook_of_kernel()
     if session and session.is_file():
         return session
-    run = {source.strip() for source in names.get("In", ())} - {""}
-    counts = {}
+    counts = Counter()
     for path in lessons().values():
         with contextlib.suppress(InputError):
-            counts[path] = sum("".join(cell["source"]).strip() in run for cell in _read(path)[0]["cells"])
-    best = max(counts, key=counts.get, default=None)
-    if best is None or not counts[best]:
+            counts[path] = len(ran & {source_of(cell).strip() for cell in _read(path)[0]["cells"]})
+    (best, most), (_, second) = [*counts.most_common(2), (None, 0), (None, 0)][:2]
+    if most == second:
         raise InputError("say which lesson this is, for example: check('1.Gradient-Basics')")
     return best
+
+
+def _differing(path, ran):
+    """Say for which questions the kernel has run other answers than the saved notebook has, such as in another copy."""
+    names = [
+        role_of(test)["grade_id"]
+        for answer, test in tested(_read(path)[0])
+        if answer and source_of(test).strip() in ran and source_of(answer).strip() not in ran
+    ]
+    if names:
+        answers = ", ".join(labels(names).values())
+        yield f"This judges {path} as it is saved; this kernel has run other answers to {answers}."
 
 
 def _read(path):
@@ -214,14 +212,8 @@ def _read(path):
 
 def _links(path, notebook):
     """Return the address of the answer before each test, as JupyterLab opens it."""
-    links, answer = {}, None
-    for cell in notebook["cells"]:
-        role = cell["metadata"].get("nbgrader") or {}
-        if role.get("solution"):
-            answer = cell.get("id")
-        elif role.get("grade"):
-            links[role["grade_id"]] = f"{quote(Path(path).name)}#cell-id={answer or cell.get('id')}"
-    return links
+    address = f"{quote(path.name)}#cell-id="
+    return {role_of(test)["grade_id"]: f"{address}{(answer or test).get('id')}" for answer, test in tested(notebook)}
 
 
 def _save(path, shown):
@@ -268,7 +260,7 @@ def _show_button(path, cell):
             with interruptible(), _counting(button) as begin:
                 unsaved = _save(path, table)
                 table.update(checking)
-                answers = _checked(path, above=cell, begin=begin)
+                answers = check_file(path, above=cell, begin=begin)
             found = replace(answers, troubles=(*unsaved, *answers.troubles))._repr_html_()
         except KeyboardInterrupt:
             found = "<p>Interrupted before all tests had run.</p>"

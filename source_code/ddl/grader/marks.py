@@ -5,7 +5,7 @@ from functools import cache
 
 from ddl.display.html import prose
 from ddl.errors import InputError
-from ddl.grader.cells import STUB, labels
+from ddl.grader.cells import STUB, labels, role_of, tested
 from ddl.grader.notebooks import notebook_of_kernel, read_notebook
 
 COLOURS = {"✓": "#009e73", "○": "#777"}
@@ -34,16 +34,13 @@ class _Marks:
     def __init__(self, shell, notebook):
         self._shell = shell
         self._answers = {}  # the code of answers that were executed, by their cell's id
-        self._cell = None  # what is executed: (its question, the id of its answer's cell, whether this is its test)
-        self._cells, names, answer = {}, ([], []), None
-        for cell in notebook["cells"]:
-            role = cell["metadata"].get("nbgrader") or {}
-            if cell["cell_type"] == "code" and (role.get("solution") or role.get("grade")):
-                is_test = not role.get("solution")
-                answer = answer if is_test else cell["id"]
-                self._cells[cell["id"]] = (role["grade_id"], answer, is_test)
-                names[is_test].append(role["grade_id"])
-        self._labels = labels(names[False]) | labels(names[True])
+        self._cell = None  # what is executed: (the id of the test, that of the answer's cell, whether it is the test)
+        self._cells = {}
+        for answer, test in tested(notebook):
+            name, answer_id = role_of(test)["grade_id"], answer and answer["id"]
+            self._cells |= {answer_id: (name, answer_id, False)} if answer else {}
+            self._cells[test["id"]] = (name, answer_id, True)
+        self._labels = labels(name for name, *_ in self._cells.values())
 
     def begin(self, info):
         self._cell = self._cells.get(info.cell_id)

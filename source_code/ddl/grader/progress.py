@@ -5,14 +5,14 @@ No answer is run for this: what tests say is known from the last `check()`, as l
 
 import os
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from dataclasses import dataclass
 from html import escape
 from pathlib import Path
 
 from ddl.errors import InputError
 from ddl.grader import notebooks
-from ddl.grader.cells import STUB, labels, source_of
+from ddl.grader.cells import STUB, labels, role_of, source_of, tested
 from ddl.grader.journal import CLASS, checked, digest, hints_taken, sharing
 from ddl.records.folder import RunFolder
 from ddl.records.jsonfiles import DamagedFile, read_json
@@ -151,24 +151,22 @@ def _row(lesson):
 
 def questions_of(path):
     """The questions of a saved notebook, in order."""
-    cells = notebooks.read_notebook(path).cells
+    notebook = notebooks.read_notebook(path)
     passed, ran = checked(path.stem)
-    answers, tests = {}, {}
-    for cell in cells:
-        role = cell.metadata.get("nbgrader") or {}
-        name = role.get("grade_id")
-        if role.get("solution"):
-            answers.setdefault(name, cell)
-        elif role.get("grade") and answers:
-            tests.setdefault(list(answers)[-1], {}).setdefault(name, role.get("points", 0))
+    answers, tests = {}, defaultdict(dict)
+    for cell in notebook.cells:
+        if role_of(cell).get("solution"):
+            answers.setdefault(role_of(cell)["grade_id"], cell)
+    for answer, test in tested(notebook):
+        if answer:
+            tests[role_of(answer)["grade_id"]].setdefault(role_of(test)["grade_id"], role_of(test)["points"])
     for name, cell in answers.items():
         source = source_of(cell)
         answered = bool(source.strip()) and not any(stub in source for stub in STUBS)
-        own = tests.get(name, {})
         unchanged = answered and digest(source) in ran
-        state = _state(answered, unchanged, [passed.get(test) for test in own])
-        earned = sum(points for test, points in own.items() if unchanged and passed.get(test))
-        yield Question(name, answered, sum(own.values()), earned, len(own), state)
+        state = _state(answered, unchanged, [passed.get(test) for test in tests[name]])
+        earned = sum(points for test, points in tests[name].items() if unchanged and passed.get(test))
+        yield Question(name, answered, sum(tests[name].values()), earned, len(tests[name]), state)
 
 
 def _state(answered, unchanged, passed):

@@ -4,15 +4,17 @@ import os
 import signal
 import threading
 from functools import partial
+from types import SimpleNamespace
 
 import nbformat
 import pytest
 
-from ddl import cli
+from ddl import check, cli
 from ddl.grader import journal, stopping
-from ddl.grader.check import check_file, find_notebook, keep_file
+from ddl.grader.check import check_file
 from ddl.grader.limits import Limits
-from doubling import SOLVED, STUBS, write_lesson
+from ddl.grader.notebooks import find_notebook
+from doubling import SOLVED, STUBS, TESTS, write_lesson, write_released
 
 
 @pytest.fixture
@@ -66,7 +68,7 @@ def test_cells_find_the_files_beside_the_notebook_and_replace_none(lesson):
         (path.parent / name).write_text(text)
     assert check_file(path).passed
     assert {name: (path.parent / name).read_text() for name in files} == files
-    assert {each.name for each in path.parent.parent.iterdir()} == {"notebooks", "more.txt"}
+    assert {each.name for each in path.parent.parent.iterdir()} == {"notebooks", "more.txt", "runs"}
 
 
 @pytest.mark.parametrize("content, said", [
@@ -124,7 +126,7 @@ def test_an_interrupt_ends_a_check(lesson):
 
 def test_questions_above_a_cell_are_checked_and_others_stay_as_they_were(lesson, tmp_path):
     path = lesson(SOLVED)
-    keep_file(path, check_file(path))
+    check_file(path)
     between = nbformat.read(path, as_version=4).cells[2].id
     lesson(SOLVED | {"q01_double": "double = abs", "q02_table": "table = 0"}, "from ddl import check\ncheck()")
     notebook = nbformat.read(path, as_version=4)
@@ -133,8 +135,21 @@ def test_questions_above_a_cell_are_checked_and_others_stay_as_they_were(lesson,
     found = check_file(path, above=between)
     assert [(verdict.grade_id, verdict.passed) for verdict in found.verdicts] == [("q01_double_test", False)]
     assert found.name == "7.Doubling to here"
-    keep_file(path, found)
     passed, ran = journal.checked("7.Doubling")
     assert passed == {"q01_double_test": False, "q02_table_test": True}
     assert journal.digest("double = abs") in ran and journal.digest("table = 0") not in ran
     assert len(check_file(path, above="no such cell").verdicts) == 2
+
+
+def test_a_kernel_that_runs_another_copy_is_told_which_notebook_is_judged(lesson, tmp_path, monkeypatch, capsys):
+    """As papermill does, whose copy has another name, or an editor that has not saved yet."""
+    write_released(tmp_path, STUBS)
+    ran = ["", *SOLVED.values(), *TESTS.values(), "check()"]
+    monkeypatch.setattr("IPython.get_ipython", lambda: SimpleNamespace(user_ns={"In": ran}))
+    check()
+    shown = capsys.readouterr().out
+    assert "0 of 2 questions pass" in shown
+    assert "This judges notebooks/7.Doubling.ipynb as it is saved; this kernel has run other answers to question 1, question 2." in shown
+    write_released(tmp_path, SOLVED)
+    check()
+    assert "2 of 2 questions pass" in (shown := capsys.readouterr().out) and "other answers" not in shown

@@ -1,0 +1,214 @@
+"""What people do to notebooks, and what is marked of it; the order in which cells run is in test_agreement.py."""
+
+import base64
+import json
+
+import nbformat
+import pytest
+
+import lessons
+from marking import answers
+from marking.answers import NO_SPACE
+
+PICTURE = base64.b64encode(b"\x89PNG").decode()
+
+
+def answered(tiny, notebook):
+    made, notes = answers.answered(tiny.released, answers.cells(nbformat.writes(notebook).encode()))
+    nbformat.validate(made)
+    return made, " ".join(notes)
+
+
+def copied(cell, source):
+    """A second cell with all that is written down about one, as JupyterLab makes it."""
+    second = nbformat.from_dict(json.loads(json.dumps(cell)))
+    second.source, second.id = source, f"{cell.id}-copy"
+    return second
+
+
+def test_answers_go_where_they_belong_and_nothing_else_changes(tiny):
+    without_ids = json.loads(nbformat.writes(tiny.right()))
+    for cell in without_ids["cells"]:
+        del cell["id"]
+    for content in (nbformat.writes(tiny.right()), json.dumps(without_ids)):
+        made, notes = answers.answered(tiny.released, answers.cells(content.encode()))
+        assert notes == []
+        for cell, handed_out, right in zip(made.cells, tiny.released.cells, tiny.right().cells, strict=True):
+            assert cell.metadata == handed_out.metadata
+            assert cell.source.strip() == right.source.strip()
+
+
+def test_test_cells_are_put_back(tiny):
+    notebook = tiny.right()
+    tiny.answer(notebook, "q01_mean_test").source = "pass"
+    tiny.answer(notebook, "q02_table_test").metadata.nbgrader.points = 100
+    notebook.cells.remove(tiny.answer(notebook, "q04_double_test"))
+    notebook.cells.insert(0, notebook.cells.pop())  # and another one stands elsewhere
+    notebook.cells.append(copied(tiny.answer(notebook, "q02_table_test"), "pass  # <b>"))
+    made, notes = answered(tiny, notebook)
+    assert "changed: q01_mean_test" in notes and "deleted: q04_double_test" in notes
+    assert "of which the first counts: q02_table_test" in notes
+    for name in tiny.tests:
+        assert tiny.answer(made, name) == tiny.answer(tiny.released, name)
+    (aside,) = [cell for cell in made.cells if f"pass  # <{NO_SPACE}b>" in cell.source]
+    assert aside.cell_type == "markdown"
+
+
+def test_of_two_answers_both_are_run_in_their_order_as_in_the_notebook(tiny):
+    notebook = tiny.right()
+    second = copied(tiny.answer(notebook, "q01_mean"), "def mean(values):\n    return None")
+    notebook.cells.append(second)
+    made, notes = answered(tiny, notebook)
+    assert "answers were there more than once, and are all run in their order: q01_mean" in notes
+    assert "canary" in tiny.answer(made, "q01_mean").source
+    assert made.cells[-1].cell_type == "code" and made.cells[-1].source == second.source
+
+
+def test_parts_of_a_split_cell_are_all_there(tiny):
+    """JupyterLab gives both the metadata of the one that there was, and new ids."""
+    notebook = tiny.right()
+    for name, part in (("q01_mean", "def helper(x):\n    return x"), ("q03_why", "And <b>more</b> of it.")):
+        cell = tiny.answer(notebook, name)
+        notebook.cells.insert(notebook.cells.index(cell) + 1, copied(cell, part))
+    for cell in notebook.cells:
+        cell.id = f"new-{cell.id}"
+    made, notes = answered(tiny, notebook)
+    assert notes == ""
+    after = made.cells.index(tiny.answer(made, "q01_mean")) + 1
+    assert made.cells[after].source == "def helper(x):\n    return x"
+    why = tiny.answer(made, "q03_why").source
+    assert why.startswith("A canary") and why.endswith(f"\n\nAnd <{NO_SPACE}b>more<{NO_SPACE}/b> of it.")
+
+
+def test_merged_cells_leave_no_stub_and_are_run(tiny):
+    notebook = tiny.right()
+    first, second, test = (tiny.answer(notebook, name) for name in ("q01_mean", "q04_double", "q04_double_test"))
+    first.source += "\n\nassert mean"
+    test.source = f"{second.source}\n\n{test.source}"
+    notebook.cells.remove(second)
+    made, notes = answered(tiny, notebook)
+    assert "changed: q04_double_test" in notes and "deleted: q04_double" in notes
+    assert tiny.answer(made, "q04_double").source == ""
+    assert made.cells[made.cells.index(tiny.answer(made, "q04_double_test")) - 1].source == second.source.strip()
+
+
+def test_the_lessons_own_cells_are_as_the_student_left_them(tiny):
+    notebook = tiny.right()
+    setup, shows = notebook.cells[1:3]
+    setup.source += "\nimport statistics"
+    shows.source = "import pandas as pd"
+    notebook.cells.insert(3, copied(shows, shows.source))
+    notebook.cells[0].source += "\n\nMy notes <script>"
+    links = nbformat.v4.new_markdown_cell("Home: [Start here](../Start_Here.ipynb)", metadata=lessons.NAVIGATION)
+    notebook.cells.insert(0, links)  # of the course's own notebooks
+    made, notes = answered(tiny, notebook)
+    assert notes == "" and len(made.cells) == len(tiny.released.cells) + 1
+    assert [cell.source for cell in made.cells[1:4]] == [setup.source, shows.source, shows.source]
+    assert made.cells[2].metadata.tags == made.cells[3].metadata.tags == ["demo"]
+    assert made.cells[0].source.endswith(f"My notes <{NO_SPACE}script>")
+
+
+def test_the_courses_own_notebook_is_not_taken_for_a_changed_one(tiny):
+    """Its pictures lie in another folder than those that are handed out with the lesson."""
+    release = tiny.untouched()
+    release.cells[0].source = release.cells[0].source.replace("../images/", "images/")
+    made, _ = answers.answered(release, answers.cells(nbformat.writes(tiny.right()).encode()))
+    assert made.cells[0] == release.cells[0]
+
+
+def test_a_split_or_deleted_cell_of_the_lessons_own(tiny):
+    notebook = tiny.right()
+    notebook.cells.pop(1)
+    made, notes = answered(tiny, notebook)
+    assert made.cells[1].source == tiny.released.cells[1].source
+    assert notes == 'cells were deleted, and put back: “size = "reader"”'
+    notebook.cells[1:1] = [nbformat.v4.new_code_cell(source) for source in ('size = "reader"', "import math")]
+    notebook.cells[1].source += "\nother = 1"
+    made, notes = answered(tiny, notebook)
+    assert notes == "" and sum("reader" in cell.source for cell in made.cells) == 1
+
+
+def test_an_answer_that_became_text_is_code_again_and_a_cell_of_ours_is_put_back(tiny):
+    notebook = tiny.right()
+    answer = tiny.answer(notebook, "q01_mean")
+    for cell in (answer, notebook.cells[1]):
+        text = nbformat.v4.new_markdown_cell(cell.source, metadata=cell.metadata, id=cell.id)
+        notebook.cells[notebook.cells.index(cell)] = text
+    made, notes = answered(tiny, notebook)
+    assert "made text, and are code again: q01_mean" in notes and "again what they were" in notes
+    assert tiny.answer(made, "q01_mean").source.strip() == answer.source.strip()
+    assert made.cells[1] == tiny.released.cells[1]
+
+
+def test_own_cells_stay_where_they_are(tiny):
+    notebook = tiny.right()
+    place = notebook.cells.index(tiny.answer(notebook, "q02_table"))
+    notebook.cells.insert(place, nbformat.v4.new_code_cell("import numpy"))
+    notebook.cells.insert(0, nbformat.v4.new_markdown_cell("# Mine"))
+    made, notes = answered(tiny, notebook)
+    assert notes == "" and made.cells[0].source == "# Mine"
+    assert made.cells[made.cells.index(tiny.answer(made, "q02_table")) - 1].source == "import numpy"
+
+
+def test_what_no_cell_can_be_is_left_out(tiny):
+    odd = [
+        None, 3, {}, {"cell_type": "code", "source": 7}, {"cell_type": "x", "source": ""},
+        {"cell_type": "code", "source": "a = '\ud800'", "metadata": [], "id": 5},
+        {"cell_type": "markdown", "source": ["b"], "metadata": {"nbgrader": {"grade_id": []}}},
+    ]  # fmt: skip
+    made, _ = answers.answered(tiny.released, answers.cells(json.dumps({"cells": odd}).encode()))
+    nbformat.validate(made)
+    nbformat.writes(made).encode()
+    assert [cell.source for cell in made.cells[:2]] == ["a = '?'", "b"]
+
+
+def test_a_page_shows_markdown_and_runs_none_of_it(tiny):
+    notebook = tiny.right()
+    answer = tiny.answer(notebook, "q03_why")
+    answer.source = "if 1 < 2 <script>alert(1)</script> <!-- x -->"
+    answer.attachments = {
+        "a.png": {"image/png": PICTURE, "text/html": "PHNjcmlwdD4="},
+        "b": {'image/png" onerror="alert(1)': PICTURE},
+    }
+    made, _ = answered(tiny, notebook)
+    made = tiny.answer(made, "q03_why")
+    assert not any(text in made.source for text in ("<script", "</script", "<!--"))
+    assert made.source.startswith("if 1 < 2 ") and made.attachments == {"a.png": {"image/png": PICTURE}}
+
+
+def test_a_picture_that_is_missing_costs_no_page(tiny, tmp_path):
+    from nbconvert import HTMLExporter
+
+    (tmp_path / "images").mkdir()
+    for reference, shown in {
+        "attachment:a.png": True, "attachment:my%20own.png": True, "attachment:ä.png": True,
+        'attachment:a.png "Mine"': True, "attachment:a.svg": False, "attachment:no.png": False,
+        "attachment:": False, "attachment:a\\.png": False, "images/": False, "images/.": False,
+    }.items():  # fmt: skip
+        notebook = tiny.right()
+        answer = tiny.answer(notebook, "q03_why")
+        answer.source = f"See ![mine]({reference})."
+        answer.attachments = {name: {"image/png": PICTURE} for name in ("a.png", "my own.png", "ä.png")}
+        answer.attachments["a.svg"] = {"image/svg+xml": "PHN2Zy8+"}
+        notebook.cells.append(nbformat.v4.new_markdown_cell(answer.source))
+        made, _ = answered(tiny, notebook)
+        page, _ = HTMLExporter(embed_images=True).from_notebook_node(made, {"metadata": {"path": str(tmp_path)}})
+        assert (f"data:image/png;base64,{PICTURE}" in page) == shown, reference
+
+
+@pytest.mark.parametrize("source", [
+    "$\\href{javascri\npt:x}{a}$", "$\\href{java\tscript:x}{a}$", "[a](java\n script :x)",
+    "[a](d\ta\tta:text/html,x)", "![](http://x.org/a.png)", "![a][p]", "![a\nb](//x.org/a.png)",
+    "![](attachments/../../x)", "$\\href{javascript&#58;x}{a}$",
+])  # fmt: skip
+def test_no_link_runs_code_and_no_picture_comes_from_outside(source):
+    made = answers._harmless(source)
+    assert made != source and made.replace(NO_SPACE, "") == source
+
+
+def test_other_markdown_stays_as_it_is():
+    for source in (
+        "![mine](attachment:a.png)", "![](../images/ring.svg) [x](https://x.org) **!** `a[0]`",
+        "a description: of data, and a script",
+    ):  # fmt: skip
+        assert answers._harmless(source) == source
