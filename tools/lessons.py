@@ -19,13 +19,14 @@ import os
 import re
 import shutil
 import signal
+import subprocess
 import sys
 import time
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
-from line import CommandError, Line, last_lines
+from line import Line
 
 ROOT = Path(__file__).resolve().parent.parent
 METADATA = {
@@ -36,6 +37,7 @@ HOME = "Start_Here"
 HINTS = "source_code/ddl/grader/hints.json"
 NAVIGATION = {"tags": ["navigation"], "editable": False, "deletable": False}  # of cells that lead to other lessons
 LESSON_LINK = re.compile(r'href="(?:\.\./|notebooks/)?([\w.-]+)\.ipynb"')  # pages lie in one folder
+POLL_S = 0.5
 SHOWN_LINES = 12  # of a failing cell, and of its traceback
 
 
@@ -297,15 +299,36 @@ def execute(notebook, source: Path, root: Path, size: str, line: Line, course: d
     for old in (result, log):
         old.unlink(missing_ok=True)
     try:
-        line.run(papermill, log, env)
-    except CommandError:
+        if follow(papermill, log, env, line) == 0:
+            return None
         return failing_cell(result) or Failure(
             f"stopped without a failing cell; the log is {log}", "\n".join(last_lines(log)[-15:])
         )
     finally:
         shutil.rmtree(work, ignore_errors=True)
         write_without_answers(result, notebook)
-    return None
+
+
+def follow(command: list, log: Path, env: dict[str, str], line: Line) -> int:
+    """Run a command with its output in a log, show the last of it, and return its exit status."""
+    with (
+        log.open("wb") as file,
+        subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=file, stderr=file, env=env) as process,
+    ):
+        try:
+            while process.poll() is None:
+                line.show(last_lines(log)[-1])
+                time.sleep(POLL_S)
+        except BaseException:
+            process.terminate()
+            raise
+    return process.returncode
+
+
+def last_lines(log: Path) -> list[str]:
+    """The end of a log, line by line, whatever redrew them and however they are encoded."""
+    text = log.read_bytes()[-(2**16) :].decode(errors="replace")
+    return [line.rstrip() for line in re.split(r"[\r\n]+", text) if line.strip()] or [""]
 
 
 def failing_cell(result: Path) -> Failure | None:

@@ -122,19 +122,17 @@ if [ "$part" != course ]; then
     default) fits="$fits sys.version_info[:2] != (3, 11))" ;;
     next) fits="$fits not (3, 10) <= sys.version_info[:2] <= (3, 13))" ;;
     esac
+    case $venv in "$root/.venv" | "$root/.venv-next") course_venv=yes ;; *) course_venv= ;; esac
     # What was interrupted begins anew, as one package may be half there. An environment of the user's own is not replaced:
     # its packages are installed again, for which uv compiles Horovod again, too.
     again=
-    case $venv in
-    "$root/.venv" | "$root/.venv-next") [ ! -e "$venv/ddl-begun" ] || rm -rf "$venv" ;;
-    *) [ ! -e "$venv/ddl-begun" ] || again=--reinstall ;;
-    esac
+    if [ -e "$venv/ddl-begun" ]; then
+        if [ "$course_venv" ]; then rm -rf "$venv"; else again=--reinstall; fi
+    fi
     if [ "${had_root:-$root}" != "$root" ] || ! "$venv/bin/python" -c "$fits" "$venv" 2>build/setup/python.log; then
-        case $venv in
-        "$root/.venv" | "$root/.venv-next") rm -rf "$venv" ;; # uv itself removes none that is half made
-        *) [ ! -e "$venv" ] || fail "$venv has no working Python $pythons: delete it, or name another VENV." ;;
-        esac
-        uv venv --seed --clear --python "${PYTHON:-$pythons}" "$venv" ||
+        [ "$course_venv" ] || [ ! -e "$venv" ] || fail "$venv has no working Python $pythons: delete it, or name another VENV."
+        rm -rf "$venv" # uv itself removes none that is half made
+        uv venv --seed --python "${PYTHON:-$pythons}" "$venv" ||
             fail "no Python $pythons is here, and none could be downloaded: install one, or name one with PYTHON=FILE." \
                 "$([ "$stack" = next ] || echo "\`make lab STACK=next\` takes any from 3.10 to 3.13.")"
     fi
