@@ -16,7 +16,6 @@ import struct
 import subprocess
 import sys
 import threading
-import time
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -54,48 +53,21 @@ class SandboxMissing(CourseError, OSError):
 
 
 def start_worker(limits: Limits) -> WorkerProcess:
-    """Start a worker in a sandbox; it is ended when it has too many processes or uses too much memory.
-
-    Raises
-    ------
-    SandboxMissing
-    """
+    """Start a worker in a sandbox; it is ended when it has too many processes or uses too much memory."""
     return _Watched(_start(find(), limits, worker_command()), limits)
 
 
 def start_ranks(limits: Limits) -> WorkerProcess:
-    """Start the process whose forks are the ranks of a submission's script, as `start_worker` does.
-
-    Raises
-    ------
-    SandboxMissing
-    """
+    """Start the process whose forks are the ranks of a submission's script, as `start_worker` does."""
     kind, limits = find(), replace(RANKS, total_s=limits.total_s)
     return _Watched(_start(kind, limits, _limited(kind, limits, ranks_command(), ADDRESSES_BYTES)), limits)
 
 
-def start_builder(command: list[str], limits: Limits = BUILDER) -> subprocess.Popen:
-    """Start the builder of the challenge's submissions in a sandbox, for `ddl.challenge.build.build`.
-
-    It is ended when it has too many processes or uses too much memory.
-
-    Raises
-    ------
-    SandboxMissing
-    """
+def start_builder(command: list[str]) -> WorkerProcess:
+    """Start the builder of the challenge's submissions as `start_worker` does, for `ddl.challenge.build.build`."""
     kind = find()
-    process = _start(kind, limits, _limited(kind, limits, command, limits.memory_bytes))
-
-    def watch():
-        while process.poll() is None:
-            if _excess(process.pid, limits.processes, BUILDER_RESIDENT_BYTES):
-                with contextlib.suppress(psutil.Error):
-                    for child in psutil.Process(process.pid).children(recursive=True):
-                        child.kill()
-            time.sleep(WATCH_EVERY_S)
-
-    threading.Thread(target=watch, daemon=True).start()
-    return process
+    process = _start(kind, BUILDER, _limited(kind, BUILDER, command, BUILDER.memory_bytes))
+    return _Watched(process, replace(BUILDER, memory_bytes=BUILDER_RESIDENT_BYTES))
 
 
 def _limited(kind, limits, command, addresses_bytes):
@@ -108,12 +80,7 @@ def _limited(kind, limits, command, addresses_bytes):
 
 @cache
 def find():
-    """Return `bubblewrap` or `apptainer`, the first in which a command really runs here.
-
-    Raises
-    ------
-    SandboxMissing
-    """
+    """Return `bubblewrap` or `apptainer`, the first in which a command really runs here."""
     troubles = []
     for kind in (bubblewrap, apptainer):
         try:
@@ -130,31 +97,15 @@ def find():
 
 
 def bubblewrap(limits: Limits, command: list[str], seccomp: int):
-    """Return the command line that runs `command` in bubblewrap.
-
-    `command` is a program of the system or of this Python environment; `seccomp` is a file descriptor with the
-    `system_calls` filter.
-    """
+    """Return the command line that runs `command` in bubblewrap; `seccomp` is a descriptor of the filter's file."""
     program, root = _program("bwrap"), os.geteuid() == 0
     # Root makes the sandbox as root, who can read folders closed to others, and is nobody inside: root in a user
     # namespace would be exempt from the limit of processes.
     spaces = ["ipc", "pid", "net", "uts", "cgroup-try"] if root else ["all", "user"]
     # A few more than the watcher allows, as bubblewrap has some itself: the watcher then sees a fork bomb.
     most = limits.processes + 8 + (0 if root else _threads_of(os.geteuid()))
-    line = [
-        _program("prlimit"),
-        f"--nproc={most}",
-        "--",
-        program,
-        *(f"--unshare-{space}" for space in spaces),
-        "--die-with-parent",
-        "--new-session",
-        "--clearenv",
-        "--hostname",
-        "sandbox",
-        "--seccomp",
-        str(seccomp),
-    ]
+    line = [_program("prlimit"), f"--nproc={most}", "--", program, *(f"--unshare-{space}" for space in spaces)]
+    line += ["--die-with-parent", "--new-session", "--clearenv", "--hostname", "sandbox", "--seccomp", str(seccomp)]
     line += _system()
     line += ["--proc", "/proc", "--dev", "/dev"]
     for folder in ("/dev/shm", "/tmp"):
@@ -166,16 +117,8 @@ def bubblewrap(limits: Limits, command: list[str], seccomp: int):
     for name, value in _environment().items():
         line += ["--setenv", name, value]
     if root:
-        command = [
-            _program("setpriv"),
-            f"--reuid={secrets.choice(USERS)}",
-            f"--regid={NOBODY}",
-            "--clear-groups",
-            "--inh-caps=-all",
-            "--bounding-set=-all",
-            "--",
-            *command,
-        ]
+        user = [f"--reuid={secrets.choice(USERS)}", f"--regid={NOBODY}", "--clear-groups"]
+        command = [_program("setpriv"), *user, "--inh-caps=-all", "--bounding-set=-all", "--", *command]
     return [*line, "--", *command]
 
 
@@ -189,19 +132,8 @@ def apptainer(limits, command, seccomp):
     program = _program("apptainer")
     if not os.path.exists(image):
         raise FileNotFoundError(f"there is no image {image}")
-    line = [
-        program,
-        "--silent",
-        "exec",
-        "--containall",
-        "--cleanenv",
-        "--no-home",
-        "--net",
-        "--network",
-        "none",
-        "--pwd",
-        "/tmp",
-    ]
+    line = [program, "--silent", "exec", "--containall", "--cleanenv", "--no-home"]
+    line += ["--net", "--network", "none", "--pwd", "/tmp"]
     for name, value in _environment().items():
         if name not in ("HOME", "PATH"):  # Apptainer's and the image's
             line += ["--env", f"{name}={value}"]
@@ -327,13 +259,8 @@ def system_calls():
     ]  # fmt: skip
     for number in REFUSED.values():
         program += [step(EQUAL, number, no=1), refuse]
-    program += [
-        step(EQUAL, CLONE, no=3),
-        step(LOAD, 16),
-        step(ANY_BIT, NEW_NAMESPACES, no=1),
-        refuse,
-        step(RETURN, ALLOW),
-    ]
+    program += [step(EQUAL, CLONE, no=3), step(LOAD, 16), step(ANY_BIT, NEW_NAMESPACES, no=1), refuse]
+    program.append(step(RETURN, ALLOW))
     return b"".join(program)
 
 

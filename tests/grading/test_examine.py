@@ -125,17 +125,20 @@ class Drop(ast.NodeTransformer):
 get_ipython().ast_transformers.append(Drop())
 """
     + WRONG,
-    "equal to everything": ALWAYS_EQUAL.format(base="") + "def square(x):\n    return Equal()",
-    "a float equal to everything": ALWAYS_EQUAL.format(base="(float)") + "def square(x):\n    return Equal(1)",
-    "an integer equal to everything": ALWAYS_EQUAL.format(base="(int)") + "def square(x):\n    return Equal(1)",
-    "a string equal to everything": ALWAYS_EQUAL.format(base="(str)") + "def square(x):\n    return Equal('1')",
-    "a list equal to everything": ALWAYS_EQUAL.format(base="(list)") + "def square(x):\n    return Equal()",
-    "an array equal to everything": "import numpy as np\n"
-    + ALWAYS_EQUAL.format(base="(np.ndarray)")
-    + "def square(x):\n    return np.zeros(1).view(Equal)",
-    "a NumPy number equal to everything": "import numpy as np\n"
-    + ALWAYS_EQUAL.format(base="(np.float64)")
-    + "def square(x):\n    return Equal(1)",
+    **{
+        f"{kind or 'a thing'} equal to everything": "import numpy as np\n"
+        + ALWAYS_EQUAL.format(base=f"({kind})" if kind else "")
+        + f"def square(x):\n    return {value}"
+        for kind, value in {
+            "": "Equal()",
+            "float": "Equal(1)",
+            "int": "Equal(1)",
+            "str": "Equal('1')",
+            "list": "Equal()",
+            "np.ndarray": "np.zeros(1).view(Equal)",
+            "np.float64": "Equal(1)",
+        }.items()
+    },
     "a type that lies about itself": """
 class Lie:
     __class__ = property(lambda self: float)
@@ -226,8 +229,8 @@ EXHAUSTING = {
         MANY,
     ),
     "a thread bomb": (
-        WRONG + "import threading, time\nwhile True:\n    try:\n"
-        "        threading.Thread(target=time.sleep, args=(99,)).start()\n"
+        WRONG
+        + "import threading, time\nwhile True:\n    try: threading.Thread(target=time.sleep, args=(99,)).start()\n"
         "    except RuntimeError: pass",
         MANY,
     ),
@@ -257,20 +260,12 @@ HARMLESS = {
     "    print(x); warnings.warn('slow'); sys.stderr.write('!')\n    return x * x",
     "a gigabyte of output": SQUARE + "import os, sys\nline = 'x' * 2**20\n"
     "for _ in range(1024): print(line)\nfor _ in range(64): os.write(1, line.encode())",
-    "output in every call": "def square(x):\n    print('x' * 10**8)\n    return x * x",
     "threads that go on printing": "import threading\ndef talk():\n    import time\n"
     "    while True:\n        print('still here' * 99); time.sleep(0.001)\n"
     "for _ in range(4): threading.Thread(target=talk, daemon=True).start()\n" + SQUARE,
-    "an interrupted thread at exit": "import threading, time\n"
-    "threading.Thread(target=time.sleep, args=(999,)).start()\n" + SQUARE,
     "magics": "%matplotlib inline\n%time 1\n!echo hello\n" + SQUARE,
-    "a value shown": SQUARE + "square(3)",
-    "a NumPy number": "import numpy as np\ndef square(x):\n    return np.float64(x) ** 2",
-    "awaiting": "import asyncio\nawait asyncio.sleep(0)\n" + SQUARE,
     "memory that is refused": SQUARE + "hog = b'x' * 4 * 2**30",
     "a file of 200 MB": SQUARE + "with open('big', 'wb') as f:\n    for _ in range(200): f.write(b'x' * 2**20)",
-    "many files": SQUARE + "for n in range(20):\n    for d in ('/tmp', '/dev/shm'):\n"
-    "        open(f'{d}/{n}', 'wb').write(b'x' * 2**24)",
     "standard input": SQUARE + "input('name? ')",
     "closed descriptors": "import sys\nsys.stdout.close()\nsys.stderr.close()\n" + SQUARE,
 }

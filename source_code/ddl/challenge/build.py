@@ -9,7 +9,6 @@ import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from subprocess import Popen
 
 from ddl.challenge import rules
 from ddl.challenge.rules import Refused
@@ -72,15 +71,15 @@ def build(
     path: str | Path,
     seeds: Sequence[int],
     into: str | Path,
-    start: Callable[[list[str]], Popen] | None = None,
+    start: Callable[[list[str]], channel.Channel] | None = None,
     timeout_s: float = 300.0,
 ) -> Built:
     """Run a submission's file once, in a process of its own, and keep its graphs and initial values in a folder.
 
     `seeds` are those of the initial values, 0 to 2**31 - 1, and the folder `into` is empty or not there yet. `start`
-    starts the builder's command with pipes for its standard streams, as `ddl.grader.channel.start` does, such as in a
-    sandbox; by default it runs as this user, and the kernel keeps it from files and network where it can. Refused,
-    where the file breaks a rule, fails or does not end; InputError, where there is none, or something in the folder.
+    starts the builder's command, such as in a sandbox; by default it runs as this user, and the kernel keeps it from
+    files and network where it can. Refused, where the file breaks a rule, fails or does not end; InputError, where
+    there is none, or something in the folder.
     """
     path, into = Path(path), Path(into)
     source = read_file(path)
@@ -120,13 +119,12 @@ def read_file(path: Path) -> bytes:
 def _start(command, scratch):
     """Start a builder here: nothing of this process's environment tells it where data and runs are."""
     environment = {name: os.environ[name] for name in ("PATH", "LD_LIBRARY_PATH") if name in os.environ}
-    return channel.start(
-        command, cwd=scratch, env={**environment, "HOME": scratch, "TMPDIR": scratch, "LANG": "C.UTF-8"}
-    )
+    environment |= {"HOME": scratch, "TMPDIR": scratch, "LANG": "C.UTF-8"}
+    return channel.Channel(channel.start(command, cwd=scratch, env=environment))
 
 
 def _ask(request, start, name, timeout_s):
-    process = channel.Channel(start(COMMAND))
+    process = start(COMMAND)
     try:
         process.send(request, SEND_S)
         return process.receive(timeout_s, ANSWER_BYTES)
@@ -141,7 +139,7 @@ def _ask(request, start, name, timeout_s):
 
 
 def _last_line(process):
-    lines = process.said().strip().splitlines()
+    lines = process.errors().strip().splitlines()
     return f" ({lines[-1][:300]})" if lines else ""
 
 

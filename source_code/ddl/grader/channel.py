@@ -89,7 +89,7 @@ class Channel:
             raise Ended("it answered with what is no answer")
         return message
 
-    def said(self):
+    def errors(self):
         """Return the standard error of a process that failed to start."""
         with contextlib.suppress(OSError):
             return os.read(self._process.stderr.fileno(), CHUNK_BYTES).decode(errors="replace")

@@ -78,20 +78,10 @@ def grade_notebook(
 ) -> Grading:
     """Run a notebook's cells in a worker and its test cells in another process.
 
-    Parameters
-    ----------
-    notebook
-        A notebook of format 4, as nbformat reads it. Its test cells (nbgrader's `grade` without `solution`) must be the
-        course's, as they are trusted. All other code cells are the submission's and run in the worker; for those tagged
-        ``demo``, see `ddl.grader.cells.code_cells`.
-    hidden
-        Whether to run tests between ``### BEGIN HIDDEN TESTS`` and ``### END HIDDEN TESTS``.
-    start_worker
-        From `Limits` to `WorkerProcess`. The default runs the notebook's code without a sandbox.
-    launches
-        What launches the scripts of a test that asks for it; the caller closes it. The default has no sandbox.
-    begin
-        Is told each test cell's id before it is judged.
+    The test cells of `notebook`, in format 4, are the course's and trusted; all other code cells are the submission's.
+    With `hidden`, tests between ``### BEGIN HIDDEN TESTS`` and ``### END HIDDEN TESTS`` are run, too. By default the
+    notebook's code, and the ranks that `launches` starts for a test, run without a sandbox. `begin` is called with each
+    test cell's id before it is judged.
 
     Raises
     ------
@@ -103,13 +93,16 @@ def grade_notebook(
     sources = {index: source_of(notebook["cells"][index]) for index in tests}
     visible = {index: visible_part(source) for index, source in sources.items()}
 
-    def walk(codes, sources):
-        session = _Session(start_worker, launches or launches_here(), limits, clock)
-        return _walk(codes, sources, session, judge, lambda index: begin(tests[index][0]))
-
     with contextlib.closing(Judge(limits)) as judge:
+
+        def walk(codes, sources):
+            run = _Run(start_worker, launches or launches_here(), limits, clock, judge)
+            with contextlib.closing(run):
+                run.walk(codes, sources, lambda index: begin(tests[index][0]))
+            return run
+
         first = walk(codes, visible)
-        outcomes, notes = first.outcomes, list(first.notes)
+        outcomes, notes = first.outcomes, first.notes
         # Hidden tests get a second run of their own, whose output is dropped: a submission's functions see the inputs
         # of hidden tests and could print them in a later cell. It leaves out the cells that broke their worker in the
         # first run, and the tests that failed anyway.
@@ -161,80 +154,29 @@ class _Clock:
         return min(seconds, left)
 
 
-@dataclass
-class _Walk:
-    """The outcome of one run through a notebook."""
+class _Run:
+    """One run through a notebook; where its worker breaks, a new one repeats the cells that were good."""
 
-    outcomes: dict
-    cells: list
-    notes: list
-    broken: set
-
-
-def _walk(codes, tests, session, judge, begin):
-    """Run code cells and judge test cells, both {index: source}, in the notebook's order."""
-    walk = _Walk({}, [], [], set())
-    try:
-        for index, source in sorted((codes | tests).items()):
-            if index in tests:
-                begin(index)
-                seconds = session.clock.at_most(session.limits.test_s)
-                walk.outcomes[index] = judge.judge(source, session.answer, seconds)
-            else:
-                walk.cells.append(_ran(session, index, source, walk))
-    except _OutOfTime as error:
-        walk.notes.append(str(error))
-        walk.outcomes = dict.fromkeys(tests, NOTHING | {"message": str(error)}) | walk.outcomes
-    finally:
-        session.close()
-    walk.notes += session.notes
-    return walk
-
-
-def _ran(session, index, source, walk):
-    try:
-        printed, error = session.run(source)
-    except (Ended, Late) as trouble:
-        kind = "TimeLimit" if isinstance(trouble, Late) else "ProcessEnded"
-        walk.broken.add(index)
-        walk.notes.append(f"cell {index + 1}: {trouble}")
-        return CellResult(index, "", CellError(kind, str(trouble)))
-    return CellResult(index, printed, error)
-
-
-class _Session:
-    """A worker that has run a notebook's cells so far; a new one repeats those that were good."""
-
-    def __init__(self, start_worker, launches, limits, clock):
-        self._start, self._launches, self.limits, self.clock = start_worker, launches, limits, clock
+    def __init__(self, start_worker, launches, limits, clock, judge):
+        self._start, self._launches, self._limits = start_worker, launches, limits
+        self._clock, self._judge = clock, judge
         self._worker = None
         self._good = []  # the cells that a new worker runs again
-        self.notes = []
+        self.outcomes, self.cells, self.notes, self.broken = {}, [], [], set()
 
-    def run(self, source):
-        """Run a cell; return what it printed, and its `CellError` or None."""
-        self._ready()
-        reply = self._run(source)
-        self._good.append(source)
-        error = reply.get("error")
-        if isinstance(error, dict):
-            error = CellError(*(_text(error.get(part)) for part in ("type", "message", "traceback")))
-        return _text(reply.get("printed")), error if isinstance(error, CellError) else None
-
-    def answer(self, request):
-        """Pass on a test's request; return the answer for `ddl.grader.judge.judge`."""
-        self._ready()
-        name = request.get("name", "an answer")
+    def walk(self, codes, tests, begin):
+        """Run code cells and judge test cells, both {index: source}, in the notebook's order."""
         try:
-            if request["do"] == "launch":
-                return self._launch(request)
-            return self._ask(request, self.limits.call_s, self.limits.reply_bytes, "late")
-        except Late:
-            self.notes.append(f"{name} did not return within {self.limits.call_s:g} s")
-            return {"late": self.limits.call_s}
-        except Ended as error:
-            self.notes.append(f"{name} ended its process: {error}")
-            return {"ended": str(error)}
+            for index, source in sorted((codes | tests).items()):
+                if index in tests:
+                    begin(index)
+                    seconds = self._clock.at_most(self._limits.test_s)
+                    self.outcomes[index] = self._judge.judge(source, self._answer, seconds)
+                else:
+                    self.cells.append(self._cell(index, source))
+        except _OutOfTime as error:
+            self.notes.append(str(error))
+            self.outcomes = dict.fromkeys(tests, NOTHING | {"message": str(error)}) | self.outcomes
 
     def close(self):
         """End its process."""
@@ -242,10 +184,40 @@ class _Session:
             self._worker.kill()
             self._worker = None
 
+    def _cell(self, index, source):
+        try:
+            self._ready()
+            reply = self._run(source)
+        except (Ended, Late) as trouble:
+            kind = "TimeLimit" if isinstance(trouble, Late) else "ProcessEnded"
+            self.broken.add(index)
+            self.notes.append(f"cell {index + 1}: {trouble}")
+            return CellResult(index, "", CellError(kind, str(trouble)))
+        self._good.append(source)
+        error = reply.get("error")
+        if isinstance(error, dict):
+            error = CellError(*(_text(error.get(part)) for part in ("type", "message", "traceback")))
+        return CellResult(index, _text(reply.get("printed")), error if isinstance(error, CellError) else None)
+
+    def _answer(self, request):
+        """Pass on a test's request; return the answer for `ddl.grader.judge.judge`."""
+        self._ready()
+        name = request.get("name", "an answer")
+        try:
+            if request["do"] == "launch":
+                return self._launch(request)
+            return self._ask(request, self._limits.call_s, self._limits.reply_bytes)
+        except Late:
+            self.notes.append(f"{name} did not return within {self._limits.call_s:g} s")
+            return {"late": self._limits.call_s}
+        except Ended as error:
+            self.notes.append(f"{name} ended its process: {error}")
+            return {"ended": str(error)}
+
     def _launch(self, request):
         file = {"do": "read", "name": request["file"]}
-        script = self._ask(file, self.limits.call_s, self.limits.reply_bytes, "late").get("text")
-        self.clock.at_most(self.limits.launch_s)
+        script = self._ask(file, self._limits.call_s, self._limits.reply_bytes).get("text")
+        self._clock.at_most(self._limits.launch_s)
         reply = self._launches.answer(request, script)
         if "ended" in reply:
             self.notes.append(f"{request['file']} could not be launched: {reply['ended']}")
@@ -253,16 +225,14 @@ class _Session:
 
     def _ready(self):
         while self._worker is None:
-            self._worker = self._start(self.limits)
+            self._worker = self._start(self._limits)
             try:
-                self._worker.ask({"do": "start", "limits": asdict(self.limits)}, START_S, 2**16)
+                self._worker.ask({"do": "start", "limits": asdict(self._limits)}, START_S, 2**16)
             except (Ended, Late) as error:
-                said = self._worker.said().strip().splitlines()[-1:]
+                last_line = self._worker.errors().strip().splitlines()[-1:]
                 self.close()
-                raise StartError(
-                    f"the process for a notebook's code did not start: "
-                    f"{': '.join([str(error) or 'it is too slow', *said])}"
-                ) from None
+                reason = ": ".join([str(error) or "it is too slow", *last_line])
+                raise StartError(f"the process for a notebook's code did not start: {reason}") from None
             for source in tuple(self._good):
                 try:
                     self._run(source)
@@ -271,18 +241,20 @@ class _Session:
                     break
 
     def _run(self, source):
-        limit_bytes = 2**16 + 8 * self.limits.printed_bytes
-        late = f"it did not end within {self.limits.cell_s:g} s"
-        return self._ask({"do": "run", "source": source}, self.limits.cell_s, limit_bytes, late)
+        limit_bytes = 2**16 + 8 * self._limits.printed_bytes
+        try:
+            return self._ask({"do": "run", "source": source}, self._limits.cell_s, limit_bytes)
+        except Late:
+            raise Late(f"it did not end within {self._limits.cell_s:g} s") from None
 
-    def _ask(self, request, seconds, limit_bytes, late):
-        seconds = self.clock.at_most(seconds)
+    def _ask(self, request, seconds, limit_bytes):
+        seconds = self._clock.at_most(seconds)
         try:
             return self._worker.ask(request, seconds, limit_bytes)
         except Late:
             self.close()
-            self.clock.at_most(seconds)  # raises if the notebook's whole time is over
-            raise Late(late) from None
+            self._clock.at_most(seconds)  # raises if the notebook's whole time is over
+            raise
         except BaseException:
             self.close()
             raise

@@ -107,7 +107,7 @@ def answering(code):
     def start(command):
         assert command == [sys.executable, "-I", "-m", "ddl.challenge.builder"]
         started.append(channel.start([sys.executable, "-I", "-c", code]))
-        return started[-1]
+        return channel.Channel(started[-1])
 
     start.started = started
     return start

@@ -272,8 +272,8 @@ def test_a_cell_that_ends_its_process_costs_no_other_question():
     assert found.cells[4].error == CellError("TimeLimit", "it did not end within 2 s")
     assert found.notes == (
         "cell 2: it ended with status 3",
-        "cell 7: it did not end within 2 s",
         "h did not return within 1 s",
+        "cell 7: it did not end within 2 s",
     )
 
 
