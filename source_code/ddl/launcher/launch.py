@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterable, Mapping
 from datetime import datetime
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 from ddl.launcher import processes, slurm
 from ddl.launcher.job import Job, option_arguments, resolve_script
@@ -53,26 +53,23 @@ def launch(
     script
         A script for Horovod, tf.distribute or torchrun: a path, or the name of one of the course's scripts.
     workers
-        Number of ranks that train.
+        Number of ranks that train, each with cores or a GPU of its own unless `oversubscribe` is True.
     nodes
-        Number of nodes to use; by default the fewest that hold the ranks.
-    args
-        Arguments of the script, passed on unchanged.
+        Number of nodes to use, with as many workers on each; by default the fewest that hold them.
+    args, **options
+        Of the script: `args` are passed on as they are, ``recipe="warmup", sync_bn=True`` as
+        ``--recipe warmup --sync-bn``.
     name
         The run's name in tables and figures; runs with the same name are seeds of one arm.
     threads
         Threads per rank; by default the cores are shared equally.
     timeout_s
         End the run after this many seconds.
-    oversubscribe
-        Allow more ranks than this machine has cores or GPUs.
     cluster
         "horovod"; a cluster of tf.distribute: "multi_worker" or "parameter_server"; or "torchrun". Those of
-        tf.distribute set ``TF_CONFIG`` in every rank before its script runs, and "parameter_server" adds a
-        coordinator (rank 0) and parameter servers (the last ranks). "torchrun" sets what PyTorch's torchrun does:
+        tf.distribute set ``TF_CONFIG`` in every rank before its script runs, and "parameter_server" adds a coordinator
+        (rank 0) and `parameter_servers` (the last ranks; by default one). "torchrun" sets what PyTorch's torchrun does:
         ``RANK``, ``WORLD_SIZE``, ``MASTER_ADDR`` and so on.
-    parameter_servers
-        Number of parameter servers; by default one, with "parameter_server".
     warm
         Let ranks start as forks of a process that has imported TensorFlow and Horovod before (`ddl.launcher.warm`).
         False for a script that must not find them imported. Ranks of "torchrun" never do.
@@ -90,21 +87,12 @@ def launch(
         Raise `RunFailed` if the run fails, so that later cells don't run. A run that was stopped is returned.
     site
         Where to run: a site, or the path of a site file. By default ``Site.here()`` finds it.
-    **options
-        Options of the script: ``recipe="warmup", sync_bn=True`` becomes ``--recipe warmup --sync-bn``.
 
     Raises
     ------
-    JobError, SiteError
-        If the script does not exist, or the site cannot hold that many workers.
-    SlurmError
-        If Slurm rejects a batch job.
-    StorageError
-        If the run's folder cannot be written.
-    WrongKeras
-        If ``tf.keras`` would not be Keras 2.
-    RunFailed
-        If the run fails, unless `check` is False.
+    JobError, SiteError, SlurmError, StorageError, WrongKeras
+        If the script does not exist, the site cannot hold that many workers, Slurm rejects a batch job, the run's
+        folder cannot be written, or ``tf.keras`` would not be Keras 2.
     """
     cwd = str(working_dir())
     job = Job(
@@ -125,7 +113,7 @@ def launch(
     check_options(job.script, job.args, launch.__kwdefaults__ or ())
     site = site if isinstance(site, Site) else Site.here(site)
     if dry_run:
-        planned = plan(job, site, run_id="dry-run", folder=runs_dir() / "dry-run", detach=detach, **_surroundings())
+        planned = plan(job, site, detach=detach, **_surroundings(runs_dir() / "dry-run"))
         if planned.where != HERE:
             print(f"# {planned.where}")
         print(planned.shell_line)
@@ -151,23 +139,20 @@ def start(job: Job, site: Site, detach: bool = False) -> Run:
     stall_s()  # what supervisors can't read is refused here
     if job.warm and site.takes_templates and _in_notebook():
         ensure_template()
-    run_id, folder = _new_folder()
-    paths = RunFolder(folder)
+    paths = RunFolder(_new_folder())
     try:
-        planned = plan(job, site, run_id=run_id, folder=folder, created=time.time(), detach=detach, **_surroundings())
-        for path, text in planned.files:
+        planned = plan(job, site, created=time.time(), detach=detach, **_surroundings(paths.path))
+        for path, text in (*planned.files, (paths.launcher_log, "")):
             paths.write_text(path, text)
         paths.command.chmod(0o755)
         paths.reserve_space()
-        log = _open_log(paths.launcher_log)
     except BaseException:
-        shutil.rmtree(folder, ignore_errors=True)  # nothing is running yet
+        shutil.rmtree(paths.path, ignore_errors=True)  # nothing is running yet
         raise
     environment = {**os.environ, **dict(planned.environment)}
-    with log:
-        if detach and site.scheduler == "slurm":
-            return _submit(planned, environment, paths)
-        return _spawn(planned, environment, paths, log, detach)
+    if detach and site.scheduler == "slurm":
+        return _submit(planned, environment, paths)
+    return _spawn(planned, environment, paths, detach)
 
 
 def _submit(planned: Plan, environment: dict[str, str], paths: RunFolder) -> Run:
@@ -175,17 +160,15 @@ def _submit(planned: Plan, environment: dict[str, str], paths: RunFolder) -> Run
     try:
         number = slurm.submit(planned.argv, planned.cwd, environment)
     except slurm.SlurmError as error:
-        paths.append(
-            paths.launcher,
-            {"event": "ended", "time": time.time(), "state": "failed", "reason": "launch", "message": str(error)},
-        )
+        failed = {"state": "failed", "reason": "launch", "message": str(error)}
+        paths.append(paths.launcher, {"event": "ended", "time": time.time(), **failed})
         paths.free_reserved_space()
         raise
     paths.append(paths.launcher, {"event": "submitted", "time": time.time(), "job": number})
     return Run(paths.path)
 
 
-def _spawn(planned: Plan, environment: dict[str, str], paths: RunFolder, log: BinaryIO, detach: bool) -> Run:
+def _spawn(planned: Plan, environment: dict[str, str], paths: RunFolder, detach: bool) -> Run:
     """Start the process that starts the ranks.
 
     Unless the run is detached, this process holds one end of a pipe: when it dies, even by SIGKILL, the run ends. The
@@ -196,15 +179,16 @@ def _spawn(planned: Plan, environment: dict[str, str], paths: RunFolder, log: Bi
         read_end, write_end = os.pipe()
         environment["DDL_LIFELINE"] = "stdin"
     try:
-        process = subprocess.Popen(
-            planned.argv,
-            cwd=planned.cwd,
-            env=environment,
-            stdout=log,
-            stderr=subprocess.STDOUT,
-            stdin=subprocess.DEVNULL if detach else read_end,
-            start_new_session=True,  # Ctrl-C reaches only this process, which then stops the run
-        )
+        with open(paths.launcher_log, "ab") as log:
+            process = subprocess.Popen(
+                planned.argv,
+                cwd=planned.cwd,
+                env=environment,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                stdin=subprocess.DEVNULL if detach else read_end,
+                start_new_session=True,  # Ctrl-C reaches only this process, which then stops the run
+            )
         ended = threading.Event()
         threading.Thread(target=_reap, args=(process, write_end, ended), daemon=True).start()
         write_end = None
@@ -226,35 +210,23 @@ def _reap(process: subprocess.Popen, lifeline: int | None, ended: threading.Even
         os.close(lifeline)
 
 
-def _open_log(path: Path) -> BinaryIO:
-    try:
-        return open(path, "wb")
-    except OSError as error:
-        raise StorageError(error, path) from error
-
-
-def _surroundings() -> dict[str, Any]:
-    """What a plan needs to know of this machine: folders that the run must see, and the user."""
+def _surroundings(folder: Path) -> dict[str, Any]:
+    """What a plan needs to know beside the job and the site: its folder, those that it must see, and the user."""
     needs = [course_root(), source_dir(), runs_dir()]
     with contextlib.suppress(OSError):  # loading data reports it, where it matters
         data_dir().mkdir(parents=True, exist_ok=True)
         needs.append(data_dir())
-    return {"needs": [str(path) for path in needs], "user": f"{os.getuid()}:{os.getgid()}"}
+    user = f"{os.getuid()}:{os.getgid()}"
+    return {"run_id": folder.name, "folder": folder, "needs": [str(path) for path in needs], "user": user}
 
 
-def _new_folder() -> tuple[str, Path]:
+def _new_folder() -> Path:
     """Make a new run folder, named by the time and a few random digits."""
-    try:
-        runs_dir().mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise StorageError(error, runs_dir(), "made") from error
     while True:
-        run_id = f"{datetime.now():%Y%m%d-%H%M%S}-{os.urandom(2).hex()}"
-        folder = runs_dir() / run_id
+        folder = runs_dir() / f"{datetime.now():%Y%m%d-%H%M%S}-{os.urandom(2).hex()}"
         try:
-            folder.mkdir()
-            return run_id, folder
-        except FileExistsError:
-            continue
+            folder.mkdir(parents=True)
+            return folder
         except OSError as error:
-            raise StorageError(error, folder, "made") from error
+            if not os.path.lexists(folder):  # which another launch has just made
+                raise StorageError(error, runs_dir(), "made") from error
