@@ -22,7 +22,6 @@ OUTSIDE = {
     "_Bad": "the table of a class leaves the file out, with a sentence",
     "_NoAnswer": "no `except Exception` of a test may catch it",
     "RunInterrupted": "an interrupt, for a notebook to stop at",
-    "RunLeft": "an interrupt, for a notebook to stop at",
     "ScoreInterrupted": "an interrupt, for a notebook to stop at",
     "ParserFound": "ends a script where its command line would be parsed",
     "Uncounted": "the check of a submission's graphs makes a refusal of it",

@@ -5,6 +5,7 @@ import signal
 import subprocess
 import threading
 import time
+from typing import Any
 
 from ddl.launcher import processes, slurm
 from ddl.launcher.failure import SLURM_ENDS
@@ -98,7 +99,7 @@ class Lifetime:
                 while time.monotonic() < deadline and not self._end() and pid in processes.of_run(self._id):
                     time.sleep(POLL_S / 4)
         self.await_end()
-        self._record_end({"state": "stopped", "reason": "stopped"})
+        self._record_end(state="stopped", reason="stopped")
 
     def kill(self) -> None:
         """Kill the run without asking its processes first."""
@@ -106,7 +107,7 @@ class Lifetime:
             with contextlib.suppress(slurm.SlurmError):
                 self._queue.cancel()
         processes.end(self._id, grace_s=0.1)
-        self._record_end({"state": "stopped", "reason": "killed"})
+        self._record_end(state="stopped", reason="killed")
 
     def _cancel(self, queue: slurm.SlurmJob) -> bool:
         """Cancel the job in Slurm and wait until it is gone; False if there is none."""
@@ -121,12 +122,12 @@ class Lifetime:
         return True
 
     def _launcher_pid(self) -> int:
+        """The process to ask for an end; 0 if it is gone."""
         if self._process:
             return self._process.pid
-        launched: dict = next(
-            (event for event in read_json_lines(self._folder.launcher, EVENT) if event["event"] == "launched"), {}
-        )
-        return launched["pid"] if launched.get("pid") in processes.of_run(self._id) else 0
+        events = read_json_lines(self._folder.launcher, EVENT)
+        pid = next((event["pid"] for event in events if event["event"] == "launched"), 0)
+        return pid if pid in processes.of_run(self._id) else 0
 
     def _alive(self, job: slurm.JobState | None) -> bool:
         if self._process:
@@ -150,32 +151,18 @@ class Lifetime:
         """Record an end that the launcher could not record or explain."""
         if self._settled():
             return
-        if self._queue:
-            gone = self._process.poll() is not None if self._process else True
-            if gone and not (job and job.active):
-                self._settle(self._queue)
-            return
         status = self._process.poll() if self._process else None
-        if status is not None and not end_of(self._launcher_record()):
+        if self._queue:
+            if (status is not None or not self._process) and not (job and job.active):
+                self._settle(self._queue)
+        elif status is not None and not end_of(self._launcher_record()):
             processes.end(self._id)
             if status < 0:
-                self._record_end(
-                    {"state": "failed", "reason": "launcher killed", "signal": signal.Signals(-status).name}
-                )
+                self._record_end(state="failed", reason="launcher killed", signal=signal.Signals(-status).name)
             elif status == 0 or is_full(self._folder.path):  # it knew, but could not record it
-                self._record_end({"state": "failed" if status else "done", "reason": "storage"})
+                self._record_end(state="failed" if status else "done", reason="storage")
             else:
-                self._record_end(self._launch_failure(status))
-
-    def _launch_failure(self, status: int) -> dict:
-        log = self._folder.launcher_log
-        text = "\n".join(last_lines(log, 100))
-        return {
-            "state": "failed",
-            "reason": "launch",
-            "log": text,
-            "message": text.splitlines()[-1] if text else f"exit {status}",
-        }
+                self._record_launch_failure(status)
 
     def _settle(self, queue: slurm.SlurmJob) -> None:
         """Record how the job ended according to Slurm, beside what the ranks recorded."""
@@ -186,24 +173,29 @@ class Lifetime:
         if job and job.active:
             return
         events = self._launcher_record()
-        if job is None:  # Slurm has forgotten it
-            if end := end_of(events):
-                self._record_end({**end, "event": "ended", "job": ""})
-            elif self._process:
-                self._record_end(self._launch_failure(self._process.returncode) | {"job": ""})
-        elif not events and job.state == "FAILED":
-            self._record_end(self._launch_failure(1) | {"job": job.id})
-        else:
-            self._record_end(_end_by_slurm(job, end_of(events) or {}))
+        end = end_of(events) or {}
+        if job and (events or job.state != "FAILED"):
+            self._record_end(**_end_by_slurm(job, end))
+        elif job:
+            self._record_launch_failure(1, job=job.id)
+        elif end:  # Slurm has forgotten it
+            self._record_end(**end | {"job": ""})
+        elif self._process:
+            self._record_launch_failure(self._process.returncode, job="")
 
-    def _record_end(self, fields: dict) -> None:
+    def _record_launch_failure(self, status: int, **fields: Any) -> None:
+        lines = last_lines(self._folder.launcher_log, 100)
+        message = lines[-1] if lines else f"exit {status}"
+        self._record_end(state="failed", reason="launch", log="\n".join(lines), message=message, **fields)
+
+    def _record_end(self, **fields: Any) -> None:
         end = {"event": "ended", "time": time.time(), **fields}
         try:
             self._folder.append(self._folder.launcher, end)
         except StorageError as error:
             self.unwritten = error
-            why = {"reason": "storage"} if error.errno in FULL and "reason" not in fields else {}
-            self.unrecorded.append({**end, **why})  # known as long as this process lives
+            why = {"reason": "storage"} if error.errno in FULL else {}
+            self.unrecorded.append({**why, **end})  # known as long as this process lives
         self._folder.free_reserved_space()
 
 

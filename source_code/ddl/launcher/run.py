@@ -43,32 +43,15 @@ class RunFailed(CourseError, RuntimeError):
 
 
 class RunInterrupted(OneLine, KeyboardInterrupt):
-    """The cell or terminal was interrupted, and the run was stopped."""
+    """The cell or terminal was interrupted: the run was stopped, or goes on without being followed."""
 
-    def __init__(self, run: "Run") -> None:
-        super().__init__(f"run {run.id} was stopped, and none of its processes is left")
-        self.run = run
-
-
-class RunLeft(OneLine, KeyboardInterrupt):
-    """Following a detached run was interrupted; the run continues."""
-
-    def __init__(self, run: "Run") -> None:
-        super().__init__(
-            f"run {run.id} goes on by itself: attach({run.id!r}).wait() follows it "
-            f"again, attach({run.id!r}).stop() ends it"
-        )
+    def __init__(self, run: "Run", outcome: str) -> None:
+        super().__init__(f"run {run.id} {outcome}")
         self.run = run
 
 
 class Run:
-    """One run, active or over; all its state is in its folder.
-
-    Attributes
-    ----------
-    job
-        The content of ``job.json``; empty if it is damaged.
-    """
+    """One run, active or over; all its state is in its folder. `job` is its ``job.json``, empty if that is damaged."""
 
     recorded = False
 
@@ -111,9 +94,9 @@ class Run:
 
     @property
     def status(self) -> int:
-        """The run's exit status: 0 when done, else that of the first rank to fail.
+        """The run's exit status: 0 when done, else that of the first rank to fail, or 1 if no rank is to blame.
 
-        As in a shell, that is 128 plus the signal's number for a killed rank; 1 if no rank is to blame.
+        As in a shell, that is 128 plus the signal's number for a killed rank.
         """
         progress = self.progress()
         if progress.state == "done":
@@ -183,15 +166,13 @@ class Run:
                 view.update(progress)
                 self._lifetime.pause()
         except KeyboardInterrupt:
-            if self.job.get("detached"):
-                view.close(self.progress())
-                raise RunLeft(self) from None
-            try:
-                self.stop()
-            except KeyboardInterrupt:  # a second interrupt: end it at once
-                self._lifetime.kill()
+            again = f"attach({self.id!r})"
+            outcome = f"goes on by itself: {again}.wait() follows it again, {again}.stop() ends it"
+            if not self.job.get("detached"):
+                self._stop_at_once()
+                outcome = "was stopped, and none of its processes is left"
             view.close(self.progress())
-            raise RunInterrupted(self) from None
+            raise RunInterrupted(self, outcome) from None
         self._lifetime.await_end()
         view.close(self.progress())
         return self
@@ -200,6 +181,13 @@ class Run:
         """End the run and wait until its processes are gone; leaves a run that is over as it is."""
         if not self.progress().over:
             self._lifetime.stop()
+
+    def _stop_at_once(self) -> None:
+        """Stop the run; a second interrupt kills it."""
+        try:
+            self.stop()
+        except KeyboardInterrupt:
+            self._lifetime.kill()
 
     @property
     def unwritten(self) -> StorageError | None:
@@ -218,13 +206,7 @@ class Runs(list):
 
 
 def runs() -> Runs:
-    """Return all runs in the runs folder, oldest first, damaged ones included.
-
-    Raises
-    ------
-    StorageError
-        If the runs folder exists and cannot be read.
-    """
+    """Return all runs in the runs folder, oldest first, damaged ones included; StorageError if it cannot be read."""
     return Runs(Run(folder) for folder in _folders())
 
 
@@ -255,19 +237,13 @@ def _age_s(folder: Path) -> float:
 def attach(run_id: str) -> Run:
     """Return a run by its id or the beginning of it, wherever it was started; `Run.wait` follows it.
 
-    Raises
-    ------
-    NoSuchRun
-        If no run, or more than one, has an id that begins so.
-    StorageError
-        If the runs folder exists and cannot be read.
+    NoSuchRun if no run, or more than one, has an id that begins so; StorageError if the runs folder cannot be read.
     """
     folders = _folders()
-    found = [folder for folder in folders if folder.name == run_id] or [
-        folder for folder in folders if folder.name.startswith(run_id)
-    ]
-    if len(found) == 1:
-        return Run(found[0])
+    found = [folder for folder in folders if folder.name.startswith(run_id)]
+    exact = [folder for folder in found if folder.name == run_id]
+    if exact or len(found) == 1:
+        return Run((exact or found)[0])
     if not found:
         latest = ", ".join(folder.name for folder in folders[-3:]) or "none yet"
         raise NoSuchRun(f"no run {run_id!r} in {runs_dir()}; the latest are: {latest}")
