@@ -9,6 +9,7 @@ from typing import Any
 
 from ddl.launcher import processes, slurm
 from ddl.launcher.failure import SLURM_ENDS
+from ddl.launcher.processes import wait_until
 from ddl.launcher.progress import EVENT, end_of, launcher_events
 from ddl.records.folder import RunFolder, StorageError, processes_of
 from ddl.records.jsonfiles import FULL, is_full, read_json_lines
@@ -78,26 +79,20 @@ class Lifetime:
 
     def await_end(self) -> None:
         """Wait until the launcher is gone, after it has recorded the run's end."""
-        deadline = time.monotonic() + (CANCEL_GRACE_S if self._queue else STOP_GRACE_S)
-        while processes.of_run(self._id) and time.monotonic() < deadline:
-            time.sleep(POLL_S / 4)
+        grace_s = CANCEL_GRACE_S if self._queue else STOP_GRACE_S
+        wait_until(lambda: not processes.of_run(self._id), grace_s)
         processes.end(self._id)
         if self._process:
             self._process.wait()
-        while self._queue and not self._settled() and time.monotonic() < deadline:
-            self._notice_death(self._look_at_queue(fresh=True))
-            time.sleep(POLL_S)
+        if self._queue:
+            wait_until(self._settled_with_slurm, CANCEL_GRACE_S, POLL_S)
 
     def stop(self) -> None:
         """End the run and wait until its processes are gone."""
-        if not (self._queue and self._cancel(self._queue)):
-            pid = self._launcher_pid()
-            if pid:
-                processes.send(pid, signal.SIGTERM)
-                deadline = time.monotonic() + STOP_GRACE_S
-                # One that has only just started ends without a record.
-                while time.monotonic() < deadline and not self._end() and pid in processes.of_run(self._id):
-                    time.sleep(POLL_S / 4)
+        if not (self._queue and self._cancel(self._queue)) and (pid := self._launcher_pid()):
+            processes.send(pid, signal.SIGTERM)
+            # One that has only just started ends without a record.
+            wait_until(lambda: bool(self._end()) or pid not in processes.of_run(self._id), STOP_GRACE_S)
         self.await_end()
         self._record_end(state="stopped", reason="stopped")
 
@@ -111,14 +106,14 @@ class Lifetime:
 
     def _cancel(self, queue: slurm.SlurmJob) -> bool:
         """Cancel the job in Slurm and wait until it is gone; False if there is none."""
+
+        def gone() -> bool:
+            state = queue.state(fresh=True)
+            return not (state and state.active)
+
         if not queue.cancel():
             return False
-        deadline = time.monotonic() + CANCEL_GRACE_S
-        while time.monotonic() < deadline:
-            state = queue.state(fresh=True)
-            if not (state and state.active):
-                break
-            time.sleep(POLL_S)
+        wait_until(gone, CANCEL_GRACE_S, POLL_S)
         return True
 
     def _launcher_pid(self) -> int:
@@ -146,6 +141,10 @@ class Lifetime:
         """Whether the run's end is recorded for good."""
         end = self._end()
         return end is not None and (not self._queue or "job" in end)
+
+    def _settled_with_slurm(self) -> bool:
+        self._notice_death(self._look_at_queue(fresh=True))
+        return self._settled()
 
     def _notice_death(self, job: slurm.JobState | None) -> None:
         """Record an end that the launcher could not record or explain."""

@@ -10,7 +10,7 @@ import contextlib
 import os
 import signal
 import time
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from pathlib import Path
 
 TEMPLATE = "DDL_TEMPLATE"  # in the environment of templates
@@ -42,10 +42,15 @@ def end(run_id: str, besides: Collection[int] = (), grace_s: float = 1.0, mark: 
             send(pid, number)
         if not found:
             return []
-        deadline = time.monotonic() + grace_s
-        while of_run(run_id, besides, mark) and time.monotonic() < deadline:
-            time.sleep(0.05)
+        wait_until(lambda: not of_run(run_id, besides, mark), grace_s)
     return of_run(run_id, besides, mark)
+
+
+def wait_until(condition: Callable[[], bool], timeout_s: float, every_s: float = 0.05) -> None:
+    """Wait until `condition` holds, or the time is over."""
+    deadline = time.monotonic() + timeout_s
+    while not condition() and time.monotonic() < deadline:
+        time.sleep(every_s)
 
 
 def send(pid: int, number: int) -> None:

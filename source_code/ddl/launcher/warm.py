@@ -12,18 +12,18 @@ import re
 import resource
 import socket
 import struct
+import subprocess
 import sys
+import threading
 import time
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 
-from ddl.errors import CourseError, InputError
-from ddl.launcher.processes import TEMPLATE
-
-TYPE_CHECKING = False  # so that typing is not imported, either
-if TYPE_CHECKING:
-    import subprocess
+from ddl.errors import CourseError
+from ddl.launcher.processes import TEMPLATE, wait_until
+from ddl.launcher.settings import idle_s
+from ddl.records.paths import cache_dir
 
 # Variables that may differ between a template and its forks, as names or as beginnings of names: what is read after
 # the fork (by Horovod as it initialises, TensorFlow's contexts, NCCL, CUDA, tempfile, this package), what a fork sets
@@ -59,20 +59,15 @@ class NoTemplate(CourseError, RuntimeError):
 
 def allowed(environment: Mapping[str, str] = os.environ) -> bool:
     """Whether ranks of this environment may come from a template: ``DDL_WARM=no``, Slurm's tasks and MPI's say no."""
-    return (
-        sys.platform == "linux"
-        and environment.get("DDL_WARM", "yes") != "no"
-        and not any(
-            name.startswith(("SLURM_STEP", "SLURM_PROCID", "OMPI_COMM_WORLD_", "PMI_", "PMIX_")) for name in environment
-        )
-    )
+    tasks = ("SLURM_STEP", "SLURM_PROCID", "OMPI_COMM_WORLD_", "PMI_", "PMIX_")
+    wanted = sys.platform == "linux" and environment.get("DDL_WARM") != "no"
+    return wanted and not any(name.startswith(tasks) for name in environment)
 
 
 def matters(name: str) -> bool:
     """Whether a variable has to be the same in a template and in its forks."""
-    if name.startswith(READ_WHEN_LOADED):
-        return True
-    return name not in IGNORED and not name.startswith(IGNORED_BEGINNINGS)
+    ignored = name in IGNORED or name.startswith(IGNORED_BEGINNINGS)
+    return name.startswith(READ_WHEN_LOADED) or not ignored
 
 
 def set_by(script: str) -> str:
@@ -152,25 +147,20 @@ def peer(connection: socket.socket) -> tuple[int, int]:
 def send(connection: socket.socket, message: dict, descriptors: Iterable[int] = ()) -> None:
     """Send a message, with open files if there are any."""
     data = json.dumps(message).encode("utf-8", "surrogateescape")
-    head = struct.pack("!Q", len(data))
-    if descriptors:
-        socket.send_fds(connection, [head], list(descriptors))
-    else:
-        connection.sendall(head)
+    socket.send_fds(connection, [struct.pack("!Q", len(data))], list(descriptors))
     connection.sendall(data)
 
 
 def receive(connection: socket.socket, descriptors: int = 0) -> tuple[dict, list[int]] | None:
     """Receive a message and its open files; None where the other end is gone."""
-    head, files = b"", []
+    head, body, files = b"", bytearray(), []
     while len(head) < 8:
         data, new, _, _ = socket.recv_fds(connection, 8 - len(head), descriptors)
-        files += new
         if not data:
             return None
         head += data
+        files += new
     (size,) = struct.unpack("!Q", head)
-    body = bytearray()
     while len(body) < size:
         data = connection.recv(min(1 << 16, size - len(body)))
         if not data:
@@ -182,44 +172,31 @@ def receive(connection: socket.socket, descriptors: int = 0) -> tuple[dict, list
 # ---------------------------------------------------------------- starting and stopping
 
 
-_started: "list[subprocess.Popen]" = []  # by `ensure`, in this process
+_started: list[subprocess.Popen] = []  # by `ensure`, in this process
 
 
 def ensure(environment: Mapping[str, str] = os.environ) -> None:
     """Start a template for ranks of this process in the background, unless there is one or there are enough.
 
     One that has failed is not tried again.
-
-    Raises
-    ------
-    InputError
-        If ``DDL_WARM_IDLE_S`` is no number of seconds.
     """
     if not allowed(environment) or any(process.poll() for process in _started):
         return
     with suppress(OSError):  # then ranks start cold
         name = address(identity(environment))
-        if found := connect(name):
-            found.close()
-        elif sum(1 for _ in _templates()) < MOST:
-            process = start(environment)
-            _started.append(process)
-            deadline = time.monotonic() + ANSWER_S
-            # Until it listens, ranks would not find it; while it imports, they wait for it.
-            while process.poll() is None and not (found := connect(name)) and time.monotonic() < deadline:
-                time.sleep(0.02)
-            if found:
-                found.close()
+        if _listens(name) or sum(1 for _ in _templates()) >= MOST:
+            return
+        process = start(environment)
+        _started.append(process)
+        # Until it listens, ranks would not find it; while it imports, they wait for it.
+        wait_until(lambda: process.poll() is not None or _listens(name), ANSWER_S, 0.02)
 
 
-def start(environment: Mapping[str, str] = os.environ) -> "subprocess.Popen":
+def start(environment: Mapping[str, str] = os.environ) -> subprocess.Popen:
     """Start a template; it answers once it has imported. What it prints goes to ``warm.log`` in the cache folder."""
-    import subprocess
-    import threading
-
-    idle_s(environment)
-    path = _log()
-    os.makedirs(os.path.dirname(path), exist_ok=True)
+    idle_s(environment)  # what it can't read is refused here
+    path = cache_dir() / "warm.log"
+    path.parent.mkdir(parents=True, exist_ok=True)
     with open(path, "ab") as log:
         if log.tell() > 1 << 16:
             log.truncate(0)
@@ -247,25 +224,6 @@ def template_environment(environment: Mapping[str, str]) -> dict[str, str]:
     return {**shared, TEMPLATE: "1"}
 
 
-def idle_s(environment: Mapping[str, str] = os.environ) -> float:
-    """After how many seconds without a request a template ends: ``DDL_WARM_IDLE_S``, else 900."""
-    text = environment.get("DDL_WARM_IDLE_S") or "900"
-    try:
-        seconds = float(text)
-    except ValueError:
-        seconds = -1.0
-    if not seconds >= 0:
-        raise InputError(f"DDL_WARM_IDLE_S={text!r}: a number of seconds is needed, for example 900")
-    return seconds
-
-
-def _log() -> str:
-    """Where templates print."""
-    from ddl.records.paths import cache_dir
-
-    return str(cache_dir() / "warm.log")
-
-
 def _templates() -> Iterator[tuple[str, socket.socket]]:
     """This user's templates in this network namespace: the name of each, and a connection to it."""
     listed = (re.search(NAME, line) for line in _text("/proc/net/unix").splitlines())
@@ -273,6 +231,13 @@ def _templates() -> Iterator[tuple[str, socket.socket]]:
         if connection := connect(name):  # anybody can bind such a name
             with connection:
                 yield name, connection
+
+
+def _listens(name: str) -> bool:
+    connection = connect(name)
+    if connection:
+        connection.close()
+    return connection is not None
 
 
 def running() -> list[dict]:
@@ -335,13 +300,8 @@ def kept() -> Iterator[None]:
 
 
 def await_ready(timeout_s: float = READY_S) -> dict:
-    """Wait until this process's template answers, starting it if needed; return what it says of itself.
-
-    Raises
-    ------
-    NoTemplate
-        If it ends, or says nothing for `timeout_s`.
-    """
+    """Wait until this process's template answers, starting it if needed; return what it says of itself."""
+    log = cache_dir() / "warm.log"
     process = None if any(template["here"] for template in running()) else start()
     deadline = time.monotonic() + timeout_s
     while time.monotonic() < deadline:
@@ -350,6 +310,6 @@ def await_ready(timeout_s: float = READY_S) -> dict:
         if here and here[0]["ready"]:
             return here[0]
         if status is not None and not here:  # another one may have been faster
-            raise NoTemplate(f"the template ended while it imported (exit {status}): see {_log()}")
+            raise NoTemplate(f"the template ended while it imported (exit {status}): see {log}")
         time.sleep(0.1)
-    raise NoTemplate(f"the template has not answered for {timeout_s:.0f} s: see {_log()}")
+    raise NoTemplate(f"the template has not answered for {timeout_s:.0f} s: see {log}")

@@ -22,6 +22,7 @@ import time
 import traceback
 
 from ddl.launcher import warm
+from ddl.launcher.settings import idle_s
 from ddl.rank.ending import fork, run_and_end
 from ddl.rank.fork import Fork
 from ddl.records.log import keep_writing
@@ -63,7 +64,7 @@ class Template:
         self._selector.register(listener, selectors.EVENT_READ, self._accept)
         self._forks: dict[socket.socket, tuple[int, int]] = {}  # process and its descriptor, by who asked
         self._stamp, self._looked = stamp(), time.monotonic()
-        self._idle_s = warm.idle_s()
+        self._idle_s = idle_s()
         self._since, self._asked, self._served = time.time(), time.monotonic(), 0
         self._ending = False
         self._process = os.getpid()

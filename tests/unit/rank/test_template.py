@@ -90,7 +90,7 @@ def test_a_template_gets_only_what_all_its_ranks_have():
 @pytest.mark.parametrize("text", ["x", "-1", "nan"])
 def test_a_wrong_time_limit_of_templates_is_said_before_one_starts(text, monkeypatch):
     monkeypatch.setattr("subprocess.Popen", lambda *arguments, **options: pytest.fail("a template was started"))
-    with pytest.raises(InputError, match=f"DDL_WARM_IDLE_S='{text}': a number of seconds is needed"):
+    with pytest.raises(InputError, match=f"DDL_WARM_IDLE_S='{text}': a number of seconds above 0 is needed"):
         warm.start({"DDL_WARM_IDLE_S": text})
 
 
