@@ -1,34 +1,7 @@
 """What a run leaves behind: its folder, and the records that ranks write into it.
 
-Every file of a run folder has exactly one writer, so nothing needs a lock:
-
-=================  ===========================================================
-job.json           the launcher, before anything starts
-command.sh         the launcher: the printed line, to run again
-shown.json         the kernel that shows the run: in which cell of which notebook
-launcher.jsonl     the launcher: launched, exit of each rank, end of the run
-rank-<k>.json      rank k as it starts: host, process id, threads; in a cluster its address; and
-                   when its script came to its end
-rank-<k>.log       rank k: everything that it prints
-lost-<k>           rank k, when output of it found no room on the disk: an empty file
-error-<k>.json     rank k, when an exception ends it
-stalled-<k>.json   who looks after rank k, when a minute has brought nothing new: whether it waits for others
-exit-<k>.json      the task that looks after rank k, on several nodes: how it ended
-hosts              where hosts are made on one machine: their names and addresses
-rendezvous.json    the task of rank 0, on several nodes: where the ranks meet
-events.jsonl       rank 0's training script, as it goes (`Recorder`)
-result.json        rank 0's training script, at the end (`Recorder`)
-waiting, turn.json the launcher, where cores are shared: what it waits for; when its turn came
-reserve            the launcher: room for the last records when the disk is full; gone at the end
-checkpoint.npz     rank 0's training script, when asked to
-weights.npz        rank 0's training script, where it keeps the model's weights at the end
-timeline.json      Horovod in rank 0, where its script asks for that: what it did and when
-tensorboard/       rank 0's training script, where it keeps logs for TensorBoard
-witness-<k>.jsonl  rank k's training script, where it tells: what rank k itself saw, step by step
-requeue            rank 0's training script: it stopped early with a checkpoint to go on from
-=================  ===========================================================
-
-This module is imported by every rank before its script, so it needs the standard library only.
+Every file of a run's folder has exactly one writer, so nothing needs a lock. Every rank imports this before its script,
+so it needs the standard library only.
 """
 
 import contextlib
@@ -46,101 +19,67 @@ from ddl.records.jsonfiles import FULL, append_json_line, read_json, write_json
 from ddl.records.paths import runs_dir
 
 
+class _File:
+    """A file of that name in a run's folder."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __get__(self, folder: "RunFolder", owner: type) -> Path:
+        return folder.path / self._name
+
+
+class _RankFile(_File):
+    """One for each rank: `folder.log(rank)`."""
+
+    def __get__(self, folder: "RunFolder", owner: type) -> Callable[[int], Path]:  # type: ignore[override]
+        return lambda rank: folder.path / self._name.format(rank)
+
+
 @dataclass(frozen=True)
 class RunFolder:
-    """The paths inside one run's folder."""
+    """The paths inside one run's folder, each with its only writer.
+
+    Where hosts are made on one machine, there is also `hosts` with their names and addresses.
+    """
 
     path: Path
+
+    # The launcher
+    job = _File("job.json")  # before anything starts
+    command = _File("command.sh")  # the printed line, to run again
+    launcher = _File("launcher.jsonl")  # launched, exit of each rank, end of the run
+    launcher_log = _File("launcher.log")
+    waiting = _File("waiting")  # where cores are shared: what it waits for
+    turn = _File("turn.json")  # and when its turn came
+    reserve = _File("reserve")  # room for the last records when the disk is full; gone at the end
+    # The kernel that shows the run
+    shown = _File("shown.json")  # in which cell of which notebook
+    # The task of rank 0, on several nodes
+    rendezvous = _File("rendezvous.json")  # where the ranks meet
+    # Each rank
+    rank = _RankFile("rank-{}.json")  # as it starts: host, process id, threads, address; the end of its script
+    log = _RankFile("rank-{}.log")  # everything that it prints
+    lost = _RankFile("lost-{}")  # when output of it found no room on the disk: an empty file
+    error = _RankFile("error-{}.json")  # when an exception ends it
+    stack = _RankFile("stack-{}.txt")  # where it is, when asked
+    witness = _RankFile("witness-{}.jsonl")  # its script, where it records what each rank saw, step by step
+    # Who looks after a rank
+    stalled = _RankFile("stalled-{}.json")  # when a minute has brought nothing new: whether it waits for others
+    exit = _RankFile("exit-{}.json")  # on several nodes: how it ended
+    # Rank 0's script
+    events = _File("events.jsonl")  # as it goes (`Recorder`)
+    result = _File("result.json")  # at the end (`Recorder`)
+    weights = _File("weights.npz")  # at the end, where it keeps the model's weights; `checkpoint.npz` when asked to
+    timeline = _File("timeline.json")  # Horovod, where its script asks for that: what it did and when
+    tensorboard = _File("tensorboard")  # logs for TensorBoard
+    requeue = _File("requeue")  # it stopped early with a checkpoint to go on from
 
     @classmethod
     def here(cls) -> "RunFolder | None":
         """Return the folder of the run that this process belongs to (``DDL_RUN_DIR``); None outside a run."""
         path = os.environ.get("DDL_RUN_DIR")
         return cls(Path(path)) if path else None
-
-    @property
-    def job(self) -> Path:
-        return self.path / "job.json"
-
-    @property
-    def command(self) -> Path:
-        return self.path / "command.sh"
-
-    @property
-    def shown(self) -> Path:
-        return self.path / "shown.json"
-
-    @property
-    def launcher(self) -> Path:
-        return self.path / "launcher.jsonl"
-
-    @property
-    def launcher_log(self) -> Path:
-        return self.path / "launcher.log"
-
-    @property
-    def events(self) -> Path:
-        return self.path / "events.jsonl"
-
-    @property
-    def result(self) -> Path:
-        return self.path / "result.json"
-
-    @property
-    def weights(self) -> Path:
-        return self.path / "weights.npz"
-
-    @property
-    def timeline(self) -> Path:
-        return self.path / "timeline.json"
-
-    @property
-    def tensorboard(self) -> Path:
-        return self.path / "tensorboard"
-
-    @property
-    def waiting(self) -> Path:
-        return self.path / "waiting"
-
-    @property
-    def turn(self) -> Path:
-        return self.path / "turn.json"
-
-    @property
-    def reserve(self) -> Path:
-        return self.path / "reserve"
-
-    @property
-    def requeue(self) -> Path:
-        return self.path / "requeue"
-
-    @property
-    def rendezvous(self) -> Path:
-        return self.path / "rendezvous.json"
-
-    def rank(self, rank: int) -> Path:
-        return self.path / f"rank-{rank}.json"
-
-    def stalled(self, rank: int) -> Path:
-        return self.path / f"stalled-{rank}.json"
-
-    def exit(self, rank: int) -> Path:
-        return self.path / f"exit-{rank}.json"
-
-    def log(self, rank: int) -> Path:
-        return self.path / f"rank-{rank}.log"
-
-    def lost(self, rank: int) -> Path:
-        return self.path / f"lost-{rank}"
-
-    def error(self, rank: int) -> Path:
-        return self.path / f"error-{rank}.json"
-
-    def stack(self, rank: int) -> Path:
-        return self.path / f"stack-{rank}.txt"
-
-    def witness(self, rank: int) -> Path:
-        return self.path / f"witness-{rank}.jsonl"
 
     def last_change(self) -> float:
         """When a rank last wrote something of its own accord, in seconds since the epoch."""
