@@ -87,9 +87,6 @@ def test_environment_chooses_the_view(monkeypatch, chosen, session, kind):
     for name, value in (("DDL_VIEW", chosen), ("JPY_SESSION_NAME", session)):
         monkeypatch.setenv(name, value) if value else monkeypatch.delenv(name, raising=False)
     assert type(view.of(None)) is kind
-
-
-def test_unknown_view_is_refused(monkeypatch):
     monkeypatch.setenv("DDL_VIEW", "loud")
     with pytest.raises(ValueError, match="'plain' or 'live'"):
         view.of(None)
@@ -110,8 +107,8 @@ def test_lines_of_a_run_that_ends_well(capsys):
     lines.update(progress("queued", ranks=(), data=None))
     lines.update(progress("starting"))
     lines.update(progress("training"))
-    lines.update(progress("training", epochs=1))
-    lines.update(progress("training", epochs=1))
+    for _ in range(2):
+        lines.update(progress("training", epochs=1, notes=("CIFAR-10 is not here",)))
     lines.close(progress("done", epochs=2, elapsed_s=72.0))
     text = capsys.readouterr().out
     assert text.splitlines() == [
@@ -120,6 +117,7 @@ def test_lines_of_a_run_that_ends_well(capsys):
         "[ 0:12] 2 ranks on vm",
         "[ 0:12] starting warmup, data: synthetic (generated), 2,000 pictures",
         "[ 0:12] training warmup, data: synthetic (generated), 2,000 pictures",
+        "[ 0:12] note: CIFAR-10 is not here",
         "[ 0:12] epoch 1.0 of 8 · step 9 · 1,203 images/s · loss 2.000 · held-out accuracy 15.0%",
         "[ 1:12] epoch 2.0 of 8 · step 18 · 1,203 images/s · loss 1.000 · held-out accuracy 20.0%",
         "✓ warmup done in 1:12 · 2 ranks on vm · 18 steps, 2 epochs · held-out accuracy 20.0%"
@@ -140,21 +138,17 @@ def test_no_silence_of_ten_seconds(capsys):
     assert len(spoke) < 10
 
 
-def test_lines_of_a_failure_come_in_the_order_that_a_reader_needs(capsys):
+def test_a_failure_is_told_in_the_order_that_a_reader_needs(capsys):
+    failure = replace(FAILURE, output=("usage: train.py", "train.py: error: --batchsize"))
     lines = view.PlainView(None)
     lines.update(progress("training", epochs=1))
-    lines.update(progress("training", epochs=1, failure=FAILURE))
-    lines.close(progress("failed", epochs=1, failure=FAILURE))
-    text = capsys.readouterr().out
-    in_order(text, FAILURE.sentence, "Traceback", "rank 0 was ended", "look at line 3", "rank-0.log", "rank-1.log")
+    lines.update(progress("training", epochs=1, failure=failure))
+    lines.close(progress("failed", epochs=1, failure=failure))
+    text, html = capsys.readouterr().out, panel.final_html(progress("failed", failure=failure))
     assert text.count("Traceback") == text.count(FAILURE.sentence) == 1
-
-
-def test_notes_are_said_once(capsys):
-    lines = view.PlainView(None)
-    for _ in range(3):
-        lines.update(progress(notes=("CIFAR-10 is not here",)))
-    assert capsys.readouterr().out.count("CIFAR-10 is not here") == 1
+    output = ("ank 1's last lines:", "train.py: error: --batchsize")
+    for told in (text, html):
+        in_order(told, "raised ValueError", *output, "Traceback", "rank 0 was ended", "look at line 3", "rank-0.log")
 
 
 # ---------------------------------------------------------------- HTML
@@ -185,7 +179,7 @@ class Tags(HTMLParser):
 HOSTILE = "<script>alert('x')</script>\"&"
 
 
-@pytest.mark.parametrize("state", ["done", "failed", "stopped", "lost", "training", "running"])
+@pytest.mark.parametrize("state", ["done", "failed", "training"])
 def test_nothing_from_a_run_becomes_markup(state):
     failure = Failure(HOSTILE, traceback=HOSTILE, others=HOSTILE, advice=HOSTILE, logs=(Path(HOSTILE),))
     shown = progress(
@@ -201,19 +195,6 @@ def test_nothing_from_a_run_becomes_markup(state):
     )
     for html in (panel.final_html(shown), panel._status_html(shown), panel._body_html(shown)):
         assert all(tag != "script" for tag, _ in Tags(html).seen)
-
-
-def test_final_html_of_a_failure_is_in_order():
-    html = panel.final_html(progress("failed", failure=FAILURE))
-    in_order(
-        html,
-        "ddl.rank.horovodrun",
-        "raised ValueError",
-        "Traceback",
-        "rank 0 was ended",
-        "look at line 3",
-        "rank-0.log",
-    )
 
 
 def test_the_end_keeps_line_summary_and_chart_and_folds_long_lines():
@@ -239,34 +220,14 @@ def test_chart_has_a_text_alternative_with_its_numbers():
     ]
 
 
-def test_stop_comes_first_on_the_keyboard():
-    buttons = [has["class"] for tag, has in Tags(panel.panel_html(progress(), served=True)).seen if tag == "button"]
-    assert buttons == ["ddl-stop", "ddl-copy"]
-
-
-def test_what_is_said_of_a_run_shows_code_as_code():
-    failure = replace(FAILURE, sentence="rank 1 raised `<a>`", advice="run `ddl doctor`", others="see `x`")
-    html = panel.final_html(progress("failed", failure=failure)) + panel._body_html(progress(notes=("or `y`",)))
-    assert "`" not in html
-    for code in ("&lt;a&gt;", "ddl doctor", "x", "y"):
-        assert f"<code>{code}</code>" in html
-
-
-def test_chart_stays_small_however_long_the_run():
-    losses = tuple((i, 1 / i) for i in range(1, 50_000))
-    assert len(chart.chart_svg(progress(losses=losses))) < 12_000
-
-
-@pytest.mark.parametrize("losses", [(), ((64, 2.3),), ((64, 2.3), (128, None)), ((0, 0.0),)])
-def test_chart_of_almost_nothing(losses):
-    Tags(chart.chart_svg(progress(losses=losses)))
-
-
-@pytest.mark.parametrize(("low", "high"), [(0, 1), (0.1, 0.1), (27, 71), (-3, 1e6), (1e-9, 2e-9)])
-def test_ticks_cover_what_is_drawn(low, high):
-    ticks = chart.ticks(low, high)
-    assert 2 <= len(ticks) <= 9
-    assert (ticks[0] <= low and ticks[-1] >= high) or math.isclose(ticks[-1], high)
+def test_a_chart_stays_small_and_takes_almost_nothing():
+    assert len(chart.chart_svg(progress(losses=tuple((i, 1 / i) for i in range(1, 50_000))))) < 12_000
+    for losses in ((), ((64, 2.3),), ((64, 2.3), (128, None)), ((0, 0.0),)):
+        Tags(chart.chart_svg(progress(losses=losses)))
+    for low, high in ((0, 1), (0.1, 0.1), (27, 71), (-3, 1e6), (1e-9, 2e-9)):
+        ticks = chart.ticks(low, high)
+        assert 2 <= len(ticks) <= 9
+        assert (ticks[0] <= low and ticks[-1] >= high) or math.isclose(ticks[-1], high)
 
 
 # ---------------------------------------------------------------- the live panel
@@ -304,7 +265,8 @@ def test_a_panel_that_the_server_keeps_up_to_date_is_sent_twice(live):
     assert live.metadata == [{"run": "r1", "over": False}, {"run": "r1", "over": True}]
 
 
-def test_elsewhere_the_kernel_sends_it_every_two_seconds_without_what_needs_the_server(live):
+def test_elsewhere_the_kernel_sends_it_every_two_seconds_without_what_needs_the_server(live, monkeypatch):
+    monkeypatch.setenv(panel.SERVED, "/elsewhere/runs")
     view_ = live.open()
     for tick in range(101):
         live.clock.now = 100 + tick * 0.2
@@ -313,12 +275,6 @@ def test_elsewhere_the_kernel_sends_it_every_two_seconds_without_what_needs_the_
     for bundle in live.sent:
         assert all(tag != "script" for tag, _ in Tags(bundle["text/html"]).seen)
         assert 'class="ddl-stop"' not in bundle["text/html"]
-
-
-def test_runs_of_another_folder_are_not_the_server_s(live, monkeypatch):
-    monkeypatch.setenv(panel.SERVED, "/elsewhere/runs")
-    live.open().update(progress(epochs=1))
-    assert "<script" not in live.sent[0]["text/html"]
 
 
 @pytest.mark.parametrize("served", [False, True])
@@ -331,14 +287,8 @@ def test_what_is_saved_of_a_run_that_goes_on_says_when(live, served):
     assert re.search(f"training at {moment}", html) and re.search(rf"\(at {moment}\)$", plain)
     assert " left<" not in html and "2:18" not in html
     assert 'run = attach("r1")' in re.sub("&quot;", '"', html)
-
-
-def test_what_is_shown_live_says_what_is_left():
     assert "about 2:18 left" in panel.parts_html(progress(epochs=1, remaining_s=138.0))["status"]
-
-
-def test_a_run_that_is_over_at_once_still_shows_its_end(live):
-    live.open().close(progress("failed", failure=FAILURE))
+    live.open().close(progress("failed", failure=FAILURE))  # at once
     assert FAILURE.sentence in live.sent[-1]["text/plain"]
 
 
@@ -449,15 +399,6 @@ def test_what_was_printed_before_a_failure_comes_before_it_and_its_traceback_onc
     text = capsys.readouterr().out
     in_order(text, "[0] loading\n[0] half a line\n", FAILURE.sentence, "Traceback:")
     assert text.count("Traceback:") == 1
-
-
-def test_the_last_lines_of_a_rank_that_failed_are_shown_where_records_hide_them(capsys):
-    failure = replace(FAILURE, output=("usage: train.py", "train.py: error: --batchsize"))
-    view.PlainView(None).close(progress("failed", failure=failure))
-    text = capsys.readouterr().out
-    in_order(text, failure.sentence, "rank 1's last lines:\nusage: train.py\ntrain.py: error:")
-    html = panel.final_html(progress("failed", failure=failure))
-    in_order(html, "Rank 1's last lines", "train.py: error: --batchsize")
 
 
 def test_the_panel_shows_the_last_lines_of_a_script_without_records(printing, live):

@@ -20,19 +20,16 @@ from hub.slurm import said
 from hub.spawners import ClassSpawner, share_of_cores
 
 
-@pytest.mark.parametrize(
-    "cores, each, shares",
-    [
+def test_two_attendees_have_the_same_cores_or_none_in_common():
+    for cores, each, shares in (
         ([0, 1], 2, [[0, 1]] * 3),
         ([0, 1, 4, 5], 2, [[0, 1], [4, 5], [0, 1]]),
         ([0, 1, 2], 2, [[0, 1]] * 3),  # one core is left over
         ([0, 1], 8, [[0, 1]] * 3),
         ([0, 1], 0.5, [[0], [1], [0]]),
         ([0, 1], None, [[0, 1]] * 3),
-    ],
-)
-def test_two_attendees_have_the_same_cores_or_none_in_common(cores, each, shares):
-    assert [share_of_cores(cores, number, each) for number in range(3)] == shares
+    ):
+        assert [share_of_cores(cores, number, each) for number in range(3)] == shares
 
 
 def test_a_server_starts_with_its_limits(monkeypatch):
@@ -109,17 +106,9 @@ def test_what_cannot_be_copied_is_said(course, tmp_path, monkeypatch):
     assert take_seat() is None
 
 
-@pytest.mark.parametrize(
-    "status, sentence",
-    [
-        ("PENDING|Resources|N/A| n/a", "Slurm job 7 waits: Resources"),
-        (
-            "PENDING|Priority|2026-01-02T03:04:05| n/a",
-            "Slurm job 7 waits: Priority, expected to start at 2026-01-02 03:04:05",
-        ),
-        ("RUNNING|None|2026-01-02T03:04:05| node01", "Slurm job 7 runs: your server starts"),
-        ("", ""),
-    ],
-)
-def test_the_page_of_who_waits_says_what_slurm_does(status, sentence):
-    assert said("7", status) == sentence
+def test_the_page_of_who_waits_says_what_slurm_does():
+    when = "PENDING|Priority|2026-01-02T03:04:05| n/a"
+    assert said("7", "PENDING|Resources|N/A| n/a") == "Slurm job 7 waits: Resources"
+    assert said("7", when) == "Slurm job 7 waits: Priority, expected to start at 2026-01-02 03:04:05"
+    assert said("7", "RUNNING|None|2026-01-02T03:04:05| node01") == "Slurm job 7 runs: your server starts"
+    assert said("7", "") == ""

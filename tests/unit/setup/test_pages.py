@@ -21,35 +21,6 @@ def test_the_development_container_runs_what_there_is():
     assert all((ROOT / file).exists() for file in made["customizations"]["codespaces"]["openFiles"])
 
 
-RIGHT = """\
-# A page
-## How `ddl` does it, and why
-
-[up](#how-ddl-does-it-and-why) [there](README.md#the-lessons) ![a picture](images/ring.svg)
-[web](https://example.org/nowhere), `make run LESSON=4`, `ddl run --cold`, `train_text.py --embedding …`,
-`launch("train_cifar.py", recipe="warmup", wait=False)`, `grading/source/NAME/NAME.py`, `single.py`
-
-```sh
-SSL_CERT_FILE=network.pem make lab NO_BROWSER=1   # with a remark
-ddl run --workers 4 --site containers/sites/two-hosts.toml \\
-    hierarchical_allreduce.py --max-bytes 4096
-python benchmarks/start_time.py --ranks 1 2
-docker run --rm -it image
-```
-
-```python
-from ddl import launch, plot
-from ddl.rank import hosts
-```
-
-    ddl doctor --submit
-"""
-
-
-def test_what_is_there_is_no_fault():
-    assert faults(RIGHT) == []
-
-
 def test_of_each_kind_what_is_not_there_is_a_fault():
     for text, sentence in (
         ("[there](docs/nowhere.md)", "docs/nowhere.md: no such file"),

@@ -165,32 +165,19 @@ def test_without_uv_any_python_installs_it(machine):
     assert wanted.startswith("uv==") and "--hash=sha256:" in wanted and wanted.count("==") == 1
 
 
-def no_uv(machine):
-    shutil.rmtree(machine.uv.parents[1])
-
-
-def no_compiler(machine):
-    (machine.path / "g++").unlink()
-
-
-def foreign(machine):
-    (machine.course / "mine").mkdir()
-
-
 @pytest.mark.parametrize(
-    "change, arguments, variables, sentence",
+    "missing, arguments, variables, sentence",
     [
-        (no_uv, [], {}, "no Python can make virtual environments: `apt install python3-venv`"),
-        (no_compiler, [], {}, "there is no C++ compiler: `apt install g++`"),
-        (foreign, ["mine"], {}, "has no working Python 3.11: delete it, or name another VENV."),
+        ("uv", [], {}, "no Python can make virtual environments: `apt install python3-venv`"),
+        ("g++", [], {}, "there is no C++ compiler: `apt install g++`"),
+        (None, ["tools"], {}, "has no working Python 3.11: delete it, or name another VENV."),
         (None, [], {"DDL_MPI": "1"}, "there is no mpicxx"),
         (None, [], {"DDL_STACK": "next", "DDL_ACCELERATOR": "gpu"}, "the next stack runs on CPUs only"),
     ],
-    ids=lambda value: getattr(value, "__name__", str(value)),
 )
-def test_what_is_missing_or_wrong_is_one_sentence(machine, change, arguments, variables, sentence):
-    if change:
-        change(machine)
+def test_what_is_missing_or_wrong_is_one_sentence(machine, missing, arguments, variables, sentence):
+    if missing:
+        (machine.uv if missing == "uv" else machine.path / missing).unlink()
     status, printed, done = machine(*arguments, **variables)
     assert status == 1 and sentence in " ".join(printed.split())
     assert not any("requirements" in line for line in done)
