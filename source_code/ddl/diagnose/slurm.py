@@ -26,24 +26,21 @@ USABLE = "allocated completing idle mixed planned powered_down powering_down pow
 
 def slurm_checks(site: Site) -> list[Check]:
     """Check the commands, the partition, the account and the reservation, and whether Slurm would take a job."""
-    found = [_commands()]
-    if found[-1].state == "OK" and not site.allocation:
-        found.append(_partition(site))
-        found += [_account(site)] if site.account else []
-        found += [_reservation(site)] if site.reservation else []
-        found.append(_request(site))
-    return found
-
-
-def _commands():
     lacking = [name for name in COMMANDS if not shutil.which(name)]
     if lacking:
-        return missing(
-            "Slurm commands",
-            f"not here: {', '.join(lacking)}",
-            "run this where jobs are submitted from, a login node as a rule",
-        )
-    return Check("Slurm commands", "OK", "here")
+        detail = f"not here: {', '.join(lacking)}"
+        return [missing("Slurm commands", detail, "run this where jobs are submitted from, a login node as a rule")]
+    found = [Check("Slurm commands", "OK", "here")]
+    if site.allocation:
+        return found
+    found.append(_partition(site))
+    if site.account:
+        found.append(_account(site))
+    if site.reservation:
+        found.append(_reservation(site))
+        if found[-1].advice:  # it is not on now
+            site = replace(site, reservation="")
+    return [*found, _request(site)]
 
 
 @dataclass(frozen=True)
@@ -89,11 +86,8 @@ def _partition(site):
     mine = [node for node in nodes if node.partition.rstrip("*") in wanted]
     those = ", ".join(dict.fromkeys(node.partition.rstrip("*") for node in nodes)) or "none"
     if not mine:
-        what = (
-            f'"{site.partition}" is not here, or not for you'
-            if site.partition
-            else ("none is given, and Slurm has no default")
-        )
+        unknown = f'"{site.partition}" is not here, or not for you'
+        what = unknown if site.partition else "none is given, and Slurm has no default"
         return missing(name, what, f"partition = one of: {those}")
     if all(node.available != "up" for node in mine):
         return missing(
@@ -146,9 +140,10 @@ def _account(site):
 
 def _reservation(site):
     name = "Slurm reservation"
-    reservation = _reserved(site)
-    if isinstance(reservation, str):
-        return missing(name, reservation, "`scontrol show reservation` lists what there is")
+    answer = ask("scontrol", "-o", "show", "reservation", site.reservation)
+    if answer.refused:
+        return missing(name, answer.words, "`scontrol show reservation` lists what there is")
+    reservation = dict(word.split("=", 1) for word in answer.text.split() if "=" in word)
     when = f"from {reservation['StartTime']} to {reservation['EndTime']}"
     if reservation["State"] == "ACTIVE":
         return Check(name, "OK", f"{site.reservation}, {when}")
@@ -160,21 +155,9 @@ def _reservation(site):
     )
 
 
-def _reserved(site):
-    """Slurm's facts on the reservation as a dictionary, or its error message."""
-    answer = ask("scontrol", "-o", "show", "reservation", site.reservation)
-    if answer.refused:
-        return answer.words
-    return dict(word.split("=", 1) for word in answer.text.split() if "=" in word)
-
-
 def _request(site):
     """Ask Slurm whether it would accept the largest job, with all the options of a real one."""
     name = "Slurm's answer"
-    if site.reservation:
-        reserved = _reserved(site)
-        if isinstance(reserved, str) or reserved["State"] != "ACTIVE":
-            site = replace(site, reservation="")
     job = Job(str(source_dir() / "hello.py"), workers=site.slots * site.nodes, nodes=site.nodes, cwd=os.getcwd())
     argv = plan(job, site, run_id="doctor", folder=runs_dir() / "doctor").argv
     at = argv.index("srun") + 1

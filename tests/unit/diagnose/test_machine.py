@@ -23,13 +23,9 @@ def test_report_names_what_is_missing_and_what_to_do():
     assert lines[3] == "Not ready. First see to: cores."
 
 
-def test_optional_things_do_not_stop_anyone():
+def test_optional_things_stop_nobody_and_code_is_shown_as_code():
     report = Report((Check("GPUs", "optional", "none"),))
-    assert report.ok
-    assert "Ready" in repr(report)
-
-
-def test_a_report_shows_code_as_code_and_prints_it_in_backticks():
+    assert report.ok and "Ready" in repr(report)
     report = Report((Check("C++ compiler", "missing", "no `g++`", "install it: `apt-get install g++`"),))
     html = report._repr_html_()
     assert "no <code>g++</code>" in html and "<code>apt-get install g++</code>" in html and "`" not in html
@@ -42,14 +38,11 @@ def test_the_software_names_the_stack_and_refuses_keras_3(monkeypatch):
     monkeypatch.setattr(stack, "wrong_keras", lambda: "this Keras will not do.")
     found = check("software")
     assert (found.state, found.advice) == ("missing", "this Keras will not do.")
-
-
-@pytest.mark.parametrize("name, other", [("next", "tf_keras"), ("default", "tensorflow_addons")])
-def test_what_a_stack_lacks_is_named(monkeypatch, name, other):
-    monkeypatch.setattr(stack, "name", lambda: name)
     monkeypatch.setattr(machine, "versions", lambda: {"tensorflow": "2", "horovod": "0.28.1"})
-    found = check("software")
-    assert found.state == "missing" and found.advice == f"`make setup` installs {other}"
+    for name, other in (("next", "tf_keras"), ("default", "tensorflow_addons")):
+        monkeypatch.setattr(stack, "name", lambda name=name: name)
+        found = check("software")
+        assert found.state == "missing" and found.advice == f"`make setup` installs {other}"
 
 
 def test_this_machine_is_looked_at():
@@ -130,15 +123,6 @@ def test_a_container_command_is_not_taken_for_one_that_works(tmp_path, monkeypat
     (tmp_path / "docker").write_text("")
     (tmp_path / "docker").chmod(0o755)
     assert check("containers").detail == ("on the path: docker; whether an image can be run was not tried")
-
-
-def test_data_sets_are_listed_once(monkeypatch):
-    from ddl import data
-
-    asked, listing = [], data.listing
-    monkeypatch.setattr(data, "listing", lambda: asked.append(1) or listing())
-    doctor()
-    assert asked == [1]
 
 
 def test_horovod_needs_the_sites_controller(monkeypatch):

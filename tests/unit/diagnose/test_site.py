@@ -101,21 +101,15 @@ def test_a_partition_that_is_not_as_the_file_says(programs, changes, said, advis
     assert said in found.detail and advised in found.advice
 
 
-@pytest.mark.parametrize(
-    "changes",
-    [
+def test_a_partition_that_is_as_the_file_says(programs):
+    for changes in (
         {"partition": ""},
         {"gpu_type": "a100"},
         {"partition": "small", "nodes": 1, "cores_per_node": 8, "gpus_per_node": 1},
         {"partition": "gpu,small", "nodes": 2},
-    ],
-)
-def test_a_partition_that_is(programs, changes):
-    assert check(replace(CLUSTER, **changes), "Slurm partition").state == "OK"
-
-
-def test_a_cluster_without_a_default_partition(programs):
-    programs(sinfo="echo 'a1|gpu|up|idle|16|(null)|infinite'")
+    ):
+        assert check(replace(CLUSTER, **changes), "Slurm partition").state == "OK"
+    programs(sinfo="echo 'a1|gpu|up|idle|16|(null)|infinite'")  # none is the default
     found = check(replace(CLUSTER, partition=""), "Slurm partition")
     assert (found.state, found.advice) == ("missing", "partition = one of: gpu")
 
@@ -128,14 +122,6 @@ def test_slurms_own_words_are_passed_on(programs):
     found = check(CLUSTER, "Slurm's answer")
     assert found.state == "missing"
     assert found.detail == "to a job of 8 workers on 2 nodes: error: Invalid account"
-
-
-def test_slurm_is_asked_with_the_options_of_a_real_run(programs, tmp_path):
-    programs(srun=f'printf "%s\\n" "$@" > {tmp_path}/asked')
-    diagnose.checks(replace(CLUSTER, account="class7", modules=()))
-    asked = (tmp_path / "asked").read_text().split()
-    assert asked[0] == "--test-only"
-    assert {"--partition=gpu", "--account=class7", "--nodes=2", "--gres=gpu:4"} <= set(asked)
 
 
 def test_without_slurms_commands_nothing_is_asked(programs, tmp_path, monkeypatch):
@@ -154,10 +140,13 @@ def test_without_slurms_commands_nothing_is_asked(programs, tmp_path, monkeypatc
     ],
 )
 def test_the_account(programs, tmp_path, sacctmgr, state, said):
-    programs(sacctmgr=f'echo "$@" > {tmp_path}/asked\n{sacctmgr}')
+    programs(sacctmgr=f'echo "$@" > {tmp_path}/asked\n{sacctmgr}', srun=f'printf "%s\\n" "$@" > {tmp_path}/job')
     found = check(replace(CLUSTER, account="class7"), "Slurm account")
     assert found.state == state and said in found.detail
     assert f"user={getpass.getuser()} format=account" in (tmp_path / "asked").read_text()
+    options = (tmp_path / "job").read_text().split()  # those of a real run
+    assert options[0] == "--test-only"
+    assert {"--partition=gpu", "--account=class7", "--nodes=2", "--gres=gpu:4"} <= set(options)
 
 
 RESERVED = (
@@ -166,23 +155,14 @@ RESERVED = (
 )
 
 
-def test_a_reservation_that_is_on_is_used(programs, tmp_path):
-    programs(scontrol=RESERVED.format(state="ACTIVE"), srun=f'printf "%s\\n" "$@" > {tmp_path}/asked')
-    found = check(replace(CLUSTER, reservation="class"), "Slurm reservation")
-    assert (found.state, found.advice) == ("OK", "")
-    assert "--reservation=class" in (tmp_path / "asked").read_text()
-
-
-def test_a_reservation_that_begins_later_is_no_mistake(programs, tmp_path):
-    programs(scontrol=RESERVED.format(state="INACTIVE"), srun=f'printf "%s\\n" "$@" > {tmp_path}/asked')
-    found = check(replace(CLUSTER, reservation="class"), "Slurm reservation")
-    assert found.state == "OK"
-    assert "class is inactive now: from 2030-01-01T09:00:00" in found.detail
-    assert "jobs wait until it begins" in found.advice
-    assert "--reservation" not in (tmp_path / "asked").read_text()
-
-
-def test_a_reservation_that_is_not_there(programs):
+def test_a_reservation_is_used_when_it_is_on(programs, tmp_path):
+    asked = tmp_path / "asked"
+    for state, begins_later in (("ACTIVE", False), ("INACTIVE", True)):
+        programs(scontrol=RESERVED.format(state=state), srun=f'printf "%s\\n" "$@" > {asked}')
+        found = check(replace(CLUSTER, reservation="class"), "Slurm reservation")
+        assert found.state == "OK" and ("jobs wait until it begins" in found.advice) == begins_later
+        assert ("class is inactive now: from 2030-01-01T09:00:00" in found.detail) == begins_later
+        assert ("--reservation=class" in asked.read_text()) != begins_later
     programs(scontrol="echo 'Reservation class not found' >&2; exit 1")
     found = check(replace(CLUSTER, reservation="class"), "Slurm reservation")
     assert (found.state, found.detail) == ("missing", "Reservation class not found")
@@ -192,37 +172,27 @@ def test_a_reservation_that_is_not_there(programs):
 
 
 @pytest.fixture
-def boxed(tmp_path):
+def in_container(tmp_path):
     image = tmp_path / "course.sif"
     image.write_bytes(b"image")
     return replace(CLUSTER, container="singularity", image=str(image), python="")
 
 
-def test_an_image_and_its_program(programs, boxed, tmp_path):
-    programs(singularity="exit 0")
-    assert check(boxed, "image").detail == f"{tmp_path}/course.sif, 0.0 GiB"
-    assert check(boxed, "singularity command").detail == f"{tmp_path}/bin/singularity"
-    assert "course.sif (nfs4)" in check(boxed, "shared folders").detail
-
-
-def test_an_image_that_is_not_there(programs, boxed):
-    found = check(replace(boxed, image="/nowhere/x.sif"), "image")
-    assert found.state == "missing" and "`make sif`" in found.advice
-
-
-def test_an_image_that_cannot_be_read(programs, boxed, monkeypatch):
-    monkeypatch.setattr(diagnose.os, "access", lambda path, mode: False)  # root reads everything
-    assert "can't be read by you" in check(boxed, "image").detail
-
-
-def test_a_program_that_only_the_nodes_may_have(programs, boxed):
-    found = check(boxed, "singularity command")
+def test_an_image_and_its_program(programs, in_container, tmp_path, monkeypatch):
+    found = check(in_container, "singularity command")
     assert found.state == "optional" and "on the nodes'" in found.detail
-    local = replace(boxed, scheduler="local", nodes=1)
-    assert check(local, "singularity command").state == "missing"
+    assert check(replace(in_container, scheduler="local", nodes=1), "singularity command").state == "missing"
+    programs(singularity="exit 0")
+    assert check(in_container, "image").detail == f"{tmp_path}/course.sif, 0.0 GiB"
+    assert check(in_container, "singularity command").detail == f"{tmp_path}/bin/singularity"
+    assert "course.sif (nfs4)" in check(in_container, "shared folders").detail
+    found = check(replace(in_container, image="/nowhere/x.sif"), "image")
+    assert found.state == "missing" and "`make sif`" in found.advice
+    monkeypatch.setattr(diagnose.os, "access", lambda path, mode: False)  # root reads everything
+    assert "can't be read by you" in check(in_container, "image").detail
 
 
-def test_a_program_that_a_module_brings(programs, boxed, tmp_path, monkeypatch):
+def test_a_program_that_a_module_brings(programs, in_container, tmp_path, monkeypatch):
     home = tmp_path / "home"
     home.mkdir()
     monkeypatch.setenv("HOME", str(home))
@@ -234,10 +204,10 @@ def test_a_program_that_a_module_brings(programs, boxed, tmp_path, monkeypatch):
     (tmp_path / "there").mkdir()
     (tmp_path / "there" / "singularity").write_text("#!/bin/sh\n")
     (tmp_path / "there" / "singularity").chmod(0o755)
-    boxed = replace(boxed, modules=("box/1",))
-    assert check(boxed, "modules").detail == "`module load box/1` works"
-    assert check(boxed, "singularity command").detail == (f"{tmp_path}/there/singularity, once box/1 is loaded")
-    found = check(replace(boxed, modules=("box/2",)), "modules")
+    in_container = replace(in_container, modules=("box/1",))
+    assert check(in_container, "modules").detail == "`module load box/1` works"
+    assert check(in_container, "singularity command").detail == (f"{tmp_path}/there/singularity, once box/1 is loaded")
+    found = check(replace(in_container, modules=("box/2",)), "modules")
     assert found.state == "missing" and "error: no box/2" in found.detail
 
 
@@ -299,7 +269,7 @@ def two_ranks(monkeypatch, site, finished):
 PLACES = [["node07", "GPU 0"], ["node08", "GPU 0"]]
 
 
-def test_two_ranks_ran(monkeypatch):
+def test_two_ranks_ran_also_where_a_site_has_one_slot(monkeypatch):
     found, asked = two_ranks(monkeypatch, CLUSTER, Finished({"ranks": 2, "places": PLACES}))
     assert found.state == "OK"
     assert found.detail == (
@@ -308,8 +278,6 @@ def test_two_ranks_ran(monkeypatch):
     assert asked["script"].is_file()
     assert (asked["workers"], asked["nodes"], asked["oversubscribe"]) == (2, 2, False)
 
-
-def test_a_site_with_one_slot_is_shared(monkeypatch):
     finished = Finished({"ranks": 2, "places": [["h", "processor cores"]] * 2})
     found, asked = two_ranks(monkeypatch, Site(cores_per_node=1), finished)
     assert found.state == "OK" and asked["oversubscribe"] and asked["nodes"] == 1
@@ -337,17 +305,11 @@ def test_two_ranks_that_did_not_do_it(monkeypatch, finished, said):
 # ---------------------------------------------------------------- the whole report
 
 
-def test_a_cluster_is_not_asked_for_this_machines_cores(programs, monkeypatch):
-    names = [each.name for each in doctor(CLUSTER).checks]
-    assert "processor cores" not in names and "Slurm partition" in names
-    assert "two ranks" not in names
-
-
-def test_software_of_the_image_may_be_missing_here(programs, boxed, monkeypatch):
+def test_software_of_the_image_may_be_missing_here(programs, in_container, monkeypatch):
     from ddl.records import machine
 
     monkeypatch.setattr(machine, "versions", lambda: dict.fromkeys(("tensorflow", "horovod", "tensorflow_addons")))
-    states = {each.name: each for each in doctor(boxed).checks}
+    states = {each.name: each for each in doctor(in_container).checks}
     assert states["software"].state == "optional"
     assert states["software"].detail.endswith("ranks have the image's")
     assert {each.name: each.state for each in doctor(CLUSTER).checks}["software"] == "missing"
@@ -362,6 +324,7 @@ def test_a_broken_file_is_the_first_thing_said(tmp_path):
     assert "processor cores" in [each.name for each in report.checks]
 
 
-def test_submitting_comes_last(programs, monkeypatch):
+def test_a_cluster_is_not_asked_for_this_machines_cores_and_submitting_comes_last(programs, monkeypatch):
     monkeypatch.setattr(launching, "launch", lambda *_, **__: Finished({"ranks": 2, "places": PLACES}))
-    assert doctor(CLUSTER, submit=True).checks[-1].name == "two ranks"
+    names = [each.name for each in doctor(CLUSTER, submit=True).checks]
+    assert "processor cores" not in names and "Slurm partition" in names and names[-1] == "two ranks"
