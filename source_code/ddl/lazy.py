@@ -10,15 +10,9 @@ def lazy_names(
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
     """Return a package's ``__getattr__``, ``__dir__`` and ``__all__``.
 
-    Parameters
-    ----------
-    package
-        The package's ``__name__``.
-    names
-        For each public name the package's module that defines it. None may be the name of a module of the package:
-        importing that module would take its place.
-    modules
-        For each module that is public under a name of its own, where it is in the package.
+    `names` has for each public name the package's module that defines it, `modules` for each module that is public
+    under a name of its own where it is in the package. No name may be that of a module of the package: importing that
+    would take its place.
     """
     modules = modules or {}
     public = [*names, *modules]

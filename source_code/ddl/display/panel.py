@@ -169,12 +169,7 @@ def panel_html(progress, lines=(), served=False, at=None):
 def runs_html(rows, count):
     """Return a table of runs, with links to their views where this server has them.
 
-    Parameters
-    ----------
-    rows
-        Pairs of (when a run was created, in seconds since the epoch, or None; its progress).
-    count
-        How many runs there are in all.
+    `rows` are pairs of when a run was created (seconds since the epoch, or None) and its progress, of `count` runs.
     """
     if not count:
         return '<p class="ddl">There are no runs yet.</p>'

@@ -37,12 +37,8 @@ def open_lab(arguments: Sequence[str] = ()):
     reach them there. Nor can the server meet Horovod: it goes on looking for a kernel that has ended, several times a
     second, and Gloo takes the first connection to a port of its own for the other rank's.
 
-    Parameters
-    ----------
-    arguments
-        JupyterLab's own, such as ``--port=8889``; ``--all`` lists a maintainer's files, too, and what nbgrader adds.
-
-    A class's hub starts this for an attendee: it is then their server, on their own copy of the course.
+    `arguments` are JupyterLab's own, such as ``--port=8889``; ``--all`` lists a maintainer's files, too, and what
+    nbgrader adds. A class's hub starts this for an attendee: it is then their server, on their own copy of the course.
     """
     from ddl.lab.seat import take_seat
 

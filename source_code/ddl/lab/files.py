@@ -97,17 +97,10 @@ class AttendeesFiles(CourseFiles):
 
 
 def bring_up_to_date(notebook, name=None, saved=0.0):
-    """Show runs in a notebook's outputs as they stand now.
+    """Show runs in the outputs of a notebook (in nbformat 4, changed in place) as they stand now.
 
-    Parameters
-    ----------
-    notebook
-        Its content, in nbformat 4; changed in place.
-    name
-        The notebook's file name, to put back what it was not saved with: the runs of its cells that go on, or have
-        ended since. By default only outputs that are there are looked at.
-    saved
-        When it was saved, in seconds since the epoch.
+    With the `name` of its file, and when it was `saved` (in seconds since the epoch), also put back what it was not
+    saved with: the runs of its cells that go on, or have ended since.
     """
     cells = {cell.get("id"): cell for cell in notebook["cells"] if cell["cell_type"] == "code"}
     for cell in cells.values():
@@ -145,8 +138,8 @@ def _launched(cells, name, saved):
 
 
 def _put_back(cell, launched):
-    there = {output.get("metadata", {}).get(MARK, {}).get("run") for output in cell.get("outputs", ())}
-    if there.intersection(run.id for run in launched):
+    shown = {output.get("metadata", {}).get(MARK, {}).get("run") for output in cell.get("outputs", ())}
+    if shown.intersection(run.id for run in launched):
         return
     cell["outputs"] = [_output(run) for run in launched]
     # The server has made all of them. The notebook itself may never have been signed.

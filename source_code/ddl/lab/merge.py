@@ -10,21 +10,17 @@ def merged(mine, base, theirs):
 
     Answers go where their `grade_id` is now. Own cells follow the same cell as before. Outputs stay with code that is
     the same. A text or code cell of the lesson that both have changed is as released; the attendee's is below it.
-
-    Parameters
-    ----------
-    mine, base, theirs
-        Notebooks in nbformat 4, as dictionaries: the attendee's, the release that it came from, and the new one.
+    `mine`, `base` and `theirs` are in nbformat 4: the attendee's, the release that it came from, and the new one.
     """
     result, notes = copy.deepcopy(theirs), []
     before = {_key(cell): cell for cell in base["cells"]}
     now = {_key(cell): cell for cell in result["cells"]}
-    own, place, seen = {}, None, set()
+    own, previous, seen = {}, None, set()
     for cell in mine["cells"]:
         key = _key(cell)
         if key in now and key not in seen:
             seen.add(key)
-            place = key
+            previous = key
             kept = _take(cell, before.get(key), now[key], notes)
         elif key in before and key not in seen and not _changed(cell, before[key]):
             continue  # the new release has no such cell any more
@@ -35,7 +31,7 @@ def merged(mine, base, theirs):
         if kept is not None:
             kept = copy.deepcopy(kept)
             kept.get("metadata", {}).pop("nbgrader", None)  # it has no role in the release
-            own.setdefault(place, []).append(kept)
+            own.setdefault(previous, []).append(kept)
     cells = own.get(None, [])
     for cell in result["cells"]:
         cells += [cell, *own.pop(_key(cell), ())]

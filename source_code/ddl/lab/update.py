@@ -26,13 +26,7 @@ class UpdateError(CourseError, ValueError):
 
 
 def fresh(lesson: str, root: Path | None = None) -> Path:
-    """Write a lesson as it was released beside the attendee's own; return its path.
-
-    Raises
-    ------
-    UpdateError
-        If there is such a copy already, or the folder does not know its release.
-    """
+    """Write a lesson as it was released beside the attendee's own; return its path."""
     root = root or _here()
     path = find_notebook(lesson).resolve()
     copy = path.with_name(f"{path.stem}{FRESH}{SUFFIX}")
@@ -50,10 +44,7 @@ def fresh(lesson: str, root: Path | None = None) -> Path:
 def update(root: Path | None = None) -> str:
     """Bring the course in a folder to the newest release, with the attendee's work kept; return what was done.
 
-    Raises
-    ------
-    UpdateError
-        If that cannot be done; nothing is changed then.
+    Where that cannot be done, an UpdateError says so, and nothing is changed.
     """
     root = _clone(root or _here())
     fetched = _git(root, "fetch", "--quiet", fails=True)

@@ -53,12 +53,7 @@ def write_json(path: str | Path, mapping: Mapping) -> None:
 def read_json(path: str | Path, needs: Mapping[str, Any] | None = None) -> dict | None:
     """Return the object in `path`, or None while the file does not exist.
 
-    `needs` are its required keys with their types.
-
-    Raises
-    ------
-    DamagedFile
-        If it cannot be read, is not a JSON object, or lacks a key.
+    `needs` are its required keys with their types; DamagedFile where it lacks one, or cannot be read.
     """
     try:
         with files.opened(path) as file:

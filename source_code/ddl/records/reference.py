@@ -32,20 +32,15 @@ class Recorded:
 
 
 def recorded(name: str) -> list[Recorded]:
-    """Return the runs kept in ``results/reference/<name>.jsonl``.
+    """Return the runs kept in ``results/reference/<name>.jsonl``; `name` is for example ``"convergence-cifar10"``.
 
-    `name` is for example ``"convergence-cifar10"``.
-
-    Raises
-    ------
-    NotFound
-        If there is no such file; the message lists those that there are.
+    Raises NotFound, with the names that there are, if there is no such file.
     """
     folder = reference_dir()
     path = folder / f"{name}.jsonl"
     if not path.exists():
-        there = sorted(file.stem for file in folder.glob("*.jsonl"))
-        raise NotFound(f"no recorded results named {name!r} in {folder}; there are: {', '.join(there) or 'none'}")
+        names = ", ".join(sorted(file.stem for file in folder.glob("*.jsonl")))
+        raise NotFound(f"no recorded results named {name!r} in {folder}; there are: {names or 'none'}")
     lines = JsonLines(path)
     results = [Recorded(line) for line in lines.look()]
     if lines.damaged:

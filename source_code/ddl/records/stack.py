@@ -32,14 +32,14 @@ def name() -> str:
 
 def wrong_keras() -> str:
     """Say in one sentence what is wrong with this process's Keras; "" if nothing is."""
-    asked, there = os.environ.get(VARIABLE) in YES, find_spec("tf_keras") is not None
+    wanted, installed = os.environ.get(VARIABLE) in YES, find_spec("tf_keras") is not None
     if name() == "default":
-        if asked and not there:
+        if wanted and not installed:
             return f"{VARIABLE} is set, and TensorFlow 2.15 then looks for tf_keras, which it does not need: unset it."
         return ""
-    if asked and there:
+    if wanted and installed:
         return ""
-    how = f"set {VARIABLE}=1" if there else "`make setup STACK=next` installs tf_keras"
+    how = f"set {VARIABLE}=1" if installed else "`make setup STACK=next` installs tf_keras"
     return (
         "this TensorFlow would take Keras 3, with which Horovod's optimizer raises no error and lets the ranks' "
         f"weights drift apart: {how}."

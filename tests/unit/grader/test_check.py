@@ -149,7 +149,10 @@ def test_a_kernel_that_runs_another_copy_is_told_which_notebook_is_judged(lesson
     check()
     shown = capsys.readouterr().out
     assert "0 of 2 questions pass" in shown
-    assert "This judges notebooks/7.Doubling.ipynb as it is saved; this kernel has run other answers to question 1, question 2." in shown
+    assert (
+        "This judges notebooks/7.Doubling.ipynb as it is saved; this kernel has run other answers to question 1, question 2."
+        in shown
+    )
     write_released(tmp_path, SOLVED)
     check()
     assert "2 of 2 questions pass" in (shown := capsys.readouterr().out) and "other answers" not in shown

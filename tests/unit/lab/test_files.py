@@ -34,10 +34,7 @@ def test_an_attendee_sees_the_lessons_and_what_they_made(course):
     assert listed(course) == {*ATTENDEES, "mine.py"}
     assert listed(course, "notebooks") == {"results"}
     assert listed(course, "grading") == set()  # by its address
-
-
-def test_in_another_folder_everything_is_listed(course):
-    (course / ATTENDEES[0]).unlink()
+    (course / ATTENDEES[0]).unlink()  # another folder than the course's
     assert {"results", "Makefile"} <= listed(course)
 
 
@@ -56,16 +53,12 @@ def opened(tmp_path, monkeypatch):
     return tmp_path / ATTENDEES[0], files, asyncio.run(files.get(ATTENDEES[0]))
 
 
-def test_a_notebook_is_handed_out_as_it_is_once_its_kernel_runs(opened):
-    metadata = opened[2]["content"]["metadata"]
+def test_a_notebook_is_handed_out_with_its_kernel_and_saved_as_the_file_has_it(opened):
+    path, files, model = opened
+    metadata, before = model["content"]["metadata"], path.read_bytes()
     assert metadata["language_info"] == IPythonKernel.language_info
     assert metadata["kernelspec"] == {"name": "python3", "display_name": "Python 3 (ipykernel)", "language": "python"}
-
-
-def test_a_save_keeps_what_the_file_says_of_its_kernel(opened):
-    path, files, model = opened
-    before = path.read_bytes()
-    model["content"]["metadata"]["language_info"]["version"] = "3.11.99"
+    metadata["language_info"]["version"] = "3.11.99"
     asyncio.run(files.save({"type": "notebook", "content": model["content"]}, path.name))
     assert path.read_bytes() == before
 

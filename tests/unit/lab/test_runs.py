@@ -94,12 +94,13 @@ def test_a_run_comes_back_once_and_only_where_the_notebook_is_older(make, run, t
     assert outputs(found) == expected
 
 
-def test_of_a_cell_that_was_run_twice_the_last_runs_come_back(make):
+def test_of_a_cell_that_was_run_twice_the_last_runs_come_back_and_what_is_gone_stays_as_it_was(make):
     for run_id, execution in zip(IDS, ("m1", "m2", "m2"), strict=False):
         make(run_id, execution=execution)
-    found = notebook(a=[shown("earlier", over=True)])
+    found = notebook(a=[shown("earlier", over=True)], b=[shown("gone")])
     bring_up_to_date(found, NAME, saved=50.0)
     assert outputs(found) == [(IDS[1], False), (IDS[2], False)]
+    assert found.cells[1].outputs[0]["data"]["text/html"] == "then"
 
 
 def test_what_is_saved_as_going_on_is_saved_as_it_ended(make, tmp_path):
@@ -110,13 +111,6 @@ def test_what_is_saved_as_going_on_is_saved_as_it_ended(make, tmp_path):
     assert outputs(saved) == [(IDS[0], True)]
     assert "good done in 1:40" in saved.cells[0].outputs[0]["data"]["text/plain"]
     assert f"attach(&quot;{IDS[0]}&quot;)" in saved.cells[0].outputs[0]["data"]["text/html"].replace('"', "&quot;")
-
-
-def test_a_saved_run_that_is_no_longer_there_stays_as_it_was(make):
-    make(IDS[1], cell="elsewhere")
-    found = notebook(a=[shown(IDS[0])])
-    bring_up_to_date(found, NAME, saved=50.0)
-    assert found.cells[0].outputs[0]["data"]["text/html"] == "then"
 
 
 def test_opening_changes_nothing_where_nothing_was_launched(make, tmp_path):
@@ -143,14 +137,10 @@ def test_the_server_tells_what_changes_what_waits_and_then_the_end(make, monkeyp
     assert state["over"] is True and "done in" in state["html"] and "attach(" in state["html"]
 
 
-def test_the_page_of_a_run_has_nothing_of_it_as_markup(make):
+def test_the_page_of_a_run_has_nothing_of_it_as_markup_and_unknown_runs_are_named(make):
     make()
     page = Runs().page(IDS[0], "/ddl")
     assert "<b>good" not in page and "<title>&lt;b&gt;good</title>" in page and '"/ddl/view.js"' in page
-
-
-def test_runs_that_are_not_there_are_named(make):
-    make()
     for ask in (Runs().state, Runs().stop):
         with pytest.raises(CourseError, match="no run 'nowhere'"):
             ask("nowhere")

@@ -5,7 +5,7 @@ import numpy
 import pytest
 
 from ddl.errors import NotFound
-from ddl.records import folder, jsonfiles, machine, paths, reference
+from ddl.records import folder, jsonfiles, reference
 from ddl.records.recorder import Recorder
 
 
@@ -48,21 +48,6 @@ def test_a_result_carries_the_name_of_its_job(tmp_path):
     jsonfiles.write_json(tmp_path / "job.json", {"id": "r1", "name": "small batch"})
     Recorder(tmp_path).result({"loss": 1.0})
     assert jsonfiles.read_json(tmp_path / "result.json") == {"id": "r1", "name": "small batch", "loss": 1.0}
-
-
-def test_folders_can_be_chosen(monkeypatch, tmp_path):
-    monkeypatch.setenv("DDL_DATA_DIR", str(tmp_path / "d"))
-    monkeypatch.setenv("DDL_RUNS_DIR", str(tmp_path / "r"))
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "c"))
-    assert paths.data_dir() == tmp_path / "d"
-    assert paths.runs_dir() == tmp_path / "r"
-    monkeypatch.delenv("DDL_DATA_DIR")
-    assert paths.data_dir() == tmp_path / "c" / "ddl" / "data"
-
-
-def test_hardware_is_described():
-    hardware = machine.hardware()
-    assert hardware["cores"] >= 1 and hardware["memory_gib"] > 0 and hardware["cpu"]
 
 
 def test_unknown_recorded_results_name_those_that_there_are():
