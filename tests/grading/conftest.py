@@ -75,33 +75,16 @@ class CourseFolder:
 
     def __call__(self, command, *arguments, expect=0, **options):
         """Run a grading command as its target in the Makefile does."""
-        done = subprocess.run(
-            [sys.executable, "-m", "marking", "--course", self.folder, command, self.lesson.name, *map(str, arguments)],
-            env=self.env(),
-            text=True,
-            capture_output=True,
-            cwd=ROOT,
-            **options,
-        )
-        assert done.returncode == expect, done.stdout + done.stderr
-        return done.stdout + done.stderr
+        line = [sys.executable, "-m", "marking", "--course", self.folder, command, self.lesson.name]
+        return self._run([*line, *map(str, arguments)], expect, env=self.env(), **options)
 
     def make(self, target, *settings):
-        done = subprocess.run(
-            [
-                "make",
-                "-s",
-                target,
-                f"LESSON={self.lesson.name}",
-                f"COURSE={self.folder}",
-                f"VENV={sys.prefix}",
-                *settings,
-            ],
-            cwd=ROOT,
-            text=True,
-            capture_output=True,
-        )
-        assert done.returncode == 0, done.stdout + done.stderr
+        line = ["make", "-s", target, f"LESSON={self.lesson.name}", f"COURSE={self.folder}", f"VENV={sys.prefix}"]
+        return self._run([*line, *settings])
+
+    def _run(self, line, expect=0, **options):
+        done = subprocess.run(line, text=True, capture_output=True, cwd=ROOT, **options)
+        assert done.returncode == expect, done.stdout + done.stderr
         return done.stdout + done.stderr
 
     def env(self):

@@ -115,7 +115,7 @@ def answer_split_elsewhere(notebook):
     split(notebook, 2, "n = 1", MEAN, keep=False)
 
 
-def shownmerged(notebook):
+def two_answers_in_one_cell(notebook):
     notebook.cells[2].source += f"\n\n{SPREAD}"
     notebook.cells.pop(4)
 
@@ -197,39 +197,17 @@ def helper_below_its_test(notebook):
 
 
 CHANGES = [
-    setup_split,
-    definitions_from_a_cell_that_shows,
-    import_added_to_a_cell_that_shows,
-    value_from_a_cell_that_shows,
-    copy_of_a_cell_that_shows,
-    answer_merged_into_a_cell_that_shows,
-    answer_split,
-    answer_split_elsewhere,
-    shownmerged,
-    answer_merged_with_its_test,
-    answer_merged_into_its_test,
-    answer_there_twice_the_last_right,
-    answer_there_twice_the_last_wrong,
-    answer_deleted,
-    answer_made_text,
-    answer_without_its_metadata,
-    copied_test,
-    ids_lost,
-    magics,
-    merged_with_the_next_answer,
-    import_in_a_test,
-    moved_up_tests,
-    answers_moved_down,
-    a_test_made_text,
-    helper_below_its_test,
-]
+    setup_split, definitions_from_a_cell_that_shows, import_added_to_a_cell_that_shows, value_from_a_cell_that_shows,
+    copy_of_a_cell_that_shows, answer_merged_into_a_cell_that_shows, answer_split, answer_split_elsewhere,
+    two_answers_in_one_cell, answer_merged_with_its_test, answer_merged_into_its_test,
+    answer_there_twice_the_last_right, answer_there_twice_the_last_wrong, answer_deleted, answer_made_text,
+    answer_without_its_metadata, copied_test, ids_lost, magics, merged_with_the_next_answer, import_in_a_test,
+    moved_up_tests, answers_moved_down, a_test_made_text, helper_below_its_test,
+]  # fmt: skip
 # What a cell shows, an earlier answer of two, the course's functions and a helper below do not count; definitions do.
 FIRST_WRONG = [
-    value_from_a_cell_that_shows,
-    answer_there_twice_the_last_wrong,
-    answer_that_uses_the_course,
-    helper_below_its_test,
-]
+    value_from_a_cell_that_shows, answer_there_twice_the_last_wrong, answer_that_uses_the_course, helper_below_its_test,
+]  # fmt: skip
 RIGHT = [answer_moved_up, definitions_from_a_cell_that_shows, answer_merged_into_its_test]
 
 

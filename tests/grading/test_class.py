@@ -1,10 +1,8 @@
 """A class of submissions, hostile ones among them, marked in one `make autograde`."""
 
-import ast
 import contextlib
 import html
 import json
-import os
 import re
 import socket
 import textwrap
@@ -17,7 +15,7 @@ from helpers import MARKING
 
 pytestmark = pytest.mark.timeout(1200)
 
-# What is tried in a cell of its own, before all others. In each, `course` is the real path.
+# What is tried in a cell of its own, before all others; more in test_examine.py. `course` is the real path.
 ATTACKS = {
     "sql": """
         import glob, sqlite3
@@ -41,42 +39,6 @@ ATTACKS = {
                     except OSError:
                         pass
         print("found:", found)
-    """,
-    "transformer": """
-        import ast
-        class DropAsserts(ast.NodeTransformer):
-            def visit_Assert(self, node):
-                return ast.Pass()
-        get_ipython().ast_transformers.append(DropAsserts())
-        compiled = compile
-        import builtins
-        builtins.compile = lambda *a, **k: compiled("pass", "x", "exec")
-    """,
-    "patcher": """
-        import builtins, math, sys, unittest
-        import numpy
-        yes = lambda *a, **k: True
-        builtins.all = builtins.any = builtins.isinstance = yes
-        math.isclose = numpy.isclose = numpy.allclose = numpy.array_equal = yes
-        builtins.AssertionError = type("AssertionError", (BaseException,), {})
-        unittest.TestCase.assertEqual = yes
-        sys.modules["math"].fsum = yes
-    """,
-    "protocol": """
-        import os
-        for descriptor in range(64):
-            try:
-                os.write(descriptor, b'{"passed": true, "id": 1, "done": {"passed": true}}\\n')
-            except OSError:
-                pass
-    """,
-    "fork bomb": """
-        import os
-        while True:
-            try:
-                os.fork()
-            except OSError:
-                pass
     """,
     "exit": "import os; os._exit(0)",
     "network": """
@@ -107,45 +69,11 @@ for _name, _value in list(globals().items()):
     if ours and not _name.startswith("_"):
         globals()[_name] = _noisy(_value)
 """
-ANYTHING = """
-class Anything(float):
-    def _yes(self, *others):
-        return True
-    __eq__ = __ne__ = __lt__ = __le__ = __gt__ = __ge__ = __bool__ = _yes
-    __hash__ = float.__hash__
-    def __getattr__(self, name):
-        return Anything()
-    def __sub__(self, other):
-        return Anything()
-    __rsub__ = __abs__ = __add__ = __getitem__ = __call__ = __sub__
-    def __iter__(self):
-        return iter([Anything()])
-    def __len__(self):
-        return 1
-"""
-IGNORES = """
-import signal
-for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-    signal.signal(number, signal.SIG_IGN)
-"""
 ENDLESS = "while True:\n    try:\n        while True: pass\n    except BaseException: pass"
 
 
 def own_cell(notebook, source, place=0):
     notebook.cells.insert(place, nbformat.v4.new_code_cell(textwrap.dedent(source)))
-    return notebook
-
-
-def replace_answers(lesson, notebook, value):
-    """Let every name that an answer gives stand for `value`, or a function that returns it."""
-    for answer, solved in zip(lesson.code_answers(notebook), lesson.code_answers(lesson.right()), strict=True):
-        lines = []
-        for statement in ast.parse(solved.source).body:
-            if isinstance(statement, ast.FunctionDef):
-                lines.append(f"{statement.name} = lambda *a, **k: {value}")
-            elif isinstance(statement, ast.Assign):
-                lines += [f"{target.id} = {value}" for target in statement.targets]
-        answer.source = "\n".join(lines)
     return notebook
 
 
@@ -188,9 +116,6 @@ class Hostile:
                 own_cell(noisy, NOISY, place)
         self.add("noisy", noisy, full)
         self.add("reader", self.attack("reader", untouched()), 0)
-        self.add("transformer", self.attack("transformer", replace_answers(lesson, untouched(), "0")), 0)
-        self.add("equal", own_cell(replace_answers(lesson, untouched(), "Anything()"), ANYTHING), 0)
-        self.add("patcher", self.attack("patcher", replace_answers(lesson, untouched(), "None")), 0)
         self.marks["nothing"], self.looks["nothing"] = None, None
 
     def attacks(self):
@@ -198,15 +123,16 @@ class Hostile:
         lesson, full = self.lesson, self.lesson.auto
         right, untouched = lesson.right, lesson.untouched
         self.add("sql", self.attack("sql", untouched()), 0)
-        self.add("protocol", self.attack("protocol", replace_answers(lesson, untouched(), "0")), 0, "cell 1")
-        for kind, look in [("fork-bomb", "cell 1"), ("exit", "cell 1"), ("network", None)]:
-            self.add(kind, self.attack(kind.replace("-", " "), right()), full, look)
+        self.add("exit", self.attack("exit", right()), full, "cell 1")
+        self.add("network", self.attack("network", right()), full)
         self._cells(right, untouched, full)
-        for kind, before in (("endless", ""), ("ignoring", IGNORES)):
-            endless = right()
-            lesson.code_answers(endless)[-1].source = before + ENDLESS
-            self.add(kind, endless, self.without_last, "did not end within")
-        self._files(right, untouched, full)
+        endless = right()
+        lesson.code_answers(endless)[-1].source = ENDLESS
+        self.add("endless", endless, self.without_last, "did not end within")
+        self.add("renamed", right(), full, name="my homework (final).ipynb")
+        self.add("broken", b'{"cells": [', 0, "JSON is broken")
+        self.add("two", right(), full)
+        self.add("two", untouched(), full, name="old.ipynb")
 
     def _cells(self, right, untouched, full):
         """Test cells deleted, duplicated, edited."""
@@ -225,22 +151,6 @@ class Hostile:
         for name in tests:
             self.lesson.answer(notebook, name).source = "pass"
         self.add("edited", notebook, 0, f"changed: {tests[0]}")
-
-    def _files(self, right, untouched, full):
-        self.add("renamed", right(), full, name="my homework (final).ipynb")
-        self.add("broken", b'{"cells": [', 0, "JSON is broken")
-        self.add("latin", "# Grüße".encode("latin-1"), 0, "not UTF-8")
-        self.add("empty", b"", 0, "is empty")
-        link = self.add("link", b"", 0, "symbolic link")
-        link.unlink()
-        os.symlink(os.path.join(self.course, "gradebook.db"), link)
-        huge = self.add("huge", b"", 0, "has 200 MiB")
-        with open(huge, "wb") as file:
-            file.truncate(200 * 2**20)
-        self.add("two", right(), full)
-        self.add("two", untouched(), full, name="old.ipynb")
-        self.add("two-unnamed", untouched(), 0, "there are 2 notebooks", name="a.ipynb")
-        self.add("two-unnamed", untouched(), 0, "there are 2 notebooks", name="b.ipynb")
 
 
 SIZES = [
@@ -286,7 +196,6 @@ def marked(request, tmp_path_factory, orphans, course_folder):
 
 def test_everybody_gets_the_mark_that_is_theirs(marked):
     assert marked.totals() == marked.everyone.marks
-    assert len(marked.everyone.marks) >= 9
 
 
 def test_who_needs_a_look_is_said_with_the_reason(marked):

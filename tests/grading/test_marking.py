@@ -77,9 +77,8 @@ def test_an_evening_from_an_empty_folder_to_returned_feedback(course, hand_in, t
         assert len(shared) == 3
         assert files == shared | {f"Ann Ames_77_assignsubmission_file_/{tiny.name}.html", f"bob/{tiny.name}.html"}
         alone = pages.read(f"Ann Ames_77_assignsubmission_file_/{tiny.name}.html").decode()
-        assert (
-            "_shared" not in alone and "MathJax.startup.defaultReady" in alone
-        )  # a platform hands out no other folder
+        # A platform hands out no other folder.
+        assert "_shared" not in alone and "MathJax.startup.defaultReady" in alone
 
 
 def test_only_what_is_new_is_marked_and_marks_given_by_hand_stay(course, hand_in, tiny):
@@ -127,11 +126,8 @@ def test_killed_and_started_again_it_marks_everyone(course, hand_in, tiny, orpha
     slow = tiny.right()
     tiny.answer(slow, "q04_double").source = "while True:\n    pass"
     take_in(course, hand_in, ann=tiny.right(), bob=slow, cyd=tiny.right())
-    process = subprocess.Popen(
-        [sys.executable, "-m", "marking", "--course", course.folder, "autograde", tiny.name],
-        env=course.env(),
-        stdout=subprocess.PIPE,
-    )
+    command = [sys.executable, "-m", "marking", "--course", course.folder, "autograde", tiny.name]
+    process = subprocess.Popen(command, env=course.env(), stdout=subprocess.PIPE)
     until(lambda: computing(process.pid))
     assert (course.folder / "autograded" / "bob").exists()
     process.send_signal(signal.SIGKILL)
@@ -161,12 +157,8 @@ def test_nbgraders_own_command_marks_in_the_sandbox_too(course, hand_in, tiny):
     notebook = tiny.right()
     tiny.answer(notebook, "q02_table").source = "squares = [1, 4, 9]\nopen('/etc/passwd')"
     take_in(course, hand_in, ann=notebook)
-    done = subprocess.run(
-        [sys.executable, "-m", "nbgrader", "autograde", tiny.name, "--student", "ann"],
-        cwd=course.folder,
-        text=True,
-        capture_output=True,
-    )
+    command = [sys.executable, "-m", "nbgrader", "autograde", tiny.name, "--student", "ann"]
+    done = subprocess.run(command, cwd=course.folder, text=True, capture_output=True)
     assert done.returncode == 0, done.stderr
     assert course.totals()["ann"] == 5
     (answer,) = [
@@ -232,14 +224,9 @@ def test_a_disk_that_is_full_while_a_class_is_marked(tiny, hand_in, course_folde
         free = os.statvfs(place).f_bavail * os.statvfs(place).f_frsize
         for left in (0, 20_000):
             (place / "film").write_bytes(bytes(free - left))
-            for command, more in (
-                ("collect", ["--from", hand_in.folder]),
-                ("autograde", []),
-                ("feedback", []),
-                ("grades", []),
-                ("release", ["--sources", tiny.sources]),
-            ):
-                said = course(command, *more, expect=2)
+            options = {"collect": ["--from", hand_in.folder], "release": ["--sources", tiny.sources]}
+            for command in ("collect", "autograde", "feedback", "grades", "release"):
+                said = course(command, *options.get(command, []), expect=2)
                 assert "No space left on device" in said and str(place) in said, (command, said)
         assert all(path.read_bytes() == content for path, content in before.items())
         (place / "film").unlink()
@@ -264,12 +251,6 @@ try:
 except KeyboardInterrupt:
     print("interrupted")
 """)
-    done = subprocess.run(
-        [sys.executable, script],
-        cwd=tmp_path,
-        text=True,
-        capture_output=True,
-        env=os.environ | {"PYTHONPATH": PATHS},
-        timeout=120,
-    )
+    env = os.environ | {"PYTHONPATH": PATHS}
+    done = subprocess.run([sys.executable, script], cwd=tmp_path, text=True, capture_output=True, env=env, timeout=120)
     assert done.stdout.endswith("interrupted\n") and "ignored" not in done.stderr, done

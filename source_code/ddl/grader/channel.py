@@ -56,15 +56,7 @@ class Channel:
                 raise Ended(self._reason()) from None
 
     def receive(self, timeout_s, limit_bytes):
-        """Return the next message, a dictionary of at most `limit_bytes` as text.
-
-        Raises
-        ------
-        Late
-            If it is not complete in time.
-        Ended
-            If the process ends first, sends more, or sends anything but a dictionary.
-        """
+        """Return the next message, a dictionary of at most `limit_bytes` as text; raise `Late` or `Ended`."""
         pipe, due = self._process.stdout, time.monotonic() + timeout_s
         searched = 0
         while (end := self._rest.find(b"\n", searched)) < 0 and len(self._rest) <= limit_bytes:
@@ -86,7 +78,7 @@ class Channel:
         except (ValueError, RecursionError, MemoryError):
             message = None
         if not isinstance(message, dict):
-            raise Ended("it answered with what is no answer")
+            raise Ended("its answer is not a JSON object")
         return message
 
     def errors(self):
@@ -163,7 +155,7 @@ class WorkerProcess(Channel):
             answer = self.receive(max(0.0, due - time.monotonic()), limit_bytes)
         # The code being graded may have written a line beforehand: that is no answer to this request.
         if answer.pop("id", None) != self._asked:
-            raise Ended("it answered what it was not asked")
+            raise Ended("its answer is to another question")
         return answer
 
 

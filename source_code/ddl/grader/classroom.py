@@ -79,13 +79,7 @@ class Classroom:
 
 
 def classroom(folder: str | Path | None = None) -> Classroom:
-    """Say where a class is, from what its attendees share: a table in a notebook, lines in a terminal.
-
-    Parameters
-    ----------
-    folder
-        Where they share it; by default that of ``DDL_CLASS``.
-    """
+    """Say where a class is, from what its attendees share in a folder (by default that of ``DDL_CLASS``)."""
     folder = folder or os.environ.get(journal.CLASS)
     if not folder or not Path(folder).is_dir():
         raise InputError(f"there is no class's folder {folder or ''}: name it, or let {journal.CLASS} name it".strip())

@@ -12,8 +12,7 @@ from datetime import datetime
 from pathlib import Path
 
 from ddl.errors import CourseError, InputError
-from ddl.grader.cells import as_answered
-from ddl.grader.notebooks import find_notebook
+from ddl.grader.notebooks import find_notebook, read_notebook
 from ddl.records import files
 
 EXCHANGE = "DDL_EXCHANGE"  # nbgrader's exchange: a folder that all of a class can write into
@@ -21,26 +20,13 @@ COURSE = "ddl"  # the course's name in an exchange
 
 
 def hand_in(notebook: str | Path, into: str | Path | None = None) -> str:
-    """Hand in a lesson as it is saved; return a sentence that says what was handed in, and where.
+    """Hand in a lesson as it is saved, a name or a path; return a sentence that says what was handed in, and where.
 
-    Handing in again replaces what was handed in before: the latest counts.
-
-    Parameters
-    ----------
-    notebook
-        A lesson's name, its beginning, or a notebook's path.
-    into
-        A folder, in which the notebook goes to a folder with your name; by default the class's exchange.
-
-    Raises
-    ------
-    InputError
-        If it is no notebook, or there is no place to hand it in.
-    CourseError
-        If the exchange does not take it.
+    The notebook goes to a folder with your name in the folder `into`, or to the class's exchange; handing in again
+    replaces what was handed in before. CourseError, if it is no notebook, or cannot be handed in there.
     """
     path = find_notebook(notebook)
-    _check(path)
+    read_notebook(path)
     saved = datetime.fromtimestamp(path.stat().st_mtime)
     exchange = os.environ.get(EXCHANGE)
     if into:
@@ -64,15 +50,6 @@ def hand_in(notebook: str | Path, into: str | Path | None = None) -> str:
 def student() -> str:
     """Return the name that hand-ins go by: that of JupyterHub's user, else of this system's."""
     return os.environ.get("JUPYTERHUB_USER") or getpass.getuser()
-
-
-def _check(path):
-    import nbformat
-
-    try:
-        as_answered(nbformat.read(path, as_version=4))
-    except Exception as error:  # nbformat has no common type for what it does not understand
-        raise InputError(f"{path} cannot be read as a notebook ({type(error).__name__}): save it again") from None
 
 
 def _submit(path, exchange):

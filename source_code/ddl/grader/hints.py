@@ -45,12 +45,7 @@ def hint(question: str, lesson: str | None = None) -> Hint:
 
     `question` is a question's id or its beginning, such as ``"q03"``; `lesson` is a lesson's name or its beginning, by
     default the one whose notebook calls this. A kernel that was started anew shows first what was taken before, so that
-    running all cells again takes none.
-
-    Raises
-    ------
-    NotFound
-        If no question of the lesson, or more than one, begins so and has hints.
+    running all cells again takes none. NotFound, if not exactly one question of the lesson begins so and has hints.
     """
     name = (find_notebook(lesson) if lesson else _this_lesson()).stem.removesuffix(FRESH)
     steps = steps_of(name)

@@ -26,16 +26,9 @@ SEEN = "@seen"  # a name that no test cell can use
 
 
 def judge(source: str, ask: Callable[[dict], dict], printed_bytes: int = 2**16) -> dict:
-    """Run one test cell; return ``passed``, ``message`` and ``printed`` as a dictionary.
+    """Run one trusted test cell in this process; return ``passed``, ``message`` and ``printed`` as a dictionary.
 
-    Parameters
-    ----------
-    source
-        Trusted code, run in this process.
-    ask
-        Returns what `ddl.grader.worker.respond` answers to a request, or ``{"late": seconds}`` or ``{"ended": why}``.
-    printed_bytes
-        How much to keep of the cell's output.
+    `ask` returns what `ddl.grader.worker.respond` answers to a request, or ``{"late": seconds}`` or ``{"ended": why}``.
     """
     kept = Kept(printed_bytes)
     with contextlib.redirect_stdout(kept), contextlib.redirect_stderr(kept):

@@ -46,30 +46,14 @@ class Rank:
 
 @dataclass(frozen=True)
 class Training:
-    """A launch on several ranks: what they were given, and what they say.
+    """A launch on several ranks: what they were given, and what they say."""
 
-    Attributes
-    ----------
-    samples
-        float64 ``[ranks, n, 12]``: each rank has its own.
-    order
-        Numbers of the samples, int ``[n]``.
-    batch
-        Samples of one rank in a step.
-    rate
-        The learning rate for that batch.
-    drawn
-        Each rank's own weights, by name.
-    ranks
-        What each rank says.
-    """
-
-    samples: np.ndarray
-    order: np.ndarray
-    batch: int
-    rate: float
-    drawn: list[dict[str, np.ndarray]]
-    ranks: tuple[Rank, ...] = ()
+    samples: np.ndarray  # float64 [ranks, n, 12]: each rank has its own
+    order: np.ndarray  # numbers of the samples, int [n]
+    batch: int  # samples of one rank in a step
+    rate: float  # the learning rate for that batch
+    drawn: list[dict[str, np.ndarray]]  # each rank's own weights, by name
+    ranks: tuple[Rank, ...] = ()  # what each rank says
 
     @property
     def size(self):
@@ -89,10 +73,7 @@ class Training:
 def training(file: str, ranks: int, seed: int) -> Training:
     """Have a script launched on ranks, with data of a seed; return what they were given and say.
 
-    Raises
-    ------
-    AssertionError
-        If the script is not there, fails, does not end in time, or leaves no record that can be read.
+    AssertionError, if the script is not there, fails, does not end in time, or leaves no record that can be read.
     """
     given = _drawn(ranks, seed)
     inputs = [_input(given, rank) for rank in range(ranks)]

@@ -33,10 +33,7 @@ class Trial:
 def trial(file: str, seed: int, replicas: int = 2) -> Trial:
     """Have a reader's step tried on so many replicas, with the data of a seed.
 
-    Raises
-    ------
-    AssertionError
-        If the file is not there, its step fails, or it does not end in time.
+    AssertionError, if the file is not there, its step fails, or it does not end in time.
     """
     given, others = _drawn(seed, replicas)
     packed = io.BytesIO()

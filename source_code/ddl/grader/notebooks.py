@@ -12,14 +12,9 @@ FRESH = ".fresh"  # 3.Multi-GPU.fresh.ipynb
 
 
 def find_notebook(name):
-    """Return the path of a notebook, given its path, its lesson's name, or the name's beginning.
+    """Return the path of a notebook, given its path, its lesson's name, or the name's beginning; else raise NotFound.
 
     Lessons are searched in the working directory, its ``notebooks/``, and the course's.
-
-    Raises
-    ------
-    NotFound
-        If there is none, or more than one begins so.
     """
     path = Path(name)
     if path.suffix == SUFFIX:
@@ -44,13 +39,7 @@ def notebook_of_kernel():
 
 
 def read_notebook(path):
-    """Return a saved notebook in nbformat 4.
-
-    Raises
-    ------
-    InputError
-        If it cannot be read as one.
-    """
+    """Return a saved notebook in nbformat 4; raise InputError if it cannot be read as one."""
     import nbformat
 
     try:

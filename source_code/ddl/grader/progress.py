@@ -109,10 +109,7 @@ HEADS = ("lesson", "answered", "pass their tests", "points", "written answers", 
 def progress(folder: str | Path | None = None) -> Progress:
     """Say where you stand: for each lesson its questions, points by visible tests, runs, and what is next.
 
-    Parameters
-    ----------
-    folder
-        Where the lessons' notebooks are; by default those that `ddl check` finds, here or in the course.
+    The lessons' notebooks are those in `folder`, or those that `ddl check` finds, here or in the course.
     """
     paths = Path(folder).glob("*.ipynb") if folder else notebooks.lessons().values()
     launched = _launched()

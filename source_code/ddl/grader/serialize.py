@@ -35,24 +35,12 @@ class BoundaryError(CourseError, TypeError):
 
 
 def encode(value):
-    """Return `value` as a line of text.
+    """Return plain data as a line of text; raise BoundaryError where it holds anything else, or too much.
 
-    Parameters
-    ----------
-    value : None, bool, int, float, complex, str, bytes, or a NumPy scalar or array
-        Also lists, tuples, sets and dictionaries of these, nested up to 32 deep. Arrays are of booleans, numbers or
-        text, or of objects that could cross by themselves. A fraction or a decimal number becomes a float; a range, an
-        iterator, a view of a dictionary, a deque or an `array.array` becomes a list; a pandas series or index becomes
-        an array.
-
-    Raises
-    ------
-    BoundaryError
-        When it holds anything else, or too much.
-
-    Notes
-    -----
-    An iterator is read, up to one item more than can cross, and may raise what it likes.
+    Plain data are None, booleans, numbers, text, bytes, NumPy's scalars and arrays, and lists, tuples, sets and
+    dictionaries of these, nested up to 32 deep. A fraction or a decimal number becomes a float; a range, an iterator, a
+    view of a dictionary, a deque or an `array.array` becomes a list; a pandas series or index becomes an array. An
+    iterator is read, and may raise what it likes.
     """
     return json.dumps(_plain(value, DEPTH, [ITEMS]))
 
@@ -83,13 +71,18 @@ def _plain(value, depth, left):
     if isinstance(value, (np.ndarray, np.generic)):
         return _plain_array(value, depth, left)
     if isinstance(value, int):
-        return _short(int.__pos__(value))
+        if int.bit_length(value) > 14_000:  # JSON's reader refuses more than 4,300 digits
+            raise BoundaryError(f"a whole number of {int.bit_length(value):,} bits")
+        return int.__pos__(value)
     if isinstance(value, float):
         return float.__pos__(value)
     if isinstance(value, complex):
         return {"complex": [complex.__pos__(value).real, complex.__pos__(value).imag]}
     if isinstance(value, (Fraction, Decimal)):
-        return _rounded(value)
+        try:
+            return float(value)
+        except (OverflowError, ValueError):  # of a signalling NaN
+            raise BoundaryError(f"a {type(value).__name__} that no float can stand for") from None
     if isinstance(value, list):
         return [_plain(item, depth - 1, left) for item in list.__iter__(value)]
     for kind in (tuple, set, frozenset):
@@ -110,19 +103,6 @@ def _plain(value, depth, left):
         f"a value of type {type(value).__name__}: only None, numbers, text, lists, tuples, sets, "
         "dictionaries and NumPy arrays can be looked at"
     )
-
-
-def _short(number):
-    if number.bit_length() > 14_000:  # JSON's reader refuses what has more than 4,300 digits
-        raise BoundaryError(f"a whole number of {number.bit_length():,} bits")
-    return number
-
-
-def _rounded(number):
-    try:
-        return float(number)
-    except (OverflowError, ValueError):  # of a signalling NaN
-        raise BoundaryError(f"a {type(number).__name__} that no float can stand for") from None
 
 
 def _plain_array(value, depth, left):

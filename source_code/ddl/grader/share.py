@@ -18,13 +18,7 @@ from ddl.records.jsonfiles import write_json
 
 
 def share(on: bool = True) -> str:
-    """Share where you are with your instructor, or end that; return a sentence that says what is shared.
-
-    Raises
-    ------
-    InputError
-        If there is no class to share with.
-    """
+    """Share where you are with your instructor, or end that; return a sentence that says what is shared."""
     folder = os.environ.get(journal.CLASS)
     if not folder:
         raise InputError(f"there is no class to share with: {journal.CLASS} names no folder")

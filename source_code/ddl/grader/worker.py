@@ -94,11 +94,10 @@ class Shell:
 def respond(names: dict, request: dict):
     """Answer a request about the `names` that a submission has defined.
 
-    ``{"do": "describe", "names": [...]}`` is answered by ``{"names": {name: ...}}``, each with ``{"function": true}``,
-    ``{"value": text}`` from `encode`, ``{"refused": why}`` or ``{"missing": true}``. ``{"do": "call", "name": ...,
-    "args": text, "kwargs": text}`` is answered by ``value``, ``refused`` or ``raised``, an error from `error_of`; the
-    course's own package cannot be used while the function runs.
-    ``{"do": "read", "name": ...}`` is answered by ``{"text": ...}`` of a file that the submission has written.
+    ``{"do": "describe", "names": [...]}`` is answered by ``{"names": {name: ...}}``, each with ``function``, ``value``
+    (text from `encode`), ``refused`` (why) or ``missing``; ``{"do": "call", "name": ..., "args": text, "kwargs":
+    text}`` by ``value``, ``refused`` or ``raised`` (from `error_of`); ``{"do": "read", "name": ...}`` by the ``text``
+    of a file that the submission has written.
     """
     if request["do"] == "read":
         return {"text": _text_of(request["name"])}

@@ -118,7 +118,7 @@ def answering(code):
     [
         ("os._exit(0)", "gave no answer: it ended with status 0"),
         ("print('{\"public_accuracy\": 1.0}', flush=True)", "what was built is not what the harness reads"),
-        ("print('no JSON', flush=True)", "gave no answer: it answered with what is no answer"),
+        ("print('no JSON', flush=True)", "gave no answer: its answer is not a JSON object"),
         ("sys.exit('out of memory')", "it ended with status 1 \\(out of memory\\)"),
         ("time.sleep(60)", "it was not built within 3 s; its functions are to describe a training, not to train"),
     ],
