@@ -9,6 +9,7 @@ import io
 import os
 import pickle
 import tarfile
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -39,13 +40,14 @@ ARCHIVE = Archive(
     size_bytes=170_498_071,
     sha256="6d958be074577803d12ecdefd02955f39262c83c16fe9348329d7fe0b5c001ce",
     mirror="DDL_CIFAR10_URL",
+    begins=b"\x1f\x8b\x08",  # gzip
 )
 
 
 def archives(address: str | None = None) -> list[Archive]:
     """Return what to download, from the official place or a mirror's `address`."""
     address = address or os.environ.get(ARCHIVE.mirror)
-    return [ARCHIVE.at(address) if address else ARCHIVE]
+    return [replace(ARCHIVE, address=address) if address else ARCHIVE]
 
 
 def sources(folder: Path) -> list[Path]:

@@ -1,8 +1,7 @@
 """Downloads one large file so that a break costs nothing but time.
 
 What has arrived is kept in ``<file>.part`` and continued from there; the file gets its name once its checksum agrees.
-(pooch and Keras' `get_file` check a file too, but start from its first byte after a break.) Proxy settings of the
-environment are followed: ``urllib`` does that.
+(pooch and Keras' `get_file` check a file too, but start from its first byte after a break.)
 """
 
 import hashlib
@@ -16,7 +15,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from http.client import HTTPResponse
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -28,25 +27,19 @@ SILENCE_S = 20  # without a byte in the middle of a download: it is broken, so r
 PAUSES_S = (1, 3)  # before each new try that follows one without progress
 REPORT_S = 2
 CHUNK_BYTES = 1 << 18
-BLANKS = b"\xef\xbb\xbf\xff\xfe\0 \t\r\n\f"  # and the marks that begin UTF-8 and UTF-16
-PAGE = re.compile(rb"[\xef\xbb\xbf\s]*<(?:!doctype html|html|head|\?xml)\b", re.IGNORECASE)
-CONTROL = re.compile(rb"[\x00-\x08\x0e-\x1a\x1c-\x1f]")  # bytes that no text has
 NETWORK = (urllib.error.URLError, ConnectionError, TimeoutError, http.client.HTTPException)
 
 
 @dataclass(frozen=True)
 class Archive:
-    """A file to download, and how to know it. `mirror` is the environment variable that may name another address."""
+    """A file to download, and how to know it."""
 
     file: str
     address: str
     size_bytes: int
     sha256: str
-    mirror: str
-
-    def at(self, address: str) -> "Archive":
-        """Return the same file at another address."""
-        return replace(self, address=address)
+    mirror: str  # the environment variable that may name another address
+    begins: bytes  # no web page begins so
 
 
 def sha256(path: Path) -> str:
@@ -58,15 +51,10 @@ def sha256(path: Path) -> str:
 
 
 def download(archive: Archive, folder: Path, say: Callable[[str], object]) -> None:
-    """Download `archive` into `folder`; what is there already is replaced at the end.
+    """Download `archive` into `folder`; what is there already is replaced at the end. The caller holds a lock.
 
-    The caller holds a lock. `say` gets a line of text about every two seconds.
-
-    Raises
-    ------
-    DataError
-        When there is no network, the server sends something else, or the disk is full. What has arrived stays in the
-        ``.part`` file, unless it is wrong.
+    DataError, when there is no network, the server sends something else, or the disk is full. What has arrived stays in
+    the ``.part`` file, unless it is wrong.
     """
     part = folder / f"{archive.file}.part"
     if _size(part) > archive.size_bytes:
@@ -163,16 +151,15 @@ def _copy(response: HTTPResponse, archive: Archive, part: Path, say: Callable[[s
     else:  # the server ignores ranges and sends the whole file
         start, total = 0, response.headers.get("Content-Length", "*")
     chunk = _receive(response)
-    if _is_page(response, chunk, start):
+    if start:
+        is_page = "html" in response.headers.get("Content-Type", "")
+    else:
+        is_page = bool(chunk) and not chunk.startswith(archive.begins)
+    if is_page or total not in ("*", str(archive.size_bytes)) or start > _size(part):
         raise DataError(
-            f"{archive.address} answers with a web page instead of {archive.file}: a login page of this network, or a "
-            f"message of the server. Log in with a browser, or set {archive.mirror} to a mirror, and fetch again. "
-            "Nothing of the page was kept."
-        )
-    if total not in ("*", str(archive.size_bytes)) or start > _size(part):
-        raise DataError(
-            f"{archive.address} offers {total} bytes and the official {archive.file} has {archive.size_bytes}: it is "
-            f"another file. Set {archive.mirror} to a mirror of the official one."
+            f"{archive.address} sends something else than the official {archive.file}: perhaps a login page of this "
+            f"network, or a message of the server. Log in with a browser, or set {archive.mirror} to a mirror, and "
+            "fetch again. Nothing of it was kept."
         )
     began, reported, done = time.monotonic(), 0.0, start
     with open(part, "r+b" if start else "wb") as file:
@@ -186,20 +173,6 @@ def _copy(response: HTTPResponse, archive: Archive, part: Path, say: Callable[[s
                 rate = (done - start) / max(now - began, 1e-3)
                 say(f"{archive.file}: {_mib(done)} of {_mib(archive.size_bytes)}, {_mib(rate)}/s")
             chunk = _receive(response) if done < archive.size_bytes else b""
-
-
-def _is_page(response: HTTPResponse, chunk: bytes, start: int) -> bool:
-    """Whether a response is a page for people, in place of the file or of its rest.
-
-    That is markup or, at the file's beginning, text of unknown length. The rest of an archive may begin with any byte.
-    """
-    content_type = response.headers.get_content_type() if "Content-Type" in response.headers else ""
-    if start:
-        return content_type in ("text/html", "application/xhtml+xml") or bool(PAGE.match(chunk))
-    if chunk.lstrip(BLANKS).startswith(b"<"):
-        return True
-    text = content_type.startswith("text/") or content_type in ("application/json", "application/xhtml+xml")
-    return "Content-Length" not in response.headers and (text or (bool(chunk) and not CONTROL.search(chunk)))
 
 
 def _receive(response: HTTPResponse) -> bytes:

@@ -135,8 +135,7 @@ def mapped(folder: Path) -> Path:
 
 
 def _kept(folder: Path) -> store.Arrays | None:
-    arrays = store.read(mapped(folder))
-    return arrays if arrays and arrays.get("version") == FORMAT else None
+    return store.read(mapped(folder), version=FORMAT)
 
 
 def read(folder: Path, samples: int | None = None, seed: int = 0) -> Questions:

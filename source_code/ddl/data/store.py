@@ -45,15 +45,16 @@ def _record(fields):
     )
 
 
-def read(path: Path) -> Arrays | None:
-    """Map a file of `write` into memory; None where it is missing or incomplete."""
+def read(path: Path, **facts: str | int) -> Arrays | None:
+    """Map a file of `write` into memory; None where it is missing, incomplete, or other than these fields say."""
     try:
         record = np.load(path, mmap_mode="r", allow_pickle=False)
         # From a slow disk: in its order, while the rank prepares, and not picture by picture.
         record._mmap.madvise(mmap.MADV_WILLNEED)
-        return {name: record[name][0] for name in record.dtype.names}
+        arrays = {name: record[name][0] for name in record.dtype.names}
     except (OSError, EOFError, ValueError, TypeError):
         return None
+    return arrays if all(str(arrays.get(name)) == str(value) for name, value in facts.items()) else None
 
 
 def fingerprint(files: Sequence[Path], version: int) -> str:
@@ -64,8 +65,8 @@ def fingerprint(files: Sequence[Path], version: int) -> str:
 
 def kept(path: Path, source: str, decode: Callable[[], dict]) -> Arrays:
     """Return the arrays that `path` keeps of a source with this `fingerprint`, else decode them and keep them there."""
-    arrays = read(path)
-    if arrays is None or str(arrays.get("source")) != source:
+    arrays = read(path, source=source)
+    if arrays is None:
         arrays = decode()
         with suppress(OSError):  # a read-only or full folder costs time at each start, nothing else
             write(path, source=source, **arrays)

@@ -6,6 +6,7 @@ http://ufldl.stanford.edu/housenumbers/: two MATLAB files, each with ``X``, 32 x
 """
 
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -15,28 +16,29 @@ from ddl.data.dataset import DataError, DataSet
 from ddl.data.download import Archive, sha256
 
 FORMAT = 1  # of the decoded arrays; a change counts up, so that kept ones are decoded anew
-MIRROR = "DDL_SVHN_URL"
 
+OFFICIAL = "http://ufldl.stanford.edu/housenumbers"
 TRAIN = Archive(
     file="train_32x32.mat",
-    address="http://ufldl.stanford.edu/housenumbers/train_32x32.mat",
+    address=f"{OFFICIAL}/train_32x32.mat",
     size_bytes=182_040_794,
     sha256="435e94d69a87fde4fd4d7f3dd208dfc32cb6ae8af2240d066de1df7508d083b8",
-    mirror=MIRROR,
+    mirror="DDL_SVHN_URL",
+    begins=b"MATLAB",
 )
-TEST = Archive(
+TEST = replace(
+    TRAIN,
     file="test_32x32.mat",
-    address="http://ufldl.stanford.edu/housenumbers/test_32x32.mat",
+    address=f"{OFFICIAL}/test_32x32.mat",
     size_bytes=64_275_384,
     sha256="cdce80dfb2a2c4c6160906d0bd7c68ec5a99d7ca4831afa54f09182025b6a75b",
-    mirror=MIRROR,
 )
 
 
 def archives(address: str | None = None) -> list[Archive]:
     """Return what to download, from the official place or the folder `address` of a mirror."""
-    address = address or os.environ.get(MIRROR)
-    return [archive.at(f"{address.rstrip('/')}/{archive.file}") if address else archive for archive in (TRAIN, TEST)]
+    folder = (address or os.environ.get(TRAIN.mirror) or OFFICIAL).rstrip("/")
+    return [replace(archive, address=f"{folder}/{archive.file}") for archive in (TRAIN, TEST)]
 
 
 def sources(folder: Path) -> list[Path]:

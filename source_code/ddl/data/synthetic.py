@@ -158,8 +158,7 @@ def source(folder: Path) -> str:
 
 def cached(folder: Path, seed: int = 0) -> store.Arrays | None:
     """Return the kept arrays of the whole data set, mapped into memory, or None."""
-    arrays = store.read(path(folder, seed))
-    return arrays if arrays and arrays.get("version") == VERSION else None
+    return store.read(path(folder, seed), version=VERSION)
 
 
 def make(folder: Path, seed: int = 0) -> None:

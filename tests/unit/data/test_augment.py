@@ -34,19 +34,14 @@ def test_each_result_is_a_flip_and_shift_and_all_kinds_occur():
     assert abs(np.corrcoef(downs, rights)[0, 1]) < 0.3 > abs(np.corrcoef(flips, rights)[0, 1])
 
 
-@pytest.mark.parametrize("ranks", [2, 3, 4])
-def test_any_number_of_ranks_sees_the_same_pictures(ranks):
+def test_any_number_of_ranks_sees_the_same_pictures_of_a_seed_and_step():
     whole = augment(IMAGES, (7, 3), 0, BATCH)
-    each = BATCH // ranks
-    parts = [augment(IMAGES[k : k + each], (7, 3), k, BATCH) for k in range(0, BATCH, each)]
-    np.testing.assert_array_equal(tf.concat(parts, 0), whole)
-
-
-def test_randomness_follows_seed_and_step_only():
-    first = augment(IMAGES, (7, 3), 0, BATCH).numpy()
-    np.testing.assert_array_equal(first, augment(IMAGES, (7, 3), 0, BATCH))
+    for ranks in (2, 3):
+        each = BATCH // ranks
+        parts = [augment(IMAGES[k : k + each], (7, 3), k, BATCH) for k in range(0, BATCH, each)]
+        np.testing.assert_array_equal(tf.concat(parts, 0), whole)
     for seed in ((7, 4), (8, 3)):
-        assert not np.array_equal(first, augment(IMAGES, seed, 0, BATCH))
+        assert not np.array_equal(whole, augment(IMAGES, seed, 0, BATCH))
 
 
 def test_the_same_inside_a_graph_with_a_step_that_varies():

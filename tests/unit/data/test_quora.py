@@ -114,6 +114,8 @@ def test_parts_are_disjoint_cover_all_and_are_stratified():
     questions = quora.generate(3000)
     parts = questions.parts(validation=0.2, test=0.1)
     texts = [parts.train.texts, parts.validation.texts, parts.test.texts]
+    assert questions.parts(0.2, 0.1).test.texts.tolist() == parts.test.texts.tolist()
+    assert questions.parts(0.2, 0.1, seed=1).test.texts.tolist() != parts.test.texts.tolist()
     assert [len(part) for part in texts] == [2100, 600, 300]
     assert sorted(np.concatenate(texts)) == sorted(questions.texts)
     share = questions.targets.mean()
@@ -128,12 +130,6 @@ def test_parts_are_disjoint_cover_all_and_are_stratified():
         "test_samples": 300,
         "positive_share": parts.train.targets.mean(),
     }
-
-
-def test_parts_follow_their_seed_only():
-    questions = quora.generate(500)
-    first, again, other = (questions.parts(seed=seed).test.texts.tolist() for seed in (0, 0, 1))
-    assert first == again != other
 
 
 def test_every_stretch_has_each_targets_share():
@@ -180,29 +176,3 @@ def test_generated_questions_are_imbalanced_many_and_hardly_ever_twice():
     assert len({word for text in questions.texts for word in text.split()}) > 4000
     assert len(set(questions.texts)) > 19_500
     assert not any("{" in text or "}" in text for text in questions.texts)
-
-
-def test_words_tell_the_target_mostly_but_not_always():
-    """Naive Bayes on words finds most, and no classifier can find all: labels are noisy."""
-    parts = quora.generate(8000).parts(validation=0.1, test=0.4)
-    counts = [{}, {}]
-    for text, target in zip(parts.train.texts, parts.train.targets):
-        for word in set(text.lower().split()):
-            counts[target][word] = counts[target].get(word, 0) + 1
-    totals = np.bincount(parts.train.targets)
-
-    def score(text):
-        return sum(
-            np.log((counts[1].get(word, 0) + 0.5) / totals[1]) - np.log((counts[0].get(word, 0) + 0.5) / totals[0])
-            for word in set(text.lower().split())
-        )
-
-    scores = np.array([score(text) for text in parts.test.texts])
-    truth = parts.test.targets == 1
-
-    def f1(limit):
-        found = scores > limit
-        return 2 * (found & truth).sum() / (found.sum() + truth.sum())
-
-    best = max(f1(limit) for limit in np.quantile(scores, np.linspace(0.8, 0.99, 40)))
-    assert 0.5 < best < 0.82

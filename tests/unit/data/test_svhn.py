@@ -65,14 +65,6 @@ def test_data_set_is_loaded_balanced_and_kept(folder):
     assert entry.there and entry.samples == 50 and "50 pictures" in str(entry)
 
 
-def test_kept_arrays_follow_a_changed_file(folder):
-    put(folder)
-    load("svhn")
-    put(folder, X=np.zeros((32, 32, 3, 4), np.uint8), y=np.full((4, 1), 10))
-    data = load("svhn")
-    assert data.train_samples == 4 and set(data.train_labels) == {0}
-
-
 def test_auto_prefers_what_it_is_told_to(folder):
     missing = load("auto", train_samples=20, test_samples=10, prefer="svhn")
     assert missing.name == "synthetic" and missing.note.startswith(f"SVHN is not in {folder}")

@@ -50,9 +50,3 @@ def test_memory_that_tensorflow_could_not_use_is_copied():
         tensor = constant(part)
         np.testing.assert_array_equal(tensor, part)
         assert address(tensor) % store.ALIGNMENT == 0 and address(tensor) != part.ctypes.data
-
-
-def test_a_traced_function_gathers_from_it(mapped):
-    images = constant(mapped["images"])
-    gather = tf.function(lambda numbers: tf.gather(images, numbers))
-    np.testing.assert_array_equal(gather([2, 0]), mapped["images"][[2, 0]])
