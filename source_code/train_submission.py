@@ -132,7 +132,8 @@ def main(config):
     train_step = make_train_step(
         program, images, labels, secrets.numbers, secrets.key, passes, rank * (GLOBAL_BATCH // ranks)
     )
-    prepare, finish = make_preparation(program, images), make_finish(program)
+    prepare = make_optional(program, "prepare", lambda: [shown(images)])
+    finish = make_optional(program, "finish")
     predict = make_prediction(program, rank, ranks)
 
     first_logits = predict(public[0])
@@ -285,32 +286,24 @@ def make_train_step(program, images, labels, numbers, key, passes, first):
     return train_step
 
 
-def make_preparation(program, images):
-    """Return a function that shows `prepare`, if there is one, its pictures: the first, without labels."""
-    if "prepare" not in program:
+def make_optional(program, name, inputs=lambda: ()):
+    """Return a function that calls one of the file's, or does nothing where the file has none of that name."""
+    if name not in program:
         return lambda: None
+    return tf.function(lambda: program.call(name, *inputs()), autograph=False)
+
+
+def shown(images):
+    """Return the first pictures, which `prepare` sees without labels."""
     if len(images) < rules.PREPARE_SAMPLES:
         raise Refused(f"prepare is shown {rules.PREPARE_SAMPLES:,} pictures, and there are {len(images):,}: take more")
-    shown = images[: rules.PREPARE_SAMPLES]
-
-    @tf.function(autograph=False)
-    def prepare():
-        return program.call("prepare", tf.cast(shown, tf.float32) / 255)
-
-    return prepare
-
-
-def make_finish(program):
-    """Return a function that calls `finish`, if there is one."""
-    if "finish" not in program:
-        return lambda: None
-    return tf.function(lambda: program.call("finish"), autograph=False)
+    return tf.cast(images[: rules.PREPARE_SAMPLES], tf.float32) / 255
 
 
 def make_prediction(program, rank, ranks):
     """Return a function from pictures, uint8 `[n, 32, 32, 3]`, to logits, float32 `[n, 10]`, all of them on every rank.
 
-    Each rank takes a part. The last batch is filled up with black pictures, so that all have one shape.
+    Each rank takes a part.
     """
     batch = rules.INFERENCE_BATCH
 
@@ -320,9 +313,7 @@ def make_prediction(program, rank, ranks):
 
     def predict(pictures):
         mine = np.array_split(pictures, ranks)[rank]
-        filled = np.concatenate([mine, np.zeros((-len(mine) % batch, 32, 32, 3), np.uint8)])
-        parts = [infer(filled[first : first + batch]) for first in range(0, len(filled), batch)]
-        logits = tf.concat([tf.zeros([0, rules.CLASSES]), *parts], 0)[: len(mine)]
+        logits = tf.concat([tf.zeros([0, rules.CLASSES]), *scrutiny.in_batches(infer, mine)], 0)[: len(mine)]
         # Horovod: gather. The parts come in the order of ranks, which is the pictures' own.
         return hvd.allgather(logits, name="logits").numpy()
 

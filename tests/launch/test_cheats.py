@@ -7,7 +7,6 @@ company, in ``test_scrutiny.py`` beside it; crashes, looks, hand-ins and forged 
 ``tests/grading/test_challenge.py``; that ranks see to it all, in ``test_submission.py``.
 """
 
-import ctypes
 import json
 import os
 import re
@@ -22,6 +21,7 @@ pytest.importorskip("tensorflow")
 
 from ddl.challenge import rules
 from ddl.challenge.attempt import read
+from ddl.challenge.confinement import landlock
 from ddl.challenge.rules import Refused
 
 WORKER = ROOT / "tests" / "workers" / "builder_worker.py"
@@ -75,16 +75,16 @@ CHEATS = {
 
         for name, value in os.environ.items():
             if name.startswith("DDL") or "seed" in name.lower() or "secret" in name.lower():
-                print("found", name, value)
+                raise ValueError(f"found {{name}}")
         for each in gc.get_objects():
             if isinstance(each, np.ndarray) and each.size > 32 * 3072:
-                print("found pictures")
+                raise ValueError("found pictures")
             if isinstance(each, dict) and isinstance(each.get("secret"), int):
-                print("found a secret")
+                raise ValueError("found a secret")
         frame = sys._getframe()
         while frame:
             if "secret" in frame.f_locals:
-                print("found a secret")
+                raise ValueError("found a secret")
             frame = frame.f_back
 
         np.random.seed(int(time.time()))
@@ -110,7 +110,7 @@ CHEATS = {
         """
         import ctypes, os
         with open(f"/proc/{{os.getppid()}}/mem", "rb") as memory:
-            print(memory.read(1))
+            memory.read(1)
         """,
         "PermissionError|FileNotFoundError",
     ),
@@ -119,7 +119,8 @@ CHEATS = {
         import glob, os
         for path in glob.glob("/proc/[0-9]*/environ") + glob.glob("/proc/[0-9]*/cmdline"):
             if str(os.getpid()) not in path:
-                print("read", open(path).read())
+                open(path).read()
+                raise ValueError(f"read {{path}}")
         """,
         "PermissionError|" + UNCHANGED,
     ),
@@ -144,11 +145,6 @@ CHEATS = {
         "ValueError: Horovod has not been initialized",
     ),
 }
-
-
-def confinement():
-    """Return the version of the kernel's Landlock, 0 where it has none."""
-    return max(0, ctypes.CDLL(None).syscall(444, None, 0, 1))
 
 
 def sources(folder):
@@ -189,17 +185,16 @@ def sentence(answer):
 
 @pytest.mark.parametrize("name", CHEATS)
 def test_a_cheat_gains_nothing(answers, name):
-    if confinement() < 6:
+    if landlock() < 6:
         pytest.skip("the kernel has no Landlock, version 6 or later")
     answer, honest, (_, outcome) = answers[name], answers["honest"], CHEATS[name]
     if "files" not in answer:
         assert outcome != UNCHANGED and re.search(outcome, sentence(answer)), sentence(answer)
         assert "\n" not in sentence(answer) and len(sentence(answer)) < rules.FILE_BYTES / 20
     else:
-        assert UNCHANGED in outcome, answer["printed"]
+        assert UNCHANGED in outcome
         assert answer["files"] == honest["files"] and len(honest["files"]) == 6  # with the initial values
         assert (answer["settings"], answer["variables"]) == (honest["settings"], honest["variables"])
-        assert "found" not in answer["printed"] and "read" not in answer["printed"]
 
 
 def test_more_weights_than_a_file_holds_are_not_even_read(tmp_path):

@@ -12,19 +12,12 @@ from dataclasses import dataclass
 
 import tensorflow as tf
 
-from ddl.challenge.operations import ASSIGNS
+from ddl.challenge.operations import ASSIGNS, CALLS, FACTORIZATIONS
 
 # What computes nothing: it moves, names or reshapes numbers, or reads them.
 FREE = frozenset(
     "Cast Const EnsureShape ExpandDims Identity IdentityN NoOp Placeholder PreventGradient Reshape Shape ShapeN Size "
     "Rank Squeeze StopGradient VarHandleOp".split()
-)
-CALLS = frozenset(
-    "Case If PartitionedCall StatefulPartitionedCall StatelessCase StatelessIf StatelessWhile While".split()
-)
-FACTORIZATIONS = frozenset(
-    "Cholesky LogMatrixDeterminant MatrixDeterminant MatrixInverse MatrixSolve MatrixSolveLs MatrixSquareRoot "
-    "MatrixTriangularSolve Qr SelfAdjointEigV2 Svd".split()
 )
 PRODUCTS = ("Conv2D", "DepthwiseConv2dNative", "MatMul", "BatchMatMul", "Einsum", "Dilation2D")
 PLACES = 36 * 36  # that one pass goes over, at most: a picture's pixels, and two around them

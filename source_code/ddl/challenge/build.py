@@ -27,28 +27,13 @@ FILE = "built.json"
 
 @dataclass(frozen=True)
 class Built:
-    """A submission as graphs and initial values, in a folder that ranks read.
-
-    Attributes
-    ----------
-    folder
-    file
-        SHA-256 of the submission's bytes, in hexadecimal digits.
-    file_name
-    seeds
-        Whose initial values the folder has.
-    settings
-        ``samples``, ``ghost_batch``, ``compression``, ``precision``, ``parameters``, ``prepare`` and ``finish``.
-    printed
-        The beginning of what the file printed as it was built.
-    """
+    """A submission as graphs and initial values, in a folder that ranks read."""
 
     folder: Path
-    file: str
+    file: str  # SHA-256 of the submission's bytes, in hexadecimal digits
     file_name: str
-    seeds: tuple[int, ...]
-    settings: dict
-    printed: str = ""
+    seeds: tuple[int, ...]  # whose initial values the folder has
+    settings: dict  # what SETTINGS names
 
     @classmethod
     def at(cls, folder: str | Path) -> "Built":
@@ -57,14 +42,8 @@ class Built:
         described = read_json(folder / FILE)
         if not described:
             raise InputError(f"{folder} holds no built submission: build one there.")
-        settings = described["settings"]
         seeds = tuple(described["seeds"])
-        return cls(folder, described["file"], described["file_name"], seeds, settings, described.get("printed", ""))
-
-
-def file_hash(path: str | Path) -> str:
-    """Return the SHA-256 of a file's bytes, in hexadecimal digits; Refused or InputError for no usable file."""
-    return hashlib.sha256(read_file(Path(path))).hexdigest()
+        return cls(folder, described["file"], described["file_name"], seeds, described["settings"])
 
 
 def build(
@@ -149,17 +128,13 @@ def _keep(answer, into, facts):
         files = {str(name): base64.b64decode(content, validate=True) for name, content in answer["files"].items()}
         if not all(re.fullmatch(r"[a-z_]+\.pb|start-\d+\.npz", name) for name in files):
             raise ValueError(f"files of the names {', '.join(files)}"[:200])
-        settings = {name: answer["settings"][name] for name in SETTINGS}
         described = {
             **facts,
-            "settings": settings,
+            "settings": {name: answer["settings"][name] for name in SETTINGS},
             "seeds": [int(seed) for seed in answer["seeds"]],
             "variables": list(answer["variables"]),
             "functions": dict(answer["functions"]),
-            "printed": str(answer["printed"]),
         }
-        for name in ("samples", "ghost_batch", "prepare"):
-            int(settings[name])
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise Refused(f"{facts['file_name']}: what was built is not what the harness reads ({error!r})") from None
     into.mkdir(parents=True, exist_ok=True)

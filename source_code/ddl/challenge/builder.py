@@ -23,40 +23,39 @@ from collections.abc import Callable, Iterator, Sequence
 from ddl.challenge.confinement import confine
 from ddl.challenge.rules import EVALUATIONS, GLOBAL_BATCH, TRAIN_SAMPLES, Refused
 from ddl.challenge.tracing import BASELINE, Made, Tracer, kind_of
-from ddl.grader.worker import Kept
 
-PRINTED_BYTES = 16 * 1024
 MESSAGE_CHARACTERS = 500
 NAMES = ("SAMPLES", "GHOST_BATCH", "COMPRESSION", "PRECISION")
 FUNCTIONS = ("model", "prepare", "augment", "loss", "optimizer", "schedule", "finish")
 FIXED = {"GLOBAL_BATCH": GLOBAL_BATCH, "EVALUATIONS": EVALUATIONS, "TRAIN_SAMPLES": TRAIN_SAMPLES}
 # What an error of a common kind asks for, besides what it says.
 HINTS = {
-    PermissionError: "a submission is built without files and network: only the harness has the data",
-    FileNotFoundError: "a submission is built without files and network: only the harness has the data",
+    (PermissionError, FileNotFoundError): (
+        "a submission is built without files and network: only the harness has the data"
+    ),
     NotImplementedError: "functions are traced to graphs: use TensorFlow's operations there, not NumPy's",
 }
 
 
 def main() -> None:
     """Answer the one request of standard input."""
-    # What prints, the submission too, does not print into the answer.
+    # Nothing prints into the answer, and what the submission prints fills no pipe.
     channel = os.dup(1)
     os.dup2(2, 1)
     request = json.loads(sys.stdin.readline())
     for name, value in ENVIRONMENT.items():
         os.environ.setdefault(name, value)
-    printed = Kept(PRINTED_BYTES)
     try:
         import tensorflow  # noqa: F401  before the doors close
 
+        nowhere = open(os.devnull, "w")
         confine(writes=[tempfile.gettempdir()])
-        with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(printed):
+        with contextlib.redirect_stdout(nowhere), contextlib.redirect_stderr(nowhere):
             answer = Submission(request["name"], request["source"], request["baseline"]).built(request["seeds"])
     except Refused as error:
         answer = {"refused": str(error)}
     with open(channel, "wb") as file:
-        file.write(json.dumps({**answer, "printed": printed.text()}).encode() + b"\n")
+        file.write(json.dumps(answer).encode() + b"\n")
     sys.stdin.read()  # until the parent ends it, with the processes that the submission has started
     os._exit(0)
 
@@ -106,7 +105,7 @@ class Submission:
             function = isinstance(getattr(self, name), types.FunctionType)
             close = difflib.get_close_matches(name, known, 1, 0.85)
             if close and (function or name.isupper()) and close[0] not in self.own:
-                raise Refused(f"{self.name}: the harness does not know {name}; is {close[0]} meant? Rename it")
+                raise Refused(f"{self.name}: no setting or function is called {name}: did you mean {close[0]}?")
 
     @contextlib.contextmanager
     def explained(self, function: str = "") -> Iterator[None]:
@@ -137,7 +136,7 @@ class Submission:
             text = " ".join(text.split("\n\nCall arguments")[0].split())
             what = text if re.match(r"\w*(Error|Exception)\b", text) else f"{type(error).__name__}: {text}"
             what = what[:MESSAGE_CHARACTERS]
-            hint = next((hint for kind, hint in HINTS.items() if isinstance(error, kind)), None)
+            hint = next((hint for kinds, hint in HINTS.items() if isinstance(error, kinds)), None)
             if hint is None and "Using a symbolic `tf.Tensor` as a Python `bool`" in text:
                 hint = "write the condition with tf.where or tf.cond"
             what += f"; {hint}" if hint else ""
@@ -165,7 +164,7 @@ class Submission:
         made = self.make(seeds[0])
         tracer = Tracer(self, made, settings["ghost_batch"])
         exported = {name: tracer.export(name, function) for name, function in self.functions(made).items() if function}
-        checked = tracer.check(exported)
+        passes, prepare_samples = tracer.check(exported)
         files = {f"{name}.pb": each.graph.SerializeToString(deterministic=True) for name, each in exported.items()}
         for seed in seeds:
             if seed != seeds[0]:
@@ -181,8 +180,8 @@ class Submission:
                 "parameters": sum(math.prod(each.shape) for each in made.described if each.role == "weight"),
                 "prepare": "prepare" in exported,
                 "finish": "finish" in exported,
-                "passes": checked.passes,
-                "prepare_samples": checked.prepare_samples,
+                "passes": passes,
+                "prepare_samples": prepare_samples,
             },
             "seeds": seeds,
             "variables": [vars(each) for each in made.described],

@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import tensorflow as tf
@@ -14,28 +13,20 @@ from ddl.challenge.rules import Refused
 from ddl.challenge.walk import Walk
 
 
-@dataclass(frozen=True)
-class Checked:
-    """Which variables each function assigns, and as how many samples a picture counts in a step, and `prepare`."""
+def check(exported: Mapping[str, Exported], variables: Sequence[Variable], ghost_batch: int) -> tuple[int, int]:
+    """Check graphs and variables against the rules: a Problem or another Refused says what is wrong.
 
-    assigned: Mapping[str, Sequence[int]]
-    passes: int
-    prepare_samples: int
-
-
-def check(exported: Mapping[str, Exported], variables: Sequence[Variable], ghost_batch: int) -> "Checked":
-    """Check graphs and variables against the rules; return what was found, or raise a Problem or another Refused."""
+    Return as how many samples a picture counts in a step, and `prepare`.
+    """
     for name in FUNCTIONS:
         if name not in exported and not FUNCTIONS[name].optional:
             raise Refused(f"{name} is missing: build the submission again")
-    if unknown := set(exported) - set(FUNCTIONS):
-        raise Refused(f"{', '.join(sorted(unknown))}: no such function takes part in a training")
     if sum(each.graph.ByteSize() for each in exported.values()) > rules.GRAPH_BYTES:
         raise Refused(
             f"the graphs take more than {rules.GRAPH_BYTES / 2**20:.0f} MiB: a Python loop may have written the same "
             "operations many times; use tf.while_loop"
         )
-    constants, assigned = 0, {}
+    constants = 0
     for name, each in exported.items():
         walk = Walk(FUNCTIONS[name], each, variables)
         walk.run()
@@ -54,9 +45,10 @@ def check(exported: Mapping[str, Exported], variables: Sequence[Variable], ghost
                 "where weights are assigned: these are trained, and not brought along",
                 walk.largest,
             )
-        assigned[name] = sorted(walk.assigned)
-    _check_sizes(variables, assigned["forward_training"])
-    return Checked(assigned, *_counts(_work(exported, variables, ghost_batch)))
+        if name == "forward_training":
+            statistics_bytes = sum(variables[number].bytes for number in walk.assigned)
+    _check_sizes(variables, statistics_bytes)
+    return _counts(_work(exported, variables, ghost_batch))
 
 
 def _work(exported, variables, ghost_batch):
@@ -128,10 +120,9 @@ def _counts(found: Mapping[str, Work]) -> tuple[int, int]:
     return passes, rules.PREPARE_SAMPLES * max(1, math.ceil(found["prepare"].operations / step))
 
 
-def _check_sizes(variables, assigned):
-    """Check how many bytes variables take; `assigned` are the numbers of those that the forward pass changes."""
+def _check_sizes(variables, statistics):
+    """Check how many bytes variables take; `statistics` are those of what the forward pass assigns."""
     taken = {role: sum(each.bytes for each in variables if each.role == role) for role in ROLES}
-    statistics = sum(variables[number].bytes for number in assigned)
     state = rules.STATE_BYTES + 4 * taken["weight"]
 
     def mib(count):

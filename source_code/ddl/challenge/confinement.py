@@ -22,15 +22,19 @@ SYSTEM = ("/usr", "/lib", "/lib64", "/bin", "/etc/ld.so.cache", "/etc/localtime"
 SINGLE = ("/proc/cpuinfo", "/proc/meminfo", "/proc/stat", "/dev/urandom", "/dev/random", "/dev/zero")
 
 
+def landlock() -> int:
+    """Return the version of the kernel's Landlock, 0 where it has none."""
+    return max(0, ctypes.CDLL(None).syscall(CREATE_RULESET, None, 0, 1))
+
+
 def confine(reads: Iterable[str | Path] = (), writes: Iterable[str | Path] = (), *, network: bool = False) -> bool:
     """Keep this process, from now on, from all files but Python's own and those below the given paths.
 
     Without `network` also from TCP, and from other processes' sockets and signals. Threads that are there already keep
     what they have. Return whether the kernel can (Linux 5.13 or later, with Landlock).
     """
-    libc = ctypes.CDLL(None, use_errno=True)
-    version = libc.syscall(CREATE_RULESET, None, 0, 1)
-    if version < 1:
+    libc, version = ctypes.CDLL(None), landlock()
+    if not version:
         return False
     handled = sum(rights for first, rights in RIGHTS.items() if version >= first)
     closed = (NETWORK, SCOPED) if not network else (0, 0)

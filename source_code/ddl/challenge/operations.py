@@ -16,8 +16,6 @@ SoftmaxCrossEntropyWithLogits Softplus Softsign SpaceToBatchND SpaceToDepth Spar
 SplitV Sqrt Square SquaredDifference Squeeze StopGradient StridedSlice Sub Sum Tan Tanh TensorScatterAdd
 TensorScatterMax TensorScatterMin TensorScatterSub TensorScatterUpdate Tile TopK TopKV2 Transpose TruncateDiv
 TruncateMod Unpack UnsortedSegmentMax UnsortedSegmentSum Where Xdivy Xlog1py Xlogy ZerosLike
-Cholesky LogMatrixDeterminant MatrixDeterminant MatrixInverse MatrixSolve MatrixSolveLs MatrixSquareRoot
-MatrixTriangularSolve Qr SelfAdjointEigV2 Svd
 Assert EmptyTensorList TensorListElementShape TensorListFromTensor TensorListGather TensorListGetItem TensorListLength
 TensorListPopBack TensorListPushBack TensorListReserve TensorListResize TensorListSetItem TensorListStack
 StatelessMultinomial StatelessRandomBinomial StatelessRandomGammaV2 StatelessRandomGammaV3 StatelessRandomGetAlg
@@ -32,7 +30,11 @@ MaxPool MaxPoolV2
 AdjustContrastv2 AdjustHue AdjustSaturation CropAndResize HSVToRGB ImageProjectiveTransformV2
 ImageProjectiveTransformV3 RGBToHSV ResizeArea ResizeBicubic ResizeBilinear ResizeNearestNeighbor ScaleAndTranslate
 """
-ARITHMETIC, NETWORKS = frozenset(ARITHMETIC.split()), frozenset(NETWORKS.split())
+FACTORIZATIONS = frozenset(
+    "Cholesky LogMatrixDeterminant MatrixDeterminant MatrixInverse MatrixSolve MatrixSolveLs MatrixSquareRoot "
+    "MatrixTriangularSolve Qr SelfAdjointEigV2 Svd".split()
+)
+ARITHMETIC, NETWORKS = frozenset(ARITHMETIC.split()) | FACTORIZATIONS, frozenset(NETWORKS.split())
 READS = frozenset("ReadVariableOp ResourceGather ResourceGatherNd VariableShape".split())
 ASSIGNS = frozenset(
     """

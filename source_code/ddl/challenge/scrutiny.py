@@ -12,6 +12,13 @@ SHUFFLES = 3  # of the weights: the best counts, as random ones differ
 PROBED = 2_000  # pictures: one half to fit on, the other to judge
 
 
+def in_batches(function: Callable, pictures: np.ndarray) -> list:
+    """Call a function with batches of pictures; black ones fill up the last, so that all have one shape."""
+    batch = rules.INFERENCE_BATCH
+    filled = np.concatenate([pictures, np.zeros((-len(pictures) % batch, *pictures.shape[1:]), np.uint8)])
+    return [function(filled[first : first + batch]) for first in range(0, len(filled), batch)]
+
+
 def matched_accuracy(logits: np.ndarray, labels: np.ndarray) -> float:
     """Return the accuracy when every answer counts as the class that it most often goes with.
 
@@ -53,10 +60,8 @@ def refuse_knowledge(program: Program, pictures: np.ndarray, labels: np.ndarray,
 
 def known(hidden: Callable[[np.ndarray], Sequence[np.ndarray]], pictures: np.ndarray, labels: np.ndarray) -> float:
     """Return the best accuracy of `probe` on any tensor that `hidden` gives for pictures ``[n, 32, 32, 3]``."""
-    batch = rules.INFERENCE_BATCH
-    filled = np.concatenate([pictures, np.zeros((-len(pictures) % batch, *pictures.shape[1:]), np.uint8)])
-    parts = [hidden(filled[first : first + batch]) for first in range(0, len(filled), batch)]
-    return max(probe(np.concatenate(each)[: len(pictures)], labels) for each in zip(*parts, strict=True))
+    parts = zip(*in_batches(hidden, pictures), strict=True)
+    return max(probe(np.concatenate(each)[: len(pictures)], labels) for each in parts)
 
 
 def probe(features: np.ndarray, labels: np.ndarray) -> float:

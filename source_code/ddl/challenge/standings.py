@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from ddl.challenge.build import BASELINE as BASELINE_FILE
-from ddl.challenge.build import file_hash
-from ddl.challenge.journal import journals
+from ddl.challenge.journal import journals, sha256
 from ddl.challenge.rules import BASELINE_SAMPLES, TARGET
 from ddl.challenge.verdict import Score, median_interval
 from ddl.display.table import Table
@@ -166,7 +165,7 @@ def ratio(result: dict, results: list[dict] | None = None) -> float | None:
 
 
 def _median_of_baselines(results, workers):
-    baseline = file_hash(BASELINE_FILE)
+    baseline = sha256(BASELINE_FILE.read_bytes())
     known = [
         each["seconds"]
         for each in results

@@ -119,7 +119,7 @@ class Tracer:
             )
 
     def check(self, exported):
-        """Check the graphs as the ranks will, and return what was found, or say which line has a problem."""
+        """Check the graphs as the ranks will, and return what they count as, or say which line has a problem."""
         from ddl.challenge import checks, functions
 
         try:

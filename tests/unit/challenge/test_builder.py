@@ -79,39 +79,20 @@ def refusal(text, tiny=TINY):
 
 HONEST = {
     "one line": ("PEAK = 0.8", ""),
-    "a name of its own that is like another": (
+    "random numbers, conditions in Python, a function in another, a name like one of the rules'": (
         """
         BIAS_RATE, GLOBAL_BATCH = 0.2, 1024
 
-        def schedule(done):
-            return BIAS_RATE * (1 - done)
-        """
-    ),
-    "random in augment": (
-        """
         def augment(pictures, numbers, epoch, key):
             flip = tf.random.stateless_uniform([32], key) < 0.5
             flip = tf.where((numbers + epoch) % 2 == 0, flip, False)
             return tf.where(flip[:, None, None, None], pictures[:, :, ::-1], pictures)
-        """
-    ),
-    "a condition in Python": (
-        """
+
         def schedule(done):
             if done < 0.5:
-                return 0.1
-            return 0.1 * (1 - done)
-        """
-    ),
-    "a loop": (
-        """
-        def loss(logits, labels):
-            norms = tf.while_loop(lambda i, x: i < 3, lambda i, x: (i + 1, x * 0.5), (0, logits))[1]
-            return tf.nn.softmax_cross_entropy_with_logits(tf.one_hot(labels, 10) * 0.9 + 0.01, logits + 0 * norms)
-        """
-    ),
-    "a nested function": (
-        """
+                return BIAS_RATE
+            return BIAS_RATE * (1 - done)
+
         @tf.function
         def smooth(labels):
             return tf.one_hot(labels, 10) * 0.9 + 0.01
@@ -120,29 +101,24 @@ HONEST = {
             return tf.nn.softmax_cross_entropy_with_logits(smooth(labels), logits)
         """
     ),
-    "an older optimizer": (
-        """
-        def optimizer():
-            return tf.keras.optimizers.legacy.Adam(0.001)
-        """
-    ),
-    "bfloat16 and SiLU": (
+    "bfloat16, SiLU, an older optimizer, a loop and a small constant in the loss": (
         """
         PRECISION = "bfloat16"
+        MEANS = tf.constant(np.random.default_rng(0).normal(size=[64, 10]), tf.float32)
 
         def model():
             return tiny(layers.Dense(8, "swish"), layers.Activation("linear", dtype="float32"))
-        """
-    ),
-    "a small constant": (
-        """
-        MEANS = tf.constant(np.random.default_rng(0).normal(size=[64, 10]), tf.float32)
+
+        def optimizer():
+            return tf.keras.optimizers.legacy.Adam(0.001)
 
         def loss(logits, labels):
-            return tf.nn.sparse_softmax_cross_entropy_with_logits(labels, logits - tf.reduce_mean(MEANS, 0))
+            norms = tf.while_loop(lambda i, x: i < 3, lambda i, x: (i + 1, x * 0.5), (0, logits))[1]
+            logits += 0 * norms - tf.reduce_mean(MEANS, 0)
+            return tf.nn.sparse_softmax_cross_entropy_with_logits(labels, logits)
         """
     ),
-    "frozen whitening": (
+    "frozen whitening, averaged weights": (
         """
         def model():
             return tiny(layers.Dense(48, use_bias=False, trainable=False, name="whitening"))
@@ -152,10 +128,7 @@ HONEST = {
             flat -= tf.reduce_mean(flat, 0)
             values, vectors = tf.linalg.eigh(tf.matmul(flat, flat, transpose_a=True) / 1024)
             model.get_layer("whitening").kernel.assign(vectors / tf.sqrt(values + 1e-3))
-        """
-    ),
-    "averaged weights": (
-        """
+
         class Averaged(tf.keras.optimizers.SGD):
             def build(self, variables):
                 if not getattr(self, "_built", False):
@@ -185,10 +158,9 @@ def test_an_honest_file_is_built(name):
     answer = built(*text) if isinstance(text, tuple) else built(text)
     assert {"augment", "forward_training", "loss", "update", "forward_inference"} <= set(answer["functions"])
     assert set(answer["files"]) == {f"{each}.pb" for each in answer["functions"]} | {"start-1.npz"}
-    assert answer["settings"]["prepare"] == (name == "frozen whitening")
-    assert answer["settings"]["finish"] == (name == "averaged weights")
-    assert answer["settings"]["passes"] == 1
-    assert answer["settings"]["prepare_samples"] == 1024 * (name == "frozen whitening")
+    prepared = name.startswith("frozen")
+    assert answer["settings"]["prepare"] == answer["settings"]["finish"] == prepared
+    assert (answer["settings"]["passes"], answer["settings"]["prepare_samples"]) == (1, 1024 * prepared)
 
 
 def test_what_a_file_leaves_out_is_the_baselines():
@@ -229,26 +201,22 @@ COUNTED = {
         copies = tf.concat([x, x[:, :, ::-1], tf.roll(x, 2, 1), tf.roll(x, 2, 2)], 0)
         return tf.reduce_mean(tf.reshape(self.inner(copies), [4, -1, 10]), 0)
         """,
-        4,
-        0,
+        *(4, 0),
     ),
     "two views in evaluations, paid for by a dummy in training": (
         "return self.inner(x) + (0 * self.inner(0 * x) if training else self.inner(x[:, :, ::-1]))",
-        2,
-        0,
+        *(2, 0),
     ),
     "two views in one batch, and as many in training": (
         """
         a, b = tf.split(self.inner(tf.concat([x, x[:, :, ::-1]], 0)), 2)
         return a + (0 * b if training else b)
         """,
-        2,
-        0,
+        *(2, 0),
     ),
     "two views side by side in one picture": (
         "return self.inner(tf.concat([x, 0 * x if training else x[:, :, ::-1]], 2))",
-        2,
-        0,
+        *(2, 0),
     ),
     "two views by a kernel that is made anew for each": (
         """
@@ -258,8 +226,7 @@ COUNTED = {
         views = [x, 0 * x if training else x[:, :, ::-1]]
         return self.dense(sum(tf.reduce_mean(tf.nn.relu(tf.nn.conv2d(v, kernel(v), 1, "SAME")), [1, 2]) for v in views))
         """,
-        2,
-        0,
+        *(2, 0),
     ),
     "two views by a kernel and its copy": (
         """
@@ -271,8 +238,7 @@ COUNTED = {
         def finish(model, optimizer):
             model.copy.kernel.assign(1.0 * model.first.kernel)
         """,
-        2,
-        0,
+        *(2, 0),
     ),
     "two views by kernels that one gradient goes to": (
         """
@@ -293,8 +259,7 @@ COUNTED = {
         def optimizer():
             return Both(0.1)
         """,
-        2,
-        0,
+        *(2, 0),
     ),
     "two views by two kernels in training": (
         """
@@ -303,8 +268,7 @@ COUNTED = {
             logits += self.dense(tf.reduce_mean(tf.nn.conv2d(x, tf.ones([3, 3, 3, 8]), 1, "SAME"), [1, 2]))
         return logits
         """,
-        2,
-        0,
+        *(2, 0),
     ),
     "an autoencoder trained in prepare": (
         """
@@ -320,8 +284,7 @@ COUNTED = {
                 up -= tf.matmul(wrong, code, transpose_a=True) / 1e6
             model.dense.kernel.assign(down[:8, :10])
         """,
-        1,
-        3 * 1024,
+        *(1, 3 * 1024),
     ),
 }
 
@@ -771,7 +734,10 @@ REFUSED = {
     "a part of a step": ("SAMPLES = 1000", "mine.py: SAMPLES is 1,000: it is a multiple of the global batch"),
     "uneven passes": ("GHOST_BATCH = 48", "mine.py: GHOST_BATCH is 48"),
     "another compression": ("COMPRESSION = 'zip'", "COMPRESSION is 'zip': it is one of 'none', 'fp16'"),
-    "a name that means another": ("GHOST_BACTH = 64", "does not know GHOST_BACTH; is GHOST_BATCH meant"),
+    "a name that means another": (
+        "GHOST_BACTH = 64",
+        "no setting or function is called GHOST_BACTH: did you mean GHOST_BATCH",
+    ),
     "another global batch": ("GLOBAL_BATCH = 64", "mine.py: GLOBAL_BATCH is 64; the rules fix it at 1,024"),
     "a number for a function": ("finish = 3", "finish is 3: it is a function"),
 }

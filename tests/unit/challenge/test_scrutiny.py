@@ -1,6 +1,7 @@
 """What a rank refuses of a model by its numbers: knowledge that came with it, and answers that depend on company."""
 
 from contextlib import nullcontext
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -32,32 +33,30 @@ def model():
     x = layers.Dense({units}, kernel_initializer={first}, activation=tf.abs)(layers.Flatten()(pictures - 0.5))
     return tf.keras.Model(pictures, layers.Dense(10, kernel_initializer="{last}")(x))
 """
-COMPANY = """
-class Layer(layers.Layer):
-    def call(self, logits, pictures):
-        mean = tf.reduce_mean(pictures, [1, 2, 3])[:, None]
-        others = tf.reduce_mean(logits, 0)
-        return {logits}
-
-def model():
-    pictures = layers.Input((32, 32, 3))
-    return tf.keras.Model(pictures, Layer()(layers.Dense(10)(layers.Flatten()(pictures)), pictures))
-"""
-# Whether it depends on the others, and what it makes of a picture's logits and its mean.
+# Whether it depends on the others, and what is made of pictures' logits, their means, and the mean logits of the batch.
 LOGITS = {
-    "its own": (False, "logits"),
-    "its own, with what all classes have in common": (False, "logits + 3000 * mean"),
-    "none that differ": (False, "0 * logits"),
-    "centred": (True, "logits - others"),
-    "centred, behind what all classes have in common": (True, "logits - others + 3000 * mean"),
-    "centred, behind a few large pictures": (True, "(logits - others) * tf.exp(20 * mean)"),
-    "centred, behind the last class": (True, "tf.where(logits - others < -0.3, -1e6, logits - others)"),
+    "its own": (False, lambda logits, mean, others: logits),
+    "its own, with what all classes have in common": (False, lambda logits, mean, others: logits + 3000 * mean),
+    "none that differ": (False, lambda logits, mean, others: 0 * logits),
+    "centred": (True, lambda logits, mean, others: logits - others),
+    "centred, behind what all classes have in common": (
+        True,
+        lambda logits, mean, others: logits - others + 3000 * mean,
+    ),
+    "centred, behind a few large pictures": (True, lambda logits, mean, others: (logits - others) * np.exp(20 * mean)),
+    "centred, behind the last class": (
+        True,
+        lambda logits, mean, others: np.where(logits - others < -0.3, -1e6, logits - others),
+    ),
     "not a number where there are black pictures": (
         True,
-        "tf.where(tf.reduce_min(mean) == 0, np.nan, logits - others)",
+        lambda logits, mean, others: np.nan * logits if mean.min() == 0 else logits - others,
     ),
-    "centred where there are no black pictures": (True, "tf.where(tf.reduce_min(mean) == 0, logits, logits - others)"),
-    "ranked within the batch": (True, "tf.cast(tf.argsort(tf.argsort(logits, 0), 0), tf.float32)"),
+    "centred where there are no black pictures": (
+        True,
+        lambda logits, mean, others: logits if mean.min() == 0 else logits - others,
+    ),
+    "ranked within the batch": (True, lambda logits, mean, others: logits.argsort(0).argsort(0)),
 }
 
 
@@ -68,7 +67,7 @@ def program(tmp_path):
     def make(lines):
         folder = tmp_path / "built"
         answer = Submission("mine.py", START + lines, BASELINE.read_text()).built([1])
-        _keep({**answer, "printed": ""}, folder, {"file": "0" * 64, "file_name": "mine.py"})
+        _keep(answer, folder, {"file": "0" * 64, "file_name": "mine.py"})
         made = Program(folder)
         made.start(1)
         return made
@@ -76,14 +75,11 @@ def program(tmp_path):
     return make
 
 
-def predicted(program):
-    """Return what gives logits of any number of pictures: batches of 500, the last one filled up with black ones."""
-    infer = tf.function(lambda pictures: program.call("forward_inference", pictures), autograph=False)
+def predicted(infer):
+    """Return what gives logits of any number of pictures, from what gives those of a batch, uint8."""
 
     def predict(pictures):
-        filled = np.concatenate([pictures, np.zeros((-len(pictures) % INFERENCE_BATCH, 32, 32, 3), np.uint8)])
-        parts = np.split(filled.astype(np.float32) / 255, len(filled) // INFERENCE_BATCH)
-        return np.concatenate([infer(tf.constant(part)).numpy() for part in parts])[: len(pictures)]
+        return np.concatenate(scrutiny.in_batches(infer, pictures))[: len(pictures)]
 
     predict.whole = INFERENCE_BATCH
     return predict
@@ -97,13 +93,13 @@ def pictures(count):
 
 
 @pytest.mark.parametrize(
-    ("first", "last"),
-    [("patterns", "zeros"), ("patterns", "he_normal"), ("'he_normal'", "zeros"), ("'he_normal'",) * 2],
+    ("first", "last"), [("patterns", "zeros"), ("patterns", "he_normal"), ("'he_normal'", "zeros")]
 )
 def test_weights_that_know_the_classes_are_refused_whatever_the_last_layer_says(program, first, last):
-    made = program(KNOWING.format(units=10 if first == "patterns" else 64, first=first, last=last.strip("'")))
+    made = program(KNOWING.format(units=10 if first == "patterns" else 64, first=first, last=last))
     shown, labels = pictures(1000)
-    logits = predicted(made)(shown)
+    infer = tf.function(lambda batch: made.call("forward_inference", tf.cast(batch, tf.float32) / 255), autograph=False)
+    logits = predicted(lambda batch: infer(tf.constant(batch)))(shown)
     if first == "patterns":
         with pytest.raises(Refused, match="its initial weights know the classes already"):
             scrutiny.refuse_knowledge(made, shown, labels, logits)
@@ -112,12 +108,19 @@ def test_weights_that_know_the_classes_are_refused_whatever_the_last_layer_says(
 
 
 @pytest.mark.parametrize("kind", LOGITS)
-def test_logits_that_depend_on_the_batch_are_refused(program, kind):
-    refused, logits = LOGITS[kind]
-    made = program(COMPANY.format(logits=logits))
-    predict = predicted(made)
+def test_logits_that_depend_on_the_batch_are_refused(kind):
+    refused, made_of = LOGITS[kind]
+    kernel = np.random.default_rng(1).uniform(-1, 1, (3072, 10)).astype(np.float32) * (6 / 3082) ** 0.5
+
+    def infer(batch):
+        batch = batch.astype(np.float32) / 255
+        logits = batch.reshape(len(batch), -1) @ kernel
+        return made_of(logits, batch.mean((1, 2, 3))[:, None], logits.mean(0)).astype(np.float32)
+
     bright = np.random.default_rng(7).uniform(0.3, 1, (700, 1, 1, 1))
     shown = (pictures(700)[0] * bright).astype(np.uint8)
     expected = pytest.raises(Refused, match="depend on the other pictures of the batch") if refused else nullcontext()
+    predict = predicted(infer)
     with expected:
+        made = SimpleNamespace(file_name="mine.py")
         scrutiny.refuse_company(made, predict, shown, predict(shown), np.random.default_rng(5))
