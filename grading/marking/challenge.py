@@ -18,6 +18,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 from ddl.challenge import attempt, scoring
@@ -100,6 +101,10 @@ def _submission(course, student):
 # ---------------------------------------------------------------- running
 
 
+# A view of a run that shows nothing: the command has a line of its own.
+UNSEEN = SimpleNamespace(update=lambda progress: None, close=lambda progress: None)
+
+
 @dataclass
 class Task:
     """A run that is to be run, or that is under way."""
@@ -124,34 +129,19 @@ def score(
     """Score every submission that was taken in; return the scores by student.
 
     What has been run before is not run again. Interrupted, the runs under way are stopped, and run again with their
-    seeds the next time.
-
-    Parameters
-    ----------
-    runs
-        Of each submission.
-    workers, site
-        Of each run, as for `launch`.
-    lanes
-        Runs at a time; by default as many as the cores hold.
-    trial
-        Smaller sizes, as for `ddl.challenge.attempt.run`; then nobody gets points.
-    say
-        Gets a line for each run that has ended.
-
-    Raises
-    ------
-    SandboxMissing, MarkingError
+    seeds the next time. `runs` are those of each submission, and `lanes` those at a time: by default as many as the
+    cores hold. With smaller sizes, a `trial`, nobody gets points. `say` gets a line for each run that has ended.
     """
     check_workers(workers)
     if runs < LEAST_RUNS and not trial:
         raise MarkingError(f"--runs {runs}: a score takes at least {LEAST_RUNS} runs")
     sandbox.find()
-    if attempt.pictures(data_set) != "cifar10" and not trial:
+    pictures = attempt.pictures(data_set)
+    if pictures != "cifar10" and not trial:
         raise MarkingError("a class is scored on CIFAR-10: `ddl data fetch cifar10` first")
-    attempt.pictures_file(attempt.pictures(data_set), trial or {})  # a DataError before anything is drawn
+    attempt.pictures_file(pictures, trial or {})  # a DataError before anything is drawn
     os.environ["DDL_RUNS_DIR"] = str(course.folder / "challenge" / "runs")
-    journals = _journals(course, runs, workers, trial or {}, data_set)
+    journals = _journals(course, runs, workers, trial or {}, pictures)
     if not journals:
         raise MarkingError(f"no submissions in {course.folder}: name them with FROM=FOLDER_OR_ZIP")
     cores = usable_cores()
@@ -176,7 +166,7 @@ def _time_baseline(workers, data_set, site, say):
         attempt.run(attempt.BASELINE_FILE, workers=workers, data_set=data_set, site=site, oversubscribe=True)
 
 
-def _journals(course, runs, workers, trial, data_set):
+def _journals(course, runs, workers, trial, pictures):
     """Everybody's journal, with seeds drawn for what has none."""
     found = {}
     for person in students(course):
@@ -185,7 +175,7 @@ def _journals(course, runs, workers, trial, data_set):
             continue
         name, content = submission
         root = _folder(course, person.id)
-        journal = Journal.of(content, name, attempt.pictures(data_set), workers, trial, root)
+        journal = Journal.of(content, name, pictures, workers, trial, root)
         if not journal.looks:
             journal.draw(runs, beside=False)
         found[person.id] = journal
@@ -204,9 +194,8 @@ def _build(course, journals, say):
             return error
 
     built = {}
-    with ThreadPoolExecutor(
-        usable_cores()
-    ) as pool:  # a builder takes one; a sandbox ends with the thread that started it
+    # A builder takes one core; a sandbox ends with the thread that started it.
+    with ThreadPoolExecutor(usable_cores()) as pool:
         for number, (student, result) in enumerate(zip(waiting, pool.map(build, waiting), strict=True), start=1):
             if isinstance(result, Refused):
                 for entry in journals[student].pending:
@@ -240,7 +229,7 @@ def _run_all(course, queue, built, lanes, options, say):
                 active.append(task)
             for task in [task for task in active if task.run.progress().over]:
                 active.remove(task)
-                task.run.wait(view=Quiet())
+                task.run.wait(view=UNSEEN)
                 if not scoring.settle(task.journal, task.entry, task.run, labels, task.journal.file):
                     waiting.insert(0, task)  # stopped from outside: once more, with its own seeds
                     continue
@@ -258,16 +247,6 @@ def _run_all(course, queue, built, lanes, options, say):
             task.journal.interrupted(task.entry)
         raise
     line.end(f"{done} done")
-
-
-class Quiet:
-    """A view of a run that shows nothing: the command has a line of its own."""
-
-    def update(self, progress):
-        """Show nothing."""
-
-    def close(self, progress):
-        """Show nothing."""
 
 
 # ---------------------------------------------------------------- marks

@@ -87,12 +87,7 @@ def run(
     **trial
         Smaller sizes, to try things out: `TRIAL` lists them.
 
-    Raises
-    ------
-    InputError, Refused
-        If the file, or a value, cannot be used.
-    RunFailed
-        If the run fails.
+    InputError or Refused where the file, or a value, cannot be used; RunFailed where the run fails.
     """
     check_workers(workers)
     trial = trial_of(trial)
@@ -130,21 +125,17 @@ def limit_s(workers: int, data_name: str) -> float:
 
 
 def read(path: str | Path) -> tuple[bytes, str]:
-    """Return a submission's bytes and its file's name.
-
-    InputError, if there is no such file, it is a folder, or cannot be read; Refused, if it is too large.
-    """
-    there = Path(path).expanduser()
-    own = BASELINE_FILE.parent / there.name
-    if not there.exists() and there.name == str(path) and own.is_file():
-        there = own
-    if there.is_dir():
-        inside = ", ".join(sorted(file.name for file in there.glob("*.py"))[:5]) or "none"
+    """Return a submission's bytes and its file's name; InputError or Refused where it is no usable file."""
+    file = Path(path).expanduser()
+    courses = {each.name: each for each in sorted(BASELINE_FILE.parent.glob("*.py"))}
+    if not file.exists():
+        file = courses.get(str(path), file)
+    if file.is_dir():
+        inside = ", ".join(sorted(each.name for each in file.glob("*.py"))[:5]) or "none"
         raise InputError(f"{path} is a folder: a submission is one Python file (in it are: {inside})")
-    if not there.exists():
-        known = ", ".join(sorted(file.name for file in BASELINE_FILE.parent.glob("*.py"))) or "none"
-        raise InputError(f"there is no file {path}; the course's own submissions are: {known}")
-    return read_file(there), there.name
+    if not file.exists():
+        raise InputError(f"there is no file {path}; the course's own submissions are: {', '.join(courses)}")
+    return read_file(file), file.name
 
 
 def pictures(data_set: str) -> str:
@@ -171,11 +162,10 @@ def options_of(built, role, seed, secret, pictures_, score_id, trial):
 
 def trial_of(trial):
     """The options that cut sizes, without those that are None."""
-    unknown = sorted(set(trial) - set(TRIAL))
-    if unknown:
-        sizes = f"; the sizes that can be cut are {', '.join(TRIAL)}"
-        raise InputError(f"there is no option {unknown[0]!r}{did_you_mean(unknown[0], TRIAL) or sizes}")
     for key, value in trial.items():
+        if key not in TRIAL:
+            known = f"; the sizes that can be cut are {', '.join(TRIAL)}"
+            raise InputError(f"there is no option {key!r}{did_you_mean(key, TRIAL) or known}")
         if value is not None and (type(value) is not int or value < 1):
             raise InputError(f"{key}={value!r}: a whole number of at least 1 is needed")
     return {key: value for key, value in trial.items() if value is not None}

@@ -27,7 +27,7 @@ from ddl.records.paths import runs_dir
 
 SUBMISSION, BASELINE = "submission", "baseline"
 NAME = "journal.json"
-NEEDS = {"file": str, "name": str, "data": str, "workers": int, "trial": dict, "looks": list}
+NEEDS = dict(file=str, name=str, data=str, workers=int, trial=dict, drawn=float, program=str, number=int, looks=list)
 SEED_BITS, SECRET_BITS = 31, 62
 
 
@@ -97,35 +97,22 @@ def journals(root: Path | None = None) -> list["Journal"]:
     return sorted((journal for journal in found if journal), key=lambda journal: journal.drawn)
 
 
+@dataclass(eq=False)
 class Journal:
-    """The scores of one file's bytes.
+    """The scores of one file's bytes."""
 
-    Attributes
-    ----------
-    file, name
-        The SHA-256 of its bytes, and the file's name.
-    data
-        The pictures: "cifar10" or "synthetic".
-    workers
-        Ranks of each run.
-    trial
-        Options that cut the sizes of its runs, which then count for nothing.
-    looks
-        The runs of each look, in the order in which they are run.
-    program
-        The `program_of` the file.
-    number
-        How many looks there were when the last one was drawn: all of the same program, or of one `student`.
-    """
-
-    def __init__(
-        self, folder: Path, file: str, name: str, data: str, workers: int, trial: Mapping[str, int] | None = None
-    ) -> None:
-        self.folder, self.file, self.name, self.data, self.workers = folder, file, name, data, workers
-        self.trial = dict(trial or {})
-        self.drawn = 0.0  # when the first seeds were, in seconds since the epoch
-        self.looks: list[list[Entry]] = []
-        self.program, self.number, self.student = file, 0, False
+    folder: Path
+    file: str  # the SHA-256 of the bytes
+    name: str  # the file's
+    data: str  # the pictures: "cifar10" or "synthetic"
+    workers: int  # ranks of each run
+    trial: dict[str, int] = field(default_factory=dict)  # sizes that are cut; such runs count for nothing
+    drawn: float = 0.0  # when the first seeds were, in seconds since the epoch
+    program: str = ""  # the `program_of` the file
+    # How many looks there were when the last one was drawn: all of the same program, or of one student.
+    number: int = 0
+    looks: list[list[Entry]] = field(default_factory=list)  # the runs of each, in the order in which they are run
+    student: bool = False  # whether the folder has one student's journals
 
     @classmethod
     def read(cls, folder: Path) -> "Journal | None":
@@ -134,17 +121,13 @@ class Journal:
         found = read_json(path, NEEDS)
         if found is None:
             return None
-        journal = cls(folder, found["file"], found["name"], found["data"], found["workers"], found["trial"])
         try:
-            journal.drawn = float(found["drawn"])
-            journal.looks = [[Entry(**entry) for entry in look] for look in found["looks"]]
-            journal.program = str(found.get("program", journal.file))
-            journal.number = int(found.get("number", len(journal.looks)))
-        except (TypeError, ValueError, KeyError) as error:
+            looks = [[Entry(**entry) for entry in look] for look in found["looks"]]
+        except (TypeError, ValueError) as error:
             raise DamagedFile(
                 f"{path} is damaged ({error}): move {folder} away, and the file is scored from the beginning"
             ) from None
-        return journal
+        return cls(folder, **{name: found[name] for name in NEEDS if name != "looks"}, looks=looks)
 
     @classmethod
     def of(
@@ -162,7 +145,7 @@ class Journal:
         """
         digest = sha256(content)
         folder = folder_of(digest, data, trial or {}, root)
-        journal = cls.read(folder) or cls(folder, digest, name, data, workers, trial)
+        journal = cls.read(folder) or cls(folder, digest, name, data, workers, dict(trial or {}))
         journal.name = name  # the same bytes may come under another
         journal.program, journal.student = program_of(content), root is not None
         return journal
@@ -182,18 +165,18 @@ class Journal:
     def score(self, target: float = TARGET) -> Score:
         """What the runs show so far."""
         mine = [entry for entry in self.entries if entry.role == SUBMISSION]
-        seconds: dict[tuple, dict[str, float]] = {}
-        for number, look in enumerate(self.looks):
-            for entry in look:
-                if entry.seconds:
-                    seconds.setdefault((number, entry.pair), {})[entry.role] = entry.seconds
-        pairs = [pair for pair in seconds.values() if len(pair) == 2]
+        timed = [(look, entry) for look, entries in enumerate(self.looks) for entry in entries if entry.seconds]
+        beside = {(look, entry.pair): entry.seconds for look, entry in timed if entry.role == BASELINE}
         return Score(
             name=self.name,
             accuracies=tuple(entry.accuracy for entry in mine if entry.accuracy is not None),
             samples=max((entry.samples for entry in mine if entry.samples), default=None),
             looks=max(self.number, 1),
-            ratios=tuple(pair[SUBMISSION] / pair[BASELINE] for pair in pairs),
+            ratios=tuple(
+                entry.seconds / beside[look, entry.pair]
+                for look, entry in timed
+                if entry.role == SUBMISSION and (look, entry.pair) in beside
+            ),
             crashes=tuple(entry.crash for entry in mine if entry.crash),
             left=sum(not entry.over for entry in mine),
             target=target,
@@ -261,17 +244,8 @@ class Journal:
 
     def write(self) -> None:
         """Write the journal whole, and see that it is on the disk."""
-        known = {
-            "file": self.file,
-            "name": self.name,
-            "data": self.data,
-            "workers": self.workers,
-            "trial": self.trial,
-            "drawn": self.drawn,
-            "program": self.program,
-            "number": self.number,
-            "looks": [[asdict(entry) for entry in look] for look in self.looks],
-        }
+        known = {name: getattr(self, name) for name in NEEDS}
+        known["looks"] = [[asdict(entry) for entry in look] for look in self.looks]
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
             with files.replacing(self.folder / NAME, durable=True) as file:

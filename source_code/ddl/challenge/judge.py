@@ -49,19 +49,16 @@ def pictures_file(name: str, trial: Mapping[str, int] | None = None) -> Path:
     generated pictures as many as a trial asks for. DataError, where the data set is missing or damaged; StorageError,
     where neither folder can be written.
     """
-    whole = name, _source(name), {}
     sizes = {part: (trial or {}).get(f"{part}_samples") for part in ("train", "public", "private")}
-    candidates = [whole]
-    if name == "synthetic" and None not in sizes.values():
-        candidates.append((f"{name}-" + "-".join(map(str, sizes.values())), whole[1], sizes))
-    places = [data_dir(), runs_dir() / "challenge"]
-    for called, source, _ in candidates:
-        for place in places:
-            if _is_made(path := place / f"challenge-{called}.npy", source):
-                return path
-    called, source, sizes = candidates[-1]
-    for place in places:
-        path = place / f"challenge-{called}.npy"
+    if name != "synthetic" or None in sizes.values():
+        sizes = {}
+    source = f"{FORMAT} " + (synthetic if name == "synthetic" else cifar10).source(data_dir())
+    title = "-".join(map(str, ("challenge", name, *sizes.values())))
+    paths = [folder / f"{title}.npy" for folder in (data_dir(), runs_dir() / "challenge")]
+    for path in paths:
+        if _is_made(path, source):
+            return path
+    for path in paths:
         try:
             with locked(path.with_suffix(".lock")):
                 if not _is_made(path, source):  # by another process, until the lock was free
@@ -76,10 +73,6 @@ def _split(name, train=None, public=None, private=None):
     learn = data.load(name, train_samples=train, test_samples=public, held_out="validation")
     parts = learn.train_images, learn.train_labels, learn.test_images, learn.test_labels
     return Split(name, learn.form, *parts, _private(name, private)[0])
-
-
-def _source(name):
-    return f"{FORMAT} " + (synthetic if name == "synthetic" else cifar10).source(data_dir())
 
 
 def _is_made(path, source):

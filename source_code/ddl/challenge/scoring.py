@@ -55,12 +55,10 @@ def score(
 ) -> Score:
     """Score a submission: several runs with seeds that nobody knew before, each beside one of the baseline.
 
-    The seeds are noted before the first run. Interrupted, it goes on with them when it is called again; done, it says
-    what it found, and only `again` adds more runs, which join the first ones.
-
-    `n` is how many runs to draw seeds for, `LEAST_RUNS` or more, and `again` adds so many to a score that is done. With
-    `beside` the baseline is run beside it, in turns, for the board of times. `progress` gets a line of text before each
-    run. All else is as for `run`, whose errors it raises; ScoreInterrupted, if it is interrupted.
+    The seeds of `n` runs, `LEAST_RUNS` or more, are noted before the first run. Interrupted (ScoreInterrupted), it goes
+    on with them when it is called again; done, it says what it found, and only `again` adds `n` more runs, which join
+    the first ones. With `beside` the baseline is run in turns with it, for the board of times. `progress` gets a line
+    of text before each run. All else is as for `run`, whose errors it raises.
     """
     check_workers(workers)
     trial = trial_of(trial)

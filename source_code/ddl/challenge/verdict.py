@@ -45,40 +45,18 @@ def median_interval(values: Sequence[float], confidence: float = 0.95) -> tuple[
 
 @dataclass(frozen=True)
 class Score:
-    """What all runs of one file's bytes show.
+    """What all runs of one file's bytes show."""
 
-    Parameters
-    ----------
-    name
-        The file's name.
-    accuracies
-        On the private pictures, of every run; a run that crashed has reached chance.
-    samples
-        What the file trains on, as the harness counts it; None where no run came to its end.
-    looks
-        How many times runs of this program, or in a class of this student's files, have been asked for.
-    ratios
-        Of pairs that both came to their end: seconds over those of the baseline beside it.
-    crashes
-        Of the runs that crashed, why: one sentence each.
-    left
-        Runs that are still to come.
-    data
-        The pictures: "cifar10", or "synthetic", of which there is no board.
-    trial
-        Whether sizes were cut to try things out: that counts for nothing.
-    """
-
-    name: str
-    accuracies: tuple[float, ...]
-    samples: int | None = None
-    looks: int = 1
-    ratios: tuple[float, ...] = ()
-    crashes: tuple[str, ...] = ()
-    left: int = 0
+    name: str  # the file's
+    accuracies: tuple[float, ...]  # on the private pictures, of every run; a run that crashed has reached chance
+    samples: int | None = None  # that the file trains on, as the harness counts; None where no run came to its end
+    looks: int = 1  # how many times runs of this program, or in a class of this student's files, were asked for
+    ratios: tuple[float, ...] = ()  # of seconds to those of the baseline beside it, where both came to their end
+    crashes: tuple[str, ...] = ()  # why runs crashed: one sentence each
+    left: int = 0  # runs that are still to come
     target: float = TARGET
-    data: str = "cifar10"
-    trial: bool = False
+    data: str = "cifar10"  # the pictures; of "synthetic" there is no board
+    trial: bool = False  # whether sizes were cut to try things out: that counts for nothing
 
     def __post_init__(self):
         if not all(0 <= accuracy <= 1 for accuracy in self.accuracies):  # NaN is not either
@@ -107,24 +85,18 @@ class Score:
 
     @property
     def p(self) -> float:
-        """The p of `p_value` against the target."""
+        """The `p_value` against the target; it has to stay below `needed`."""
         return p_value(self.accuracies, self.target)
 
     @property
     def needed(self) -> float:
-        """The p that is needed after so many looks."""
         return level(self.looks)
 
     @property
     def counts(self) -> bool:
         """Whether the target is reached: all runs are done, there are enough of them, and p is small enough."""
-        return (
-            not self.left
-            and not self.trial
-            and self.samples is not None
-            and self.n >= LEAST_RUNS
-            and self.p < self.needed
-        )
+        whole = not self.left and not self.trial and self.samples is not None
+        return whole and self.n >= LEAST_RUNS and self.p < self.needed
 
     @property
     def ratio(self) -> float:

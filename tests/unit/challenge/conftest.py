@@ -4,7 +4,6 @@ import json
 
 import pytest
 
-from ddl.errors import CourseError
 from ddl.records.paths import runs_dir
 from stage import Stage, StandInFailure
 
@@ -42,9 +41,3 @@ def kept():
         return json.loads(path.read_text())
 
     return read
-
-
-@pytest.fixture
-def refusal():
-    """An error that a machine, not a submission, is the cause of."""
-    return CourseError("the site is full")

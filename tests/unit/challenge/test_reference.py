@@ -7,34 +7,14 @@ pytest.importorskip("tensorflow")
 
 import tensorflow as tf
 
-from ddl.challenge.attempt import read
+import challenge
 from ddl.challenge.build import BASELINE
 from ddl.challenge.builder import Submission
 
-# What each capital is when its trick is left out.
-WITHOUT = {
-    "SMOOTHING": 0.0,
-    "BIAS_FASTER": 1.0,
-    "FLIP": "random",
-    "SHIFT": 0,
-    "WHITEN": False,
-    "DIRAC": False,
-    "LOOKAHEAD": 0,
-    "NORM_MOMENTUM": 0.99,
-    "SCHEDULE": "cosine",
-    "WIDTHS": (64, 64, 64),
-    "ACTIVATION": "relu",
-    "MUON": False,
-}
 
-
-def reference(**capitals):
-    """Return the reference with lines of capitals changed."""
-    lines = read("reference.py")[0].decode().splitlines()
-    for capital, value in capitals.items():
-        (place,) = (place for place, line in enumerate(lines) if line.startswith(f"{capital} = "))
-        lines[place] = f"{capital} = {value!r}"
-    return Submission("reference.py", "\n".join(lines), BASELINE.read_text())
+@pytest.fixture(scope="module")
+def reference():
+    return Submission("reference.py", challenge.REFERENCE.source(), BASELINE.read_text())
 
 
 @pytest.fixture
@@ -44,16 +24,15 @@ def pictures():
     return tf.image.resize(noise, [32, 32], "bicubic")
 
 
-@pytest.mark.parametrize("capitals", [{}, WITHOUT], ids=["as it is", "without any trick"])
-def test_it_builds(capitals):
-    settings = reference(**capitals).built([1])["settings"]
+@pytest.mark.parametrize("arm", [challenge.REFERENCE, challenge.alone(None, {})], ids=lambda arm: arm.name)
+def test_it_builds(arm):
+    settings = Submission("reference.py", arm.source(), BASELINE.read_text()).built([1])["settings"]
     assert settings["passes"] == 1
-    assert settings["prepare_samples"] == 1024 * (not capitals)  # whitening is its only preparation
+    assert settings["prepare_samples"] == 1024 * (arm.name == "reference")  # whitening is its only preparation
 
 
-def test_whitened_patches_have_equal_and_unrelated_parts(pictures):
-    submission = reference()
-    made = submission.make(1).model
+def test_whitened_patches_have_equal_and_unrelated_parts(reference, pictures):
+    made = reference.make(1).model
     first = tf.keras.Model(made.input, made.get_layer("first").output)
 
     def spread():
@@ -62,25 +41,24 @@ def test_whitened_patches_have_equal_and_unrelated_parts(pictures):
         return parts.T @ parts / len(parts)
 
     assert np.abs(spread() - np.eye(12)).max() > 0.5
-    submission.prepare(made, pictures)
+    reference.prepare(made, pictures)
     assert np.abs(spread() - np.eye(12)).max() < 0.1
     kernel = made.get_layer("first").kernel.numpy()
     assert np.array_equal(kernel[..., :12], -kernel[..., 12:])
 
 
-def test_dirac_filters_pass_on_what_comes_in(pictures):
-    submission = reference()
-    kernel = submission.start((3, 3, 3, 5))
+def test_dirac_filters_pass_on_what_comes_in(reference, pictures):
+    kernel = reference.start((3, 3, 3, 5))
     passed = tf.nn.conv2d(pictures, kernel, 1, "SAME")
     assert np.array_equal(passed[..., :3], pictures)
     assert not np.allclose(passed[..., 3:], 0)
 
 
-def test_successive_epochs_show_each_picture_both_ways(pictures):
+def test_successive_epochs_show_each_picture_both_ways(reference):
     numbers = tf.range(64, dtype=tf.int32)
     # Dark on the left: no shift by a few pixels changes on which side it is.
     half = tf.tile(tf.concat([tf.zeros([1, 32, 16, 3]), tf.ones([1, 32, 16, 3])], 2), [64, 1, 1, 1])
-    augment = reference().augment
+    augment = reference.augment
     mirrored = [
         tf.reduce_mean(augment(half, numbers, epoch, (epoch, 5))[:, :, 0], [1, 2]).numpy() > 0.5 for epoch in (0, 1, 2)
     ]
@@ -89,9 +67,8 @@ def test_successive_epochs_show_each_picture_both_ways(pictures):
     assert 0 < mirrored[0].mean() < 1
 
 
-def test_shifts_reflect_and_stay_small(pictures):
-    submission = reference()
-    moved = submission.augment(pictures[:64], tf.zeros([64], tf.int32), 1, (1, 2)).numpy()  # unmirrored
+def test_shifts_reflect_and_stay_small(reference, pictures):
+    moved = reference.augment(pictures[:64], tf.zeros([64], tf.int32), 1, (1, 2)).numpy()  # unmirrored
     padded = np.pad(pictures[:64], [(0, 0), (2, 2), (2, 2), (0, 0)], "reflect")
     places = set()
     for picture, wide in zip(moved, padded, strict=True):
@@ -106,9 +83,9 @@ def test_shifts_reflect_and_stay_small(pictures):
     assert {down for down, _ in places} == {right for _, right in places} == set(range(5))
 
 
-def test_a_step_of_muon_is_nearly_orthogonal():
+def test_a_step_of_muon_is_nearly_orthogonal(reference):
     gradient = tf.random.stateless_normal([3, 3, 8, 24], [1, 2])
-    matrix = tf.reshape(reference().orthogonal(gradient), [72, 24])
+    matrix = tf.reshape(reference.orthogonal(gradient), [72, 24])
     sizes = np.linalg.svd(matrix.numpy(), compute_uv=False)
     given = np.linalg.svd(tf.reshape(gradient, [72, 24]).numpy(), compute_uv=False)
     assert 0.5 < sizes.min() and sizes.max() < 1.3

