@@ -9,7 +9,6 @@ from nbgrader.api import MissingEntry
 from nbgrader.converters import Autograde
 
 import ddl.grader
-from ddl.records.machine import usable_cores
 from marking import lanes, preprocessors, sandbox, superseded
 from marking.collect import STAMP
 from marking.course import Course, MarkingError, one, plain
@@ -77,8 +76,7 @@ def autograde(course: Course, lesson: str, student: str = "", anew: bool = False
         superseded.set_aside(course, lesson, name)
         _mark(course, app, lesson, name)
 
-    done = lanes.each(course, app, f"marking {lesson}", chosen, mark, usable_cores(), STUDENT_S)
-    for name, failure, log, end in done:
+    def done(name, failure, log):
         if failure:
             course.check_room()
             notes = (f"it could not be marked: {failure}; see {log}",)
@@ -91,7 +89,9 @@ def autograde(course: Course, lesson: str, student: str = "", anew: bool = False
         )
         row = rows(course, lesson, only=name)[0]
         mark_of = "not marked" if row.auto is None else f"{row.total:g} of {row.max:g}"
-        end(f"{mark_of:<12} {'look' if row.reasons else '':<5}")
+        return f"{mark_of:<12} {'look' if row.reasons else '':<5}"
+
+    lanes.each(course, app, f"marking {lesson}", chosen, mark, done, STUDENT_S)
     return Marked(chosen, sorted({*everyone} - {*chosen}), [name for name in handed_in if name not in known])
 
 

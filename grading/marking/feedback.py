@@ -58,15 +58,16 @@ def feedback(course: Course, lesson: str) -> tuple[int, dict[str, str]]:
         write(page, _sharing(page.read_text(), shared))
 
     failed = {}
-    for student, failure, log, end in lanes.each(
-        course, app, f"feedback {lesson}", marked, make, usable_cores(), PAGE_S
-    ):
+
+    def done(student, failure, log):
         if failure:
-            said = (ERROR.findall(log.read_text()) or [failure])[0]
-            if NO_SPACE in said:  # and nbgrader has taken its part of a page away
+            reason = (ERROR.findall(log.read_text()) or [failure])[0]
+            if NO_SPACE in reason:  # and nbgrader has taken its part of a page away
                 raise OSError(errno.ENOSPC, NO_SPACE, str(course.folder))
-            failed[student] = f"{said}; see {log}"
-        end("no page" if failure else "")
+            failed[student] = f"{reason}; see {log}"
+        return "no page" if failure else ""
+
+    lanes.each(course, app, f"feedback {lesson}", marked, make, done, PAGE_S)
     pages = [student for student in marked if student not in failed]
     write(course.folder / f"feedback-{lesson}.zip", _archive(course, lesson, pages, shared))
     return len(pages), failed

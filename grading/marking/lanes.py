@@ -9,13 +9,14 @@ import sys
 import time
 import traceback
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from multiprocessing.connection import wait
 from pathlib import Path
 
 import nbformat
 from nbformat import v4
 
+from ddl.records.machine import usable_cores
 from ddl.words import plural
 from line import Line
 from marking.course import Course
@@ -26,35 +27,38 @@ DIE_WITH_PARENT = 1  # prctl's PR_SET_PDEATHSIG
 
 
 def each(
-    course: Course, app, title: str, students: Sequence[str], work: Callable[[str], None], lanes: int, limit_s: float
-) -> Iterator[tuple[str, str, Path, Callable[[str], None]]]:
-    """Do `work(student)` for everybody; yield (student, failure, log, end) for each as it is done.
+    course: Course,
+    app,
+    title: str,
+    students: Sequence[str],
+    work: Callable[[str], None],
+    done: Callable[[str, str, Path], str],
+    limit_s: float,
+) -> None:
+    """Do `work(student)` for everybody, as many at a time as there are cores, each for at most `limit_s` seconds.
 
-    `failure` is empty where there was none; `log` has what nbgrader and the work said. Call `end` with what is to stand
-    in the student's line. At most `lanes` students are worked on at a time, each for at most `limit_s` seconds.
+    After each, `done(student, failure, log)` returns the end of the student's line; `failure` is empty where there was
+    none, and the log has what nbgrader and the work said.
     """
-    waiting, active, done, begun = deque(students), [], 0, time.monotonic()
+    waiting, active, count, begun = deque(students), [], 0, time.monotonic()
     verb = title.partition(" ")[0]
     nbformat.validate(v4.new_notebook())  # compiles nbformat's schema here, once for all forks
     line = Line(verb, plural(len(students), "student"))
-
-    def end(detail):
-        left_s = (time.monotonic() - begun) / done * (len(students) - done)
-        line.title, line.name = f"{verb} {done:>3} of {len(students)}", student
-        line.end(f"{detail}  {time_left(left_s)}".rstrip())
-        line.title, line.name = verb, ""
-
     try:
         while waiting or active:
-            while waiting and len(active) < lanes:
+            while waiting and len(active) < usable_cores():
                 course.check_room()
                 active.append(_Process(course, app, title, waiting.popleft(), work))
             wait([process.sentinel for process in active], POLL_S)
-            line.show(f"{done} done, at work: {', '.join(process.student for process in active)}")
+            line.show(f"{count} done, at work: {', '.join(process.student for process in active)}")
             for process in [process for process in active if process.over(limit_s)]:
                 active.remove(process)
-                done, student = done + 1, process.student
-                yield student, process.failure(limit_s), process.log, end
+                count += 1
+                detail = done(process.student, process.failure(limit_s), process.log)
+                left_s = (time.monotonic() - begun) / count * (len(students) - count)
+                line.title, line.name = f"{verb} {count:>3} of {len(students)}", process.student
+                line.end(f"{detail}  {time_left(left_s)}".rstrip())
+                line.title, line.name = verb, ""
     finally:
         for process in active:
             process.terminate()
@@ -106,9 +110,9 @@ class _Process:
 @contextlib.contextmanager
 def _interrupts_held():
     """Delay interrupts: Python loses one that comes during a fork."""
-    came = []
+    held = []
     before = {
-        number: signal.signal(number, lambda number, frame: came.append(number))
+        number: signal.signal(number, lambda number, frame: held.append(number))
         for number in (signal.SIGINT, signal.SIGTERM)
     }
     try:
@@ -116,7 +120,7 @@ def _interrupts_held():
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-        for number in came[:1]:
+        for number in held[:1]:
             signal.raise_signal(number)
 
 

@@ -247,7 +247,7 @@ from marking.course import Course
 os.register_at_fork(after_in_parent=lambda: signal.raise_signal(signal.SIGINT))
 signal.signal(signal.SIGINT, signal.default_int_handler)
 try:
-    list(lanes.each(Course(Path.cwd()), None, "a", ["ann"], lambda _: time.sleep(60), 1, 60))
+    lanes.each(Course(Path.cwd()), None, "a", ["ann"], lambda _: time.sleep(60), print, 60)
 except KeyboardInterrupt:
     print("interrupted")
 """)

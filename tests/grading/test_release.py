@@ -38,35 +38,24 @@ def test_a_proper_release_has_no_leak(tiny, released):
     assert leaks(tiny, released) == []
 
 
-@pytest.mark.parametrize(
-    "name, line",
-    [
-        ("q01_mean", "    canary_in_a_solution = len(values)"),
-        ("q01_mean_test", "assert mean([]) == 0.0"),
-        ("q03_why_prompt", "3 points: canary in a mark scheme, namely N·x / N."),
-        ("q03_why", "For example: A canary in a model answer: their sum is N times the number."),
-        ("q04_double", "### BEGIN SOLUTION"),
-    ],
-)
-def test_one_line_too_many_is_a_leak(tiny, released, name, line):
-    notebook = tiny.untouched()
-    tiny.answer(notebook, name).source += f"\n{line}"
-    nbformat.write(notebook, released / "lesson.ipynb")
-    assert leaks(tiny, released) == [f"lesson.ipynb: {line.strip()}"]
-
-
-def test_a_secret_in_the_metadata_is_a_leak(tiny, released):
+def test_one_line_too_many_is_a_leak(tiny, released):
+    for name, line in {
+        "q01_mean": "    canary_in_a_solution = len(values)",
+        "q01_mean_test": "assert mean([]) == 0.0",
+        "q03_why_prompt": "3 points: canary in a mark scheme, namely N·x / N.",
+        "q03_why": "For example: A canary in a model answer: their sum is N times the number.",
+        "q04_double": "### BEGIN SOLUTION",
+    }.items():
+        notebook = tiny.untouched()
+        tiny.answer(notebook, name).source += f"\n{line}"
+        nbformat.write(notebook, released / "lesson.ipynb")
+        assert leaks(tiny, released) == [f"lesson.ipynb: {line.strip()}"]
     notebook = tiny.untouched()
     notebook.metadata["author"] = {"draft": "squares = [1, 4, 9]"}
-    nbformat.write(notebook, released / "lesson.ipynb")
-    assert leaks(tiny, released) == ["lesson.ipynb: squares = [1, 4, 9]"]
-
-
-def test_an_output_is_a_leak(tiny, released):
-    notebook = tiny.untouched()
     tiny.answer(notebook, "q02_table_test").outputs = [nbformat.v4.new_output("stream", text="of the author")]
     nbformat.write(notebook, released / "lesson.ipynb")
-    assert "an output" in leaks(tiny, released)[0]
+    output, secret = sorted(leaks(tiny, released))
+    assert "an output" in output and secret == "lesson.ipynb: squares = [1, 4, 9]"
 
 
 def test_a_stray_and_a_missing_file_are_named(tiny, released):

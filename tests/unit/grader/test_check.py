@@ -46,11 +46,6 @@ def test_command_on_an_untouched_lesson(lesson, capsys):
     )
 
 
-def test_a_notebook_shows_names_as_code(lesson):
-    html = check_file(lesson(STUBS))._repr_html_()
-    assert "not yet: <code>double</code> is still to be written" in html and "`" not in html
-
-
 def test_command_names_the_cell_that_broke(lesson, capsys):
     lesson(SOLVED | {"q01_double": "import nowhere\ndef double(x):\n    return 2 * x"})
     assert cli.main(["check", "7.Doub"]) == 1
@@ -71,17 +66,16 @@ def test_cells_find_the_files_beside_the_notebook_and_replace_none(lesson):
     assert {each.name for each in path.parent.parent.iterdir()} == {"notebooks", "more.txt", "runs"}
 
 
-@pytest.mark.parametrize("content, said", [
-    (b'{"cells": [', "cannot be read as a notebook"), (b"\xff\xfe\x00", "cannot be read"),
-    (b"", "cannot be read"), (b"[]", "cannot be read"), (b"{}", "cannot be read"),
-    (b'{"nbformat": 4, "nbformat_minor": 5, "metadata": {}, "cells": []}', "no questions"),
-])  # fmt: skip
-def test_a_damaged_notebook_is_said_to_be(lesson, capsys, content, said):
+def test_a_damaged_notebook_is_said_to_be(lesson, capsys):
     path = lesson(SOLVED)
-    path.write_bytes(content)
-    assert cli.main(["check", str(path)]) != 0
-    error = capsys.readouterr().err
-    assert said in error and str(path) in error and error.count("\n") == 1
+    for content, reason in {
+        b'{"cells": [': "cannot be read as a notebook", b"\xff\xfe\x00": "cannot be read", b"": "cannot be read",
+        b"[]": "cannot be read", b'{"nbformat": 4, "nbformat_minor": 5, "metadata": {}, "cells": []}': "no questions",
+    }.items():  # fmt: skip
+        path.write_bytes(content)
+        assert cli.main(["check", str(path)]) != 0
+        error = capsys.readouterr().err
+        assert reason in error and str(path) in error and error.count("\n") == 1
 
 
 def test_a_lesson_is_found_by_its_beginning(lesson, tmp_path):
@@ -100,8 +94,6 @@ def test_a_lesson_is_found_by_its_beginning(lesson, tmp_path):
 
 
 def test_outside_a_notebook_it_says_so():
-    from ddl import check
-
     with pytest.raises(ValueError, match="ddl check LESSON"):
         check("7")
 
@@ -135,6 +127,8 @@ def test_questions_above_a_cell_are_checked_and_others_stay_as_they_were(lesson,
     found = check_file(path, above=between)
     assert [(verdict.grade_id, verdict.passed) for verdict in found.verdicts] == [("q01_double_test", False)]
     assert found.name == "7.Doubling to here"
+    html = found._repr_html_()
+    assert "not yet: expected <code>double(2) == 4</code>" in html and "`" not in html
     passed, ran = journal.checked("7.Doubling")
     assert passed == {"q01_double_test": False, "q02_table_test": True}
     assert journal.digest("double = abs") in ran and journal.digest("table = 0") not in ran

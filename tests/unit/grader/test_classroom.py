@@ -99,32 +99,22 @@ BAD = {
 }
 
 
-@pytest.mark.parametrize("name", BAD)
-def test_a_bad_file_is_left_out_with_a_sentence(folder, name, monkeypatch):
-    put(folder, "ann.json", ANN)
-    put(folder, f"{name}.json", BAD[name][0])
-    if name == "root":  # somebody else's file
-        monkeypatch.setattr(module, "_account", {"root": os.getuid() + 1}.get)
-    table = classroom(folder)
-    assert [seat.name for seat in table.seats] == ["ann"]
-    (said,) = table.left_out
-    assert said.startswith(f"{name}.json is left out: ") and BAD[name][1] in said
-
-
-def test_what_is_no_regular_file_is_not_opened(folder, tmp_path):
+def test_a_bad_file_is_left_out_with_a_sentence(folder, tmp_path, monkeypatch):
+    for name, (content, _) in BAD.items():
+        put(folder, f"{name}.json", content)
+    monkeypatch.setattr(module, "_account", {"root": os.getuid() + 1}.get)  # somebody else's file
     put(tmp_path, "ann.json", ANN)
-    (folder / "ann.json").symlink_to(tmp_path / "ann.json")
-    os.mkfifo(folder / "bob.json")  # would wait for whoever writes
-    (folder / "cem.json").mkdir()
-    said = "\n".join(classroom(folder).left_out)
-    assert "ann.json is left out: it is a link" in said and said.count("it is no regular file") == 2
-
-
-def test_what_is_unknown_or_of_the_wrong_kind_is_not_taken(folder):
+    (folder / "link.json").symlink_to(tmp_path / "ann.json")
+    os.mkfifo(folder / "pipe.json")  # would wait for whoever writes
+    (folder / "folder.json").mkdir()
     odd = {LESSON: {"q01_double": 1, "q99": True, "q02_table": False}, "<b>": {"q": True}, "x": 3}
-    put(folder, "ann.json", ANN | {"lesson": ["<b>"], "passes": odd})
-    (seat,) = classroom(folder).seats
-    assert (seat.lesson, seat.passes) == ("", {LESSON: {"q02_table": False}})
+    put(folder, "ann.json", ANN | {"lesson": ["<b>"], "passes": odd})  # only what is known, and of its kind, is taken
+    (seat,), left_out = classroom(folder).seats, classroom(folder).left_out
+    assert (seat.name, seat.lesson, seat.passes) == ("ann", "", {LESSON: {"q02_table": False}})
+    others = {"link": (None, "is a link"), "pipe": (None, "no regular file"), "folder": (None, "no regular file")}
+    for name, (_, reason) in (BAD | others).items():
+        (sentence,) = [each for each in left_out if each.startswith(f"{name}.json is left out: ")]
+        assert reason in sentence
 
 
 def test_names_are_text_and_nothing_else(folder):
