@@ -41,8 +41,8 @@ def main(arguments):
         print(f"{given.command}: {_explained(course, error)}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
-        again = "goes on with the same seeds" if given.command == "challenge" else "does all of it"
-        print(f"\n{given.command}: interrupted; started again, it {again}", file=sys.stderr)
+        again = "goes on with the same seeds" if given.command == "challenge" else "starts over"
+        print(f"\n{given.command}: interrupted; run it again, and it {again}", file=sys.stderr)
         return 130
 
 

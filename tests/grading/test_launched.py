@@ -153,7 +153,7 @@ RAISES = {
     "one rank ends": ([("task.begin(", "import os\nif hvd.rank(): os._exit(5)\ntask.begin(")], "ended with status 5"),
     "one rank makes a call by itself": (
         [("if hvd.rank() == 0:\n", "if hvd.rank() == 0:\n    hvd.allreduce(loss)\n")],
-        "rank 0 waited in line 27 for a rank that had ended: do all ranks make the same calls",
+        "rank 0 waited in line 27 for a rank that had ended: do all ranks make the same",
     ),
     "ranks wait for each other": (
         [("    task.step(", "    hvd.allreduce(loss) if hvd.rank() else hvd.broadcast(loss, 0)\n    task.step(")],

@@ -95,17 +95,17 @@ def as_answered(notebook):
         name, kind = role.get("grade_id"), role.get("cell_type")
         if name and kind == "code" != cell["cell_type"]:
             what = "code" if role.get("solution") else "a test"
-            odd[f"made text, and is {what} when marking"].append(name)
+            odd[f"made text; marking takes it as {what}"].append(name)
             cell["cell_type"] = kind
         if name and not role.get("solution"):
             if role.get("checksum") and role["checksum"] != _checksum(cell):
-                odd["changed, and is put back when marking"].append(name)
+                odd["changed; marking puts it back"].append(name)
                 cells.extend(_parted(cell))
             elif name in seen:
-                odd["copied, and the first one counts"].append(name)
+                odd["copied; the first one counts"].append(name)
         cells.append(cell)
         seen.add(name)
-    odd["deleted, and is put back when marking"] = [
+    odd["deleted; marking puts it back"] = [
         test
         for role in map(role_of, cells)
         if role.get("solution")
@@ -134,28 +134,26 @@ def _parted(cell):
 def _in_order(cells):
     """Return cells in marking's order: questions by number, no test before its answer."""
     cells = list(cells)
-    answers = [place for place, cell in enumerate(cells) if role_of(cell).get("solution") and _number(cell) is not None]
-    by_number = sorted((cells[place] for place in answers), key=_number)
-    for place, cell in zip(answers, by_number, strict=True):
-        cells[place] = cell
+    numbers = {}  # of the questions of answers, by index
+    for index, cell in enumerate(cells):
+        name = role_of(cell).get("grade_id") or ""
+        if role_of(cell).get("solution") and (match := re.match(r"q(\d+)", name)):
+            numbers[index] = int(match[1])
+    by_number = [cells[index] for index in sorted(numbers, key=numbers.get)]
+    for index, cell in zip(numbers, by_number, strict=True):
+        cells[index] = cell
     for test in [cell for cell in cells if role_of(cell).get("grade")]:
         names = [role_of(cell).get("grade_id") for cell in cells]
-        place = next(place for place, cell in enumerate(cells) if cell is test)
-        answer = names[place].removesuffix("_test")
-        if answer in names[: place + 1] or answer not in names:
+        index = next(index for index, cell in enumerate(cells) if cell is test)
+        answer = names[index].removesuffix("_test")
+        if answer in names[: index + 1] or answer not in names:
             continue
-        behind = names.index(answer)
-        while behind < len(cells) and names[behind] in (None, answer):
-            behind += 1
-        cells.insert(behind, cells[place])
-        del cells[place]
+        end = names.index(answer)
+        while end < len(cells) and names[end] in (None, answer):
+            end += 1
+        cells.insert(end, test)
+        del cells[index]
     return cells
-
-
-def _number(cell):
-    """The number of a cell's question, or None."""
-    match = re.match(r"q(\d+)", role_of(cell).get("grade_id") or "")
-    return int(match[1]) if match else None
 
 
 def asked_names(source):
@@ -165,13 +163,7 @@ def asked_names(source):
 
 
 def names_in(source):
-    """Return the global names that `source` uses, and those that it binds.
-
-    Raises
-    ------
-    SyntaxError, ValueError, RecursionError, MemoryError
-        If it is not Python.
-    """
+    """Return the global names that `source` uses, and those that it binds; raise one of `NOT_PYTHON` if it is not."""
     used, bound = set(), set()
 
     def collect(table, top):
@@ -218,14 +210,14 @@ def _defined(demos, wanted):
     while before != wanted:
         before = set(wanted)
         for index, definitions in candidates.items():
-            for place, (statement, names) in enumerate(definitions):
+            for number, (statement, names) in enumerate(definitions):
                 if names & wanted:
-                    taken[index].add(place)
+                    taken[index].add(number)
                     wanted = wanted | {node.id for node in ast.walk(statement) if isinstance(node, ast.Name)}
     return {
-        index: "\n".join(ast.unparse(candidates[index][place][0]) for place in sorted(places))
-        for index, places in taken.items()
-        if places
+        index: "\n".join(ast.unparse(candidates[index][number][0]) for number in sorted(numbers))
+        for index, numbers in taken.items()
+        if numbers
     }
 
 

@@ -144,7 +144,7 @@ def frozen_and_tied(t: Training) -> None:
         where = f"on {t.size} ranks, rank {place}'s"
         require(
             not _together(t) or _alike(rank.began, t.ranks[0].began, ["frozen"]),
-            f"{where} frozen weights are not rank 0's: who trains them nowhere has to send them all the same",
+            f"{where} frozen weights are not rank 0's: weights that nobody trains have to be sent, too",
         )
         for number in _looked_at(t):
             stayed = _alike(rank.steps[number].weights, rank.before(number), ["frozen"])
@@ -173,7 +173,7 @@ def true_metrics(t: Training) -> None:
             own = ", which is that of its own samples" if np.isclose(step.loss, losses[place], rtol=CLOSE) else ""
             require(
                 np.isclose(step.loss, mean, rtol=CLOSE),
-                f"{where} told a loss of {step.loss:.4g}{own}; the mean of all ranks' is {mean:.4g}",
+                f"{where} reported a loss of {step.loss:.4g}{own}; the mean of all ranks' is {mean:.4g}",
             )
             require(
                 step.counted in (different, t.batch * t.size),  # who shares samples has another mistake
@@ -224,8 +224,8 @@ def _through_horovod(t):
             sent, weights = rank.steps[number].sent, rank.before(number)
             require(
                 all(any(_carries(array, gradients[name], weights[name]) for array in sent) for name in TRAINED),
-                f"in step {number + 1} on {t.size} ranks, no call of Horovod's had from rank {place} the "
-                "gradient of its own samples",
+                f"in step {number + 1} on {t.size} ranks, rank {place} passed the gradient of its own "
+                "samples to no Horovod call",
             )
 
 

@@ -12,7 +12,7 @@ from ddl.grader import launches
 SHAPES = {"frozen": (12, 16), "tied": (16, 5), "inner": (5,), "outer": (16,)}
 TRAINED = ("tied", "inner", "outer")
 LEFT_ALONE = ("HorovodInternalError", "UnknownError")  # what Horovod raises when another rank is gone
-SAME_CALLS = "do all ranks make the same calls of Horovod?"
+SAME_CALLS = "do all ranks make the same Horovod calls?"
 MESSAGE = 300  # characters of a script's own error
 
 
