@@ -51,6 +51,8 @@ quoted = '$(subst ','\'',$(value $(1)))'
 export PYTHONNOUSERSITE := 1
 export DDL_STACK := $(STACK)
 export JUPYTER_PREFER_ENV_PATH := 1
+# Modules are compiled once: importing Jupyter's from their sources takes each process half as long again.
+unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .PHONY: help lab setup update lint test test-all test-nightly run site pdf notebooks check lock reference bench images photograph image sif clean distclean
