@@ -74,6 +74,8 @@ def run(
 ) -> Attempt:
     """Run a submission once, with a live view, and say what it reaches on the public pictures.
 
+    InputError or Refused where the file, or a value, cannot be used; RunFailed where the run fails.
+
     Parameters
     ----------
     path
@@ -86,8 +88,6 @@ def run(
         "cifar10", "synthetic", or "auto": CIFAR-10 where it is there.
     **trial
         Smaller sizes, to try things out: `TRIAL` lists them.
-
-    InputError or Refused where the file, or a value, cannot be used; RunFailed where the run fails.
     """
     check_workers(workers)
     trial = trial_of(trial)

@@ -17,14 +17,8 @@ def augment(
 ) -> tf.Tensor:
     """Mirror half of the pictures and shift each by up to 4 pixels; reflection fills what a shift uncovers.
 
-    Parameters
-    ----------
-    images
-        Any dtype, shape ``[batch, 32, 32, 3]``: this rank's part of the global batch.
-    seed
-        int32, shape ``[2]``: the run's seed and the step.
-    offset
-        Position of ``images[0]`` in the global batch.
+    `images`, of any dtype and shape ``[batch, 32, 32, 3]``, are this rank's part of the global batch, and `offset` is
+    the position of the first one there. `seed`, int32 ``[2]``, is the run's seed and the step.
     """
     batch = tf.shape(images)[0]
     shifts = 2 * SHIFT + 1

@@ -15,13 +15,7 @@ from ddl.data.dataset import DataError
 
 @dataclass(frozen=True)
 class Order:
-    """The global batches of every epoch, from a seed.
-
-    Raises
-    ------
-    DataError
-        When an epoch would not have a single whole batch.
-    """
+    """The global batches of every epoch, from a seed; DataError when an epoch would not have a single whole batch."""
 
     samples: int  # in the training part
     global_batch: int  # samples of one step on all ranks together
@@ -62,12 +56,7 @@ class Order:
 def shard(batch: np.ndarray, rank: int, size: int) -> np.ndarray:
     """Return one rank's contiguous part of a global batch, or of many: a view.
 
-    Of shape ``[..., global_batch]`` it leaves ``[..., global_batch / size]``.
-
-    Raises
-    ------
-    DataError
-        When the global batch cannot be split evenly.
+    Of shape ``[..., global_batch]`` it leaves ``[..., global_batch / size]``; DataError when it cannot be split evenly.
     """
     if not 0 <= rank < size:
         raise DataError(f"Rank {rank} of {size} ranks: ranks are numbered 0 to {size - 1}.")

@@ -26,7 +26,9 @@ def load(
     seed: int = 0,
     prefer: str = "cifar10",
 ) -> DataSet:
-    """Return a data set of pictures, or a class-balanced part of one. Nothing is downloaded.
+    """Return a data set of pictures, or a class-balanced part of one.
+
+    Nothing is downloaded: DataError where the data set is missing or damaged, or has fewer samples.
 
     Parameters
     ----------
@@ -41,11 +43,6 @@ def load(
     seed
         Chooses the part of a real data set, or the generated pictures. Keep it the same for runs that are compared: it
         is not the seed of a run.
-
-    Raises
-    ------
-    DataError
-        Where the data set is missing or damaged, or has fewer samples.
     """
     if held_out not in HELD_OUT:
         raise DataError(f"held_out={held_out!r}: it is one of {', '.join(HELD_OUT)}.")
@@ -91,19 +88,9 @@ def _validating(data, seed):
 def load_questions(name: str = "auto", *, samples: int | None = None, seed: int = 0) -> quora.Questions:
     """Return questions to classify, or a part of them with the same share of each class.
 
-    Parameters
-    ----------
-    name
-        ``"quora"``, the real ones; ``"questions"``, generated ones; ``"auto"``, the real ones where they are there.
-    samples
-        By default all real ones, or 20,000 generated ones.
-    seed
-        Chooses the part, or the generated questions. Keep it the same for runs that are compared.
-
-    Raises
-    ------
-    DataError
-        Where the real ones are missing, or fewer.
+    `name` is ``"quora"``, the real ones; ``"questions"``, generated ones; or ``"auto"``, the real ones where they are
+    there. `samples` are by default all real ones, or 20,000 generated ones. `seed` chooses the part, or the generated
+    questions: keep it the same for runs that are compared. DataError where the real ones are missing, or fewer.
     """
     folder, note = data_dir(), None
     if name == "auto":
@@ -146,22 +133,10 @@ def add(name: str, path: str | Path, progress: Callable[[str], object] | None = 
 def fetch(name: str, progress: Callable[[str], object] | None = None, address: str | None = None) -> None:
     """Download a real data set, or generate the synthetic one, unless it is there.
 
-    One process does it; others wait for it. A damaged archive is replaced, a broken download continued.
-
-    Parameters
-    ----------
-    name
-        ``"cifar10"``, ``"svhn"`` or ``"synthetic"``.
-    progress
-        Called with lines of text; by default they are printed.
-    address
-        Of a mirror: of CIFAR-10's archive, or of the folder with SVHN's two files; by default ``DDL_CIFAR10_URL`` or
-        ``DDL_SVHN_URL``, else the official one.
-
-    Raises
-    ------
-    DataError
-        Where it cannot be done; the message says what can.
+    One process does it; others wait for it. A damaged archive is replaced, a broken download continued. `progress` gets
+    lines of text; by default they are printed. `address` is that of a mirror: of CIFAR-10's archive, or of the folder
+    with SVHN's two files; by default ``DDL_CIFAR10_URL`` or ``DDL_SVHN_URL``, else the official one. DataError says why
+    it cannot be done, and what can.
     """
     _known(name)
     say = progress or (lambda line: print(line, flush=True))
@@ -193,19 +168,19 @@ def _fetch_real(name, folder, say, address):
             say(f"{name}: {problem}")
         for archive in module.archives(address):
             path = folder / archive.file
-            if path.exists() and sha256(path) == archive.sha256:
-                continue
-            say(f"{name}: downloading {archive.address} to {folder}")
-            download(archive, folder, say)
+            if not path.exists() or sha256(path) != archive.sha256:
+                say(f"{name}: downloading {archive.address} to {folder}")
+                download(archive, folder, say)
         data = module.read(folder)
     say(f"{name}: {data.train_samples} + {data.test_samples} pictures, {data.form}, in {folder}")
 
 
 def _fetch_synthetic(folder, say):
+    train, test = synthetic.WHOLE.values()
     if synthetic.cached(folder) is None:
-        say(f"synthetic: generating {sum(synthetic.WHOLE.values())} pictures in {folder}")
+        say(f"synthetic: generating {train + test} pictures in {folder}")
         synthetic.make(folder)
-    say(f"synthetic: {synthetic.WHOLE['train']} + {synthetic.WHOLE['test']} pictures in {folder}")
+    say(f"synthetic: {train} + {test} pictures in {folder}")
 
 
 @dataclass(frozen=True)
@@ -232,39 +207,31 @@ class Entry:
 
 def listing() -> list[Entry]:
     """Return an `Entry` for each data set: CIFAR-10, synthetic, SVHN, Quora's questions."""
-    folder = data_dir()
-    generated = synthetic.path(folder)
-    if is_there("synthetic"):
-        samples = sum(synthetic.WHOLE.values())
-        made = Entry("synthetic", True, "generated", generated, samples, _bytes([generated]))
-    else:
-        made = Entry("synthetic", False, "it is generated when first used", generated)
-    return [_entry("cifar10", folder), made, _entry("svhn", folder), _quora(folder)]
+    entries, folder = [], data_dir()
+    for name in (*NAMES, "quora"):
+        try:
+            form, samples, files = _found(name, folder)
+        except DataError as problem:
+            entries.append(Entry(name, False, str(problem), folder))
+        else:
+            unit = "questions" if name == "quora" else "pictures"
+            entries.append(Entry(name, True, form, files[0], samples, _bytes(files), unit))
+    return entries
 
 
-def _entry(name, folder):
-    module = REAL[name]
-    try:
-        data = module.read(folder)
-    except DataError as problem:
-        return Entry(name, False, str(problem), folder)
-    files = module.sources(folder)
-    return Entry(
-        name, True, data.form, files[0], data.train_samples + data.test_samples, _bytes([*files, module.mapped(folder)])
-    )
-
-
-def _quora(folder):
-    samples, path = quora.count(folder), quora.mapped(folder)
+def _found(name, folder):
+    """Return a data set's form, how many samples it has, and its files; DataError says why there are none."""
+    if name in REAL:
+        data, module = REAL[name].read(folder), REAL[name]
+        return data.form, data.train_samples + data.test_samples, [*module.sources(folder), module.mapped(folder)]
+    if name == "synthetic":
+        if not is_there(name):
+            raise DataError("it is generated when first used")
+        return "generated", sum(synthetic.WHOLE.values()), [synthetic.path(folder)]
+    samples = quora.count(folder)
     if not samples:
-        return Entry(
-            "quora",
-            False,
-            "its owner asks for a login: download train.csv, then run `ddl data add quora train.csv`",
-            folder,
-            unit="questions",
-        )
-    return Entry("quora", True, "official layout", path, samples, _bytes([path]), "questions")
+        raise DataError("its owner asks for a login: download train.csv, then run `ddl data add quora train.csv`")
+    return "official layout", samples, [quora.mapped(folder)]
 
 
 def _bytes(paths):

@@ -22,32 +22,20 @@ class DataError(CourseError, ValueError):
 class DataSet:
     """Pictures and labels, split into a training and a test part; DataError where the arrays do not fit together.
 
-    Attributes
-    ----------
-    name
-        ``"cifar10"``, ``"svhn"`` or ``"synthetic"``.
-    form
-        Where the pictures came from: ``"official"`` (checksums agree), ``"official layout, JPEG re-encoded"``,
-        ``"official layout, unverified"`` or ``"generated"``.
-    train_images, test_images
-        uint8, shape ``[samples, 32, 32, 3]``, red-green-blue. They may be mapped from a file: treat them as read-only.
-    train_labels, test_labels
-        int32, shape ``[samples]``, each an index into `class_names`.
-    note
-        Why this data set was chosen, where that is not obvious.
-    held_out
-        What the test part holds: ``"test"`` pictures, or ``"validation"`` pictures, set aside from the training part.
+    Pictures are uint8, shape ``[samples, 32, 32, 3]``, red-green-blue, and may be mapped from a file: treat them as
+    read-only. Labels are int32, shape ``[samples]``, each an index into `class_names`.
     """
 
-    name: str
+    name: str  # "cifar10", "svhn" or "synthetic"
+    # "official" (checksums agree), "official layout, JPEG re-encoded", "official layout, unverified" or "generated"
     form: str
     train_images: np.ndarray
     train_labels: np.ndarray
     test_images: np.ndarray
     test_labels: np.ndarray
     class_names: tuple[str, ...]
-    note: str | None = None
-    held_out: str = HELD_OUT[0]
+    note: str | None = None  # why this data set was chosen, where that is not obvious
+    held_out: str = HELD_OUT[0]  # what the test part holds: test pictures, or some of the training part's
 
     def __post_init__(self):
         for part in PARTS:

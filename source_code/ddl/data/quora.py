@@ -38,27 +38,13 @@ LOADED = {1: (0.4, 0.4), 0: (0.003, 0.02)}
 
 @dataclass(frozen=True, eq=False)
 class Questions:
-    """Questions and their targets; DataError where they do not fit together or one of the two targets is missing.
+    """Questions and their targets; DataError where they do not fit together or one of the two targets is missing."""
 
-    Attributes
-    ----------
-    name
-        ``"quora"``, or ``"questions"`` for generated ones.
-    form
-        ``"official layout"`` or ``"generated"``.
-    texts
-        str objects, shape ``[samples]``.
-    targets
-        int32, shape ``[samples]``: 1 for an insincere question, else 0.
-    note
-        Why these were chosen, where that is not obvious.
-    """
-
-    name: str
-    form: str
-    texts: np.ndarray
-    targets: np.ndarray
-    note: str | None = None
+    name: str  # "quora", or "questions" for generated ones
+    form: str  # "official layout" or "generated"
+    texts: np.ndarray  # str objects, shape [samples]
+    targets: np.ndarray  # int32, shape [samples]: 1 for an insincere question, else 0
+    note: str | None = None  # why these were chosen, where that is not obvious
 
     def __post_init__(self):
         if self.texts.shape != self.targets.shape or self.targets.ndim != 1:
@@ -242,7 +228,6 @@ def generate(samples: int = SAMPLES, seed: int = 0) -> Questions:
 
 
 def _rows(seed: int) -> Iterator[tuple[str, int]]:
-    """Yield questions and targets without end."""
     draw = random.Random(seed)
     while True:
         target = int(draw.random() < POSITIVE)

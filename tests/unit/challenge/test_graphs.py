@@ -186,7 +186,6 @@ def test_devices_named_in_a_graph_are_not_asked_for(forged):
 
 FORGERIES = {
     "samples": (lambda d: d["settings"].update(samples=1000), "SAMPLES is 1,000"),
-    "samples of another type": (lambda d: d["settings"].update(samples="4096"), "SAMPLES is '4096'"),
     "an unknown function": (
         lambda d: d["functions"].update({"../../x": d["functions"]["loss"]}),
         "no built submission",
