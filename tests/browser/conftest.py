@@ -17,16 +17,14 @@ TOKEN = "browser-test"
 
 
 class Lab:
-    """A JupyterLab server on its own folder, with its own settings, runs and theme."""
+    """A JupyterLab server on its own folder, with its own settings and runs."""
 
     token = TOKEN
 
-    def __init__(self, folder, theme="JupyterLab Light", more=()):
+    def __init__(self, folder, more=()):
         self.root = folder / "course"
         self.runs = folder / "runs"
         self.root.mkdir(parents=True)
-        settings = folder / "settings" / "@jupyterlab"
-        _write(settings / "apputils-extension/themes.jupyterlab-settings", {"theme": theme})
         self.log = folder / "jupyter.log"
         self.port = free_port()
         environment = os.environ | {
@@ -184,7 +182,7 @@ class Tab:
 
 @pytest.fixture(scope="session")
 def start_lab(tmp_path_factory):
-    """Return a function that starts a server, with a theme of one's choice."""
+    """Return a function that starts a server."""
     labs = []
 
     def start(folder=None, **options):
@@ -221,8 +219,3 @@ def open_notebook(browser, lab):
     for context, server in opened:
         context.close()
         server.stop_kernels()
-
-
-def _write(path, content):
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(content))
