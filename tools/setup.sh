@@ -210,7 +210,7 @@ if [ "$torch" ]; then
     sed -n 's/^\([^ ]*==[^ ]*\) .*/\1/p' "$lock" >build/setup/constraints.txt
     pin=$(sed -n 's/^torch = \["\([^"]*\)".*/\1/p' pyproject.toml)
     set -- "$venv/bin/python" -m pip install --disable-pip-version-check --constraint build/setup/constraints.txt "$pin"
-    planned=$("$@" --quiet --dry-run --report -) || fail "PyTorch can't be had: all else is set up, and works without TORCH=1."
+    planned=$("$@" --quiet --dry-run --report -) || fail "PyTorch could not be found: everything else is set up, and works without TORCH=1."
     case $accelerator-$planned in
     cpu-*'"name": "nvidia-'*) fail "pip would take PyTorch's build for GPUs, with gigabytes of CUDA. Name the index for CPU wheels" \
         "that PyTorch's installation page names: PIP_EXTRA_INDEX_URL=… make setup TORCH=1" ;;
@@ -219,7 +219,7 @@ if [ "$torch" ]; then
 fi
 if [ "$part" = all ]; then
     "$venv/bin/ddl" data fetch cifar10 || {
-        echo "set-up: CIFAR-10 can't be had here; generated pictures in the same format take its place"
+        echo "set-up: CIFAR-10 could not be downloaded; generated pictures in the same format take its place"
         "$venv/bin/ddl" data fetch synthetic
     }
 fi

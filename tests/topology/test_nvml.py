@@ -136,7 +136,7 @@ def test_gpus_without_a_pcie_tree_get_one_from_their_distances_where_those_are_k
     assert found["origin"].endswith("NVML, nvidia-smi topo -m")
     assert found["matrix"]["GPU0"]["GPU1"] == "PXB"
     assert found["numas"] == {"GPU0": 1, "GPU1": 1}
-    assert any("made from their distances" in note for note in found["notes"])
+    assert any("derived from their distances" in note for note in found["notes"])
     found = answers["no distance"]
     assert found["matrix"]["GPU0"]["GPU1"] == "?"
-    assert any("how far from each other, is not known" in note for note in found["notes"])
+    assert any("how far apart, is not known" in note for note in found["notes"])

@@ -155,7 +155,8 @@ def panel_html(progress, lines=(), served=False, at=None):
         '<button class="ddl-stop" type="button" hidden title="End this run and all its ranks '
         '(interrupting the cell does the same)">■ Stop</button>'
     )
-    then = f'<p class="ddl ddl-then">This stands still: the run may have gone on. {_back(progress)}</p>' if at else ""
+    then = f"This panel is no longer updated: the run may have gone on. {_back(progress)}"
+    then = f'<p class="ddl ddl-then">{then}</p>' if at else ""
     return (
         f'{STYLE}<div class="ddl-run" data-run="{escape(progress.id, quote=True)}">'
         f'<div class="ddl-top"><div data-part="status">{parts["status"]}</div>{stop if served else ""}</div>'
@@ -194,7 +195,7 @@ def parts_html(progress, lines=(), at=None):
 
 
 def _back(progress):
-    return f'<code>run = attach("{escape(progress.id)}")</code> gets this run back, in any notebook.'
+    return f'<code>run = attach("{escape(progress.id)}")</code> reconnects to this run, in any notebook.'
 
 
 def final_html(progress, output=()):

@@ -55,7 +55,7 @@ def _take(cell, old, new, notes):
     changed = old is None or _changed(cell, old)
     if role.get("solution") and changed:
         if old is not None and old["source"] != new["source"] and cell["source"] != new["source"]:
-            notes.append(f"{_name(cell)} is asked differently now: look at your answer again")
+            notes.append(f"{_name(cell)} now asks something else: check your answer")
         new["source"] = cell["source"]
         if "attachments" in cell:
             new["attachments"] = cell["attachments"]

@@ -31,12 +31,12 @@ def fresh(lesson: str, root: Path | None = None) -> Path:
     path = find_notebook(lesson).resolve()
     copy = path.with_name(f"{path.stem}{FRESH}{SUFFIX}")
     if copy.exists():
-        raise UpdateError(f"{copy} is there already: rename or delete it first")
+        raise UpdateError(f"{copy} already exists: rename or delete it first")
     base, _ = _releases(_clone(root))
     inside = path.is_relative_to(root.resolve())
     content = _released(root, base, path.relative_to(root.resolve()).as_posix()) if inside else None
     if content is None:
-        raise UpdateError(f"{path.name} is no notebook of the release in {root}")
+        raise UpdateError(f"{path.name} is not a notebook of the release in {root}")
     files.write(copy, content)
     return copy
 
@@ -75,7 +75,7 @@ def update(root: Path | None = None) -> str:
     if own != "0":
         branch = f"before-{backup.name}"
         _git(root, "branch", "--force", branch, "HEAD")
-        notes.append(f"your own commits are kept as the branch {branch}")
+        notes.append(f"your own commits are kept on the branch {branch}")
     for name, content in written.items():
         files.write(root / name, content)
     for first in range(0, len(taken), 200):
@@ -99,7 +99,7 @@ def _clone(root):
         raise UpdateError("this needs git, which is not installed")
     top = _git(root, "rev-parse", "--show-toplevel", fails=True).stdout.decode().rstrip("\n")
     if not top or not os.path.samefile(top, root):
-        raise UpdateError(f"{root} is no clone of the course made with git: get a new one")
+        raise UpdateError(f"{root} is not a git clone of the course: clone it again")
     return root
 
 
@@ -108,11 +108,11 @@ def _releases(root):
     upstream = _git(root, "rev-parse", "--verify", "--quiet", "@{upstream}", fails=True)
     upstream = upstream if upstream.returncode == 0 else _git(root, "rev-parse", "--verify", "origin/HEAD", fails=True)
     if upstream.returncode:
-        raise UpdateError(f"{root} is no clone of the course that knows where it came from: get a new one")
+        raise UpdateError(f"{root} is a clone that does not know where it came from: clone the course again")
     new = upstream.stdout.decode().strip()
     base = _git(root, "merge-base", "HEAD", new, fails=True)
     if base.returncode:
-        raise UpdateError(f"{root} has nothing in common with the course's releases: get a new clone")
+        raise UpdateError(f"{root} has nothing in common with the course's releases: clone the course again")
     return base.stdout.decode().strip(), new
 
 
@@ -152,7 +152,7 @@ def _git(root, *arguments, fails=False):
     environment = os.environ | {"LC_ALL": "C", "GIT_TERMINAL_PROMPT": "0"}
     done = subprocess.run(["git", "-C", root, *arguments], capture_output=True, env=environment, check=False)
     if done.returncode and not fails:
-        raise UpdateError(f"git {arguments[0]} failed: {_last_line(done)}; run this again when that is put right")
+        raise UpdateError(f"git {arguments[0]} failed: {_last_line(done)}; put that right and run this again")
     return done
 
 

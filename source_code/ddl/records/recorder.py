@@ -43,7 +43,7 @@ class Recorder:
         append_json_line(folder.events, {"event": name, "time": time.time(), **fields})
 
     def _complain(self, folder: RunFolder, error: OSError) -> None:
-        message = f"{StorageError(error, folder.events)}. The training goes on, and records of it are lost"
+        message = f"{StorageError(error, folder.events)}. Training goes on, but its records are lost"
         print(message, file=sys.stderr, flush=True)
         with contextlib.suppress(StorageError):
             folder.append(folder.events, {"event": "note", "time": time.time(), "message": message})

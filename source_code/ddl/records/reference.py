@@ -44,5 +44,5 @@ def recorded(name: str) -> list[Recorded]:
     lines = JsonLines(path)
     results = [Recorded(line) for line in lines.look()]
     if lines.damaged:
-        raise DamagedFile(f"{path} is damaged in {lines.damaged} of its lines: get it again")
+        raise DamagedFile(f"{path} is damaged in {lines.damaged} of its lines: get a new copy")
     return results

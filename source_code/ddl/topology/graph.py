@@ -58,8 +58,8 @@ class Topology:
         for what, to, among in refers:
             if to not in among:
                 raise TopologyError(
-                    f"{self.name}: {what} refers to {to!r}, which is not there; "
-                    f"there are: {', '.join(map(str, among)) or 'none'}"
+                    f"{self.name}: {what} refers to {to!r}, which does not exist; "
+                    f"known: {', '.join(map(str, among)) or 'none'}"
                 )
         for device in self.devices:
             self.above(device.name)  # raises on a cycle

@@ -104,11 +104,11 @@ class _Reader:
         self.file = file
         self.top, *elements = _elements(text, file)
         if self.top.tag != "topology":
-            self.fail(self.top, f"<{self.top.tag}>, and hwloc's <topology> was expected")
+            self.fail(self.top, f"<{self.top.tag}>; expected hwloc's <topology>")
         self.objects = [element for element in elements if element.tag == "object"]
         machines = [element for element in self.objects if element.parent is self.top]
         if len(machines) != 1:
-            self.fail(self.top, f"<topology> holds {len(machines)} <object>, and one of type Machine was expected")
+            self.fail(self.top, f"<topology> holds {len(machines)} <object>; expected one, of type Machine")
         self.machine = machines[0]
         version = self.top.attributes.get("version", "1.0")
         if not re.fullmatch(r"\d+(\.\d+)*", version) or int(version.split(".")[0]) not in VERSIONS:
@@ -131,7 +131,7 @@ class _Reader:
     def number(self, element, name):
         value = self.attribute(element, name)
         if not re.fullmatch(r"\d+", value):
-            self.fail(element, f"{name}={value!r}, and a number was expected")
+            self.fail(element, f"{name}={value!r} is not a number")
         return int(value)
 
     def cpuset(self, element):
@@ -140,7 +140,7 @@ class _Reader:
         bits = 0
         for word in text.split(","):
             if word and not re.fullmatch(r"0x[0-9a-f]{1,8}", word):
-                self.fail(element, f"cpuset={text!r}, and words like 0x0000ffff were expected")
+                self.fail(element, f"cpuset={text!r}; expected words like 0x0000ffff")
             bits = bits << 32 | int(word or "0", 16)
         return frozenset(cpu for cpu in range(bits.bit_length()) if bits >> cpu & 1)
 
@@ -197,7 +197,7 @@ class _Reader:
                 continue
             kind = self.attribute(element, "cache_type")
             if kind not in CACHES:
-                self.fail(element, f"cache_type={kind!r}, and one of {', '.join(CACHES)} was expected")
+                self.fail(element, f"cache_type={kind!r}; expected one of {', '.join(CACHES)}")
             cores = {number_of[cpu] for cpu in self.cpuset(element) if cpu in number_of}
             depth, size_bytes = (self.number(element, name) for name in ("depth", "cache_size"))
             found.add(Cache(depth, CACHES[kind], size_bytes, tuple(sorted(cores))))
@@ -209,17 +209,17 @@ class _Reader:
         """PCI devices and bridges; their NUMA node is that of the object above them."""
         for element in self.of("Bridge", "PCIDev"):
             if element.type == "Bridge" and self.attribute(element, "bridge_type") not in ("0-1", "1-1"):
-                self.fail(element, "bridge_type=0-1 (host to PCI) or 1-1 (PCI to PCI) was expected")
+                self.fail(element, "expected bridge_type=0-1 (host to PCI) or 1-1 (PCI to PCI)")
             if element.type == "PCIDev" or "pci_busid" in element.attributes:
                 yield self.function(element, numas)
 
     def function(self, element, numas):
         busid, pci_type = self.attribute(element, "pci_busid"), self.attribute(element, "pci_type")
         if not address(busid):
-            self.fail(element, f"pci_busid={busid!r}, and one like 0000:81:00.0 was expected")
+            self.fail(element, f"pci_busid={busid!r}; expected one like 0000:81:00.0")
         match = re.match(r"([0-9a-f]{4}) \[([0-9a-f]{4}):", pci_type)
         if not match:
-            self.fail(element, f"pci_type={pci_type!r}, and a class and [vendor:device] were expected")
+            self.fail(element, f"pci_type={pci_type!r}; expected a class and [vendor:device]")
         above = list(element.above())
         near = next((self.cpuset(part) for part in above if "cpuset" in part.attributes), frozenset())
         touching = [number for number, (cpus, _) in numas.items() if cpus & near or len(numas) == 1]
@@ -267,7 +267,7 @@ class _Reader:
     def link(self, element):
         speed = element.attributes.get("pci_link_speed", "0")
         if not re.fullmatch(r"\d+(\.\d+)?", speed):
-            self.fail(element, f"pci_link_speed={speed!r}, and GB/s were expected")
+            self.fail(element, f"pci_link_speed={speed!r}; expected GB/s")
         return float(speed) or None
 
     # ------------------------------------------------------------ NVLinks
@@ -310,6 +310,6 @@ class _Reader:
         ends = [tuple((word if ":" in word else f"{element.type}:{word}").split(":", 1)) for word in words["indexes"]]
         rates = words["u64values"]
         if len(rates) != len(ends) ** 2 or not all(re.fullmatch(r"\d+", rate) for rate in rates):
-            expected = f"NVLinkBandwidth of {len(ends)} objects, and {len(ends) ** 2} numbers were expected"
+            expected = f"NVLinkBandwidth of {len(ends)} objects needs {len(ends) ** 2} numbers"
             self.fail(element, f"{expected}; it has {len(rates)}")
         return ends, list(map(int, rates))

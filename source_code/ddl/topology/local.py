@@ -71,10 +71,10 @@ def _in_a_tree(topology, count, sources):
     """Put GPUs that are not among the PCI devices into the simplest tree that fits ``nvidia-smi topo -m``."""
     others = tuple(device for device in topology.devices if device.kind != "gpu")
     matrix = _matrix()
-    note = "GPUs are no PCI devices in /sys here: "
+    note = "GPUs do not appear as PCI devices in /sys here: "
     if not matrix:
         gpus = tuple(Device(f"GPU{number}", "gpu") for number in range(count))
-        note += "where they are, and how far from each other, is not known"
+        note += "where they are, and how far apart, is not known"
         return replace(topology, devices=(*others, *gpus), notes=(*topology.notes, note))
     sources.append("nvidia-smi topo -m")
     numas = {numa.number for numa in topology.numas}
@@ -88,7 +88,7 @@ def _in_a_tree(topology, count, sources):
         topology,
         devices=(*others, *tree),
         reported=matrix.reported,
-        notes=(*topology.notes, note + "the tree that they hang in is made from their distances"),
+        notes=(*topology.notes, note + "their tree is derived from their distances"),
     )
 
 

@@ -73,7 +73,7 @@ def _matrix(lines, file):
     start, end, heading = _heading(lines, file)
     names, extra = _header(heading)
     if len(set(names)) < len(names):
-        raise TopologyError.at(file, start + 1, "a device stands twice in the heading")
+        raise TopologyError.at(file, start + 1, "a device is named twice in the heading")
     if glued := next(filter(GLUED_NAMES.fullmatch, names), None):
         raise TopologyError.at(file, start + 1, f"{glued} in the heading is two devices' names with no space between")
     texts, renamed = _rows(lines, end, names, file)
@@ -82,7 +82,9 @@ def _matrix(lines, file):
         rows[row], rest = _row(line, names, file, number)
         for column, field in _affinity(row, rest, extra):
             if GLUED.fullmatch(field):
-                left_out[column] = f"{column} of {row} is “{field}”, no list of numbers: the column is left out"
+                left_out[column] = (
+                    f"{column} of {row} is “{field}”, which is not a list of numbers: the column is ignored"
+                )
             elif found := _numbers(field, file, number):
                 columns[column][row] = found
     threads, numas = ({} if column in left_out else found for column, found in columns.items())
@@ -148,9 +150,7 @@ def _heading(lines, file):
         if end < len(lines) and _cells(lines[end]):
             return start, end, line
     if not found:
-        raise TopologyError.at(
-            file, None, "no line of it begins a matrix; expected one like “GPU0  GPU1  …  CPU Affinity”"
-        )
+        raise TopologyError.at(file, None, "it has no heading of a matrix, such as “GPU0  GPU1  …  CPU Affinity”")
     return found
 
 
@@ -178,8 +178,8 @@ def _rows(lines, start, names, file):
             raise TopologyError.at(
                 file,
                 number,
-                f"{line.strip()[:60]!r}, and a row of one of "
-                f"{', '.join(n for n in names if n not in rows)} was expected",
+                f"{line.strip()[:60]!r} where a row of one of "
+                f"{', '.join(n for n in names if n not in rows)} is expected",
             )
         else:
             row = None
@@ -197,7 +197,9 @@ def _row(line, names, file, number):
         cell, end = OLD.get(match[1], match[1]), match.end()
         if P2P.fullmatch(cell):
             raise TopologyError.at(
-                file, number, f"{cell} is of `nvidia-smi topo -p2p`, not of the matrix that `nvidia-smi topo -m` prints"
+                file,
+                number,
+                f"{cell} is printed by `nvidia-smi topo -p2p`; only the matrix of `nvidia-smi topo -m` is read here",
             )
         if not CELL.fullmatch(cell):
             raise TopologyError.at(
@@ -295,7 +297,7 @@ def _numas(matrix):
         unplaced = [name for name in names if name not in matrix.numas]
         if unplaced and not known:
             known = [next(number for number in range(len(matrix.names) + 1) if number not in near.values())]
-            notes = ["the matrix does not tell the number of each NUMA node: those are counted"]
+            notes = ["the matrix does not number the NUMA nodes: they are counted from 0"]
         near |= {name: known[0] for name in unplaced if len(known) == 1}
     threads = dict.fromkeys(near.values(), ())
     for name in reversed([name for name in matrix.threads if name in near]):
@@ -312,7 +314,7 @@ def _numas(matrix):
         near |= found
     if unplaced := [name for name in matrix.names if name not in near]:
         verb = "are" if len(unplaced) > 1 else "is"
-        notes.append(f"the matrix does not tell which NUMA node {', '.join(unplaced)} {verb} near to")
+        notes.append(f"the matrix does not say which NUMA node {', '.join(unplaced)} {verb} near to")
     return near, threads, notes
 
 

@@ -36,11 +36,11 @@ def read() -> Inventory:
     try:
         import pynvml
     except ImportError:
-        return Inventory(notes=("GPUs were not asked for: nvidia-ml-py is not installed",))
+        return Inventory(notes=("GPUs were not looked for: nvidia-ml-py is not installed",))
     try:
         pynvml.nvmlInit()
     except pynvml.NVMLError as error:
-        return Inventory(notes=(f"no NVIDIA GPU that NVML could tell of: {error}",))
+        return Inventory(notes=(f"NVML finds no NVIDIA GPU: {error}",))
     try:
         return _report(pynvml)
     except pynvml.NVMLError as error:

@@ -85,7 +85,9 @@ def _check(entry, types, file, where):
     needed = {key[:-1] for key in types if key.endswith("*")}
     types = {key.rstrip("*"): kind for key, kind in types.items()}
     if unknown := entry.keys() - types.keys():
-        raise TopologyError(f"{file}: {where} has {', '.join(sorted(unknown))}; known there: {', '.join(types)}")
+        raise TopologyError(
+            f"{file}: {where} has unknown keys: {', '.join(sorted(unknown))}; known: {', '.join(types)}"
+        )
     if missing := needed - entry.keys():
         raise TopologyError(f"{file}: {where} lacks {', '.join(sorted(missing))}")
     for key, value in entry.items():
@@ -107,7 +109,9 @@ def _processors(entries, file):
         where = f"socket {number + 1}"
         nodes = entry.get("numa", 1)
         if nodes < 1 or entry["cores"] % nodes:
-            raise TopologyError(f"{file}: {where}: {entry['cores']} cores do not make {nodes} equal NUMA nodes")
+            raise TopologyError(
+                f"{file}: {where}: {entry['cores']} cores cannot be divided into {nodes} equal NUMA nodes"
+            )
         sockets.append(Socket(number, entry.get("model", "")))
         first, each = len(numas), entry["cores"] // nodes
         gib, gb_per_s = entry.get("memory_gib"), entry.get("memory_gb_per_s")

@@ -23,11 +23,11 @@ def read(root: str | Path = "/", name: str = "here") -> Topology:
     cpu = root / "sys/devices/system/cpu"
     online = _numbers(cpu / "online")
     if not online:
-        raise TopologyError.at(cpu / "online", None, "it lists no processors; expected 0-3 or so")
+        raise TopologyError.at(cpu / "online", None, "it lists no processors; expected a list such as 0-3")
     notes = []
     nodes = _nodes(root)
     if not nodes:
-        notes.append("the kernel tells of no NUMA nodes: all memory counts as one")
+        notes.append("the kernel reports no NUMA nodes: all memory counts as one")
         nodes = {0: (frozenset(online), _memory(root / "proc/meminfo"))}
     packages, cores = {}, {}
     for thread in sorted(online):
@@ -77,7 +77,7 @@ def _caches(cpu, number_of):
                 continue
             match = re.fullmatch(r"(\d+)([KMG]?)", text)
             if not match:
-                raise TopologyError.at(folder / "size", 1, f"{text!r} is no size like 32K")
+                raise TopologyError.at(folder / "size", 1, f"{text!r} is not a size such as 32K")
             size = int(match[1]) * 1024 ** " KMG".index(match[2] or " ")
             shared = _numbers(folder / "shared_cpu_list") or {thread}
             cores = tuple(sorted({number_of[t] for t in shared if t in number_of}))
@@ -178,7 +178,7 @@ def _number(path, otherwise):
     try:
         return int(text, 0)
     except ValueError:
-        raise TopologyError.at(path, 1, f"{text[:40]!r} is no number") from None
+        raise TopologyError.at(path, 1, f"{text[:40]!r} is not a number") from None
 
 
 def _numbers(path):
@@ -191,7 +191,7 @@ def numbers(text, file, line=1):
     for part in filter(None, text.split(",")):
         match = re.fullmatch(r"\s*(\d+)(?:-(\d+))?\s*", part)
         if not match or int(match[2] or match[1]) < int(match[1]):
-            raise TopologyError.at(file, line, f"{text[:60]!r} is no list of numbers like 0-3,8")
+            raise TopologyError.at(file, line, f"{text[:60]!r} is not a list of numbers such as 0-3,8")
         if int(match[2] or match[1]) >= MOST_NUMBERS:
             raise TopologyError.at(
                 file, line, f"{text[:60]!r} has numbers above {MOST_NUMBERS - 1:,}, which no machine has"

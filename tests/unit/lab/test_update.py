@@ -124,7 +124,7 @@ def test_conflicts_are_said_in_a_sentence_each_and_nothing_is_lost(course):
     said = update(course.root).splitlines()[2:]
     assert sorted(said) == sorted([
         f"{NAME}: “size = 2” was changed by you and by the release: yours is below the new one",
-        f"{NAME}: q01_double is asked differently now: look at your answer again",
+        f"{NAME}: q01_double now asks something else: check your answer",
         f"{NAME}: q02_words is not in the new release: what you had stays as a cell of your own",
         "both.py was changed by you and by the release: yours is in the backup",
         "gone.py is not in the new release: yours stays",
@@ -187,7 +187,7 @@ def test_a_fresh_copy_is_as_released_and_replaces_nothing(course):
     assert nbformat.read(copied, as_version=4) == released()
     assert course.path.read_bytes() == before
     copied.write_text("mine by now")
-    with pytest.raises(UpdateError, match="is there already"):
+    with pytest.raises(UpdateError, match="already exists"):
         fresh("7", course.root)
     assert copied.read_text() == "mine by now"
 
@@ -195,7 +195,7 @@ def test_a_fresh_copy_is_as_released_and_replaces_nothing(course):
 def test_a_copy_within_another_repository_is_no_clone(course):
     (course.root / "copy").mkdir()
     for command in (lambda: update(course.root / "copy"), lambda: fresh("7", course.root / "copy")):
-        with pytest.raises(UpdateError, match="copy is no clone of the course made with git"):
+        with pytest.raises(UpdateError, match="copy is not a git clone of the course"):
             command()
 
 

@@ -121,7 +121,7 @@ def test_units_of_the_network():
     ("parts", "expected"),
     [
         ({"devices": (Device("a", "gpu"), Device("a", "gpu"))}, "two devices have one name, a"),
-        ({"devices": (Device("a", "gpu", under="b"),)}, "device a refers to 'b'.*there are: a"),
+        ({"devices": (Device("a", "gpu", under="b"),)}, "device a refers to 'b'.*known: a"),
         ({"devices": (Device("a", "switch", "b"), Device("b", "switch", "a"))}, "a is under itself"),
         ({"devices": (Device("a", "gpu", numa=3),)}, "device a refers to 3.*none"),
         ({"devices": (Device("a", "gpu"),), "nvlinks": (NvLink("a", "b", 1),)}, "an NVLink refers to"),

@@ -216,7 +216,7 @@ def test_nvlinks_of_gpus_whose_generation_is_not_known_keep_their_rate():
 
 
 def test_a_matrix_that_is_not_square_is_named():
-    with pytest.raises(TopologyError, match="line .*NVLinkBandwidth of 2 objects, and 4 numbers"):
+    with pytest.raises(TopologyError, match="line .*NVLinkBandwidth of 2 objects needs 4 numbers"):
         hwloc.parse(version_3().replace("1000000 50000 50000", "1000000 50000"))
 
 
@@ -282,13 +282,13 @@ def test_a_pipe_is_read(tmp_path):
     [
         ("</topology>", "", "line {last}: this is not XML"),
         ('<topology version="2.0">', '<system version="2.0">', "mismatched tag"),
-        ('cpuset="0x00000033"', 'cpuset="all"', "line 6: cpuset='all', and words like"),
+        ('cpuset="0x00000033"', 'cpuset="all"', "line 6: cpuset='all'; expected words like"),
         (' cache_type="0"', "", "lacks cache_type"),
-        ('cache_type="1"', 'cache_type="7"', "cache_type='7', and one of 0, 1, 2"),
-        ('pci_busid="0000:83:00.0"', 'pci_busid="83"', "pci_busid='83', and one like 0000:81:00.0"),
+        ('cache_type="1"', 'cache_type="7"', "cache_type='7'; expected one of 0, 1, 2"),
+        ('pci_busid="0000:83:00.0"', 'pci_busid="83"', "pci_busid='83'; expected one like 0000:81:00.0"),
         ('bridge_type="0-1"', 'bridge_type="x"', "bridge_type=0-1 .host to PCI. or"),
         ('pci_type="0302 [10de', 'pci_type="GPU [10de', "pci_type='GPU .*class"),
-        ('pci_link_speed="15.753846"', 'pci_link_speed="fast"', "pci_link_speed='fast', and GB/s"),
+        ('pci_link_speed="15.753846"', 'pci_link_speed="fast"', "pci_link_speed='fast'; expected GB/s"),
         ("</topology>", '<object type="Group">' * 5000, "this is not XML"),
         ('version="2.0"', 'version="4.0"', "<topology version='4.0'>, and hwloc's versions 1 to 3 are read here"),
         ('version="2.0"', 'version="three"', "<topology version='three'>"),

@@ -85,10 +85,10 @@ MACHINES = {
         every(4, "SYS"),
         (("N/A", "N/A"),) * 4,
         (None,) * 4,
-        notes=("does not tell which NUMA node GPU0, GPU1, GPU2, GPU3 are near to",),
+        notes=("does not say which NUMA node GPU0, GPU1, GPU2, GPU3 are near to",),
     ),
     "four cards whose processor threads alone are told": Machine(
-        gpus(4), every(4, "SYS"), (("0-15",),) * 4, (0,) * 4, PLAIN, notes=("those are counted",), fits=False
+        gpus(4), every(4, "SYS"), (("0-15",),) * 4, (0,) * 4, PLAIN, notes=("they are counted from 0",), fits=False
     ),
     "threads told, nodes N/A": Machine(
         gpus(4), "PHB\nSYS SYS\nSYS SYS PHB", (("0-9,20-29", "N/A"),) * 2 + (("10-19,30-39", "N/A"),) * 2, (0, 0, 1, 1)
@@ -173,7 +173,7 @@ MACHINES = {
         "SYS",
         (("0N/A", "0"), ("0N/A", "1")),
         (0, 1),
-        notes=("CPU Affinity of GPU1 is “0N/A”, no list of numbers: the column is left out",),
+        notes=("CPU Affinity of GPU1 is “0N/A”, which is not a list of numbers: the column is ignored",),
     ),
     "a GPU that is near to all eight nodes": Machine(gpus(1), "", (("0-63", "0-7"),), (None,)),
     "Grace Hopper with its GPU's memory": Machine(gpus(1), "", (("0-71", "0-8"),), (0,), NEWEST),
@@ -282,10 +282,13 @@ def test_an_affinity_that_no_machine_has_is_named():
     [
         (b"\xff\xfeG", "topo.txt: this is not text in UTF-8 or UTF-16"),
         (b"\xfc\x80\x80", "topo.txt: this is not text in UTF-8 or UTF-16"),
-        (b"", "topo.txt: no line of it begins a matrix"),
-        (b"No devices were found\n", "topo.txt: no line of it begins a matrix"),
-        (b"\tNIC0\tNIC1\nNIC0\t X \tPIX\nNIC1\tPIX\t X \n", "topo.txt: no line of it begins a matrix"),
-        (b"\tGPU0\tGPU1\nGPU0\t X \tOK\nGPU1\tOK\t X \n", "line 2: OK is of `nvidia-smi topo -p2p`, not of the matrix"),
+        (b"", "topo.txt: it has no heading of a matrix"),
+        (b"No devices were found\n", "topo.txt: it has no heading of a matrix"),
+        (b"\tNIC0\tNIC1\nNIC0\t X \tPIX\nNIC1\tPIX\t X \n", "topo.txt: it has no heading of a matrix"),
+        (
+            b"\tGPU0\tGPU1\nGPU0\t X \tOK\nGPU1\tOK\t X \n",
+            "line 2: OK is printed by `nvidia-smi topo -p2p`; only the matrix",
+        ),
         (
             b"\tGPU0\tNIC8NIC9\nGPU0\t X \tPIX\tPIX\nNIC8\tPIX\t X \tPIX\nNIC9\tPIX\tPIX\t X \n",
             "line 1: NIC8NIC9 in the heading is two devices' names",

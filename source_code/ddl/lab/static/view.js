@@ -26,7 +26,7 @@ async function watch(panel) {
     if (!panel.isConnected) continue; // scrolled away: JupyterLab keeps it aside
     const answer = await ask(`${run}/state`);
     if (answer.error) {
-      if (++missed === PATIENCE) say(panel, `What follows stands still: ${answer.error}`);
+      if (++missed === PATIENCE) say(panel, `This panel is not updated: ${answer.error}`);
       continue;
     }
     missed = 0;
