@@ -1,11 +1,10 @@
 """The commands that a planned line is made of, written and read: ``-m MODULE [OPTIONS] COMMAND``.
 
-`ddl.launcher.plan` writes them, and the modules that they name read them. Every rank imports this: the standard library
-only.
+Every rank imports this: the standard library only. (argparse would take options of the script for its own.)
 """
 
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import MISSING, Field, dataclass, fields
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -28,30 +27,28 @@ class _Command:
     @property
     def words(self) -> tuple[str, ...]:
         """What follows the interpreter on a line."""
-        return ("-m", self.module, *self._options(), *self.command)
+        words = ["-m", self.module]
+        for name, field in self._options().items():
+            value = getattr(self, field.name)
+            if value != field.default:
+                words += [name, f"{value:.15g}" if isinstance(value, float) else str(value)]
+        return (*words, *self.command)
 
     @classmethod
     def parse(cls, words: Iterable[str]) -> "Self":
-        """Read the words after the module's name.
-
-        Raises
-        ------
-        InputError
-            If an option is unknown, missing, or not the number that it should be.
-        """
+        """Read the words after the module's name; InputError if an option is unknown, missing or not a number."""
         rest, values = list(words), {}
-        kinds = cls._kinds()
+        options = cls._options()
         while len(rest) > 1 and rest[0].startswith("--"):
-            if rest[0] not in kinds:
-                raise InputError(f"{rest[0]} is not an option of {cls.module}; there are: {', '.join(kinds)}")
-            field = kinds[rest[0]]
-            kind: Any = field.type
+            name, word, *rest = rest
+            if name not in options:
+                raise InputError(f"{name} is not an option of {cls.module}; there are: {', '.join(options)}")
+            kind: Any = options[name].type
             try:
-                values[field.name] = kind(rest[1])
+                values[options[name].name] = kind(word)
             except ValueError:
-                raise InputError(f"{cls.module} {rest[0]} {rest[1]!r}: a number is needed") from None
-            del rest[:2]
-        missing = [name for name, field in kinds.items() if field.default is MISSING and field.name not in values]
+                raise InputError(f"{cls.module} {name} {word!r}: a number is needed") from None
+        missing = [name for name, field in options.items() if field.default is MISSING and field.name not in values]
         if missing:
             raise InputError(f"{cls.module} needs {' and '.join(missing)}")
         return cls(**values, command=tuple(rest))
@@ -71,15 +68,8 @@ class _Command:
             print(error, file=sys.stderr)
             sys.exit(2)
 
-    def _options(self) -> Iterator[str]:
-        for name, field in self._kinds().items():
-            value = getattr(self, field.name)
-            if field.default is MISSING or value != field.default:
-                yield from (name, f"{value:.15g}" if isinstance(value, float) else str(value))
-
     @classmethod
-    def _kinds(cls) -> dict[str, Field]:
-        """The field of each option."""
+    def _options(cls) -> dict[str, Field]:
         return {f"--{field.name.replace('_', '-')}": field for field in fields(cls) if field.name != "command"}
 
 

@@ -8,12 +8,8 @@ from ddl.launcher.site import Site
 from ddl.records.machine import cores_of_host
 
 PROGRAMS = {"unshare": "util-linux", "nsenter": "util-linux", "mount": "mount", "ip": "iproute2", "tc": "iproute2"}
-
-
 # What may pass at full speed after a pause; with less, the kernel wakes up too rarely to reach the rate.
 BURST_BYTES = 16 * 1024
-
-
 QUEUE_MS = 50  # what waits longer than this is dropped, and TCP slows down
 
 
@@ -34,7 +30,7 @@ def site(rate_mbit: int = 1000, hosts: int = 2) -> Site:
 
 def permitted() -> str:
     """Say why hosts cannot be made here: what is missing, or what the kernel refuses; else empty."""
-    missing = [name for name in PROGRAMS if not _found(name)]
+    missing = [name for name in PROGRAMS if not shutil.which(name, path=environment()["PATH"])]
     if missing:
         packages = dict.fromkeys(PROGRAMS[name] for name in missing)
         return f"{' and '.join(missing)} not here (Debian and Ubuntu: apt-get install {' '.join(packages)})"
@@ -56,10 +52,6 @@ def permitted() -> str:
 def address(host: int) -> str:
     """IPv4 address of a host, counted from 0, in a block that is reserved for examples."""
     return f"192.0.2.{host + 1}"
-
-
-def _found(name: str) -> str | None:
-    return shutil.which(name, path=environment()["PATH"])
 
 
 def environment() -> dict[str, str]:

@@ -15,10 +15,9 @@ from ddl.words import did_you_mean
 
 
 def parser_of(script: str | Path) -> Parser | None:
-    """Return the parser of one of the course's scripts, which runs until it would parse; None where that can't be had.
+    """Return the parser of one of the course's scripts, or None.
 
-    They make it with `ddl.training.options`, and import this package and the standard library only before they parse: a
-    script that imports more ends there.
+    The script runs until it would parse. Until then it imports only this package and the standard library, or it ends.
     """
     path = Path(script).resolve()
     if not path.is_relative_to(source_dir()) or b"ddl.training" not in path.read_bytes():
@@ -45,12 +44,7 @@ def _import(name: str, *rest: Any) -> object:
 def check(script: str | Path, arguments: Iterable[str], others: Iterable[str] = ()) -> None:
     """Raise JobError if one of the course's scripts does not take its arguments.
 
-    Parameters
-    ----------
-    arguments
-        Of the script, as its command line has them.
-    others
-        Names that may have been meant as well: what the launch itself is asked for.
+    `others` are names that may have been meant as well: what the launch itself is asked for.
     """
     arguments, name = list(arguments), Path(script).name
     parser = parser_of(script)

@@ -1,11 +1,7 @@
 """What the ranks of a run are to each other, and which task of tf.distribute each is."""
 
 CLUSTERS = ("horovod", "multi_worker", "parameter_server", "torchrun")
-
-
 TYPES = ("chief", "worker", "ps")
-
-
 Roles = tuple[tuple[str, int], ...]  # type and index of each rank's task
 
 

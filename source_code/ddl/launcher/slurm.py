@@ -30,14 +30,8 @@ class SlurmError(CourseError, RuntimeError):
 class JobState:
     """What Slurm says about a job, in its own words: PENDING, RUNNING, TIMEOUT, OUT_OF_MEMORY, ...
 
-    Parameters
-    ----------
-    reason
-        Why it waits, or why it ended.
-    start
-        When it is expected to start, as an ISO time; empty where Slurm has not worked it out.
-    by
-        Who cancelled it, where accounting knows.
+    `reason` is why it waits or ended, `start` the ISO time at which it is expected to start, `by` who cancelled it:
+    each empty where Slurm does not say.
     """
 
     id: str
@@ -111,13 +105,7 @@ def job_name(run_id: str) -> str:
 
 
 def submit(argv: Sequence[str], cwd: str, environment: Mapping[str, str]) -> str:
-    """Run a planned ``sbatch --parsable``; return the job's id.
-
-    Raises
-    ------
-    SlurmError
-        With what Slurm said, if it refuses.
-    """
+    """Run a planned ``sbatch --parsable``; return the job's id."""
     return _ask(argv, cwd=cwd, env=environment).strip().split(";")[0]
 
 
