@@ -45,83 +45,36 @@ INTERFACE = (r"[^\s,]+", 'one interface, such as "ib0"')
 class Site:
     """One place to run in.
 
-    Fields that `key` describes are the keys of a site file. `origin` says where their values come from; `allocation` is
-    the Slurm job that this process runs in already; `inside` is the container that it and its ranks are in already
-    (empty where Slurm starts the ranks: it does so outside of it). SiteError says what a wrong value can be.
+    Fields that are a `key` are those of a site file: containers/sites/README.md says what each means. `origin` says
+    where their values come from; `allocation` is the Slurm job that this process runs in already; `inside` the container
+    that it and its ranks are in already (empty where Slurm starts the ranks: it does so outside of it).
     """
 
-    scheduler: str = key(
-        "local",
-        "who starts the processes: `local` (this machine), `slurm`, or `namespaces` (this machine, as several hosts)",
-        choices=("local", "slurm", "namespaces"),
-    )
-    container: str = key(
-        "none",
-        "what they are wrapped in: `none`, `docker` (local only) or `singularity`",
-        choices=("none", "docker", "singularity"),
-    )
-    cores_per_node: int = key(
-        1,
-        "cores that one node gives to a job; set it with Slurm, or you get one per GPU, which starves them",
-        least=1,
-        shown="local: all there are; namespaces: a share, at least two",
-    )
-    gpus_per_node: int = key(
-        0, "GPUs of one node; with none, ranks run on cores (with `namespaces` always)", shown="local: all there are"
-    )
-    python: str = key("", "the interpreter for every rank", shown="this one; `python` in a container")
-    modules: tuple[str, ...] = key((), "what `module load` loads first", form=WORD)
-    pass_environment: tuple[str, ...] = key(
-        (), "names of variables that cross into the job and the container; nothing else does", form=VARIABLE
-    )
+    scheduler: str = key("local", choices=("local", "slurm", "namespaces"))
+    container: str = key("none", choices=("none", "docker", "singularity"))
+    cores_per_node: int = key(1, least=1)
+    gpus_per_node: int = key(0)
+    python: str = key("")
+    modules: tuple[str, ...] = key((), form=WORD)
+    pass_environment: tuple[str, ...] = key((), form=VARIABLE)
 
-    partition: str = key("", "where jobs are queued", form=WORD, needs=SLURM, shown="the cluster's")
-    account: str = key("", "which account jobs are charged to", form=WORD, needs=SLURM, shown="the cluster's")
-    reservation: str = key("", "nodes kept for the class", form=WORD, needs=SLURM, shown="none")
-    time_limit: str = key(
-        "", '`"30"` minutes, `"1:00:00"`, `"1-12"` days-hours', form=TIME, needs=SLURM, shown="the partition's"
-    )
-    time_limit_warning_s: int = key(
-        120, "how long before the limit a script is told to write a checkpoint", least=1, needs=SLURM
-    )
-    nodes: int = key(
-        1, "the most nodes that one run may have; namespaces: how many hosts are made, 2 by default", least=1
-    )
-    controller: str = key(
-        "gloo",
-        "how ranks meet: `gloo` (needs nothing) or `mpi` (starts them under `srun --mpi=pmix`)",
-        choices=("gloo", "mpi"),
-    )
-    gpu_option: str = key(
-        "--gres=gpu:{n}", "the option that asks for GPUs; `{n}` is their number on a node", form=GPU_OPTION, needs=SLURM
-    )
-    gpu_type: str = key(
-        "", 'goes before that number: `"a100"` gives `--gres=gpu:a100:4`', form=GPU_TYPE, needs=SLURM, shown="any"
-    )
-    scheduler_arguments: tuple[str, ...] = key((), "any other options of `srun` and `sbatch`", form=OPTION, needs=SLURM)
-    network_interfaces: tuple[str, ...] = key(
-        (), "what ranks on several nodes talk through", form=INTERFACE, needs=SLURM, shown="the way to rank 0"
-    )
+    partition: str = key("", form=WORD, needs=SLURM)
+    account: str = key("", form=WORD, needs=SLURM)
+    reservation: str = key("", form=WORD, needs=SLURM)
+    time_limit: str = key("", form=TIME, needs=SLURM)
+    time_limit_warning_s: int = key(120, least=1, needs=SLURM)
+    nodes: int = key(1, least=1)
+    controller: str = key("gloo", choices=("gloo", "mpi"))
+    gpu_option: str = key("--gres=gpu:{n}", form=GPU_OPTION, needs=SLURM)
+    gpu_type: str = key("", form=GPU_TYPE, needs=SLURM)
+    scheduler_arguments: tuple[str, ...] = key((), form=OPTION, needs=SLURM)
+    network_interfaces: tuple[str, ...] = key((), form=INTERFACE, needs=SLURM)
 
-    rate_mbit: int = key(
-        0, "megabits a second between hosts made on one machine, in each direction; 0 is no limit", needs=HOSTS
-    )
+    rate_mbit: int = key(0, needs=HOSTS)
 
-    image: str = key(
-        "",
-        "a `.sif` file (or a path relative to the site file's folder), or the name of a Docker image",
-        needs=CONTAINER,
-    )
-    binds: tuple[str, ...] = key(
-        (),
-        "folders that the container sees besides the course's, runs and data: "
-        '`"/host"`, `"/host:/inside"`, `"/host:/inside:ro"`',
-        form=BIND,
-        needs=CONTAINER,
-    )
-    container_arguments: tuple[str, ...] = key(
-        (), "any other options of `singularity exec` or `docker run`", form=OPTION, needs=CONTAINER
-    )
+    image: str = key("", needs=CONTAINER)
+    binds: tuple[str, ...] = key((), form=BIND, needs=CONTAINER)
+    container_arguments: tuple[str, ...] = key((), form=OPTION, needs=CONTAINER)
 
     origin: str = ""
     inside: str = ""

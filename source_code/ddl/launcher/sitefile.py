@@ -91,13 +91,12 @@ RULES: dict[str, Any] = {
     "least": 0,  # of a whole number
     "form": (".*", ""),  # what a text, or each text of a list, has to match, and how to say so
     "needs": (),  # another key, and those of its values without which this key would say nothing
-    "shown": "",  # the default as the table of keys says it, where it is no constant
 }
 
 
-def key(default: Any, meaning: str, **rules: Any) -> Any:
-    """Describe a key of a site file, as a field of `ddl.launcher.site.Site`, by some of `RULES`."""
-    return dataclasses.field(default=default, metadata={**RULES, "meaning": meaning, **rules})
+def key(default: Any, **rules: Any) -> Any:
+    """A field of `ddl.launcher.site.Site` that is a key of a site file, with some of `RULES`."""
+    return dataclasses.field(default=default, metadata={**RULES, **rules})
 
 
 def keys(site: type) -> dict[str, dataclasses.Field]:
