@@ -1,7 +1,4 @@
-"""Find out from a run's folder why it failed: the first cause, then the rest.
-
-Each of `RULES` looks at all the `Evidence`; the first that finds an explanation gives it.
-"""
+"""Find out from a run's folder why it failed: the first cause, then the rest."""
 
 import re
 from collections.abc import Iterable
@@ -110,19 +107,36 @@ def failure_of(
     if state in ("done", "stopped"):
         return None
     evidence = Evidence(folder, job, launcher, events, state, end)
-    if state not in ("failed", "lost"):  # show a rank's error while the others still run
+    if state in ("failed", "lost"):
+        failure: Failure | None = _cause(evidence)
+    else:  # a rank's error is shown while the others still run
         failure = _raised(evidence, evidence.raised) if evidence.raised else None
-    else:
-        failure = next(filter(None, (rule(evidence) for rule in RULES)))
     return failure and replace(failure, logs=evidence.logs)
 
 
-# ---------------------------------------------------------------- rules, the first that answers
+def _cause(e: Evidence) -> Failure:
+    reason = e.end.get("reason")
+    if e.state == "lost":
+        return _lost(e)
+    if e.end.get("slurm") in SLURM_ENDS:
+        return _ended_by_slurm(e)
+    if reason == "timeout":
+        return _timed_out(e)
+    if reason == "absent":
+        return _absent(e)
+    if reason == "launcher killed":
+        advice = "If it was not you: the machine may be out of memory."
+        return Failure(f"the launcher was killed by {e.end['signal']}", advice=advice)
+    if reason == "launch" and not any(ending.error for ending in e.endings):
+        return _launch(e)
+    if failure := _of_ranks(e):
+        return failure
+    if reason == "storage" or is_full(e.folder.path):
+        return _no_room(e)
+    return Failure("the run failed and no rank said why", advice="See the launcher's log.")
 
 
-def _lost(e: Evidence) -> Failure | None:
-    if e.state != "lost":
-        return None
+def _lost(e: Evidence) -> Failure:
     full = _full(e)
     return Failure(
         f"the run's processes are gone and none of them recorded why{full}",
@@ -130,9 +144,7 @@ def _lost(e: Evidence) -> Failure | None:
     )
 
 
-def _ended_by_slurm(e: Evidence) -> Failure | None:
-    if e.end.get("slurm") not in SLURM_ENDS:
-        return None
+def _ended_by_slurm(e: Evidence) -> Failure:
     why, advice = SLURM_ENDS[e.end["slurm"]]
     where = f" on {e.end['nodes']}" if e.end.get("nodes") else ""
     failed = [f"rank {rank} ended with status {event['code']}" for rank, event in e.exits.items() if event["code"]]
@@ -145,9 +157,7 @@ def _ended_by_slurm(e: Evidence) -> Failure | None:
     )
 
 
-def _timed_out(e: Evidence) -> Failure | None:
-    if e.end.get("reason") != "timeout":
-        return None
+def _timed_out(e: Evidence) -> Failure:
     missing = e.end.get("missing") or []
     gone = [rank for rank in missing if rank in e.exits and not e.exits[rank]["code"]]
     timeout_s = e.end.get("timeout_s") or e.job.get("timeout_s")
@@ -173,9 +183,7 @@ def _timed_out(e: Evidence) -> Failure | None:
     )
 
 
-def _absent(e: Evidence) -> Failure | None:
-    if e.end.get("reason") != "absent":
-        return None
+def _absent(e: Evidence) -> Failure:
     missing = e.end["missing"]
     who = " and ".join(e.who(rank) + " ended and" * (rank in e.end["gone"]) for rank in missing)
     return Failure(
@@ -191,17 +199,10 @@ def _absent(e: Evidence) -> Failure | None:
     )
 
 
-def _launcher_killed(e: Evidence) -> Failure | None:
-    if e.end.get("reason") != "launcher killed":
-        return None
-    advice = "If it was not you: the machine may be out of memory."
-    return Failure(f"the launcher was killed by {e.end['signal']}", advice=advice)
-
-
-def _launch(e: Evidence) -> Failure | None:
-    if e.end.get("reason") != "launch" or any(ending.error for ending in e.endings):
-        return None
-    return _no_room(e) or Failure(
+def _launch(e: Evidence) -> Failure:
+    if is_full(e.folder.path):
+        return _no_room(e)
+    return Failure(
         f"the launcher failed before any rank ran: {e.end['message']}",
         message=e.end["message"],
         traceback=e.end.get("log", ""),
@@ -209,12 +210,30 @@ def _launch(e: Evidence) -> Failure | None:
     )
 
 
-def _left_early(e: Evidence) -> Failure | None:
-    """One rank ends normally too soon, and the others fail because it is gone."""
+def _no_room(e: Evidence) -> Failure:
+    sentence = f"the disk that holds {e.folder.path} is full, and what else happened could not be recorded"
+    return Failure(sentence, type="storage", advice=MORE_ROOM)
+
+
+# ---------------------------------------------------------------- what became of one rank
+
+
+def _of_ranks(e: Evidence) -> Failure | None:
+    """What the first rank says that failed by itself, or left too soon, or failed at all; None where none did."""
     bad = [ending for ending in e.endings if ending.bad]
-    left = next((ending for ending in e.endings if not ending.bad), None)
-    if not left or not bad or not all(ending.secondary for ending in bad):
+    if not bad:
         return None
+    first = next((ending for ending in bad if not ending.secondary), None)
+    left = next((ending for ending in e.endings if not ending.bad), None)
+    if left and not first:
+        return _left_early(e, left, bad)
+    first = first or bad[0]
+    if first.error:
+        return _raised(e, first)
+    return _killed(e, first) if first.signal else _exited(e, first)
+
+
+def _left_early(e: Evidence, left: Ending, bad: list[Ending]) -> Failure:
     noticed = next((ending for ending in bad if ending.error), None)
     return _of_rank(
         e,
@@ -225,48 +244,6 @@ def _left_early(e: Evidence) -> Failure | None:
         traceback=f"rank {noticed.rank} noticed here:\n{noticed.error['traceback']}" if noticed else "",
         advice=LEFT_ADVICE,
     )
-
-
-def _first_rank(e: Evidence) -> Failure | None:
-    """The first rank that failed by itself, or the first that failed at all."""
-    bad = [ending for ending in e.endings if ending.bad]
-    if not bad:
-        return None
-    first = next((ending for ending in bad if not ending.secondary), bad[0])
-    if first.error:
-        return _raised(e, first)
-    return _killed(e, first) if first.signal else _exited(e, first)
-
-
-def _no_room(e: Evidence) -> Failure | None:
-    if e.end.get("reason") != "storage" and not is_full(e.folder.path):
-        return None
-    return Failure(
-        f"the disk that holds {e.folder.path} is full, and what else happened could not be recorded",
-        type="storage",
-        advice=MORE_ROOM,
-    )
-
-
-def _unknown(e: Evidence) -> Failure:
-    return Failure("the run failed and no rank said why", advice="See the launcher's log.")
-
-
-RULES = (
-    _lost,
-    _ended_by_slurm,
-    _timed_out,
-    _absent,
-    _launcher_killed,
-    _launch,
-    _left_early,
-    _first_rank,
-    _no_room,
-    _unknown,
-)
-
-
-# ---------------------------------------------------------------- what became of one rank
 
 
 def _raised(e: Evidence, first: Ending) -> Failure:

@@ -189,8 +189,7 @@ def _spawn(planned: Plan, environment: dict[str, str], paths: RunFolder, detach:
                 stdin=subprocess.DEVNULL if detach else read_end,
                 start_new_session=True,  # Ctrl-C reaches only this process, which then stops the run
             )
-        ended = threading.Event()
-        threading.Thread(target=_reap, args=(process, write_end, ended), daemon=True).start()
+        threading.Thread(target=_reap, args=(process, write_end), daemon=True).start()
         write_end = None
     except BaseException:  # interrupts too: closing the pipe ends what may have been started
         processes.end(paths.path.name)
@@ -199,13 +198,12 @@ def _spawn(planned: Plan, environment: dict[str, str], paths: RunFolder, detach:
         for end in (read_end, write_end):
             if end is not None:
                 os.close(end)
-    return Run(paths.path, process, ended)
+    return Run(paths.path, process)
 
 
-def _reap(process: subprocess.Popen, lifeline: int | None, ended: threading.Event) -> None:
+def _reap(process: subprocess.Popen, lifeline: int | None) -> None:
     """Wait for a process to end and close our end of its pipe, even if its `Run` is gone."""
     process.wait()
-    ended.set()
     if lifeline is not None:
         os.close(lifeline)
 

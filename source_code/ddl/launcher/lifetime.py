@@ -3,7 +3,6 @@
 import contextlib
 import signal
 import subprocess
-import threading
 import time
 from typing import Any
 
@@ -26,16 +25,9 @@ class Lifetime:
     `unrecorded` are events that found no room on the disk, and `unwritten` says why.
     """
 
-    def __init__(
-        self,
-        folder: RunFolder,
-        job: dict,
-        process: subprocess.Popen | None = None,
-        ended: threading.Event | None = None,
-    ) -> None:
+    def __init__(self, folder: RunFolder, job: dict, process: subprocess.Popen | None = None) -> None:
         self._folder, self._job, self._process = folder, job, process
         self._id = folder.path.name
-        self._ended = ended or threading.Event()  # set when our process has ended
         self.unrecorded: list[dict] = []
         self.unwritten: StorageError | None = None
         site = job.get("site", {})
@@ -53,9 +45,11 @@ class Lifetime:
 
     def pause(self) -> None:
         """Wait a moment; less if our process ends meanwhile."""
-        if self._ended.is_set():  # and something else is awaited: what Slurm says
+        if self._process and self._process.poll() is None:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(POLL_S)
+        else:
             time.sleep(POLL_S)
-        self._ended.wait(POLL_S)
 
     def _waiting(self) -> str:
         """What a launch on this machine waits for, where people share its cores."""

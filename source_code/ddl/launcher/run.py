@@ -3,7 +3,6 @@
 import os
 import re
 import subprocess
-import threading
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -55,9 +54,7 @@ class Run:
 
     recorded = False
 
-    def __init__(
-        self, folder: str | Path, process: subprocess.Popen | None = None, ended: threading.Event | None = None
-    ) -> None:
+    def __init__(self, folder: str | Path, process: subprocess.Popen | None = None) -> None:
         self.folder = Path(folder)
         self._paths = RunFolder(self.folder)
         self._events = events_of(self._paths)
@@ -67,7 +64,7 @@ class Run:
             self.job = {}
         self.id = self.folder.name  # a copy has the id of its own folder
         self.name = printable(self.job.get("name") or self.id)
-        self._lifetime = Lifetime(self._paths, self.job, process, ended)
+        self._lifetime = Lifetime(self._paths, self.job, process)
 
     # ------------------------------------------------------------ looking
 

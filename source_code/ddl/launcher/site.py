@@ -46,8 +46,8 @@ class Site:
     """One place to run in.
 
     Fields that are a `key` are those of a site file: containers/sites/README.md says what each means. `origin` says
-    where their values come from; `allocation` is the Slurm job that this process runs in already; `inside` the container
-    that it and its ranks are in already (empty where Slurm starts the ranks: it does so outside of it).
+    where their values come from; `allocation` is the Slurm job that this process runs in already, `inside` the
+    container that it and its ranks are in already (empty where Slurm starts the ranks: it does so outside of it).
     """
 
     scheduler: str = key("local", choices=("local", "slurm", "namespaces"))
