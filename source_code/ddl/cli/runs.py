@@ -76,49 +76,28 @@ def add(commands):
     )
 
 
+LAUNCHED = ("workers", "threads", "timeout_s", "oversubscribe", "cluster", "parameter_servers", "nodes", "name")
+
+
 def _run(arguments):
     script, *args = [word for at, word in enumerate(arguments.script) if at or word != "--"]
-    return _launch(
-        arguments,
-        script=script,
-        args=args,
-        workers=arguments.workers,
-        threads=arguments.threads,
-        timeout_s=arguments.timeout_s,
-        oversubscribe=arguments.oversubscribe,
-        dry_run=arguments.dry_run,
-        cluster=arguments.cluster,
-        parameter_servers=arguments.parameter_servers,
-        nodes=arguments.nodes,
-        warm=not arguments.cold,
-        name=arguments.name,
-    )
+    job = {name: getattr(arguments, name) for name in LAUNCHED}
+    return _launch(arguments, script=script, args=args, warm=not arguments.cold, dry_run=arguments.dry_run, **job)
 
 
 def _rerun(arguments):
     from ddl.launcher.run import attach
 
     run = attach(arguments.run)
-    job = run.job
-    if not job:
+    if not run.job:
         raise InputError(f"{run.id} cannot be run again: its job.json is missing or damaged")
     given = {word.partition("=")[0] for word in arguments.env}
-    arguments.env += sorted(set(job.get("env", ())) - given)  # those of this terminal
-    os.chdir(job.get("cwd", "."))
-    return _launch(
-        arguments,
-        script=job["script"],
-        args=job["args"],
-        workers=job["workers"],
-        threads=job.get("threads"),
-        timeout_s=job.get("timeout_s"),
-        oversubscribe=True,  # as far as it was then
-        cluster=job.get("cluster", CLUSTERS[0]),
-        parameter_servers=job.get("parameter_servers"),
-        nodes=job.get("nodes"),
-        warm="cold" not in job.get("argv", ()),
-        name=arguments.name or job.get("name"),
-    )
+    arguments.env += sorted(set(run.job.get("env", ())) - given)  # those of this terminal
+    os.chdir(run.job.get("cwd", "."))
+    job = {name: run.job[name] for name in ("script", "args", *LAUNCHED) if name in run.job}
+    job["oversubscribe"] = True  # as far as it was then
+    job["name"] = arguments.name or run.job.get("name")
+    return _launch(arguments, warm="cold" not in run.job.get("argv", ()), **job)
 
 
 def _launch(arguments, **job):
