@@ -12,7 +12,7 @@ from ddl.launcher.failure import Failure
 from ddl.launcher.lifetime import Lifetime
 from ddl.launcher.progress import Progress, events_of, progress_of, read_job, without_repeats
 from ddl.records.folder import RunFolder, StorageError
-from ddl.records.jsonfiles import DamagedFile, read_json, read_json_lines
+from ddl.records.jsonfiles import DamagedFile, read_json
 from ddl.records.paths import runs_dir
 from ddl.words import printable
 
@@ -108,10 +108,6 @@ class Run:
     def events(self) -> list[dict]:
         """Return all events that the script has recorded so far; repeated steps of a resumed training once."""
         return without_repeats(self._events.look())
-
-    def witness(self, rank: int = 0) -> list[dict]:
-        """Return one rank's own record, step by step; `events` are rank 0's record of the whole run."""
-        return read_json_lines(self._paths.witness(rank))
 
     @property
     def history(self) -> "pandas.DataFrame":

@@ -13,18 +13,7 @@ from ddl.records.folder import RunFolder, StorageError
 from ddl.records.jsonfiles import FULL, DamagedFile, append_json_line, write_json
 from ddl.records.recorder import Recorder
 
-JOB = {
-    "id": "",
-    "name": "good",
-    "created": 1.0,
-    "workers": 1,
-    "processes": 1,
-    "script": "x.py",
-    "cluster": "horovod",
-    "timeout_s": None,
-    "parameter_servers": 0,
-    "site": {},
-}
+JOB = {"name": "good", "created": 1.0, "workers": 1, "site": {}}
 
 
 @pytest.fixture
@@ -48,19 +37,10 @@ GOOD = "20260101-000000-aaaa"
 BAD = "20260101-000001-bbbb"
 
 
-def a_folder(run):
+def without_job(run, instead=lambda job: None):
     run.job.unlink()
-    run.job.mkdir()
-
-
-def missing(run):
-    run.job.unlink()
+    instead(run.job)
     os.utime(run.path, (1, 1))
-
-
-def a_link_to_nothing(run):
-    run.job.unlink()
-    run.job.symlink_to("nowhere")
 
 
 DAMAGES = {
@@ -69,9 +49,9 @@ DAMAGES = {
     "binary": lambda run: run.job.write_bytes(b"\xff\x00\xfe"),
     "a list": lambda run: run.job.write_text("[1, 2]"),
     "without keys": lambda run: run.job.write_text("{}"),
-    "a folder": a_folder,
-    "missing": missing,
-    "a link to nothing": a_link_to_nothing,
+    "a folder": lambda run: without_job(run, Path.mkdir),
+    "missing": without_job,
+    "a link to nothing": lambda run: without_job(run, lambda job: job.symlink_to("nowhere")),
     "a rank": lambda run: run.rank(0).write_text(""),
     "an exit": lambda run: run.exit(0).write_text('{"rank": "zero"}'),
 }
@@ -110,12 +90,14 @@ def test_a_result_that_is_damaged_is_named(folder):
         attach(GOOD).result  # noqa: B018
 
 
-def test_other_folders_are_no_runs(folder):
+def test_other_folders_are_no_runs_and_an_id_is_no_pattern(folder):
     made = folder(GOOD)
     for name in (".ipynb_checkpoints", "notes", "old"):
         (made.path.parent / name).mkdir()
     (made.path.parent / "file").write_text("")
     assert [run.id for run in runs()] == [GOOD]
+    with pytest.raises(LookupError, match="no run"):
+        attach("*")
 
 
 def test_a_folder_that_goes_away_meanwhile_hides_no_other(folder, monkeypatch):
@@ -131,12 +113,6 @@ def test_a_folder_that_goes_away_meanwhile_hides_no_other(folder, monkeypatch):
 
     monkeypatch.setattr(Path, "stat", vanished)
     assert [run.id for run in runs()] == [GOOD]
-
-
-def test_an_id_is_no_pattern(folder):
-    folder(GOOD)
-    with pytest.raises(LookupError, match="no run"):
-        attach("*")
 
 
 # ---------------------------------------------------------------- a folder that cannot be used
@@ -221,23 +197,16 @@ def full(tmp_path, monkeypatch):
     return Disk(folder, monkeypatch)
 
 
-def test_the_last_records_have_room_when_the_disk_is_full(full):
-    run = full.folder
+def test_the_last_records_have_room_when_the_disk_is_full_and_others_are_refused(full):
+    run, event = full.folder, {"event": "ended", "time": 1.0}
+    with pytest.raises(StorageError, match="launcher.jsonl cannot be written: No space left on device. Free") as caught:
+        run.append(run.launcher, event)
+    assert "DDL_RUNS_DIR" in str(caught.value) and caught.value.errno == FULL[0]
     run.reserve_space()
     full.room = 1
-    run.append(run.launcher, {"event": "ended", "time": 1.0})
-    assert json.loads(run.launcher.read_text())["event"] == "ended"
+    run.append(run.launcher, event)
+    assert json.loads(run.launcher.read_text()) == event
     assert run.reserve.exists()  # what was left of it
-
-
-def test_a_record_that_finds_no_room_says_where_and_what_to_do(full):
-    run = full.folder
-    with pytest.raises(StorageError) as caught:
-        run.append(run.launcher, {"event": "ended", "time": 1.0})
-    message = str(caught.value)
-    assert f"{run.launcher} cannot be written: No space left on device." in message
-    assert "Free some space there" in message and "DDL_RUNS_DIR" in message
-    assert caught.value.errno == FULL[0]
 
 
 def test_a_training_goes_on_without_its_records_and_says_so(full, capsys):
