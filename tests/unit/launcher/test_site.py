@@ -31,17 +31,13 @@ GPU 1: NVIDIA A100-SXM4-40GB (UUID: GPU-7c2f)
 END"""
 
 
-def test_gpus_are_listed(nvidia_smi):
+@pytest.mark.parametrize("visible, count", [(None, 2), ("0", 1), ("1,0", 2), ("", 0)])
+def test_gpus_are_listed_but_for_hidden_ones(nvidia_smi, monkeypatch, visible, count):
     nvidia_smi(LISTED)
-    assert site.gpu_names() == ("NVIDIA A100-SXM4-40GB",) * 2
-    assert site.Site.detect().slots == 2
-
-
-@pytest.mark.parametrize("visible, count", [("0", 1), ("1,0", 2), ("", 0)])
-def test_hidden_gpus_do_not_count(nvidia_smi, monkeypatch, visible, count):
-    nvidia_smi(LISTED)
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
-    assert len(site.gpu_names()) == count
+    if visible is not None:
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+    assert site.gpu_names() == ("NVIDIA A100-SXM4-40GB",) * count
+    assert site.Site.detect().gpus_per_node == count
 
 
 def test_a_driver_that_fails_or_hangs_offers_no_gpu(nvidia_smi, monkeypatch):
@@ -54,15 +50,6 @@ def test_a_driver_that_fails_or_hangs_offers_no_gpu(nvidia_smi, monkeypatch):
 
     monkeypatch.setattr(machine.subprocess, "run", hang)
     assert site.gpu_names() == ()
-
-
-def test_without_gpus_a_core_is_a_slot(monkeypatch):
-    assert site.Site(cores_per_node=4).slots == 4
-
-
-def test_a_site_needs_a_core():
-    with pytest.raises(site.SiteError, match="cores_per_node = 0: a whole number of at least 1"):
-        site.Site(cores_per_node=0)
 
 
 # ---------------------------------------------------------------- what a site holds
@@ -90,16 +77,12 @@ def test_a_job_takes_the_fewest_nodes_that_hold_it_evenly(workers, asked, nodes)
         (5, 2, "over 2 nodes with 4 GPUs each: workers=4 or workers=6 works"),
         (1, 2, "over 2 nodes with 4 GPUs each: workers=2 works"),
         (5, 1, "4 GPUs here: workers=4 works"),
+        (4, 4, "nodes=4 asked for, but this site has 3"),
     ],
 )
 def test_workers_that_do_not_fit_are_told_what_does(workers, asked, works):
     with pytest.raises(site.SiteError, match=works):
         CLUSTER.nodes_for(job(workers, nodes=asked))
-
-
-def test_more_nodes_than_there_are_are_refused():
-    with pytest.raises(site.SiteError, match="nodes=4 asked for, but this site has 3"):
-        CLUSTER.nodes_for(job(4, nodes=4))
 
 
 def test_oversubscribing_is_for_one_node_and_only_where_nothing_fits():
@@ -120,16 +103,7 @@ def test_a_nodes_cores_are_shared_by_the_ranks_on_it(workers, asked, threads):
 @pytest.fixture
 def nowhere(tmp_path, monkeypatch):
     """No site file, no job, no container, no GPU: a machine with two cores."""
-    for name in (
-        "SLURM_JOB_ID",
-        "SLURM_CPUS_ON_NODE",
-        "SLURMD_NODENAME",
-        "SLURM_GPUS_ON_NODE",
-        "SLURM_JOB_NUM_NODES",
-        "SLURM_JOB_CPUS_PER_NODE",
-        "DDL_SITE",
-        "DDL_IMAGE",
-    ):
+    for name in (*ONE_NODE, "SLURM_JOB_ID", "SLURM_GPUS_ON_NODE", "DDL_SITE", "DDL_IMAGE"):
         monkeypatch.delenv(name, raising=False)
     for folder in ("work", "course", "settings/ddl"):
         (tmp_path / folder).mkdir(parents=True)
@@ -157,13 +131,9 @@ ONE_NODE = {
     "SLURM_CPUS_ON_NODE": "1",
     "SLURM_JOB_CPUS_PER_NODE": "1",
 }
-TWO_NODES = {
-    "SLURM_JOB_NUM_NODES": "2",
-    "SLURMD_NODENAME": "node07",
-    "SLURM_CPUS_ON_NODE": "8",
-    "SLURM_JOB_CPUS_PER_NODE": "8,6",
-    "SLURM_GPUS_ON_NODE": "2",
-}
+TWO_NODES = ONE_NODE | {"SLURM_JOB_NUM_NODES": "2", "SLURM_CPUS_ON_NODE": "8", "SLURM_JOB_CPUS_PER_NODE": "8,6"}
+TWO_NODES |= {"SLURM_GPUS_ON_NODE": "2"}
+BESIDE = {"SLURM_JOB_NUM_NODES": "1", "SLURM_JOB_CPUS_PER_NODE": "16"}  # ``salloc`` on a login node
 
 
 def test_a_machine_is_detected(nowhere, monkeypatch):
@@ -173,9 +143,6 @@ def test_a_machine_is_detected(nowhere, monkeypatch):
     monkeypatch.setattr(site, "gpu_names", lambda: ("A100",) * 4)
     found = site.Site.here()
     assert (found.origin, found.slots) == ("detected: a machine with 4 GPUs", 4)
-
-
-BESIDE = {"SLURM_JOB_NUM_NODES": "1", "SLURM_JOB_CPUS_PER_NODE": "16"}  # ``salloc`` on a login node
 
 
 @pytest.mark.parametrize(
@@ -195,13 +162,10 @@ def test_inside_a_job_of_slurm(nowhere, monkeypatch, variables, where, scheduler
     assert (found.cores_per_node, found.gpus_per_node) == (cores, gpus)
 
 
-@pytest.mark.parametrize("variable, kind", [("SINGULARITY_CONTAINER", "singularity"), ("DDL_IMAGE", "docker")])
-def test_a_container_around_this_process_is_noticed(nowhere, monkeypatch, variable, kind):
-    monkeypatch.setenv(variable, "image")
-    assert site.Site.here().inside == kind
-
-
-def test_a_container_is_known_by_its_file_too_and_slurm_starts_ranks_outside_it(nowhere, monkeypatch):
+def test_a_container_around_this_process_is_noticed_but_slurm_starts_ranks_outside_it(nowhere, monkeypatch):
+    with monkeypatch.context() as inside:
+        inside.setenv("SINGULARITY_CONTAINER", "image")
+        assert site.Site.here().inside == "singularity"
     (nowhere / "mark").touch()
     assert site.Site.detect().inside == "docker"
     (nowhere / "work/site.toml").write_text(FILE)
