@@ -15,15 +15,20 @@ def test_arguments_are_text_and_the_name_defaults_to_the_script():
     assert job.name == "train_cifar"
 
 
-@pytest.mark.parametrize("workers", [0, -1, 1.5, "2", True])
-def test_workers_must_be_a_positive_whole_number(workers):
-    with pytest.raises(JobError, match="workers="):
-        Job(script="x.py", workers=workers)
-
-
-def test_a_time_limit_is_above_zero():
-    with pytest.raises(JobError, match="seconds above 0"):
-        Job(script="x.py", timeout_s=0)
+@pytest.mark.parametrize(
+    "options, message",
+    [
+        *(({"workers": workers}, "workers=") for workers in (0, -1, 1.5, "2", True)),
+        ({"timeout_s": 0}, "seconds above 0"),
+        ({"cluster": "mirrored"}, "not one of: horovod, multi_worker, parameter_server, torchrun"),
+        ({"cluster": "parameter_server", "parameter_servers": 0}, "at least 1 is needed"),
+        ({"cluster": "multi_worker", "parameter_servers": 1}, 'only cluster="parameter_server"'),
+        ({"parameter_servers": -1}, 'only cluster="parameter_server"'),
+    ],
+)
+def test_a_job_that_cannot_be_is_refused(options, message):
+    with pytest.raises(JobError, match=message):
+        Job(script="x.py", **options)
 
 
 def test_a_script_is_found_in_the_working_directory_first(tmp_path):
@@ -60,17 +65,3 @@ def test_an_unknown_script_is_refused_with_those_that_there_are(tmp_path):
 def test_a_cluster_has_workers_and_those_that_serve_them(options, servers, processes):
     job = Job(script="x.py", workers=2, **options)
     assert (job.parameter_servers, job.processes) == (servers, processes)
-
-
-@pytest.mark.parametrize(
-    "options, message",
-    [
-        ({"cluster": "mirrored"}, "not one of: horovod, multi_worker, parameter_server, torchrun"),
-        ({"cluster": "parameter_server", "parameter_servers": 0}, "at least 1 is needed"),
-        ({"cluster": "multi_worker", "parameter_servers": 1}, 'only cluster="parameter_server"'),
-        ({"parameter_servers": -1}, 'only cluster="parameter_server"'),
-    ],
-)
-def test_a_cluster_that_cannot_be_is_refused(options, message):
-    with pytest.raises(JobError, match=message):
-        Job(script="x.py", **options)

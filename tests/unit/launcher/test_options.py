@@ -57,7 +57,7 @@ def test_what_argparse_takes_is_taken(script, course, words):
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "message"),
     [
         ({"recipes": "warmup"}, "script.py has no option recipes: did you mean 'recipe'?"),
         ({"glob": 64}, "script.py has no option glob; it has global_batch, no_sync_bn, r, recipe, sync_bn"),
@@ -65,10 +65,10 @@ def test_what_argparse_takes_is_taken(script, course, words):
         ({"recipe": "x"}, "script.py: argument -r/--recipe: invalid choice: 'x' (choose from 'base', 'warmup')"),
     ],
 )
-def test_a_wrong_option_starts_nothing(script, course, options, said):
+def test_a_wrong_option_starts_nothing(script, course, options, message):
     with pytest.raises(JobError) as refused:
         launch(script(PARSES), **options)
-    assert str(refused.value) == said
+    assert str(refused.value) == message
     assert not list(runs_dir().iterdir())
 
 

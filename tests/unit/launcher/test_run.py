@@ -216,7 +216,7 @@ def test_a_training_goes_on_without_its_records_and_says_so(full, capsys):
     full.room = 1
     for step in range(3):
         recorder.event("step", step=step)
-    assert capsys.readouterr().err.count("The training goes on") == 1
+    assert capsys.readouterr().err.count("Training goes on") == 1
     (note,) = map(json.loads, run.events.read_text().splitlines())
     assert note["event"] == "note" and "No space left on device" in note["message"]
     run.free_reserved_space()

@@ -18,20 +18,13 @@ def stand_in(tmp_path, monkeypatch):
     return install
 
 
-def test_a_waiting_job(stand_in):
+def test_a_job_says_what_it_waits_for(stand_in):
     stand_in("squeue", "echo '17|PENDING|Resources|2026-11-21T14:02:11|'")
     state = SlurmJob("r1").state()
-    assert state == JobState("17", "PENDING", "Resources", "2026-11-21T14:02:11")
-    assert state.active
-    assert state.waiting == ("Slurm job 17 waits: Resources, expected to start at 2026-11-21 14:02:11")
-
-
-def test_a_start_that_slurm_does_not_know_is_left_out(stand_in):
+    assert state == JobState("17", "PENDING", "Resources", "2026-11-21T14:02:11") and state.active
+    assert state.waiting == "Slurm job 17 waits: Resources, expected to start at 2026-11-21 14:02:11"
     stand_in("squeue", "echo '17|PENDING|Priority|N/A|'")
     assert SlurmJob("r1").state().waiting == "Slurm job 17 waits: Priority"
-
-
-def test_a_running_job_waits_for_nothing(stand_in):
     stand_in("squeue", "echo '17|RUNNING|None|2026-11-21T14:02:11|node[01-02]'")
     state = SlurmJob("r1").state()
     assert state == JobState("17", "RUNNING", nodes="node[01-02]") and state.waiting == ""
@@ -62,24 +55,18 @@ def test_accounting_knows_who_cancelled(stand_in):
     assert SlurmJob("r1").ended().by == "root"
 
 
-def test_without_accounting_the_controller_has_the_last_word(stand_in):
+@pytest.mark.parametrize(
+    "accounting", ["echo '17|RUNNING|node01'", "echo 'Slurm accounting storage is disabled' >&2; exit 1"]
+)
+def test_the_controller_has_the_last_word_where_accounting_lags_behind_or_is_off(stand_in, accounting):
     stand_in("squeue", "echo '17|TIMEOUT|TimeLimit|N/A|node01'")
-    stand_in("sacct", "echo 'Slurm accounting storage is disabled' >&2; exit 1")
+    stand_in("sacct", accounting)
     assert SlurmJob("r1").ended().state == "TIMEOUT"
 
 
-def test_accounting_that_lags_behind_is_not_believed(stand_in):
-    stand_in("squeue", "echo '17|OUT_OF_MEMORY|OutOfMemory|N/A|node01'")
-    stand_in("sacct", "echo '17|RUNNING|node01'")
-    assert SlurmJob("r1").ended().state == "OUT_OF_MEMORY"
-
-
-def test_a_batch_job_is_known_by_its_number(stand_in):
+def test_a_batch_job_is_known_by_its_number_and_slurms_own_words_are_kept(stand_in):
     stand_in("sbatch", "echo '17;cluster'")
     assert submit(["sbatch", "--parsable", "x.sh"], ".", None) == "17"
-
-
-def test_slurms_own_words_are_kept(stand_in):
     stand_in("sbatch", "echo 'sbatch: error: invalid partition specified: x' >&2; exit 1")
     with pytest.raises(SlurmError, match="invalid partition specified: x"):
         submit(["sbatch"], ".", None)
