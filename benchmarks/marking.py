@@ -58,15 +58,7 @@ def measure(lesson, students):
             ("feedback",),
         ):
             begun, before = time.monotonic(), processors()
-            line = [
-                sys.executable,
-                "-m",
-                "marking",
-                "--course",
-                Path(folder, "course"),
-                command,
-                lesson,
-            ]
+            line = [sys.executable, "-m", "marking", "--course", Path(folder, "course"), command, lesson]
             subprocess.run([*line, *more], env=os.environ | {"PYTHONPATH": PATHS}, check=True, stdout=sys.stderr)
             seconds[command] = (time.monotonic() - begun, processors() - before)
     return seconds

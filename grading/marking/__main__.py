@@ -35,6 +35,8 @@ def main(arguments):
             open_formgrader(course, others)
         with course.alone():
             course.check_room()
+            if getattr(given, "students", None):
+                _enrol(course, given.students)
             COMMANDS[given.command](course, given)
             return 0
     except (CourseError, OSError, OperationalError) as error:
@@ -50,8 +52,6 @@ def release(course, given):
     from marking import release
 
     lesson = release.release(course, given.lesson, given.sources)
-    if given.students:
-        _enrol(course, given.students)
     with course.gradebook() as gradebook:
         assignment = gradebook.find_assignment(lesson)
         cells = sum(len(book.grade_cells) + len(book.task_cells) for book in assignment.notebooks)
@@ -82,8 +82,6 @@ def collect(course, given):
     from marking import collect, students
 
     lesson = course.lesson(given.lesson)
-    if given.students:
-        _enrol(course, given.students)
     where = given.where.absolute() if given.where else collect.fetch(course, lesson)
     found, strays = collect.collect(course, lesson, where, from_exchange=not given.where)
     everyone = [person.id for person in students.students(course)]
@@ -149,8 +147,6 @@ def grades(course, given):
 def challenge(course, given):
     from marking import challenge
 
-    if given.students:
-        _enrol(course, given.students)
     strays = []
     if given.where:
         found, strays = challenge.collect(course, given.where.absolute())
@@ -305,9 +301,7 @@ def _parser():
             command.add_argument("--workers", type=int, default=2, help="ranks of each run (default: %(default)s)")
             command.add_argument("--lanes", type=int, help="runs at a time (default: as many as the cores hold)")
             command.add_argument("--site", help="a site file: where to run")
-            command.add_argument(
-                "--trial", type=int, metavar="SAMPLES", help="train on so few samples: to try the command"
-            )
+            command.add_argument("--trial", type=int, metavar="SAMPLES", help="train on so few, to try the command")
     commands.add_parser("formgrader", help="other options are Jupyter's own")
     return parser
 

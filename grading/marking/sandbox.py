@@ -24,9 +24,9 @@ import psutil
 
 import ddl
 from ddl.errors import CourseError
-from ddl.grader import Limits, WorkerProcess, worker_command
-from ddl.grader.channel import start
+from ddl.grader.channel import WorkerProcess, start, worker_command
 from ddl.grader.launches import ranks_command
+from ddl.grader.limits import Limits
 
 ROOT = Path(__file__).resolve().parents[2]
 HOSTS = Path(__file__).with_name("hosts")  # this file, and no other of the folder, is seen in a sandbox

@@ -16,8 +16,10 @@ from pathlib import Path
 import psutil
 import pytest
 
-from ddl.grader import Limits, conversion, grade_notebook
+from ddl.grader import conversion
+from ddl.grader.grade import grade_notebook
 from ddl.grader.launches import Launches
+from ddl.grader.limits import Limits
 from helpers import until
 from marking import sandbox
 
@@ -453,7 +455,7 @@ def test_a_sandbox_ends_with_its_grader(tmp_path, computing):
     script.write_text(f"""
 import sys
 sys.path.insert(0, {str(Path(sandbox.__file__).parents[1])!r})
-from ddl.grader import grade_notebook
+from ddl.grader.grade import grade_notebook
 from marking import sandbox
 cell = {{"cell_type": "code", "metadata": {{}}, "source": {ENDLESS + "while True: pass"!r}}}
 grade_notebook({{"cells": [cell]}}, hidden=True, start_worker=sandbox.start_worker)

@@ -10,7 +10,8 @@ import shutil
 import pytest
 
 import lessons
-from ddl.grader import Limits, conversion, launches, loop
+from ddl.grader import conversion, launches, loop
+from ddl.grader.limits import Limits
 from helpers import ROOT
 from marking import sandbox
 

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from ddl.grader import Limits
+from ddl.grader.limits import Limits
 from marking import sandbox
 
 

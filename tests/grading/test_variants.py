@@ -27,8 +27,8 @@ import pytest
 from mutation import mutants
 
 import lessons
-from ddl import grader
-from ddl.grader import grade_notebook, visible_part
+from ddl.grader import cells as lesson_cells
+from ddl.grader.grade import grade_notebook, visible_part
 from ddl.grader.judge import judge
 from ddl.grader.worker import Kept, respond
 from helpers import ROOT
@@ -69,7 +69,7 @@ class Lesson:
         cells = self.notebook.cells
         self.tests = {
             grade_id.removesuffix("_test"): cells[index]
-            for index, (grade_id, _) in grader.test_cells(self.notebook).items()
+            for index, (grade_id, _) in lesson_cells.test_cells(self.notebook).items()
             if not re.search(r"conversion|loop\.", cells[index].source)  # these launch: tests/grading/test_launched.py
         }
         self.cells = [

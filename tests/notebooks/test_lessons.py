@@ -13,7 +13,7 @@ import pytest
 import gallery
 import lessons
 import static_site
-from ddl.grader import visible_part
+from ddl.grader.grade import visible_part
 from helpers import ROOT
 
 SOURCES = lessons.sources(ROOT)

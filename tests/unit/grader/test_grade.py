@@ -12,10 +12,11 @@ import numpy as np
 import psutil
 import pytest
 
-from ddl.grader import CellError, Grading, Limits, Verdict, grade_notebook, visible_part
 from ddl.grader.cells import asked_names
 from ddl.grader.channel import Channel, Ended, Late, WorkerProcess, start
+from ddl.grader.grade import CellError, Grading, Verdict, grade_notebook, visible_part
 from ddl.grader.judge import judge
+from ddl.grader.limits import Limits
 from ddl.grader.worker import Kept, respond
 
 

@@ -15,8 +15,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from ddl.grader import BoundaryError
-from ddl.grader.serialize import decode, encode
+from ddl.grader.serialize import BoundaryError, decode, encode
 
 PLAIN = [
     None, True, False, 0, -7, 10**4000, 0.1, -0.0, math.inf, "", "naïve \ud800 \n", [],
