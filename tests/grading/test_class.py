@@ -1,12 +1,9 @@
 """A class of submissions, hostile ones among them, marked in one `make autograde`."""
 
-import contextlib
 import html
 import json
 import re
-import socket
 import textwrap
-import threading
 
 import nbformat
 import pytest
@@ -41,14 +38,6 @@ ATTACKS = {
         print("found:", found)
     """,
     "exit": "import os; os._exit(0)",
-    "network": """
-        import socket
-        try:
-            socket.create_connection(("127.0.0.1", port), timeout=5).send(b"hello")
-            print("connected")
-        except OSError as error:
-            print(error)
-    """,
     "noisy": """
         import sys, warnings
         print("so far so good")
@@ -80,8 +69,8 @@ def own_cell(notebook, source, place=0):
 class Hostile:
     """The class: what each hands in, what it must get, and what a person must be told."""
 
-    def __init__(self, lesson, folder, course, port):
-        self.lesson, self.folder, self.port = lesson, folder, port
+    def __init__(self, lesson, folder, course):
+        self.lesson, self.folder = lesson, folder
         self.course = str(course)
         self.without_last = lesson.auto - lesson.points[lesson.tests[-1]]
         self.marks, self.looks = {}, {}
@@ -97,8 +86,7 @@ class Hostile:
         return path
 
     def attack(self, kind, notebook):
-        where = f"course, port = {self.course!r}, {self.port}\n"
-        return own_cell(notebook, where + textwrap.dedent(ATTACKS[kind]))
+        return own_cell(notebook, f"course = {self.course!r}\n{textwrap.dedent(ATTACKS[kind])}")
 
     def answers(self):
         """What a lesson's own tests must tell apart, or must not mind."""
@@ -124,7 +112,6 @@ class Hostile:
         right, untouched = lesson.right, lesson.untouched
         self.add("sql", self.attack("sql", untouched()), 0)
         self.add("exit", self.attack("exit", right()), full, "cell 1")
-        self.add("network", self.attack("network", right()), full)
         self._cells(right, untouched, full)
         endless = right()
         lesson.code_answers(endless)[-1].source = ENDLESS
@@ -168,28 +155,14 @@ def marked(request, tmp_path_factory, orphans, course_folder):
     lesson = request.getfixturevalue(request.param)
     folder = tmp_path_factory.mktemp(request.param)
     course = course_folder(folder / "course", lesson)
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        called = []
-        server.settimeout(0.5)
-        stop = threading.Event()
-
-        def listen():
-            while not stop.is_set():
-                with contextlib.suppress(TimeoutError):
-                    called.append(server.accept())
-
-        listener = threading.Thread(target=listen)
-        listener.start()
-        everyone = Hostile(lesson, folder / "handed in", course.folder, server.getsockname()[1])
-        everyone.answers()
-        if request.param == "tiny":
-            everyone.attacks()
-        course.release([(student, student.title(), "Test", "") for student in everyone.marks])
-        course.make("collect", f"FROM={everyone.folder}")
-        course.said = course.make("autograde")
-        stop.set()
-        listener.join()
-    course.called, course.left = called, [str(process) for process in orphans()]
+    everyone = Hostile(lesson, folder / "handed in", course.folder)
+    everyone.answers()
+    if request.param == "tiny":
+        everyone.attacks()
+    course.release([(student, student.title(), "Test", "") for student in everyone.marks])
+    course.make("collect", f"FROM={everyone.folder}")
+    course.said = course.make("autograde")
+    course.left = [str(process) for process in orphans()]
     course.everyone = everyone
     return course
 
@@ -206,8 +179,8 @@ def test_who_needs_a_look_is_said_with_the_reason(marked):
         assert not reasons[student], (student, reasons[student])
 
 
-def test_nothing_is_left_running_and_nobody_was_called(marked):
-    assert marked.left == [] and marked.called == []
+def test_nothing_is_left_running(marked):
+    assert marked.left == []
 
 
 def test_progress_is_shown_for_each(marked):

@@ -7,8 +7,6 @@ import contextlib
 import os
 import shutil
 import socket
-import subprocess
-import sys
 import threading
 from functools import partial
 from pathlib import Path
@@ -117,16 +115,8 @@ for fd in map(int, os.listdir("/proc/self/fd")):
         except OSError:
             break
 """
-WRONG_ANSWERS = {
-    "an AST transformer": """
-import ast
-from IPython import get_ipython
-class Drop(ast.NodeTransformer):
-    def visit_Assert(self, node):
-        return ast.Pass()
-get_ipython().ast_transformers.append(Drop())
-"""
-    + WRONG,
+# What a call can do that leaves its process as it was, or that it is at once replaced for.
+WRONG_CALLS = {
     **{
         f"{kind or 'a thing'} equal to everything": "import numpy as np\n"
         + ALWAYS_EQUAL.format(base=f"({kind})" if kind else "")
@@ -149,6 +139,34 @@ class Lie:
 def square(x):
     return Lie()
 """,
+    "an exception named like one": """
+class AssertionError(BaseException):
+    __str__ = lambda self: 1 / 0
+    __class__ = property(lambda self: 1 / 0)
+def square(x):
+    raise AssertionError()
+""",
+    "sys.exit in a call": "import sys\ndef square(x):\n    sys.exit(0)",
+    "an interrupt in a call": "def square(x):\n    raise KeyboardInterrupt",
+    "recursion": "def square(x):\n    return square(x)",
+    "nested without end": "def square(x):\n    r = []\n    r.append(r)\n    return r",
+    "nested deeply": "def square(x):\n    r = []\n    for _ in range(9**5): r = [r]\n    return r",
+    "a huge integer": "def square(x):\n    return 9 ** 10**6",
+    "a huge array": "import numpy as np\ndef square(x):\n    return np.zeros(10**7)",
+    "not a number": "def square(x):\n    return float('nan')",
+    "a lone surrogate": "def square(x):\n    return '\\ud800'",
+    "a module in a test's name": "import sys\nsquare = sys",
+}
+WRONG_ANSWERS = {
+    "an AST transformer": """
+import ast
+from IPython import get_ipython
+class Drop(ast.NodeTransformer):
+    def visit_Assert(self, node):
+        return ast.Pass()
+get_ipython().ast_transformers.append(Drop())
+"""
+    + WRONG,
     "patched built-ins": """
 import builtins, math, sys
 import numpy as np
@@ -177,28 +195,11 @@ while frame:
     "answers forged during a call": "def square(x):\n"
     + "".join(f"    {line}\n" for line in FORGED.strip().splitlines())
     + "    return -1\n",
-    "an exception named like one": """
-class AssertionError(BaseException):
-    __str__ = lambda self: 1 / 0
-    __class__ = property(lambda self: 1 / 0)
-def square(x):
-    raise AssertionError()
-""",
-    "sys.exit in a call": "import sys\ndef square(x):\n    sys.exit(0)",
     "os._exit in a call": "import os\ndef square(x):\n    os._exit(0)",
     "os._exit in a cell": WRONG + "import os; os._exit(0)",
-    "an interrupt in a call": "def square(x):\n    raise KeyboardInterrupt",
     "signals to everyone": WRONG + "import os, signal; os.kill(-1, signal.SIGKILL)",
-    "recursion": "def square(x):\n    return square(x)",
-    "nested without end": "def square(x):\n    r = []\n    r.append(r)\n    return r",
-    "nested deeply": "def square(x):\n    r = []\n    for _ in range(9**5): r = [r]\n    return r",
-    "a huge integer": "def square(x):\n    return 9 ** 10**6",
-    "a huge array": "import numpy as np\ndef square(x):\n    return np.zeros(10**7)",
-    "not a number": "def square(x):\n    return float('nan')",
-    "a lone surrogate": "def square(x):\n    return '\\ud800'",
     "a trace function": WRONG + "import sys, threading\n"
     "sys.settrace(lambda *a: None)\nthreading.settrace(lambda *a: None)",
-    "a module in a test's name": "import sys\nsquare = sys",
     "reading the judge": """
 import glob
 def square(x):
@@ -207,6 +208,14 @@ def square(x):
             return 9 if x == 3 else 16
 """,
 }
+
+
+def test_a_wrong_call_stays_wrong(marked):
+    notebook = submission()
+    notebook["cells"][2:3] = [
+        cell for name, attack in WRONG_CALLS.items() for cell in (code(attack), question(name, QUESTION))
+    ]
+    assert passed(marked(notebook)) == {"before": True, **dict.fromkeys(WRONG_CALLS, False), "after": True}
 
 
 @pytest.mark.parametrize("attack", WRONG_ANSWERS.values(), ids=WRONG_ANSWERS)
@@ -448,24 +457,3 @@ def test_the_time_of_a_notebook_is_bounded(marked):
     found = marked({"cells": cells}, Limits(call_s=1, total_s=3))
     assert not any(verdict.passed for verdict in found.verdicts)
     assert found.verdicts[-1].message == "not graded: the notebook had used up its 3 s"
-
-
-def test_a_sandbox_ends_with_its_grader(tmp_path, computing):
-    script = tmp_path / "grade.py"
-    script.write_text(f"""
-import sys
-sys.path.insert(0, {str(Path(sandbox.__file__).parents[1])!r})
-from ddl.grader.grade import grade_notebook
-from marking import sandbox
-cell = {{"cell_type": "code", "metadata": {{}}, "source": {ENDLESS + "while True: pass"!r}}}
-grade_notebook({{"cells": [cell]}}, hidden=True, start_worker=sandbox.start_worker)
-""")
-    grader = subprocess.Popen([sys.executable, script])
-    try:
-        until(lambda: computing(grader.pid))
-        spaces = _spaces(grader.pid)
-    finally:
-        grader.kill()
-        grader.wait()
-    assert spaces
-    until(lambda: not _left_in(spaces), 10, lambda: f"left: {_left_in(spaces)}")
