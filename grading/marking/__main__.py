@@ -238,10 +238,7 @@ def _questions(lesson, found):
                 each.name,
                 f"{each.max:g}",
                 "–" if each.mean is None else f"{each.mean:.0%}",
-                full := len(each.who(each.max)),
-                len(each.points) - full - len(each.who(0.0)) - len(each.who(None)),
-                len(each.who(0.0)),
-                str(len(each.who(None))),
+                *(str(len(group)) for group in each.groups.values()),
             )
             for each in found
         ],

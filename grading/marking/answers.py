@@ -195,18 +195,18 @@ def _again(cell, ours, place):
         return [], ""
     if not utils.is_solution(ours):
         return [_set_aside(cell, _grade_id(ours))], (
-            "graded cells were there more than once, of which the first counts"
+            "graded cells appeared more than once, of which the first counts"
         )
     if ours.cell_type == "code":
         twice = _names(ours.source) & _names(cell["source"])
         return [_own(cell | {"cell_type": "code"})], (
-            "answers were there more than once, and are all run in their order" if twice else ""
+            "answers appeared more than once, and are all run in their order" if twice else ""
         )
     source, pictures = _shown(cell)
     ours.source += f"\n\n{source}"
     if pictures:
         ours.attachments = ours.get("attachments", {}) | pictures
-    return [], "" if place == ours.id else "answers were there more than once, and are put together"
+    return [], "" if place == ours.id else "answers appeared more than once, and are put together"
 
 
 def _names(source):

@@ -8,20 +8,10 @@ from marking.course import Course, write
 from marking.platforms import PLATFORMS, csv_text, safe
 
 COLUMNS = (
-    "student",
-    "first_name",
-    "last_name",
-    "email",
-    "lesson",
-    "auto",
-    "manual",
-    "late_days",
-    "penalty",
-    "total",
-    "max",
-    "to_mark_by_hand",
-    "needs_a_look",
-)
+    "student", "first_name", "last_name", "email", "lesson", "auto", "manual", "late_days", "penalty", "total", "max",
+    "to_mark_by_hand", "needs_a_look",
+)  # fmt: skip
+GROUPS = ("all", "part", "none", "not_marked_yet")
 
 
 @dataclass(frozen=True)
@@ -38,8 +28,14 @@ class Question:
         known = [points for points in self.points.values() if points is not None]
         return sum(known) / len(known) / self.max if known and self.max else None
 
-    def who(self, points: float | None) -> list[str]:
-        return sorted(student for student, found in self.points.items() if found == points)
+    @property
+    def groups(self) -> dict[str, list[str]]:
+        """The students who have all points, part of them or none, and those who wait for a mark."""
+        groups = {name: [] for name in GROUPS}
+        for student, points in sorted(self.points.items()):
+            name = "not_marked_yet" if points is None else {self.max: "all", 0.0: "none"}.get(points, "part")
+            groups[name].append(student)
+        return groups
 
 
 def grades(course: Course, lessons: list[str]) -> tuple[list[str], dict[str, list[Row]]]:
@@ -79,11 +75,9 @@ def questions(course: Course, lesson: str, marks: Sequence[Row]) -> list[Questio
 
 def write_questions(course: Course, lesson: str, found: Sequence[Question]) -> str:
     """Write who has all points of each question, who has none and who waits; return the path."""
-    table = [("question", "max", "mean", "all", "part", "none", "not_marked_yet")]
+    table = [("question", "max", "mean", *GROUPS)]
     for each in found:
-        full, none, waiting = each.who(each.max), each.who(0.0), each.who(None)
-        part = sorted({*each.points} - {*full, *none, *waiting})
-        groups = (" ".join(map(safe, group)) for group in (full, part, none, waiting))
+        groups = (" ".join(map(safe, group)) for group in each.groups.values())
         table.append((each.name, f"{each.max:g}", "" if each.mean is None else f"{each.mean:.2f}", *groups))
     path = course.folder / f"questions-{lesson}.csv"
     write(path, csv_text(table))

@@ -59,7 +59,7 @@ def test_of_two_answers_both_are_run_in_their_order_as_in_the_notebook(tiny):
     second = copied(tiny.answer(notebook, "q01_mean"), "def mean(values):\n    return None")
     notebook.cells.append(second)
     made, notes = answered(tiny, notebook)
-    assert "answers were there more than once, and are all run in their order: q01_mean" in notes
+    assert "answers appeared more than once, and are all run in their order: q01_mean" in notes
     assert "canary" in tiny.answer(made, "q01_mean").source
     assert made.cells[-1].cell_type == "code" and made.cells[-1].source == second.source
 
