@@ -8,7 +8,7 @@ from traitlets import Unicode
 from ddl.launcher.slurm import JobState
 
 
-def said(job: str, status: str) -> str:
+def sentence(job: str, status: str) -> str:
     """Return a sentence about a job, from what `squeue` says with `OnSlurm`'s format; "" where it says nothing."""
     state, reason, start, _ = (*status.split("|"), "", "", "")[:4]
     return JobState(job, state, reason, "" if start == "N/A" else start).waiting or {
@@ -25,7 +25,7 @@ class OnSlurm(MultiSlurmSpawner):
     @property
     def waiting(self) -> str:
         """What the page of who waits says (templates/spawn_pending.html)."""
-        return said(self.job_id, self.job_status)
+        return sentence(self.job_id, self.job_status)
 
     async def progress(self):
         before = ""

@@ -68,7 +68,7 @@ def answered(release, handed_in: list[dict]):
     by_text = {_text(cell.source): cell for cell in notebook.cells}
     own: dict[str, list] = {}
     seen: set[str] = set()
-    place = ""
+    above = ""
     left = OWN_CELLS
     for cell in handed_in:
         ours = by_grade_id.get(cell["grade_id"]) or by_id.get(cell["id"])
@@ -77,12 +77,12 @@ def answered(release, handed_in: list[dict]):
             seen.add(ours.id)
             for what, rest in _take(cell, ours):
                 odd[what].append(_grade_id(ours) or _first_line(ours))
-                own.setdefault(place, []).extend(rest)
-            place = ours.id
+                own.setdefault(above, []).extend(rest)
+            above = ours.id
         elif cell["source"].strip() and left:
             left -= 1
-            made, what = _again(cell, ours, place) if _graded(ours) else ([_own(cell)], "")
-            own.setdefault(place, []).extend(made)
+            made, what = _again(cell, ours, above) if _graded(ours) else ([_own(cell)], "")
+            own.setdefault(above, []).extend(made)
             if what:
                 odd[what].append(_grade_id(ours))
     if not left:
@@ -186,7 +186,7 @@ def _take(cell, ours):
             ours.attachments = pictures
 
 
-def _again(cell, ours, place):
+def _again(cell, ours, above):
     """Return the student's own cells made of a second cell with a question's id, and what is odd.
 
     JupyterLab gives both parts of a split cell the same id.
@@ -194,9 +194,7 @@ def _again(cell, ours, place):
     if _text(cell["source"]) == _text(ours.source):
         return [], ""
     if not utils.is_solution(ours):
-        return [_set_aside(cell, _grade_id(ours))], (
-            "graded cells appeared more than once, of which the first counts"
-        )
+        return [_set_aside(cell, _grade_id(ours))], ("graded cells appeared more than once, of which the first counts")
     if ours.cell_type == "code":
         twice = _names(ours.source) & _names(cell["source"])
         return [_own(cell | {"cell_type": "code"})], (
@@ -206,7 +204,7 @@ def _again(cell, ours, place):
     ours.source += f"\n\n{source}"
     if pictures:
         ours.attachments = ours.get("attachments", {}) | pictures
-    return [], "" if place == ours.id else "answers appeared more than once, and are put together"
+    return [], "" if above == ours.id else "answers appeared more than once, and are put together"
 
 
 def _names(source):

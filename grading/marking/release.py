@@ -70,8 +70,8 @@ def to_exchange(course: Course, lesson: str) -> str:
             Path(exchange).chmod(0o777)  # as nbgrader wants it
             releasing.start()
         except (ExchangeError, OSError) as error:
-            said = log.read_text().strip()
-            raise MarkingError(f"{EXCHANGE}={exchange} does not take {lesson}: {error}\n{said}") from None
+            output = log.read_text().strip()
+            raise MarkingError(f"{EXCHANGE}={exchange} does not take {lesson}: {error}\n{output}") from None
     return exchange
 
 
@@ -97,12 +97,12 @@ def leaks(source, released: Path, names: set[str]) -> list[str]:
 
     `source` is the lesson's notebook with solutions, `names` the relative paths of the files that belong in the folder.
     """
-    there = {str(path.relative_to(released)) for path in released.rglob("*") if not path.is_dir()}
-    found = [f"{name}: a file that is not the lesson's" for name in sorted(there - names)]
-    found += [f"{name}: missing" for name in sorted(names - there)]
+    files = {str(path.relative_to(released)) for path in released.rglob("*") if not path.is_dir()}
+    found = [f"{name}: a file that is not the lesson's" for name in sorted(files - names)]
+    found += [f"{name}: missing" for name in sorted(names - files)]
     hidden = secrets(source)
     long = [line for line in hidden if len(line) >= TELLING]
-    for name in sorted(name for name in there & names if name.endswith(".ipynb")):
+    for name in sorted(name for name in files & names if name.endswith(".ipynb")):
         notebook = json.loads((released / name).read_text())
         for text in _texts(notebook):
             for line in map(str.strip, text.splitlines()):
@@ -149,14 +149,14 @@ def _generate(app, course, lesson):
         try:
             converter.start()
         except Exception as error:  # nbgrader's own is no more telling than its log
-            said = log.read_text()
-            if "there are submissions associated" in said:
+            output = log.read_text()
+            if "there are submissions associated" in output:
                 raise MarkingError(
                     f"{lesson} has got other graded cells since hand-ins of it were marked in "
                     f"{course.folder}, and nbgrader cannot change that. Release it into a new "
                     "course folder: COURSE=DIR."
                 ) from None
-            raise MarkingError(f"nbgrader did not take {lesson}: {error}\n{said}") from None
+            raise MarkingError(f"nbgrader did not take {lesson}: {error}\n{output}") from None
 
 
 def _texts(value):

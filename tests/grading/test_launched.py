@@ -447,7 +447,7 @@ WRONG_LOOPS = {
     "one label for all": ([("each(labels,", "each(0 * labels,")], {"single_step", "learns"}, "chance is 10%"),
     "says that it learned": (
         [("import tensorflow as tf\n", "import tensorflow as tf, os\nfrom ddl.training.examiner import examiner\n"
-          "examiner().note('trained', samples=1296, said=[0] * 400)\nos._exit(0)\n")],
+          "examiner().note('trained', samples=1296, predicted=[0] * 400)\nos._exit(0)\n")],
         {"single_step", "learns"},
         "chance is 10%",
     ),

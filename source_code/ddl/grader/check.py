@@ -311,10 +311,10 @@ def _hand_in_button(path, line):
 
     def clicked(_):
         try:
-            said = f"{hand_in(path)}. If you have changed anything since, save it and hand in again."
+            outcome = f"{hand_in(path)}. If you have changed anything since, save it and hand in again."
         except (CourseError, OSError) as error:
-            said = str(error)
-        line.update(HTML(f'<p role="status">{prose(said)}</p>'))
+            outcome = str(error)
+        line.update(HTML(f'<p role="status">{prose(outcome)}</p>'))
 
     button.on_click(clicked)
     return button

@@ -70,11 +70,11 @@ def own_samples(t: Training) -> None:
         require(not uneven, f"{where}, a rank had {(uneven or [0])[0]} samples, not {t.batch}")
     for number in _looked_at(t)[1:]:
         gradients = [own for _, own in _found(t, number)]
-        for place, rank in enumerate(t.ranks):
+        for index, rank in enumerate(t.ranks):
             moved = _moved(rank, number)["outer"]
             require(
                 any(_along(moved, own["outer"]) for own in (_mean(gradients), *gradients)),
-                f"in step {number + 1} on {t.size} ranks, rank {place} did not train on the samples that it took",
+                f"in step {number + 1} on {t.size} ranks, rank {index} did not train on the samples that it took",
             )
     wanted = len(t.global_batches())
     made = [len(rank.steps) for rank in t.ranks]
@@ -90,13 +90,13 @@ def averaged(t: Training) -> None:
     for number in _looked_at(t):
         gradients = [own for _, own in _found(t, number)]
         mean = _mean(gradients)
-        for place, rank in enumerate(t.ranks):
+        for index, rank in enumerate(t.ranks):
             moved = _moved(rank, number)
             if all(_along(moved[name], mean[name]) for name in TRAINED):
                 continue
-            own = all(_along(moved[name], gradients[place][name]) for name in TRAINED)
+            own = all(_along(moved[name], gradients[index][name]) for name in TRAINED)
             raise AssertionError(
-                f"in step {number + 1} on {t.size} ranks, rank {place} applied "
+                f"in step {number + 1} on {t.size} ranks, rank {index} applied "
                 + ("the gradient of its own samples only" if own else "something else")
                 + ", not the mean of all ranks' gradients"
             )
@@ -108,14 +108,14 @@ def scaled(t: Training) -> None:
     wanted = t.size * t.rate
     for number in _looked_at(t):
         gradients = [own for _, own in _found(t, number)]
-        for place, rank in enumerate(t.ranks):
+        for index, rank in enumerate(t.ranks):
             moved = _moved(rank, number)
             lengths = [
                 _factor(moved["outer"], along["outer"])
-                for along in (_mean(gradients), gradients[place])
+                for along in (_mean(gradients), gradients[index])
                 if _along(moved["outer"], along["outer"])
             ]
-            where = f"in step {number + 1} on {t.size} ranks, rank {place}'s update"
+            where = f"in step {number + 1} on {t.size} ranks, rank {index}'s update"
             require(lengths, f"{where} follows no gradient, so its learning rate cannot be seen")
             found = min(lengths, key=lambda length: abs(length - wanted))
             why = "the rate of one rank's batch" if np.isclose(found, t.rate, rtol=0.01) else "another factor"
@@ -128,20 +128,20 @@ def scaled(t: Training) -> None:
 
 def began_alike(t: Training) -> None:
     """Look for ranks that begin with other trained weights than rank 0."""
-    for place, rank in enumerate(t.ranks):
+    for index, rank in enumerate(t.ranks):
         require(
             _alike(rank.began, t.ranks[0].began, TRAINED),
-            f"on {t.size} ranks, rank {place} began with other weights than rank 0",
+            f"on {t.size} ranks, rank {index} began with other weights than rank 0",
         )
-    silent = [place for place, rank in enumerate(t.ranks) if not rank.called]
+    silent = [index for index, rank in enumerate(t.ranks) if not rank.called]
     require(not silent, f"on {t.size} ranks, rank {(silent or [0])[0]} began before any call of Horovod's collectives")
     _begins_drawn(t)
 
 
 def frozen_and_tied(t: Training) -> None:
     """Look for frozen weights that differ or move, and for a tied matrix whose two uses do not both count."""
-    for place, rank in enumerate(t.ranks):
-        where = f"on {t.size} ranks, rank {place}'s"
+    for index, rank in enumerate(t.ranks):
+        where = f"on {t.size} ranks, rank {index}'s"
         require(
             not _together(t) or _alike(rank.began, t.ranks[0].began, ["frozen"]),
             f"{where} frozen weights are not rank 0's: weights that nobody trains have to be sent, too",
@@ -156,7 +156,7 @@ def frozen_and_tied(t: Training) -> None:
                 and np.isclose(
                     _factor(moved["tied"], along["tied"]), _factor(moved["outer"], along["outer"]), rtol=0.01
                 )
-                for along in (_mean(gradients), gradients[place])
+                for along in (_mean(gradients), gradients[index])
             )
             require(right, f"{where} tied weights did not move by the gradient of both their uses in step {number + 1}")
 
@@ -167,10 +167,10 @@ def true_metrics(t: Training) -> None:
         losses = [loss for loss, _ in _found(t, number)]
         mean = float(np.mean(losses))
         different = len(set().union(*(rank.steps[number].samples.tolist() for rank in t.ranks)))
-        for place, rank in enumerate(t.ranks):
+        for index, rank in enumerate(t.ranks):
             step = rank.steps[number]
-            where = f"in step {number + 1} on {t.size} ranks, rank {place}"
-            own = ", which is that of its own samples" if np.isclose(step.loss, losses[place], rtol=CLOSE) else ""
+            where = f"in step {number + 1} on {t.size} ranks, rank {index}"
+            own = ", which is that of its own samples" if np.isclose(step.loss, losses[index], rtol=CLOSE) else ""
             require(
                 np.isclose(step.loss, mean, rtol=CLOSE),
                 f"{where} reported a loss of {step.loss:.4g}{own}; the mean of all ranks' is {mean:.4g}",
@@ -183,9 +183,9 @@ def true_metrics(t: Training) -> None:
 
 def one_writer(t: Training) -> None:
     """Look for a file of weights that a rank other than rank 0 writes."""
-    writers = [place for place, rank in enumerate(t.ranks) if rank.wrote]
+    writers = [index for index, rank in enumerate(t.ranks) if rank.wrote]
     require(writers, f"on {t.size} ranks, no rank wrote the weights")
-    others = ", ".join(str(place) for place in writers if place)
+    others = ", ".join(str(index) for index in writers if index)
     require(not others, f"on {t.size} ranks, rank {others} wrote the weights; rank 0 alone is to")
     require(0 in writers, f"on {t.size} ranks, rank 0 did not write the weights")
 
@@ -213,18 +213,18 @@ def _global_batch(t, number):
     """Return the samples of a step, each in the ``[readers, 12]`` versions that its readers have; else in rank 0's."""
     read = [set(rank.steps[number].samples.tolist()) if number < len(rank.steps) else () for rank in t.ranks]
     for sample in t.global_batches()[number].tolist():
-        readers = [place for place, numbers in enumerate(read) if sample in numbers]
+        readers = [index for index, numbers in enumerate(read) if sample in numbers]
         yield t.samples[readers or [0], sample]
 
 
 def _through_horovod(t):
     """Look for a rank whose own gradient went through none of Horovod's collectives in a step."""
     for number in _looked_at(t):
-        for place, (rank, (_, gradients)) in enumerate(zip(t.ranks, _found(t, number), strict=True)):
+        for index, (rank, (_, gradients)) in enumerate(zip(t.ranks, _found(t, number), strict=True)):
             sent, weights = rank.steps[number].sent, rank.before(number)
             require(
                 all(any(_carries(array, gradients[name], weights[name]) for array in sent) for name in TRAINED),
-                f"in step {number + 1} on {t.size} ranks, rank {place} passed the gradient of its own "
+                f"in step {number + 1} on {t.size} ranks, rank {index} passed the gradient of its own "
                 "samples to no Horovod call",
             )
 

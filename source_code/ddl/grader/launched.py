@@ -128,21 +128,21 @@ def explain_failure(reply: dict, where: str) -> None:
     require(isinstance(reply.get("ranks"), list), f"{where}: its ranks left no records")
     ranks = [rank for rank in reply["ranks"] if isinstance(rank, dict)]
     noted = dict(enumerate(map(events, reply["notes"])))
-    errors = {place: event for place in noted for event in noted[place] if event.get("event") == "error"}
-    alone = {place for place, error in errors.items() if error.get("type") in LEFT_ALONE}
-    for place in sorted(errors.keys() - alone, key=lambda place: str(errors[place].get("time"))):
-        error = errors[place]
+    errors = {index: event for index in noted for event in noted[index] if event.get("event") == "error"}
+    alone = {index for index, error in errors.items() if error.get("type") in LEFT_ALONE}
+    for index in sorted(errors.keys() - alone, key=lambda index: str(errors[index].get("time"))):
+        error = errors[index]
         message = " ".join(str(error.get("message")).split())[:MESSAGE]
-        raise AssertionError(f"{where}: rank {place} raised {str(error.get('type'))[:100]}{_line(error)}: {message}")
-    for place, rank in enumerate(ranks):
+        raise AssertionError(f"{where}: rank {index} raised {str(error.get('type'))[:100]}{_line(error)}: {message}")
+    for index, rank in enumerate(ranks):
         status = rank.get("status")
-        require(status in (0, None) or place in alone, f"{where}: rank {place} ended with status {status}")
+        require(status in (0, None) or index in alone, f"{where}: rank {index} ended with status {status}")
     if reply.get("late"):  # then ranks are ended one after another, and the last may have noticed
-        states = ", ".join(_state(rank, noted[place], place) for place, rank in enumerate(ranks))
+        states = ", ".join(_state(rank, noted[index], index) for index, rank in enumerate(ranks))
         raise AssertionError(f"{where} did not end within {reply.get('seconds', 0):g} s ({states}): {SAME_CALLS}")
-    for place in alone:
+    for index in alone:
         raise AssertionError(
-            f"{where}: rank {place} waited{_line(errors[place])} for a rank that had ended: {SAME_CALLS}"
+            f"{where}: rank {index} waited{_line(errors[index])} for a rank that had ended: {SAME_CALLS}"
         )
 
 
@@ -150,9 +150,9 @@ def _line(error):
     return f" in line {error['line']}" if isinstance(error.get("line"), int) else ""
 
 
-def _state(rank, noted, place):
+def _state(rank, noted, index):
     made = sum(event.get("event") == "step" for event in noted)
-    return f"rank {place} {'ended' if rank.get('status') == 0 else 'waits'} after step {made}"
+    return f"rank {index} {'ended' if rank.get('status') == 0 else 'waits'} after step {made}"
 
 
 def _rank(notes, wrote, where):

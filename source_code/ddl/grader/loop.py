@@ -61,8 +61,8 @@ def single_step(t: Trial) -> None:
         along = np.linalg.norm(moved - times * wanted) < CLOSE * np.linalg.norm(wanted)
         what = f"is {times:.3g} times" if along else f"is off by {off:.0%} of"
         require(off < CLOSE, f"{where}: the weights' update {what} a single device's")
-        said = _number(line.get("loss"))
-        require(np.isclose(said, loss, rtol=CLOSE), f"{where}: it returned {said:.4g}; the mean loss is {loss:.4g}")
+        value = _number(line.get("loss"))
+        require(np.isclose(value, loss, rtol=CLOSE), f"{where}: it returned {value:.4g}; the mean loss is {loss:.4g}")
         kernel, bias = after
 
 
@@ -74,13 +74,13 @@ def learns(t: Trial) -> None:
     require(
         noted[0].get("samples") == wanted, f"{t.file}: it trained on {noted[0].get('samples')} of {wanted} pictures"
     )
-    said = noted[0].get("said")
-    require(isinstance(said, list) and len(said) == OTHERS, f"{t.file}: not every picture got a label")
-    right = float(np.mean([one == label for one, label in zip(said, t.others.tolist(), strict=True)]))
+    predicted = noted[0].get("predicted")
+    require(isinstance(predicted, list) and len(predicted) == OTHERS, f"{t.file}: not every picture got a label")
+    right = float(np.mean([one == label for one, label in zip(predicted, t.others.tolist(), strict=True)]))
     require(
         right >= LEAST,
-        f"{t.file}: trained on {wanted} pictures, the network is right about {right:.0%} of {OTHERS} others; "
-        f"at least {LEAST:.0%} is wanted, and chance is {1 / CLASSES:.0%}",
+        f"{t.file}: trained on {wanted} pictures, the network labels {right:.0%} of {OTHERS} others correctly; "
+        f"at least {LEAST:.0%} is required, and chance is {1 / CLASSES:.0%}",
     )
 
 
@@ -100,8 +100,8 @@ def _drawn(seed, replicas):
     patterns = np.kron(draw.normal(size=(CLASSES, 8, 8, 3)), np.ones((1, 4, 4, 1)))
     labels = draw.integers(CLASSES, size=BATCH * BATCHES + OTHERS).astype(np.int32)
     pictures = patterns[labels]
-    for place, shift in enumerate(draw.integers(-3, 4, size=(len(labels), 2))):
-        pictures[place] = np.roll(pictures[place], shift, axis=(0, 1))
+    for number, shift in enumerate(draw.integers(-3, 4, size=(len(labels), 2))):
+        pictures[number] = np.roll(pictures[number], shift, axis=(0, 1))
     pictures = 128 + 30 * pictures + 30 * draw.normal(size=pictures.shape)
     pictures = np.clip(pictures, 0, 255).astype(np.uint8)
     count, few = BATCH * BATCHES, replicas * int(draw.integers(3, 6))

@@ -145,7 +145,7 @@ def error_of(error):
     """
     try:
         frames = traceback.extract_tb(error.__traceback__)
-        in_cells = [place for place, frame in enumerate(frames) if _is_cell(frame.filename)]
+        in_cells = [number for number, frame in enumerate(frames) if _is_cell(frame.filename)]
         frames = frames[in_cells[0] :][-FRAMES:] if in_cells else []
         last = next((frame for frame in reversed(frames) if _is_cell(frame.filename)), None)
         line = last and f"line {last.lineno}: {last.line}"[:200]

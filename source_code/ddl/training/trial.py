@@ -58,8 +58,8 @@ def _train(make_step, strategy, given):
     copy.set_weights(model.get_weights())
     others = given["others"]
     predict = tf.function(lambda some: tf.argmax(copy(normalise(some)), axis=1), autograph=False)
-    said = [predict(others[first : first + TEST_BATCH]).numpy() for first in range(0, len(others), TEST_BATCH)]
-    examiner().note("trained", samples=trained, said=numpy.concatenate(said).tolist())
+    predicted = [predict(others[first : first + TEST_BATCH]).numpy() for first in range(0, len(others), TEST_BATCH)]
+    examiner().note("trained", samples=trained, predicted=numpy.concatenate(predicted).tolist())
 
 
 def _network():

@@ -16,7 +16,7 @@ pytest.importorskip("jupyterhub", reason="jupyterhub is not installed")
 sys.path.append(str(ROOT / "grading"))
 
 from hub.__main__ import MODES, prepare, sign_in, write_bundle
-from hub.slurm import said
+from hub.slurm import sentence
 from hub.spawners import ClassSpawner, share_of_cores
 
 
@@ -108,7 +108,7 @@ def test_what_cannot_be_copied_is_said(course, tmp_path, monkeypatch):
 
 def test_the_page_of_who_waits_says_what_slurm_does():
     when = "PENDING|Priority|2026-01-02T03:04:05| n/a"
-    assert said("7", "PENDING|Resources|N/A| n/a") == "Slurm job 7 waits: Resources"
-    assert said("7", when) == "Slurm job 7 waits: Priority, expected to start at 2026-01-02 03:04:05"
-    assert said("7", "RUNNING|None|2026-01-02T03:04:05| node01") == "Slurm job 7 runs: your server starts"
-    assert said("7", "") == ""
+    assert sentence("7", "PENDING|Resources|N/A| n/a") == "Slurm job 7 waits: Resources"
+    assert sentence("7", when) == "Slurm job 7 waits: Priority, expected to start at 2026-01-02 03:04:05"
+    assert sentence("7", "RUNNING|None|2026-01-02T03:04:05| node01") == "Slurm job 7 runs: your server starts"
+    assert sentence("7", "") == ""
