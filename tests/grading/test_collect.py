@@ -286,28 +286,21 @@ def collected(taken, tiny):
     }
 
 
-@pytest.mark.parametrize("command", ["collect", "autograde", "grades", "feedback"])
-def test_a_full_disk_is_said_and_loses_nothing(taken, hand_in, tiny, full_disk, capsys, command):
+def test_a_full_disk_is_said_and_loses_nothing(taken, hand_in, tiny, full_disk, capsys):
     hand_in("ann.ipynb", tiny.untouched())
     taken()
     before = collected(taken, tiny)
     hand_in("ann.ipynb", tiny.right())
-    full_disk(4096)
-    try:
-        code = commands.main(
-            [
-                "--course",
-                str(taken.course.folder),
-                command,
-                "1",
-                *(["--from", str(hand_in.folder)] if command == "collect" else []),
-            ]
-        )
-    finally:
-        full_disk()
-    said = capsys.readouterr().err
-    assert code == 2 and "File too large" in said and str(taken.course.folder) in said, said
-    assert collected(taken, tiny) == before
+    options = {"collect": ["--from", str(hand_in.folder)], "release": ["--sources", str(tiny.sources)]}
+    for command in ("collect", "autograde", "grades", "feedback", "release"):
+        full_disk(4096)
+        try:
+            code = commands.main(["--course", str(taken.course.folder), command, "1", *options.get(command, [])])
+        finally:
+            full_disk()
+        shown = capsys.readouterr().err
+        assert code == 2 and "File too large" in shown and str(taken.course.folder) in shown, shown
+        assert collected(taken, tiny) == before
     taken()
     assert "[1, 4, 9]" in tiny.answer(taken.notebook("ann"), "q02_table").source
 

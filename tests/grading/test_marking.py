@@ -202,41 +202,6 @@ def test_marks_for_an_answer_that_was_handed_in_anew_are_set_aside(course, hand_
     assert course.totals() == {"ann": 5.5, "bob": 7.5, "cyd": 7.5}
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="mounting takes root")
-def test_a_disk_that_is_full_while_a_class_is_marked(tiny, hand_in, course_folder, tmp_path):
-    place = tmp_path / "small"
-    place.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=6m", "tmpfs", place], check=True)
-    try:
-        course = course_folder(place / "course", tiny)
-        course.release([("ann", "Ann", "Ames", ""), ("bob", "Bob", "Ames", "")])
-        take_in(course, hand_in, ann=tiny.right(), bob=tiny.right())
-        course("autograde")
-        course("grades")
-        before = {
-            path: path.read_bytes()
-            for step in ("collected", "submitted", "grades.csv")
-            for path in [*place.rglob(f"{step}/**/*.ipynb"), *place.rglob(step)]
-            if path.is_file()
-        }
-        assert len(before) == 5
-        hand_in("ann.ipynb", tiny.untouched())
-        free = os.statvfs(place).f_bavail * os.statvfs(place).f_frsize
-        for left in (0, 20_000):
-            (place / "film").write_bytes(bytes(free - left))
-            options = {"collect": ["--from", hand_in.folder], "release": ["--sources", tiny.sources]}
-            for command in ("collect", "autograde", "feedback", "grades", "release"):
-                said = course(command, *options.get(command, []), expect=2)
-                assert "No space left on device" in said and str(place) in said, (command, said)
-        assert all(path.read_bytes() == content for path, content in before.items())
-        (place / "film").unlink()
-        take_in(course, hand_in)
-        course("autograde")
-        assert course.totals() == {"ann": 0, "bob": 5}
-    finally:
-        subprocess.run(["umount", "--lazy", place], check=True)
-
-
 def test_an_interrupt_at_the_moment_of_a_fork_is_none_that_is_lost(tmp_path):
     script = tmp_path / "interrupted.py"
     script.write_text("""
