@@ -180,8 +180,19 @@ def test_a_rank_that_never_reaches_the_collective_is_named(ran, monkeypatch, cap
 
 
 # A shell's background job ignores SIGINT, and so would a test that was started as one.
-INTERRUPTIBLE = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
+INTERRUPTIBLE = """
+import signal, sys
+from ddl import launch
+from ddl.launcher import lifetime
+signal.signal(signal.SIGINT, signal.default_int_handler)
+lifetime.STOP_GRACE_S = float(sys.argv[2])
+try:
+    launch(sys.argv[1], oversubscribe=True)
+except KeyboardInterrupt as error:
+    sys.exit(42 if "was stopped" in error._render_traceback_()[0] else 1)
+"""
 
+COLD_IMPORT = pytest.param("cold", "import", marks=pytest.mark.slow)
 STAGES = {
     "start": ("import time; time.sleep(600)", lambda run: True),
     "import": ("import tensorflow, time; time.sleep(600)", lambda run: run.state == "running"),
@@ -200,20 +211,12 @@ STAGES = {
 }
 
 
-@both
-@pytest.mark.parametrize("stage", STAGES)
+@pytest.mark.parametrize("start, stage", [("warm", "start"), ("warm", "training"), COLD_IMPORT], indirect=["start"])
 def test_the_cell_is_interrupted(script, nothing_left, stage):
     """As Jupyter does it: SIGINT to the process that called `launch`. A launcher that is gone is not waited for."""
     text, reached = STAGES[stage]
-    path = script(text)
-    patient = "from ddl.launcher import lifetime\nlifetime.STOP_GRACE_S = 1e6\n" if stage == "start" else ""
-    code = (
-        INTERRUPTIBLE + patient + "import sys; from ddl import launch\n"
-        "try:\n    launch(sys.argv[1], oversubscribe=True)\n"
-        "except KeyboardInterrupt as error:\n"
-        "    sys.exit(42 if 'was stopped' in error._render_traceback_()[0] else 1)\n"
-    )
-    cell = subprocess.Popen([sys.executable, "-c", code, str(path)], stdout=subprocess.PIPE, text=True)
+    line = [sys.executable, "-c", INTERRUPTIBLE, str(script(text)), "1e6" if stage == "start" else "6"]
+    cell = subprocess.Popen(line, stdout=subprocess.PIPE, text=True)
     try:
         assert cell.stdout.readline().startswith("$ ")  # it follows the run
         (run,) = runs()
@@ -230,15 +233,7 @@ def test_the_cell_is_interrupted(script, nothing_left, stage):
 @cold
 def test_a_second_interrupt_ends_at_once(script, nothing_left):
     """The launcher is stopped, so that what asks it to end waits for ever."""
-    path = script(SLEEP)
-    code = (
-        INTERRUPTIBLE
-        + "import sys; from ddl import launch; from ddl.launcher import lifetime\nlifetime.STOP_GRACE_S = 1e6\n"
-        "try:\n    launch(sys.argv[1], oversubscribe=True)\n"
-        "except KeyboardInterrupt as error:\n"
-        "    sys.exit(42 if 'was stopped' in error._render_traceback_()[0] else 1)\n"
-    )
-    cell = subprocess.Popen([sys.executable, "-c", code, str(path)])
+    cell = subprocess.Popen([sys.executable, "-c", INTERRUPTIBLE, str(script(SLEEP)), "1e6"])
     try:
         until(lambda: runs() and runs()[0].state == "running")
         (run,) = runs()

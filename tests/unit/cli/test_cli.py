@@ -85,8 +85,8 @@ def test_its_version_is_said(capsys):
 
 
 def test_what_follows_the_script_is_the_script_s(launched):
-    assert main(["run", "-n", "1", "x.py", "--", "--workers", "3", "--"]) == 0
-    assert (launched["script"], launched["args"]) == ("x.py", ["--", "--workers", "3", "--"])
+    assert main(["run", "-n", "1", "x.py", "--t", "--", "--workers", "3", "--"]) == 0
+    assert (launched["script"], launched["args"]) == ("x.py", ["--t", "--", "--workers", "3", "--"])
     main(["run", "--env", "A=b=c", "--env", "HOME", "--", "x.py"])
     assert (launched["script"], launched["args"], launched["workers"]) == ("x.py", [], 2)
     assert launched["env"] == {"A": "b=c", "HOME": os.environ["HOME"]}

@@ -83,11 +83,18 @@ def test_lines_that_are_damaged_are_left_out_and_counted(folder):
     assert "4 lines" in progress.notes[0] and "events.jsonl" in progress.notes[0]
 
 
-def test_a_result_that_is_damaged_is_named(folder):
+def test_what_a_script_recorded_is_read_again_and_a_damaged_result_is_named(folder):
     run = folder(GOOD)
+    recorder = Recorder(run.path)
+    recorder.event("start", steps=1, epochs=1.0)
+    recorder.event("evaluation", step=1, epoch=1.0, samples=8, loss=1.0, test_accuracy=0.5)
+    recorder.result({"test_accuracy": 0.5})
+    found = attach(GOOD)
+    assert found.result == {"id": GOOD, "name": "good", "test_accuracy": 0.5}
+    assert found.history["test_accuracy"].tolist() == [0.5]
     run.result.write_text("{")
     with pytest.raises(DamagedFile, match="result.json is damaged"):
-        attach(GOOD).result  # noqa: B018
+        found.result  # noqa: B018
 
 
 def test_other_folders_are_no_runs_and_an_id_is_no_pattern(folder):
