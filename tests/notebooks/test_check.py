@@ -39,9 +39,8 @@ def test_in_a_kernel_it_prints(tmp_path, ran, call, monkeypatch):
         tmp_path, SOLVED | {"q02_table": "table = 0"}, "table = [1, 4, 9]", f"from ddl import check\n{call}"
     )
     assert "question 1  passed\nquestion 2  not yet: " in ran(path)
-    passed, ran_cells = journal.checked("7.Doubling")
-    assert passed == {"q01_double_test": True, "q02_table_test": False}
-    assert journal.digest(SOLVED["q01_double"]) in ran_cells
+    found = {test: passed for test, (passed, _) in journal.checked("7.Doubling").items()}
+    assert found == {"q01_double_test": True, "q02_table_test": False}
 
 
 def test_in_jupyterlab_it_shows_a_button(tmp_path, ran):

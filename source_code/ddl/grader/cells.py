@@ -63,6 +63,15 @@ def tested(notebook):
             yield answer, cell
 
 
+def answers_of(notebook):
+    """Return the text of each answer, {grade id: text}; JupyterLab gives all parts of a split cell the same id."""
+    parts = defaultdict(list)
+    for cell in notebook["cells"]:
+        if role_of(cell).get("solution"):
+            parts[role_of(cell).get("grade_id")].append(source_of(cell))
+    return {name: "\n".join(sources) for name, sources in parts.items()}
+
+
 def code_cells(notebook):
     """Return the code that is run beside the tests, as {index: source}.
 

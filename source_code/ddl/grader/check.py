@@ -22,7 +22,7 @@ from urllib.parse import quote
 from ddl.display.html import Markup, html_table, prose
 from ddl.errors import CourseError, InputError
 from ddl.grader import journal
-from ddl.grader.cells import as_answered, labels, role_of, source_of, test_cells, tested
+from ddl.grader.cells import answers_of, as_answered, labels, role_of, source_of, test_cells, tested
 from ddl.grader.channel import start_worker
 from ddl.grader.grade import Verdict, grade_notebook
 from ddl.grader.handin import EXCHANGE, hand_in
@@ -130,10 +130,13 @@ def check_file(path, limits=Limits(), *, above=None, begin=lambda question: None
 
 
 def _keep(lesson, notebook, verdicts, whole):
-    passed = {verdict.grade_id: verdict.passed for verdict in verdicts}
-    sources = [source_of(cell) for cell in notebook["cells"] if cell["cell_type"] == "code"]
+    texts, passed = answers_of(notebook), {verdict.grade_id: verdict.passed for verdict in verdicts}
+    kept = {}
+    for answer, test in tested(notebook):
+        name = role_of(test)["grade_id"]
+        kept.setdefault(name, (passed.get(name, False), journal.digest(texts[role_of(answer).get("grade_id")] if answer else "")))
     with contextlib.suppress(OSError):  # the disk is full: what was found is shown all the same
-        journal.keep_check(lesson, passed, sources, whole)
+        journal.keep_check(lesson, kept, whole)
         renew(lesson)
 
 

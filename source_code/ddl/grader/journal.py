@@ -4,7 +4,7 @@ It lies in the runs folder, as `answers.json`.
 """
 
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 from ddl.records import files
@@ -15,29 +15,24 @@ CLASS = "DDL_CLASS"  # the folder in which attendees of a class share where they
 
 
 def digest(source: str) -> str:
-    """Return a short digest of a cell's text."""
+    """Return a short digest of an answer's text."""
     return hashlib.sha256(source.strip().encode()).hexdigest()[:12]
 
 
-def keep_check(lesson: str, passed: Mapping[str, bool], sources: Iterable[str], whole: bool = True) -> None:
-    """Keep which tests passed, by grade id, and the code that was run; what was kept goes if this is the `whole`."""
-    ran = {digest(source) for source in sources}
+def keep_check(lesson: str, verdicts: Mapping[str, tuple[bool, str]], whole: bool = True) -> None:
+    """Keep whether tests passed, and the digest of the answer, by grade id; what was kept goes if these are all."""
 
     def keep(content):
         known = content.setdefault("checked", {})
-        before = {} if whole else known.get(lesson, {})
-        known[lesson] = {
-            "passed": {**before.get("passed", {}), **passed},
-            "ran": sorted(ran.union(before.get("ran", ()))),
-        }
+        known[lesson] = {**({} if whole else known.get(lesson, {})), **verdicts}
 
     _change(keep)
 
 
-def checked(lesson: str) -> tuple[dict[str, bool], set[str]]:
-    """Return which tests of a lesson passed at its last check, and the digests of the code that was run before them."""
+def checked(lesson: str) -> dict[str, tuple[bool, str]]:
+    """Return what was kept of a lesson's tests."""
     found = _read().get("checked", {}).get(lesson, {})
-    return found.get("passed", {}), set(found.get("ran", ()))
+    return {test: tuple(verdict) for test, verdict in found.items() if len(verdict) == 2}
 
 
 def take_hint(lesson: str, question: str, most: int) -> int:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from ddl.errors import InputError
 from ddl.grader import notebooks
-from ddl.grader.cells import STUB, labels, role_of, source_of, tested
+from ddl.grader.cells import STUB, answers_of, labels, role_of, tested
 from ddl.grader.journal import CLASS, checked, digest, hints_taken, sharing
 from ddl.records.folder import RunFolder
 from ddl.records.jsonfiles import DamagedFile, read_json
@@ -149,20 +149,17 @@ def _row(lesson):
 def questions_of(path):
     """The questions of a saved notebook, in order."""
     notebook = notebooks.read_notebook(path)
-    passed, ran = checked(path.stem)
-    answers, tests = {}, defaultdict(dict)
-    for cell in notebook.cells:
-        if role_of(cell).get("solution"):
-            answers.setdefault(role_of(cell)["grade_id"], cell)
+    known, tests = checked(path.stem), defaultdict(dict)
     for answer, test in tested(notebook):
         if answer:
-            tests[role_of(answer)["grade_id"]].setdefault(role_of(test)["grade_id"], role_of(test)["points"])
-    for name, cell in answers.items():
-        source = source_of(cell)
-        answered = bool(source.strip()) and not any(stub in source for stub in STUBS)
-        unchanged = answered and digest(source) in ran
-        state = _state(answered, unchanged, [passed.get(test) for test in tests[name]])
-        earned = sum(points for test, points in tests[name].items() if unchanged and passed.get(test))
+            tests[role_of(answer).get("grade_id")].setdefault(role_of(test)["grade_id"], role_of(test)["points"])
+    for name, text in answers_of(notebook).items():
+        answered = bool(text.strip()) and not any(stub in text for stub in STUBS)
+        verdicts = [known.get(test, (None, "")) for test in tests[name]]
+        unchanged = answered and all(checked_text == digest(text) for _, checked_text in verdicts)
+        passed = [passed for passed, _ in verdicts]
+        earned = sum(points for points, ok in zip(tests[name].values(), passed, strict=True) if unchanged and ok)
+        state = _state(answered, unchanged, passed)
         yield Question(name, answered, sum(tests[name].values()), earned, len(tests[name]), state)
 
 

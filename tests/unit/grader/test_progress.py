@@ -3,10 +3,12 @@
 import json
 from functools import partial
 
+import nbformat
 import pytest
 
 from ddl import cli, progress
 from ddl.grader import journal
+from ddl.grader.check import check_file
 from doubling import SOLVED, STUBS, write_released
 
 
@@ -67,10 +69,21 @@ def test_a_damaged_record_is_written_anew(lesson, tmp_path):
     (tmp_path / "runs").mkdir()
     (tmp_path / "runs" / "answers.json").write_text("{")
     assert stand()[0][0] == ("unchecked", True, 0)
-    journal.keep_check(path.stem, {"q01_double_test": True}, [SOLVED["q01_double"]])
+    journal.keep_check(path.stem, {"q01_double_test": (True, journal.digest(SOLVED["q01_double"]))})
     assert stand()[0][0] == ("done", True, 2)
 
 
 def test_without_lessons_it_says_where_it_looked(tmp_path):
     with pytest.raises(ValueError, match=f"no lessons in {tmp_path}"):
         progress(tmp_path)
+
+
+def test_a_refused_answer_that_comes_back_does_not_count_as_the_right_one(lesson):
+    """Checks of the questions above a cell are kept beside earlier ones."""
+    states = []
+    for answer, checks in (("double = abs", True), (SOLVED["q01_double"], True), ("double = abs", False)):
+        path = lesson(SOLVED | {"q01_double": answer})
+        if checks:
+            check_file(path, above=nbformat.read(path, as_version=4).cells[2].id)
+        states.append(stand()[0][0])
+    assert states == [("failed", True, 0), ("done", True, 2), ("changed", True, 0)]
