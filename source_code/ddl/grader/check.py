@@ -133,8 +133,8 @@ def _keep(lesson, notebook, verdicts, whole):
     texts, passed = answers_of(notebook), {verdict.grade_id: verdict.passed for verdict in verdicts}
     kept = {}
     for answer, test in tested(notebook):
-        name = role_of(test)["grade_id"]
-        kept.setdefault(name, (passed.get(name, False), journal.digest(texts[role_of(answer).get("grade_id")] if answer else "")))
+        name, text = role_of(test)["grade_id"], texts[role_of(answer).get("grade_id")] if answer else ""
+        kept.setdefault(name, (passed.get(name, False), journal.digest(text)))
     with contextlib.suppress(OSError):  # the disk is full: what was found is shown all the same
         journal.keep_check(lesson, kept, whole)
         renew(lesson)
