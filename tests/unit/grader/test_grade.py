@@ -14,10 +14,10 @@ import pytest
 
 from ddl.grader.cells import asked_names
 from ddl.grader.channel import Channel, Ended, Late, WorkerProcess, start
-from ddl.grader.grade import CellError, Grading, Verdict, grade_notebook, visible_part
+from ddl.grader.grade import CellError, Verdict, grade_notebook, visible_part
 from ddl.grader.judge import judge
 from ddl.grader.limits import Limits
-from ddl.grader.worker import Kept, respond
+from ddl.grader.worker import respond
 
 
 def code(source, **metadata):
@@ -198,8 +198,8 @@ def test_a_test_that_cannot_go_on_without_an_answer_does_not():
 
 
 def test_what_a_test_prints_is_kept_and_bounded():
-    answer = judge("print('a' * 99)\nassert True", asked({}), printed_bytes=10)
-    assert answer["printed"] == "a" * 10 + "\n… (cut after 10 bytes)\n"
+    answer = judge("print('aé' * 99)\nassert True", asked({}), printed_bytes=11)
+    assert answer["printed"] == "aéaéaéa" + "\n… (cut after 11 bytes)\n"
 
 
 def test_names_that_are_asked_for():
@@ -262,15 +262,15 @@ def test_a_cell_that_ends_its_process_costs_no_other_question():
         code("def h(x):\n    while True: pass"), question("h", "assert h(1) == 1"),
         code("while True: pass"), question("g again", "assert g(1) == 1"),
     ]}  # fmt: skip
-    found = grade_notebook(notebook, hidden=False, limits=Limits(cell_s=2, call_s=1))
+    found = grade_notebook(notebook, hidden=False, limits=Limits(cell_s=1, call_s=0.5))
     assert [verdict.passed for verdict in found.verdicts] == [True, False, True]
-    assert found.verdicts[1].message == "h(1) was stopped after 1 s: does it come to an end?"
+    assert found.verdicts[1].message == "h(1) was stopped after 0.5 s: does it come to an end?"
     assert found.cells[1].error == CellError("ProcessEnded", "it ended with status 3")
-    assert found.cells[4].error == CellError("TimeLimit", "it did not end within 2 s")
+    assert found.cells[4].error == CellError("TimeLimit", "it did not end within 1 s")
     assert found.notes == (
         "cell 2: it ended with status 3",
-        "h did not return within 1 s",
-        "cell 7: it did not end within 2 s",
+        "h did not return within 0.5 s",
+        "cell 7: it did not end within 1 s",
     )
 
 
@@ -297,13 +297,9 @@ def test_a_test_that_a_result_keeps_busy_is_ended():
             question("next", "assert f() == 10**15"),
         ]
     }
-    found = grade_notebook(notebook, hidden=False, limits=Limits(test_s=2))
+    found = grade_notebook(notebook, hidden=False, limits=Limits(test_s=1))
     assert [verdict.passed for verdict in found.verdicts] == [False, True]
-    assert found.verdicts[0].message == "the test did not end within 2 s"
-
-
-def test_an_empty_notebook():
-    assert grade_notebook({"cells": []}, hidden=True) == Grading((), ())
+    assert found.verdicts[0].message == "the test did not end within 1 s"
 
 
 def test_a_worker_that_does_not_start_is_said():
@@ -349,16 +345,14 @@ def channel():
 ])  # fmt: skip
 def test_no_answer_takes_longer_or_more_than_it_may(channel, program, trouble):
     if trouble is Late:
+        process = channel(program)
         with pytest.raises(Late):
-            channel(program).receive(0.5, 1_000)
+            process.receive(0.3, 1_000)
+        with pytest.raises(Late):  # nor does it listen
+            process.send({"x": "y" * 2**20}, 0.3)
     else:
         with pytest.raises(Ended, match=trouble):
             channel(program).receive(20, 1_000)
-
-
-def test_who_does_not_listen_is_not_waited_for(channel):
-    with pytest.raises(Late):
-        channel("import time; time.sleep(60)").send({"x": "y" * 2**20}, 0.5)
 
 
 def test_an_answer_to_another_question_is_none():
@@ -380,13 +374,6 @@ def test_killing_reaches_children():
     one.kill()
     _, left = psutil.wait_procs(children, timeout=2)
     assert all(child.status() == psutil.STATUS_ZOMBIE for child in left)
-
-
-def test_kept_output():
-    kept = Kept(5)
-    assert kept.write("ab") == 2 and kept.write("ééé") == 3
-    assert kept.text() == "abé\n… (cut after 5 bytes)\n"
-    assert Kept().text() == ""
 
 
 def test_the_judge_imports_nothing_of_the_folder_it_is_in(tmp_path):
