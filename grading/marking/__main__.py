@@ -95,7 +95,8 @@ def collect(course, given):
         print(f"\n{len(strays)} files match no student and were left where they are:")
         for stray in strays:
             print(f"    {stray.name}: {stray.reason}")
-        print(_wrapped("The ids are: " + ", ".join(everyone)))
+        ids = f"The ids are: {', '.join(everyone)}"
+        print(textwrap.fill(ids, 96, initial_indent="    ", subsequent_indent="        "))
     print(f"\n{len(found)} of {len(everyone)} students' hand-ins taken in; originals: {course.folder / 'collected'}")
     _check_sandbox()
 
@@ -104,12 +105,12 @@ def autograde(course, given):
     from marking import autograde
 
     lesson = course.lesson(given.lesson)
-    marked = autograde.autograde(course, lesson, given.student, anew=given.anew)
+    unchanged, unknown = autograde.autograde(course, lesson, given.student, anew=given.anew)
     _summary({lesson: autograde.rows(course, lesson)})
-    if marked.unchanged and not given.student:
-        print(f"{plural(len(marked.unchanged), 'hand-in')} unchanged since they were marked (ALL=1 marks them again)")
-    if marked.unknown:
-        print(f"not marked, as the gradebook has no such student: {', '.join(marked.unknown)}")
+    if unchanged and not given.student:
+        print(f"{plural(len(unchanged), 'hand-in')} unchanged since they were marked (ALL=1 marks them again)")
+    if unknown:
+        print(f"not marked, as the gradebook has no such student: {', '.join(unknown)}")
 
 
 def feedback(course, given):
@@ -266,10 +267,6 @@ def _table(header, rows):
         for line in lines:
             print(f"{start}  {line}".rstrip())
             start = " " * len(start)
-
-
-def _wrapped(text):
-    return textwrap.fill(text, 96, initial_indent="    ", subsequent_indent="        ")
 
 
 def _parser():

@@ -39,21 +39,13 @@ class Row:
         return None if self.auto is None else self.auto + self.manual - self.penalty
 
 
-@dataclass(frozen=True)
-class Marked:
-    """Whose hand-ins were marked, and whose were not."""
-
-    now: list[str]
-    unchanged: list[str]  # as they were when they were marked last
-    unknown: list[str]  # not in the gradebook
-
-
-def autograde(course: Course, lesson: str, student: str = "", anew: bool = False) -> Marked:
+def autograde(course: Course, lesson: str, student: str = "", anew: bool = False) -> tuple[list[str], list[str]]:
     """Mark the hand-ins of a lesson that are new, or whose tests have changed, several at a time on all cores.
 
     nbgrader's converter marks each in a separate process, with a line that shows the progress. Problems go to the
     hand-in's notes. A person's marks stay if the answer is unchanged. With `student` only that one is marked, changed
-    or not; with `anew` everyone is.
+    or not; with `anew` everyone is. Return whose hand-ins are as they were when they were marked last, and who is not
+    in the gradebook.
     """
     sandbox.find()
     known = {person.id for person in students(course)}
@@ -92,7 +84,7 @@ def autograde(course: Course, lesson: str, student: str = "", anew: bool = False
         return f"{mark_of:<12} {'look' if row.reasons else '':<5}"
 
     lanes.each(course, app, f"marking {lesson}", chosen, mark, done, STUDENT_S)
-    return Marked(chosen, sorted({*everyone} - {*chosen}), [name for name in handed_in if name not in known])
+    return sorted({*everyone} - {*chosen}), [name for name in handed_in if name not in known]
 
 
 def _version(course, lesson, student):
