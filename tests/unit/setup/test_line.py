@@ -35,22 +35,22 @@ def test_a_step_is_repeated_in_a_file_and_redrawn_in_a_terminal(capsys, monkeypa
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupted_command_ends(tmp_path, number):
     program = (
-        "import os, pathlib, signal, sys, lessons\n"
+        "import os, pathlib, signal, sys, lessons, line\n"
         # A shell's background job ignores SIGINT, and so would a test that was started as one.
         "for number in (signal.SIGINT, signal.SIGTERM): signal.signal(number, signal.default_int_handler)\n"
+        "line.SILENCE_S = 0\n"
         "sleep = ['/bin/sh', '-c', 'echo $$; exec sleep 61']\n"
-        "lessons.follow(sleep, pathlib.Path('log'), dict(os.environ), lessons.Line('a', 'b'))"
+        "lessons.follow(sleep, pathlib.Path('log'), dict(os.environ), line.Line('a', 'b'))"
     )
     outer = subprocess.Popen(
         [sys.executable, "-c", program],
-        cwd=tmp_path,
-        env={"PYTHONPATH": str(ROOT / "tools")},
-        stderr=subprocess.DEVNULL,
-    )
-    log = tmp_path / "log"
-    until(lambda: log.exists() and re.search(r"\d+\n", log.read_text()), 20)
-    child = psutil.Process(int(log.read_text()))
-    outer.send_signal(number)
-    assert outer.wait(timeout=20) != 0
+        cwd=tmp_path, env={"PYTHONPATH": str(ROOT / "tools")}, text=True,
+        stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+    )  # fmt: skip
+    with outer:
+        shown = next(found for text in outer.stdout if (found := re.search(r"s  (\d+)$", text)))
+        child = psutil.Process(int(shown[1]))
+        outer.send_signal(number)
+    assert outer.returncode != 0
     with contextlib.suppress(psutil.NoSuchProcess):  # whoever ought to collect it has done so
         until(lambda: child.status() == psutil.STATUS_ZOMBIE, 20)
