@@ -87,6 +87,10 @@ class Connection(ZMQChannelsWebsocketConnection):
         return None, 0
 
 
+def _page(name, panel, pages):
+    return PAGE.format(name=escape(name), panel=panel, script=escape(url_path_join(pages, "view.js")))
+
+
 class Runs:
     """The runs that are looked at, each with what has been read of it so far."""
 
@@ -104,8 +108,8 @@ class Runs:
         waits = WAITING.format(cells=plural(waiting, "more cell")) if waiting else ""
         return {"over": False, "parts": parts_html(progress, lines) | {"waits": waits}}
 
-    def page(self, run_id, place):
-        """Return a page that shows one run."""
+    def page(self, run_id, pages):
+        """Return a page that shows one run; `pages` is the address of them all."""
         with self._lock:
             progress, lines = self._look(run_id)
         panel = (
@@ -113,8 +117,7 @@ class Runs:
             if progress.over
             else panel_html(progress, lines, served=True)
         )
-        script = url_path_join(place, "view.js")
-        return PAGE.format(name=escape(progress.name), panel=panel, script=escape(script))
+        return _page(progress.name, panel, pages)
 
     def spans(self, run_id):
         """Return the phases of a run's timeline: its tensor, the phase, begin and end in seconds."""
@@ -122,21 +125,24 @@ class Runs:
         spans = [(span.tensor, span.phase, span.start_s, span.end_s) for span in found]
         return {"spans": spans, "colours": COLOURS}
 
-    def timeline(self, run_id, place):
+    def timeline(self, run_id, pages):
         """Return a page with a run's timeline."""
         total = dict.fromkeys(timeline.PHASES, 0.0)
         for _, phase, start, end in self.spans(run_id)["spans"]:
             total[phase] += end - start
-        told = {phase: f"{seconds:.3f} s" for phase, seconds in total.items()}
+        times = {phase: f"{seconds:.3f} s" for phase, seconds in total.items()}
         body = TIMELINE.format(
-            legend=" ".join(f'<b style="border-left:12px solid {COLOURS[phase]}">&nbsp;{phase}</b>' for phase in told),
-            text="Timeline. " + ", ".join(f"{phase} {seconds}" for phase, seconds in told.items()),
-            rows="".join(f"<tr><th>{phase}</th><td>{seconds}</td></tr>" for phase, seconds in told.items()),
-            script=url_path_join(place, "timeline.js"),
-            spans=url_path_join(place, "runs", run_id, "timeline", "spans"),
+            legend=" ".join(f'<b style="border-left:12px solid {COLOURS[phase]}">&nbsp;{phase}</b>' for phase in times),
+            text="Timeline. " + ", ".join(f"{phase} {seconds}" for phase, seconds in times.items()),
+            rows="".join(f"<tr><th>{phase}</th><td>{seconds}</td></tr>" for phase, seconds in times.items()),
+            script=url_path_join(pages, "timeline.js"),
+            spans=url_path_join(pages, "runs", run_id, "timeline", "spans"),
         )
-        name = f"{attach(run_id).name}: timeline"
-        return PAGE.format(name=escape(name), panel=body, script=escape(url_path_join(place, "view.js")))
+        return _page(f"{attach(run_id).name}: timeline", body, pages)
+
+    def classroom(self, pages):
+        """Return a page with the class, as far as its attendees share where they are."""
+        return _page("The class", classroom()._repr_html_(), pages)
 
     def stop(self, run_id):
         """End a run; return its state then."""
@@ -200,33 +206,21 @@ class _Stop(_Handler):
 
 
 class _Page(_Json):
+    """What one of the methods of `Runs` answers, as a page; that of the class comes anew every ten seconds."""
+
     @web.authenticated
-    async def get(self, run_id):
-        place = url_path_join(self.base_url, "ddl")
-        self.finish(await self._in_thread(getattr(self._runs, self._answer), run_id, place))
-
-
-class _Class(_Handler):
-    @web.authenticated
-    async def get(self):
-        self.set_header("Refresh", "10")
-        self.finish(await self._in_thread(_class_page, url_path_join(self.base_url, "ddl", "view.js")))
-
-
-def _class_page(script):
-    return PAGE.format(name="The class", panel=classroom()._repr_html_(), script=escape(script))
-
-
-class _Static(web.StaticFileHandler):
-    def get_content_type(self):
-        return "text/javascript"
+    async def get(self, *run_id):
+        if not run_id:
+            self.set_header("Refresh", "10")
+        pages = url_path_join(self.base_url, "ddl")
+        self.finish(await self._in_thread(getattr(self._runs, self._answer), *run_id, pages))
 
 
 def serve(server):
     """Add the pages of runs to a Jupyter server, and tell its kernels that it has them."""
     runs = {"runs": Runs(), "threads": ThreadPoolExecutor(8, thread_name_prefix="ddl")}
-    place = url_path_join(server.web_app.settings["base_url"], "ddl")
-    run = url_path_join(place, "runs", r"([\w.-]+)")
+    pages = url_path_join(server.web_app.settings["base_url"], "ddl")
+    run = url_path_join(pages, "runs", r"([\w.-]+)")
     static = {"path": str(Path(__file__).with_name("static"))}
     # custom.css: after a user's own, before Jupyter's, which is empty.
     server.web_app.settings["static_custom_path"].insert(1, static["path"])
@@ -236,8 +230,8 @@ def serve(server):
         (url_path_join(run, "stop"), _Stop, runs),
         (url_path_join(run, "timeline"), _Page, runs | {"answer": "timeline"}),
         (url_path_join(run, "timeline", "spans"), _Json, runs | {"answer": "spans"}),
-        (url_path_join(place, "class"), _Class, runs),
-        (url_path_join(place, r"(\w+\.js)"), _Static, static),
+        (url_path_join(pages, "class"), _Page, runs | {"answer": "classroom"}),
+        (url_path_join(pages, r"(\w+\.js)"), web.StaticFileHandler, static),
     ]
     server.web_app.add_handlers(".*$", handlers)
     server.web_app.settings["kernel_websocket_connection_class"] = Connection
