@@ -15,17 +15,9 @@ import numpy as np
 from ddl.grader.launched import SHAPES, TRAINED, Training, require, training
 
 __all__ = [
-    "CHECKS",
-    "averaged",
-    "began_alike",
-    "frozen_and_tied",
-    "one_writer",
-    "own_samples",
-    "same_weights",
-    "scaled",
-    "training",
-    "true_metrics",
-]
+    "CHECKS", "averaged", "began_alike", "frozen_and_tied", "one_writer", "own_samples", "same_weights", "scaled",
+    "training", "true_metrics",
+]  # fmt: skip
 
 CLOSE = 2e-3  # relative; float32 rounds to about 1e-4 of an update here
 AS_SENT = 1e-2  # relative; gradients may have been sent as float16

@@ -77,12 +77,10 @@ class _Test:
         return None
 
     def _answers(self, names):
-        reply = self._question({"do": "describe", "names": names}, "the answer")
-        found = reply.get("names")
+        found = self._question({"do": "describe", "names": names}, "the answer").get("names")
         space = {}
         for name in names:
-            what = found.get(name) if isinstance(found, dict) else None
-            match what:
+            match found.get(name) if isinstance(found, dict) else None:
                 case {"function": True}:
                     space[name] = self._proxy(name)
                 case {"value": str(text)}:
@@ -90,9 +88,9 @@ class _Test:
                 case {"refused": str(why)}:
                     raise _NoAnswer(f"`{name}` is {why}")
                 case _:
-                    why = what.get("why") if isinstance(what, dict) else None
-                    why = why or "the cell that defines it is missing, empty, or ended with an error"
-                    raise _NoAnswer(f"`{name}` is not defined: {why}")
+                    raise _NoAnswer(
+                        f"`{name}` is not defined: the cell that defines it is missing, empty, or ended with an error"
+                    )
         return space
 
     def _proxy(self, name):
