@@ -7,9 +7,9 @@ from html import escape
 from pathlib import Path
 
 from ddl.display.html import prose
-from ddl.errors import InputError, NotFound
+from ddl.errors import InputError
 from ddl.grader.journal import hints_taken, take_hint
-from ddl.grader.notebooks import FRESH, find_notebook, notebook_of_kernel
+from ddl.grader.notebooks import FRESH, find_notebook, notebook_of_kernel, the_one
 
 FILE = Path(__file__).with_name("hints.json")  # built from the lessons' sources, and not to be read by chance
 _asked = set()  # lessons and questions for which this process was asked
@@ -49,14 +49,11 @@ def hint(question: str, lesson: str | None = None) -> Hint:
     """
     name = (find_notebook(lesson) if lesson else _this_lesson()).stem.removesuffix(FRESH)
     steps = steps_of(name)
-    found = [each for each in steps if each == question] or [each for each in steps if each.startswith(str(question))]
-    if len(found) != 1:
-        what = "more than one question begins" if found else "no question with hints begins"
-        raise NotFound(f"{what} with {str(question)!r} in {name}; there are: {', '.join(steps) or 'none'}")
-    texts = steps[found[0]]
-    before = 0 if lesson or (name, found[0]) in _asked else hints_taken(name).get(found[0], 0)
-    _asked.add((name, found[0]))
-    return Hint(found[0], tuple(texts[: before or take_hint(name, found[0], len(texts))]), len(texts))
+    question = the_one(f"question with hints in {name}", str(question), list(steps))
+    texts = steps[question]
+    before = 0 if lesson or (name, question) in _asked else hints_taken(name).get(question, 0)
+    _asked.add((name, question))
+    return Hint(question, tuple(texts[: before or take_hint(name, question, len(texts))]), len(texts))
 
 
 def steps_of(lesson: str) -> dict[str, list[str]]:

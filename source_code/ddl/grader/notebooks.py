@@ -22,13 +22,16 @@ def find_notebook(name):
             raise NotFound(f"there is no notebook {path}")
         return path
     known = lessons()
-    found = [lesson for stem, lesson in known.items() if stem == str(name)] or [
-        lesson for stem, lesson in known.items() if stem.startswith(str(name))
-    ]
+    return known[the_one("lesson", str(name), sorted(known))]
+
+
+def the_one(kind, beginning, names):
+    """Return the one name that is `beginning`, or else begins so; raise NotFound if there is none, or several."""
+    found = [name for name in names if name == beginning] or [name for name in names if name.startswith(beginning)]
     if len(found) != 1:
-        what = "more than one lesson begins" if found else "no lesson begins"
-        have = ", ".join(sorted(known)) or "none: say the notebook's path"
-        raise NotFound(f"{what} with {str(name)!r}; there are: {have}")
+        count = "more than one" if found else "no"
+        have = ", ".join(names) or "none"
+        raise NotFound(f"{count} {kind} begins with {beginning!r}; there are: {have}")
     return found[0]
 
 
