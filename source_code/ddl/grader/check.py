@@ -168,7 +168,7 @@ def check(notebook: str | Path | None = None):
     shell = get_ipython()
     if shell is None:
         raise InputError("check() works in a notebook; in a terminal: `ddl check LESSON`")
-    ran = {source.strip() for source in shell.user_ns.get("In", ())} - {""}
+    ran = {source.strip() for source in shell.history_manager.input_hist_raw} - {""}
     path = find_notebook(notebook) if notebook else _this_notebook(ran)
     if style.is_live():
         _show_button(path, shell.get_parent().get("metadata", {}).get("cellId"))

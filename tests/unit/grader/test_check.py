@@ -137,8 +137,8 @@ def test_questions_above_a_cell_are_checked_and_others_stay_as_they_were(lesson,
 def test_a_kernel_that_runs_another_copy_is_told_which_notebook_is_judged(lesson, tmp_path, monkeypatch, capsys):
     """As papermill does, whose copy has another name, or an editor that has not saved yet."""
     write_released(tmp_path, STUBS)
-    ran = ["", *SOLVED.values(), *TESTS.values(), "check()"]
-    monkeypatch.setattr("IPython.get_ipython", lambda: SimpleNamespace(user_ns={"In": ran}))
+    history = SimpleNamespace(input_hist_raw=["", *SOLVED.values(), *TESTS.values(), "check()"])
+    monkeypatch.setattr("IPython.get_ipython", lambda: SimpleNamespace(history_manager=history))
     check()
     shown = capsys.readouterr().out
     assert "0 of 2 questions pass" in shown
