@@ -369,12 +369,12 @@ def test_no_other_user_gets_an_answer(template):
     """Root could, and becomes somebody else for this."""
     name = warm.address(warm.identity())
     code = f"""
-import os, socket, struct
+import os, socket
 os.setuid(65534)
-talk = socket.socket(socket.AF_UNIX)
+talk = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
 talk.connect({name!r})
 try:
-    talk.sendall(struct.pack("!Q", 16) + b'{{"do": "status"}}')
+    talk.sendall(b'{{"do": "status"}}')
     print(talk.recv(1))
 except (BrokenPipeError, ConnectionResetError):
     print(b"")
@@ -390,7 +390,7 @@ def test_nothing_is_handed_to_another_user(tmp_path):
     code = f"""
 import os, socket
 os.setuid(65534)
-server = socket.socket(socket.AF_UNIX)
+server = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
 server.bind({name!r})
 server.listen()
 print("ready", flush=True)
@@ -405,7 +405,7 @@ print(server.accept()[0].recv(1))
 def test_few_templates_start_by_themselves_and_one_that_failed_is_not_tried_again(monkeypatch):
     listeners, started = [], []
     for number in range(warm.MOST):
-        listeners.append(socket.socket(socket.AF_UNIX))
+        listeners.append(socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET))
         listeners[-1].bind(f"\0ddl-warm-{os.getuid()}-{number:08x}")
         listeners[-1].listen()
     failed = SimpleNamespace(poll=lambda: 1)

@@ -126,7 +126,7 @@ def address(attributes: Mapping[str, object]) -> str:
 
 def connect(name: str) -> socket.socket | None:
     """Connect to a template of this user; None where there is none."""
-    connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     try:
         connection.connect(name)
         if peer(connection)[1] == os.getuid():
@@ -145,28 +145,14 @@ def peer(connection: socket.socket) -> tuple[int, int]:
 
 
 def send(connection: socket.socket, message: dict, descriptors: Iterable[int] = ()) -> None:
-    """Send a message, with open files if there are any."""
-    data = json.dumps(message).encode("utf-8", "surrogateescape")
-    socket.send_fds(connection, [struct.pack("!Q", len(data))], list(descriptors))
-    connection.sendall(data)
+    """Send a message, with open files if there are any; OSError where it is longer than the kernel takes at once."""
+    socket.send_fds(connection, [json.dumps(message).encode("utf-8", "surrogateescape")], list(descriptors))
 
 
 def receive(connection: socket.socket, descriptors: int = 0) -> tuple[dict, list[int]] | None:
     """Receive a message and its open files; None where the other end is gone."""
-    head, body, files = b"", bytearray(), []
-    while len(head) < 8:
-        data, new, _, _ = socket.recv_fds(connection, 8 - len(head), descriptors)
-        if not data:
-            return None
-        head += data
-        files += new
-    (size,) = struct.unpack("!Q", head)
-    while len(body) < size:
-        data = connection.recv(min(1 << 16, size - len(body)))
-        if not data:
-            return None
-        body += data
-    return json.loads(body.decode("utf-8", "surrogateescape")), files
+    data, files, _, _ = socket.recv_fds(connection, 1 << 20, descriptors)
+    return (json.loads(data.decode("utf-8", "surrogateescape")), files) if data else None
 
 
 # ---------------------------------------------------------------- starting and stopping

@@ -32,7 +32,7 @@ STAMP_S = 1.0  # for so long after a look, files count as unchanged
 
 def main() -> None:
     identity = warm.identity()
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
         try:
             listener.bind(warm.address(identity))
         except OSError:
