@@ -11,7 +11,7 @@ from xml.parsers import expat
 from ddl.topology.error import TopologyError
 from ddl.topology.graph import Topology
 from ddl.topology.link import nvlink_gb_per_s
-from ddl.topology.parts import Cache, Core, Device, Numa, NvLink, Socket
+from ddl.topology.parts import Device, NvLink, processors
 from ddl.topology.pci import Function, address, devices, kind_of
 
 CACHES = {"0": "unified", "1": "data", "2": "instruction"}
@@ -150,12 +150,10 @@ class _Reader:
     def topology(self, name):
         packages = {self.number(element, "os_index"): element for element in self.of("Package", "Socket")}
         packages = packages or {0: self.machine}
-        package_of = {cpu: number for number, element in packages.items() for cpu in self.cpuset(element)}
         nodes = {self.number(element, "os_index"): element for element in self.of("NUMANode", "Node")}
         numas = {
             number: (self.cpuset(node), self.memory(node)) for number, node in (nodes or {0: self.machine}).items()
         }
-        numa_of = {cpu: number for number in sorted(numas, reverse=True) for cpu in numas[number][0]}
         cores = {}
         for element in self.of("PU"):
             core = next((above for above in element.above() if above.type == "Core"), element)
@@ -164,24 +162,14 @@ class _Reader:
             self.fail(self.machine, "it holds no processor (an <object> of type PU)")
         parts = devices(list(self.functions(numas)))
         nvlinks, notes = self.nvlinks({part.address: part for part in parts})
-        ordered = sorted((package_of.get(min(threads), min(packages)), sorted(threads)) for threads in cores.values())
-        number_of = {thread: number for number, (_, threads) in enumerate(ordered) for thread in threads}
+        sockets = {
+            number: (element.info("CPUModel") or self.machine.info("CPUModel"), self.cpuset(element))
+            for number, element in packages.items()
+        }
         return Topology(
             name,
             "measured by hwloc",
-            sockets=tuple(
-                Socket(number, element.info("CPUModel") or self.machine.info("CPUModel"))
-                for number, element in sorted(packages.items())
-            ),
-            numas=tuple(
-                Numa(number, package_of.get(min(cpus, default=-1), min(packages)), memory)
-                for number, (cpus, memory) in sorted(numas.items())
-            ),
-            cores=tuple(
-                Core(number, package, numa_of.get(threads[0], min(numas)), tuple(threads))
-                for number, (package, threads) in enumerate(ordered)
-            ),
-            caches=tuple(sorted(self.caches(number_of))),
+            **processors(sockets, numas, cores.values(), self.caches()),
             devices=parts,
             nvlinks=nvlinks,
             notes=notes,
@@ -190,18 +178,15 @@ class _Reader:
     def memory(self, element):
         return self.number(element, "local_memory") if "local_memory" in element.attributes else None
 
-    def caches(self, number_of):
-        found = set()
+    def caches(self):
         for element in self.objects:
             if not re.fullmatch(r"(L\di?)?Cache", element.type):
                 continue
             kind = self.attribute(element, "cache_type")
             if kind not in CACHES:
                 self.fail(element, f"cache_type={kind!r}; expected one of {', '.join(CACHES)}")
-            cores = {number_of[cpu] for cpu in self.cpuset(element) if cpu in number_of}
             depth, size_bytes = (self.number(element, name) for name in ("depth", "cache_size"))
-            found.add(Cache(depth, CACHES[kind], size_bytes, tuple(sorted(cores))))
-        return found
+            yield depth, CACHES[kind], size_bytes, self.cpuset(element)
 
     # ------------------------------------------------------------ PCI devices
 

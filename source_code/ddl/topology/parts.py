@@ -1,6 +1,7 @@
 """The parts of a machine. Bandwidths are nominal, in GB/s (10^9 bytes a second) and PER DIRECTION."""
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from ddl.topology.error import TopologyError
@@ -161,3 +162,36 @@ class Hop:
     end: str
     kind: str  # "NV2", "PCIe 3 x16", "host bridge", "on chip", "QPI" or the like
     gb_per_s: float  # per direction; infinite where it limits nothing, NaN where not known
+
+
+def processors(packages: dict, nodes: dict, cores: Iterable, caches: Iterable) -> dict[str, tuple]:
+    """Return the sockets, numas, cores and caches of a `Topology`, of which the system numbers processor threads.
+
+    `packages` has each socket's model and threads by its number, `nodes` each NUMA node's threads and bytes of memory,
+    `cores` each core's threads, `caches` each cache's level, kind, bytes and threads.
+    """
+    package_of = {thread: number for number, (_, threads) in packages.items() for thread in threads}
+    numa_of = {thread: number for number in sorted(nodes, reverse=True) for thread in nodes[number][0]}
+    ordered = sorted((package_of.get(min(threads), min(packages)), sorted(threads)) for threads in cores)
+    core_of = {thread: number for number, (_, threads) in enumerate(ordered) for thread in threads}
+    return {
+        "sockets": tuple(Socket(number, model) for number, (model, _) in sorted(packages.items())),
+        "numas": tuple(
+            Numa(number, package_of.get(min(threads, default=-1), min(packages)), memory)
+            for number, (threads, memory) in sorted(nodes.items())
+        ),
+        "cores": tuple(
+            Core(number, package, numa_of.get(threads[0], min(nodes)), tuple(threads))
+            for number, (package, threads) in enumerate(ordered)
+        ),
+        "caches": tuple(
+            sorted(
+                {
+                    Cache(
+                        level, kind, size, tuple(sorted({core_of[thread] for thread in threads if thread in core_of}))
+                    )
+                    for level, kind, size, threads in caches
+                }
+            )
+        ),
+    }

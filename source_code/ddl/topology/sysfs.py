@@ -6,7 +6,7 @@ from pathlib import Path
 
 from ddl.topology.error import TopologyError
 from ddl.topology.graph import Topology
-from ddl.topology.parts import Cache, Core, Device, Numa, Socket
+from ddl.topology.parts import Device, processors
 from ddl.topology.pci import Function, address, devices, kind_of
 
 RATES = {2.5: 1, 5: 2, 8: 3, 16: 4, 32: 5, 64: 6}  # GT/s to PCIe generation
@@ -29,32 +29,17 @@ def read(root: str | Path = "/", name: str = "here") -> Topology:
     if not nodes:
         notes.append("the kernel reports no NUMA nodes: all memory counts as one")
         nodes = {0: (frozenset(online), _memory(root / "proc/meminfo"))}
-    packages, cores = {}, {}
+    packages, cores, model = {}, {}, _model(root)
     for thread in sorted(online):
         topology = cpu / f"cpu{thread}/topology"
         package = max(_number(topology / "physical_package_id", 0), 0)
-        packages.setdefault(package, set()).add(thread)
+        packages.setdefault(package, (model, set()))[1].add(thread)
         siblings = _numbers(topology / "core_cpus_list") or _numbers(topology / "thread_siblings_list") or {thread}
         cores.setdefault((package, min(siblings & online, default=thread)), set()).add(thread)
-    numa_of = {thread: node for node in sorted(nodes, reverse=True) for thread in nodes[node][0]}
-    found, number_of = [], {}
-    for number, ((package, first), threads) in enumerate(sorted(cores.items())):
-        found.append(Core(number, package, numa_of.get(first, min(nodes)), tuple(sorted(threads))))
-        number_of |= dict.fromkeys(threads, number)
-    of_node = {
-        node: {package for package, members in packages.items() if members & threads}
-        for node, (threads, _) in nodes.items()
-    }
-    model = _model(root)
     return Topology(
         name,
         "measured here by /sys and /proc",
-        sockets=tuple(Socket(package, model) for package in sorted(packages)),
-        numas=tuple(
-            Numa(node, min(of_node[node], default=min(packages)), memory) for node, (_, memory) in sorted(nodes.items())
-        ),
-        cores=tuple(found),
-        caches=tuple(sorted(_caches(cpu, number_of))),
+        **processors(packages, nodes, cores.values(), _caches(cpu, online)),
         devices=devices(functions(root, sorted(nodes))),
         notes=tuple(notes),
     )
@@ -68,9 +53,8 @@ def _nodes(root):
     }
 
 
-def _caches(cpu, number_of):
-    seen = set()
-    for thread in sorted(number_of):
+def _caches(cpu, online):
+    for thread in sorted(online):
         for folder in (cpu / f"cpu{thread}/cache").glob("index[0-9]*"):
             kind, text = KINDS.get(_text(folder / "type")), _text(folder / "size")
             if not kind or not text:
@@ -79,12 +63,7 @@ def _caches(cpu, number_of):
             if not match:
                 raise TopologyError.at(folder / "size", 1, f"{text!r} is not a size such as 32K")
             size = int(match[1]) * 1024 ** " KMG".index(match[2] or " ")
-            shared = _numbers(folder / "shared_cpu_list") or {thread}
-            cores = tuple(sorted({number_of[t] for t in shared if t in number_of}))
-            cache = Cache(_number(folder / "level", 0), kind, size, cores)
-            if cache not in seen:
-                seen.add(cache)
-                yield cache
+            yield _number(folder / "level", 0), kind, size, _numbers(folder / "shared_cpu_list") or {thread}
 
 
 def functions(root: str | Path = "/", nodes: Sequence[int] = ()) -> list[Function]:
