@@ -65,17 +65,6 @@ def test_two_ranks_in_a_container_of_this_machine(stand_in, script, monkeypatch,
     nothing_left(run)
 
 
-def test_the_command_in_the_container_ends_with_the_cell(stand_in, script, nothing_left):
-    stand_in("singularity")
-    site = Site(container="singularity", image="/images/ddl.sif", cores_per_node=2)
-    run = launch(script("import time; time.sleep(600)"), site=site, wait=False)
-    while run.state != "running":
-        assert not run.progress().over, run.failure
-    run.stop()
-    assert run.state == "stopped"
-    nothing_left(run)
-
-
 def test_a_container_program_that_is_missing(script, monkeypatch, tmp_path):
     monkeypatch.setenv("PATH", "/usr/bin:/bin")
     site = Site(container="singularity", image="/images/ddl.sif", cores_per_node=2)

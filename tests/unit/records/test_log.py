@@ -79,7 +79,12 @@ def test_a_log_is_read_once_however_often_it_is_looked_at(log):
     assert bytes_read() - before < 100_000
 
 
-def test_the_end_of_a_long_log_is_had_without_the_rest(log):
+def test_the_end_of_a_log_is_had_without_the_rest(log):
+    append(log, b"one\ntwo\n")
+    offset = log.stat().st_size
+    append(log, b"Traceback\n")
+    assert last_lines(log, before=offset) == ["one", "two"]
+    assert last_lines(log.with_name("missing.log")) == []
     append(log, (b"y" * 79 + b"\n") * 50_000 + b"\n\nlast but one\nlast")
     before = bytes_read()
     assert last_lines(log, 2) == ["last but one", "last"]
@@ -88,14 +93,6 @@ def test_the_end_of_a_long_log_is_had_without_the_rest(log):
     assert len(list(tail.lines())) < 20 and tail.current == "last"
     append(log, (b"z" * 79 + b"\n") * 50_000)
     assert set(tail.lines()) == {"z" * 79}
-
-
-def test_the_last_lines_before_an_offset(log):
-    append(log, b"one\ntwo\n")
-    offset = log.stat().st_size
-    append(log, b"Traceback\n")
-    assert last_lines(log, before=offset) == ["one", "two"]
-    assert last_lines(log.with_name("missing.log")) == []
 
 
 WRITER = """

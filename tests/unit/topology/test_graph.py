@@ -47,14 +47,10 @@ def test_without_nvlinks_the_way_leads_over_pcie_and_between_sockets(dgx1):
     assert (ends[0][0], ends[-1][1]) == ("GPU0", "GPU7")
 
 
-def test_a_third_gpu_passes_nothing_on(dgx1):
-    # GPU0 – GPU4 – GPU5 are two hops of NVLinks, which no driver would go.
-    assert dgx1.kind("GPU0", "GPU5") == "SYS"
-
-
-def test_the_way_turns_where_two_branches_meet(dgx1):
+def test_the_way_turns_where_two_branches_meet_and_no_third_gpu_passes_anything_on(dgx1):
     assert hops(dgx1, "GPU0", "mlx5_0") == ["PCIe 3 x16"] * 2
     assert [hop.end for hop in dgx1.path("GPU0", "mlx5_1")] == ["plx0", "root0", "plx1", "mlx5_1"]
+    assert dgx1.kind("GPU0", "GPU5") == "SYS"  # GPU0 – GPU4 – GPU5 are NVLinks, which no driver would go
 
 
 def test_memory_of_a_numa_node_is_an_end_too(dgx1):

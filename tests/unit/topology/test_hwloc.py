@@ -213,9 +213,6 @@ def test_nvlinks_of_gpus_whose_generation_is_not_known_keep_their_rate():
     same = text.replace('<distances2hetero nbobjs="2"', '<distances2 type="OSDev" nbobjs="2"')
     same = same.replace("</distances2hetero>", "</distances2>").replace("OSDev:0 OSDev:1", "0 1")
     assert hwloc.parse(same).nvlinks == hwloc.parse(text).nvlinks
-
-
-def test_a_matrix_that_is_not_square_is_named():
     with pytest.raises(TopologyError, match="line .*NVLinkBandwidth of 2 objects needs 4 numbers"):
         hwloc.parse(version_3().replace("1000000 50000 50000", "1000000 50000"))
 
@@ -243,6 +240,9 @@ def test_version_2_is_read():
 
 
 def test_version_1_is_read():
+    long = version_1().replace(cpus(1, 5), 'cpuset="0x00000001,,0x00000022"')
+    long = hwloc.parse(long.replace(cpus(0, 1, 4, 5), 'cpuset="0x1,,0x33"'))
+    assert long.cores[1].threads == (1, 5)
     machine = hwloc.parse(version_1())
     assert [(n.number, n.socket, n.memory_bytes) for n in machine.numas] == [(0, 0, 2**30)]
     assert machine.cores == (Core(0, 0, 0, (0, 4)), Core(1, 0, 0, (1, 5)))
@@ -252,12 +252,6 @@ def test_version_1_is_read():
         Cache(2, "unified", 2**20, (0,)),
         Cache(2, "unified", 2**20, (1,)),
     )
-
-
-def test_long_sets_of_processors_are_read_word_by_word():
-    text = version_1().replace(cpus(1, 5), 'cpuset="0x00000001,,0x00000022"')
-    reader_sees = hwloc.parse(text.replace(cpus(0, 1, 4, 5), 'cpuset="0x1,,0x33"'))
-    assert reader_sees.cores[1].threads == (1, 5)
 
 
 def test_a_file_is_told_by_its_name_or_by_how_it_begins(tmp_path):

@@ -101,14 +101,8 @@ MACHINES = {
     "two cards with a bridge": Machine(
         gpus(2), "NV4", (("0-15", "0"), ("16-31", "1")), (0, 1), notes=("may pass through an NVSwitch",)
     ),
-    "two H100 of a larger machine": Machine(
-        gpus(2), "NV18", (("0-51", "0"),) * 2, (0, 0), NEWEST, notes=("may pass through an NVSwitch",)
-    ),
     "two of three links each, in a ring of four": Machine(
         gpus(4), "NV2\nSYS NV2\nNV2 SYS NV2", (("0-7", "0"),) * 4, (0,) * 4, fits=False
-    ),
-    "four A100, all joined": Machine(
-        gpus(4), every(4, "NV4"), (("24-29", "3"), ("8-13", "1"), ("56-61", "7"), ("40-45", "5")), (3, 1, 7, 5)
     ),
     "DGX-2": Machine(
         gpus(16),
@@ -180,7 +174,6 @@ MACHINES = {
     "a GPU that is near to two nodes": Machine(
         gpus(2), "SYS", (("0-63", "0-1"), ("0-31", "0")), (None, 0), notes=("which NUMA node GPU0 is near to",)
     ),
-    "one GPU of two is told": Machine(gpus(2), "PHB", (("0-31", "1"), ("N/A", "N/A")), (1, 1)),
     "chips that are joined by C2C": Machine(gpus(2), "C2C", (("0-71", "0"), ("72-143", "1")), (0, 1), fits=False),
 }
 
