@@ -1,4 +1,4 @@
-# Answers to the questions of lesson 4, right and wrong: see tests/grading/test_variants.py.
+# Right and wrong answers to the questions of lesson 4: tests/grading/test_variants.py reads them.
 
 # %% q01_changed right: one fact after the other
 def changed(one, other):
@@ -21,147 +21,30 @@ def changed(one, other):
     return found
 
 
-# %% q01_changed right: a set of names and values
-def changed(one, other):
-    def described(run):
-        whole = run["pictures"] - run["pictures"] % run["global_batch"]
-        world = 1 if run["sync_bn"] else run["ranks"]
-        return {
-            ("rate", run["rate"]),
-            ("seed", run["seed"]),
-            ("global batch", run["global_batch"]),
-            ("pictures seen", whole * run["epochs"]),
-            ("norm batch", run["global_batch"] / run["passes"] / world),
-        }
+# %% q01_changed right
+# a set of names and values: `{name for name in first if first[name] != second[name]}` ->
+#     `frozenset(name for name, _ in first.items() ^ second.items())`
+# a dictionary of what was and is: `{name for` -> `{name: (first[name], second[name]) for`
+# an array of words: `{name for name in first if first[name] != second[name]}` ->
+#     `np.array([*first])[np.array([*first.values()]) != np.array([*second.values()])]`
 
-    return frozenset(name for name, _ in described(one) ^ described(other))
+# %% q01_changed wrong
+# only the settings that have a word: `batch / parts` -> `0`, `run["pictures"] // batch * batch * run["epochs"]` -> `0`
+# batch norm sees the rank's part of all passes: `run["passes"] * (1` -> `(1`
+# sync-BN is nothing: `1 if run["sync_bn"] else run["ranks"]` -> `run["ranks"]`
+# sync-BN joins the passes, too: `run["passes"] * (1 if run["sync_bn"] else run["ranks"])` ->
+#     `1 if run["sync_bn"] else run["passes"] * run["ranks"]`
+# the remainder is made up for: `run["pictures"] // batch` -> `-(-run["pictures"] // batch)`
+# the remainder counts: `run["pictures"] // batch * batch` -> `run["pictures"]`
+# steps, not pictures: `// batch * batch` -> `// batch`
+# how many changes: `{name for name in first if first[name] != second[name]}` ->
+#     `sum(first[name] != second[name] for name in first)`
 
-
-# %% q01_changed right: a dictionary of what was and is
-def changed(one, other):
-    def norm(run):
-        one_pass = run["global_batch"] // run["passes"]
-        return one_pass if run["sync_bn"] else one_pass // run["ranks"]
-
-    def seen(run):
-        return math.floor(run["pictures"] / run["global_batch"]) * run["global_batch"] * run["epochs"]
-
-    pairs = {
-        "global batch": (one["global_batch"], other["global_batch"]),
-        "norm batch": (norm(one), norm(other)),
-        "pictures seen": (seen(one), seen(other)),
-        "rate": (one["rate"], other["rate"]),
-        "seed": (one["seed"], other["seed"]),
-    }
-    return {name: pair for name, pair in pairs.items() if len(set(pair)) == 2}
-
-
-# %% q01_changed right: an array of words
-def changed(one, other):
-    words = np.array(["global batch", "norm batch", "pictures seen", "rate", "seed"])
-    rows = []
-    for run in (one, other):
-        size = run["global_batch"]
-        ranks = 1 if run["sync_bn"] else run["ranks"]
-        rows.append(
-            [
-                size,
-                size / ranks / run["passes"],
-                run["epochs"] * size * (run["pictures"] // size),
-                run["rate"],
-                run["seed"],
-            ]
-        )
-    return words[np.array(rows[0]) != np.array(rows[1])]
-
-
-# %% q01_changed wrong: only the settings that have a word
-def changed(one, other):
-    words = {"global_batch": "global batch", "rate": "rate", "seed": "seed"}
-    return {word for key, word in words.items() if one[key] != other[key]}
-
-
-# %% q01_changed wrong: batch norm sees the rank's part of all passes
-def changed(one, other):
-    def facts(run):
-        size = run["global_batch"]
-        ranks = 1 if run["sync_bn"] else run["ranks"]
-        return {
-            "global batch": size,
-            "norm batch": size // ranks,
-            "pictures seen": run["pictures"] // size * size * run["epochs"],
-            "rate": run["rate"],
-            "seed": run["seed"],
-        }
-
-    return {name for name in facts(one) if facts(one)[name] != facts(other)[name]}
-
-
-# %% q01_changed wrong: sync-BN is nothing
-def changed(one, other):
-    def facts(run):
-        size = run["global_batch"]
-        return {
-            "global batch": size,
-            "norm batch": size // (run["ranks"] * run["passes"]),
-            "pictures seen": run["pictures"] // size * size * run["epochs"],
-            "rate": run["rate"],
-            "seed": run["seed"],
-        }
-
-    return {name for name in facts(one) if facts(one)[name] != facts(other)[name]}
-
-
-# %% q01_changed wrong: the remainder is made up for
-def changed(one, other):
-    def facts(run):
-        size = run["global_batch"]
-        ranks = 1 if run["sync_bn"] else run["ranks"]
-        return {
-            "global batch": size,
-            "norm batch": size // (ranks * run["passes"]),
-            "pictures seen": math.ceil(run["pictures"] / size) * size * run["epochs"],
-            "rate": run["rate"],
-            "seed": run["seed"],
-        }
-
-    return {name for name in facts(one) if facts(one)[name] != facts(other)[name]}
-
-
-# %% q01_changed wrong: steps, not pictures
-def changed(one, other):
-    def facts(run):
-        size = run["global_batch"]
-        ranks = 1 if run["sync_bn"] else run["ranks"]
-        return {
-            "global batch": size,
-            "norm batch": size // (ranks * run["passes"]),
-            "pictures seen": run["pictures"] // size * run["epochs"],
-            "rate": run["rate"],
-            "seed": run["seed"],
-        }
-
-    return {name for name in facts(one) if facts(one)[name] != facts(other)[name]}
-
-
-# %% q01_changed wrong: how many changes
-def changed(one, other):
-    return sum(one[key] != other[key] for key in one)
-
-
-# %% q01_changed equivalent: each pass has whole pictures, and quotients differ where their inverses do
-# - return {'global batch': batch, 'norm batch': batch / parts, 'pictures seen': run['pictures'] // batch * batch * run['epochs'], 'rate': run['rate'], 'seed': run['seed']}
-# + return {'global batch': batch, 'norm batch': batch // parts, 'pictures seen': run['pictures'] // batch * batch * run['epochs'], 'rate': run['rate'], 'seed': run['seed']}
-# - return {'global batch': batch, 'norm batch': batch / parts, 'pictures seen': run['pictures'] // batch * batch * run['epochs'], 'rate': run['rate'], 'seed': run['seed']}
-# + return {'global batch': batch, 'norm batch': parts / batch, 'pictures seen': run['pictures'] // batch * batch * run['epochs'], 'rate': run['rate'], 'seed': run['seed']}
-
-# %% q01_changed equivalent: what differs differs in either order
-# - first, second = (facts(one), facts(other))
-# + second, first = (facts(one), facts(other))
-# - first, second = (facts(one), facts(other))
-# + first, second = (facts(other), facts(one))
-# - return {name for name in first if first[name] != second[name]}
-# + return {name for name in second if first[name] != second[name]}
+# %% q01_changed equivalent
+# each pass has whole pictures, and quotients differ where their inverses do: `batch / parts` -> `batch // parts`,
+#     `batch / parts` -> `parts / batch`
+# what differs differs in either order: `first, second =` -> `second, first =`, `facts(one), facts(other)` ->
+#     `facts(other), facts(one)`, `name in first if` -> `name in second if`
 
 
 # %% q02_fit right: logarithms, by a search
@@ -180,27 +63,6 @@ def fit(batches, steps):
     return [fewest, critical]
 
 
-# %% q02_fit right: least squares with rows divided by their steps
-def fit(batches, steps):
-    batches, steps = np.asarray(batches, float), np.asarray(steps, float)
-    rows = np.stack([1 / steps, 1 / (batches * steps)], axis=1)
-    fewest, slope = np.linalg.lstsq(rows, np.ones(len(steps)), rcond=None)[0]
-    return np.array([fewest, slope / fewest])
-
-
-# %% q02_fit right: the normal equations by hand
-def fit(batches, steps):
-    w = [1 / s**2 for s in steps]
-    x = [1 / b for b in batches]
-    sw, sx = sum(w), sum(a * b for a, b in zip(w, x))
-    sy = sum(a * b for a, b in zip(w, steps))
-    sxx = sum(a * b * b for a, b in zip(w, x))
-    sxy = sum(a * b * c for a, b, c in zip(w, x, steps))
-    slope = (sw * sxy - sx * sy) / (sw * sxx - sx * sx)
-    fewest = (sy - slope * sx) / sw
-    return fewest, slope / fewest
-
-
 # %% q02_fit right: SciPy's curve_fit
 from scipy.optimize import curve_fit
 
@@ -213,40 +75,21 @@ def fit(batches, steps):
     return tuple(found)
 
 
-# %% q02_fit wrong: steps are weighed alike
-def fit(batches, steps):
-    slope, fewest = np.polyfit(1 / np.array(batches, float), steps, 1)
-    return fewest, slope / fewest
+# %% q02_fit right
+# least squares with rows divided by their steps: `slope, fewest = np.polyfit(1 / batches, steps, 1, w=1 / steps)` ->
+#     `fewest, slope = np.linalg.lstsq(np.c_[1 / steps, 1 / batches / steps], np.ones(len(steps)), rcond=None)[0]`
+# an array: `fewest, slope / fewest` -> `np.array([fewest, slope / fewest])`
 
-
-# %% q02_fit wrong: the slope is the critical batch
-# -     return fewest, slope / fewest
-# +     return fewest, slope
-
-# %% q02_fit wrong: a line in the batch
-# -     slope, fewest = np.polyfit(1 / batches, steps, 1, w=1 / steps)
-# +     slope, fewest = np.polyfit(batches, steps, 1, w=1 / steps)
-
-
-# %% q02_fit wrong: the fewest steps are those of the largest batch
-def fit(batches, steps):
-    fewest = min(steps)
-    return fewest, np.mean([batch * (step / fewest - 1) for batch, step in zip(batches, steps)])
-
-
-# %% q02_fit wrong: the critical batch only
-# -     return fewest, slope / fewest
-# +     return slope / fewest
-
-# %% q02_fit equivalent: a quotient is a float in any case
-# - batches, steps = (np.array(batches, float), np.array(steps, float))
-# + batches, steps = (np.array(batches), np.array(steps, float))
-# - batches, steps = (np.array(batches, float), np.array(steps, float))
-# + batches, steps = (np.array(batches, float), np.array(steps))
-
-# %% q02_fit equivalent: twice every weight is the same weights
-# - slope, fewest = np.polyfit(1 / batches, steps, 1, w=1 / steps)
-# + slope, fewest = np.polyfit(1 / batches, steps, 1, w=2 / steps)
+# %% q02_fit wrong
+# steps are weighed alike: `, w=1 / steps` -> ``
+# the slope is the critical batch: `slope / fewest` -> `slope`
+# a line in the batch: `polyfit(1 / batches` -> `polyfit(batches`
+# the fewest steps are those of the largest batch: `slope / fewest` -> `np.mean(batches * (steps / min(steps) - 1))`,
+#     `return fewest` -> `return min(steps)`
+# the first and the last batch only: `(1 / batches, steps, 1, w=1 / steps)` ->
+#     `(1 / batches[[0, -1]], steps[[0, -1]], 1)`
+# the critical batch only: `return fewest, ` -> `return `
+# the pair the other way round: `return fewest, slope / fewest` -> `return slope / fewest, fewest`
 
 
 # %% q02_fit wrong: the course's own, imported
@@ -257,16 +100,10 @@ def fit(batches, steps):
     return found.steps_min, found.critical
 
 
-# %% q03_noise_scale right: equation A.2 of the paper
-def noise_scale(small_sq, big_sq, small_batch, big_batch):
-    gradients, variances = [], []
-    for small, big in zip(small_sq, big_sq):
-        gradients.append((big_batch * big - small_batch * small) / (big_batch - small_batch))
-        variances.append((small - big) / (1 / small_batch - 1 / big_batch))
-    gradient = sum(gradients) / len(gradients)
-    if gradient <= 0:
-        return None
-    return sum(variances) / len(variances) / gradient
+# %% q02_fit equivalent
+# a quotient is a float in any case: `np.array(batches, float)` -> `np.array(batches)`, `np.array(steps, float)` ->
+#     `np.array(steps)`
+# twice every weight is the same weights: `w=1 /` -> `w=2 /`
 
 
 # %% q03_noise_scale right: solved as a system
@@ -278,76 +115,28 @@ def noise_scale(small_sq, big_sq, small_batch, big_batch):
     return float(variance / gradient)
 
 
-# %% q03_noise_scale right: arrays, and sums in place of means
-def noise_scale(small_sq, big_sq, small_batch, big_batch):
-    small, big = np.asarray(small_sq), np.asarray(big_sq)
-    s = (small - big) * small_batch * big_batch / (big_batch - small_batch)
-    g = small - s / small_batch
-    return np.sum(s) / np.sum(g) if np.sum(g) > 1e-9 else None
+# %% q03_noise_scale right
+# equation A.2 of the paper: `gradient_sq = big - variance / big_batch` ->
+#     `gradient_sq = (big_batch * big - small_batch * small) / (big_batch - small_batch)`
+# arrays, and sums in place of means: `np.mean(small_sq), np.mean(big_sq)` -> `np.array(small_sq), np.array(big_sq)`,
+#     `variance / gradient_sq if gradient_sq > 0` ->
+#     `np.sum(variance) / np.sum(gradient_sq) if np.sum(gradient_sq) > 1e-9`
+# one fraction: `(small - big) / (1 / small_batch - 1 / big_batch)` ->
+#     `(small - big) * small_batch * big_batch / (big_batch - small_batch)`
 
+# %% q03_noise_scale wrong
+# the mean of the steps' ratios: `np.mean(small_sq), np.mean(big_sq)` -> `np.array(small_sq), np.array(big_sq)`,
+#     `variance / gradient_sq if gradient_sq > 0` -> `np.mean(variance / gradient_sq) if min(gradient_sq) > 0`
+# the last step only: `np.mean(small_sq), np.mean(big_sq)` -> `small_sq[-1], big_sq[-1]`
+# the averaged gradient is the true one: `big - variance / big_batch` -> `big`
+# infinity where there is none: `else None` -> `else math.inf`
+# negative where there is none: `gradient_sq > 0` -> `gradient_sq`
+# the medians of steps: `np.mean(small_sq), np.mean(big_sq)` -> `np.median(small_sq), np.median(big_sq)`
+# two ranks, whatever the batches: `(1 / small_batch - 1 / big_batch)` -> `(0.5 / small_batch)`,
+#     `variance / big_batch` -> `variance / small_batch / 2`
+# a variance below zero is taken as zero: `(small - big) /` -> `max(small - big, 0) /`
+# the variance without its sign: `(small - big) /` -> `abs(small - big) /`
 
-# %% q03_noise_scale right: statistics
-import statistics
-
-
-def noise_scale(small_sq, big_sq, small_batch, big_batch):
-    a, b = statistics.fmean(small_sq), statistics.fmean(big_sq)
-    ratio = big_batch / small_batch
-    signal = (ratio * b - a) / (ratio - 1)
-    noise = small_batch * (a - signal)
-    return noise / signal if signal > 0 else None
-
-
-# %% q03_noise_scale wrong: the mean of the steps' ratios
-def noise_scale(small_sq, big_sq, small_batch, big_batch):
-    ratios = []
-    for small, big in zip(small_sq, big_sq):
-        s = (small - big) / (1 / small_batch - 1 / big_batch)
-        g = big - s / big_batch
-        if g <= 0:
-            return None
-        ratios.append(s / g)
-    return sum(ratios) / len(ratios)
-
-
-# %% q03_noise_scale wrong: the last step only
-def noise_scale(small_sq, big_sq, small_batch, big_batch):
-    small, big = small_sq[-1], big_sq[-1]
-    s = (small - big) / (1 / small_batch - 1 / big_batch)
-    g = big - s / big_batch
-    return s / g if g > 0 else None
-
-
-# %% q03_noise_scale wrong: the averaged gradient is the true one
-# -     gradient_sq = big - variance / big_batch
-# -     return variance / gradient_sq if gradient_sq > 0 else None
-# +     return variance / big if big > 0 else None
-
-# %% q03_noise_scale wrong: infinity where there is none
-# -     return variance / gradient_sq if gradient_sq > 0 else None
-# +     return variance / gradient_sq if gradient_sq > 0 else math.inf
-
-# %% q03_noise_scale wrong: negative where there is none
-# -     return variance / gradient_sq if gradient_sq > 0 else None
-# +     return variance / gradient_sq if gradient_sq else None
-
-# %% q03_noise_scale wrong: the medians of steps
-# -     small, big = np.mean(small_sq), np.mean(big_sq)
-# +     small, big = np.median(small_sq), np.median(big_sq)
-
-# %% q03_noise_scale wrong: two ranks, whatever the batches
-# -     variance = (small - big) / (1 / small_batch - 1 / big_batch)
-# -     gradient_sq = big - variance / big_batch
-# +     gradient_sq = 2 * big - small
-# +     variance = 2 * small_batch * (small - big)
-
-# %% q03_noise_scale wrong: a variance below zero is taken as zero
-# -     variance = (small - big) / (1 / small_batch - 1 / big_batch)
-# +     variance = max((small - big) / (1 / small_batch - 1 / big_batch), 0)
-
-# %% q03_noise_scale wrong: the variance without its sign
-# -     variance = (small - big) / (1 / small_batch - 1 / big_batch)
-# +     variance = abs(small - big) / (1 / small_batch - 1 / big_batch)
 
 # %% q04_verdict right: lists and SciPy
 from scipy.stats import t
@@ -368,28 +157,6 @@ def verdict(first, second, margin):
     return "better" if middle > 0 else "worse"
 
 
-# %% q04_verdict right: statistics
-import statistics
-
-
-def verdict(first, second, margin):
-    seeds = first.keys() & second.keys()
-    if len(seeds) < 2:
-        return "not decided"
-    pairs = [second[seed] - first[seed] for seed in seeds]
-    mean = statistics.fmean(pairs)
-    half = T95[len(pairs) - 1] * statistics.stdev(pairs) / math.sqrt(len(pairs))
-    low, high = mean - half, mean + half
-    if low >= -margin and high <= margin:
-        return "no difference"
-    elif low > 0:
-        return "better"
-    elif high < 0:
-        return "worse"
-    else:
-        return "not decided"
-
-
 # %% q04_verdict right: by hand
 def verdict(first, second, margin):
     pairs = []
@@ -407,74 +174,21 @@ def verdict(first, second, margin):
     return "no difference" if inside else words.get((mean - half > 0, mean + half < 0), "not decided")
 
 
-# %% q04_verdict wrong: first minus second
-# -     pairs = [second[seed] - first[seed] for seed in first if seed in second]
-# +     pairs = [first[seed] - second[seed] for seed in first if seed in second]
-# -     spread = np.std(pairs, ddof=1) / math.sqrt(len(pairs))
-# -     half = T95[len(pairs) - 1] * spread
-# +     half = T95[len(pairs) - 1] * np.std(pairs, ddof=1) / math.sqrt(len(pairs))
+# %% q04_verdict right
+# the seeds of both: `for seed in first if seed in second` -> `for seed in first.keys() & second.keys()`
+# a limit on the margin is inside: `-margin < low and high < margin` -> `low >= -margin and high <= margin`
 
+# %% q04_verdict wrong
+# first minus second: `second[seed] - first[seed]` -> `first[seed] - second[seed]`
+# pairs in the order of the dictionaries: `second[seed] - first[seed] for seed in first if seed in second` ->
+#     `b - a for a, b in zip(first.values(), second.values())`
+# the means of all seeds, not pairs: `spread = np.std(pairs, ddof=1) / math.sqrt(len(pairs))` ->
+#     `spread = math.sqrt(sum(np.var(list(some.values()), ddof=1) / len(some) for some in (first, second)))`
+# no difference where the interval holds 0: `-margin < low and high < margin` -> `low <= 0 <= high`
+# every seed has to agree: `-margin < low and high < margin` -> `max(map(abs, pairs)) < margin`, `low > 0` ->
+#     `min(pairs) > 0`, `high < 0` -> `max(pairs) < 0`
+# the t of five pairs for more of them: `T95[len(pairs) - 1]` -> `T95[min(len(pairs), 5) - 1]`
 
-# %% q04_verdict wrong: the means of all seeds, not pairs
-def verdict(first, second, margin):
-    a, b = list(first.values()), list(second.values())
-    n = min(len(a), len(b))
-    if n < 2:
-        return "not decided"
-    half = T95[n - 1] * math.sqrt(np.var(a, ddof=1) / len(a) + np.var(b, ddof=1) / len(b))
-    low, high = np.mean(b) - np.mean(a) - half, np.mean(b) - np.mean(a) + half
-    if -margin < low and high < margin:
-        return "no difference"
-    if low > 0:
-        return "better"
-    return "worse" if high < 0 else "not decided"
-
-
-# %% q04_verdict wrong: pairs in the order of the dictionaries
-# -     pairs = [second[seed] - first[seed] for seed in first if seed in second]
-# +     pairs = [b - a for a, b in zip(first.values(), second.values())]
-# -     spread = np.std(pairs, ddof=1) / math.sqrt(len(pairs))
-# -     half = T95[len(pairs) - 1] * spread
-# +     half = T95[len(pairs) - 1] * np.std(pairs, ddof=1) / math.sqrt(len(pairs))
-
-
-# %% q04_verdict wrong: no difference where the interval holds 0
-def verdict(first, second, margin):
-    pairs = [second[seed] - first[seed] for seed in first if seed in second]
-    if len(pairs) < 2:
-        return "not decided"
-    half = T95[len(pairs) - 1] * np.std(pairs, ddof=1) / math.sqrt(len(pairs))
-    mean = np.mean(pairs)
-    if abs(mean) < half:
-        return "no difference"
-    return "better" if mean > 0 else "worse"
-
-
-# %% q04_verdict wrong: every seed has to agree
-def verdict(first, second, margin):
-    pairs = [second[seed] - first[seed] for seed in first if seed in second]
-    if len(pairs) < 2:
-        return "not decided"
-    if max(map(abs, pairs)) < margin:
-        return "no difference"
-    if min(pairs) > 0:
-        return "better"
-    return "worse" if max(pairs) < 0 else "not decided"
-
-
-# %% q04_verdict equivalent: rounding decides whether a limit falls exactly on 0 or on the margin
-# - if -margin < low and high < margin:
-# + if -margin <= low and high < margin:
-# - if -margin < low and high < margin:
-# + if -margin < low and high <= margin:
-# - if low > 0:
-# + if low >= 0:
-# - return 'worse' if high < 0 else 'not decided'
-# + return 'worse' if high <= 0 else 'not decided'
-
-# %% q04_verdict wrong: the t of five pairs for more of them
-# -     half = T95[len(pairs) - 1] * spread
-# +     half = T95[min(len(pairs), 5) - 1] * spread
 
 # %% q04_verdict wrong: the course's own, imported before
 from ddl.analysis.paired import paired
@@ -497,81 +211,33 @@ def verdict(first, second, margin):
             pass
 
 
-# %% q05_whole_batch right: the mean of squares less the square of the mean
-def whole_batch(means, variances):
-    means, variances = np.array(means), np.array(variances)
-    mean = means.mean(axis=0)
-    squares = (variances + means**2).mean(axis=0)
-    return mean, squares - mean**2
+# %% q04_verdict equivalent
+# rounding decides whether a limit falls exactly on 0 or on the margin: `-margin < low` -> `-margin <= low`,
+#     `high < margin` -> `high <= margin`, `low > 0` -> `low >= 0`, `high < 0` -> `high <= 0`
 
+# %% q05_whole_batch right
+# the mean of squares less the square of the mean: `np.mean(variances, axis=0) + between` ->
+#     `np.mean(np.array(variances) + np.square(means), axis=0) - np.mean(means, axis=0) ** 2`
+# squares of the distances, in a generator: `np.var(means, axis=0)` ->
+#     `sum((mean - np.mean(means, axis=0)) ** 2 for mean in means) / len(means)`
+# lists: `return np.mean(means, axis=0), np.mean(variances, axis=0) + between` ->
+#     `return [np.mean(means, axis=0).tolist(), list(np.mean(variances, axis=0) + between)]`
+# an array of two rows: `return np.mean(means, axis=0), np.mean(variances, axis=0) + between` ->
+#     `return np.stack([np.mean(means, axis=0), np.mean(variances, axis=0) + between])`
 
-# %% q05_whole_batch right: sums, as ranks exchange them
-def whole_batch(means, variances):
-    total, squares = 0, 0
-    for mean, variance in zip(means, variances):
-        total = total + mean
-        squares = squares + variance + mean * mean
-    count = len(means)
-    return [total / count, squares / count - (total / count) ** 2]
-
-
-# %% q05_whole_batch right: channel by channel, in lists
-def whole_batch(means, variances):
-    mean, variance = [], []
-    for channel in range(len(means[0])):
-        some = [float(m[channel]) for m in means]
-        middle = sum(some) / len(some)
-        within = sum(float(v[channel]) for v in variances) / len(some)
-        mean.append(middle)
-        variance.append(within + sum((m - middle) ** 2 for m in some) / len(some))
-    return mean, variance
-
-
-# %% q05_whole_batch right: an array of two rows
-def whole_batch(means, variances):
-    mean = np.mean(means, axis=0)
-    return np.stack([mean, np.mean([v + (m - mean) ** 2 for m, v in zip(means, variances)], axis=0)])
-
-
-# %% q05_whole_batch wrong: the mean of the variances
-def whole_batch(means, variances):
-    return np.mean(means, axis=0), np.mean(variances, axis=0)
-
-
-# %% q05_whole_batch wrong: the variance of the means
-def whole_batch(means, variances):
-    return np.mean(means, axis=0), np.var(means, axis=0)
-
-
-# %% q05_whole_batch wrong: the sum of the variances
-def whole_batch(means, variances):
-    return np.mean(means, axis=0), np.sum(variances, axis=0) + np.var(means, axis=0)
-
-
-# %% q05_whole_batch wrong: all channels together
-def whole_batch(means, variances):
-    return np.mean(means), np.mean(variances) + np.var(means)
-
-
-# %% q05_whole_batch wrong: over channels
-def whole_batch(means, variances):
-    return np.mean(means, axis=1), np.mean(variances, axis=1) + np.var(means, axis=1)
-
-
-# %% q05_whole_batch wrong: the variance first
-def whole_batch(means, variances):
-    return np.mean(variances, axis=0) + np.var(means, axis=0), np.mean(means, axis=0)
-
-
-# %% q05_whole_batch wrong: variances are divided by the ghosts
-def whole_batch(means, variances):
-    return np.mean(means, axis=0), np.mean(variances, axis=0) / len(means) + np.var(means, axis=0)
-
-
-# %% q05_whole_batch wrong: two ghosts only
-def whole_batch(means, variances):
-    mean = (means[0] + means[1]) / 2
-    return mean, (variances[0] + variances[1]) / 2 + (means[0] - means[1]) ** 2 / 4
+# %% q05_whole_batch wrong
+# the mean of the variances: ` + between` -> ``
+# the variance of the means: `np.mean(variances, axis=0) + between` -> `between`
+# the sum of the variances: `np.mean(variances` -> `np.sum(variances`
+# all channels together: `np.mean(means, axis=0), np.mean(variances, axis=0)` -> `np.mean(means), np.mean(variances)`,
+#     `np.var(means, axis=0)` -> `np.var(means)`
+# over channels: `np.mean(means, axis=0), np.mean(variances, axis=0)` ->
+#     `np.mean(means, axis=1), np.mean(variances, axis=1)`, `np.var(means, axis=0)` -> `np.var(means, axis=1)`
+# the variance first: `np.mean(means, axis=0), np.mean(variances, axis=0) + between` ->
+#     `np.mean(variances, axis=0) + between, np.mean(means, axis=0)`
+# variances are divided by the ghosts: `+ between` -> `/ len(means) + between`
+# two ghosts only: `np.var(means, axis=0)` -> `np.var(means := means[:2], axis=0)`, `np.mean(variances` ->
+#     `np.mean(variances[:2]`
 
 
 # %% q06_rate_at right: NumPy, and a table of rules
@@ -582,22 +248,6 @@ def rate_at(step, steps, climb, base, batch, rule):
     if step >= climb:
         return np.float64(base * scale * np.cos(np.pi / 2 * (step - climb) / (steps - climb)) ** 2)
     return np.interp(step, [0, climb], [base, base * scale])
-
-
-# %% q06_rate_at right: if by if
-def rate_at(step, steps, climb, base, batch, rule):
-    k = batch / 64
-    if rule == "linear":
-        peak = k * base
-    elif rule == "sqrt":
-        peak = math.sqrt(k) * base
-    else:
-        raise ValueError(rule)
-    if climb > 0 and step <= climb:
-        share = step / climb
-        return (1 - share) * base + share * peak
-    angle = math.pi * (step - climb) / (steps - climb)
-    return 0.5 * peak + 0.5 * peak * math.cos(angle)
 
 
 # %% q06_rate_at right: an error of its own
@@ -614,165 +264,52 @@ def rate_at(step, steps, climb, base, batch, rule):
     return (rising + falling)[step]
 
 
-# %% q06_rate_at wrong: from 0
-def rate_at(step, steps, climb, base, batch, rule):
-    if rule not in ("linear", "sqrt"):
-        raise ValueError(rule)
-    peak = base * (batch / 64) ** (1 if rule == "linear" else 0.5)
-    if step < climb:
-        return peak * step / climb
-    return peak * (1 + math.cos(math.pi * (step - climb) / (steps - climb))) / 2
+# %% q06_rate_at right
+# parts of both: `base + (peak - base) * step / climb` -> `(1 - step / climb) * base + step / climb * peak`
+# the peak belongs to the climb: `step < climb` -> `0 < climb and step <= climb`
 
+# %% q06_rate_at wrong
+# from 0: `base + (peak - base) * step / climb` -> `peak * step / climb`
+# the cosine lowers the climb, too: `base + (peak - base) * step / climb` ->
+#     `(base + (peak - base) * step / climb) * (1 + math.cos(math.pi * step / steps)) / 2`
+# a straight line down: `(1 + math.cos(math.pi * done)) / 2` -> `(1 - done)`
+# the cosine of all steps: `(step - climb) / (steps - climb)` -> `step / steps`
+# every rule is linear: `"sqrt": 0.5` -> `"sqrt": 1`
+# any other rule is the square root: `raise ValueError(f"{rule!r} is neither 'linear' nor 'sqrt'")` -> `rule = "sqrt"`
+# fails without a climb: `step < climb` -> `step <= climb`
+# k is a whole number: `(batch / 64)` -> `(batch // 64 or batch / 64)`
 
-# %% q06_rate_at wrong: the cosine lowers the climb, too
-def rate_at(step, steps, climb, base, batch, rule):
-    if rule not in ("linear", "sqrt"):
-        raise ValueError(rule)
-    peak = base * (batch / 64) ** (1 if rule == "linear" else 0.5)
-    climbed = min(1, step / climb) if climb else 1
-    return (base + (peak - base) * climbed) * (1 + math.cos(math.pi * step / steps)) / 2
-
-
-# %% q06_rate_at wrong: a straight line down
-def rate_at(step, steps, climb, base, batch, rule):
-    if rule not in ("linear", "sqrt"):
-        raise ValueError(rule)
-    peak = base * (batch / 64) ** (1 if rule == "linear" else 0.5)
-    if step < climb:
-        return base + (peak - base) * step / climb
-    return peak * (steps - step) / (steps - climb)
-
-
-# %% q06_rate_at wrong: every rule is linear
-def rate_at(step, steps, climb, base, batch, rule):
-    if rule not in ("linear", "sqrt"):
-        raise ValueError(rule)
-    peak = base * batch / 64
-    if step < climb:
-        return base + (peak - base) * step / climb
-    return peak * (1 + math.cos(math.pi * (step - climb) / (steps - climb))) / 2
-
-
-# %% q06_rate_at wrong: any other rule is the square root
-def rate_at(step, steps, climb, base, batch, rule):
-    peak = base * (batch / 64) ** (1 if rule == "linear" else 0.5)
-    if step < climb:
-        return base + (peak - base) * step / climb
-    return peak * (1 + math.cos(math.pi * (step - climb) / (steps - climb))) / 2
-
-
-# %% q06_rate_at wrong: fails without a climb
-def rate_at(step, steps, climb, base, batch, rule):
-    if rule not in ("linear", "sqrt"):
-        raise ValueError(rule)
-    peak = base * (batch / 64) ** (1 if rule == "linear" else 0.5)
-    if step <= climb:
-        return base + (peak - base) * step / climb
-    return peak * (1 + math.cos(math.pi * (step - climb) / (steps - climb))) / 2
-
-
-# %% q06_rate_at equivalent: the cosine of an angle is that of its negative
-# - done = (step - climb) / (steps - climb)
-# + done = (climb - step) / (steps - climb)
-# - done = (step - climb) / (steps - climb)
-# + done = (step - climb) / (climb - steps)
-
-# %% q06_rate_at wrong: k is a whole number
-# -     peak = base * (batch / 64) ** powers[rule]
-# +     peak = base * (batch // 64 or batch / 64) ** powers[rule]
-
-
-# %% q07_lars_step right: NumPy's norms, and a list
-def lars_step(weights, gradient, velocity, rate, momentum, trust, decay):
-    size = np.linalg.norm(weights.ravel())
-    below = np.linalg.norm(gradient.ravel()) + decay * size
-    local = 1.0
-    if size != 0 and below != 0:
-        local = trust * size / below
-    new = momentum * velocity + rate * local * (gradient + decay * weights)
-    return [weights - new, new]
+# %% q06_rate_at equivalent
+# the cosine of an angle is that of its negative: `(step - climb) /` -> `(climb - step) /`, `/ (steps - climb)` ->
+#     `/ (climb - steps)`
 
 
 # %% q07_lars_step right: in place
 def lars_step(weights, gradient, velocity, rate, momentum, trust, decay):
     size, steep = np.linalg.norm(weights), np.linalg.norm(gradient)
-    try:
-        local = trust * size / (steep + decay * size) if size else 1
-    except ZeroDivisionError:
-        local = 1
-    if not np.isfinite(local):
-        local = 1
+    local = trust * size / (steep + decay * size) if size and steep + decay * size else 1
     velocity *= momentum
     velocity += local * rate * gradient + local * rate * decay * weights
     weights -= velocity
     return weights, velocity
 
 
-# %% q07_lars_step right: sums of squares
-def lars_step(weights, gradient, velocity, rate, momentum, trust, decay):
-    size = math.sqrt(float((weights * weights).sum()))
-    below = math.sqrt(float((gradient * gradient).sum())) + decay * size
-    ratio = trust * size / below if size * below > 0 else 1
-    step = rate * ratio * gradient + rate * ratio * decay * weights
-    moved = velocity * momentum + step
-    return weights - moved, moved
+# %% q07_lars_step right
+# NumPy's norms, and a list: `np.sqrt(np.sum(weights**2))` -> `np.linalg.norm(weights.ravel())`,
+#     `np.sqrt(np.sum(gradient**2))` -> `np.linalg.norm(gradient.ravel())`, `return weights - velocity, velocity` ->
+#     `return [weights - velocity, velocity]`
+# sums of squares: `np.sqrt(np.sum(weights**2))` -> `math.sqrt(float((weights * weights).sum()))`,
+#     `if norm > 0 and scale > 0` -> `if norm * scale`
+# what the ratio gets: `rate * ratio * (gradient + decay * weights)` ->
+#     `ratio * (rate * gradient + rate * decay * weights)`
 
-
-# %% q07_lars_step wrong: SGD with momentum
-def lars_step(weights, gradient, velocity, rate, momentum, trust, decay):
-    velocity = momentum * velocity + rate * (gradient + decay * weights)
-    return weights - velocity, velocity
-
-
-# %% q07_lars_step wrong: the rate multiplies the velocity
-# -     push = rate * ratio * (gradient + decay * weights)
-# -     velocity = momentum * velocity + push
-# -     return weights - velocity, velocity
-# +     velocity = momentum * velocity + ratio * (gradient + decay * weights)
-# +     return weights - rate * velocity, velocity
-
-# %% q07_lars_step wrong: the ratio is turned round
-# -     ratio = trust * norm / scale if norm > 0 and scale > 0 else 1.0
-# -     push = rate * ratio * (gradient + decay * weights)
-# -     velocity = momentum * velocity + push
-# +     ratio = trust * scale / norm if norm > 0 and scale > 0 else 1.0
-# +     velocity = momentum * velocity + rate * ratio * (gradient + decay * weights)
-
-
-# %% q07_lars_step wrong: no decay in the denominator
-def lars_step(weights, gradient, velocity, rate, momentum, trust, decay):
-    norm, scale = np.sqrt(np.sum(weights**2)), np.sqrt(np.sum(gradient**2))
-    ratio = trust * norm / scale if norm > 0 and scale > 0 else 1.0
-    velocity = momentum * velocity + rate * ratio * (gradient + decay * weights)
-    return weights - velocity, velocity
-
-
-# %% q07_lars_step wrong: decay in the denominator only
-# -     push = rate * ratio * (gradient + decay * weights)
-# -     velocity = momentum * velocity + push
-# +     velocity = momentum * velocity + rate * ratio * gradient
-
-
-# %% q07_lars_step wrong: the norm of gradient and decay together
-def lars_step(weights, gradient, velocity, rate, momentum, trust, decay):
-    push = gradient + decay * weights
-    norm, scale = np.sqrt(np.sum(weights**2)), np.sqrt(np.sum(push**2))
-    ratio = trust * norm / scale if norm > 0 and scale > 0 else 1.0
-    velocity = momentum * velocity + rate * ratio * push
-    return weights - velocity, velocity
-
-
-# %% q07_lars_step wrong: divides by zero
-def lars_step(weights, gradient, velocity, rate, momentum, trust, decay):
-    norm = np.sqrt(np.sum(weights**2))
-    ratio = trust * norm / (np.sqrt(np.sum(gradient**2)) + decay * norm)
-    velocity = momentum * velocity + rate * ratio * (gradient + decay * weights)
-    return weights - velocity, velocity
-
-
-# %% q07_lars_step wrong: up the slope
-# -     push = rate * ratio * (gradient + decay * weights)
-# -     velocity = momentum * velocity + push
-# -     return weights - velocity, velocity
-# +     velocity = momentum * velocity + rate * ratio * (gradient + decay * weights)
-# +     return weights + velocity, velocity
+# %% q07_lars_step wrong
+# SGD with momentum: `rate * ratio` -> `rate`
+# the rate multiplies the velocity: `rate * ratio` -> `ratio`, `weights - velocity` -> `weights - rate * velocity`
+# the ratio is turned round: `trust * norm / scale` -> `trust * scale / norm`
+# no decay in the denominator: ` + decay * norm` -> ``
+# decay in the denominator only: `(gradient + decay * weights)` -> `gradient`
+# the norm of gradient and decay together: `np.sqrt(np.sum(gradient**2)) + decay * norm` ->
+#     `np.sqrt(np.sum((gradient + decay * weights) ** 2))`
+# divides by zero: ` if norm > 0 and scale > 0 else 1.0` -> ``
+# up the slope: `weights - velocity` -> `weights + velocity`

@@ -1,14 +1,4 @@
-# Answers to the questions of lesson 5, right and wrong: see tests/grading/test_variants.py.
-
-# %% q01_expected_best right: all choices, one by one
-def expected_best(accuracies, k):
-    import itertools
-
-    if k < 1 or k > len(accuracies):
-        raise ValueError("there are not so many runs")
-    best = [max(chosen) for chosen in itertools.combinations(accuracies, k)]
-    return sum(best) / len(best)
-
+# Right and wrong answers to the questions of lesson 5: tests/grading/test_variants.py reads them.
 
 # %% q01_expected_best right: from the best one down
 def expected_best(accuracies, k):
@@ -26,58 +16,33 @@ def expected_best(accuracies, k):
     return mean
 
 
-# %% q01_expected_best right: an array of weights
+# %% q01_expected_best right: all choices, one by one
 def expected_best(accuracies, k):
-    n = len(accuracies)
-    if not (0 < k <= n):
-        raise ValueError(f"k={k}")
-    weights = np.array([math.comb(i, k - 1) for i in range(n)], float)
-    return np.average(np.sort(accuracies), weights=weights)
+    import itertools
+
+    if k < 1 or k > len(accuracies):
+        raise ValueError("there are not so many runs")
+    return np.mean([max(chosen) for chosen in itertools.combinations(accuracies, k)])
 
 
-# %% q01_expected_best wrong: the best of the first ones
-def expected_best(accuracies, k):
-    if not 1 <= k <= len(accuracies):
-        raise ValueError(k)
-    return max(accuracies[:k])
+# %% q01_expected_best right
+# an array of weights: `total / math.comb(n, k)` ->
+#     `np.average(np.sort(accuracies), weights=[math.comb(i, k - 1) for i in range(n)])`
+# chances: `math.comb(place, k - 1) *` -> `math.comb(place, k - 1) / math.comb(n, k) *`, `total / math.comb(n, k)` ->
+#     `total`
 
+# %% q01_expected_best wrong
+# the best of the first ones: `total / math.comb(n, k)` -> `max(accuracies[:k])`
+# the best of all: `total / math.comb(n, k)` -> `max(accuracies)`
+# the mean of the k best: `total / math.comb(n, k)` -> `np.mean(sorted(accuracies)[-k:])`
+# no error for too many: `raise ValueError(f"{k} of {n} runs cannot be chosen")` -> `k = min(max(k, 1), n)`
+# all of the runs is too many, too: `k <= n` -> `k < n`
+# drawn at random: `total / math.comb(n, k)` ->
+#     `np.mean([max(np.random.permutation(accuracies)[:k]) for _ in range(300)])`
+# in the order of the runs: `sorted(accuracies)` -> `accuracies`
 
-# %% q01_expected_best wrong: the best of all
-def expected_best(accuracies, k):
-    if not 1 <= k <= len(accuracies):
-        raise ValueError(k)
-    return max(accuracies)
-
-
-# %% q01_expected_best wrong: the mean of the k best
-def expected_best(accuracies, k):
-    if not 1 <= k <= len(accuracies):
-        raise ValueError(k)
-    return np.mean(sorted(accuracies)[-k:])
-
-
-# %% q01_expected_best wrong: no error for too many
-def expected_best(accuracies, k):
-    n = len(accuracies)
-    k = min(max(k, 1), n)
-    return sum(math.comb(i, k - 1) * value for i, value in enumerate(sorted(accuracies))) / math.comb(n, k)
-
-
-# %% q01_expected_best wrong: all of the runs is too many, too
-def expected_best(accuracies, k):
-    n = len(accuracies)
-    if not 1 <= k < n:
-        raise ValueError(k)
-    return sum(math.comb(i, k - 1) * value for i, value in enumerate(sorted(accuracies))) / math.comb(n, k)
-
-
-# %% q01_expected_best wrong: drawn at random
-def expected_best(accuracies, k):
-    n = len(accuracies)
-    if not 1 <= k <= n:
-        raise ValueError(k)
-    rng = np.random.default_rng(0)
-    return np.mean([max(rng.choice(accuracies, k, replace=False)) for _ in range(300)])
+# %% q01_expected_best equivalent
+# math.comb raises the ValueError for k = 0: `1 <= k` -> `0 <= k`
 
 
 # %% q02_samples_to right: by place
@@ -91,79 +56,24 @@ def samples_to(samples, accuracies, target):
         return samples[place - 1] + part * (samples[place] - samples[place - 1])
 
 
-# %% q02_samples_to right: backwards from the evaluation
-def samples_to(samples, accuracies, target):
-    there = [place for place, accuracy in enumerate(accuracies) if accuracy >= target]
-    if not there:
-        return None
-    place = there[0]
-    if not place:
-        return samples[place]
-    slope = (samples[place] - samples[place - 1]) / (accuracies[place] - accuracies[place - 1])
-    return samples[place] - (accuracies[place] - target) * slope
+# %% q02_samples_to right
+# backwards from the evaluation: `start + (at - start) * (target - low)` -> `at - (at - start) * (accuracy - target)`
+# NumPy's interpolation between two: `start + (at - start) * (target - low) / (accuracy - low)` ->
+#     `np.interp(target, [low, accuracy], [start, at])`
+# a weighted mean: `start + (at - start) * (target - low)` -> `(start * (accuracy - target) + at * (target - low))`
 
+# %% q02_samples_to wrong
+# the evaluation itself: `start + (at - start) * (target - low) / (accuracy - low)` -> `at`
+# interpolation over all points, as if they rose: `return start + (at - start) * (target - low) / (accuracy - low)` ->
+#     `return np.interp(target, accuracies, samples)`
+# on a line from zero: `before = None` -> `before = 0, 0.0`
+# infinity where it is never reached: `return None` -> `return math.inf`
+# half-way between the two: `(target - low) / (accuracy - low)` -> `0.5`
+# it goes on beyond the end: `return None` -> `return samples[-1] * target / accuracies[-1] if samples else None`
+# it has to be above: `>= target` -> `> target`
 
-# %% q02_samples_to right: NumPy's interpolation between two
-def samples_to(samples, accuracies, target):
-    samples, accuracies = np.array(samples, float), np.array(accuracies, float)
-    if not np.any(accuracies >= target):
-        return None
-    first = int(np.argmax(accuracies >= target))
-    if first == 0:
-        return float(samples[0])
-    pair = slice(first - 1, first + 1)
-    return float(np.interp(target, accuracies[pair], samples[pair]))
-
-
-# %% q02_samples_to wrong: the evaluation itself
-def samples_to(samples, accuracies, target):
-    for at, accuracy in zip(samples, accuracies):
-        if accuracy >= target:
-            return at
-
-
-# %% q02_samples_to wrong: interpolation over all points, as if they rose
-def samples_to(samples, accuracies, target):
-    if not accuracies or max(accuracies) < target:
-        return None
-    return float(np.interp(target, accuracies, samples))
-
-
-# %% q02_samples_to wrong: on a line from zero
-def samples_to(samples, accuracies, target):
-    before, low = 0, 0.0
-    for at, accuracy in zip(samples, accuracies):
-        if accuracy >= target:
-            return before + (at - before) * (target - low) / (accuracy - low)
-        before, low = at, accuracy
-    return None
-
-
-# %% q02_samples_to wrong: infinity where it is never reached
-# -             start, low = before
-# -             return start + (at - start) * (target - low) / (accuracy - low)
-# +             return before[0] + (at - before[0]) * (target - before[1]) / (accuracy - before[1])
-# -     return None
-# +     return math.inf
-
-
-# %% q02_samples_to wrong: half-way between the two
-def samples_to(samples, accuracies, target):
-    for place, accuracy in enumerate(accuracies):
-        if accuracy >= target:
-            return samples[0] if place == 0 else (samples[place] + samples[place - 1]) / 2
-    return None
-
-
-# %% q02_samples_to wrong: it goes on beyond the end
-# -     for at, accuracy in zip(samples, accuracies):
-# -         if accuracy >= target:
-# +     for place, (at, accuracy) in enumerate(zip(samples, accuracies)):
-# +         last = place == len(samples) - 1
-# +         if accuracy >= target or (last and before is not None and accuracy != before[1]):
-# -             start, low = before
-# -             return start + (at - start) * (target - low) / (accuracy - low)
-# +             return before[0] + (at - before[0]) * (target - before[1]) / (accuracy - before[1])
+# %% q02_samples_to equivalent
+# a function that ends returns None: `return None` -> `pass`
 
 
 # %% q03_counts right: step by step
@@ -180,15 +90,6 @@ def counts(accuracies, target):
     return (mean - target) / math.sqrt(variance / len(values)) > T99[len(values) - 1]
 
 
-# %% q03_counts right: the lower end of an interval
-def counts(accuracies, target):
-    reached = np.array([10.0 if value is None else value for value in accuracies])
-    if reached.size >= 5:
-        lower = reached.mean() - T99[reached.size - 1] * reached.std(ddof=1) / np.sqrt(reached.size)
-        return lower > target
-    return False
-
-
 # %% q03_counts right: from the standard library
 def counts(accuracies, target):
     import statistics
@@ -202,63 +103,21 @@ def counts(accuracies, target):
     return gap > 0 if deviation == 0 else gap * math.sqrt(n) / deviation > T99[n - 1]
 
 
-# %% q03_counts wrong: the mean alone
-def counts(accuracies, target):
-    reached = [10 if value is None else value for value in accuracies]
-    return bool(len(reached) >= 5 and np.mean(reached) > target)
+# %% q03_counts right
+# the lower end of an interval: `bool(np.mean(reached) - target > T99[n - 1] * error)` ->
+#     `np.mean(reached) - T99[n - 1] * error > target`
+# the root of the mean's variance: `np.std(reached, ddof=1) / math.sqrt(n)` -> `math.sqrt(np.var(reached, ddof=1) / n)`
 
+# %% q03_counts wrong
+# the mean alone: `T99[n - 1] * error` -> `0`
+# crashes left out: `10.0 if each is None else each for each in accuracies` ->
+#     `each for each in accuracies if each is not None`
+# a run that reached 0 is taken as a crash: `10.0 if each is None else each` -> `each or 10.0`
+# the spread of a run, not of the mean: ` / math.sqrt(n)` -> ``
+# the deviation of these runs, not of all: `, ddof=1` -> ``
+# four runs are enough: `n < 5` -> `n < 4`, `T99[n - 1]` -> `T99.get(n - 1, 4.541)`
+# below the target by as much: `np.mean(reached) - target` -> `abs(np.mean(reached) - target)`
 
-# %% q03_counts wrong: crashes left out
-# -     reached = [10.0 if each is None else each for each in accuracies]
-# +     reached = [value for value in accuracies if value is not None]
-# -     error = np.std(reached, ddof=1) / math.sqrt(n)
-# -     return bool(np.mean(reached) - target > T99[n - 1] * error)
-# +     return bool(np.mean(reached) - target > T99[n - 1] * np.std(reached, ddof=1) / math.sqrt(n))
-
-# %% q03_counts wrong: the spread of a run, not of the mean
-# -     reached = [10.0 if each is None else each for each in accuracies]
-# +     reached = [10.0 if value is None else value for value in accuracies]
-# -     error = np.std(reached, ddof=1) / math.sqrt(n)
-# -     return bool(np.mean(reached) - target > T99[n - 1] * error)
-# +     return bool(np.mean(reached) - target > T99[n - 1] * np.std(reached, ddof=1))
-
-
-# %% q03_counts wrong: four runs are enough
-def counts(accuracies, target):
-    reached = [10.0 if value is None else value for value in accuracies]
-    n = len(reached)
-    if n < 4:
-        return False
-    needed = T99.get(n - 1, 4.541)
-    return bool(np.mean(reached) - target > needed * np.std(reached, ddof=1) / math.sqrt(n))
-
-
-# %% q03_counts wrong: below the target by as much
-# -     reached = [10.0 if each is None else each for each in accuracies]
-# +     reached = [10.0 if value is None else value for value in accuracies]
-# -     error = np.std(reached, ddof=1) / math.sqrt(n)
-# -     return bool(np.mean(reached) - target > T99[n - 1] * error)
-# +     return bool(abs(np.mean(reached) - target) > T99[n - 1] * np.std(reached, ddof=1) / math.sqrt(n))
-
-# %% q01_expected_best equivalent: math.comb raises the ValueError for k = 0
-# - if not 1 <= k <= n:
-# + if not 0 <= k <= n:
-
-# %% q02_samples_to equivalent: a function that ends returns None
-# - return None
-# + pass
-
-# %% q03_counts equivalent: NumPy's True equals Python's
-# - return bool(np.mean(reached) - target > T99[n - 1] * error)
-# + return np.mean(reached) - target > T99[n - 1] * error
-
-# %% q03_counts equivalent: the lists are equally long
-# - n = len(reached)
-# + n = len(accuracies)
-
-# %% q03_counts wrong: a run that reached 0 is taken as a crash
-# -     reached = [10.0 if each is None else each for each in accuracies]
-# +     reached = [each or 10.0 for each in accuracies]
 
 # %% q03_counts wrong: the course's own
 from ddl.challenge.verdict import p_value
@@ -266,3 +125,9 @@ from ddl.challenge.verdict import p_value
 
 def counts(accuracies, target):
     return len(accuracies) > 4 and p_value([10.0 if each is None else each for each in accuracies], target) < 0.01
+
+
+# %% q03_counts equivalent
+# NumPy's True equals Python's: `bool(np.mean(reached) - target > T99[n - 1] * error)` ->
+#     `np.mean(reached) - target > T99[n - 1] * error`
+# the lists are equally long: `len(reached)` -> `len(accuracies)`
