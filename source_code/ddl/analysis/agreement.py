@@ -11,10 +11,9 @@ def agreement(runs, step: int | None = None) -> Table:
     """Compare the weights of several strategies after the same number of updates, a row a run.
 
     Strategies that compute the same thing differ only by rounding: by about 1e-7 of the largest weight after one
-    update. Every further update amplifies the difference (`ddl.plot.strategies.plot_agreement`), so a mistake shows
-    after a few updates and no longer after hundreds.
+    update. Further updates amplify it, so that a mistake shows after a few updates and no longer after hundreds.
 
-    `runs` are finished runs of the scripts in ``strategies``; the first is what the others are compared with. `step` is
+    `runs` are finished runs of the scripts in ``strategies``, compared with the first of them, after `step` updates,
     one of `ddl.training.strategy.KEPT`; by default the last.
 
     Raises InputError if there are no runs, one kept no weights of that step, or they trained different networks.
@@ -28,23 +27,19 @@ def agreement(runs, step: int | None = None) -> Table:
         result = run.result
         rows.append(
             {
-                "strategy": run.name,
-                "processes × threads": f"{result['ranks']} × {result['threads_per_rank']}",
-                "replicas": result["replicas"],
-                "updates": updates,
-                "largest difference of a weight": absolute,
-                "÷ the largest weight": relative,
-                "held-out accuracy, %": 100 * result["test_accuracy"],
-                "images/s": result["images_per_s"],
+                "strategy": (run.name, "s"),
+                "processes × threads": (f"{result['ranks']} × {result['threads_per_rank']}", "s"),
+                "replicas": (result["replicas"], "d"),
+                "updates": (updates, "d"),
+                "largest difference of a weight": (absolute, ".1e"),
+                "÷ the largest weight": (relative, ".1e"),
+                "held-out accuracy, %": (100 * result["test_accuracy"], ".1f"),
+                "images/s": (result["images_per_s"], ",.0f"),
             }
         )
-    forms = ("s", "s", "d", "d", ".1e", ".1e", ".1f", ",.0f")
     when = "at the end" if step is None else f"after {step} updates"
-    return Table.of(
-        rows,
-        {name: (name, form) for name, form in zip(rows[0], forms, strict=True)},
-        f"Weights {when}, against those of “{runs[0].name}”. Accuracy and images/s are of the whole run.",
-    )
+    caption = f"Weights {when}, against those of “{runs[0].name}”. Accuracy and images/s are of the whole run."
+    return Table.of([{name: (value, name, form) for name, (value, form) in row.items()} for row in rows], caption)
 
 
 def differences(runs, kept, step: int | None = None) -> list[tuple[int, float, float]]:
@@ -58,18 +53,13 @@ def differences(runs, kept, step: int | None = None) -> list[tuple[int, float, f
     apart = []
     for run, weights in zip(runs, kept, strict=True):
         at = max(weights) if step is None else step
+        names = f"run {run.id} ({run.name}) and run {runs[0].id} ({runs[0].name})"
         if at not in weights or at not in kept[0]:
-            there = ", ".join(map(str, sorted(set(weights) & set(kept[0])))) or "none"
-            raise InputError(
-                f"run {run.id} ({run.name}) and run {runs[0].id} ({runs[0].name}) did "
-                f"not both keep their weights after {at} updates; both kept: {there}"
-            )
+            common = ", ".join(map(str, sorted(set(weights) & set(kept[0])))) or "none"
+            raise InputError(f"{names} did not both keep their weights after {at} updates; both kept: {common}")
         ours, first = weights[at], kept[0][at]
         if [weight.shape for weight in ours] != [weight.shape for weight in first]:
-            raise InputError(
-                f"run {run.id} ({run.name}) trained another network than run "
-                f"{runs[0].id} ({runs[0].name}): their weights can't be compared"
-            )
+            raise InputError(f"{names} trained different networks: their weights can't be compared")
         gap = max(float(np.abs(a - b).max()) for a, b in zip(ours, first, strict=True))
         apart.append((at, gap, gap / max(float(np.abs(each).max()) for each in first)))
     return apart
@@ -83,7 +73,7 @@ def kept_weights(run) -> dict[int, list[np.ndarray]]:
     path = RunFolder(run.folder).weights
     if run.result is None or not path.exists():
         raise InputError(
-            f"run {run.id} ({run.name}, {run.state}) has left no weights: only finished runs of strategies/*.py do"
+            f"run {run.id} ({run.name}, {run.state}) has kept no weights: only finished runs of strategies/*.py do"
         )
     kept = {}
     with np.load(path) as file:

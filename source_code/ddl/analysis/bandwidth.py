@@ -25,20 +25,13 @@ OPERATIONS = {
 def algorithm_bandwidth(size_bytes, seconds):
     """Return ``S / t`` in bytes/s: the size of a message over the time of the operation, floats or arrays.
 
-    The size of an all-gather or a reduce-scatter is what all ranks hold together. On links of the same speed this
-    bandwidth shrinks as ranks are added.
+    The size of an all-gather or a reduce-scatter is what all ranks hold together.
     """
     return size_bytes / seconds
 
 
 def bus_factor(operation: str, ranks: int) -> float:
-    """Return the factor that makes an algorithm bandwidth comparable with a link's, for one of `OPERATIONS`.
-
-    2 (N − 1) / N for an all-reduce on N ranks; 0 on one rank, where nothing has to travel (but 1 for a broadcast or a
-    reduce, whatever N is).
-
-    Raises InputError for an unknown operation or less than one rank.
-    """
+    """Return the factor that makes an algorithm bandwidth comparable with a link's, for one of `OPERATIONS`."""
     if operation not in OPERATIONS:
         raise InputError(f"operation {operation!r} is not one of: {', '.join(OPERATIONS)}")
     if ranks < 1:
@@ -49,8 +42,7 @@ def bus_factor(operation: str, ranks: int) -> float:
 def bus_bandwidth(operation: str, size_bytes, seconds, ranks: int):
     """Return the algorithm bandwidth times the bus factor, in bytes/s; sizes and seconds are floats or arrays.
 
-    If each rank sends and receives at a rate of at most B, the operation takes at least ``bus_factor · S / B``. So this
-    compares with B, a link's bandwidth in one direction, on any number of ranks.
+    It compares with a link's bandwidth in one direction, on any number of ranks.
     """
     return algorithm_bandwidth(size_bytes, seconds) * bus_factor(operation, ranks)
 
@@ -62,8 +54,6 @@ def measured(runs, kind) -> list[dict]:
     """Return the results of one or several runs of a benchmark, each with its run's name.
 
     `kind` is "operation" for `bench_allreduce.py` and "path" for `bench_p2p.py`.
-
-    Raises InputError if there is no run, or one has no such points.
     """
     script = {"operation": "bench_allreduce.py", "path": "bench_p2p.py"}[kind]
     runs = [runs] if hasattr(runs, "result") else list(runs)
@@ -73,10 +63,7 @@ def measured(runs, kind) -> list[dict]:
         if run.result is None:
             raise InputError(f"run {run.name!r} has no result: it is {run.state}")
         if not all(kind in point for point in run.result.get("points") or [{}]):
-            raise InputError(
-                f"run {run.name!r} is none of {script}, which measures "
-                f"{'operations' if kind == 'operation' else 'paths between pairs'}"
-            )
+            raise InputError(f"run {run.name!r} is not of {script}, which measures {kind}s")
     return [{**run.result, "name": run.name} for run in runs]
 
 
@@ -95,38 +82,36 @@ def bandwidths(runs, operations=None) -> Table:
             seconds, size, ranks = point["seconds"], point["size_bytes"], result["ranks"]
             rows.append(
                 {
-                    "name": result["name"],
+                    "name": (result["name"], "run", ""),
                     "library": result["library"],
-                    "backend": result["backend"],
-                    "ranks": ranks,
+                    "backend": (result["backend"], "carried by", ""),
+                    "ranks": (ranks, "ranks", "d"),
                     "hosts": result["hosts"],
-                    "operation": point["operation"],
-                    "size_bytes": size,
-                    "repeats": point["repeats"],
-                    **_seconds(seconds),
-                    **_shown(seconds),
-                    "algorithm_gb_per_s": 1e-9 * algorithm_bandwidth(size, seconds["median"]),
-                    "bus_gb_per_s": 1e-9 * bus_bandwidth(point["operation"], size, seconds["median"], ranks),
+                    "operation": (point["operation"], "operation", ""),
+                    "size_bytes": (size, "bytes", ",d"),
+                    "repeats": (point["repeats"], "n", "d"),
+                    "seconds": seconds["median"],
+                    **{f"seconds_{key}": seconds[key] for key in ("low", "high", "least")},
+                    "time": (_quartiles(seconds), "time, µs (quartiles)", ""),
+                    "algorithm_gb_per_s": (
+                        1e-9 * algorithm_bandwidth(size, seconds["median"]),
+                        "algorithm bandwidth, GB/s",
+                        ".3g",
+                    ),
+                    "bus_gb_per_s": (
+                        1e-9 * bus_bandwidth(point["operation"], size, seconds["median"], ranks),
+                        "bus bandwidth, GB/s",
+                        ".3g",
+                    ),
                 }
             )
     if not rows:
         raise InputError(f"none of these runs measured {' or '.join(operations or ['anything'])}")
-    labels = {
-        "name": ("run", ""),
-        "backend": ("carried by", ""),
-        "ranks": ("ranks", "d"),
-        "operation": ("operation", ""),
-        "size_bytes": ("bytes", ",d"),
-        "repeats": ("n", "d"),
-        "time": ("time, µs (quartiles)", ""),
-        "algorithm_gb_per_s": ("algorithm bandwidth, GB/s", ".3g"),
-        "bus_gb_per_s": ("bus bandwidth, GB/s", ".3g"),
-    }
     caption = (
         "Median over n repetitions, each as long as its slowest rank. GB/s: 10⁹ bytes/s in one "
         f"direction. Where the bytes went: {_transports(results)}."
     )
-    return Table.of(rows, labels, caption)
+    return Table.of(rows, caption)
 
 
 def pairs(runs) -> Table:
@@ -145,32 +130,22 @@ def pairs(runs) -> Table:
             best = max(points, key=_one_way)
             rows.append(
                 {
-                    "name": result["name"],
-                    "path": path,
-                    "from": pair[0],
-                    "to": pair[1],
-                    "smallest_bytes": smallest["size_bytes"],
+                    "name": (result["name"], "run", ""),
+                    "path": (path, "path", ""),
+                    "from": (pair[0], "from", ""),
+                    "to": (pair[1], "to", ""),
+                    "time": (_quartiles(smallest["seconds"]), "one way, µs (quartiles)", ""),
                     "latency_s": smallest["seconds"]["median"],
-                    **_shown(smallest["seconds"]),
-                    "gb_per_s": 1e-9 * _one_way(best),
-                    "best_bytes": best["size_bytes"],
+                    "smallest_bytes": (smallest["size_bytes"], "of bytes", ",d"),
+                    "gb_per_s": (1e-9 * _one_way(best), "at best, GB/s", ".3g"),
+                    "best_bytes": (best["size_bytes"], "at bytes", ",d"),
                 }
             )
-    labels = {
-        "name": ("run", ""),
-        "path": ("path", ""),
-        "from": ("from", ""),
-        "to": ("to", ""),
-        "time": ("one way, µs (quartiles)", ""),
-        "smallest_bytes": ("of bytes", ",d"),
-        "gb_per_s": ("at best, GB/s", ".3g"),
-        "best_bytes": ("at bytes", ",d"),
-    }
     caption = (
         "Median of half a round trip. GB/s: 10⁹ bytes/s in one direction. "
         f"Where the bytes went: {_transports(results)}."
     )
-    return Table.of(rows, labels, caption)
+    return Table.of(rows, caption)
 
 
 def _transports(results):
@@ -181,11 +156,7 @@ def _one_way(point):
     return algorithm_bandwidth(point["size_bytes"], point["seconds"]["median"])
 
 
-def _seconds(seconds):
-    return {"seconds": seconds["median"], **{f"seconds_{key}": seconds[key] for key in ("low", "high", "least")}}
-
-
-def _shown(seconds):
+def _quartiles(seconds):
     median, low, high = (1e6 * seconds[key] for key in ("median", "low", "high"))
     digits = 1 if median < 1000 else 0
-    return {"time": f"{median:,.{digits}f} ({low:,.{digits}f}–{high:,.{digits}f})"}
+    return f"{median:,.{digits}f} ({low:,.{digits}f}–{high:,.{digits}f})"

@@ -63,33 +63,22 @@ def ablations(runs: Iterable[Any], whole: str, seconds: float | None = None) -> 
         pair = paired(accuracies[whole], accuracies[WITHOUT + trick])
         rows.append(
             {
-                "trick": trick,
-                "difference_points": pair.mean,
-                "low_points": pair.low,
-                "high_points": pair.high,
-                "pairs": pair.n,
-                "needed": pair.needed,
-                "minutes": math.nan if seconds is None else 2 * pair.needed * seconds / 60,
+                "trick": (trick, "left out", "s"),
+                "difference_points": (pair.mean, "difference, points", "+.2f"),
+                "low_points": (pair.low, "from", "+.2f"),
+                "high_points": (pair.high, "to", "+.2f"),
+                "pairs": (pair.n, "pairs", "d"),
+                "needed": (pair.needed, "pairs to see it", ".0f"),
+                "minutes": math.nan if seconds is None else (2 * pair.needed * seconds / 60, "minutes here", ",.0f"),
             }
         )
-    labels = {
-        "trick": ("left out", "s"),
-        "difference_points": ("difference, points", "+.2f"),
-        "low_points": ("from", "+.2f"),
-        "high_points": ("to", "+.2f"),
-        "pairs": ("pairs", "d"),
-        "needed": ("pairs to see it", ".0f"),
-        "minutes": ("minutes here", ",.0f"),
-    }
-    if seconds is None:
-        del labels["minutes"]
     everything = statistics.fmean(accuracies[whole].values())
     caption = (
         f"Private accuracy minus that with everything ({everything:.1f} %), paired by seed, with its 95 % interval. "
         "Pairs to see it: from so many on, an even chance that the interval leaves out 0, if mean and spread are "
         "these."
     )
-    return Table.of(sorted(rows, key=lambda row: row["difference_points"]), labels, caption)
+    return Table.of(sorted(rows, key=lambda row: row["difference_points"]), caption)
 
 
 def _size(run):

@@ -3,13 +3,13 @@
 import math
 
 import numpy as np
-import pandas
 
-from ddl.display.table import Shown
+from ddl.display.style import data_label
+from ddl.display.table import Table, cell
 from ddl.errors import InputError
 
 
-def report(runs) -> "ScoreTable":
+def report(runs) -> Table:
     """Tabulate runs of ``train_text.py``, a row an arm; runs of one name are its seeds.
 
     ``accuracy``, ``majority``, ``precision``, ``recall`` and ``f1`` are means over the seeds' test parts at a threshold
@@ -24,7 +24,14 @@ def report(runs) -> "ScoreTable":
             arms.setdefault(run.name, []).append(run.result)
     if not arms:
         raise InputError("none of these is a finished run of train_text.py")
-    return ScoreTable([_row(name, results) for name, results in arms.items()])
+    rows = [_row(name, results) for name, results in arms.items()]
+    seeds = " F1: mean ± standard deviation over the seeds." if any(row["seeds"] > 1 for row in rows) else ""
+    caption = (
+        f"Data: {' and '.join(dict.fromkeys(row['data'] for row in rows))}; figures of the test part. "
+        "Majority: the accuracy of always giving the more frequent answer. Tuned: at the "
+        f"threshold that is best on the validation part.{seeds}"
+    )
+    return Table.of(rows, caption)
 
 
 def _row(name, results):
@@ -32,69 +39,31 @@ def _row(name, results):
         values = [value for result in results if (value := read(result)) is not None]
         return float(np.mean(values)) if values else math.nan
 
+    def share(key):
+        value = mean(lambda result: result["test"][key])
+        return value, f"{key}, %", lambda row: cell(100 * row[key], ".1f")
+
     scores = [result["test"]["f1"] for result in results]
     first = results[0]
     return {
-        "arm": name,
+        "arm": (name, "arm", lambda row: f"{row['arm']} (n={row['seeds']})"),
         "strategy": first["strategy"],
-        "processes": first["ranks"],
-        "replicas": first["replicas"],
+        "processes": (first["ranks"], "processes × threads", lambda row: f"{row['processes']} × {row['threads']}"),
+        "replicas": (first["replicas"], "replicas", "d"),
         "threads": first["threads_per_rank"],
         "seeds": len(results),
-        "epochs": mean(lambda result: result["epochs"]),
-        **{
-            key: mean(lambda result, key=key: result["test"][key])
-            for key in ("accuracy", "majority", "precision", "recall", "f1")
-        },
+        **{key: share(key) for key in ("accuracy", "majority", "precision", "recall")},
+        "f1": (mean(lambda result: result["test"]["f1"]), "F1", _f1),
         "f1_sd": float(np.std(scores, ddof=1)) if len(scores) > 1 else math.nan,
-        "f1_tuned": mean(lambda result: result["tuned"]["f1"]),
-        "questions_per_s": mean(lambda result: result["images_per_s"]),
-        "train_seconds": mean(lambda result: result["train_seconds"]),
-        "first_step_s": mean(lambda result: result["time_to_first_step_s"]),
+        "f1_tuned": (mean(lambda result: result["tuned"]["f1"]), "F1 tuned", ".3f"),
+        "epochs": (mean(lambda result: result["epochs"]), "epochs", ".4g"),
+        "questions_per_s": (mean(lambda result: result["images_per_s"]), "questions/s", ",.0f"),
+        "train_seconds": (mean(lambda result: result["train_seconds"]), "train, s", ".1f"),
+        "first_step_s": (mean(lambda result: result["time_to_first_step_s"]), "first step, s", ".1f"),
         "embedding": first["embedding"],
-        "data": data_of(first),
+        "data": data_label(first["data"]),
     }
 
 
-def data_of(result):
-    """Name the data of a run: ``questions (generated), 16,000 to train on``."""
-    data = result["data"]
-    return f"{data['name']} ({data['form']}), {data['train_samples']:,} to train on"
-
-
-class ScoreTable(Shown):
-    """The table of `report`."""
-
-    def readable(self):
-        return pandas.DataFrame([_readable(row) for row in self.to_dict("records")])
-
-    def _caption(self):
-        seeds = " F1: mean ± standard deviation over the seeds." if self["seeds"].max() > 1 else ""
-        return (
-            f"Data: {' and '.join(dict.fromkeys(self['data']))}; figures of the test part. "
-            "Majority: the accuracy of saying always the more frequent. Tuned: at the "
-            f"threshold that is best on the validation part.{seeds}"
-        )
-
-
-def _readable(row):
-    spread = "" if math.isnan(row["f1_sd"]) else f" ± {row['f1_sd']:.3f}"
-    return {
-        "arm": f"{row['arm']} (n={row['seeds']})",
-        "processes × threads": f"{row['processes']} × {row['threads']}",
-        "replicas": str(row["replicas"]),
-        "accuracy, %": _cell(100 * row["accuracy"], ".1f"),
-        "majority, %": _cell(100 * row["majority"], ".1f"),
-        "precision, %": _cell(100 * row["precision"], ".1f"),
-        "recall, %": _cell(100 * row["recall"], ".1f"),
-        "F1": _cell(row["f1"], ".3f") + spread,
-        "F1 tuned": _cell(row["f1_tuned"], ".3f"),
-        "epochs": _cell(row["epochs"], ".4g"),
-        "questions/s": _cell(row["questions_per_s"], ",.0f"),
-        "train, s": _cell(row["train_seconds"], ".1f"),
-        "first step, s": _cell(row["first_step_s"], ".1f"),
-    }
-
-
-def _cell(value, form):
-    return "–" if math.isnan(value) else format(value, form)
+def _f1(row):
+    return f"{row['f1']:.3f}" + ("" if math.isnan(row["f1_sd"]) else f" ± {row['f1_sd']:.3f}")

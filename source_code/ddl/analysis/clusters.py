@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 
 from ddl.analysis import cost
 from ddl.analysis.prediction import BYTES, REFERENCE, Prediction, expected_maximum
-from ddl.display.table import Table
 from ddl.errors import InputError
 from ddl.records import toml
 from ddl.topology.graph import Network
@@ -25,28 +24,21 @@ FUSION_BYTES_BEFORE = 64 * 2**20
 
 # NCCL's own model has these. Shares of the nominal bandwidth: src/graph/topo.h (20 of an NVLink's 25 GB/s, 12 of PCIe 3
 # x16's 15.75, 12 of 100 Gbit/s); latencies in seconds of the ring's Simple protocol: src/graph/tuning.cc, hwLat, commit
-# 01afd20. None of them is fitted to what is published.
+# 01afd20. None of them is fitted to published figures.
 SHARE = {"NVLink": 20 / 25, "PCIe": 12 / 15.75, "network": 12 / 12.5}
-
-
 LATENCY_S = {"NVLink": 3.4e-6, "PCIe": 5.7e-6, "network": 9.6e-6}
 
-
-# Taken for links of which a matrix of nvidia-smi tells the kind and no rate, in GB/s per direction: an NVLink of the
-# generations 2 to 4, and PCIe 3 x16.
+# In GB/s per direction, for a matrix of nvidia-smi, which has no rates: NVLink generations 2 to 4, PCIe 3 x16.
 ASSUMED = {"NVLink": 25.0, "PCIe": pcie_gb_per_s(3, 16)}
-
 
 SHOWN = 0.5  # how much of its messages a step hides is not known: the middle between no and full overlap
 
-# The standard deviation of a rank's computation, as a share of it, fitted to all published figures, and within how many
-# points of efficiency the estimate is for four of five of them if it is not fitted to them: `fitted` and
-# `margin_points` of `ddl.analysis.published`, rounded.
+# The standard deviation of a rank's computation, as a share of it, and the points of efficiency within which four of
+# five published figures lie: `fitted` and `margin_points` of `ddl.analysis.published`, rounded.
 LATE = 0.0385
 MARGIN_POINTS = 8.4
 
-
-MOST = 1e15  # of anything: far above what can be, far below what floats can't hold
+MOST = 1e15  # more than any number of parameters, images or bytes
 
 
 @dataclass(frozen=True)
@@ -62,13 +54,12 @@ class Server:
     gpu: str  # model
     inside: cost.Link
     between: cost.Link
-    assumed: str = ""  # what its topology does not say, and was taken to be so
+    assumed: str = ""  # what its topology does not say
 
     def all_reduce_s(self, size_bytes: float, nodes: int, algorithm="best"):
         """Return the seconds of an all-reduce over all GPUs of `nodes` servers.
 
-        `algorithm` is "ring", one ring through all GPUs; "hierarchical", a ring inside and halving and doubling between
-        (`ddl.analysis.cost`); or "best", the faster of the two, as libraries choose by size.
+        `algorithm` is "ring" or "hierarchical" (`ddl.analysis.cost`), or "best", the faster of the two.
         """
         ways = {"ring": cost.ring_over_nodes, "hierarchical": cost.hierarchical}
         if algorithm not in ("best", *ways):
@@ -89,27 +80,25 @@ def server(topology, network=None, link_gb_per_s=None) -> Server:
 
     Raises InputError if it has no GPU, no known path between two of them, or does not say its network.
     """
-    from ddl import topology as topologies
+    from ddl.topology import Topology, load
 
-    if not isinstance(topology, topologies.Topology):
-        topology = topologies.load(topology)
+    topology = topology if isinstance(topology, Topology) else load(topology)
     names = [gpu.name for gpu in topology.gpus]
     if not names:
         raise InputError(f"topology {topology.name!r} has no GPU: predictions are of GPU clusters")
     network = _network(network) if isinstance(network, str) else network or topology.network
     if network is None:
         raise InputError(
-            f"topology {topology.name!r} doesn't say what joins such machines: it "
-            "needs a [network] with kind, nics and gbit_per_s, or say it beside the "
-            'topology: network="8x200", --network 8x200, for 8 cards of 200 Gbit/s'
+            f"topology {topology.name!r} has no network: it needs a [network] with kind, nics and gbit_per_s, "
+            'or give one with it: network="8x200", --network 8x200, for 8 cards of 200 Gbit/s'
         )
     kind, gb_per_s, assumed = _inside(topology, names)
     if link_gb_per_s is not None:
         gb_per_s, assumed = _checked("link_gb_per_s", link_gb_per_s), ""
     if math.isnan(gb_per_s):
         raise InputError(
-            f"topology {topology.name!r}: how fast its GPUs are joined is not known; "
-            "say it: link_gb_per_s, --link-gb-per-s"
+            f"topology {topology.name!r}: the bandwidth between its GPUs is not known; "
+            "give it: link_gb_per_s, --link-gb-per-s"
         )
     return Server(
         topology.name,
@@ -134,87 +123,53 @@ def _inside(topology, names):
         return "PCIe", math.inf, ""
     links = [[link for link in topology.nvlinks if name in (link.a, link.b)] for name in names]
     if all(links):
-        rates = [sum(link.gb_per_s for link in own) for own in links]
+        rates = [sum(link.gb_per_s for link in group) for group in links]
         if not any(map(math.isnan, rates)):
             return "NVLink", min(rates), ""
-        count = min(sum(link.count for link in own) for own in links)
-        return (
-            "NVLink",
-            count * ASSUMED["NVLink"],
-            (f"Taken for each NVLink: {ASSUMED['NVLink']:g} GB/s, which generations 2 to 4 have."),
-        )
+        count = min(sum(link.count for link in group) for group in links)
+        assumption = f"Taken for each NVLink: {ASSUMED['NVLink']:g} GB/s, which generations 2 to 4 have."
+        return "NVLink", count * ASSUMED["NVLink"], assumption
     pairs = list(zip(names, names[1:] + names[:1], strict=True))
     rates = [topology.bandwidth(a, b) for a, b in pairs]
-    silent = [pair for pair, gb_per_s in zip(pairs, rates, strict=True) if math.isnan(gb_per_s)]
-    if not silent:
+    unknown = [pair for pair, gb_per_s in zip(pairs, rates, strict=True) if math.isnan(gb_per_s)]
+    if not unknown:
         return "PCIe", min(rates), ""
-    if all(any(hop.kind.startswith(("PCIe", "NV")) for hop in topology.path(a, b)) for a, b in silent):
-        return "PCIe", ASSUMED["PCIe"], (f"Taken for the way between GPUs: {ASSUMED['PCIe']:.4g} GB/s, PCIe 3 x16.")
+    if all(any(hop.kind.startswith(("PCIe", "NV")) for hop in topology.path(a, b)) for a, b in unknown):
+        return "PCIe", ASSUMED["PCIe"], f"Taken for the way between GPUs: {ASSUMED['PCIe']:.4g} GB/s, PCIe 3 x16."
     return "PCIe", math.nan, ""
 
 
-def _models():
-    return toml.loads((REFERENCE / "models.toml").read_text())["model"]
-
-
-def models() -> Table:
-    """Tabulate the networks that `cluster` knows: parameters, and one GPU's speed with its source."""
-    rows = [
-        {
-            "model": name,
-            "title": facts["title"],
-            "parameters": facts["parameters"],
-            "gradient_mb": 1e-6 * BYTES * facts["parameters"],
-            **speed,
-        }
-        for name, facts in _models().items()
-        for speed in facts["speed"]
-    ]
-    labels = {
-        "model": ("name", "s"),
-        "title": ("network", "s"),
-        "parameters": ("parameters", ",d"),
-        "gradient_mb": ("gradient, MB", ".1f"),
-        "gpu": ("GPU", "s"),
-        "batch": ("batch", "d"),
-        "images_per_s": ("images/s", ",.0f"),
-        "precision": ("precision", "s"),
-        "source": ("source", "s"),
-    }
-    return Table.of(rows, labels, "Published by others, of one GPU, not measured here.")
-
-
 def known(model):
-    """Return the facts of a network that `cluster` knows by name."""
-    known = _models()
-    if model not in known:
+    """Return the facts of a network that `cluster` knows by name, from results/reference/models.toml."""
+    models = toml.loads((REFERENCE / "models.toml").read_text())["model"]
+    if model not in models:
         raise InputError(
-            f"there is no model {model!r}; there are: {', '.join(known)}. For "
-            "another, say its parameters and one GPU's images/s"
+            f"there is no model {model!r}; there are: {', '.join(models)}. "
+            "For another, give its parameters and one GPU's images/s"
         )
-    return known[model]
+    return models[model]
 
 
 def _speed(model, gpu, batch):
     """Return one GPU's images/s with a model, measured at the nearest batch size."""
     speeds = [speed for speed in known(model)["speed"] if speed["gpu"] in gpu]
     if not speeds:
-        there = ", ".join(dict.fromkeys(speed["gpu"] for speed in known(model)["speed"]))
+        gpus = ", ".join(dict.fromkeys(speed["gpu"] for speed in known(model)["speed"]))
         raise InputError(
-            f"how fast one {gpu or 'unnamed GPU'} trains {model} is not known here (but of: {there}); say its images/s"
+            f"how fast one {gpu or 'unnamed GPU'} trains {model} is not known, only: {gpus}; give its images/s"
         )
     return min(speeds, key=lambda speed: abs(math.log(speed["batch"] / batch)))["images_per_s"]
 
 
 def _checked(name, value, least=None):
-    """Return a number if it is finite and above 0, or with `least` a whole number from there on."""
+    """Return a number if it is above 0 and credible, or with `least` a whole number from there on."""
     whole = least is not None
     fits = isinstance(value, numbers.Integral if whole else numbers.Real)
     if not fits or isinstance(value, bool) or not (value >= least if whole else value > 0):
         needed = f"a whole number, {least} or more," if whole else "a number above 0"
         raise InputError(f"{name}={value!r}: {needed} is needed")
     if value > MOST:
-        raise InputError(f"{name}={value!r}: that is more than there can be")
+        raise InputError(f"{name}={value!r}: too large a number")
     return value
 
 
@@ -253,12 +208,12 @@ class _Training:
         """Predict a step of the baseline of the efficiency; None for a single GPU."""
         if gpus is None:
             return None
-        own, most = self.server.gpus, nodes * self.server.gpus
+        each, most = self.server.gpus, nodes * self.server.gpus
         if _checked("baseline", gpus, 1) > most:
             raise InputError(f"baseline={gpus}: that is more than the {most} GPUs of {nodes} × {self.server.name}")
-        if gpus > own and gpus % own:
-            raise InputError(f"baseline={gpus}: whole servers of {self.server.name} have a multiple of {own} GPUs")
-        return self.on(1, gpus) if gpus <= own else self.on(gpus // own, own)
+        if gpus > each and gpus % each:
+            raise InputError(f"baseline={gpus}: whole servers of {self.server.name} have a multiple of {each} GPUs")
+        return self.on(1, gpus) if gpus <= each else self.on(gpus // each, each)
 
 
 def _training(
@@ -278,8 +233,9 @@ def _training(
     late=LATE,
 ):
     """Check the options and fill in those that are not given."""
-    _checked("nodes", nodes, 1)
-    _checked("batch", batch, 1)
+    for name, value in (("nodes", nodes), ("batch", batch), ("parameters", parameters)):
+        if value is not None:
+            _checked(name, value, 1)
     if _checked("fusion_bytes", fusion_bytes) < 1:
         raise InputError(f"fusion_bytes={fusion_bytes!r}: at least one byte is needed")
     if gradient_bytes not in (1, 2, 4, 8):
@@ -288,33 +244,29 @@ def _training(
         raise InputError(f"late={late!r}: a share of the computation, 0 or more and below 1, is needed")
     if model is not None and parameters is not None:
         raise InputError(
-            f"model={model!r} and parameters={parameters!r}: say one of them, as the "
-            "model has its own number of parameters"
+            f"model={model!r} and parameters={parameters!r}: give one of them, the model has its own parameters"
         )
-    if parameters is not None:
-        _checked("parameters", parameters, 1)
     if images_per_s is not None:
         _checked("images_per_s", images_per_s)
     if model is None and (parameters is None or images_per_s is None):
         raise InputError("a model is needed, or its parameters and one GPU's images/s")
     if model is not None:
         parameters = known(model)["parameters"]
-    one = topology if isinstance(topology, Server) else server(topology, network, link_gb_per_s)
+    machine = topology if isinstance(topology, Server) else server(topology, network, link_gb_per_s)
     if images_per_s is None:
-        images_per_s = _speed(model, one.gpu, batch)
+        images_per_s = _speed(model, machine.gpu, batch)
     if all_reduces is None:
         all_reduces = math.ceil(gradient_bytes * parameters / fusion_bytes)
-    return _Training(
-        one, parameters, images_per_s, batch, _checked("all_reduces", all_reduces, 1), algorithm, gradient_bytes, late
-    )
+    _checked("all_reduces", all_reduces, 1)
+    return _Training(machine, parameters, images_per_s, batch, all_reduces, algorithm, gradient_bytes, late)
 
 
 def cluster(topology, nodes: int, model=None, batch: int = 64, *, baseline=None, **options) -> Prediction:
     """Predict a step of training with Horovod on a cluster of equal servers, one rank a GPU.
 
-    `topology` is a `Server`, or as for `server` (so are `network` and `link_gb_per_s`), and `model` one of `models`,
-    or None with `parameters` and `images_per_s`. `batch` is each GPU's. The efficiency is relative to the predicted
-    speed of `baseline` GPUs, by default to one GPU alone.
+    `topology` is a `Server`, or as for `server` (so are `network` and `link_gb_per_s`), and `model` a name in
+    results/reference/models.toml, or None with `parameters` and `images_per_s`. `batch` is each GPU's. The efficiency
+    is relative to the predicted speed of `baseline` GPUs, by default to one GPU alone.
 
     Further options: `images_per_s` of one GPU (default: as published for the model); `gradient_bytes` of a parameter
     (4, or 2 for half precision); `fusion_bytes`, the most that one message averages (Horovod's 128 MiB), or
@@ -329,9 +281,9 @@ def scaling(topology, nodes, model=None, batch=64, *, baseline=None, **options) 
     """Predict steps on 1, 2, 4 … GPUs of a server, then on 2, 4 … servers up to `nodes`; options as for `cluster`."""
     training = _training(topology, nodes, model, batch, **options)
     base = training.baseline(baseline, nodes)
-    counts = [(1, gpus) for gpus in _doubling(training.server.gpus)]
-    counts += [(many, training.server.gpus) for many in _doubling(nodes)[1:]]
-    return [training.on(many, gpus, base) for many, gpus in counts]
+    gpus = training.server.gpus
+    counts = [(1, some) for some in _doubling(gpus)] + [(many, gpus) for many in _doubling(nodes)[1:]]
+    return [training.on(many, each, base) for many, each in counts]
 
 
 def _doubling(last):

@@ -3,29 +3,26 @@
 import math
 import statistics
 
-import pandas
-
 from ddl.analysis.paired import means, paired
 from ddl.display.style import data_label
-from ddl.display.table import Shown, cell, is_number
+from ddl.display.table import Table, cell, is_number
 from ddl.errors import InputError
 from ddl.records.stack import release
 
 
-def compare(runs, at=None, steps=None, epochs=None, against=None, margin=1.0) -> "Comparison":
+def compare(runs, at=None, steps=None, epochs=None, against=None, margin=1.0) -> Table:
     """Tabulate runs, one row an arm; runs with the same name are the seeds of one arm.
 
-    Rows are in the order in which names first appear; recorded runs, and those evaluated on validation pictures, make
-    rows of their own. A run without a result (failed, stopped) is counted in its row's note. By default final results
-    are compared; ``at="epochs"`` and ``at="steps"`` compare after equally many epochs or optimizer steps, at each run's
-    last evaluation up to there. `steps` or `epochs` says how many; by default the most that every run reached. The
-    title says whether all rows have seen as many samples.
+    Recorded runs, and those evaluated on validation pictures, make rows of their own. A run without a result (failed,
+    stopped) is counted in its row's note. By default final results are compared; ``at="epochs"`` and ``at="steps"``
+    compare after equally many epochs or optimizer steps, at each run's last evaluation up to there. `steps` or `epochs`
+    says how many; by default the most that every run reached.
 
     Held-out accuracy is compared with that of the arm `against` or, without one, of the arm with the highest mean;
     recorded arms, other data and other held-out pictures are compared among themselves. ``difference_points`` is the
     mean difference over the `pairs` of equal seeds, ``low_points`` to ``high_points`` its 95 % interval (NaN below two
     pairs); without a pair it is the difference of the means. With `against`, ``verdict`` is `Paired.verdict` at a
-    `margin` in points; without, the highest mean is called ``"best"`` and nothing is judged.
+    `margin` in points; without, the highest mean is called ``"best"``.
 
     Accuracies are fractions; ``test_accuracy_sd`` is the sample standard deviation over the `seeds`, NaN for one.
     ``train_accuracy`` is ``"clean"``, on training pictures without augmentation, where all of an arm's runs measured
@@ -43,8 +40,7 @@ def compare(runs, at=None, steps=None, epochs=None, against=None, margin=1.0) ->
     unit = at or ("steps" if steps is not None else "epochs" if epochs is not None else None)
     limit = steps if unit == "steps" else epochs
     if unit and limit is None:
-        column = unit.removesuffix("s")
-        ends = [run.history[column].max() for run in runs if _has_history(run)]
+        ends = [run.history[unit[:-1]].max() for run in runs if run.result is not None and len(run.history)]
         limit = min(ends, default=None)
     arms = _arms(runs)
     names = list(dict.fromkeys(name for name, *_ in arms))
@@ -58,15 +54,13 @@ def compare(runs, at=None, steps=None, epochs=None, against=None, margin=1.0) ->
         other = _opponent(key, rows, against)
         row |= _judged(row, rows.get(other), points[key], points.get(other), None if against is None else margin)
         row |= {"ratio": _ratio(row, first), "note": _marked(row, first)}
-    table = Comparison(rows.values(), columns=COLUMNS)
-    where = _title([point for seeds in points.values() for _, point in seeds], unit, limit)
-    differences = [row["differences"] for row in rows.values()]
-    table.attrs.update(title=where, against=against, margin=margin, differences=differences)
+    title = _title([point for seeds in points.values() for _, point in seeds], unit, limit)
+    table = _table(rows.values(), title, against, margin)
+    table.attrs.update(title=title, differences=[row["differences"] for row in rows.values()])
     return table
 
 
-RATIO = "Ratio: images/s over the first row's, on the same hardware only."
-# Shown in every table in which a row has it, whether or not the rows differ in it; so is what begins with "against".
+# Shown in every table in which a row has it, whether or not the rows differ in it.
 MEASURED = ("held-out accuracy, %", "training accuracy, %", "images/s")
 
 COLUMNS = (
@@ -85,10 +79,6 @@ def _arms(runs):
         held_out = known.get((run.name, run.recorded)) if run.result is None else _held_out(run.result)
         arms.setdefault((run.name, run.recorded, held_out), []).append(run)
     return arms
-
-
-def _has_history(run):
-    return run.result is not None and len(run.history) > 0
 
 
 def _points(arm, unit, limit):
@@ -139,7 +129,7 @@ def _point(run, unit, limit):
     if len(history) == 0 or limit is None:
         return None
     # Epochs are floats that went through a division and JSON.
-    within = history[history[unit.removesuffix("s")] <= limit * (1 + 1e-9)]
+    within = history[history[unit[:-1]] <= limit * (1 + 1e-9)]
     return within.iloc[-1].to_dict() if len(within) else None
 
 
@@ -233,7 +223,7 @@ def _title(points, unit, limit):
     title = "at the end"
     if unit and limit is not None:
         # Epochs are floats that went through a division and JSON.
-        reached = all(math.isclose(point[unit.removesuffix("s")], limit) for point in points)
+        reached = all(math.isclose(point[unit[:-1]], limit) for point in points)
         title = f"at {limit:g} {unit}" if reached else f"at the last evaluation within {limit:g} {unit}"
     samples = {int(point["samples"]) for point in points if is_number(point["samples"])}
     if len(points) < 2 or not samples:
@@ -271,92 +261,80 @@ def _mean(values):
     return statistics.fmean(values) if values else math.nan
 
 
-class Comparison(Shown):
-    """The table of `compare`, with spreads."""
+# ---------------------------------------------------------------- what is shown
 
-    def readable(self):
-        """Return the table as text cells, as it is shown.
 
-        What is the same in all rows, or absent from all, is left to the caption, so that the table fits beside a
-        reader's file browser.
-        """
-        cells = self._cells()
-        return cells[[name for name in cells if name not in self._common(cells)]]
-
-    def _cells(self):
-        rows = self.to_dict("records")
-        mixed = len({row["train_accuracy_of"] for row in rows if is_number(row["train_accuracy"])}) > 1
-        return pandas.DataFrame([_readable(row, self.attrs.get("against"), mixed) for row in rows])
-
-    @staticmethod
-    def _common(cells):
-        if len(cells) == 1:
-            candidates = ["data", "hardware"]
-        else:
-            candidates = [name for name in cells if name not in ("arm", *MEASURED) and not name.startswith("against")]
-        known = {name: set(cells[name]) - {"–"} for name in candidates}
-        known |= {name: set() for name in MEASURED if set(cells[name]) == {"–"}}
-        return {name: next(iter(texts), "–") for name, texts in known.items() if len(texts) < 2}
-
-    def _repr_html_(self):
-        return super()._repr_html_().replace("<td>best</td>", "<td><b>★ best</b></td>")
-
-    def _caption(self):
-        common = self._common(self._cells())
-        same = "; ".join(f"{name}: {text}" for name, text in common.items() if text != "–")
-        return " ".join(
-            (
-                *([f"In all rows, {same}."] if same else []),
-                "Recorded runs, compared" if self["recorded"].all() else "Compared",
-                f"{self.attrs.get('title', 'at the end')}.",
-                "Mean ± standard deviation over n seeds.",
-                f"Against {self.attrs.get('against') or 'the best'}, in points: mean difference over the same seeds ±",
-                "half its 95 % interval (Student's t).",
-                *self._rule(),
-                *([RATIO] if common.get("ratio") != "–" else []),
-                *self._training(),
-            )
+def _table(rows, title, against, margin):
+    """Return the table, with what is the same in all rows, or absent from all, in its caption alone."""
+    against_name = against or "the best"
+    kinds = {row["train_accuracy_of"] for row in rows if is_number(row["train_accuracy"])}
+    labels = _labels(against_name, len(kinds) > 1)
+    cells = [{name: (row[name], *labels[name]) if name in labels else row[name] for name in COLUMNS} for row in rows]
+    table = Table.of(cells, "")
+    cells = table.readable()
+    if len(rows) == 1:
+        candidates = ["data", "hardware"]
+    else:
+        ever_shown = ("arm", f"against {against_name}", *MEASURED)
+        candidates = [name for name in cells if name not in ever_shown]
+    texts = {name: set(cells[name]) - {"–"} for name in candidates}
+    texts |= {name: set() for name in MEASURED if set(cells[name]) == {"–"}}
+    common = {name: next(iter(found), "–") for name, found in texts.items() if len(found) < 2}
+    same = "; ".join(f"{name}: {text}" for name, text in common.items() if text != "–")
+    caption = [f"In all rows, {same}."] if same else []
+    caption += [
+        "Recorded runs, compared" if all(row["recorded"] for row in rows) else "Compared",
+        f"{title}. Mean ± standard deviation over n seeds. Against {against_name}, in points: mean difference over "
+        "the same seeds ± half its 95 % interval (Student's t).",
+    ]
+    if against is not None:
+        caption.append(
+            f"“No difference”: the interval lies within ±{margin:g}; “better”, “worse”: on one side of zero."
         )
-
-    def _rule(self):
-        if self.attrs.get("against") is None:
-            return []
-        margin = self.attrs["margin"]
-        return [f"“No difference”: the interval lies within ±{margin:g}; “better”, “worse”: on one side of zero."]
-
-    def _training(self):
-        kinds = set(self.loc[self["train_accuracy"].notna(), "train_accuracy_of"])
-        if not kinds:
-            return []
-        running = "the running mean over batches as they are trained on"
-        if kinds == {"running mean"}:
-            return [f"Training accuracy: {running}."]
-        return [f"Training accuracy: of pictures without augmentation{f'; *: {running}' if len(kinds) > 1 else ''}."]
+    if common.get("ratio") != "–":
+        caption.append("Ratio: images/s over the first row's, on the same hardware only.")
+    running = "the running mean over batches as they are trained on"
+    if kinds == {"running mean"}:
+        caption.append(f"Training accuracy: {running}.")
+    elif kinds:
+        note = f"; *: {running}" if len(kinds) > 1 else ""
+        caption.append(f"Training accuracy: of pictures without augmentation{note}.")
+    shown = {column: label for column, label in labels.items() if label[0] not in common}
+    table.attrs.update(labels=shown, caption=" ".join(caption))
+    return table
 
 
-def _readable(row, against, mixed):
-    sd = f"\u00a0±\u00a0{100 * row['test_accuracy_sd']:.1f}" if row["test_accuracy_sd"] >= 0 else ""
-    mark = "*" if mixed and row["train_accuracy_of"] == "running mean" else ""
+def _labels(against_name, mixed):
+    """Return the label and format of each column that can be shown; `mixed`: training accuracies are of two kinds."""
+
+    def training_accuracy(row):
+        return _percent(row["train_accuracy"]) + "*" * (mixed and row["train_accuracy_of"] == "running mean")
+
     return {
-        "arm": row["arm"] + (f" ({row['note']})" if row["note"] else ""),
-        "ranks × threads": f"{cell(row['ranks'])} × {cell(row['threads'])}",
-        "precision": cell(row["precision"]),
-        "TensorFlow": cell(row["tensorflow"]),
-        "global batch": cell(row["global_batch"], ",.0f"),
-        "learning rate": cell(row["learning_rate"], ".4g"),
-        "steps": cell(row["steps"], ",.0f"),
-        "epochs": cell(row["epochs"], ".4g"),
-        "samples": cell(row["samples"], ",.0f"),
-        "held out": cell(row["held_out"]),
-        "held-out accuracy, %": _percent(row["test_accuracy"]) + f"{sd}\u00a0(n={row['seeds']})",
-        f"against {against or 'the best'}": _difference(row),
-        "training accuracy, %": _percent(row["train_accuracy"]) + mark,
-        "images/s": cell(row["images_per_s"], ",.0f"),
-        "ratio": cell(row["ratio"], ".2f"),
-        "train, s": cell(row["train_seconds"], ",.1f"),
-        "data": cell(row["data"]),
-        "hardware": cell(row["hardware"]),
+        "arm": ("arm", lambda row: row["arm"] + (f" ({row['note']})" if row["note"] else "")),
+        "ranks": ("ranks × threads", lambda row: f"{cell(row['ranks'])} × {cell(row['threads'])}"),
+        "precision": ("precision", "s"),
+        "tensorflow": ("TensorFlow", "s"),
+        "global_batch": ("global batch", ",.0f"),
+        "learning_rate": ("learning rate", ".4g"),
+        "steps": ("steps", ",.0f"),
+        "epochs": ("epochs", ".4g"),
+        "samples": ("samples", ",.0f"),
+        "held_out": ("held out", "s"),
+        "test_accuracy": ("held-out accuracy, %", _held_out_accuracy),
+        "difference_points": (f"against {against_name}", _difference),
+        "train_accuracy": ("training accuracy, %", training_accuracy),
+        "images_per_s": ("images/s", ",.0f"),
+        "ratio": ("ratio", ".2f"),
+        "train_seconds": ("train, s", ",.1f"),
+        "data": ("data", "s"),
+        "hardware": ("hardware", "s"),
     }
+
+
+def _held_out_accuracy(row):
+    sd = f"\u00a0±\u00a0{100 * row['test_accuracy_sd']:.1f}" if row["test_accuracy_sd"] >= 0 else ""
+    return f"{_percent(row['test_accuracy'])}{sd}\u00a0(n={row['seeds']})"
 
 
 def signed(points):
@@ -366,7 +344,7 @@ def signed(points):
 
 def _difference(row):
     if not is_number(row["difference_points"]):
-        return row["verdict"]
+        return "★ best" if row["verdict"] == "best" else row["verdict"]
     text = signed(row["difference_points"])
     if row["pairs"] > 1:
         text += f"\u00a0±\u00a0{row['high_points'] - row['difference_points']:.1f}"

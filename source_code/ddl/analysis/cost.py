@@ -49,11 +49,8 @@ def _ranks(ranks):
 def ring(size_bytes, ranks: int, alpha_s: float, beta_s_per_byte: float, gamma_s_per_byte: float = 0.0):
     """Return the seconds of a ring all-reduce: 2 (p − 1) messages of n / p bytes in sequence.
 
-    ``2 (p − 1) alpha + 2 (p − 1)/p n beta + (p − 1)/p n gamma``; no time on one rank. Patarasuk and Yuan 2009,
-    "Bandwidth optimal all-reduce algorithms for clusters of workstations": ranks that add up themselves cannot do it
-    with fewer bytes (a switch that adds can).
-
-    `size_bytes`, n, is the data of one rank, a float or an array, as is the result.
+    ``2 (p − 1) alpha + 2 (p − 1)/p n beta + (p − 1)/p n gamma``, where n, `size_bytes`, is the data of one rank, a
+    float or an array. Patarasuk and Yuan 2009, "Bandwidth optimal all-reduce algorithms for clusters of workstations".
     """
     p = _ranks(ranks)
     share = (p - 1) / p * size_bytes
@@ -64,8 +61,8 @@ def recursive_doubling(size_bytes, ranks, alpha_s, beta_s_per_byte, gamma_s_per_
     """Return the seconds of recursive doubling: in each of lg p steps, all n bytes with a partner; as for `ring`.
 
     ``lg p (alpha + n beta + n gamma)``. Thakur, Rabenseifner and Gropp 2005, "Optimization of collective communication
-    operations in MPICH", on all-reduce. If p is not a power of two, some ranks first hand their data to another and get
-    the result at the end: two messages and one addition around the steps of the largest power of two below p (ibid.).
+    operations in MPICH", on all-reduce. If p is not a power of two, two messages and one addition come around the steps
+    of the largest power of two below p.
     """
     p = _ranks(ranks)
     steps = p.bit_length() - 1
@@ -77,8 +74,8 @@ def recursive_doubling(size_bytes, ranks, alpha_s, beta_s_per_byte, gamma_s_per_
 def halving_doubling(size_bytes, ranks, alpha_s, beta_s_per_byte, gamma_s_per_byte=0.0):
     """Return the seconds of Rabenseifner's algorithm: recursive halving, then doubling; as for `ring`.
 
-    ``2 lg p alpha + 2 (p − 1)/p n beta + (p − 1)/p n gamma``: as few bytes as a ring, in fewer messages. Thakur,
-    Rabenseifner and Gropp 2005, on all-reduce. If p is not a power of two, as for `recursive_doubling`.
+    ``2 lg p alpha + 2 (p − 1)/p n beta + (p − 1)/p n gamma``: as few bytes as a ring, in fewer messages (Thakur et al.,
+    ibid.). If p is not a power of two, as for `recursive_doubling`.
     """
     p = _ranks(ranks)
     steps = p.bit_length() - 1
@@ -92,8 +89,7 @@ def halving_doubling(size_bytes, ranks, alpha_s, beta_s_per_byte, gamma_s_per_by
 def tree(size_bytes, ranks, alpha_s, beta_s_per_byte, gamma_s_per_byte=0.0):
     """Return the seconds of a binomial tree: all add up towards rank 0, which sends the sum back; as for `ring`.
 
-    ``2 ⌈lg p⌉ (alpha + n beta) + ⌈lg p⌉ n gamma``, without pipelining. Thakur, Rabenseifner and Gropp 2005, on reduce
-    and on broadcast. (NCCL's two trees are pipelined, and pay for the bytes about as often as a ring.)
+    ``2 ⌈lg p⌉ (alpha + n beta) + ⌈lg p⌉ n gamma``, without pipelining (Thakur et al., ibid., on reduce and broadcast).
     """
     depth = (_ranks(ranks) - 1).bit_length()
     return depth * (2 * alpha_s + size_bytes * (2 * beta_s_per_byte + gamma_s_per_byte))
@@ -125,18 +121,14 @@ def terms(algorithm: str, ranks: int):
 def ring_over_nodes(size_bytes: float, ranks_per_node: int, nodes: int, inside: Link, between: Link) -> float:
     """Return the seconds of one ring through all ranks of all nodes, in the nodes' order.
 
-    A ring is as fast as its slowest link, and 2 (nodes − 1) of its 2 (p − 1) messages wait for a network, as NCCL's own
-    tuning model counts (src/graph/tuning.cc, `ncclTopoTuneModel`).
-
-    `inside` is the link between neighbours in a node; `between` that between nodes, with all network cards of a node
-    together, which as many parallel rings keep busy.
+    A ring is as fast as its slowest link, and 2 (nodes − 1) of its 2 (p − 1) messages wait for a network, as in NCCL's
+    tuning model (src/graph/tuning.cc, `ncclTopoTuneModel`). `inside` is the link between neighbours in a node;
+    `between` that between nodes, with all network cards of a node together.
     """
     p = _ranks(ranks_per_node) * _ranks(nodes)
     far = 2 * (nodes - 1)
     near = 2 * (p - 1) - far
-    slowest = max(
-        [inside.beta_s_per_byte] * (ranks_per_node > 1) + [between.beta_s_per_byte] * (nodes > 1), default=0.0
-    )
+    slowest = max(inside.beta_s_per_byte * (ranks_per_node > 1), between.beta_s_per_byte * (nodes > 1))
     return near * inside.alpha_s + far * between.alpha_s + 2 * (p - 1) / p * size_bytes * slowest
 
 
@@ -150,13 +142,9 @@ def hierarchical(
 ) -> float:
     """Return the seconds of an all-reduce in three steps: inside nodes, between them, inside again.
 
-    The ranks of a node add up so that each holds one piece of the sum (reduce-scatter); the pieces are all-reduced
-    between nodes at the same time, through the network cards that the ranks share, and gathered inside. The first and
-    the third step together cost a ring's time: ``ring(inside) + algorithm(between)``. Goyal et al. 2017, "Accurate,
-    large minibatch SGD", section 4, uses halving and doubling between nodes; NCCL's double trees (since 2.4) cost
-    nearly the same.
-
-    `inside` and `between` as for `ring_over_nodes`.
+    ``ring(inside) + algorithm(between)``: a reduce-scatter and an all-gather inside nodes, which together cost a ring's
+    time, around an all-reduce of the pieces between nodes (Goyal et al. 2017, "Accurate, large minibatch SGD", section
+    4). `inside` and `between` are as for `ring_over_nodes`.
     """
     return ring(size_bytes, ranks_per_node, inside.alpha_s, inside.beta_s_per_byte) + _algorithm(algorithm)(
         size_bytes, nodes, between.alpha_s, between.beta_s_per_byte
@@ -183,15 +171,12 @@ class Fit:
         several = len(set(self.ranks)) > 1
         if ranks is None:
             if several:
-                raise InputError(
-                    "the points are of several numbers of ranks: say of how many the "
-                    "all-reduce is, fit(size_bytes, ranks)"
-                )
+                raise InputError("the points are of several numbers of ranks: give one, fit(size_bytes, ranks)")
             ranks = self.ranks[0]
         if ranks not in self.ranks and not several:
             raise InputError(
-                f"all points are of {self.ranks[0]} ranks: which part of their latency is paid for each message and "
-                f"which once can't be told, so {ranks} ranks can't be predicted; measure with another number, too"
+                f"all points are of {self.ranks[0]} ranks, which does not show what part of the latency is paid for "
+                f"each message and what part once: to predict {ranks} ranks, measure with another number, too"
             )
         return self.operation_s + ALGORITHMS[self.algorithm](size_bytes, ranks, self.alpha_s, self.beta_s_per_byte)
 
@@ -226,20 +211,18 @@ class Fit:
 def fit(points, ranks, algorithm: str = "ring") -> Fit:
     """Fit alpha and beta of one of `ALGORITHMS` to measured all-reduces.
 
-    Least squares of the relative errors (with absolute errors the largest message would decide alone), with none
-    of the factors below 0. From five points on, outliers weigh less: the fit is repeated with the weights of Huber
-    1964, "Robust estimation of a location parameter", by each point's error in units of the typical one.
+    Least squares of the relative errors, with none of the factors below 0. From five points on, outliers weigh less:
+    the fit is repeated with the weights of Huber 1964, "Robust estimation of a location parameter", by each point's
+    error in units of the typical one.
 
     `points` are (bytes of a rank's data, seconds); `ranks`, two or more, is the same for all points or a sequence. With
     only one number of ranks all algorithms are the same straight line, and all latency counts as that of messages.
-    Several numbers tell algorithms apart (`fits`), and a latency for each message from one for each operation, such as
-    Horovod's agreeing on what is ready: ``operation_s``.
+    Several numbers tell algorithms apart (`fits`), and a latency for each message from one for each operation,
+    ``operation_s``.
 
     Raises InputError if there are fewer than two different points, or one is not a size and a time.
     """
-    size_bytes, seconds = (
-        (numpy.array(column, float) for column in zip(*points)) if len(points) else (numpy.array([]),) * 2
-    )
+    size_bytes, seconds = numpy.array(points, float).reshape(len(points), 2).T
     every = numpy.broadcast_to(numpy.asarray(ranks, int), len(points))
     if len(set(zip(size_bytes, every))) < 2:
         raise InputError(f"{len(points)} points: to tell latency from bandwidth takes two of different sizes, or more")

@@ -27,7 +27,7 @@ GRID = 512  # values of B_crit that are tried; between them, a parabola
 
 @dataclass(frozen=True)
 class Reached:
-    """The steps and samples after which a run was first seen at its target."""
+    """When a run was first seen at its target."""
 
     steps: int
     samples: int
@@ -44,7 +44,7 @@ def reached(run: Any, target: float) -> Reached | None:
         if len(rows):
             return Reached(int(rows["step"].iloc[0]), int(rows["samples"].iloc[0]))
     if run.result is not None and run.result.get("stopped_by") == "target":
-        raise InputError(f"{run.name!r} stopped at its own target, below {target:g}: ask for that one or a lower one")
+        raise InputError(f"{run.name!r} stopped at its own target, below {target:g}: ask for that or a lower one")
     return None
 
 
@@ -78,12 +78,6 @@ class Fit:
         least, most = _bounds(self.batches)
         return (0.0 if low <= least * EDGE else low), (math.inf if high >= most / EDGE else high)
 
-    @property
-    def bends(self) -> bool:
-        """Whether the curve bends within reach of the batches that were run."""
-        least, most = _bounds(self.batches)
-        return least * EDGE < self.critical < most / EDGE
-
     def steps(self, batch):
         """Return the steps at some batch sizes, by the curve."""
         return self.steps_min * (1 + self.critical / np.asarray(batch, float))
@@ -108,10 +102,10 @@ def fit(batches: Sequence[float], steps: Sequence[float], repetitions: int = 100
     This is ``(S/S_min − 1) (E/E_min − 1) = 1`` (McCandlish et al. 2018, equation 2.11), solved for S with ``E = B S``
     and ``B_crit = E_min / S_min`` (equation 2.12).
 
-    Runs at one batch size, its seeds, count by their geometric mean. The intervals come from a bootstrap of what these
-    means deviate from the curve, be it by seed or because the curve is not quite theirs: `repetitions` times, each mean
-    is put back on the curve with the deviation of some batch, either sign, and the curve is fitted anew. Deviations are
-    widened by √(k / (k − 2)) for k batches and two parameters, and by Student's t over the normal quantile.
+    Runs at one batch size, its seeds, count by their geometric mean. The intervals come from a bootstrap of these
+    means' deviations from the curve: `repetitions` times, each mean is put back on the curve with the deviation of some
+    batch, either sign, and the curve is fitted anew. Deviations are widened by √(k / (k − 2)) for k batches and two
+    parameters, and by Student's t over the normal quantile.
 
     Raises InputError if there are less than two batch sizes, or steps that are not positive.
     """
@@ -142,11 +136,9 @@ def _bounds(batches):
 
 
 def _solve(batch, logs):
-    """Return B_crit and S_min of each row of `logs`, the logarithms of the steps at each batch.
-
-    For a given B_crit the best log S_min is the mean of log S − log(1 + B_crit/B), so that only B_crit is searched: on
-    a grid, and between its points by a parabola.
-    """
+    """Return B_crit and S_min of each row of `logs`, the logarithms of the steps at each batch."""
+    # For a given B_crit the best log S_min is the mean of log S − log(1 + B_crit/B), so that only B_crit is searched:
+    # on a grid, and between its points by a parabola.
     grid = np.linspace(*np.log(_bounds(batch)), GRID)
     shape = np.log1p(np.exp(grid)[:, None] / batch)
     centred = shape - shape.mean(1, keepdims=True)
@@ -187,13 +179,6 @@ class Point:
         """Whether the rate is the lowest or highest of those tried."""
         return self.grid is not None and self.rate in (min(self.grid.figures), max(self.grid.figures))
 
-    @property
-    def is_best(self) -> bool:
-        """Whether no rate of the grid was faster."""
-        if self.grid is None:
-            return False
-        return self.grid.best is None or self.grid.means.get(self.rate) == self.grid.means[self.grid.best]
-
 
 @dataclass(frozen=True)
 class Doubling:
@@ -201,13 +186,6 @@ class Doubling:
 
     batch: int
     factor: float
-
-    @property
-    def region(self) -> str:
-        """Shallue et al.'s region by this doubling alone."""
-        if self.factor >= 2 / PERFECT:
-            return "perfect scaling"
-        return "maximal data parallelism" if self.factor < 1 / MAXIMAL else "diminishing returns"
 
 
 @dataclass(frozen=True)
@@ -223,7 +201,7 @@ class Critical:
     def fit(self) -> Fit:
         """The curve through all batch sizes at which every seed reached the target."""
         runs = [(point.batch, run.steps) for point in self.whole for run in point.seeds.values()]
-        return fit(*zip(*runs, strict=True)) if runs else fit([], [])
+        return fit([batch for batch, _ in runs], [steps for _, steps in runs])
 
     @property
     def has_fit(self) -> bool:
@@ -239,14 +217,13 @@ class Critical:
     @property
     def perfect_until(self) -> int | None:
         """The batch up to which, from the smallest, each doubling halves the steps within 10 %; None if none does."""
-        perfect = list(takewhile(lambda doubling: doubling.region == "perfect scaling", self.doublings))
+        perfect = list(takewhile(lambda doubling: doubling.factor >= 2 / PERFECT, self.doublings))
         return 2 * perfect[-1].batch if perfect else None
 
     @property
     def maximal_from(self) -> int | None:
         """The batch from which, to the largest, each doubling saves less than 5 % of the steps; None if none does."""
-        last = reversed(self.doublings)
-        maximal = list(takewhile(lambda doubling: doubling.region == "maximal data parallelism", last))
+        maximal = list(takewhile(lambda doubling: doubling.factor < 1 / MAXIMAL, reversed(self.doublings)))
         return maximal[-1].batch if maximal else None
 
     def region(self, batch: int) -> str:
@@ -262,41 +239,28 @@ class Critical:
         factors = {2 * doubling.batch: doubling.factor for doubling in self.doublings}
         rows = [
             {
-                "batch": point.batch,
-                "rate": point.rate,
+                "batch": (point.batch, "batch", ",d"),
+                "rate": (point.rate, "learning rate", ".3g"),
                 "edge": point.at_edge,
-                "steps": point.steps,
-                "least": min((run.steps for run in point.seeds.values()), default=math.nan),
-                "most": max((run.steps for run in point.seeds.values()), default=math.nan),
-                "samples": point.steps * point.batch,
-                "factor": factors.get(point.batch, math.nan),
-                "curve": float(self.fit.steps(point.batch)) if self.has_fit else math.nan,
-                "region": self.region(point.batch) if point in self.whole else "",
-                "seeds": len(point.seeds),
-                "note": "; ".join(_notes(point)),
+                "steps": (point.steps, "steps", ",.0f"),
+                "factor": (factors.get(point.batch, math.nan), "times fewer than at half", ".2f"),
+                "least": (min((run.steps for run in point.seeds.values()), default=math.nan), "lowest", ",.0f"),
+                "most": (max((run.steps for run in point.seeds.values()), default=math.nan), "highest", ",.0f"),
+                "curve": (float(self.fit.steps(point.batch)) if self.has_fit else math.nan, "by the curve", ",.0f"),
+                "samples": (point.steps * point.batch, "samples", ",.0f"),
+                "region": (self.region(point.batch) if point in self.whole else "", "region", "s"),
+                "seeds": (len(point.seeds), "seeds", "d"),
+                "note": ("; ".join(_notes(point)), "note", "s"),
             }
             for point in self.points
         ]
-        labels = {
-            "batch": ("batch", ",d"),
-            "rate": ("learning rate", ".3g"),
-            "steps": ("steps", ",.0f"),
-            "factor": ("times fewer than at half", ".2f"),
-            "least": ("lowest", ",.0f"),
-            "most": ("highest", ",.0f"),
-            "curve": ("by the curve", ",.0f"),
-            "samples": ("samples", ",.0f"),
-            "region": ("region", "s"),
-            "seeds": ("seeds", "d"),
-            "note": ("note", "s"),
-        }
         curve = f"Critical batch {self.fit}, 95 % interval by bootstrap; " if self.has_fit else ""
         caption = (
             f"{self.arm}: steps to a held-out accuracy of {100 * self.target:g} %, on {self.data}; the geometric mean "
             f"of the seeds. {curve}perfect scaling: each doubling of the batch halves the steps within 10 %; maximal "
             "data parallelism: each saves less than 5 %."
         )
-        return Table.of(rows, labels, caption)
+        return Table.of(rows, caption)
 
     @cached_property
     def whole(self) -> list[Point]:
@@ -311,7 +275,7 @@ def _notes(point):
         yield "rate at its grid's edge"
     if point.grid is not None and point.grid.best is None:
         yield "no rate of the grid got there in time"
-    elif point.grid is not None and not point.is_best:
+    elif point.grid is not None and point.grid.means.get(point.rate) != point.grid.means[point.grid.best]:
         yield "another rate was faster in the grid"
 
 
@@ -319,8 +283,8 @@ def critical_batch(runs: Iterable[Any], target: float | None = None, arm: str | 
     """Return where the runs of one arm reached a held-out accuracy, by batch size.
 
     Runs whose result has the ``role`` ``"tuning"`` chose each batch's learning rate; the others are judged. Where a
-    batch was judged at several rates, those at its grid's best count, without a grid the fastest. `target` is by
-    default that at which the runs were told to stop.
+    batch was judged at several rates, those at its grid's best count, without a grid the fastest. By default `target`
+    is the runs' own.
 
     Raises InputError if `arm` names none of several arms, or there are no judged runs or no common target.
     """
@@ -342,26 +306,27 @@ def critical_batch(runs: Iterable[Any], target: float | None = None, arm: str | 
 def _target(runs):
     targets = {(run.result.get("config") or {}).get("target_accuracy") for run in runs}
     if len(targets) != 1 or None in targets:
-        raise InputError("these runs have no common target of their own: give one, as target=0.6")
+        raise InputError("these runs have no target in common: give one, such as target=0.6")
     return targets.pop()
 
 
 def _point(batch, runs, target):
     tuned, judged = {}, {}  # where each seed reached the target, by learning rate
-    for result, run in ((run.result, run) for run in runs if run.result["global_batch"] == batch):
-        rates = tuned if result.get("role") == "tuning" else judged
-        rates.setdefault(result["learning_rate"], {})[result["seed"]] = reached(run, target)
-    grid = Grid(str(batch), _steps(tuned), more_is_better=False) if tuned else None
-    best = (grid or Grid(str(batch), _steps(judged), more_is_better=False)).best
+    for run in runs:
+        result = run.result
+        if result["global_batch"] == batch:
+            rates = tuned if result.get("role") == "tuning" else judged
+            rates.setdefault(result["learning_rate"], {})[result["seed"]] = reached(run, target)
+    grid = _grid(batch, tuned) if tuned else None
+    best = (grid or _grid(batch, judged)).best
     rate = best if best in judged else next(iter(judged))
     seeds = {seed: found for seed, found in judged[rate].items() if found is not None}
     return Point(batch, rate, seeds, len(judged[rate]) - len(seeds), grid)
 
 
-def _steps(rates):
-    return {
-        rate: tuple(found.steps if found else math.nan for found in seeds.values()) for rate, seeds in rates.items()
-    }
+def _grid(batch, rates):
+    steps = {rate: tuple(run.steps if run else math.nan for run in seeds.values()) for rate, seeds in rates.items()}
+    return Grid(str(batch), steps, more_is_better=False)
 
 
 # ---------------------------------------------------------------- the noise scale beside it
@@ -378,7 +343,6 @@ class Noise:
 
     @property
     def middle(self) -> float:
-        """The median."""
         return self._quantile(0.5)
 
     @property

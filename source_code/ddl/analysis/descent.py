@@ -20,7 +20,6 @@ NOISY = ((1, 0), (2, 1), (3, 1), (4, 6.25))
 
 
 def _columns(data):
-    """Return the x and the y of a data set, as two float arrays."""
     points = numpy.asarray(data, float)
     if points.ndim != 2 or points.shape[1] != 2 or not len(points):
         raise InputError(f"a data set is one or more points (x, y), not {data!r}")
@@ -75,8 +74,7 @@ def best_weight(data):
 def descend(m: float, lr: float, batches, iterations: int):
     """Train from the weight `m`, a batch an iteration, starting over after the last batch.
 
-    Returns the weight before the first iteration and after each: float, shape (iterations + 1,). If training diverges
-    they end in infinities or NaN.
+    Returns the weight before the first iteration and after each: float, shape (iterations + 1,).
     """
     weights = [float(m)]
     with numpy.errstate(over="ignore", invalid="ignore"):

@@ -24,7 +24,7 @@ STYLE = """<style>
 
 @dataclass(frozen=True)
 class Line:
-    """A line of a comparison; a "gap" stands for the lines between two changes, the same in both files."""
+    """A line of a comparison; a "gap" stands for lines that are the same in both files."""
 
     kind: str
     number: int | None  # line of the second file, or of the first for a removed one
@@ -57,7 +57,6 @@ class Difference:
 
     @property
     def caption(self):
-        """The counts in words."""
         return (
             f"{self.first} → {self.second}: {plural(self.added, 'line')} more, "
             f"{self.removed} fewer, comments not counted"

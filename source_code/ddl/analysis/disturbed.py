@@ -30,18 +30,16 @@ def table() -> Table:
         last = found[case][-1]
         rows.append(
             {
-                "what": what,
-                "updates_per_s": statistics.median(speeds) if speeds else math.nan,
-                "went_on_s": last.get("went_on_s", math.nan),
-                "end": {"failed": "the run ended"}.get(last.get("state"), "waits" if case == "stopped" else "goes on"),
+                "what": (what, "process", ""),
+                "updates_per_s": (statistics.median(speeds) if speeds else math.nan, "updates/s, median", ".3g"),
+                "went_on_s": (last.get("went_on_s", math.nan), "went on for s", ".1f"),
+                "end": (
+                    {"failed": "the run ended"}.get(last.get("state"), "waits" if case == "stopped" else "goes on"),
+                    "then",
+                    "",
+                ),
             }
         )
-    labels = {
-        "what": ("process", ""),
-        "updates_per_s": ("updates/s, median", ".3g"),
-        "went_on_s": ("went on for s", ".1f"),
-        "end": ("then", ""),
-    }
     one = found["plain"][0]
     where = f"{one['hardware']['cores']} cores of {one['hardware']['cpu']}"
-    return Table.of(rows, labels, f"Recorded on {one['recorded']} on {where}, not measured here.")
+    return Table.of(rows, f"Recorded on {one['recorded']} on {where}, not measured here.")

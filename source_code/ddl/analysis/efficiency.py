@@ -22,7 +22,7 @@ from ddl.words import plural
 def samples_processed(samples: int, per_rank_batch: int, ranks: int) -> int:
     """Return how many of a training set's samples an epoch of whole steps really processes.
 
-    Raises InputError if not even one step is whole: such an epoch does nothing, and has no throughput.
+    Raises InputError if not even one step is whole.
     """
     for name, value in (("samples", samples), ("per_rank_batch", per_rank_batch), ("ranks", ranks)):
         if value < 1:
@@ -31,40 +31,35 @@ def samples_processed(samples: int, per_rank_batch: int, ranks: int) -> int:
     steps = samples // global_batch
     if not steps:
         raise InputError(
-            f"{ranks} ranks × {per_rank_batch:,} samples are {global_batch:,} in a "
-            f"step, and there are {samples:,} in all: not one step is whole"
+            f"{ranks} ranks × {per_rank_batch:,} samples are {global_batch:,} in a step, more than all {samples:,}"
         )
     return steps * global_batch
 
 
 def efficiency(samples_per_s, ranks, samples_per_s_of_one):
-    """Return the scaling efficiency: throughput of N ranks over N times that of one; 1 is perfect.
-
-    It is the same for strong and weak scaling. These differ in which batch size stays the same as ranks are added: the
-    global one or each rank's own.
-    """
+    """Return the scaling efficiency: throughput of N ranks over N times that of one; 1 is perfect."""
     return samples_per_s / (ranks * samples_per_s_of_one)
 
 
 def published() -> Table:
     """Tabulate a published course's scaling efficiencies in percent, as stated and with samples counted right.
 
-    Its throughput counts all samples of the data set, though an epoch of whole steps processes fewer, and with several
-    ranks' larger steps fewer still. Both columns of computed percents come from the published throughputs:
-    ``as_counted_percent`` with all samples, ``computed_percent`` with those of whole steps.
+    Both columns of computed percents come from the published throughputs: ``as_counted_percent`` with all samples of
+    the data set, as they were counted, ``computed_percent`` with those of whole steps.
     """
     rows = [json.loads(line) for line in (reference_dir() / "published-efficiency.jsonl").read_text().splitlines()]
-    for row in rows:
-        as_counted = efficiency(row["samples_per_s"], row["ranks"], row["samples_per_s_of_one"])
-        row |= {"as_counted_percent": 100 * as_counted, "computed_percent": 100 * _corrected(row)}
-    labels = {
-        "ranks": ("GPUs", ".0f"),
-        "per_rank_batch": ("batch of each", ",.0f"),
-        "stated_percent": ("efficiency stated, %", ".0f"),
-        "as_counted_percent": ("all samples counted, %", ".1f"),
-        "computed_percent": ("whole steps counted, %", ".1f"),
-    }
-    return Table.of(rows, labels, f"Published by others, not measured here. {rows[0]['source']}. {rows[0]['why']}.")
+    percents = [100 * efficiency(row["samples_per_s"], row["ranks"], row["samples_per_s_of_one"]) for row in rows]
+    shown = [
+        {
+            "ranks": (row["ranks"], "GPUs", ".0f"),
+            "per_rank_batch": (row["per_rank_batch"], "batch of each", ",.0f"),
+            "stated_percent": (row["stated_percent"], "efficiency stated, %", ".0f"),
+            "as_counted_percent": (as_counted, "all samples counted, %", ".1f"),
+            "computed_percent": (100 * _corrected(row), "whole steps counted, %", ".1f"),
+        }
+        for row, as_counted in zip(rows, percents, strict=True)
+    ]
+    return Table.of(shown, f"Published by others, not measured here. {rows[0]['source']}. {rows[0]['why']}.")
 
 
 def _corrected(row):
@@ -78,7 +73,7 @@ def _corrected(row):
 # ---------------------------------------------------------------- scaling
 
 
-ALIKE = {  # in runs whose throughputs are compared, and why
+ALIKE = {  # what runs whose throughputs are compared have in common, and why
     "script": "different scripts do different work",
     "parameters": "different networks do different work",
     "precision": "arithmetic in another precision has another speed",
@@ -103,7 +98,7 @@ def scaling(runs, kind="strong") -> Table:
         raise InputError(f"kind={kind!r}: 'strong' or 'weak' is needed")
     results = _results(runs)
     for key, why in {held: f"in {kind} scaling it is the same in all runs", **ALIKE}.items():
-        _same(results, key, why)
+        _check_same(results, key, why)
     groups = {}
     for result in results:
         groups.setdefault((result["ranks"], result["threads_per_rank"]), []).append(result)
@@ -112,36 +107,29 @@ def scaling(runs, kind="strong") -> Table:
         raise InputError("one of the runs must have one rank: the others are compared with it")
     rows = [
         {
-            "ranks": ranks,
-            "threads": threads,
-            "cores": ranks * threads,
-            "global_batch": groups[ranks, threads][0]["global_batch"],
-            "images_per_s": value,
-            "runs": len(groups[ranks, threads]),
-            "speedup": value / speed.get((1, threads), math.nan),
-            "efficiency": efficiency(value, ranks, speed.get((1, threads), math.nan)),
-            "equal_hardware": value / speed.get((1, ranks * threads), math.nan),
+            "ranks": (ranks, "ranks", "d"),
+            "threads": (threads, "threads each", "d"),
+            "cores": (ranks * threads, "cores", "d"),
+            "global_batch": (groups[ranks, threads][0]["global_batch"], "global batch", ",d"),
+            "images_per_s": (value, "images/s", ",.0f"),
+            "runs": (len(groups[ranks, threads]), "runs", "d"),
+            "speedup": (value / speed.get((1, threads), math.nan), "speed-up", ".2f"),
+            "efficiency": (efficiency(value, ranks, speed.get((1, threads), math.nan)), "efficiency", ".0%"),
+            "equal_hardware": (
+                value / speed.get((1, ranks * threads), math.nan),
+                "against one rank with these cores",
+                ".2f",
+            ),
         }
         for (ranks, threads), value in sorted(speed.items())
     ]
-    labels = {
-        "ranks": ("ranks", "d"),
-        "threads": ("threads each", "d"),
-        "cores": ("cores", "d"),
-        "global_batch": ("global batch", ",d"),
-        "images_per_s": ("images/s", ",.0f"),
-        "runs": ("runs", "d"),
-        "speedup": ("speed-up", ".2f"),
-        "efficiency": ("efficiency", ".0%"),
-        "equal_hardware": ("against one rank with these cores", ".2f"),
-    }
     batch = "global batch" if kind == "strong" else "batch of each rank"
     caption = (
         f"{kind.capitalize()} scaling: the {batch} stays the same, {results[0][held]:,}. "
         "Median of the runs; samples of whole steps only, without the warm-up. "
         f"{_machine(results[0])}."
     )
-    return Table.of(rows, labels, caption)
+    return Table.of(rows, caption)
 
 
 def _results(runs):
@@ -159,7 +147,7 @@ def _results(runs):
     return results
 
 
-def _same(results, key, why):
+def _check_same(results, key, why):
     def value(result):
         found = result.get(key)
         if key == "hardware":  # the host's name and its free memory may differ
@@ -187,37 +175,26 @@ def _machine(result):
 
 
 def step_parts(runs) -> Table:
-    """Tabulate where the time of a step goes: a row for each model of each run of `step_times.py`.
+    """Tabulate where the time of a step goes, in milliseconds: a row for each model of each run of `step_times.py`.
 
-    Medians in milliseconds; ``step_ms`` is that of whole steps, with its quartiles, and may differ a little from the
-    sum of the parts' medians.
+    ``step_ms`` is the median of whole steps, which may differ a little from the sum of the parts' medians.
     """
     rows = [
         {
-            "name": result["name"],
-            "ranks": result["ranks"],
-            "threads": result["threads_per_rank"],
-            "width": size["width"],
-            "gradient_bytes": size["gradient_bytes"],
-            **{f"{part}_ms": 1e3 * size[f"{part}_s"]["median"] for part in PARTS},
-            "step_ms": 1e3 * size["step_s"]["median"],
+            "name": (result["name"], "run", "s"),
+            "ranks": (result["ranks"], "ranks", "d"),
+            "threads": (result["threads_per_rank"], "threads each", "d"),
+            "width": (size["width"], "width", "d"),
+            "gradient_bytes": (size["gradient_bytes"], "gradient, bytes", ",d"),
+            **{f"{part}_ms": (1e3 * size[f"{part}_s"]["median"], f"{part}, ms", ".2f") for part in PARTS},
+            "step_ms": (1e3 * size["step_s"]["median"], "step, ms", ".2f"),
             **{f"step_{key}_ms": 1e3 * size["step_s"][key] for key in ("low", "high")},
-            "images_per_s": size["images_per_s"],
+            "images_per_s": (size["images_per_s"], "images/s", ",.0f"),
         }
         for result in _measured(runs)
         for size in result["sizes"]
     ]
-    labels = {
-        "name": ("run", "s"),
-        "ranks": ("ranks", "d"),
-        "threads": ("threads each", "d"),
-        "width": ("width", "d"),
-        "gradient_bytes": ("gradient, bytes", ",d"),
-        **{f"{part}_ms": (f"{part}, ms", ".2f") for part in PARTS},
-        "step_ms": ("step, ms", ".2f"),
-        "images_per_s": ("images/s", ",.0f"),
-    }
-    return Table.of(rows, labels, "Medians over steps. Waiting: for the slowest rank.")
+    return Table.of(rows, "Medians over steps. Waiting: for the slowest rank.")
 
 
 def start_times(runs) -> Table:
@@ -226,22 +203,20 @@ def start_times(runs) -> Table:
     ``launch_s`` lasts until rank 0's process exists, ``import_s`` until it has TensorFlow and Horovod, ``init_s`` until
     the ranks have found each other, ``first_step_s`` until the first model is built and has taken a step.
     """
-    rows = []
-    for result in _measured(runs):
-        parts = {f"{part.replace(' ', '_')}_s": seconds for part, seconds in result["start_s"].items()}
-        rows.append(
-            {"name": result["name"], "ranks": result["ranks"], **parts, "total_s": result["time_to_first_step_s"]}
-        )
-    labels = {
-        "name": ("run", "s"),
-        "ranks": ("ranks", "d"),
-        "launch_s": ("launch, s", ".2f"),
-        "import_s": ("import, s", ".2f"),
-        "init_s": ("hvd.init(), s", ".2f"),
-        "first_step_s": ("first step, s", ".2f"),
-        "total_s": ("together, s", ".2f"),
-    }
-    return Table.of(rows, labels, "From the launch to the end of the first step, on rank 0.")
+    parts = {"launch": "launch", "import": "import", "init": "hvd.init()", "first step": "first step"}
+    rows = [
+        {
+            "name": (result["name"], "run", "s"),
+            "ranks": (result["ranks"], "ranks", "d"),
+            **{
+                f"{part.replace(' ', '_')}_s": (result["start_s"][part], f"{label}, s", ".2f")
+                for part, label in parts.items()
+            },
+            "total_s": (result["time_to_first_step_s"], "together, s", ".2f"),
+        }
+        for result in _measured(runs)
+    ]
+    return Table.of(rows, "From the launch to the end of the first step, on rank 0.")
 
 
 def _measured(runs):
@@ -264,46 +239,38 @@ def tuning(runs, width=None) -> Table:
     for result in results:
         result["batch of a pass"] = result["global_batch"] // result["config"]["aggregate"]
     for key in ("ranks", "threads_per_rank", "hardware", "batch of a pass"):
-        _same(results, key, "only the communication may differ")
+        _check_same(results, key, "only the communication may differ")
     sizes = [_size(result, width) for result in results]
     first, first_step = sizes[0], _step_of_an_image(results[0], sizes[0])
     rows = [
         {
-            "name": result["name"],
-            **{key: result["config"][key] for key in ("fusion_threshold_mb", "cycle_time_ms", "aggregate")},
-            "precision_bits": 16 if result["config"]["fp16_compression"] else 32,
-            "sent_bytes_per_image": size["sent_bytes"] / result["global_batch"],
-            "communication_ms": 1e3 * size["communication_s"]["median"],
-            "step_ms": 1e3 * size["step_s"]["median"],
-            "images_per_s": size["images_per_s"],
-            "ratio": size["images_per_s"] / first["images_per_s"],
-            "verdict": "first" if size is first else _verdict(_step_of_an_image(result, size), first_step),
+            "name": (result["name"], "run", "s"),
+            "fusion_threshold_mb": (result["config"]["fusion_threshold_mb"], "fusion, MB", "g"),
+            "cycle_time_ms": (result["config"]["cycle_time_ms"], "cycle, ms", "g"),
+            "aggregate": (result["config"]["aggregate"], "passes a step", "d"),
+            "precision_bits": (16 if result["config"]["fp16_compression"] else 32, "bits", "d"),
+            "sent_bytes_per_image": (size["sent_bytes"] / result["global_batch"], "bytes sent an image", ",.0f"),
+            "communication_ms": (1e3 * size["communication_s"]["median"], "communication, ms", ".2f"),
+            "step_ms": (1e3 * size["step_s"]["median"], "step, ms", ".2f"),
+            "images_per_s": (size["images_per_s"], "images/s", ",.0f"),
+            "ratio": (size["images_per_s"] / first["images_per_s"], "ratio", ".2f"),
+            "verdict": (
+                "first" if size is first else _verdict(_step_of_an_image(result, size), first_step),
+                "against the first",
+                "s",
+            ),
         }
         for result, size in zip(results, sizes, strict=True)
     ]
-    labels = {
-        "name": ("run", "s"),
-        "fusion_threshold_mb": ("fusion, MB", "g"),
-        "cycle_time_ms": ("cycle, ms", "g"),
-        "aggregate": ("passes a step", "d"),
-        "precision_bits": ("bits", "d"),
-        "sent_bytes_per_image": ("bytes sent an image", ",.0f"),
-        "communication_ms": ("communication, ms", ".2f"),
-        "step_ms": ("step, ms", ".2f"),
-        "images_per_s": ("images/s", ",.0f"),
-        "ratio": ("ratio", ".2f"),
-        "verdict": ("against the first", "s"),
-    }
     caption = (
         f"Width {first['width']}: {first['tensors']} gradients, together {first['gradient_bytes']:,} bytes; "
         f"{results[0]['ranks']} ranks × {plural(results[0]['threads_per_rank'], 'thread')}. –: Horovod's own setting. "
         "“No difference”: the middle halves of the times overlap."
     )
-    return Table.of(rows, labels, caption)
+    return Table.of(rows, caption)
 
 
 def _step_of_an_image(result, size):
-    """Return the quartiles of a step's seconds, divided by the images in it."""
     return {key: seconds / result["global_batch"] for key, seconds in size["step_s"].items()}
 
 
@@ -315,13 +282,12 @@ def _verdict(step, first):
 
 def _size(result, width):
     """Return what was measured of one model."""
+    sizes = {size["width"]: size for size in result["sizes"]}
     if width is None:
         return result["sizes"][-1]
-    for size in result["sizes"]:
-        if size["width"] == width:
-            return size
-    there = ", ".join(str(size["width"]) for size in result["sizes"])
-    raise InputError(f"run {result['name']!r} has no width {width}; there are: {there}")
+    if width not in sizes:
+        raise InputError(f"run {result['name']!r} has no width {width}; there are: {', '.join(map(str, sizes))}")
+    return sizes[width]
 
 
 # ---------------------------------------------------------------- when does it pay?
@@ -333,9 +299,9 @@ def payoff(one, many) -> Payoff:
     `one` and `many` are runs of `step_times.py` with the same widths, global batch and threads per rank, on one rank
     with ``part`` set to the number of ranks of the other.
 
-    ``alpha + beta × bytes`` is fitted by least squares to the measured communication of every second size, from the
-    smallest; with the time that one rank alone needs for its part of the batch this predicts a step of all ranks. The
-    sizes between test it. Waiting for the slowest rank and sharing a machine's memory are left out.
+    ``alpha + beta × bytes`` is fitted to the measured communication of every second size, from the smallest; with the
+    time that one rank alone needs for its part of the batch this predicts a step of all ranks. The sizes between test
+    it. Waiting for the slowest rank and sharing a machine's memory are left out.
 
     Raises InputError if the runs do not fit together, or have fewer than three sizes.
     """
@@ -345,19 +311,15 @@ def payoff(one, many) -> Payoff:
             f"payoff(one, many): one rank and several are needed, here {alone['ranks']} and {together['ranks']}"
         )
     for key in ("global_batch", "threads_per_rank", "parameters", "hardware"):
-        _same([alone, together], key, "only the number of ranks may differ")
+        _check_same([alone, together], key, "only the number of ranks may differ")
     if len(alone["sizes"]) < 3:
-        raise InputError(
-            f"{len(alone['sizes'])} sizes are too few: two to fit latency and "
-            "bandwidth, and another to test them; give three widths or more"
-        )
+        raise InputError(f"{len(alone['sizes'])} sizes are too few: two for the fit and one to test it are needed")
     ranks = together["ranks"]
     if any(size.get("part", {}).get("of") != ranks for size in alone["sizes"]):
         raise InputError(f"the run on one rank did not time 1/{ranks} of the batch: launch it with part={ranks}")
     pairs = sorted(zip(alone["sizes"], together["sizes"], strict=True), key=lambda pair: pair[0]["gradient_bytes"])
     size_bytes = [size["sent_bytes"] for _, size in pairs]
     communication = [size["communication_s"]["median"] for _, size in pairs]
-    fitted = [index % 2 == 0 for index in range(len(pairs))]
     alpha, beta = cost.line(size_bytes[::2], communication[::2])
     return Payoff(
         ranks=ranks,
@@ -368,7 +330,7 @@ def payoff(one, many) -> Payoff:
             sum(size["part"][f"{part}_s"]["median"] for part in ("input", "computation", "update")) for size, _ in pairs
         ),
         communication_s=tuple(communication),
-        fitted=tuple(fitted),
+        fitted=tuple(index % 2 == 0 for index in range(len(pairs))),
         alpha_s=alpha,
         beta_s_per_byte=beta,
     )

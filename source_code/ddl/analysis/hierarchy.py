@@ -1,7 +1,4 @@
-"""All-reduce over hosts with a slow network between them: what crosses it, and how long it took.
-
-`hierarchical_allreduce.py` measures; here are the table and the figure. 1 MB is 10^6 bytes.
-"""
+"""All-reduce over hosts with a slow network between them: what crosses it, and how long it took."""
 
 from ddl.analysis import cost
 from ddl.display.table import Table
@@ -26,46 +23,33 @@ def time_gain(size_bytes: float, hosts: int, ranks_per_host: int, inside: cost.L
 def variants(run) -> Table:
     """Tabulate a run of ``hierarchical_allreduce.py``: a row for each size and variant.
 
-    ``faster`` is relative to Horovod's own ring in the same turn (median); ``verdict`` is "faster" or "slower" where
-    both quartiles agree, else "no difference"; ``counted_mb`` and ``expected_mb`` travel from one host to the other in
-    an all-reduce.
+    ``faster`` is relative to Horovod's own ring in the same turn (median), and ``verdict`` where both quartiles agree;
+    ``counted_mb`` and ``expected_mb`` travel from one host to the other in an all-reduce, in 10^6 bytes.
     """
     result = run.result
     rows = [
         {
             "size_bytes": point["size_bytes"],
-            "size_mb": point["size_bytes"] / 1e6,
-            "variant": point["variant"],
-            "milliseconds": 1e3 * point["seconds"]["median"],
-            "spread": _range(point["seconds"], 1e3),
-            "faster": point["faster"]["median"],
-            "faster_spread": _range(point["faster"]),
-            "verdict": "" if point["variant"] == FLAT else _verdict(point["faster"]),
-            "counted_mb": point["link_bytes"]["counted"] / 1e6,
-            "expected_mb": point["link_bytes"]["expected"] / 1e6,
-            "repeats": point["repeats"],
+            "size_mb": (point["size_bytes"] / 1e6, "message, MB", ".4g"),
+            "variant": (point["variant"], "variant", ""),
+            "milliseconds": (1e3 * point["seconds"]["median"], "median, ms", ",.2f"),
+            "spread": (_range(point["seconds"], 1e3), "quartiles, ms", ""),
+            "faster": (point["faster"]["median"], "times as fast as flat", ".2f"),
+            "faster_spread": (_range(point["faster"]), "quartiles", ""),
+            "verdict": ("" if point["variant"] == FLAT else _verdict(point["faster"]), "against flat", ""),
+            "counted_mb": (point["link_bytes"]["counted"] / 1e6, "over the link, MB", ",.3f"),
+            "expected_mb": (point["link_bytes"]["expected"] / 1e6, "by arithmetic, MB", ",.3f"),
+            "repeats": (point["repeats"], "n", "d"),
         }
         for point in result["points"]
     ]
-    labels = {
-        "size_mb": ("message, MB", ".4g"),
-        "variant": ("variant", ""),
-        "milliseconds": ("median, ms", ",.2f"),
-        "spread": ("quartiles, ms", ""),
-        "faster": ("times as fast as flat", ".2f"),
-        "faster_spread": ("quartiles", ""),
-        "verdict": ("against flat", ""),
-        "counted_mb": ("over the link, MB", ",.3f"),
-        "expected_mb": ("by arithmetic, MB", ",.3f"),
-        "repeats": ("n", "d"),
-    }
     caption = (
         f"{setting(run)}. In turns: each repetition does every variant once, and as fast as flat "
         "is of the same turn; a difference is one where both quartiles say so. Over the link: what "
         "the interface of the host that sent most counted for one all-reduce, headers and "
         "acknowledgements included. " + " ".join(f"{name}: {text}." for name, text in VARIANTS.items())
     )
-    return Table.of(rows, labels, caption)
+    return Table.of(rows, caption)
 
 
 def _verdict(faster):

@@ -1,18 +1,7 @@
 """What each rank of a training saw, and which mistakes in the script it gives away.
 
-In `bug_hunt.py` every rank writes ``witness-<k>.jsonl`` (`ddl.training.witness`): a line as it begins, one a step, one
-at the end. `witnesses` gathers them as plain dictionaries and lists, one a rank::
-
-    {"rank": 0, "ranks": 2, "batch": 32, "rate_of_one_rank": 0.05, "weights": "1a2b3c4d",
-     "steps": [{"step": 1, "samples": [5, 17, …], "rate": 0.1, "update": "…", "weights": "…"},
-               …],
-     "samples_counted": 640, "seconds": 0.4, "images_per_s": 3200.0, "wrote": "weights.npz"}
-
-``weights`` and ``update`` are checksums: of the rank's weights, as it begins and after each step, and of the gradients
-that it applied. ``samples`` are the numbers of the samples that it trained on, ``samples_counted`` is how many it says
-they were, ``images_per_s`` the throughput that it reports, ``wrote`` the file in which it kept its weights, or None.
-
-A check takes that list and returns a `Finding`; `examine` makes all checks.
+In `bug_hunt.py` every rank writes ``witness-<k>.jsonl`` (`ddl.training.witness`). A check takes the list that
+`witnesses` makes of them and returns a `Finding`; `examine` makes all checks.
 """
 
 import math
@@ -27,9 +16,15 @@ from ddl.words import plural
 
 
 def witnesses(run) -> list[dict]:
-    """Return what each rank of a run of `bug_hunt.py` saw, in their order; the keys are those above.
+    """Return what each rank of a run (or its folder) of `bug_hunt.py` saw, in their order::
 
-    `run` is a Run or a run's folder; a recorded run has kept them in its result.
+        {"rank": 0, "ranks": 2, "batch": 32, "rate_of_one_rank": 0.05, "weights": "1a2b3c4d",
+         "steps": [{"step": 1, "samples": [5, 17, …], "rate": 0.1, "update": "…", "weights": "…"}, …],
+         "samples_counted": 640, "seconds": 0.4, "images_per_s": 3200.0, "wrote": "weights.npz"}
+
+    ``weights`` and ``update`` are checksums, of the weights and of the gradients that were applied. ``samples`` are the
+    numbers of the samples that the rank trained on, ``samples_counted`` is how many it reports, ``wrote`` the file in
+    which it kept its weights, or None.
 
     Raises InputError if there are none, or one has no end: the script does not write them, or it failed.
     """
@@ -45,23 +40,18 @@ def witnesses(run) -> list[dict]:
         for line in lines:
             of[line["event"]].append({key: value for key, value in line.items() if key != "event"})
         if not (of["begin"] and of["end"]):
-            raise InputError(f"{path}: its rank did not come to the end; see rank-{path.stem[8:]}.log beside it")
+            raise InputError(f"{path}: its rank did not finish; see rank-{path.stem[8:]}.log beside it")
         seen.append({**of["begin"][0], "steps": of["step"], **of["end"][0]})
     ranks = seen[0]["ranks"] if seen else job.get("workers", "any")
     if len(seen) != ranks:
         raise InputError(
-            f"{folder.path} has {len(seen)} witness records, of {ranks} ranks; "
-            "bug_hunt.py writes them: did it run to its end?"
+            f"{folder.path} has {len(seen)} witness records, of {ranks} ranks: did a run of bug_hunt.py finish here?"
         )
     return seen
 
 
 def excerpt(run, steps: int = 2):
-    """Tabulate the first `steps` of what each rank of a run saw, for a reader to look at.
-
-    Returns a pandas DataFrame: a row for each step and rank, with the first three samples. What a rank says once, of
-    the whole run, stands in each of its rows.
-    """
+    """Tabulate the first `steps` of what each rank of a run saw: a pandas DataFrame, a row for each step and rank."""
     rows = []
     for rank in witnesses(run):
         for step in rank["steps"][:steps]:
@@ -92,28 +82,25 @@ def outcomes(runs):
     for run in runs:
         steps = _step_by_step(witnesses(run))
         apart = sum(_different(rank["update"] for rank in step) > 1 for step in steps)
-        result = {name: run.result[name] for name in ("seed", "first_loss", "loss", "test_accuracy")}
-        models = _different(rank["weights"] for rank in steps[-1])
         rows.append(
-            {"run": run.name, "state": run.state, **result, "steps": len(steps), "apart": apart, "models": models}
+            {
+                "run": (run.name, "run", "s"),
+                "seed": (run.result["seed"], "seed", "d"),
+                "state": (run.state, "ended", "s"),
+                "first_loss": (run.result["first_loss"], "first loss", ".3f"),
+                "loss": (run.result["loss"], "mean loss", ".3f"),
+                "test_accuracy": (run.result["test_accuracy"], "rank 0's held-out accuracy", ".1%"),
+                "steps": (len(steps), "steps", "d"),
+                "apart": (apart, "steps with different updates", "d"),
+                "models": (_different(rank["weights"] for rank in steps[-1]), "models at the end", "d"),
+            }
         )
-    labels = {
-        "run": ("run", "s"),
-        "seed": ("seed", "d"),
-        "state": ("ended", "s"),
-        "first_loss": ("first loss", ".3f"),
-        "loss": ("mean loss", ".3f"),
-        "test_accuracy": ("rank 0's held-out accuracy", ".1%"),
-        "steps": ("steps", "d"),
-        "apart": ("steps with different updates", "d"),
-        "models": ("models at the end", "d"),
-    }
     first = runs[0].result
     where = f"{first['hardware']['cores']} cores of a {first['hardware']['cpu']}, {first['ranks']} ranks."
     if runs[0].recorded:
         versions = f"TensorFlow {first['versions']['tensorflow']}, Horovod {first['versions']['horovod']}"
         where = f"Recorded on {first['finished'][:10]} with {versions}, on {where}"
-    return Table.of(rows, labels, where)
+    return Table.of(rows, where)
 
 
 # ---------------------------------------------------------------- what gives a mistake away
@@ -121,10 +108,10 @@ def outcomes(runs):
 
 @dataclass(frozen=True)
 class Finding:
-    """What one check says."""
+    """What one check found."""
 
-    name: str  # what was looked for
-    found: bool  # whether the mistake is there
+    name: str  # of the mistake
+    found: bool
     sentence: str  # what the records show, with numbers
 
 

@@ -30,7 +30,6 @@ class Paired:
 
     @property
     def n(self) -> int:
-        """The number of pairs."""
         return len(self.differences)
 
     @cached_property
@@ -49,12 +48,10 @@ class Paired:
 
     @property
     def low(self) -> float:
-        """The lower end of the interval."""
         return self.mean - self.half_width
 
     @property
     def high(self) -> float:
-        """The upper end of the interval."""
         return self.mean + self.half_width
 
     @property
@@ -100,8 +97,7 @@ def paired(first: Mapping[int, float], second: Mapping[int, float]) -> Paired:
 def by_seed(runs: Iterable[Any], figure: str | Callable[[dict], float | None]) -> dict[int, float]:
     """Return a figure of the results of one arm's runs, by seed; of runs with the same seed, the mean.
 
-    `figure` is a key of results, or a function of a result. Runs without a result, without a seed or without that
-    figure (because they diverged) are left out.
+    `figure` is a key of results, or a function of a result. Runs without it, or without a seed, are left out.
     """
     results = [run.result for run in runs if run.result is not None]
     value = figure if callable(figure) else lambda result: result.get(figure)

@@ -8,20 +8,15 @@ from ddl.analysis import cost
 
 @dataclass(frozen=True)
 class Payoff:
-    """Measured and predicted time of a step over the size of the model.
-
-    An all-reduce takes `alpha_s` + `beta_s_per_byte` × bytes, fitted to the sizes that are `fitted`; the others test
-    the prediction. `one_s` and `many_s` are measured median times of a step of the whole global batch, on one rank and
-    on `ranks`.
-    """
+    """Measured and predicted time of a step over the size of the model."""
 
     ranks: int  # of the second run; the first has one
     bytes: tuple[int, ...]  # of the gradient, growing
-    one_s: tuple[float, ...]
-    many_s: tuple[float, ...]
+    one_s: tuple[float, ...]  # a step of the whole global batch on one rank, median
+    many_s: tuple[float, ...]  # on `ranks`
     work_s: tuple[float, ...]  # one rank's part of the batch, measured on one rank alone: input, computation and update
     communication_s: tuple[float, ...]  # measured on `ranks`, without waiting
-    fitted: tuple[bool, ...]
+    fitted: tuple[bool, ...]  # whether alpha and beta were fitted to that size; the others test the prediction
     alpha_s: float
     beta_s_per_byte: float
 
@@ -58,8 +53,6 @@ class Payoff:
 
     @property
     def sentence(self):
-        """Where the lines cross, and how right the prediction is."""
-
         def where(crossing):
             if crossing is None:
                 return f"{self.ranks} ranks are never faster than one"

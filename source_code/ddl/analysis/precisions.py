@@ -2,7 +2,6 @@
 
 import statistics
 from dataclasses import dataclass
-from functools import cached_property
 
 from ddl.analysis import timeline
 from ddl.analysis.paired import Paired
@@ -18,12 +17,12 @@ class Pairs:
     float32: tuple[float, ...]
     bfloat16: tuple[float, ...]
 
-    @cached_property
+    @property
     def difference(self) -> Paired:
         """The paired differences, bfloat16 minus float32."""
         return Paired(tuple(b - a for a, b in zip(self.float32, self.bfloat16, strict=True)))
 
-    @cached_property
+    @property
     def ratios(self) -> list[float]:
         """bfloat16 over float32."""
         return [b / a for a, b in zip(self.float32, self.bfloat16, strict=True)]
@@ -66,7 +65,6 @@ def table() -> Table:
             "pairs": len(speed.float32),
         },
     ]
-    labels = {name: (name, "g") for name in rows[0]} | {"figure": ("", "g"), "pairs": ("pairs", "d")}
     result = accuracy_runs[0].result
     hardware, data = result["hardware"], result["data"]
     caption = (
@@ -75,7 +73,8 @@ def table() -> Table:
         f"{result['epochs']:g} epochs, mean, and mean difference of equal seeds with its 95 % t interval. "
         "Images/s: medians, and the median of the ratios of neighbours (lowest to highest)."
     )
-    return Table.of(rows, labels, caption)
+    labelled = [{name: (value, "" if name == "figure" else name, "g") for name, value in row.items()} for row in rows]
+    return Table.of(labelled, caption)
 
 
 def here_or_recorded(runs) -> list:
@@ -92,23 +91,16 @@ def sent(runs) -> Table:
     """Tabulate what one rank gave to all-reduces, for runs with a timeline: bytes a step, by the type of elements."""
     rows = [
         {
-            "run": run.name,
-            "precision": run.result["precision"],
-            "type": kind,
-            "bytes": size / run.result["steps"],
-            "gradient_bytes": 4 * run.result["parameters"],
+            "run": (run.name, "run", "s"),
+            "precision": (run.result["precision"], "computed in", "s"),
+            "type": (kind, "sent as", "s"),
+            "bytes": (size / run.result["steps"], "bytes a step", ",.0f"),
+            "gradient_bytes": (4 * run.result["parameters"], "gradient in float32, bytes", ",d"),
         }
         for run in runs
         for kind, size in (run.result.get("sent") or timeline.sent(run.folder / timeline.FILE)).items()
     ]
-    labels = {
-        "run": ("run", "s"),
-        "precision": ("computed in", "s"),
-        "type": ("sent as", "s"),
-        "bytes": ("bytes a step", ",.0f"),
-        "gradient_bytes": ("gradient in float32, bytes", ",d"),
-    }
     caption = (
         "What one rank gave to Horovod's all-reduces, over its steps; evaluations and batch statistics are included."
     )
-    return Table.of(rows, labels, caption)
+    return Table.of(rows, caption)

@@ -1,18 +1,8 @@
 """Predict the time of a training step on many ranks from the cost of computation and communication.
 
-A step is computation, which all ranks do at the same time, the wait for the slowest of them, and communication:
-all-reduces of the gradients, whose time `ddl.analysis.cost` models. Part of the communication can hide behind
-computation, since the gradients of the last layers are ready while others are still being computed. If nothing is
-hidden (no overlap), computation and communication add up; if everything is (full overlap), the longer one decides.
-
-On a machine of one's own the wait is measured, and a single message, which needs the whole backward pass, hides
-nothing. On clusters that are not measured the wait is what others' published figures say (`ddl.analysis.published`),
-and the estimate for several messages is the middle between no and full overlap.
-
-Left out are late input, the work of agreeing on what is ready, other users of the network, and programs that are
-written better or worse than others.
-
-1 MB is 10⁶ bytes and 1 GB/s 10⁹ bytes/s; times are in seconds.
+A step is computation, the wait for the slowest rank, and the all-reduces of the gradients (`ddl.analysis.cost`), of
+which a part can hide behind computation. If nothing is hidden (no overlap), both add up; if everything is (full
+overlap), the longer one decides.
 """
 
 import math
@@ -31,8 +21,6 @@ from ddl.records.paths import reference_dir
 
 BYTES = 4  # of a parameter's gradient, in single precision
 METRICS_BYTES = 12  # what train_cifar.py averages besides, in the gradients' message
-
-
 REFERENCE = reference_dir()
 
 
@@ -64,17 +52,15 @@ class Prediction:
 
     @property
     def seconds(self):
-        """The estimate: so far from full overlap towards none as communication shows."""
+        """The estimate: as far from full overlap towards none as communication shows."""
         return self.full_overlap_s + self.shown * (self.no_overlap_s - self.full_overlap_s)
 
     @property
     def full_overlap_s(self):
-        """Full overlap: the longer of computation and communication."""
         return max(self.computation_s, self.communication_s)
 
     @property
     def no_overlap_s(self):
-        """No overlap: both, one after the other."""
         return self.computation_s + self.communication_s
 
     @property
@@ -98,11 +84,7 @@ class Prediction:
         return self.efficiency_at(self.full_overlap_s, "full_overlap_s")
 
     def efficiency_at(self, seconds: float, of_baseline="seconds"):
-        """Return the scaling efficiency if a step took so many seconds.
-
-        `of_baseline` names the baseline's time of a step, if there is one: "seconds", "no_overlap_s" or
-        "full_overlap_s".
-        """
+        """Return the scaling efficiency if a step took so many seconds, and the baseline its `of_baseline`."""
         one, base = self.one_images_per_s, self.baseline
         if base:
             one = base.batch / getattr(base, of_baseline) / base.ranks
@@ -121,11 +103,10 @@ class Prediction:
 
 @cache
 def expected_maximum(ranks: int) -> float:
-    """Return the mean of the largest of so many independent draws from the standard normal distribution.
+    """Return how many standard deviations the slowest of `ranks` is late on average: 0 for one, 0.56 for two.
 
-    That is how many standard deviations the slowest of `ranks` is late on average: 0 for one, 0.56 for two, 2.8 for
-    256. It is the integral of Φ⁻¹(u^(1/n)) over u from 0 to 1 (Tippett 1925, "On the extreme individuals", Biometrika
-    17), here the mean over 4000 cells.
+    It is the mean of the largest of so many standard normal draws, the integral of Φ⁻¹(u^(1/n)) over u from 0 to 1
+    (Tippett 1925, "On the extreme individuals", Biometrika 17), here the mean over 4000 cells.
     """
     quantile = NormalDist().inv_cdf
     total = math.fsum(quantile(((cell + 0.5) / 4000) ** (1 / ranks)) for cell in range(4000))
@@ -172,15 +153,13 @@ def predict_step(run, fit=None, ranks=None, one=None, cores=None) -> Prediction:
     """Predict a step of `train_cifar.py` from a run of `step_times.py` with ``model="cnn"``.
 
     All gradients are averaged in one message, which waits for the whole backward pass. The run gives the cost of
-    computing. With several ranks, which computed side by side and exchanged nothing, this includes shared caches and
-    memory and the wait for the slowest (`slowest`), but not that ranks which wait for each other compute in step. With
-    a single rank it includes neither sharing nor, without neighbours, their waiting.
+    computing: with several ranks, which computed side by side and exchanged nothing, this includes shared caches and
+    memory and the wait for the slowest (`slowest`).
 
     `fit` is that of all-reduces; one rank needs none. `ranks` is by default the run's, or the number of ranks whose
     part of the batch it timed; with another number each rank's batch stays the same, and `fit` is of several numbers of
-    ranks. Ranks of one thread that share `cores` take turns: with twice as many ranks as cores each computes for twice
-    as long; by default every rank has a core. The efficiency is relative to `one`, a run on one rank, by default to a
-    rank of `run` among the others.
+    ranks. Ranks of one thread that share `cores` take turns; by default every rank has a core. The efficiency is
+    relative to `one`, a run on one rank, by default to a rank of `run` among the others.
 
     Raises InputError if the run did not measure a whole step, or there is no fit for more than one rank.
     """
@@ -197,9 +176,7 @@ def predict_step(run, fit=None, ranks=None, one=None, cores=None) -> Prediction:
     if result["ranks"] == 1 and part and ranks in (None, part["of"]):
         many, each, times = part["of"], each // part["of"], part["rank_steps_s"]
     if many > 1 and fit is None:
-        raise InputError(
-            f"{many} ranks talk: a fit of their all-reduces is needed, ddl.analysis.cost.fit(points(run), ranks)"
-        )
+        raise InputError(f"{many} ranks need a fit of their all-reduces: ddl.analysis.cost.fit(points(run), ranks)")
     turns = max(many / cores, 1) / max(result["ranks"] / cores, 1) if cores else 1
     mean = float(numpy.mean(times))
     computation = turns * slowest(times, min(many, cores or many))  # of ranks that take turns, a core is slowest
@@ -223,23 +200,20 @@ def _result(run):
     return run.result
 
 
-def _measured_s(run, ranks=None, batch=None):
-    """Return the mean time of a step of a run, which must have these ranks and this batch."""
+def _measured_s(run, prediction):
+    """Return the mean time of a step of a run, which must have the predicted ranks and batch."""
     result = _result(run)
-    for name, wanted in (("ranks", ranks), ("global_batch", batch)):
-        if wanted is not None and result[name] != wanted:
-            raise InputError(f"run {run.name!r} has {name} {result[name]}, and {wanted} is what was predicted")
+    for name, predicted in (("ranks", prediction.ranks), ("global_batch", prediction.batch)):
+        if result[name] != predicted:
+            raise InputError(f"run {run.name!r} has {name} {result[name]}, and {predicted} was predicted")
     return result["global_batch"] / result["images_per_s"]
 
 
-def _terms(prediction):
-    """Return what a step is made of, in milliseconds."""
+def _terms(prediction, form):
     return {
-        "computation_ms": 1e3 * (prediction.computation_s - prediction.waiting_s),
-        "waiting_ms": 1e3 * prediction.waiting_s,
-        "communication_ms": 1e3 * prediction.communication_s,
-        "full_overlap_ms": 1e3 * prediction.full_overlap_s,
-        "no_overlap_ms": 1e3 * prediction.no_overlap_s,
+        "computation_ms": (1e3 * (prediction.computation_s - prediction.waiting_s), "computation, ms", form),
+        "waiting_ms": (1e3 * prediction.waiting_s, "waiting, ms", form),
+        "communication_ms": (1e3 * prediction.communication_s, "communication, ms", form),
     }
 
 
@@ -253,35 +227,24 @@ def report(predictions, run) -> Table:
         predictions = {"prediction": predictions}
     rows = []
     for name, prediction in predictions.items():
-        measured = _measured_s(run, prediction.ranks, prediction.batch)
+        measured = _measured_s(run, prediction)
         rows.append(
             {
-                "name": name,
-                "ranks": prediction.ranks,
-                **_terms(prediction),
-                "predicted_ms": 1e3 * prediction.seconds,
-                "measured_ms": 1e3 * measured,
-                "error": prediction.seconds / measured - 1,
+                "name": (name, "from", "s"),
+                "ranks": (prediction.ranks, "ranks", "d"),
+                **_terms(prediction, ".2f"),
+                "full_overlap_ms": (1e3 * prediction.full_overlap_s, "with full overlap, ms", ".2f"),
+                "predicted_ms": (1e3 * prediction.seconds, "predicted, ms", ".2f"),
+                "no_overlap_ms": (1e3 * prediction.no_overlap_s, "without overlap, ms", ".2f"),
+                "measured_ms": (1e3 * measured, "measured, ms", ".2f"),
+                "error": (prediction.seconds / measured - 1, "error", "+.0%"),
             }
         )
-    labels = {
-        "name": ("from", "s"),
-        "ranks": ("ranks", "d"),
-        "computation_ms": ("computation, ms", ".2f"),
-        "waiting_ms": ("waiting, ms", ".2f"),
-        "communication_ms": ("communication, ms", ".2f"),
-        "full_overlap_ms": ("with full overlap, ms", ".2f"),
-        "predicted_ms": ("predicted, ms", ".2f"),
-        "no_overlap_ms": ("without overlap, ms", ".2f"),
-        "measured_ms": ("measured, ms", ".2f"),
-        "error": ("error", "+.0%"),
-    }
     caption = (
-        "Time of a step. Full overlap: communication hidden behind "
-        "computation as far as it goes; without: one after the other. "
-        "What the model leaves out can make a step longer than both."
+        "Time of a step. Full overlap: communication hidden behind computation as far as possible; without: one after "
+        "the other. What the model leaves out can make a step longer than both."
     )
-    return Table.of(rows, labels, caption)
+    return Table.of(rows, caption)
 
 
 # ---------------------------------------------------------------- clusters
@@ -295,43 +258,32 @@ def table(predictions: Iterable[Prediction], title: str = "", margin_points: flo
     predictions = list(predictions)
     rows = [
         {
-            "ranks": prediction.ranks,
-            "batch": prediction.batch,
-            "all_reduces": prediction.all_reduces,
-            **_terms(prediction),
-            "shown_ms": 1e3 * (prediction.seconds - prediction.computation_s),
-            "step_ms": 1e3 * prediction.seconds,
-            "images_per_s": prediction.images_per_s,
-            "efficiency": prediction.efficiency,
+            "ranks": (prediction.ranks, "ranks", "d"),
+            "batch": (prediction.batch, "global batch", ",d"),
+            "all_reduces": (prediction.all_reduces, "all-reduces", "d"),
+            **_terms(prediction, ",.1f"),
+            "full_overlap_ms": 1e3 * prediction.full_overlap_s,
+            "no_overlap_ms": 1e3 * prediction.no_overlap_s,
+            "shown_ms": (1e3 * (prediction.seconds - prediction.computation_s), "of it shown, ms", ",.1f"),
+            "step_ms": (1e3 * prediction.seconds, "step, ms", ",.1f"),
+            "images_per_s": (prediction.images_per_s, "images/s", ",.0f"),
+            "efficiency": (prediction.efficiency, "efficiency", ".0%"),
             "efficiency_no_overlap": prediction.efficiency_no_overlap,
             "efficiency_full_overlap": prediction.efficiency_full_overlap,
             **_interval(prediction, margin_points),
         }
         for prediction in predictions
     ]
-    labels = {
-        "ranks": ("ranks", "d"),
-        "batch": ("global batch", ",d"),
-        "all_reduces": ("all-reduces", "d"),
-        "computation_ms": ("computation, ms", ",.1f"),
-        "waiting_ms": ("waiting, ms", ",.1f"),
-        "communication_ms": ("communication, ms", ",.1f"),
-        "shown_ms": ("of it shown, ms", ",.1f"),
-        "step_ms": ("step, ms", ",.1f"),
-        "images_per_s": ("images/s", ",.0f"),
-        "efficiency": ("efficiency", ".0%"),
-    }
     caption = (
         f"{title}{' ' * bool(title)}Predicted, not measured. A step is computation, waiting for the slowest rank, and "
         "what shows of the communication: all of a single message; of several, the middle between no and full overlap."
     )
     if margin_points is not None:
-        labels |= {"low": ("from", ".0%"), "high": ("to", ".0%")}
         caption += (
             " Of published efficiencies that the model was not fitted to, four of five lay within "
             f"{margin_points:g} points of the predicted one: from, to."
         )
-    return Table.of(rows, labels, caption)
+    return Table.of(rows, caption)
 
 
 def _interval(prediction, margin_points):
@@ -339,4 +291,5 @@ def _interval(prediction, margin_points):
     if margin_points is None:
         return {}
     half = margin_points / 100 if prediction.efficiency != 1 else 0.0
-    return {"low": max(prediction.efficiency - half, 0.0), "high": min(prediction.efficiency + half, 1.0)}
+    low, high = max(prediction.efficiency - half, 0.0), min(prediction.efficiency + half, 1.0)
+    return {"low": (low, "from", ".0%"), "high": (high, "to", ".0%")}

@@ -1,9 +1,7 @@
-"""Scaling that others published, beside what is predicted for it, and what a step loses that no data sheet says.
+"""Scaling that others published, beside what is predicted for it with a fitted wait for the slowest rank.
 
-That is the wait for the slowest: the computation c of each of N ranks varies by a standard deviation of s c, so that
-the slowest is late by e(N) s c on average (`prediction.expected_maximum`). s is fitted by least squares of the
-efficiency; it stands for all that makes a rank late. What is predicted for one publisher's figures is fitted to the
-other publishers' alone, so that each figure tests a model that has not seen it.
+The computation c of each of N ranks varies by a standard deviation of s c, so that the slowest is late by e(N) s c on
+average (`prediction.expected_maximum`). For one publisher's figures, s is fitted to those of the other publishers.
 """
 
 from dataclasses import dataclass, replace
@@ -52,7 +50,6 @@ def _waiting(step, late):
 
 @cache
 def figures() -> tuple[Point, ...]:
-    """Return all recorded figures."""
     recorded = _recorded()
     return tuple(_point(point, recorded) for point in recorded["point"])
 
@@ -98,9 +95,8 @@ def _server(name, network):
 
 
 def fitted(points=None) -> float:
-    """Fit how late ranks are to published figures, by default to all: the best of `LATES`, a share of the computation.
-
-    It minimizes the sum of squares of the errors in points of efficiency.
+    """Fit how late ranks are to published figures, by default to all: the best of `LATES`, a share of the computation,
+    by the least squares of the errors in points of efficiency.
     """
     points = points or figures()
     punctual, late = numpy.transpose([_seconds(point.step) for point in points])
@@ -134,9 +130,9 @@ def compared() -> Table:
     """Compare each published efficiency with its prediction from the other publishers' figures; in percent.
 
     ``error_points`` is predicted less published. ``low_percent`` to ``high_percent`` is the interval that contains four
-    of five of the others' figures, likewise each predicted from others. ``punctual_percent`` is predicted with nothing
-    fitted: nobody is late. ``always_error_points`` is that of who always answers
-    90 %, and ``mean_error_points`` of who answers the mean of the other publishers' figures.
+    of five of the others' figures, likewise each predicted from others. ``punctual_percent`` is predicted as if nobody
+    were late. ``always_error_points`` is the error of always answering 90 %, and ``mean_error_points`` that of
+    answering the mean of the other publishers' figures.
     """
     points = figures()
     late = _left_out(points)
@@ -150,39 +146,27 @@ def compared() -> Table:
         rows.append(
             {
                 "publisher": point.publisher,
-                "study": point.source,
-                "network": point.network,
-                "gpus": point.step.ranks,
-                "through": point.through,
-                "published_percent": point.percent,
-                "punctual_percent": 100 * point.predicted(0.0).efficiency,
-                "predicted_percent": predicted,
-                "low_percent": low,
-                "high_percent": high,
+                "study": (point.source, "study", "s"),
+                "network": (point.network, "network", "s"),
+                "gpus": (point.step.ranks, "GPUs", "d"),
+                "through": (point.through, "through", "s"),
+                "published_percent": (point.percent, "published, %", ".0f"),
+                "punctual_percent": (100 * point.predicted(0.0).efficiency, "if nobody is late, %", ".0f"),
+                "predicted_percent": (predicted, "predicted, %", ".0f"),
+                "low_percent": (low, "from, %", ".0f"),
+                "high_percent": (high, "to, %", ".0f"),
                 "inside": bool(low <= point.percent <= high),
-                "error_points": predicted - point.percent,
+                "error_points": (predicted - point.percent, "error, points", "+.0f"),
                 "always_error_points": ALWAYS - point.percent,
                 "mean_error_points": means[point.publisher] - point.percent,
             }
         )
-    labels = {
-        "study": ("study", "s"),
-        "network": ("network", "s"),
-        "gpus": ("GPUs", "d"),
-        "through": ("through", "s"),
-        "published_percent": ("published, %", ".0f"),
-        "punctual_percent": ("if nobody is late, %", ".0f"),
-        "predicted_percent": ("predicted, %", ".0f"),
-        "low_percent": ("from, %", ".0f"),
-        "high_percent": ("to, %", ".0f"),
-        "error_points": ("error, points", "+.0f"),
-    }
     sources = "; ".join(f"{name}: {source['text']}" for name, source in _recorded()["source"].items())
     caption = (
         "Scaling efficiency. Each prediction was fitted to the other publishers' figures, and never to its own. "
         f"Sources: {sources}."
     )
-    return Table.of(rows, labels, caption)
+    return Table.of(rows, caption)
 
 
 def by_publisher(table=None) -> Table:
@@ -190,28 +174,17 @@ def by_publisher(table=None) -> Table:
     table = compared() if table is None else table
     rows = [_score(name, group) for name, group in table.groupby("publisher", sort=False)]
     rows.append(_score("all", table))
-    labels = {
-        "publisher": ("publisher", "s"),
-        "figures": ("figures", "d"),
-        "punctual": ("nobody late", ".1f"),
-        "model": ("this model", ".1f"),
-        "bias": ("of it too high by", "+.1f"),
-        "always": (f"always {ALWAYS:.0f} %", ".1f"),
-        "mean": ("the others' mean", ".1f"),
-        "inside": ("in the interval", "d"),
-    }
     caption = (
         "Mean absolute error of the efficiency in points. Nothing was fitted to a publisher's own figures; "
         "the interval is to contain four of five."
     )
-    return Table.of(rows, labels, caption)
+    return Table.of(rows, caption)
 
 
 def programs() -> Table:
     """Tabulate the efficiencies of several programs on the same machines, with the same network and batch, in percent.
 
-    ``apart_points`` is how far they are from their median on average: a model that knows only the machine can't be
-    nearer to all of them.
+    ``apart_points`` is their mean distance from their median.
     """
     rows = []
     for point, figure in zip(_recorded()["point"], figures(), strict=True):
@@ -219,38 +192,33 @@ def programs() -> Table:
             percents = 100 * numpy.asarray(point["all"]) / numpy.asarray(point["one"]) / figure.step.ranks
             rows.append(
                 {
-                    "network": figure.network,
-                    "gpus": figure.step.ranks,
-                    "programs": len(percents),
-                    "least_percent": float(percents.min()),
-                    "median_percent": float(numpy.median(percents)),
-                    "most_percent": float(percents.max()),
-                    "apart_points": float(numpy.abs(percents - numpy.median(percents)).mean()),
+                    "network": (figure.network, "network", "s"),
+                    "gpus": (figure.step.ranks, "GPUs", "d"),
+                    "programs": (len(percents), "programs", "d"),
+                    "least_percent": (float(percents.min()), "least, %", ".0f"),
+                    "median_percent": (float(numpy.median(percents)), "median, %", ".0f"),
+                    "most_percent": (float(percents.max()), "most, %", ".0f"),
+                    "apart_points": (
+                        float(numpy.abs(percents - numpy.median(percents)).mean()),
+                        "from the median, points",
+                        ".1f",
+                    ),
                 }
             )
-    labels = {
-        "network": ("network", "s"),
-        "gpus": ("GPUs", "d"),
-        "programs": ("programs", "d"),
-        "least_percent": ("least, %", ".0f"),
-        "median_percent": ("median, %", ".0f"),
-        "most_percent": ("most, %", ".0f"),
-        "apart_points": ("from the median, points", ".1f"),
-    }
-    return Table.of(rows, labels, f"Scaling efficiency. {_recorded()['source']['dlperf']['text']}.")
+    return Table.of(rows, f"Scaling efficiency. {_recorded()['source']['dlperf']['text']}.")
 
 
 def _score(name, group):
-    def error(column):
-        return float(group[column].abs().mean())
+    def error(values):
+        return float(values.abs().mean())
 
     return {
-        "publisher": name,
-        "figures": len(group),
-        "punctual": float((group["punctual_percent"] - group["published_percent"]).abs().mean()),
-        "model": error("error_points"),
-        "bias": float(group["error_points"].mean()),
-        "always": error("always_error_points"),
-        "mean": error("mean_error_points"),
-        "inside": int(group["inside"].sum()),
+        "publisher": (name, "publisher", "s"),
+        "figures": (len(group), "figures", "d"),
+        "punctual": (error(group["punctual_percent"] - group["published_percent"]), "nobody late", ".1f"),
+        "model": (error(group["error_points"]), "this model", ".1f"),
+        "bias": (float(group["error_points"].mean()), "of it too high by", "+.1f"),
+        "always": (error(group["always_error_points"]), f"always {ALWAYS:.0f} %", ".1f"),
+        "mean": (error(group["mean_error_points"]), "the others' mean", ".1f"),
+        "inside": (int(group["inside"].sum()), "in the interval", "d"),
     }

@@ -36,8 +36,8 @@ def crossover(run, one: str, other: str) -> Crossover:
     """Return from which size on `other` is faster than `one`, in a run of ``race_allreduce.py``."""
     points = [point for point in run.result["points"] if point["algorithm"] == one and other in point["ahead_of"]]
     if not points:
-        there = dict.fromkeys(point["algorithm"] for point in run.result["points"])
-        raise InputError(f"{one!r} and {other!r} did not race here; those who did: {', '.join(there)}")
+        raced = dict.fromkeys(point["algorithm"] for point in run.result["points"])
+        raise InputError(f"{one!r} and {other!r} did not race here; those that did: {', '.join(raced)}")
     sizes = [point["size_bytes"] for point in points]
     ahead = [point["ahead_of"][other] for point in points]
     found = [cost.crossing(sizes, [spread[key] for spread in ahead]) for key in ("median", "low", "high")]
@@ -68,25 +68,21 @@ def crossovers(run) -> Table:
         measured = crossover(run, one, other)
         rows.append(
             {
-                "faster_for_few": one,
-                "faster_for_many": other,
-                "measured_bytes": measured.size_bytes,
-                "low_bytes": measured.low,
-                "high_bytes": measured.high,
-                "model_bytes": model_crossover(one, other, ranks, fit.alpha_s, fit.beta_s_per_byte),
+                "faster_for_few": (one, "for fewer bytes", ""),
+                "faster_for_many": (other, "for more bytes", ""),
+                "measured_bytes": (measured.size_bytes, "changes at, bytes", ",.0f"),
+                "low_bytes": (measured.low, "quartiles from", ",.0f"),
+                "high_bytes": (measured.high, "to", ",.0f"),
+                "model_bytes": (
+                    model_crossover(one, other, ranks, fit.alpha_s, fit.beta_s_per_byte),
+                    "by the model",
+                    ",.0f",
+                ),
             }
         )
-    labels = {
-        "faster_for_few": ("for fewer bytes", ""),
-        "faster_for_many": ("for more bytes", ""),
-        "measured_bytes": ("changes at, bytes", ",.0f"),
-        "low_bytes": ("quartiles from", ",.0f"),
-        "high_bytes": ("to", ",.0f"),
-        "model_bytes": ("by the model", ",.0f"),
-    }
     caption = (
         f"{ranks} ranks, {run.result['transport']}. In turns: ratios are of the same turn. 0: already at the smallest "
         "size; inf: not up to the largest, or by the model never. The model's latency and bandwidth are fitted to the "
         f"ring's times only: {1e6 * fit.alpha_s:.3g} µs a message, {fit.bandwidth_gb_per_s:.3g} GB/s."
     )
-    return Table.of(rows, labels, caption)
+    return Table.of(rows, caption)

@@ -1,13 +1,8 @@
-"""All-reduces in one process: who sends what, when, and how much.
+"""All-reduces in one process, driven by functions that the lessons have their readers write.
 
 In a ring each of N ranks sends to the next one only, and the last to the first. The data are cut into N chunks. In the
 first N - 1 steps (reduce-scatter) a rank adds what it receives to its own chunk; in N - 1 more (all-gather) it keeps
-what it receives. Patarasuk and Yuan 2009, "Bandwidth optimal all-reduce algorithms for clusters of workstations".
-`exchange` drives any algorithm in which each rank sends one message a step, such as halving and doubling (Thakur,
-Rabenseifner and Gropp 2005, "Optimization of collective communication operations in MPICH", section on all-reduce).
-Who sends what comes from functions that the lessons have their readers write.
-
-This module imports NumPy only, so that tests of the lessons can use it wherever they run.
+what it receives. This module imports NumPy only, so that tests of the lessons can use it wherever they run.
 """
 
 import numbers
@@ -52,8 +47,8 @@ def all_reduce(arrays, split, chunk_to_send, combine) -> Reduced:
             new = _copy(combine(_copy(have[rank][number]), received, step, ranks))
             if new.shape != received.shape:
                 raise InputError(
-                    f"combine(mine, received, step={step}, ranks={ranks}) made "
-                    f"{new.shape} of {received.shape}: the shape must stay"
+                    f"combine(mine, received, step={step}, ranks={ranks}) turned the shape {received.shape} into "
+                    f"{new.shape}: it must stay"
                 )
             have[rank][number] = new
     return Reduced(tuple(numpy.concatenate(chunks) for chunks in have), tuple(sent))
@@ -65,15 +60,13 @@ def _copy(values):
 
 def _chunks(chunks, values, ranks):
     chunks = [_copy(chunk) for chunk in chunks]
+    call = f"split(values, ranks={ranks})"
     if len(chunks) != ranks:
-        raise InputError(f"split(values, ranks={ranks}) made {len(chunks)} chunks, not {ranks}")
+        raise InputError(f"{call} made {len(chunks)} chunks, not {ranks}")
     if any(chunk.ndim != 1 for chunk in chunks):
-        raise InputError(f"split(values, ranks={ranks}) made chunks that are not 1-D arrays")
+        raise InputError(f"{call} made chunks that are not 1-D arrays")
     if not numpy.array_equal(numpy.concatenate(chunks), _copy(values)):
-        raise InputError(
-            f"split(values, ranks={ranks}): its chunks, one after another, are not "
-            f"the {len(values)} values in their order"
-        )
+        raise InputError(f"{call}: its chunks, one after another, are not the {len(values)} values in their order")
     return chunks
 
 
@@ -163,9 +156,8 @@ def _piece(piece, step, rank, ranks, count):
 def waits(sizes_bytes, ranks: int, link: cost.Link, measured_on: int):
     """Return the least and the most seconds of some all-reduces, one after another, on a ring of `ranks`.
 
-    `link` is a ring's fit to times on `measured_on` ranks. These cannot tell what is paid ``2 (ranks - 1)`` times, for
-    each message, from what is paid once for an all-reduce, as Horovod's waiting for its next cycle is: the two bounds.
-    `sizes_bytes` are those of a rank's data.
+    `link` is a ring's fit to times on `measured_on` ranks. These do not show whether latency is paid for each message
+    or once for an all-reduce, which gives the two bounds. `sizes_bytes` are those of a rank's data.
     """
     per_message = sum(cost.ring(size, ranks, link.alpha_s, link.beta_s_per_byte) for size in sizes_bytes)
     if ranks == 1:

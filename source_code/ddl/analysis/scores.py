@@ -1,8 +1,4 @@
-"""How good a classifier of rare things is: accuracy, precision, recall and F1.
-
-Where 94 % of all questions are of one class, a constant answer is 94 % accurate. Precision is the share of what was
-found that is right; recall, the share of what is right that was found; F1, their harmonic mean.
-"""
+"""How good a classifier of rare things is: accuracy, precision, recall and F1, their harmonic mean."""
 
 import numpy as np
 
@@ -31,9 +27,7 @@ def majority(targets) -> float:
 def figures(targets, scores, threshold: float = 0.5) -> dict:
     """Judge scores at one threshold: what scores above it is taken for a 1.
 
-    Returns ``threshold``, ``accuracy``, ``majority``, ``precision``, ``recall``, ``f1``, and the numbers of
-    ``true_positives``, ``false_positives``, ``false_negatives`` and ``true_negatives``. Precision is None where nothing
-    was found, recall where there was nothing to find; F1 is then 0.
+    Precision is None where nothing was found, recall where there was nothing to find; F1 is then 0.
     """
     targets, scores = _checked(targets, scores)
     found = scores > threshold
@@ -58,8 +52,6 @@ def precision_recall(targets, scores, points: int | None = None) -> tuple[np.nda
 
     They are all thresholds that make a difference, from the highest to the lowest, or at most `points` of them, evenly
     spread over recall. What scores at or above a threshold is taken for a 1.
-
-    Raises InputError if no target is 1: there is nothing to recall.
     """
     targets, scores = _checked(targets, scores)
     if not targets.any():

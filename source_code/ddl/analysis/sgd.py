@@ -101,8 +101,8 @@ def steps_to(target: float, m: float, lr, size: float, data, most: int = 1000):
 
     A float, or an array like `lr`; infinite where it is not within `most` steps.
     """
-    there = excess_losses(m, lr, size, data, most) <= target
-    return numpy.where(there.any(axis=0), there.argmax(axis=0), numpy.inf)[()]
+    reached = excess_losses(m, lr, size, data, most) <= target
+    return numpy.where(reached.any(axis=0), reached.argmax(axis=0), numpy.inf)[()]
 
 
 def trainings(m: float, lr: float, size: int, data, steps: int, count: int, seed: int = 0):

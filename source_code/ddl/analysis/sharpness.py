@@ -31,11 +31,8 @@ class RankCorrelation:
 def rank_correlation(x, y, seed: int = 0) -> RankCorrelation:
     """Return Spearman's rank correlation, equal values sharing the mean of their ranks.
 
-    The interval lies between percentiles 2.5 and 97.5 of resampled pairs (Efron 1979). Pairs that belong together, such
-    as the seeds of one arm, are resampled as if they did not.
-
-    Raises InputError for fewer than four pairs, for values that are not finite, or where all of x or all of y are
-    equal.
+    The interval lies between percentiles 2.5 and 97.5 of resampled pairs (Efron 1979). Raises InputError for fewer than
+    four pairs, for values that are not finite, or where all of x or all of y are equal.
     """
     x, y = (numpy.asarray(values, float) for values in (x, y))
     if len(x) != len(y) or len(x) < LEAST:
@@ -78,41 +75,29 @@ def sharpness(runs) -> Table:
         raise InputError("there are no runs to list")
     rows = [_row(run) for run in runs]
     samples = {f"{run.result['samples']:,} training pictures of {data_label(run.result['data'])}" for run in runs}
-    labels = {
-        "arm": ("weights of", "s"),
-        "seed": ("seed", "d"),
-        "clean_loss": ("training loss", ".3f"),
-        "test_loss": ("held-out loss", ".3f"),
-        "test_error": ("held-out error, %", ".1f"),
-        "sharpness": (MEASURES["sharpness"], ".3g"),
-        "invariant": (MEASURES["invariant"], ".3g"),
-        "trace": ("trace", ".4g"),
-        "trace_error": ("± of the trace", ".2g"),
-        "noise_scale": ("noise scale", ",.0f"),
-        "noise_scale_error": ("± of the noise scale", ",.0f"),
-    }
     caption = f"On {' and '.join(sorted(samples))}. ± is one standard error."
-    return Table.of(rows, labels, caption)
+    return Table.of(rows, caption)
 
 
 def _row(run):
     result = run.result
     if result is None or "chunk" not in result:
         raise InputError(f"run {run.name} is no finished run of landscape.py")
-    accuracy = result.get("test_accuracy")
     trace, noise = result.get("trace") or {}, result.get("noise") or {}
     return {
-        "arm": arm_of(run),
-        "seed": result.get("seed"),
-        "clean_loss": _number(result.get("clean_loss")),
-        "test_loss": _number(result.get("test_loss")),
-        "test_error": 100 * (1 - _number(accuracy)),
-        "sharpness": _largest(result.get("eigenvalue")),
-        "invariant": _largest(result.get("invariant")),
-        "trace": _number(trace.get("mean")),
-        "trace_error": _number(trace.get("error")),
-        "noise_scale": _number(noise.get("noise_scale")),
-        "noise_scale_error": _number(noise.get("noise_scale_error")),
+        "arm": (arm_of(run), "weights of", "s"),
+        "seed": (result.get("seed"), "seed", "d"),
+        "clean_loss": (_number(result, "clean_loss"), "training loss", ".3f"),
+        "test_loss": (_number(result, "test_loss"), "held-out loss", ".3f"),
+        "test_error": (100 * (1 - _number(result, "test_accuracy")), "held-out error, %", ".1f"),
+        **{
+            name: (_largest(result.get(key)), MEASURES[name], ".3g")
+            for name, key in (("sharpness", "eigenvalue"), ("invariant", "invariant"))
+        },
+        "trace": (_number(trace, "mean"), "trace", ".4g"),
+        "trace_error": (_number(trace, "error"), "± of the trace", ".2g"),
+        "noise_scale": (_number(noise, "noise_scale"), "noise scale", ",.0f"),
+        "noise_scale_error": (_number(noise, "noise_scale_error"), "± of the noise scale", ",.0f"),
     }
 
 
@@ -120,5 +105,5 @@ def _largest(spectrum):
     return float(spectrum["eigenvalues"][0]) if spectrum else math.nan
 
 
-def _number(value):
-    return math.nan if value is None else float(value)
+def _number(facts, name):
+    return math.nan if facts.get(name) is None else float(facts[name])

@@ -72,7 +72,7 @@ def table(rows: Iterable[dict], by: str = "samples", note: str = "") -> Table:
     if not shown:
         shown = [dict.fromkeys(LABELS)]
         caption = f"Nothing has been scored here yet: `ddl challenge score FILE`.{note}"
-    found = Table.of(shown, LABELS, caption)
+    found = Table.of([{name: (row.pop(name), *LABELS[name]) for name in LABELS} | row for row in shown], caption)
     found.attrs["target"] = TARGET
     return found
 

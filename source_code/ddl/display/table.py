@@ -12,50 +12,43 @@ def is_number(value):
     return isinstance(value, Real) and not math.isnan(value)
 
 
-class Shown(pandas.DataFrame):
+class Table(pandas.DataFrame):
     """A DataFrame with plain values that is shown rounded, with units and a caption."""
 
     @property
     def _constructor(self):
         return pandas.DataFrame  # a column or row taken out of the table is ordinary pandas again
 
-    def readable(self):
-        """Return the table as text cells, the way that it is shown."""
-        raise NotImplementedError
-
-    def _caption(self):
-        raise NotImplementedError
-
-    def __repr__(self):
-        return f"{self.readable().to_string(index=False)}\n{self._caption()}"
-
-    def _repr_html_(self):
-        cells = self.readable()
-        return html_table(
-            cells.columns, cells.to_numpy(), under=f'<div class="ddl-under">{prose(self._caption())}</div>'
-        )
-
-
-class Table(Shown):
-    """A table whose columns each have a label and a format."""
-
     @classmethod
-    def of(cls, rows, labels, caption):
-        """Make a table of dictionaries, with ``{column: (label, format)}`` of what is shown."""
-        table = cls(rows)
+    def of(cls, rows, caption):
+        """Make a table of dictionaries, of whose values those that are ``(value, label, format)`` are shown.
+
+        A format may be a function, which returns the text for a row.
+        """
+        labels, values = {}, []
+        for row in rows:
+            labels |= {name: value[1:] for name, value in row.items() if isinstance(value, tuple)}
+            values.append({name: value[0] if isinstance(value, tuple) else value for name, value in row.items()})
+        table = cls(values)
         table.attrs.update(labels=labels, caption=caption)
         return table
 
     def readable(self):
+        """Return the table as text cells, as it is shown."""
+        rows = self.to_dict("records")
         return pandas.DataFrame(
             {
-                label: [cell(value, form) for value in self[column]]
+                label: [form(row) if callable(form) else cell(row[column], form) for row in rows]
                 for column, (label, form) in self.attrs["labels"].items()
             }
         )
 
-    def _caption(self):
-        return self.attrs["caption"]
+    def __repr__(self):
+        return f"{self.readable().to_string(index=False)}\n{self.attrs['caption']}"
+
+    def _repr_html_(self):
+        cells, caption = self.readable(), prose(self.attrs["caption"])
+        return html_table(cells.columns, cells.to_numpy(), under=f'<div class="ddl-under">{caption}</div>')
 
 
 def cell(value, form="g"):

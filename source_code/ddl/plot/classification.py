@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 import numpy
 
-from ddl.analysis.classification import data_of
+from ddl.display.style import data_of
 from ddl.errors import InputError
 from ddl.plot.picture import GREY, MARKERS, Picture, look, styled
 
@@ -15,14 +15,9 @@ def plot_precision_recall(runs) -> Picture:
 
     A dot marks a threshold of one half, a cross the best one on the validation part. The dotted line is the precision
     of guessing: the share of the class that is sought.
-
-    Raises InputError if none of the runs has a precision-recall curve.
     """
-    runs = [
-        run
-        for run in (runs if isinstance(runs, Iterable) else [runs])
-        if run.result is not None and "precision_recall" in run.result
-    ]
+    runs = list(runs) if isinstance(runs, Iterable) else [runs]
+    runs = [run for run in runs if run.result is not None and "precision_recall" in run.result]
     if not runs:
         raise InputError("none of these is a finished run of train_text.py")
     picture = Picture(7.5, 4.6)
@@ -49,7 +44,7 @@ def plot_precision_recall(runs) -> Picture:
         xlim=(0, 101),
         ylim=(0, 101),
     )
-    data = " and ".join(dict.fromkeys(data_of(run.result) for run in runs))
+    data = data_of(runs)
     panel.set_title(f"dot: threshold 0.5; cross: best threshold of the validation part\ndata: test part of {data}")
     if len(runs) > 1:
         panel.legend()
@@ -71,15 +66,12 @@ def _at(figures):
 def plot_overfitting(run) -> Picture:
     """Draw loss and accuracy of the training and validation parts of a run of ``train_text.py`` over epochs.
 
-    A vertical line marks the lowest validation loss: after it the network goes on learning its training questions and
-    gets worse on others (with ``patience=0`` the run does not stop there).
-
-    Raises InputError if the run has no validation losses.
+    A vertical line marks the lowest validation loss, from which the network overfits.
     """
     if run.result is None or "validation_loss" not in run.history:
         raise InputError(f"run {run.name} has no validation losses: is it a finished run of train_text.py?")
     rows = run.history.astype(float)
-    turn = rows.loc[rows["validation_loss"].idxmin()]
+    lowest = rows.loc[rows["validation_loss"].idxmin()]
     picture = Picture(9.0, 4.0)
     panels = picture.subplots(1, 2)
     for panel, name, scale, label in (
@@ -88,23 +80,23 @@ def plot_overfitting(run) -> Picture:
     ):
         for index, (prefix, part) in enumerate((("", "training"), ("validation_", "validation"))):
             panel.plot(rows["epoch"], scale * rows[prefix + name], **look(index), label=part)
-        panel.axvline(turn["epoch"], color=GREY, linestyle=":", linewidth=1.2)
+        panel.axvline(lowest["epoch"], color=GREY, linestyle=":", linewidth=1.2)
         panel.set(xlabel="epochs", ylabel=label, xlim=(0, None))
     majority = 100 * run.result["test"]["majority"]
     panels[1].axhline(majority, color=GREY, linewidth=1, linestyle="-.")
     panels[1].annotate(
         f"majority: {majority:.1f} %", (rows["epoch"].iloc[-1], majority), ha="right", va="bottom", fontsize=10
     )
-    panels[0].set_title(f"lowest validation loss: epoch {turn['epoch']:.0f}")
+    panels[0].set_title(f"lowest validation loss: epoch {lowest['epoch']:.0f}")
     panels[0].legend()
-    picture.suptitle(f"{run.name}; data: {data_of(run.result)}", fontsize=11)
+    picture.suptitle(f"{run.name}; data: {data_of([run])}", fontsize=11)
     last = rows.iloc[-1]
     picture.alt = (
-        f"Loss and accuracy over {last['epoch']:.0f} epochs, on {data_of(run.result)}. The "
-        f"validation loss is lowest after epoch {turn['epoch']:.0f}, {turn['validation_loss']:.3f} "
-        f"(training {turn['loss']:.3f}), and {last['validation_loss']:.3f} at the end (training "
+        f"Loss and accuracy over {last['epoch']:.0f} epochs, on {data_of([run])}. The "
+        f"validation loss is lowest after epoch {lowest['epoch']:.0f}, {lowest['validation_loss']:.3f} "
+        f"(training {lowest['loss']:.3f}), and {last['validation_loss']:.3f} at the end (training "
         f"{last['loss']:.3f}). Validation accuracy at the end is "
-        f"{last['validation_accuracy']:.1%}; saying always the more frequent has "
+        f"{last['validation_accuracy']:.1%}; always giving the more frequent answer has "
         f"{majority / 100:.1%}."
     )
     return picture

@@ -118,35 +118,23 @@ def compare(topologies):
         pairs = [topology.bandwidth(a, b) for a in gpus for b in gpus if a < b]
         pairs = [rate for rate in pairs if not math.isnan(rate)]
         cards = [nic.gbit_per_s for nic in topology.nics if nic.gbit_per_s]
+        network = topology.network.gb_per_s if topology.network else sum(cards) / 8 or math.nan
         rows.append(
             {
-                "machine": topology.name,
-                "sockets": len(topology.sockets) or math.nan,
-                "numas": len(topology.numas),
-                "cores": len(topology.cores) or math.nan,
-                "gpus": len(gpus),
-                "gpu": next((gpu.model for gpu in topology.gpus if gpu.model), "–"),
-                "slowest_gb_per_s": min(pairs, default=math.nan),
-                "fastest_gb_per_s": max(pairs, default=math.nan),
-                "network_gb_per_s": (topology.network.gb_per_s if topology.network else sum(cards) / 8 or math.nan),
-                "origin": topology.origin,
+                "machine": (topology.name, "machine", ""),
+                "sockets": (len(topology.sockets) or math.nan, "sockets", ".0f"),
+                "numas": (len(topology.numas), "NUMA nodes", "d"),
+                "cores": (len(topology.cores) or math.nan, "cores", ",.0f"),
+                "gpus": (len(gpus), "GPUs", "d"),
+                "gpu": (next((gpu.model for gpu in topology.gpus if gpu.model), "–"), "GPU", ""),
+                "slowest_gb_per_s": (min(pairs, default=math.nan), "slowest pair of GPUs, GB/s", ",.4g"),
+                "fastest_gb_per_s": (max(pairs, default=math.nan), "fastest pair of GPUs, GB/s", ",.4g"),
+                "network_gb_per_s": (network, "network, GB/s", ",.4g"),
+                "origin": (topology.origin, "known from", ""),
             }
         )
-    labels = {
-        "machine": ("machine", ""),
-        "sockets": ("sockets", ".0f"),
-        "numas": ("NUMA nodes", "d"),
-        "cores": ("cores", ",.0f"),
-        "gpus": ("GPUs", "d"),
-        "gpu": ("GPU", ""),
-        "slowest_gb_per_s": ("slowest pair of GPUs, GB/s", ",.4g"),
-        "fastest_gb_per_s": ("fastest pair of GPUs, GB/s", ",.4g"),
-        "network_gb_per_s": ("network, GB/s", ",.4g"),
-        "origin": ("known from", ""),
-    }
     return Table.of(
         rows,
-        labels,
         "GB/s are 10^9 bytes a second, per direction, and what the links "
         "are built for, not measured. Network: all cards of a machine.",
     )

@@ -53,22 +53,20 @@ def links():
     """
     from ddl.display.table import Table
 
-    labels = {
-        "link": ("link", ""),
-        "group": ("kind", ""),
-        "gb_per_s": ("GB/s per direction", ",.4g"),
-        "both_gb_per_s": ("GB/s both directions", ",.4g"),
-        "latency": ("latency, about", ""),
-        "source": ("source", ""),
-    }
     shown = [
-        {name: row[name] for name in [*labels, "confirmed"] if name != "both_gb_per_s"}
-        | {"both_gb_per_s": row["gb_per_s"] * (1 if row["group"] == "memory" else 2)}
+        {
+            "link": (row["link"], "link", ""),
+            "group": (row["group"], "kind", ""),
+            "gb_per_s": (row["gb_per_s"], "GB/s per direction", ",.4g"),
+            "both_gb_per_s": (row["gb_per_s"] * (1 if row["group"] == "memory" else 2), "GB/s both directions", ",.4g"),
+            "latency": (row["latency"], "latency, about", ""),
+            "source": (row["source"], "source", ""),
+            "confirmed": row["confirmed"],
+        }
         for row in rows()
     ]
     return Table.of(
         shown,
-        labels,
         "What links are built for; 1 GB/s is 10^9 bytes a second. Memory has one bus for both directions. "
         "Latencies are those of one product or model for each kind: "
         + "; ".join(f"{group}: {latency['source']}" for group, latency in latencies().items())

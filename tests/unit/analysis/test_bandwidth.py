@@ -6,15 +6,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from ddl.analysis.bandwidth import (
-    OPERATIONS,
-    algorithm_bandwidth,
-    bandwidths,
-    bus_bandwidth,
-    bus_factor,
-    measured,
-    pairs,
-)
+from ddl.analysis.bandwidth import OPERATIONS, algorithm_bandwidth, bandwidths, bus_bandwidth, bus_factor, pairs
 from ddl.plot.bandwidth import plot_bandwidth, plot_pairs
 from ddl.records.reference import Recorded
 
@@ -121,20 +113,14 @@ def test_a_row_for_each_path_between_each_two_ranks():
     [
         (bandwidths, [], "launch bench_allreduce.py"),
         (pairs, [], "launch bench_p2p.py"),
-        (bandwidths, [between()], "'p2p' is none of bench_allreduce.py, which measures operations"),
-        (pairs, [collective()], "'gloo' is none of bench_p2p.py, which measures paths between pairs"),
-        (pairs, [Recorded({"name": "cnn", "history": []})], "'cnn' is none of bench_p2p.py"),
+        (bandwidths, [between()], "'p2p' is not of bench_allreduce.py, which measures operations"),
+        (pairs, [Recorded({"name": "cnn", "history": []})], "'cnn' is not of bench_p2p.py, which measures paths"),
+        (bandwidths, [SimpleNamespace(name="mine", state="failed", result=None)], "'mine' has no result: it is failed"),
     ],
 )
 def test_runs_that_measured_something_else_are_refused(table, wrong, message):
     with pytest.raises(ValueError, match=message):
         table(wrong)
-
-
-def test_a_run_without_a_result_is_refused():
-    run = SimpleNamespace(name="mine", state="failed", result=None)
-    with pytest.raises(ValueError, match="run 'mine' has no result: it is failed"):
-        measured(run, "operation")
 
 
 # ---------------------------------------------------------------- figures
@@ -152,9 +138,6 @@ def test_each_operation_has_a_column_of_its_own():
     assert [panel.get_title() for panel in times] == ["all_reduce", "broadcast", "all_gather"]
     for panel in (*times, *speeds):
         assert list(drawn(panel)) == ["mine", "other"] and len(panel.collections) == 2
-        assert panel.get_xscale() == panel.get_yscale() == "log"
-        looks = {(line.get_color(), line.get_marker(), line.get_linestyle()) for line in panel.get_lines()}
-        assert len(looks) == 2 and all(len({look[at] for look in looks}) == 2 for at in range(3))
     sizes, taken = drawn(times[0])["mine"]
     assert sizes.tolist() == [64, 4096, 2**20]
     assert taken == pytest.approx(1.5 * sizes / 1e9)
@@ -166,38 +149,11 @@ def test_each_operation_has_a_column_of_its_own():
     picture.draw_without_rendering()
 
 
-def test_an_operation_that_one_run_lacks_is_drawn_for_the_other():
-    fewer = [point for point in collective().result["points"] if point["operation"] == "broadcast"]
-    picture = plot_bandwidth([collective("fewer", points=fewer), collective("all")])
-    assert [text.get_text() for text in picture.legends[0].get_texts()] == ["fewer", "all"]
-    assert "all_gather, all" in picture.alt and "all_gather, fewer" not in picture.alt
-
-
-def test_the_figure_of_several_runs_names_what_differs():
-    runs = [collective("mine"), collective("slow", backend="mpi", ranks=2)]
-    picture = plot_bandwidth(runs, ["all_reduce"])
-    assert list(drawn(picture.axes[0])) == ["mine, 4 ranks", "slow, 2 ranks"] and len(picture.axes) == 2
-    same = plot_bandwidth([collective(), collective(backend="mpi")], ["broadcast"])
-    assert list(drawn(same.axes[0])) == ["gloo", "mpi"]
-
-
 def test_on_one_rank_there_is_no_bus_bandwidth_to_draw():
-    points = [
-        {"operation": "all_reduce", "size_bytes": size, "repeats": 3, "seconds": seconds(1e-3)} for size in (4, 4096)
-    ]
-    picture = plot_bandwidth(collective(ranks=1, points=points, transport="nothing travels: there is one rank"))
+    points = [{"operation": "all_reduce", "size_bytes": size, "seconds": seconds(1e-3)} for size in (4, 4096)]
+    picture = plot_bandwidth(collective(ranks=1, points=points))
     assert len(drawn(picture.axes[0])) == 1 and not drawn(picture.axes[1])
     assert "at best" not in picture.alt
-    picture.draw_without_rendering()
-
-
-def test_the_figure_of_two_ranks_has_a_line_for_each_path():
-    picture = plot_pairs(between(ranks=2))
-    assert len(picture.axes) == 2
-    assert list(drawn(picture.axes[0])) == ["tcp", "shared memory"]
-    sizes, speed = drawn(picture.axes[1])["shared memory"]
-    assert speed == pytest.approx(sizes / (1e-6 + sizes / 8e9))
-    assert "tcp: 10 µs for 4 B, at best 2 GB/s with 64 MiB" in picture.alt
     picture.draw_without_rendering()
 
 

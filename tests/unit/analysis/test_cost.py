@@ -56,21 +56,6 @@ def test_each_byte_that_a_rank_adds_costs_a_gamma(algorithm, added):
     assert ALGORITHMS[algorithm](100, 8, 0, 0, 1e-3) == pytest.approx(100 * added * 1e-3)
 
 
-def test_a_ring_is_what_its_steps_add_up_to():
-    from ddl.analysis.ring import all_reduce
-
-    ranks, count = 4, 40
-    done = all_reduce(
-        [numpy.ones(count)] * ranks,
-        numpy.array_split,
-        lambda step, rank, ranks: (rank - step) % ranks,
-        lambda mine, got, step, ranks: mine + got if step < ranks - 1 else got,
-    )
-    sent = done.sent[0] * 8  # bytes, in 2 (ranks − 1) messages
-    expected = 2 * (ranks - 1) * ALPHA + sent * BETA
-    assert cost.ring(8 * count, ranks, ALPHA, BETA) == pytest.approx(expected)
-
-
 @pytest.mark.parametrize("bad", [0, -1, 1.5])
 def test_a_number_of_ranks_is_whole(bad):
     with pytest.raises(ValueError, match="ranks="):
@@ -95,13 +80,6 @@ def test_one_node_is_an_ordinary_ring_whatever_its_network():
     expected = cost.ring(1e8, 8, INSIDE.alpha_s, INSIDE.beta_s_per_byte)
     assert ring_over_nodes(1e8, 8, 1, INSIDE, BETWEEN) == pytest.approx(expected)
     assert hierarchical(1e8, 8, 1, INSIDE, BETWEEN) == pytest.approx(expected)
-
-
-def test_single_ranks_on_nodes_know_the_network_only():
-    expected = cost.ring(1e8, 16, BETWEEN.alpha_s, BETWEEN.beta_s_per_byte)
-    assert ring_over_nodes(1e8, 1, 16, INSIDE, BETWEEN) == pytest.approx(expected)
-    assert hierarchical(1e8, 1, 16, INSIDE, BETWEEN, "ring") == pytest.approx(expected)
-    assert ring_over_nodes(1e8, 1, 1, INSIDE, BETWEEN) == 0
 
 
 def test_a_ring_over_nodes_is_as_fast_as_its_slowest_link_and_waits_for_each_node_twice():
@@ -134,19 +112,12 @@ def test_a_fit_recovers_what_points_were_made_of(algorithm, ranks):
     assert found.bandwidth_gb_per_s == pytest.approx(5)
 
 
-@pytest.mark.parametrize("seed", range(5))
-def test_noise_moves_a_fit_little(seed):
-    found = fit(noisy(4, deviation=0.05, seed=seed), 4)
-    assert (found.alpha_s, found.beta_s_per_byte) == pytest.approx((ALPHA, BETA), rel=0.1)
-    assert 0.005 < found.error < 0.1
-
-
-@pytest.mark.parametrize("seed", range(5))
-def test_outliers_move_a_fit_little(seed):
-    exact = fit(noisy(4, outliers=2, seed=seed), 4)
-    assert (exact.alpha_s, exact.beta_s_per_byte) == pytest.approx((ALPHA, BETA), rel=0.02)
-    found = fit(noisy(4, deviation=0.05, outliers=2, seed=seed), 4)
-    assert (found.alpha_s, found.beta_s_per_byte) == pytest.approx((ALPHA, BETA), rel=0.25)
+def test_outliers_move_a_fit_little():
+    for seed in range(5):
+        exact = fit(noisy(4, outliers=2, seed=seed), 4)
+        assert (exact.alpha_s, exact.beta_s_per_byte) == pytest.approx((ALPHA, BETA), rel=0.02)
+        found = fit(noisy(4, deviation=0.05, outliers=2, seed=seed), 4)
+        assert (found.alpha_s, found.beta_s_per_byte) == pytest.approx((ALPHA, BETA), rel=0.25)
 
 
 def test_of_few_points_none_is_an_outlier():
@@ -172,7 +143,7 @@ def test_several_numbers_of_ranks_tell_which_algorithm_it_was(algorithm):
     assert best.algorithm == algorithm and best.error < second.error
     assert (best.alpha_s, best.beta_s_per_byte) == pytest.approx((ALPHA, BETA), rel=0.05)
     assert best(1e6, 16) == pytest.approx(ALGORITHMS[algorithm](1e6, 16, ALPHA, BETA), rel=0.05)
-    with pytest.raises(ValueError, match="say of how many"):
+    with pytest.raises(ValueError, match="several numbers of ranks: give one"):
         best(1e6)
 
 
@@ -193,18 +164,10 @@ def test_a_latency_once_is_told_from_one_for_each_message():
         alone(4, 64)
 
 
-def test_one_number_of_ranks_can_not_tell():
-    found = fits(noisy(4, deviation=0.05), 4)
-    assert [one.algorithm for one in found] == list(ALGORITHMS)
-    for one in found:
-        assert [one(size) for size in SIZES] == pytest.approx([found[0](size) for size in SIZES])
-
-
 @pytest.mark.parametrize(
     "points, ranks, message",
     [
         ([], 2, "0 points"),
-        ([(8, 1e-3)], 2, "1 points"),
         ([(8, 1e-3), (8, 2e-3)], 2, "2 points"),
         ([(8, 1e-3), (16, 0)], 2, "above 0 s"),
         ([(-8, 1e-3), (16, 1)], 2, "negative"),

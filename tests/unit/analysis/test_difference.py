@@ -58,10 +58,6 @@ def test_only_changed_lines_with_their_sign_and_number(pair):
     ]
 
 
-def test_comments_docstrings_empty_and_indented_lines_are_not_counted(pair):
-    assert (pair.added, pair.removed) == (2, 1)
-
-
 def test_text_and_html_have_the_same_signs(pair):
     text, html = repr(pair), pair._repr_html_()
     assert text.splitlines()[0] == ("a/first.py → a/second.py: 2 lines more, 1 fewer, comments not counted")
@@ -70,33 +66,27 @@ def test_text_and_html_have_the_same_signs(pair):
     assert html.count('class="added"') == 3 and html.count('class="removed"') == 1
 
 
-def test_a_script_does_not_differ_from_itself(script):
-    path = script(FIRST)
-    same = difference(path, path)
-    assert same.lines == () and (same.added, same.removed) == (0, 0)
-
-
 def test_a_script_that_is_not_there_is_named():
     with pytest.raises(JobError, match="no script 'strategies/nonsense.py'"):
         difference("strategies/single.py", "strategies/nonsense.py")
 
 
-def test_mirroring_a_fit_takes_a_few_lines():
-    found = difference("strategies/single.py", "strategies/mirrored.py")
-    texts = {line.text.strip() for line in found.lines if line.kind == "added"}
-    assert "strategy = tf.distribute.MirroredStrategy(experiment.devices())" in texts
-    assert found.added <= 4
+@pytest.mark.parametrize(
+    ("first", "other", "most"),
+    [
+        ("single", "mirrored", 4),
+        ("single", "multi_worker", 35),
+        ("single", "loop", 35),
+        ("loop", "horovod_loop", 35),
+        ("loop", "parameter_server", 35),
+        ("horovod_loop", "torch_ddp", 35),
+    ],
+)
+def test_what_a_strategy_needs_fits_on_a_page(first, other, most):
+    assert 0 < difference(f"strategies/{first}.py", f"strategies/{other}.py").added <= most
 
 
-@pytest.mark.parametrize("other", ["multi_worker", "loop", "horovod_loop", "parameter_server"])
-def test_what_a_way_needs_fits_on_a_page(other):
-    first = "single" if other in ("multi_worker", "loop") else "loop"
-    assert 0 < difference(f"strategies/{first}.py", f"strategies/{other}.py").added <= 35
-
-
-def test_the_way_out_fits_on_a_page_and_has_horovods_six_steps():
-    found = difference("strategies/horovod_loop.py", "strategies/torch_ddp.py")
-    assert 0 < found.added <= 35
+def test_the_torch_script_has_horovods_six_steps():
     script = (source_dir() / "strategies/torch_ddp.py").read_text()
     steps = "".join(re.findall(r"# Horovod ([\d and]+):", script))
     assert sorted(re.findall(r"\d", steps)) == list("123456")

@@ -8,7 +8,7 @@ import pytest
 from ddl import plot
 from ddl.analysis.efficiency import payoff, published, samples_processed, scaling, start_times, step_parts, tuning
 from ddl.analysis.timeline import FILE
-from ddl.training.bench import PARTS, spread
+from ddl.training.bench import PARTS
 
 HARDWARE = {"host": "here", "cpu": "a processor", "cores": 4, "memory_gib": 8.0, "gpus": []}
 
@@ -40,7 +40,7 @@ def test_only_whole_steps_count(samples, batch, ranks, expected):
 
 
 def test_an_epoch_without_a_whole_step_is_refused():
-    with pytest.raises(ValueError, match="8 ranks × 8,192 samples are 65,536 in a step.*60,000"):
+    with pytest.raises(ValueError, match="8 ranks × 8,192 samples are 65,536 in a step, more than all 60,000"):
         samples_processed(60_000, 8192, 8)
     with pytest.raises(ValueError, match="ranks=0"):
         samples_processed(10, 1, 0)
@@ -72,11 +72,6 @@ def test_scaling_compares_with_one_rank_and_with_equal_hardware():
     assert "85%" in text and "4 cores of a processor" in text and "stays the same, 64" in text
 
 
-def test_without_a_run_on_equal_hardware_nothing_is_said_of_it():
-    table = scaling([run(1, 100), run(2, 180)])
-    assert table["equal_hardware"].isna().tolist() == [False, True] and "–" in repr(table)
-
-
 def test_weak_scaling_holds_each_ranks_batch():
     runs = [run(1, 100, batch=32), run(2, 180, batch=64)]
     assert scaling(runs, "weak")["efficiency"].tolist() == pytest.approx([1, 0.9])
@@ -98,15 +93,8 @@ def test_weak_scaling_holds_each_ranks_batch():
 def test_what_cannot_be_compared_is_refused(second, message):
     with pytest.raises(ValueError, match=message):
         scaling([run(1, 100), second])
-
-
-def test_scaling_needs_one_rank_and_a_kind():
     with pytest.raises(ValueError, match="must have one rank"):
         scaling([run(2, 100)])
-    with pytest.raises(ValueError, match="'strong' or 'weak'"):
-        scaling([run(1, 100)], "medium")
-    with pytest.raises(ValueError, match="no runs"):
-        scaling([])
 
 
 # ---------------------------------------------------------------- the parts of a step
@@ -143,7 +131,7 @@ def size(width, parameters, batch, computation, communication=0.0, sent=4, part=
 PARAMETERS = (1_000, 10_000, 100_000, 1_000_000)
 
 
-def sweep(ranks, alpha=2e-3, beta=1e-9, name=None, batch=64, settings=None, **facts):
+def sweep(ranks, alpha=2e-3, beta=1e-9, name=None, batch=64, settings=None, models=PARAMETERS, **facts):
     """Runs that follow alpha + beta × bytes exactly; computation grows with the parameters."""
     settings = {
         "aggregate": 1,
@@ -153,7 +141,7 @@ def sweep(ranks, alpha=2e-3, beta=1e-9, name=None, batch=64, settings=None, **fa
         **(settings or {}),
     }
     sizes = []
-    for width, parameters in enumerate(PARAMETERS, 1):
+    for width, parameters in enumerate(models, 1):
         computation = 1e-3 + parameters * 1e-7
         sent = 2 if settings["fp16_compression"] else 4
         message = 0.0 if ranks == 1 else alpha + beta * sent * parameters
@@ -169,10 +157,6 @@ def sweep(ranks, alpha=2e-3, beta=1e-9, name=None, batch=64, settings=None, **fa
         config=settings,
         **facts,
     )
-
-
-def test_spread_is_median_and_quartiles():
-    assert spread([5, 1, 2, 3, 4]) == {"median": 3, "low": 2, "high": 4}
 
 
 def test_the_parts_of_a_step_stand_in_milliseconds():
@@ -243,42 +227,17 @@ def test_lines_that_do_not_cross(alpha, said):
     assert found.sentence.count(said) == 2
 
 
-def test_a_size_is_left_out_of_the_fit_to_test_it():
-    many = sweep(2)
-    many.result["sizes"][1]["communication_s"] = times(0.5)  # a size for the test
-    found = payoff(sweep(1), many)
-    assert found.alpha_s == pytest.approx(2e-3) and found.communication_s[1] == 0.5
-
-
-@pytest.mark.parametrize("first, second, alpha, beta", [(4e-3, 3e-3, 3.36e-3, 0), (1e-3, 101e-3, 0, 2.51238e-7)])
-def test_neither_latency_nor_time_a_byte_is_negative(first, second, alpha, beta):
-    many = sweep(2)
-    for index, seconds in ((0, first), (2, second)):
-        many.result["sizes"][index]["communication_s"] = times(seconds)
-    found = payoff(sweep(1), many)
-    assert found.alpha_s == pytest.approx(alpha)
-    assert found.beta_s_per_byte == pytest.approx(beta, rel=1e-5)
-
-
 @pytest.mark.parametrize(
     "one, many, message",
     [
         (sweep(2), sweep(2), "one rank and several"),
-        (sweep(1), sweep(1), "one rank and several"),
         (sweep(1, batch=32), sweep(2), "global_batch is 32"),
         (sweep(1), sweep(4), "did not time 1/4"),
+        (sweep(1, models=PARAMETERS[:2]), sweep(2, models=PARAMETERS[:2]), "2 sizes are too few"),
     ],
 )
 def test_runs_that_do_not_fit_together_are_refused(one, many, message):
     with pytest.raises(ValueError, match=message):
-        payoff(one, many)
-
-
-def test_two_sizes_are_too_few_to_test_a_prediction():
-    one, many = sweep(1), sweep(2)
-    for a_run in (one, many):
-        del a_run.result["sizes"][2:]
-    with pytest.raises(ValueError, match="2 sizes are too few"):
         payoff(one, many)
 
 
@@ -325,9 +284,3 @@ def test_figures_say_their_numbers(tmp_path):
     alt = pictures[3].alt
     assert "2 tensors in steps 1 to 2" in alt
     assert "0.30 ms in negotiation, 0.10 ms queued, 0.00 ms copying, 0.10 ms reducing" in alt
-
-
-def test_a_timeline_without_that_step_is_said(tmp_path):
-    trace(tmp_path)
-    with pytest.raises(ValueError, match="the timeline has 3 steps"):
-        plot.plot_timeline(tmp_path, last=4)

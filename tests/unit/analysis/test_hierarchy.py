@@ -4,7 +4,7 @@ import pytest
 
 from ddl.analysis import cost
 from ddl.analysis.hierarchy import gain, time_gain, variants
-from ddl.plot.hierarchy import plot_fade, plot_variants
+from ddl.plot.hierarchy import plot_variants
 from ddl.records.reference import Recorded, recorded
 from ddl.training.bench import FLAT, VARIANTS, link_bytes
 
@@ -34,16 +34,6 @@ def test_in_a_hierarchy_each_host_sends_what_a_ring_of_hosts_would(hosts, each):
     assert each * link_bytes(FLAT, 1e6 / each, hosts, 1) == pytest.approx(ring_of_hosts)
     for variant in ("hierarchical", "leaders"):
         assert link_bytes(variant, 1e6, hosts, each) == pytest.approx(ring_of_hosts)
-
-
-def test_two_hosts_of_two_send_two_thirds_in_a_hierarchy():
-    sent = {variant: link_bytes(variant, 1, 2, 2) for variant in VARIANTS}
-    assert sent == {FLAT: 1.5, "ring": 1.5, "crossing ring": 3.0, "hierarchical": 1.0, "leaders": 1.0}
-
-
-def test_an_unknown_variant_is_refused():
-    with pytest.raises(ValueError, match="'tree' is not one of: flat, ring, "):
-        link_bytes("tree", 1, 2, 2)
 
 
 @pytest.fixture
@@ -101,24 +91,14 @@ def test_a_figure_says_in_words_what_it_shows(run):
         plot_variants([])
 
 
-def test_recorded_results_say_where_they_come_from():
-    runs = recorded("two-hosts")
-    assert {run.result["script"] for run in runs} == {"hierarchical_allreduce.py", "step_times.py"}
-    for run in runs:
-        result = run.result
-        assert result["finished"] and result["hardware"]["cpu"] and result["load_before"] >= 0
-        assert result["versions"]["horovod"] and result["command"].startswith("launch(")
-        assert "/" not in " ".join(result["argv"])  # no path of the machine that recorded it
-    measured = [run for run in runs if run.result["script"] == "hierarchical_allreduce.py"]
+def test_the_bytes_that_were_counted_are_those_of_the_arithmetic():
+    measured = [run for run in recorded("two-hosts") if run.result["script"] == "hierarchical_allreduce.py"]
     assert [run.result["rate_mbit"] for run in measured] == [0, 1000, 100]
     for run in measured:
-        largest = [
-            point for point in run.result["points"] if point["size_bytes"] == run.result["points"][-1]["size_bytes"]
-        ]
-        for point in largest:  # TCP's headers and acknowledgements are some percent
+        assert run.result["hardware"]["cpu"] and "/" not in " ".join(run.result["argv"])
+        for point in run.result["points"][-len(VARIANTS) :]:  # TCP's headers and acknowledgements are some percent
             counted = point["link_bytes"]
             assert 0.98 < counted["counted"] / counted["expected"] < 1.15, point["variant"]
-        assert "recorded on" in repr(variants(run))
 
 
 def test_the_gain_in_bytes_fades_with_the_hosts_and_that_in_time_is_latency():
@@ -131,10 +111,3 @@ def test_the_gain_in_bytes_fades_with_the_hosts_and_that_in_time_is_latency():
     assert max(large) < 2.5
     free = [cost.Link(0, link.beta_s_per_byte) for link in links]  # without latency nothing of it is left
     assert time_gain(1e5, 128, 8, *free) < 1.01
-
-
-def test_the_figure_of_the_fade_says_its_ends():
-    picture = plot_fade(cost.Link(3.4e-6, 1 / 120e9), cost.Link(9.6e-6, 1 / 48e9))
-    left, right = picture.axes
-    assert [line.get_label() for line in left.lines[:-1]] == ["2 ranks a host", "4 ranks a host", "8 ranks a host"]
-    assert len(right.lines) == 5 and "1.50 times fewer on 2 hosts, 1.00 on 128" in picture.alt

@@ -180,5 +180,5 @@ def test_what_is_not_there_is_said(tmp_path):
         witnesses(tmp_path)
     path = RunFolder(tmp_path).witness(1)
     path.write_text("".join(path.read_text().splitlines(keepends=True)[:-1]))
-    with pytest.raises(ValueError, match="did not come to the end; see rank-1.log"):
+    with pytest.raises(ValueError, match="did not finish; see rank-1.log"):
         witnesses(tmp_path)

@@ -25,15 +25,6 @@ def test_runs_are_paired_by_seed_and_their_differences_have_a_t_interval():
     assert found.ratios == pytest.approx([0.61 / 0.60, 1, 0.64 / 0.62])
 
 
-def test_pairs_of_one_seed_are_told_apart_by_their_number():
-    runs = [run(p, pair=pair, accuracy=pair + 1) for pair in (0, 1) for p in ("float32", "bfloat16")]
-    assert precisions.pairs(runs, "test_accuracy").bfloat16 == (1, 2)
-
-
-def test_one_pair_has_no_interval():
-    assert math.isnan(precisions.pairs([run("float32"), run("bfloat16")], "test_accuracy").difference.half_width)
-
-
 @pytest.mark.parametrize("runs, said", [([run("float32")], "pair 0 has runs in float32"), ([], "no runs")])
 def test_what_is_no_pair_is_refused(runs, said):
     with pytest.raises(ValueError, match=said):

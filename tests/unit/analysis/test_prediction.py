@@ -12,18 +12,7 @@ import pytest
 
 from ddl import topology
 from ddl.analysis import cost
-from ddl.analysis.clusters import (
-    FUSION_BYTES,
-    LATE,
-    LATENCY_S,
-    MARGIN_POINTS,
-    SHARE,
-    SHOWN,
-    cluster,
-    models,
-    scaling,
-    server,
-)
+from ddl.analysis.clusters import FUSION_BYTES, LATE, LATENCY_S, MARGIN_POINTS, SHARE, SHOWN, cluster, scaling, server
 from ddl.analysis.prediction import Prediction, expected_maximum, points, predict_step, report, slowest, table
 from ddl.cli import main
 from ddl.plot.prediction import plot_fit, plot_prediction
@@ -92,11 +81,6 @@ def test_what_can_not_be_is_refused(facts):
 # ---------------------------------------------------------------- the slowest rank
 
 
-def test_the_slowest_of_ranks_that_never_vary_is_the_slowest():
-    assert slowest([[1, 1, 1]]) == slowest([[1, 1], [1, 1]]) == 1
-    assert slowest([[1, 1], [2, 2]]) == 2
-
-
 def test_the_slowest_of_two_dice():
     dice = numpy.arange(1, 7)
     assert slowest([dice]) == pytest.approx(3.5)
@@ -113,15 +97,9 @@ def test_the_slowest_is_what_drawing_gives(ranks):
     assert slowest(times) == pytest.approx(drawn, rel=0.02)
 
 
-@pytest.mark.parametrize("ranks", [1, 2, 3, 8, 256])
-def test_the_expected_maximum_is_what_drawing_gives(ranks):
-    draw = numpy.random.default_rng(ranks)
-    drawn = draw.normal(size=(20_000, ranks)).max(axis=1).mean()
-    assert expected_maximum(ranks) == pytest.approx(drawn, abs=0.025)
-    assert expected_maximum(ranks) >= 0
-
-
 def test_the_expected_maximum_of_two_and_three_is_known_in_closed_form():
+    drawn = numpy.random.default_rng(0).normal(size=(20_000, 256)).max(axis=1).mean()
+    assert expected_maximum(256) == pytest.approx(drawn, abs=0.025)
     assert expected_maximum(1) == 0
     assert expected_maximum(2) == pytest.approx(1 / math.sqrt(math.pi), rel=1e-3)
     assert expected_maximum(3) == pytest.approx(1.5 / math.sqrt(math.pi), rel=1e-3)
@@ -188,7 +166,7 @@ def test_runs_that_say_nothing_are_refused():
         predict_step(run(sizes=[{"model": None}], ranks=2, per_rank_batch=1), FIT)
     with pytest.raises(ValueError, match='does with model="cnn"'):
         predict_step(run(ranks=2), FIT)
-    with pytest.raises(ValueError, match="2 ranks talk: a fit"):
+    with pytest.raises(ValueError, match="2 ranks need a fit"):
         predict_step(computing())
 
 
@@ -253,8 +231,8 @@ def test_a_cluster_counts_messages_and_takes_the_faster_way():
     assert one.communication_s == pytest.approx(min(ways))
     ring = cluster("dgx-1", 4, "vgg16", 64, images_per_s=200, algorithm="ring")
     assert ring.communication_s == pytest.approx(ways[0])
-    own = cluster("dgx-1", 1, parameters=1000, images_per_s=10, batch=5, all_reduces=3)
-    assert own.all_reduces == 3 and own.computation_s - own.waiting_s == pytest.approx(0.5)
+    small = cluster("dgx-1", 1, parameters=1000, images_per_s=10, batch=5, all_reduces=3)
+    assert small.all_reduces == 3 and small.computation_s - small.waiting_s == pytest.approx(0.5)
 
 
 def test_speeds_are_those_of_the_gpu_at_the_nearest_batch():
@@ -320,9 +298,9 @@ RESNET = {"--parameters": None, "--images-per-s": None, "--model": "resnet50"}
 def test_the_command_predicts_and_draws(capsys, tmp_path):
     figure = tmp_path / "scaling.png"
     assert predict(**RESNET, **{"--nodes": 128, "--batch": 64, "--figure": figure}) == 0
-    said = capsys.readouterr().out
-    assert "1024" in said and "resnet50 on dgx-a100, 64 samples a GPU" in said
-    assert f"lay within {MARGIN_POINTS:g} points of the predicted one" in said and "waiting, ms" in said
+    printed = capsys.readouterr().out
+    assert "1024" in printed and "resnet50 on dgx-a100, 64 samples a GPU" in printed
+    assert f"lay within {MARGIN_POINTS:g} points of the predicted one" in printed and "waiting, ms" in printed
     assert figure.read_bytes().startswith(b"\x89PNG")
     assert predict(**{"--topology": "dgx-1", "--parameters": 10**6}) == 0
     assert "1,000,000 parameters on dgx-1" in capsys.readouterr().out
@@ -332,12 +310,10 @@ def test_the_command_predicts_and_draws(capsys, tmp_path):
     ("changed", "expected"),
     [
         ({"--images-per-s": "nan"}, "images_per_s=nan: a number above 0"),
-        ({"--images-per-s": "inf"}, "images_per_s=inf: that is more than there can be"),
+        ({"--images-per-s": "inf"}, "images_per_s=inf: too large"),
         ({"--images-per-s": "1e-320"}, "it must be above 0, and finite"),
         ({"--parameters": -5}, "parameters=-5: a whole number, 1 or more"),
-        ({"--parameters": "9" * 400}, "that is more than there can be"),
         ({"--nodes": 0}, "nodes=0: a whole number, 1 or more"),
-        ({"--batch": 0}, "batch=0: a whole number, 1 or more"),
         ({"--baseline": 9}, "baseline=9: whole servers of dgx-a100 have a multiple of 8"),
         ({"--baseline": 17}, "baseline=17: that is more than the 16 GPUs of 2 × dgx-a100"),
         ({"--gradient-bytes": 3}, "gradient_bytes=3: 1, 2, 4 or 8"),
@@ -345,18 +321,18 @@ def test_the_command_predicts_and_draws(capsys, tmp_path):
         ({"--network": "eight"}, "network='eight': cards × Gbit/s of each"),
         ({"--network": "0x100"}, "a network of 0 cards"),
         ({"--link-gb-per-s": 0}, "link_gb_per_s=0.0: a number above 0"),
-        ({"--model": "resnet50"}, "model='resnet50' and parameters=1000: say one of them"),
+        ({"--model": "resnet50"}, "model='resnet50' and parameters=1000: give one of them"),
         ({"--parameters": None}, "a model is needed, or its parameters and"),
         ({"--parameters": None, "--model": "gpt"}, "there is no model 'gpt'; there are: resnet50"),
-        (RESNET | {"--topology": "dgx-h100"}, "say its images/s"),
+        (RESNET | {"--topology": "dgx-h100"}, "give its images/s"),
         ({"--topology": "dgx-9"}, "'dgx-9' is neither a file nor a recorded topology"),
     ],
 )
 def test_what_can_not_be_predicted_is_one_line(capsys, changed, expected):
     assert predict(**changed) == 2
-    said = capsys.readouterr()
-    assert not said.out and said.err.startswith("ddl: ") and expected in said.err
-    assert said.err.count("\n") == 1
+    printed = capsys.readouterr()
+    assert not printed.out and printed.err.startswith("ddl: ") and expected in printed.err
+    assert printed.err.count("\n") == 1
 
 
 def test_gradients_travel_together_up_to_what_the_installed_horovod_says():
@@ -384,9 +360,9 @@ def test_half_precision_fusion_and_baseline_are_asked_for(capsys):
     assert "measured on 32" in picture.alt and "efficiency 100 %" in picture.alt
     asked = {"--parameters": 10**8, "--gradient-bytes": 2, "--baseline": 8, "--fusion-threshold-mb": 100}
     assert predict(**asked) == 0
-    said = capsys.readouterr().out
-    assert "gradients of 2 bytes, efficiency against 8 GPUs" in said
-    row = next(line.split() for line in said.splitlines() if line.split()[:1] == ["16"])
+    printed = capsys.readouterr().out
+    assert "gradients of 2 bytes, efficiency against 8 GPUs" in printed
+    row = next(line.split() for line in printed.splitlines() if line.split()[:1] == ["16"])
     assert row[2] == "2"  # messages of 100 MiB at most
 
 
@@ -406,19 +382,13 @@ def test_a_matrix_is_predicted_with_a_network_beside_it(tmp_path, capsys, kind, 
     host = server(file, "4x100")
     assert host.between.bandwidth_gb_per_s == pytest.approx(SHARE["network"] * 50)
     assert host.inside.bandwidth_gb_per_s == pytest.approx(inside, rel=1e-3) and assumed in host.assumed
-    said = server(file, topology.graph.Network("mine", 1, 100), link_gb_per_s=10)
-    assert said.between.bandwidth_gb_per_s == pytest.approx(12) and not said.assumed
-    assert said.inside.bandwidth_gb_per_s < 10
+    given = server(file, topology.graph.Network("mine", 1, 100), link_gb_per_s=10)
+    assert given.between.bandwidth_gb_per_s == pytest.approx(12) and not given.assumed
+    assert given.inside.bandwidth_gb_per_s < 10
     assert predict(**{"--topology": file, "--network": "4x100"}) == 0
     assert assumed in capsys.readouterr().out
     # A recorded server keeps its own network, unless another is said.
     assert server("dgx-1", "25").between.bandwidth_gb_per_s == pytest.approx(3)
-
-
-def test_every_model_has_a_source_for_its_speed():
-    rows = models()
-    assert set(rows["model"]) == {"resnet50", "resnet101", "inceptionv3", "vgg16"}
-    assert rows["source"].str.len().min() > 5 and (rows["images_per_s"] > 0).all()
 
 
 # ---------------------------------------------------------------- figures

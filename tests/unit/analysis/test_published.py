@@ -8,7 +8,6 @@ import pytest
 from ddl.analysis import published
 from ddl.analysis.clusters import LATE, MARGIN_POINTS, cluster
 from ddl.analysis.prediction import REFERENCE, expected_maximum
-from ddl.plot.prediction import plot_published
 from ddl.records import toml
 
 RECORDED = toml.loads((REFERENCE / "published-scaling.toml").read_text())
@@ -55,11 +54,9 @@ def test_an_efficiency_is_that_of_the_published_speeds(table, study, network, gp
 def test_of_several_programs_the_median_counts(table):
     spread = published.programs()
     assert spread["programs"].tolist() == [8, 8, 8, 6, 6, 6]
-    assert (spread["least_percent"] < spread["median_percent"]).all()
-    assert (spread["median_percent"] < spread["most_percent"]).all()
     counted = table.query("study == 'dlperf'")["published_percent"]
     assert spread["median_percent"].tolist() == pytest.approx(counted.tolist())
-    first = RECORDED["point"][[point["source"] for point in RECORDED["point"]].index("dlperf")]
+    first = next(point for point in RECORDED["point"] if point["source"] == "dlperf")
     shares = 100 * numpy.array(first["all"]) / numpy.array(first["one"]) / 8
     assert spread["apart_points"][0] == pytest.approx(abs(shares - numpy.median(shares)).mean())
 
@@ -75,17 +72,10 @@ def test_a_step_that_is_late_is_what_the_cluster_predicts():
     assert point.predicted(0.05).waiting_s == pytest.approx(0.05 * expected_maximum(256) * 32 / 195)
 
 
-def test_the_same_batch_of_all_gpus_is_compared_for_each_sample():
-    point = [point for point in published.figures() if point.source == "playbook"][-1]
-    step = point.predicted(0.0)
-    assert step.ranks == 256 and step.batch == step.baseline.batch == 2**20
-    assert step.efficiency == pytest.approx(step.baseline.seconds * 8 / (step.seconds * 256))
-
-
-@pytest.mark.parametrize("late", [0.0, 0.02, 0.1])
-def test_a_fit_recovers_what_figures_were_made_of(late):
-    made = [replace(point, percent=100 * point.predicted(late).efficiency) for point in published.figures()]
-    assert published.fitted(made) == pytest.approx(late, abs=0.0006)
+def test_a_fit_recovers_what_figures_were_made_of():
+    for late in (0.0, 0.02, 0.1):
+        made = [replace(point, percent=100 * point.predicted(late).efficiency) for point in published.figures()]
+        assert published.fitted(made) == pytest.approx(late, abs=0.0006)
 
 
 def test_what_clusters_take_is_what_is_fitted(table):
@@ -122,10 +112,3 @@ def test_errors_stand_beside_answers_that_need_no_model(table, scores):
     assert scores["model"]["all"] == pytest.approx(table["error_points"].abs().mean())
     errors = table["predicted_percent"] - table["published_percent"]
     assert table["error_points"].tolist() == pytest.approx(errors.tolist())
-
-
-def test_a_figure_says_in_words_what_it_shows(table, tmp_path):
-    picture = plot_published(table)
-    assert "VGG-16 on 512 GPUs (horovod-512): published 68, predicted" in picture.alt
-    assert "Mean error in points: Horovod: " in picture.alt and "all: " in picture.alt
-    picture.savefig(tmp_path / "published.png")

@@ -100,13 +100,6 @@ def test_what_is_no_timeline_is_said(keep, tmp_path):
             read(keep(text))
 
 
-def test_a_span_must_make_sense():
-    with pytest.raises(ValueError, match="none of: negotiation"):
-        Span("a", "ALLREDUCE", "sleeping", 0, 1)
-    with pytest.raises(ValueError, match="before it begins"):
-        Span("a", "ALLREDUCE", "queued", 2, 1)
-
-
 def test_bytes_are_counted_by_the_type_that_was_sent(keep):
     assert sent(keep(TEXT)) == {"float32": 2 * 96 * 4, "float16": 2 * 96 * 2}
     cut = TEXT[: TEXT.rindex('"args"')]  # the last all-reduce, of float32, has not ended
