@@ -10,7 +10,7 @@ _MODULES = {
     "challenge": "plot_challenge",
     "classification": "plot_precision_recall plot_overfitting",
     "convergence": "plot_convergence plot_noise_scale plot_schedule plot_batch_size_tradeoff plot_minima",
-    "critical": "plot_best_rates plot_critical_batch plot_differences plot_tuning",
+    "critical": "plot_critical_batch plot_differences plot_tuning",
     "descent": "slider plot_descent plot_training plot_average plot_spread plot_best_rate plot_exchange plot_ring",
     "sgd": "plot_settled plot_map plot_one_step plot_to_target",
     "cost": "plot_cost",

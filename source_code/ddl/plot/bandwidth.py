@@ -11,20 +11,18 @@ from ddl.words import plural
 
 @styled
 def plot_bandwidth(runs, operations=None) -> Picture:
-    """Draw time and bus bandwidth of runs of `bench_allreduce.py` over message sizes, both axes logarithmic.
+    """Draw time and bus bandwidth of runs of `bench_allreduce.py` over message sizes, an operation a column.
 
-    An operation has a column of its own, a run a colour, a marker and a line style. `operations` selects some. Lines
-    join medians, bands reach from quartile to quartile; the bus bandwidth of one rank, 0, is not drawn.
-
-    Raises InputError if these operations were not measured.
+    `operations` selects some. Lines join medians, bands reach from quartile to quartile; the bus bandwidth of one rank,
+    0, is not drawn.
     """
     results = measured(runs, "operation")
-    there = list(dict.fromkeys(point["operation"] for result in results for point in result["points"]))
-    kinds = [operation for operation in there if operations is None or operation in operations]
+    measured_ones = list(dict.fromkeys(point["operation"] for result in results for point in result["points"]))
+    kinds = [operation for operation in measured_ones if operations is None or operation in operations]
     if not kinds:
         raise InputError(
-            f"none of these runs measured {' or '.join(operations or there)}; they "
-            f"have: {', '.join(there) or 'no operation'}"
+            f"none of these runs measured {' or '.join(operations or ['an operation'])}; "
+            f"they measured: {', '.join(measured_ones) or 'nothing'}"
         )
     picture = Picture(9.0, 6.4 if len(kinds) > 1 else 4.4)
     grid = (2, len(kinds)) if len(kinds) > 1 else (1, 2)
@@ -32,7 +30,9 @@ def plot_bandwidth(runs, operations=None) -> Picture:
     texts = []
     for operation, time, speed in zip(kinds, times, speeds, strict=True):
         time.set_title(operation)
-        texts += [_draw_operation(result, operation, style, time, speed) for result, style in _with_looks(results)]
+        for number, result in enumerate(results):
+            style = {"label": _of(result, results), **look(number)}
+            texts.append(_draw_operation(result, operation, style, time, speed))
     times[0].set_ylabel("time of an operation")
     speeds[0].set_ylabel("bus bandwidth")
     _scale(times, _time)
@@ -44,11 +44,6 @@ def plot_bandwidth(runs, operations=None) -> Picture:
     words = "; ".join(filter(None, texts))
     picture.alt = f"Time of an operation and bus bandwidth over message size, medians. {words}."
     return picture
-
-
-def _with_looks(results):
-    """Pair each run with its label and look."""
-    return [(result, {"label": _of(result, results), **look(number)}) for number, result in enumerate(results)]
 
 
 def _draw_operation(result, operation, style, time, speed):
@@ -75,8 +70,8 @@ def _draw_operation(result, operation, style, time, speed):
 def plot_pairs(run) -> Picture:
     """Draw one-way time and bandwidth between pairs of ranks over message sizes, from a run of `bench_p2p.py`.
 
-    A line for each path: the median over pairs, in a band from the fastest pair to the slowest (of one pair: from
-    quartile to quartile). With more pairs, a matrix for each path below has each pair's highest bandwidth in GB/s.
+    A line is the median over pairs, its band from the fastest pair to the slowest (of one pair: from quartile to
+    quartile). With more pairs, a matrix for each path below has each pair's highest bandwidth in GB/s.
     """
     (result,) = results = measured(run, "path")
     paths = {}
@@ -84,7 +79,11 @@ def plot_pairs(run) -> Picture:
         by_pair = paths.setdefault(point["path"], {})
         by_pair.setdefault(tuple(point["pair"]), []).append(point)
     matrices = [path for path, by_pair in paths.items() if len(by_pair) > 1]
-    picture, (times, speeds) = _panels("time, one way", "bandwidth, one way", matrices)
+    picture = Picture(9.0, 4.4 + (3.0 if matrices else 0.0))
+    rows = picture.add_gridspec(2 if matrices else 1, 1, height_ratios=(4, 3) if matrices else None)
+    times, speeds = (picture.add_subplot(place) for place in rows[0].subgridspec(1, 2))
+    times.set(ylabel="time, one way")
+    speeds.set(ylabel="bandwidth, one way")
     texts = []
     for index, (path, by_pair) in enumerate(paths.items()):
         label = path.replace("_", " ")
@@ -99,8 +98,9 @@ def plot_pairs(run) -> Picture:
             f"{_rate(speed['median'][best])} with {_size(sizes[best])}"
             + (f" (median of {len(by_pair)} pairs)" if len(by_pair) > 1 else "")
         )
-    for path, panel in zip(matrices, picture.axes[2:], strict=False):
-        texts.append(f"{path.replace('_', ' ')}, GB/s at best: " + _draw_matrix(panel, paths[path], path))
+    for path, place in zip(matrices, rows[-1].subgridspec(1, max(len(matrices), 1)), strict=False):
+        words = _draw_matrix(picture.add_subplot(place), paths[path], path)
+        texts.append(f"{path.replace('_', ' ')}, GB/s at best: {words}")
     _scale([times], _time)
     _scale([speeds], _rate)
     _finish(picture, results, times.get_lines(), len(paths))
@@ -111,21 +111,6 @@ def plot_pairs(run) -> Picture:
 
 
 # ---------------------------------------------------------------- parts of both
-
-
-def _panels(time, speed, matrices=()):
-    """Make a picture of two panels side by side, with a panel below for each of `matrices`."""
-    picture = Picture(9.0, 4.4 + (3.0 if matrices else 0.0))
-    rows = picture.add_gridspec(2 if matrices else 1, 1, height_ratios=(4, 3) if matrices else None)
-    above = rows[0].subgridspec(1, 2)
-    panels = [picture.add_subplot(above[0, column]) for column in (0, 1)]
-    panels[0].set(ylabel=time)
-    panels[1].set(ylabel=speed)
-    if matrices:
-        below = rows[1].subgridspec(1, len(matrices))
-        for column in range(len(matrices)):
-            picture.add_subplot(below[0, column])
-    return picture, panels
 
 
 def _line(panel, sizes, values, style):

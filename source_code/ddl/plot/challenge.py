@@ -58,14 +58,14 @@ def plot_challenge(board, attempts=()) -> Picture:
 
 def _draw_scored(panel, scored, column):
     """Draw the mean of each submission with its interval, over a column of the board."""
-    own = [row for row in scored if row["kind"] == "own"]
+    own_rows = [row for row in scored if row["kind"] == "own"]
     for row in scored:
         x = _value(row, column)
         if x is None:
             continue
         style = {"color": GREY, "marker": "*" if row["kind"] == "reference" else "P"}
         if row["kind"] == "own":
-            style = look(own.index(row), "color", "marker") | ({} if row["counts"] == "yes" else {"alpha": 0.5})
+            style = look(own_rows.index(row), "color", "marker") | ({} if row["counts"] == "yes" else {"alpha": 0.5})
         bar = {"yerr": _value(row, "half_width") or 0, "capsize": 3}
         panel.errorbar(x / UNITS[column], row["mean"], label=row["name"], linestyle="", markersize=8, **bar, **style)
 

@@ -1,8 +1,4 @@
-"""Figures of the course, each a function from runs or numbers to one `Picture`.
-
-A picture knows what it shows in words (``picture.alt``), which a notebook attaches to the image and a terminal prints.
-No figure shows itself or changes matplotlib's global state.
-"""
+"""Figures of convergence: accuracy over training, schedules, noise scales and minima."""
 
 from collections.abc import Iterable, Sequence
 
@@ -18,8 +14,6 @@ from ddl.plot.picture import COLOURS, GREY, Picture, arm_looks, band, frame, loo
 from ddl.words import plural
 
 RECORDED_ALPHA = 0.45
-
-
 X_AXES = {
     "epochs": ("epoch", "epochs"),
     "steps": ("step", "optimizer steps"),
@@ -51,12 +45,8 @@ def _listed(runs):
 
 def _looks(arms):
     """Return each arm's look: by name, so that a recorded arm is a lighter version of the reader's own."""
-    looks = arm_looks(name for name, _ in arms)
-    return {(name, recorded): {**looks[name], "alpha": _alpha(recorded, arms)} for name, recorded in arms}
-
-
-def _alpha(recorded, arms):
-    return RECORDED_ALPHA if recorded and _mixed(arms) else 1.0
+    looks, recorded_alpha = arm_looks(name for name, _ in arms), RECORDED_ALPHA if _mixed(arms) else 1.0
+    return {key: looks[key[0]] | {"alpha": recorded_alpha if key[1] else 1.0} for key in arms}
 
 
 def _mixed(arms):
@@ -68,15 +58,15 @@ def _labels(arms):
     """Return each arm's label, and what would be the same in many of them: seeds, and what it was recorded on."""
     labels, notes = {}, []
     for recorded in dict.fromkeys(recorded for _, recorded in arms):
+        lighter = recorded and _mixed(arms)
         group = {key: arm for key, arm in arms.items() if key[1] == recorded}
         counts = {len(arm) for arm in group.values()}
         for key, arm in group.items():
             seeds = f" ({plural(len(arm), 'seed')})" if len(counts) > 1 else ""
-            labels[key] = key[0] + ", recorded" * (recorded and _mixed(arms)) + seeds
-        every = [run for arm in group.values() for run in arm]
-        note = [f"recorded on {_hardware(every)}"] if recorded and _mixed(arms) else []
+            labels[key] = key[0] + ", recorded" * lighter + seeds
+        note = [f"recorded on {_hardware(run for arm in group.values() for run in arm)}"] if lighter else []
         note += [f"{plural(*counts, 'seed')} an arm"] if len(counts) == 1 else []
-        notes += [("lighter: " if recorded and _mixed(arms) else "") + ", ".join(note)] if note else []
+        notes += ["lighter: " * lighter + ", ".join(note)] if note else []
     return labels, "; ".join(notes)
 
 
@@ -94,14 +84,10 @@ def _origin(arms):
     return f"data: {data_of(every)}{recorded}"
 
 
-def _final(run):
-    accuracy = run.result.get("test_accuracy")
-    return 100 * accuracy if accuracy is not None else numpy.nan
-
-
-def _percent(values):
-    values = numpy.asarray(values, float)
-    values = values[~numpy.isnan(values)]
+def _final(arm):
+    """Return an arm's held-out accuracy at the end in words."""
+    accuracies = [run.result.get("test_accuracy") for run in arm]
+    values = 100 * numpy.array([accuracy for accuracy in accuracies if is_number(accuracy)])
     if not len(values):
         return "no held-out accuracy"
     spread = f" (from {values.min():.1f} to {values.max():.1f})" if len(values) > 1 else ""
@@ -116,8 +102,7 @@ def plot_convergence(runs, x=None) -> Picture:
     """Draw held-out accuracy against epochs, steps, samples and seconds of training, or against one of them, `x`.
 
     Runs with the same name are seeds of one arm: a line for their mean, a band from the lowest to the highest. Recorded
-    runs beside others are lighter, and the legend's title says where they were recorded. Seconds leave out evaluation,
-    start-up and waiting; without `x` there are none where a run has not recorded any.
+    runs beside others are lighter. Seconds leave out evaluation, start-up and waiting.
     """
     if x is not None and x not in X_AXES:
         raise InputError(f"x={x!r} is not one of: {', '.join(X_AXES)}")
@@ -150,7 +135,7 @@ def plot_convergence(runs, x=None) -> Picture:
         f"Held-out accuracy against {', '.join(X_AXES[name][1] for name in axes_names)}, on "
         f"{data_of(every)}{f' ({notes})' if notes else ''}. At the end: "
         + "; ".join(
-            f"{labels[key]} {_percent([_final(run) for run in arm])} after {arm[0].history['step'].iloc[-1]:,.0f} steps"
+            f"{labels[key]} {_final(arm)} after {arm[0].history['step'].iloc[-1]:,.0f} steps"
             for key, arm in arms.items()
         )
         + "."
@@ -175,10 +160,8 @@ def _over_seeds(arm, column):
 def plot_noise_scale(runs, batches: Sequence[int] = ()) -> Picture:
     """Draw the gradient noise scale over training, beside the runs' own global batches and other `batches`.
 
-    McCandlish et al. 2018, "An Empirical Model of Large-Batch Training", section 2.2: batches far below the noise scale
-    gain from growing; batches far above it mostly don't.
-
-    Raises InputError if none of the runs measured the noise scale (``noise_scale=True``).
+    McCandlish et al. 2018, "An Empirical Model of Large-Batch Training", section 2.2. Raises InputError if none of the
+    runs measured it (``noise_scale=True``).
     """
     picture = Picture(8.0, 4.2)
     panel = picture.subplots()
@@ -203,8 +186,8 @@ def plot_noise_scale(runs, batches: Sequence[int] = ()) -> Picture:
         raise InputError("no run here recorded a noise scale: launch one with noise_scale=True")
     for batch, colour in (dict.fromkeys(batches, GREY) | marks).items():
         panel.axhline(batch, color=colour, linewidth=1, linestyle=":")
-        place = {"xy": (1, batch), "xycoords": ("axes fraction", "data"), "ha": "right", "va": "bottom"}
-        panel.annotate(f"global batch {batch:,}", fontsize=10, **place)
+        position = {"xy": (1, batch), "xycoords": ("axes fraction", "data"), "ha": "right", "va": "bottom"}
+        panel.annotate(f"global batch {batch:,}", fontsize=10, **position)
     labels = {"xlabel": "optimizer steps", "ylabel": "noise scale, samples", "title": f"data: {data_of(drawn)}"}
     frame(panel, y="{x:,.0f}", xlim=(0, None), **labels)
     if len(drawn) > 1:
@@ -248,10 +231,9 @@ def plot_schedule(
 def plot_batch_size_tradeoff(noise_scale: float | Fit = 1000.0, batches: Sequence[int] = ()) -> Picture:
     """Draw what a larger batch buys and costs by the noise-scale model, with some batch sizes marked.
 
-    ``S / S_min = 1 + B_crit / B`` optimizer steps and ``E / E_min = 1 + B / B_crit`` samples reach the same loss;
-    together these are equation 2.11 of McCandlish et al. 2018, "An Empirical Model of Large-Batch Training": ``(S /
-    S_min − 1) (E / E_min − 1) = 1``. ``B_crit`` is the `noise_scale` in samples, which the model predicts it by, or
-    that of a curve fitted to runs.
+    ``S / S_min = 1 + B_crit / B`` optimizer steps and ``E / E_min = 1 + B / B_crit`` samples reach the same loss
+    (McCandlish et al. 2018, "An Empirical Model of Large-Batch Training", equation 2.11). ``B_crit`` is the
+    `noise_scale` in samples or that of a curve fitted to runs.
     """
     measured = noise_scale if isinstance(noise_scale, Fit) else None
     name = "critical batch" if measured else "noise scale"
@@ -293,9 +275,8 @@ def plot_batch_size_tradeoff(noise_scale: float | Fit = 1000.0, batches: Sequenc
 def plot_minima(shift: float = 0.25) -> Picture:
     """Draw a sharp and a flat minimum, and what a shift of the loss does to each.
 
-    The training loss of one weight ``w`` is ``1 − exp(−(w+1)²/(2·0.12²)) − exp(−(w−1)²/(2·0.7²))``; the held-out loss
-    is the same function moved by `shift`. Keskar et al. 2017, "On Large-Batch Training for Deep Learning", figure 1,
-    argue so.
+    The training loss of one weight ``w`` is ``1 − exp(−(w+1)²/(2·0.12²)) − exp(−(w−1)²/(2·0.7²))``, the held-out loss
+    the same function moved by `shift`; after Keskar et al. 2017, "On Large-Batch Training for Deep Learning", figure 1.
     """
     w = numpy.linspace(-2.2, 3.2, 1081)
 

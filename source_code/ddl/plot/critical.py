@@ -1,4 +1,4 @@
-"""Figures of the critical batch size, of paired differences, and of grids of learning rates."""
+"""Figures of the critical batch size, of paired differences, and of searches for learning rates."""
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -29,16 +29,16 @@ def plot_critical_batch(
 ) -> Picture:
     """Draw steps and samples to a target against batch size, and below, on the same axis, where the curves bend.
 
-    A dot a seed, a line for the curve S = S_min (1 + B_crit/B), a band for its 95 % interval; hollow dots are seeds of
-    batches that are left out of the fit, because some seed missed the target. With one arm, the background shows the
-    regions of Shallue et al. 2019, section 4.1. Estimates of the `noise` scale, by label, get a line from their 10th to
-    their 90th percentile. Runs of the `reader` are drawn where they reached the same target.
+    A dot is a seed, a band the curve's 95 % interval; hollow dots are seeds of batches that are left out of the fit,
+    because some seed missed the target. With one arm, the background shows the regions of Shallue et al. 2019, section
+    4.1. Estimates of the `noise` scale, by label, get a line from their 10th to their 90th percentile. Runs of the
+    `reader` are drawn where they reached the same target.
     """
     arms = [measured] if isinstance(measured, Critical) else list(measured)
     if not arms:
         raise InputError("there is no critical batch size to draw: give what ddl.critical.critical_batch returned")
     noise = dict(noise or {})
-    own = [(run, found) for run in reader if (found := reached(run, arms[0].target)) is not None]
+    reader = [(run, found) for run in reader if (found := reached(run, arms[0].target)) is not None]
     rows = [_critical_row(arm, len(arms) > 1) for arm in arms] + [_noise_row(*item) for item in noise.items()]
     batches = sorted({point.batch for arm in arms for point in arm.points})
     middles = [row.middle for row in rows if math.isfinite(row.middle)]
@@ -55,13 +55,15 @@ def plot_critical_batch(
     if len(arms) == 1:
         _draw_ideal(arms[0], steps, samples)
         _draw_regions(arms[0], (steps, samples))
-    for number, (run, found) in enumerate(own):
+    for number, (run, found) in enumerate(reader):
         star = dict(marker="*", color="#000000", markeredgecolor="#ffffff", markersize=14, linestyle="", zorder=5)
         batch = run.result["global_batch"]
         steps.plot([batch], [found.steps], label=None if number else "your runs", **star)
         samples.plot([batch], [found.samples], **star)
     _draw_rows(marks, rows, [looks[name] for name in (*(arm.arm for arm in arms), *noise)])
-    _list_batches(marks, batches)
+    marks.set_xticks(batches, [f"{batch:,}" for batch in batches])
+    marks.xaxis.set_minor_locator(NullLocator())
+    marks.set_xlabel("global batch size, samples")
     target = " and ".join(dict.fromkeys(f"{100 * arm.target:g} %" for arm in arms))
     data = " and ".join(dict.fromkeys(arm.data for arm in arms))
     picture.suptitle(f"target: held-out accuracy of {target}; data: {data}", fontsize=11)
@@ -72,7 +74,7 @@ def plot_critical_batch(
         + "".join(f" {row.label}: {row.words}." for row in rows)
         + "".join(
             f" Your run at batch {run.result['global_batch']:,}: {found.steps:,} steps, {found.samples:,} samples."
-            for run, found in own
+            for run, found in reader
         )
     )
     return picture
@@ -125,12 +127,12 @@ def _draw_arm(arm, style, steps, samples, label):
 
 def _draw_ideal(arm, steps, samples):
     """Draw perfect scaling from the smallest batch on, as far as the frame around the runs goes."""
-    whole = arm.whole
-    if not whole:
+    if not arm.whole:
         return
-    x = numpy.array([whole[0].batch, whole[-1].batch])
+    first, last = arm.whole[0], arm.whole[-1]
+    x = numpy.array([first.batch, last.batch])
     style = {"color": GREY, "linewidth": 1, "linestyle": "--"}
-    for panel, y in ((steps, whole[0].steps * x[0] / x), (samples, numpy.full(2, whole[0].steps * x[0]))):
+    for panel, y in ((steps, first.steps * x[0] / x), (samples, numpy.full(2, first.steps * x[0]))):
         limits = panel.get_ylim()
         panel.plot(x, y, label="twice the batch, half the steps", **style)
         panel.set_ylim(limits)
@@ -183,67 +185,12 @@ def _in_words(arm):
     return f"{arm.arm}: {points}.{regions}"
 
 
-def _list_batches(panel, batches):
-    """Give the horizontal axis of a panel a tick at each batch size."""
-    panel.set_xticks(batches, [f"{batch:,}" for batch in batches])
-    panel.xaxis.set_minor_locator(NullLocator())
-    panel.set_xlabel("global batch size, samples")
-
-
-@styled
-def plot_best_rates(measured: Critical | Iterable[Critical]) -> Picture:
-    """Draw the learning rate that was best at each batch size, the others that were tried, and two rules.
-
-    The rules start at each arm's smallest batch: linear (Goyal et al. 2017, "Accurate, Large Minibatch SGD", section
-    2.1) and square-root scaling (Krizhevsky 2014, "One weird trick for parallelizing convolutional neural networks").
-    """
-    arms = [measured] if isinstance(measured, Critical) else list(measured)
-    picture = Picture(8.0, 4.6)
-    panel = picture.subplots()
-    panel.set(xscale="log", yscale="log", ylabel="learning rate")
-    batches = sorted({point.batch for arm in arms for point in arm.points})
-    texts = []
-    looks = arm_looks(arm.arm for arm in arms)
-    for arm in arms:
-        style = looks[arm.arm]
-        tried = [(point.batch, rate) for point in arm.points if point.grid for rate in point.grid.figures]
-        small = style | {"linestyle": "", "alpha": 0.3, "markersize": 4}
-        panel.plot([batch for batch, _ in tried], [rate for _, rate in tried], **small)
-        panel.plot(
-            [point.batch for point in arm.points],
-            [point.rate for point in arm.points],
-            label=arm.arm,
-            **style | {"markersize": 7},
-        )
-        first, limits = arm.points[0], panel.get_ylim()
-        for (rule, power), line in zip({"linear rule": 1, "square-root rule": 0.5}.items(), ("--", ":"), strict=True):
-            along = [first.rate * (batch / first.batch) ** power for batch in batches]
-            panel.plot(batches, along, color=GREY, linewidth=1, linestyle=line, label=rule)
-        panel.set_ylim(limits)
-        texts.append(
-            f"{arm.arm}: "
-            + ", ".join(
-                f"{point.rate:.3g} at {point.batch:,}{' (at the edge of its grid)' if point.at_edge else ''}"
-                for point in arm.points
-            )
-        )
-    _list_batches(panel, batches)
-    data = " and ".join(dict.fromkeys(arm.data for arm in arms))
-    frame(panel, y="{x:g}", title=f"large: the fastest to the target; small: others tried; data: {data}")
-    picture.legend_below(panel, columns=3)
-    picture.alt = f"The fastest learning rate against batch size, logarithmic, on {data}. {'; '.join(texts)}."
-    return picture
-
-
 # ---------------------------------------------------------------- differences and rates
 
 
 @styled
 def plot_differences(runs, against: str, margin: float = 1.0, at=None, steps=None, epochs=None) -> Picture:
-    """Draw each arm's difference to the arm `against`: its mean and 95 % interval over paired seeds, the margin shaded.
-
-    It is what `ddl.compare` tabulates, and judges, with the same arguments.
-    """
+    """Draw the differences that `ddl.compare` tabulates with the same arguments, with intervals and the margin."""
     table = compare(runs, at=at, steps=steps, epochs=epochs, against=against, margin=margin)
     every = zip(table.to_dict("records"), table.attrs["differences"], strict=True)
     rows = [row | {"seeds": seeds} for row, seeds in every if not math.isnan(row["difference_points"])]
@@ -260,8 +207,8 @@ def plot_differences(runs, against: str, margin: float = 1.0, at=None, steps=Non
         if row["pairs"] > 1:
             panel.plot([row["low_points"], row["high_points"]], [index] * 2, linewidth=4, alpha=0.5, color=colour)
         panel.plot([row["difference_points"]], [index], "o", color=colour, markersize=7)
-        place = {"xy": (1.02, index), "xycoords": ("axes fraction", "data"), "va": "center"}
-        panel.annotate(row["verdict"], color=colour, **place)
+        position = {"xy": (1.02, index), "xycoords": ("axes fraction", "data"), "va": "center"}
+        panel.annotate(row["verdict"], color=colour, **position)
     many = [f" ({plural(row['pairs'], 'pair')})" if len(pairs) > 1 else "" for row in rows]
     list_rows(panel, [row["arm"] + pair for row, pair in zip(rows, many, strict=True)])
     panel.set_xlabel(f"held-out accuracy minus that of “{against}”, points")

@@ -1,9 +1,4 @@
-"""Figures of the gradient lesson, each a function from data to one `Picture`.
-
-They are computed from `ddl.analysis.descent` and `ddl.analysis.ring`; what a batch buys is drawn in `ddl.plot.sgd`.
-`slider` lets a reader move one of a figure's numbers. A data set is a sequence of points; `sizes` are points in a
-batch.
-"""
+"""Figures of the gradient lesson. A data set is a sequence of points; `sizes` are points in a batch."""
 
 from collections.abc import Callable, Sequence
 
@@ -167,9 +162,8 @@ def plot_spread(data, m: float, sizes: Sequence[int], draws: int = 2000) -> Pict
 
 @styled
 def plot_best_rate(data, weights: Sequence[float], sizes: Sequence[int], draws: int = 20_000) -> Picture:
-    """Draw the learning rate of the best single step from some weights against batch size.
-
-    It is tried on `draws` random batches for each dot, and computed by the noise-scale model.
+    """Draw the learning rate of the best single step from some weights against batch size: as tried on `draws` random
+    batches for each dot, and by the noise-scale model.
     """
     sizes = numpy.asarray(sizes)
     most = descent.rate_limit(data) / 2
@@ -230,7 +224,7 @@ def plot_exchange(exchanges) -> Picture:
     weight.plot([0, *steps], [exchanges[0].m, *(step.after for step in exchanges)], "o-k")
     weight.set(xlabel="step", ylabel="weight m, the same on all", xticks=[0, *steps])
     picture.alt = f"Data-parallel training with {workers} workers. " + " ".join(
-        f"Step {number}: gradients {', '.join(f'{own:.3g}' for own in step.gradients)}, average "
+        f"Step {number}: gradients {', '.join(f'{gradient:.3g}' for gradient in step.gradients)}, average "
         f"{step.average:.3g}, weight {step.m:.4g} to {step.after:.4g}."
         for number, step in enumerate(exchanges, start=1)
     )

@@ -20,8 +20,7 @@ HATCHES = ("", "//", "..", "xx", "\\\\")  # colour is not the only sign
 def plot_scaling(strong_runs, weak_runs) -> Picture:
     """Draw throughput and efficiency over ranks, for runs of strong and of weak scaling, beside the ideal.
 
-    The lines join the rows of `ddl.analysis.efficiency.scaling` with the fewest threads; marks without a line are one
-    rank with as many cores as several ranks have together.
+    Lines are of the fewest threads; marks without a line are one rank with as many cores as several have together.
     """
     picture = Picture(9.0, 4.0)
     speed, efficient = picture.subplots(1, 2)
@@ -66,10 +65,7 @@ def plot_scaling(strong_runs, weak_runs) -> Picture:
 
 @styled
 def plot_step_times(runs) -> Picture:
-    """Draw the parts of a step: a bar of stacked medians for each model of each run of `step_times.py`.
-
-    The mark is the median of whole steps, with quartiles.
-    """
+    """Draw the parts of a step: a bar of stacked medians for each model of each run of `step_times.py`."""
     table = step_parts(runs)
     picture = Picture(9.0, 1.6 + 0.42 * len(table))
     panel = picture.subplots()
@@ -103,9 +99,8 @@ def plot_step_times(runs) -> Picture:
 
 @styled
 def plot_payoff(one, many) -> Picture:
-    """Draw the time of a step on one rank and on several over the size of the model, from `efficiency.payoff`.
-
-    The right panel shows the communication that the prediction is fitted to and tested with.
+    """Draw the time of a step on one rank and on several over the size of the model (`efficiency.payoff`), and the
+    communication that the prediction is fitted to and tested with.
     """
     found = payoff(one, many)
     sizes, fitted = numpy.array(found.bytes), numpy.array(found.fitted)

@@ -74,8 +74,8 @@ def draw_direct(drawing, bottom):
         path = Path([(a, y), (a, low), (b, low), (b, y)], [Path.MOVETO, *[Path.CURVE4] * 3])
         drawing.panel.add_patch(PathPatch(path, fill=False, **looks[nvlink.count, nvlink.generation or 0]))
     handles = [Line2D([], [], label=_nvlinks(*kind), **look) for kind, look in looks.items()]
-    place = {"loc": "lower center", "bbox_to_anchor": (0.5, PAD / drawing.height)}
-    drawing.panel.legend(handles=handles, ncols=len(handles), fontsize=8, **place)
+    position = {"loc": "lower center", "bbox_to_anchor": (0.5, PAD / drawing.height)}
+    drawing.panel.legend(handles=handles, ncols=len(handles), fontsize=8, **position)
 
 
 def _nvlinks(count, generation):
@@ -87,10 +87,7 @@ def _nvlinks(count, generation):
 
 @styled
 def plot_links() -> Picture:
-    """Draw what kinds of links can move in one direction: a bar for each of `ddl.topology.links`, logarithmic.
-
-    A star marks what has no source in all its parts.
-    """
+    """Draw what kinds of links can move in one direction; a star marks what is in part without a source."""
     rows = link.rows()
     groups = list(dict.fromkeys(row["group"] for row in rows))
     rows = sorted(rows, key=lambda row: (groups.index(row["group"]), row["gb_per_s"]))
@@ -117,9 +114,9 @@ def plot_links() -> Picture:
     panel.xaxis.set_major_formatter("{x:g}")
     for group in groups:
         members = [place for place, row in zip(places, rows, strict=True) if row["group"] == group]
-        place = {"xycoords": ("axes fraction", "data"), "ha": "right", "va": "center"}
+        position = {"xycoords": ("axes fraction", "data"), "ha": "right", "va": "center"}
         style = {"fontsize": 10, "weight": "bold", "color": COLOURS[groups.index(group) % len(COLOURS)]}
-        panel.annotate(group, (0.995, sum(members) / len(members)), **place, **style)
+        panel.annotate(group, (0.995, sum(members) / len(members)), **position, **style)
     picture.alt = (
         "What links can move, GB/s per direction: "
         + "; ".join(f"{name} {row['gb_per_s']:,.4g}" for name, row in zip(names, rows, strict=True))

@@ -23,20 +23,14 @@ COLOURS += ("#7A4A1E", "#E000C0")
 
 
 LINES = ("-", "--", "-.", (0, (1, 1)), (0, (5, 1, 1, 1, 1, 1)), (0, (8, 2)))
-
-
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*", "<", ">", "p")
-
-
 GREY = "#555555"  # of what a curve is compared with
-
 
 PLACES = re.compile(r' (?:d|x|y|transform)="[^"]*"')  # of what is drawn, in points
 DIGITS = re.compile(r"(\.\d\d\d)\d+")  # more of them are nowhere seen
 _NUMBERS = {}  # of the looks of arms, by their names
 READABLE = 0.75  # of a picture's width, below which it is scrolled: letters of 11 points are 11 pixels high then
 FONTS = ["DejaVu Sans", "Verdana", "sans-serif"]  # the first lays a picture out; the second is as wide
-
 
 STYLE = {
     "font.size": 11,
@@ -127,26 +121,22 @@ def arm_looks(names: Iterable[str]) -> dict[str, dict]:
     return {name: look(_NUMBERS[name]) for name in names}
 
 
-def round_ticks(axis, form: str = "{x:g}") -> None:
-    """Give a logarithmic axis ticks at 1, 2 and 5 times the powers of ten."""
-    axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-    axis.set_major_formatter(form)
-    axis.set_minor_formatter(NullFormatter())
-
-
 def frame(panel, x: Sequence[float] | str = "", y: Sequence[float] | str = "", **settings) -> None:
     """Label and scale a panel: `settings` go to `Axes.set`; `x` and `y` make that axis logarithmic.
 
-    A sequence is where the axis has ticks, and nowhere else a number; a format is that of `round_ticks`.
+    A sequence is where the axis has ticks; a format is that of ticks at 1, 2 and 5 times the powers of ten.
     """
-    panel.set(**{f"{name}scale": "log" for name, ticks in (("x", x), ("y", y)) if len(ticks)}, **settings)
-    for axis, ticks in ((panel.xaxis, x), (panel.yaxis, y)):
+    for name, axis, ticks in (("x", panel.xaxis, x), ("y", panel.yaxis, y)):
+        if not len(ticks):
+            continue
+        panel.set(**{f"{name}scale": "log"})
         if isinstance(ticks, str):
-            if ticks:
-                round_ticks(axis, ticks)
+            axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+            axis.set_major_formatter(ticks)
         else:
             axis.set_ticks(ticks, [str(value) for value in ticks])
-            axis.set_minor_formatter(NullFormatter())
+        axis.set_minor_formatter(NullFormatter())
+    panel.set(**settings)
 
 
 def list_rows(panel, names: Sequence[str], top: float = -0.5, **options) -> None:

@@ -14,10 +14,9 @@ OVERLAP = "from full to no overlap"  # of a band
 
 @styled
 def plot_fit(measured, fits) -> Picture:
-    """Draw measured all-reduces, what one or several fits say of them and, below, each point's relative error.
+    """Draw measured all-reduces, one or several fits to them and, below, each point's relative error.
 
-    `measured` is a run of `bench_allreduce.py`, drawn with the quartiles of its repeats, or pairs of (bytes, seconds).
-    Fits that coincide, as those of one number of ranks do, are drawn once.
+    `measured` is a run of `bench_allreduce.py`, or pairs of (bytes, seconds). Fits that coincide are drawn once.
     """
     fits = list(fits) if not hasattr(fits, "algorithm") else [fits]
     spread = None

@@ -40,9 +40,8 @@ def plot_algorithms(ranks: int, alpha_s: float, beta_s_per_byte: float) -> Pictu
 def plot_race(run) -> Picture:
     """Draw a run of ``race_allreduce.py``: times over message sizes, and how much faster than the ring.
 
-    Marks are medians with quartiles, those of one size side by side; dashed lines are the model, fitted to the ring
-    alone. Vertical lines are where the ring overtakes recursive doubling: measured, in a band by quartiles, and by the
-    model.
+    Marks are medians with quartiles; dashed lines are the model, fitted to the ring alone. Vertical lines are where the
+    ring overtakes recursive doubling: measured, in a band by quartiles, and by the model.
     """
     result, fit = run.result, race.model(run)
     names = list(dict.fromkeys(point["algorithm"] for point in result["points"]))

@@ -1,7 +1,4 @@
-"""Figures of what a batch buys: training on random batches, computed by `ddl.analysis.sgd`, some of it tried, too.
-
-A data set is a sequence of points; `sizes` are points in a batch, drawn at random.
-"""
+"""Figures of what a batch buys: training on random batches, computed by `ddl.analysis.sgd`, some of it tried, too."""
 
 import math
 from collections.abc import Sequence
@@ -43,11 +40,6 @@ def plot_settled(data, settings: Sequence[tuple[float, int]], samples: int = 160
     return picture
 
 
-def _outcome(spread, near):
-    """Return the numbers of `OUTCOMES`, for an array of spreads."""
-    return numpy.where(numpy.isinf(spread), 2, numpy.where(spread > near, 1, 0))
-
-
 @styled
 def plot_map(data, sizes: Sequence[int], rate: float, low: float = 0.0005, high: float = 0.512) -> Picture:
     """Draw a map of learning rate and batch size: where the weight settles as narrowly as single points at `rate`.
@@ -56,7 +48,8 @@ def plot_map(data, sizes: Sequence[int], rate: float, low: float = 0.0005, high:
     """
     sizes, rates = numpy.asarray(sizes), numpy.geomspace(low, high, 181)
     near = sgd.settled_spread(rate, 1, data)
-    grid = numpy.array([_outcome(sgd.settled_spread(rates, size, data), near) for size in sizes])
+    spreads = numpy.array([sgd.settled_spread(rates, size, data) for size in sizes])
+    outcomes = numpy.where(numpy.isinf(spreads), 2, spreads > near)  # numbers of `OUTCOMES`
     borders = [sgd.rate_border(size, data) for size in sizes]
     picture = Picture(8.5, 4.4)
     panel = picture.subplots()
@@ -64,7 +57,7 @@ def plot_map(data, sizes: Sequence[int], rate: float, low: float = 0.0005, high:
     panel.pcolormesh(
         [low, *edges, high],
         numpy.arange(len(sizes) + 1) - 0.5,
-        grid,
+        outcomes,
         alpha=0.45,
         cmap=ListedColormap([*OUTCOMES.values()]),
         norm=BoundaryNorm([-0.5, 0.5, 1.5, 2.5], 3),

@@ -16,15 +16,12 @@ ROUNDING = 1e-4
 def plot_agreement(runs) -> Picture:
     """Draw how far the weights of several strategies are from the first run's, update by update.
 
-    Both axes are logarithmic. A run with bitwise equal weights has no point.
-
-    Raises InputError as `ddl.analysis.agreement.differences` does, or if there is nothing to compare the first run
-    with.
+    A run with bitwise equal weights has no point.
     """
+    runs = list(runs)
+    if len(runs) < 2:
+        raise InputError("weights are compared with those of the first run: give at least two runs")
     first, *others = runs
-    if not others:
-        raise InputError("one run alone has nothing to agree with: give at least two")
-    runs = [first, *others]
     kept = [kept_weights(run) for run in runs]
     steps = sorted(set.intersection(*map(set, kept)))
     gaps = numpy.array([[relative for _, _, relative in differences(runs, kept, step)[1:]] for step in steps])
@@ -60,11 +57,8 @@ def plot_agreement(runs) -> Picture:
 
 @styled
 def plot_staleness(run) -> Picture:
-    """Draw how many updates by others came between reading the weights and updating them.
-
-    `run` is a finished run of ``strategies/parameter_server.py``.
-
-    Raises InputError if the run did not measure it.
+    """Draw how many updates by others came between reading the weights and updating them, from a run of
+    ``strategies/parameter_server.py``.
     """
     counts = numpy.array(_from(run, "staleness", "strategies/parameter_server.py"))
     late, share = numpy.arange(len(counts)), 100 * counts / counts.sum()
@@ -97,12 +91,7 @@ def plot_staleness(run) -> Picture:
 
 @styled
 def plot_loss_scaling(run) -> Picture:
-    """Draw how far each way to scale the loss is from one device's gradient, from a run of ``loss_scaling.py``.
-
-    A row for each: the relative error of the gradient, logarithmic, and its length in numbers.
-
-    Raises InputError if the run is of another script.
-    """
+    """Draw how far each way to scale the loss is from one device's gradient, from a run of ``loss_scaling.py``."""
     cases = _from(run, "cases", "loss_scaling.py")
     picture = Picture(9.0, 1.2 + 0.4 * len(cases))
     panel = picture.subplots()
@@ -110,8 +99,8 @@ def plot_loss_scaling(run) -> Picture:
         right = case["relative_error"] < ROUNDING
         marker, word, colour = ("o", "right", COLOURS[2]) if right else ("X", "wrong", COLOURS[1])
         panel.plot([max(case["relative_error"], 1e-9)], [row], marker, markersize=8, color=colour)
-        place = {"xy": (1.01, row), "xycoords": ("axes fraction", "data"), "va": "center"}
-        panel.annotate(f"{word}, {case['ratio']:.2f} × as long", fontsize=10, **place)
+        position = {"xy": (1.01, row), "xycoords": ("axes fraction", "data"), "va": "center"}
+        panel.annotate(f"{word}, {case['ratio']:.2f} × as long", fontsize=10, **position)
     panel.axvline(ROUNDING, color=GREY, linestyle=":")
     panel.annotate(" left of this: rounding", (ROUNDING, -0.45), va="bottom", fontsize=10)
     list_rows(panel, [case["name"] for case in cases], top=-1.0)

@@ -94,8 +94,8 @@ class _Section:
         self.numa, self.narrow = numa, narrow
         self.number = numa.number if numa else None
         self.cores = [core for core in topology.cores if numa and core.numa == numa.number]
-        own = {core.number for core in self.cores}
-        self.caches = [cache for cache in topology.caches if own & set(cache.cores)]
+        numbers = {core.number for core in self.cores}
+        self.caches = [cache for cache in topology.caches if numbers & set(cache.cores)]
         self.single = len(topology.cores) <= FEW_CORES
         self.boxes = _boxes(topology, self.number)
         self.lines = self._lines()
@@ -312,9 +312,11 @@ class _Drawing:
         self.panel.add_patch(FancyBboxPatch((x, y), width, height, facecolor=FACES[kind], **style))
 
     def text(self, x, y, text, size=None, bold=False, centre=False):
-        place = {"ha": "center" if centre else "left", "va": "center" if centre is True else "top"}
+        position = {"ha": "center" if centre else "left", "va": "center" if centre is True else "top"}
         weight = "bold" if bold else "normal"
-        self.panel.text(x, y, text, fontsize=size or self.size, weight=weight, clip_on=True, linespacing=1.1, **place)
+        self.panel.text(
+            x, y, text, fontsize=size or self.size, weight=weight, clip_on=True, linespacing=1.1, **position
+        )
 
 
 def _below(device):

@@ -2,12 +2,11 @@
 
 from types import SimpleNamespace
 
-import numpy as np
 import pandas
 import pytest
 
 from ddl import plot
-from ddl.analysis.critical import Noise, critical_batch, fit
+from ddl.analysis.critical import Noise, critical_batch
 
 BATCHES = (32, 64, 128, 256, 512, 1024, 2048, 4096)
 DATA = {"name": "cifar10", "form": "official layout, JPEG re-encoded", "train_samples": 45_056}
@@ -71,13 +70,6 @@ def test_the_fitted_curve_is_drawn_for_steps_and_samples():
     assert list(dots[0].get_ydata()) == [found.steps for found in MEASURED.points[0].seeds.values()]
 
 
-def test_the_three_panels_have_one_axis_of_batch_sizes_in_powers_of_two():
-    figure = plot.plot_critical_batch(MEASURED)
-    figure.draw_without_rendering()
-    assert len({panel.get_xlim() for panel in figure.axes}) == 1
-    assert [tick.get_text() for tick in figure.axes[-1].get_xticklabels()] == [f"{batch:,}" for batch in BATCHES]
-
-
 def test_regions_are_named_where_they_are():
     steps = (4000, 2000, 1080, 700, 500, 400, 390, 380)
     rows = [{"step": s, "samples": s * b, "test_accuracy": 0.61} for s, b in zip(steps, BATCHES, strict=True)]
@@ -112,24 +104,6 @@ def test_a_readers_runs_land_on_the_recorded_curve():
     assert "Your run at batch 64: 908 steps, 58,112 samples" in figure.alt and "batch 1,024: 9 steps" not in figure.alt
 
 
-def test_several_arms_are_told_apart_and_have_no_regions():
-    figure = plot.plot_critical_batch([MEASURED, critical_batch(sweep("LAMB", 1500))])
-    legend = [text.get_text() for text in figure.legends[0].get_texts()]
-    assert legend == ["momentum", "LAMB"] and not figure.axes[0].patches
-    labels = [tick.get_text() for tick in figure.axes[-1].get_yticklabels()]
-    assert labels == ["critical batch, momentum", "critical batch, LAMB"]
-
-
-def test_a_batch_that_missed_the_target_is_hollow():
-    runs = sweep("momentum", 430)
-    runs[-1].history["test_accuracy"] = 0.1
-    runs[-1].result["stopped_by"] = "steps"
-    figure = plot.plot_critical_batch(critical_batch(runs))
-    faces = [line.get_markerfacecolor() for line in figure.axes[0].lines if line.get_marker() == "o"]
-    assert faces[-1] == "none" and "none" not in faces[:-1]
-    assert "batch 4,096 missed the target with 1 seed" in figure.alt
-
-
 def test_too_few_batches_for_a_curve_are_drawn_without():
     figure = plot.plot_critical_batch(critical_batch(sweep("momentum", 430, batches=(64,))))
     assert "too few batches reached the target" in figure.alt
@@ -155,31 +129,6 @@ def test_differences_are_means_of_pairs_with_their_intervals():
     assert [text.get_text() for text in panel.texts] == ["better", "not decided", "not decided"]
 
 
-def test_differences_need_an_arm_to_compare_with():
-    with pytest.raises(ValueError, match="no arm 'huge'"):
-        plot.plot_differences(ARMS, "huge")
-    with pytest.raises(ValueError, match="no arm has held-out accuracies to compare with"):
-        plot.plot_differences(judged("small", [0.5]), "small")
-
-
-def test_best_rates_stand_beside_the_rules_and_what_was_tried():
-    runs = []
-    for batch, best in ((64, 0.1), (128, 0.2), (256, 0.2)):
-        for rate in (0.05, 0.1, 0.2, 0.4):
-            steps = 300 if rate == best else 400
-            fields = dict(learning_rate=rate, global_batch=batch, config={"target_accuracy": 0.6})
-            row = {"step": steps, "samples": steps * batch, "test_accuracy": 0.61}
-            runs.append(run("sgd", **fields, role="tuning", seed=100, history=[row]))
-            runs += [run("sgd", **fields, history=[row])] if rate == best else []
-    figure = plot.plot_best_rates(critical_batch(runs))
-    panel = figure.axes[0]
-    assert list(curve(panel, "sgd").get_ydata()) == [0.1, 0.2, 0.2]
-    assert list(curve(panel, "linear rule").get_ydata()) == pytest.approx([0.1, 0.2, 0.4])
-    assert list(curve(panel, "square-root rule").get_ydata()) == pytest.approx([0.1, 0.1 * 2**0.5, 0.2])
-    assert len(panel.lines[0].get_xdata()) == 12 and (panel.get_xscale(), panel.get_yscale()) == ("log", "log")
-    assert "sgd: 0.1 at 64, 0.2 at 128, 0.2 at 256" in figure.alt
-
-
 def test_tuning_marks_each_arms_best_rate_and_names_edges_and_failures():
     rates = {0.1: (0.5, 0.6), 0.2: (0.7, 0.6), 0.4: (0.5, None)}
     runs = [run("a", learning_rate=rate, test_accuracy=value) for rate, values in rates.items() for value in values]
@@ -188,27 +137,3 @@ def test_tuning_marks_each_arms_best_rate_and_names_edges_and_failures():
     rings = [line for line in figure.axes[0].lines if line.get_markersize() == 13]
     assert [(line.get_xdata()[0], line.get_ydata()[0]) for line in rings] == [(0.2, pytest.approx(65)), (0.2, 20)]
     assert "a: best at 0.2, with 65.0 %; failed at 0.4; b: best at 0.2, at the edge of its grid" in figure.alt
-
-
-@pytest.mark.parametrize(
-    "figure",
-    [
-        lambda: plot.plot_critical_batch(MEASURED, noise={"live": Noise((300.0,))}),
-        lambda: plot.plot_best_rates(MEASURED),
-        lambda: plot.plot_differences(ARMS, "small"),
-        lambda: plot.plot_tuning(ARMS),
-        lambda: plot.plot_batch_size_tradeoff(MEASURED.fit),
-    ],
-)
-def test_every_picture_has_words_labels_and_a_source(figure, drawn):
-    made, titles = drawn(figure)
-    assert made.axes[-1].get_xlabel()
-    assert "cifar10 (official layout" in titles or "measured in runs" in titles
-
-
-def test_the_tradeoff_can_be_that_of_measured_runs():
-    batches = np.array(BATCHES)
-    measured = fit(batches, 120 * (1 + 430 / batches))
-    figure = plot.plot_batch_size_tradeoff(measured, batches=(430,))
-    assert f"the critical batch of {measured} both are twice" in figure.alt and "noise scale" not in figure.alt
-    assert "batch 430: 2.00 times the steps and 2.00 times the samples" in figure.alt

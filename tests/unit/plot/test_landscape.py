@@ -69,19 +69,9 @@ def test_slices_have_a_line_and_a_band_an_arm():
     assert panel.get_xlabel() and panel.get_ylabel() and "cifar10 (official layout" in panel.get_title()
 
 
-def test_one_run_will_do_for_slices():
-    assert len(plot.plot_slices(RUNS[0]).axes[0].lines) == 1
-
-
 def test_what_was_not_measured_is_said():
     bare = run("small", 0, slices=None, invariant=None)
     with pytest.raises(InputError, match="none of these 1 run of landscape.py has measured slices"):
         plot.plot_slices([bare])
     with pytest.raises(InputError, match="eigenvalue and invariant"):
         plot.plot_sharpness([bare])
-
-
-def test_slices_of_one_arm_must_have_the_same_distances():
-    other = run("small", 1, slices={"distances": [-2.0, 0.0, 2.0], "losses": [[1.0, 0.5, 1.0]]})
-    with pytest.raises(InputError, match="different distances"):
-        plot.plot_slices([RUNS[0], other])

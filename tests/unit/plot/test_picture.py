@@ -1,6 +1,5 @@
 """What all pictures share: two themes, a look for each arm, and letters that stay readable."""
 
-import ast
 import base64
 import re
 import xml.etree.ElementTree as ElementTree
@@ -12,7 +11,6 @@ from matplotlib.colors import to_rgb
 from ddl import plot, recorded
 from ddl.display.themes import HEX, PAGE, contrast, in_the_dark
 from ddl.plot.picture import COLOURS, GREY, LINES, MARKERS, Picture, arm_looks
-from helpers import ROOT
 
 SEEN = 3  # contrast of what is not text (Web Content Accessibility Guidelines 2.2, 1.4.11)
 FINAL = ("small batch + BN", "large batch + BN", "+ linear scaling, warm-up", "LARS", "LAMB")  # lesson 4, section 9
@@ -102,17 +100,3 @@ def test_however_many_arms_no_two_look_alike():
     assert len({(style["color"], style["marker"]) for style in styles}) == 60
     assert all(contrast(one, other) != 1 or one != other for one, other in combinations(COLOURS, 2))
     assert len(set(LINES)) == len(LINES) and len(set(MARKERS)) == len(MARKERS)
-
-
-DRAW = {
-    f"{module.stem}.{function.name}": function
-    for module in sorted((ROOT / "source_code" / "ddl" / "plot").glob("*.py"))
-    for function in ast.parse(module.read_text()).body
-    if isinstance(function, ast.FunctionDef) and function.name.startswith("plot_")
-}
-
-
-@pytest.mark.parametrize("name", DRAW)
-def test_each_drawing_says_in_words_what_it_shows(name):
-    stored = [node for node in ast.walk(DRAW[name]) if isinstance(node, ast.Attribute) and node.attr == "alt"]
-    assert any(isinstance(node.ctx, ast.Store) for node in stored)

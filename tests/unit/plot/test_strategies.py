@@ -53,7 +53,7 @@ def test_agreement_is_drawn_over_the_steps_that_all_kept(tmp_path):
     assert two.get_ydata() == pytest.approx([5e-4], rel=1e-3)
     assert three.get_xdata().tolist() == [1, 4]
     assert "two 0e+00, 5e-04; three 1e-01, 1e-01" in picture.alt
-    with pytest.raises(ValueError, match="at least two"):
+    with pytest.raises(ValueError, match="at least two runs"):
         plot_agreement(runs[:1])
 
 

@@ -1,0 +1,62 @@
+"""What holds of every figure: words, labels, data, where the data is from, and nothing that is set for good."""
+
+import matplotlib
+import pytest
+
+from ddl import plot, recorded
+from ddl.analysis import cost, descent
+from ddl.analysis.critical import Noise, critical_batch
+from ddl.analysis.descent import EASY, NOISY
+
+MANY = descent.generated(16)
+LINK = cost.Link(1e-5, 1e-10)
+FIGURES = {
+    "descent": lambda: plot.plot_descent(EASY, 0.02),
+    "training": lambda: plot.plot_training({"easy": EASY, "noisy": NOISY}, 0.016),
+    "average": lambda: plot.plot_average(MANY, 1.5, (1, 4, 16)),
+    "spread": lambda: plot.plot_spread(MANY, 1.5, (1, 4, 16), draws=200),
+    "best rate": lambda: plot.plot_best_rate(MANY, (0, 1.5), (1, 8), draws=500),
+    "exchange": lambda: plot.plot_exchange([descent.exchange(0, 0.1, [EASY, NOISY])]),
+    "ring": lambda: plot.plot_ring(3),
+    "settled": lambda: plot.plot_settled(MANY, [(0.002, 1), (0.008, 4)], samples=80, tried=20),
+    "map": lambda: plot.plot_map(MANY, (1, 2, 4), 0.002),
+    "one step": lambda: plot.plot_one_step((2, 4)),
+    "to target": lambda: plot.plot_to_target(MANY, 0.2, 0.002, (1, 4, 64), 1e-6),
+    "minima": lambda: plot.plot_minima(),
+    "schedule": lambda: plot.plot_schedule({"ramp": ([0, 8], [0.0, 0.8])}),
+    "trade-off": lambda: plot.plot_batch_size_tradeoff(curve().fit, batches=(430,)),
+    "cost": lambda: plot.plot_cost({"a layer": (0.01, (4e6,))}, LINK, 2),
+    "fade": lambda: plot.plot_fade(LINK, LINK),
+    "algorithms": lambda: plot.plot_algorithms(64, 1e-5, 1e-10),
+    "published": lambda: plot.plot_published(),
+    "links": lambda: plot.plot_links(),
+    "convergence": lambda: plot.plot_convergence(arms()),
+    "differences": lambda: plot.plot_differences(arms(), arms()[0].name),
+    "tuning": lambda: plot.plot_tuning(recorded("convergence-tuning")),
+    "critical": lambda: plot.plot_critical_batch(curve(), noise={"live": Noise((300.0,))}),
+    "critical, two arms": lambda: plot.plot_critical_batch([curve(), curve("LAMB")]),
+    "sharpness": lambda: plot.plot_sharpness(recorded("landscape")),
+}
+RECORDED = {"convergence", "differences", "tuning", "critical", "critical, two arms", "sharpness"}
+
+
+def arms():
+    return recorded("convergence-cifar10")[:12]
+
+
+def curve(arm="SGD with momentum"):
+    return critical_batch(recorded("critical-batch"), arm=arm)
+
+
+@pytest.mark.parametrize("name", FIGURES)
+def test_a_figure_has_words_labels_data_and_an_origin(name):
+    before = dict(matplotlib.rcParams)
+    figure = FIGURES[name]()
+    assert dict(matplotlib.rcParams) == before
+    bundle = figure._repr_mimebundle_()
+    assert bundle["text/plain"] == figure.alt and len(figure.alt) > 40 and "inf" not in figure.alt.split()
+    assert 'alt="' in bundle["text/html"] and "data:image/svg+xml;base64," in bundle["text/html"]
+    panels = [panel for panel in figure.axes if panel.axison]
+    assert any(panel.get_xlabel() for panel in panels) and all(panel.has_data() for panel in panels)
+    titles = " ".join([*(panel.get_title() for panel in figure.axes), figure.get_suptitle()])
+    assert name not in RECORDED or "cifar10 (official layout" in titles
