@@ -204,10 +204,8 @@ CHANGES = [
     answer_without_its_metadata, copied_test, ids_lost, magics, merged_with_the_next_answer, import_in_a_test,
     moved_up_tests, answers_moved_down, a_test_made_text, helper_below_its_test,
 ]  # fmt: skip
-# What a cell shows, an earlier answer of two, the course's functions and a helper below do not count; definitions do.
-FIRST_WRONG = [
-    value_from_a_cell_that_shows, answer_there_twice_the_last_wrong, answer_that_uses_the_course, helper_below_its_test,
-]  # fmt: skip
+# What a cell shows, the course's functions and a helper below do not count; definitions do.
+FIRST_WRONG = [value_from_a_cell_that_shows, answer_that_uses_the_course, helper_below_its_test]
 RIGHT = [answer_moved_up, definitions_from_a_cell_that_shows, answer_merged_into_its_test]
 
 
