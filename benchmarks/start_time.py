@@ -26,7 +26,7 @@ from statistics import median
 from horovod.runner.http.http_server import RendezvousHandler, RendezvousHTTPServer, RendezvousServer
 
 from ddl import launch
-from ddl.rank.rendezvous import BACKLOG, host_plan
+from ddl.rank.rendezvous import BACKLOG
 from ddl.rank.slot import slots
 from turns import Turns, take_turns
 
@@ -79,7 +79,7 @@ def rendezvous(ranks, script, backlog):
     gate = Path(tempfile.mkdtemp(dir=script.parent)) / "gate"
     server = RendezvousServer()
     port = server.start(Counting)
-    server.init(host_plan(ranks, 1))
+    server.init(slots(ranks, nodes=1))
     processes = []
     for slot in slots(ranks, nodes=1):
         environment = {

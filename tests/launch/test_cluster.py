@@ -1,5 +1,6 @@
 """Clusters of tf.distribute with real processes: they train, and what goes wrong is told."""
 
+import json
 import os
 import signal
 import socket
@@ -10,7 +11,6 @@ import pytest
 
 from ddl import launch
 from ddl.rank.cluster import Cluster, answers
-from ddl.records.jsonfiles import read_json
 from helpers import LAUNCHING, until
 
 READ = """
@@ -236,16 +236,17 @@ def test_a_run_that_waits_in_tensorflow_can_be_stopped(script, nothing_left):
     run = started(
         script("""
     import json, os, time
-    if json.loads(os.environ["TF_CONFIG"])["task"]["index"] == 1:
+    config = json.loads(os.environ["TF_CONFIG"])
+    if config["task"]["index"] == 1:
         time.sleep(600)
     import tensorflow as tf
-    print("imported", flush=True)
+    print(json.dumps(config["cluster"]["worker"][0]), flush=True)
     tf.distribute.MultiWorkerMirroredStrategy()
     """),
         cluster="multi_worker",
     )
-    until(lambda: (log := run.folder / "rank-0.log").exists() and "imported" in log.read_text())
-    address = read_json(run.folder / "rank-0.json")["address"]
+    until(lambda: (log := run.folder / "rank-0.log").exists() and '"\n' in log.read_text())
+    address = json.loads(run.logs(0).splitlines()[-1])
     until(lambda: answers(address))
     run.stop()
     assert run.state == "stopped"

@@ -314,12 +314,12 @@ def test_the_launcher_is_killed(script, nothing_left):
 
 
 @cold
-def test_horovods_launcher_cannot_be_loaded(script, monkeypatch, tmp_path, nothing_left):
-    (tmp_path / "sitecustomize.py").write_text("import sys; sys.modules['horovod.runner.gloo_run'] = None")
+def test_horovods_server_cannot_be_loaded(script, monkeypatch, tmp_path, nothing_left):
+    (tmp_path / "sitecustomize.py").write_text("import sys; sys.modules['horovod.runner.http.http_server'] = None")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     run = launch(script("pass"), workers=1, check=False)
     assert run.state == "failed" and "before any rank ran" in run.failure.sentence
-    assert "import of horovod.runner.gloo_run halted" in run.failure.sentence
+    assert "import of horovod.runner.http.http_server halted" in run.failure.sentence
     nothing_left(run)
 
 

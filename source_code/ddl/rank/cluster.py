@@ -6,25 +6,21 @@ server, waits for the others', and sets ``TF_CONFIG`` before the script runs; un
     multi_worker        rank k is worker k
     parameter_server    rank 0 is the chief (the coordinator), then the workers, then the servers
 
-A script asks `read` which task it is, and calls `await_all` before it makes its strategy. Both also
-work where ``TF_CONFIG`` was set by hand. Workers and parameter servers of a
-``ParameterServerStrategy`` do nothing but `serve`.
-
-TensorFlow's own servers listen on every interface, without authentication: use them in a network
-that you trust.
+A script asks `read` which task it is, and calls `await_all` before it makes its strategy, also where ``TF_CONFIG`` was
+set by hand. Workers and parameter servers of a ``ParameterServerStrategy`` do nothing but `serve`. TensorFlow's own
+servers listen on every interface, without authentication: use them in a network that you trust.
 """
 
 import json
+import math
 import os
 import socket
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from ddl.launcher.roles import TYPES, Roles, task_name
 from ddl.rank import rendezvous
 from ddl.rank.tf_config import EXAMPLE, Cluster, ClusterError, host_and_port
-from ddl.records.folder import RunFolder
-from ddl.records.jsonfiles import read_json
 
 LOOK_EVERY_S = 0.1
 CONNECT_S = 1.0
@@ -44,7 +40,7 @@ def read(environment: Mapping[str, str] = os.environ) -> Cluster:
     Raises
     ------
     ClusterError
-        If it is not set, is not JSON, describes a cluster that can't work, or gives this task a
+        If it is not set, is not JSON, describes a cluster that cannot work, or gives this task a
         port that another program uses.
     """
     text = environment.get("TF_CONFIG")
@@ -55,35 +51,26 @@ def read(environment: Mapping[str, str] = os.environ) -> Cluster:
         )
     try:
         config = json.loads(text)
-    except json.JSONDecodeError as error:
-        raise ClusterError(
-            f"TF_CONFIG is no JSON: {error.msg} at character {error.pos + 1} of {text!r}. It looks like this: {EXAMPLE}"
-        ) from None
-    try:
         spec, task = dict(config["cluster"]), dict(config["task"])
-        unknown = sorted(set(spec) - set(TYPES))
-        if unknown:
-            raise ClusterError(
-                f'TF_CONFIG: "cluster" has the type {unknown[0]!r}, which is not one of: {", ".join(TYPES)}'
-            )
         for name, addresses in spec.items():
+            if name not in TYPES:
+                raise ClusterError(f"the type {name!r} is not one of: {', '.join(TYPES)}")
             if not isinstance(addresses, list):
-                raise ClusterError(f'TF_CONFIG: "{name}" is {addresses!r}: a list of addresses is needed')
-        cluster = Cluster(
-            task["type"], task["index"], spec.get("worker", ()), spec.get("chief", ()), spec.get("ps", ())
-        )
+                raise ClusterError(f'"{name}" is {addresses!r}, which is not a list of addresses')
+        by_type = [tuple(spec.get(name, ())) for name in ("worker", "chief", "ps")]
+        cluster = Cluster(task["type"], task["index"], *by_type)
     except (KeyError, TypeError, ValueError) as error:
-        if isinstance(error, ClusterError):
-            raise
+        problems = {KeyError: f"{error} is missing", json.JSONDecodeError: f"it is not JSON: {error}"}
+        problem = problems.get(type(error), error)
         raise ClusterError(
-            'TF_CONFIG needs "cluster" (lists of addresses by type) and "task" '
+            f'TF_CONFIG cannot be used: {problem}. It needs "cluster" (lists of addresses by type) and "task" '
             f"(type and index), as in {EXAMPLE}; it is {text!r}"
         ) from None
-    _check_own_port(cluster)
+    _refuse_taken_port(cluster)
     return cluster
 
 
-def _check_own_port(cluster):
+def _refuse_taken_port(cluster):
     """Refuse a port that another process listens on; a server of this process may."""
     _, port = host_and_port(cluster.address, cluster.name)
     try:
@@ -92,13 +79,11 @@ def _check_own_port(cluster):
         import psutil
 
         connections = psutil.Process().net_connections("tcp")
-        if any(each.status == psutil.CONN_LISTEN and each.laddr.port == port for each in connections):
-            return
-        raise ClusterError(
-            f"TF_CONFIG: {cluster.name}, this task, cannot have port {port}: "
-            f"{error.strerror}. End the program that uses it, or choose another "
-            "port, the same in every task"
-        ) from None
+        if not any(each.status == psutil.CONN_LISTEN and each.laddr.port == port for each in connections):
+            raise ClusterError(
+                f"TF_CONFIG: {cluster.name}, this task, cannot have port {port}: {error.strerror}. End the program "
+                "that uses it, or choose another port, the same in every task"
+            ) from None
 
 
 def _socket(port=0):
@@ -136,25 +121,28 @@ def await_all(cluster: Cluster | None = None, seconds: float | None = None) -> C
     seconds = timeout_s() if seconds is None else seconds
     if cluster.ps and not cluster.writes:
         return cluster
-    absent = {task: address for task, address in cluster.tasks.items() if task != cluster.name}
+    tasks = cluster.tasks
     with _socket(host_and_port(cluster.address, cluster.name)[1]) as port:
         # TensorFlow's servers connect to the first task's, and fail when that connection closes. So
         # nothing listens on its port before its real server, and then all other ports can close.
         if not cluster.writes:
             port.listen(socket.SOMAXCONN)  # listening is enough: no connection is accepted
-        deadline = time.monotonic() + seconds
-        while True:
-            absent = {task: address for task, address in absent.items() if not answers(address)}
-            if not absent:
-                return cluster
-            if time.monotonic() > deadline:
-                who = " and ".join(f"{task} at {address}" for task, address in absent.items())
-                raise ClusterError(
-                    f"{cluster.name} waited {seconds:g} s for {who}: nobody answers there (the "
-                    "first task answers when all others do). Was it started, is the address right "
-                    "in every task's TF_CONFIG, and does a firewall let it through?"
-                )
-            time.sleep(LOOK_EVERY_S)
+        absent = wait_for([task for task in tasks if task != cluster.name], lambda task: answers(tasks[task]), seconds)
+    if absent:
+        raise ClusterError(
+            f"{cluster.name} waited {seconds:g} s for {' and '.join(f'{task} at {tasks[task]}' for task in absent)}: "
+            "nothing answers there (the first task answers when all others do). Was it started, is the address right "
+            "in every task's TF_CONFIG, and does a firewall let it through?"
+        )
+    return cluster
+
+
+def wait_for(absent: Iterable, has_come: Callable, seconds: float) -> list:
+    """Look again and again which of `absent` have come; return those that have not within `seconds`."""
+    deadline = time.monotonic() + seconds
+    while (absent := [each for each in absent if not has_come(each)]) and time.monotonic() < deadline:
+        time.sleep(LOOK_EVERY_S)
+    return absent
 
 
 def answers(address: str) -> bool:
@@ -188,11 +176,8 @@ def serve(cluster: Cluster) -> None:
     )
     if not rendezvous.reachable():
         server.join()
-    while not _dismissed():
-        time.sleep(LOOK_EVERY_S)
-    deadline = time.monotonic() + COORDINATOR_ENDS_S
-    while any(answers(address) for address in cluster.chief) and time.monotonic() < deadline:
-        time.sleep(LOOK_EVERY_S)
+    wait_for(cluster.chief, lambda _: _dismissed(), math.inf)
+    wait_for(cluster.chief, lambda address: not answers(address), COORDINATOR_ENDS_S)
 
 
 def dismiss() -> None:
@@ -214,39 +199,22 @@ def _dismissed():
 # ---------------------------------------------------------------- in a launched run
 
 
-def attempt() -> str:
-    """Name this start of this run: a requeued job of Slurm starts again in the same folder."""
-    return "-".join(os.environ.get(name, "0") for name in ("SLURM_JOB_ID", "SLURM_STEP_ID", "SLURM_RESTART_COUNT"))
-
-
 _reserved = []  # sockets that keep this process' port for its server until the process ends
 
 
-def reserve() -> dict[str, str]:
-    """Reserve a port for this process' server; return what its rank's record says of it.
+def publish(rank: int) -> None:
+    """Reserve a port for this process' server, and let the other ranks find its address.
 
     While this process lives nothing else is given the port, and TensorFlow can still bind it.
     """
     _reserved.append(_socket())
     host = os.environ.get("DDL_ADDRESS", "127.0.0.1")  # a task of Slurm's says which
-    return {"address": f"{host}:{_reserved[-1].getsockname()[1]}", "attempt": attempt()}
+    rendezvous.write(f"address-{rank}", f"{host}:{_reserved[-1].getsockname()[1]}")
 
 
-def publish(rank: int, address: str) -> None:
-    """Let the other ranks find this one's address."""
-    rendezvous.write(f"address-{rank}", address)
-
-
-def assemble(rank: int, roles: Roles, seconds: float | None = None) -> Cluster:
-    """Wait until every rank has published its address; return the cluster as this rank sees it.
-
-    Raises
-    ------
-    ClusterError
-        If a rank does not within `seconds` (by default `timeout_s`); the message names all that don't.
-    """
-    names = [f"{task_name(*role)} (rank {other})" for other, role in enumerate(roles)]
-    addresses = await_addresses(names, seconds)
+def assemble(rank: int, roles: Roles) -> Cluster:
+    """Wait until every rank has published its address; return the cluster as this rank sees it."""
+    addresses = await_addresses([f"{task_name(*role)} (rank {other})" for other, role in enumerate(roles)])
     by_type = {
         kind: tuple(address for address, (type, _) in zip(addresses, roles, strict=True) if type == kind)
         for kind in TYPES
@@ -257,51 +225,34 @@ def assemble(rank: int, roles: Roles, seconds: float | None = None) -> Cluster:
 def await_addresses(names: Sequence[str], seconds: float | None = None) -> list[str]:
     """Wait until the first ranks, one for each of `names`, have published their addresses; return these.
 
-    Raises
-    ------
-    ClusterError
-        If a rank does not within `seconds` (by default `timeout_s`); the message names all that don't.
+    ClusterError names those that have not within `seconds` (by default `timeout_s`).
     """
     seconds = timeout_s() if seconds is None else seconds
-    deadline = time.monotonic() + seconds
-    addresses: dict[int, str] = {}
-    while True:
-        for rank in set(range(len(names))) - set(addresses):
-            if address := rendezvous.read(f"address-{rank}"):
-                addresses[rank] = address
-        if len(addresses) == len(names):
-            return [addresses[rank] for rank in range(len(names))]
-        if time.monotonic() > deadline:
-            absent = " and ".join(name for rank, name in enumerate(names) if rank not in addresses)
-            raise ClusterError(
-                f"{absent} did not start within {seconds:g} s. On a slow machine DDL_CLUSTER_TIMEOUT_S gives them more"
-            )
-        time.sleep(LOOK_EVERY_S)
+    addresses: dict[int, str | None] = {}
+
+    def is_known(rank: int) -> bool:
+        addresses[rank] = rendezvous.read(f"address-{rank}")
+        return bool(addresses[rank])
+
+    if absent := wait_for(range(len(names)), is_known, seconds):
+        raise ClusterError(
+            f"{' and '.join(names[rank] for rank in absent)} did not start within {seconds:g} s. "
+            "On a slow machine DDL_CLUSTER_TIMEOUT_S gives them more"
+        )
+    return [addresses[rank] for rank in range(len(names))]
 
 
-def _recorded_address(folder, rank):
-    """The address in a rank's record, for its supervisor; None before this start of the rank has written it."""
-    record = read_json(folder.rank(rank)) or {}
-    return record.get("address") if record.get("attempt") == attempt() else None
-
-
-def first_absent(folder: RunFolder, roles: Roles, seconds: float | None = None) -> list[int]:
-    """Wait until every rank has opened its port; return the ranks that did not in time.
+def first_absent(size: int) -> list[int]:
+    """Wait until every one of `size` ranks has opened its port; return those that did not in time.
 
     A task that waits for another one in tf.distribute waits for ever, and lets no other thread of
     its Python run: so the supervisor watches. Time counts from when the first port is open. (A
     script that makes no strategy opens none, and nobody waits.)
     """
-    seconds = timeout_s() if seconds is None else seconds
-    absent, deadline = list(range(len(roles))), None
-    while absent:
-        absent = [rank for rank in absent if not ((address := _recorded_address(folder, rank)) and answers(address))]
-        if len(absent) < len(roles):
-            deadline = deadline or time.monotonic() + seconds + LAUNCHER_GRACE_S
-            if time.monotonic() > deadline:
-                break
+    addresses = await_addresses([""] * size, math.inf)
+    while not any(map(answers, addresses)):
         time.sleep(LOOK_EVERY_S)
-    return absent
+    return wait_for(range(size), lambda rank: answers(addresses[rank]), timeout_s() + LAUNCHER_GRACE_S)
 
 
 def visible_devices(rank: int, local_rank: int, roles: Roles, devices: Sequence[str]) -> str:

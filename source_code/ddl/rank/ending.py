@@ -36,19 +36,25 @@ def fork() -> int:
     return pid
 
 
+def exit_status(error: BaseException) -> int:
+    """The status of an interpreter that this exception ends."""
+    if not isinstance(error, SystemExit):
+        return 1
+    return error.code & 0xFF if isinstance(error.code, int) else int(error.code is not None)
+
+
 def run_and_end(main: Callable[[], object]) -> NoReturn:
     """Call `main` and end the process with the status that the interpreter would give it."""
+    status = 0
     try:
         main()
-        code = 0
-    except SystemExit as end:
-        code = end.code if isinstance(end.code, int) else int(end.code is not None)
-        if not isinstance(end.code, int) and end.code is not None:
-            print(end.code, file=sys.stderr)
-    except BaseException:
-        traceback.print_exc()
-        code = 1
-    _end(code & 0xFF)
+    except BaseException as error:
+        status = exit_status(error)
+        if not isinstance(error, SystemExit):
+            traceback.print_exc()
+        elif not isinstance(error.code, (int, type(None))):
+            print(error.code, file=sys.stderr)
+    _end(status)
 
 
 def _end(code: int) -> NoReturn:

@@ -1,7 +1,4 @@
-"""A fork of a template, from its first instruction to its end.
-
-It takes over what a rank that the supervisor starts would have, becomes that rank, and ends as an interpreter does.
-"""
+"""A fork of a template, from its first instruction to its end: it becomes the rank that a supervisor asks for."""
 
 import ctypes
 import os
@@ -13,68 +10,49 @@ from collections.abc import Callable
 from ddl.launcher import warm
 from ddl.launcher.commands import RankCommand
 from ddl.rank import worker
-from ddl.rank.ending import run_and_end
 
 PROT_READ, MAP_PRIVATE = 1, 2
 PYTHON_IGNORES = {signal.SIGPIPE, signal.SIGXFSZ}
 
 
-class Fork:
-    """A fork of the template that becomes a rank."""
-
-    def __init__(self, request: dict, files: list[int]) -> None:
-        self._request, self._files = request, files
-
-    def become(self) -> None:
-        """Take over what the rank would have, be the rank, and end; does not return."""
-
-        def run() -> None:
-            self.take_over()
-            worker.main()
-
-        run_and_end(run)
-
-    def take_over(self) -> None:
-        request = self._request
-        os.setsid()
-        *streams, folder = self._files
-        for number, file in enumerate(streams):
-            os.dup2(file, number)
-        os.fchdir(folder)
-        for file in self._files:
-            os.close(file)
-        os.umask(request["umask"])
-        for name, soft in request["limits"].items():
-            number = warm.LIMITS[name]
-            resource.setrlimit(number, (soft, resource.getrlimit(number)[1]))
-        os.sched_setaffinity(0, request["cores"])
-        _set_signals(request["ignored"])
-        signal.pthread_sigmask(signal.SIG_SETMASK, request["blocked"])
-        os.environ.clear()
-        os.environ.update(request["environment"])
-        words = sys.orig_argv = request["words"]
-        sys.argv = words[words.index(RankCommand.module) :]
-        sys.executable = request["executable"]
-        _map(os.path.join(request["environment"]["DDL_RUN_DIR"], "job.json"))
-        _forget_random_state()
+def become(request: dict, files: list[int]) -> None:
+    """Take over what the rank would have if the supervisor had started it, and be the rank."""
+    os.setsid()
+    *streams, folder = files
+    for number, file in enumerate(streams):
+        os.dup2(file, number)
+    os.fchdir(folder)
+    for file in files:
+        os.close(file)
+    os.umask(request["umask"])
+    for name, soft in request["limits"].items():
+        number = warm.LIMITS[name]
+        resource.setrlimit(number, (soft, resource.getrlimit(number)[1]))
+    os.sched_setaffinity(0, request["cores"])
+    _set_signals(request["ignored"])
+    signal.pthread_sigmask(signal.SIG_SETMASK, request["blocked"])
+    os.environ.clear()
+    os.environ.update(request["environment"])
+    words = sys.orig_argv = request["words"]
+    sys.argv = words[words.index(RankCommand.module) :]
+    sys.executable = request["executable"]
+    _map(os.path.join(request["environment"]["DDL_RUN_DIR"], "job.json"))
+    _forget_random_state()
+    worker.main()
 
 
 def _set_signals(ignored: list[int]) -> None:
     """Handle signals as an interpreter that is started with these ignored; the template may have ignored others."""
     for number in signal.valid_signals() - PYTHON_IGNORES - {signal.SIGKILL, signal.SIGSTOP}:
         usual = signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL
-        handler = signal.SIG_IGN if number in ignored else usual
-        if signal.getsignal(number) != handler:
-            signal.signal(number, handler)
+        signal.signal(number, signal.SIG_IGN if number in ignored else usual)
 
 
 def _map(path: str) -> None:
     """Map a file into this process and its forks: so `ddl.launcher.processes` finds them. No descriptor stays open."""
     mmap = ctypes.CDLL(None, use_errno=True).mmap
-    mmap.restype, mmap.argtypes = (
-        ctypes.c_void_p,
-        [ctypes.c_void_p, ctypes.c_size_t, *[ctypes.c_int] * 3, ctypes.c_long],
-    )
+    mmap.restype = ctypes.c_void_p
+    mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_long]
     file = os.open(path, os.O_RDONLY)
     if mmap(None, 1, PROT_READ, MAP_PRIVATE, file, 0) == ctypes.c_void_p(-1).value:
         raise OSError(ctypes.get_errno(), f"{path} cannot be mapped: {os.strerror(ctypes.get_errno())}")
@@ -95,22 +73,14 @@ def set_blas_threads() -> None:
     """Give every OpenBLAS that is loaded the number of threads that it would have started with."""
     names = ("OPENBLAS_NUM_THREADS", "GOTO_NUM_THREADS", "OMP_NUM_THREADS")
     threads = next((int(os.environ[name]) for name in names if os.environ.get(name, "").isdigit()), 0)
-    for function in _blas("set_num_threads"):
+    for function in blas_functions("set_num_threads"):
         function(threads or len(os.sched_getaffinity(0)))
 
 
-def blas_threads() -> list[int]:
-    """The number of threads of every OpenBLAS that is loaded."""
-    return sorted(function() for function in _blas("get_num_threads"))
-
-
-def _blas(name: str) -> list[Callable]:
+def blas_functions(name: str) -> list[Callable]:
     """A function of each OpenBLAS that is loaded; their builds have various names for it."""
     variants = [f"{prefix}openblas_{name}{suffix}" for prefix in ("", "scipy_") for suffix in ("", "64_", "_64")]
-    libraries = [ctypes.CDLL(path) for path in sorted(_libraries("openblas"))]
-    return [getattr(library, variant) for library in libraries for variant in variants if hasattr(library, variant)]
-
-
-def _libraries(name: str) -> set[str]:
     with open("/proc/self/maps") as file:
-        return {line.split(maxsplit=5)[5].strip() for line in file if name in line}
+        paths = {line.split(maxsplit=5)[5].strip() for line in file if "openblas" in line}
+    libraries = map(ctypes.CDLL, sorted(paths))
+    return [getattr(library, variant) for library in libraries for variant in variants if hasattr(library, variant)]

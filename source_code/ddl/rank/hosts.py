@@ -2,22 +2,15 @@
 
     python -m ddl.rank.hosts --hosts 2 --rate-mbit 1000 --ranks 4 python -m ddl.rank.task ... COMMAND
 
-Each host is a network namespace with a name of its own: ranks on one host reach those on another
-only through an interface, `INTERFACE`, that sends no faster than the rate. A pair of such interfaces
-joins two hosts, a bridge more. All hosts share this machine's processor, memory and disk.
-
-They are made inside a namespace of this process, so that the machine's own network is never touched,
-and root is not needed where the kernel lets users make namespaces. The kernel removes them with the
-last of these processes, however it ends.
-
-Like Slurm on a cluster, this process places its tasks, ends the others when one has failed, and
-passes on a request to stop. Linux only.
+Each host is a network namespace with a name of its own, whose interface sends no faster than the rate; all share this
+machine's processor, memory and disk. They are made inside a namespace of this process: the machine's own network is
+never touched, root is not needed where the kernel lets users make namespaces, and the kernel removes them with the last
+of these processes, however it ends. Linux only.
 """
 
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 from ddl.launcher import processes
 from ddl.launcher.commands import HostsCommand
@@ -36,9 +29,6 @@ from ddl.records.network import INTERFACE, RATE
 
 INSIDE = "DDL_HOSTS_INSIDE"  # set in the process that has a namespace of its own already
 FAILURE_GRACE_S = 1.0  # when one rank has failed, let the others record what they saw
-
-
-# ---------------------------------------------------------------- the command
 
 
 def main():
@@ -125,23 +115,14 @@ class Hosts(Supervisor):
         inherited = {
             name: value for name, value in os.environ.items() if not name.startswith("SLURM") and name != INSIDE
         }
+        # GPUs of one machine would talk to each other past the network.
+        inherited |= {"DDL_LIFELINE": "stdin", RATE: str(self.options.rate_mbit), "CUDA_VISIBLE_DEVICES": ""}
         for slot in slots(self.options.ranks, self.options.hosts):
-            self.tasks.append(
-                subprocess.Popen(
-                    [*_enter(self.holders[slot.node]), *self.options.command],
-                    stdin=self.lifeline,
-                    # GPUs of one machine would talk to each other past the network.
-                    env={
-                        **inherited,
-                        **slot.variables,
-                        "DDL_LIFELINE": "stdin",
-                        RATE: str(self.options.rate_mbit),
-                        "CUDA_VISIBLE_DEVICES": "",
-                    },
-                )
-            )
-            self.follow(self.tasks[-1])
-            self.watch(self._await, self.tasks[-1])
+            command = [*_enter(self.holders[slot.cross_rank]), *self.options.command]
+            task = subprocess.Popen(command, stdin=self.lifeline, env={**inherited, **slot.variables})
+            self.tasks.append(task)
+            self.follow(task)
+            self.watch(self._await, task)
 
     def _await(self, task):
         """Wait for a task; when it has failed, end the others."""
@@ -171,22 +152,10 @@ class Hosts(Supervisor):
 
 def _holder(name):
     """Start the process whose namespaces are a host: it does nothing, and ends with this one."""
-    namespace = Path("/proc/self/ns/net").readlink()
-    holder = subprocess.Popen(
-        [
-            "unshare",
-            "--net",
-            "--uts",
-            sys.executable,
-            "-c",
-            f"import socket, sys; socket.sethostname({name!r}); print(flush=True); sys.stdin.read()",
-        ],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    holder.stdout.readline()  # it has started
-    if holder.poll() is not None or Path(f"/proc/{holder.pid}/ns/net").readlink() == namespace:
+    code = f"import socket, sys; socket.sethostname({name!r}); print(flush=True); sys.stdin.read()"
+    command = ["unshare", "--net", "--uts", sys.executable, "-c", code]
+    holder = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    if not holder.stdout.readline():
         raise OSError(f"{name} did not start")
     return holder
 

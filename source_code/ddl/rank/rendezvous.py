@@ -1,13 +1,13 @@
 """Horovod's rendezvous server, where Gloo's ranks learn each other's addresses.
 
-Started here for ranks that Horovod's launcher cannot start. Ranks of tf.distribute and PyTorch keep their addresses in
-it, too, whoever has started it: stock horovodrun included.
+Ranks of tf.distribute and PyTorch keep their addresses in it, too, whoever has started it: stock horovodrun included.
 """
 
 import os
 from typing import TYPE_CHECKING
 
 from ddl.launcher.commands import GLOO_TIMEOUT_S
+from ddl.rank.slot import slots
 
 if TYPE_CHECKING:
     from horovod.runner.http.http_server import RendezvousServer
@@ -17,35 +17,15 @@ if TYPE_CHECKING:
 BACKLOG = 1024
 
 
-def enlarge_backlog() -> None:
-    """Let all servers that this process starts from here on, Horovod's launcher's too, keep many callers waiting."""
-    from horovod.runner.http.http_server import RendezvousHTTPServer
-
-    RendezvousHTTPServer.request_queue_size = BACKLOG
-
-
 def server(size: int, nodes: int) -> "tuple[RendezvousServer, int]":
     """Start a server for `size` ranks on `nodes`, filled one after the other; return it and its port."""
-    from horovod.runner.http.http_server import RendezvousServer
+    from horovod.runner.http.http_server import RendezvousHTTPServer, RendezvousServer
 
-    enlarge_backlog()
+    RendezvousHTTPServer.request_queue_size = BACKLOG
     started = RendezvousServer()
     port = started.start()
-    started.init(host_plan(size, nodes))
+    started.init(slots(size, nodes))
     return started, port
-
-
-def host_plan(size: int, nodes: int) -> list:
-    """Horovod's own list of which rank is on which node, for its rendezvous server.
-
-    The server only counts the ranks of each group (all, of one node, across nodes). Any names will
-    do for the nodes, as long as the ranks use the same (`Slot.horovod`).
-    """
-    from horovod.runner.common.util.hosts import get_host_assignments, parse_hosts
-
-    per_node = -(-size // nodes)  # tasks of tf.distribute may fill the last node in part
-    hosts = ",".join(f"node{number}:{per_node}" for number in range(nodes))
-    return get_host_assignments(parse_hosts(hosts), size)
 
 
 def variables(address: str, port: int | str) -> dict[str, str]:
@@ -58,7 +38,8 @@ def through(controller: str, interface: str = "") -> dict[str, str]:
     chosen = {"HOROVOD_CONTROLLER": controller, "HOROVOD_CPU_OPERATIONS": controller}
     if controller == "mpi":
         return chosen
-    return {**chosen, "HOROVOD_GLOO_IFACE": interface, "HOROVOD_GLOO_TIMEOUT_SECONDS": str(GLOO_TIMEOUT_S)}
+    interfaces = dict.fromkeys(("HOROVOD_GLOO_IFACE", "NCCL_SOCKET_IFNAME"), interface)
+    return {**chosen, **interfaces, "HOROVOD_GLOO_TIMEOUT_SECONDS": str(GLOO_TIMEOUT_S)}
 
 
 def reachable() -> bool:

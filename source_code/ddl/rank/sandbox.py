@@ -58,13 +58,11 @@ class _Launch:
     """One start of a script on several ranks."""
 
     def __init__(self, request, wire):
-        self._program, self._script, self._name = request["program"], request["script"], request["file"]
-        self._size = request["size"]
+        self._request, self._size, self._wire = request, request["size"], wire
         self._due = time.monotonic() + request["seconds"]
-        self._wire = wire
         self._home = Path(tempfile.mkdtemp(prefix="launch-"))
         self._connections = {}  # to the rank of each
-        self._ended = {}
+        self._ended = {}  # the status of each rank
 
     def run(self):
         """Return ``late``, and of each rank its ``status``, and whether it ``wrote`` weights."""
@@ -88,24 +86,22 @@ class _Launch:
             shutil.rmtree(self._home, ignore_errors=True)
 
     def _wait(self, ranks):
-        """Wait for all ranks, by process; end them when time is over, or soon after one has failed."""
-        due, late = self._due, False
-        left = dict(ranks)
-        while left:
-            for pid in list(left):
-                if os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT):
-                    status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-                    self._ended[left.pop(pid)] = status
+        """Wait for all ranks, by process; end them when time is over, or soon after one has failed. Return if late."""
+        due = self._due
+        while ranks:
+            for pid in list(ranks):
+                ended, status = os.waitpid(pid, os.WNOHANG)
+                if ended:
+                    self._ended[ranks.pop(pid)] = os.waitstatus_to_exitcode(status)
                     if status:
                         due = min(due, time.monotonic() + GRACE_S)
-            if left and time.monotonic() > due:
-                late = not any(self._ended.values())
-                for pid in left:
+            if ranks and time.monotonic() > due:
+                for pid in ranks:
                     _end(pid)
-                return late
+                return not any(self._ended.values())
             for ready in connection.wait(list(self._connections), LOOK_EVERY_S):
                 self._pass_on(ready)
-        return late
+        return False
 
     def _pass_on(self, ready):
         """Pass a rank's message to the grader, and the reply back."""
@@ -121,6 +117,10 @@ class _Launch:
             del self._connections[each]
             each.close()
 
+    def _record(self, rank):
+        weights = self._home / str(rank) / "weights.npz"
+        return {"status": self._ended.get(rank), "wrote": weights.is_file()}  # no status: it was ended
+
     # ---------------------------------------------------------------- in a rank
 
     def _become(self, slot, port, connection):
@@ -128,7 +128,7 @@ class _Launch:
         self._wire.close()
         self._leave(*self._connections)
         examiner.connect(connection, slot.rank)
-        folder = self._home / str(slot.rank)
+        folder, name = self._home / str(slot.rank), self._request["file"]
         folder.mkdir()
         os.chdir(folder)
         log = os.open("log", os.O_WRONLY | os.O_CREAT)
@@ -142,31 +142,27 @@ class _Launch:
             **rendezvous.through("gloo", "lo"),
             "DDL_RUN_DIR": str(folder),
         }
-        Path(self._name).write_text(self._script)  # where tracebacks, and TensorFlow, find its lines
-        module = enter_script(self._name)
+        Path(name).write_text(self._request["script"])  # where tracebacks, and TensorFlow, find its lines
+        module = enter_script(name)
         sys.orig_argv = sys.argv
         try:
-            if self._program == "loop":
-                importlib.import_module("ddl.training.trial").main(self._name)
+            if self._request["program"] == "loop":
+                importlib.import_module("ddl.training.trial").main(name)
             else:
                 run_script(module)
         except BaseException as error:
             if not isinstance(error, SystemExit) or error.code:
-                self._explain(error)
+                _explain(error, name)
                 os._exit(1)  # exit handlers would wait for the other ranks
             raise
 
-    def _explain(self, error):
-        frames = [f for f in traceback.extract_tb(error.__traceback__) if f.filename == self._name]
-        line = getattr(error, "lineno", None) if isinstance(error, SyntaxError) else frames and frames[-1].lineno
-        described = {"type": type(error).__name__[:TEXT], "message": str(error)[:TEXT], "line": line or None}
-        examiner.examiner().note("error", **described, time=time.monotonic())
 
-    # ---------------------------------------------------------------- afterwards
-
-    def _record(self, rank):
-        weights = self._home / str(rank) / "weights.npz"
-        return {"status": self._ended.get(rank), "wrote": weights.is_file()}  # no status: it was ended
+def _explain(error, name):
+    """Note what ended the script `name`, and in which line."""
+    frames = [f for f in traceback.extract_tb(error.__traceback__) if f.filename == name]
+    line = getattr(error, "lineno", None) if isinstance(error, SyntaxError) else frames and frames[-1].lineno
+    described = {"type": type(error).__name__[:TEXT], "message": str(error)[:TEXT], "line": line or None}
+    examiner.examiner().note("error", **described, time=time.monotonic())
 
 
 def _start(work):

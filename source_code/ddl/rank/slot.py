@@ -12,11 +12,12 @@ if TYPE_CHECKING:
 
 VARIABLE = "DDL_SLOT"
 SLURMS = ("SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID", "SLURM_NODEID", "SLURM_NNODES")
+HOROVODS = ("rank", "size", "local_rank", "local_size", "cross_rank", "cross_size", "hostname")
 
 
 @dataclass(frozen=True)
 class Slot:
-    """One rank's slot: among `size` ranks, among those of its node, and on which of the nodes.
+    """One rank's slot among `size` ranks, in Horovod's words: `cross_rank` is its node's number of `cross_size`.
 
     Nodes are filled one after the other.
     """
@@ -24,18 +25,12 @@ class Slot:
     rank: int
     size: int
     local_rank: int
-    node: int
-    nodes: int
+    cross_rank: int
+    cross_size: int
 
     @classmethod
     def here(cls, variables: Mapping[str, str] = os.environ) -> "Self":
-        """Read the slot of this task from its environment.
-
-        Raises
-        ------
-        NotFound
-            Where neither Slurm nor `ddl.rank.hosts` has started this process.
-        """
+        """Read the slot of this task from its environment; NotFound where nobody has said so."""
         if VARIABLE in variables:
             return cls(*map(int, variables[VARIABLE].split()))
         missing = [name for name in SLURMS if name not in variables]
@@ -44,25 +39,25 @@ class Slot:
         return cls(*(int(variables[name]) for name in SLURMS))
 
     @property
+    def local_size(self) -> int:
+        return self.size // self.cross_size
+
+    @property
+    def hostname(self) -> str:
+        return f"node{self.cross_rank}"  # any name will do that ranks of a node share
+
+    @property
     def variables(self) -> dict[str, str]:
         """The environment that `here` reads."""
         return {VARIABLE: " ".join(map(str, astuple(self)))}
 
     @property
     def horovod(self) -> dict[str, str]:
-        """The same as Horovod's variables: HOROVOD_RANK, HOROVOD_SIZE and others."""
-        return {
-            "HOROVOD_RANK": str(self.rank),
-            "HOROVOD_SIZE": str(self.size),
-            "HOROVOD_LOCAL_RANK": str(self.local_rank),
-            "HOROVOD_LOCAL_SIZE": str(self.size // self.nodes),
-            "HOROVOD_CROSS_RANK": str(self.node),
-            "HOROVOD_CROSS_SIZE": str(self.nodes),
-            "HOROVOD_HOSTNAME": f"node{self.node}",  # as in `rendezvous.host_plan`
-        }
+        """Horovod's variables: HOROVOD_RANK, HOROVOD_SIZE and others."""
+        return {f"HOROVOD_{name.upper()}": str(getattr(self, name)) for name in HOROVODS}
 
 
 def slots(ranks: int, nodes: int) -> list[Slot]:
-    """Return every rank's slot."""
+    """Return every rank's slot; tasks of tf.distribute may fill the last node in part."""
     per_node = -(-ranks // nodes)
     return [Slot(rank, ranks, rank % per_node, rank // per_node, nodes) for rank in range(ranks)]

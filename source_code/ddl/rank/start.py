@@ -34,16 +34,12 @@ class ForkedRank:
 
     def wait(self) -> int:
         """Wait until the rank has ended; return its exit code, or the negative number of the signal that killed it."""
-        answer = None
         with self._connection, suppress(OSError, ValueError):
             self._connection.settimeout(None)
-            answer = warm.receive(self._connection)
-        if answer is None:
-            print(
-                f"the template of rank process {self.pid} was killed, and the rank with it", file=sys.stderr, flush=True
-            )
-            return -signal.SIGKILL
-        return os.waitstatus_to_exitcode(answer[0]["status"])
+            if answer := warm.receive(self._connection):
+                return os.waitstatus_to_exitcode(answer[0]["status"])
+        print(f"the template of rank process {self.pid} was killed, and the rank with it", file=sys.stderr, flush=True)
+        return -signal.SIGKILL
 
 
 def start(
@@ -67,21 +63,21 @@ def _fork(words, environment, stopping):
         connection = warm.connect(warm.address(identity))
         if connection is None:
             return None
+        request = {
+            "do": "fork",
+            "identity": identity,
+            "environment": dict(environment),
+            "words": list(words),
+            "executable": sys.executable,
+            **_inherited_state(),
+        }
         folder = os.open(".", os.O_RDONLY | os.O_DIRECTORY)
         try:
             connection.settimeout(warm.READY_S)
-            request = {
-                "do": "fork",
-                "identity": identity,
-                "environment": dict(environment),
-                "words": list(words),
-                "executable": sys.executable,
-                **_inherited_state(),
-            }
             warm.send(connection, request, (0, 1, 2, folder))
-            answer = _answer(connection, stopping)
         finally:
             os.close(folder)
+        answer = _answer(connection, stopping)
         if answer and "pid" in answer[0]:
             return ForkedRank(connection, answer[0]["pid"], *answer[1])
         connection.close()

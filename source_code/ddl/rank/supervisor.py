@@ -9,7 +9,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -18,7 +18,8 @@ import psutil
 from ddl.launcher.roles import roles_of
 from ddl.launcher.settings import stall_s
 from ddl.rank import cluster
-from ddl.rank.start import ForkedRank
+from ddl.rank.slot import Slot
+from ddl.rank.start import ForkedRank, start
 from ddl.records.folder import STACK_SIGNAL, RunFolder, StorageError, stack_of
 from ddl.records.jsonfiles import read_json
 from ddl.records.paths import runs_dir
@@ -43,14 +44,8 @@ class Supervisor:
     """Ends the processes of a run early when there is a reason to; one in a process.
 
     Reasons are SIGTERM and SIGINT, a launcher that is gone, the time limit, and ranks that never
-    joined a cluster of tf.distribute. A subclass starts the processes, and calls `follow` with each.
-
-    Attributes
-    ----------
-    reason : str or None
-        Why the processes were ended early; `details` has what the record says besides.
-    stopping : threading.Event
-        Set once there is a reason.
+    joined a cluster of tf.distribute. The first is kept in `reason`, with what the record says besides in `details`,
+    and sets `stopping`. A subclass starts the processes, and calls `follow` with each.
     """
 
     grace_s = 1.0  # between asking the processes to end and killing them
@@ -68,6 +63,15 @@ class Supervisor:
         if lifeline and watch_launcher:
             self.watch(self._await_launcher, _take_standard_input())
 
+    def start_rank(self, words: Sequence[str], slot: Slot) -> "ForkedRank | subprocess.Popen":
+        """Start a rank with this process' environment, and look after it."""
+        environment = {**os.environ, **slot.horovod, "PYTHONUNBUFFERED": "1", "DDL_RANKS_OF": self.run_id}
+        if not self.folder.job.exists():  # of a pasted line: what its ranks print goes to the terminal
+            environment.pop("DDL_RUN_DIR")
+        child = start(words, environment, self.stopping)
+        self.follow(child)
+        return child
+
     def follow(self, child: "ForkedRank | subprocess.Popen") -> None:
         """Look after a process; if the others have been asked to end already, so is this one."""
         with self._lock:
@@ -76,6 +80,10 @@ class Supervisor:
         if late:
             child.send_signal(signal.SIGTERM)
             self.watch(self._kill_after_grace)
+
+    def watch(self, function: Callable, *arguments: object) -> None:
+        """Call a function in a thread that ends with this process."""
+        threading.Thread(target=function, args=arguments, daemon=True).start()
 
     # ---------------------------------------------------------------- what a subclass may say otherwise
 
@@ -95,9 +103,10 @@ class Supervisor:
         return {}
 
     def has_exited(self, rank: int) -> bool:
+        os.listdir(self.folder.path)  # NFS remembers that a file was not there: look again
         return self.folder.exit(rank).exists()
 
-    # ---------------------------------------------------------------- reasons to end early
+    # ---------------------------------------------------------------- ending early
 
     def end(self, reason: str, **details: object) -> None:
         """End the processes; of several reasons the first one is kept."""
@@ -113,51 +122,20 @@ class Supervisor:
         self.terminate()
         self.watch(self._kill_after_grace)
 
-    def limit(self, timeout_s: float, started: float) -> None:
-        """End the processes `timeout_s` after `started` (seconds since the epoch)."""
-        self.watch(self._await_time_limit, timeout_s, started)
+    def _kill_after_grace(self) -> None:
+        time.sleep(self.grace_s)
+        self.kill()
 
-    def watch_cluster(self) -> None:
-        """End the processes when ranks of a cluster of tf.distribute do not join it."""
-        if roles := roles_of(read_json(self.folder.job) or {}):
-            self.watch(self._await_cluster, roles)
+    def _send(self, number: int) -> None:
+        with self._lock:
+            children = list(self._children)
+        for child in children:
+            child.send_signal(number)
 
-    def watch_progress(self, ranks: Iterable[int]) -> None:
-        """Record which of these ranks wait for others when a minute (``DDL_STALL_S``) has brought nothing new."""
-        self.watch(self._await_stalls, list(ranks), stall_s())
-
-    def _await_stalls(self, ranks: list[int], limit_s: float) -> None:
-        seen, due, before = 0.0, math.inf, None
-        while not self.stopping.wait(limit_s / 6):
-            if (change := self.folder.last_change()) != seen:
-                seen, patience_s, before = change, limit_s, None
-                due = time.monotonic() + limit_s
-                for rank in ranks:
-                    self.folder.stalled(rank).unlink(missing_ok=True)
-            elif time.monotonic() >= due:
-                answers = [self.waits(ranks), [stack_of(self.folder.stack(rank)) for rank in ranks]]
-                if answers == before:  # twice at the same point, so that it is no moment of a long computation
-                    for rank, waiting in zip(ranks, answers[0]):
-                        record = {"rank": rank, "waits": waiting, "quiet_s": limit_s}
-                        self._write(self.folder.write_json, self.folder.stalled(rank), record)
-                    due = math.inf  # until something new comes
-                elif before:  # a long computation: it is asked less and less often
-                    due, patience_s, before = time.monotonic() + patience_s, 2 * patience_s, None
-                else:
-                    before = answers
-
-    def waits(self, ranks: list[int]) -> list[bool]:
-        """Ask these ranks at once whether they wait for others."""
-
-        def rank_waits(rank: int) -> bool:
-            record = read_json(self.folder.rank(rank))
-            return bool(record) and waits(record["pid"], self.folder.stack(rank))
-
-        with ThreadPoolExecutor(len(ranks)) as pool:
-            return list(pool.map(rank_waits, ranks))
+    # ---------------------------------------------------------------- reasons to end early, each awaited in a thread
 
     def _watch_signals(self) -> None:
-        """End the processes on SIGTERM and SIGINT, whatever handlers Horovod's launcher may set later."""
+        """End the processes on SIGTERM and SIGINT, whatever the main thread is doing."""
         reader, writer = os.pipe()
         os.set_blocking(writer, False)
         signal.set_wakeup_fd(writer)
@@ -175,28 +153,49 @@ class Supervisor:
         os.read(lifeline, 1)  # returns when the other end is closed
         self.launcher_gone()
 
-    def _await_time_limit(self, timeout_s: float, started: float) -> None:
+    def await_time_limit(self, timeout_s: float, started: float) -> None:
+        """End the processes `timeout_s` after `started` (seconds since the epoch)."""
         if not self.stopping.wait(max(0.0, started + timeout_s - time.time())):
             self.end("timeout", timeout_s=timeout_s, **self.diagnose("timeout"))
 
-    def _await_cluster(self, roles: tuple) -> None:
-        if missing := cluster.first_absent(self.folder, roles):
+    def await_cluster(self) -> None:
+        """End the processes when ranks of a cluster of tf.distribute do not join it."""
+        roles = roles_of(read_json(self.folder.job) or {})
+        if missing := roles and cluster.first_absent(len(roles)):
             gone = [rank for rank in missing if self.has_exited(rank)]
             self.end("absent", missing=missing, gone=gone, **self.diagnose("absent"))
 
-    def _send(self, number: int) -> None:
-        with self._lock:
-            children = list(self._children)
-        for child in children:
-            child.send_signal(number)
+    # ---------------------------------------------------------------- who waits for others
 
-    def _kill_after_grace(self) -> None:
-        time.sleep(self.grace_s)
-        self.kill()
+    def await_stalls(self, ranks: Sequence[int]) -> None:
+        """Record which of these ranks wait for others when a minute (``DDL_STALL_S``) has brought nothing new."""
+        limit_s, seen, due, before = stall_s(), 0.0, math.inf, None
+        while not self.stopping.wait(limit_s / 6):
+            if (change := self.folder.last_change()) != seen:
+                seen, due, before = change, time.monotonic() + limit_s, None
+                for rank in ranks:
+                    self.folder.stalled(rank).unlink(missing_ok=True)
+            elif time.monotonic() >= due:
+                answers = [self.waits(ranks), [stack_of(self.folder.stack(rank)) for rank in ranks]]
+                if answers == before:  # twice at the same point, so that it is no moment of a long computation
+                    for rank, waiting in zip(ranks, answers[0]):
+                        record = {"rank": rank, "waits": waiting, "quiet_s": limit_s}
+                        self._write(self.folder.write_json, self.folder.stalled(rank), record)
+                    due = math.inf  # until something new comes
+                elif before:
+                    due, before = time.monotonic() + limit_s, None
+                else:
+                    before = answers
 
-    def watch(self, function: Callable, *arguments: object) -> None:
-        """Call a function in a thread that ends with this process."""
-        threading.Thread(target=function, args=arguments, daemon=True).start()
+    def waits(self, ranks: Sequence[int]) -> list[bool]:
+        """Ask these ranks at once whether they wait for others."""
+
+        def rank_waits(rank: int) -> bool:
+            record = read_json(self.folder.rank(rank))
+            return bool(record) and waits(record["pid"], self.folder.stack(rank))
+
+        with ThreadPoolExecutor(len(ranks)) as pool:
+            return list(pool.map(rank_waits, ranks))
 
     # ---------------------------------------------------------------- records
 
@@ -246,11 +245,12 @@ def waits(pid: int, stack: Path) -> bool:
         if not _handles(pid, STACK_SIGNAL):
             return False  # another program by now, which the signal would end
         process.send_signal(STACK_SIGNAL)
-        before = _cpu_seconds(process)
+        before = process.cpu_times()
         time.sleep(STACK_S)
-        idle = _cpu_seconds(process) - before < STACK_S / 2
+        after = process.cpu_times()
     except psutil.NoSuchProcess:
         return False
+    idle = after.user + after.system - before.user - before.system < STACK_S / 2
     return idle and bool(LIBRARY.search(stack_of(stack).split("\n")[0]))
 
 
@@ -261,8 +261,3 @@ def _handles(pid: int, number: int) -> bool:
     except OSError:
         return False
     return bool(caught) and bool(int(caught[1], 16) >> (number - 1) & 1)
-
-
-def _cpu_seconds(process: psutil.Process) -> float:
-    times = process.cpu_times()
-    return times.user + times.system

@@ -1,11 +1,9 @@
 """A template: ``python -m ddl.rank.template`` imports TensorFlow and Horovod once, and its forks become ranks.
 
-It imports what every rank imports first, and initialises nothing: no TensorFlow context, no Horovod, no GPU, no thread
-(`unfit` looks before each fork). A fork becomes the rank that a supervisor asks for (`ddl.rank.fork`,
-`ddl.rank.start`). Its forks share one thing that cold starts do not: the secret of Python's string hashes.
-
-It ends when nobody has asked for a rank for ``DDL_WARM_IDLE_S`` seconds (900), when a file that it has imported
-has changed, and when it is told to; then it waits for its last fork. If it is killed, its forks are, too.
+It initialises nothing: no TensorFlow context, no Horovod, no GPU, no thread. Its forks share one thing that cold starts
+do not: the secret of Python's string hashes. It ends when nobody has asked for a rank for ``DDL_WARM_IDLE_S`` seconds,
+when a file that it has imported has changed, and when it is told to; then it waits for its last fork. If it is killed,
+its forks are, too.
 """
 
 import contextlib
@@ -21,12 +19,15 @@ import sys
 import time
 import traceback
 
+import psutil
+
 from ddl.launcher import warm
 from ddl.launcher.settings import idle_s
 from ddl.rank.ending import fork, run_and_end
-from ddl.rank.fork import Fork
+from ddl.rank.fork import become
 from ddl.records.log import keep_writing
 
+Rank = tuple[dict, list[int]]  # what a supervisor asks for, and its open files
 STAMP_S = 1.0  # for so long after a look, files count as unchanged
 
 
@@ -41,9 +42,9 @@ def main() -> None:
         _import()
         if reason := unfit():
             sys.exit(f"no rank can start from here: {reason}")
-        fork = Template(listener, identity).serve()
-    if fork:
-        fork.become()
+        rank = Template(listener, identity).serve()
+    if rank:
+        become(*rank)
 
 
 def _import() -> None:
@@ -65,28 +66,26 @@ class Template:
         self._forks: dict[socket.socket, tuple[int, int]] = {}  # process and its descriptor, by who asked
         self._stamp, self._looked = stamp(), time.monotonic()
         self._idle_s = idle_s()
-        self._since, self._asked, self._served = time.time(), time.monotonic(), 0
+        self._asked, self._served = time.monotonic(), 0
         self._ending = False
         self._process = os.getpid()
-        self._stopped: list[socket.socket] = []
-        self._fork: Fork | None = None  # in a fork: this process is one
+        self._stopped: list[socket.socket] = []  # who asked it to stop, and waits until it is gone
 
-    def serve(self) -> "Fork | None":
-        """Answer; return None when this is over, and in each fork what it is to become."""
-        while not (self._ending and not self._forks):
+    def serve(self) -> Rank | None:
+        """Answer; return None when this is over, and in each fork what to `become`."""
+        while self._forks or not self._ending:
             left = None if self._forks else max(0.0, self._idle_s - (time.monotonic() - self._asked))
             ready = self._selector.select(left)
             if not ready and not self._forks:
                 self._end()
             for key, _ in ready:
                 try:
-                    key.data(key.fileobj)
+                    if rank := key.data(key.fileobj):
+                        return rank
                 except Exception:
                     traceback.print_exc()  # one mishap is not to end the ranks of other runs
                     if os.getpid() != self._process:
                         os._exit(1)
-                if self._fork:
-                    return self._fork
         return None
 
     def _end(self) -> None:
@@ -95,65 +94,57 @@ class Template:
             self._selector.unregister(self._listener)
             self._listener.close()  # its name is free for the next template
 
-    def _accept(self, listener: socket.socket) -> None:
+    def _accept(self, listener: socket.socket) -> Rank | None:
         connection, _ = listener.accept()
         connection.settimeout(warm.ANSWER_S)
         files: list[int] = []
+        rank = None
         try:
-            if warm.peer(connection)[1] != os.getuid():
-                return
-            received = warm.receive(connection, descriptors=4)
-            if received is None:
-                return
-            request, files = received
-            if request["do"] == "fork":
-                self._asked = time.monotonic()  # (whoever only lists templates keeps none of them)
-                self._answer_fork(connection, request, files)
-            elif request["do"] == "status":
-                warm.send(connection, self._status())
-            elif request["do"] == "stop":
-                self._end()
-                warm.send(connection, {"active": len(self._forks)})
-                self._stopped.append(connection)  # closed when this process is gone
+            if warm.peer(connection)[1] == os.getuid() and (received := warm.receive(connection, descriptors=4)):
+                request, files = received
+                rank = self._answer(connection, request, files)
         except ConnectionError:
             pass  # who asked did not wait for the answer
-        except (OSError, ValueError, KeyError) as error:
-            print(f"a request failed: {type(error).__name__}: {error}", file=sys.stderr, flush=True)
         finally:
-            if not self._fork:
+            if not rank:
                 for file in files:
                     os.close(file)
                 if connection not in self._forks and connection not in self._stopped:
                     connection.close()
+        return rank
 
-    def _status(self) -> dict:
-        return {
-            "prefix": sys.prefix,
-            "since": self._since,
-            "served": self._served,
-            "active": len(self._forks),
-            "idle_s": self._idle_s,
-            "memory_bytes": _memory_bytes(),
-        }
+    def _answer(self, connection: socket.socket, request: dict, files: list[int]) -> Rank | None:
+        if request["do"] == "fork":
+            self._asked = time.monotonic()  # (whoever only lists templates keeps none of them)
+            return self._fork(connection, request, files)
+        if request["do"] == "status":
+            memory = psutil.Process().memory_info()
+            own_bytes = memory.rss - memory.shared  # without files, which others map, too
+            known = {"idle_s": self._idle_s, "memory_bytes": own_bytes}
+            warm.send(connection, {"served": self._served, "active": len(self._forks), **known})
+        else:
+            self._end()
+            warm.send(connection, {"active": len(self._forks)})
+            self._stopped.append(connection)
+        return None
 
     # ---------------------------------------------------------------- forks
 
-    def _answer_fork(self, connection: socket.socket, request: dict, files: list[int]) -> None:
+    def _fork(self, connection: socket.socket, request: dict, files: list[int]) -> Rank | None:
         if request["identity"] != self._identity:  # and yet the same address
             warm.send(connection, {"cold": "this template is of another identity"})
-            return
+            return None
         if reason := unfit() or self._changed():
             print(f"no fork: {reason}", file=sys.stderr, flush=True)
             self._end()
             warm.send(connection, {"cold": reason})
-            return
+            return None
         sys.stdout.flush()
         sys.stderr.flush()
         pid = fork()
         if pid == 0:
             self._leave(connection)
-            self._fork = Fork(request, files)
-            return
+            return request, files
         descriptor = os.pidfd_open(pid)
         self._served += 1
         self._forks[connection] = pid, descriptor
@@ -162,14 +153,14 @@ class Template:
         self._selector.register(descriptor, selectors.EVENT_READ, lambda _: self._finish(connection))
         with contextlib.suppress(OSError):  # who asked is gone: noticed next
             warm.send(connection, {"pid": pid}, (descriptor,))
+        return None
 
     def _leave(self, connection: socket.socket) -> None:
         """Close, in a fork, what is the template's."""
         self._selector.close()
-        for each in (self._listener, connection, *self._stopped):
+        for each in (self._listener, connection, *self._stopped, *self._forks):
             each.close()
-        for other, (_, descriptor) in self._forks.items():
-            other.close()
+        for _, descriptor in self._forks.values():
             os.close(descriptor)
 
     def _end_with_supervisor(self, connection: socket.socket) -> None:
@@ -213,11 +204,8 @@ def stamp() -> dict[str, tuple | list]:
     for folder in (path for path in sys.path if path.endswith("-packages") and os.path.isdir(path)):
         found[folder] = sorted({*os.listdir(folder)} - {"__pycache__"})
     for path in filter(None, files):
-        try:
+        with contextlib.suppress(OSError):
             state = os.stat(path)
-        except OSError:
-            found[path] = (0, 0)
-        else:
             found[path] = state.st_mtime_ns, state.st_size
     return found
 
@@ -234,12 +222,6 @@ def unfit(process: str = "/proc/self") -> str:
     if getattr(getattr(context, "_context", None), "_context_handle", None):
         return "TensorFlow is initialised"
     return ""
-
-
-def _memory_bytes() -> int:
-    """Memory that is there because of this process: not files, which others map, too."""
-    with open("/proc/self/status") as file:
-        return next(int(line.split()[1]) * 1024 for line in file if line.startswith("RssAnon"))
 
 
 if __name__ == "__main__":

@@ -18,12 +18,8 @@ class ClusterError(CourseError, ValueError):
 class Cluster:
     """A cluster as one of its tasks sees it: task `index` of a type, "chief", "worker" or "ps".
 
-    `workers`, `chief` and `ps` are addresses, ``host:port``; there is at most one chief.
-
-    Raises
-    ------
-    ClusterError
-        For a cluster that can't work.
+    `workers`, `chief` and `ps` are addresses, ``host:port``; there is at most one chief. ClusterError for a cluster
+    that cannot work.
     """
 
     type: str
@@ -33,37 +29,25 @@ class Cluster:
     ps: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        for name in ("workers", "chief", "ps"):
-            object.__setattr__(self, name, tuple(getattr(self, name)))
         if self.type not in TYPES:
-            raise ClusterError(f"TF_CONFIG: the task's type {self.type!r} is not one of: {', '.join(TYPES)}")
-        alike = self.spec.get(self.type, [])
-        if type(self.index) is not int or not 0 <= self.index < len(alike):
-            have = f"{plural(len(alike), 'task')} of that type"
-            valid = (
-                f": an index from 0 to {len(alike) - 1} works" if alike else f': give "cluster" a list "{self.type}"'
-            )
+            raise ClusterError(f"the task's type {self.type!r} is not one of: {', '.join(TYPES)}")
+        alike = len(self.spec.get(self.type, ()))
+        if type(self.index) is not int or not 0 <= self.index < alike:
             raise ClusterError(
-                f"TF_CONFIG: the task's type is {self.type!r} and its index "
-                f"{self.index!r}, but the cluster has {have}{valid}"
+                f"the task's type is {self.type!r} and its index {self.index!r}, but the cluster has "
+                f"{plural(alike, 'task')} of that type, counted from 0"
             )
-        if not self.workers:
-            raise ClusterError('TF_CONFIG: the cluster has no workers: give "cluster" a list "worker" of addresses')
-        if len(self.chief) > 1:
-            raise ClusterError(f"TF_CONFIG: the cluster has {len(self.chief)} chiefs: one works")
-        if self.ps and not self.chief:
+        if not self.workers or len(self.chief) > 1 or (self.ps and not self.chief):
             raise ClusterError(
-                'TF_CONFIG: the cluster has parameter servers ("ps") and no chief, '
-                'who would coordinate them: give "cluster" a list "chief" with one '
-                "address, the same in every task"
+                f"a cluster needs at least one worker, has at most one chief, and needs it where there are "
+                f'parameter servers ("ps"), but this one has {plural(len(self.workers), "worker")}, '
+                f"{plural(len(self.chief), 'chief')} and {plural(len(self.ps), 'parameter server')}"
             )
         addresses = list(self.tasks.values())
         for task, address in self.tasks.items():
             host_and_port(address, task)
             if addresses.count(address) > 1:
-                raise ClusterError(
-                    f"TF_CONFIG: {task} has the address {address}, which another task has too: every task needs its own"
-                )
+                raise ClusterError(f"{task} has the address {address}, and so has another task: each needs its own")
 
     @property
     def spec(self) -> dict[str, list[str]]:
@@ -108,16 +92,8 @@ class Cluster:
 
 
 def host_and_port(address: str, task: str) -> tuple[str, int]:
-    """Divide a task's address.
-
-    Raises
-    ------
-    ClusterError
-        If it is none.
-    """
+    """Divide a task's address; ClusterError if it is none."""
     host, _, port = str(address).rpartition(":")
     if not host or not port.isdigit() or not 0 < int(port) < 2**16:
-        raise ClusterError(
-            f"TF_CONFIG: {task} has the address {address!r}: host:port is needed, for example 10.0.0.7:2222"
-        )
+        raise ClusterError(f"{task} has the address {address!r}: host:port is needed, for example 10.0.0.7:2222")
     return host.strip("[]"), int(port)

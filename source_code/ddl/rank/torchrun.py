@@ -25,11 +25,6 @@ def variables(environment: Mapping[str, str] = os.environ) -> dict[str, str]:
     """Wait for rank 0's address, where all ranks meet; return the environment that torchrun would give this rank.
 
     Gloo and NCCL are told this host's interface: left to themselves they look the host's name up.
-
-    Raises
-    ------
-    ClusterError
-        If rank 0 does not publish its address within `ddl.rank.cluster.timeout_s`.
     """
     [meeting] = cluster.await_addresses(["rank 0"])
     host, _, port = meeting.rpartition(":")

@@ -1,13 +1,8 @@
 """A worker: what ``python -m ddl.rank --threads N [OPTIONS] SCRIPT [ARGUMENT ...]`` does.
 
-It sends the rank's output to its own log file, sets its threads, records that the rank has started,
-joins a cluster of tf.distribute or the ranks of PyTorch (``--cluster``), and then becomes the script, with
-arguments, working directory and ``__main__`` as if python had started it. An exception is kept as
-``error-<k>.json``. Any script will do. On a full disk the rank goes on without the files that it
-cannot write.
-
-Output goes to a file and not through horovodrun's pipes, because a crashed rank's child that holds
-a pipe open, or one byte that is not UTF-8, makes horovodrun wait for ever.
+It sends output to the rank's log, records that the rank has started, joins a cluster (``--cluster``), and becomes the
+script, with arguments, working directory and ``__main__`` as if python had started it. Output goes to a file and not
+through horovodrun's pipes: a crashed rank's child that holds a pipe open would make horovodrun wait for ever.
 """
 
 import contextlib
@@ -25,6 +20,7 @@ from pathlib import Path
 from ddl.launcher.commands import RankCommand
 from ddl.launcher.roles import assign_roles
 from ddl.rank import cluster, torchrun
+from ddl.rank.ending import exit_status
 from ddl.records.folder import STACK_SIGNAL, RunFolder, StorageError
 from ddl.records.log import keep_writing
 from ddl.records.machine import gpu_numbers, host_name
@@ -45,41 +41,37 @@ def main():
     # A warning of the time limit may come while the script imports: `ddl.training.notice.Notice` unblocks
     # it. Scripts without a Notice would have ignored it, and still do.
     signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGURG])
-    record = cluster.reserve() if roles or (for_torch and not rank) else {}
+    record = {
+        "rank": rank,
+        "host": host_name(),
+        "pid": os.getpid(),
+        "started": time.time(),
+        "threads": command.threads,
+        "start": "warm" if "ddl.rank.fork" in sys.modules else "cold",
+    }
     if folder:
         _open_files(folder, rank)
-        record = {
-            "rank": rank,
-            "host": host_name(),
-            "pid": os.getpid(),
-            "started": time.time(),
-            "threads": command.threads,
-            "start": "warm" if "ddl.rank.fork" in sys.modules else "cold",
-            **record,
-        }
         _record(folder, folder.rank(rank), record)
     try:
         require_keras_2()
-        if "address" in record:
-            cluster.publish(rank, record["address"])
+        if roles or (for_torch and not rank):
+            cluster.publish(rank)
         if roles:
             _join(rank, roles)
         if for_torch:
             os.environ.update(torchrun.variables())
         run_script(enter_script(command.script, command.arguments))
-        if roles and roles[rank][0] == "chief":
-            cluster.dismiss()  # or the others would serve for ever
-        _record_end(folder, record)
     except BaseException as error:
-        code = _exit_code(error)
-        if not code:
-            _record_end(folder, record)
-        else:
-            _report(error, code, rank, folder)
-            timer = threading.Timer(EXIT_GRACE_S, os._exit, [code])
+        if status := exit_status(error):
+            _report(error, status, rank, folder)
+            timer = threading.Timer(EXIT_GRACE_S, os._exit, [status])
             timer.daemon = True
             timer.start()
-        sys.exit(code)
+            sys.exit(status)
+    if roles and roles[rank][0] == "chief":
+        cluster.dismiss()  # or the others would serve for ever
+    if folder:  # its exit handlers may wait for other ranks
+        _record(folder, folder.rank(rank), {**record, "ended": time.time()})
 
 
 def _set_threads(threads):
@@ -122,12 +114,6 @@ def _open_files(folder, rank):
     faulthandler.enable(stacks)
 
 
-def _record_end(folder, record):
-    """Record that the script has ended: its exit handlers may wait for other ranks."""
-    if folder:
-        _record(folder, folder.rank(record["rank"]), {**record, "ended": time.time()})
-
-
 def _record(folder, path, mapping):
     """Write a record; without it this rank does its work, but nobody can see it."""
     try:
@@ -154,14 +140,6 @@ def run_script(module):
     exec(code, vars(module))
 
 
-def _exit_code(error):
-    if not isinstance(error, SystemExit):
-        return 1
-    if error.code is None:
-        return 0
-    return error.code & 0xFF if isinstance(error.code, int) else 1
-
-
 def _report(error, status, rank, folder):
     """Keep the traceback, from the script's own frames down, and print it."""
     if isinstance(error, SystemExit):
@@ -177,20 +155,17 @@ def _report(error, status, rank, folder):
         with contextlib.suppress(AttributeError, OSError, ValueError):
             sys.stdout.flush()
         log = folder.log(rank)
-        _record(
-            folder,
-            folder.error(rank),
-            {
-                "rank": rank,
-                "host": host_name(),
-                "type": type(error).__name__,
-                "status": status,
-                "message": _text(error),
-                "traceback": text,
-                "time": time.time(),
-                "log_bytes": log.stat().st_size if log.exists() else 0,  # what the log holds besides
-            },
-        )
+        record = {
+            "rank": rank,
+            "host": host_name(),
+            "type": type(error).__name__,
+            "status": status,
+            "message": _text(error),
+            "traceback": text,
+            "time": time.time(),
+            "log_bytes": log.stat().st_size if log.exists() else 0,  # what the log holds besides
+        }
+        _record(folder, folder.error(rank), record)
     with contextlib.suppress(AttributeError, OSError, ValueError):
         print(text, end="", file=sys.stderr, flush=True)
 

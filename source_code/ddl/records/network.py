@@ -14,14 +14,15 @@ def addresses() -> dict[str, str]:
     return {
         name: entry.address
         for name, entries in psutil.net_if_addrs().items()
-        for entry in entries
+        for entry in reversed(entries)  # the first one counts
         if entry.family == socket.AF_INET
     }
 
 
 def interface_of(address: str) -> str:
     """Return the name of the interface that has this IPv4 address; empty where there is none."""
-    return {own: name for name, own in addresses().items()}.get(address, "")
+    known = psutil.net_if_addrs()
+    return next((name for name in known if address in (entry.address for entry in known[name])), "")
 
 
 def link_made_here() -> str:

@@ -16,12 +16,10 @@ from ddl.rank import cluster, rendezvous, torchrun
 from ddl.rank.cluster import Cluster, ClusterError
 from ddl.rank.slot import Slot
 from ddl.records import machine
-from ddl.records.folder import RunFolder
-from ddl.records.jsonfiles import write_json
 from helpers import free_ports
 
-PAIR = {"worker": ["127.0.0.1:1111", "127.0.0.1:1112"]}
-SERVED = {"chief": ["a:1"], "worker": ["a:2", "b:2", "a:3"], "ps": ["b:1"]}
+PAIR = {"worker": ("127.0.0.1:1111", "127.0.0.1:1112")}
+SERVED = {"chief": ("a:1",), "worker": ("a:2", "b:2", "a:3"), "ps": ("b:1",)}
 
 
 def config(spec, type="worker", index=0):
@@ -44,25 +42,17 @@ def test_a_cluster_knows_its_tasks():
     task = Cluster("worker", 2, SERVED["worker"], SERVED["chief"], SERVED["ps"])
     assert task.tasks == {"chief": "a:1", "worker 0": "a:2", "worker 1": "b:2", "worker 2": "a:3", "ps 0": "b:1"}
     assert (task.name, task.address, task.writes) == ("worker 2", "a:3", False)
-    assert task.spec == SERVED
-    assert json.loads(task.tf_config) == {"cluster": SERVED, "task": {"type": "worker", "index": 2}}
+    spec = {name: list(addresses) for name, addresses in SERVED.items()}
+    assert task.spec == spec
+    assert json.loads(task.tf_config) == {"cluster": spec, "task": {"type": "worker", "index": 2}}
 
 
-@pytest.mark.parametrize(
-    "type, index, local_rank", [("worker", 0, 0), ("worker", 1, 0), ("worker", 2, 1), ("chief", 0, 0), ("ps", 0, 0)]
-)
-def test_workers_are_counted_on_each_host(type, index, local_rank):
-    task = Cluster(type, index, SERVED["worker"], SERVED["chief"], SERVED["ps"])
-    assert task.local_rank == local_rank
-
-
-@pytest.mark.parametrize(
-    "spec, type, writer",
-    [(PAIR, "worker", True), (SERVED, "chief", True), (SERVED, "worker", False), (SERVED, "ps", False)],
-)
-def test_one_task_writes(spec, type, writer):
-    task = Cluster(type, 0, spec["worker"], spec.get("chief", ()), spec.get("ps", ()))
-    assert task.writes is writer
+def test_workers_are_counted_on_each_host_and_one_task_writes():
+    tasks = [("chief", 0), ("worker", 0), ("worker", 1), ("worker", 2), ("ps", 0)]
+    served = [Cluster(*task, SERVED["worker"], SERVED["chief"], SERVED["ps"]) for task in tasks]
+    assert [task.local_rank for task in served] == [0, 0, 0, 1, 0]
+    assert [task.writes for task in served] == [True, False, False, False, False]
+    assert Cluster("worker", 0, PAIR["worker"]).writes
 
 
 # ---------------------------------------------------------------- TF_CONFIG
@@ -74,28 +64,28 @@ def test_what_a_rank_is_told_is_what_its_script_reads():
     assert cluster.read({"TF_CONFIG": task.tf_config}) == task
 
 
-@pytest.mark.parametrize(
-    "environment, message",
-    [
-        ({}, "not set"),
-        ({"TF_CONFIG": "{'cluster': 1}"}, "no JSON"),
-        ({"TF_CONFIG": '{"cluster": {}}'}, 'needs "cluster"'),
-        ({"TF_CONFIG": "[1]"}, 'needs "cluster"'),
-        (config(PAIR, "boss"), "type 'boss'"),
-        (config({**PAIR, "boss": ["h:1"]}), "type 'boss'"),
-        (config(PAIR, index=2), "has 2 tasks .* from 0 to 1 works"),
-        (config(PAIR, index="0"), "index '0'"),
-        (config({**PAIR, "ps": ["h:1"]}), "no chief"),
-        (config({"chief": ["h:1"]}, "chief"), "no workers"),
-        (config({**PAIR, "chief": ["h:1", "h:2"]}), "2 chiefs"),
-        (config({"worker": "h:1"}), "a list of addresses"),
-        (config({"worker": ["h:99999"]}), "host:port is needed"),
-        (config({"worker": ["h:1", "h:1"]}), "which another task has too"),
-    ],
-)
-def test_a_wrong_tf_config_says_what_is_wrong(environment, message):
-    with pytest.raises(ClusterError, match=message):
-        cluster.read(environment)
+WRONG = [
+    ({}, "not set"),
+    ({"TF_CONFIG": "{'cluster': 1}"}, "not JSON: .*char 1"),
+    ({"TF_CONFIG": '{"cluster": {}}'}, "'task' is missing"),
+    ({"TF_CONFIG": "[1]"}, 'needs "cluster"'),
+    (config(PAIR, "boss"), "type 'boss'"),
+    (config({**PAIR, "boss": ["h:1"]}), "type 'boss'"),
+    (config(PAIR, index=2), "index 2, but the cluster has 2 tasks of that type"),
+    (config(PAIR, index="0"), "index '0'"),
+    (config({**PAIR, "ps": ["h:1"]}), "0 chiefs and 1 parameter server"),
+    (config({"chief": ["h:1"]}, "chief"), "at least one worker, .* has 0 workers"),
+    (config({**PAIR, "chief": ["h:1", "h:2"]}), "2 chiefs"),
+    (config({"worker": "h:1"}), "not a list of addresses"),
+    (config({"worker": ["h:99999"]}), "host:port is needed"),
+    (config({"worker": ["h:1", "h:1"]}), "so has another task"),
+]
+
+
+def test_a_wrong_tf_config_says_what_is_wrong():
+    for environment, message in WRONG:
+        with pytest.raises(ClusterError, match=message):
+            cluster.read(environment)
 
 
 def test_a_port_in_use_is_refused():
@@ -116,17 +106,6 @@ def test_ones_own_server_is_not_in_the_way():
     task = Cluster("worker", 0, ("127.0.0.1:" + str(free_ports(1)[0]),))
     with socket.create_server(("", int(task.address.rpartition(":")[2]))):
         assert cluster.read({"TF_CONFIG": task.tf_config}) == task
-
-
-def test_a_reserved_port_is_kept_for_a_server_of_this_process(monkeypatch):
-    monkeypatch.setattr(cluster, "_reserved", [])
-    port = int(cluster.reserve()["address"].rpartition(":")[2])
-    with pytest.raises(OSError, match="in use"), socket.socket() as stranger:
-        stranger.bind(("", port))
-    with socket.create_server(("", port)):  # says SO_REUSEADDR, as TensorFlow's server does
-        assert cluster.answers(f"127.0.0.1:{port}")
-    for each in cluster._reserved:
-        each.close()
 
 
 # ---------------------------------------------------------------- waiting
@@ -159,7 +138,7 @@ def test_a_worker_that_does_not_answer_is_named():
     first, second, third = (f"127.0.0.1:{port}" for port in free_ports(3))
     with socket.create_server(("127.0.0.1", int(second.rpartition(":")[2]))), pytest.raises(ClusterError) as caught:
         cluster.await_all(Cluster("worker", 0, (first, second, third)), seconds=0.2)
-    assert f"worker 0 waited 0.2 s for worker 2 at {third}: nobody" in str(caught.value)
+    assert f"worker 0 waited 0.2 s for worker 2 at {third}: nothing" in str(caught.value)
 
 
 def test_nothing_answers_at_the_first_tasks_port_before_its_server():
@@ -191,22 +170,32 @@ def server(monkeypatch):
     started.stop()
 
 
-def test_ranks_find_each_other_and_one_that_does_not_start_is_named(server):
+def test_ranks_find_each_other_and_one_that_does_not_start_is_named(server, monkeypatch):
     roles = assign_roles("parameter_server", 2, 1)
+    monkeypatch.setattr(cluster, "_reserved", [])
+    monkeypatch.setenv("DDL_CLUSTER_TIMEOUT_S", "0.1")
     for rank in (0, 1, 3):
-        cluster.publish(rank, f"10.0.0.{rank}:2222")
+        monkeypatch.setenv("DDL_ADDRESS", f"10.0.0.{rank}")
+        cluster.publish(rank)
     with pytest.raises(ClusterError, match=r"^worker 1 \(rank 2\) did not start within 0.1 s"):
-        cluster.assemble(0, roles, seconds=0.1)
-    cluster.publish(2, "10.0.0.2:2222")
-    assert cluster.assemble(3, roles) == Cluster(
-        "ps", 0, ("10.0.0.1:2222", "10.0.0.2:2222"), ("10.0.0.0:2222",), ("10.0.0.3:2222",)
-    )
+        cluster.assemble(0, roles)
+    rendezvous.write("address-2", "10.0.0.2:2222")
+    found = cluster.assemble(3, roles)
+    assert (found.name, found.spec["worker"][1]) == ("ps 0", "10.0.0.2:2222")
+    assert [address.rpartition(":")[0] for address in found.tasks.values()] == [f"10.0.0.{rank}" for rank in range(4)]
+    port = int(found.address.rpartition(":")[2])  # kept for a server of this process
+    with pytest.raises(OSError, match="in use"), socket.socket() as stranger:
+        stranger.bind(("", port))
+    with socket.create_server(("", port)):  # says SO_REUSEADDR, as TensorFlow's server does
+        assert cluster.answers(f"127.0.0.1:{port}")
+    for each in cluster._reserved:
+        each.close()
 
 
 def test_a_rank_of_pytorch_gets_torchruns_variables(server, monkeypatch):
     monkeypatch.setattr(torchrun, "interface_of", {"10.0.0.2": "ib0"}.__getitem__)
-    cluster.publish(0, "10.0.0.1:29400")
-    horovods = Slot(rank=3, size=4, local_rank=1, node=1, nodes=2).horovod
+    rendezvous.write("address-0", "10.0.0.1:29400")
+    horovods = Slot(rank=3, size=4, local_rank=1, cross_rank=1, cross_size=2).horovod
     assert torchrun.variables({**horovods, "DDL_ADDRESS": "10.0.0.2"}) == {
         "RANK": "3",
         "WORLD_SIZE": "4",
@@ -230,46 +219,26 @@ def test_the_coordinator_lets_the_others_go(server, monkeypatch):
     cluster.dismiss()  # tasks that were started by hand could not hear it
 
 
-@pytest.fixture
-def record(tmp_path, monkeypatch):
-    """Return a function that writes a rank's record, and gives its folder."""
-    for name in ("SLURM_JOB_ID", "SLURM_STEP_ID", "SLURM_RESTART_COUNT"):
-        monkeypatch.delenv(name, raising=False)
+def test_the_supervisor_sees_who_never_joined(server, monkeypatch):
     monkeypatch.setattr(cluster, "LAUNCHER_GRACE_S", 0)
-
-    def write(rank, port, attempt="0-0-0"):
-        folder = RunFolder(tmp_path)
-        write_json(folder.rank(rank), {"rank": rank, "address": f"127.0.0.1:{port}", "attempt": attempt})
-        return folder
-
-    return write
-
-
-def test_the_supervisor_sees_who_never_joined(record):
-    """One listens, one does not, one has left no record, and one left its in an earlier start of a requeued job."""
+    monkeypatch.setenv("DDL_CLUSTER_TIMEOUT_S", "0.2")
     ports = free_ports(3)
-    record(0, ports[0])
-    folder = record(1, ports[1])
-    record(3, ports[1], attempt="7-0-0")
+    for rank, port in enumerate(ports):
+        rendezvous.write(f"address-{rank}", f"127.0.0.1:{port}")
     with socket.create_server(("127.0.0.1", ports[1])):
-        assert cluster.first_absent(folder, assign_roles("multi_worker", 4), 0.2) == [0, 2, 3]
-        record(0, ports[1])
-        assert cluster.first_absent(folder, assign_roles("multi_worker", 2), 0) == []
+        assert cluster.first_absent(3) == [0, 2]
+        with socket.create_server(("127.0.0.1", ports[0])):
+            assert cluster.first_absent(2) == []
 
 
 # ---------------------------------------------------------------- GPUs
 
 
-@pytest.mark.parametrize(
-    "rank, local_rank, seen", [(0, 0, ""), (1, 1, "4"), (2, 2, "5"), (3, 0, "4"), (4, 1, "5"), (5, 2, "")]
-)
-def test_each_worker_sees_one_gpu_of_its_host_and_the_others_none(rank, local_rank, seen):
-    """Three tasks on each of two hosts: chief, worker, worker; worker, worker, server."""
+def test_each_worker_sees_one_gpu_of_its_host_and_the_others_none():
+    """Three tasks on each of two hosts: chief, worker, worker; worker, worker, server. More workers share GPUs."""
     roles = assign_roles("parameter_server", 4, 1)
-    assert cluster.visible_devices(rank, local_rank, roles, ["4", "5"]) == seen
-
-
-def test_more_workers_than_gpus_share_them():
+    seen = [cluster.visible_devices(rank, rank % 3, roles, ["4", "5"]) for rank in range(6)]
+    assert seen == ["", "4", "5", "4", "5", ""]
     roles = assign_roles("multi_worker", 3)
     assert [cluster.visible_devices(k, k, roles, ["0", "1"]) for k in range(3)] == ["0", "1", "0"]
     assert cluster.visible_devices(1, 1, roles, []) == ""

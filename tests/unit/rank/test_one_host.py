@@ -1,12 +1,13 @@
-"""Horovod's launcher, entered where it takes what starts a rank; real ranks run in tests/launch."""
+"""All ranks of a host, with stand-ins for them; real ranks run in tests/launch."""
 
+import os
 import signal
 import threading
 
 import pytest
 
 from ddl.launcher.commands import OneHostCommand
-from ddl.rank import one_host
+from ddl.rank import one_host, supervisor
 from ddl.records.folder import RunFolder
 from ddl.records.jsonfiles import read_json_lines, write_json
 
@@ -33,7 +34,7 @@ def run(tmp_path, monkeypatch):
     monkeypatch.setenv("DDL_RUN_DIR", str(tmp_path))
     monkeypatch.setenv("DDL_RANKS_OF", "")
     monkeypatch.delenv("DDL_LIFELINE", raising=False)
-    monkeypatch.setattr(one_host, "built_with", lambda: {"gloo": True})
+    monkeypatch.setattr(os, "environ", os.environ.copy())
     write_json(RunFolder(tmp_path).job, {"processes": 2})
     handlers = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
     started, lock = {}, threading.Lock()
@@ -44,7 +45,7 @@ def run(tmp_path, monkeypatch):
                 started[int(environment["HOROVOD_RANK"])] = words, environment
             return Ended(codes[int(environment["HOROVOD_RANK"])])
 
-        monkeypatch.setattr(one_host, "start", start)
+        monkeypatch.setattr(supervisor, "start", start)
         return one_host.OneHost().run(OneHostCommand(processes=2, command=COMMAND)), started
 
     yield ranks
@@ -73,7 +74,8 @@ def test_a_rank_that_fails_fails_the_run(run, tmp_path):
 
 
 def test_a_horovod_without_gloo_is_named(run, tmp_path, monkeypatch):
-    monkeypatch.setattr(one_host, "built_with", lambda: {"gloo": False})
+    (tmp_path / "library.so").write_bytes(b"MPIController")
+    monkeypatch.setattr(one_host, "_library", lambda: tmp_path / "library.so")
     status, started = run([0, 0])
     assert (status, started, end(tmp_path)["reason"]) == (1, {}, "launch")
     assert "was built without Gloo" in end(tmp_path)["message"]

@@ -54,23 +54,17 @@ def ended(supervised):
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_request_to_stop_ends_the_processes(supervise, number):
+def test_a_request_to_stop_ends_the_processes_and_the_first_reason_counts(supervise, number):
     supervised = supervise()
     signal.raise_signal(number)
     assert ended(supervised) == ["terminate", "kill"]
-    assert (supervised.reason, supervised.details) == (number.name, {})
-
-
-def test_the_first_reason_counts(supervise):
-    supervised = supervise()
     supervised.end("absent", missing=[1])
-    supervised.end("launcher gone")
-    assert (supervised.reason, supervised.details) == ("absent", {"missing": [1]})
+    assert (supervised.reason, supervised.details) == (number.name, {})
 
 
 def test_a_time_limit_counts_from_the_start(supervise):
     supervised = supervise()
-    supervised.limit(60, started=time.time() - 61)
+    supervised.await_time_limit(60, started=time.time() - 61)
     assert ended(supervised) == ["terminate", "kill"]
     assert (supervised.reason, supervised.details) == ("timeout", {"timeout_s": 60, "found": "timeout"})
 
@@ -79,17 +73,11 @@ def test_ranks_that_never_joined_their_cluster_are_named(supervise, monkeypatch,
     folder = RunFolder(tmp_path)
     write_json(folder.job, {"cluster": "multi_worker", "workers": 3, "parameter_servers": 0})
     write_json(folder.exit(2), {"rank": 2})
-    monkeypatch.setattr(supervisor.cluster, "first_absent", lambda folder, roles: [1, 2])
+    monkeypatch.setattr(supervisor.cluster, "first_absent", lambda size: [1, 2])
     supervised = supervise()
-    supervised.watch_cluster()
+    supervised.await_cluster()
     assert ended(supervised) == ["terminate", "kill"]
     assert (supervised.reason, supervised.details) == ("absent", {"missing": [1, 2], "gone": [2], "found": "absent"})
-
-
-def test_how_a_rank_ended_is_recorded_as_a_shell_would_say_it(supervise, tmp_path):
-    supervise().record_exit(3, -signal.SIGKILL, host="n1")
-    record = read_json(RunFolder(tmp_path).exit(3))
-    assert (record["rank"], record["code"], record["host"]) == (3, 137, "n1")
 
 
 def test_who_waits_is_recorded_when_nothing_new_comes_and_forgotten_when_it_does(supervise, monkeypatch, tmp_path):
@@ -100,7 +88,7 @@ def test_who_waits_is_recorded_when_nothing_new_comes_and_forgotten_when_it_does
     monkeypatch.setenv("DDL_STALL_S", "0.06")
     monkeypatch.setattr(supervisor, "waits", lambda pid, stack: asked.put(pid) or pid == 0)
     supervised = supervise()
-    supervised.watch_progress([0, 1])
+    supervised.watch(supervised.await_stalls, [0, 1])
     until(lambda: folder.stalled(1).exists())
     found = [read_json(folder.stalled(rank)) for rank in (0, 1)]
     assert found == [{"rank": rank, "waits": rank == 0, "quiet_s": 0.06} for rank in (0, 1)]

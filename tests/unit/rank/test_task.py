@@ -6,9 +6,10 @@ from collections import namedtuple
 
 import psutil
 import pytest
+from horovod.runner.common.util.hosts import get_host_assignments, parse_hosts
 
 from ddl.rank import rendezvous, task
-from ddl.rank.slot import Slot, slots
+from ddl.rank.slot import HOROVODS, Slot, slots
 
 
 def variables(rank, nodes=2, per_node=4):
@@ -22,32 +23,19 @@ def variables(rank, nodes=2, per_node=4):
     }
 
 
-@pytest.mark.parametrize("nodes, per_node", [(1, 1), (1, 8), (2, 4), (3, 2), (12, 8)])
-def test_the_placement_is_the_one_that_horovods_server_expects(nodes, per_node):
-    planned = rendezvous.host_plan(nodes * per_node, nodes)
-    for rank in range(nodes * per_node):
-        theirs = next(slot for slot in planned if slot.rank == rank)
-        ours = Slot.here(variables(rank, nodes, per_node))
-        assert ours.horovod == {
-            "HOROVOD_RANK": str(theirs.rank),
-            "HOROVOD_SIZE": str(theirs.size),
-            "HOROVOD_LOCAL_RANK": str(theirs.local_rank),
-            "HOROVOD_LOCAL_SIZE": str(theirs.local_size),
-            "HOROVOD_CROSS_RANK": str(theirs.cross_rank),
-            "HOROVOD_CROSS_SIZE": str(theirs.cross_size),
-            "HOROVOD_HOSTNAME": theirs.hostname,
-        }
-        assert slots(nodes * per_node, nodes)[rank] == ours
-
-
-def test_a_slot_that_this_machine_gives_comes_before_slurms():
-    there = Slot(rank=3, size=4, local_rank=1, node=1, nodes=2)
-    assert Slot.here({**variables(0), **there.variables}) == there
+@pytest.mark.parametrize("nodes, per_node", [(1, 8), (2, 4), (3, 2)])
+def test_the_placement_is_horovods(nodes, per_node):
+    hosts = ",".join(f"node{number}:{per_node}" for number in range(nodes))
+    planned = get_host_assignments(parse_hosts(hosts), nodes * per_node)
+    for theirs, ours in zip(planned, slots(nodes * per_node, nodes), strict=True):
+        assert ours.horovod == {f"HOROVOD_{name.upper()}": str(getattr(theirs, name)) for name in HOROVODS}
+        assert Slot.here(variables(ours.rank, nodes, per_node)) == ours
+        assert Slot.here({**variables(0), **ours.variables}) == ours  # what this machine gives comes before Slurm's
 
 
 def test_nodes_are_filled_one_after_the_other():
     """Five ranks of a cluster of tf.distribute on two nodes, as Slurm places them."""
-    assert [(slot.node, slot.local_rank) for slot in slots(5, 2)] == [(0, 0), (0, 1), (0, 2), (1, 0), (1, 1)]
+    assert [(slot.cross_rank, slot.local_rank) for slot in slots(5, 2)] == [(0, 0), (0, 1), (0, 2), (1, 0), (1, 1)]
 
 
 def test_a_task_that_nobody_placed_says_who_does_so():
