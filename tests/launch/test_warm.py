@@ -376,7 +376,7 @@ except (BrokenPipeError, ConnectionResetError):
 
 @pytest.mark.slow  # to become another user takes root
 def test_nothing_is_handed_to_another_user(tmp_path):
-    name = f"\0ddl-warm-{os.getuid()}-{os.getpid():08x}"
+    name = f"\0ddl-warm-{os.getuid()}-{os.getpid():032x}"
     code = f"""
 import os, socket
 os.setuid(65534)
@@ -396,7 +396,7 @@ def test_few_templates_start_by_themselves_and_one_that_failed_is_not_tried_agai
     listeners, started = [], []
     for number in range(warm.MOST):
         listeners.append(socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET))
-        listeners[-1].bind(f"\0ddl-warm-{os.getuid()}-{number:08x}")
+        listeners[-1].bind(f"\0ddl-warm-{os.getuid()}-{number:032x}")
         listeners[-1].listen()
     failed = SimpleNamespace(poll=lambda: 1)
     monkeypatch.setenv("TF_ENABLE_ONEDNN_OPTS", "0")

@@ -18,24 +18,17 @@ TASK = """
 """
 
 
-def test_a_coordinator_workers_and_a_server_on_two_nodes(on_slurm, script):
-    run = launch(script(TASK), workers=2, nodes=2, cluster="parameter_server")
-    assert run.state == "done", run.failure
-    assert "--ntasks-per-node=2 --cpus-per-task=2" in run.job["shell_line"]
-    tasks = ["chief", "worker 0", "worker 1", "ps 0"]
-    assert printed(run, 0) == [
-        {"task": task, "tasks": tasks, "writes": task == "chief", "node": node, "gpus": gpus}
-        for task, node, gpus in zip(tasks, ["node01"] * 2 + ["node02"] * 2, ["", "0", "0", ""])
-    ]
-    assert processes.of_run(run.id) == []
-
-
-def test_tasks_that_do_not_share_out_evenly_fill_one_node_after_the_other(on_slurm, script):
+def test_five_tasks_fill_one_node_after_the_other(on_slurm, script):
     run = launch(script(TASK), workers=2, nodes=2, cluster="parameter_server", parameter_servers=2, threads=1)
     assert run.state == "done", run.failure
-    assert [each["task"] for each in printed(run, 0)] == ["chief", "worker 0", "worker 1", "ps 0", "ps 1"]
+    tasks = ["chief", "worker 0", "worker 1", "ps 0", "ps 1"]
     nodes = [each["node"] for each in printed(run, 0)]
     assert nodes == sorted(nodes) and set(nodes) == {"node01", "node02"}
+    assert printed(run, 0) == [
+        {"task": task, "tasks": tasks, "writes": task == "chief", "node": node, "gpus": gpus}
+        for task, node, gpus in zip(tasks, nodes, ["", "0", "1", "", ""], strict=True)
+    ]
+    assert processes.of_run(run.id) == []
 
 
 def test_workers_on_two_nodes_add_up(on_slurm, script):

@@ -16,6 +16,11 @@ def idle_s(environment: Mapping[str, str] = os.environ) -> float:
     return _seconds("DDL_WARM_IDLE_S", 900, environment)
 
 
+def cluster_timeout_s() -> float:
+    """How many seconds tasks of a cluster wait for each other."""
+    return _seconds("DDL_CLUSTER_TIMEOUT_S", 180)
+
+
 def _seconds(name: str, default: float, environment: Mapping[str, str] = os.environ) -> float:
     text = environment.get(name) or str(default)
     try:

@@ -6,6 +6,7 @@ socket, whose name is gone with it however it ends. Both ends ask the kernel for
 anybody else.
 """
 
+import hashlib
 import json
 import os
 import re
@@ -16,7 +17,6 @@ import subprocess
 import sys
 import threading
 import time
-import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 
@@ -44,7 +44,7 @@ SETS = re.compile(
 
 PR_GET_TIMERSLACK = 30  # in /proc, only the main thread may read it without privileges
 MOST = 3  # templates of one user at a time: each takes some 200 MB
-NAME = r"@(ddl-warm-(\d+)-[0-9a-f]{8})$"
+NAME = r"@(ddl-warm-(\d+)-[0-9a-f]{32})$"
 READY_S = 60.0  # how long a rank waits for a template that still imports
 ANSWER_S = 5.0
 LIMITS = {
@@ -117,8 +117,8 @@ def _text(path: str) -> str:
 
 
 def address(attributes: Mapping[str, object]) -> str:
-    """The name of the socket of the template for processes of this identity; it asks for all of it, too."""
-    return f"\0ddl-warm-{os.getuid()}-{zlib.crc32(json.dumps(attributes).encode()):08x}"
+    """The name of the socket of the template for processes of this identity."""
+    return f"\0ddl-warm-{os.getuid()}-{hashlib.sha256(json.dumps(attributes).encode()).hexdigest()[:32]}"
 
 
 # ---------------------------------------------------------------- talking
@@ -229,8 +229,8 @@ def _listens(name: str) -> bool:
 def running() -> list[dict]:
     """What each of this user's templates says of itself; one that still imports says only its process.
 
-    ``{"pid": int, "here": bool, "ready": bool, "prefix": str, "since": s, "served": int, "active": int,
-    "memory_bytes": int, "idle_s": s}``; `here` is the one that serves this process.
+    ``{"pid": int, "here": bool, "ready": bool, "served": int, "active": int, "memory_bytes": int, "idle_s": s}``;
+    `here` is the one that serves this process.
     """
     of_this_process = address(identity())
     found = []

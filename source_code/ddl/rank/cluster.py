@@ -19,6 +19,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from ddl.launcher.roles import TYPES, Roles, task_name
+from ddl.launcher.settings import cluster_timeout_s
 from ddl.rank import rendezvous
 from ddl.rank.tf_config import EXAMPLE, Cluster, ClusterError, host_and_port
 
@@ -26,8 +27,8 @@ LOOK_EVERY_S = 0.1
 CONNECT_S = 1.0
 # A script that waits by itself says more than its launcher can: it goes first.
 LAUNCHER_GRACE_S = 5.0
-# A coordinator that is done takes its functions off the servers while it ends. One that goes on with other work is
-# not waited for.
+# A coordinator that is done takes its functions off the servers while it ends, and TensorFlow prints errors where they
+# went first. One that goes on with other work is not waited for.
 COORDINATOR_ENDS_S = 10.0
 
 
@@ -99,11 +100,6 @@ def _socket(port=0):
     return bound
 
 
-def timeout_s() -> float:
-    """How long tasks wait for each other: ``DDL_CLUSTER_TIMEOUT_S``, else 180."""
-    return float(os.environ.get("DDL_CLUSTER_TIMEOUT_S") or 180)
-
-
 def await_all(cluster: Cluster | None = None, seconds: float | None = None) -> Cluster:
     """Wait until every other task of the cluster (by default `read`'s) answers on its port.
 
@@ -114,11 +110,11 @@ def await_all(cluster: Cluster | None = None, seconds: float | None = None) -> C
     Raises
     ------
     ClusterError
-        If a task does not answer within `seconds` (by default `timeout_s`); the message names all
+        If a task does not answer within `seconds` (``DDL_CLUSTER_TIMEOUT_S``, else 180); the message names all
         that don't.
     """
     cluster = cluster or read()
-    seconds = timeout_s() if seconds is None else seconds
+    seconds = cluster_timeout_s() if seconds is None else seconds
     if cluster.ps and not cluster.writes:
         return cluster
     tasks = cluster.tasks
@@ -157,9 +153,9 @@ def answers(address: str) -> bool:
 def serve(cluster: Cluster) -> None:
     """Do what the coordinator says, as a worker or a parameter server, until it is done.
 
-    In a launched run, and under horovodrun, it returns when the coordinator has called `dismiss`, or its
-    script has ended, and then its process, too, or at most ten seconds have passed: TensorFlow's end in the
-    coordinator prints errors where the servers went first. Elsewhere it serves until it is killed.
+    In a launched run, and under horovodrun, it returns when the coordinator has called `dismiss`, or its script has
+    ended, and then its process has, too, for which it waits at most ten seconds. Elsewhere it serves until it is
+    killed.
     """
     import tensorflow as tf
 
@@ -225,9 +221,9 @@ def assemble(rank: int, roles: Roles) -> Cluster:
 def await_addresses(names: Sequence[str], seconds: float | None = None) -> list[str]:
     """Wait until the first ranks, one for each of `names`, have published their addresses; return these.
 
-    ClusterError names those that have not within `seconds` (by default `timeout_s`).
+    ClusterError names those that have not within `seconds` (``DDL_CLUSTER_TIMEOUT_S``, else 180).
     """
-    seconds = timeout_s() if seconds is None else seconds
+    seconds = cluster_timeout_s() if seconds is None else seconds
     addresses: dict[int, str | None] = {}
 
     def is_known(rank: int) -> bool:
@@ -252,7 +248,7 @@ def first_absent(size: int) -> list[int]:
     addresses = await_addresses([""] * size, math.inf)
     while not any(map(answers, addresses)):
         time.sleep(LOOK_EVERY_S)
-    return wait_for(range(size), lambda rank: answers(addresses[rank]), timeout_s() + LAUNCHER_GRACE_S)
+    return wait_for(range(size), lambda rank: answers(addresses[rank]), cluster_timeout_s() + LAUNCHER_GRACE_S)
 
 
 def visible_devices(rank: int, local_rank: int, roles: Roles, devices: Sequence[str]) -> str:

@@ -59,13 +59,11 @@ def _fork(words, environment, stopping):
     with suppress(OSError, ValueError):
         if warm.set_by(Path(rank.script).read_text()):
             return None
-        identity = warm.identity(environment)
-        connection = warm.connect(warm.address(identity))
+        connection = warm.connect(warm.address(warm.identity(environment)))
         if connection is None:
             return None
         request = {
             "do": "fork",
-            "identity": identity,
             "environment": dict(environment),
             "words": list(words),
             "executable": sys.executable,

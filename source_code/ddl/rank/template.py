@@ -10,7 +10,6 @@ import contextlib
 import gc
 import glob
 import importlib
-import json
 import os
 import selectors
 import signal
@@ -32,17 +31,16 @@ STAMP_S = 1.0  # for so long after a look, files count as unchanged
 
 
 def main() -> None:
-    identity = warm.identity()
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
         try:
-            listener.bind(warm.address(identity))
+            listener.bind(warm.address(warm.identity()))
         except OSError:
             return  # another one was faster
         listener.listen(128)  # who asks from now on waits until everything is imported
         _import()
         if reason := unfit():
             sys.exit(f"no rank can start from here: {reason}")
-        rank = Template(listener, identity).serve()
+        rank = Template(listener).serve()
     if rank:
         become(*rank)
 
@@ -59,8 +57,8 @@ def _import() -> None:
 class Template:
     """Answers until it has nothing more to do."""
 
-    def __init__(self, listener: socket.socket, identity: dict) -> None:
-        self._listener, self._identity = listener, json.loads(json.dumps(identity))
+    def __init__(self, listener: socket.socket) -> None:
+        self._listener = listener
         self._selector = selectors.DefaultSelector()
         self._selector.register(listener, selectors.EVENT_READ, self._accept)
         self._forks: dict[socket.socket, tuple[int, int]] = {}  # process and its descriptor, by who asked
@@ -131,9 +129,6 @@ class Template:
     # ---------------------------------------------------------------- forks
 
     def _fork(self, connection: socket.socket, request: dict, files: list[int]) -> Rank | None:
-        if request["identity"] != self._identity:  # and yet the same address
-            warm.send(connection, {"cold": "this template is of another identity"})
-            return None
         if reason := unfit() or self._changed():
             print(f"no fork: {reason}", file=sys.stderr, flush=True)
             self._end()

@@ -45,24 +45,13 @@ def test_the_whole_command(site):
 
 
 def test_all_hosts_are_used_unless_a_job_says_how_many(site):
-    every = Job("/course/x.py", workers=4, cwd="/c")
-    assert planned(every, site).argv[3:5] == ("--hosts", "2")
+    every = planned(Job("/course/x.py", workers=4, cwd="/c", cluster="multi_worker"), site)
+    assert every.argv[3:5] == ("--hosts", "2")
+    assert "--controller none --network-interface eth0" in every.shell_line
+    one = planned(Job("/course/x.py", workers=4, nodes=1, cwd="/c"), site)
+    assert one.argv[2:4] == ("ddl.rank.one_host", "--processes") and one.where == "on this machine"
     with pytest.raises(SiteError, match="3 workers asked for, .* over 2 nodes"):
         planned(Job("/course/x.py", workers=3, cwd="/c"), site)
-
-
-def test_on_one_host_there_is_no_network_to_be_slow(site):
-    result = planned(Job("/course/x.py", workers=4, nodes=1, cwd="/c"), site)
-    assert result.argv[2:4] == ("ddl.rank.one_host", "--processes")
-    assert result.where == "on this machine"
-
-
-def test_a_cluster_of_tf_distribute_finds_itself(site):
-    job = Job("/course/x.py", workers=4, nodes=2, cwd="/c", cluster="multi_worker")
-    assert "--controller none --network-interface eth0" in planned(job, site).shell_line
-
-
-def test_more_ranks_than_a_host_has_cores_are_refused(site):
     with pytest.raises(SiteError, match="over 2 nodes with 4 cores each: workers=8 works"):
         planned(Job("/course/x.py", workers=10, nodes=2, cwd="/c"), site)
 
