@@ -133,20 +133,6 @@ def test_a_killed_rank_is_named_and_not_who_noticed(together, nothing_left):
 
 
 @pytest.mark.nightly(*LAUNCHING)
-def test_a_rank_that_leaves_early_is_named(together, nothing_left):
-    run = together(
-        """
-    for step in range(3 + 3 * (rank == 0)):
-        print(total(), flush=True)
-    """,
-        timeout_s=120,
-    )
-    assert run.logs(0).splitlines()[:3] == ["3.0"] * 3
-    assert run.failure.sentence.startswith("rank 1 of 2 on ") and "ended with status 0" in run.failure.sentence
-    nothing_left(run)
-
-
-@pytest.mark.nightly(*LAUNCHING)
 def test_a_rank_that_others_wait_for_is_named_at_the_time_limit(together, nothing_left):
     run = together(
         """

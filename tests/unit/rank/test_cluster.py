@@ -9,7 +9,6 @@ import threading
 
 import pytest
 
-from ddl import launch
 from ddl.cli import main
 from ddl.launcher.roles import assign_roles, role_of
 from ddl.rank import cluster, rendezvous, torchrun
@@ -253,19 +252,11 @@ def test_gpus_are_numbered_as_the_environment_does(monkeypatch, visible, numbers
     assert machine.gpu_numbers() == numbers
 
 
-# ---------------------------------------------------------------- from the command line
-
-
-def test_the_command_line_launches_the_same_cluster(script, capsys):
-    path = script("")
+def test_the_command_line_launches_a_cluster_and_leaves_the_scripts_own_options_alone(script, capsys):
+    path = str(script(""))
     options = "--dry-run --oversubscribe --cluster parameter_server --parameter-servers 2".split()
-    assert main(["run", *options, str(path), "--cluster", "own"]) == 0
-    typed = capsys.readouterr().out
-    cluster = dict(cluster="parameter_server", parameter_servers=2)
-    launch(path, dry_run=True, oversubscribe=True, **cluster, args=("--cluster", "own"))
-    assert typed == capsys.readouterr().out
-    assert "-np 5 " in typed and typed.endswith(
+    assert main(["run", *options, path, "--cluster", "own"]) == 0
+    line = capsys.readouterr().out
+    assert "-np 5 " in line and line.endswith(
         f"--cluster parameter_server --parameter-servers 2 {path} --cluster own\n"
     )
-    assert main(["run", "--parameter-servers", "2", str(path)]) == 2
-    assert 'only cluster="parameter_server" has any' in capsys.readouterr().err
