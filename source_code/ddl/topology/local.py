@@ -41,30 +41,19 @@ def _with_gpus(topology, report, sources):
     if any(gpu.address not in addresses for gpu in report.gpus):
         topology = _in_a_tree(topology, len(report.gpus), sources)
         addresses = {gpu.address: f"GPU{at}" for at, gpu in enumerate(report.gpus)}
-    facts = {addresses[gpu.address]: gpu for gpu in report.gpus}
-    # nvidia-smi's numbering, which follows the addresses unless a variable says otherwise.
-    names = {name: f"GPU{at}" for at, name in enumerate(facts)}
-    others = [device for device in topology.gpus if device.name not in facts]
-    names |= {device.name: f"GPU{at}" for at, device in enumerate(others, len(names))}
-    devices = [_filled(device, facts.get(device.name), names) for device in topology.devices]
+    gpus = {addresses[gpu.address]: gpu for gpu in report.gpus}
+    # nvidia-smi's numbering, which follows the addresses unless a variable says otherwise; then GPUs that it omits.
+    names = [*gpus, *(device.name for device in topology.gpus if device.name not in gpus)]
+    names = {name: f"GPU{number}" for number, name in enumerate(names)}
+    devices = [
+        replace(device, name=names[device.name], address=gpu.address, gb_per_s=None, **gpu.facts)
+        if (gpu := gpus.get(device.name))
+        else replace(device, name=names.get(device.name, device.name))
+        for device in topology.devices
+    ]
     devices.sort(key=lambda device: int(device.name[3:]) if device.kind == "gpu" else -1)
     links, switches = _nvlinks(report, {device.address: device.name for device in devices if device.kind == "nvswitch"})
     return replace(topology, devices=(*devices, *switches), nvlinks=links)
-
-
-def _filled(device, gpu, names):
-    device = replace(device, name=names.get(device.name, device.name))
-    if not gpu:
-        return device
-    return replace(
-        device,
-        model=gpu.model or device.model,
-        address=gpu.address,
-        memory_bytes=gpu.memory_bytes,
-        generation=gpu.generation or device.generation,
-        width=gpu.width or device.width,
-        gb_per_s=None if gpu.generation and gpu.width else device.gb_per_s,
-    )
 
 
 def _in_a_tree(topology, count, sources):

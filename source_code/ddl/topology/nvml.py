@@ -14,10 +14,7 @@ class Gpu:
     """A GPU."""
 
     address: str  # "0000:06:00.0"
-    model: str  # "Tesla V100-SXM2-16GB"
-    memory_bytes: int | None
-    generation: int | None  # of PCIe, the most that GPU and slot support: an idle link runs slower
-    width: int | None
+    facts: dict  # of a `Device`; PCIe's generation is the most that GPU and slot support: an idle link runs slower
     nvlink_generation: int | None
     # other end of each active NVLink: ("gpu", address), ("nvswitch", address), or ("nvswitch", "") if hidden by a VM
     links: tuple[tuple[str, str], ...]
@@ -61,17 +58,20 @@ def _report(pynvml):
                 notes.append(f"{missing}: {error}")
             return None
 
-    handles = [pynvml.nvmlDeviceGetHandleByIndex(at) for at in range(pynvml.nvmlDeviceGetCount())]
     gpus = []
-    for at, handle in enumerate(handles):
+    for at in range(pynvml.nvmlDeviceGetCount()):
+        handle = pynvml.nvmlDeviceGetHandleByIndex(at)
         memory = ask("MemoryInfo", handle)
+        facts = {
+            "model": _string(ask("Name", handle) or ""),
+            "memory_bytes": memory and int(memory.total),
+            "generation": ask("MaxPcieLinkGeneration", handle),
+            "width": ask("MaxPcieLinkWidth", handle),
+        }
         gpus.append(
             Gpu(
                 address(_string(pynvml.nvmlDeviceGetPciInfo(handle).busId)) or "",
-                _string(ask("Name", handle) or ""),
-                memory and int(memory.total),
-                ask("MaxPcieLinkGeneration", handle),
-                ask("MaxPcieLinkWidth", handle),
+                {fact: value for fact, value in facts.items() if value},
                 GENERATIONS.get(tuple(ask("CudaComputeCapability", handle) or ())),
                 tuple(_links(pynvml, ask, handle, f"GPU{at}")),
             )
