@@ -138,10 +138,10 @@ def descent():
 
     curve = "L".join(f"{x} {height(x):.1f}" for x in range(60, 451, 6))
     drawing.parts.append(f'<path d="M{curve}" fill="none" stroke="{BLUE}" stroke-width="2"/>')
-    places = [255 - 185 * 0.6**step for step in range(5)]
-    for start, end in pairwise(places):
+    stops = [255 - 185 * 0.6**step for step in range(5)]
+    for start, end in pairwise(stops):
         drawing.arrow((round(start), round(height(start))), (round(end), round(height(end))))
-    for x in places:
+    for x in stops:
         drawing.parts.append(f'<circle cx="{x:.0f}" cy="{height(x):.0f}" r="5" fill="{ORANGE}"/>')
     drawing.text(84, 90, "start", colour=GREY)
     drawing.text(126, 130, "steep: a long step", colour=GREY)
@@ -179,8 +179,8 @@ def ring():
         drawing.arrow((170, 128 + 16 * row), (318, y + 32))
     drawing.text(20, 250, "rank 0's link: 3 gradients in, 3 out", colour=GREY)
     drawing.text(520, 28, "round a ring", bold=True)
-    places = ((520, 44), (840, 44), (840, 168), (520, 168))
-    for rank, (x, y) in enumerate(places):
+    corners = ((520, 44), (840, 44), (840, 168), (520, 168))
+    for rank, (x, y) in enumerate(corners):
         drawing.box(x, y, 150, 56, f"rank {rank}", "¼ + ¼ + ¼ + ¼", colour=GREEN)
     drawing.arrow((670, 72), (838, 72), label="¼ gradient a step", at=(755, 62))
     drawing.arrow((915, 100), (915, 166))

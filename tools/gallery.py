@@ -187,9 +187,9 @@ def copy(file: Path, target: Path) -> None:
 def without_places(text: str, root: Path) -> str:
     """A page that does not tell in which folders of which machine it was made."""
     text = re.sub(rf"{re.escape(str(lessons.work_folder('', root)))}/[\w.-]+", "~/course", text)
-    places = {data_dir(): "~/.cache/ddl", Path(sys.prefix): ".venv", root: "~/course", Path.home(): "~"}
-    for place, name in places.items():
-        text = text.replace(str(place), name)
+    names = {data_dir(): "~/.cache/ddl", Path(sys.prefix): ".venv", root: "~/course", Path.home(): "~"}
+    for path, name in names.items():
+        text = text.replace(str(path), name)
     return text
 
 
@@ -274,8 +274,8 @@ def make_pdf(root: Path, name: str, size: str) -> int:
     status, chromium = 0, shutil.which("chromium") or shutil.which("google-chrome")
     if name.endswith(".ipynb"):
         path = Path(name).resolve()
-        place = path.relative_to(root) if path.is_relative_to(root) else Path(path.name)
-        shown = [Lesson(nbformat.read(path, as_version=4), place, "")]
+        target = path.relative_to(root) if path.is_relative_to(root) else Path(path.name)
+        shown = [Lesson(nbformat.read(path, as_version=4), target, "")]
     else:
         paths = [path for path in lessons.notebooks(root) if path.stem.startswith(name)]
         if not paths:

@@ -80,18 +80,18 @@ def navigated(notebook, source: Path, root: Path):
     import nbformat
 
     order = sources(root)
-    place = order.index(source)
+    position = order.index(source)
     around = {
-        "Previous": order[place - 1] if place > 1 else None,
-        "Home": order[0] if place else None,
-        "Next": order[place + 1] if place + 1 < len(order) else None,
+        "Previous": order[position - 1] if position > 1 else None,
+        "Home": order[0] if position else None,
+        "Next": order[position + 1] if position + 1 < len(order) else None,
     }
     folder = notebook_path(source, root).parent
     links = [
         f"{word}: [{title(other)}]({os.path.relpath(notebook_path(other, root), folder)})"
         for word, other in around.items() if other
     ]  # fmt: skip
-    ends = [("head", 0), ("foot", len(notebook.cells) + 1)] if place else [("foot", len(notebook.cells))]
+    ends = [("head", 0), ("foot", len(notebook.cells) + 1)] if position else [("foot", len(notebook.cells))]
     for where, at in ends:  # what the course is comes before where it goes on
         cell = nbformat.v4.new_markdown_cell(" · ".join(links), id=f"navigation-{where}", metadata=NAVIGATION)
         notebook.cells.insert(at, cell)

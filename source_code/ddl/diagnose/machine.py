@@ -98,9 +98,8 @@ def _horovod(controller):
         built = built_with()
     except CourseError as problem:
         return missing("Horovod build", str(problem), "`make setup` builds it again")
-    with_, without = (
-        [name for name in ("gloo", "mpi", "nccl", "cuda") if bool(built.get(name)) is there] for there in (True, False)
-    )
+    parts = ("gloo", "mpi", "nccl", "cuda")
+    with_, without = ([name for name in parts if bool(built.get(name)) is present] for present in (True, False))
     detail = f"with {', '.join(with_) or 'nothing'}; without {', '.join(without) or 'nothing'}"
     if controller in with_:
         return Check("Horovod build", "OK", detail)
@@ -139,11 +138,11 @@ def _disk():
     from ddl.records.paths import runs_dir
 
     folder = runs_dir()
-    there = next(path for path in (folder, *folder.parents) if path.exists())
-    gib = shutil.disk_usage(there).free / 2**30
+    existing = next(path for path in (folder, *folder.parents) if path.exists())
+    gib = shutil.disk_usage(existing).free / 2**30
     detail = f"{gib:.1f} GiB free for runs in {folder}"
-    if not os.access(there, os.W_OK):
-        return missing("disk", f"{there} is not writable", "set DDL_RUNS_DIR to a folder of yours")
+    if not os.access(existing, os.W_OK):
+        return missing("disk", f"{existing} is not writable", "set DDL_RUNS_DIR to a folder of yours")
     if gib < 1:
         return missing("disk", detail, "delete old runs, or set DDL_RUNS_DIR to a larger disk")
     return Check("disk", "OK", detail)

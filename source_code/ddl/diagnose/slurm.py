@@ -83,30 +83,30 @@ def _partition(site):
     nodes = [_Node(*line.split("|")) for line in answer.text.splitlines()]
     default = next((node.partition for node in nodes if node.partition.endswith("*")), "")
     wanted = (site.partition or default.rstrip("*")).split(",")
-    mine = [node for node in nodes if node.partition.rstrip("*") in wanted]
-    those = ", ".join(dict.fromkeys(node.partition.rstrip("*") for node in nodes)) or "none"
-    if not mine:
+    members = [node for node in nodes if node.partition.rstrip("*") in wanted]
+    known = ", ".join(dict.fromkeys(node.partition.rstrip("*") for node in nodes)) or "none"
+    if not members:
         unknown = f'"{site.partition}" is not here, or not for you'
         what = unknown if site.partition else "none is given, and Slurm has no default"
-        return missing(name, what, f"partition = one of: {those}")
-    if all(node.available != "up" for node in mine):
+        return missing(name, what, f"partition = one of: {known}")
+    if all(node.available != "up" for node in members):
         return missing(
             name,
-            f"{mine[0].partition.rstrip('*')} is {mine[0].available}",
-            f"ask when it is up again, or take another of: {those}",
+            f"{members[0].partition.rstrip('*')} is {members[0].available}",
+            f"ask when it is up again, or take another of: {known}",
         )
-    limit = mine[0].time_limit
+    limit = members[0].time_limit
     if re.fullmatch(r"[\d:-]+", limit) and seconds(site.time_limit) > seconds(limit):
         return missing(
             name, f'time_limit = "{site.time_limit}" is more than its {limit}', f'time_limit = "{limit}" or less'
         )
-    mine = list({node.name: node for node in mine}.values())
-    kinds = ", or ".join(dict.fromkeys(node.has for node in mine))
+    members = list({node.name: node for node in members}.values())
+    kinds = ", or ".join(dict.fromkeys(node.has for node in members))
     states = ", ".join(
-        dict.fromkeys(f"{sum(node.state == other.state for other in mine)} {node.state}" for node in mine)
+        dict.fromkeys(f"{sum(node.state == other.state for other in members)} {node.state}" for node in members)
     )
-    detail = f"{','.join(wanted)}: {len(mine)} nodes ({states}) with {kinds}; time limit {limit}"
-    fitting = [node for node in mine if node.fits(site)]
+    detail = f"{','.join(wanted)}: {len(members)} nodes ({states}) with {kinds}; time limit {limit}"
+    fitting = [node for node in members if node.fits(site)]
     if len(fitting) < site.nodes:
         return missing(
             name,

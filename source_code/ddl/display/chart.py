@@ -56,10 +56,10 @@ def _panel(title, points, x_end, kind, text):
         x, y = at(tick, low)
         parts.append(f'<text x="{x}" y="{y + 15}" text-anchor="middle">{short(tick)}</text>')
     parts.append(f'<text x="{LEFT + width / 2}" y="{PANEL_HEIGHT - 5}" text-anchor="middle">samples seen</text>')
-    places = [at(x, y) for x, y in points]
-    line = " ".join(f"{x},{y}" for x, y in places)
+    positions = [at(x, y) for x, y in points]
+    line = " ".join(f"{x},{y}" for x, y in positions)
     parts.append(f'<polyline points="{line}" class="{kind}"/>')
-    dots = places if kind == "ddl-accuracy" and len(places) <= 40 else places[-1:]
+    dots = positions if kind == "ddl-accuracy" and len(positions) <= 40 else positions[-1:]
     parts += [f'<circle cx="{x}" cy="{y}" r="2.5" class="{kind}"/>' for x, y in dots]
     return (
         f'<svg class="ddl ddl-chart" role="img" aria-label="{escape(text)}" '

@@ -36,14 +36,14 @@ def in_the_dark(colour: str) -> str:
 
     So has any pair of colours, up to the brightest ink.
     """
-    own = _luminance(colour)
+    luminance = _luminance(colour)
     linear = [_linear(part) for part in _parts(colour)]
     saturated = max(linear) > 2 * min(linear)
     brightest = BRIGHTEST[saturated]
     wanted = min(brightest, (_luminance(PAGE) + 0.05) * contrast(colour, "#ffffff") ** GLOW - 0.05)
-    scale = min(wanted / own, 1 / max(linear)) if own else 0
+    scale = min(wanted / luminance, 1 / max(linear)) if luminance else 0
     linear = [scale * part for part in linear]
-    white = max(0, wanted - scale * own) / (1 - scale * own)  # where the hue itself cannot be so bright
+    white = max(0, wanted - scale * luminance) / (1 - scale * luminance)  # where the hue itself cannot be so bright
     linear = [part + white * (1 - part) for part in linear]
     return "#" + "".join(f"{round(255 * _encoded(part)):02x}" for part in linear)
 

@@ -15,7 +15,7 @@ def merged(mine, base, theirs):
     result, notes = copy.deepcopy(theirs), []
     before = {_key(cell): cell for cell in base["cells"]}
     now = {_key(cell): cell for cell in result["cells"]}
-    own, previous, seen = {}, None, set()
+    added, previous, seen = {}, None, set()
     for cell in mine["cells"]:
         key = _key(cell)
         if key in now and key not in seen:
@@ -31,10 +31,10 @@ def merged(mine, base, theirs):
         if kept is not None:
             kept = copy.deepcopy(kept)
             kept.get("metadata", {}).pop("nbgrader", None)  # it has no role in the release
-            own.setdefault(previous, []).append(kept)
-    cells = own.get(None, [])
+            added.setdefault(previous, []).append(kept)
+    cells = added.get(None, [])
     for cell in result["cells"]:
-        cells += [cell, *own.pop(_key(cell), ())]
+        cells += [cell, *added.pop(_key(cell), ())]
     result["cells"] = _with_own_ids(cells)
     return result, notes
 

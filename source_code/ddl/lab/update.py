@@ -71,8 +71,8 @@ def update(root: Path | None = None) -> str:
         else:
             notes.append(f"{name} is not in the new release: yours stays")
     backup = _back_up(root, [*taken, *written, *gone], base)
-    own = _git(root, "rev-list", "--count", f"{new}..HEAD").stdout.decode().strip()
-    if own != "0":
+    commits = _git(root, "rev-list", "--count", f"{new}..HEAD").stdout.decode().strip()
+    if commits != "0":
         branch = f"before-{backup.name}"
         _git(root, "branch", "--force", branch, "HEAD")
         notes.append(f"your own commits are kept on the branch {branch}")
@@ -84,8 +84,8 @@ def update(root: Path | None = None) -> str:
         (root / name).unlink(missing_ok=True)
     _git(root, "reset", "--quiet", new)
     done = f"The course is now the newest release; {plural(len(written), 'notebook')} with your work merged."
-    kept = f"What was there before is in {backup.relative_to(root)}." if backup.exists() else ""
-    return "\n".join(filter(None, [done, kept, *notes]))
+    backed_up = f"What was there before is in {backup.relative_to(root)}." if backup.exists() else ""
+    return "\n".join(filter(None, [done, backed_up, *notes]))
 
 
 def _here():

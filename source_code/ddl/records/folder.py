@@ -197,5 +197,5 @@ def stack_of(path: str | Path) -> str:
         return ""
     main = next((thread for thread in reversed(threads) if "ddl/rank/worker.py" in thread), "")
     frames = main.splitlines()[1:]
-    own = next((i for i, line in enumerate(frames) if "ddl/rank/worker.py" in line), len(frames))
-    return "\n".join(frames[:own])
+    script_end = next((i for i, line in enumerate(frames) if "ddl/rank/worker.py" in line), len(frames))
+    return "\n".join(frames[:script_end])
