@@ -97,7 +97,7 @@ def write_bundle(course: Path, bundle: Path) -> None:
 def _git(folder, *arguments):
     done = subprocess.run(["git", "-C", folder, *arguments], capture_output=True, text=True)
     if done.returncode:
-        why = (done.stderr.strip().splitlines() or ["it says nothing"])[-1]
+        why = (done.stderr.strip().splitlines() or ["it gave no message"])[-1]
         raise InputError(f"attendees get copies of the course from git, and git {arguments[0]} failed: {why}")
     return done.stdout.strip()
 

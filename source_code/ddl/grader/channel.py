@@ -160,7 +160,6 @@ class WorkerProcess(Channel):
 
 
 def worker_command():
-    """Return the command that runs a worker."""
     # -I: neither the working directory nor PYTHON* variables change what is imported.
     return [sys.executable, "-I", "-m", "ddl.grader.worker"]
 

@@ -138,7 +138,7 @@ class StartError(CourseError, OSError):
 
 
 class _OutOfTime(Exception):
-    """The notebook's time as a whole is used up."""
+    """The notebook has used up its time."""
 
 
 class _Clock:
@@ -179,7 +179,6 @@ class _Run:
             self.outcomes = dict.fromkeys(tests, NOTHING | {"message": str(error)}) | self.outcomes
 
     def close(self):
-        """End its process."""
         if self._worker is not None:
             self._worker.kill()
             self._worker = None

@@ -266,7 +266,6 @@ def _short(text):
 
 
 def main():
-    """Judge incoming test cells, one after another."""
     wire = Wire()
     sys.stdin, sys.stdout, sys.stderr = io.StringIO(), Kept(), Kept()
 

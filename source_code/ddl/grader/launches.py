@@ -48,7 +48,7 @@ def launches_here() -> "Launches":
 
 
 def ranks_command() -> list[str]:
-    """Return the command of the process whose forks are ranks."""
+    # a process whose forks are ranks
     return [sys.executable, "-I", "-m", "ddl.rank.sandbox"]
 
 

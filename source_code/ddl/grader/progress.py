@@ -54,7 +54,7 @@ class Lesson:
 
     @property
     def next(self):
-        """The first question that is not done, and what to do about it; "done" where all are."""
+        # the first question that is not done, and what to do about it
         question = next((each for each in self.questions if each.state != "done"), None)
         if question is None:
             return "done"
@@ -124,7 +124,6 @@ def progress(folder: str | Path | None = None) -> Progress:
 
 
 def aligned(rows):
-    """Return rows of texts as lines with aligned columns."""
     rows = [tuple(row) for row in rows]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return "\n".join("  ".join(map(str.ljust, row, widths)).rstrip() for row in rows)

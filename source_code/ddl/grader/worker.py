@@ -166,7 +166,6 @@ def error_of(error):
 
 
 def _text_of(name):
-    """Return a file's text, None where there is none that can be read."""
     try:
         with open(name, encoding="utf-8") as file:
             return file.read(FILE_CHARACTERS)
@@ -225,7 +224,6 @@ def _limit(limits):
 
 
 def main():
-    """Answer requests until there are no more."""
     # An endless cell does not outlive the parent process.
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     os.environ[GRADING] = "1"
