@@ -1,8 +1,8 @@
-"""The experiment: predict trainings on two and on four real ranks, run them, and report how far off it was."""
+"""The experiment: predict trainings on two and on four real ranks, and run them."""
 
-import json
 import math
 
+import numpy
 import pytest
 
 pytest.importorskip("tensorflow")
@@ -10,8 +10,6 @@ pytest.importorskip("horovod.tensorflow")
 
 from ddl import launch
 from ddl.analysis import cost, prediction
-from ddl.plot.prediction import plot_fit, plot_prediction
-from ddl.records.paths import course_root
 
 pytestmark = pytest.mark.nightly("source_code/ddl/analysis/prediction.py", "source_code/step_times.py")
 
@@ -74,16 +72,6 @@ def test_a_step_is_predicted_run_and_reported(nothing_left):
     assert four.computation_s - four.waiting_s == pytest.approx(turns * (two.computation_s - two.waiting_s))
     extrapolated = prediction.report({"from two and three ranks": four}, larger)
 
-    # The report is the result. How far off it is depends on what else the machine does.
-    folder = course_root() / "build" / "prediction"
-    folder.mkdir(parents=True, exist_ok=True)
-    text = "\n\n".join(map(str, (fit, both, rows, in_turns, extrapolated, training.result["hardware"])))
-    (folder / "report.txt").write_text(text + "\n")
-    records = [row for table in (rows, in_turns, extrapolated) for row in table.to_dict("records")]
-    (folder / "report.json").write_text(json.dumps(records, indent=1) + "\n")
-    plot_fit(bench, fit).savefig(folder / "fit.png")
-    steps = [prediction.predict_step(company, both, ranks, cores=cores) for ranks in (1, 2, 3, 4)]
-    plot_prediction(steps, [training, larger]).savefig(folder / "prediction.png")
-    for row in json.loads((folder / "report.json").read_text()):
-        assert all(math.isfinite(row[key]) for key in ("predicted_ms", "measured_ms", "error"))
-        assert row["measured_ms"] > 0
+    # How far off it is depends on what else the machine does.
+    for table in (rows, in_turns, extrapolated):
+        assert numpy.isfinite(table[["predicted_ms", "measured_ms", "error"]].to_numpy()).all()

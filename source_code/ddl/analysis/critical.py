@@ -181,14 +181,6 @@ class Point:
 
 
 @dataclass(frozen=True)
-class Doubling:
-    """What twice the batch saves: from `batch` to twice it, steps are divided by `factor`."""
-
-    batch: int
-    factor: float
-
-
-@dataclass(frozen=True)
 class Critical:
     """Steps to a target against batch size, of one arm."""
 
@@ -209,22 +201,22 @@ class Critical:
         return len(self.whole) > 1
 
     @cached_property
-    def doublings(self) -> tuple[Doubling, ...]:
-        """Every pair of neighbouring batch sizes of which one is twice the other."""
+    def doublings(self) -> dict[int, float]:
+        """By what twice the batch divides the steps, for each batch whose double was run, too."""
         neighbours = [pair for pair in pairwise(self.whole) if pair[1].batch == 2 * pair[0].batch]
-        return tuple(Doubling(small.batch, small.steps / large.steps) for small, large in neighbours)
+        return {small.batch: small.steps / large.steps for small, large in neighbours}
 
     @property
     def perfect_until(self) -> int | None:
         """The batch up to which, from the smallest, each doubling halves the steps within 10 %; None if none does."""
-        perfect = list(takewhile(lambda doubling: doubling.factor >= 2 / PERFECT, self.doublings))
-        return 2 * perfect[-1].batch if perfect else None
+        perfect = list(takewhile(lambda batch: self.doublings[batch] >= 2 / PERFECT, self.doublings))
+        return 2 * perfect[-1] if perfect else None
 
     @property
     def maximal_from(self) -> int | None:
         """The batch from which, to the largest, each doubling saves less than 5 % of the steps; None if none does."""
-        maximal = list(takewhile(lambda doubling: doubling.factor < 1 / MAXIMAL, reversed(self.doublings)))
-        return maximal[-1].batch if maximal else None
+        maximal = list(takewhile(lambda batch: self.doublings[batch] < 1 / MAXIMAL, reversed(self.doublings)))
+        return maximal[-1] if maximal else None
 
     def region(self, batch: int) -> str:
         """Return the region of Shallue et al. 2019, section 4.1, that a batch lies in; an end belongs to the outer."""
@@ -236,14 +228,13 @@ class Critical:
 
     def table(self) -> Table:
         """Tabulate the points: a row a batch size."""
-        factors = {2 * doubling.batch: doubling.factor for doubling in self.doublings}
         rows = [
             {
                 "batch": (point.batch, "batch", ",d"),
                 "rate": (point.rate, "learning rate", ".3g"),
                 "edge": point.at_edge,
                 "steps": (point.steps, "steps", ",.0f"),
-                "factor": (factors.get(point.batch, math.nan), "times fewer than at half", ".2f"),
+                "factor": (self.doublings.get(point.batch / 2, math.nan), "times fewer than at half", ".2f"),
                 "least": (min((run.steps for run in point.seeds.values()), default=math.nan), "lowest", ",.0f"),
                 "most": (max((run.steps for run in point.seeds.values()), default=math.nan), "highest", ",.0f"),
                 "curve": (float(self.fit.steps(point.batch)) if self.has_fit else math.nan, "by the curve", ",.0f"),

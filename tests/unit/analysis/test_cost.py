@@ -44,11 +44,6 @@ def test_an_algorithm_costs_its_messages_and_bytes(algorithm, ranks, messages, s
     assert seconds == pytest.approx(messages * ALPHA + share * 1e6 * BETA)
 
 
-@pytest.mark.parametrize("algorithm", ALGORITHMS)
-def test_one_rank_sends_nothing_and_adds_nothing(algorithm):
-    assert ALGORITHMS[algorithm](1e6, 1, ALPHA, BETA, 1.0) == 0
-
-
 @pytest.mark.parametrize(
     "algorithm, added", [("ring", 7 / 8), ("halving and doubling", 7 / 8), ("recursive doubling", 3), ("tree", 3)]
 )

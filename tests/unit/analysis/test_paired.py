@@ -12,9 +12,6 @@ def test_differences_are_second_minus_first_over_common_seeds():
     result = paired({0: 1.0, 1: 2.0, 2: 3.0, 7: 99.0}, {2: 5.0, 1: 3.0, 0: 4.0, 8: -99.0})
     assert result.differences == (3.0, 1.0, 2.0)
     assert (result.n, result.mean) == (3, 2.0)
-    # Standard deviation 1, t of two degrees of freedom 4.3027.
-    assert result.half_width == pytest.approx(4.3027 / math.sqrt(3), rel=1e-4)
-    assert (result.low, result.high) == pytest.approx((2 - 2.4842, 2 + 2.4842), abs=1e-4)
 
 
 def test_the_interval_is_that_of_scipys_one_sample_test():
@@ -30,7 +27,6 @@ def test_the_interval_is_that_of_scipys_one_sample_test():
     [
         (0.2, 0.5, "no difference"),
         (0.2, 0.9, "not decided"),  # reaches beyond the margin, and contains zero
-        (0.0, 1.5, "not decided"),  # as near to zero as can be, but wide
         (1.5, 1.0, "better"),
         (-1.5, 1.0, "worse"),
         (0.5, 0.2, "no difference"),  # not zero, but too small to matter
@@ -42,6 +38,8 @@ def test_the_interval_decides(mean, half_width, verdict):
     result = Paired((mean - d / 2, mean + d / 2))
     assert result.half_width == pytest.approx(half_width, rel=1e-4)
     assert result.verdict(margin=1.0) == verdict
+    with pytest.raises(ValueError, match="zero or more"):
+        result.verdict(-1)
 
 
 def test_equal_results_differ_in_nothing_and_one_pair_decides_nothing():

@@ -25,10 +25,9 @@ def test_runs_are_paired_by_seed_and_their_differences_have_a_t_interval():
     assert found.ratios == pytest.approx([0.61 / 0.60, 1, 0.64 / 0.62])
 
 
-@pytest.mark.parametrize("runs, said", [([run("float32")], "pair 0 has runs in float32"), ([], "no runs")])
-def test_what_is_no_pair_is_refused(runs, said):
-    with pytest.raises(ValueError, match=said):
-        precisions.pairs(runs, "test_accuracy")
+def test_a_run_without_a_partner_is_refused():
+    with pytest.raises(ValueError, match="pair 0 has runs in float32"):
+        precisions.pairs([run("float32")], "test_accuracy")
 
 
 def test_a_machine_without_bfloat16_shows_the_recorded_pair_and_says_so(capsys):

@@ -46,21 +46,6 @@ def test_functions_that_write_into_what_they_are_given_change_nothing_else():
 
 
 @pytest.mark.parametrize(
-    "send, join",
-    [
-        (lambda step, rank, ranks: rank, combine),  # always one's own chunk
-        (lambda step, rank, ranks: (rank + step) % ranks, combine),  # the wrong way round
-        (chunk_to_send, lambda mine, received, step, ranks: mine + received),  # adds for ever
-        (chunk_to_send, lambda mine, received, step, ranks: received),  # never adds
-    ],
-)
-def test_a_wrong_ring_does_not_give_the_sum(send, join):
-    arrays = data(4, 8)
-    done = all_reduce(arrays, numpy.array_split, send, join)
-    assert not all(numpy.allclose(array, numpy.sum(arrays, axis=0)) for array in done.arrays)
-
-
-@pytest.mark.parametrize(
     "split, message",
     [
         (lambda values, ranks: [values], "made 1 chunks, not 3"),

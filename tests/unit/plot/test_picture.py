@@ -3,27 +3,22 @@
 import base64
 import re
 import xml.etree.ElementTree as ElementTree
-from itertools import combinations
 
 import pytest
 from matplotlib.colors import to_rgb
 
 from ddl import plot, recorded
 from ddl.display.themes import HEX, PAGE, contrast, in_the_dark
-from ddl.plot.picture import COLOURS, GREY, LINES, MARKERS, Picture, arm_looks
+from ddl.plot.picture import COLOURS, GREY, Picture, arm_looks
 
 SEEN = 3  # contrast of what is not text (Web Content Accessibility Guidelines 2.2, 1.4.11)
 FINAL = ("small batch + BN", "large batch + BN", "+ linear scaling, warm-up", "LARS", "LAMB")  # lesson 4, section 9
 
 
-def test_contrast_is_the_guidelines():
-    assert contrast("#000000", "#ffffff") == pytest.approx(21)
-    assert contrast("#777777", "#ffffff") == pytest.approx(4.48, abs=0.005)
-
-
-@pytest.mark.parametrize("colour", [*COLOURS, GREY])
-def test_a_colour_is_seen_on_both_pages(colour):
-    assert contrast(colour, "#ffffff") >= SEEN and contrast(in_the_dark(colour), PAGE) >= SEEN
+def test_colours_are_seen_on_both_pages():
+    assert contrast("#000000", "#ffffff") == pytest.approx(21)  # as in the guidelines
+    for colour in (*COLOURS, GREY):
+        assert contrast(colour, "#ffffff") >= SEEN and contrast(in_the_dark(colour), PAGE) >= SEEN
 
 
 def test_the_page_and_ink_change_places_and_hues_stay():
@@ -64,11 +59,10 @@ def test_pictures_are_small():
     assert len(plot.plot_convergence(arms)._repr_mimebundle_()["text/html"]) < 100_000
 
 
-@pytest.mark.parametrize("form", ["png", "svg", "pdf"])
-def test_a_saved_picture_is_a_light_one(form, tmp_path):
+def test_a_saved_picture_is_a_light_one(tmp_path):
     made = Picture()
-    made.savefig(tmp_path / f"a.{form}")
-    assert (tmp_path / f"a.{form}").stat().st_size > 500 and made.get_facecolor() == (1, 1, 1, 1)
+    made.savefig(tmp_path / "a.png")
+    assert (tmp_path / "a.png").stat().st_size > 500 and made.get_facecolor() == (1, 1, 1, 1)
 
 
 def test_each_recorded_arm_of_the_course_has_its_own_colour_and_marker():
@@ -93,10 +87,3 @@ def test_an_arm_keeps_its_look_in_all_figures_and_in_none_two_share_a_colour():
         assert len({style["color"] for style in looks.values()}) == len(names)
         assert all(known.setdefault(name, style) == style for name, style in looks.items())
     assert known["LARS"]["color"] != known["small batch + BN"]["color"]
-
-
-def test_however_many_arms_no_two_look_alike():
-    styles = arm_looks(map(str, range(60))).values()
-    assert len({(style["color"], style["marker"]) for style in styles}) == 60
-    assert all(contrast(one, other) != 1 or one != other for one, other in combinations(COLOURS, 2))
-    assert len(set(LINES)) == len(LINES) and len(set(MARKERS)) == len(MARKERS)
