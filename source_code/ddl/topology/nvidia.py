@@ -9,6 +9,7 @@ Such a text is seldom as it was printed: it was quoted in a mail, wrapped, or lo
 
 import html
 import itertools
+import math
 import re
 from collections import Counter
 from dataclasses import dataclass, replace
@@ -258,7 +259,9 @@ def tree(matrix: Matrix, name: str) -> Topology:
     links, switches = _nvlinks(matrix)
     notes += ["made from a matrix: links' rates, models, memory, cores and sockets are not known"]
     if links:
-        hidden = "" if switches else ", and may pass through an NVSwitch"
+        pairs = math.comb(sum(device.kind == "gpu" for device in devices), 2)
+        alike = not switches and len(links) == pairs and len({link.count for link in links}) == 1
+        hidden = ", and may pass through an NVSwitch" if alike else ""
         notes.append(f"NVLinks hide how far apart GPUs are on PCIe{hidden}")
     topology = Topology(
         name,

@@ -52,9 +52,7 @@ def devices(functions: Iterable[Function]) -> tuple[Device, ...]:
         under = f"pci{function.root}"
         roots.setdefault(under, Device(under, "root", numa=device.numa))
         for bridge in function.above[1::2]:
-            switches.setdefault(
-                bridge, replace(functions[bridge].device, name=bridge, kind="switch", model="", under=under)
-            )
+            switches.setdefault(bridge, replace(functions[bridge].device, name=bridge, kind="switch", under=under))
             under = bridge
         name = device.name
         if device.kind in counts:
