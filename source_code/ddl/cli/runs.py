@@ -170,6 +170,7 @@ def _show(arguments):
 def _logs(arguments):
     from ddl.launcher.lifetime import POLL_S
     from ddl.launcher.run import attach
+    from ddl.records.folder import RunFolder
     from ddl.records.log import LogTail
 
     run = attach(arguments.run)
@@ -179,7 +180,7 @@ def _logs(arguments):
         if not text:
             print(f"rank {arguments.rank} of {run.id} printed nothing", file=sys.stderr)
         return
-    tail, over = LogTail(run.log(arguments.rank)), False
+    tail, over = LogTail(RunFolder(run.folder).log(arguments.rank)), False
     while True:
         over = run.progress().over
         for line in tail.lines():

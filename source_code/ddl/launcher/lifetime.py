@@ -41,7 +41,7 @@ class Lifetime:
         job = self._look_at_queue()
         self._notice_death(job)
         alive = self._alive(job)
-        return alive, job.waiting if job else self._waiting() if alive else ""
+        return alive, job.waiting if job else self._waiting_for_cores() if alive else ""
 
     def pause(self) -> None:
         """Wait a moment; less if our process ends meanwhile."""
@@ -51,8 +51,7 @@ class Lifetime:
         else:
             time.sleep(POLL_S)
 
-    def _waiting(self) -> str:
-        """What a launch on this machine waits for, where people share its cores."""
+    def _waiting_for_cores(self) -> str:
         try:
             return self._folder.waiting.read_text()
         except OSError:
@@ -128,7 +127,7 @@ class Lifetime:
     def _end(self) -> dict | None:
         return end_of([*read_json_lines(self._folder.launcher, EVENT), *self.unrecorded])
 
-    def _launcher_record(self) -> list[dict]:
+    def _events(self) -> list[dict]:
         return [*launcher_events(self._folder, processes_of(self._job), alive=False), *self.unrecorded]
 
     def _settled(self) -> bool:
@@ -148,7 +147,7 @@ class Lifetime:
         if self._queue:
             if (status is not None or not self._process) and not (job and job.active):
                 self._settle(self._queue)
-        elif status is not None and not end_of(self._launcher_record()):
+        elif status is not None and not end_of(self._events()):
             processes.end(self._id)
             if status < 0:
                 self._record_end(state="failed", reason="launcher killed", signal=signal.Signals(-status).name)
@@ -165,7 +164,7 @@ class Lifetime:
             return  # asked again next time
         if job and job.active:
             return
-        events = self._launcher_record()
+        events = self._events()
         end = end_of(events) or {}
         if job and (events or job.state != "FAILED"):
             self._record_end(**_end_by_slurm(job, end))

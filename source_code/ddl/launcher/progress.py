@@ -220,12 +220,10 @@ def _end_by_tasks(exits: list[dict]) -> dict:
     if "timeout" in reasons:
         missing = [record["rank"] for record in exits if not record.get("waits")]
         return {"state": "failed", "reason": "timeout", "missing": missing if len(missing) < len(exits) else []}
-    if absent := reasons.get("absent"):
-        return {"state": "failed", "reason": "absent", "missing": absent["missing"], "gone": absent["gone"]}
-    if "launcher gone" in reasons:
-        return {"state": "stopped", "reason": "launcher gone"}
-    if "launch" in reasons:
-        return {"state": "failed", "reason": "launch", "message": reasons["launch"]["message"]}
+    for reason, state in (("absent", "failed"), ("launcher gone", "stopped"), ("launch", "failed")):
+        if record := reasons.get(reason):
+            details = {key: record[key] for key in ("missing", "gone", "message") if key in record}
+            return {"state": state, "reason": reason, **details}
     failed = [record for record in exits if record["code"]]
     if any(not record.get("reason") for record in failed):
         return {"state": "failed"}

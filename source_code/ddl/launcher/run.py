@@ -121,13 +121,9 @@ class Run:
         ]
         return pandas.DataFrame(rows)
 
-    def log(self, rank: int = 0) -> Path:
-        """Where one rank's output is kept."""
-        return self._paths.log(rank)
-
     def logs(self, rank: int = 0) -> str:
         """Return everything that one rank has printed."""
-        path = self.log(rank)
+        path = self._paths.log(rank)
         if not path.exists():
             logs = sorted(file.name for file in self.folder.glob("rank-*.log"))
             raise NotFound(f"run {self.id} has no log of rank {rank}; there are: {', '.join(logs) or 'none'}")
@@ -207,24 +203,19 @@ def _folders() -> list[Path]:
     """The folders of runs, sorted by name."""
     try:
         with os.scandir(runs_dir()) as entries:
-            found = sorted(Path(entry.path) for entry in entries if entry.is_dir())
+            folders = sorted(Path(entry.path) for entry in entries if entry.is_dir())
     except FileNotFoundError:
         return []
     except OSError as error:
         raise StorageError(error, runs_dir(), "read") from error
-    return [
-        folder
-        for folder in found
-        if os.path.lexists(RunFolder(folder).job) or (FOLDER.fullmatch(folder.name) and _age_s(folder) > YOUNG_S)
-    ]
+    return [folder for folder in folders if os.path.lexists(RunFolder(folder).job) or _lost_its_job(folder)]
 
 
-def _age_s(folder: Path) -> float:
-    """Seconds since a folder was last changed; 0 if it is gone."""
+def _lost_its_job(folder: Path) -> bool:
     try:
-        return time.time() - folder.stat().st_mtime
-    except OSError:
-        return 0.0
+        return bool(FOLDER.fullmatch(folder.name)) and time.time() - folder.stat().st_mtime > YOUNG_S
+    except OSError:  # it is gone
+        return False
 
 
 def attach(run_id: str) -> Run:
