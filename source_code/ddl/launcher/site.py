@@ -164,8 +164,7 @@ class Site:
                 return nodes
         if job.oversubscribe and 1 in allowed:
             return 1
-        on = f"{allowed[-1]} nodes" if asked else f"up to {allowed[-1]} nodes"
-        raise SiteError(_does_not_fit(job.workers, self, allowed, on))
+        raise SiteError(_does_not_fit(job.workers, self, allowed))
 
     def one_task(self, job: "Job") -> bool:
         """Whether one task holds all ranks, started by a horovodrun inside it."""
@@ -198,12 +197,6 @@ class Site:
 KEYS = keys(Site)
 
 
-def _hint(name: str) -> str:
-    """The end of a sentence about an unknown key, with the one that somebody may have meant."""
-    longer = [known for known in KEYS if name.lower() in known]
-    return did_you_mean(name.lower(), KEYS) or (f": did you mean {longer[0]!r}?" if longer else "")
-
-
 def _within(site: Site, allocation: Allocation) -> Site:
     """A site with the nodes of a job; without Slurm where they are the one we are on."""
     if allocation.around:
@@ -225,8 +218,9 @@ def _with_defaults(values: dict) -> dict:
     """
     for name in values:
         if name not in KEYS:
-            problem = f"{name} is not a key of a site file{_hint(name) or '.'} The keys are: {', '.join(KEYS)}"
-            raise SiteError(problem, name)
+            longer = [f": did you mean {key!r}?" for key in KEYS if name.lower() in key]
+            hint = did_you_mean(name.lower(), KEYS) or next(iter(longer), ".")
+            raise SiteError(f"{name} is not a key of a site file{hint} The keys are: {', '.join(KEYS)}", name)
     values = {name: validated(KEYS[name], value) for name, value in values.items()}
     for name in values:
         if problem := needed(KEYS[name], values, KEYS):
@@ -271,18 +265,15 @@ def _contradictions(site: Site) -> Iterator[tuple[str, str]]:
         yield "time_limit", f" ({limit_s} s) {why}"
 
 
-def _does_not_fit(workers: int, site: Site, allowed: Sequence[int], on: str) -> str:
+def _does_not_fit(workers: int, site: Site, allowed: Sequence[int]) -> str:
     """Say that so many workers cannot be shared out over the allowed numbers of nodes, and how many can."""
-    device = "GPU" if site.gpus_per_node else "core"
+    device, most = "GPU" if site.gpus_per_node else "core", allowed[-1]
     slots = plural(site.slots, device)
-    if allowed[-1] == 1:
-        return (
-            f"{workers} workers asked for, but there {'is' if site.slots == 1 else 'are'} {slots} here: "
-            f"workers={site.slots} works. To share {device}s between ranks all the same (slower than {site.slots}), "
-            "pass oversubscribe=True (ddl run --oversubscribe)."
-        )
+    where = f"{slots} here" if most == 1 else f"{'up to ' * (len(allowed) > 1)}{most} nodes with {slots} each"
     fitting = {nodes * ranks for nodes in allowed for ranks in range(1, site.slots + 1)}
     below = max((count for count in fitting if count < workers), default=None)
     above = min((count for count in fitting if count > workers), default=None)
     works = " or ".join(f"workers={count}" for count in (below, above) if count)
-    return f"{workers} workers asked for, which cannot be shared out evenly over {on} with {slots} each: {works} works."
+    share = f" oversubscribe=True (ddl run --oversubscribe) shares {device}s between ranks, which is slower."
+    refusal = f"{workers} workers asked for, which cannot be shared out evenly over {where}: {works} works."
+    return refusal + share * (1 in allowed)
