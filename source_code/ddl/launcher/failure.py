@@ -10,7 +10,7 @@ from ddl.launcher.evidence import Ending, Evidence, name_ranks
 from ddl.launcher.extras import NO_TORCH
 from ddl.launcher.roles import role_of
 from ddl.records.folder import RunFolder
-from ddl.records.jsonfiles import is_full, read_json
+from ddl.records.jsonfiles import is_full
 from ddl.records.log import last_lines
 from ddl.words import did_you_mean
 
@@ -81,7 +81,6 @@ class Failure:
     output: tuple[str, ...] = ()
     status: int | None = None
     rank: int | None = None
-    host: str | None = None
     type: str | None = None
     message: str = ""
     traceback: str = ""
@@ -190,7 +189,6 @@ def _absent(e: Evidence) -> Failure:
         f"{who} never joined the cluster, which others were waiting for",
         output=tuple(last_lines(e.folder.log(missing[0]))),
         rank=missing[0],
-        host=(read_json(e.folder.rank(missing[0])) or {}).get("host"),
         type="absent",
         traceback=e.stacks(missing),
         others="the other ranks were ended",
@@ -301,7 +299,7 @@ def _exited(e: Evidence, first: Ending) -> Failure:
 def _of_rank(e: Evidence, first: Ending, became: str, **fields: Any) -> Failure:
     """A failure that a rank has caused: who, where, what became of it, and what it printed last."""
     host = first.host or first.error.get("host", "")
-    defaults = {"output": first.output, "status": first.code, "rank": first.rank, "host": host or None}
+    defaults = {"output": first.output, "status": first.code, "rank": first.rank}
     on = f" on {host}" if host else ""
     return Failure(f"{e.who(first.rank)}{on} {became}", others=e.others(first), **{**defaults, **fields})
 

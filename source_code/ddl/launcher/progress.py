@@ -26,9 +26,9 @@ RANK = {"rank": int, "host": str, "pid": int, "started": (int, float)}
 EXIT = {"rank": int, "code": int, "time": (int, float)}
 EVENT = {"event": str, "time": (int, float)}
 # Fields of `Progress` that step and evaluation events carry.
-MEASURES = ("step", "epoch", "images_per_s", "loss", "accuracy", "test_loss", "test_accuracy", "learning_rate")
-SCRIPT_EVENT = EVENT | {"data": (dict, NoneType)}
-SCRIPT_EVENT |= dict.fromkeys((*MEASURES, "steps", "epochs", "samples"), (int, float, NoneType))
+MEASURES = ("step", "epoch", "images_per_s", "loss", "test_accuracy", "learning_rate")
+NUMBERS = (*MEASURES, "accuracy", "test_loss", "steps", "epochs", "samples")
+SCRIPT_EVENT = EVENT | {"data": (dict, NoneType)} | dict.fromkeys(NUMBERS, (int, float, NoneType))
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,6 @@ class Progress:
     state: str
     folder: Path
     shell_line: str = ""
-    where: str = ""
     waiting: str = ""
     stopped_by: str = ""
     world: int = 0
@@ -70,8 +69,6 @@ class Progress:
     epochs: float | None = None
     images_per_s: float | None = None
     loss: float | None = None
-    accuracy: float | None = None
-    test_loss: float | None = None
     test_accuracy: float | None = None
     learning_rate: float | None = None
     data: dict | None = None
@@ -167,7 +164,6 @@ def _read(
         state=state,
         folder=folder.path,
         shell_line=job.get("shell_line", ""),
-        where=job.get("where", ""),
         waiting=waiting,
         stopped_by=end.get("by", ""),
         world=world,
