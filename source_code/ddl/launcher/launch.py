@@ -174,9 +174,7 @@ def _spawn(planned: Plan, environment: dict[str, str], paths: RunFolder, detach:
     Unless the run is detached, this process holds one end of a pipe: when it dies, even by SIGKILL, the run ends. The
     other end is standard input, which Slurm and containers forward to the ranks.
     """
-    read_end = write_end = None
     if not detach:
-        read_end, write_end = os.pipe()
         environment["DDL_LIFELINE"] = "stdin"
     try:
         with open(paths.launcher_log, "ab") as log:
@@ -186,26 +184,21 @@ def _spawn(planned: Plan, environment: dict[str, str], paths: RunFolder, detach:
                 env=environment,
                 stdout=log,
                 stderr=subprocess.STDOUT,
-                stdin=subprocess.DEVNULL if detach else read_end,
+                stdin=subprocess.DEVNULL if detach else subprocess.PIPE,
                 start_new_session=True,  # Ctrl-C reaches only this process, which then stops the run
             )
-        threading.Thread(target=_reap, args=(process, write_end), daemon=True).start()
-        write_end = None
-    except BaseException:  # interrupts too: closing the pipe ends what may have been started
+        threading.Thread(target=_reap, args=(process,), daemon=True).start()
+    except BaseException:  # interrupts too
         processes.end(paths.path.name)
         raise
-    finally:
-        for end in (read_end, write_end):
-            if end is not None:
-                os.close(end)
     return Run(paths.path, process)
 
 
-def _reap(process: subprocess.Popen, lifeline: int | None) -> None:
+def _reap(process: subprocess.Popen) -> None:
     """Wait for a process to end and close our end of its pipe, even if its `Run` is gone."""
     process.wait()
-    if lifeline is not None:
-        os.close(lifeline)
+    if process.stdin:
+        process.stdin.close()
 
 
 def _surroundings(folder: Path) -> dict[str, Any]:
