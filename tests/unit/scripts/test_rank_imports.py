@@ -3,13 +3,13 @@
 import ast
 
 import ddl
-from ddl import challenge, grader, plot
+from ddl import challenge, plot
 from helpers import ROOT
 
 SCRIPTS = ROOT / "source_code"
 IMPORTED = [*SCRIPTS.glob("*.py"), *SCRIPTS.glob("strategies/*.py")]
 HEAVY = {"pandas", "matplotlib"}
-HOMES = {package.__name__: package._HOME for package in (ddl, challenge, grader, plot)}  # of names imported on use
+HOMES = {package.__name__: package._HOME for package in (ddl, challenge, plot)}  # of names imported on use
 
 
 def names(path):
