@@ -95,7 +95,7 @@ def _row(name, recorded, mixed, arm, seeds):
         "arm": f"{name} (recorded)" if recorded and mixed else name,
         "ranks": _same(_of_job(run, "ranks", "workers") for run in arm),
         "threads": _same(_of_job(run, "threads_per_rank", "threads") for run in arm),
-        # Results that do not say it are from before there was a choice.
+        # Results without it are from before there was a choice.
         "precision": _same(result.get("precision", "float32") for result in results),
         "tensorflow": _same(_tensorflow(result) for result in results),
         "global_batch": _same(result.get("global_batch") for result in results),
@@ -148,7 +148,7 @@ def _note(arm, results, points):
     if diverged:
         notes.append(f"{diverged} of {len(arm)} diverged")
     if points < len(results):
-        notes.append(f"{len(results) - points} of {len(arm)} without an evaluation that early")
+        notes.append(f"{len(results) - points} of {len(arm)} not evaluated by then")
     return "; ".join(notes)
 
 
@@ -175,7 +175,7 @@ def _training(points):
 
 
 def _held_out(result):
-    # Results that do not say it are from before there was a choice.
+    # Results without it are from before there was a choice.
     return result.get("held_out") or (result.get("data") or {}).get("held_out") or "test"
 
 

@@ -225,7 +225,7 @@ def fit(points, ranks, algorithm: str = "ring") -> Fit:
     size_bytes, seconds = numpy.array(points, float).reshape(len(points), 2).T
     every = numpy.broadcast_to(numpy.asarray(ranks, int), len(points))
     if len(set(zip(size_bytes, every))) < 2:
-        raise InputError(f"{len(points)} points: to tell latency from bandwidth takes two of different sizes, or more")
+        raise InputError(f"{len(points)} points: latency and bandwidth need two or more of different sizes")
     if not (seconds > 0).all() or not (size_bytes >= 0).all() or not numpy.isfinite(seconds).all():
         raise InputError("points are (bytes, seconds): no size may be negative, and all times must be above 0 s")
     if (every < 2).any():
@@ -243,7 +243,7 @@ def fit(points, ranks, algorithm: str = "ring") -> Fit:
     return Fit(algorithm, tuple(every.tolist()), tuple(size_bytes.tolist()), tuple(seconds.tolist()), *factors.tolist())
 
 
-ENOUGH = 5  # points: of fewer, none can be told from the others
+ENOUGH = 5  # points: of fewer, none counts as an outlier
 REWEIGHT = 50  # solutions; the weights have settled long before
 HUBER = 1.345  # in units of the typical error: Huber's own constant
 

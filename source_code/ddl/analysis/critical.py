@@ -36,7 +36,7 @@ class Reached:
 def reached(run: Any, target: float) -> Reached | None:
     """Return the first evaluation of held-out accuracy at or above `target`, None if there is none.
 
-    Raises InputError if the run ended at a lower target of its own, so that it can't tell.
+    Raises InputError if the run ended at a lower target of its own, and so never reached this one.
     """
     history = run.history
     if len(history):
@@ -265,7 +265,7 @@ def _notes(point):
     if point.at_edge:
         yield "rate at its grid's edge"
     if point.grid is not None and point.grid.best is None:
-        yield "no rate of the grid got there in time"
+        yield "no rate of the grid reached the target in time"
     elif point.grid is not None and point.grid.means.get(point.rate) != point.grid.means[point.grid.best]:
         yield "another rate was faster in the grid"
 
@@ -284,7 +284,7 @@ def critical_batch(runs: Iterable[Any], target: float | None = None, arm: str | 
     if arm is not None and arm not in arms:
         raise InputError(f"there is no arm {arm!r}; there are: {', '.join(arms) or 'none'}")
     if arm is None and len(arms) > 1 and any("arm" in run.result for run in runs):
-        raise InputError(f"these are runs of several arms: say which with arm=…, of {', '.join(arms)}")
+        raise InputError(f"these are runs of several arms: choose one with arm=…, of {', '.join(arms)}")
     runs = [run for run in runs if arm is None or arm_of(run) == arm]
     judged = [run for run in runs if run.result.get("role") != "tuning"]
     if not judged:
@@ -325,7 +325,7 @@ def _grid(batch, rates):
 
 @dataclass(frozen=True)
 class Noise:
-    """Estimates of the gradient noise scale, in samples; infinite where |G|² could not be told from zero."""
+    """Estimates of the gradient noise scale, in samples; infinite where |G|² was not distinguishable from zero."""
 
     values: tuple[float, ...]
 

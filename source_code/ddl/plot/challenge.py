@@ -26,7 +26,7 @@ def plot_challenge(board, attempts=()) -> Picture:
     attempts = list(attempts)
     if not scored and not attempts:
         raise InputError(
-            "there is nothing to draw yet: `ddl challenge run FILE` and `ddl challenge score FILE` make it"
+            "there is nothing to draw yet: start with `ddl challenge run FILE` or `ddl challenge score FILE`"
         )
     target = board.attrs["target"]
     picture = Picture(9.6, 4.4)

@@ -170,7 +170,7 @@ def plot_noise_scale(runs, batches: Sequence[int] = ()) -> Picture:
         estimates = _noise_estimates(run) if run.result is not None else []
         if not estimates:
             continue
-        # Where |G|² could not be told from zero there is no value, in a short run perhaps nowhere.
+        # There is no value where |G|² was not distinguishable from zero.
         points = [(row["step"], row["noise_scale"]) for row in estimates if (row.get("noise_scale") or 0) > 0]
         style = look(len(drawn), "color", "linestyle")
         steps, values = zip(*points, strict=True) if points else ((), ())
@@ -180,7 +180,7 @@ def plot_noise_scale(runs, batches: Sequence[int] = ()) -> Picture:
         texts.append(
             f"{run.name} from {values[0]:,.0f} to {values[-1]:,.0f}"
             if points
-            else f"{run.name} too short a run to tell"
+            else f"{run.name} without an estimate above zero"
         )
     if not drawn:
         raise InputError("no run here recorded a noise scale: launch one with noise_scale=True")

@@ -100,8 +100,8 @@ def _critical_row(arm, several):
 
 def _noise_row(label, noise):
     low, high = noise.spread
-    ends = " to ".join(f"{end:,.0f}" if math.isfinite(end) else "beyond what can be told" for end in (low, high))
-    middle = f"median {noise.middle:,.0f}" if math.isfinite(noise.middle) else "mostly too large to be told"
+    ends = " to ".join(f"{end:,.0f}" if math.isfinite(end) else "more than can be estimated" for end in (low, high))
+    middle = f"median {noise.middle:,.0f}" if math.isfinite(noise.middle) else "mostly more than can be estimated"
     words = f"{middle}, the middle 80 % from {ends} ({plural(len(noise.values), 'estimate')})"
     return _Row(label, noise.middle, low, high, words)
 

@@ -161,7 +161,7 @@ def test_equal_steps_uses_the_last_evaluation_within_them():
     assert rows["slow"]["steps"] == 80
     assert rows["slow"]["test_accuracy"] == pytest.approx(0.8)
     assert math.isnan(rows["fast"]["steps"])
-    assert rows["fast"]["note"] == "1 of 1 without an evaluation that early"
+    assert rows["fast"]["note"] == "1 of 1 not evaluated by then"
 
 
 def test_throughput_is_compared_on_equal_hardware_only():

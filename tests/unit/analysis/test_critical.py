@@ -126,7 +126,7 @@ def test_a_batch_whose_grid_never_got_there_says_so():
     curve = critical_batch([*runs, run(64, 950, rate=0.1, seed=0)])
     (point,) = curve.points
     assert (point.rate, point.at_edge, point.steps) == (0.1, False, pytest.approx(950))
-    assert "no rate of the grid got there in time" in str(curve.table())
+    assert "no rate of the grid reached the target in time" in str(curve.table())
     assert "faster in the grid" not in str(curve.table())
 
 
@@ -173,7 +173,7 @@ def test_runs_of_a_reader_need_no_roles_nor_arms():
 def test_arms_are_told_apart():
     runs = sweep([100] * 8) + sweep([200] * 8, arm="LAMB")
     assert critical_batch(runs, arm="LAMB").points[0].steps == pytest.approx(200)
-    with pytest.raises(ValueError, match="several arms: say which with arm=…, of momentum, LAMB"):
+    with pytest.raises(ValueError, match="several arms: choose one with arm=…, of momentum, LAMB"):
         critical_batch(runs)
     with pytest.raises(ValueError, match="no arm 'Adam'; there are: momentum, LAMB"):
         critical_batch(runs, arm="Adam")

@@ -89,10 +89,9 @@ def test_the_slowest_of_two_dice():
     assert slowest([dice], 1000) == pytest.approx(6)
 
 
-@pytest.mark.parametrize("ranks", [2, 5])
-def test_the_slowest_is_what_drawing_gives(ranks):
-    draw = numpy.random.default_rng(ranks)
-    times = draw.lognormal(size=(ranks, 50)) + numpy.arange(ranks)[:, None] / 5
+def test_the_slowest_is_what_drawing_gives():
+    draw = numpy.random.default_rng(5)
+    times = draw.lognormal(size=(5, 50)) + numpy.arange(5)[:, None] / 5
     drawn = numpy.stack([draw.choice(row, 100_000) for row in times]).max(axis=0).mean()
     assert slowest(times) == pytest.approx(drawn, rel=0.02)
 
@@ -208,7 +207,7 @@ def test_a_server_is_its_links_as_far_as_programs_reach_them():
         ('gpu = [{ name = "GPU0" }]\n', "needs a \\[network\\]"),
         (
             'gpu = [{ name = "GPU0" }, { name = "GPU1" }]\n[network]\nkind = "x"\nnics = 1\ngbit_per_s = 1\n',
-            "is not known",
+            "between its GPUs is not known",
         ),
     ],
 )
@@ -243,12 +242,10 @@ def test_speeds_are_those_of_the_gpu_at_the_nearest_batch():
         cluster("dgx-h100", 1, "resnet50")
 
 
-@pytest.mark.parametrize(
-    "facts, message", [({"algorithm": "star"}, "best, ring, hierarchical"), ({"late": math.nan}, "late=nan: a share")]
-)
-def test_a_cluster_that_can_not_be_is_refused(facts, message):
-    with pytest.raises(ValueError, match=message):
-        cluster(**{"topology": "dgx-a100", "nodes": 2, "model": "resnet50", **facts})
+def test_a_cluster_that_can_not_be_is_refused():
+    for facts, message in (({"algorithm": "star"}, "best, ring, hierarchical"), ({"late": math.nan}, "late=nan: a")):
+        with pytest.raises(ValueError, match=message):
+            cluster(topology="dgx-a100", nodes=2, model="resnet50", **facts)
 
 
 def test_scaling_goes_over_gpus_and_then_over_servers():
@@ -260,7 +257,7 @@ def test_scaling_goes_over_gpus_and_then_over_servers():
     assert steps[-1] == cluster("dgx-a100", 600, "resnet50", 64)
     slow = scaling("pcie-4gpu", 6, parameters=10**8, images_per_s=300)
     assert [one.ranks for one in slow] == [1, 2, 4, 8, 16, 24]
-    assert slow[-1].efficiency < 0.7 and slow[0].efficiency == pytest.approx(1)
+    assert slow[-1].efficiency < 0.7
     shown = table(slow, "Mine.")
     assert shown["efficiency_no_overlap"].le(shown["efficiency"]).all()
     assert "Mine. Predicted, not measured" in repr(shown) and "low" not in shown
@@ -275,8 +272,6 @@ def test_the_terms_of_a_table_add_up_and_its_interval_is_as_wide_as_said():
     assert (shown["efficiency"] - shown["low"])[1:].tolist() == pytest.approx([0.05] * (len(shown) - 1))
     assert shown["high"].tolist() == pytest.approx((shown["efficiency"] + 0.05).clip(upper=1).tolist())
     assert "four of five lay within 5 points" in repr(shown)
-    drawn = plot_prediction(scaling("dgx-1", 4, "vgg16", images_per_s=200), margin_points=5)
-    assert {"predicted", "from full to no overlap"} < {text.get_text() for text in drawn.legends[0].get_texts()}
 
 
 HOST = """\
@@ -354,8 +349,6 @@ def test_half_precision_fusion_and_baseline_are_asked_for(capsys):
     assert against.seconds == whole.seconds
     rows = scaling("dgx-1", 4, "vgg16", 64, images_per_s=200, baseline=8)
     assert rows[-1] == against and rows[3].efficiency == 1 and rows[3].ranks == 8
-    assert rows[-1] == scaling("dgx-1", 4, "vgg16", 64, images_per_s=200, baseline=8)[-1]
-    assert scaling("dgx-1", 4, "vgg16", images_per_s=200, baseline=16)[4].efficiency == 1
     picture = plot_prediction(rows, [run(ranks=32, global_batch=2048, images_per_s=32 * eight.images_per_s / 8)])
     assert "measured on 32" in picture.alt and "efficiency 100 %" in picture.alt
     asked = {"--parameters": 10**8, "--gradient-bytes": 2, "--baseline": 8, "--fusion-threshold-mb": 100}
@@ -394,20 +387,18 @@ def test_a_matrix_is_predicted_with_a_network_beside_it(tmp_path, capsys, kind, 
 # ---------------------------------------------------------------- figures
 
 
-def test_figures_say_in_words_what_they_show(tmp_path):
+def test_figures_say_in_words_what_they_show():
     sizes = [4**power for power in range(1, 12)]
     made = [(size, cost.ring(size, 2, 1e-4, 1e-9)) for size in sizes]
     picture = plot_fit(made, cost.fits(made, 2))
     assert "11 points from 4 bytes in 200 µs" in picture.alt and "ring: alpha 100 µs" in picture.alt
     assert len(picture.axes[0].lines) == 2  # the points, and one line that all fits share
-    quartiles = [{"median": taken, "low": 0.9 * taken, "high": 1.2 * taken} for _, taken in made]
-    points = zip(sizes, quartiles, strict=True)
-    bench = run(points=[{"operation": "all_reduce", "size_bytes": size, "seconds": each} for size, each in points])
-    plot_fit(bench, cost.fit(made, 2)).savefig(tmp_path / "fit.png")
+    timed = [(size, {"median": taken, "low": 0.9 * taken, "high": 1.2 * taken}) for size, taken in made]
+    bench = run(points=[{"operation": "all_reduce", "size_bytes": size, "seconds": each} for size, each in timed])
+    assert "11 points" in plot_fit(bench, cost.fit(made, 2)).alt
 
     steps = [predict_step(computing(), BOTH, ranks) for ranks in (1, 2, 3)]
     picture = plot_prediction(steps, [run(ranks=2, global_batch=64, images_per_s=1000)])
     assert "measured on 2: 64.00 ms" in picture.alt and "3 ranks: " in picture.alt
-    picture.savefig(tmp_path / "prediction.png")
     with pytest.raises(ValueError, match="no predictions"):
         plot_prediction([])

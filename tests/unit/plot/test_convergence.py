@@ -114,7 +114,7 @@ def test_noise_scale_leaves_out_what_a_logarithm_cannot_show():
     other = plot.plot_noise_scale(run("a", [0.2], events=events), batches=(1024, 64))
     assert "batch sizes marked: 64, 1,024." in other.alt
     nothing = plot.plot_noise_scale(run("a", [0.2], events=events[:2]))
-    assert "a too short a run to tell" in nothing.alt and nothing._repr_mimebundle_()
+    assert "a without an estimate above zero" in nothing.alt and nothing._repr_mimebundle_()
     with pytest.raises(ValueError, match="noise_scale=True"):
         plot.plot_noise_scale(run("a", [0.2]))
 

@@ -89,7 +89,7 @@ def test_noise_scales_stand_on_the_same_axis_with_their_spread():
     marks = figure.axes[-1]
     assert [tick.get_text() for tick in marks.get_yticklabels()] == ["critical batch", "live", "frozen"]
     assert marks.get_xlim()[1] > 8000  # within the frame, although no batch was as large
-    assert "live: median 900, the middle 80 % from 300 to beyond what can be told (4 estimates)" in figure.alt
+    assert "live: median 900, the middle 80 % from 300 to more than can be estimated (4 estimates)" in figure.alt
     assert sum(line.get_marker() == ">" for line in marks.lines) == 1  # an arrow for the open end
     ends = [list(line.get_xdata()) for line in marks.lines if line.get_linewidth() == 4]
     assert ends[0] == pytest.approx(MEASURED.fit.interval)
