@@ -215,7 +215,7 @@ def test_whoever_is_killed_nothing_stays(two_hosts, script, nothing_left, detach
         if not detach:
             kernel.wait()
         until(lambda: processes.of_run(run.id, besides={kernel.pid}) == [], timeout_s=20)
-        assert run.state == "stopped"
+        assert run.state == ("lost" if detach else "stopped")
     finally:
         kernel.kill()
         kernel.wait()

@@ -113,12 +113,13 @@ class TaskCommand(_Command):
 
 @dataclass(frozen=True, kw_only=True)
 class HostsCommand(_Command):
-    """Several hosts made on one machine: ``--hosts N --rate-mbit N --ranks N``."""
+    """All ranks, on several hosts made on one machine: ``--hosts N --rate-mbit N --processes N [--timeout-s S]``."""
 
     module = "ddl.rank.hosts"
     hosts: int
     rate_mbit: int
-    ranks: int
+    processes: int
+    timeout_s: float = 0.0  # none
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -2,11 +2,11 @@
 
 A command is built in layers, each in front of the next::
 
-    modules [ slurm or hosts [ container [ one host or a task [ ddl.rank [ script ] ] ] ] ]
+    modules [ slurm [ container [ one host, several hosts or a task [ ddl.rank [ script ] ] ] ] ]
 
 On a laptop the outer three are empty. On one node `ddl.rank.one_host` starts all ranks, as ``horovodrun`` does, which
-the line that is shown has in its place. On several nodes Slurm starts a task (`ddl.rank.task`) for each rank, or
-`ddl.rank.hosts` does on hosts made on this machine.
+the line that is shown has in its place. On several nodes Slurm starts a task (`ddl.rank.task`) for each rank, and
+on hosts made on this machine `ddl.rank.hosts` starts all ranks.
 """
 
 import json
@@ -22,7 +22,6 @@ from ddl.launcher.job import Job
 from ddl.launcher.site import Site
 from ddl.launcher.slurm import job_name
 from ddl.records.folder import RunFolder
-from ddl.records.network import INTERFACE
 from ddl.records.paths import source_dir
 from ddl.words import plural
 
@@ -156,7 +155,7 @@ def _python(site: Site) -> str:
 
 
 def _ranks(job: Job, site: Site) -> tuple[Words, Words]:
-    """What starts the ranks of one host, or one of them and looks after it; and what is shown for it."""
+    """What starts the ranks of one host, or one of them, and looks after it in a job; and what is shown for it."""
     python, timeout_s = _python(site), job.timeout_s or 0.0
     rank = RankCommand(
         threads=site.threads_per_rank(job),
@@ -170,10 +169,11 @@ def _ranks(job: Job, site: Site) -> tuple[Words, Words]:
         supervised = OneHostCommand(processes=job.processes, timeout_s=timeout_s, command=command)
         horovodrun = str(Path(python).with_name("horovodrun"))  # of the same environment
         return (python, *supervised.words), (horovodrun, *supervised.horovodrun)
-    interfaces = site.network_interfaces if site.scheduler == "slurm" else (INTERFACE,)
+    if site.scheduler == "namespaces":
+        return command, command
     task = TaskCommand(
         controller=_controller(job, site),
-        network_interface=next(iter(interfaces), ""),
+        network_interface=next(iter(site.network_interfaces), ""),
         timeout_s=timeout_s,
         command=command,
     )
@@ -182,12 +182,18 @@ def _ranks(job: Job, site: Site) -> tuple[Words, Words]:
 
 
 def _starter(job: Job, site: Site, run_id: str) -> Words:
-    """What starts tasks: Slurm, or what makes several hosts of this machine; nothing where it is one."""
+    """What starts tasks: Slurm, or ranks: what makes several hosts of this machine; nothing where it is one."""
     if site.scheduler == "slurm":
         return _srun(job, site, () if site.allocation else _allocation(site, run_id))
     if site.one_task(job):
         return ()
-    several = HostsCommand(hosts=site.nodes_for(job), rate_mbit=site.rate_mbit, ranks=job.processes, command=())
+    several = HostsCommand(
+        hosts=site.nodes_for(job),
+        rate_mbit=site.rate_mbit,
+        processes=job.processes,
+        timeout_s=job.timeout_s or 0.0,
+        command=(),
+    )
     return (_python(site), *several.words)
 
 

@@ -1,6 +1,6 @@
 """Several hosts on one machine, with a slow network between them: ``python -m ddl.rank.hosts``.
 
-    python -m ddl.rank.hosts --hosts 2 --rate-mbit 1000 --ranks 4 python -m ddl.rank.task ... COMMAND
+    python -m ddl.rank.hosts --hosts 2 --rate-mbit 1000 --processes 4 python -m ddl.rank ...
 
 Each host is a network namespace with a name of its own, whose interface sends no faster than the rate; all share this
 machine's processor, memory and disk. They are made inside a namespace of this process: the machine's own network is
@@ -12,7 +12,6 @@ import os
 import subprocess
 import sys
 
-from ddl.launcher import processes
 from ddl.launcher.commands import HostsCommand
 from ddl.launcher.hosts import (
     address,
@@ -22,13 +21,14 @@ from ddl.launcher.hosts import (
     site,  # noqa: F401  earlier pages import it from here
     unshare,
 )
-from ddl.rank.slot import slots
-from ddl.rank.supervisor import Supervisor, enter_folder
+from ddl.rank.ending import libc
+from ddl.rank.one_host import OneHost
+from ddl.rank.supervisor import enter_folder
 from ddl.records.log import keep_writing
 from ddl.records.network import INTERFACE, RATE
 
 INSIDE = "DDL_HOSTS_INSIDE"  # set in the process that has a namespace of its own already
-FAILURE_GRACE_S = 1.0  # when one rank has failed, let the others record what they saw
+CLONE_NEWNET = 0x40000000
 
 
 def main():
@@ -40,43 +40,36 @@ def main():
         os.execvpe(argv[0], argv, {**environment(), INSIDE: "1"})
     enter_folder(f"hosts-{os.getpid()}")
     keep_writing()
-    sys.exit(Hosts(command).run())
+    sys.exit(Hosts(command).run(command, command.hosts))
 
 
-class Hosts(Supervisor):
-    """Makes the hosts, starts a task for each rank, and supervises them."""
+class Hosts(OneHost):
+    """Makes the hosts, starts the ranks on them, and supervises these."""
 
-    grace_s = 5.0  # a task kills its rank after two seconds
+    server_address, interface = address(0), INTERFACE
 
     def __init__(self, options: HostsCommand):
         super().__init__()
-        self.options = options
-        self.holders = []
-        self.tasks = []
-        self.lifeline, self._held = os.pipe()  # the tasks' standard input
+        self._options = options
+        self._holders = []
+        for name in [name for name in os.environ if name.startswith("SLURM") or name == INSIDE]:
+            del os.environ[name]
+        # GPUs of one machine would talk to each other past the network.
+        os.environ |= {RATE: str(options.rate_mbit), "CUDA_VISIBLE_DEVICES": ""}
 
-    def run(self) -> int:
-        """Run the command as every rank; return the exit status of the whole."""
-        self.record("launched", pid=os.getpid())
-        try:
-            self._make()
-        except (OSError, subprocess.CalledProcessError) as error:
-            message = (getattr(error, "stderr", "") or str(error)).strip()
-            print(f"several hosts could not be made: {message}", file=sys.stderr, flush=True)
-            self.record("ended", state="failed", reason="launch", message=message)
-            return 1
-        self._start()
-        for task in self.tasks:
-            task.wait()
-        # What is left are children that a rank left behind.
-        processes.end(self.run_id, besides={os.getpid()}, mark="DDL_RANKS_OF")
-        return self._end()
+    def prepare(self) -> None:
+        super().prepare()
+        self._make()
+        with open(f"/proc/{self._holders[0].pid}/ns/net") as network:
+            libc.setns(network.fileno(), CLONE_NEWNET)  # where the ranks' server is to listen
 
-    # ---------------------------------------------------------------- making
+    def start_rank(self, words, slot, **variables):
+        command = [*_enter(self._holders[slot.cross_rank]), *words]
+        return super().start_rank(command, slot, DDL_ADDRESS=address(slot.cross_rank), **variables)
 
     def _make(self):
         """Make the hosts and what joins them."""
-        names = [f"host{number}" for number in range(self.options.hosts)]
+        names = [f"host{number}" for number in range(self._options.hosts)]
         # Every host knows all names. Gloo looks up its own host's address by name: Horovod 0.28.1
         # loses the interface that it was given (gloo_context.cc, InitializeForProcessSet).
         names_file = self.folder.path / "hosts"
@@ -84,15 +77,15 @@ class Hosts(Supervisor):
             "127.0.0.1 localhost\n" + "".join(f"{address(number)} {name}\n" for number, name in enumerate(names))
         )
         _run("mount", "--bind", names_file, "/etc/hosts")
-        self.holders = [_holder(name) for name in names]
-        if len(self.holders) == 2:
-            first, second = (("name", INTERFACE, "netns", holder.pid) for holder in self.holders)
+        self._holders = [_holder(name) for name in names]
+        if len(self._holders) == 2:
+            first, second = (("name", INTERFACE, "netns", holder.pid) for holder in self._holders)
             _run("ip", "link", "add", *first, "type", "veth", "peer", *second)
         else:
             _run("ip", "link", "add", "bridge", "type", "bridge")
             _run("ip", "link", "set", "bridge", "up")
-        for number, holder in enumerate(self.holders):
-            if len(self.holders) > 2:
+        for number, holder in enumerate(self._holders):
+            if len(self._holders) > 2:
                 port = f"port{number}"
                 _run("ip", "link", "add", INTERFACE, "netns", holder.pid, "type", "veth", "peer", "name", port)
                 _run("ip", "link", "set", port, "master", "bridge", "up")
@@ -106,48 +99,8 @@ class Hosts(Supervisor):
             self._slow(INTERFACE, inside)
 
     def _slow(self, interface, inside=()):
-        if self.options.rate_mbit:
-            _run(*inside, "tc", "qdisc", "add", "dev", interface, "root", *limit(self.options.rate_mbit).split())
-
-    # ---------------------------------------------------------------- the ranks
-
-    def _start(self):
-        inherited = {
-            name: value for name, value in os.environ.items() if not name.startswith("SLURM") and name != INSIDE
-        }
-        # GPUs of one machine would talk to each other past the network.
-        inherited |= {"DDL_LIFELINE": "stdin", RATE: str(self.options.rate_mbit), "CUDA_VISIBLE_DEVICES": ""}
-        for slot in slots(self.options.ranks, self.options.hosts):
-            command = [*_enter(self.holders[slot.cross_rank]), *self.options.command]
-            task = subprocess.Popen(command, stdin=self.lifeline, env={**inherited, **slot.variables})
-            self.tasks.append(task)
-            self.follow(task)
-            self.watch(self._await, task)
-
-    def _await(self, task):
-        """Wait for a task; when it has failed, end the others."""
-        if task.wait() and not self.stopping.wait(FAILURE_GRACE_S):
-            self.end_processes()
-
-    def _end(self):
-        """Record how the run ended; return an exit status."""
-        from ddl.launcher.progress import end_of, launcher_events
-
-        for rank, task in enumerate(self.tasks):
-            if not self.folder.exit(rank).exists():  # it was killed, and could not say
-                self.record_exit(rank, task.returncode)
-        self.folder.free_reserved_space()
-        end = end_of(launcher_events(self.folder, len(self.tasks), alive=False))
-        if end is None:  # the disk took none of it
-            failed = any(task.returncode for task in self.tasks)
-            end = {"state": "failed" if failed else "done", "reason": "storage"}
-        self.record("ended", **{name: value for name, value in end.items() if name not in ("event", "time")})
-        return 0 if end["state"] == "done" else 1
-
-    # ---------------------------------------------------------------- what a supervisor asks
-
-    def launcher_gone(self):
-        os.close(self._held)  # so that all tasks hear of it, and record it
+        if self._options.rate_mbit:
+            _run(*inside, "tc", "qdisc", "add", "dev", interface, "root", *limit(self._options.rate_mbit).split())
 
 
 def _holder(name):
@@ -166,7 +119,9 @@ def _enter(holder):
 
 
 def _run(*argv):
-    subprocess.run([str(word) for word in argv], check=True, capture_output=True, text=True)
+    ran = subprocess.run([str(word) for word in argv], capture_output=True, text=True)
+    if ran.returncode:
+        raise OSError(f"several hosts could not be made: {ran.stderr.strip() or argv}")
 
 
 if __name__ == "__main__":

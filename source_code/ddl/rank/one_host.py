@@ -17,13 +17,12 @@ from pathlib import Path
 
 from ddl.errors import CourseError
 from ddl.launcher import processes
-from ddl.launcher.commands import OneHostCommand
+from ddl.launcher.commands import HostsCommand, OneHostCommand
 from ddl.rank import rendezvous
 from ddl.rank.ending import run_and_end
 from ddl.rank.queue import Ticket
-from ddl.rank.slot import slots
+from ddl.rank.slot import Slot, slots
 from ddl.rank.supervisor import Supervisor, shell_status
-from ddl.records.jsonfiles import read_json
 from ddl.records.log import keep_writing
 
 LOOK_EVERY_S = 0.3  # at the queue
@@ -42,13 +41,17 @@ def main():
 class OneHost(Supervisor):
     """Starts all ranks, and supervises them."""
 
+    server_address, interface = "127.0.0.1", "lo"
+
     def __init__(self):
         super().__init__()
+        self.slots: list[Slot] = []
         self.exit_codes: dict[int, int] = {}
         self._asked = ""  # by which signal the ranks were asked to end
 
-    def run(self, command: OneHostCommand) -> int:
+    def run(self, command: OneHostCommand | HostsCommand, nodes: int = 1) -> int:
         """Run all ranks; return the exit status of the whole run."""
+        self.slots = slots(command.processes, nodes)
         self.record("launched", pid=os.getpid())
         ticket = Ticket.of(self.folder)
         if ticket:
@@ -57,7 +60,7 @@ class OneHost(Supervisor):
             self.watch(self.await_time_limit, command.timeout_s, time.time())
         try:
             if not self.stopping.is_set():
-                self._run_ranks(command)
+                self._run_ranks(command.command, nodes)
         except Exception as error:
             print(f"{type(error).__name__}: {error}", file=sys.stderr, flush=True)
             self.end("launch", message=str(error))
@@ -80,14 +83,22 @@ class OneHost(Supervisor):
             self.folder.write_json(self.folder.turn, {"time": time.time()})
             self.folder.waiting.unlink(missing_ok=True)
 
-    def _run_ranks(self, command):
-        _require_gloo()
-        _, port = rendezvous.server(command.processes, 1)
-        os.environ |= {**rendezvous.variables("127.0.0.1", port), **rendezvous.through("gloo", "lo")}
+    def prepare(self) -> None:
+        """Do what has to be done before ranks can start."""
+        with open(_library(), "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as library:
+            if library.find(b"GlooController") < 0:  # to load it and ask takes seconds, and without Gloo ranks crash
+                raise BrokenHorovod(
+                    "this Horovod was built without Gloo, through which its ranks meet: run `make setup`"
+                )
+
+    def _run_ranks(self, words, nodes):
+        self.prepare()
+        _, port = rendezvous.server(len(self.slots), nodes)
+        os.environ |= {**rendezvous.variables(self.server_address, port), **rendezvous.through("gloo", self.interface)}
         self.watch(self.await_cluster)
-        self.watch(self.await_stalls, range(command.processes))
-        with ThreadPoolExecutor(command.processes) as pool:
-            runs = [pool.submit(self._run_rank, command.command, slot) for slot in slots(command.processes, 1)]
+        self.watch(self.await_stalls, range(len(self.slots)))
+        with ThreadPoolExecutor(len(self.slots)) as pool:
+            runs = [pool.submit(self._run_rank, words, slot) for slot in self.slots]
         for run in runs:
             run.result()
 
@@ -132,7 +143,7 @@ class OneHost(Supervisor):
 
     def _waiting(self):
         """Ask every rank at once whether it waits for others; return the answers."""
-        return self.waits(range(read_json(self.folder.job)["processes"]))
+        return self.waits(range(len(self.slots)))
 
 
 def built_with() -> dict[str, bool]:
@@ -158,13 +169,6 @@ def _library():
     raise BrokenHorovod(
         "this Horovod was built without TensorFlow: remove it and its cached wheel, then run `make setup` again"
     )
-
-
-def _require_gloo():
-    """Look for a class of Gloo's in the library's file: to load it takes seconds, and without Gloo ranks crash."""
-    with open(_library(), "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as library:
-        if library.find(b"GlooController") < 0:
-            raise BrokenHorovod("this Horovod was built without Gloo, through which its ranks meet: run `make setup`")
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
-"""A rank's slot, in Horovod's word: which rank of which node it is. Slurm, or `ddl.rank.hosts`, says so to its task."""
+"""A rank's slot, in Horovod's word: which rank of which node it is."""
 
 import os
 from collections.abc import Mapping
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ddl.errors import NotFound
@@ -10,7 +10,6 @@ from ddl.errors import NotFound
 if TYPE_CHECKING:
     from typing import Self  # from Python 3.11 on
 
-VARIABLE = "DDL_SLOT"
 SLURMS = ("SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID", "SLURM_NODEID", "SLURM_NNODES")
 HOROVODS = ("rank", "size", "local_rank", "local_size", "cross_rank", "cross_size", "hostname")
 
@@ -30,12 +29,10 @@ class Slot:
 
     @classmethod
     def here(cls, variables: Mapping[str, str] = os.environ) -> "Self":
-        """Read the slot of this task from its environment; NotFound where nobody has said so."""
-        if VARIABLE in variables:
-            return cls(*map(int, variables[VARIABLE].split()))
+        """Read the slot of this task of Slurm from its environment."""
         missing = [name for name in SLURMS if name not in variables]
         if missing:
-            raise NotFound(f"{', '.join(missing)} not set: a task is started by srun, or by python -m ddl.rank.hosts")
+            raise NotFound(f"{', '.join(missing)} not set: a task is started by srun")
         return cls(*(int(variables[name]) for name in SLURMS))
 
     @property
@@ -45,11 +42,6 @@ class Slot:
     @property
     def hostname(self) -> str:
         return f"node{self.cross_rank}"  # any name will do that ranks of a node share
-
-    @property
-    def variables(self) -> dict[str, str]:
-        """The environment that `here` reads."""
-        return {VARIABLE: " ".join(map(str, astuple(self)))}
 
     @property
     def horovod(self) -> dict[str, str]:

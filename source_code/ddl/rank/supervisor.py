@@ -63,9 +63,9 @@ class Supervisor:
         if lifeline and watch_launcher:
             self.watch(self._await_launcher, _take_standard_input())
 
-    def start_rank(self, words: Sequence[str], slot: Slot) -> "ForkedRank | subprocess.Popen":
-        """Start a rank with this process' environment, and look after it."""
-        environment = {**os.environ, **slot.horovod, "PYTHONUNBUFFERED": "1", "DDL_RANKS_OF": self.run_id}
+    def start_rank(self, words: Sequence[str], slot: Slot, **variables: str) -> "ForkedRank | subprocess.Popen":
+        """Start a rank with this process' environment and these variables, and look after it."""
+        environment = {**os.environ, **slot.horovod, "PYTHONUNBUFFERED": "1", "DDL_RANKS_OF": self.run_id, **variables}
         if not self.folder.job.exists():  # of a pasted line: what its ranks print goes to the terminal
             environment.pop("DDL_RUN_DIR")
         child = start(words, environment, self.stopping)
@@ -95,16 +95,13 @@ class Supervisor:
         """Kill the processes that are left."""
         self._send(signal.SIGKILL)
 
-    def launcher_gone(self) -> None:
-        self.end("launcher gone")
-
     def diagnose(self, reason: str) -> dict:
         """Look at the ranks before they are ended; return what the record is to say of them."""
         return {}
 
     def has_exited(self, rank: int) -> bool:
-        os.listdir(self.folder.path)  # NFS remembers that a file was not there: look again
-        return self.folder.exit(rank).exists()
+        """Whether a rank's end is recorded."""
+        raise NotImplementedError
 
     # ---------------------------------------------------------------- ending early
 
@@ -151,7 +148,7 @@ class Supervisor:
 
     def _await_launcher(self, lifeline: int) -> None:
         os.read(lifeline, 1)  # returns when the other end is closed
-        self.launcher_gone()
+        self.end("launcher gone")
 
     def await_time_limit(self, timeout_s: float, started: float) -> None:
         """End the processes `timeout_s` after `started` (seconds since the epoch)."""
@@ -180,7 +177,7 @@ class Supervisor:
                 if answers == before:  # twice at the same point, so that it is no moment of a long computation
                     for rank, waiting in zip(ranks, answers[0]):
                         record = {"rank": rank, "waits": waiting, "quiet_s": limit_s}
-                        self._write(self.folder.write_json, self.folder.stalled(rank), record)
+                        self.write(self.folder.write_json, self.folder.stalled(rank), record)
                     due = math.inf  # until something new comes
                 elif before:
                     due, before = time.monotonic() + limit_s, None
@@ -201,14 +198,9 @@ class Supervisor:
 
     def record(self, event: str, **fields: object) -> None:
         """Append an event to ``launcher.jsonl``."""
-        self._write(self.folder.append, self.folder.launcher, {"event": event, "time": time.time(), **fields})
+        self.write(self.folder.append, self.folder.launcher, {"event": event, "time": time.time(), **fields})
 
-    def record_exit(self, rank: int, code: int, **fields: object) -> None:
-        """Write ``exit-<rank>.json``."""
-        record = {"rank": rank, "code": shell_status(code), "time": time.time(), **fields}
-        self._write(self.folder.write_json, self.folder.exit(rank), record)
-
-    def _write(self, write: Callable[[Path, dict], None], path: Path, record: dict) -> None:
+    def write(self, write: Callable[[Path, dict], None], path: Path, record: dict) -> None:
         try:
             write(path, record)
         except StorageError as error:  # the ranks go on; who follows them sees how this ends

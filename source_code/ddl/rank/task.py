@@ -2,7 +2,6 @@
 
     srun --nodes=2 --ntasks-per-node=2 ... python -m ddl.rank.task [OPTIONS] python -m ddl.rank ...
 
-`ddl.rank.hosts` starts it, too, on hosts that it makes on this machine.
 It needs neither ssh nor MPI: the ranks meet through Horovod's own rendezvous server, which rank 0's task runs, and
 whose address it writes to the run's folder. (With ``--controller mpi`` they meet through PMIx.) Each task supervises
 its rank (`ddl.rank.supervisor`), and records in ``exit-<k>.json`` how it ended.
@@ -19,7 +18,7 @@ import psutil
 from ddl.errors import CourseError
 from ddl.launcher.commands import GLOO_TIMEOUT_S, TaskCommand
 from ddl.rank import cluster, rendezvous
-from ddl.rank.slot import VARIABLE, Slot
+from ddl.rank.slot import Slot
 from ddl.rank.supervisor import Supervisor, enter_folder, shell_status, waits
 from ddl.records.jsonfiles import read_json
 from ddl.records.log import keep_writing
@@ -53,8 +52,7 @@ class Task(Supervisor):
     grace_s = 2.0
 
     def __init__(self, slot):
-        # Rank 0's task is enough under Slurm, which ends the others; `ddl.rank.hosts` itself may be gone.
-        super().__init__(watch_launcher=slot.rank == 0 or VARIABLE in os.environ)
+        super().__init__(watch_launcher=slot.rank == 0)  # Slurm ends the others
         self.slot, self.rank = slot, slot.rank
         self.child = None
         self.started = time.time()
@@ -90,9 +88,14 @@ class Task(Supervisor):
 
     def _record(self, code, **fields):
         known = {name: value for name, value in fields.items() if value is not None}
-        self.record_exit(self.rank, code, host=host_name(), **known)
+        record = {"rank": self.rank, "code": code, "time": time.time(), "host": host_name(), **known}
+        self.write(self.folder.write_json, self.folder.exit(self.rank), record)
 
     # ---------------------------------------------------------------- what a supervisor asks
+
+    def has_exited(self, rank):
+        os.listdir(self.folder.path)  # NFS remembers that a file was not there: look again
+        return self.folder.exit(rank).exists()
 
     def diagnose(self, reason):
         if reason == "timeout":

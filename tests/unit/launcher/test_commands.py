@@ -17,7 +17,7 @@ RANKS = ("python", *RANK.words)
         RANK,
         RankCommand(threads=1, cluster="parameter_server", parameter_servers=3, command=SCRIPT),
         TaskCommand(controller="gloo", network_interface="ib0", timeout_s=1234567.5, command=RANKS),
-        HostsCommand(hosts=2, rate_mbit=0, ranks=4, command=RANKS),
+        HostsCommand(hosts=2, rate_mbit=0, processes=4, command=RANKS),
         OneHostCommand(processes=8, timeout_s=7.5, command=RANKS),
     ],
 )
@@ -40,7 +40,7 @@ def test_workers_are_those_that_compute(cluster, servers, workers):
         (RankCommand, "--threads 2", "ddl.rank needs a script"),
         (RankCommand, "--threads two x.py", "ddl.rank --threads 'two': a number is needed"),
         (TaskCommand, "--controler gloo x", "--controler is not an option of ddl.rank.task; there are: --controller,"),
-        (HostsCommand, "--ranks 2 x", "ddl.rank.hosts needs --hosts and --rate-mbit"),
+        (HostsCommand, "--processes 2 x", "ddl.rank.hosts needs --hosts and --rate-mbit"),
         (OneHostCommand, "python -m ddl.rank x.py", "ddl.rank.one_host needs --processes"),
     ],
 )

@@ -35,9 +35,8 @@ def test_the_whole_command(site):
     result = planned(job, site)
     python = sys.executable
     assert result.shell_line == (
-        f"cd /c && {python} -m ddl.rank.hosts --hosts 2 --rate-mbit 100 --ranks 4 {python} -m ddl.rank.task "
-        f"--controller gloo --network-interface eth0 --timeout-s 9 {python} -m ddl.rank "
-        "--threads 2 /course/x.py --epochs 2"
+        f"cd /c && {python} -m ddl.rank.hosts --hosts 2 --rate-mbit 100 --processes 4 --timeout-s 9 "
+        f"{python} -m ddl.rank --threads 2 /course/x.py --epochs 2"
     )
     assert result.where == "on 2 hosts made on this machine, with 100 Mbit/s between them"
     described = json.loads(dict(result.files)[FOLDER / "job.json"])
@@ -47,7 +46,6 @@ def test_the_whole_command(site):
 def test_all_hosts_are_used_unless_a_job_says_how_many(site):
     every = planned(Job("/course/x.py", workers=4, cwd="/c", cluster="multi_worker"), site)
     assert every.argv[3:5] == ("--hosts", "2")
-    assert "--controller none --network-interface eth0" in every.shell_line
     one = planned(Job("/course/x.py", workers=4, nodes=1, cwd="/c"), site)
     assert one.argv[2:4] == ("ddl.rank.one_host", "--processes") and one.where == "on this machine"
     with pytest.raises(SiteError, match="3 workers asked for, .* over 2 nodes"):
@@ -105,6 +103,6 @@ def test_what_the_kernel_refuses_is_said_in_its_words(stand_ins, fails, reason):
 def test_a_run_fails_with_the_reason(monkeypatch, tmp_path):
     monkeypatch.setenv("DDL_RUN_DIR", str(tmp_path))
     monkeypatch.setattr(program, "permitted", lambda: "the kernel said no")
-    monkeypatch.setattr(sys, "argv", ["ddl.rank.hosts", "--hosts", "2", "--rate-mbit", "0", "--ranks", "2", "true"])
+    monkeypatch.setattr(sys, "argv", ["ddl.rank.hosts", "--hosts", "2", "--rate-mbit", "0", "--processes", "2", "true"])
     with pytest.raises(SystemExit, match="cannot be made on this machine: the kernel said no"):
         program.main()

@@ -32,6 +32,9 @@ class Recording(supervisor.Supervisor):
     def kill(self):
         self.happened.put("kill")
 
+    def has_exited(self, rank):
+        return rank == 2
+
     def diagnose(self, reason):
         return {"found": reason}
 
@@ -72,7 +75,6 @@ def test_a_time_limit_counts_from_the_start(supervise):
 def test_ranks_that_never_joined_their_cluster_are_named(supervise, monkeypatch, tmp_path):
     folder = RunFolder(tmp_path)
     write_json(folder.job, {"cluster": "multi_worker", "workers": 3, "parameter_servers": 0})
-    write_json(folder.exit(2), {"rank": 2})
     monkeypatch.setattr(supervisor.cluster, "first_absent", lambda size: [1, 2])
     supervised = supervise()
     supervised.await_cluster()

@@ -30,7 +30,6 @@ def test_the_placement_is_horovods(nodes, per_node):
     for theirs, ours in zip(planned, slots(nodes * per_node, nodes), strict=True):
         assert ours.horovod == {f"HOROVOD_{name.upper()}": str(getattr(theirs, name)) for name in HOROVODS}
         assert Slot.here(variables(ours.rank, nodes, per_node)) == ours
-        assert Slot.here({**variables(0), **ours.variables}) == ours  # what this machine gives comes before Slurm's
 
 
 def test_nodes_are_filled_one_after_the_other():
@@ -39,7 +38,7 @@ def test_nodes_are_filled_one_after_the_other():
 
 
 def test_a_task_that_nobody_placed_says_who_does_so():
-    with pytest.raises(LookupError, match="SLURM_PROCID, .*srun, or by python -m ddl.rank.hosts"):
+    with pytest.raises(LookupError, match="SLURM_PROCID, .* started by srun"):
         Slot.here({})
 
 
