@@ -429,16 +429,9 @@ def fit_link(points, ranks):
     return start / (2 * (ranks - 1)), beta
 
 
-# %% q09_fit_link right: normal equations by hand
-def fit_link(points, ranks):
-    steps = 2 * (ranks - 1)
-    rows = [(steps / t, steps * n / ranks / t) for n, t in points]
-    aa, ab, bb = (sum(row[i] * row[j] for row in rows) for i, j in ((0, 0), (0, 1), (1, 1)))
-    a, b = (sum(row[i] for row in rows) for i in (0, 1))
-    return (a * bb - b * ab) / (aa * bb - ab * ab), (b * aa - a * ab) / (aa * bb - ab * ab)
-
-
 # %% q09_fit_link right
+# normal equations: `np.linalg.lstsq(rows, np.ones(len(points)), rcond=None)[0]` ->
+#     `np.linalg.solve(rows.T @ rows, rows.sum(axis=0))`
 # the pseudo-inverse: `np.linalg.lstsq(rows, np.ones(len(points)), rcond=None)[0]` ->
 #     `np.linalg.pinv(rows) @ np.ones(len(points))`
 # a list: `rcond=None)[0]` -> `rcond=None)[0].tolist()`

@@ -104,28 +104,10 @@ def drifting(ranks):
     return False
 
 
-# %% q05_checks right: lists
-def shared_samples(ranks):
-    found = []
-    for steps in zip(*(rank["steps"] for rank in ranks)):
-        seen = set()
-        for step in steps:
-            found += sorted(seen & set(step["samples"]))
-            seen |= set(step["samples"])
-    return bool(found)
-
-
-def began_apart(ranks):
-    weights = [rank["weights"] for rank in ranks]
-    return weights.count(weights[0]) != len(weights)
-
-
-def drifting(ranks):
-    updates = [[step["update"] for step in rank["steps"]] for rank in ranks]
-    return updates != [updates[0]] * len(updates)
-
-
 # %% q05_checks right
+# counting: `len(everyones) > len(set(everyones))` -> `max(map(everyones.count, everyones), default=0) > 1`,
+#     `len({rank["weights"] for rank in ranks}) > 1` ->
+#     `[rank["weights"] for rank in ranks].count(ranks[0]["weights"]) < len(ranks)`
 # with NumPy: `len(everyones) > len(set(everyones))` -> `np.unique(everyones).size < len(everyones)`,
 #     `len({rank["weights"] for rank in ranks}) > 1` -> `np.unique([rank["weights"] for rank in ranks]).size > 1`
 # how many, not whether: `any(len({step["update"] for step in s}) > 1 for` ->

@@ -157,24 +157,9 @@ def verdict(first, second, margin):
     return "better" if middle > 0 else "worse"
 
 
-# %% q04_verdict right: by hand
-def verdict(first, second, margin):
-    pairs = []
-    for seed, value in first.items():
-        if seed in second:
-            pairs.append(second[seed] - value)
-    n = len(pairs)
-    if n == 0 or n == 1:
-        return "not decided"
-    mean = sum(pairs) / n
-    variance = sum((pair - mean) ** 2 for pair in pairs) / (n - 1)
-    half = T95[n - 1] * (variance / n) ** 0.5
-    inside = max(abs(mean - half), abs(mean + half)) < margin
-    words = {(True, False): "better", (False, True): "worse"}
-    return "no difference" if inside else words.get((mean - half > 0, mean + half < 0), "not decided")
-
-
 # %% q04_verdict right
+# by hand: `np.std(pairs, ddof=1) / math.sqrt(len(pairs))` ->
+#     `(sum((pair - np.mean(pairs)) ** 2 for pair in pairs) / len(pairs) / (len(pairs) - 1)) ** 0.5`
 # the seeds of both: `for seed in first if seed in second` -> `for seed in first.keys() & second.keys()`
 # a limit on the margin is inside: `-margin < low and high < margin` -> `low >= -margin and high <= margin`
 

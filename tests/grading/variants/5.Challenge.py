@@ -76,20 +76,6 @@ def samples_to(samples, accuracies, target):
 # a function that ends returns None: `return None` -> `pass`
 
 
-# %% q03_counts right: step by step
-def counts(accuracies, target):
-    values = []
-    for accuracy in accuracies:
-        values.append(10 if accuracy is None else accuracy)
-    if len(values) < 5:
-        return False
-    mean = sum(values) / len(values)
-    variance = sum((value - mean) ** 2 for value in values) / (len(values) - 1)
-    if variance < 1e-18:
-        return mean > target + 1e-9
-    return (mean - target) / math.sqrt(variance / len(values)) > T99[len(values) - 1]
-
-
 # %% q03_counts right: from the standard library
 def counts(accuracies, target):
     import statistics
@@ -104,6 +90,8 @@ def counts(accuracies, target):
 
 
 # %% q03_counts right
+# t itself: `np.mean(reached) - target > T99[n - 1] * error` ->
+#     `(np.mean(reached) - target) / max(error, 1e-9) > T99[n - 1]`
 # the lower end of an interval: `bool(np.mean(reached) - target > T99[n - 1] * error)` ->
 #     `np.mean(reached) - T99[n - 1] * error > target`
 # the root of the mean's variance: `np.std(reached, ddof=1) / math.sqrt(n)` -> `math.sqrt(np.var(reached, ddof=1) / n)`
