@@ -3,6 +3,7 @@
 import contextlib
 import http.client
 import json
+import re
 import socket
 import sys
 import threading
@@ -104,3 +105,17 @@ def launched(folder, output):
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("DDL_RUNS_DIR", str(folder))
         return {name: attach(run) for name, run in json.loads(output.splitlines()[-1]).items()}
+
+
+def claims_of(*names):
+    """Return the sentences of these lessons' cells with the tag `claims`."""
+    import jupytext
+
+    sources = [ROOT / "grading" / "source" / name / f"{name}.py" for name in names]
+    cells = [cell for source in sources for cell in jupytext.read(source, fmt="py:percent").cells]
+    texts = [
+        " ".join(re.sub(r"\*\*|^- ", "", cell.source, flags=re.MULTILINE).split())
+        for cell in cells
+        if "claims" in cell.metadata.get("tags", [])
+    ]
+    return [part for text in texts for part in re.split(r"(?<=[.!?]) +(?=[A-Z])", text)]

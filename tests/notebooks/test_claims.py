@@ -11,7 +11,6 @@ from collections import defaultdict
 from functools import cache
 from itertools import combinations, pairwise
 
-import jupytext
 import numpy as np
 import pytest
 
@@ -23,7 +22,7 @@ from ddl.analysis.sharpness import MEASURES, rank_correlation, sharpness
 from ddl.challenge import TARGET
 from ddl.challenge.verdict import Score
 from ddl.records.reference import Recorded
-from helpers import ROOT
+from helpers import ROOT, claims_of
 
 MARGIN = 1.0  # points, within which there is said to be no difference
 FAR = 10.0  # points, from which on a difference is called far
@@ -34,12 +33,13 @@ class Records:
     """The recorded runs, or a doctored copy: `doctor` maps the runs of a file to others."""
 
     def __init__(self, doctor=lambda name, results: results):
-        self._read = cache(lambda name: doctor(name, [run.result for run in recorded(name)]))
+        self.results = cache(lambda name: doctor(name, [run.result for run in recorded(name)]))
 
     def arm(self, name, figure="test_accuracy", file="convergence-cifar10") -> dict[int, float]:
         """Return a figure of an arm by seed, in percent where it is a share."""
         scale = 100 if figure.endswith("accuracy") else 1
-        found = {result["seed"]: scale * result[figure] for result in self._read(file) if is_arm(result, name)}
+        judged = (result for result in self.results(file) if result.get("role") != "tuning")
+        found = {result["seed"]: scale * result[figure] for result in judged if result["name"] == name}
         assert len(found) >= 5, (name, figure, file)
         return found
 
@@ -50,14 +50,13 @@ class Records:
     @cache  # noqa: B019 - a few of these live in this module's tests
     def curve(self, arm) -> Critical:
         """Return the steps to the target by batch size, of an optimizer."""
-        return critical.critical_batch(map(Recorded, self._read("critical-batch")), arm=arm)
+        return critical.critical_batch(map(Recorded, self.results("critical-batch")), arm=arm)
 
     def live_noise(self, batch) -> Noise:
         """Return what judged runs of SGD with momentum estimated while they trained."""
-        results = self._read("critical-batch")
         return critical.noise(
             Recorded(result)
-            for result in results
+            for result in self.results("critical-batch")
             if (result["arm"], result["role"], result["global_batch"]) == ("SGD with momentum", "judged", batch)
         )
 
@@ -67,30 +66,24 @@ class Records:
 
     def frozen_scales(self) -> dict[tuple[float, int], float]:
         """Return the noise scale at weights that stand still, by accuracy and seed."""
-        results = self._read("noise-frozen")
-        return {(result["target"], result["seed"]): result["noise"]["noise_scale"] or math.inf for result in results}
-
-    def results(self, file) -> list[dict]:
-        """Return the results of a file."""
-        return self._read(file)
+        return {
+            (result["target"], result["seed"]): result["noise"]["noise_scale"] or math.inf
+            for result in self.results("noise-frozen")
+        }
 
     def sharpest(self, name) -> list[float]:
         """Return the largest eigenvalue of each network of an arm."""
-        return [r["eigenvalue"]["eigenvalues"][0] for r in self._read("landscape") if r["name"] == name]
+        return [r["eigenvalue"]["eigenvalues"][0] for r in self.results("landscape") if r["name"] == name]
 
     def rate(self, name, file="convergence-cifar10") -> float:
         """Return the learning rate of an arm."""
-        (rate,) = {result["learning_rate"] for result in self._read(file) if result["name"] == name}
+        (rate,) = {result["learning_rate"] for result in self.results(file) if result["name"] == name}
         return rate
 
 
 def figures(results, figure):
     """Return a figure of each result, in percent."""
     return [100 * result[figure] for result in results]
-
-
-def is_arm(result, name):
-    return result["name"] == name and result.get("role") != "tuning"
 
 
 def above(pair):
@@ -405,21 +398,8 @@ CLAIMS = {
 }
 
 
-def sentences():
-    """Return the sentences of the cells that are tagged as claims."""
-    sources = [ROOT / "grading" / "source" / lesson / f"{lesson}.py" for lesson in LESSONS]
-    cells = [
-        cell.source
-        for source in sources
-        for cell in jupytext.read(source, fmt="py:percent").cells
-        if "claims" in cell.metadata.get("tags", [])
-    ]
-    plain = [re.sub(r"\*\*|^- ", "", cell, flags=re.MULTILINE) for cell in cells]
-    return [part for cell in plain for part in re.split(r"(?<=[.!?]) +(?=[A-Z])", " ".join(cell.split()))]
-
-
 def test_the_lessons_claim_what_is_checked_and_nothing_else():
-    assert sorted(sentences()) == sorted(CLAIMS)
+    assert sorted(claims_of(*LESSONS)) == sorted(CLAIMS)
 
 
 @pytest.mark.parametrize("claim", CLAIMS)

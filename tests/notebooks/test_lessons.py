@@ -25,10 +25,6 @@ def cells(source, kind):
     return [cell for cell in notebook.cells if cell.cell_type == kind]
 
 
-def test_there_are_lessons():
-    assert "Start_Here" in [source.stem for source in SOURCES] and len(SOURCES) > 1
-
-
 def test_notebooks_agree_with_their_sources(capsys):
     assert lessons.main(["check"]) == 0, capsys.readouterr().out
 
@@ -44,19 +40,14 @@ def test_parameters_are_literals_that_papermill_can_replace(source):
 
 
 @by_name
-def test_code_cells_are_short_and_launch_nothing_through_the_shell(source):
+def test_cells_are_short_and_launch_nothing_through_the_shell(source):
     for cell in cells(source, "code"):
         most = 32 if cell.source.startswith("%%writefile") else 25  # a whole script is one thing
         assert len(visible_part(cell.source).splitlines()) <= most, cell.source
         assert max(map(len, cell.source.splitlines())) <= 79, cell.source
         assert not re.search(r"^\s*(!|%%bash|%%sh|%%script)", cell.source, re.MULTILINE)
-
-
-@by_name
-def test_prose_comes_in_small_pieces(source):
     for cell in cells(source, "markdown"):
-        words = [word for word in cell.source.split() if re.search(r"[^\W\d_]{2}", word)]
-        assert len(words) <= 150, cell.source
+        assert len(re.findall(r"\S*[^\W\d_]{2}\S*", cell.source)) <= 150, cell.source
 
 
 @by_name
@@ -73,24 +64,11 @@ def test_one_gets_from_any_lesson_to_the_next_the_last_and_home_and_back():
         cells = nbformat.read(path, as_version=4).cells
         # Start_Here says first what the course is.
         assert cells[0].source == cells[-1].source if place else cells[0].source.startswith("# ")
-        links = re.findall(r"(\w+): \[(.*?)\]\((.*?)\)", cells[-1].source)
-        found = {word: (path.parent / target).resolve() for word, _, target in links}
+        links = re.findall(r"(\w+): \[.*?\]\((.*?)\)", cells[-1].source)
+        found = {word: (path.parent / target).resolve() for word, target in links}
         expected = {"Previous": order[place - 1]} if place > 1 else {}
         expected |= {"Home": order[0]} if place else {}
         assert found == expected | ({"Next": order[place + 1]} if path != order[-1] else {})
-        names = {order[0].name: "Start here"} | {each.name: each.stem for each in order[1:]}
-        for _, name, target in links:
-            alike = [re.sub(r"\W", "", text).lower() for text in (name, names[target.rpartition("/")[2]])]
-            assert alike[0] == alike[1]
-
-
-def test_pages_lead_to_pages():
-    page = (
-        '<a href="../Start_Here.ipynb">a</a> <a href="notebooks/3.Multi-GPU.ipynb">b</a> <a href="https://x/y.ipynb">'
-    )
-    assert lessons.LESSON_LINK.sub(r'href="\1.html"', page) == (
-        '<a href="Start_Here.html">a</a> <a href="3.Multi-GPU.html">b</a> <a href="https://x/y.ipynb">'
-    )
 
 
 # Lessons 1 and 2 run in JupyterLab (tests/browser). What is expected here does not depend on the machine: a factor, an

@@ -4,14 +4,13 @@ import re
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-import jupytext
 import pandas
 import pytest
 
 from ddl.analysis import published
 from ddl.analysis.paired import Paired
 from ddl.analysis.prediction import expected_maximum
-from helpers import ROOT
+from helpers import ROOT, claims_of
 
 LESSON = "2.System-Topology"
 
@@ -134,12 +133,6 @@ CLAIMS = {
 }
 
 
-def sentences():
-    cells = jupytext.reads(lesson(), fmt="py:percent").cells
-    texts = [" ".join(cell.source.split()) for cell in cells if "claims" in cell.metadata.get("tags", [])]
-    return [part for text in texts for part in re.split(r"(?<=[.!?]) +(?=[A-Z])", text)]
-
-
 def lesson():
     return (ROOT / "grading" / "source" / LESSON / f"{LESSON}.py").read_text()
 
@@ -165,7 +158,7 @@ def doctored():
 
 
 def test_the_lesson_claims_what_is_checked_and_nothing_else():
-    assert sorted(sentences()) == sorted(CLAIMS)
+    assert sorted(claims_of(LESSON)) == sorted(CLAIMS)
 
 
 @pytest.mark.parametrize("claim", CLAIMS)

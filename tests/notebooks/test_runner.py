@@ -154,8 +154,8 @@ print(sorted(each.name for each in Path().iterdir()), answer)
 """
 
 
-def three_lessons(folder):
-    """Lessons that raise, die and ask, run beside a reader's own work and a foreign kernel of the same name."""
+def five_lessons(folder):
+    """Lessons, good and bad, run beside a reader's own work and a foreign kernel of the same name."""
     foreign = folder / "foreign" / "kernels" / "python3"
     foreign.mkdir(parents=True)
     spec = {"argv": ["/bin/false", "{connection_file}"], "display_name": "x", "language": "python"}
@@ -165,6 +165,8 @@ def three_lessons(folder):
     course("1.Raises", GOOD + "\n# %%\ndef f(x):\n    return 1 / x\n\n\nf(0)\n\n# %%\nprint(3)\n")
     course("2.Dies", GOOD + "\n# %%\nimport os\n\nos._exit(3)\n\n# %%\nprint(3)\n")
     course("3.Asks", ASKING + WRITING)
+    course("4.Wrong", ASKING.replace("6 * 7", "6 + 7"))
+    course("5.Syntax", GOOD + "\n# %%\ndef f(:\n")
     with contextlib.redirect_stdout(io.StringIO()):
         course.main("build")
     for name in OWN:
@@ -177,58 +179,41 @@ def three_lessons(folder):
 
 
 OWN = ("mine.py", "notebooks/mine.py", "notebooks/own.ipynb", "runs/answers.json")
-OUTPUTS = {"three": three_lessons}
+OUTPUTS = {"five": five_lessons}
 
 
 @pytest.fixture(scope="module")
-def three(output_of):
+def five(output_of):
     """The folder of these lessons after a run of the runner, and the lines that it printed."""
-    folder, printed = output_of("three")
+    folder, printed = output_of("five")
     return folder, printed.splitlines()
 
 
 @pytest.mark.slow
-def test_the_runner_goes_on_after_a_failure_and_repeats_it_at_the_end(three):
+def test_the_runner_goes_on_after_a_failure_and_repeats_it_at_the_end(five):
     """Lessons run with their model answers. A foreign kernel of the same name in the user's folders is not what runs."""
-    root, (*said, status) = three
+    root, (*lines, status) = five
     assert status == "status 1"
-    ends = [line.split()[1] for line in said if line.endswith(("passed", "FAILED"))]
-    assert ends == ["1.Raises", "2.Dies", "3.Asks"]
-    assert said[-2:] == [
-        "grading/source/1.Raises/1.Raises.py: cell 4 raised ZeroDivisionError: division by zero",
-        "grading/source/2.Dies/2.Dies.py: cell 4 ended its kernel",
-    ]
-    assert "    f(0)" in said and any("----> 2" in line for line in said[-30:])
+    ends = [line.split()[1] for line in lines if line.endswith(("passed", "FAILED"))]
+    assert ends == ["1.Raises", "2.Dies", "3.Asks", "4.Wrong", "5.Syntax"]
+    *_, raised, died, wrong, syntax = lines
+    assert raised == "grading/source/1.Raises/1.Raises.py: cell 4 raised ZeroDivisionError: division by zero"
+    assert died == "grading/source/2.Dies/2.Dies.py: cell 4 ended its kernel"
+    assert wrong == "grading/source/4.Wrong/4.Wrong.py: cell 5 raised AssertionError: "
+    assert syntax.startswith("grading/source/5.Syntax/5.Syntax.py: cell 4 raised SyntaxError")
+    assert "    f(0)" in lines and any("----> 2" in line for line in lines)
     build = root / "build"
     assert "ZeroDivisionError" in (build / "1.Raises.html").read_text()
     printed = [cell["outputs"][0]["text"][0] for cell in cells(build / "3.Asks.ipynb") if cell.get("outputs")]
     assert printed[0] == f"kernel {sys.executable} size smoke\n"
-    assert printed[2] == "['1.Raises.ipynb', '2.Dies.ipynb', '3.Asks.ipynb', 'mine.py'] 42\n"
+    assert printed[2] == f"{[*(f'{name}.ipynb' for name in ends), 'mine.py']} 42\n"
     assert (build / "3.Asks.html").exists()
 
 
 @pytest.mark.slow
-def test_the_runner_leaves_a_reader_s_own_work_and_no_answers(three):
-    root, _ = three
+def test_the_runner_leaves_a_reader_s_own_work_and_no_answers(five):
+    root, _ = five
     assert {name: (root / name).read_text() for name in OWN} == dict.fromkeys(OWN, "a reader's own")
     left = [path for path in root.rglob("*") if path.is_file() and "source" not in path.relative_to(root).parts]
     for text in ("SOLUTION", "6 * 7", 'model = "answer"'):
         assert [path for path in left if text.encode() in path.read_bytes()] == []
-
-
-@pytest.mark.slow
-def test_a_wrong_model_answer_is_named(course, capsys):
-    course("1.Wrong", ASKING.replace("6 * 7", "6 + 7"))
-    course.main("build")
-    assert course.main("run") == 1
-    assert (
-        capsys.readouterr().out.splitlines()[-1] == "grading/source/1.Wrong/1.Wrong.py: cell 5 raised AssertionError: "
-    )
-
-
-@pytest.mark.slow
-def test_a_cell_that_is_no_python_is_named(course, capsys):
-    course("1.Syntax", GOOD + "\n# %%\ndef f(:\n")
-    course.main("build")
-    assert course.main("run", "1", "--size", "reader") == 1
-    assert "cell 4 raised SyntaxError" in capsys.readouterr().out.splitlines()[-1]

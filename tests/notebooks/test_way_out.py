@@ -18,8 +18,3 @@ def test_without_pytorch_the_way_out_says_how_to_get_it_and_goes_on(monkeypatch,
             exec(cell.source, names)
     assert capsys.readouterr().out == f"{extras.NO_TORCH}\n"
     assert "`make lab TORCH=1`" in extras.NO_TORCH
-
-
-def test_where_pytorch_is_nothing_is_said(monkeypatch, capsys):
-    monkeypatch.setattr(extras, "find_spec", lambda name: object())
-    assert extras.has_torch() and capsys.readouterr().out == ""
