@@ -106,6 +106,26 @@ CHEATS = {
         "PICTURES = np.load({folder!r} + '/cache/cifar10.npz')['x_test']",
         "PermissionError: .*only the harness has the data",
     ),
+    "the network, the parent, and files by way of TensorFlow": (
+        """
+        import os, socket
+
+        def refused(action):
+            try:
+                action()
+            except (PermissionError, FileNotFoundError, tf.errors.PermissionDeniedError):
+                return
+            raise ValueError("it worked")
+
+        refused(lambda: socket.create_connection(("127.0.0.1", 9), 5))
+        refused(lambda: os.kill(os.getppid(), 0))
+        refused(lambda: open(f"/proc/{{os.getppid()}}/environ"))
+        refused(lambda: tf.io.read_file({folder!r} + "/runs/result.json"))
+        refused(lambda: os.listdir({folder!r} + "/runs"))
+        raise ValueError("nothing of it worked")
+        """,
+        "ValueError: nothing of it worked",
+    ),
     "the memory of the harness": (
         """
         import ctypes, os
