@@ -55,9 +55,9 @@ class Attempt:
             f"  time    {self.seconds:.1f} s{beside}",
         ]
         if self.trial:
-            lines.append("  a trial of other sizes, which says nothing of a score")
+            lines.append("  a trial with other sizes, which says nothing about a score")
         if self.data != "cifar10":
-            lines.append(f"  on {self.data} pictures, of which there is no board: `ddl data fetch cifar10`")
+            lines.append(f"  on {self.data} pictures, which have no board: `ddl data fetch cifar10`")
         return "\n".join(lines)
 
 
@@ -104,7 +104,7 @@ def run(
         limits = {"name": name or Path(file_name).stem, "timeout_s": limit_s(workers, pictures_)}
         found = launch(SCRIPT, **where, **limits, **options)
     if found.state != "done" or not (result := found.result):
-        raise InputError(f"{file_name}: run {found.id} is {found.state}, so there is nothing to say of it")
+        raise InputError(f"{file_name}: run {found.id} is {found.state}, so it has no result")
     return Attempt(
         name=name or file_name,
         run=found,

@@ -65,7 +65,7 @@ def build(
     try:
         text = source.decode()
     except UnicodeDecodeError as error:
-        raise Refused(f"{path.name} is no Python file in UTF-8 ({error})") from None
+        raise Refused(f"{path.name} is not a Python file in UTF-8 ({error})") from None
     if into.exists() and any(into.iterdir()):
         raise InputError(f"{into} is not empty: build into a new folder.")
     request = {
@@ -109,7 +109,7 @@ def _ask(request, start, name, timeout_s):
         return process.receive(timeout_s, ANSWER_BYTES)
     except channel.Late:
         raise Refused(
-            f"{name}: it was not built within {timeout_s:g} s; its functions are to describe a training, not to train"
+            f"{name}: it was not built within {timeout_s:g} s; its functions should describe a training, not train"
         ) from None
     except channel.Ended as error:
         raise Refused(f"{name}: the process that builds it gave no answer: {error}{_last_line(process)}") from None

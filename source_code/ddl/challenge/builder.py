@@ -81,7 +81,7 @@ class Submission:
         theirs = dict(vars(self.module))
         if source != baseline:
             self._run(self.name, source)
-        self.own = {name for name, value in vars(self.module).items() if theirs.get(name) is not value}
+        self.changed = {name for name, value in vars(self.module).items() if theirs.get(name) is not value}
         self._refuse_misspelt(theirs, source)
 
     def __getattr__(self, name):
@@ -101,10 +101,10 @@ class Submission:
         known = {*NAMES, *FUNCTIONS, *(name for name in theirs if name.isupper())}
         names = [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Name)]
         read = {node.id for node in names if isinstance(node.ctx, ast.Load)}
-        for name in sorted(self.own - known - read):
+        for name in sorted(self.changed - known - read):
             function = isinstance(getattr(self, name), types.FunctionType)
             close = difflib.get_close_matches(name, known, 1, 0.85)
-            if close and (function or name.isupper()) and close[0] not in self.own:
+            if close and (function or name.isupper()) and close[0] not in self.changed:
                 raise Refused(f"{self.name}: no setting or function is called {name}: did you mean {close[0]}?")
 
     @contextlib.contextmanager
@@ -128,7 +128,7 @@ class Submission:
     def sentence(self, error: BaseException, function: str = "") -> str:
         """Return what went wrong, and where in the file."""
         if isinstance(error, SyntaxError):
-            return f"{self.name}, line {error.lineno}: it is no Python ({error.msg})"
+            return f"{self.name}, line {error.lineno}: this is not Python ({error.msg})"
         if isinstance(error, SystemExit):
             what = "it ends the process; a submission only describes a training"
         else:
@@ -156,7 +156,7 @@ class Submission:
             checks.check_settings(settings)
         for name in FUNCTIONS:
             if not callable(getattr(self, name)) and not (name in OPTIONAL and getattr(self, name) is None):
-                raise Refused(f"{self.name}: {name} is {getattr(self, name)!r}: it is a function")
+                raise Refused(f"{self.name}: {name} is {getattr(self, name)!r}: it must be a function")
         bfloat16 = settings["precision"] == "bfloat16"
         tf.keras.mixed_precision.set_global_policy("mixed_bfloat16" if bfloat16 else "float32")
         _use_own_gradients()
@@ -170,7 +170,7 @@ class Submission:
             if seed != seeds[0]:
                 made = self.make(seed)
                 if made.described != tracer.made.described:
-                    raise Refused(f"{self.name}: model or optimizer have other variables with another seed")
+                    raise Refused(f"{self.name}: model or optimizer has other variables with another seed")
             with self.named():
                 checks.check_start([variable.numpy() for variable in made.variables], made.described)
             files[f"start-{seed}.npz"] = made.initial_values()
@@ -198,7 +198,7 @@ class Submission:
         with self.explained("model"):
             model = self.model()
         if not isinstance(model, tf.keras.Model):
-            raise Refused(f"{self.name}: model() returns {kind_of(model)}: it is to return a tf.keras.Model")
+            raise Refused(f"{self.name}: model() returns {kind_of(model)}: it should return a tf.keras.Model")
         with self.explained("model"):
             if not model.built or not model.weights:
                 model(tf.zeros([self.GHOST_BATCH, 32, 32, 3]), training=False)
@@ -214,7 +214,7 @@ class Submission:
             kinds = (tf.keras.optimizers.Optimizer, tf.keras.optimizers.legacy.Optimizer)
             if not isinstance(optimizer, kinds):
                 raise Refused(
-                    f"{self.name}: optimizer() returns {kind_of(optimizer)}: it is to return one of "
+                    f"{self.name}: optimizer() returns {kind_of(optimizer)}: it should return one of "
                     "tf.keras.optimizers, or of a class derived from one"
                 )
             with self.explained("optimizer"):
@@ -249,7 +249,7 @@ class Submission:
             with self.explained("schedule"):
                 rate = tf.cast(tf.convert_to_tensor(schedule(done)), tf.float32)
                 if rate.shape.rank != 0:
-                    raise Refused(f"{self.name}: schedule returns {kind_of(rate)}: it is to return one number")
+                    raise Refused(f"{self.name}: schedule returns {kind_of(rate)}: it should return one number")
             optimizer.learning_rate.assign(rate)
             optimizer.apply_gradients(zip(gradients, weights, strict=True))
 

@@ -153,23 +153,25 @@ def check_settings(settings: Mapping) -> None:
     def whole(name):
         value = settings.get(name)
         if isinstance(value, bool) or not isinstance(value, int):
-            raise Refused(f"{name.upper()} is {value!r}: it is a whole number")
+            raise Refused(f"{name.upper()} is {value!r}: it must be a whole number")
         return value
 
     samples, ghost = whole("samples"), whole("ghost_batch")
     batch = rules.GLOBAL_BATCH
     if samples % batch or not batch <= samples <= rules.MOST_SAMPLES:
         raise Refused(
-            f"SAMPLES is {samples:,}: it is a multiple of the global batch, {batch:,}, from that to "
+            f"SAMPLES is {samples:,}: it must be a multiple of the global batch, from {batch:,} to "
             f"{rules.MOST_SAMPLES:,}"
         )
     if not 2 <= ghost <= batch or batch % ghost:
         raise Refused(
-            f"GHOST_BATCH is {ghost}: it is 2 or more, and divides a rank's part of the {batch:,} pictures of a step"
+            f"GHOST_BATCH is {ghost}: it must be 2 or more, and divide a rank's part of a step's {batch:,} pictures"
         )
     for name, choices in (("compression", rules.COMPRESSIONS), ("precision", rules.PRECISIONS)):
         if settings.get(name) not in choices:
-            raise Refused(f"{name.upper()} is {settings.get(name)!r}: it is one of {', '.join(map(repr, choices))}")
+            raise Refused(
+                f"{name.upper()} is {settings.get(name)!r}: it must be one of {', '.join(map(repr, choices))}"
+            )
 
 
 def check_start(arrays: Sequence[np.ndarray], variables: Sequence[Variable]) -> None:

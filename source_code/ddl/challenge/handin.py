@@ -26,7 +26,7 @@ def submit(path: str | Path, into: str | Path | None = None) -> Path:
     content, name = read(path)
     target = Path(into).expanduser() if into else Path(f"challenge-{Path(name).stem}.zip")
     if target.suffix != ".zip" or target.is_dir():
-        raise InputError(f"{target}: what is handed in is a zip archive, so its name ends with .zip")
+        raise InputError(f"{target}: what is handed in is a zip archive, so its name must end in .zip")
     data = pictures("auto")
     journal = Journal.read(folder_of(sha256(content), data, {}))
     packed = BytesIO()

@@ -36,10 +36,10 @@ def labels_of(name: str, samples: int | None = None) -> np.ndarray:
 
 def _private(name, samples):
     # Of generated ones no more are made than are asked for, and fewer are the beginning of more.
-    there = data.load(name, train_samples=1, test_samples=samples if name == "synthetic" else None)
-    if samples is not None and samples > there.test_samples:
-        raise InputError(f"{name} has {there.test_samples:,} private pictures: {samples:,} are not possible.")
-    return there.test_images[:samples], there.test_labels[:samples]
+    whole = data.load(name, train_samples=1, test_samples=samples if name == "synthetic" else None)
+    if samples is not None and samples > whole.test_samples:
+        raise InputError(f"{name} has {whole.test_samples:,} private pictures: {samples:,} are not possible.")
+    return whole.test_images[:samples], whole.test_labels[:samples]
 
 
 def pictures_file(name: str, trial: Mapping[str, int] | None = None) -> Path:
@@ -102,23 +102,20 @@ def judge(folder: Path, labels: np.ndarray, expected: Mapping[str, Any]) -> tupl
         raise Unjudged(str(error)) from None
     if result is None:
         raise Unjudged("it ended without a result")
-    said = {key: result[key] for key in ("world", "seed")} | {
-        "file": result["challenge"].get("file"),
-        "trial": result.get("trial"),
-    }
-    wrong = [key for key, value in said.items() if value != expected[key]]
+    identity = {**result, "file": result["challenge"].get("file")}
+    wrong = [key for key, value in expected.items() if identity.get(key) != value]
     if wrong or result["global_batch"] != GLOBAL_BATCH:
-        raise Unjudged(f"its result is of another run: {', '.join(wrong) or 'global_batch'} differs")
+        raise Unjudged(f"its result belongs to another run: {', '.join(wrong) or 'global_batch'} differs")
     if result.get("diverged"):
-        raise Unjudged("it diverged: its loss was not a finite number any more")
+        raise Unjudged("it diverged: its loss was no longer a finite number")
     if not (math.isfinite(result["seconds"]) and result["seconds"] > 0 and result["samples"] > 0):
         raise Unjudged(f"its result has {result['samples']} samples in {result['seconds']} s")
     found = accuracy(_logits(folder / "logits.npy", len(labels)), labels)
     public, seen = result.get("public_accuracy") or 0.0, (result.get("data") or {}).get("test_samples") or len(labels)
     if found - public > MOST_GAP / math.sqrt(min(seen, len(labels))):
         raise Unjudged(
-            f"it gets {found:.1%} of the private pictures right and {public:.1%} of the public ones, more apart than "
-            "by chance: it has labels of private pictures, which no file may bring along"
+            f"it gets {found:.1%} of the private pictures right and {public:.1%} of the public ones, further apart "
+            "than by chance: it has labels of private pictures, which no file may bring along"
         )
     write_json(folder / "judged.json", {"accuracy": found, "samples": result["samples"], "seconds": result["seconds"]})
     return found, result

@@ -36,7 +36,7 @@ class ScoreInterrupted(OneLine, KeyboardInterrupt):
     def __init__(self, journal: Journal) -> None:
         super().__init__(
             f"{journal.name}: {len(journal.pending)} of {plural(len(journal.entries), 'run')} still to come; "
-            "score it again, and it goes on with the same seeds"
+            "score it again to go on with the same seeds"
         )
 
 
@@ -70,7 +70,7 @@ def score(
     with room(), journal.alone():
         if journal.looks and journal.workers != workers:
             raise InputError(
-                f"{name} has been scored with workers={journal.workers}: all its runs take as many, so that they "
+                f"{name} has been scored with workers={journal.workers}: all its runs use as many, so that they "
                 "can be put together"
             )
         if not journal.looks or (again and not journal.pending):
@@ -187,7 +187,7 @@ def settle(journal: Journal, entry: Entry, found: Run, labels: np.ndarray, file:
         return True
     journal.interrupted(entry)
     if state == "failed":
-        raise CourseError(f"{RunFailed(found)}\nThat is not the file's doing: score it again, and it goes on")
+        raise CourseError(f"{RunFailed(found)}\nThat is not the file's fault: score it again to go on")
     return False
 
 

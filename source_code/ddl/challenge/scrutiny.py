@@ -47,12 +47,12 @@ def refuse_knowledge(program: Program, pictures: np.ndarray, labels: np.ndarray,
     pictures, labels = pictures[:PROBED], labels[:PROBED]
     if len(labels) < 2 * rules.CLASSES:  # a trial with too few to tell anything
         return accuracy
-    own = known(program.hidden(), pictures, labels)
+    initial = known(program.hidden(), pictures, labels)
     random = max(known(program.hidden(draws), pictures, labels) for draws in range(1, 1 + SHUFFLES))
-    if own > random + rules.MOST_KNOWLEDGE + 1 / np.sqrt(len(labels)):
+    if initial > random + rules.MOST_KNOWLEDGE + 1 / np.sqrt(len(labels)):
         raise Refused(
-            f"{program.file_name}: its initial weights know the classes already: a linear classifier on what its "
-            f"layers give gets {own:.0%} of the pictures right, and {random:.0%} at most where the same weights are "
+            f"{program.file_name}: its initial weights know the classes already: a linear classifier on what "
+            f"its layers give gets {initial:.0%} of the pictures right, and {random:.0%} at most with the same weights "
             "shuffled: start from random ones"
         )
     return accuracy

@@ -50,9 +50,9 @@ class Split:
         """Return so many pictures of each part, or all; InputError where there are fewer."""
         parts = {}
         for part, samples in (("train", train), ("public", public), ("private", private)):
-            there = len(getattr(self, f"{part}_images"))
-            if samples is not None and samples > there:
-                raise InputError(f"{self.name} has {there:,} {part} pictures: {samples:,} are not possible.")
+            available = len(getattr(self, f"{part}_images"))
+            if samples is not None and samples > available:
+                raise InputError(f"{self.name} has {available:,} {part} pictures: {samples:,} are not possible.")
             for name in PARTS:
                 if name.startswith(part):
                     parts[name] = getattr(self, name)[:samples]

@@ -1,5 +1,6 @@
 """The board: every scored file beside the baseline, and one's own single runs."""
 
+import itertools
 import math
 import statistics
 from collections.abc import Iterable
@@ -52,18 +53,14 @@ def table(rows: Iterable[dict], by: str = "samples", note: str = "") -> Table:
     if by not in BOARDS:
         raise InputError(f"by={by!r}: a board is by samples or by time")
 
-    def order(row):
-        value = row[BOARDS[by]]
-        known = value is not None and not math.isnan(value)
-        return (not row["counts"], not known, value if known else 0, row["name"])
+    key, places = BOARDS[by], itertools.count(1)
 
-    rows = sorted(rows, key=order)
-    place = 0
+    def known(row):
+        return row[key] is not None and not math.isnan(row[key])
+
+    rows = sorted(rows, key=lambda row: (not row["counts"], not known(row), row[key] if known(row) else 0, row["name"]))
     for row in rows:
-        value = row[BOARDS[by]]
-        ranked = row["counts"] and value is not None and not math.isnan(value)
-        place += ranked
-        row["place"] = place if ranked else None
+        row["place"] = next(places) if row["counts"] and known(row) else None
     caption = (
         f"Target: {TARGET:.1%} of the private pictures. Places by {by}, of what counts; samples of the baseline: "
         f"{BASELINE_SAMPLES:,}.{note}"
@@ -137,41 +134,34 @@ def attempts() -> list[dict[str, Any]]:
             "samples": result["samples"],
             "seconds": result["seconds"],
             "public_accuracy": result["public_accuracy"],
-            "ratio": ratio(result, [each for _, each in results]),
+            "ratio": ratio(result, results),
         }
         for name, result in results
         if not result["challenge"].get("score_id")
         and result.get("public_accuracy") is not None
-        and (result.get("data") or {}).get("name") == "cifar10"
+        and _data_of(result) == "cifar10"
     ]
 
 
-def baseline_seconds(workers: int, data: str) -> float | None:
+def baseline_seconds(workers: int, data: str, results: list[tuple[str, dict]] | None = None) -> float | None:
     """The median seconds of this machine's own whole runs of the baseline on so many ranks; None without any."""
-    return _median_of_baselines(
-        [each for _, each in _results() if (each.get("data") or {}).get("name") == data], workers
-    )
-
-
-def ratio(result: dict, results: list[dict] | None = None) -> float | None:
-    """A run's seconds over the median of those of this machine's own runs of the baseline.
-
-    Those have as many ranks and the same pictures. None without any, and for a trial.
-    """
-    results = [each for _, each in _results()] if results is None else results
-    alike = [each for each in results if each.get("data") == result.get("data")]
-    seconds = _median_of_baselines(alike, result.get("world"))
-    return None if result.get("trial") or seconds is None else result["seconds"] / seconds
-
-
-def _median_of_baselines(results, workers):
     baseline = sha256(BASELINE_FILE.read_bytes())
     known = [
-        each["seconds"]
-        for each in results
-        if each["challenge"].get("file") == baseline and each.get("world") == workers
+        result["seconds"]
+        for _, result in (_results() if results is None else results)
+        if result["challenge"].get("file") == baseline and result.get("world") == workers and _data_of(result) == data
     ]
     return statistics.median(known) if known else None
+
+
+def ratio(result: dict, results: list[tuple[str, dict]] | None = None) -> float | None:
+    """A run's seconds over `baseline_seconds` with as many ranks and the same pictures; None for a trial."""
+    seconds = None if result.get("trial") else baseline_seconds(result.get("world"), _data_of(result), results)
+    return None if seconds is None else result["seconds"] / seconds
+
+
+def _data_of(result):
+    return (result.get("data") or {}).get("name")
 
 
 def _results():

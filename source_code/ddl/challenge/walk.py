@@ -133,9 +133,9 @@ class Walk:
             "state": "the optimizer's state",
         }
         may = {
-            "augment": "only the pictures that it is given count there",
-            "loss": "only logits and labels count there",
-            "forward_inference": "evaluations leave the model as it is",
+            "augment": "it may use only the pictures that it is given",
+            "loss": "it may use only logits and labels",
+            "forward_inference": "evaluations must leave the model as it is",
             "forward_training": "weights are changed by the optimizer alone, and only the model's variables are read",
             "update": "it takes gradients, weights and the optimizer's own state, and nothing that has seen pictures",
         }.get(self.function.name, "that is not for this function")

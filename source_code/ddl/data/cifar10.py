@@ -52,8 +52,8 @@ def archives(address: str | None = None) -> list[Archive]:
 
 def sources(folder: Path) -> list[Path]:
     """Return the archive in `folder`, else the unpacked batches: a list of one, or of none."""
-    there = [path for path in (folder / ARCHIVE.file, folder / FOLDER) if path.exists()]
-    return there[:1]
+    paths = [path for path in (folder / ARCHIVE.file, folder / FOLDER) if path.exists()]
+    return paths[:1]
 
 
 def mapped(folder: Path) -> Path:

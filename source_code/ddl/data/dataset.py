@@ -89,8 +89,8 @@ def balanced_subset(labels: np.ndarray, samples: int, seed: int) -> np.ndarray:
     by at most one while every class lasts.
     """
     shuffled = np.random.default_rng(seed).permutation(len(labels))
-    turn = np.empty(len(labels), np.int64)
+    number = np.empty(len(labels), np.int64)  # of each sample within its class
     for label in np.unique(labels):
         mine = labels[shuffled] == label
-        turn[mine] = np.arange(mine.sum())
-    return shuffled[np.argsort(turn, kind="stable")[:samples]]
+        number[mine] = np.arange(mine.sum())
+    return shuffled[np.argsort(number, kind="stable")[:samples]]

@@ -57,7 +57,7 @@ def answering(code):
         ("print('{\"public_accuracy\": 1.0}', flush=True)", "what was built is not what the harness reads"),
         ("print('no JSON', flush=True)", "gave no answer: its answer is not a JSON object"),
         ("sys.exit('out of memory')", "it ended with status 1 \\(out of memory\\)"),
-        ("time.sleep(60)", "it was not built within 1 s; its functions are to describe a training, not to train"),
+        ("time.sleep(60)", "it was not built within 1 s; its functions should describe a training, not train"),
     ],
 )
 def test_a_builder_that_answers_nothing_or_anything_else_is_refused(tmp_path, code, words):
@@ -109,7 +109,7 @@ def test_a_file_is_one_small_text(tmp_path):
     with pytest.raises(Refused, match="larger than 20,000 bytes: a submission is a program, without weights or data"):
         build(path, [1], tmp_path / "built")
     path.write_bytes(b"\xff\xfe")
-    with pytest.raises(Refused, match="mine.py is no Python file in UTF-8"):
+    with pytest.raises(Refused, match="mine.py is not a Python file in UTF-8"):
         build(path, [1], tmp_path / "built")
     path.write_text("PEAK = 1.0")
     with pytest.raises(InputError, match="is not empty"):

@@ -40,6 +40,12 @@ class Network(tf.keras.Model):
         super().__init__()
         self.inner = tiny()
 
+class Learn(layers.Dense):
+    def call(self, x, training=False):
+        if training:
+            learn(self, x)
+        return super().call(x)
+
 MADE = []
 
 def kept(made):
@@ -368,7 +374,7 @@ REFUSED = {
         """,
         "mine.py: optimizer: the initial values of .*learned.* are neither one number",
     ),
-    "a smaller real batch": ("GHOST_BATCH = 1", "GHOST_BATCH is 1: it is 2 or more"),
+    "a smaller real batch": ("GHOST_BATCH = 1", "GHOST_BATCH is 1: it must be 2 or more"),
     "a Python function": (
         """
         def augment(pictures, numbers, epoch, key):
@@ -468,11 +474,8 @@ REFUSED = {
     ),
     "training in the forward pass": (
         """
-        class Learn(layers.Dense):
-            def call(self, x, training=False):
-                if training:
-                    self.kernel.assign_sub(0.1 * tf.matmul(x, x, transpose_a=True))  # HERE
-                return super().call(x)
+        def learn(layer, x):
+            layer.kernel.assign_sub(0.1 * tf.matmul(x, x, transpose_a=True))  # HERE
 
         def model():
             return tiny(Learn(48))
@@ -481,12 +484,9 @@ REFUSED = {
     ),
     "a weight behind other operations": (
         """
-        class Learn(layers.Dense):
-            def call(self, x, training=False):
-                if training:
-                    (handle,) = tf.raw_ops.IdentityN(input=[self.kernel.handle])  # HERE
-                    tf.raw_ops.AssignSubVariableOp(resource=handle, value=0.1 * self.kernel)
-                return super().call(x)
+        def learn(layer, x):
+            (handle,) = tf.raw_ops.IdentityN(input=[layer.kernel.handle])  # HERE
+            tf.raw_ops.AssignSubVariableOp(resource=handle, value=0.1 * layer.kernel)
 
         def model():
             return tiny(Learn(48))
@@ -499,11 +499,8 @@ REFUSED = {
         def shrink(handle):
             tf.raw_ops.AssignSubVariableOp(resource=handle, value=tf.ones([48, 48]))
 
-        class Learn(layers.Dense):
-            def call(self, x, training=False):
-                if training:
-                    shrink(self.kernel.handle)
-                return super().call(x)
+        def learn(layer, x):
+            shrink(layer.kernel.handle)
 
         def model():
             return tiny(Learn(48))
@@ -512,7 +509,7 @@ REFUSED = {
     ),
     "a weight that a loop takes for another": (
         """
-        class Learn(layers.Layer):
+        class Scale(layers.Layer):
             def build(self, shape):
                 self.mean = self.add_weight("mean", [48], trainable=False)
                 self.scale = self.add_weight("scale", [48])
@@ -533,7 +530,7 @@ REFUSED = {
                 return x * self.scale
 
         def model():
-            return tiny(Learn())
+            return tiny(Scale())
         """,
         "in model: the loop at .* takes another variable in each of its rounds",
     ),
@@ -550,7 +547,7 @@ REFUSED = {
         def model():
             return tiny(Adapt())
         """,
-        "in model: AssignVariableOp .* assigns '.*mean:0', a variable of the model: evaluations leave the model as it is",
+        "in model: AssignVariableOp .* assigns '.*mean:0', a variable of the model: evaluations must leave the model as it is",
     ),
     "two views of a picture": (
         """
@@ -637,7 +634,7 @@ REFUSED = {
         def loss(logits, labels):
             return tf.reduce_sum(logits, 1) + tf.reduce_sum(MADE[-1].trainable_variables[-1])  # HERE
         """,
-        "in loss: ReadVariableOp .* reads 'dense.*', a trainable weight: only logits and labels count there",
+        "in loss: ReadVariableOp .* reads 'dense.*', a trainable weight: it may use only logits and labels",
     ),
     "a loss that peeks at the pictures": (
         """
@@ -688,7 +685,7 @@ REFUSED = {
         """,
         "model returns float32 \\(32, 7\\) .* float32 \\[32, 10\\]",
     ),
-    "no Python": ("def loss(logits, labels:  # HERE\n    return 1\n", "it is no Python"),
+    "no Python": ("def loss(logits, labels:  # HERE\n    return 1\n", "this is not Python"),
     "a mistake in the model": (
         """
         def model():
@@ -731,15 +728,15 @@ REFUSED = {
         """,
         "write the schedule as schedule\\(done\\)",
     ),
-    "a part of a step": ("SAMPLES = 1000", "mine.py: SAMPLES is 1,000: it is a multiple of the global batch"),
+    "a part of a step": ("SAMPLES = 1000", "mine.py: SAMPLES is 1,000: it must be a multiple of the global batch"),
     "uneven passes": ("GHOST_BATCH = 48", "mine.py: GHOST_BATCH is 48"),
-    "another compression": ("COMPRESSION = 'zip'", "COMPRESSION is 'zip': it is one of 'none', 'fp16'"),
+    "another compression": ("COMPRESSION = 'zip'", "COMPRESSION is 'zip': it must be one of 'none', 'fp16'"),
     "a name that means another": (
         "GHOST_BACTH = 64",
         "no setting or function is called GHOST_BACTH: did you mean GHOST_BATCH",
     ),
     "another global batch": ("GLOBAL_BATCH = 64", "mine.py: GLOBAL_BATCH is 64; the rules fix it at 1,024"),
-    "a number for a function": ("finish = 3", "finish is 3: it is a function"),
+    "a number for a function": ("finish = 3", "finish is 3: it must be a function"),
 }
 
 

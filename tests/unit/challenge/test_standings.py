@@ -146,7 +146,7 @@ def test_a_file_without_a_score_can_be_handed_in(submission, tmp_path, monkeypat
     assert str(packed) == "challenge-mine.zip"
     with zipfile.ZipFile(packed) as archive:
         assert json.loads(archive.read("records/about.json"))["score"] == "not scored"
-    with pytest.raises(InputError, match="its name ends with .zip"):
+    with pytest.raises(InputError, match="its name must end in .zip"):
         challenge.submit(submission(), tmp_path / "out.tar")
 
 
@@ -169,7 +169,7 @@ def test_an_interrupted_command_says_how_to_go_on(stage, submission, capsys):
     stage.plan[1] = ("interrupted", None)
     assert cli.main(["challenge", "score", str(submission()), "--samples-only"]) == 130
     assert capsys.readouterr().err == (
-        "ddl: mine.py: 4 of 5 runs still to come; score it again, and it goes on with the same seeds\n"
+        "ddl: mine.py: 4 of 5 runs still to come; score it again to go on with the same seeds\n"
     )
 
 
