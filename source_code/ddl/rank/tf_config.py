@@ -80,12 +80,6 @@ class Cluster:
         return self.index == 0 and self.type == ("chief" if self.chief else "worker")
 
     @property
-    def local_rank(self) -> int:
-        """This worker's number among those of its host; 0 for the other tasks."""
-        hosts = [address.rpartition(":")[0] for address in self.workers]
-        return hosts[: self.index].count(hosts[self.index]) if self.type == "worker" else 0
-
-    @property
     def tf_config(self) -> str:
         """The text of ``TF_CONFIG`` for this task."""
         return json.dumps({"cluster": self.spec, "task": {"type": self.type, "index": self.index}})
