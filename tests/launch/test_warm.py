@@ -82,8 +82,7 @@ def both(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("DDL_VIEW", "plain")
         patch.setenv("DDL_RUNS_DIR", str(tmp_path_factory.mktemp("runs")))
-        patch.setenv("SOME_VARIABLE", "äß\n'")
-        patch.setenv("DDL_WARM_IDLE_S", "30")
+        patch.setenv("SSH_SOME_VARIABLE", "äß\n'")  # which the template of other tests serves, too
         patch.delenv("DDL_WARM", raising=False)
         warm.await_ready()
         for how in (True, False):
@@ -119,7 +118,7 @@ def test_a_script_sees_what_a_cold_start_shows(both):
         del words[words.index("--start") : words.index("cold") + 1]  # the one word that asks for it
         assert ours.keys() == theirs.keys()
         assert {key: (ours[key], theirs[key]) for key in ours if ours[key] != theirs[key]} == {}
-        assert ours["argv"][1:] == ["--m", "x y", "3"] and ours["environment"]["SOME_VARIABLE"] == "äß\n'"
+        assert ours["argv"][1:] == ["--m", "x y", "3"] and ours["environment"]["SSH_SOME_VARIABLE"] == "äß\n'"
         assert ours["sum"] == 2 and ours["context"] == "None" and ours["threads"] == [True, 1]
 
 

@@ -32,7 +32,7 @@ class Slot:
         """Read the slot of this task of Slurm from its environment."""
         missing = [name for name in SLURMS if name not in variables]
         if missing:
-            raise NotFound(f"{', '.join(missing)} not set: a task is started by srun")
+            raise NotFound(f"{', '.join(missing)} must be set: start tasks with srun")
         return cls(*(int(variables[name]) for name in SLURMS))
 
     @property

@@ -208,7 +208,7 @@ def stamp() -> dict[str, tuple | list]:
 def unfit(process: str = "/proc/self") -> str:
     """Why this process cannot be forked, if so: threads do not live on in a fork, nor does a GPU's driver."""
     if (threads := len(os.listdir(f"{process}/task"))) != 1:
-        return f"{threads} threads run"
+        return f"{threads} threads are running"
     for path in glob.glob(f"{process}/fd/*"):
         with contextlib.suppress(OSError):
             if os.readlink(path).startswith(("/dev/nvidia", "/dev/kfd", "/dev/dri")):

@@ -107,7 +107,7 @@ def _open_files(folder, rank):
         stacks = open(folder.stack(rank), "w")
     except OSError as error:
         problem = StorageError(error, error.filename or folder.path)
-        print(f"rank {rank}: {problem}. It goes on without", file=sys.stderr, flush=True)
+        print(f"rank {rank}: {problem}. It continues without", file=sys.stderr, flush=True)
         stacks = sys.stderr
     # The launcher asks for this when a run hangs: where is each rank?
     faulthandler.register(STACK_SIGNAL, file=stacks)
@@ -119,7 +119,7 @@ def _record(folder, path, mapping):
     try:
         folder.write_json(path, mapping)
     except StorageError as error:
-        print(f"{error}. The rank goes on without this record", file=sys.stderr, flush=True)
+        print(f"{error}. The rank continues without this record", file=sys.stderr, flush=True)
 
 
 def enter_script(script, arguments=()):

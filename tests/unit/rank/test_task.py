@@ -38,7 +38,7 @@ def test_nodes_are_filled_one_after_the_other():
 
 
 def test_a_task_that_nobody_placed_says_who_does_so():
-    with pytest.raises(LookupError, match="SLURM_PROCID, .* started by srun"):
+    with pytest.raises(LookupError, match="SLURM_PROCID, .* start tasks with srun"):
         Slot.here({})
 
 

@@ -30,7 +30,7 @@ def test_a_process_is_forked_only_if_it_has_initialised_nothing(process, monkeyp
     monkeypatch.delitem(sys.modules, context, raising=False)
     assert template.unfit(process) == ""
     (process / "task" / "2").mkdir()
-    assert template.unfit(process) == "2 threads run"
+    assert template.unfit(process) == "2 threads are running"
     (process / "task" / "2").rmdir()
     for device in ("/dev/nvidiactl", "/dev/nvidia0", "/dev/nvidia-uvm", "/dev/kfd"):
         (process / "fd" / "7").symlink_to(device)
