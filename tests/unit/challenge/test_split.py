@@ -78,11 +78,10 @@ def test_smaller_sizes_are_the_beginning_of_the_same_file(real):
 
 def test_the_file_is_made_once_and_anew_when_its_source_changes(real):
     _, change = real
-    path = pictures_file("cifar10")
-    before = path.stat().st_ino
-    assert pictures_file("cifar10").stat().st_ino == before
+    inode = pictures_file("cifar10").stat().st_ino
+    assert pictures_file("cifar10").stat().st_ino == inode
     change()
-    assert pictures_file("cifar10").stat().st_ino != before
+    assert pictures_file("cifar10").stat().st_ino != inode
 
 
 def test_a_file_with_other_fields_is_refused_by_ranks_and_made_anew_by_the_judge(real):

@@ -236,10 +236,3 @@ def test_store_takes_a_damaged_file_as_missing(tmp_path):
         if content is not None:
             (tmp_path / "a.npy").write_bytes(content)
         assert store.read(tmp_path / "a.npy") is None
-
-
-def test_store_leaves_nothing_behind_where_writing_fails(tmp_path):
-    (tmp_path / "a.npy").mkdir()
-    with pytest.raises(IsADirectoryError):
-        store.write(tmp_path / "a.npy", grid=np.zeros(3))
-    assert os.listdir(tmp_path) == ["a.npy"]

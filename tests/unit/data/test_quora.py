@@ -142,14 +142,10 @@ def test_every_stretch_has_each_targets_share():
         assert abs(found - targets.mean() * (stop - start)) <= 2
 
 
-def test_too_few_questions_are_refused():
-    with pytest.raises(DataError, match="cannot be split into three parts"):
-        quora.generate(500).parts(validation=0.9)
-    with pytest.raises(DataError, match="use more samples"):
-        quora.generate(500).parts(test=0.004)
-
-
 def test_questions_refuse_what_does_not_fit():
+    for shares, words in (({"validation": 0.9}, "cannot be split into three parts"), ({"test": 0.004}, "more samples")):
+        with pytest.raises(DataError, match=words):
+            quora.generate(500).parts(**shares)
     texts = np.array(["a", "b"], object)
     Questions("x", "y", texts, np.array([0, 1], np.int32))
     for targets in (np.array([0, 1, 0], np.int32), np.array([0, 1]), np.array([0, 2], np.int32)):
