@@ -4,7 +4,7 @@ import math
 import statistics
 
 from ddl.analysis.paired import means, paired
-from ddl.display.style import data_label
+from ddl.display.style import data_label, hardware_label
 from ddl.display.table import Table, cell, is_number
 from ddl.errors import InputError
 from ddl.records.stack import release
@@ -111,7 +111,7 @@ def _row(name, recorded, mixed, arm, seeds):
         "images_per_s": _mean(result.get("images_per_s") for result in results),
         "train_seconds": _mean(point.get("seconds") for point in points),
         "data": _same(data_label(result.get("data")) for result in results),
-        "hardware": _same(_hardware(result) for result in results),
+        "hardware": _same(hardware_label(result.get("hardware")) for result in results),
         "recorded": recorded,
         "note": _note(arm, results, len(points)),
     }
@@ -238,14 +238,6 @@ def _ratio(row, first):
     if any(row[key] != first[key] or row[key] is None for key in keys):
         return math.nan
     return row["images_per_s"] / first["images_per_s"] if first["images_per_s"] else math.nan
-
-
-def _hardware(result):
-    hardware = result.get("hardware") or {}
-    gpus = hardware.get("gpus") or []
-    if gpus:
-        return f"{len(gpus)} × {gpus[0]}"
-    return f"{hardware['cores']} cores, {hardware['cpu']}" if "cpu" in hardware else None
 
 
 def _same(values):

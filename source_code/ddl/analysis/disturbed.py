@@ -3,6 +3,7 @@
 import math
 import statistics
 
+from ddl.display.style import hardware_label
 from ddl.display.table import Table
 from ddl.records.jsonfiles import JsonLines
 from ddl.records.paths import reference_dir
@@ -28,18 +29,15 @@ def table() -> Table:
     for case, what in CASES.items():
         speeds = [row["updates_per_s"] for row in found[case] if "updates_per_s" in row]
         last = found[case][-1]
+        end = {"failed": "the run ended"}.get(last.get("state"), "waits" if case == "stopped" else "goes on")
         rows.append(
             {
                 "what": (what, "process", ""),
                 "updates_per_s": (statistics.median(speeds) if speeds else math.nan, "updates/s, median", ".3g"),
                 "went_on_s": (last.get("went_on_s", math.nan), "went on for s", ".1f"),
-                "end": (
-                    {"failed": "the run ended"}.get(last.get("state"), "waits" if case == "stopped" else "goes on"),
-                    "then",
-                    "",
-                ),
+                "end": (end, "then", ""),
             }
         )
     one = found["plain"][0]
-    where = f"{one['hardware']['cores']} cores of {one['hardware']['cpu']}"
-    return Table.of(rows, f"Recorded on {one['recorded']} on {where}, not measured here.")
+    caption = f"Recorded on {one['recorded']} on {hardware_label(one['hardware'])}, not measured here."
+    return Table.of(rows, caption)

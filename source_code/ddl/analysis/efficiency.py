@@ -10,6 +10,7 @@ import statistics
 
 from ddl.analysis import cost
 from ddl.analysis.payoff import Payoff
+from ddl.display.style import hardware_label
 from ddl.display.table import Table
 from ddl.errors import InputError
 from ddl.records.paths import reference_dir
@@ -127,7 +128,7 @@ def scaling(runs, kind="strong") -> Table:
     caption = (
         f"{kind.capitalize()} scaling: the {batch} stays the same, {results[0][held]:,}. "
         "Median of the runs; samples of whole steps only, without the warm-up. "
-        f"{_machine(results[0])}."
+        f"{hardware_label(results[0].get('hardware')) or 'Hardware not recorded'}."
     )
     return Table.of(rows, caption)
 
@@ -162,13 +163,6 @@ def _check_same(results, key, why):
                 f"{key} is {value(results[0])!r} in run {results[0]['name']!r} and "
                 f"{value(result)!r} in run {result['name']!r}: {why}"
             )
-
-
-def _machine(result):
-    hardware = result.get("hardware") or {}
-    if hardware.get("gpus"):
-        return f"{len(hardware['gpus'])} × {hardware['gpus'][0]}"
-    return f"{hardware.get('cores', '?')} cores of {hardware.get('cpu', 'an unknown processor')}"
 
 
 # ---------------------------------------------------------------- the parts of a step

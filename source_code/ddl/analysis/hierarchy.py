@@ -1,6 +1,7 @@
 """All-reduce over hosts with a slow network between them: what crosses it, and how long it took."""
 
 from ddl.analysis import cost
+from ddl.display.style import hardware_label
 from ddl.display.table import Table
 from ddl.training.bench import FLAT, VARIANTS, link_bytes
 
@@ -65,8 +66,6 @@ def _range(spread, scale=1):
 
 def setting(run):
     result = run.result
-    machine = result.get("hardware", {})
-    recorded = (
-        f", recorded on {machine['cores']} cores of {machine['cpu']}, {result['finished'][:10]}" if run.recorded else ""
-    )
+    machine = hardware_label(result.get("hardware"))
+    recorded = f", recorded on {machine}, {result['finished'][:10]}" if run.recorded else ""
     return f"{result['ranks']} ranks on {result['hosts']} hosts, {result['transport']}{recorded}"

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ddl.display.html import html_table
+from ddl.display.style import hardware_label
 from ddl.errors import InputError
 from ddl.records.folder import RunFolder
 from ddl.records.jsonfiles import read_json, read_json_lines
@@ -96,7 +97,7 @@ def outcomes(runs):
             }
         )
     first = runs[0].result
-    where = f"{first['hardware']['cores']} cores of a {first['hardware']['cpu']}, {first['ranks']} ranks."
+    where = f"{hardware_label(first['hardware'])}, {first['ranks']} ranks."
     if runs[0].recorded:
         versions = f"TensorFlow {first['versions']['tensorflow']}, Horovod {first['versions']['horovod']}"
         where = f"Recorded on {first['finished'][:10]} with {versions}, on {where}"

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from ddl.analysis.interval import half_width
 from ddl.display.table import is_number
 from ddl.errors import InputError
 
@@ -39,12 +40,8 @@ class Paired:
 
     @cached_property
     def half_width(self) -> float:
-        """Half the width of the interval: t(0.975, n − 1) × standard deviation / √n."""
-        from scipy.stats import t
-
-        if self.n < 2:
-            return math.nan
-        return float(t.ppf(0.975, self.n - 1)) * statistics.stdev(self.differences) / math.sqrt(self.n)
+        """Half the width of the interval."""
+        return half_width(self.differences)
 
     @property
     def low(self) -> float:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from ddl.analysis import timeline
 from ddl.analysis.paired import Paired
+from ddl.display.style import hardware_label
 from ddl.display.table import Table
 from ddl.errors import InputError
 from ddl.records.reference import recorded
@@ -66,9 +67,9 @@ def table() -> Table:
         },
     ]
     result = accuracy_runs[0].result
-    hardware, data = result["hardware"], result["data"]
+    data = result["data"]
     caption = (
-        f"Recorded on {result['finished'][:10]}, {hardware['cores']} cores of a {hardware['cpu']}; two ranks of one "
+        f"Recorded on {result['finished'][:10]}, {hardware_label(result['hardware'])}; two ranks of one "
         f"thread. Accuracy: {data['train_samples']:,} pictures of {data['name']} ({data['form']}), "
         f"{result['epochs']:g} epochs, mean, and mean difference of equal seeds with its 95 % t interval. "
         "Images/s: medians, and the median of the ratios of neighbours (lowest to highest)."

@@ -5,6 +5,7 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from ddl.analysis.interval import half_width
 from ddl.challenge.rules import BASELINE_SAMPLES, LEAST_RUNS, LOOK_SHARE, TARGET, level
 from ddl.errors import InputError
 from ddl.words import plural
@@ -77,11 +78,7 @@ class Score:
     @property
     def half_width(self) -> float:
         """Half of the mean's 95 % interval by Student's t; NaN with fewer than two runs."""
-        from scipy.stats import t
-
-        if self.n < 2:
-            return math.nan
-        return float(t.ppf(0.975, self.n - 1)) * statistics.stdev(self.accuracies) / math.sqrt(self.n)
+        return half_width(self.accuracies)
 
     @property
     def p(self) -> float:

@@ -32,6 +32,14 @@ def data_label(data):
     return f"{data['name']} ({data['form']}){size}"
 
 
+def hardware_label(hardware):
+    """Name what a run computed on: ``2 × H100`` or ``4 cores of Some CPU``; None where it is not recorded."""
+    if not hardware or not (hardware.get("gpus") or "cpu" in hardware):
+        return None
+    gpus = hardware.get("gpus")
+    return f"{len(gpus)} × {gpus[0]}" if gpus else f"{hardware['cores']} cores of {hardware['cpu']}"
+
+
 def data_of(runs):
     """Name what runs with results were trained on, each data set once (see `data_label`)."""
     return " and ".join(dict.fromkeys(data_label(run.result.get("data")) for run in runs))

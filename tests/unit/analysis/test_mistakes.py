@@ -136,7 +136,7 @@ def test_outcomes_count_the_steps_in_which_ranks_went_apart():
     assert table["run"].tolist() == ["Keras 2", "Keras 3"] and table["steps"].tolist() == [STEPS, STEPS]
     assert table["apart"].tolist() == [0, STEPS - 1] and table["models"].tolist() == [1, RANKS]
     shown = repr(table)
-    assert "Recorded on 2026-11-23 with TensorFlow 2.21.0, Horovod 0.28.1, on 2 cores of a Some CPU" in shown
+    assert "Recorded on 2026-11-23 with TensorFlow 2.21.0, Horovod 0.28.1, on 2 cores of Some CPU" in shown
     assert "1.250" in shown and "50.0%" in shown
 
 
