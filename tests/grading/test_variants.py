@@ -268,7 +268,7 @@ def empty_answers(model):
 @pytest.mark.parametrize(
     "chosen",
     [
-        pytest.param(slice(None, None, 20), id="some"),
+        pytest.param(slice(None, None, 40), id="some"),
         pytest.param(slice(2, None, 4), id="a quarter", marks=pytest.mark.slow),
     ],
 )

@@ -173,19 +173,9 @@ def train_loop_batches(m, lr, dataset, iterations):
     )
 
 
-# %% q11_train_loop_batches right: without the answers before
-def train_loop_batches(m, lr, dataset, iterations):
-    if not dataset:
-        raise ValueError("no batches")
-    number = 0
-    while number < iterations:
-        batch = dataset[number % len(dataset)]
-        m = m - lr * sum(-2 * x * (y - m * x) for x, y in batch) / len(batch)
-        number = number + 1
-    return m
-
-
 # %% q11_train_loop_batches right
+# without the answers before: `grad_multi(m, dataset[iteration % len(dataset)])` ->
+#     `np.mean([-2 * x * (y - m * x) for x, y in dataset[iteration % len(dataset)]])`
 # from the end of the list: `iteration % len(dataset)` -> `iteration % len(dataset) - len(dataset)`
 # with NumPy's single precision: `m - lr * grad` -> `np.float32(m) - np.float32(lr) * grad`
 

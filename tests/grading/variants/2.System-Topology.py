@@ -203,26 +203,9 @@ def disjoint_rings(gpus, links):
     return None
 
 
-# %% q05_disjoint_rings right: counters, tuples
-from collections import Counter
-
-
-def disjoint_rings(gpus, links):
-    limit = Counter({tuple(sorted(pair)): count for pair, count in links.items()})
-    rings = {}
-    for order in itertools.permutations(gpus[1:]):
-        ring = (gpus[0], *order)
-        hops = Counter(tuple(sorted(hop)) for hop in zip(ring, ring[1:] + ring[:1]))
-        if hops <= limit:
-            rings[ring] = hops
-    for one in rings:
-        for other in rings:
-            if rings[one] + rings[other] <= limit:
-                return one, other
-    return None
-
-
 # %% q05_disjoint_rings right
+# lists of hops: `all(links.get(hop, 0) >= count for hop, count in used.items())` ->
+#     `not [hop for hop in used if used[hop] > links.get(hop, 0)]`
 # each ring in one direction: `permutations(rest)` -> `permutations(rest) if order <= order[::-1]`
 # as an array: `next((pair for` -> `next((np.array(pair) for`
 
@@ -246,20 +229,6 @@ def disjoint_rings(gpus, links):
 # each ring begins with the first GPU: `ring[0]` -> `gpus[0]`
 # what is used is used once or more: `links.get(hop, 0)` -> `links.get(hop, -1)`
 
-
-# %% q06_bus_bandwidth right: cases
-def bus_gb_per_s(operation, size_bytes, seconds, ranks):
-    algorithm = size_bytes / 1e9 / seconds
-    if operation == "all_reduce":
-        return algorithm * 2 * (ranks - 1) / ranks
-    elif operation == "all_gather":
-        return algorithm * (ranks - 1) / ranks
-    elif operation == "broadcast":
-        return algorithm
-    else:
-        raise ValueError(operation)
-
-
 # %% q06_bus_bandwidth right: functions of the number of ranks
 FACTORS = {"all_reduce": lambda n: 2 * (n - 1) / n, "all_gather": lambda n: (n - 1) / n, "broadcast": lambda n: 1.0}
 
@@ -273,6 +242,8 @@ def bus_gb_per_s(operation, size_bytes, seconds, ranks):
 
 
 # %% q06_bus_bandwidth right
+# algorithm bandwidth first: `factors[operation] * size_bytes / seconds / 1e9` ->
+#     `size_bytes / 1_000_000_000 / seconds * factors[operation]`
 # ones less a part: `2 * (ranks - 1) / ranks` -> `2 - 2 / ranks`, `"all_gather": (ranks - 1) / ranks` ->
 #     `"all_gather": 1 - 1 / ranks`
 # in single precision: `size_bytes / seconds / 1e9` -> `np.float32(size_bytes) / np.float32(seconds) / np.float32(1e9)`
@@ -309,18 +280,9 @@ def all_reduce_s(algorithm, size_bytes, ranks, alpha, beta):
     }[algorithm]
 
 
-# %% q08_all_reduce right: starts and bytes
-def all_reduce_s(algorithm, size_bytes, ranks, alpha, beta):
-    up, down = np.ceil(np.log2(ranks)), np.floor(np.log2(ranks))
-    odd = 2 * (up - down)
-    messages = {"ring": 2 * (ranks - 1), "tree": 2 * up, "recursive doubling": down + odd}
-    share = {"ring": 2 * (ranks - 1) / ranks, "tree": 2 * up, "recursive doubling": down + odd}
-    starts = messages.get(algorithm, 2 * down + odd)
-    sent = share.get(algorithm, 2 - 2 / 2**down + odd)
-    return np.dot([starts, sent], [alpha, size_bytes * beta])
-
-
 # %% q08_all_reduce right
+# with NumPy: `math.ceil(math.log2(ranks))` -> `np.ceil(np.log2(ranks))`,
+#     `math.floor(math.log2(ranks))` -> `np.floor(np.log2(ranks))`
 # bits of a whole number: `math.ceil(math.log2(ranks))` -> `(ranks - 1).bit_length()`, `math.floor(math.log2(ranks))` ->
 #     `ranks.bit_length() - 1`
 # step by step round the ring: `2 * (ranks - 1) * (alpha + size_bytes / ranks * beta)` ->
