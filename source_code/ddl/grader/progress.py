@@ -49,10 +49,6 @@ class Lesson:
         return [question for question in self.questions if question.tests]
 
     @property
-    def written(self):
-        return [question for question in self.questions if not question.tests]
-
-    @property
     def next(self):
         # the first question that is not done, and what to do about it
         question = next((each for each in self.questions if each.state != "done"), None)
@@ -124,25 +120,27 @@ def progress(folder: str | Path | None = None) -> Progress:
 
 
 def aligned(rows):
-    rows = [tuple(row) for row in rows]
+    rows = list(rows)
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return "\n".join("  ".join(map(str.ljust, row, widths)).rstrip() for row in rows)
 
 
 def _row(lesson):
-    def count(questions, wanted):
-        return f"{sum(map(wanted, questions))} of {len(questions)}"
+    tested, written = lesson.tested, [question for question in lesson.questions if not question.tests]
 
-    passed = [question for question in lesson.tested if question.state == "done"]
-    points = f"{sum(each.earned for each in lesson.tested):g} of {sum(each.points for each in lesson.tested):g}"
-    yield lesson.path.stem
-    yield count(lesson.questions, lambda question: question.answered)
-    yield f"{len(passed)} of {len(lesson.tested)}"
-    yield points
-    yield count(lesson.written, lambda question: question.answered) if lesson.written else "–"
-    yield str(lesson.hints)
-    yield str(lesson.runs)
-    yield lesson.next
+    def answered(questions):
+        return f"{sum(question.answered for question in questions)} of {len(questions)}"
+
+    return (
+        lesson.path.stem,
+        answered(lesson.questions),
+        f"{sum(question.state == 'done' for question in tested)} of {len(tested)}",
+        f"{sum(question.earned for question in tested):g} of {sum(question.points for question in tested):g}",
+        answered(written) if written else "–",
+        str(lesson.hints),
+        str(lesson.runs),
+        lesson.next,
+    )
 
 
 def questions_of(path):
