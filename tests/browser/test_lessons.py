@@ -12,15 +12,18 @@ from helpers import ROOT
 
 @pytest.fixture
 def lesson(lab):
-    """Return a function that puts a smoke-sized copy of a lesson on the server."""
+    """Return a function that puts a lesson at smoke size on the server, `solved` with its model answers."""
 
-    def copy(name):
+    def copy(name, solved=False):
         shutil.copytree(ROOT / "images", lab.root / "images", dirs_exist_ok=True)
-        notebook = nbformat.read(ROOT / name, as_version=4)
+        path = lab.root / name
+        if solved:
+            notebook = lessons.master(lessons.source_of(path, ROOT).read_text())
+        else:
+            notebook = nbformat.read(ROOT / name, as_version=4)
         parameters = next(c for c in notebook.cells if "parameters" in c.metadata.get("tags", ()))
         assert 'size = "reader"' in parameters.source
         parameters.source = parameters.source.replace('size = "reader"', 'size = "smoke"')
-        path = lab.root / name
         path.parent.mkdir(exist_ok=True)
         nbformat.write(notebook, path)
         return path
@@ -61,21 +64,6 @@ def test_start_here(open_notebook, lesson):
     assert any("done in" in text and "<svg" in text for text in html)
 
 
-@pytest.fixture
-def solved(lab, lesson):
-    """Return a function that puts a lesson with its model answers on the server."""
-
-    def copy(name):
-        path = lesson(f"notebooks/{name}.ipynb")
-        notebook = lessons.master((ROOT / f"grading/source/{name}/{name}.py").read_text())
-        parameters = next(c for c in notebook.cells if "parameters" in c.metadata.get("tags", ()))
-        parameters.source = parameters.source.replace('size = "reader"', 'size = "smoke"')
-        nbformat.write(notebook, path)
-        return path
-
-    return copy
-
-
 def check_answers(tab, last):
     """Press the button that checks one's answers, and return what it says when it is done."""
     button = tab.page.get_by_role("button", name="Check my answers").last
@@ -88,8 +76,8 @@ def check_answers(tab, last):
 
 
 @pytest.mark.nightly("grading/source/1*")
-def test_gradient_basics(open_notebook, solved):
-    tab = open_notebook(solved("1.Gradient-Basics"), width=1280)
+def test_gradient_basics(open_notebook, lesson):
+    tab = open_notebook(lesson("notebooks/1.Gradient-Basics.ipynb", solved=True), width=1280)
     tab.run_all()
     saved = tab.wait_until_idle(240)
     assert saved.errors == []
@@ -105,8 +93,8 @@ def test_gradient_basics(open_notebook, solved):
 
 @pytest.mark.nightly("grading/source/2*", "source_code/bench_*.py")
 @pytest.mark.timeout(1200)
-def test_system_topology(open_notebook, solved):
-    saved = run_all(open_notebook, solved("2.System-Topology"), 900)
+def test_system_topology(open_notebook, lesson):
+    saved = run_all(open_notebook, lesson("notebooks/2.System-Topology.ipynb", solved=True), 900)
     # Where hosts can be made here, one cell launches on one host and on two; another pins ranks to each pair.
     pairs = topology.placements(topology.here())
     assert sum(text.count("done in") for text in saved.html) == 12 + len(pairs)
