@@ -52,8 +52,7 @@ def available_bytes() -> int:
         left = int((CGROUP / "memory.max").read_text()) - int((CGROUP / "memory.current").read_text())
     except (OSError, ValueError):
         return free  # no limit ("max"), cgroup v1, or no cgroup
-    statistics = "\n".join(_lines(str(CGROUP / "memory.stat")))
-    cache = re.search(r"^inactive_file (\d+)", statistics, re.MULTILINE)
+    cache = re.search(r"^inactive_file (\d+)", _text(CGROUP / "memory.stat"), re.MULTILINE)
     return min(free, left + (int(cache[1]) if cache else 0))  # cached files give way
 
 
@@ -107,25 +106,26 @@ def hardware() -> dict[str, Any]:
     """Describe this host: name, processor, usable cores, memory in GiB, GPUs."""
     import psutil
 
-    processor = platform.processor() or platform.machine()
-    for line in _lines("/proc/cpuinfo"):
-        if line.startswith("model name"):
-            processor = line.split(":", 1)[1].strip()
-            break
     return {
         "host": host_name(),
-        "cpu": processor,
+        "cpu": processor_model() or platform.processor() or platform.machine(),
         "cores": usable_cores(),
         "memory_gib": round(psutil.virtual_memory().total / 2**30, 1),
         "gpus": list(gpu_names()),
     }
 
 
-def _lines(path: str) -> list[str]:
+def processor_model(proc: str | Path = "/proc") -> str:
+    """The processor's name in /proc/cpuinfo; empty where that has none."""
+    found = re.search(r"^model name\s*:\s*(.+)$", _text(Path(proc) / "cpuinfo"), re.MULTILINE)
+    return found[1].strip() if found else ""
+
+
+def _text(path: Path) -> str:
     try:
-        return Path(path).read_text().splitlines()
+        return path.read_text()
     except OSError:
-        return []
+        return ""
 
 
 def versions() -> dict[str, str | None]:

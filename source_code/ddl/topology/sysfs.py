@@ -4,6 +4,7 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
+from ddl.records.machine import processor_model
 from ddl.topology.error import TopologyError
 from ddl.topology.graph import Topology
 from ddl.topology.parts import Device, processors
@@ -29,7 +30,7 @@ def read(root: str | Path = "/", name: str = "here") -> Topology:
     if not nodes:
         notes.append("the kernel reports no NUMA nodes: all memory counts as one")
         nodes = {0: (frozenset(online), _memory(root / "proc/meminfo"))}
-    packages, cores, model = {}, {}, _model(root)
+    packages, cores, model = {}, {}, processor_model(root / "proc")
     for thread in sorted(online):
         topology = cpu / f"cpu{thread}/topology"
         package = max(_number(topology / "physical_package_id", 0), 0)
@@ -131,11 +132,6 @@ def _first(folder, kind):
         *folder.glob(f"nvme/nvme*/{'nvme*n*' if kind == 'block' else 'none'}"),
     ]
     return min((path.name for path in found), default="")
-
-
-def _model(root):
-    match = re.search(r"^model name\s*:\s*(.+)$", _text(root / "proc/cpuinfo"), re.MULTILINE)
-    return match[1].strip() if match else ""
 
 
 def _memory(path):
