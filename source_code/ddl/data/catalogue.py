@@ -192,15 +192,18 @@ class Entry:
     """
 
     name: str
-    there: bool
     form: str
     path: Path
     samples: int = 0
     size_bytes: int = 0
     unit: str = "pictures"
 
+    @property
+    def is_here(self) -> bool:
+        return self.samples > 0
+
     def __str__(self) -> str:
-        if not self.there:
+        if not self.is_here:
             return f"{self.name:10} not here: {self.form}"
         return f"{self.name:10} {self.samples} {self.unit}, {self.form}, {self.size_bytes / 2**20:.0f} MiB, {self.path}"
 
@@ -212,10 +215,10 @@ def listing() -> list[Entry]:
         try:
             form, samples, files = _found(name, folder)
         except DataError as problem:
-            entries.append(Entry(name, False, str(problem), folder))
+            entries.append(Entry(name, str(problem), folder))
         else:
             unit = "questions" if name == "quora" else "pictures"
-            entries.append(Entry(name, True, form, files[0], samples, _bytes(files), unit))
+            entries.append(Entry(name, form, files[0], samples, _bytes(files), unit))
     return entries
 
 

@@ -118,7 +118,7 @@ def _data():
 
 
 def _cifar10(entry):
-    if entry.there:
+    if entry.is_here:
         return Check("CIFAR-10", "OK", f"{entry.form}, {entry.samples:,} pictures, in {entry.path}")
     return Check(
         "CIFAR-10",
@@ -129,7 +129,7 @@ def _cifar10(entry):
 
 
 def _synthetic(entry):
-    if entry.there:
+    if entry.is_here:
         return Check("generated pictures", "OK", f"in {entry.path}")
     return Check("generated pictures", "OK", "not made yet: the first run that needs them takes some seconds longer")
 

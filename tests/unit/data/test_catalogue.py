@@ -203,11 +203,11 @@ def test_folder_that_can_not_be_made(tmp_path, small_whole, monkeypatch):
 
 def test_listing_says_what_is_here(folder, small_whole):
     cifar, generated, *_ = listing()
-    assert not cifar.there and "ddl data fetch cifar10" in str(cifar)
-    assert not generated.there and "generated when first used" in str(generated)
+    assert not cifar.is_here and "ddl data fetch cifar10" in str(cifar)
+    assert not generated.is_here and "generated when first used" in str(generated)
     fetch("synthetic", str)
     generated = listing()[1]
-    assert generated.there and generated.samples == 800
+    assert generated.is_here and generated.samples == 800
     assert generated.size_bytes == synthetic.path(folder).stat().st_size > 800 * 3072
 
 

@@ -138,7 +138,7 @@ def test_a_damaged_archive_is_named_and_stays_until_the_new_one_is_whole(folder,
     with pytest.raises(DataError, match=f"{folder / FILE} is damaged.*not the official"):
         load("cifar10")
     entry = listing()[0]
-    assert not entry.there and "damaged" in entry.form
+    assert not entry.is_here and "damaged" in entry.form
     server.status = 503
     with pytest.raises(DataError, match="answers 503.*DDL_CIFAR10_URL"):
         fetch("cifar10", str, server.address)

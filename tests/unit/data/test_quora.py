@@ -30,7 +30,7 @@ def test_a_csv_is_kept_word_for_word(tmp_path, folder, capsys):
     assert questions.texts.tolist() == TEXTS and questions.targets.tolist() == [0, 1, 0, 1, 0]
     assert (questions.name, questions.form) == ("quora", "official layout")
     entry = listing()[-1]
-    assert entry.there and "5 questions" in str(entry)
+    assert entry.is_here and "5 questions" in str(entry)
 
 
 def test_a_zip_archive_and_a_byte_order_mark_are_read(tmp_path):

@@ -59,7 +59,7 @@ def test_data_set_is_loaded_balanced_and_kept(folder):
     with pytest.raises(DataError, match="svhn has 20 test samples: 21 is not possible"):
         load("svhn", test_samples=21)
     entry = next(entry for entry in listing() if entry.name == "svhn")
-    assert entry.there and entry.samples == 50 and "50 pictures" in str(entry)
+    assert entry.is_here and entry.samples == 50 and "50 pictures" in str(entry)
 
 
 def test_auto_prefers_what_it_is_told_to(folder):
