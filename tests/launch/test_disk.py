@@ -58,8 +58,8 @@ def test_a_disk_that_is_full_refuses_a_launch_and_hides_no_run(script, disk, tmp
     assert "DDL_RUNS_DIR" in str(caught.value) and str(tmp_path / "disk") in str(caught.value)
     capsys.readouterr()
     assert main(["run", "-n", "1", str(script("pass"))]) == 2
-    said = capsys.readouterr().err
-    assert said.startswith("ddl: ") and said.count("\n") == 1 and "No space left" in said
+    error = capsys.readouterr().err
+    assert error.startswith("ddl: ") and error.count("\n") == 1 and "No space left" in error
     assert main(["list"]) == 0
     assert capsys.readouterr().out.startswith(f"{run.id}  ✓ script done")
     assert [other.id for other in runs()] == [run.id]
@@ -151,8 +151,8 @@ def test_a_read_only_disk_is_named_and_what_is_on_it_is_shown(script, disk, caps
     assert main(["list"]) == 0 and main(["show", run.id]) == 0
     assert f"{run.id}  ✓ script done" in capsys.readouterr().out
     assert main(["run", "-n", "1", str(script("pass"))]) == 2
-    said = capsys.readouterr().err
-    assert "Read-only file system" in said and "DDL_RUNS_DIR" in said and said.count("\n") == 1
+    error = capsys.readouterr().err
+    assert "Read-only file system" in error and "DDL_RUNS_DIR" in error and error.count("\n") == 1
 
 
 def test_a_run_is_stopped_where_its_end_cannot_be_written_down(script, disk, capsys, nothing_left):
@@ -167,17 +167,6 @@ def test_a_run_is_stopped_where_its_end_cannot_be_written_down(script, disk, cap
     run.stop()
     assert run.state == "stopped"
     nothing_left(run)
-
-
-def test_a_cache_that_cannot_be_written_costs_its_answer_only(script, disk, tmp_path, monkeypatch):
-    full = tmp_path / "disk" / "cache"
-    full.mkdir()
-    monkeypatch.setenv("DDL_RUNS_DIR", str(tmp_path / "runs"))
-    monkeypatch.setenv("XDG_CACHE_HOME", str(full))
-    monkeypatch.delenv("DDL_DATA_DIR")
-    fill(tmp_path / "disk")
-    run = launch(script("pass"), workers=1)
-    assert run.state == "done" and "is not kept: " in (run.folder / "launcher.log").read_text()
 
 
 def test_weights_that_find_no_room_cost_no_result(disk, capfd, nothing_left):
