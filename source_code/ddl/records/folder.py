@@ -58,7 +58,7 @@ class RunFolder:
     # The task of rank 0, on several nodes
     rendezvous = _File("rendezvous.json")  # where the ranks meet
     # Each rank
-    rank = _RankFile("rank-{}.json")  # as it starts: host, process id, threads, address; the end of its script
+    rank = _RankFile("rank-{}.json")  # as it starts: host, process id, threads; the end of its script
     log = _RankFile("rank-{}.log")  # everything that it prints
     lost = _RankFile("lost-{}")  # when output of it found no room on the disk: an empty file
     error = _RankFile("error-{}.json")  # when an exception ends it
