@@ -102,54 +102,45 @@ def test_a_coordinator_has_its_steps_done_and_lets_all_go(script, nothing_left):
     )
     assert run.state == "done"
     assert run.logs(0).splitlines()[-1] == "20.0"
-    assert [run.logs(rank).splitlines()[-1] for rank in (1, 2, 3)] == [
-        "worker 0 was let go",
-        "worker 1 was let go",
-        "ps 0 was let go",
-    ]
+    last = [run.logs(rank).splitlines()[-1] for rank in (1, 2, 3)]
+    assert last == [f"{task} was let go" for task in ("worker 0", "worker 1", "ps 0")]
     nothing_left(run)
 
 
 # ---------------------------------------------------------------- what goes wrong
 
 
+def kill_and_name(run, worker, rank, ranks, printed_by):
+    """Kill a worker once these ranks have made a step; it has to be named, and nothing else."""
+    logs = [run.folder / f"rank-{number}.log" for number in printed_by]
+    until(lambda: all(log.exists() and "a step 5.0" in log.read_text() for log in logs))
+    os.kill(run.progress().ranks[rank].pid, signal.SIGKILL)
+    run.wait()
+    assert run.failure.sentence.startswith(f"rank {rank} of {ranks} (worker {worker}) on ")
+    assert "was killed by SIGKILL" in run.failure.sentence
+
+
 @pytest.mark.slow
 def test_workers_add_up_until_one_is_killed_and_named(script, nothing_left):
-    run = started(
-        script(
-            MULTI_WORKER
-            + """
+    steps = """
     while True:
         print("a step", float(total(tf.constant(task.index + 1.0))), flush=True)
         time.sleep(0.05)
     """
-        ),
-        cluster="multi_worker",
-    )
-    until(
-        lambda: all((log := run.folder / f"rank-{k}.log").exists() and "a step 5.0" in log.read_text() for k in (0, 1))
-    )
-    os.kill(run.progress().ranks[1].pid, signal.SIGKILL)
-    run.wait()
-    assert run.failure.sentence.startswith("rank 1 of 2 (worker 1) on ")
-    assert "was killed by SIGKILL" in run.failure.sentence
+    run = started(script(MULTI_WORKER + steps), cluster="multi_worker")
+    kill_and_name(run, 1, rank=1, ranks=2, printed_by=(0, 1))
     nothing_left(run)
 
 
 @pytest.mark.nightly(*LAUNCHING)
 def test_a_worker_that_raises_is_the_cause_and_not_who_noticed(script, nothing_left):
-    run = ran(
-        script(
-            MULTI_WORKER
-            + """
+    steps = """
     for step in range(100):
         if step == 3 and task.index == 1:
             raise ValueError("broken on purpose")
         total(tf.constant(1.0))
     """
-        ),
-        cluster="multi_worker",
-    )
+    run = ran(script(MULTI_WORKER + steps), cluster="multi_worker")
     assert "rank 1 of 2 (worker 1)" in run.failure.sentence
     assert run.failure.type == "ValueError"
     nothing_left(run)
@@ -158,24 +149,15 @@ def test_a_worker_that_raises_is_the_cause_and_not_who_noticed(script, nothing_l
 @pytest.mark.nightly(*LAUNCHING)
 def test_a_killed_worker_of_a_coordinator_is_named(script, nothing_left):
     """The coordinator itself would wait for it to come back, for ever."""
-    run = started(
-        script(
-            PARAMETER_SERVER
-            + """
+    steps = """
     while True:
         coordinator.schedule(step)
         coordinator.join()
-        print("a step", flush=True)
+        print("a step", count.numpy(), flush=True)
         time.sleep(0.05)
     """
-        ),
-        cluster="parameter_server",
-    )
-    until(lambda: (log := run.folder / "rank-0.log").exists() and "a step" in log.read_text())
-    os.kill(run.progress().ranks[2].pid, signal.SIGKILL)
-    run.wait()
-    assert run.failure.sentence.startswith("rank 2 of 4 (worker 1) on ")
-    assert "was killed by SIGKILL" in run.failure.sentence
+    run = started(script(PARAMETER_SERVER + steps), cluster="parameter_server")
+    kill_and_name(run, 1, rank=2, ranks=4, printed_by=(0,))
     nothing_left(run)
 
 

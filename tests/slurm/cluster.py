@@ -80,28 +80,15 @@ def cluster(folder):
     environment = {**os.environ, "SLURM_CONF": str(folder / "slurm.conf")}
 
     def start(name, *arguments):
+        command = [which(name.split("-")[0]), *arguments]
         with open(folder / f"{name}.out", "wb") as output:
-            daemons.append(
-                subprocess.Popen(
-                    [which(name.split("-")[0]), *arguments],
-                    env=environment,
-                    stdin=subprocess.DEVNULL,
-                    stdout=output,
-                    stderr=subprocess.STDOUT,
-                )
-            )
+            streams = {"stdin": subprocess.DEVNULL, "stdout": output, "stderr": subprocess.STDOUT}
+            daemons.append(subprocess.Popen(command, env=environment, **streams))
 
     try:
-        start(
-            "munged",
-            "--foreground",
-            "--force",
-            f"--socket={folder}/munge.socket",
-            f"--key-file={folder}/munge.key",
-            f"--pid-file={folder}/munged.pid",
-            f"--log-file={folder}/munged.log",
-            f"--seed-file={folder}/munged.seed",
-        )
+        files = {"socket": "socket", "key-file": "key", "pid-file": "pid", "log-file": "log", "seed-file": "seed"}
+        paths = [f"--{option}={folder}/munge.{ending}" for option, ending in files.items()]
+        start("munged", "--foreground", "--force", *paths)
         wait_for(lambda: (folder / "munge.socket").exists(), "munge's socket", folder)
         start("slurmctld", "-D", "-f", str(folder / "slurm.conf"))
         for node in NODES:
