@@ -1,11 +1,8 @@
 """What an all-reduce costs: the alpha-beta model of several algorithms, and fitting it to measurements.
 
 A message of n bytes takes ``alpha + beta n`` seconds: a latency, and the inverse of a bandwidth (Hockney 1994, "The
-communication challenge for MPP"). An algorithm then costs an alpha for each message in sequence, a beta for each byte
-through one rank's link and, optionally, a gamma for each byte that a rank adds. The messages of a step travel at the
-same time, in both directions, without hindering each other.
-
-This module imports only NumPy, so that the lessons' tests can use it wherever they run.
+communication challenge for MPP"). An algorithm then costs an alpha for each message in sequence and a beta for each
+byte through one rank's link. The messages of a step travel at the same time, without hindering each other.
 """
 
 import math
@@ -46,53 +43,49 @@ def _ranks(ranks):
     return int(ranks)
 
 
-def ring(size_bytes, ranks: int, alpha_s: float, beta_s_per_byte: float, gamma_s_per_byte: float = 0.0):
+def ring(size_bytes, ranks: int, alpha_s: float, beta_s_per_byte: float):
     """Return the seconds of a ring all-reduce: 2 (p − 1) messages of n / p bytes in sequence.
 
-    ``2 (p − 1) alpha + 2 (p − 1)/p n beta + (p − 1)/p n gamma``, where n, `size_bytes`, is the data of one rank, a
-    float or an array. Patarasuk and Yuan 2009, "Bandwidth optimal all-reduce algorithms for clusters of workstations".
+    ``2 (p − 1) alpha + 2 (p − 1)/p n beta``, where n, `size_bytes`, is the data of one rank, a float or an array
+    (Patarasuk and Yuan 2009, "Bandwidth optimal all-reduce algorithms for clusters of workstations").
     """
     p = _ranks(ranks)
-    share = (p - 1) / p * size_bytes
-    return 2 * (p - 1) * alpha_s + share * (2 * beta_s_per_byte + gamma_s_per_byte)
+    return 2 * (p - 1) * alpha_s + (p - 1) / p * size_bytes * (2 * beta_s_per_byte)
 
 
-def recursive_doubling(size_bytes, ranks, alpha_s, beta_s_per_byte, gamma_s_per_byte=0.0):
+def recursive_doubling(size_bytes, ranks, alpha_s, beta_s_per_byte):
     """Return the seconds of recursive doubling: in each of lg p steps, all n bytes with a partner; as for `ring`.
 
-    ``lg p (alpha + n beta + n gamma)``. Thakur, Rabenseifner and Gropp 2005, "Optimization of collective communication
-    operations in MPICH", on all-reduce. If p is not a power of two, two messages and one addition come around the steps
+    ``lg p (alpha + n beta)``. Thakur, Rabenseifner and Gropp 2005, "Optimization of collective communication
+    operations in MPICH", on all-reduce. If p is not a power of two, two messages come around the steps
     of the largest power of two below p.
     """
     p = _ranks(ranks)
     steps = p.bit_length() - 1
-    odd = p != 1 << steps
-    sent, added = steps + 2 * odd, steps + odd
-    return sent * alpha_s + size_bytes * (sent * beta_s_per_byte + added * gamma_s_per_byte)
+    sent = steps + 2 * (p != 1 << steps)
+    return sent * alpha_s + size_bytes * (sent * beta_s_per_byte)
 
 
-def halving_doubling(size_bytes, ranks, alpha_s, beta_s_per_byte, gamma_s_per_byte=0.0):
+def halving_doubling(size_bytes, ranks, alpha_s, beta_s_per_byte):
     """Return the seconds of Rabenseifner's algorithm: recursive halving, then doubling; as for `ring`.
 
-    ``2 lg p alpha + 2 (p − 1)/p n beta + (p − 1)/p n gamma``: as few bytes as a ring, in fewer messages (Thakur et al.,
+    ``2 lg p alpha + 2 (p − 1)/p n beta``: as few bytes as a ring, in fewer messages (Thakur et al.,
     ibid.). If p is not a power of two, as for `recursive_doubling`.
     """
     p = _ranks(ranks)
     steps = p.bit_length() - 1
     odd = p != 1 << steps
     share = 1 - 1 / (1 << steps)
-    return 2 * (steps + odd) * alpha_s + size_bytes * (
-        2 * (share + odd) * beta_s_per_byte + (share + odd) * gamma_s_per_byte
-    )
+    return 2 * (steps + odd) * alpha_s + size_bytes * (2 * (share + odd) * beta_s_per_byte)
 
 
-def tree(size_bytes, ranks, alpha_s, beta_s_per_byte, gamma_s_per_byte=0.0):
+def tree(size_bytes, ranks, alpha_s, beta_s_per_byte):
     """Return the seconds of a binomial tree: all add up towards rank 0, which sends the sum back; as for `ring`.
 
-    ``2 ⌈lg p⌉ (alpha + n beta) + ⌈lg p⌉ n gamma``, without pipelining (Thakur et al., ibid., on reduce and broadcast).
+    ``2 ⌈lg p⌉ (alpha + n beta)``, without pipelining (Thakur et al., ibid., on reduce and broadcast).
     """
     depth = (_ranks(ranks) - 1).bit_length()
-    return depth * (2 * alpha_s + size_bytes * (2 * beta_s_per_byte + gamma_s_per_byte))
+    return depth * (2 * alpha_s + size_bytes * (2 * beta_s_per_byte))
 
 
 ALGORITHMS = {
@@ -103,15 +96,11 @@ ALGORITHMS = {
 }
 
 
-def _algorithm(name):
-    if name not in ALGORITHMS:
-        raise InputError(f"there is no algorithm {name!r}; there are: {', '.join(ALGORITHMS)}")
-    return ALGORITHMS[name]
-
-
 def terms(algorithm: str, ranks: int):
     """Return how many messages an algorithm sends in sequence, and how many bytes per byte of data."""
-    seconds = _algorithm(algorithm)
+    if algorithm not in ALGORITHMS:
+        raise InputError(f"there is no algorithm {algorithm!r}; there are: {', '.join(ALGORITHMS)}")
+    seconds = ALGORITHMS[algorithm]
     return float(seconds(0, ranks, 1.0, 0.0)), float(seconds(1, ranks, 0.0, 1.0))
 
 
@@ -132,23 +121,15 @@ def ring_over_nodes(size_bytes: float, ranks_per_node: int, nodes: int, inside: 
     return near * inside.alpha_s + far * between.alpha_s + 2 * (p - 1) / p * size_bytes * slowest
 
 
-def hierarchical(
-    size_bytes: float,
-    ranks_per_node: int,
-    nodes: int,
-    inside: Link,
-    between: Link,
-    algorithm: str = "halving and doubling",
-) -> float:
+def hierarchical(size_bytes: float, ranks_per_node: int, nodes: int, inside: Link, between: Link) -> float:
     """Return the seconds of an all-reduce in three steps: inside nodes, between them, inside again.
 
-    ``ring(inside) + algorithm(between)``: a reduce-scatter and an all-gather inside nodes, which together cost a ring's
-    time, around an all-reduce of the pieces between nodes (Goyal et al. 2017, "Accurate, large minibatch SGD", section
-    4). `inside` and `between` are as for `ring_over_nodes`.
+    ``ring(inside) + halving_doubling(between)``: a reduce-scatter and an all-gather inside nodes, which together cost a
+    ring's time, around an all-reduce of the pieces between nodes (Goyal et al. 2017, "Accurate, large minibatch SGD",
+    section 4). `inside` and `between` are as for `ring_over_nodes`.
     """
-    return ring(size_bytes, ranks_per_node, inside.alpha_s, inside.beta_s_per_byte) + _algorithm(algorithm)(
-        size_bytes, nodes, between.alpha_s, between.beta_s_per_byte
-    )
+    near = ring(size_bytes, ranks_per_node, inside.alpha_s, inside.beta_s_per_byte)
+    return near + halving_doubling(size_bytes, nodes, between.alpha_s, between.beta_s_per_byte)
 
 
 # ---------------------------------------------------------------- fitting

@@ -22,6 +22,7 @@ PERFECT = 1.10  # twice the batch takes at most this times half the steps
 MAXIMAL = 0.95  # twice the batch takes at least this share of the steps
 BEYOND = 64  # a critical batch is looked for this many times below and above the batches that were run
 EDGE = 1.001  # what lies this near a bound has run into it
+REPETITIONS = 1000  # of the bootstrap
 GRID = 512  # values of B_crit that are tried; between them, a parabola
 
 
@@ -96,14 +97,14 @@ class Fit:
         return f"{self.critical:,.0f} ({'no interval' if math.isnan(low) else between})"
 
 
-def fit(batches: Sequence[float], steps: Sequence[float], repetitions: int = 1000, seed: int = 0) -> Fit:
+def fit(batches: Sequence[float], steps: Sequence[float]) -> Fit:
     """Fit S = S_min (1 + B_crit/B) to the steps of runs, one entry a run, by least squares in log S.
 
     This is ``(S/S_min − 1) (E/E_min − 1) = 1`` (McCandlish et al. 2018, equation 2.11), solved for S with ``E = B S``
     and ``B_crit = E_min / S_min`` (equation 2.12).
 
     Runs at one batch size, its seeds, count by their geometric mean. The intervals come from a bootstrap of these
-    means' deviations from the curve: `repetitions` times, each mean is put back on the curve with the deviation of some
+    means' deviations from the curve: many times, each mean is put back on the curve with the deviation of some
     batch, either sign, and the curve is fitted anew. Deviations are widened by √(k / (k − 2)) for k batches and two
     parameters, and by Student's t over the normal quantile.
 
@@ -124,8 +125,8 @@ def fit(batches: Sequence[float], steps: Sequence[float], repetitions: int = 100
 
         freedom = len(batch) - 2
         widened = math.sqrt(len(batch) / freedom) * t.ppf(0.975, freedom) / norm.ppf(0.975) * (means - curve)
-        deviations = np.random.default_rng(seed).choice(
-            np.concatenate([widened, -widened]), size=(repetitions, len(batch))
+        deviations = np.random.default_rng(0).choice(
+            np.concatenate([widened, -widened]), size=(REPETITIONS, len(batch))
         )
         draws = np.stack(_solve(batch, curve + deviations), axis=1)
     return Fit(tuple(batch.astype(int).tolist()), critical, steps_min, draws)

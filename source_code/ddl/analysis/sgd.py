@@ -19,6 +19,8 @@ import numpy
 from ddl.analysis import descent
 from ddl.errors import InputError
 
+MOST = 1000  # steps that `steps_to` takes
+
 
 @dataclass(frozen=True)
 class _Moments:
@@ -96,12 +98,12 @@ def excess_losses(m: float, lr, size: float, data, steps: int):
     return numpy.array(losses)
 
 
-def steps_to(target: float, m: float, lr, size: float, data, most: int = 1000):
+def steps_to(target: float, m: float, lr, size: float, data):
     """Return after how many steps from `m` the average loss is at most `target` above the lowest.
 
-    A float, or an array like `lr`; infinite where it is not within `most` steps.
+    A float, or an array like `lr`; infinite where it is not within `MOST` steps.
     """
-    reached = excess_losses(m, lr, size, data, most) <= target
+    reached = excess_losses(m, lr, size, data, MOST) <= target
     return numpy.where(reached.any(axis=0), reached.argmax(axis=0), numpy.inf)[()]
 
 

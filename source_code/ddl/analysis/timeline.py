@@ -112,11 +112,11 @@ def _phase(activity, outermost):
     return "reducing" if activity.startswith(("GLOO_", "MPI_", "NCCL_", "CCL_")) else None
 
 
-def rounds(spans, operation: str = "ALLREDUCE", prefix: str = ""):
-    """Divide spans, of tensors whose names begin with `prefix`, into rounds in which each tensor appears once."""
+def rounds(spans, prefix: str = ""):
+    """Divide all-reduces, of tensors whose names begin with `prefix`, into rounds in which each tensor appears once."""
     found, seen = [], set()
     for span in sorted(spans, key=lambda span: span.start_s):
-        if span.operation != operation or not span.tensor.startswith(prefix):
+        if span.operation != "ALLREDUCE" or not span.tensor.startswith(prefix):
             continue
         if span.phase == "negotiation":
             if not found or span.tensor in seen:

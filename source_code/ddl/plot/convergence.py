@@ -211,19 +211,18 @@ def _noise_estimates(run):
 
 
 @styled
-def plot_schedule(
-    schedules, xlabel: str = "epochs", title: str = "computed from the schedules, no run needed"
-) -> Picture:
-    """Draw learning-rate schedules: a dictionary from labels to (positions, learning rates)."""
+def plot_schedule(schedules) -> Picture:
+    """Draw learning-rate schedules: a dictionary from labels to (epochs, learning rates)."""
     picture = Picture(8.0, 3.6)
     panel = picture.subplots()
     texts = []
     for index, (label, (x, y)) in enumerate(schedules.items()):
         panel.plot(x, y, label=label, **look(index, "color", "linestyle"))
         texts.append(f"{label} starts at {y[0]:.3g}, peaks at {max(y):.3g}, ends at {y[-1]:.3g}")
-    panel.set(xlabel=xlabel, ylabel="learning rate", xlim=(0, None), ylim=(0, None), title=title)
+    panel.set(xlabel="epochs", ylabel="learning rate", xlim=(0, None), ylim=(0, None))
+    panel.set_title("computed from the schedules, no run needed")
     panel.legend()
-    picture.alt = f"Learning rate over {xlabel}: {'; '.join(texts)}."
+    picture.alt = f"Learning rate over epochs: {'; '.join(texts)}."
     return picture
 
 
