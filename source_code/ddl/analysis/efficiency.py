@@ -57,6 +57,7 @@ def published() -> Table:
             "stated_percent": (row["stated_percent"], "efficiency stated, %", ".0f"),
             "as_counted_percent": (as_counted, "all samples counted, %", ".1f"),
             "computed_percent": (100 * _corrected(row), "whole steps counted, %", ".1f"),
+            **{name: row[name] for name in ("samples", "samples_per_s", "samples_per_s_of_one")},
         }
         for row, as_counted in zip(rows, percents, strict=True)
     ]
