@@ -182,7 +182,7 @@ def _ranks(job: Job, site: Site) -> tuple[Words, Words]:
 
 
 def _starter(job: Job, site: Site, run_id: str) -> Words:
-    """What starts tasks: Slurm, or ranks: what makes several hosts of this machine; nothing where it is one."""
+    """What starts the tasks or ranks: Slurm, or what makes several hosts of this machine; nothing on one host."""
     if site.scheduler == "slurm":
         return _srun(job, site, () if site.allocation else _allocation(site, run_id))
     if site.one_task(job):

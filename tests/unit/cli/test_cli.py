@@ -63,7 +63,7 @@ def test_closed_output_is_no_error(recorded):
 
 
 @pytest.mark.parametrize(
-    ("words", "usage", "said"),
+    ("words", "usage", "refusal"),
     [
         (["run", "--wokers", "2", "x.py"], "ddl run", "--wokers: did you mean '--workers'?"),
         (["run"], "ddl run", "required: SCRIPT"),
@@ -71,11 +71,11 @@ def test_closed_output_is_no_error(recorded):
         (["list", "--xyz", "1"], "ddl list", "unrecognized arguments: --xyz 1"),
     ],
 )
-def test_a_wrong_word_is_refused_with_the_usage_of_its_command(capsys, words, usage, said):
+def test_a_wrong_word_is_refused_with_the_usage_of_its_command(capsys, words, usage, refusal):
     with pytest.raises(SystemExit, match="2"):
         main(words)
     shown = capsys.readouterr().err
-    assert shown.startswith(f"usage: {usage} ") and shown.rstrip().endswith(said)
+    assert shown.startswith(f"usage: {usage} ") and shown.rstrip().endswith(refusal)
 
 
 def test_its_version_is_said(capsys):
