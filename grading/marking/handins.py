@@ -78,9 +78,13 @@ def in_archive(content: bytes | Path) -> Iterator[Piece]:
         if not parts:
             continue
         if leads_out:
-            yield Piece((parts[-1].replace("..", "_"),), _refuse("leads out of its archive"))
+            yield Piece((parts[-1].replace("..", "_"),), _leads_out)
         else:
             yield Piece(parts, lambda entry=entry: _entry(archive, entry), _saved_at(entry))
+
+
+def _leads_out():
+    raise Refused("leads out of its archive")
 
 
 def _saved_at(entry):
@@ -130,10 +134,3 @@ def _entry(archive, entry):
 def _check_size(size):
     if size > FILE_BYTES:
         raise Refused(f"has {size / 2**20:,.0f} MiB; up to {FILE_BYTES / 2**20:.0f} are looked at")
-
-
-def _refuse(reason):
-    def content():
-        raise Refused(reason)
-
-    return content

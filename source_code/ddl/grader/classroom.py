@@ -110,7 +110,7 @@ def _seat(path, known):
     if name != path.stem or len(name) > 64 or name != _plain(name):
         raise _Bad("the name in it is not the file's")
     if _account(name) not in (owner, None):
-        raise _Bad("it is not of the account with that name")
+        raise _Bad("it does not belong to the account with that name")
     if type(written) not in (int, float) or not 0 <= written < 1e11:
         raise _Bad("it has no time")
     if not isinstance(passes, dict):

@@ -91,7 +91,7 @@ BAD = {
     "huge": ("[" + "1," * 40000 + "1]", "more than 64 KiB"),
     "other": (ANN, "the name in it is not the file's"),
     "unnamed": (ANN | {"name": ["unnamed"]}, "the name in it is not the file's"),
-    "root": (ANN | {"name": "root"}, "not of the account with that name"),
+    "root": (ANN | {"name": "root"}, "does not belong to the account"),
     "timeless": (ANN | {"name": "timeless", "time": 10**400}, "no time"),
     "never": ('{"name": "never", "time": NaN, "passes": {}}', "no time"),
     "true": (ANN | {"name": "true", "time": True}, "no time"),
