@@ -22,6 +22,7 @@ from pathlib import Path
 from statistics import median
 
 from ddl.launcher import warm
+from ddl.rank.one_host import built_with
 from ddl.records.jsonfiles import read_json
 from ddl.records.paths import runs_dir
 from turns import Turns, paired, print_pairs, run, take_turns
@@ -89,6 +90,7 @@ def main():
     parser.add_argument("--only", nargs="+", metavar="NAME", help="what to measure (default: everything)")
     parser.add_argument("--output", type=Path, default=Path("build/launch_overhead.json"))
     options = parser.parse_args()
+    built_with()  # asked once, by the set-up as a rule, and kept
     there = {template["pid"] for template in warm.running()}
     os.environ.pop("DDL_WARM", None)
     with tempfile.TemporaryDirectory() as folder:

@@ -58,7 +58,6 @@ class Hosts(OneHost):
         os.environ |= {RATE: str(options.rate_mbit), "CUDA_VISIBLE_DEVICES": ""}
 
     def prepare(self) -> None:
-        super().prepare()
         self._make()
         with open(f"/proc/{self._holders[0].pid}/ns/net") as network:
             libc.setns(network.fileno(), CLONE_NEWNET)  # where the ranks' server is to listen

@@ -6,12 +6,13 @@ how each rank ended, because a killed rank cannot say so itself, and ends the ru
 """
 
 import json
-import mmap
 import os
 import subprocess
 import sys
 import time
+import zlib
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -23,7 +24,9 @@ from ddl.rank.ending import run_and_end
 from ddl.rank.queue import Ticket
 from ddl.rank.slot import Slot, slots
 from ddl.rank.supervisor import Supervisor, shell_status
+from ddl.records.jsonfiles import DamagedFile, read_json, write_json
 from ddl.records.log import keep_writing
+from ddl.records.paths import cache_dir
 
 LOOK_EVERY_S = 0.3  # at the queue
 
@@ -85,11 +88,8 @@ class OneHost(Supervisor):
 
     def prepare(self) -> None:
         """Do what has to be done before ranks can start."""
-        with open(_library(), "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as library:
-            if library.find(b"GlooController") < 0:  # to load it and ask takes seconds, and without Gloo ranks crash
-                raise BrokenHorovod(
-                    "this Horovod was built without Gloo, through which its ranks meet: run `make setup`"
-                )
+        if not built_with()["gloo"]:
+            raise BrokenHorovod("this Horovod was built without Gloo, through which its ranks meet: run `make setup`")
 
     def _run_ranks(self, words, nodes):
         self.prepare()
@@ -147,8 +147,17 @@ class OneHost(Supervisor):
 
 
 def built_with() -> dict[str, bool]:
-    """Load Horovod in another process; return what it was built with: ``{"gloo": bool, "mpi": bool, ...}``."""
-    _library()
+    """Load Horovod in another process; return what it was built with: ``{"gloo": bool, "mpi": bool, ...}``.
+
+    That imports TensorFlow, so the answer is kept as long as Horovod's library is the same file.
+    """
+    library = _library()
+    stat = library.stat()
+    key = zlib.crc32(f"{library}:{stat.st_size}:{stat.st_mtime_ns}".encode())
+    path = cache_dir() / f"horovod-build-{key:08x}.json"
+    with suppress(DamagedFile):
+        if known := read_json(path, {"gloo": bool}):
+            return known
     code = (
         "import json, horovod.tensorflow as hvd; print(json.dumps({n: bool(getattr(hvd, "
         "n + '_built')()) for n in ('gloo', 'mpi', 'nccl', 'cuda')}))"
@@ -156,7 +165,11 @@ def built_with() -> dict[str, bool]:
     answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     if answer.returncode:
         raise BrokenHorovod(f"Horovod cannot be loaded: {answer.stderr.strip().splitlines()[-1]}")
-    return json.loads(answer.stdout.splitlines()[-1])
+    built = json.loads(answer.stdout.splitlines()[-1])
+    with suppress(OSError):  # a disk that is full, or cannot be written: it is asked again
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_json(path, built)
+    return built
 
 
 def _library():

@@ -35,6 +35,7 @@ def run(tmp_path, monkeypatch):
     monkeypatch.setenv("DDL_RANKS_OF", "")
     monkeypatch.delenv("DDL_LIFELINE", raising=False)
     monkeypatch.setattr(os, "environ", os.environ.copy())
+    monkeypatch.setattr(one_host, "built_with", lambda: {"gloo": True})
     write_json(RunFolder(tmp_path).job, {"processes": 2})
     handlers = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
     started, lock = {}, threading.Lock()
@@ -74,8 +75,7 @@ def test_a_rank_that_fails_fails_the_run(run, tmp_path):
 
 
 def test_a_horovod_without_gloo_is_named(run, tmp_path, monkeypatch):
-    (tmp_path / "library.so").write_bytes(b"MPIController")
-    monkeypatch.setattr(one_host, "_library", lambda: tmp_path / "library.so")
+    monkeypatch.setattr(one_host, "built_with", lambda: {"gloo": False})
     status, started = run([0, 0])
     assert (status, started, end(tmp_path)["reason"]) == (1, {}, "launch")
     assert "was built without Gloo" in end(tmp_path)["message"]
