@@ -15,11 +15,7 @@ Printed, and written to --output as JSON.
 import argparse
 import os
 import statistics
-import sys
 from pathlib import Path
-
-ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT / "source_code"))
 
 from ddl import launch
 from ddl.analysis import cost, prediction
@@ -33,17 +29,8 @@ def measure(ranks, batch, steps):
     options = {"threads": 1, "oversubscribe": True}
 
     def train(ranks=ranks, batch=batch):
-        return launch(
-            "train_cifar.py",
-            workers=ranks,
-            recipe="batch_norm",
-            global_batch=batch,
-            steps=2 * steps,
-            data_set="synthetic",
-            train_samples=2048,
-            test_samples=100,
-            **options,
-        )
+        samples = {"data_set": "synthetic", "train_samples": 2048, "test_samples": 100, "global_batch": batch}
+        return launch("train_cifar.py", workers=ranks, recipe="batch_norm", steps=2 * steps, **samples, **options)
 
     def all_reduces(ranks):
         return launch("bench_allreduce.py", workers=ranks, operations="all_reduce", sizes=SIZES, **options)
@@ -98,7 +85,7 @@ def main():
     parser.add_argument("--global-batch", type=int, default=64)
     parser.add_argument("--steps", type=int, default=80)
     parser.add_argument("--repeats", type=int, default=5)
-    parser.add_argument("--output", type=Path, default=ROOT / "build" / "prediction.json")
+    parser.add_argument("--output", type=Path, default=Path("build/prediction.json"))
     options = parser.parse_args()
 
     os.environ["DDL_VIEW"] = "plain"
@@ -123,10 +110,8 @@ def main():
         ("measured, two ranks more", "more_measured_ms", None),
     ):
         errors = [row[error] for row in report["repeats"]] if error else []
-        spread = (
-            f", error {statistics.median(errors):+.0%} ({min(errors):+.0%} to {max(errors):+.0%})" if errors else ""
-        )
-        print(f"{what:32s} {middle[step]:6.2f} ms a step{spread}")
+        found = f", error {statistics.median(errors):+.0%} ({min(errors):+.0%} to {max(errors):+.0%})" if error else ""
+        print(f"{what:32s} {middle[step]:6.2f} ms a step{found}")
 
 
 if __name__ == "__main__":

@@ -55,12 +55,10 @@ PYTHONS = 5  # socketserver.TCPServer.request_queue_size
 def start(ranks, script, site):
     """Launch once; return the seconds until the last rank was there, had imported, had summed."""
     run = launch(script, workers=ranks, threads=1, oversubscribe=True, site=site)
-    said = [json.loads(run.logs(rank).splitlines()[-1]) for rank in range(ranks)]
-    created = run.job["created"]
+    times, created = [json.loads(run.logs(rank).splitlines()[-1]) for rank in range(ranks)], run.job["created"]
     return {
         "there": max(rank.started for rank in run.progress().ranks) - created,
-        "imported": max(times["imported"] for times in said) - created,
-        "summed": max(times["summed"] for times in said) - created,
+        **{name: max(each[name] for each in times) - created for name in ("imported", "summed")},
     }
 
 
@@ -93,8 +91,6 @@ def rendezvous(ranks, script, backlog):
             "HOROVOD_CPU_OPERATIONS": "gloo",
             "START_GATE": str(gate),
             "OMP_NUM_THREADS": "1",
-            "TF_NUM_INTRAOP_THREADS": "1",
-            "TF_NUM_INTEROP_THREADS": "1",
             "TF_CPP_MIN_LOG_LEVEL": "2",
         }
         processes.append(subprocess.Popen([sys.executable, script], env=environment, text=True, stdout=subprocess.PIPE))
@@ -103,9 +99,9 @@ def rendezvous(ranks, script, backlog):
             sys.exit("a rank ended before it reached the start")
         time.sleep(0.05)
     gate.touch()
-    said = [json.loads(process.communicate()[0]) for process in processes]
+    times = [json.loads(process.communicate()[0]) for process in processes]
     server.stop()
-    return {"requests": Counting.requests, "init_s": max(times["initialised"] - times["gate"] for times in said)}
+    return {"requests": Counting.requests, "init_s": max(each["initialised"] - each["gate"] for each in times)}
 
 
 def requests_per_s(count=2000):

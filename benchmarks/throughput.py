@@ -21,77 +21,31 @@ bfloat16              the same, this loop in bfloat16 and the plain Keras fit in
 """
 
 import argparse
-import json
 import math
 import os
 import sys
 import tempfile
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT / "source_code"))
-
+from ddl import launch
 from ddl.training.precision import instructions
-from turns import Turns, paired, print_pairs, run, take_turns
+from turns import Turns, paired, print_pairs, take_turns
 
-SCRIPT = ROOT / "source_code" / "train_cifar.py"
 SAMPLES = 10_000
 SHOW = "{:.0f} images/s".format
 PARAMETERS = {"cnn": 242_474, "resnet": 484_426}  # that are trained, with batch norm
-
-
-def environment(threads, folder):
-    names = ("OMP_NUM_THREADS", "TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS")
-    return {
-        **os.environ,
-        "PYTHONPATH": str(ROOT / "source_code"),
-        "TF_CPP_MIN_LOG_LEVEL": "2",
-        "DDL_RUN_DIR": str(folder),
-        **dict.fromkeys(names, str(threads)),
-    }
 
 
 def ours(model, ranks, threads, batch, steps, precision="float32"):
     """Return a function that trains with train_cifar.py and returns images/s."""
 
     def measure():
-        command = [
-            sys.executable,
-            str(SCRIPT),
-            "--model",
-            model,
-            "--recipe",
-            "batch_norm",
-            "--data-set",
-            "synthetic",
-            "--train-samples",
-            str(SAMPLES),
-            "--test-samples",
-            "100",
-            "--global-batch",
-            str(batch),
-            "--steps",
-            str(steps),
-            "--precision",
-            precision,
-        ]
-        if ranks > 1:
-            launcher = str(Path(sys.executable).with_name("horovodrun"))
-            command = [launcher, "--gloo", "-np", str(ranks), *command]
-        with tempfile.TemporaryDirectory() as folder:
-            run(command, environment(threads, folder))
-            result = json.loads((Path(folder) / "result.json").read_text())
-        check_work(
-            result,
-            {
-                "model": model,
-                "ranks": ranks,
-                "threads_per_rank": threads,
-                "per_rank_batch": batch // ranks,
-                "samples": steps * batch,
-                "parameters": PARAMETERS[model],
-            },
-        )
+        work = {"model": model, "global_batch": batch, "precision": precision}
+        data = {"data_set": "synthetic", "train_samples": SAMPLES, "test_samples": 100}
+        how = {"workers": ranks, "threads": threads, "oversubscribe": True}
+        result = launch("train_cifar.py", recipe="batch_norm", steps=steps, **work, **data, **how).result
+        asked = {"ranks": ranks, "threads_per_rank": threads, "parameters": PARAMETERS[model], "samples": steps * batch}
+        check_work(result, {**work, **asked})
         return result["images_per_s"]
 
     return measure
@@ -108,9 +62,8 @@ def plain_keras(model, threads, batch, steps):
     """Return a function that trains with a plain Keras fit and returns images/s."""
 
     def measure():
-        command = [sys.executable, __file__, "--plain-keras", model, str(batch), str(steps)]
-        with tempfile.TemporaryDirectory() as folder:
-            return float(run(command, environment(threads, folder)).splitlines()[-1])
+        run = launch(__file__, workers=1, threads=threads, args=["--plain-keras", model, batch, steps])
+        return float(run.logs(0).splitlines()[-1])
 
     return measure
 
@@ -145,24 +98,25 @@ def plain_keras_fit(model, batch, steps):
 
 
 def pairs(model, steps):
-    """Return every pair's two sides: (what it is, how to measure it)."""
+    """Return every pair's two sides: what it is, and how to measure it."""
+    keras = plain_keras("resnet", 2, 512, steps)
     return {
-        "ranks_equal_threads": (
-            ("2 ranks x 1 thread", ours(model, 2, 1, 1024, steps)),
-            ("1 rank x 1 thread", ours(model, 1, 1, 512, steps)),
-        ),
-        "ranks_equal_cores": (
-            ("2 ranks x 1 thread", ours(model, 2, 1, 1024, steps)),
-            ("1 rank x 2 threads", ours(model, 1, 2, 1024, steps)),
-        ),
-        "loop": (
-            ("this loop, resnet, 2 threads", ours("resnet", 1, 2, 512, steps)),
-            ("Keras fit, resnet, 2 threads", plain_keras("resnet", 2, 512, steps)),
-        ),
-        "bfloat16": (
-            ("this loop in bfloat16, resnet, 2 threads", ours("resnet", 1, 2, 512, steps, "bfloat16")),
-            ("Keras fit in float32, resnet, 2 threads", plain_keras("resnet", 2, 512, steps)),
-        ),
+        "ranks_equal_threads": {
+            "2 ranks x 1 thread": ours(model, 2, 1, 1024, steps),
+            "1 rank x 1 thread": ours(model, 1, 1, 512, steps),
+        },
+        "ranks_equal_cores": {
+            "2 ranks x 1 thread": ours(model, 2, 1, 1024, steps),
+            "1 rank x 2 threads": ours(model, 1, 2, 1024, steps),
+        },
+        "loop": {
+            "this loop, resnet, 2 threads": ours("resnet", 1, 2, 512, steps),
+            "Keras fit, resnet, 2 threads": keras,
+        },
+        "bfloat16": {
+            "this loop in bfloat16, resnet, 2 threads": ours("resnet", 1, 2, 512, steps, "bfloat16"),
+            "Keras fit in float32, resnet, 2 threads": keras,
+        },
     }
 
 
@@ -176,21 +130,24 @@ def main():
     parser.add_argument("--steps", type=int, default=40, help="of each measurement (default: 40)")
     parser.add_argument("--model", default="cnn", choices=("cnn", "resnet"), help="of the pairs of ranks")
     parser.add_argument("--pairs", nargs="+", choices=pairs("cnn", 1), metavar="PAIR")
-    parser.add_argument("--output", type=Path, default=ROOT / "build" / "throughput.json")
+    parser.add_argument("--output", type=Path, default=Path("build/throughput.json"))
     options = parser.parse_args()
 
     every = pairs(options.model, options.steps)
     if not instructions():
         print("bfloat16 is left out: this processor has no instructions for it")
         del every["bfloat16"]
-    report = take_turns(
-        options.output,
-        {name: Turns(dict(every[name]), options.repeats, SHOW) for name in options.pairs or every if name in every},
-        lambda rows: {"pairs": {name: paired(measured, "images_per_s") for name, measured in rows.items()}},
-        model=options.model,
-        repeats=options.repeats,
-        steps=options.steps,
-    )
+    os.environ["DDL_VIEW"] = "plain"
+    with tempfile.TemporaryDirectory() as folder:
+        os.environ.setdefault("DDL_RUNS_DIR", folder)
+        report = take_turns(
+            options.output,
+            {name: Turns(every[name], options.repeats, SHOW) for name in options.pairs or every if name in every},
+            lambda rows: {"pairs": {name: paired(measured, "images_per_s") for name, measured in rows.items()}},
+            model=options.model,
+            repeats=options.repeats,
+            steps=options.steps,
+        )
     print_pairs(report["pairs"], SHOW)
 
 

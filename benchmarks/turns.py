@@ -94,9 +94,8 @@ def _missing(series: Mapping[str, Turns], counted: Mapping[str, list]) -> dict[s
 def _kept(output: Path, series: Mapping[str, Turns], counted: Mapping[str, list]) -> str:
     if not counted:
         return f"no round was over, so {output} is as it was"
-    missing = _missing(series, counted)
-    lacks = ", ".join(f"{name} ({number} of {series[name].rounds} rounds)" for name, number in missing.items())
-    return f"{output} has what was measured{f', and lacks {lacks}' if lacks else ''}"
+    lacks = [f"{name} ({number} of {series[name].rounds} rounds)" for name, number in _missing(series, counted).items()]
+    return f"{output} has what was measured{', and lacks ' * bool(lacks)}{', '.join(lacks)}"
 
 
 def run(command: list, env: Mapping[str, str] | None = None) -> str:

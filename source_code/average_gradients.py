@@ -8,7 +8,7 @@ them. Under `ddl run` rank 0 writes each step into events.jsonl, and into result
 all-reduces of several sizes took.
 """
 
-from ddl.training.options import SEED, Integer, Number, parser
+from ddl.training.options import SEED, Integer, Number, parser, run
 
 
 def parse(arguments=None):
@@ -20,13 +20,8 @@ def parse(arguments=None):
     add("--weight", type=Number(), default=0.0, help="the weight to begin with")
     add("--learning-rate", type=Number(above=0), default=0.02)
     add("--steps", type=Integer(), default=20)
-    add(
-        "--message-kib",
-        type=Integer(most=2**20),
-        nargs="*",
-        default=[4, 64, 1024, 16384],
-        help="sizes of the all-reduces to time",
-    )
+    size = Integer(most=2**20)
+    add("--message-kib", type=size, nargs="*", default=[4, 64, 1024, 16384], help="sizes of the all-reduces to time")
     return ours.parse_args(arguments)
 
 
@@ -39,9 +34,9 @@ import horovod.tensorflow as hvd
 import tensorflow as tf
 
 from ddl.analysis.descent import generated
-from ddl.records.recorder import Recorder
+from ddl.errors import InputError
 from ddl.training.exchange import pin_gpu
-from ddl.training.journal import provenance
+from ddl.training.journal import Writer
 
 REPEATS = 40  # of each timed all-reduce: the fastest is the least disturbed
 
@@ -54,39 +49,33 @@ def main(config):
 
     # Horovod: shard. A rank without a point would have no gradient.
     if config.points < ranks:
-        raise SystemExit(
-            f"average_gradients.py: {config.points} points are too few for {ranks} "
-            "ranks: --points must be at least the number of ranks"
+        raise InputError(
+            f"--points {config.points} is too few for {ranks} ranks: it must be at least the number of ranks"
         )
     x, y = generated(config.points, config.noise, config.seed)[rank::ranks].T
 
     m = tf.Variable(config.weight, dtype=tf.float64)
     # Horovod: write on rank 0 only.
-    if rank == 0:
-        recorder = Recorder()
-        recorder.event("start", steps=config.steps, world=ranks)
+    writer = Writer(rank == 0)
+    writer.event("start", steps=config.steps, world=ranks)
     for step in range(1, config.steps + 1):
         before = float(m)
         with tf.GradientTape() as tape:
             loss = tf.reduce_mean(tf.square(y - m * x))
-        own = tape.gradient(loss, m)
+        gradient = tape.gradient(loss, m)
 
         # Horovod: average. Each rank's gradient weighs the same, however many points it has.
-        average = hvd.allreduce(own, op=hvd.Average, name="gradient")
-        everyones = hvd.allgather(tf.reshape(own, [1]), name="gradients").numpy().tolist()
+        average = hvd.allreduce(gradient, op=hvd.Average, name="gradient")
+        gradients = hvd.allgather(tf.reshape(gradient, [1]), name="gradients").numpy().tolist()
 
         # The same average on every rank, so the same step and the same weight.
         m.assign_sub(config.learning_rate * average)
-        if rank == 0:
-            recorder.event("step", step=step, m=before, gradients=everyones, average=float(average), after=float(m))
+        writer.event("step", step=step, m=before, gradients=gradients, average=float(average), after=float(m))
 
     weights = hvd.allgather(tf.reshape(m, [1]), name="weights").numpy().tolist()
     measured = [(1024 * kib, all_reduce_seconds(1024 * kib)) for kib in config.message_kib]
-    if rank == 0:
-        print(f"{ranks} ranks, {config.steps} steps: the weight is {weights[0]:.6f}", flush=True)
-        recorder.result(
-            {**provenance(), "config": vars(config), "ranks": ranks, "weights": weights, "all_reduce_seconds": measured}
-        )
+    writer.print(f"{ranks} ranks, {config.steps} steps: the weight is {weights[0]:.6f}")
+    writer.result(config=vars(config), ranks=ranks, weights=weights, all_reduce_seconds=measured)
 
 
 def all_reduce_seconds(size_bytes):
@@ -102,4 +91,4 @@ def all_reduce_seconds(size_bytes):
 
 
 if __name__ == "__main__":
-    main(config)
+    run(main, config)

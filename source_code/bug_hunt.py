@@ -34,7 +34,7 @@ import tensorflow as tf
 
 from ddl.data import Order, shard
 from ddl.training.exchange import pin_gpu
-from ddl.training.journal import Writer, provenance
+from ddl.training.journal import Writer
 from ddl.training.witness import Witness, checksum
 
 FEATURES, CLASSES, TEST_SAMPLES = 16, 4, 1024
@@ -148,33 +148,25 @@ def finish(writer, config, ranks, rate, order, processed, seconds, loss, test):
         **test,
     }
     writer.event("evaluation", **end)
-    print(
+    writer.print(
         f"{ranks} ranks, {config.steps} steps: loss {end['loss']:.3f}, held-out accuracy "
-        f"{end['test_accuracy']:.1%}, {end['images_per_s']:,.0f} samples/s",
-        flush=True,
+        f"{end['test_accuracy']:.1%}, {end['images_per_s']:,.0f} samples/s"
     )
+    data = {"name": "points", "form": "generated", "train_samples": config.samples, "test_samples": TEST_SAMPLES}
     writer.result(
-        {
-            **provenance(),
-            "config": vars(config),
-            "case": config.case,
-            "ranks": ranks,
-            "per_rank_batch": config.batch,
-            "global_batch": config.batch * ranks,
-            "learning_rate": rate,
-            "seed": config.seed,
-            "steps": config.steps,
-            "epochs": end["epoch"],
-            "train_seconds": end["seconds"],
-            "history": [end],
-            **{key: end[key] for key in ("samples", "images_per_s", "loss", "test_loss", "test_accuracy")},
-            "data": {
-                "name": "points",
-                "form": "generated",
-                "train_samples": config.samples,
-                "test_samples": TEST_SAMPLES,
-            },
-        }
+        config=vars(config),
+        case=config.case,
+        ranks=ranks,
+        per_rank_batch=config.batch,
+        global_batch=config.batch * ranks,
+        learning_rate=rate,
+        seed=config.seed,
+        steps=config.steps,
+        epochs=end["epoch"],
+        train_seconds=end["seconds"],
+        history=[end],
+        data=data,
+        **{key: end[key] for key in ("samples", "images_per_s", "loss", "test_loss", "test_accuracy")},
     )
 
 

@@ -41,17 +41,16 @@ import tensorflow as tf
 
 from bug_hunt import CLASSES, FEATURES, TEST_SAMPLES, points
 from ddl.data import Order, shard
-from ddl.records.recorder import Recorder
-from ddl.training.journal import provenance
+from ddl.training.journal import Writer
 from ddl.training.witness import Witness, checksum
 
 
 class Watch(tf.keras.callbacks.Callback):
     """Writes down each step's samples, rate, change of the weights, and weights; and counts losses."""
 
-    def __init__(self, witness, recorder, samples):
+    def __init__(self, witness, writer, samples):
         super().__init__()
-        self.witness, self.recorder, self.samples, self.losses = witness, recorder, samples, []
+        self.witness, self.writer, self.samples, self.losses = witness, writer, samples, []
 
     def on_train_begin(self, logs=None):
         self.before = self.model.get_weights()
@@ -68,8 +67,7 @@ class Watch(tf.keras.callbacks.Callback):
         )
         self.before = after
         self.losses.append(float(logs["loss"]))  # the mean of this rank's steps so far
-        if self.recorder:
-            self.recorder.event("step", step=batch + 1, loss=self.losses[-1])
+        self.writer.event("step", step=batch + 1, loss=self.losses[-1])
 
 
 def main(config):
@@ -86,43 +84,38 @@ def main(config):
     order = Order(config.samples, config.batch * ranks, config.seed)
     mine = [shard(batch, rank, ranks) for _, batch in order.batches(0, config.steps)]
     numbers = np.concatenate(mine)
-    witness, recorder = Witness(rank), Recorder() if rank == 0 else None
+    witness, writer = Witness(rank), Writer(rank == 0)
     start = dict(rank=rank, ranks=ranks, batch=config.batch, rate_of_one_rank=config.learning_rate)
     witness.tell("begin", **start, weights=checksum(model.get_weights()))
-    if recorder:
-        recorder.event("start", steps=config.steps, world=ranks)
-    watch = Watch(witness, recorder, mine)
+    writer.event("start", steps=config.steps, world=ranks)
+    watch = Watch(witness, writer, mine)
     model.fit(x[numbers], y[numbers], config.batch, shuffle=False, verbose=0, callbacks=[watch])
     wrote = witness.keep_weights(model.get_weights()) if rank == 0 else None
     witness.tell("end", samples_counted=len(numbers), wrote=wrote)
-    if recorder:
-        finish(recorder, config, ranks, watch.losses, model, test)
+    if rank == 0:
+        finish(writer, config, ranks, watch.losses, model, test)
 
 
-def finish(recorder, config, ranks, losses, model, test):
+def finish(writer, config, ranks, losses, model, test):
     """Write the result of rank 0's own model, and print what came out."""
     accuracy = float(np.mean(np.argmax(model(test[0]), 1) == test[1]))
     package = tf.keras.Model.__module__.partition(".")[0]  # keras, or tf_keras
     version = metadata.version(package.replace("_", "-"))
-    print(
+    writer.print(
         f"{ranks} ranks, {config.steps} steps on Keras {version}: rank 0's loss fell from {losses[0]:.3f} to a mean of "
-        f"{losses[-1]:.3f}, held-out accuracy {accuracy:.1%}",
-        flush=True,
+        f"{losses[-1]:.3f}, held-out accuracy {accuracy:.1%}"
     )
-    recorder.result(
-        {
-            **provenance(),
-            "config": vars(config),
-            "keras": version,
-            "ranks": ranks,
-            "seed": config.seed,
-            "steps": config.steps,
-            "learning_rate": config.learning_rate * ranks,
-            "first_loss": losses[0],
-            "loss": losses[-1],
-            "test_accuracy": accuracy,
-            "data": {"name": "points", "form": "generated", "train_samples": config.samples},
-        }
+    writer.result(
+        config=vars(config),
+        keras=version,
+        ranks=ranks,
+        seed=config.seed,
+        steps=config.steps,
+        learning_rate=config.learning_rate * ranks,
+        first_loss=losses[0],
+        loss=losses[-1],
+        test_accuracy=accuracy,
+        data={"name": "points", "form": "generated", "train_samples": config.samples},
     )
 
 

@@ -33,6 +33,7 @@ if __name__ == "__main__":
 
 import os
 import time
+from functools import partial
 
 import horovod.tensorflow as hvd
 import numpy as np
@@ -40,14 +41,13 @@ import psutil
 import tensorflow as tf
 
 from ddl.records.network import RATE, link_made_here
-from ddl.training.bench import address, link_bytes, refuse_what_does_not_fit, repeats, sizes, spread, timing
-from ddl.training.journal import Writer, provenance
-from race_allreduce import Mesh, gather, ring
+from ddl.training.bench import link_bytes, refuse_what_does_not_fit, sizes, spread, timing
+from ddl.training.channels import barrier
+from ddl.training.journal import Writer
+from race_allreduce import ITEM, Mesh, check, in_turns, numbers_to_add, ring
 
-WARM_UP = 2  # turns of each size
 LEAST = 5  # turns to measure, however long they take: quartiles need some
 COPIES = 6  # of a message that a rank holds at once
-ITEM = np.dtype(np.float32)
 
 
 def main(config):
@@ -78,19 +78,15 @@ def main(config):
         writer.print(f"{size:,} bytes, ms: {', '.join(times)}")
     rate = os.environ.get(RATE)
     writer.result(
-        {
-            **provenance(),
-            "config": vars(config),
-            "library": "horovod",
-            "backend": "gloo",
-            "transport": variants.transport,
-            "rate_mbit": int(rate) if rate else None,
-            "hosts": hvd.cross_size(),
-            "ranks_per_host": each,
-            "ranks": ranks,
-            "points": points,
-            "history": [],
-        }
+        config=vars(config),
+        library="horovod",
+        backend="gloo",
+        transport=variants.transport,
+        rate_mbit=int(rate) if rate else None,
+        hosts=hvd.cross_size(),
+        ranks_per_host=each,
+        ranks=ranks,
+        points=points,
     )
 
 
@@ -101,39 +97,20 @@ def whole(size_bytes, ranks_per_host):
 
 
 def measure(variants, chosen, size_bytes, config):
-    """Time all variants in turns on messages of one size; return their points.
-
-    Raises
-    ------
-    RuntimeError
-        If a variant's result is not that of Horovod's own all-reduce.
-    """
-    # Small whole numbers: their sums are exact, whatever the order in which they are added.
-    draw = np.random.default_rng(hvd.rank())
-    values = draw.integers(-1000, 1000, size_bytes // ITEM.itemsize).astype(ITEM)
+    """Time all variants in turns on messages of one size; return their points."""
+    values, right = numbers_to_add(size_bytes)
     message = tf.constant(values)
-    right = hvd.allreduce(message, op=hvd.Sum, name=f"right.{size_bytes}").numpy()
     for variant in chosen:
-        if not np.array_equal(variants.act(variant, message), right):
-            raise RuntimeError(
-                f"{variant}: on rank {hvd.rank()} the sum of {size_bytes:,} bytes "
-                "is not that of Horovod's own all-reduce"
-            )
-    for _ in range(WARM_UP):
-        turn = [variants.timed(variant, message)[0] for variant in chosen]
-    slowest = gather([[sum(turn)]]).max()
-    count = max(LEAST, repeats(config, slowest))
-    turns = [[variants.timed(variant, message) for variant in chosen] for _ in range(count)]
-    own = np.array(turns)  # turns × variants × (seconds, bytes)
-    everyones = gather(own.reshape(1, -1)).reshape(hvd.size(), *own.shape)
-    seconds = everyones[..., 0].max(axis=0)  # a repetition took as long as its slowest rank
-    sent = everyones[..., 1].max(axis=0)  # by the host that sent most
+        check(variant, variants.act(variant, message), right)
+    figures = in_turns([partial(variants.timed, variant, message) for variant in chosen], config, LEAST)
+    seconds = figures[..., 0].max(axis=0)  # a repetition took as long as its slowest rank
+    sent = figures[..., 1].max(axis=0)  # by the host that sent most
     return [
         {
             "operation": "all_reduce",
             "variant": variant,
             "size_bytes": size_bytes,
-            "repeats": count,
+            "repeats": len(seconds),
             "seconds": timing(seconds[:, column].tolist()),
             "faster": spread(seconds[:, chosen.index(FLAT)] / seconds[:, column]),
             "link_bytes": {
@@ -162,18 +139,18 @@ class Variants:
         self.leader = by_host[rank // each][0]
         self.interface = interface or os.environ["HOROVOD_GLOO_IFACE"]
         self.transport = link_made_here() or f"TCP over {self.interface}"
-        self.mesh = Mesh(address(self.interface))
+        self.mesh = Mesh(self.interface)
         self.orders = {"ring": list(range(ranks)), "crossing ring": [rank_ for ranks_ in across for rank_ in ranks_]}
         self.functions = {}
 
     def timed(self, variant, message):
         """Do one all-reduce; return its seconds and the bytes that this host sent meanwhile."""
-        self.barrier()
+        barrier()
         before = self.sent_bytes()
         start = time.perf_counter()
         self.act(variant, message)
         seconds = time.perf_counter() - start
-        self.barrier()  # or another rank of this host might still be sending
+        barrier()  # or another rank of this host might still be sending
         return seconds, self.sent_bytes() - before
 
     def act(self, variant, message):
@@ -202,9 +179,6 @@ class Variants:
         if self.leads:
             total = hvd.allreduce(total, op=hvd.Sum, process_set=self.between, name=f"{name}.between")
         return hvd.broadcast(total, self.leader, process_set=self.inside, name=f"{name}.out")
-
-    def barrier(self):
-        hvd.allreduce(tf.zeros([1]), name="barrier")
 
     def sent_bytes(self):
         """Bytes that this host's interface has sent so far, by its own count."""

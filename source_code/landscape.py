@@ -71,7 +71,7 @@ from ddl.records.jsonfiles import read_json
 from ddl.training import models
 from ddl.training.checkpoint import find, from_rank_0
 from ddl.training.exchange import cycle_time, pin_gpu, suitable_cycle_ms
-from ddl.training.journal import EVENT_EVERY_S, Writer, provenance
+from ddl.training.journal import EVENT_EVERY_S, Writer
 from ddl.training.landscape import GRADIENT, PRODUCT, Landscape, rescaling, slices
 from ddl.training.matrices import lanczos, trace
 from ddl.training.recipes import SettingError, recipe
@@ -107,25 +107,21 @@ def main(config):
         seconds[name] = time.perf_counter() - start
         measuring.progress.print(f"{name} ({seconds[name]:.1f} s): {in_words(name, found[name])}")
 
-    result = {
-        **provenance(),
-        "config": vars(config),
-        "run": {name: run.get(name) for name in OF_RUN},
+    return measuring.progress.result(
+        config=vars(config),
+        run={name: run.get(name) for name in OF_RUN},
         **{name: run.get(name) for name in ("recipe", "model", "seed", "global_batch", *LOSSES)},
-        "held_out": data.held_out,
-        "data": run["data"],
-        "ranks": hvd.size(),
-        "parameters": measuring.size,
-        "samples": config.samples,
-        "chunk": config.chunk,
-        "loss": measuring.loss,  # of the fixed pictures, with batch norm as in training
-        "weight_norm": measuring.weight_norm,
+        held_out=data.held_out,
+        data=run["data"],
+        ranks=hvd.size(),
+        parameters=measuring.size,
+        samples=config.samples,
+        chunk=config.chunk,
+        loss=measuring.loss,  # of the fixed pictures, with batch norm as in training
+        weight_norm=measuring.weight_norm,
         **found,
-        "seconds": seconds,
-        "history": [],
-    }
-    measuring.progress.result(result)
-    return result
+        seconds=seconds,
+    )
 
 
 def read(place):

@@ -40,13 +40,12 @@ import tensorflow as tf
 
 from ddl.data import Order, load
 from ddl.data.augment import normalise
-from ddl.records.recorder import Recorder
 from ddl.training import models
-from ddl.training.journal import provenance
+from ddl.training.journal import Writer
 from ddl.training.strategy import devices_for, losses_and_hits
 
-# How each way computes a replica's loss: from its losses, the batch as it is meant to be, the samples that are there,
-# the number of replicas, and the L2 penalty.
+# How each way computes a replica's loss: from its losses, the nominal batch, the samples that are there, the number of
+# replicas, and the L2 penalty.
 WAYS = {
     "sum(losses) / global_batch": lambda losses, batch, there, replicas, l2: tf.reduce_sum(losses) / batch,
     "sum(losses) / samples_there": lambda losses, batch, there, replicas, l2: tf.reduce_sum(losses) / there,
@@ -99,20 +98,17 @@ def main(config):
         found.append({"name": name, "how": how, "batch": batch, "relative_error": error, "ratio": ratio})
         print(f"{name:42} off by {error:.1e}, {ratio:.3f} times as long", flush=True)
 
-    Recorder().result(
-        {
-            **provenance(),
-            "config": vars(config),
-            "data": data.describe(),
-            "ranks": 1,
-            "replicas": config.replicas,
-            "devices": devices,
-            "note": note,
-            "global_batch": config.global_batch,
-            "samples_per_replica": sizes,
-            "cases": found,
-            "seed": config.seed,
-        }
+    Writer(True).result(
+        config=vars(config),
+        data=data.describe(),
+        ranks=1,
+        replicas=config.replicas,
+        devices=devices,
+        note=note,
+        global_batch=config.global_batch,
+        samples_per_replica=sizes,
+        cases=found,
+        seed=config.seed,
     )
 
 

@@ -23,22 +23,21 @@ def parse(arguments=None):
 if __name__ == "__main__":
     config = parse()  # before the slow imports: a wrong option is refused at once
 
-import os
 import select
-import socket
 import time
+from functools import partial
 
 import horovod.tensorflow as hvd
 import numpy as np
 import tensorflow as tf
 
-from ddl.training.bench import address, link, refuse_what_does_not_fit, repeats, sizes, spread, timing
+from ddl.training.bench import link, refuse_what_does_not_fit, repeats, sizes, spread, timing
+from ddl.training.channels import PATIENCE_S, connect, interface_between_ranks
 from ddl.training.exchange import cycle_time
-from ddl.training.journal import Writer, provenance
+from ddl.training.journal import Writer
 
 WARM_UP = 2  # turns of each size
 COPIES = 5  # of a message that a rank holds at once
-PATIENCE_S = 60
 QUIET_MS = 50.0  # Horovod looks for work as seldom as this, so that it takes no core from those who race
 ITEM = np.dtype(np.float32)
 
@@ -51,8 +50,8 @@ def main(config):
     if ranks < 2 or ranks & (ranks - 1):
         raise BenchError(f"{ranks} ranks: halving and doubling, as it is written here, needs 2, 4, 8 or 16 …")
     refuse_what_does_not_fit(max(to_measure), COPIES, hvd.local_size())
-    interface = config.interface or ("lo" if hvd.cross_size() == 1 else os.environ.get("HOROVOD_GLOO_IFACE", ""))
-    mesh = Mesh(address(interface) if interface else socket.gethostname())
+    interface = interface_between_ranks(config.interface)
+    mesh = Mesh(interface)
 
     writer = Writer(rank == 0)
     writer.event("start", steps=len(to_measure), world=ranks)
@@ -65,48 +64,32 @@ def main(config):
         writer.print(f"{size:,} bytes, ms: {', '.join(times)}")
     mesh.close()
     writer.result(
-        {
-            **provenance(),
-            "config": vars(config),
-            "library": "sockets",
-            "transport": link(interface, hvd.cross_size()),
-            "hosts": hvd.cross_size(),
-            "ranks": ranks,
-            "points": points,
-            "history": [],
-        }
+        config=vars(config),
+        library="sockets",
+        transport=link(interface, hvd.cross_size()),
+        hosts=hvd.cross_size(),
+        ranks=ranks,
+        points=points,
     )
 
 
 def measure(mesh, size_bytes, config):
-    """Time all algorithms in turns on messages of one size; return their points.
-
-    Raises
-    ------
-    RuntimeError
-        If a result is not that of Horovod's own all-reduce.
-    """
-    # Small whole numbers: their sums are exact, whatever the order in which they are added.
-    values = np.random.default_rng(hvd.rank()).integers(-1000, 1000, size_bytes // ITEM.itemsize).astype(ITEM)
-    right = hvd.allreduce(tf.constant(values), op=hvd.Sum, name=f"right.{size_bytes}").numpy()
+    """Time all algorithms in turns on messages of one size; return their points."""
+    values, right = numbers_to_add(size_bytes)
     sent = []
     for name, algorithm in ALGORITHMS.items():
         before = mesh.sent_bytes, mesh.messages
-        if not np.array_equal(algorithm(mesh, values.copy()), right):
-            raise RuntimeError(f"{name}: rank {hvd.rank()} has not the sum of {size_bytes:,} bytes")
+        check(name, algorithm(mesh, values.copy()), right)
         sent.append((mesh.sent_bytes - before[0], mesh.messages - before[1]))
-    warm = [[timed(mesh, algorithm, values) for algorithm in ALGORITHMS.values()] for _ in range(WARM_UP)]
-    count = repeats(config, gather([[sum(warm[-1])]]).max())
-    own = [[timed(mesh, algorithm, values) for algorithm in ALGORITHMS.values()] for _ in range(count)]
-    # A repetition took as long as its slowest rank.
-    seconds = gather([own]).max(axis=0)
-    everyones = gather([sent])
+    tasks = [partial(timed, mesh, algorithm, values) for algorithm in ALGORITHMS.values()]
+    seconds = in_turns(tasks, config)[..., 0].max(axis=0)  # a repetition took as long as its slowest rank
+    sent = gather([sent])
     return [
         {
             "operation": "all_reduce",
             "algorithm": name,
             "size_bytes": size_bytes,
-            "repeats": count,
+            "repeats": len(seconds),
             "seconds": timing(seconds[:, column].tolist()),
             # By how much each other one is slower, in the same turn.
             "ahead_of": {
@@ -114,11 +97,38 @@ def measure(mesh, size_bytes, config):
                 for index, other in enumerate(ALGORITHMS)
                 if index != column
             },
-            "messages": int(everyones[:, column, 1].max()),
-            "sent_bytes": float(everyones[:, column, 0].mean()),
+            "messages": int(sent[:, column, 1].max()),
+            "sent_bytes": float(sent[:, column, 0].mean()),
         }
         for column, name in enumerate(ALGORITHMS)
     ]
+
+
+def numbers_to_add(size_bytes):
+    """Return this rank's values of a message, and their sum over all ranks."""
+    # Small whole numbers: their sums are exact, whatever the order in which they are added.
+    values = np.random.default_rng(hvd.rank()).integers(-1000, 1000, size_bytes // ITEM.itemsize).astype(ITEM)
+    return values, hvd.allreduce(tf.constant(values), op=hvd.Sum, name=f"right.{size_bytes}").numpy()
+
+
+def check(name, result, right):
+    """Raise RuntimeError, if a result is not that of Horovod's own all-reduce."""
+    if not np.array_equal(result, right):
+        raise RuntimeError(
+            f"{name}: on rank {hvd.rank()} the sum of {right.nbytes:,} bytes is not that of Horovod's own all-reduce"
+        )
+
+
+def in_turns(tasks, config, least=1):
+    """Do all tasks in turns, `least` turns or more; each returns its seconds, and other figures after them.
+
+    Returns float64 ``[ranks, turns, tasks, figures]``.
+    """
+    for _ in range(WARM_UP):
+        turn = np.array([task() for task in tasks])
+    turns = max(least, repeats(config, gather([[turn[:, 0].sum()]]).max()))
+    figures = np.array([[task() for task in tasks] for _ in range(turns)])
+    return gather(figures[None])
 
 
 def timed(mesh, algorithm, values):
@@ -126,7 +136,7 @@ def timed(mesh, algorithm, values):
     recursive_doubling(mesh, np.zeros(1, ITEM))  # nobody leaves before all have come
     start = time.perf_counter()
     algorithm(mesh, total)
-    return time.perf_counter() - start
+    return [time.perf_counter() - start]
 
 
 def gather(values):
@@ -140,13 +150,13 @@ def gather(values):
 def ring(mesh, total, order=None):
     """Send to the next rank only, in this order of them: first to add up the pieces, then to pass them on."""
     ranks, order = mesh.ranks, order or range(mesh.ranks)
-    place = order.index(mesh.rank)
-    right, left = order[(place + 1) % ranks], order[place - 1]
+    position = order.index(mesh.rank)
+    right, left = order[(position + 1) % ranks], order[position - 1]
     pieces = np.array_split(total, ranks)
     for step in range(2 * (ranks - 1)):
-        coming = pieces[(place - step - 1) % ranks]
-        came = mesh.exchange(right, pieces[(place - step) % ranks], left, coming)
-        coming[:] = coming + came if step < ranks - 1 else came
+        piece = pieces[(position - step - 1) % ranks]
+        received = mesh.exchange(right, pieces[(position - step) % ranks], left, piece)
+        piece[:] = piece + received if step < ranks - 1 else received
     return total
 
 
@@ -182,47 +192,37 @@ ALGORITHMS = {"ring": ring, "recursive doubling": recursive_doubling, "halving a
 class Mesh:
     """A connection from this rank to each other one."""
 
-    def __init__(self, own):
+    def __init__(self, interface):
         self.rank, self.ranks = hvd.rank(), hvd.size()
         self.sent_bytes = self.messages = 0
-        self.to = {}
-        with socket.create_server((own, 0), backlog=self.ranks) as door:
-            door.settimeout(PATIENCE_S)
-            doors = hvd.allgather_object(door.getsockname())
-            for rank in range(self.rank):
-                self.to[rank] = socket.create_connection(doors[rank], PATIENCE_S)
-                self.to[rank].sendall(self.rank.to_bytes(4, "big"))
-            for _ in range(self.rank + 1, self.ranks):
-                there, _ = door.accept()
-                self.to[int.from_bytes(there.recv(4, socket.MSG_WAITALL), "big")] = there
-        for there in self.to.values():
-            there.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            there.setblocking(False)
+        self.to = connect(interface)
+        for connection in self.to.values():
+            connection.setblocking(False)
 
     def exchange(self, to, piece, source, like):
         """Send a piece to one rank while another comes from a rank, of a known size; return that."""
         self.messages += 1
         self.sent_bytes += piece.nbytes
-        came = np.empty_like(like)
-        out, room = bytes_of(piece), bytes_of(came)
+        received = np.empty_like(like)
+        out, room = bytes_of(piece), bytes_of(received)
         while out or room:
             readable, writable, _ = select.select(
                 [self.to[source]] if room else [], [self.to[to]] if out else [], [], PATIENCE_S
             )
             if not readable and not writable:
-                raise TimeoutError(f"rank {self.rank} waited {PATIENCE_S} s for ranks {to} and {source}")
+                raise TimeoutError(f"rank {self.rank} waited {PATIENCE_S:g} s for ranks {to} and {source}")
             if writable:
                 out = out[writable[0].send(out) :]
             if readable:
-                got = readable[0].recv_into(room)
-                if not got:
+                count = readable[0].recv_into(room)
+                if not count:
                     raise ConnectionError(f"rank {source} is gone: its log, or its error file, says why")
-                room = room[got:]
-        return came
+                room = room[count:]
+        return received
 
     def close(self):
-        for there in self.to.values():
-            there.close()
+        for connection in self.to.values():
+            connection.close()
 
 
 def bytes_of(array):

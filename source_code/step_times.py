@@ -23,46 +23,19 @@ SAMPLES = 2048
 def parse(arguments=None):
     ours = parser(__doc__)
     add = ours.add_argument
-    add(
-        "--widths",
-        type=Integer(most=4096),
-        nargs="+",
-        default=[8],
-        metavar="N",
-        help="filters of the first layers: the models to measure, one after another",
-    )
+    add("--widths", type=Integer(most=4096), nargs="+", default=[8], metavar="N", help="models: first layers' filters")
     add("--model", choices=MODELS, help="instead of those: the network of train_cifar.py")
     add("--global-batch", type=Integer(most=SAMPLES), default=64, help="samples in a pass of all ranks together")
     add("--steps", type=Integer(), default=20, help="measured of each model, after a warm-up")
     add("--part", type=Integer(), default=2, metavar="N", help="on one rank: time 1/N of the batch as well")
     add("--seed", type=SEED, default=0)
-    add(
-        "--pin-to",
-        type=Integer(least=0, most=2**16),
-        nargs="+",
-        metavar="CPU",
-        help="where each rank of a host runs, by its number there (default: where the system likes)",
-    )
+    cpu = Integer(least=0, most=2**16)
+    add("--pin-to", type=cpu, nargs="+", metavar="CPU", help="for each rank of a host in turn, the one it runs on")
     # Communication
-    add(
-        "--fusion-threshold-mb",
-        type=Number(0, 2**30),
-        metavar="MB",
-        help="small gradients travel together up to so much (default: Horovod's own; 0: alone)",
-    )
-    add(
-        "--cycle-time-ms",
-        type=Number(above=0),
-        metavar="MS",
-        help="how often Horovod looks which gradients are ready (default: Horovod's own, or train_cifar.py's)",
-    )
-    add(
-        "--aggregate",
-        type=Integer(),
-        default=1,
-        metavar="K",
-        help="add up the gradients of K passes, then average once",
-    )
+    size, interval = Number(0, 2**30), Number(above=0)
+    add("--fusion-threshold-mb", type=size, metavar="MB", help="small gradients travel together up to this (0: alone)")
+    add("--cycle-time-ms", type=interval, metavar="MS", help="how often Horovod looks which gradients are ready")
+    add("--aggregate", type=Integer(), default=1, metavar="K", help="add up gradients of K passes, then average once")
     add("--fp16-compression", action="store_true", help="send gradients in half precision")
     add("--timeline", action="store_true", help="have Horovod write down what it does, and when")
     config = ours.parse_args(arguments)
@@ -83,15 +56,15 @@ import numpy as np
 import tensorflow as tf
 from tensorflow.keras import layers
 
+import train_cifar
 from ddl.analysis import timeline
-from ddl.data import Order, shard
-from ddl.data.augment import augment, normalise
+from ddl.data import DataSet, Order, shard
 from ddl.errors import InputError
 from ddl.training import models
 from ddl.training import optimizer as optimizers
 from ddl.training.bench import PARTS, spread
-from ddl.training.exchange import cycle_time, pin_gpu, suitable_cycle_ms
-from ddl.training.journal import Startup, Writer, provenance
+from ddl.training.exchange import average, cycle_time, pin_gpu, suitable_cycle_ms
+from ddl.training.journal import Startup, Writer
 
 CLASSES = 10
 WARM_UP = 3  # steps of each model, which build the graph and fill caches
@@ -129,32 +102,24 @@ def main(config):
             size.steps(min(TURN, config.steps - done))
         writer.event("step", step=len(sizes) * min(done + TURN, config.steps))
     measured = [size.measured() for size in sizes]
-    places = hvd.allgather_object(processors())
     for figures in measured:
         writer.print(in_words(figures))
     parts = {**startup.parts, "first step": sizes[0].first_step - initialised}
-    writer.result(result(config, measured, total, places, parts))
-
-
-def result(config, measured, steps, processors, parts):
-    """Return what goes into result.json; `parts` are those of the start."""
-    ranks, samples = hvd.size(), config.global_batch * config.aggregate
-    return {
-        **provenance(),
-        "config": vars(config),
-        "ranks": ranks,
-        "processors": processors,
-        "per_rank_batch": samples // ranks,
-        "global_batch": samples,
-        "steps": steps,
-        "samples": steps * samples,
-        "images_per_s": measured[-1]["images_per_s"],
-        "time_to_first_step_s": sum(parts.values()),
-        "start_s": parts,
-        "sizes": measured,
-        "history": [],
-        "data": {"name": "random pictures", "form": "generated", "train_samples": SAMPLES},
-    }
+    samples = config.global_batch * config.aggregate
+    writer.result(
+        config=vars(config),
+        ranks=ranks,
+        processors=hvd.allgather_object(processors()),
+        per_rank_batch=samples // ranks,
+        global_batch=samples,
+        steps=total,
+        samples=total * samples,
+        images_per_s=measured[-1]["images_per_s"],
+        time_to_first_step_s=sum(parts.values()),
+        start_s=parts,
+        sizes=measured,
+        data={"name": "random pictures", "form": "generated", "train_samples": SAMPLES},
+    )
 
 
 def random_pictures(seed):
@@ -175,12 +140,12 @@ def in_words(size):
 def pin(to):
     """Keep this rank, with the threads that it has and will have, on its own one of the given processors."""
     if to:
-        own = to[int(os.environ.get("HOROVOD_LOCAL_RANK", "0")) % len(to)]
+        cpu = to[int(os.environ.get("HOROVOD_LOCAL_RANK", "0")) % len(to)]
         allowed = os.sched_getaffinity(0)
-        if own not in allowed:
-            raise InputError(f"--pin-to {own}: this process may run on {', '.join(map(str, sorted(allowed)))}")
+        if cpu not in allowed:
+            raise InputError(f"--pin-to {cpu}: this process may run on {', '.join(map(str, sorted(allowed)))}")
         for thread in os.listdir("/proc/self/task"):
-            os.sched_setaffinity(int(thread), {own})
+            os.sched_setaffinity(int(thread), {cpu})
 
 
 def processors():
@@ -199,17 +164,11 @@ def set_knobs(config):
 
 
 class Size:
-    """One model and what is measured of it.
-
-    That is its step, and on one rank the same with a part of the batch, or with --model the same
-    without the exchange.
-    """
+    """One model and what is measured: its step; on one rank with a part of the batch, too; or without the exchange."""
 
     def __init__(self, width, config, pictures, batches):
-        if config.model:
-            training, alone = (Whole(config, *pictures, exchange) for exchange in (hvd.size() > 1, False))
-        else:
-            training = alone = Training(width, config)
+        samples, ranks = batches.shape[1], hvd.size()
+        training = Whole(config, pictures, samples) if config.model else Training(width, config)
         built = time.time()
         self.tasks = {"whole": Task(training, pictures, batches)}
         self.first_step = time.time()
@@ -224,10 +183,11 @@ class Size:
             "first_step_s": self.first_step - built,
         }
         self.part = config.part
-        if hvd.size() == 1 and config.part > 1:
-            self.tasks["part"] = Task(alone, pictures, shard(batches, 0, config.part))
+        if ranks == 1 and config.part > 1:
+            part = Whole(config, pictures, samples // config.part) if config.model else training
+            self.tasks["part"] = Task(part, pictures, shard(batches, 0, config.part))
         elif config.model:
-            self.tasks["apart"] = Task(alone, pictures, batches)
+            self.tasks["apart"] = Task(Whole(config, pictures, samples, exchange=False), pictures, batches)
 
     def steps(self, count):
         """Take so many steps of each kind."""
@@ -309,43 +269,33 @@ class Training:
 class Whole:
     """The step of train_cifar.py with the recipe batch_norm, in one piece: its parts are not known.
 
-    With `exchange`, gradients and metrics are averaged over the ranks, in one message; else each
-    rank's model learns by itself.
+    Without `exchange` each rank's model learns by itself.
     """
 
     all_reduces = 1
 
-    def __init__(self, config, images, labels, exchange):
+    def __init__(self, config, pictures, samples, exchange=True):
+        batch = f"--global-batch={config.global_batch}"
+        settings = train_cifar.parse(["--recipe=batch_norm", f"--seed={config.seed}", batch])
         model = models.build(config.model, norm="batch", seed=config.seed)
-        self.weights, self.passes = model.trainable_variables, 1
+        self.weights, self.passes, self.steps = model.trainable_variables, 1, 0
         self.parameters = sum(math.prod(weight.shape) for weight in self.weights)
-        optimizer = optimizers.make("sgd", 0.01, self.weights)
-        images, labels = tf.constant(images), tf.constant(labels)
-
-        @tf.function(autograph=False)
-        def train_step(numbers, step):
-            seed = config.seed, step
-            pictures = augment(tf.gather(images, numbers), seed, 0, config.global_batch)
-            target = tf.gather(labels, numbers)
-            with tf.GradientTape() as tape:
-                logits = model(normalise(pictures), training=True)
-                loss = tf.reduce_mean(tf.nn.softmax_cross_entropy_with_logits(tf.one_hot(target, CLASSES), logits))
-            hits = tf.reduce_mean(tf.cast(tf.argmax(logits, 1, tf.int32) == target, tf.float32))
-            gradients = tape.gradient(loss, self.weights)
-            metrics = tf.stack([loss, hits, 0.0])
-            if exchange:
-                *gradients, metrics = hvd.grouped_allreduce([*gradients, metrics], op=hvd.Average)
-            optimizer.apply_gradients(zip(gradients, self.weights))
-            return metrics
-
-        self.train_step, self.steps = train_step, 0
+        data = DataSet("random pictures", "generated", *pictures, *pictures, tuple(map(str, range(CLASSES))))
+        self.train_step = train_cifar.make_train_step(
+            model,
+            optimizers.make("sgd", 0.01, self.weights),
+            data,
+            settings,
+            slice(0, samples),
+            average if exchange else lambda gradients, metrics, fp16: (gradients, metrics),
+        )
 
     def step(self, images, labels, batches):
         """Take one step; return its seconds: of the input, of the rest, and twice 0."""
         start = time.perf_counter()
         numbers = tf.constant(batches[0])
         loaded = wait()
-        self.train_step(numbers, tf.constant(self.steps))
+        self.train_step(numbers, self.steps, 0.01, 0.0)
         self.steps += 1
         return np.array([loaded - start, wait() - loaded, 0, 0])
 

@@ -5,7 +5,7 @@
     horovodrun --gloo -np 2 python source_code/train_cifar.py --recipe batch_norm
     python source_code/train_cifar.py --steps 20        # one worker, no run folder
 
-A recipe changes one thing in the one before it (ddl/recipes.py). Under `ddl run` rank 0 writes
+A recipe changes one thing in the one before it (ddl/training/recipes.py). Under `ddl run` rank 0 writes
 events.jsonl while it trains and result.json at the end; elsewhere it only prints. A job that a
 scheduler is about to end leaves a checkpoint; started again in its folder, it goes on from there.
 """
@@ -23,45 +23,42 @@ CLEAN_SAMPLES = 2_000  # training pictures that are evaluated as they are
 def parse(arguments=None):
     ours = parser(__doc__)
     add = ours.add_argument
+    above_0 = Number(above=0)
     add("--recipe", default="base", choices=RECIPES)
     add("--model", default="cnn", choices=MODELS)
     # Data
     add_data(ours)
-    add(
-        "--held-out",
-        default="test",
-        choices=HELD_OUT,
-        help=f"evaluate on test pictures, or on {VALIDATION_SAMPLES:,} training pictures set aside (default: test)",
-    )
+    validation = f"validation: {VALIDATION_SAMPLES:,} training pictures set aside (default: test)"
+    add("--held-out", default="test", choices=HELD_OUT, help=validation)
     add("--no-augment", action="store_true", help="no random flips and shifts")
-    add(
-        "--identical-data",
-        action="store_true",
-        help="give every rank the SAME samples: a common mistake, here to be looked at",
-    )
+    add("--identical-data", action="store_true", help="give every rank the SAME samples: a common mistake, on show")
     # How long
-    add("--epochs", type=Number(above=0), default=8)
+    add("--epochs", type=above_0, default=8)
     add("--steps", type=Integer(), help="train for so many steps instead")
-    add(
-        "--target-accuracy",
-        type=Number(above=0, most=1),
-        metavar="A",
-        help="stop at the first evaluation with this held-out accuracy (0 to 1)",
-    )
-    add(
-        "--target-loss",
-        type=Number(above=0),
-        metavar="L",
-        help="stop at the first end of an epoch with this loss on training pictures, not augmented",
-    )
+    share = Number(above=0, most=1)
+    add("--target-accuracy", type=share, metavar="A", help="stop at the first evaluation with this share of hits")
+    add("--target-loss", type=above_0, metavar="L", help="stop when an epoch ends with this loss, not augmented")
     add("--evaluate-epochs", type=Integer(), default=1, metavar="N", help="at the end of each N-th epoch (default: 1)")
     add("--evaluate-every", type=Integer(0), default=0, metavar="STEPS", help="as well as at the end of epochs")
-    add_batch(add)
-    add_optimizer(add)
+    # Samples of a step
+    add("--global-batch", type=Integer(), default=64, help="samples in a step of all ranks together")
+    add("--backward-passes-per-step", type=Integer(), default=1, metavar="K", help="average after so many passes")
+    add("--ghost-batch", type=Integer(), metavar="N", help="as many passes as give batch norm N samples at a time")
+    add("--statistics", default="moving", choices=("moving", "recomputed"), help="of batch norm, in evaluations")
+    # Optimizer and learning rate; what is not given is the recipe's
+    add("--optimizer", choices=BASE_RATES)
+    add("--learning-rate", type=above_0, metavar="RATE", help="at batch 64, before scaling (default: the optimizer's)")
+    add("--warmup-epochs", type=Number(0))
+    add("--schedule", default="cosine", choices=DECAYS, help="after the warm-up (default: cosine)")
+    add("--momentum", type=Number(0, 1), metavar="M", help="of sgd (Nesterov's; 0: plain) and lars (default: 0.9)")
+    add("--trust", type=above_0, metavar="T", help="of lars (default: 0.02)")
+    add("--weight-decay", type=Number(0), default=0.0)
+    add("--label-smoothing", type=Number(0, 1), default=0.0)
+    add("--seed", type=SEED, default=0, help="of initial weights, order and augmentation")
     # Workers
     add("--sync-bn", action="store_true", help="batch statistics of all ranks together")
     add("--fp16-compression", action="store_true", help="send gradients in half precision")
-    add("--precision", default="float32", choices=PRECISIONS, help="compute in; auto: in the faster (default: float32)")
+    add("--precision", default="float32", choices=PRECISIONS, help="to compute in; auto: the faster (default: float32)")
     add("--noise-scale", action="store_true", help="measure the gradient noise scale")
     add("--timeline", action="store_true", help="have Horovod write down what it does, and when")
     # Keeping and interrupting
@@ -69,44 +66,6 @@ def parse(arguments=None):
     add("--checkpoint-every", type=Integer(0), default=0, metavar="STEPS")
     add("--resume", metavar="FOLDER_OR_RUN", help="go on from that run's checkpoint")
     return ours.parse_args(arguments)
-
-
-def add_batch(add):
-    """Add the options of a step's samples."""
-    add("--global-batch", type=Integer(), default=64, help="samples in a step of all ranks together")
-    add(
-        "--backward-passes-per-step",
-        type=Integer(),
-        default=1,
-        metavar="K",
-        help="take a rank's part in K passes, then average once",
-    )
-    add("--ghost-batch", type=Integer(), metavar="N", help="as many passes as give batch norm N samples at a time")
-    add(
-        "--statistics",
-        default="moving",
-        choices=("moving", "recomputed"),
-        help="batch norm's in evaluations: averages over the last steps, or computed anew from "
-        f"{STATISTICS_SAMPLES:,} training pictures (default: moving)",
-    )
-
-
-def add_optimizer(add):
-    """Add the options of optimizer and learning rate; what is not given is the recipe's."""
-    add("--optimizer", choices=BASE_RATES)
-    add(
-        "--learning-rate",
-        type=Number(above=0),
-        metavar="RATE",
-        help="at a global batch of 64, before any scaling (default: the optimizer's own)",
-    )
-    add("--warmup-epochs", type=Number(0))
-    add("--schedule", default="cosine", choices=DECAYS, help="after the warm-up (default: cosine)")
-    add("--momentum", type=Number(0, 1), metavar="M", help="of sgd (Nesterov's; 0: plain SGD) and lars (default: 0.9)")
-    add("--trust", type=Number(above=0), metavar="T", help="of lars (default: 0.02)")
-    add("--weight-decay", type=Number(0), default=0.0)
-    add("--label-smoothing", type=Number(0, 1), default=0.0)
-    add("--seed", type=SEED, default=0, help="of initial weights, order and augmentation")
 
 
 if __name__ == "__main__":
@@ -164,9 +123,11 @@ def main(config):
     startup.ends("data")
 
     # Horovod: scale the learning rate with the global batch, if the recipe says so.
-    schedule = make_schedule(config, arm, steps / order.steps)
+    peak, epochs = arm.rate(config.global_batch, config.learning_rate), steps / order.steps
+    schedule = Schedule(peak, epochs, config.learning_rate, arm.warmup_epochs, config.schedule)
     model = models.build(config.model, norm=arm.norm, sync_norm=config.sync_bn, seed=config.seed)
-    optim = make_optimizer(config, arm, schedule(0), model)
+    decay, momentum, trust = config.weight_decay, config.momentum, config.trust
+    optim = optimizer.make(arm.optimizer, schedule(0), model.trainable_variables, decay, momentum, trust)
     # Horovod: wrap. The step averages the gradients of all ranks before it applies them.
     train_step = make_train_step(model, optim, data, config, part)
     evaluations = make_evaluations(model, data, config)
@@ -195,24 +156,6 @@ def main(config):
 
     stopped_by = train(journal, order.batches(first, steps), take, checkpoints, noise, **evaluations)
     return finish(journal, config, model, noise, stopped_by, facts(config, model, data, schedule, precision))
-
-
-def make_schedule(config, arm, epochs):
-    """Return the learning rate as a function of the epoch."""
-    return Schedule(
-        start=config.learning_rate,
-        peak=arm.rate(config.global_batch, config.learning_rate),
-        warmup_epochs=arm.warmup_epochs,
-        epochs=epochs,
-        decay=config.schedule,
-    )
-
-
-def make_optimizer(config, arm, rate, model):
-    """Return the recipe's optimizer."""
-    return optimizer.make(
-        arm.optimizer, rate, model.trainable_variables, config.weight_decay, config.momentum, config.trust
-    )
 
 
 def make_evaluations(model, data, config):
@@ -248,7 +191,7 @@ def rank_slice(config, rank, ranks):
     return slice(first, first + each)
 
 
-def make_train_step(model, optim, data, config, part):
+def make_train_step(model, optim, data, config, part, average=average):
     """Return a function of (sample numbers, step, learning rate, notice) that trains one step.
 
     It returns loss, accuracy and notice (above 0 if any rank was given one), averaged over ranks,

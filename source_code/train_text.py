@@ -22,39 +22,19 @@ def parse(arguments=None):
     ours = parser(__doc__)
     add = ours.add_argument
     add("--strategy", default="single", choices=STRATEGIES)
-    add(
-        "--replicas",
-        type=Integer(),
-        default=2,
-        help="of the mirrored strategies: GPUs, or logical devices where there are fewer",
-    )
+    add("--replicas", type=Integer(), default=2, help="of the mirrored ones: GPUs, or logical devices")
     # Data
     add("--data-set", default="auto", choices=("auto", "quora", "questions"))
-    add(
-        "--samples",
-        type=Integer(),
-        metavar="N",
-        help="use a part (default: all real questions, or 20,000 generated ones)",
-    )
+    add("--samples", type=Integer(), metavar="N", help="use a part (default: all; 20,000 generated questions)")
     # Network
-    add(
-        "--embedding",
-        default=OWN,
-        metavar="WHICH",
-        help=f"{OWN!r}, the folder of a SavedModel, or a TensorFlow Hub address",
-    )
+    which = f"{OWN!r}, the folder of a SavedModel, or a TensorFlow Hub address"
+    add("--embedding", default=OWN, metavar="WHICH", help=which)
     add("--trainable", action="store_true", help="train a pretrained embedding further")
     add("--export", metavar="FOLDER", help="write our own embedding there at the end")
     # Training
     add("--epochs", type=Integer(), default=20, help="at most")
-    add(
-        "--patience",
-        type=Integer(0),
-        default=2,
-        metavar="EPOCHS",
-        help="stop when the validation loss has not fallen for so long, and go back to the best "
-        "weights; 0: never (default: 2)",
-    )
+    patience = "stop when the validation loss has not fallen for so long, with the best weights; 0: never (default: 2)"
+    add("--patience", type=Integer(0), default=2, metavar="EPOCHS", help=patience)
     add("--global-batch", type=Integer(), default=128, help="samples in a step of all replicas together")
     add("--learning-rate", type=Number(above=0), default=1e-3, metavar="RATE", help="of Adam")
     add("--class-weights", action="store_true", help="let both classes weigh the same in the loss")
@@ -96,34 +76,34 @@ CURVE_POINTS = 200
 
 def main(config):
     """Train, and return what goes into result.json."""
-    place = take_place(config)
+    process = this_process(config)
     parts = load_questions(config.data_set, samples=config.samples).parts()
     order = Order(len(parts.train), config.global_batch, config.seed)
-    shard(np.empty(config.global_batch), 0, place.replicas)  # refuses uneven parts
+    shard(np.empty(config.global_batch), 0, process.replicas)  # refuses uneven parts
     batches = make_batches(config, parts.train, order)
 
-    with place.strategy.scope():  # what has variables is made here: each replica gets them
+    with process.strategy.scope():  # what has variables is made here: each replica gets them
         model = build(config)
         optimizer = tf.keras.optimizers.Adam(config.learning_rate)
 
     # Only rank 0 writes.
-    journal = Journal(place.rank == 0, config.epochs * order.steps, order.steps, config.global_batch, line=None)
-    announce(journal, config, place, parts)
-    callbacks = make_callbacks(config, place, model, parts, journal)
+    journal = Journal(process.rank == 0, config.epochs * order.steps, order.steps, config.global_batch, line=None)
+    announce(journal, config, process, parts)
+    callbacks = make_callbacks(config, process, model, parts, journal)
 
     train = loop if config.strategy == "mirrored_loop" else fit
-    train(config, place, model, optimizer, batches, order, callbacks)
+    train(config, process, model, optimizer, batches, order, callbacks)
 
-    if config.export and place.rank == 0:
+    if config.export and process.rank == 0:
         embedding.export(model.layers[0], config.export)
-    return finish(config, place, model, parts, journal)
+    return finish(config, process, model, parts, journal)
 
 
 # ---------------------------------------------------------------- where this process computes
 
 
 @dataclass(frozen=True)
-class Place:
+class Process:
     """One process among all that compute, and the replicas of all of them together."""
 
     strategy: tf.distribute.Strategy
@@ -133,7 +113,7 @@ class Place:
     note: str | None = None
 
 
-def take_place(config):
+def this_process(config):
     """Find out which process this is, choose its devices, and make its strategy."""
     if config.strategy == "horovod":
         import horovod.tensorflow.keras as hvd
@@ -142,16 +122,16 @@ def take_place(config):
 
         hvd.init()
         pin_gpu()
-        # Horovod is no strategy: each rank is a training of its own, and averages gradients.
-        return Place(tf.distribute.get_strategy(), hvd.rank(), hvd.size(), hvd.size())
+        # Horovod is not a strategy: each rank is a training of its own, and averages gradients.
+        return Process(tf.distribute.get_strategy(), hvd.rank(), hvd.size(), hvd.size())
     if config.strategy == "multi_worker":
         task = cluster.await_all()
         strategy = tf.distribute.MultiWorkerMirroredStrategy()
-        return Place(strategy, task.index, len(task.workers), strategy.num_replicas_in_sync)
+        return Process(strategy, task.index, len(task.workers), strategy.num_replicas_in_sync)
     if config.strategy == "single":
-        return Place(tf.distribute.get_strategy())
+        return Process(tf.distribute.get_strategy())
     devices, note = devices_for(config.replicas)
-    return Place(tf.distribute.MirroredStrategy(devices), replicas=config.replicas, note=note)
+    return Process(tf.distribute.MirroredStrategy(devices), replicas=config.replicas, note=note)
 
 
 def make_batches(config, questions, order):
@@ -209,26 +189,26 @@ def build(config):
     )
 
 
-def fit(config, place, model, optimizer, batches, order, callbacks):
+def fit(config, process, model, optimizer, batches, order, callbacks):
     """Train with Model.fit; the strategy, or Horovod's optimizer, averages the gradients."""
     if config.strategy == "horovod":
         import horovod.tensorflow.keras as hvd
 
         # Not scaled: the rate is that of the global batch, which stays as it is on more ranks.
         optimizer = hvd.DistributedOptimizer(optimizer)
-        dataset = batches(tf.distribute.InputContext(place.ranks, place.rank, place.ranks))
+        dataset = batches(tf.distribute.InputContext(process.ranks, process.rank, process.ranks))
     else:
-        dataset = place.strategy.distribute_datasets_from_function(batches)
-    with place.strategy.scope():
+        dataset = process.strategy.distribute_datasets_from_function(batches)
+    with process.strategy.scope():
         model.compile(
             optimizer, tf.keras.losses.BinaryCrossentropy(), metrics=[tf.keras.metrics.BinaryAccuracy("accuracy")]
         )
     model.fit(dataset, epochs=config.epochs, steps_per_epoch=order.steps, callbacks=callbacks, verbose=0)
 
 
-def loop(config, place, model, optimizer, batches, order, callbacks):
+def loop(config, process, model, optimizer, batches, order, callbacks):
     """Train with a loop of our own, which calls Keras' callbacks itself."""
-    strategy = place.strategy
+    strategy = process.strategy
     cross_entropy = tf.keras.losses.BinaryCrossentropy(reduction=tf.keras.losses.Reduction.NONE)
 
     def replica_step(texts, targets, weights):
@@ -270,9 +250,9 @@ def loop(config, place, model, optimizer, batches, order, callbacks):
 # ---------------------------------------------------------------- what is kept of each epoch
 
 
-def make_callbacks(config, place, model, parts, journal):
+def make_callbacks(config, process, model, parts, journal):
     """Return Keras' callbacks and ours, each after those whose figures it needs."""
-    scores = make_scores(place.strategy, model)
+    scores = make_scores(process.strategy, model)
 
     def evaluate(part):
         return loss_and_accuracy(part.targets, scores(part.texts))
@@ -292,39 +272,39 @@ def make_callbacks(config, place, model, parts, journal):
             parts.test,
             journal,
             config.learning_rate,
-            world=place.ranks,
-            per_rank_batch=config.global_batch // place.ranks,
+            world=process.ranks,
+            per_rank_batch=config.global_batch // process.ranks,
             data=parts.describe(),
         )
     )
     if config.patience:
         callbacks.append(Stopping("val_loss", patience=config.patience, mode="min", restore_best_weights=True))
-    if place.rank == 0:
+    if process.rank == 0:
         callbacks.append(Epochs(config.verbose == "full"))
         if journal.recorder.folder:
             callbacks.append(tf.keras.callbacks.TensorBoard(journal.recorder.folder.tensorboard, write_graph=False))
     return callbacks
 
 
-def announce(journal, config, place, parts):
+def announce(journal, config, process, parts):
     """Say what is about to be trained, and on what."""
     facts = parts.describe()
     journal.print(
         f"data: {facts['name']} ({facts['form']}), {facts['train_samples']} training, "
         f"{facts['validation_samples']} validation and {facts['test_samples']} test questions, "
         f"{facts['positive_share']:.1%} of them insincere\n"
-        f"{config.strategy}: {place.replicas} replicas in {place.ranks} processes, batch "
+        f"{config.strategy}: {process.replicas} replicas in {process.ranks} processes, batch "
         f"{config.global_batch}, embedding {config.embedding}"
     )
-    for note in filter(None, [parts.train.note, place.note]):
+    for note in filter(None, [parts.train.note, process.note]):
         journal.note(note)
 
 
-def finish(config, place, model, parts, journal):
+def finish(config, process, model, parts, journal):
     """Evaluate the final model on the test part, and write the result on rank 0."""
-    if place.rank:
+    if process.rank:
         return None
-    scores = make_scores(place.strategy, model)
+    scores = make_scores(process.strategy, model)
     of_validation, of_test = scores(parts.validation.texts), scores(parts.test.texts)
     threshold = best_threshold(parts.validation.targets, of_validation)
     test = figures(parts.test.targets, of_test)
@@ -350,9 +330,9 @@ def finish(config, place, model, parts, journal):
         embedding=config.embedding,
         parameters=sum(int(np.prod(weight.shape)) for weight in model.trainable_weights),
         data=parts.describe(),
-        ranks=place.ranks,
-        replicas=place.replicas,
-        per_rank_batch=config.global_batch // place.ranks,
+        ranks=process.ranks,
+        replicas=process.replicas,
+        per_rank_batch=config.global_batch // process.ranks,
         global_batch=config.global_batch,
         seed=config.seed,
         learning_rate=config.learning_rate,

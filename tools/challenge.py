@@ -118,9 +118,8 @@ class Scored(Recordings):
         A result has, besides what train_submission.py says, its ``arm`` and ``private_accuracy``, a share of the
         private pictures.
         """
-        results = self.together(
-            lambda arm=arm, seed=seed: self._result(arm, seed, workers) for seed in seeds for arm in arms
-        )
+        pairs = [(arm, seed) for seed in seeds for arm in arms]
+        results = self.together(lambda arm, seed: self._result(arm, seed, workers), *zip(*pairs, strict=True))
         return [without_times(result) for result in results]
 
     def times(self, arms: Iterable[Arm], seeds: Iterable[int]) -> list[dict]:

@@ -133,12 +133,8 @@ def best_rate(make: Trainings, size: Size, arm: str, first: float, settings: dic
     """Return an arm's best rate on validation pictures, of a grid around the `first`; its runs go into `results`."""
 
     def cost(rate):
-        runs = make.together(
-            lambda seed=seed: make.train(
-                arm, **settings, learning_rate=rate, seed=seed, held_out="validation", test_samples=size.test_samples
-            )
-            for seed in seeds
-        )
+        fixed = settings | dict(learning_rate=rate, held_out="validation", test_samples=size.test_samples)
+        runs = make.together(lambda seed: make.train(arm, **fixed, seed=seed), seeds)
         results.extend({**run, "role": "tuning"} for run in runs)
         return failure_rate(runs)
 
@@ -175,7 +171,7 @@ def tune_arms(make: Trainings, size: Size) -> tuple[dict, list]:
         settings = warmed(settings, size) | dict(train_samples=size.samples, epochs=size.epochs)
         return best_rate(make, size, arm, first, settings, size.tuning, results)
 
-    rates = dict(zip(TUNED, make.together(lambda arm=arm: tune(arm) for arm in TUNED), strict=True))
+    rates = dict(zip(TUNED, make.together(tune, TUNED), strict=True))
     return rates, results
 
 
@@ -192,21 +188,19 @@ def judge_arms(make: Trainings, size: Size, rates: dict) -> list:
         "+ square-root scaling, warm-up": (small_bn, WARM | dict(recipe="sqrt_lr")),
     }
     few = round(size.epochs * (size.samples // LARGE))
-    wanted = [
-        (arm, warmed(settings, size) | dict(learning_rate=rate, epochs=size.epochs), seed)
-        for seed in size.judged
+    wanted = {
+        arm: warmed(settings, size) | dict(learning_rate=rate, epochs=size.epochs)
         for arm, (rate, settings) in arms.items()
-    ]
-    wanted += [
-        ("small batch + BN, few steps", TUNED["small batch + BN"][1] | dict(learning_rate=small_bn, steps=few), seed)
-        for seed in size.judged
-    ]
-    return make.together(
-        lambda arm=arm, settings=settings, seed=seed: make.train(
-            arm, **settings, seed=seed, train_samples=size.samples, test_samples=size.test_samples
-        )
-        for arm, settings, seed in wanted
-    )
+    }
+    wanted["small batch + BN, few steps"] = TUNED["small batch + BN"][1] | dict(learning_rate=small_bn, steps=few)
+    samples = dict(train_samples=size.samples, test_samples=size.test_samples)
+    return each_seed(make, {arm: settings | samples for arm, settings in wanted.items()}, size.judged)
+
+
+def each_seed(make: Trainings, arms: dict, seeds: tuple) -> list:
+    """Return a training of each arm, a name and its settings, with each seed."""
+    pairs = [(arm, seed) for seed in seeds for arm in arms]
+    return make.together(lambda arm, seed: make.train(arm, **arms[arm], seed=seed), *zip(*pairs, strict=True))
 
 
 # ---------------------------------------------------------------- the critical batch size
@@ -262,9 +256,9 @@ def sweep(make: Trainings, size: Size, optimizer: str) -> list:
 
         best = Search(begin, cost, size.widest).best()
         most = 3 * min(reached, default=size.samples * size.most_epochs)
-        make.together(lambda seed=seed: run(batch, best, seed, most, "judged") for seed in size.judged[:3])
+        make.together(lambda seed: run(batch, best, seed, most, "judged"), size.judged[:3])
 
-    make.together(lambda batch=batch: find(batch) for batch in size.batches)
+    make.together(find, size.batches)
     return results
 
 
@@ -297,36 +291,26 @@ def generalisation(make: Trainings, size: Size) -> list:
         seeds = size.tuning[:1] if settings["epochs"] > size.long else size.tuning
         return best_rate(make, size, arm, first, settings, seeds, results)
 
-    rates = dict(zip(arms, make.together(lambda arm=arm: tune(arm) for arm in arms), strict=True))
-    wanted = [(arm, settings | {"learning_rate": rates[arm]}) for arm, (_, settings) in arms.items()]
+    rates = dict(zip(arms, make.together(tune, arms), strict=True))
+    wanted = {arm: settings | {"learning_rate": rates[arm]} for arm, (_, settings) in arms.items()}
     to_loss = dict(schedule="constant", target_loss=size.matched, keep_weights=True, epochs=4 * size.most_epochs)
     for arm in ("small batch", "large batch"):
         for name, factor in (("", 1), (", low rate", 1 / 8)):
-            settings = arms[arm][1] | to_loss | {"learning_rate": factor * rates[arm]}
-            wanted.append((f"{arm}{name}, to a loss", settings))
-    judged = make.together(
-        lambda arm=arm, settings=settings, seed=seed: make.train(
-            arm, **settings, seed=seed, test_samples=size.test_samples
-        )
-        for arm, settings in wanted
-        for seed in size.judged
-    )
+            wanted[f"{arm}{name}, to a loss"] = arms[arm][1] | to_loss | {"learning_rate": factor * rates[arm]}
+    wanted = {arm: settings | dict(test_samples=size.test_samples) for arm, settings in wanted.items()}
+    judged = each_seed(make, wanted, size.judged)
     return results + [{**run, "role": "judged"} for run in judged]
 
 
 def landscapes(make: Trainings, size: Size, trained: list) -> list:
     """Return the sharpness at the weights of the judged runs that stopped at a loss."""
-    return make.together(
-        lambda run=run: make.run(
-            "landscape.py",
-            run["name"],
-            weights=run["id"],
-            measure=["eigenvalue", "invariant", "trace", "slices"],
-            **size.landscape,
-        )
-        for run in trained
-        if run["role"] == "judged" and run["config"]["keep_weights"]
-    )
+    measures = ["eigenvalue", "invariant", "trace", "slices"]
+
+    def measure(run):
+        return make.run("landscape.py", run["name"], weights=run["id"], measure=measures, **size.landscape)
+
+    judged = [run for run in trained if run["role"] == "judged" and run["config"]["keep_weights"]]
+    return make.together(measure, judged)
 
 
 # ---------------------------------------------------------------- one axis of norms
@@ -337,13 +321,8 @@ def ghost_batches(make: Trainings, size: Size, rate: float) -> list:
     settings = warmed(WARM, size) | dict(
         learning_rate=rate, epochs=size.epochs, train_samples=size.samples, test_samples=size.test_samples
     )
-    results = make.together(
-        lambda ghost=ghost, seed=seed: make.train(
-            f"ghost batch {ghost}", **settings | dict(ghost_batch=ghost), seed=seed
-        )
-        for ghost in (32, 64, 128, 512)
-        for seed in size.judged
-    )
+    arms = {f"ghost batch {ghost}": settings | dict(ghost_batch=ghost) for ghost in (32, 64, 128, 512)}
+    results = each_seed(make, arms, size.judged)
     # Statistics of all ranks together, in one pass of each.
     synchronous = settings | dict(ghost_batch=None, sync_bn=True, workers=2)
     return results + [make.train("synchronous, 1024", **synchronous, seed=seed) for seed in size.judged]
@@ -381,6 +360,5 @@ def noise_runs(make: Trainings, size: Size, batch: int, rate: float) -> list:
         live = {figure: trained["history"][-1][figure] for figure in figures}
         return {**frozen, "target": target, "live": live, "steps": trained["steps"], "samples": trained["samples"]}
 
-    return make.together(
-        lambda target=target, seed=seed: measure(target, seed) for target in size.frozen for seed in size.judged[:3]
-    )
+    pairs = [(target, seed) for target in size.frozen for seed in size.judged[:3]]
+    return make.together(measure, *zip(*pairs, strict=True))

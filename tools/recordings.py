@@ -80,11 +80,11 @@ class Recordings:
             sys.exit(f"a run failed, {name}: {run.failure or run.state}; its records are in {run.folder}")
         return run
 
-    def together(self, tasks: Iterable[Callable]) -> list:
-        """Call each of `tasks`, as many at a time as there are cores, and return what they return."""
-        tasks = list(tasks)
-        with ThreadPoolExecutor(max(1, len(tasks))) as pool:
-            futures = [pool.submit(task) for task in tasks]
+    def together(self, function: Callable, *columns: Iterable) -> list:
+        """Return ``[*map(function, *columns)]``, with as many calls at a time as there are cores."""
+        calls = list(zip(*columns, strict=True))
+        with ThreadPoolExecutor(max(1, len(calls))) as pool:
+            futures = [pool.submit(function, *arguments) for arguments in calls]
             try:
                 return [future.result() for future in futures]
             except BaseException:

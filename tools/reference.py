@@ -28,22 +28,18 @@ import argparse
 import json
 import os
 import sys
-from datetime import datetime
-from functools import partial
 from pathlib import Path
 
 import challenge
 import convergence
-from ddl import launch
 from ddl.analysis import mistakes, timeline
 from ddl.data import DataError, fetch
 from ddl.errors import CourseError
 from ddl.launcher import hosts, warm
 from ddl.records import stack
-from ddl.records.jsonfiles import read_json, write_json
 from ddl.training.precision import choose
 from lessons import ROOT
-from recordings import Trainings
+from recordings import Recordings, Trainings
 
 SIZES = {
     "reader": dict(train_samples=10_000, test_samples=10_000, epochs=8),
@@ -155,96 +151,85 @@ def need_data(options):
         sys.exit(f"the results are measured on {options.data_set}: {error}")
 
 
+def recorded(make, script, name, *key, facts=lambda run: {}, **settings):
+    """Return a run's result with further `facts`, made now or earlier; `key` tells it from others of this script."""
+
+    def result():
+        load = os.getloadavg()[0]
+        run = make.finished(script, name, **settings)
+        return {**run.result, **facts(run), "load_before": load}
+
+    return make.kept([script, name, *key], result)
+
+
 def precision_runs(options):
-    """Train in both precisions, the same seeds, unless that is done."""
+    """Train in both precisions, the same seeds."""
     need_data(options)
-    os.environ["DDL_RUNS_DIR"] = str(options.work / "precision" / "runs")
-    results = []
-    for seed in PAIRS[options.size]["seeds"]:
-        for precision in PRECISIONS:
-            facts = dict(recipe="warmup", global_batch=512, seed=seed, data_set=options.data_set, **SIZES[options.size])
-            results.append(precision_run(options, f"seed-{seed}-{precision}", precision, facts))
-    return results
-
-
-def speed_runs(options):
-    """Take steps in one precision and at once in the other, several times, unless that is done."""
-    os.environ["DDL_RUNS_DIR"] = str(options.work / "precision" / "runs")
-    many = PAIRS[options.size]
-    facts = dict(recipe="warmup", global_batch=1024, steps=many["steps"], timeline=True)
-    facts |= dict(data_set="synthetic", train_samples=10_000, test_samples=500)
+    make = Recordings(options.work / "precision")
+    settings = dict(recipe="warmup", global_batch=512, data_set=options.data_set, workers=2, threads=1)
     return [
-        {**precision_run(options, f"pair-{pair}-{precision}", precision, facts), "pair": pair}
-        for pair in range(many["pairs"])
-        for precision in PRECISIONS
+        recorded(
+            make, "train_cifar.py", each, "seed", seed, precision=each, seed=seed, **settings, **SIZES[options.size]
+        )
+        for seed in PAIRS[options.size]["seeds"]
+        for each in PRECISIONS
     ]
 
 
-def precision_run(options, name, precision, facts):
-    def make():
-        load = os.getloadavg()[0]
-        run = launch("train_cifar.py", name=precision, precision=precision, workers=2, threads=1, **facts)
-        sent = {"sent": timeline.sent(run.folder / timeline.FILE)} if facts.get("timeline") else {}
-        return {**run.result, **sent, "load_before": load}
+def speed_runs(options):
+    """Take steps in one precision and at once in the other, several times."""
+    make, many = Recordings(options.work / "precision"), PAIRS[options.size]
+    settings = dict(recipe="warmup", global_batch=1024, steps=many["steps"], timeline=True, workers=2, threads=1)
+    settings |= dict(data_set="synthetic", train_samples=10_000, test_samples=500)
 
-    return made_once(options.work / "precision" / f"{name}.json", make)
+    def facts(run):
+        return {"sent": timeline.sent(run.folder / timeline.FILE)}
 
-
-def made_once(path, make):
-    """Return what `make` returns, or what it has returned before and is kept in a file."""
-    if not path.exists():
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_json(path, make())
-    return read_json(path)
+    return [
+        {**recorded(make, "train_cifar.py", each, "pair", pair, facts=facts, precision=each, **settings), "pair": pair}
+        for pair in range(many["pairs"])
+        for each in PRECISIONS
+    ]
 
 
 def keras_runs(options):
-    """Train with Horovod's optimizer on Keras 2 and on Keras 3, the same seeds, unless that is done."""
-    os.environ["DDL_RUNS_DIR"] = str(options.work / "keras" / "runs")
+    """Train with Horovod's optimizer on Keras 2 and on Keras 3, the same seeds."""
+    make = Recordings(options.work / "keras")
 
-    def make(keras, seed):
-        run = launch("bug_hunt_fit.py", name=f"Keras {keras}", keras=keras, seed=seed, workers=2, threads=1)
-        return {**run.result, "witnesses": mistakes.witnesses(run)}
+    def facts(run):
+        return {"witnesses": mistakes.witnesses(run)}
 
     return [
-        made_once(options.work / "keras" / f"{keras}-{seed}.json", partial(make, keras, seed))
+        recorded(
+            make, "bug_hunt_fit.py", f"Keras {keras}", seed, facts=facts, keras=keras, seed=seed, workers=2, threads=1
+        )
         for seed in KERAS_SEEDS[options.size]
         for keras in (2, 3)
     ]
 
 
 def two_host_runs(options):
-    """Run what needs two hosts, unless that is done: all-reduces, and steps of a training."""
-    os.environ["DDL_RUNS_DIR"] = str(options.work / "two-hosts" / "runs")
+    """Run what needs two hosts: all-reduces, and steps of a training."""
+    make = Recordings(options.work / "two-hosts")
     links, steps = LINKS[options.size], STEPS[options.size]
     wanted = [
-        ("hierarchical_allreduce.py", dict(workers=4, nodes=2), rate, dict(max_bytes=most, seconds=4.0))
+        ("hierarchical_allreduce.py", rate, dict(workers=4, nodes=2, max_bytes=most, seconds=4.0))
         for rate, most in links.items()
     ]
     # Hosts that have a rank each would give it all of their cores: one thread, here as there.
     wanted += [
-        ("step_times.py", dict(workers=2, nodes=1 if rate is None else 2, threads=1), rate, steps)
+        ("step_times.py", rate, dict(workers=2, nodes=1 if rate is None else 2, threads=1, **steps))
         for rate in (None, *links)
     ]
-
-    def make(script, where, rate, settings):
+    results = []
+    for script, rate, settings in wanted:
         link = "no limit" if rate == 0 else f"{rate} Mbit/s"
         name = "one host" if rate is None else f"two hosts, {link}"
-        load = os.getloadavg()[0]
-        run = launch(script, **where, site=hosts.site(rate or 0), name=name, **settings)
-        arguments = ", ".join(f"{key}={value!r}" for key, value in {**where, **settings}.items())
-        return {
-            **run.result,
-            "rate_mbit": rate,
-            "load_before": load,
-            "finished": datetime.now().astimezone().isoformat(timespec="seconds"),
-            "command": f"launch({script!r}, {arguments}, site=hosts.site({rate or 0}))",
-        }
-
-    results = []
-    for script, where, rate, settings in wanted:
-        path = options.work / "two-hosts" / f"{Path(script).stem}-{rate}.json"
-        results.append(made_once(path, partial(make, script, where, rate, settings)))
+        arguments = ", ".join(f"{key}={value!r}" for key, value in settings.items())
+        command = f"launch({script!r}, {arguments}, site=hosts.site({rate or 0}))"
+        facts = {"rate_mbit": rate, "command": command}
+        settings["site"] = hosts.site(rate or 0)
+        results.append(recorded(make, script, name, facts=lambda run, facts=facts: facts, **settings))
     return results
 
 

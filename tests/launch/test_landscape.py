@@ -123,20 +123,16 @@ def test_two_ranks_measure_what_one_does(one, two):
     assert set(one["seconds"]) == {"eigenvalue", "invariant", "trace", "noise", "slices"}
 
 
-def test_the_record_says_whose_weights_were_measured(two):
+def test_the_record_says_whose_weights_were_measured_and_a_view_can_follow_it(two):
     result = read_json(two.result)
     assert result["run"]["id"] == TRAINED["id"] and result["run"]["name"] == "some arm"
     assert (result["clean_loss"], result["test_loss"], result["seed"]) == (0.5, 0.75, 3)
     assert result["parameters"] == sum(9 * a * b + b for a, b in pairwise(FILTERS)) + 1290
     assert result["precision"] == "float32" and result["finished"]
-
-
-def test_a_view_can_follow_it(one, two):
-    for folder in (one, two):
-        start, *steps = (event for event in read_json_lines(folder.events) if event["event"] in ("start", "step"))
-        assert start["event"] == "start" and start["data"]["name"] == "synthetic"
-        counts = [event["step"] for event in steps]
-        assert counts and counts == sorted(set(counts)) and counts[-1] <= start["steps"]
+    start, *steps = (event for event in read_json_lines(two.events) if event["event"] in ("start", "step"))
+    assert start["event"] == "start" and start["data"]["name"] == "synthetic"
+    counts = [event["step"] for event in steps]
+    assert counts and counts == sorted(set(counts)) and counts[-1] <= start["steps"]
 
 
 def test_weights_that_can_not_be_used_are_refused(complaints):

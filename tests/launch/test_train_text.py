@@ -41,7 +41,7 @@ def weights(run):
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_all_ways_end_with_the_same_weights(ways, way, nothing_left):
+def test_all_ways_end_with_the_same_weights_and_records(ways, way, nothing_left):
     """Float32, 36 steps of Adam: the same sums in another order, and nothing more than that."""
     ours, first = weights(ways[way]), weights(ways["single"])
     for a, b in zip(ours, first, strict=True):
@@ -49,26 +49,14 @@ def test_all_ways_end_with_the_same_weights(ways, way, nothing_left):
     for name in ("loss", "validation_loss", "test_loss", "accuracy", "validation_accuracy"):
         np.testing.assert_allclose(ways[way].history[name], ways["single"].history[name], atol=1e-4)
     nothing_left(ways[way])
-
-
-@pytest.mark.parametrize("way", WAYS)
-def test_records_say_what_was_trained(ways, way):
-    result = ways[way].result
-    processes = WAYS[way]["workers"]
+    result, processes = ways[way].result, WAYS[way]["workers"]
     assert (result["strategy"], result["ranks"]) == (way, processes)
     assert result["replicas"] == (1 if way == "single" else 2)
     assert result["per_rank_batch"] * processes == result["global_batch"] == 128
-    assert result["data"] == {
-        "name": "questions",
-        "form": "generated",
-        "unit": "questions",
-        "train_samples": 1600,
-        "validation_samples": 200,
-        "test_samples": 200,
-        "positive_share": load_questions("questions", samples=2000).parts().train.targets.mean(),
-    }
+    parts = load_questions("questions", samples=2000).parts()
+    assert result["data"] == parts.describe() and result["data"]["train_samples"] == 1600
     assert result["steps"] == 36 and result["samples"] == 36 * 128
-    assert result["test"]["majority"] == majority(load_questions("questions", samples=2000).parts().test.targets)
+    assert result["test"]["majority"] == majority(parts.test.targets)
     assert list((ways[way].folder / "tensorboard").rglob("events.out.*"))
     assert "epoch 0: loss" in ways[way].logs(0) and ".." in ways[way].logs(0)
     if processes == 2:
@@ -89,16 +77,8 @@ def test_tables_and_pictures_of_real_runs(ways):
 
 def test_stopping_goes_back_to_the_best_weights_and_an_export_is_an_embedding(tmp_path):
     exported = tmp_path / "embedding"
-    first = launch(
-        "train_text.py",
-        workers=1,
-        epochs=40,
-        patience=1,
-        learning_rate=0.003,
-        verbose="full",
-        export=exported,
-        **{**SMALL, "samples": 6000},
-    )
+    options = dict(epochs=40, patience=1, learning_rate=0.003, verbose="full", export=exported)
+    first = launch("train_text.py", workers=1, **options, **{**SMALL, "samples": 6000})
     losses = first.history["validation_loss"]
     assert first.result["stopped_by"] == "patience" and len(losses) < 40
     best = first.result["best_epoch"]
@@ -116,7 +96,7 @@ def test_stopping_goes_back_to_the_best_weights_and_an_export_is_an_embedding(tm
 
 
 def test_a_wrong_embedding_and_a_missing_cluster_are_said(tmp_path):
-    for options, said in (
+    for options, words in (
         (dict(embedding=tmp_path), "it has no saved_model.pb"),
         (dict(strategy="multi_worker"), "TF_CONFIG is not set"),
     ):
@@ -124,7 +104,7 @@ def test_a_wrong_embedding_and_a_missing_cluster_are_said(tmp_path):
             launch("train_text.py", workers=1, **options, **SMALL)
         log = failed.value.run.logs(0)
         assert f"train_text.py: {tmp_path if 'embedding' in options else 'TF_CONFIG'}" in log
-        assert said in log and "Traceback" not in log
+        assert words in log and "Traceback" not in log
 
 
 LOOP = """
@@ -165,13 +145,8 @@ def house_numbers(tmp_path, monkeypatch):
 def test_house_numbers_are_trained_by_the_step_of_a_file(house_numbers, script, nothing_left):
     run = launch("svhn_loop.py", workers=1, loop=script(RIGHT), epochs=4, global_batch=20, learning_rate=0.01)
     result = run.result
-    assert result["data"] == {
-        "name": "svhn",
-        "form": "official layout, unverified",
-        "train_samples": 300,
-        "test_samples": 133,
-        "held_out": "test",
-    }
+    samples = {"train_samples": 300, "test_samples": 133, "held_out": "test"}
+    assert result["data"] == {"name": "svhn", "form": "official layout, unverified", **samples}
     assert result["agrees"] is True and result["first_step"]["ratio"] == pytest.approx(1, abs=1e-3)
     assert result["replicas"] == 2 and result["steps"] == 60
     # Of 133 pictures each counts the same: the share is a whole number of them.
@@ -190,19 +165,12 @@ def test_a_step_that_takes_the_mean_of_each_replica_is_found(house_numbers, scri
     assert any("2 times as long" in note for note in run.progress().notes)
 
 
-@pytest.mark.parametrize(
-    "text, said",
-    [
-        (None, "there is no such file"),
+def test_a_file_that_is_not_a_training_step_is_named(house_numbers, script, tmp_path):
+    returns_none = RIGHT.replace("    return step\n", "    return lambda *batch: None\n")
+    for text, words in (
         ("make_step = 1", "it does not define make_step"),
-        (
-            RIGHT.replace("    return step\n", "    return lambda *batch: None\n"),
-            "the step returned NoneType, which is not one number",
-        ),
-    ],
-)
-def test_a_file_that_is_no_training_step_is_named(house_numbers, script, tmp_path, text, said):
-    path = script(text, "loop.py") if text else tmp_path / "none.py"
-    with pytest.raises(RunFailed, match="gave up" if text else "refused its options") as failed:
-        launch("svhn_loop.py", workers=1, loop=path, steps=2, global_batch=20)
-    assert said in failed.value.run.logs(0)
+        (returns_none, "the step returned NoneType, which is not one number"),
+    ):
+        with pytest.raises(RunFailed, match="gave up") as failed:
+            launch("svhn_loop.py", workers=1, loop=script(text, "loop.py"), steps=2, global_batch=20)
+        assert words in failed.value.run.logs(0)

@@ -38,18 +38,14 @@ class BenchError(CourseError, ValueError):
 def add_options(parser):
     """Give an argparse parser the options that all benchmarks have."""
     add = parser.add_argument
-    a_size = Integer(ITEM_BYTES, 2**40)
-    add("--min-bytes", type=a_size, default=DEFAULT_SIZES["min_bytes"], help="the smallest size")
-    add("--max-bytes", type=a_size, default=DEFAULT_SIZES["max_bytes"], help="the largest size (default: 256 MiB)")
+    size = Integer(ITEM_BYTES, 2**40)
+    add("--min-bytes", type=size, default=DEFAULT_SIZES["min_bytes"], help="the smallest size")
+    add("--max-bytes", type=size, default=DEFAULT_SIZES["max_bytes"], help="the largest size (default: 256 MiB)")
     add("--factor", type=Integer(2), default=DEFAULT_SIZES["factor"], help="from one size to the next")
-    add("--sizes", type=a_size, nargs="+", metavar="BYTES", help="these instead, all multiples of four bytes")
+    add("--sizes", type=size, nargs="+", metavar="BYTES", help="these instead, all multiples of four bytes")
     add("--repeats", type=Integer(), default=200, metavar="N", help="of each size, at most")
-    add(
-        "--seconds",
-        type=Number(above=0),
-        default=0.5,
-        help=f"to spend on a size, after which it gets no more than {LEAST_REPEATS} repeats",
-    )
+    budget = f"to spend on a size, which gets {LEAST_REPEATS} repeats even where they take longer"
+    add("--seconds", type=Number(above=0), default=0.5, help=budget)
     add("--interface", metavar="NAME", help="the network interface to use, such as eth0")
 
 
@@ -72,9 +68,7 @@ def sizes(config) -> list[int]:
         found = sorted(set(config.sizes))
     else:
         if config.min_bytes > config.max_bytes:
-            raise BenchError(
-                f"--min-bytes {config.min_bytes} --max-bytes {config.max_bytes}: the first must not be above the second"
-            )
+            raise BenchError(f"--min-bytes {config.min_bytes} is above --max-bytes {config.max_bytes}")
         found = [config.min_bytes]
         while found[-1] * config.factor <= config.max_bytes:
             found.append(found[-1] * config.factor)
@@ -113,10 +107,7 @@ def nccl_settings(texts) -> dict[str, str]:
     for text in texts or ():
         name, equals, value = text.partition("=")
         if not re.fullmatch(r"NCCL_[A-Z0-9_]+", name) or not equals or not value:
-            raise BenchError(
-                f"--nccl {text}: NCCL_NAME=VALUE is needed, such as NCCL_ALGO=Ring or "
-                "NCCL_P2P_LEVEL=PHB; nothing else is set here"
-            )
+            raise BenchError(f"--nccl {text}: NCCL_NAME=VALUE is needed, such as NCCL_ALGO=Ring")
         found[name] = value
     return found
 
@@ -124,8 +115,7 @@ def nccl_settings(texts) -> dict[str, str]:
 def refuse_what_does_not_fit(size_bytes: int, copies: int, ranks: int, free: int | None = None):
     """Refuse messages that would not fit into memory: a BenchError says which size would.
 
-    `size_bytes` is the largest. Each of the `ranks` on this host holds so many `copies` at once: what is sent, what
-    comes, and what the library needs.
+    `size_bytes` is the largest, and each of the `ranks` on this host holds so many `copies` at once.
     """
     free = available_bytes() if free is None else free
     needed = copies * size_bytes * ranks
@@ -157,30 +147,29 @@ def link(interface: str, hosts: int = 2) -> str:
     if not interface:
         return "TCP between hosts over an interface that is not known here"
     rate = psutil.net_if_stats()[interface].speed
-    said = f"{rate:,} Mbit/s as its driver says" if rate else "its driver says no rate"
-    return f"TCP between hosts over {interface} ({said})"
+    speed = f"{rate:,} Mbit/s, according to its driver" if rate else "its driver gives no rate"
+    return f"TCP between hosts over {interface} ({speed})"
 
 
 def address(interface: str) -> str:
     """Return the IPv4 address of a network interface of this host; a BenchError lists those that have one."""
-    there = addresses()
-    if interface not in there:
+    interfaces = addresses()
+    if interface not in interfaces:
         raise BenchError(
             f"--interface {interface}: there is none with an IPv4 address on this "
-            f"host; there are: {', '.join(sorted(there))}"
+            f"host; there are: {', '.join(sorted(interfaces))}"
         )
-    return there[interface]
+    return interfaces[interface]
 
 
 def link_bytes(variant: str, size_bytes: float, hosts: int, ranks_per_host: int) -> float:
     """Return how many bytes one host has to send to others, headers not counted.
 
-    A ring of N ranks passes on 2 (N − 1)/N of the message from each rank to the next (Patarasuk &
-    Yuan 2009, "Bandwidth optimal all-reduce algorithms for clusters of workstations", section 3.2:
-    N − 1 steps of reduce-scatter and as many of all-gather, of 1/N of the message each). How much
-    of it leaves a host depends on the order: one of its ranks has its neighbour elsewhere, or all.
-    In a hierarchy a ring has one rank of each host: there are n rings, each for 1/n of the message,
-    or one for all of it. N is `hosts` × n, and n `ranks_per_host`.
+    A ring of N ranks passes on 2 (N − 1)/N of the message from each rank to the next (Patarasuk & Yuan 2009, "Bandwidth
+    optimal all-reduce algorithms for clusters of workstations", section 3.2: N − 1 steps of reduce-scatter and as many
+    of all-gather, of 1/N of the message each). How much of it leaves a host depends on the order: one of its ranks has
+    its neighbour elsewhere, or all. In a hierarchy a ring has one rank of each host: there are n rings, each for 1/n of
+    the message, or one for all of it. N is `hosts` × n, and n `ranks_per_host`.
     """
     if variant not in VARIANTS:
         raise BenchError(f"variant {variant!r} is not one of: {', '.join(VARIANTS)}")

@@ -27,7 +27,7 @@ NO_NETWORK = (
 
 
 class EmbeddingError(CourseError, ValueError):
-    """An embedding that can't be had, or is none."""
+    """An embedding that cannot be had, or a file that is not one."""
 
 
 class MeanOfWords(tf.keras.layers.Layer):

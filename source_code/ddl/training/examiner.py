@@ -40,13 +40,7 @@ class Examiner:
         return self._ask({"do": "begin"})
 
     def samples(self, numbers: list[int]) -> list:
-        """Return the samples with these numbers, as this rank has them.
-
-        Raises
-        ------
-        InputError
-            If there is no sample with one of the numbers.
-        """
+        """Return the samples with these numbers, as this rank has them."""
         samples = self._ask({"do": "read", "numbers": numbers})
         if samples is None:
             raise InputError(f"there is no sample with one of the numbers {numbers}")

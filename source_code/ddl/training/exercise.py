@@ -43,12 +43,7 @@ class Network(tf.Module):
 class Task:
     """Samples to train on, and a record of the training.
 
-    Attributes
-    ----------
-    batch
-        Samples of one rank in a step.
-    rate
-        The learning rate for that batch.
+    A rank takes `batch` samples in a step, and `rate` is the learning rate for that batch.
     """
 
     def __init__(self):

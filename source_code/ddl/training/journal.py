@@ -40,12 +40,8 @@ def provenance() -> dict:
 class Startup:
     """Where the seconds from a run's launch to the end of its first step go, on this rank.
 
-    Attributes
-    ----------
-    parts : dict
-        Seconds by part, in their order: ``launch``, until this rank is there (`ddl.rank.worker` says when; a
-        process's own time of birth is exact to a second only); ``import``, until this object is made; then one for
-        each call of `ends`.
+    The seconds are in `parts`, in their order: ``launch``, until this rank has begun; ``import``, until this object is
+    made; then one for each call of `ends`.
     """
 
     def __init__(self):
@@ -59,10 +55,7 @@ class Startup:
 
 
 class Means:
-    """The means of a step's figures since the last evaluation.
-
-    They are added where they are, and read once: reading a figure waits for the device.
-    """
+    """The means of a step's figures since the last evaluation, read once: reading waits for the device."""
 
     def __init__(self):
         self._totals, self._steps = np.zeros((), np.float32), 0
@@ -113,13 +106,15 @@ class Writer:
         if self.recorder:
             self.recorder.event(name, **fields)
 
-    def result(self, result):
-        """Write ``result.json``."""
+    def result(self, **fields) -> dict:
+        """Write ``result.json``, these fields and where they come from, and return it."""
+        result = {**provenance(), "history": [], **fields}
         if self.recorder:
             self.recorder.result(result)
+        return result
 
     def note(self, message):
-        """Tell a reader of the run something; the record has it once."""
+        """Print something that a reader of the run should know; the record has it once."""
         self.print(f"note: {message}")
         if message not in (event["message"] for event in self._recorded("note")):
             self.event("note", message=message)
@@ -148,20 +143,9 @@ class Journal(Writer):
     is that of all the rest. The first step of a resumed part builds the graph again: its time is
     counted as the mean of all steps before it.
 
-    Parameters
-    ----------
-    writes
-        Whether this rank writes: rank 0 alone.
-    steps, steps_per_epoch, global_batch
-        The plan.
-    state
-        The `state` of the journal that this one carries on.
-    line
-        What to print of an evaluation, its figures in braces; None where the script prints them.
-    startup
-        The parts of this process's start, which end with the first step.
-    samples_before
-        That are counted before the first step.
+    Only a rank that `writes` has records: rank 0. `state` is that of the journal that this one carries on, `line` what
+    to print of an evaluation, its figures in braces (None: nothing), and `samples_before` are counted before the first
+    step.
     """
 
     def __init__(
@@ -312,31 +296,29 @@ class Journal(Writer):
     def result(self, **fields) -> dict:
         """Write ``result.json`` and return it.
 
-        Figures among the `fields` take the place of the last evaluation's: a training may return
-        to earlier weights at its end.
+        Figures among the `fields` take the place of the last evaluation's: a training may return to earlier weights.
         """
         last = self.history[-1]
-        result = {
-            **{key: last[key] for key in ("loss", "accuracy", "test_loss", "test_accuracy", *CLEAN) if key in last},
-            **provenance(),
-            **fields,
-            "steps": last["step"],
-            "epochs": last["epoch"],
-            "samples": last["samples"],
-            "epoch_seconds": self._times.epoch_seconds,
-            "images_per_s": self.images_per_s,
-            "time_to_first_step_s": self._times.first_step_s,
-            **({"start_s": self._times.start_s} if self._times.start_s else {}),
-            "resumed_at": self._times.resumed_at,
-            "train_seconds": self._times.seconds,
-            "history": self.history,
-        }
-        super().result(result)
-        return result
+        figures = ("loss", "accuracy", "test_loss", "test_accuracy", *CLEAN)
+        return super().result(
+            **{key: last[key] for key in figures if key in last}
+            | fields
+            | ({"start_s": self._times.start_s} if self._times.start_s else {}),
+            steps=last["step"],
+            epochs=last["epoch"],
+            samples=last["samples"],
+            epoch_seconds=self._times.epoch_seconds,
+            images_per_s=self.images_per_s,
+            time_to_first_step_s=self._times.first_step_s,
+            resumed_at=self._times.resumed_at,
+            train_seconds=self._times.seconds,
+            history=self.history,
+        )
 
 
 def _rank_began():
     """When this rank began, or outside a run this process (epoch seconds)."""
+    # From `ddl.rank.worker`'s record, as a process's own time of birth is exact to a second only.
     folder = RunFolder.here()
     record = read_json(folder.rank(int(os.environ.get("HOROVOD_RANK", "0")))) if folder else None
     return record["started"] if record else psutil.Process().create_time()

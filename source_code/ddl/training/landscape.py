@@ -49,19 +49,10 @@ class Landscape:
     Ranks share the batches: each computes its own part, and sums are added up over ranks, so that every rank has every
     result. The model keeps its weights; its batch norms no longer update their moving statistics.
 
-    Parameters
-    ----------
-    model
-        From inputs to logits.
-    batches
-        Pairs of inputs and labels, float32 ``[batch, …]`` and integers ``[batch]``, all of one size. Every rank is
-        given all of them, and looks up only its own.
-    rank, ranks
-        This process among those that share the batches.
-    total
-        Returns the sum of an array over all ranks.
-    worked
-        Called after each batch with what it took, in forward passes of a picture.
+    The `model` maps inputs to logits. The `batches`, all of one size, are pairs of inputs and labels, float32
+    ``[batch, …]`` and integers ``[batch]``; every rank is given all of them, and looks up only its own. `total` returns
+    the sum of an array over all ranks, and `worked` is called after each batch with the forward passes of a picture
+    that took as long.
     """
 
     def __init__(
@@ -80,10 +71,8 @@ class Landscape:
             if isinstance(layer, tf.keras.layers.BatchNormalization):
                 layer.momentum = 1.0  # the statistics stay as they are
         self._loss, self._gradient, self._product = (
-            tf.function(each, autograph=False) for each in (self._mean, self._slope, self._turned)
+            tf.function(each, autograph=False) for each in (self._mean, self._slope, self._hessian_vector)
         )
-
-    # ------------------------------------------------------------ a point
 
     @property
     def weights(self) -> np.ndarray:
@@ -101,17 +90,15 @@ class Landscape:
         parts = np.split(np.asarray(vector, np.float32), np.cumsum(sizes)[:-1])
         return [part.reshape(variable.shape) for part, variable in zip(parts, self._variables, strict=True)]
 
-    # ------------------------------------------------------------ the loss there
-
     def loss(self, point: np.ndarray | None = None) -> float:
         """Return the loss where the model stands, or at a point."""
-        here = None if point is None else self.weights
         if point is not None:
+            start = self.weights
             self.move(point)
-        found = sum(float(self._on(self._loss, 1, index)) for index in self.mine)
-        if here is not None:
-            self.move(here)
-        return float(self._average(found))
+            loss = self.loss()
+            self.move(start)
+            return loss
+        return float(self._average(sum(float(self._on(self._loss, 1, index)) for index in self.mine)))
 
     def gradient(self) -> np.ndarray:
         """Return the gradient where the model stands, float64 ``[weights]``."""
@@ -183,7 +170,7 @@ class Landscape:
             loss = self._mean(inputs, labels)
         return tape.gradient(loss, self._variables)
 
-    def _turned(self, inputs, labels, *vector):
+    def _hessian_vector(self, inputs, labels, *vector):
         with tf.GradientTape() as tape:
             gradient = self._slope(inputs, labels)
         zero = tf.UnconnectedGradients.ZERO  # of a weight that the loss is linear in
@@ -236,13 +223,8 @@ def slices(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the loss along random directions whose filters are as long as the weights' (Li et al. 2018, section 4).
 
-    Kernels alone move: biases and the norms' own weights stay.
-
-    Returns
-    -------
-    distances, losses
-        Float64 ``[points]`` from −reach to reach, and ``[directions, points]``. At distance 1 each filter has moved by
-        its own norm.
+    Kernels alone move: biases and the norms' own weights stay. Returns distances, float64 ``[points]`` from −reach to
+    reach, and losses, ``[directions, points]``. At distance 1 each filter has moved by its own norm.
     """
     generator, start = np.random.default_rng(seed), landscape.weights
     distances, losses = np.linspace(-reach, reach, points), np.empty((directions, points))

@@ -10,10 +10,10 @@ from ddl.data.augment import normalise
 from ddl.data.tensors import constant
 from ddl.training.checkpoint import leave
 from ddl.training.journal import CLEAN, Means
+from ddl.training.strategy import TEST_BATCH, losses_and_hits
 
 # Whether the training diverged or must make room is checked now and then: a check waits for the GPU.
 CHECK_EVERY_STEPS = 10
-TEST_BATCH = 500  # small enough for any device, large enough to keep it busy
 DIVERGED, LEAVING = "diverged", "time limit"  # why a training ends early
 
 
@@ -118,32 +118,22 @@ def in_passes(forward_backward, samples, passes, weights, metrics):
 def make_evaluation(model, images, labels, prepare=lambda: None):
     """Return a function that gives loss and accuracy on pictures as they are, the same on every rank.
 
-    Each rank takes every so many-th picture. The last batch is filled up with pictures of
-    weight 0, so that all batches have one shape, and sums are added before they are divided.
-    `prepare` is called before.
+    Each rank takes every so many-th picture. `prepare` is called before.
     """
-    rank, ranks, samples = hvd.rank(), hvd.size(), len(labels)
     images, labels = constant(images), constant(labels)
-    numbers = np.arange(rank, samples, ranks, dtype=np.int32)
-    batch = min(TEST_BATCH, -(-samples // ranks))
-    fill = -len(numbers) % batch
-    weight = np.append(np.ones(len(numbers), np.float32), np.zeros(fill, np.float32))
-    numbers = np.append(numbers, np.zeros(fill, np.int32))
+    mine = np.arange(hvd.rank(), len(labels), hvd.size(), dtype=np.int32)
+    parts = [mine[first : first + TEST_BATCH] for first in range(0, len(mine), TEST_BATCH)]
 
-    @tf.function(autograph=False)
-    def sums(numbers, weight):
-        target = tf.gather(labels, numbers)
+    @tf.function(autograph=False, input_signature=[tf.TensorSpec([None], tf.int32)])
+    def sums(numbers):
         logits = model(normalise(tf.gather(images, numbers)), training=False)
-        loss = tf.nn.sparse_softmax_cross_entropy_with_logits(target, logits)
-        hits = tf.cast(tf.argmax(logits, 1, tf.int32) == target, tf.float32)
-        return tf.stack([tf.reduce_sum(loss * weight), tf.reduce_sum(hits * weight), tf.reduce_sum(weight)])
+        return tf.reduce_sum(losses_and_hits(tf.gather(labels, numbers), logits), axis=1)
 
     def evaluate():
         prepare()
-        parts = [slice(first, first + batch) for first in range(0, len(numbers), batch)]
-        total = sum((sums(numbers[part], weight[part]) for part in parts), tf.zeros(3))
+        total = sum(map(sums, parts), tf.zeros(2))
         # Horovod: sum over ranks, then divide; an average of averages would weigh shards wrongly.
-        loss, hits, count = hvd.allreduce(total, op=hvd.Sum, name="evaluation").numpy().tolist()
-        return loss / count, hits / count
+        total = hvd.allreduce(total, op=hvd.Sum, name="evaluation")
+        return (total / len(labels)).numpy().tolist()
 
     return evaluate

@@ -22,17 +22,11 @@ class Estimate:
 class Spectrum:
     """What `lanczos` knows of a symmetric matrix H.
 
-    Attributes
-    ----------
-    values, residuals
-        The largest eigenvalues, falling, float64 ``[count]``, and ``|Hv − λv|`` of each. An eigenvalue of H lies within
-        the residual of each, and far closer to one that is well separated: within residual² / distance to the next.
-    vectors
-        Float64 ``[count, weights]``, of length 1.
-    lowest
-        The smallest Ritz value, at least as large as the smallest eigenvalue.
-    diagonal, basis
-        ``qᵀHq`` for each of the orthonormal vectors q, float64 ``[iterations]`` and ``[iterations, weights]``.
+    The largest eigenvalues, `values`, fall, float64 ``[count]``, and `residuals` are ``|Hv − λv|`` of each: an
+    eigenvalue of H lies within it, and far closer to one that is well separated, within residual² / distance to the
+    next. Their `vectors`, float64 ``[count, weights]``, have length 1. `lowest` is the smallest Ritz value, at least as
+    large as the smallest eigenvalue. For the orthonormal vectors q of the `basis`, float64 ``[iterations, weights]``,
+    the `diagonal` has ``qᵀHq``, float64 ``[iterations]``.
     """
 
     values: np.ndarray

@@ -33,7 +33,7 @@ class Integer:
         try:
             value = int(text)
         except ValueError:
-            raise argparse.ArgumentTypeError(f"{text!r} is no whole number") from None
+            raise argparse.ArgumentTypeError(f"{text!r} is not a whole number") from None
         return _within(text, value, self.least, self.most)
 
 
@@ -51,7 +51,7 @@ class Number:
         except ValueError:
             value = math.nan
         if not math.isfinite(value):
-            raise argparse.ArgumentTypeError(f"{text!r} is no finite number")
+            raise argparse.ArgumentTypeError(f"{text!r} is not a finite number")
         if not value > self.above:
             raise argparse.ArgumentTypeError(f"{text}: it must be above {self.above:g}")
         return _within(text, value, self.least, self.most)
@@ -61,7 +61,7 @@ def _within(text, value, least, most):
     if value < least:
         raise argparse.ArgumentTypeError(f"{text}: at least {least:g} is needed")
     if value > most:
-        raise argparse.ArgumentTypeError(f"{text}: {most:,} is the most")
+        raise argparse.ArgumentTypeError(f"{text}: at most {most:,} is allowed")
     return value
 
 
@@ -105,27 +105,13 @@ def strategy(description: str, replicas: int | None = None, arguments=None) -> a
     add = ours.add_argument
     add("--epochs", type=Number(above=0), default=1)
     add("--steps", type=Integer(), help="train for so many steps instead")
-    add(
-        "--global-batch",
-        type=Integer(),
-        default=REFERENCE_BATCH,
-        help="samples that one update of the weights averages over",
-    )
-    add(
-        "--learning-rate",
-        type=Number(above=0),
-        default=LEARNING_RATE,
-        metavar="RATE",
-        help=f"at a global batch of {REFERENCE_BATCH}",
-    )
+    samples = "samples that one update of the weights averages over"
+    add("--global-batch", type=Integer(), default=REFERENCE_BATCH, help=samples)
+    rate = {"default": LEARNING_RATE, "help": f"at a global batch of {REFERENCE_BATCH}"}
+    add("--learning-rate", type=Number(above=0), metavar="RATE", **rate)
     add("--seed", type=SEED, default=0, help="of initial weights and order")
     if replicas:
-        add(
-            "--replicas",
-            type=Integer(),
-            default=replicas,
-            help="GPUs of this machine, or logical devices of its processor where there are fewer",
-        )
+        add("--replicas", type=Integer(), default=replicas, help="GPUs, or logical devices where there are fewer")
     config = ours.parse_args(arguments)
     if replicas:
         split_evenly(ours, config)

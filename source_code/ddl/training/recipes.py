@@ -43,23 +43,13 @@ FITS = {"momentum": ("sgd", "lars"), "trust": ("lars",)}  # the optimizers that 
 
 @dataclass(frozen=True)
 class Recipe:
-    """What distinguishes one arm of the comparison.
+    """One arm of the comparison, which differs from its `parent` in exactly one of the fields after it.
 
-    Attributes
-    ----------
-    name : str
-    parent : str or None
-        The recipe that this one differs from in exactly one of the fields below.
-    norm : {"none", "batch"}
-        Batch normalisation. It is per worker (Hoffer et al. 2017 call it ghost batch norm)
-        unless a run asks for synchronous statistics.
-    lr_rule : {"fixed", "linear", "sqrt"}
-        Linear: the rate grows with the global batch (Goyal et al. 2017, section 2.1). Sqrt: with its square root, which
-        keeps the variance of an update the same (Krizhevsky 2014, arXiv:1404.5997, section 5; Hoffer et al. 2017,
-        section 4).
-    warmup_epochs : int
-        Epochs over which the rate climbs to its scaled value (ibid., section 2.2).
-    optimizer : {"sgd", "lamb", "lars", "adam"}
+    The norm is none or batch normalisation, per worker (Hoffer et al. 2017 call it ghost batch norm) unless a run asks
+    for synchronous statistics. With the rule "linear" the rate grows with the global batch (Goyal et al. 2017, section
+    2.1), with "sqrt" with its square root, which keeps the variance of an update the same (Krizhevsky 2014,
+    arXiv:1404.5997, section 5; Hoffer et al. 2017, section 4). Over the warm-up it climbs to its scaled value (Goyal et
+    al. 2017, section 2.2).
     """
 
     name: str
@@ -126,10 +116,8 @@ def micro_batch(global_batch, ranks, passes=1):
 
     A SettingError names the nearest global batch that can be divided evenly.
     """
-    if passes < 1:
-        raise SettingError(f"{passes} backward passes per step: there must be at least one")
     parts = ranks * passes
-    if global_batch < 1 or global_batch % parts:
+    if global_batch % parts:
         nearest = max(1, round(global_batch / parts)) * parts
         each = f"{ranks} ranks" + (f" × {passes} backward passes" if passes > 1 else "")
         raise SettingError(
@@ -158,10 +146,6 @@ def settle(config, steps_per_epoch, ranks):
     Returns the recipe as it applies (an option outweighs it), and the steps in the whole training. SettingError, for
     settings that do not go together.
     """
-    for name in ("steps", "epochs", "learning_rate", "target_accuracy"):
-        value = getattr(config, name)
-        if value is not None and value <= 0:
-            raise SettingError(f"--{name.replace('_', '-')} is {value}: it must be more than 0")
     if config.ghost_batch is not None:
         config.backward_passes_per_step = passes_for(config.ghost_batch, config.global_batch, ranks)
     micro_batch(config.global_batch, ranks, config.backward_passes_per_step)

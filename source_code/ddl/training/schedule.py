@@ -13,22 +13,11 @@ STEP_AT = (1 / 3, 2 / 3, 8 / 9)
 
 @dataclass(frozen=True)
 class Schedule:
-    """A linear climb from `start` to `peak`, then a decay.
+    """A linear climb from `start` to `peak`, then a decay, over a training of so many `epochs`.
 
-    Attributes
-    ----------
-    peak : float
-        The rate after warm-up.
-    start : float
-        The rate at epoch 0 where there is a warm-up: the rate before scaling (Goyal et al. 2017,
-        section 2.2, "gradual warmup").
-    warmup_epochs : float
-        0 for no warm-up.
-    epochs : float
-        Length of the whole training.
-    decay : {"constant", "cosine", "step"}
-        Cosine runs from the end of the warm-up to 0 at the end of the training (Loshchilov and
-        Hutter 2017, equation 5, one cycle). Step divides by 10 after 1/3, 2/3 and 8/9 of it.
+    With a warm-up the rate begins at `start`, the rate before scaling (Goyal et al. 2017, section 2.2, "gradual
+    warmup"). The decay "cosine" runs from the end of the warm-up to 0 at the end of the training (Loshchilov and Hutter
+    2017, equation 5, one cycle); "step" divides by 10 after 1/3, 2/3 and 8/9 of it; "constant" keeps the rate.
     """
 
     peak: float

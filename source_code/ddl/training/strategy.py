@@ -16,7 +16,7 @@ from ddl.training.recipes import REFERENCE_BATCH
 
 MOMENTUM = 0.9
 KEPT = tuple(4**power for power in range(6))  # weights after so many updates are kept, and the last
-TEST_BATCH = 500
+TEST_BATCH = 500  # small enough for any device, large enough to keep it busy
 
 
 class Experiment:
@@ -25,21 +25,10 @@ class Experiment:
     Making one touches neither TensorFlow's devices nor its threads, which a strategy may still have to set. Options
     that do not go with the data end the script.
 
-    Parameters
-    ----------
-    config : argparse.Namespace
-        The script's options (`ddl.training.options.strategy`).
-    rank, ranks
-        This process among those that compute. Rank 0 evaluates and writes.
-    splits
-        Whether the processes share every batch; False where each takes whole ones.
-
-    Attributes
-    ----------
-    global_batch : int
-        Samples that one update of the weights averages over.
-    steps, steps_per_epoch, epochs : int
-        Updates in all, in a whole epoch, and epochs, the last of which may be cut short.
+    `rank` is this process's among the `ranks` that compute; rank 0 evaluates and writes. The processes share every
+    batch, unless each takes whole ones (`splits` False). An update of the weights averages over `global_batch` samples;
+    there are `steps` updates in all, `steps_per_epoch` in a whole epoch, and `epochs`, the last of which may be cut
+    short.
     """
 
     def __init__(self, config, *, rank: int = 0, ranks: int = 1, splits: bool = True):
@@ -224,11 +213,8 @@ class Experiment:
 def devices_for(replicas: int) -> tuple[list[str], str | None]:
     """Choose the devices of so many replicas: GPUs, or where there are fewer, logical ones.
 
-    Logical devices of one processor share its cores: the same computations and messages as on as
-    many GPUs, and no speed-up. Call this before anything has run on a device.
-
-    Returns the devices' names, such as ``["GPU:0", "GPU:1"]``, and what a reader of the record
-    must know about them, if anything.
+    Call this before anything has run on a device. Returns their names, such as ``["GPU:0", "GPU:1"]``, and what a
+    reader of the record must know about them, if anything.
     """
     import tensorflow as tf
 

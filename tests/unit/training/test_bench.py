@@ -27,7 +27,7 @@ def test_sizes_that_are_asked_for():
     for arguments, message in (
         ("--sizes 4 6", "6 bytes: messages are float32 numbers"),
         ("--factor 3 --min-bytes 5", "5 bytes"),
-        ("--min-bytes 8 --max-bytes 4", "--min-bytes 8 --max-bytes 4"),
+        ("--min-bytes 8 --max-bytes 4", "--min-bytes 8 is above --max-bytes 4"),
     ):
         with pytest.raises(BenchError, match=message):
             bench.sizes(config(*arguments.split()))

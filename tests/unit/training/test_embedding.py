@@ -52,11 +52,11 @@ def test_own_learns_the_words_that_it_sees(own):
     assert np.sum(np.any(gradient != 0, axis=1)) == 3  # hello, world, qué
 
 
-@pytest.mark.parametrize("trainable", [False, True])
-def test_exported_folder_gives_the_same_vectors(own, folder, trainable):
-    layer = embedding.make(str(folder), trainable)
-    np.testing.assert_array_equal(layer(TEXTS), own(TEXTS))
-    assert len(layer.trainable_weights) == trainable
+def test_exported_folder_gives_the_same_vectors(own, folder):
+    for trainable in (False, True):
+        layer = embedding.make(str(folder), trainable)
+        np.testing.assert_array_equal(layer(TEXTS), own(TEXTS))
+        assert len(layer.trainable_weights) == trainable
 
 
 def test_folder_is_loaded_onto_the_replicas_of_a_strategy(own, folder):
@@ -94,12 +94,11 @@ def test_address_is_downloaded_once_and_kept_beside_the_data(own, folder, tmp_pa
     assert list((tmp_path / "hub").glob("*/saved_model.pb"))
 
 
-@pytest.mark.parametrize("address", ["http://127.0.0.1:9/a/1", "http://no-such-host.invalid/a/1"])
-def test_no_network_is_said(address, tmp_path, monkeypatch):
+def test_no_network_is_said(tmp_path, monkeypatch):
     monkeypatch.setenv("no_proxy", "*")
     monkeypatch.setenv("TFHUB_CACHE_DIR", str(tmp_path))
     with pytest.raises(embedding.EmbeddingError, match="cannot be downloaded.*--embedding own"):
-        embedding.make(address)
+        embedding.make("http://127.0.0.1:9/a/1")
 
 
 def save(path, function, *signature):

@@ -79,11 +79,9 @@ def test_steps_are_written_first_last_and_at_most_twice_a_second(clock, folder):
     assert [event["images_per_s"] for event in steps] == [None] + [pytest.approx(80)] * 5
     assert steps[1]["epoch"] == 0.1 and steps[1]["samples"] == 50
 
-
-def test_a_loss_that_is_not_written_is_not_read(clock, folder):
     class Unread:
         def __float__(self):
-            raise AssertionError("read")
+            raise AssertionError("a loss that is not written is read")
 
     diary = started(100, 50)
     clock.now += 0.25
@@ -139,16 +137,8 @@ def test_the_speed_is_that_of_all_parts_without_their_warm_ups(clock, folder):
     # Timed are steps 5 to 8 of the first part, at 1 s, and 13 to 16 of the second, at 3 s.
     diary = interrupted(clock, 16, at=(8,), seconds_per_step=lambda step: 1 if step <= 8 else 3)
     assert diary.images_per_s == pytest.approx(80 / (4 + 12))
-
-
-def test_a_part_that_ends_in_its_warm_up_leaves_the_speed_as_it_was(clock, folder):
-    diary = interrupted(clock, 16, at=(8, 10), seconds_per_step=lambda step: 1.0)
-    # Steps 5 to 8 of the first part, none of the second, 15 and 16 of the third: all at 1 s.
-    assert diary.images_per_s == pytest.approx(10)
-    alone = started(16, 4)
-    clock.now += 1
-    alone.step(1, 2.0, 0.1)
-    assert alone.images_per_s is None
+    # Steps 5 to 8 of the first part, none of the second, which ends in its warm-up, 15 and 16 of the third.
+    assert interrupted(clock, 16, at=(8, 10), seconds_per_step=lambda step: 1.0).images_per_s == pytest.approx(10)
 
 
 def test_what_was_lost_is_not_counted_and_every_start_is_known(clock, folder):
@@ -168,19 +158,7 @@ def test_what_was_lost_is_not_counted_and_every_start_is_known(clock, folder):
     assert [event["step"] for event in starts] == [0, 2, 2]
     assert rest.result()["resumed_at"] == starts[-1]["resumed_at"] == [2, 2]
     assert half.state()["resumed_at"] == []
-
-
-def test_a_training_that_starts_over_in_its_folder_says_so(clock, folder):
-    Journal(True, steps=8, steps_per_epoch=8, global_batch=10).start()
-    again = started(8, 8)
-    assert again.state()["resumed_at"] == [0]
-
-
-def test_the_first_step_is_that_of_the_first_part(clock, folder, monkeypatch):
-    (folder / "job.json").write_text(json.dumps({"created": 40.0}))
-    monkeypatch.setattr(journal.time, "time", lambda: clock.now)
-    diary = interrupted(clock, 8, at=(4,), seconds_per_step=lambda step: 1.0)
-    assert diary.result()["time_to_first_step_s"] == pytest.approx(100 + 31 - 40)
+    assert started(8, 8).state()["resumed_at"] == [2, 2, 0]  # over again, without a checkpoint
 
 
 def test_a_note_is_recorded_once_in_all_parts(clock, folder, capsys):
@@ -190,19 +168,6 @@ def test_a_note_is_recorded_once_in_all_parts(clock, folder, capsys):
         diary.start()
     assert [event["message"] for event in events(folder) if event["event"] == "note"] == ["the data are generated"]
     assert capsys.readouterr().out.count("generated") == 2
-
-
-def test_a_journal_carries_on_another(clock, folder):
-    whole = started(8, 2)
-    train(whole, clock, lambda step: 1.0)
-    half = started(4, 2)
-    train(half, clock, lambda step: 1.0)
-    state = json.loads(json.dumps(half.state()))
-    rest = started(8, 2, at=4, state=state)
-    train(rest, clock, lambda step: 1.0, first=4)
-    assert rest.history == whole.history
-    assert rest.state()["epoch_seconds"] == whole.state()["epoch_seconds"]
-    assert rest.result()["train_seconds"] == whole.result()["train_seconds"]
 
 
 @pytest.fixture

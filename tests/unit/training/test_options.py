@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from ddl.errors import InputError
 from ddl.launcher import options
-from ddl.training.options import Integer, Number
+from ddl.training.options import Integer, Number, run
 from helpers import ROOT
 
 SCRIPTS = ROOT / "source_code"
@@ -44,15 +45,15 @@ sys.modules.update(dict.fromkeys(heavy))
 sys.path.insert(0, folder)
 
 def ended(action):
-    said = io.StringIO()
-    with contextlib.redirect_stderr(said), contextlib.redirect_stdout(said):
+    output = io.StringIO()
+    with contextlib.redirect_stderr(output), contextlib.redirect_stdout(output):
         try:
             action()
         except SystemExit as end:
-            return end.code, said.getvalue()
+            return end.code, output.getvalue()
         except BaseException as error:
             return None, repr(error)
-    return None, "it went on: " + said.getvalue()
+    return None, "it went on: " + output.getvalue()
 
 def run(script, *options):
     sys.argv[:] = [script, *options]
@@ -91,14 +92,8 @@ print(json.dumps(answers))
 
 
 def questions(_):
-    asked = [
-        WITH_OPTIONS,
-        str(SCRIPTS),
-        HEAVY,
-        WHOLE,
-        NUMBER,
-        {script: options for script, (options, _) in TOGETHER.items()},
-    ]
+    together = {script: arguments for script, (arguments, _) in TOGETHER.items()}
+    asked = [WITH_OPTIONS, str(SCRIPTS), HEAVY, WHOLE, NUMBER, together]
     return [sys.executable, "-c", ASK, json.dumps(asked)], {}
 
 
@@ -110,36 +105,40 @@ def answers(output_of):
     return json.loads(output_of("answers")[1])
 
 
-@pytest.mark.parametrize("script", WITH_OPTIONS)
-def test_the_launcher_finds_a_script_s_parser(answers, script):
-    parser = options.parser_of(SCRIPTS / script)
-    assert [name for name in parser._option_string_actions if name[:2] == "--"] == answers[script]["options"]
+def test_the_launcher_finds_a_script_s_parser(answers):
+    for script in WITH_OPTIONS:
+        parser = options.parser_of(SCRIPTS / script)
+        names = [name for name in parser._option_string_actions if name[:2] == "--"]
+        assert names == answers[script]["options"], script
 
 
 @pytest.mark.parametrize("script", WITH_OPTIONS)
 def test_wrong_options_end_a_script_before_tensorflow_is_imported(answers, script):
     found = answers[script]
-    status, said = found["help"]
-    assert status == 0 and "ddl run" in said
-    status, said = found["unknown"]
-    assert status == 2 and "error: " in said.splitlines()[-1]
+    status, output = found["help"]
+    assert status == 0 and "ddl run" in output
+    status, output = found["unknown"]
+    assert status == 2 and "error: " in output.splitlines()[-1]
     assert not found["plain"], "numbers that nothing checks"
     assert found["wrong"] or script == "hello.py"
     for option, tries in found["wrong"].items():
-        for value, status, said in tries:
-            assert status == 2, (option, value, said)
-            assert said.splitlines()[-1].startswith(f"{Path(script).name}: error: argument {option}: "), (
-                option,
-                value,
-                said,
-            )
-            assert "Traceback" not in said
+        for value, status, output in tries:
+            refusal = f"{Path(script).name}: error: argument {option}: "
+            assert status == 2 and output.splitlines()[-1].startswith(refusal), (option, value, output)
+            assert "Traceback" not in output
+    if script in TOGETHER:
+        status, output = found["together"]
+        assert status == 2 and TOGETHER[script][1] in output.splitlines()[-1], output
 
 
-@pytest.mark.parametrize("script", TOGETHER)
-def test_options_that_do_not_go_together_end_it_too(answers, script):
-    status, said = answers[script]["together"]
-    assert status == 2 and TOGETHER[script][1] in said.splitlines()[-1], said
+def test_a_mistake_ends_a_script_with_one_line(monkeypatch):
+    monkeypatch.setattr(sys, "argv", ["/somewhere/train.py"])
+
+    def main(config):
+        raise InputError("not so")
+
+    with pytest.raises(SystemExit, match=r"^train\.py: not so$"):
+        run(main, None)
 
 
 def test_numbers_that_can_be_are_read():
