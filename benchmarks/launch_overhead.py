@@ -91,7 +91,7 @@ def main():
     parser.add_argument("--output", type=Path, default=Path("build/launch_overhead.json"))
     options = parser.parse_args()
     built_with()  # asked once, by the set-up as a rule, and kept
-    there = {template["pid"] for template in warm.running()}
+    earlier = {template["pid"] for template in warm.running()}
     os.environ.pop("DDL_WARM", None)
     with tempfile.TemporaryDirectory() as folder:
         os.environ["DDL_RUNS_DIR"] = folder
@@ -99,7 +99,7 @@ def main():
         script.write_text(SCRIPT)
         every = series(script)
         if unknown := set(options.only or ()) - set(every):
-            parser.error(f"--only {' '.join(sorted(unknown))}: there are {', '.join(every)}")
+            parser.error(f"--only {' '.join(sorted(unknown))}: choose from {', '.join(every)}")
         chosen = [name for name in every if name in (options.only or every)]
         template = {} if chosen == ["cold"] else warm.await_ready()
         try:
@@ -110,7 +110,7 @@ def main():
                 template=template,
             )
         finally:
-            warm.stop({template.get("pid", 0)} - there)
+            warm.stop({template.get("pid", 0)} - earlier)
     print_pairs(report["pairs"], show)
     for side, parts in report.get("first_step_s", {}).items():
         print(f"first step, {side}: {show(parts)}")

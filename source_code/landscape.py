@@ -31,13 +31,8 @@ def parse(arguments=None):
     add("--chunk", type=Integer(2), default=1024, help="pictures that batch norm looks at together (default: 1024)")
     add("--eigenvalues", type=Integer(), default=1, metavar="K", help="the largest (default: 1)")
     add("--iterations", type=Integer(2), default=16, help="of Lanczos at the most: products (default: 16)")
-    add(
-        "--tolerance",
-        type=Number(0, 1),
-        default=0.01,
-        metavar="SHARE",
-        help="ends Lanczos when the eigenvalues' residuals are below this share of the largest (default: 0.01)",
-    )
+    tolerance = "of Lanczos, which ends with residuals below this share of the largest eigenvalue (default: 0.01)"
+    add("--tolerance", type=Number(0, 1), default=0.01, metavar="SHARE", help=tolerance)
     add("--probes", type=Integer(2), default=6, help="of the trace: products (default: 6)")
     add("--directions", type=Integer(), default=2, help="of the slices (default: 2)")
     add("--points", type=Integer(3), default=13, help="of a slice (default: 13)")
@@ -48,9 +43,9 @@ def parse(arguments=None):
     config = ours.parse_args(arguments)
     config.chunk = min(config.chunk, config.samples)
     if config.samples % config.chunk:
-        ours.error(f"--samples {config.samples} is no multiple of --chunk {config.chunk}")
+        ours.error(f"--samples {config.samples} is not a multiple of --chunk {config.chunk}")
     if config.eigenvalues > config.iterations:
-        ours.error(f"--eigenvalues {config.eigenvalues} takes as many --iterations or more, not {config.iterations}")
+        ours.error(f"--eigenvalues {config.eigenvalues} needs at least as many --iterations, not {config.iterations}")
     return config
 
 
@@ -124,9 +119,9 @@ def main(config):
     )
 
 
-def read(place):
+def read(source):
     """Return the result and the weights of a run."""
-    path = find(place, "weights.npz", "weights of a run with --keep-weights")
+    path = find(source, "weights.npz", "weights of a run with --keep-weights")
     run = read_json(RunFolder(path.parent).result)
     if not run or not {"data", "model", "recipe"} <= set(run):
         raise SettingError(f"{path.parent} has no result.json of train_cifar.py, which says what its weights belong to")
@@ -134,15 +129,15 @@ def read(place):
         with np.load(path) as file:
             return run, [file[name] for name in file.files]
     except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
-        raise SettingError(f"{path} is damaged, or holds no weights ({error})") from error
+        raise SettingError(f"{path} is damaged, or does not hold weights ({error})") from error
 
 
-def give(model, arrays, place):
+def give(model, arrays, source):
     """Put a run's weights into the model."""
     shapes, expected = [array.shape for array in arrays], [tuple(each.shape) for each in model.weights]
     if shapes != expected:
         raise SettingError(
-            f"the weights of {place} are not those of a {model.name!r} with the norm of its recipe: "
+            f"the weights of {source} are not those of a {model.name!r} with the norm of its recipe: "
             f"{len(shapes)} arrays of {sum(array.size for array in arrays):,} numbers, where {len(expected)} of "
             f"{sum(map(np.prod, expected)):,} are right"
         )

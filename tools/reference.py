@@ -72,7 +72,7 @@ def main():
 
 def record_two_hosts(options):
     if reason := hosts.permitted():
-        sys.exit(f"two hosts can't be made on this machine: {reason}. --only convergence records lesson 4's results")
+        sys.exit(f"two hosts cannot be made on this machine: {reason}. --only convergence records lesson 4's results")
     keep(options.results / "two-hosts.jsonl", two_host_runs(options))
 
 

@@ -140,5 +140,5 @@ def test_weights_that_can_not_be_used_are_refused(complaints):
     assert "no weights of a run with --keep-weights: looked for" in nowhere
     assert "are not those of a 'cnn' with the norm of its recipe: 10 arrays" in other
     assert "is not a finite number: the run diverged" in diverged
-    assert "is damaged, or holds no weights" in damaged
+    assert "is damaged, or does not hold weights" in damaged
     assert "no result.json of train_cifar.py" in alone

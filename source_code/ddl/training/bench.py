@@ -63,7 +63,7 @@ def parse(parser, arguments):
 
 
 def sizes(config) -> list[int]:
-    """Return the sizes to measure, in bytes, ascending; BenchError, if one is no whole number of float32 values."""
+    """Return the sizes to measure, in bytes, ascending; BenchError, if one is not a whole number of float32 values."""
     if config.sizes:
         found = sorted(set(config.sizes))
     else:

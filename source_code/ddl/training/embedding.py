@@ -106,13 +106,7 @@ def make(embedding, trainable=False, seed=0):
 def _folder_of(embedding):
     """Return the folder of an embedding, which is downloaded if need be."""
     if "://" not in embedding:
-        folder = Path(embedding).expanduser()
-        if not folder.is_dir():
-            raise EmbeddingError(
-                f"There is no embedding {embedding!r}: it is neither {OWN!r}, nor "
-                "a folder, nor an address that begins with https://."
-            )
-        return folder
+        return Path(embedding).expanduser()
     os.environ.setdefault("TFHUB_CACHE_DIR", str(data_dir() / "hub"))
     before = socket.getdefaulttimeout()
     socket.setdefaulttimeout(SILENCE_S)

@@ -129,7 +129,7 @@ def micro_batch(global_batch, ranks, passes=1):
 def passes_for(ghost_batch, global_batch, ranks):
     """Return the backward passes per step that give batch norm so many samples at a time.
 
-    SettingError, where a rank's part of the global batch is no multiple of that.
+    SettingError, where a rank's part of the global batch is not a multiple of that.
     """
     part = micro_batch(global_batch, ranks)
     if part % ghost_batch:

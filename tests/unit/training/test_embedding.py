@@ -116,8 +116,6 @@ def test_what_is_no_sentence_embedding_is_refused(tmp_path):
     texts = tf.TensorSpec([None], tf.string)
     with pytest.raises(embedding.EmbeddingError, match=r"maps 2 texts to int32 \[2\]"):
         embedding.make(save(tmp_path / "lengths", tf.strings.length, texts))
-    with pytest.raises(embedding.EmbeddingError, match="neither 'own', nor a folder"):
-        embedding.make("nowhere")
     with pytest.raises(embedding.EmbeddingError, match="has no saved_model.pb"):
         embedding.make(str(tmp_path))
 

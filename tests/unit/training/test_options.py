@@ -29,7 +29,7 @@ TOGETHER = {
         "--built x --pictures x --seed 1 --secret 2 --samples 1000".split(),
         "--samples 1000 is no multiple of the global batch, 1,024",
     ),
-    "landscape.py": (["--weights", "x", "--samples", "100", "--chunk", "64"], "100 is no multiple of --chunk 64"),
+    "landscape.py": (["--weights", "x", "--samples", "100", "--chunk", "64"], "100 is not a multiple of --chunk 64"),
     "bench_allreduce.py": (["--nccl", "PATH=x"], "NCCL_NAME=VALUE is needed"),
     "bench_p2p.py": (["--interface", "ib7"], "--interface ib7: there is none"),
     "hierarchical_allreduce.py": (["--min-bytes", "8", "--max-bytes", "4"], "not be above"),
