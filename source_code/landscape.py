@@ -208,7 +208,7 @@ class Measuring:
         return {"distances": distances.tolist(), "losses": losses.tolist()}
 
     def noise(self):
-        return {**self.ghosts.noise(self.population).figures(), "augmented": self.augmented}
+        return {**self.ghosts.noise(self.population), "augmented": self.augmented}
 
     def rescaling(self):
         """At each factor: the loss, which stays, and both kinds of sharpness, of which one stays."""

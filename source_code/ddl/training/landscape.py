@@ -7,40 +7,13 @@ loss does not change with the scale of a kernel in front of a norm.
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import tensorflow as tf
 
-from ddl.training.matrices import Estimate
 from ddl.training.recipes import SettingError
 
 GRADIENT, PRODUCT = 3, 11  # forward passes that take as long, with the course's CNN
-
-
-@dataclass(frozen=True)
-class Noise:
-    """The gradient noise scale S / |G|², in samples, with its two parts; each with a standard error."""
-
-    scale: Estimate
-    gradient_sq: Estimate
-    variance: Estimate
-    ghost_batch: int
-    batches: int
-
-    def figures(self) -> dict:
-        """Return what a record says of it: the scale is None where |G|² is not positive."""
-        positive = self.gradient_sq.mean > 0
-        return {
-            "noise_scale": self.scale.mean if positive else None,
-            "noise_scale_error": self.scale.error if positive else None,
-            "gradient_sq": self.gradient_sq.mean,
-            "gradient_sq_error": self.gradient_sq.error,
-            "variance": self.variance.mean,
-            "variance_error": self.variance.error,
-            "ghost_batch": self.ghost_batch,
-            "ghost_batches": self.batches,
-        }
 
 
 class Landscape:
@@ -122,14 +95,15 @@ class Landscape:
         norms = filter_norms(self.model)
         return norms * self.hessian(norms * vector)
 
-    def noise(self, population: int | None = None, groups: int = 20) -> Noise:
-        """Return the gradient noise scale, from the gradients of all batches.
+    def noise(self, population: int | None = None, groups: int = 20) -> dict:
+        """Return the gradient noise scale S / |G|², in samples, and its two parts, each with a standard error.
 
         With n gradients of B samples, ``S = B Σ|G_i − Ḡ|² / (n − 1)`` is unbiased for the summed variance of one
         sample's gradient, and ``|Ḡ|² − S (1 / nB − 1 / population)`` for the true gradient's square (McCandlish et al.
         2018, section 2.2 and appendix A.1). Standard errors are those of the jackknife that leaves out a group of
         batches at a time (Efron 1982), of which there are two with two batches at least. The batches are drawn from a
-        `population` of so many samples, each once at the most; None, for a draw from endlessly many.
+        `population` of so many samples, each once at the most; None, for a draw from endlessly many. The scale is None
+        where |G|² is not positive.
         """
         count = len(self.batches)
         groups = min(groups, count // 2)
@@ -152,12 +126,14 @@ class Landscape:
 
         total, square = sums.sum(axis=0), squares.sum()
         whole = parts(total, square, count)
-        without = np.array(
-            [parts(total - sums[k], square - squares[k], count - counts[k]) for k in range(groups)]
-        )  # [groups, 3]
-        errors = np.sqrt((groups - 1) * without.var(axis=0))
-        scale, gradient_sq, variance = (Estimate(*map(float, pair)) for pair in zip(whole, errors, strict=True))
-        return Noise(scale, gradient_sq, variance, samples, count)
+        without = [parts(total - sums[k], square - squares[k], count - counts[k]) for k in range(groups)]
+        errors = np.sqrt((groups - 1) * np.var(without, axis=0))
+        found = {"ghost_batch": samples, "ghost_batches": count}
+        for name, mean, error in zip(("noise_scale", "gradient_sq", "variance"), whole, errors, strict=True):
+            found |= {name: float(mean), f"{name}_error": float(error)}
+        if found["gradient_sq"] <= 0:
+            found |= {"noise_scale": None, "noise_scale_error": None}
+        return found
 
     # ------------------------------------------------------------ in the graph, and over ranks
 

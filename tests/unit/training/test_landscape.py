@@ -8,7 +8,6 @@ pytest.importorskip("tensorflow")
 import tensorflow as tf
 from tensorflow.keras import layers
 
-from ddl.training import landscape as module
 from ddl.training import models
 from ddl.training.landscape import Landscape, filter_norms, rescaling, slices
 from ddl.training.matrices import lanczos, trace
@@ -246,11 +245,11 @@ def test_gradients_of_single_samples_give_the_noise_scale_exactly():
     gradients = per_sample_gradients(data)
     variance, square = gradients.var(axis=0, ddof=1).sum(), (gradients.mean(axis=0) ** 2).sum()
     found = regression(data).noise(population=60)
-    assert (found.variance.mean, found.gradient_sq.mean) == pytest.approx((variance, square), rel=1e-5)
-    assert found.scale.mean == pytest.approx(variance / square, rel=1e-5)
+    assert (found["variance"], found["gradient_sq"]) == pytest.approx((variance, square), rel=1e-5)
+    assert found["noise_scale"] == pytest.approx(variance / square, rel=1e-5)
     endless = regression(data).noise()
-    assert endless.gradient_sq.mean == pytest.approx(square - variance / 60, rel=1e-4)
-    assert (found.ghost_batch, found.batches) == (1, 60)
+    assert endless["gradient_sq"] == pytest.approx(square - variance / 60, rel=1e-4)
+    assert (found["ghost_batch"], found["ghost_batches"]) == (1, 60)
 
 
 def test_standard_errors_are_the_spread_of_repeated_measurements(monkeypatch):
@@ -261,15 +260,17 @@ def test_standard_errors_are_the_spread_of_repeated_measurements(monkeypatch):
         gradients = true + generator.normal(scale=0.5, size=(41, 15))
         monkeypatch.setattr(landscape, "gradient_of", lambda index, drawn=gradients: drawn[index])
         repeated.append(landscape.noise())
-    for name, expected in (("variance", 15 * 0.25 * 4), ("gradient_sq", true @ true), ("scale", 15 / (true @ true))):
-        means, errors = zip(*((getattr(each, name).mean, getattr(each, name).error) for each in repeated), strict=True)
+    square = true @ true
+    for name, expected in (("variance", 15 * 0.25 * 4), ("gradient_sq", square), ("noise_scale", 15 / square)):
+        means, errors = zip(*((each[name], each[f"{name}_error"]) for each in repeated), strict=True)
         assert np.mean(means) == pytest.approx(expected, rel=0.02)
         assert np.mean(errors) == pytest.approx(np.std(means), rel=0.2)
 
 
-def test_noise_without_a_slope_has_no_scale_and_too_few_batches_are_refused():
-    estimate = module.Estimate
-    found = module.Noise(estimate(-5, 1), estimate(-0.1, 1), estimate(0.5, 0.1), 32, 10).figures()
-    assert found["noise_scale"] is None and found["noise_scale_error"] is None and found["gradient_sq"] == -0.1
+def test_noise_without_a_slope_has_no_scale_and_too_few_batches_are_refused(monkeypatch):
+    landscape = regression(batches(4, 4, (5,)))
+    monkeypatch.setattr(landscape, "gradient_of", lambda index: np.full(15, (-1.0) ** index))
+    found = landscape.noise()
+    assert found["noise_scale"] is None and found["noise_scale_error"] is None and found["gradient_sq"] < 0
     with pytest.raises(SettingError, match="4 batches or more, and there are 3"):
         regression(batches(3, 4, (5,))).noise()

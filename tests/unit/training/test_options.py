@@ -32,7 +32,7 @@ TOGETHER = {
     "landscape.py": (["--weights", "x", "--samples", "100", "--chunk", "64"], "100 is not a multiple of --chunk 64"),
     "bench_allreduce.py": (["--nccl", "PATH=x"], "NCCL_NAME=VALUE is needed"),
     "bench_p2p.py": (["--interface", "ib7"], "--interface ib7: there is none"),
-    "hierarchical_allreduce.py": (["--min-bytes", "8", "--max-bytes", "4"], "not be above"),
+    "hierarchical_allreduce.py": (["--min-bytes", "8", "--max-bytes", "4"], "--min-bytes 8 is above --max-bytes 4"),
     "race_allreduce.py": (["--sizes", "6"], "multiples of 4"),
 }
 
