@@ -156,6 +156,7 @@ def recorded(make, script, name, *key, facts=lambda run: {}, **settings):
 
     def result():
         load = os.getloadavg()[0]
+        print(f"{script}: {name}", flush=True)
         run = make.finished(script, name, **settings)
         return {**run.result, **facts(run), "load_before": load}
 

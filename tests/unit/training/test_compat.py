@@ -14,7 +14,7 @@ from ddl.training import models
 from ddl.training.compat import LAMB, horovod_callbacks, lamb
 from ddl.training.optimizer import make
 
-STEPS, RATE, DECAY = 20, 0.02, 0.01
+STEPS, RATE, DECAY = 8, 0.02, 0.01
 
 
 def trained(optimizer):
