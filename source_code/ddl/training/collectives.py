@@ -20,6 +20,8 @@ class Horovod:
     def __init__(self, config):
         import horovod.tensorflow as hvd
 
+        from ddl.training.exchange import pin_gpu
+
         if config.implementation != "auto":
             raise BenchError(
                 f"--implementation {config.implementation} is for tf.distribute: "
@@ -33,11 +35,8 @@ class Horovod:
         hvd.init()
         self.hvd, self.rank, self.ranks = hvd, hvd.rank(), hvd.size()
         self.hosts, self.local_ranks = hvd.cross_size(), hvd.local_size()
-        gpus = tf.config.list_physical_devices("GPU")
-        if gpus:
-            tf.config.set_visible_devices(gpus[hvd.local_rank() % len(gpus)], "GPU")
         on_cpus = "mpi" if hvd.mpi_enabled() else "gloo"
-        self.backend = "nccl" if gpus and hvd.nccl_built() else on_cpus
+        self.backend = "nccl" if pin_gpu() and hvd.nccl_built() else on_cpus
         if config.interface and self.backend == "mpi":
             raise BenchError(
                 "--interface: MPI chooses its interfaces before a script begins; "

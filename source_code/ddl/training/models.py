@@ -35,9 +35,9 @@ class _Layers:
         self.made += 1
         return tf.keras.initializers.HeNormal(seed=1000 * self.seed + self.made)
 
-    def conv(self, x, filters, size, strides=1, padding="same", norm=True):
+    def conv(self, x, filters, size, strides=1, padding="same"):
         # A norm subtracts the mean, and any bias before it with it.
-        bias = self.norm == "none" or not norm
+        bias = self.norm == "none"
         return layers.Conv2D(filters, size, strides, padding, use_bias=bias, kernel_initializer=self.start())(x)
 
     def normalise(self, x):

@@ -8,7 +8,7 @@
 """
 
 import math
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 
 from ddl.errors import CourseError
 
@@ -68,18 +68,6 @@ class Recipe:
                 )
         if self.warmup_epochs < 0:
             raise SettingError(f"recipe {self.name!r}: warm-up over {self.warmup_epochs} epochs")
-
-    def changes(self):
-        """Return ``{field: (parent's value, this one's value)}``; nothing for the first recipe."""
-        if self.parent is None:
-            return {}
-        parent = RECIPES[self.parent]
-        pairs = {
-            field.name: (getattr(parent, field.name), getattr(self, field.name))
-            for field in fields(self)
-            if field.name not in ("name", "parent")
-        }
-        return {name: pair for name, pair in pairs.items() if pair[0] != pair[1]}
 
     def rate(self, global_batch, base_rate):
         """Return the learning rate at a global batch, from that at ``REFERENCE_BATCH`` samples."""
