@@ -31,39 +31,22 @@ LEARNED = 0.15  # held-out accuracy of a run that has learned anything: of ten c
 
 @dataclass(frozen=True)
 class Size:
-    """How large the experiments are: as recorded, or only to see that the recording works.
+    """How large the experiments are: as recorded, or only to see that the recording works."""
 
-    Attributes
-    ----------
-    samples, few
-        Training pictures of the comparison of arms (45,056 are left of CIFAR-10's 50,000: 704 × 64 = 44 × 1024), and of
-        the search for a generalisation gap (5,120 = 80 × 64 = 5 × 1024: few enough to be learned by heart).
-    epochs, long
-        Of the same two; a large batch at equal steps takes sixteen times as many.
-    target
-        Held-out accuracy that the search for the critical batch size trains to.
-    batches
-        That it tries.
-    matched
-        Training loss, on pictures as they are, that arms are compared at.
-    landscape
-        Options of landscape.py.
-    frozen
-        Held-out accuracies at which the noise scale is measured again, at weights that stand still.
-    """
-
+    # Training pictures: 45,056 are left of CIFAR-10's 50,000 (704 × 64 = 44 × 1024); few enough to be learned by heart,
+    # in the search for a generalisation gap, are 5,120 (80 × 64 = 5 × 1024).
     samples: int = 45_056
     few: int = 5_120
     epochs: float = 4
-    long: int = 10
+    long: int = 10  # epochs of that search; a large batch at equal steps takes sixteen times as many
     warmup_epochs: float = 1
     test_samples: int | None = None
-    target: float = 0.65
-    batches: tuple = BATCHES
-    matched: float = 0.3
-    landscape: dict = field(default_factory=lambda: dict(eigenvalues=1, tolerance=0.02))
+    target: float = 0.65  # held-out accuracy that the search for the critical batch size trains to
+    batches: tuple = BATCHES  # that it tries
+    matched: float = 0.3  # training loss, on pictures as they are, that arms are compared at
+    landscape: dict = field(default_factory=lambda: dict(eigenvalues=1, tolerance=0.02))  # options of landscape.py
     most_epochs: int = 16
-    frozen: tuple = (0.5, 0.58, 0.65)
+    frozen: tuple = (0.5, 0.58, 0.65)  # held-out accuracies at which the noise scale is measured at weights that stay
     tuning: tuple = TUNING
     judged: tuple = JUDGED
     widest: int = 16  # rates of a grid at most
