@@ -17,8 +17,9 @@ import os
 import statistics
 from pathlib import Path
 
+from course.links import prediction
+from course.shared import cost
 from ddl import launch
-from ddl.analysis import cost, prediction
 from turns import Turns, take_turns
 
 SIZES = [4, 1024, 16_384, 65_536, 262_144, 1_048_576, 4_194_304]

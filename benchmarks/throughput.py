@@ -27,8 +27,8 @@ import sys
 import tempfile
 from pathlib import Path
 
+from course.training.precision import instructions
 from ddl import launch
-from ddl.training.precision import instructions
 from turns import Turns, paired, print_pairs, take_turns
 
 SAMPLES = 10_000
@@ -74,8 +74,8 @@ def plain_keras_fit(model, batch, steps):
 
     import tensorflow as tf
 
-    from ddl.data import load
-    from ddl.training import models
+    from course.data import load
+    from course.training import models
 
     data = load("synthetic", train_samples=SAMPLES, test_samples=100)
     pictures = data.train_images.astype("float32") / 255

@@ -10,11 +10,11 @@ events.jsonl while it trains and result.json at the end; elsewhere it only print
 scheduler is about to end leaves a checkpoint; started again in its folder, it goes on from there.
 """
 
-from ddl.data.dataset import HELD_OUT, VALIDATION_SAMPLES
-from ddl.training.options import MODELS, SEED, Integer, Number, add_data, parser, run
-from ddl.training.precision import PRECISIONS, set_precision
-from ddl.training.recipes import BASE_RATES, RECIPES
-from ddl.training.schedule import DECAYS
+from course.data.dataset import HELD_OUT, VALIDATION_SAMPLES
+from course.training.options import MODELS, SEED, Integer, Number, add_data, parser, run
+from course.training.precision import PRECISIONS, set_precision
+from course.training.recipes import BASE_RATES, RECIPES
+from course.training.schedule import DECAYS
 
 STATISTICS_SAMPLES = 1_000  # that batch norm's statistics are computed anew from
 CLEAN_SAMPLES = 2_000  # training pictures that are evaluated as they are
@@ -77,21 +77,21 @@ import horovod.tensorflow as hvd
 import numpy as np
 import tensorflow as tf
 
-from ddl.analysis import timeline
-from ddl.data import Order, load
-from ddl.data.augment import augment, normalise
-from ddl.data.tensors import constant
+from course.data import Order, load
+from course.data.augment import augment, normalise
+from course.data.tensors import constant
+from course.training import models, optimizer
+from course.training.checkpoint import Checkpoints, folder
+from course.training.exchange import average, average_statistics, cycle_time, pin_gpu, suitable_cycle_ms
+from course.training.journal import Journal, Startup
+from course.training.loop import DIVERGED, LEAVING, in_passes, make_evaluation, train
+from course.training.noise import NoiseScale
+from course.training.notice import Notice
+from course.training.recipes import micro_batch, settle
+from course.training.schedule import Schedule
+from course.training.witness import keep_weights
+from ddl.records import timeline
 from ddl.records.folder import StorageError
-from ddl.training import models, optimizer
-from ddl.training.checkpoint import Checkpoints, folder
-from ddl.training.exchange import average, average_statistics, cycle_time, pin_gpu, suitable_cycle_ms
-from ddl.training.journal import Journal, Startup
-from ddl.training.loop import DIVERGED, LEAVING, in_passes, make_evaluation, train
-from ddl.training.noise import NoiseScale
-from ddl.training.notice import Notice
-from ddl.training.recipes import micro_batch, settle
-from ddl.training.schedule import Schedule
-from ddl.training.witness import keep_weights
 
 
 def main(config):

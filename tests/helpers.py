@@ -18,8 +18,8 @@ ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "TF_NUM_INTRAOP_THREADS", "TF_NUM
 # What tests of the second set look at (see plugins/nightly.py).
 LAUNCHING = ("source_code/ddl/launcher/*", "source_code/ddl/rank/*")
 SETTING_UP = ("Makefile", "pyproject.toml", "requirements*.lock", "tools/*.sh")
-MARKING = ("source_code/ddl/grader/*", "grading/marking/*")
-IN_THE_LAB = ("source_code/ddl/display/*", "source_code/ddl/lab/*")
+MARKING = ("source_code/course/grader/*", "grading/marking/*")
+IN_THE_LAB = ("source_code/ddl/display/*", "source_code/ddl/server/*", "source_code/course/lab/*")
 
 
 def until(condition, timeout_s=200, message="waited in vain", pause=lambda ms: time.sleep(ms / 1000)):

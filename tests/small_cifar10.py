@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from ddl.data import cifar10
+from course.data import cifar10
 
 ROWS = 40  # in a batch
 NAMES = ["airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck"]

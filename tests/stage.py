@@ -5,10 +5,10 @@ from pathlib import Path
 
 import numpy as np
 
-from ddl.challenge import attempt, scoring
-from ddl.challenge.build import Built
-from ddl.challenge.journal import sha256
-from ddl.challenge.rules import Refused
+from course.challenge import attempt, scoring
+from course.challenge.build import Built
+from course.challenge.journal import sha256
+from course.challenge.rules import Refused
 from ddl.launcher.run import NoSuchRun
 from ddl.records.jsonfiles import write_json
 from ddl.records.paths import runs_dir

@@ -16,9 +16,9 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from ddl.challenge.attempt import SCRIPT, read
-from ddl.challenge.build import build
-from ddl.challenge.judge import judge, labels_of, pictures_file
+from course.challenge.attempt import SCRIPT, read
+from course.challenge.build import build
+from course.challenge.judge import judge, labels_of, pictures_file
 from ddl.errors import InputError
 from recordings import TIMES, Recordings, rounded
 

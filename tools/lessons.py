@@ -34,7 +34,7 @@ METADATA = {
     "language_info": {"name": "python"},
 }
 HOME = "Start_Here"
-HINTS = "source_code/ddl/grader/hints.json"
+HINTS = "source_code/course/grader/hints.json"
 NAVIGATION = {"tags": ["navigation"], "editable": False, "deletable": False}  # of cells that lead to other lessons
 LESSON_LINK = re.compile(r'href="(?:\.\./|notebooks/)?([\w.-]+)\.ipynb"')  # pages lie in one folder
 POLL_S = 0.5
@@ -214,8 +214,8 @@ def holds_work(path: Path) -> bool:
     """Whether somebody has executed or answered anything in a notebook; also where it cannot be read."""
     import nbformat
 
+    from course.grader.progress import questions_of
     from ddl.errors import CourseError
-    from ddl.grader.progress import questions_of
 
     try:
         answered = any(question.answered for question in questions_of(path))

@@ -32,12 +32,12 @@ from pathlib import Path
 
 import challenge
 import convergence
-from ddl.analysis import mistakes, timeline
-from ddl.data import DataError, fetch
+from course.data import DataError, fetch
+from course.training.precision import choose
+from course.workers import mistakes
 from ddl.errors import CourseError
 from ddl.launcher import hosts, warm
-from ddl.records import stack
-from ddl.training.precision import choose
+from ddl.records import stack, timeline
 from lessons import ROOT
 from recordings import Recordings, Trainings
 

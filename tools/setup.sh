@@ -199,7 +199,7 @@ fi
 # ---- the course, PyTorch and data
 
 if [ "$part" != environment ]; then
-    uv pip install --quiet --python "$venv/bin/python" --no-deps --no-build-isolation --editable .
+    uv pip install --quiet --python "$venv/bin/python" --no-deps --no-build-isolation --editable source_code --editable .
     if [ "$stack" = next ]; then
         # This TensorFlow takes Keras 2 (tf_keras) only if this says so, in each process: ranks, kernels, terminals.
         echo 'import os; os.environ.setdefault("TF_USE_LEGACY_KERAS", "1")' >"$(echo "$venv"/lib/python3.*/site-packages)/ddl-next.pth"

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from sqlalchemy.exc import OperationalError
 
-from ddl.challenge.rules import LEAST_RUNS, TRAIN_SAMPLES
+from course.challenge.rules import LEAST_RUNS, TRAIN_SAMPLES
 from ddl.errors import CourseError
 from ddl.words import plural
 from marking.course import CHALLENGE, Course

@@ -8,7 +8,7 @@ import nbformat
 from nbgrader.api import MissingEntry
 from nbgrader.converters import Autograde
 
-import ddl.grader
+import course.grader
 from marking import lanes, preprocessors, sandbox, superseded
 from marking.collect import STAMP
 from marking.course import Course, MarkingError, one, plain
@@ -17,7 +17,7 @@ from marking.preprocessors import LIMITS
 from marking.students import students
 
 STUDENT_S = LIMITS.total_s + 120  # for grading a hand-in, and nbgrader's work around it
-CODE = [*Path(ddl.grader.__file__).parent.glob("*.py"), Path(preprocessors.__file__)]  # what decides on marks
+CODE = [*Path(course.grader.__file__).parent.glob("*.py"), Path(preprocessors.__file__)]  # what decides on marks
 
 
 @dataclass(frozen=True)

@@ -21,12 +21,12 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from ddl.challenge import attempt, scoring
-from ddl.challenge.journal import SUBMISSION, Entry, Journal
-from ddl.challenge.judge import labels_of
-from ddl.challenge.rules import LEAST_RUNS, POINTS, Refused, check_workers, points
-from ddl.challenge.standings import recorded, standing, table
-from ddl.challenge.verdict import Score
+from course.challenge import attempt, scoring
+from course.challenge.journal import SUBMISSION, Entry, Journal
+from course.challenge.judge import labels_of
+from course.challenge.rules import LEAST_RUNS, POINTS, Refused, check_workers, points
+from course.challenge.standings import recorded, standing, table
+from course.challenge.verdict import Score
 from ddl.launcher import warm
 from ddl.launcher.run import Run
 from ddl.launcher.site import Site
@@ -286,7 +286,7 @@ def _assignment(gradebook):
 
 def board(course: Course, scores: dict[str, Score]):
     """Return the class's board, and write it as a picture and as feedback in a zip archive; with their paths."""
-    from ddl.plot.challenge import plot_challenge
+    from course.challenge.plot_challenge import plot_challenge
 
     folder = course.folder / "challenge"
     named = {student: replace(score, name=student) for student, score in scores.items()}

@@ -12,9 +12,9 @@ from nbgrader import utils
 from nbgrader.preprocessors import GetGrades, NbGraderPreprocessor
 from traitlets import Float
 
-from ddl.grader.grade import HIDDEN_MESSAGE, CellError, grade_notebook
-from ddl.grader.launches import Launches
-from ddl.grader.limits import Limits
+from course.grader.grade import HIDDEN_MESSAGE, CellError, grade_notebook
+from course.grader.launches import Launches
+from course.grader.limits import Limits
 from marking import sandbox
 
 LIMITS = Limits(cell_s=20, call_s=10, test_s=30, launch_s=60, total_s=300)

@@ -1,6 +1,6 @@
 """The sandbox in which a submission's code runs while it is marked.
 
-`start_worker` is for `ddl.grader.grade_notebook`. In bubblewrap, a process sees a read-only system, the Python
+`start_worker` is for `course.grader.grade_notebook`. In bubblewrap, a process sees a read-only system, the Python
 environment and the course's package; it has a private folder of limited size, no network, no processes but its own, and
 fewer system calls. Otherwise Apptainer runs it in the course's image; with neither, nothing is run.
 
@@ -23,10 +23,10 @@ from pathlib import Path
 import psutil
 
 import ddl
+from course.grader.channel import WorkerProcess, start, worker_command
+from course.grader.launches import ranks_command
+from course.grader.limits import Limits
 from ddl.errors import CourseError
-from ddl.grader.channel import WorkerProcess, start, worker_command
-from ddl.grader.launches import ranks_command
-from ddl.grader.limits import Limits
 
 ROOT = Path(__file__).resolve().parents[2]
 HOSTS = Path(__file__).with_name("hosts")  # this file, and no other of the folder, is seen in a sandbox
@@ -64,7 +64,7 @@ def start_ranks(limits: Limits) -> WorkerProcess:
 
 
 def start_builder(command: list[str]) -> WorkerProcess:
-    """Start the builder of the challenge's submissions as `start_worker` does, for `ddl.challenge.build.build`."""
+    """Start the builder of the challenge's submissions as `start_worker` does, for `course.challenge.build.build`."""
     kind = find()
     process = _start(kind, BUILDER, _limited(kind, BUILDER, command, BUILDER.memory_bytes))
     return _Watched(process, replace(BUILDER, memory_bytes=BUILDER_RESIDENT_BYTES))
@@ -84,7 +84,7 @@ def find():
     troubles = []
     for kind in (bubblewrap, apptainer):
         try:
-            process = _start(kind, Limits(), [sys.executable, "-I", "-c", "import ddl.grader.worker"])
+            process = _start(kind, Limits(), [sys.executable, "-I", "-c", "import course.grader.worker"])
             _, error = process.communicate(timeout=60)
         except (OSError, subprocess.TimeoutExpired) as trouble:
             troubles.append(f"{kind.__name__}: {trouble}")

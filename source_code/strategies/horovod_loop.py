@@ -7,7 +7,7 @@ Every process runs this file. Horovod averages the ranks' gradients: so each ran
 over its own part of the batch.
 """
 
-from ddl.training import options
+from course.training import options
 
 if __name__ == "__main__":
     config = options.strategy(__doc__)  # before the slow imports: a wrong option is refused at once
@@ -15,7 +15,7 @@ if __name__ == "__main__":
 import horovod.tensorflow as hvd
 import tensorflow as tf
 
-from ddl.training.strategy import MOMENTUM, Experiment, losses_and_hits
+from course.training.strategy import MOMENTUM, Experiment, losses_and_hits
 
 
 def main(config):

@@ -7,14 +7,14 @@ What Model.fit does in single.py stands here in full: the same updates, and ever
 to change.
 """
 
-from ddl.training import options
+from course.training import options
 
 if __name__ == "__main__":
     config = options.strategy(__doc__)  # before the slow imports: a wrong option is refused at once
 
 import tensorflow as tf
 
-from ddl.training.strategy import MOMENTUM, Experiment, losses_and_hits
+from course.training.strategy import MOMENTUM, Experiment, losses_and_hits
 
 
 def main(config):

@@ -7,14 +7,14 @@ One process. Each device has a replica of the model; a batch is split among them
 gradients are summed before every replica makes the same update.
 """
 
-from ddl.training import options
+from course.training import options
 
 if __name__ == "__main__":
     config = options.strategy(__doc__, replicas=2)  # before the slow imports: a wrong option is refused at once
 
 import tensorflow as tf
 
-from ddl.training.strategy import MOMENTUM, Experiment
+from course.training.strategy import MOMENTUM, Experiment
 
 
 def main(config):

@@ -7,14 +7,14 @@ One process. Each device runs the same step on its part of the batch, and the re
 are summed: so each replica divides its loss by the size of the whole batch, not of its part.
 """
 
-from ddl.training import options
+from course.training import options
 
 if __name__ == "__main__":
     config = options.strategy(__doc__, replicas=2)  # before the slow imports: a wrong option is refused at once
 
 import tensorflow as tf
 
-from ddl.training.strategy import MOMENTUM, Experiment, losses_and_hits
+from course.training.strategy import MOMENTUM, Experiment, losses_and_hits
 
 
 def main(config):

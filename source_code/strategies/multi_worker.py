@@ -8,15 +8,15 @@ Every process runs this file. TF_CONFIG says where all of them are and which one
                 "task": {"type": "worker", "index": 0}}' python source_code/strategies/multi_worker.py
 """
 
-from ddl.training import options
+from course.training import options
 
 if __name__ == "__main__":
     config = options.strategy(__doc__)  # before the slow imports: a wrong option is refused at once
 
 import tensorflow as tf
 
+from course.training.strategy import MOMENTUM, Experiment
 from ddl.rank import cluster
-from ddl.training.strategy import MOMENTUM, Experiment
 
 
 def main(config):

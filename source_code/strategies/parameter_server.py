@@ -9,7 +9,7 @@ its gradient may belong to weights that are no more. How many updates late it ca
 An update is of one worker's batch: as many updates and samples as in the other strategies.
 """
 
-from ddl.training import options
+from course.training import options
 
 if __name__ == "__main__":
     config = options.strategy(__doc__)  # before the slow imports: a wrong option is refused at once
@@ -19,8 +19,8 @@ from collections import deque
 import numpy as np
 import tensorflow as tf
 
+from course.training.strategy import MOMENTUM, Experiment, losses_and_hits
 from ddl.rank import cluster
-from ddl.training.strategy import MOMENTUM, Experiment, losses_and_hits
 
 
 def main(config):

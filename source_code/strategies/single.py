@@ -4,17 +4,17 @@
     python source_code/strategies/single.py --steps 20        # no run folder
 
 The files beside this one train the same network on the same pictures in the same order, each in
-another strategy; `ddl.training.strategy` has what all of them share.
+another strategy; `course.training.strategy` has what all of them share.
 """
 
-from ddl.training import options
+from course.training import options
 
 if __name__ == "__main__":
     config = options.strategy(__doc__)  # before the slow imports: a wrong option is refused at once
 
 import tensorflow as tf
 
-from ddl.training.strategy import MOMENTUM, Experiment
+from course.training.strategy import MOMENTUM, Experiment
 
 
 def main(config):

@@ -7,7 +7,7 @@ Every process runs this file. DDP averages the ranks' gradients: so each rank ta
 over its own part of the batch. The six steps have the numbers that they have in horovod_loop.py.
 """
 
-from ddl.training import options
+from course.training import options
 
 if __name__ == "__main__":
     config = options.strategy(__doc__)  # before the slow imports: a wrong option is refused at once
@@ -17,7 +17,7 @@ import os
 import torch
 import torch.distributed as dist
 
-from ddl.training.torch_strategy import MOMENTUM, Experiment, losses_and_hits
+from course.training.torch_strategy import MOMENTUM, Experiment, losses_and_hits
 
 
 def main(config):

@@ -21,7 +21,7 @@ class Lab:
 
     token = TOKEN
 
-    def __init__(self, folder, more=()):
+    def __init__(self, folder, more=(), command=(sys.executable, "-m", "ddl.cli", "lab")):
         self.root = folder / "course"
         self.runs = folder / "runs"
         self.root.mkdir(parents=True)
@@ -40,10 +40,7 @@ class Lab:
         with open(self.log, "wb") as log:
             self.process = subprocess.Popen(
                 [
-                    sys.executable,
-                    "-m",
-                    "ddl.cli",
-                    "lab",
+                    *command,
                     "--no-browser",
                     "--ip=127.0.0.1",
                     f"--port={self.port}",

@@ -6,7 +6,7 @@ import nbformat
 import pytest
 
 import lessons
-from ddl import topology
+from course import topology
 from helpers import ROOT
 
 

@@ -173,7 +173,7 @@ def test_timeline_and_tensorboard_open_in_tabs_of_the_same_server(course, open_n
     assert board.get_by_role("textbox", name="Filter runs (regex)").input_value() == run
     board.screenshot(path=SCREENSHOTS / "tensorboard.png")
     server = psutil.Process(course.process.pid)
-    (process,) = [each for each in server.children(recursive=True) if "ddl.lab.tensorboard" in each.cmdline()]
+    (process,) = [each for each in server.children(recursive=True) if "ddl.server.tensorboard" in each.cmdline()]
     assert [each for each in process.net_connections("inet") if each.status == psutil.CONN_LISTEN] == []
     stranger = tab.page.context.browser.new_context()
     assert "/login?" in stranger.request.get(board.url.partition("#")[0]).url

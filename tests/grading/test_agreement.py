@@ -6,8 +6,8 @@ import json
 import nbformat
 import pytest
 
-from ddl.grader import cells
-from ddl.grader.check import check_file
+from course.grader import cells
+from course.grader.check import check_file
 from marking import answers
 
 SETUP = "import math\n\nscale = 2"

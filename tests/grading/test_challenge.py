@@ -13,8 +13,8 @@ import zipfile
 import psutil
 import pytest
 
-from ddl.challenge.journal import journals
-from ddl.challenge.rules import Refused
+from course.challenge.journal import journals
+from course.challenge.rules import Refused
 from ddl.errors import CourseError
 from ddl.launcher import warm
 from helpers import ROOT
@@ -278,7 +278,7 @@ def test_the_board_and_the_verdicts_to_hand_back(course, take_in, stage):
 
 @pytest.mark.slow
 def test_a_file_is_built_in_a_real_sandbox_and_reads_nothing_there(tmp_path):
-    from ddl.challenge.build import BASELINE, build
+    from course.challenge.build import BASELINE, build
     from marking import sandbox
 
     built = build(BASELINE, [1], tmp_path / "built", start=sandbox.start_builder)

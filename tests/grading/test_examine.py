@@ -14,10 +14,10 @@ from pathlib import Path
 import psutil
 import pytest
 
-from ddl.grader import conversion
-from ddl.grader.grade import grade_notebook
-from ddl.grader.launches import Launches
-from ddl.grader.limits import Limits
+from course.grader import conversion
+from course.grader.grade import grade_notebook
+from course.grader.launches import Launches
+from course.grader.limits import Limits
 from helpers import until
 from marking import sandbox
 
@@ -177,7 +177,7 @@ math.isclose = np.allclose = np.testing.assert_allclose = lambda *a, **k: True
 """
     + WRONG,
     "a patched worker": """
-import ddl.grader.worker as worker, ddl.grader.serialize as boundary, sys
+import course.grader.worker as worker, course.grader.serialize as boundary, sys
 for module in (worker, boundary, sys.modules["__main__"]):
     module.encode = lambda value: "true"
     module.respond = lambda names, request: {"value": "true", "done": {"passed": True}}
@@ -316,7 +316,7 @@ def launched(script):
     tests = [
         question(
             check.__name__,
-            "from ddl.grader import conversion\n"
+            "from course.grader import conversion\n"
             f"conversion.{check.__name__}(conversion.training('my.py', ranks=2, seed=1))",
         )
         for check in conversion.CHECKS

@@ -5,9 +5,9 @@ from types import SimpleNamespace
 import nbformat
 import pytest
 
+from course.grader.handin import hand_in
 from ddl.cli import main
 from ddl.errors import CourseError, InputError
-from ddl.grader.handin import hand_in
 
 
 @pytest.fixture
@@ -69,7 +69,7 @@ def test_an_exchange_without_the_lesson_says_so(tiny, mine, monkeypatch, tmp_pat
 
 
 def test_the_button_in_a_notebook_hands_in_and_says_what_became_of_it(tiny, mine, monkeypatch, tmp_path):
-    from ddl.grader.check import _hand_in_button
+    from course.grader.check import _hand_in_button
 
     line = SimpleNamespace(value="")
     line.update = lambda html: setattr(line, "value", html.data)
@@ -77,6 +77,6 @@ def test_the_button_in_a_notebook_hands_in_and_says_what_became_of_it(tiny, mine
     monkeypatch.setenv("DDL_EXCHANGE", str(tmp_path / "<nowhere>"))
     button.click()
     assert "released it there" in line.value and "<nowhere>" not in line.value and not button.disabled
-    monkeypatch.setattr("ddl.grader.handin._submit", lambda path, exchange: None)
+    monkeypatch.setattr("course.grader.handin._submit", lambda path, exchange: None)
     button.click()
     assert "handed in for ann" in line.value and "hand in again" in line.value

@@ -10,8 +10,8 @@ import shutil
 import pytest
 
 import lessons
-from ddl.grader import conversion, launches, loop
-from ddl.grader.limits import Limits
+from course.grader import conversion, launches, loop
+from course.grader.limits import Limits
 from helpers import ROOT
 from marking import sandbox
 
@@ -168,7 +168,7 @@ import horovod.tensorflow
 import horovod.tensorflow.keras as hvd
 import tensorflow as tf
 
-from ddl.training.exercise import Network, Task
+from course.training.exercise import Network, Task
 
 hvd.init()
 task, network = Task(), Network()
@@ -208,7 +208,7 @@ RANK_0_ALONE = [
 NUMPY = """
 import os, pathlib, time
 import numpy as np
-from ddl.training.exercise import Network, Task
+from course.training.exercise import Network, Task
 
 rank, ranks = int(os.environ["HOROVOD_RANK"]), int(os.environ["HOROVOD_SIZE"])
 names, turn = ("frozen", "tied", "inner", "outer"), 0
@@ -251,8 +251,8 @@ if rank == 0:
     task.save(model)
 """
 NOTES = """
-from ddl.training.examiner import examiner
-from ddl.training.exercise import Network, Task
+from course.training.examiner import examiner
+from course.training.exercise import Network, Task
 
 task, model = Task(), Network()
 weights = {name: getattr(model, name).numpy().tolist() for name in ("frozen", "tied", "inner", "outer")}
@@ -283,7 +283,7 @@ FORGED = {
     "notes what it likes": (NOTES, [], set()),
     "notes what is none": (NOTES, [("weights=weights)\nfor", "weights=dict(tied='x'))\nfor")], "record cannot be read"),
     "patches what judges": (
-        "import ddl.grader.conversion as c, ddl.grader.judge as j\nc.require = lambda *a: None\n"
+        "import course.grader.conversion as c, course.grader.judge as j\nc.require = lambda *a: None\n"
         "j.judge = lambda *a: {'passed': True}\n" + ONE_DEVICE,
         [],
         {"frozen_and_tied"},
@@ -446,7 +446,7 @@ WRONG_LOOPS = {
     "the bias is left out": ([("zip(gradients, weights)", "zip(gradients[:-1], weights[:-1])")], {"single_step"}, "off by"),
     "one label for all": ([("each(labels,", "each(0 * labels,")], {"single_step", "learns"}, "chance is 10%"),
     "says that it learned": (
-        [("import tensorflow as tf\n", "import tensorflow as tf, os\nfrom ddl.training.examiner import examiner\n"
+        [("import tensorflow as tf\n", "import tensorflow as tf, os\nfrom course.training.examiner import examiner\n"
           "examiner().note('trained', samples=1296, predicted=[0] * 400)\nos._exit(0)\n")],
         {"single_step", "learns"},
         "chance is 10%",

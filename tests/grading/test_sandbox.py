@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from ddl.grader.limits import Limits
+from course.grader.limits import Limits
 from marking import sandbox
 
 
@@ -46,11 +46,11 @@ def test_apptainer_takes_its_place(programs, tmp_path, monkeypatch):
     program = programs("apptainer", f'/usr/bin/env > "{tmp_path}/env"; exit 0')
     assert sandbox.find() is sandbox.apptainer
     assert "SECRET" not in (tmp_path / "env").read_text()
-    command = [sys.executable, "-I", "-m", "ddl.grader.worker"]
+    command = [sys.executable, "-I", "-m", "course.grader.worker"]
     assert " ".join(sandbox.apptainer(Limits(), command, 9)) == (
         f"{program} --silent exec --containall --cleanenv --no-home --net --network none --pwd /tmp "
         "--env USER=student --env LANG=C.UTF-8 --env DDL_VIEW=plain --env MPLBACKEND=Agg --env OMP_NUM_THREADS=1 "
-        f"--env OPENBLAS_NUM_THREADS=1 --env MALLOC_ARENA_MAX=2 {image} python -I -m ddl.grader.worker"
+        f"--env OPENBLAS_NUM_THREADS=1 --env MALLOC_ARENA_MAX=2 {image} python -I -m course.grader.worker"
     )
 
 

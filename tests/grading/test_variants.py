@@ -27,10 +27,10 @@ import pytest
 from mutation import mutants
 
 import lessons
-from ddl.grader import cells as lesson_cells
-from ddl.grader.grade import grade_notebook, visible_part
-from ddl.grader.judge import judge
-from ddl.grader.worker import Kept, respond
+from course.grader import cells as lesson_cells
+from course.grader.grade import grade_notebook, visible_part
+from course.grader.judge import judge
+from course.grader.worker import Kept, respond
 from helpers import ROOT
 
 FILES = sorted((Path(__file__).parent / "variants").glob("*.py"))

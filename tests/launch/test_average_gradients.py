@@ -9,10 +9,10 @@ import pytest
 pytest.importorskip("tensorflow")
 pytest.importorskip("horovod.tensorflow")
 
+from course.gradients import descent
 from ddl import RunFailed, launch
-from ddl.analysis import descent
 
-pytestmark = pytest.mark.nightly("source_code/average_gradients.py")
+pytestmark = pytest.mark.nightly("source_code/course/gradients/scripts/average_gradients.py")
 
 
 @pytest.mark.parametrize("points", [64, 63])

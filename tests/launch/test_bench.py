@@ -10,12 +10,12 @@ from helpers import until
 pytest.importorskip("tensorflow")
 pytest.importorskip("horovod.tensorflow")
 
+from course.links.bandwidth import bandwidths, pairs
+from course.links.plot_bandwidth import plot_bandwidth, plot_pairs
+from course.links.plot_race import plot_race
+from course.links.race import crossovers
+from course.shared import cost
 from ddl import RunFailed, launch
-from ddl.analysis import cost
-from ddl.analysis.bandwidth import bandwidths, pairs
-from ddl.analysis.race import crossovers
-from ddl.plot.bandwidth import plot_bandwidth, plot_pairs
-from ddl.plot.race import plot_race
 from ddl.records.jsonfiles import read_json_lines
 
 pytestmark = pytest.mark.nightly("source_code/*bench*", "source_code/*allreduce*")

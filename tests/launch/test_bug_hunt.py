@@ -9,8 +9,8 @@ import pytest
 pytest.importorskip("tensorflow")
 pytest.importorskip("horovod.tensorflow")
 
+from course.workers import mistakes
 from ddl import RunFailed, launch
-from ddl.analysis import mistakes
 from ddl.records import stack
 
 pytestmark = pytest.mark.nightly("source_code/bug_hunt*")

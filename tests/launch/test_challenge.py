@@ -17,7 +17,7 @@ from ddl.launcher import processes
 from ddl.launcher.run import attach
 from ddl.records.paths import runs_dir
 
-pytestmark = pytest.mark.nightly("source_code/ddl/challenge/*")
+pytestmark = pytest.mark.nightly("source_code/course/challenge/*")
 SIZES = "--samples 2048 --train-samples 4096 --public-samples 500 --private-samples 500"
 COMMAND = [sys.executable, "-m", "ddl.cli", "challenge", "score", "baseline.py", "--data-set", "synthetic"]
 COMMAND += [*SIZES.split(), "--runs", "1"]

@@ -19,10 +19,10 @@ from helpers import ROOT
 
 pytest.importorskip("tensorflow")
 
-from ddl.challenge import rules
-from ddl.challenge.attempt import read
-from ddl.challenge.confinement import landlock
-from ddl.challenge.rules import Refused
+from course.challenge import rules
+from course.challenge.attempt import read
+from course.challenge.confinement import landlock
+from course.challenge.rules import Refused
 
 WORKER = ROOT / "tests" / "workers" / "builder_worker.py"
 HONEST = """
@@ -89,8 +89,8 @@ CHEATS = {
 
         np.random.seed(int(time.time()))
         np.random.default_rng = lambda *seed: None
-        import ddl.data
-        ddl.data.Order.epoch = None
+        import course.data
+        course.data.Order.epoch = None
         time.time = time.monotonic = time.perf_counter = time.process_time = lambda: 0.0
         print('{{"accuracy": 0.99, "samples": 1024}}')
         print("mine.py: counts: mean 99.00% of 5 runs", file=sys.stderr)

@@ -13,12 +13,12 @@ from pathlib import Path
 
 import pytest
 
+from course.links.hierarchy import variants
+from course.links.plot_hierarchy import plot_variants
+from course.training.bench import VARIANTS
 from ddl import attach, launch, runs
-from ddl.analysis.hierarchy import variants
 from ddl.launcher import hosts, processes
-from ddl.plot.hierarchy import plot_variants
 from ddl.records.jsonfiles import read_json_lines
-from ddl.training.bench import VARIANTS
 from helpers import LAUNCHING, ROOT, printed, until
 
 # It takes iproute2, and a machine that lets them make networks: not every one that runs fast tests.

@@ -14,7 +14,7 @@ pytest.importorskip("horovod.tensorflow")
 from ddl.records.folder import RunFolder
 from ddl.records.jsonfiles import read_json, read_json_lines, write_json
 
-SCRIPT = ROOT / "source_code" / "landscape.py"
+SCRIPT = ROOT / "source_code/course/convergence/scripts/landscape.py"
 FILTERS = (3, 32, 64, 128, 128)
 SMALL = "--samples 24 --chunk 8 --iterations 3 --eigenvalues 1 --tolerance 0 --probes 2 --directions 1 --points 3"
 OPTIONS = [*SMALL.split(), "--noise-samples", "48", "--ghost-batch", "4"]
@@ -83,7 +83,9 @@ def complain(folder):
 
 
 pytestmark = pytest.mark.nightly(
-    "source_code/landscape.py", "source_code/ddl/training/landscape.py", "source_code/ddl/training/matrices.py"
+    "source_code/course/convergence/scripts/landscape.py",
+    "source_code/course/training/landscape.py",
+    "source_code/course/training/matrices.py",
 )
 
 OUTPUTS = {"one": command(1), "two": command(2), "complaints": complain}

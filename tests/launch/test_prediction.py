@@ -8,10 +8,13 @@ import pytest
 pytest.importorskip("tensorflow")
 pytest.importorskip("horovod.tensorflow")
 
+from course.links import prediction
+from course.shared import cost
 from ddl import launch
-from ddl.analysis import cost, prediction
 
-pytestmark = pytest.mark.nightly("source_code/ddl/analysis/prediction.py", "source_code/step_times.py")
+pytestmark = pytest.mark.nightly(
+    "source_code/course/links/prediction.py", "source_code/course/workers/scripts/step_times.py"
+)
 
 STEPS = 20
 TWO = {"workers": 2, "threads": 1, "oversubscribe": True}

@@ -7,13 +7,13 @@ import pytest
 pytest.importorskip("tensorflow")
 pytest.importorskip("horovod.tensorflow")
 
+from course.shared.efficiency import payoff, tuning
+from course.training.bench import PARTS
+from course.workers.plot_efficiency import plot_step_times, plot_timeline
 from ddl import RunFailed, launch
-from ddl.analysis import timeline
-from ddl.analysis.efficiency import payoff, tuning
-from ddl.plot.efficiency import plot_step_times, plot_timeline
-from ddl.training.bench import PARTS
+from ddl.records import timeline
 
-pytestmark = pytest.mark.nightly("source_code/step_times.py")
+pytestmark = pytest.mark.nightly("source_code/course/workers/scripts/step_times.py")
 
 SMALL = {"global_batch": 8, "steps": 6}
 

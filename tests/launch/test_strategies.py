@@ -3,13 +3,13 @@
 import numpy as np
 import pytest
 
+from course.workers.agreement import agreement, kept_weights
 from ddl import launch
-from ddl.analysis.agreement import agreement, kept_weights
 from ddl.records.jsonfiles import read_json
 from helpers import launched, launches
 
 pytestmark = pytest.mark.nightly(
-    "source_code/strategies/*", "source_code/ddl/training/strategy.py", "source_code/ddl/rank/*"
+    "source_code/strategies/*", "source_code/course/training/strategy.py", "source_code/ddl/rank/*"
 )
 
 FEW = {"steps": 5, "train_samples": 256, "test_samples": 100, "data_set": "synthetic"}

@@ -14,7 +14,7 @@ from helpers import ROOT, on_ranks
 pytest.importorskip("tensorflow")
 pytest.importorskip("horovod.tensorflow")
 
-from ddl.data import store
+from course.data import store
 from ddl.records.jsonfiles import read_json, read_json_lines
 
 pytestmark = pytest.mark.slow

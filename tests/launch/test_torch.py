@@ -8,8 +8,8 @@ import sys
 import numpy as np
 import pytest
 
+from course.workers.agreement import agreement, kept_weights
 from ddl import launch
-from ddl.analysis.agreement import agreement, kept_weights
 from helpers import LAUNCHING, ROOT, free_port, launched, launches, printed, until
 
 TOLD = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "GROUP_RANK", "MASTER_ADDR", "GLOO_SOCKET_IFNAME")

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from ddl.training.initial import initial_weights
+from course.training.initial import initial_weights
 from helpers import ROOT
 
 pytestmark = pytest.mark.nightly("source_code/strategies/*")  # the extra is installed for the full run only
@@ -13,14 +13,14 @@ pytestmark = pytest.mark.nightly("source_code/strategies/*")  # the extra is ins
 def ported():
     """The module under test."""
     pytest.importorskip("torch")
-    from ddl.training import torch_strategy
+    from course.training import torch_strategy
 
     return torch_strategy
 
 
 @pytest.fixture(scope="module")
 def keras():
-    from ddl.training import models
+    from course.training import models
 
     return models.build("cnn", norm="group", seed=3)
 
@@ -60,7 +60,7 @@ def test_the_same_pictures_give_the_same_logits(keras, model):
 def test_losses_and_hits_are_tensorflows(ported):
     import torch
 
-    from ddl.training import strategy
+    from course.training import strategy
 
     logits = np.random.default_rng(1).normal(size=(6, 10)).astype(np.float32)
     labels = np.array([0, 1, 2, 3, 4, int(logits[5].argmax())])

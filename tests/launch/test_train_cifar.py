@@ -15,12 +15,12 @@ from helpers import ROOT, on_ranks, until
 pytest.importorskip("tensorflow")
 pytest.importorskip("horovod.tensorflow")
 
+from course.training.precision import instructions
 from ddl import launch
-from ddl.analysis import timeline
 from ddl.launcher import processes
+from ddl.records import timeline
 from ddl.records.folder import RunFolder
 from ddl.records.jsonfiles import read_json, read_json_lines
-from ddl.training.precision import instructions
 
 SCRIPT = ROOT / "source_code" / "train_cifar.py"
 WORKER = ROOT / "tests" / "workers" / "train_worker.py"
@@ -156,8 +156,8 @@ def test_evaluation_over_ranks_is_that_of_a_single_process(two, monkeypatch):
     import tensorflow as tf
     import train_worker
 
-    from ddl.data.augment import normalise
-    from ddl.training import models
+    from course.data.augment import normalise
+    from course.training import models
 
     model = models.build("cnn")
     model.set_weights(two("plain").weights[0])

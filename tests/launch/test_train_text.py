@@ -7,13 +7,14 @@ pytest.importorskip("tensorflow")
 pytest.importorskip("horovod.tensorflow")
 pytest.importorskip("tensorflow_hub")
 
-from ddl import RunFailed, compare, launch, plot
-from ddl.analysis import classification
-from ddl.analysis.scores import majority
-from ddl.data import load_questions
+from course import plot
+from course.data import load_questions
+from course.workers import classification
+from course.workers.scores import majority
+from ddl import RunFailed, compare, launch
 from helpers import launched, launches
 
-pytestmark = pytest.mark.nightly("source_code/train_text.py", "source_code/ddl/training/*")
+pytestmark = pytest.mark.nightly("source_code/course/workers/scripts/train_text.py", "source_code/course/training/*")
 
 WAYS = {
     "single": dict(workers=1),

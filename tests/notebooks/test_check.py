@@ -5,7 +5,7 @@ import os
 import nbformat
 import pytest
 
-from ddl.grader import journal
+from course.grader import journal
 from doubling import SOLVED, write_lesson
 
 pytestmark = pytest.mark.slow

@@ -14,14 +14,14 @@ from itertools import combinations, pairwise
 import numpy as np
 import pytest
 
-from ddl import critical, disturbed, precisions, recorded
-from ddl.analysis.challenge import ablations, best_of
-from ddl.analysis.critical import Critical, Noise
-from ddl.analysis.paired import Paired, paired
-from ddl.analysis.sharpness import MEASURES, rank_correlation, sharpness
-from ddl.challenge import TARGET
-from ddl.challenge.verdict import Score
-from ddl.records.reference import Recorded
+from course import critical, disturbed, precisions, recorded
+from course.challenge import TARGET
+from course.challenge.findings import ablations, best_of
+from course.challenge.verdict import Score
+from course.convergence.critical import Critical, Noise
+from course.convergence.sharpness import MEASURES, rank_correlation, sharpness
+from course.shared.recorded import Recorded
+from ddl.pairs import Paired, paired
 from helpers import ROOT, claims_of
 
 MARGIN = 1.0  # points, within which there is said to be no difference

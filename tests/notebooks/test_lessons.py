@@ -13,7 +13,7 @@ import pytest
 import gallery
 import lessons
 import static_site
-from ddl.grader.grade import visible_part
+from course.grader.grade import visible_part
 from helpers import ROOT
 
 SOURCES = lessons.sources(ROOT)

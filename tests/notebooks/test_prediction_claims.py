@@ -7,9 +7,9 @@ from functools import cached_property
 import pandas
 import pytest
 
-from ddl.analysis import published
-from ddl.analysis.paired import Paired
-from ddl.analysis.prediction import expected_maximum
+from course.links import published
+from course.links.prediction import expected_maximum
+from ddl.pairs import Paired
 from helpers import ROOT, claims_of
 
 LESSON = "2.System-Topology"

@@ -10,8 +10,8 @@ import pytest
 from nbclient import NotebookClient
 
 import lessons
-from ddl.grader.cells import names_in
-from ddl.grader.hints import steps_of
+from course.grader.cells import names_in
+from course.grader.hints import steps_of
 from helpers import ROOT
 
 
@@ -41,7 +41,7 @@ class Lesson:
 
 
 GRADED = [path for path in lessons.sources(ROOT) if "### BEGIN HIDDEN TESTS" in path.read_text()]
-IMPORTED = {"math", "numpy", "json", "itertools", "ddl.analysis.ring", "ddl.grader"}  # by tests: nothing heavy
+IMPORTED = {"math", "numpy", "json", "itertools", "course.shared.ring", "course.grader"}  # by tests: nothing heavy
 
 
 @pytest.fixture(scope="module", params=GRADED, ids=lambda path: path.stem)

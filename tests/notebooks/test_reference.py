@@ -9,13 +9,13 @@ import pytest
 from scipy.stats import nct, t
 
 import challenge
-from ddl import critical, precisions, recorded, tuning
-from ddl.challenge.build import BASELINE
-from ddl.challenge.journal import sha256
-from ddl.challenge.rules import ALPHA, BASELINE_SAMPLES, LEAST_RUNS, TARGET
+from course import critical, precisions, recorded, tuning
+from course.challenge.build import BASELINE
+from course.challenge.journal import sha256
+from course.challenge.rules import ALPHA, BASELINE_SAMPLES, LEAST_RUNS, TARGET
+from course.training.precision import instructions
+from course.training.recipes import BASE_RATES, recipe
 from ddl.records.jsonfiles import read_json, read_json_lines
-from ddl.training.precision import instructions
-from ddl.training.recipes import BASE_RATES, recipe
 from helpers import ROOT
 
 

@@ -10,9 +10,9 @@ LOOKS_AT = [
     "requirements-next.lock",
     "tools/*",
     "source_code/ddl/records/stack.py",
-    "source_code/ddl/training/*",
+    "source_code/course/training/*",
     "source_code/strategies/*",
-    "source_code/train_text.py",
+    "source_code/course/workers/scripts/train_text.py",
 ]
 
 

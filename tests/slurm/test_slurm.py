@@ -81,8 +81,8 @@ def test_two_nodes_are_one_task_a_rank(on_slurm, script):
 @pytest.mark.nightly(*LAUNCHING)
 def test_a_submission_is_scored_on_two_nodes(on_slurm, tmp_path, capsys, monkeypatch):
     """Ranks share the folder of runs, and the data folder cannot be written: pictures come from the runs."""
+    from course.data import store
     from ddl import cli
-    from ddl.data import store
 
     monkeypatch.setenv("DDL_DATA_DIR", str(tmp_path / "data"))
     write = store.write
@@ -321,7 +321,7 @@ def test_time_limits(on_slurm, script):
     slowly = script(
         f"""
         import os, runpy, time
-        from ddl.training.journal import Journal
+        from course.training.journal import Journal
 
         def step(journal, *arguments):
             time.sleep(os.environ.get("SLURM_RESTART_COUNT", "0") == "0")

@@ -5,7 +5,7 @@ import subprocess
 
 import pytest
 
-from ddl.topology import hwloc, sysfs
+from course.topology import hwloc, sysfs
 
 pytestmark = pytest.mark.slow  # takes hwloc, which only the full run installs
 

@@ -22,7 +22,7 @@ SOURCE = Path(__file__).with_name("stand_in_nvml.cpp")
 
 ASK = """
 import json, os, sys
-from ddl.topology import here
+from course.topology import here
 
 answers = {}
 for name, variables in json.load(sys.stdin).items():

@@ -7,7 +7,7 @@ import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.text import Text
 
-from ddl.plot.picture import Picture
+from course.shared.picture import Picture
 
 LOOKED_AT = set()  # functions that draw, each of whose first picture has been looked at
 

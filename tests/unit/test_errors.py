@@ -48,12 +48,12 @@ def _is_exception(name):
 
 def test_a_bug_shows_its_traceback_and_what_a_user_can_put_right_is_one_line(monkeypatch, capsys):
     for error in (KeyError("x"), ValueError("x"), RuntimeError("x")):
-        monkeypatch.setattr("ddl.data.listing", Mock(side_effect=error))
+        monkeypatch.setattr("course.data.listing", Mock(side_effect=error))
         with pytest.raises(type(error)):
             cli.main(["data", "list"])
         assert "ddl: " not in capsys.readouterr().err
     for error in (InputError("no such thing"), NotFound("no such thing"), OSError("no such thing")):
-        monkeypatch.setattr("ddl.data.listing", Mock(side_effect=error))
+        monkeypatch.setattr("course.data.listing", Mock(side_effect=error))
         assert cli.main(["data", "list"]) == 2
         assert capsys.readouterr().err == "ddl: no such thing\n"
 

@@ -10,10 +10,10 @@ TABLES = {"pandas", "matplotlib", "IPython"}
 LIGHT = {
     "ddl.rank.one_host ddl.rank.worker": {"numpy", *MODELS, *TABLES},
     "ddl ddl.rank ddl.launcher.launch": {"numpy", *MODELS, *TABLES},
-    "ddl.analysis.ring ddl.analysis.cost": {*MODELS, *TABLES},
-    "ddl.data ddl.data.catalogue": MODELS,
-    "ddl.analysis.classification ddl.plot.classification": MODELS,
-    "ddl.training.strategy ddl.analysis.difference ddl.plot.strategies": MODELS,
+    "course.shared.ring course.shared.cost": {*MODELS, *TABLES},
+    "course.data course.data.catalogue": MODELS,
+    "course.workers.classification course.workers.plot_classification": MODELS,
+    "course.training.strategy course.workers.difference course.workers.plot_strategies": MODELS,
 }
 PROBE = """
 import importlib, json, sys

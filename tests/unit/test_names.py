@@ -4,11 +4,12 @@ from importlib import import_module
 
 import pytest
 
+import course
 import ddl
-from ddl import challenge, grader, plot
+from course import challenge
 
 
-@pytest.mark.parametrize("package", [ddl, challenge, grader, plot], ids=lambda package: package.__name__)
+@pytest.mark.parametrize("package", [ddl, course, challenge], ids=lambda package: package.__name__)
 def test_each_public_name_is_what_its_module_defines(package):
     assert set(package._HOME) <= set(package.__all__) <= set(dir(package))
     for name, home in package._HOME.items():
@@ -22,5 +23,6 @@ def test_each_public_name_is_what_its_module_defines(package):
 
 
 def test_a_lessons_module_is_found_by_its_own_name():
-    for name, home in ddl._MODULES.items():
-        assert getattr(ddl, name) is import_module(f"ddl.{home}")
+    for package in (ddl, course):
+        for name, home in package._MODULES.items():
+            assert getattr(package, name) is import_module(f"{package.__name__}.{home}")

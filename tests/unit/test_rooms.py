@@ -1,67 +1,79 @@
-"""Who may import whom: CONTRIBUTING.md has the same table."""
+"""Who may import whom: CONTRIBUTING.md has the same lines."""
 
 import ast
-from collections import defaultdict
-from graphlib import TopologicalSorter
-from pathlib import Path
 
-import ddl
+from helpers import ROOT
 
-PACKAGE = Path(ddl.__file__).parent
+SOURCE = ROOT / "source_code"
 # A room imports from those above its own line, never from its neighbours or from below.
-LINES = [
-    {"errors", "lazy", "words"},
+TOOL = [
+    {"errors", "former", "interval", "lazy", "plugins", "words"},
     {"arguments"},
     {"records"},
-    {"data", "display"},
-    {"topology", "training", "launcher", "grader"},
-    {"rank", "analysis"},
-    {"plot", "diagnose"},
-    {"challenge"},
-    {"lab"},
+    {"display"},
+    {"launcher", "pairs"},
+    {"rank"},
+    {"comparison", "diagnose", "server"},
     {"cli"},
 ]
-LINE_OF = {room: number for number, line in enumerate(LINES) for room in line}
+COURSE = [
+    {"data", "topology"},
+    {"training"},
+    {"grader", "shared"},
+    {"challenge", "convergence", "gradients", "links", "workers"},
+    {"plot", "lab"},
+    {"cli"},
+    {"plugin"},
+]
+LINE_OF = {
+    f"{package}.{room}": number
+    for package, lines in (("ddl", TOOL), ("course", COURSE))
+    for number, line in enumerate(lines)
+    for room in line
+}
+SCRIPTS = {"scripts", "submissions"}  # programs, of which nothing imports anything
 
 
-def room_of(module):
-    return module.split(".")[1]
+def modules():
+    """Every module of the two packages: (its name, its file)."""
+    for package in ("ddl", "course"):
+        for path in sorted((SOURCE / package).rglob("*.py")):
+            if not SCRIPTS & set(path.parts):
+                yield ".".join(path.relative_to(SOURCE).with_suffix("").parts).removesuffix(".__init__"), path
 
 
 def imports():
-    """Every import of one of the package's modules by another: (importing module, imported module)."""
-    for path in sorted(PACKAGE.rglob("*.py")):
-        module = ".".join(("ddl", *path.relative_to(PACKAGE).with_suffix("").parts)).removesuffix(".__init__")
-        if module == "ddl":
-            continue  # the public names: it imports each on first use
+    """Every import of one of the packages' modules by another: (importing module, imported module)."""
+    names = dict(modules())
+    for module, path in names.items():
         for node in ast.walk(ast.parse(path.read_text())):
-            if isinstance(node, ast.ImportFrom) and node.module == "ddl":
-                yield from ((module, f"ddl.{alias.name}") for alias in node.names)
-            elif isinstance(node, ast.ImportFrom) and (node.module or "").startswith("ddl."):
+            if isinstance(node, ast.ImportFrom) and (node.module or "").partition(".")[0] in ("ddl", "course"):
                 for alias in node.names:
-                    inside = PACKAGE.parent.joinpath(*node.module.split("."), f"{alias.name}.py")
-                    yield module, f"{node.module}.{alias.name}" if inside.exists() else node.module
+                    inside = f"{node.module}.{alias.name}"
+                    yield module, inside if inside in names else node.module
             elif isinstance(node, ast.Import):
-                yield from ((module, alias.name) for alias in node.names if alias.name.startswith("ddl."))
+                yield from ((module, alias.name) for alias in node.names if alias.name in names)
+
+
+def room_of(module):
+    return ".".join(module.split(".")[:2])
 
 
 def test_every_module_is_in_a_room():
-    # By modules, not by folders: git leaves those that it has emptied where Python has put its cache.
-    found = {path.relative_to(PACKAGE).parts[0].removesuffix(".py") for path in PACKAGE.rglob("*.py")}
-    assert found - {"__init__"} == set(LINE_OF)
+    rooms = {room_of(module) for module, _ in modules()}
+    assert rooms - {"ddl", "course"} == set(LINE_OF)
 
 
 def test_no_room_imports_a_neighbour_or_upward():
     wrong = [
         (importing, imported)
         for importing, imported in imports()
-        if room_of(importing) != room_of(imported) and LINE_OF[room_of(importing)] <= LINE_OF[room_of(imported)]
+        for below, above in [(room_of(importing), room_of(imported))]
+        if {below, above} <= set(LINE_OF) and below != above and below.split(".")[0] == above.split(".")[0]
+        if LINE_OF[below] <= LINE_OF[above]
     ]
     assert not wrong
 
 
-def test_no_import_runs_in_a_circle():
-    graph = defaultdict(set)
-    for importing, imported in imports():
-        graph[importing].add(imported)
-    TopologicalSorter(graph).prepare()  # raises CycleError, which names the circle
+def test_the_tool_imports_nothing_of_the_course():
+    assert not [pair for pair in imports() if pair[0].startswith("ddl") and pair[1].startswith("course")]

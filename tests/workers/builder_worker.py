@@ -16,8 +16,8 @@ from pathlib import Path
 import tensorflow.keras.layers
 import tensorflow.keras.optimizers.legacy  # noqa: F401  once for all
 
-from ddl.challenge import builder
-from ddl.challenge.build import BASELINE
+from course.challenge import builder
+from course.challenge.build import BASELINE
 
 SEED = 1234567
 

@@ -15,11 +15,11 @@ from pathlib import Path
 import horovod.tensorflow as hvd
 import numpy as np
 import tensorflow as tf
-
 import train_submission
-from ddl.challenge.build import BASELINE, _keep
-from ddl.challenge.builder import Submission
-from ddl.challenge.split import Split
+
+from course.challenge.build import BASELINE, _keep
+from course.challenge.builder import Submission
+from course.challenge.split import Split
 from ddl.errors import CourseError
 
 TINY = """

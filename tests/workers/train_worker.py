@@ -19,7 +19,7 @@ import horovod.tensorflow as hvd
 import numpy as np
 
 import train_cifar
-from ddl.data import DataSet
+from course.data import DataSet
 
 SMALL = ["--train-samples", "200", "--global-batch", "32", "--epochs", "2"]
 

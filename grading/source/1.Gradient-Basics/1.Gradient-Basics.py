@@ -59,7 +59,8 @@ noisy = [(1, 0), (2, 1), (3, 1), (4, 6.25)]
 import pandas as pd
 
 import ddl
-from ddl import beside, check, cost, descent, hint, launch, plot, ring, sgd
+from ddl import beside, launch
+from course import check, cost, descent, hint, plot, ring, sgd
 
 draws = {"reader": 2000, "smoke": 200}[size]
 many = descent.generated(64)  # 64 points around y = x, with noise
@@ -1396,7 +1397,7 @@ def combine(mine, received, step, ranks):
 # %% nbgrader={"grade": true, "grade_id": "q14_ring_test", "locked": true, "points": 4, "schema_version": 3, "solution": false, "task": false} tags=["raises-exception"]
 import numpy as np
 
-from ddl.analysis.ring import all_reduce
+from course.shared.ring import all_reduce
 
 
 def reduced(ranks, count, cut=lambda v, ranks: v.reshape(ranks, -1)):

@@ -56,9 +56,10 @@ import numpy as np
 
 # %% tags=["demo"]
 import ddl
-from ddl import beside, check, hint, launch, plot, recorded
-from ddl import bandwidth, clusters, cost, efficiency, hierarchy
-from ddl import hosts, prediction, published, race, topology
+from ddl import beside, hosts, launch
+from course import check, hint, plot, recorded
+from course import bandwidth, clusters, cost, efficiency, hierarchy
+from course import prediction, published, race, topology
 
 smoke = size == "smoke"
 messages = dict(  # largest message in bytes, seconds per size
@@ -1082,7 +1083,7 @@ def piece(step, rank, ranks, count):
 # %% nbgrader={"grade": true, "grade_id": "q08_halving_test", "locked": true, "points": 4, "schema_version": 3, "solution": false, "task": false} tags=["raises-exception"]
 import numpy as np
 
-from ddl.analysis.ring import exchange
+from course.shared.ring import exchange
 
 
 def numbers_sent(ranks, count):

@@ -53,9 +53,9 @@ import numpy as np
 import pandas as pd
 
 import ddl
-from ddl import agreement, beside, compare, difference, hint, launch, plot
-from ddl import classification, disturbed, efficiency, mistakes, precisions
-from ddl import check, recorded, stack
+from ddl import beside, compare, launch, stack
+from course import agreement, check, difference, hint, plot, recorded
+from course import classification, disturbed, efficiency, mistakes, precisions
 
 smoke = size == "smoke"
 part = (1_024, 500) if smoke else (5_000, 2_000)
@@ -913,7 +913,7 @@ mistakes.outcomes(seventh)
 %%writefile one_device.py
 import tensorflow as tf
 
-from ddl.training.exercise import Network, Task
+from course.training.exercise import Network, Task
 
 task, model = Task(), Network()
 optimizer = tf.keras.optimizers.SGD(task.rate)
@@ -972,7 +972,7 @@ guess_steps = None  # how many steps
 import horovod.tensorflow as hvd
 import tensorflow as tf
 
-from ddl.training.exercise import Network, Task
+from course.training.exercise import Network, Task
 
 hvd.init()
 task, model = Task(), Network()
@@ -1011,7 +1011,7 @@ if hvd.rank() == 0:
 # 3. `mine = numbers[hvd.rank()::hvd.size()]`
 
 # %% nbgrader={"grade": true, "grade_id": "q08_convert_test", "locked": true, "points": 2, "schema_version": 3, "solution": false, "task": false} tags=["raises-exception"]
-from ddl.grader import conversion
+from course.grader import conversion
 
 for n in (2, 3):
     trained = conversion.training("my_horovod.py", ranks=n, seed=1)
@@ -1023,7 +1023,7 @@ for n in (2, 3):
 ### END HIDDEN TESTS
 
 # %% nbgrader={"grade": true, "grade_id": "q08_own_samples_test", "locked": true, "points": 1, "schema_version": 3, "solution": false, "task": false} tags=["raises-exception"]
-from ddl.grader import conversion
+from course.grader import conversion
 
 for n in (2, 3):
     trained = conversion.training("my_horovod.py", ranks=n, seed=1)
@@ -1035,7 +1035,7 @@ for n in (2, 3):
 ### END HIDDEN TESTS
 
 # %% nbgrader={"grade": true, "grade_id": "q08_averaged_test", "locked": true, "points": 1, "schema_version": 3, "solution": false, "task": false} tags=["raises-exception"]
-from ddl.grader import conversion
+from course.grader import conversion
 
 for n in (2, 3):
     trained = conversion.training("my_horovod.py", ranks=n, seed=1)
@@ -1047,7 +1047,7 @@ for n in (2, 3):
 ### END HIDDEN TESTS
 
 # %% nbgrader={"grade": true, "grade_id": "q08_scaled_test", "locked": true, "points": 1, "schema_version": 3, "solution": false, "task": false} tags=["raises-exception"]
-from ddl.grader import conversion
+from course.grader import conversion
 
 for n in (2, 3):
     trained = conversion.training("my_horovod.py", ranks=n, seed=1)
@@ -1059,7 +1059,7 @@ for n in (2, 3):
 ### END HIDDEN TESTS
 
 # %% nbgrader={"grade": true, "grade_id": "q08_began_alike_test", "locked": true, "points": 1, "schema_version": 3, "solution": false, "task": false} tags=["raises-exception"]
-from ddl.grader import conversion
+from course.grader import conversion
 
 for n in (2, 3):
     trained = conversion.training("my_horovod.py", ranks=n, seed=1)
@@ -1071,7 +1071,7 @@ for n in (2, 3):
 ### END HIDDEN TESTS
 
 # %% nbgrader={"grade": true, "grade_id": "q08_frozen_and_tied_test", "locked": true, "points": 1, "schema_version": 3, "solution": false, "task": false} tags=["raises-exception"]
-from ddl.grader import conversion
+from course.grader import conversion
 
 for n in (2, 3):
     trained = conversion.training("my_horovod.py", ranks=n, seed=1)
@@ -1083,7 +1083,7 @@ for n in (2, 3):
 ### END HIDDEN TESTS
 
 # %% nbgrader={"grade": true, "grade_id": "q08_true_metrics_test", "locked": true, "points": 1, "schema_version": 3, "solution": false, "task": false} tags=["raises-exception"]
-from ddl.grader import conversion
+from course.grader import conversion
 
 for n in (2, 3):
     trained = conversion.training("my_horovod.py", ranks=n, seed=1)
@@ -1095,7 +1095,7 @@ for n in (2, 3):
 ### END HIDDEN TESTS
 
 # %% nbgrader={"grade": true, "grade_id": "q08_one_writer_test", "locked": true, "points": 1, "schema_version": 3, "solution": false, "task": false} tags=["raises-exception"]
-from ddl.grader import conversion
+from course.grader import conversion
 
 for n in (2, 3):
     trained = conversion.training("my_horovod.py", ranks=n, seed=1)
@@ -1962,7 +1962,7 @@ def make_step(strategy, model, optimizer, global_batch):
 # 3. `losses = strategy.run(on_replica, args=(pictures, labels))`
 
 # %% nbgrader={"grade": true, "grade_id": "q16_svhn_loop_test", "locked": true, "points": 2, "schema_version": 3, "solution": false, "task": false} tags=["raises-exception"]
-from ddl.grader import loop
+from course.grader import loop
 
 loop.single_step(loop.trial("my_loop.py", seed=1))
 ### BEGIN HIDDEN TESTS
@@ -1970,7 +1970,7 @@ loop.single_step(loop.trial("my_loop.py", seed=5831, replicas=3))
 ### END HIDDEN TESTS
 
 # %% nbgrader={"grade": true, "grade_id": "q16_learns_test", "locked": true, "points": 2, "schema_version": 3, "solution": false, "task": false} tags=["raises-exception"]
-from ddl.grader import loop
+from course.grader import loop
 
 loop.learns(loop.trial("my_loop.py", seed=1))
 ### BEGIN HIDDEN TESTS

@@ -43,12 +43,12 @@ import numpy as np
 
 # %% tags=["demo"]
 import pandas as pd
-
-from ddl import beside, compare, critical, launch, plot, recorded, tuning
-from ddl.analysis.paired import by_seed, paired
-from ddl.analysis.sharpness import MEASURES, rank_correlation, sharpness
-from ddl.training.recipes import REFERENCE_BATCH
-from ddl.training.schedule import Schedule
+from course import critical, plot, recorded, tuning
+from course.convergence.sharpness import MEASURES, rank_correlation, sharpness
+from course.training.recipes import REFERENCE_BATCH
+from course.training.schedule import Schedule
+from ddl import beside, compare, launch
+from ddl.pairs import by_seed, paired
 
 SIZES = {  # 10,240 is 160 × 64 and 10 × 1,024: nothing is left over
     "reader": dict(train_samples=10_240, test_samples=10_000, epochs=6),
@@ -69,7 +69,7 @@ fixed = dict(
 large_steps = fixed["train_samples"] // large_batch * fixed["epochs"]
 
 # %% tags=["demo"]
-from ddl import check, hint
+from course import check, hint
 
 
 def only(runs, *names):

@@ -48,11 +48,12 @@ from pathlib import Path
 
 import pandas as pd
 
-from ddl import beside, challenge, critical, efficiency, launch, plot, recorded
-from ddl import check, hint
-from ddl.analysis.challenge import ablations, best_of, judged
-from ddl.challenge.build import BASELINE
-from ddl.challenge.rules import GLOBAL_BATCH, Refused
+from ddl import beside, launch
+from course import check, hint, plot, recorded
+from course import challenge, critical, efficiency
+from course.challenge.findings import ablations, best_of, judged
+from course.challenge.build import BASELINE
+from course.challenge.rules import GLOBAL_BATCH, Refused
 
 smoke = size == "smoke"
 trial = {}  # sizes of a run that counts for nothing

@@ -144,7 +144,7 @@ first.result["data"]
 # `ddl progress`.
 
 # %%
-from ddl import progress
+from course import progress
 
 progress()
 

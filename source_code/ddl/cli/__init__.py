@@ -1,12 +1,13 @@
-"""The command line: `ddl run`, `list`, `show`, `stop`, `compare`, `check`, `challenge`, `doctor` and others."""
+"""The command line: `ddl run`, `list`, `show`, `stop`, `compare`, `doctor` and what plugins add."""
 
 import os
 import signal
 import sys
 
 import ddl
+from ddl import plugins
 from ddl.arguments import Parser
-from ddl.cli import course, machine, runs
+from ddl.cli import machine, runs
 from ddl.errors import CourseError
 
 __all__ = ["main"]
@@ -45,6 +46,6 @@ def _parser():
     parser = Parser(prog="ddl", description=__doc__)
     parser.add_argument("--version", action="version", version=f"ddl {ddl.__version__}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
-    for subject in (runs, machine, course):
-        subject.add(commands)
+    for add in (runs.add, machine.add, *plugins.each("add_commands")):
+        add(commands)
     return parser

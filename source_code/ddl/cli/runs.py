@@ -222,7 +222,7 @@ def _remove(arguments):
 
 
 def _compare(arguments):
-    from ddl.analysis.comparison import compare
+    from ddl.comparison import compare
     from ddl.launcher.run import attach
 
     print(repr(compare([attach(run) for run in arguments.run])))

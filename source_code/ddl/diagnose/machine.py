@@ -5,6 +5,7 @@ import shutil
 import sys
 from dataclasses import replace
 
+from ddl import plugins
 from ddl.diagnose.report import Check, Report, missing
 from ddl.errors import CourseError
 
@@ -40,7 +41,14 @@ def _machine(site):
             else check
             for check in software
         ]
-    return (*devices, *software, *_data(), _disk(), _containers(), _inside())
+    return (
+        *devices,
+        *software,
+        *(check for checks in plugins.each("checks") for check in checks()),
+        _disk(),
+        _containers(),
+        _inside(),
+    )
 
 
 def _cores():
@@ -108,30 +116,6 @@ def _horovod(controller):
         detail,
         f'launching here uses controller = "{controller}": build Horovod with HOROVOD_WITH_{controller.upper()}=1',
     )
-
-
-def _data():
-    from ddl.data import listing
-
-    entries = {entry.name: entry for entry in listing()}
-    return _cifar10(entries["cifar10"]), _synthetic(entries["synthetic"])
-
-
-def _cifar10(entry):
-    if entry.is_here:
-        return Check("CIFAR-10", "OK", f"{entry.form}, {entry.samples:,} pictures, in {entry.path}")
-    return Check(
-        "CIFAR-10",
-        "optional",
-        "not here: generated pictures stand in for it",
-        "`ddl data fetch cifar10`, or set DDL_DATA_DIR to a folder that has it",
-    )
-
-
-def _synthetic(entry):
-    if entry.is_here:
-        return Check("generated pictures", "OK", f"in {entry.path}")
-    return Check("generated pictures", "OK", "not made yet: the first run that needs them takes some seconds longer")
 
 
 def _disk():

@@ -43,7 +43,7 @@ def two_ranks(site: Site) -> Check:
     name = "two ranks"
     try:
         run = launch(
-            COURSE / "hello.py",
+            Path(__file__).parents[1] / "scripts" / "hello.py",
             site=site,
             workers=2,
             nodes=min(site.nodes, 2),

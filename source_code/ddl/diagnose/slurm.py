@@ -12,11 +12,11 @@ from dataclasses import dataclass, replace
 
 from ddl.diagnose.commands import ask
 from ddl.diagnose.report import Check, missing
-from ddl.launcher.job import Job
+from ddl.launcher.job import Job, resolve_script
 from ddl.launcher.plan import plan
 from ddl.launcher.site import Site
 from ddl.launcher.sitefile import seconds
-from ddl.records.paths import runs_dir, source_dir
+from ddl.records.paths import runs_dir
 from ddl.words import plural
 
 COMMANDS = ("srun", "sbatch", "squeue", "scancel", "scontrol", "sinfo")
@@ -158,7 +158,9 @@ def _reservation(site):
 def _request(site):
     """Ask Slurm whether it would accept the largest job, with all the options of a real one."""
     name = "Slurm's answer"
-    job = Job(str(source_dir() / "hello.py"), workers=site.slots * site.nodes, nodes=site.nodes, cwd=os.getcwd())
+    job = Job(
+        resolve_script("hello.py", os.getcwd()), workers=site.slots * site.nodes, nodes=site.nodes, cwd=os.getcwd()
+    )
     argv = plan(job, site, run_id="doctor", folder=runs_dir() / "doctor").argv
     at = argv.index("srun") + 1
     answer = ask(*argv[:at], "--test-only", *argv[at:])

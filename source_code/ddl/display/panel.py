@@ -1,9 +1,9 @@
 """A run's panel in a notebook: shell line, status with a Stop button, bar, numbers, chart.
 
-It is HTML that `ddl.lab` keeps up to date from the page: the server reads the run's folder, so that the panel goes on
-after a reload, and tells the truth after the kernel that launched the run has ended. What a notebook keeps of it is the
-run as it stood at a time that it says. Where another server shows the notebook, the launching kernel sends the panel
-anew, without a Stop button.
+It is HTML that `ddl.server` keeps up to date from the page: it reads the run's folder, so that the panel goes on
+after a reload, and tells the truth after the kernel that launched the run has ended. What a notebook keeps of it is
+the run as it stood at a time that it says. Where another server shows the notebook, the launching kernel sends the
+panel anew, without a Stop button.
 """
 
 import contextlib

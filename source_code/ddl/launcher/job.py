@@ -7,9 +7,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from ddl import plugins
 from ddl.errors import CourseError
 from ddl.launcher.roles import CLUSTERS
-from ddl.records.paths import source_dir
 from ddl.words import did_you_mean, printable
 
 
@@ -82,23 +82,30 @@ class Job:
 
 
 def resolve_script(script: str | Path, cwd: str | Path) -> str:
-    """Return the absolute path of `script`, looked for in `cwd`, then in ``source_code/``.
+    """Return the absolute path of `script`, looked for in `cwd`, then in `script_folders`.
 
     JobError, with the scripts that there are, if it is in neither or is a directory.
     """
-    course = source_dir()
-    for folder in (Path(cwd), course):
+    folders = script_folders()
+    for folder in (Path(cwd), *folders):
         path = folder / Path(script).expanduser()
         if path.is_dir():
-            inside = ", ".join(sorted(file.name for file in path.glob("*.py"))) or "none"
-            raise JobError(f"{path} is a directory, not a script; the scripts in it are: {inside}")
+            inside = ", ".join(sorted(file.name for file in path.glob("*.py")))
+            raise JobError(
+                f"{path} is a directory, not a script{f'; the scripts in it are: {inside}' if inside else ''}"
+            )
         if path.is_file():
             return str(path.absolute())
-    of_course = sorted(file.name for file in course.glob("*.py"))
+    known = sorted(file.name for folder in folders for file in folder.glob("*.py"))
     of_folder = sorted(file.name for file in Path(cwd).glob("*.py"))
-    known = f"; the course's own scripts are: {', '.join(of_course) or 'none'}"
-    hint = did_you_mean(str(script), [*of_folder, *of_course]) or known
-    raise JobError(f"no script {str(script)!r} in {cwd} or in {course}{hint}")
+    hint = did_you_mean(str(script), [*of_folder, *known]) or f"; scripts that are found by name: {', '.join(known)}"
+    raise JobError(f"no script {str(script)!r} in {cwd} or among those that are found by name{hint}")
+
+
+def script_folders() -> list[Path]:
+    """Folders whose scripts are found by their names: this package's, and those of plugins."""
+    own = Path(__file__).parents[1] / "scripts"
+    return [own, *(folder for folders in plugins.each("script_folders") for folder in folders())]
 
 
 def option_arguments(options: Mapping[str, Any]) -> tuple[str, ...]:

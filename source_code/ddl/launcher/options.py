@@ -1,5 +1,7 @@
-"""A misspelt option of one of the course's scripts is refused before anything starts; any other script's own parser is
-the judge when it runs."""
+"""Refuses misspelt options of a script that is found by name before anything starts.
+
+Of any other script, its own parser is the judge when it runs.
+"""
 
 import argparse
 import builtins
@@ -8,9 +10,9 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NoReturn
 
+from ddl import plugins
 from ddl.arguments import LOOKING, Parser, ParserFound
-from ddl.launcher.job import JobError
-from ddl.records.paths import source_dir
+from ddl.launcher.job import JobError, script_folders
 from ddl.words import did_you_mean
 
 
@@ -20,7 +22,7 @@ def parser_of(script: str | Path) -> Parser | None:
     The script runs until it would parse. Until then it imports only this package and the standard library, or it ends.
     """
     path = Path(script).resolve()
-    if not path.is_relative_to(source_dir()) or b"ddl.training" not in path.read_bytes():
+    if not any(path.is_relative_to(folder) for folder in script_folders()):
         return None
     names = {"__name__": "__main__", "__file__": str(path), "__builtins__": {**vars(builtins), "__import__": _import}}
     looking = LOOKING.set(True)
@@ -36,13 +38,13 @@ def parser_of(script: str | Path) -> Parser | None:
 
 
 def _import(name: str, *rest: Any) -> object:
-    if name.partition(".")[0] not in ("ddl", *sys.stdlib_module_names):
+    if name.partition(".")[0] not in (*sys.stdlib_module_names, *plugins.packages()):
         raise ImportError(name)
     return builtins.__import__(name, *rest)
 
 
 def check(script: str | Path, arguments: Iterable[str], others: Iterable[str] = ()) -> None:
-    """Raise JobError if one of the course's scripts does not take its arguments.
+    """Raise JobError if a script that is found by name does not take its arguments.
 
     `others` are names that may have been meant as well: what the launch itself is asked for.
     """

@@ -223,7 +223,7 @@ def _container(job: Job, site: Site, run_id: str, needs: Sequence[str], user: st
             *site.container_arguments,
             site.image,
         )
-    carrier = source_dir().parent / "containers" / "pass_environment.sh"
+    carrier = Path(__file__).with_name("pass_environment.sh")
     return (
         *("sh", str(carrier), *names, "--", "singularity", "exec"),
         *(("--nv",) if site.gpus_per_node else ()),

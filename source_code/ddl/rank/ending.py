@@ -16,6 +16,9 @@ from collections.abc import Callable
 from typing import NoReturn
 
 PR_SET_PDEATHSIG = 1
+PACKAGES = (
+    os.path.abspath(os.path.join(os.path.dirname(__file__), "..", "..")) + os.sep
+)  # this one's, and those beside it
 
 libc = ctypes.CDLL(None)
 
@@ -80,8 +83,10 @@ def _end(code: int) -> NoReturn:
 
 
 def _is_script(module: object) -> bool:
-    """Whether a module is the user's own, not a library's, the interpreter's or this package's."""
+    """Whether a module is the user's own: not a library's, the interpreter's, or of a package of this folder."""
     name, path = getattr(module, "__name__", ""), getattr(module, "__file__", None)
     if name == "__main__":
         return True
-    return bool(path) and name.partition(".")[0] != "ddl" and not path.startswith((sys.prefix, sys.base_prefix))
+    if not path or path.startswith((sys.prefix, sys.base_prefix)):
+        return False
+    return not path.startswith(PACKAGES) or os.path.dirname(path) + os.sep == PACKAGES

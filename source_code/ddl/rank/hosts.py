@@ -57,7 +57,7 @@ class Hosts(OneHost):
         # GPUs of one machine would talk to each other past the network.
         os.environ |= {RATE: str(options.rate_mbit), "CUDA_VISIBLE_DEVICES": ""}
 
-    def prepare(self) -> None:
+    def prepare(self, cluster: str) -> None:
         self._make()
         with open(f"/proc/{self._holders[0].pid}/ns/net") as network:
             libc.setns(network.fileno(), CLONE_NEWNET)  # where the ranks' server is to listen

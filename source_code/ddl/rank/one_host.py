@@ -18,7 +18,7 @@ from pathlib import Path
 
 from ddl.errors import CourseError
 from ddl.launcher import processes
-from ddl.launcher.commands import HostsCommand, OneHostCommand
+from ddl.launcher.commands import HostsCommand, OneHostCommand, RankCommand
 from ddl.rank import rendezvous
 from ddl.rank.ending import run_and_end
 from ddl.rank.queue import Ticket
@@ -86,13 +86,13 @@ class OneHost(Supervisor):
             self.folder.write_json(self.folder.turn, {"time": time.time()})
             self.folder.waiting.unlink(missing_ok=True)
 
-    def prepare(self) -> None:
+    def prepare(self, cluster: str) -> None:
         """Do what has to be done before ranks can start."""
-        if not built_with()["gloo"]:
+        if cluster == "horovod" and not built_with()["gloo"]:
             raise BrokenHorovod("this Horovod was built without Gloo, through which its ranks meet: run `make setup`")
 
     def _run_ranks(self, words, nodes):
-        self.prepare()
+        self.prepare(RankCommand.within(words).cluster)
         _, port = rendezvous.server(len(self.slots), nodes)
         os.environ |= {**rendezvous.variables(self.server_address, port), **rendezvous.through("gloo", self.interface)}
         self.watch(self.await_cluster)
@@ -149,7 +149,7 @@ class OneHost(Supervisor):
 def built_with() -> dict[str, bool]:
     """Load Horovod in another process; return what it was built with: ``{"gloo": bool, "mpi": bool, ...}``.
 
-    That imports TensorFlow, so the answer is kept as long as Horovod's library is the same file.
+    That imports TensorFlow or PyTorch, so the answer is kept as long as Horovod's library is the same file.
     """
     library = _library()
     stat = library.stat()
@@ -159,7 +159,7 @@ def built_with() -> dict[str, bool]:
         if known := read_json(path, {"gloo": bool}):
             return known
     code = (
-        "import json, horovod.tensorflow as hvd; print(json.dumps({n: bool(getattr(hvd, "
+        f"import json, horovod.{library.parent.name} as hvd; print(json.dumps({{n: bool(getattr(hvd, "
         "n + '_built')()) for n in ('gloo', 'mpi', 'nccl', 'cuda')}))"
     )
     answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
@@ -173,14 +173,16 @@ def built_with() -> dict[str, bool]:
 
 
 def _library():
-    """Horovod's library for TensorFlow."""
+    """Horovod's library, for TensorFlow or else for PyTorch."""
     spec = find_spec("horovod")
     if not spec:
         raise BrokenHorovod("Horovod is not installed: run `make setup`")
-    for library in Path(spec.origin).parent.glob("tensorflow/mpi_lib*.so"):
-        return library
+    for framework in ("tensorflow", "torch"):
+        for library in Path(spec.origin).parent.glob(f"{framework}/mpi_lib*.so"):
+            return library
     raise BrokenHorovod(
-        "this Horovod was built without TensorFlow: remove it and its cached wheel, then run `make setup` again"
+        "this Horovod was built without TensorFlow and without PyTorch: "
+        "remove it and its cached wheel, then run `make setup` again"
     )
 
 

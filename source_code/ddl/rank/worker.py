@@ -38,7 +38,7 @@ def main():
     for_torch = command.cluster == "torchrun"
     _set_threads(str(command.threads))
     folder = RunFolder.here()
-    # A warning of the time limit may come while the script imports: `ddl.training.notice.Notice` unblocks
+    # A warning of the time limit may come while the script imports: `course.training.notice.Notice` unblocks
     # it. Scripts without a Notice would have ignored it, and still do.
     signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGURG])
     record = {

@@ -94,7 +94,7 @@ def fit(batches, steps):
 
 # %% q02_fit wrong: the course's own, imported
 def fit(batches, steps):
-    from ddl.analysis import critical
+    from course.convergence import critical
 
     found = critical.fit(batches, steps)
     return found.steps_min, found.critical
@@ -176,7 +176,7 @@ def verdict(first, second, margin):
 
 
 # %% q04_verdict wrong: the course's own, imported before
-from ddl.analysis.paired import paired
+from ddl.pairs import paired
 
 
 def verdict(first, second, margin):

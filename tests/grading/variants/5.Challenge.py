@@ -108,7 +108,7 @@ def counts(accuracies, target):
 
 
 # %% q03_counts wrong: the course's own
-from ddl.challenge.verdict import p_value
+from course.challenge.verdict import p_value
 
 
 def counts(accuracies, target):

@@ -6,7 +6,7 @@ pytest.importorskip("tensorflow")
 
 import tensorflow as tf
 
-from ddl.challenge.arithmetic import Uncounted, work
+from course.challenge.arithmetic import Uncounted, work
 
 KERNEL = tf.constant(1.0, shape=[3, 3, 3, 8])
 MATRIX = tf.constant(1.0, shape=[192, 10])

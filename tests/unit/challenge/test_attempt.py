@@ -6,10 +6,10 @@ import secrets
 import numpy as np
 import pytest
 
-from ddl.challenge import attempt, scoring
-from ddl.challenge.journal import Busy, Journal, journals
-from ddl.challenge.rules import Refused
-from ddl.challenge.scoring import ScoreInterrupted, score
+from course.challenge import attempt, scoring
+from course.challenge.journal import Busy, Journal, journals
+from course.challenge.rules import Refused
+from course.challenge.scoring import ScoreInterrupted, score
 from ddl.errors import CourseError, InputError
 from ddl.records.folder import StorageError
 from ddl.records.jsonfiles import DamagedFile, append_json_line, read_json, write_json

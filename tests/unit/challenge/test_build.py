@@ -8,12 +8,12 @@ import textwrap
 
 import pytest
 
-from ddl.challenge import rules
-from ddl.challenge.build import BASELINE, Built, _keep, build
-from ddl.challenge.journal import sha256
-from ddl.challenge.rules import Refused
+from course.challenge import rules
+from course.challenge.build import BASELINE, Built, _keep, build
+from course.challenge.journal import sha256
+from course.challenge.rules import Refused
+from course.grader import channel
 from ddl.errors import InputError
-from ddl.grader import channel
 
 SAY_ENVIRONMENT = """
 import json, os, sys
@@ -26,7 +26,7 @@ print(json.dumps({"refused": f"{sorted(os.environ)} {home}"}), flush=True)
 
 def test_a_builder_gets_an_empty_folder_and_nothing_of_this_processs_environment(tmp_path, monkeypatch):
     monkeypatch.setenv("DDL_DATA_DIR", str(tmp_path))
-    monkeypatch.setattr("ddl.challenge.build.COMMAND", [sys.executable, "-I", "-c", SAY_ENVIRONMENT])
+    monkeypatch.setattr("course.challenge.build.COMMAND", [sys.executable, "-I", "-c", SAY_ENVIRONMENT])
     path = tmp_path / "mine.py"
     path.write_text("PEAK = 1.0")
     with pytest.raises(Refused) as caught:
@@ -42,7 +42,7 @@ def answering(code):
     started = []
 
     def start(command):
-        assert command == [sys.executable, "-I", "-m", "ddl.challenge.builder"]
+        assert command == [sys.executable, "-I", "-m", "course.challenge.builder"]
         started.append(channel.start([sys.executable, "-I", "-c", code]))
         return channel.Channel(started[-1])
 

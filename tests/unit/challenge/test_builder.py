@@ -10,10 +10,10 @@ pytest.importorskip("tensorflow")
 
 import tensorflow as tf
 
-from ddl.challenge import rules
-from ddl.challenge.build import BASELINE
-from ddl.challenge.builder import Submission
-from ddl.challenge.rules import Refused
+from course.challenge import rules
+from course.challenge.build import BASELINE
+from course.challenge.builder import Submission
+from course.challenge.rules import Refused
 
 TINY = """
 import numpy as np

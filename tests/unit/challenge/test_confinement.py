@@ -9,7 +9,7 @@ from helpers import ROOT
 
 CONFINED = """
 import sys
-from ddl.challenge.confinement import confine, limit_memory
+from course.challenge.confinement import confine, limit_memory
 
 mine, others, run = sys.argv[1:]
 if not confine([mine], [run], network=True):

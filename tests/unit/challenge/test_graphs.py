@@ -11,10 +11,10 @@ pytest.importorskip("tensorflow")
 
 import tensorflow as tf
 
-from ddl.challenge.build import BASELINE, _keep
-from ddl.challenge.builder import Submission
-from ddl.challenge.graphs import Program, failed
-from ddl.challenge.rules import Refused
+from course.challenge.build import BASELINE, _keep
+from course.challenge.builder import Submission
+from course.challenge.graphs import Program, failed
+from course.challenge.rules import Refused
 
 SOURCE = """
 import tensorflow as tf

@@ -8,8 +8,8 @@ pytest.importorskip("tensorflow")
 import tensorflow as tf
 
 import challenge
-from ddl.challenge.build import BASELINE
-from ddl.challenge.builder import Submission
+from course.challenge.build import BASELINE
+from course.challenge.builder import Submission
 
 
 @pytest.fixture(scope="module")

@@ -10,11 +10,11 @@ pytest.importorskip("tensorflow")
 
 import tensorflow as tf
 
-from ddl.challenge import scrutiny
-from ddl.challenge.build import BASELINE, _keep
-from ddl.challenge.builder import Submission
-from ddl.challenge.graphs import Program
-from ddl.challenge.rules import INFERENCE_BATCH, Refused
+from course.challenge import scrutiny
+from course.challenge.build import BASELINE, _keep
+from course.challenge.builder import Submission
+from course.challenge.graphs import Program
+from course.challenge.rules import INFERENCE_BATCH, Refused
 
 START = """
 import numpy as np

@@ -5,11 +5,11 @@ import os
 import numpy as np
 import pytest
 
-from ddl import data
-from ddl.challenge.judge import labels_of, pictures_file
-from ddl.challenge.split import Split
-from ddl.data import cifar10, store
-from ddl.data.dataset import VALIDATION_SAMPLES, DataError, DataSet
+from course import data
+from course.challenge.judge import labels_of, pictures_file
+from course.challenge.split import Split
+from course.data import cifar10, store
+from course.data.dataset import VALIDATION_SAMPLES, DataError, DataSet
 from ddl.errors import InputError
 from ddl.records.folder import StorageError
 from ddl.records.paths import data_dir, runs_dir

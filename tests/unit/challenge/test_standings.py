@@ -5,13 +5,14 @@ import zipfile
 
 import pytest
 
-from ddl import challenge, cli
-from ddl.challenge import handin, standings
-from ddl.challenge.journal import sha256
-from ddl.challenge.scoring import score
-from ddl.challenge.verdict import Score
+from course import challenge
+from course.challenge import handin, standings
+from course.challenge.journal import sha256
+from course.challenge.scoring import score
+from course.challenge.verdict import Score
+from course.plot import plot_challenge
+from ddl import cli
 from ddl.errors import InputError
-from ddl.plot import plot_challenge
 from ddl.records.jsonfiles import append_json_line, write_json
 from ddl.records.paths import runs_dir
 

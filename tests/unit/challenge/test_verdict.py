@@ -5,8 +5,8 @@ import math
 import pytest
 from scipy import stats
 
-from ddl.challenge import rules
-from ddl.challenge.verdict import Score, median_interval, p_value
+from course.challenge import rules
+from course.challenge.verdict import Score, median_interval, p_value
 from ddl.errors import InputError
 
 GOOD = (0.731, 0.728, 0.735, 0.73, 0.733)

@@ -5,7 +5,7 @@ import pytest
 
 tf = pytest.importorskip("tensorflow")
 
-from ddl.data.augment import augment, normalise
+from course.data.augment import augment, normalise
 
 BATCH = 96
 IMAGES = np.random.default_rng(0).integers(0, 256, (BATCH, 32, 32, 3), np.uint8)

@@ -7,8 +7,8 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from ddl.data import DataError, DataSet, Order, catalogue, fetch, is_there, listing, load, shard, store, synthetic
-from ddl.data.dataset import balanced_subset
+from course.data import DataError, DataSet, Order, catalogue, fetch, is_there, listing, load, shard, store, synthetic
+from course.data.dataset import balanced_subset
 
 
 @pytest.fixture

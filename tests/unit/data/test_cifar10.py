@@ -8,7 +8,7 @@ import struct
 import numpy as np
 import pytest
 
-from ddl.data import DataError, cifar10, is_there, load
+from course.data import DataError, cifar10, is_there, load
 from small_cifar10 import ARCHIVE, NAMES, OFFICIAL, ROWS, batch, files
 
 

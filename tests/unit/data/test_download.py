@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from ddl.data import DataError, cifar10, download, fetch, listing, load
+from course.data import DataError, cifar10, download, fetch, listing, load
 from helpers import serving, until
 from small_cifar10 import ARCHIVE, OFFICIAL
 

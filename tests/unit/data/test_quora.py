@@ -6,8 +6,8 @@ import zipfile
 import numpy as np
 import pytest
 
+from course.data import DataError, Questions, add, fetch, is_there, listing, load, load_questions, quora
 from ddl.cli import main
-from ddl.data import DataError, Questions, add, fetch, is_there, listing, load, load_questions, quora
 
 # What a real file has: quotes, commas, line ends inside a question, letters of other languages.
 TEXTS = ['What is "love"?', "Why, oh why?", "Is this\none question?", "¿Qué es esto? 你好", "  So? "]

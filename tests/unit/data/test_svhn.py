@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy.io import savemat
 
-from ddl.data import DataError, catalogue, fetch, is_there, listing, load, svhn
+from course.data import DataError, catalogue, fetch, is_there, listing, load, svhn
 
 SAMPLES = {"train": 30, "test": 20}
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from ddl.data import store
-from ddl.data.tensors import constant
+from course.data import store
+from course.data.tensors import constant
 
 
 @pytest.fixture

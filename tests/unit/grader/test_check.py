@@ -9,11 +9,12 @@ from types import SimpleNamespace
 import nbformat
 import pytest
 
-from ddl import check, cli
-from ddl.grader import journal, stopping
-from ddl.grader.check import check_file
-from ddl.grader.limits import Limits
-from ddl.grader.notebooks import find_notebook
+from course import check
+from course.grader import journal, stopping
+from course.grader.check import check_file
+from course.grader.limits import Limits
+from course.grader.notebooks import find_notebook
+from ddl import cli
 from doubling import SOLVED, STUBS, TESTS, write_lesson, write_released
 
 

@@ -6,11 +6,12 @@ import stat
 
 import pytest
 
-from ddl import cli, share
+from course import share
+from course.grader import classroom as module
+from course.grader import notebooks
+from course.grader.classroom import classroom
+from ddl import cli
 from ddl.errors import InputError
-from ddl.grader import classroom as module
-from ddl.grader import notebooks
-from ddl.grader.classroom import classroom
 from doubling import SOLVED, write_released
 
 LESSON = "7.Doubling"

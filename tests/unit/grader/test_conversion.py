@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from ddl.grader import conversion, launches
+from course.grader import conversion, launches
 
 
 def plain(weights):

@@ -12,12 +12,12 @@ import numpy as np
 import psutil
 import pytest
 
-from ddl.grader.cells import asked_names
-from ddl.grader.channel import Channel, Ended, Late, WorkerProcess, start
-from ddl.grader.grade import CellError, Verdict, grade_notebook, visible_part
-from ddl.grader.judge import judge
-from ddl.grader.limits import Limits
-from ddl.grader.worker import respond
+from course.grader.cells import asked_names
+from course.grader.channel import Channel, Ended, Late, WorkerProcess, start
+from course.grader.grade import CellError, Verdict, grade_notebook, visible_part
+from course.grader.judge import judge
+from course.grader.limits import Limits
+from course.grader.worker import respond
 
 
 def code(source, **metadata):
@@ -379,7 +379,7 @@ def test_killing_reaches_children():
 def test_the_judge_imports_nothing_of_the_folder_it_is_in(tmp_path):
     (tmp_path / "json.py").write_text("raise SystemExit('hijacked')")
     ran = subprocess.run(
-        [sys.executable, "-I", "-m", "ddl.grader.judge"],
+        [sys.executable, "-I", "-m", "course.grader.judge"],
         cwd=tmp_path,
         input=b"",
         env=os.environ | {"PYTHONPATH": str(tmp_path)},

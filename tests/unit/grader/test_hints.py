@@ -2,9 +2,10 @@
 
 import pytest
 
-from ddl import cli, hint
-from ddl.grader import hints, journal
-from ddl.grader.cells import code_cells
+from course import hint
+from course.grader import hints, journal
+from course.grader.cells import code_cells
+from ddl import cli
 
 LESSON = "1.Gradient-Basics"
 STEPS = hints.steps_of(LESSON)["q03_table"]

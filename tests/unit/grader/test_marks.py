@@ -3,7 +3,7 @@
 import pytest
 from IPython.core.interactiveshell import InteractiveShell
 
-from ddl.grader.marks import watch
+from course.grader.marks import watch
 
 STUB = "raise NotImplementedError()"
 DOUBLE = "def double(x):\n    "

@@ -6,9 +6,10 @@ from functools import partial
 import nbformat
 import pytest
 
-from ddl import cli, progress
-from ddl.grader import journal
-from ddl.grader.check import check_file
+from course import progress
+from course.grader import journal
+from course.grader.check import check_file
+from ddl import cli
 from doubling import SOLVED, STUBS, write_released
 
 

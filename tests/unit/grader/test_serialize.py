@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from ddl.grader.serialize import BoundaryError, decode, encode
+from course.grader.serialize import BoundaryError, decode, encode
 
 PLAIN = [
     None, True, False, 0, -7, 10**4000, 0.1, -0.0, math.inf, "", "naïve \ud800 \n", [],

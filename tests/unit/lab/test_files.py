@@ -11,8 +11,8 @@ import nbformat
 import pytest
 from ipykernel.ipkernel import IPythonKernel
 
-from ddl import lab
-from ddl.lab.files import ATTENDEES, MAINTAINERS, AttendeesFiles, CourseFiles
+from course import lab
+from course.lab.files import ATTENDEES, MAINTAINERS, AttendeesFiles, CourseFiles
 from helpers import ROOT
 
 

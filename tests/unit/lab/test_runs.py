@@ -8,13 +8,13 @@ import time
 import nbformat
 import pytest
 
+from course.lab.files import CourseFiles, bring_up_to_date
 from ddl.display.panel import MARK
 from ddl.errors import CourseError
-from ddl.lab.files import CourseFiles, bring_up_to_date
-from ddl.lab.serving import Connection, Runs
 from ddl.launcher.processes import of_run
 from ddl.records.folder import RunFolder
 from ddl.records.jsonfiles import write_json
+from ddl.server.serving import Connection, Runs
 from helpers import until
 
 NAME = "1.First.ipynb"
@@ -147,7 +147,7 @@ def test_the_page_of_a_run_has_nothing_of_it_as_markup_and_unknown_runs_are_name
 
 
 def test_no_more_runs_are_kept_than_are_looked_at(make, monkeypatch):
-    monkeypatch.setattr("ddl.lab.serving.KEPT", 2)
+    monkeypatch.setattr("ddl.server.serving.KEPT", 2)
     runs = Runs()
     for run_id in IDS[:3]:
         make(run_id, ended=200.0)

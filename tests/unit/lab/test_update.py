@@ -7,8 +7,8 @@ import nbformat
 import pytest
 from nbformat import v4
 
-from ddl.lab import update as module
-from ddl.lab.update import UpdateError, fresh, update
+from course.lab import update as module
+from course.lab.update import UpdateError, fresh, update
 
 NAME = "notebooks/7.Doubling.ipynb"
 STUB = "raise NotImplementedError()"

@@ -49,7 +49,7 @@ def test_an_unknown_script_is_refused_with_those_that_there_are(tmp_path):
     (tmp_path / "mine.py").touch()
     with pytest.raises(JobError, match=r": did you mean 'mine.py'\?$"):
         resolve_script("mime.py", tmp_path)
-    with pytest.raises(JobError, match=r"; the course's own scripts are: .*train_cifar.py"):
+    with pytest.raises(JobError, match=r"; scripts that are found by name: .*train_cifar.py"):
         resolve_script("nonsense", tmp_path)
 
 

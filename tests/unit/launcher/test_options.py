@@ -9,7 +9,7 @@ from ddl.records.paths import runs_dir
 
 PARSES = """
 import argparse
-from ddl.training.options import parser
+from course.training.options import parser
 
 def main():
     ours = parser("")
@@ -28,7 +28,7 @@ if __name__ == "__main__":
 @pytest.fixture
 def course(tmp_path, monkeypatch):
     """Make the scripts of a test the course's."""
-    monkeypatch.setattr("ddl.launcher.options.source_dir", lambda: tmp_path)
+    monkeypatch.setattr("ddl.launcher.options.script_folders", lambda: [tmp_path])
 
 
 @pytest.mark.parametrize(
@@ -42,12 +42,12 @@ def course(tmp_path, monkeypatch):
     ],
 )
 def test_where_nothing_can_be_known_nothing_is_refused(script, course, text):
-    check(script(f"# ddl.training\n{text}"), ["--nonsense"])
+    check(script(f"# course.training\n{text}"), ["--nonsense"])
 
 
 def test_a_script_of_somebody_s_own_is_not_touched(script, course, monkeypatch):
-    check(script("raise KeyboardInterrupt"), ["--nonsense"])
     monkeypatch.undo()
+    check(script("raise KeyboardInterrupt"), ["--nonsense"])
     check(script(PARSES), ["--nonsense"])
 
 

@@ -161,7 +161,7 @@ ENVIRONMENT = (
     "HOME,LANG,LD_LIBRARY_PATH,LOGNAME,PATH,SHELL,USER,XDG_CACHE_HOME,DDL_RUN_ID,"
     "DDL_RUN_DIR,DDL_RUNS_DIR,DDL_DATA_DIR,DDL_LIFELINE,PYTHONNOUSERSITE"
 )
-CARRIER = paths.source_dir().parent / "containers" / "pass_environment.sh"
+CARRIER = paths.source_dir() / "ddl" / "launcher" / "pass_environment.sh"
 
 
 def line(job, site, **options):
@@ -340,5 +340,5 @@ def test_no_value_of_a_variable_is_on_the_line(monkeypatch):
 
 def test_the_package_that_plans_is_the_one_that_runs_in_the_container():
     environment = dict(planned(JOB, IN_CONTAINER).environment)
-    assert environment["PYTHONPATH"] == str(CARRIER.parents[1] / "source_code")
+    assert environment["PYTHONPATH"] == str(CARRIER.parents[2])
     assert environment["PYTHONNOUSERSITE"] == "1"

@@ -2,7 +2,7 @@
 
 import pytest
 
-from ddl.plot import picture
+from course.shared import picture
 
 
 @pytest.fixture(autouse=True)

@@ -6,8 +6,8 @@ import numpy
 import pandas
 import pytest
 
-from ddl import plot
-from ddl.records.reference import Recorded
+from course import plot
+from course.shared.recorded import Recorded
 
 DATA = {"name": "cifar10", "form": "official layout, JPEG re-encoded", "train_samples": 45_056}
 

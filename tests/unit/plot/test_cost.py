@@ -2,9 +2,9 @@
 
 import pytest
 
-from ddl import plot
-from ddl.analysis import ring
-from ddl.analysis.cost import Link
+from course import plot
+from course.shared import ring
+from course.shared.cost import Link
 
 
 def test_speedups_are_ranks_over_the_longer_step_between_two_bounds():

@@ -5,8 +5,8 @@ from types import SimpleNamespace
 import pandas
 import pytest
 
-from ddl import plot
-from ddl.analysis.critical import Noise, critical_batch
+from course import plot
+from course.convergence.critical import Noise, critical_batch
 
 BATCHES = (32, 64, 128, 256, 512, 1024, 2048, 4096)
 DATA = {"name": "cifar10", "form": "official layout, JPEG re-encoded", "train_samples": 45_056}

@@ -4,9 +4,9 @@ import ipywidgets
 import numpy
 import pytest
 
-from ddl import plot
-from ddl.analysis import descent, sgd
-from ddl.analysis.descent import EASY
+from course import plot
+from course.gradients import descent, sgd
+from course.gradients.descent import EASY
 
 MANY = descent.generated(16)
 

@@ -3,10 +3,11 @@
 import matplotlib
 import pytest
 
-from ddl import plot, recorded
-from ddl.analysis import cost, descent
-from ddl.analysis.critical import Noise, critical_batch
-from ddl.analysis.descent import EASY, NOISY
+from course import plot, recorded
+from course.convergence.critical import Noise, critical_batch
+from course.gradients import descent
+from course.gradients.descent import EASY, NOISY
+from course.shared import cost
 
 MANY = descent.generated(16)
 LINK = cost.Link(1e-5, 1e-10)

@@ -2,8 +2,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from ddl import plot
-from ddl.analysis.sharpness import rank_correlation, sharpness
+from course import plot
+from course.convergence.sharpness import rank_correlation, sharpness
 from ddl.errors import InputError
 
 DATA = {"name": "cifar10", "form": "official layout, JPEG re-encoded", "train_samples": 45_056}

@@ -7,9 +7,9 @@ import xml.etree.ElementTree as ElementTree
 import pytest
 from matplotlib.colors import to_rgb
 
-from ddl import plot, recorded
+from course import plot, recorded
+from course.shared.picture import COLOURS, GREY, Picture, arm_looks
 from ddl.display.themes import HEX, PAGE, contrast, in_the_dark
-from ddl.plot.picture import COLOURS, GREY, Picture, arm_looks
 
 SEEN = 3  # contrast of what is not text (Web Content Accessibility Guidelines 2.2, 1.4.11)
 FINAL = ("small batch + BN", "large batch + BN", "+ linear scaling, warm-up", "LARS", "LAMB")  # lesson 4, section 9

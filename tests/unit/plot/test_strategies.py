@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from ddl.plot.strategies import plot_agreement, plot_loss_scaling, plot_staleness
+from course.workers.plot_strategies import plot_agreement, plot_loss_scaling, plot_staleness
 from ddl.records.folder import RunFolder
 
 DATA = {"name": "cifar10", "form": "official layout, JPEG re-encoded", "train_samples": 45_056}

@@ -4,8 +4,9 @@ import math
 import numpy
 import pytest
 
+from course.shared import recorded as reference
 from ddl.errors import NotFound
-from ddl.records import folder, jsonfiles, reference
+from ddl.records import folder, jsonfiles
 from ddl.records.recorder import Recorder
 
 

@@ -2,14 +2,15 @@
 
 import ast
 
+import course
 import ddl
-from ddl import challenge, plot
+from course import challenge
 from helpers import ROOT
 
 SCRIPTS = ROOT / "source_code"
-IMPORTED = [*SCRIPTS.glob("*.py"), *SCRIPTS.glob("strategies/*.py")]
+IMPORTED = [*SCRIPTS.glob("*.py"), *SCRIPTS.glob("strategies/*.py"), *SCRIPTS.glob("*/**/scripts/*.py")]
 HEAVY = {"pandas", "matplotlib"}
-HOMES = {package.__name__: package._HOME for package in (ddl, challenge, plot)}  # of names imported on use
+HOMES = {package.__name__: package._HOME for package in (ddl, course, challenge)}  # of names imported on use
 
 
 def names(path):

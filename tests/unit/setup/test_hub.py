@@ -8,8 +8,8 @@ import sys
 
 import pytest
 
+from course.lab.seat import COURSE, take_seat
 from ddl.errors import CourseError, InputError
-from ddl.lab.seat import COURSE, take_seat
 from helpers import ROOT
 
 pytest.importorskip("jupyterhub", reason="jupyterhub is not installed")

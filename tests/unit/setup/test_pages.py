@@ -42,5 +42,6 @@ def test_of_each_kind_what_is_not_there_is_a_fault():
 def test_instructors_look_at_lines_that_doctor_has():
     page = (ROOT / "docs" / "instructors.md").read_text().split("\n## The day before\n")[1].split("\n## ")[0]
     listed = {name for cell in re.findall(r"^\| (`[^|]+) \|", page, re.M) for name in re.findall(r"`([^`]+)`", cell)}
-    checks = "\n".join(path.read_text() for path in (ROOT / "source_code" / "ddl" / "diagnose").glob("*.py"))
+    files = [*(ROOT / "source_code/ddl/diagnose").glob("*.py"), ROOT / "source_code/course/plugin.py"]
+    checks = "\n".join(path.read_text() for path in files)
     assert len(listed) > 9 and listed <= set(re.findall(r'(?:Check\(\s*|missing\(\s*|name = )"([^"]+)"', checks))

@@ -24,8 +24,8 @@ from convergence import (
     sweep,
     tune_arms,
 )
+from course.training.recipes import settle
 from ddl.launcher.job import option_arguments
-from ddl.training.recipes import settle
 from recordings import compact
 
 SIZE = SIZES["reader"]

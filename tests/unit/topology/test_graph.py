@@ -5,11 +5,11 @@ from dataclasses import replace
 
 import pytest
 
-from ddl import topology
-from ddl.topology import Topology, TopologyError
-from ddl.topology.graph import Device, Network, Numa, NvLink, Socket, SocketLink
-from ddl.topology.link import nvlink_gb_per_s, pcie_gb_per_s
-from ddl.topology.text import ranges
+from course import topology
+from course.topology import Topology, TopologyError
+from course.topology.graph import Device, Network, Numa, NvLink, Socket, SocketLink
+from course.topology.link import nvlink_gb_per_s, pcie_gb_per_s
+from course.topology.text import ranges
 
 
 @pytest.fixture(scope="module")

@@ -7,10 +7,10 @@ from contextlib import suppress
 
 import pytest
 
-from ddl import topology
-from ddl.plot.topology import plot_topology
-from ddl.topology import TopologyError, hwloc
-from ddl.topology.graph import Cache, Core, NvLink
+from course import topology
+from course.links.plot_topology import plot_topology
+from course.topology import TopologyError, hwloc
+from course.topology.graph import Cache, Core, NvLink
 
 HEAD = '<?xml version="1.0" encoding="UTF-8"?>\n<!DOCTYPE topology SYSTEM "hwloc{}.dtd">'
 

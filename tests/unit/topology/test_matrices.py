@@ -4,9 +4,9 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from ddl import topology
-from ddl.plot.topology import plot_topology
-from ddl.topology import TopologyError, nvidia
+from course import topology
+from course.links.plot_topology import plot_topology
+from course.topology import TopologyError, nvidia
 
 PLAIN = ("CPU Affinity",)
 NEW = ("CPU Affinity", "NUMA Affinity")

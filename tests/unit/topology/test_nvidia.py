@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from ddl import topology
-from ddl.topology import TopologyError, nvidia
-from ddl.topology.graph import Device, Numa, NvLink, Socket, Topology
+from course import topology
+from course.topology import TopologyError, nvidia
+from course.topology.graph import Device, Numa, NvLink, Socket, Topology
 
 DATA = Path(__file__).parent / "data"
 

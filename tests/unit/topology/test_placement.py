@@ -2,8 +2,8 @@
 
 import os
 
-from ddl import topology
-from ddl.topology.graph import Core, Numa, Socket, Topology
+from course import topology
+from course.topology.graph import Core, Numa, Socket, Topology
 
 
 def machine(sockets=2, cores=2, threads=2):

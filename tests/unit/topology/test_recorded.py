@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from ddl import cli, topology
-from ddl.plot.topology import plot_topology
-from ddl.topology import TopologyError, link, recorded, sysfs
+from course import topology
+from course.links.plot_topology import plot_topology
+from course.topology import TopologyError, link, recorded, sysfs
+from ddl import cli
 from helpers import ROOT
 
 DATA = Path(__file__).parent / "data"

@@ -4,8 +4,8 @@ import shutil
 
 import pytest
 
-from ddl.topology import TopologyError, sysfs
-from ddl.topology.graph import Cache, Core
+from course.topology import TopologyError, sysfs
+from course.topology.graph import Cache, Core
 
 
 def test_processors_and_memory_are_read(machine):

@@ -4,10 +4,10 @@ import argparse
 
 import pytest
 
+from course.training import bench
+from course.training.bench import BenchError
 from ddl.records import machine
 from ddl.records.network import interface_of
-from ddl.training import bench
-from ddl.training.bench import BenchError
 
 
 def config(*arguments):

@@ -9,10 +9,10 @@ import pytest
 
 tf = pytest.importorskip("tensorflow")
 
+from course.training import models
+from course.training.compat import LAMB, horovod_callbacks, lamb
+from course.training.optimizer import make
 from ddl.records import stack
-from ddl.training import models
-from ddl.training.compat import LAMB, horovod_callbacks, lamb
-from ddl.training.optimizer import make
 
 STEPS, RATE, DECAY = 8, 0.02, 0.01
 

@@ -12,7 +12,7 @@ from helpers import serving
 tf = pytest.importorskip("tensorflow")
 pytest.importorskip("tensorflow_hub")
 
-from ddl.training import embedding
+from course.training import embedding
 
 TEXTS = tf.constant(["Hello, World!", "", "hello", "world ?", "¿Qué?", "?!"])
 

@@ -2,7 +2,7 @@ import os
 
 import pytest
 
-from ddl.training.exchange import ALONE_MS, CYCLE_TIME, SAMPLE_MS, WAKE_UP_MS, cycle_time, cycle_time_ms
+from course.training.exchange import ALONE_MS, CYCLE_TIME, SAMPLE_MS, WAKE_UP_MS, cycle_time, cycle_time_ms
 
 
 def test_no_other_cycle_time_costs_a_step_less():

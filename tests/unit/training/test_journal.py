@@ -5,8 +5,8 @@ import pytest
 
 pytest.importorskip("horovod.tensorflow")
 
-from ddl.training import journal, loop
-from ddl.training.journal import Journal, Means, Startup
+from course.training import journal, loop
+from course.training.journal import Journal, Means, Startup
 
 
 @pytest.fixture

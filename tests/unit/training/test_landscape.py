@@ -8,10 +8,10 @@ pytest.importorskip("tensorflow")
 import tensorflow as tf
 from tensorflow.keras import layers
 
-from ddl.training import models
-from ddl.training.landscape import Landscape, filter_norms, rescaling, slices
-from ddl.training.matrices import lanczos, trace
-from ddl.training.recipes import SettingError
+from course.training import models
+from course.training.landscape import Landscape, filter_norms, rescaling, slices
+from course.training.matrices import lanczos, trace
+from course.training.recipes import SettingError
 
 CLASSES = 3
 

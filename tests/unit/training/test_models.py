@@ -4,8 +4,8 @@ import pytest
 tf = pytest.importorskip("tensorflow")
 pytest.importorskip("horovod.tensorflow")
 
-from ddl.training import models
-from ddl.training.recipes import SettingError
+from course.training import models
+from course.training.recipes import SettingError
 
 
 def test_models_map_pictures_to_ten_logits():

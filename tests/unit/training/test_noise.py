@@ -3,8 +3,8 @@ import json
 import numpy as np
 import pytest
 
-from ddl.training.noise import DECAY, NoiseScale, estimate
-from ddl.training.recipes import SettingError
+from course.training.noise import DECAY, NoiseScale, estimate
+from course.training.recipes import SettingError
 
 
 def squared_norms(generator, gradient, spread, ranks, each):

@@ -5,9 +5,9 @@ import pytest
 
 tf = pytest.importorskip("tensorflow")
 
-from ddl.training import models
-from ddl.training.optimizer import LARS, MOMENTUM, TRUST, is_adapted, make
-from ddl.training.recipes import SettingError
+from course.training import models
+from course.training.optimizer import LARS, MOMENTUM, TRUST, is_adapted, make
+from course.training.recipes import SettingError
 
 
 @pytest.fixture

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from ddl.training.precision import INSTRUCTIONS, choose, instructions
-from ddl.training.recipes import SettingError
+from course.training.precision import INSTRUCTIONS, choose, instructions
+from course.training.recipes import SettingError
 
 
 def cpuinfo(*flags):
@@ -49,7 +49,7 @@ def step(request):
     """A training step of a network built for bfloat16: (model, optimizer, gradients, logits, loss, operations)."""
     tf = pytest.importorskip("tensorflow")
     hvd = pytest.importorskip("horovod.tensorflow")
-    from ddl.training import models, optimizer
+    from course.training import models, optimizer
 
     hvd.init()
     tf.keras.mixed_precision.set_global_policy("mixed_bfloat16")

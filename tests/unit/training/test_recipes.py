@@ -3,7 +3,7 @@ from dataclasses import asdict
 
 import pytest
 
-from ddl.training.recipes import (
+from course.training.recipes import (
     BASE_RATES,
     FITS,
     RECIPES,

@@ -2,8 +2,8 @@ import math
 
 import pytest
 
-from ddl.training.recipes import SettingError
-from ddl.training.schedule import Schedule
+from course.training.recipes import SettingError
+from course.training.schedule import Schedule
 
 
 def test_warm_up_climbs_linearly_from_the_start_to_the_peak():

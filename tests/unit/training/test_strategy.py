@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from ddl.data import Order
-from ddl.training import options
-from ddl.training.strategy import Experiment
+from course.data import Order
+from course.training import options
+from course.training.strategy import Experiment
 
 SMALL = "--data-set synthetic --train-samples 70 --test-samples 10 --global-batch 16 --epochs 1.5".split()
 

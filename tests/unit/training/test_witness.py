@@ -2,8 +2,8 @@
 
 import numpy
 
+from course.training.witness import Witness, checksum
 from ddl.records.folder import RunFolder
-from ddl.training.witness import Witness, checksum
 
 
 def test_a_checksum_depends_on_every_number_and_their_order():

@@ -1,0 +1,115 @@
+"""Commands about machines and clusters: `ddl topology` and `predict`."""
+
+from ddl.arguments import add_command
+from ddl.errors import InputError
+from ddl.words import plural
+
+
+def add(commands):
+    """Add the commands to the program's."""
+    topology = add_command(commands, "topology", _topology, "show how this machine is built, or another one")
+    topology.add_argument(
+        "machine",
+        nargs="?",
+        metavar="NAME_OR_FILE",
+        help="a recorded one, a .toml file, XML of lstopo or the text of nvidia-smi topo -m (default: this machine)",
+    )
+    topology.add_argument(
+        "--matrix", action="store_true", help="how far GPUs and network cards are apart, as nvidia-smi topo -m"
+    )
+    topology.add_argument("--figure", metavar="FILE", help="draw it, as .png, .svg or .pdf")
+    _add_predict(commands)
+
+
+def _add_predict(commands):
+    predict = add_command(commands, "predict", _predict, "predict a training's scaling on a cluster of servers")
+    predict.add_argument(
+        "--topology", required=True, metavar="NAME_OR_FILE", help="of a server, as for `ddl topology`, with its network"
+    )
+    predict.add_argument(
+        "--network",
+        metavar="CARDSxGBIT",
+        help="of a server, where the topology does not say: 8x200 is 8 cards of 200 Gbit/s",
+    )
+    predict.add_argument(
+        "--link-gb-per-s",
+        type=float,
+        metavar="X",
+        help="from a GPU to the next, per direction, where the topology does not say",
+    )
+    predict.add_argument("--nodes", type=int, default=1, help="up to so many servers (default 1)")
+    predict.add_argument("--model", metavar="NAME", help="a published network, such as resnet50")
+    predict.add_argument("--batch", type=int, default=64, help="samples of each GPU (default 64)")
+    predict.add_argument("--parameters", type=int, metavar="N", help="of a network of your own, instead of --model")
+    predict.add_argument(
+        "--images-per-s", type=float, metavar="X", help="that one GPU trains with it (default: published for the model)"
+    )
+    predict.add_argument(
+        "--gradient-bytes",
+        type=int,
+        default=4,
+        metavar="N",
+        help="of a parameter's gradient: 2 in half precision (default 4)",
+    )
+    predict.add_argument(
+        "--fusion-threshold-mb",
+        type=float,
+        default=128,
+        metavar="MB",
+        help="gradients travel together up to so many MiB (default 128, Horovod's)",
+    )
+    predict.add_argument(
+        "--baseline", type=int, default=1, metavar="N", help="efficiency is against N GPUs (default 1)"
+    )
+    predict.add_argument("--figure", metavar="FILE", help="draw it too: a .png or .svg")
+
+
+def _topology(arguments):
+    from course import topology
+
+    machine = topology.load(arguments.machine) if arguments.machine else topology.here()
+    if arguments.matrix and not (machine.gpus or machine.nics):
+        raise InputError(f"{machine.name} has neither GPUs nor network cards to compare")
+    print(machine.matrix_text() if arguments.matrix else machine)
+    if arguments.figure:
+        from course.links.plot_topology import plot_topology
+
+        save(plot_topology(machine), arguments.figure, dpi=150)
+
+
+def _predict(arguments):
+    from course import topology
+    from course.links import clusters, prediction
+
+    machine = topology.load(arguments.topology)
+    links = {"network": arguments.network, "link_gb_per_s": arguments.link_gb_per_s}
+    predictions = clusters.scaling(
+        machine,
+        arguments.nodes,
+        arguments.model,
+        arguments.batch,
+        parameters=arguments.parameters,
+        images_per_s=arguments.images_per_s,
+        gradient_bytes=arguments.gradient_bytes,
+        baseline=arguments.baseline,
+        fusion_bytes=arguments.fusion_threshold_mb * 2**20,
+        **links,
+    )
+    what = arguments.model or f"{arguments.parameters:,} parameters"
+    title = (
+        f"{what} on {arguments.topology}, {arguments.batch} samples a GPU, gradients of "
+        f"{arguments.gradient_bytes} bytes, efficiency against {plural(arguments.baseline, 'GPU')}. "
+        f"{clusters.server(machine, **links).assumed}"
+    ).strip()
+    print(repr(prediction.table(predictions, title, clusters.MARGIN_POINTS)))
+    if arguments.figure:
+        from course.links.plot_prediction import plot_prediction
+
+        save(plot_prediction(predictions, margin_points=clusters.MARGIN_POINTS), arguments.figure)
+
+
+def save(figure, path, **options):
+    try:
+        figure.savefig(path, **options)
+    except ValueError as error:  # of a suffix that Matplotlib does not write
+        raise InputError(f"--figure {path}: {error}") from None

@@ -1,0 +1,1 @@
+"""Lesson 4: batch size, learning rates and what they cost."""

@@ -1,0 +1,355 @@
+"""The critical batch size: steps to a target against batch size, the curve through them, and where it bends.
+
+The curve: McCandlish, Kaplan, Amodei et al. 2018, "An Empirical Model of Large-Batch Training", section 2.3. The
+regions: Shallue et al. 2019, "Measuring the Effects of Data Parallelism on Neural Network Training", section 4.1.
+"""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import pairwise, takewhile
+from typing import Any
+
+import numpy as np
+
+from course.convergence.tuning import Grid, arm_of
+from ddl.display.style import data_of
+from ddl.display.table import Table, is_number
+from ddl.errors import InputError
+
+PERFECT = 1.10  # twice the batch takes at most this times half the steps
+MAXIMAL = 0.95  # twice the batch takes at least this share of the steps
+BEYOND = 64  # a critical batch is looked for this many times below and above the batches that were run
+EDGE = 1.001  # what lies this near a bound has run into it
+REPETITIONS = 1000  # of the bootstrap
+GRID = 512  # values of B_crit that are tried; between them, a parabola
+
+
+@dataclass(frozen=True)
+class Reached:
+    """When a run was first seen at its target."""
+
+    steps: int
+    samples: int
+
+
+def reached(run: Any, target: float) -> Reached | None:
+    """Return the first evaluation of held-out accuracy at or above `target`, None if there is none.
+
+    Raises InputError if the run ended at a lower target of its own, and so never reached this one.
+    """
+    history = run.history
+    if len(history):
+        rows = history[history["test_accuracy"].astype(float) >= target]
+        if len(rows):
+            return Reached(int(rows["step"].iloc[0]), int(rows["samples"].iloc[0]))
+    if run.result is not None and run.result.get("stopped_by") == "target":
+        raise InputError(f"{run.name!r} stopped at its own target, below {target:g}: ask for that or a lower one")
+    return None
+
+
+# ---------------------------------------------------------------- the curve
+
+
+@dataclass(frozen=True)
+class Fit:
+    """The curve S = S_min (1 + B_crit/B) through steps S at batches B, with 95 % intervals.
+
+    ``critical`` is B_crit in samples and ``steps_min`` S_min. Bounds of the interval of B_crit are 0 or infinite where
+    the batches that were run leave them open.
+    """
+
+    batches: tuple[int, ...]
+    critical: float
+    steps_min: float
+    draws: np.ndarray = field(repr=False, compare=False)  # shape [repetitions, 2]: B_crit and S_min of each
+
+    @property
+    def samples_min(self) -> float:
+        """E_min = B_crit S_min: the fewest samples, those of the smallest batches."""
+        return self.critical * self.steps_min
+
+    @cached_property
+    def interval(self) -> tuple[float, float]:
+        """The 95 % interval of B_crit, in samples; NaN with less than three batches."""
+        if not len(self.draws):
+            return math.nan, math.nan
+        low, high = (float(np.percentile(self.draws[:, 0], at, method="nearest")) for at in (2.5, 97.5))
+        least, most = _bounds(self.batches)
+        return (0.0 if low <= least * EDGE else low), (math.inf if high >= most / EDGE else high)
+
+    def steps(self, batch):
+        """Return the steps at some batch sizes, by the curve."""
+        return self.steps_min * (1 + self.critical / np.asarray(batch, float))
+
+    def band(self, batch) -> tuple[np.ndarray, np.ndarray]:
+        """Return the 95 % interval of the curve's steps at some batch sizes; NaN with less than three batches."""
+        batch = np.asarray(batch, float)
+        critical, steps_min = self.draws.T if len(self.draws) else np.full((2, 1), np.nan)
+        curves = steps_min[:, None] * (1 + critical[:, None] / batch.ravel())
+        low, high = np.percentile(curves, (2.5, 97.5), axis=0)
+        return low.reshape(batch.shape), high.reshape(batch.shape)
+
+    def __str__(self):
+        low, high = self.interval
+        between = f"{low:,.0f} to {high:,.0f}" if math.isfinite(high) else f"{low:,.0f} or more"
+        return f"{self.critical:,.0f} ({'no interval' if math.isnan(low) else between})"
+
+
+def fit(batches: Sequence[float], steps: Sequence[float]) -> Fit:
+    """Fit S = S_min (1 + B_crit/B) to the steps of runs, one entry a run, by least squares in log S.
+
+    This is ``(S/S_min − 1) (E/E_min − 1) = 1`` (McCandlish et al. 2018, equation 2.11), solved for S with ``E = B S``
+    and ``B_crit = E_min / S_min`` (equation 2.12).
+
+    Runs at one batch size, its seeds, count by their geometric mean. The intervals come from a bootstrap of these
+    means' deviations from the curve: many times, each mean is put back on the curve with the deviation of some
+    batch, either sign, and the curve is fitted anew. Deviations are widened by √(k / (k − 2)) for k batches and two
+    parameters, and by Student's t over the normal quantile.
+
+    Raises InputError if there are less than two batch sizes, or steps that are not positive.
+    """
+    sizes, logs = np.asarray(batches, float), np.asarray(steps, float)
+    if len(sizes) != len(logs) or not (np.all(sizes > 0) and np.all(logs > 0) and np.all(np.isfinite(logs))):
+        raise InputError("a curve of steps against batch sizes needs both of each run, as positive numbers")
+    batch = np.unique(sizes)
+    if len(batch) < 2:
+        raise InputError("a curve of steps against batch sizes needs two batch sizes or more")
+    means = np.array([np.log(logs[sizes == size]).mean() for size in batch])
+    critical, steps_min = (float(value[0]) for value in _solve(batch, means[None]))
+    curve = np.log(steps_min * (1 + critical / batch))
+    draws = np.empty((0, 2))
+    if len(batch) > 2:
+        from scipy.stats import norm, t
+
+        freedom = len(batch) - 2
+        widened = math.sqrt(len(batch) / freedom) * t.ppf(0.975, freedom) / norm.ppf(0.975) * (means - curve)
+        deviations = np.random.default_rng(0).choice(
+            np.concatenate([widened, -widened]), size=(REPETITIONS, len(batch))
+        )
+        draws = np.stack(_solve(batch, curve + deviations), axis=1)
+    return Fit(tuple(batch.astype(int).tolist()), critical, steps_min, draws)
+
+
+def _bounds(batches):
+    return min(batches) / BEYOND, max(batches) * BEYOND
+
+
+def _solve(batch, logs):
+    """Return B_crit and S_min of each row of `logs`, the logarithms of the steps at each batch."""
+    # For a given B_crit the best log S_min is the mean of log S − log(1 + B_crit/B), so that only B_crit is searched:
+    # on a grid, and between its points by a parabola.
+    grid = np.linspace(*np.log(_bounds(batch)), GRID)
+    shape = np.log1p(np.exp(grid)[:, None] / batch)
+    centred = shape - shape.mean(1, keepdims=True)
+    error = (centred**2).sum(1) - 2 * (logs - logs.mean(1, keepdims=True)) @ centred.T
+    least = error.argmin(1)
+    rows, inner = np.arange(len(logs)), np.clip(least, 1, GRID - 2)
+    before, at, after = (error[rows, inner + shift] for shift in (-1, 0, 1))
+    curvature = before - 2 * at + after
+    shift = np.where(
+        (least == inner) & (curvature > 0), (before - after) / 2 / np.where(curvature > 0, curvature, 1), 0
+    )
+    critical = np.exp(grid[least] + shift * (grid[1] - grid[0]))
+    return critical, np.exp((logs - np.log1p(critical[:, None] / batch)).mean(1))
+
+
+# ---------------------------------------------------------------- what was run
+
+
+@dataclass(frozen=True)
+class Point:
+    """The judged runs at one batch size: their learning rate, and where each seed reached the target."""
+
+    batch: int
+    rate: float
+    seeds: Mapping[int, Reached]
+    missed: int = 0  # runs that did not reach it
+    grid: Grid | None = None  # steps by rate, from the runs that chose it
+
+    @property
+    def steps(self) -> float:
+        """The geometric mean of the seeds' steps; NaN if any missed the target, as it would then be too low."""
+        if self.missed or not self.seeds:
+            return math.nan
+        return math.exp(sum(math.log(run.steps) for run in self.seeds.values()) / len(self.seeds))
+
+    @property
+    def at_edge(self) -> bool:
+        """Whether the rate is the lowest or highest of those tried."""
+        return self.grid is not None and self.rate in (min(self.grid.figures), max(self.grid.figures))
+
+
+@dataclass(frozen=True)
+class Critical:
+    """Steps to a target against batch size, of one arm."""
+
+    arm: str
+    target: float
+    points: tuple[Point, ...]
+    data: str = ""
+
+    @cached_property
+    def fit(self) -> Fit:
+        """The curve through all batch sizes at which every seed reached the target."""
+        runs = [(point.batch, run.steps) for point in self.whole for run in point.seeds.values()]
+        return fit([batch for batch, _ in runs], [steps for _, steps in runs])
+
+    @property
+    def has_fit(self) -> bool:
+        """Whether enough batch sizes are whole to fit the curve to."""
+        return len(self.whole) > 1
+
+    @cached_property
+    def doublings(self) -> dict[int, float]:
+        """By what twice the batch divides the steps, for each batch whose double was run, too."""
+        neighbours = [pair for pair in pairwise(self.whole) if pair[1].batch == 2 * pair[0].batch]
+        return {small.batch: small.steps / large.steps for small, large in neighbours}
+
+    @property
+    def perfect_until(self) -> int | None:
+        """The batch up to which, from the smallest, each doubling halves the steps within 10 %; None if none does."""
+        perfect = list(takewhile(lambda batch: self.doublings[batch] >= 2 / PERFECT, self.doublings))
+        return 2 * perfect[-1] if perfect else None
+
+    @property
+    def maximal_from(self) -> int | None:
+        """The batch from which, to the largest, each doubling saves less than 5 % of the steps; None if none does."""
+        maximal = list(takewhile(lambda batch: self.doublings[batch] < 1 / MAXIMAL, reversed(self.doublings)))
+        return maximal[-1] if maximal else None
+
+    def region(self, batch: int) -> str:
+        """Return the region of Shallue et al. 2019, section 4.1, that a batch lies in; an end belongs to the outer."""
+        if self.perfect_until is not None and batch <= self.perfect_until:
+            return "perfect scaling"
+        if self.maximal_from is not None and batch >= self.maximal_from:
+            return "maximal data parallelism"
+        return "diminishing returns"
+
+    def table(self) -> Table:
+        """Tabulate the points: a row a batch size."""
+        rows = [
+            {
+                "batch": (point.batch, "batch", ",d"),
+                "rate": (point.rate, "learning rate", ".3g"),
+                "edge": point.at_edge,
+                "steps": (point.steps, "steps", ",.0f"),
+                "factor": (self.doublings.get(point.batch / 2, math.nan), "times fewer than at half", ".2f"),
+                "least": (min((run.steps for run in point.seeds.values()), default=math.nan), "lowest", ",.0f"),
+                "most": (max((run.steps for run in point.seeds.values()), default=math.nan), "highest", ",.0f"),
+                "curve": (float(self.fit.steps(point.batch)) if self.has_fit else math.nan, "by the curve", ",.0f"),
+                "samples": (point.steps * point.batch, "samples", ",.0f"),
+                "region": (self.region(point.batch) if point in self.whole else "", "region", "s"),
+                "seeds": (len(point.seeds), "seeds", "d"),
+                "note": ("; ".join(_notes(point)), "note", "s"),
+            }
+            for point in self.points
+        ]
+        curve = f"Critical batch {self.fit}, 95 % interval by bootstrap; " if self.has_fit else ""
+        caption = (
+            f"{self.arm}: steps to a held-out accuracy of {100 * self.target:g} %, on {self.data}; the geometric mean "
+            f"of the seeds. {curve}perfect scaling: each doubling of the batch halves the steps within 10 %; maximal "
+            "data parallelism: each saves less than 5 %."
+        )
+        return Table.of(rows, caption)
+
+    @cached_property
+    def whole(self) -> list[Point]:
+        """The batch sizes at which every seed reached the target."""
+        return [point for point in self.points if not math.isnan(point.steps)]
+
+
+def _notes(point):
+    if point.missed:
+        yield f"{point.missed} of {point.missed + len(point.seeds)} missed the target"
+    if point.at_edge:
+        yield "rate at its grid's edge"
+    if point.grid is not None and point.grid.best is None:
+        yield "no rate of the grid reached the target in time"
+    elif point.grid is not None and point.grid.means.get(point.rate) != point.grid.means[point.grid.best]:
+        yield "another rate was faster in the grid"
+
+
+def critical_batch(runs: Iterable[Any], target: float | None = None, arm: str | None = None) -> Critical:
+    """Return where the runs of one arm reached a held-out accuracy, by batch size.
+
+    Runs whose result has the ``role`` ``"tuning"`` chose each batch's learning rate; the others are judged. Where a
+    batch was judged at several rates, those at its grid's best count, without a grid the fastest. By default `target`
+    is the runs' own.
+
+    Raises InputError if `arm` names none of several arms, or there are no judged runs or no common target.
+    """
+    runs = [run for run in runs if run.result is not None]
+    arms = list(dict.fromkeys(map(arm_of, runs)))
+    if arm is not None and arm not in arms:
+        raise InputError(f"there is no arm {arm!r}; there are: {', '.join(arms) or 'none'}")
+    if arm is None and len(arms) > 1 and any("arm" in run.result for run in runs):
+        raise InputError(f"these are runs of several arms: choose one with arm=…, of {', '.join(arms)}")
+    runs = [run for run in runs if arm is None or arm_of(run) == arm]
+    judged = [run for run in runs if run.result.get("role") != "tuning"]
+    if not judged:
+        raise InputError("there are no judged runs: each batch size needs some that did not choose its learning rate")
+    target = _target(judged) if target is None else target
+    points = [_point(batch, runs, target) for batch in sorted({run.result["global_batch"] for run in judged})]
+    return Critical(arm or arm_of(judged[0]), target, tuple(points), data_of(judged))
+
+
+def _target(runs):
+    targets = {(run.result.get("config") or {}).get("target_accuracy") for run in runs}
+    if len(targets) != 1 or None in targets:
+        raise InputError("these runs have no target in common: give one, such as target=0.6")
+    return targets.pop()
+
+
+def _point(batch, runs, target):
+    tuned, judged = {}, {}  # where each seed reached the target, by learning rate
+    for run in runs:
+        result = run.result
+        if result["global_batch"] == batch:
+            rates = tuned if result.get("role") == "tuning" else judged
+            rates.setdefault(result["learning_rate"], {})[result["seed"]] = reached(run, target)
+    grid = _grid(batch, tuned) if tuned else None
+    best = (grid or _grid(batch, judged)).best
+    rate = best if best in judged else next(iter(judged))
+    seeds = {seed: found for seed, found in judged[rate].items() if found is not None}
+    return Point(batch, rate, seeds, len(judged[rate]) - len(seeds), grid)
+
+
+def _grid(batch, rates):
+    steps = {rate: tuple(run.steps if run else math.nan for run in seeds.values()) for rate, seeds in rates.items()}
+    return Grid(str(batch), steps, more_is_better=False)
+
+
+# ---------------------------------------------------------------- the noise scale beside it
+
+
+@dataclass(frozen=True)
+class Noise:
+    """Estimates of the gradient noise scale, in samples; infinite where |G|² was not distinguishable from zero."""
+
+    values: tuple[float, ...]
+
+    def _quantile(self, share):
+        return float(np.quantile(self.values, share, method="inverted_cdf"))
+
+    @property
+    def middle(self) -> float:
+        return self._quantile(0.5)
+
+    @property
+    def spread(self) -> tuple[float, float]:
+        """The range of the middle 80 %."""
+        return self._quantile(0.1), self._quantile(0.9)
+
+
+def noise(runs: Iterable[Any]) -> Noise:
+    """Return what runs estimated of the noise scale at their evaluations (``noise_scale=True``).
+
+    Raises InputError if none of them did.
+    """
+    rows = [row for run in runs if "noise_scale" in run.history for row in run.history.to_dict("records")]
+    scales = [row["noise_scale"] for row in rows if is_number(row.get("variance"))]
+    if not scales:
+        raise InputError("no run here recorded a noise scale: launch one with noise_scale=True")
+    return Noise(tuple(float(scale) if is_number(scale) and scale > 0 else math.inf for scale in scales))

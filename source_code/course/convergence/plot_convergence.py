@@ -1,0 +1,304 @@
+"""Figures of convergence: accuracy over training, schedules, noise scales and minima."""
+
+from collections.abc import Iterable, Sequence
+
+import numpy
+import pandas
+
+from course.convergence.critical import Fit
+from course.shared.picture import COLOURS, GREY, Picture, arm_looks, band, frame, look, styled
+from ddl.display.chart import short
+from ddl.display.style import data_of
+from ddl.display.table import is_number
+from ddl.errors import InputError
+from ddl.words import plural
+
+RECORDED_ALPHA = 0.45
+X_AXES = {
+    "epochs": ("epoch", "epochs"),
+    "steps": ("step", "optimizer steps"),
+    "samples": ("samples", "samples seen"),
+    "seconds": ("seconds", "training time, s"),
+}
+
+
+# ---------------------------------------------------------------- arms and seeds
+
+
+def _arms(runs):
+    """Group runs that have a history: {(name, recorded): [run, …]}, in order of appearance."""
+    arms = {}
+    for run in _listed(runs):
+        if run.result is not None and len(run.history):
+            arms.setdefault((run.name, bool(run.recorded)), []).append(run)
+    if not arms:
+        raise InputError("none of these runs has both evaluations and a result to draw")
+    return arms
+
+
+def _listed(runs):
+    runs = list(runs) if isinstance(runs, Iterable) else [runs]
+    if not runs:
+        raise InputError("there are no runs to draw")
+    return runs
+
+
+def _looks(arms):
+    """Return each arm's look: by name, so that a recorded arm is a lighter version of the reader's own."""
+    looks, recorded_alpha = arm_looks(name for name, _ in arms), RECORDED_ALPHA if _mixed(arms) else 1.0
+    return {key: looks[key[0]] | {"alpha": recorded_alpha if key[1] else 1.0} for key in arms}
+
+
+def _mixed(arms):
+    """Whether there are recorded arms beside others."""
+    return len({recorded for _, recorded in arms}) > 1
+
+
+def _labels(arms):
+    """Return each arm's label, and what would be the same in many of them: seeds, and what it was recorded on."""
+    labels, notes = {}, []
+    for recorded in dict.fromkeys(recorded for _, recorded in arms):
+        lighter = recorded and _mixed(arms)
+        group = {key: arm for key, arm in arms.items() if key[1] == recorded}
+        counts = {len(arm) for arm in group.values()}
+        for key, arm in group.items():
+            seeds = f" ({plural(len(arm), 'seed')})" if len(counts) > 1 else ""
+            labels[key] = key[0] + ", recorded" * lighter + seeds
+        note = [f"recorded on {_hardware(run for arm in group.values() for run in arm)}"] if lighter else []
+        note += [f"{plural(*counts, 'seed')} an arm"] if len(counts) == 1 else []
+        notes += ["lighter: " * lighter + ", ".join(note)] if note else []
+    return labels, "; ".join(notes)
+
+
+def _hardware(runs):
+    """Return what runs were recorded on."""
+    known = [run.result.get("hardware") or {} for run in runs]
+    names = [", ".join(each.get("gpus") or ()) or each.get("cpu", "hardware not recorded") for each in known]
+    return " and ".join(dict.fromkeys(names))
+
+
+def _origin(arms):
+    """Return what all arms were trained on and, if they are all recorded ones, recorded on."""
+    every = [run for arm in arms.values() for run in arm]
+    recorded = f"; recorded on {_hardware(every)}" if all(recorded for _, recorded in arms) else ""
+    return f"data: {data_of(every)}{recorded}"
+
+
+def _final(arm):
+    """Return an arm's held-out accuracy at the end in words."""
+    accuracies = [run.result.get("test_accuracy") for run in arm]
+    values = 100 * numpy.array([accuracy for accuracy in accuracies if is_number(accuracy)])
+    if not len(values):
+        return "no held-out accuracy"
+    spread = f" (from {values.min():.1f} to {values.max():.1f})" if len(values) > 1 else ""
+    return f"{values.mean():.1f} %{spread}"
+
+
+# ---------------------------------------------------------------- pictures of runs
+
+
+@styled
+def plot_convergence(runs, x=None) -> Picture:
+    """Draw held-out accuracy against epochs, steps, samples and seconds of training, or against one of them, `x`.
+
+    Runs with the same name are seeds of one arm: a line for their mean, a band from the lowest to the highest. Recorded
+    runs beside others are lighter. Seconds leave out evaluation, start-up and waiting.
+    """
+    if x is not None and x not in X_AXES:
+        raise InputError(f"x={x!r} is not one of: {', '.join(X_AXES)}")
+    arms = _arms(runs)
+    labels, notes = _labels(arms)
+    looks = _looks(arms)
+    axes_names = [x] if x else [name for name, (column, _) in X_AXES.items() if _have(arms, column)]
+    if x and not _have(arms, X_AXES[x][0]):
+        raise InputError(f"not all of these runs have recorded {X_AXES[x][1]}: ask for x='epochs' or x='steps'")
+    grid = {4: (2, 2), 3: (1, 3)}.get(len(axes_names), (1, 1))
+    picture = Picture(7.5, 4.2) if x else Picture(9.0, 6.6 if len(axes_names) == 4 else 4.0)
+    panels = picture.subplots(*grid, sharey=True, squeeze=False).flat
+    for panel, name in zip(panels, axes_names, strict=True):
+        column, label = X_AXES[name]
+        for key, arm in arms.items():
+            style = looks[key]
+            at, mean, low, high = _over_seeds(arm, column)
+            panel.plot(at, mean, label=labels[key], **style)
+            if len(arm) > 1:
+                band(panel, at, low, high, style["color"])
+        panel.set(xlabel=label, xlim=(0, None))
+        panel.xaxis.set_major_formatter(lambda value, _: short(value))
+    for panel in picture.axes[:: grid[1]]:
+        panel.set_ylabel("held-out accuracy, %")
+    every = [run for arm in arms.values() for run in arm]
+    picture.suptitle(_origin(arms), fontsize=11)
+    columns = max(1, min(4, 110 // (max(map(len, labels.values())) + 6)))
+    picture.legend_below(picture.axes[0], columns=columns, title=notes)
+    picture.alt = (
+        f"Held-out accuracy against {', '.join(X_AXES[name][1] for name in axes_names)}, on "
+        f"{data_of(every)}{f' ({notes})' if notes else ''}. At the end: "
+        + "; ".join(
+            f"{labels[key]} {_final(arm)} after {arm[0].history['step'].iloc[-1]:,.0f} steps"
+            for key, arm in arms.items()
+        )
+        + "."
+    )
+    return picture
+
+
+def _have(arms, column):
+    """Whether all runs have recorded a column of their history."""
+    return all(column in run.history and run.history[column].notna().any() for arm in arms.values() for run in arm)
+
+
+def _over_seeds(arm, column):
+    """Return mean position, and mean, lowest and highest accuracy (%) at each step that seeds share."""
+    rows = pandas.concat([run.history for run in arm]).astype(float)
+    rows = rows.groupby(rows["step"])
+    accuracy = 100 * rows["test_accuracy"].agg(["mean", "min", "max"])
+    return rows[column].mean(), accuracy["mean"], accuracy["min"], accuracy["max"]
+
+
+@styled
+def plot_noise_scale(runs, batches: Sequence[int] = ()) -> Picture:
+    """Draw the gradient noise scale over training, beside the runs' own global batches and other `batches`.
+
+    McCandlish et al. 2018, "An Empirical Model of Large-Batch Training", section 2.2. Raises InputError if none of the
+    runs measured it (``noise_scale=True``).
+    """
+    picture = Picture(8.0, 4.2)
+    panel = picture.subplots()
+    texts, marks, drawn = [], {}, []
+    for run in _listed(runs):
+        estimates = _noise_estimates(run) if run.result is not None else []
+        if not estimates:
+            continue
+        # There is no value where |G|² was not distinguishable from zero.
+        points = [(row["step"], row["noise_scale"]) for row in estimates if (row.get("noise_scale") or 0) > 0]
+        style = look(len(drawn), "color", "linestyle")
+        steps, values = zip(*points, strict=True) if points else ((), ())
+        panel.plot(steps, values, label=run.name, **style)
+        drawn.append(run)
+        marks.setdefault(run.result["global_batch"], style["color"])
+        texts.append(
+            f"{run.name} from {values[0]:,.0f} to {values[-1]:,.0f}"
+            if points
+            else f"{run.name} without an estimate above zero"
+        )
+    if not drawn:
+        raise InputError("no run here recorded a noise scale: launch one with noise_scale=True")
+    for batch, colour in (dict.fromkeys(batches, GREY) | marks).items():
+        panel.axhline(batch, color=colour, linewidth=1, linestyle=":")
+        position = {"xy": (1, batch), "xycoords": ("axes fraction", "data"), "ha": "right", "va": "bottom"}
+        panel.annotate(f"global batch {batch:,}", fontsize=10, **position)
+    labels = {"xlabel": "optimizer steps", "ylabel": "noise scale, samples", "title": f"data: {data_of(drawn)}"}
+    frame(panel, y="{x:,.0f}", xlim=(0, None), **labels)
+    if len(drawn) > 1:
+        panel.legend()
+    picture.alt = (
+        f"Gradient noise scale over steps, logarithmic, on {data_of(drawn)}: {'; '.join(texts)}. "
+        f"Global batch sizes marked: {', '.join(f'{b:,}' for b in sorted({*marks, *batches}))}."
+    )
+    return picture
+
+
+def _noise_estimates(run):
+    """Return what a run says of its noise scale: in its events, or where none were kept, at its evaluations."""
+    if not run.recorded:
+        return [event for event in run.events() if event["event"] == "noise_scale"]
+    rows = run.history.to_dict("records")
+    return [row for row in rows if is_number(row.get("variance"))]
+
+
+# ---------------------------------------------------------------- pictures of ideas
+
+
+@styled
+def plot_schedule(schedules) -> Picture:
+    """Draw learning-rate schedules: a dictionary from labels to (epochs, learning rates)."""
+    picture = Picture(8.0, 3.6)
+    panel = picture.subplots()
+    texts = []
+    for index, (label, (x, y)) in enumerate(schedules.items()):
+        panel.plot(x, y, label=label, **look(index, "color", "linestyle"))
+        texts.append(f"{label} starts at {y[0]:.3g}, peaks at {max(y):.3g}, ends at {y[-1]:.3g}")
+    panel.set(xlabel="epochs", ylabel="learning rate", xlim=(0, None), ylim=(0, None))
+    panel.set_title("computed from the schedules, no run needed")
+    panel.legend()
+    picture.alt = f"Learning rate over epochs: {'; '.join(texts)}."
+    return picture
+
+
+@styled
+def plot_batch_size_tradeoff(noise_scale: float | Fit = 1000.0, batches: Sequence[int] = ()) -> Picture:
+    """Draw what a larger batch buys and costs by the noise-scale model, with some batch sizes marked.
+
+    ``S / S_min = 1 + B_crit / B`` optimizer steps and ``E / E_min = 1 + B / B_crit`` samples reach the same loss
+    (McCandlish et al. 2018, "An Empirical Model of Large-Batch Training", equation 2.11). ``B_crit`` is the
+    `noise_scale` in samples or that of a curve fitted to runs.
+    """
+    measured = noise_scale if isinstance(noise_scale, Fit) else None
+    name = "critical batch" if measured else "noise scale"
+    noise_scale = measured.critical if measured else noise_scale
+    batch = noise_scale * numpy.geomspace(1 / 64, 64, 200)
+    picture = Picture(9.0, 3.8)
+    panels = picture.subplots(1, 2, sharey=True)
+    curves = (
+        ("optimizer steps ÷ the fewest possible", lambda b: 1 + noise_scale / b),
+        ("samples (or epochs) ÷ the fewest possible", lambda b: 1 + b / noise_scale),
+    )
+    for index, (panel, (label, curve)) in enumerate(zip(panels, curves, strict=True)):
+        panel.plot(batch, curve(batch), color=COLOURS[index])
+        panel.axvline(noise_scale, color=GREY, linestyle=":")
+        for mark in batches:
+            panel.plot([mark], [curve(mark)], "o", color=COLOURS[index], markersize=7)
+            panel.annotate(f" {mark:,}", (mark, curve(mark)), va="bottom")
+        panel.set(xscale="log", yscale="log", xlabel="batch size, samples", title=label)
+        panel.set_yticks([1, 2, 5, 10, 20, 50], ["1", "2", "5", "10", "20", "50"])
+        panel.xaxis.set_major_formatter("{x:,.0f}")
+        panel.annotate(f" {name} {noise_scale:,.0f}", (noise_scale, 40))
+    panels[0].set_ylabel("to the same loss, relative")
+    source = f"with the critical batch measured in runs: {measured}" if measured else "not measured"
+    picture.suptitle(f"computed from the model of McCandlish et al. 2018, {source}", fontsize=11)
+    marks = "; ".join(
+        f"batch {mark:,}: {1 + noise_scale / mark:.2f} times the steps and "
+        f"{1 + mark / noise_scale:.2f} times the samples"
+        for mark in batches
+    )
+    picture.alt = (
+        "Two curves against batch size on logarithmic axes. Steps to a given loss fall as the "
+        "batch grows and level off; samples stay level at first and then grow with the batch. At "
+        f"the {name} of {measured or f'{noise_scale:,.0f}'} both are twice their minimum. {marks}"
+    ).strip()
+    return picture
+
+
+@styled
+def plot_minima(shift: float = 0.25) -> Picture:
+    """Draw a sharp and a flat minimum, and what a shift of the loss does to each.
+
+    The training loss of one weight ``w`` is ``1 − exp(−(w+1)²/(2·0.12²)) − exp(−(w−1)²/(2·0.7²))``, the held-out loss
+    the same function moved by `shift`; after Keskar et al. 2017, "On Large-Batch Training for Deep Learning", figure 1.
+    """
+    w = numpy.linspace(-2.2, 3.2, 1081)
+
+    def loss(at):
+        return 1 - numpy.exp(-((at + 1) ** 2) / 0.0288) - numpy.exp(-((at - 1) ** 2) / 0.98)
+
+    training, held_out = loss(w), loss(w - shift)
+    picture = Picture(8.0, 3.8)
+    panel = picture.subplots()
+    panel.plot(w, training, color=COLOURS[0], label="training loss")
+    panel.plot(w, held_out, color=COLOURS[1], linestyle="--", label=f"held-out loss: the same, moved by {shift:g}")
+    rises = {}
+    for name, side in (("sharp", w < 0), ("flat", w > 0)):
+        here = numpy.flatnonzero(side)[training[side].argmin()]
+        rises[name] = held_out[here] - training[here]
+        panel.plot([w[here]] * 2, [training[here], held_out[here]], "o:", color="#333333")
+        panel.annotate(f"{name} minimum: +{rises[name]:.2f}", (w[here], -0.12), ha="center")
+    panel.set(xlabel="one weight, w", ylabel="loss", ylim=(-0.18, 1.25))
+    panel.set_title("two explicit functions, not a measurement")
+    panel.legend(loc="upper right")
+    picture.alt = (
+        "Training loss with a sharp and a flat minimum of equal depth, and the held-out loss, "
+        f"which is the same curve moved by {shift:g}. At the sharp minimum the held-out loss lies "
+        f"{rises['sharp']:.2f} above the training loss, at the flat one {rises['flat']:.2f}."
+    )
+    return picture

@@ -1,0 +1,261 @@
+"""Figures of the critical batch size, of paired differences, and of searches for learning rates."""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy
+from matplotlib.ticker import NullLocator
+
+from course.convergence.critical import Critical, Noise, reached
+from course.convergence.tuning import grids
+from course.shared.picture import COLOURS, GREY, Picture, arm_looks, band, frame, list_rows, styled
+from ddl.comparison import compare, signed
+from ddl.display.chart import short
+from ddl.display.style import data_of
+from ddl.errors import InputError
+from ddl.words import plural
+
+REGIONS = {"perfect scaling": "#ffffff", "diminishing returns": "#eeeeee", "maximal data parallelism": "#d9d9d9"}
+VERDICTS = {"better": COLOURS[2], "worse": COLOURS[1], "no difference": COLOURS[0], "not decided": GREY}
+
+
+# ---------------------------------------------------------------- the critical batch size
+
+
+@styled
+def plot_critical_batch(
+    measured: Critical | Iterable[Critical], noise: Mapping[str, Noise] | None = None, reader: Sequence = ()
+) -> Picture:
+    """Draw steps and samples to a target against batch size, and below, on the same axis, where the curves bend.
+
+    A dot is a seed, a band the curve's 95 % interval; hollow dots are seeds of batches that are left out of the fit,
+    because some seed missed the target. With one arm, the background shows the regions of Shallue et al. 2019, section
+    4.1. Estimates of the `noise` scale, by label, get a line from their 10th to their 90th percentile. Runs of the
+    `reader` are drawn where they reached the same target.
+    """
+    arms = [measured] if isinstance(measured, Critical) else list(measured)
+    if not arms:
+        raise InputError("there is no critical batch size to draw: give what ddl.critical.critical_batch returned")
+    noise = dict(noise or {})
+    reader = [(run, found) for run in reader if (found := reached(run, arms[0].target)) is not None]
+    rows = [_critical_row(arm, len(arms) > 1) for arm in arms] + [_noise_row(*item) for item in noise.items()]
+    batches = sorted({point.batch for arm in arms for point in arm.points})
+    middles = [row.middle for row in rows if math.isfinite(row.middle)]
+    limits = min([batches[0], *middles]) / 2**0.5, max([batches[-1], *middles]) * 2**0.5
+    picture = Picture(8.0, 6.2 + 0.28 * len(rows))
+    heights = {"height_ratios": [3, 2.4, 0.35 * len(rows) + 0.2]}
+    steps, samples, marks = picture.subplots(3, 1, sharex=True, gridspec_kw=heights)
+    looks = arm_looks([*(arm.arm for arm in arms), *noise])
+    for arm in arms:
+        _draw_arm(arm, looks[arm.arm], steps, samples, label=arm.arm if len(arms) > 1 else None)
+    for panel, label in ((steps, "optimizer steps"), (samples, "samples")):
+        frame(panel, y="{x:g}", xscale="log", xlim=limits, ylabel=f"{label} to the target")
+        panel.yaxis.set_major_formatter(lambda value, _: short(value))
+    if len(arms) == 1:
+        _draw_ideal(arms[0], steps, samples)
+        _draw_regions(arms[0], (steps, samples))
+    for number, (run, found) in enumerate(reader):
+        star = dict(marker="*", color="#000000", markeredgecolor="#ffffff", markersize=14, linestyle="", zorder=5)
+        batch = run.result["global_batch"]
+        steps.plot([batch], [found.steps], label=None if number else "your runs", **star)
+        samples.plot([batch], [found.samples], **star)
+    _draw_rows(marks, rows, [looks[name] for name in (*(arm.arm for arm in arms), *noise)])
+    marks.set_xticks(batches, [f"{batch:,}" for batch in batches])
+    marks.xaxis.set_minor_locator(NullLocator())
+    marks.set_xlabel("global batch size, samples")
+    target = " and ".join(dict.fromkeys(f"{100 * arm.target:g} %" for arm in arms))
+    data = " and ".join(dict.fromkeys(arm.data for arm in arms))
+    picture.suptitle(f"target: held-out accuracy of {target}; data: {data}", fontsize=11)
+    picture.legend_below(steps, columns=3)
+    picture.alt = (
+        f"Steps and samples to a held-out accuracy of {target} against batch size, logarithmic, on {data}. "
+        + " ".join(map(_in_words, arms))
+        + "".join(f" {row.label}: {row.words}." for row in rows)
+        + "".join(
+            f" Your run at batch {run.result['global_batch']:,}: {found.steps:,} steps, {found.samples:,} samples."
+            for run, found in reader
+        )
+    )
+    return picture
+
+
+@dataclass(frozen=True)
+class _Row:
+    """A batch size with its interval, for the lowest panel."""
+
+    label: str
+    middle: float
+    low: float
+    high: float
+    words: str
+
+
+def _critical_row(arm, several):
+    label = f"critical batch, {arm.arm}" if several else "critical batch"
+    if not arm.has_fit:
+        return _Row(label, math.nan, math.nan, math.nan, "too few batches reached the target")
+    return _Row(label, arm.fit.critical, *arm.fit.interval, str(arm.fit))
+
+
+def _noise_row(label, noise):
+    low, high = noise.spread
+    ends = " to ".join(f"{end:,.0f}" if math.isfinite(end) else "more than can be estimated" for end in (low, high))
+    middle = f"median {noise.middle:,.0f}" if math.isfinite(noise.middle) else "mostly more than can be estimated"
+    words = f"{middle}, the middle 80 % from {ends} ({plural(len(noise.values), 'estimate')})"
+    return _Row(label, noise.middle, low, high, words)
+
+
+def _draw_arm(arm, style, steps, samples, label):
+    colour, marker = style["color"], style["marker"]
+    style = style | {"marker": ""}
+    if arm.has_fit:
+        x = numpy.geomspace(arm.fit.batches[0], arm.fit.batches[-1], 100)
+        low, high = arm.fit.band(x)
+        for panel, times in ((steps, 1), (samples, x)):
+            panel.plot(x, arm.fit.steps(x) * times, label=label or "fitted curve", **style)
+            band(panel, x, low * times, high * times, colour, alpha=0.2)
+            panel.axvline(arm.fit.critical, color=colour, linewidth=1, linestyle=":")
+    for point in arm.points:
+        face = "none" if point.missed else colour
+        batch = [point.batch] * len(point.seeds)
+        dots = dict(color=colour, marker=marker, linestyle="", markerfacecolor=face, markersize=5, alpha=0.8)
+        name = "a seed" if label is None and point is arm.points[0] else None
+        steps.plot(batch, [run.steps for run in point.seeds.values()], label=name, **dots)
+        samples.plot(batch, [run.samples for run in point.seeds.values()], **dots)
+
+
+def _draw_ideal(arm, steps, samples):
+    """Draw perfect scaling from the smallest batch on, as far as the frame around the runs goes."""
+    if not arm.whole:
+        return
+    first, last = arm.whole[0], arm.whole[-1]
+    x = numpy.array([first.batch, last.batch])
+    style = {"color": GREY, "linewidth": 1, "linestyle": "--"}
+    for panel, y in ((steps, first.steps * x[0] / x), (samples, numpy.full(2, first.steps * x[0]))):
+        limits = panel.get_ylim()
+        panel.plot(x, y, label="twice the batch, half the steps", **style)
+        panel.set_ylim(limits)
+
+
+def _draw_regions(arm, panels):
+    """Shade each region between the batches that it begins and ends with."""
+    if not arm.doublings:
+        return
+    first, last = panels[0].get_xlim()
+    bend, end = arm.perfect_until or first, arm.maximal_from or last
+    spans = dict(zip(REGIONS, ((first, bend), (bend, end), (end, last)), strict=True))
+    for panel in panels:
+        for region, (low, high) in spans.items():
+            if low < high:
+                label = region if panel is panels[0] else None
+                panel.axvspan(low, high, facecolor=REGIONS[region], edgecolor="#bbbbbb", zorder=0, label=label)
+
+
+def _draw_rows(panel, rows, looks):
+    """Draw critical batches and noise scales on the batches' axis; an arrow where an interval is open."""
+    left, right = panel.get_xlim()
+    for index, (row, style) in enumerate(zip(rows, looks, strict=True)):
+        style = style | {"linestyle": ""}
+        if not math.isnan(row.low):
+            ends = [min(max(end, left), right) for end in (row.low, row.high)]
+            panel.plot(ends, [index] * 2, color=style["color"], linewidth=4, alpha=0.4, solid_capstyle="butt")
+        if math.isfinite(row.middle):
+            panel.plot([row.middle], [index], markersize=7, **style)
+        if row.high > right:
+            panel.plot([right], [index], ">", color=style["color"], markersize=9, clip_on=False)
+    panel.set_yticks(range(len(rows)), [row.label for row in rows])
+    panel.set_ylim(len(rows) - 0.4, -0.6)
+
+
+def _in_words(arm):
+    points = "; ".join(
+        f"batch {point.batch:,} {point.steps:,.0f} steps and {point.batch * point.steps:,.0f} samples"
+        if not math.isnan(point.steps)
+        else f"batch {point.batch:,} missed the target with {plural(point.missed, 'seed')}"
+        for point in arm.points
+    )
+    regions = ""
+    if arm.doublings:
+        until, start = arm.perfect_until, arm.maximal_from
+        regions = (
+            f" Doubling the batch halves the steps {f'up to {until:,}' if until else 'nowhere'}, and saves almost none "
+            f"{f'from {start:,} on' if start else 'nowhere'}."
+        )
+    return f"{arm.arm}: {points}.{regions}"
+
+
+# ---------------------------------------------------------------- differences and rates
+
+
+@styled
+def plot_differences(runs, against: str, margin: float = 1.0, at=None, steps=None, epochs=None) -> Picture:
+    """Draw the differences that `ddl.compare` tabulates with the same arguments, with intervals and the margin."""
+    table = compare(runs, at=at, steps=steps, epochs=epochs, against=against, margin=margin)
+    every = zip(table.to_dict("records"), table.attrs["differences"], strict=True)
+    rows = [row | {"seeds": seeds} for row, seeds in every if not math.isnan(row["difference_points"])]
+    if not rows:
+        raise InputError(f"no arm has held-out accuracies to compare with those of {against!r}")
+    pairs = {row["pairs"] for row in rows}
+    picture = Picture(8.0, 1.7 + 0.4 * len(rows))
+    panel = picture.subplots()
+    panel.axvspan(-margin, margin, color="#dddddd", zorder=0)
+    panel.axvline(0, color=GREY, linewidth=1)
+    for index, row in enumerate(rows):
+        colour = VERDICTS[row["verdict"]]
+        panel.plot(row["seeds"], [index + 0.25] * len(row["seeds"]), ".", color=GREY, markersize=5)
+        if row["pairs"] > 1:
+            panel.plot([row["low_points"], row["high_points"]], [index] * 2, linewidth=4, alpha=0.5, color=colour)
+        panel.plot([row["difference_points"]], [index], "o", color=colour, markersize=7)
+        position = {"xy": (1.02, index), "xycoords": ("axes fraction", "data"), "va": "center"}
+        panel.annotate(row["verdict"], color=colour, **position)
+    many = [f" ({plural(row['pairs'], 'pair')})" if len(pairs) > 1 else "" for row in rows]
+    list_rows(panel, [row["arm"] + pair for row, pair in zip(rows, many, strict=True)])
+    panel.set_xlabel(f"held-out accuracy minus that of “{against}”, points")
+    panel.grid(axis="y", visible=False)
+    data = " and ".join(dict.fromkeys(row["data"] for row in rows if row["data"]))
+    count = f" of {plural(pairs.pop(), 'pair')}" if len(pairs) == 1 else ""
+    where = table.attrs["title"]
+    title = f"mean{count} and its 95 % interval, a dot a pair of seeds; shaded: ±{margin:g}"
+    picture.suptitle(f"{title}\n{where}\ndata: {data}", fontsize=11)
+    picture.alt = f"Held-out accuracy minus that of {against}, in points, {where}, on {data}: " + "; ".join(
+        f"{row['arm']} {signed(row['difference_points'])}"
+        + (f" ({signed(row['low_points'])} to {signed(row['high_points'])})" if row["pairs"] > 1 else " (no interval)")
+        + f", {row['verdict']}"
+        for row in rows
+    )
+    return picture
+
+
+@styled
+def plot_tuning(runs) -> Picture:
+    """Draw held-out accuracy against learning rate: an arm a line, a dot a seed, a ring at each arm's best rate."""
+    runs = [run for run in runs if run.result is not None]
+    arms = grids(runs)
+    picture = Picture(8.0, 4.6)
+    panel = picture.subplots()
+    texts = []
+    looks = arm_looks(arms)
+    for arm, grid in arms.items():
+        style = looks[arm]
+        means = {rate: 100 * mean for rate, mean in grid.means.items()}
+        line = {**style, "markersize": 5}
+        panel.plot(list(means), list(means.values()), label=arm, **line)
+        dots = [(rate, 100 * value) for rate, values in grid.figures.items() for value in values]
+        panel.plot(*zip(*dots, strict=True), ".", color=style["color"], alpha=0.5, markersize=5)
+        if grid.best is None:
+            texts.append(f"{arm}: every rate failed")
+            continue
+        ring = dict(marker="o", markersize=13, markerfacecolor="none", markeredgewidth=1.8, color=style["color"])
+        panel.plot([grid.best], [means[grid.best]], linestyle="", **ring)
+        edge = ", at the edge of its grid" if grid.at_edge else ""
+        texts.append(f"{arm}: best at {grid.best:.4g}{edge}, with {means[grid.best]:.1f} %")
+        failed = [f"{rate:.4g}" for rate, mean in means.items() if math.isnan(mean)]
+        if failed:
+            texts[-1] += f"; failed at {', '.join(failed)}"
+    data = data_of(runs)
+    title = f"data: {data}; a ring at each arm's best rate"
+    frame(panel, x="{x:.4g}", xlabel="learning rate", ylabel="held-out accuracy, %", title=title)
+    picture.legend(loc="outside lower center", ncols=min(3, len(arms)))
+    picture.alt = f"Held-out accuracy against learning rate, logarithmic, on {data}. {'; '.join(texts)}."
+    return picture

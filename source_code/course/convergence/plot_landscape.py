@@ -1,0 +1,89 @@
+"""Pictures of the loss around trained weights, from runs of landscape.py."""
+
+from collections.abc import Iterable
+
+import numpy
+
+from course.convergence.sharpness import MEASURES, arm_of, rank_correlation, sharpness
+from course.shared.picture import Picture, arm_looks, band, frame, styled
+from ddl.display.style import data_of
+from ddl.errors import InputError
+from ddl.words import plural
+
+HELD_OUT = {"test_loss": "held-out loss", "test_error": "held-out error, %"}
+
+
+def _listed(runs, *measures):
+    """Return the runs that have all these measurements."""
+    runs = list(runs) if isinstance(runs, Iterable) else [runs]
+    chosen = [run for run in runs if run.result and all(run.result.get(name) for name in measures)]
+    if not chosen:
+        raise InputError(
+            f"none of these {plural(len(runs), 'run')} of landscape.py has measured {' and '.join(measures)}"
+        )
+    return chosen
+
+
+@styled
+def plot_slices(runs) -> Picture:
+    """Draw the loss along random filter-normalised directions (Li et al. 2018), an arm a colour.
+
+    A line is the mean over an arm's networks and directions, its band reaches from the lowest to the highest.
+    """
+    runs = _listed(runs, "slices")
+    picture = Picture(7.5, 4.2)
+    panel = picture.subplots()
+    texts = []
+    for arm, style in arm_looks(map(arm_of, runs)).items():
+        slices = [run.result["slices"] for run in runs if arm_of(run) == arm]
+        distances = slices[0]["distances"]
+        if any(each["distances"] != distances for each in slices):
+            raise InputError(f"the slices of {arm!r} reach to different distances: measure them with the same options")
+        losses = numpy.array([line for each in slices for line in each["losses"]])
+        mean = losses.mean(axis=0)
+        panel.plot(distances, mean, label=f"{arm} ({plural(len(slices), 'network')})", **style)
+        band(panel, distances, losses.min(axis=0), losses.max(axis=0), style["color"])
+        middle = mean[numpy.abs(distances).argmin()]
+        texts.append(f"{arm} from {middle:.3g} at its weights to {mean[[0, -1]].mean():.3g} at the ends")
+    panel.set(xlabel="distance, in norms of each filter", ylabel="training loss", ylim=(0, None))
+    panel.set_title(f"along random directions, {data_of(runs)}")
+    panel.legend()
+    picture.alt = (
+        f"Training loss along random directions whose filters are as long as the weights' own, on {data_of(runs)}. "
+        f"Means over networks and directions: {'; '.join(texts)}."
+    )
+    return picture
+
+
+@styled
+def plot_sharpness(runs, y: str = "test_loss") -> Picture:
+    """Draw each network's held-out loss against its sharpness: as it is, and independent of the weights' scale.
+
+    With ``y="test_error"`` it is the share of held-out pictures that it gets wrong. An arm a colour; the titles have
+    Spearman's rank correlation (`course.convergence.sharpness.rank_correlation`).
+    """
+    if y not in HELD_OUT:
+        raise InputError(f"y={y!r} is not one of: {', '.join(HELD_OUT)}")
+    runs = _listed(runs, "eigenvalue", "invariant", "test_loss")
+    table = sharpness(runs)
+    picture = Picture(9.0, 4.4)
+    panels = picture.subplots(1, 2, sharey=True)
+    texts = []
+    for panel, (column, label) in zip(panels, MEASURES.items(), strict=True):
+        for arm, style in arm_looks(table["arm"]).items():
+            mine = table[table["arm"] == arm]
+            panel.plot(mine[column], mine[y], label=arm, **style | {"linestyle": ""})
+        found = str(rank_correlation(table[column], table[y]))
+        low, high = table[column].min(), table[column].max()
+        ticks = "{x:g}" if high > 10 * low > 0 else ""
+        frame(panel, x=ticks, xlabel=f"sharpness: {label}", title=found.replace(" (", "\n("))
+        texts.append(f"against the {label} ({low:.3g} to {high:.3g}): {found}")
+    panels[0].set_ylabel(HELD_OUT[y])
+    picture.suptitle(f"data: {data_of(runs)}", fontsize=11)
+    picture.legend_below(panels[0], columns=3)
+    picture.alt = (
+        f"{HELD_OUT[y].removesuffix(', %').capitalize()} of {plural(len(table), 'network')} "
+        f"({', '.join(dict.fromkeys(table['arm']))}) on {data_of(runs)}, {'; '.join(texts)}. "
+        "A correlation above 0 means that sharper networks do worse."
+    )
+    return picture

@@ -1,0 +1,156 @@
+"""What attendees share of where they are, as a table for their instructor.
+
+Everybody in a class can write into its folder: nothing in it is believed. A file counts if it is a small, regular file
+with JSON in it, of the owner whose name it has; of that only known lessons and questions are taken.
+"""
+
+import json
+import os
+import pwd
+import stat
+import time
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+
+from course.grader import journal, notebooks
+from course.grader.progress import LESSON, aligned, questions_of
+from ddl.errors import InputError
+from ddl.words import plural
+
+MOST_BYTES = 65536
+MOST_FILES = 1000
+SHOWN = 10  # questions, and files that are left out
+HEADS = ("name", "lesson", "pass", "do not pass", "last news")
+QUESTION_HEADS = ("lesson", "question", "does not pass for", "of those who tried")
+
+
+@dataclass(frozen=True)
+class Seat:
+    """What one attendee shares."""
+
+    name: str
+    lesson: str
+    time: float  # s since the epoch
+    passes: dict[str, dict[str, bool]]  # {lesson: {question: whether it passes its tests}}
+
+
+@dataclass(frozen=True)
+class Classroom:
+    """A row for each attendee who shares, and the questions that most do not pass."""
+
+    seats: tuple[Seat, ...]
+    left_out: tuple[str, ...]  # sentences about files
+    now: float
+
+    def rows(self):
+        for seat in sorted(self.seats, key=lambda seat: seat.name):
+            here = seat.passes.get(seat.lesson, {})
+            red = [question for question, passed in here.items() if not passed]
+            ago = f"{max(0, self.now - seat.time) / 60:.0f} min ago"
+            yield seat.name, seat.lesson or "–", str(sum(here.values())), ", ".join(red) or "–", ago
+
+    def questions(self):
+        """The questions that do not pass, those of most attendees first."""
+        tried, red = Counter(), Counter()
+        for seat in self.seats:
+            for lesson, passes in seat.passes.items():
+                tried.update((lesson, question) for question in passes)
+                red.update((lesson, question) for question, passed in passes.items() if not passed)
+        for (lesson, question), count in sorted(red.items(), key=lambda item: (-item[1], item[0]))[:SHOWN]:
+            yield lesson, question, str(count), str(tried[lesson, question])
+
+    def __repr__(self):
+        tables = [(HEADS, *self.rows()), (QUESTION_HEADS, *self.questions())]
+        return "\n\n".join([*(aligned(table) for table in tables if len(table) > 1), *self._notes()])
+
+    def _repr_html_(self):
+        from ddl.display.html import html_table, prose
+
+        notes = "".join(f'<div class="ddl-under">{prose(note)}</div>' for note in self._notes())
+        red = list(self.questions())
+        return html_table(HEADS, self.rows()) + (html_table(QUESTION_HEADS, red) if red else "") + notes
+
+    def _notes(self):
+        yield f"{plural(len(self.seats), 'attendee')} of this class share where they are (`ddl share on`)."
+        yield from self.left_out[:SHOWN]
+        if len(self.left_out) > SHOWN:
+            yield f"{len(self.left_out) - SHOWN:,} more files are left out."
+
+
+def classroom(folder: str | Path | None = None) -> Classroom:
+    """Say where a class is, from what its attendees share in a folder (by default that of ``DDL_CLASS``)."""
+    folder = folder or os.environ.get(journal.CLASS)
+    if not folder or not Path(folder).is_dir():
+        raise InputError(f"there is no class's folder {folder or ''}: name it, or let {journal.CLASS} name it".strip())
+    names = sorted(name for name in os.listdir(folder) if name.endswith(".json") and not name.startswith("."))
+    known = {
+        path.stem: {question.name for question in questions_of(path)}
+        for path in notebooks.lessons().values()
+        if LESSON.fullmatch(path.name)
+    }
+    seats, left_out = [], []
+    for name in names[:MOST_FILES]:
+        try:
+            seats.append(_seat(Path(folder, name), known))
+        except _Bad as error:
+            left_out.append(f"{_plain(name)} is left out: {error}.")
+    if len(names) > MOST_FILES:
+        left_out.append(f"{len(names) - MOST_FILES:,} files beyond the first {MOST_FILES:,} are not looked at.")
+    return Classroom(tuple(seats), tuple(left_out), time.time())
+
+
+class _Bad(Exception):
+    """Why a file does not count."""
+
+
+def _seat(path, known):
+    content, owner = _read(path)
+    name, lesson, written, passes = (content.get(key) for key in ("name", "lesson", "time", "passes"))
+    if name != path.stem or len(name) > 64 or name != _plain(name):
+        raise _Bad("the name in it is not the file's")
+    if _account(name) not in (owner, None):
+        raise _Bad("it does not belong to the account with that name")
+    if type(written) not in (int, float) or not 0 <= written < 1e11:
+        raise _Bad("it has no time")
+    if not isinstance(passes, dict):
+        raise _Bad("it has no questions")
+    taken = {}
+    for known_lesson, questions in known.items():
+        if isinstance(found := passes.get(known_lesson), dict):
+            taken[known_lesson] = {q: mark for q, mark in found.items() if q in questions and type(mark) is bool}
+    return Seat(name, lesson if lesson in list(known) else "", written, taken)
+
+
+def _account(name):
+    """The number of this system's account with that name, if there is one."""
+    try:
+        return pwd.getpwnam(name).pw_uid
+    except KeyError:
+        return None
+
+
+def _read(path):
+    """Return the JSON object in a file that may be anything, and its owner."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except OSError as error:
+        raise _Bad("it is a link" if path.is_symlink() else f"it cannot be read ({error.strerror})") from None
+    try:
+        about = os.fstat(descriptor)
+        if not stat.S_ISREG(about.st_mode):
+            raise _Bad("it is no regular file")
+        if about.st_size > MOST_BYTES:
+            raise _Bad(f"it has more than {MOST_BYTES // 1024} KiB")
+        content = json.loads(os.read(descriptor, MOST_BYTES))
+    except (ValueError, RecursionError):
+        content = None
+    finally:
+        os.close(descriptor)
+    if not isinstance(content, dict):
+        raise _Bad("it is no JSON object")
+    return content, about.st_uid
+
+
+def _plain(text):
+    return "".join(character if character.isprintable() else "�" for character in text)

@@ -1,0 +1,307 @@
+"""Grade a notebook: run its cells and judge its test cells, in order.
+
+This process only mediates: it starts a worker for the submission's code and a judge for the tests, and passes requests
+and answers between them. It runs the code of neither.
+"""
+
+import contextlib
+import re
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+
+from course.grader.cells import code_cells, source_of, test_cells
+from course.grader.channel import Channel, Ended, Late, start
+from course.grader.channel import start_worker as start_plain_worker
+from course.grader.launches import Launches, launches_here
+from course.grader.limits import Limits
+from ddl.errors import CourseError
+
+START_S = 60.0  # for a worker or judge on a busy machine
+HIDDEN = re.compile(r"^[^\n]*### BEGIN HIDDEN TESTS.*?(### END HIDDEN TESTS[^\n]*\n?|\Z)", re.DOTALL | re.MULTILINE)
+NOT_GRADED = "not graded"
+HIDDEN_MESSAGE = "A hidden test did not pass."
+NOTHING = {"passed": False, "message": "", "printed": ""}
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """How one test cell was judged."""
+
+    grade_id: str  # from the cell's nbgrader metadata
+    points: float  # what the test cell is worth
+    passed: bool  # all or nothing
+    message: str = ""  # why not; safe to show, as it reveals nothing of a hidden test
+    printed: str = ""  # output of the visible part of the test cell
+
+
+@dataclass(frozen=True)
+class CellError:
+    """An exception's type, message and traceback as plain text.
+
+    `type` is ``TimeLimit`` for a cell that did not end in time, ``ProcessEnded`` for one that ended its process.
+    """
+
+    type: str
+    message: str
+    traceback: str = ""
+
+
+@dataclass(frozen=True)
+class CellResult:
+    """The outcome of running one of the notebook's other code cells."""
+
+    index: int  # among all cells of the notebook, from 0
+    printed: str = ""  # the beginning of its output, warnings and shown values included
+    error: CellError | None = None
+
+
+@dataclass(frozen=True)
+class Grading:
+    """The result of grading a notebook."""
+
+    verdicts: tuple[Verdict, ...]  # of the test cells, in the notebook's order
+    cells: tuple[CellResult, ...]  # of the other code cells that were run
+    # What a person should look at, such as a cell that ended its process; without values of hidden tests.
+    notes: tuple[str, ...] = ()
+
+
+def grade_notebook(
+    notebook: dict,
+    *,
+    hidden: bool,
+    start_worker: Callable = start_plain_worker,
+    launches: Launches | None = None,
+    limits: Limits = Limits(),
+    begin: Callable[[str], object] = lambda name: None,
+) -> Grading:
+    """Run a notebook's cells in a worker and its test cells in another process.
+
+    The test cells of `notebook`, in format 4, are the course's and trusted; all other code cells are the submission's.
+    With `hidden`, tests between ``### BEGIN HIDDEN TESTS`` and ``### END HIDDEN TESTS`` are run, too. By default the
+    notebook's code, and the ranks that `launches` starts for a test, run without a sandbox. `begin` is called with each
+    test cell's id before it is judged.
+
+    Raises
+    ------
+    StartError
+        If no worker or judge can be started, so that nothing is known about the notebook.
+    """
+    tests, codes = test_cells(notebook), code_cells(notebook)
+    clock = _Clock(limits)
+    sources = {index: source_of(notebook["cells"][index]) for index in tests}
+    visible = {index: visible_part(source) for index, source in sources.items()}
+
+    with contextlib.closing(Judge(limits)) as judge:
+
+        def walk(codes, sources):
+            run = _Run(start_worker, launches or launches_here(), limits, clock, judge)
+            with contextlib.closing(run):
+                run.walk(codes, sources, lambda index: begin(tests[index][0]))
+            return run
+
+        first = walk(codes, visible)
+        outcomes, notes = first.outcomes, first.notes
+        # Hidden tests get a second run of their own, whose output is dropped: a submission's functions see the inputs
+        # of hidden tests and could print them in a later cell. It leaves out the cells that broke their worker in the
+        # first run, and the tests that failed anyway.
+        unseen = {
+            index: source
+            for index, source in sources.items()
+            if hidden and outcomes[index]["passed"] and visible[index] != source
+        }
+        if unseen:
+            calm = {i: source for i, source in codes.items() if i not in first.broken and i < max(unseen)}
+            second = walk(calm, unseen)
+            for index, outcome in second.outcomes.items():
+                outcomes[index] = outcome | {"printed": outcomes[index]["printed"], "message": _safe(outcome)}
+            notes += [f"{note} (in the run for hidden tests)" for note in second.notes]
+    verdicts = tuple(Verdict(name, points, **outcomes[index]) for index, (name, points) in tests.items())
+    return Grading(verdicts, tuple(first.cells), tuple(dict.fromkeys(notes)))
+
+
+def visible_part(source):
+    """Return a test cell's source without its hidden tests."""
+    return HIDDEN.sub("", source)
+
+
+def _safe(outcome):
+    """A hidden test's message, replaced if it could reveal a value or a line of it."""
+    if outcome["passed"] or outcome["message"].startswith(NOT_GRADED):
+        return outcome["message"]
+    return HIDDEN_MESSAGE
+
+
+class StartError(CourseError, OSError):
+    """The process for a notebook's code does not start."""
+
+
+class _OutOfTime(Exception):
+    """The notebook has used up its time."""
+
+
+class _Clock:
+    def __init__(self, limits):
+        self._total_s = limits.total_s
+        self._due = time.monotonic() + limits.total_s
+
+    def at_most(self, seconds):
+        """Return `seconds`, or what is left of the notebook's time if that is less."""
+        left = self._due - time.monotonic()
+        if left <= 0:
+            raise _OutOfTime(f"{NOT_GRADED}: the notebook had used up its {self._total_s:g} s")
+        return min(seconds, left)
+
+
+class _Run:
+    """One run through a notebook; where its worker breaks, a new one repeats the cells that were good."""
+
+    def __init__(self, start_worker, launches, limits, clock, judge):
+        self._start, self._launches, self._limits = start_worker, launches, limits
+        self._clock, self._judge = clock, judge
+        self._worker = None
+        self._good = []  # the cells that a new worker runs again
+        self.outcomes, self.cells, self.notes, self.broken = {}, [], [], set()
+
+    def walk(self, codes, tests, begin):
+        """Run code cells and judge test cells, both {index: source}, in the notebook's order."""
+        try:
+            for index, source in sorted((codes | tests).items()):
+                if index in tests:
+                    begin(index)
+                    seconds = self._clock.at_most(self._limits.test_s)
+                    self.outcomes[index] = self._judge.judge(source, self._answer, seconds)
+                else:
+                    self.cells.append(self._cell(index, source))
+        except _OutOfTime as error:
+            self.notes.append(str(error))
+            self.outcomes = dict.fromkeys(tests, NOTHING | {"message": str(error)}) | self.outcomes
+
+    def close(self):
+        if self._worker is not None:
+            self._worker.kill()
+            self._worker = None
+
+    def _cell(self, index, source):
+        try:
+            self._ready()
+            reply = self._run(source)
+        except (Ended, Late) as trouble:
+            kind = "TimeLimit" if isinstance(trouble, Late) else "ProcessEnded"
+            self.broken.add(index)
+            self.notes.append(f"cell {index + 1}: {trouble}")
+            return CellResult(index, "", CellError(kind, str(trouble)))
+        self._good.append(source)
+        error = reply.get("error")
+        if isinstance(error, dict):
+            error = CellError(*(_text(error.get(part)) for part in ("type", "message", "traceback")))
+        return CellResult(index, _text(reply.get("printed")), error if isinstance(error, CellError) else None)
+
+    def _answer(self, request):
+        """Pass on a test's request; return the answer for `course.grader.judge.judge`."""
+        self._ready()
+        name = request.get("name", "an answer")
+        try:
+            if request["do"] == "launch":
+                return self._launch(request)
+            return self._ask(request, self._limits.call_s, self._limits.reply_bytes)
+        except Late:
+            self.notes.append(f"{name} did not return within {self._limits.call_s:g} s")
+            return {"late": self._limits.call_s}
+        except Ended as error:
+            self.notes.append(f"{name} ended its process: {error}")
+            return {"ended": str(error)}
+
+    def _launch(self, request):
+        file = {"do": "read", "name": request["file"]}
+        script = self._ask(file, self._limits.call_s, self._limits.reply_bytes).get("text")
+        self._clock.at_most(self._limits.launch_s)
+        reply = self._launches.answer(request, script)
+        if "ended" in reply:
+            self.notes.append(f"{request['file']} could not be launched: {reply['ended']}")
+        return reply
+
+    def _ready(self):
+        while self._worker is None:
+            self._worker = self._start(self._limits)
+            try:
+                self._worker.ask({"do": "start", "limits": asdict(self._limits)}, START_S, 2**16)
+            except (Ended, Late) as error:
+                last_line = self._worker.errors().strip().splitlines()[-1:]
+                self.close()
+                reason = ": ".join([str(error) or "it is too slow", *last_line])
+                raise StartError(f"the process for a notebook's code did not start: {reason}") from None
+            for source in tuple(self._good):
+                try:
+                    self._run(source)
+                except (Ended, Late):  # it was good once; the next worker does without it
+                    self._good.remove(source)
+                    break
+
+    def _run(self, source):
+        limit_bytes = 2**16 + 8 * self._limits.printed_bytes
+        try:
+            return self._ask({"do": "run", "source": source}, self._limits.cell_s, limit_bytes)
+        except Late:
+            raise Late(f"it did not end within {self._limits.cell_s:g} s") from None
+
+    def _ask(self, request, seconds, limit_bytes):
+        seconds = self._clock.at_most(seconds)
+        try:
+            return self._worker.ask(request, seconds, limit_bytes)
+        except Late:
+            self.close()
+            self._clock.at_most(seconds)  # raises if the notebook's whole time is over
+            raise
+        except BaseException:
+            self.close()
+            raise
+
+
+class Judge:
+    """A process that runs test cells, replaced when it gets stuck.
+
+    A test can get stuck if a submission returns something huge where it expects something small.
+    """
+
+    def __init__(self, limits):
+        self._limits = limits
+        self._channel = None
+
+    def judge(self, source: str, answer: Callable[[dict], dict], timeout_s: float) -> dict:
+        """Run a test cell; return ``passed``, ``message`` and ``printed``. `answer` serves the test's requests."""
+        due = time.monotonic() + timeout_s
+        try:
+            if self._channel is None:
+                self._channel = Channel(start([sys.executable, "-I", "-m", "course.grader.judge"]))
+            limits = {name: getattr(self._limits, name) for name in ("memory_bytes", "printed_bytes")}
+            self._channel.send({"test": source, **limits}, START_S)
+            while True:
+                left = max(0.0, due - time.monotonic())
+                message = self._channel.receive(left, 2**16 + 8 * self._limits.reply_bytes)
+                if "done" in message:
+                    return message["done"]
+                asked = time.monotonic()
+                reply = answer(message["ask"])
+                if message["ask"]["do"] == "launch":  # it has a time limit of its own
+                    due += time.monotonic() - asked
+                self._channel.send(reply, max(0.0, due - time.monotonic()))
+        except Late:
+            self.close()
+            return NOTHING | {"message": f"the test did not end within {timeout_s:g} s"}
+        except Ended as error:
+            self.close()
+            return NOTHING | {"message": f"the test could not be carried out: {error}"}
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self):
+        if self._channel is not None:
+            self._channel.kill()
+            self._channel = None
+
+
+def _text(value):
+    return value.encode("utf-8", "replace").decode() if isinstance(value, str) else ""

@@ -1,0 +1,133 @@
+"""Judge a training step for replicas that a reader has written: lesson 3's loop, by what became of a run.
+
+A test draws data (`trial`): a linear model with a few samples, for which a single device's step is known in closed
+form, and pictures of ten patterns that are new in each trial. The reader's step trains a small network on some of them
+(`course.training.trial`, in a process where no grade is decided), which predicts the others; their labels stay here.
+"""
+
+import base64
+import io
+from dataclasses import dataclass
+
+import numpy as np
+
+from course.grader import launches
+from course.grader.launched import events, explain_failure, require
+
+STEPS, FEATURES, CLASSES = 2, 6, 10
+BATCH, BATCHES, OTHERS = 36, 36, 400  # 36 is shared out evenly over two, three or four replicas
+CLOSE = 2e-3  # relative: float32 rounds to about 1e-6
+LEAST = 0.6  # accuracy; chance is 0.1, and model answers reach more than 0.9
+
+
+@dataclass(frozen=True)
+class Trial:
+    """What a step was given, the labels that it never had, and what its process noted."""
+
+    file: str
+    given: dict[str, np.ndarray]
+    others: np.ndarray
+    lines: list
+
+
+def trial(file: str, seed: int, replicas: int = 2) -> Trial:
+    """Have a reader's step tried on so many replicas, with the data of a seed.
+
+    AssertionError, if the file is not there, its step fails, or it does not end in time.
+    """
+    given, others = _drawn(seed, replicas)
+    packed = io.BytesIO()
+    np.savez_compressed(packed, **given)
+    inputs = [{"given": {"arrays": base64.b64encode(packed.getvalue()).decode()}, "samples": []}]
+    reply = launches.launch({"do": "launch", "program": "loop", "file": file, "inputs": inputs})
+    explain_failure(reply, file)
+    return Trial(file, given, others, events(reply["notes"][0]))
+
+
+def single_step(t: Trial) -> None:
+    """Compare the steps of the linear model with a single device's: the loss that they return, and the weights."""
+    kernel, bias = t.given["kernel"].astype(float), t.given["bias"].astype(float)
+    noted = [line for line in t.lines if line.get("event") == "step"]
+    require(len(noted) == STEPS, f"{t.file}: {len(noted)} of {STEPS} steps with a linear model were taken")
+    for number, (line, samples, labels) in enumerate(zip(noted, t.given["few"], t.given["few_labels"], strict=True)):
+        where = f"{t.file}, step {number + 1} of {len(labels)} samples on {t.given['replicas']} replicas"
+        loss, slopes = _softmax_regression(kernel, bias, samples.astype(float), labels)
+        after = _read(line, where)
+        moves = [before - new for before, new in zip((kernel, bias), after, strict=True)]
+        wanted = float(t.given["rate"]) * np.concatenate([slope.ravel() for slope in slopes])
+        moved = np.concatenate([move.ravel() for move in moves])
+        times = float(moved @ wanted / (wanted @ wanted))
+        off = np.linalg.norm(moved - wanted) / np.linalg.norm(wanted)
+        along = np.linalg.norm(moved - times * wanted) < CLOSE * np.linalg.norm(wanted)
+        what = f"is {times:.3g} times" if along else f"is off by {off:.0%} of"
+        require(off < CLOSE, f"{where}: the weights' update {what} a single device's")
+        value = _number(line.get("loss"))
+        require(np.isclose(value, loss, rtol=CLOSE), f"{where}: it returned {value:.4g}; the mean loss is {loss:.4g}")
+        kernel, bias = after
+
+
+def learns(t: Trial) -> None:
+    """Score the trained network on pictures whose labels nobody had there."""
+    noted = [line for line in t.lines if line.get("event") == "trained"]
+    require(len(noted) == 1, f"{t.file}: the training did not come to its end")
+    wanted = BATCH * BATCHES
+    require(
+        noted[0].get("samples") == wanted, f"{t.file}: it trained on {noted[0].get('samples')} of {wanted} pictures"
+    )
+    predicted = noted[0].get("predicted")
+    require(isinstance(predicted, list) and len(predicted) == OTHERS, f"{t.file}: not every picture got a label")
+    right = float(np.mean([one == label for one, label in zip(predicted, t.others.tolist(), strict=True)]))
+    require(
+        right >= LEAST,
+        f"{t.file}: trained on {wanted} pictures, the network labels {right:.0%} of {OTHERS} others correctly; "
+        f"at least {LEAST:.0%} is required, and chance is {1 / CLASSES:.0%}",
+    )
+
+
+def _softmax_regression(kernel, bias, samples, labels):
+    """Return the mean cross-entropy and its gradients for kernel and bias."""
+    logits = samples @ kernel + bias
+    logits -= logits.max(axis=1, keepdims=True)
+    likely = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
+    loss = -float(np.mean(np.log(likely[np.arange(len(labels)), labels])))
+    back = (likely - np.eye(CLASSES)[labels]) / len(labels)
+    return loss, (samples.T @ back, back.sum(axis=0))
+
+
+def _drawn(seed, replicas):
+    """Return what the process is given, and the labels of the pictures that it is to predict."""
+    draw = np.random.default_rng(seed)
+    patterns = np.kron(draw.normal(size=(CLASSES, 8, 8, 3)), np.ones((1, 4, 4, 1)))
+    labels = draw.integers(CLASSES, size=BATCH * BATCHES + OTHERS).astype(np.int32)
+    pictures = patterns[labels]
+    for number, shift in enumerate(draw.integers(-3, 4, size=(len(labels), 2))):
+        pictures[number] = np.roll(pictures[number], shift, axis=(0, 1))
+    pictures = 128 + 30 * pictures + 30 * draw.normal(size=pictures.shape)
+    pictures = np.clip(pictures, 0, 255).astype(np.uint8)
+    count, few = BATCH * BATCHES, replicas * int(draw.integers(3, 6))
+    given = {
+        "replicas": np.int32(replicas),
+        "few": draw.normal(size=(STEPS, few, FEATURES)).astype(np.float32),
+        "few_labels": draw.integers(CLASSES, size=(STEPS, few)).astype(np.int32),
+        "kernel": draw.normal(size=(FEATURES, CLASSES)).astype(np.float32),
+        "bias": draw.normal(size=CLASSES).astype(np.float32),
+        "rate": np.float32(0.5),
+        "pictures": pictures[:count].reshape(BATCHES, BATCH, 32, 32, 3),
+        "labels": labels[:count].reshape(BATCHES, BATCH),
+        "others": pictures[count:],
+    }
+    return given, labels[count:]
+
+
+def _read(line, where):
+    try:
+        kernel, bias = (np.array(weight, dtype=float) for weight in line["weights"])
+        right = kernel.shape == (FEATURES, CLASSES) and bias.shape == (CLASSES,)
+    except (KeyError, TypeError, ValueError):
+        right = False
+    require(right, f"{where}: its weights cannot be read")
+    return kernel, bias
+
+
+def _number(value):
+    return float(value) if isinstance(value, (int, float)) else np.nan

@@ -1,0 +1,191 @@
+"""The process that runs an answer on several ranks while it is graded: ``python -I -m course.grader.ranks``.
+
+It imports TensorFlow and Horovod once, then reads lines of JSON and answers each (`launches`). For a request
+it forks a process a rank, which becomes the answer's script, and passes on what each rank asks the grader: no process
+in which a script runs has another rank's data. Whoever starts it isolates it: what it says is trusted no more than the
+script that it runs, and is judged elsewhere.
+"""
+
+import contextlib
+import ctypes
+import gc
+import importlib
+import io
+import json
+import os
+import shutil
+import signal
+import sys
+import tempfile
+import time
+import traceback
+from multiprocessing import Pipe, connection
+from pathlib import Path
+
+from course.grader.wire import Wire
+from course.training import examiner
+from ddl.rank import rendezvous
+from ddl.rank.ending import end_with_parent, fork, run_and_end
+from ddl.rank.slot import slots
+from ddl.rank.worker import enter_script, run_script
+
+LOOK_EVERY_S = 0.02
+GRACE_S = 2.0  # for the other ranks, after one has failed: their own error may be the first one
+MESSAGE_BYTES = 2**20  # of a rank
+TEXT = 500  # characters of an error
+IMPORTED = "course.training.exercise"  # with TensorFlow
+NON_DUMPABLE = 4, 0  # prctl: nobody else of this user looks into this process
+THREADS = dict.fromkeys(("OMP_NUM_THREADS", "TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS"), "1")
+
+
+def main() -> None:
+    end_with_parent()
+    wire = Wire()
+    sys.stdin, sys.stdout, sys.stderr = io.StringIO(), io.StringIO(), io.StringIO()
+    os.environ |= {"OPENBLAS_NUM_THREADS": "1", "TF_CPP_MIN_LOG_LEVEL": "2", "CUDA_VISIBLE_DEVICES": "-1"}
+    import horovod.tensorflow  # noqa: F401  once for all ranks
+
+    importlib.import_module(IMPORTED)
+    gc.collect()
+    gc.freeze()
+    ctypes.CDLL(None).prctl(*NON_DUMPABLE)
+    while request := wire.read():
+        answer = {} if request["do"] == "start" else _Launch(request, wire).run()
+        wire.write({**answer, "id": request["id"]})
+
+
+class _Launch:
+    """One start of a script on several ranks."""
+
+    def __init__(self, request, wire):
+        self._request, self._size, self._wire = request, request["size"], wire
+        self._due = time.monotonic() + request["seconds"]
+        self._home = Path(tempfile.mkdtemp(prefix="launch-"))
+        self._connections = {}  # to the rank of each
+        self._ended = {}  # the status of each rank
+
+    def run(self):
+        """Return ``late``, and of each rank its ``status``, and whether it ``wrote`` weights."""
+        reader, writer = os.pipe()
+        server = _start(lambda: _serve(self._size, writer))
+        try:
+            with open(reader) as pipe:
+                os.close(writer)
+                port = pipe.readline().strip()
+            ranks = {}
+            for slot in slots(self._size, 1):
+                connection, of_rank = Pipe()
+                self._connections[connection] = slot.rank
+                ranks[_start(lambda slot=slot, of_rank=of_rank: self._become(slot, port, of_rank))] = slot.rank
+                of_rank.close()
+            late = self._wait(ranks)
+            return {"late": late, "ranks": [self._record(rank) for rank in range(self._size)]}
+        finally:
+            _end(server)
+            self._leave(*self._connections)
+            shutil.rmtree(self._home, ignore_errors=True)
+
+    def _wait(self, ranks):
+        """Wait for all ranks, by process; end them when time is over, or soon after one has failed. Return if late."""
+        due = self._due
+        while ranks:
+            for pid in list(ranks):
+                ended, status = os.waitpid(pid, os.WNOHANG)
+                if ended:
+                    self._ended[ranks.pop(pid)] = os.waitstatus_to_exitcode(status)
+                    if status:
+                        due = min(due, time.monotonic() + GRACE_S)
+            if ranks and time.monotonic() > due:
+                for pid in ranks:
+                    _end(pid)
+                return not any(self._ended.values())
+            for ready in connection.wait(list(self._connections), LOOK_EVERY_S):
+                self._pass_on(ready)
+        return False
+
+    def _pass_on(self, ready):
+        """Pass a rank's message to the grader, and the reply back."""
+        try:
+            text = ready.recv_bytes(MESSAGE_BYTES).decode()
+            self._wire.write({"rank": self._connections[ready], "message": text})
+            ready.send_bytes(json.dumps(self._wire.read()).encode())
+        except (EOFError, OSError, ValueError):  # it has ended, or sent what is no message
+            self._leave(ready)
+
+    def _leave(self, *connections):
+        for each in connections:
+            del self._connections[each]
+            each.close()
+
+    def _record(self, rank):
+        weights = self._home / str(rank) / "weights.npz"
+        return {"status": self._ended.get(rank), "wrote": weights.is_file()}  # no status: it was ended
+
+    # ---------------------------------------------------------------- in a rank
+
+    def _become(self, slot, port, connection):
+        """Run the script as ``__main__`` of this process, which is a fork; or what the program makes of it."""
+        self._wire.close()
+        self._leave(*self._connections)
+        examiner.connect(connection, slot.rank)
+        folder, name = self._home / str(slot.rank), self._request["file"]
+        folder.mkdir()
+        os.chdir(folder)
+        log = os.open("log", os.O_WRONLY | os.O_CREAT)
+        os.dup2(log, 1)
+        os.dup2(log, 2)
+        sys.stdout, sys.stderr = open(1, "w", closefd=False), open(2, "w", closefd=False)
+        os.environ |= {
+            **THREADS,
+            **slot.horovod,
+            **rendezvous.variables("127.0.0.1", port),
+            **rendezvous.through("gloo", "lo"),
+            "DDL_RUN_DIR": str(folder),
+        }
+        Path(name).write_text(self._request["script"])  # where tracebacks, and TensorFlow, find its lines
+        module = enter_script(name)
+        sys.orig_argv = sys.argv
+        try:
+            if self._request["program"] == "loop":
+                importlib.import_module("course.training.trial").main(name)
+            else:
+                run_script(module)
+        except BaseException as error:
+            if not isinstance(error, SystemExit) or error.code:
+                _explain(error, name)
+                os._exit(1)  # exit handlers would wait for the other ranks
+            raise
+
+
+def _explain(error, name):
+    """Note what ended the script `name`, and in which line."""
+    frames = [f for f in traceback.extract_tb(error.__traceback__) if f.filename == name]
+    line = getattr(error, "lineno", None) if isinstance(error, SyntaxError) else frames and frames[-1].lineno
+    described = {"type": type(error).__name__[:TEXT], "message": str(error)[:TEXT], "line": line or None}
+    examiner.examiner().note("error", **described, time=time.monotonic())
+
+
+def _start(work):
+    """Do `work` in a process that ends with this one; return its id."""
+    pid = fork()
+    if pid == 0:
+        run_and_end(work)
+    return pid
+
+
+def _serve(size, writer):
+    """Be the server where Gloo's ranks meet, in a process of its own: threads do not live on in a fork."""
+    _, port = rendezvous.server(size, 1)
+    os.write(writer, f"{port}\n".encode())
+    os.close(writer)
+    signal.pause()
+
+
+def _end(pid):
+    with contextlib.suppress(ProcessLookupError, ChildProcessError):
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+
+
+if __name__ == "__main__":
+    main()

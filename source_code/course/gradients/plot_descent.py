@@ -1,0 +1,271 @@
+"""Figures of the gradient lesson. A data set is a sequence of points; `sizes` are points in a batch."""
+
+from collections.abc import Callable, Sequence
+
+import numpy
+from matplotlib.patches import Rectangle
+
+from course.gradients import descent
+from course.shared import ring
+from course.shared.picture import COLOURS, GREY, Picture, frame, list_rows, look, styled
+from ddl.display.style import is_live
+
+BLUE, ORANGE = COLOURS[:2]
+WEIGHTS = (-1.0, 3.0)  # the part of the loss curve that is drawn
+
+
+def slider(figure: Callable, name: str, low: float, high: float, start: float):
+    """Show a figure with a slider for one of its numbers, on a logarithmic scale.
+
+    `figure` is a function that returns a `Picture` and takes the number by keyword as `name`. Where nobody can move a
+    slider (papermill, ``DDL_VIEW=plain``), the result is the `Picture` at `start` alone.
+    """
+    if not is_live():
+        return figure(**{name: start})
+    import ipywidgets as widgets
+
+    handle = widgets.FloatLogSlider(
+        value=start,
+        min=numpy.log10(low),
+        max=numpy.log10(high),
+        step=0.02,
+        description=name,
+        readout_format=".4f",
+        layout={"width": "500px"},
+    )
+    shown = widgets.HTML()
+
+    def draw(_=None):
+        shown.value = figure(**{name: handle.value})._repr_mimebundle_()["text/html"]
+
+    handle.observe(draw, "value")
+    draw()
+    return widgets.VBox([handle, shown])
+
+
+# ---------------------------------------------------------------- one worker
+
+
+@styled
+def plot_descent(data, lr: float, m: float = -0.5, iterations: int = 12) -> Picture:
+    """Draw the loss curve with the steps of a descent from `m`, each with all data, and the weight over steps."""
+    path = descent.descend(m, lr, [data], iterations)
+    picture = Picture(9.0, 3.8)
+    curve, time = picture.subplots(1, 2, width_ratios=(3, 2))
+    weights = numpy.linspace(*WEIGHTS, 201)
+    curve.plot(weights, descent.loss(weights, data), color=BLUE)
+    curve.plot(
+        path, descent.loss(path, data), "o--", color=ORANGE, linewidth=1.2, markersize=6, label="one step after another"
+    )
+    curve.plot(path[:1], descent.loss(path[:1], data), "s", color=GREY, markersize=8, label="the start")
+    top = descent.loss(numpy.array(WEIGHTS), data).max()
+    curve.set(
+        xlim=WEIGHTS, ylim=(-0.03 * top, 1.05 * top), xlabel="weight m", ylabel="loss", title=f"learning rate {lr:.4g}"
+    )
+    curve.legend(loc="upper center", frameon=True)
+    time.plot(path, "o--", color=ORANGE, linewidth=1.2)
+    time.axhline(descent.best_weight(data), color=BLUE, linestyle=":", label="the best weight")
+    time.set(
+        ylim=WEIGHTS,
+        xlim=(-0.5, iterations + 0.5),
+        xlabel="step",
+        ylabel="weight m",
+        title=f"each step: distance × {descent.pass_factor(lr, [data]):.3g}",
+    )
+    time.legend(loc="lower right", frameon=True)
+    inside = (WEIGHTS[0] <= path) & (path <= WEIGHTS[1])
+    left = "" if inside.all() else f" It leaves the picture at step {numpy.argmin(inside)}."
+    picture.alt = (
+        f"The loss over the weight, a parabola with its minimum at "
+        f"{descent.best_weight(data):.3g}. From {m:g}, {iterations} steps with learning rate "
+        f"{lr:.4g} end at {path[-1]:.4g}.{left}"
+    )
+    return picture
+
+
+@styled
+def plot_training(data_sets, lr: float, passes: int = 40, m: float = 0.0) -> Picture:
+    """Draw the weight over single-point training from `m`, for several data sets by name at one learning rate."""
+    picture = Picture(8.0, 3.8)
+    panel = picture.subplots()
+    texts = []
+    for index, (label, data) in enumerate(data_sets.items()):
+        batches = descent.batches_of(data, 1)
+        path = descent.descend(m, lr, batches, passes * len(batches))
+        ends, best = path[:: len(batches)], descent.best_weight(data)
+        panel.plot(numpy.arange(len(path)) / len(batches), path, linewidth=0.7, alpha=0.6, **look(index, "color"))
+        panel.plot(ends, linestyle="", label=label, **look(index, "color", "marker"))
+        texts.append(f"{label}: from {m:g} to {ends[-1]:.4g}, best weight {best:.4g}")
+        panel.axhline(best, color=GREY, linestyle=":", label=None if index else "the best weight")
+    panel.set(
+        xlabel="passes over the data",
+        ylabel="weight m",
+        xlim=(0, passes),
+        title=f"learning rate {lr:.4g}; a mark at the end of each pass",
+    )
+    panel.legend()
+    picture.alt = f"The weight over {passes} passes at learning rate {lr:.4g}. {'; '.join(texts)}."
+    return picture
+
+
+# ---------------------------------------------------------------- noise and batches
+
+
+@styled
+def plot_average(data, m: float, sizes: Sequence[int]) -> Picture:
+    """Draw the gradients of all batches at the weight `m`, in their order, for several batch sizes."""
+    picture = Picture(8.0, 0.9 + 0.6 * len(sizes))
+    panel = picture.subplots()
+    texts = []
+    for row, size in enumerate(sizes):
+        values = [descent.gradient(m, batch) for batch in descent.batches_of(data, size)]
+        panel.plot(values, [row] * len(values), linestyle="", markersize=7, alpha=0.75, **look(row, "marker", "color"))
+        texts.append(f"batches of {size}: {len(values)} gradients from {min(values):.3g} to {max(values):.3g}")
+    panel.axvline(descent.gradient(m, data), color=GREY, linestyle=":")
+    panel.axvline(0, color="#bbbbbb", linewidth=1)
+    list_rows(panel, [f"batches of {size}" for size in sizes])
+    panel.set(xlabel="gradient", title=f"at m = {m:g}; dotted: the gradient of all {len(data)} points")
+    picture.alt = (
+        f"Gradients at m = {m:g}, around that of all points, {descent.gradient(m, data):.3g}. {'; '.join(texts)}."
+    )
+    return picture
+
+
+@styled
+def plot_spread(data, m: float, sizes: Sequence[int], draws: int = 2000) -> Picture:
+    """Draw how averaging narrows gradients at the weight `m`: measured on `draws` random batches, and by 1/√B."""
+    sizes = numpy.asarray(sizes)
+    one, count = descent.gradients(m, data).std(), len(data)
+    picture = Picture(8.0, 4.2)
+    panel = picture.subplots()
+    panel.plot(sizes, one / numpy.sqrt(sizes), color=GREY, linestyle=":", label="one point's spread ÷ √B")
+    texts = []
+    for index, (replace, label) in enumerate(((True, "drawn with replacement"), (False, "drawn without"))):
+        spread = [descent.batch_gradients(m, data, size, draws, seed=size, replace=replace).std() for size in sizes]
+        spread = numpy.array(spread)
+        # A batch of all points has no spread but rounding, and no place on a logarithmic axis.
+        some = spread > 1e-9 * one
+        panel.plot(sizes[some], spread[some], label=label, **look(index))
+        texts.append(
+            f"{label} it falls from {spread[0]:.3g} at batches of {sizes[0]} to "
+            f"{spread[-1]:.2g} at batches of {sizes[-1]}"
+        )
+    labels = {"xlabel": "batch size B, points", "ylabel": "standard deviation of the gradient"}
+    title = f"measured on {draws:,} batches of each size, out of {count} points"
+    frame(panel, x=sizes, y="{x:g}", title=title, **labels)
+    panel.legend()
+    picture.alt = (
+        f"Spread of batch gradients at m = {m:g}: {'; '.join(texts)}. "
+        f"One point's spread ÷ √B would be {one / numpy.sqrt(sizes[-1]):.2g}."
+    )
+    return picture
+
+
+@styled
+def plot_best_rate(data, weights: Sequence[float], sizes: Sequence[int], draws: int = 20_000) -> Picture:
+    """Draw the learning rate of the best single step from some weights against batch size: as tried on `draws` random
+    batches for each dot, and by the noise-scale model.
+    """
+    sizes = numpy.asarray(sizes)
+    most = descent.rate_limit(data) / 2
+    picture = Picture(8.5, 4.4)
+    panel = picture.subplots()
+    texts = []
+    for index, m in enumerate(weights):
+        scale = descent.noise_scale(m, data)
+        panel.plot(sizes, most / (1 + scale / sizes), **look(index, "color", "linestyle"))
+        tried = [descent.best_rate(m, data, size, draws, seed=size) for size in sizes]
+        style = {"linestyle": "", "markersize": 7, **look(index, "color", "marker")}
+        panel.plot(sizes, tried, label=f"from m = {m:g}: noise scale {scale:.3g}", **style)
+        texts.append(
+            f"from m = {m:g}, where the noise scale is {scale:.3g}, it rises from "
+            f"{tried[0]:.2g} at batches of {sizes[0]} to {tried[-1]:.2g} at {sizes[-1]}"
+        )
+    start = most / (1 + scale / sizes[0])
+    linear = start * sizes / sizes[0]
+    below = linear < 1.5 * most
+    panel.plot(sizes[below], linear[below], color=GREY, linestyle=":", label="in proportion to batch size")
+    panel.axhline(most, color="black", linewidth=1)
+    panel.annotate("the best with no noise", (sizes[0], most), va="bottom")
+    labels = {"xlabel": "batch size, points", "ylabel": "learning rate of the best step"}
+    title = f"dots: tried on {draws:,} random batches each; curves: the noise-scale model"
+    frame(panel, x=sizes, y=[0.001, 0.01, 0.1], title=title, **labels)
+    panel.legend(loc="lower right")
+    picture.alt = (
+        f"The learning rate of the best single step. {'; '.join(texts)}. With no noise it would be {most:.2g}."
+    )
+    return picture
+
+
+# ---------------------------------------------------------------- several workers
+
+
+@styled
+def plot_exchange(exchanges) -> Picture:
+    """Draw data-parallel steps, `Exchange`s: each worker's gradient, their average, and the weight."""
+    workers = len(exchanges[0].gradients)
+    steps = numpy.arange(1, len(exchanges) + 1)
+    picture = Picture(9.0, 3.8)
+    panel, weight = picture.subplots(1, 2, width_ratios=(3, 2))
+    width = 0.8 / workers
+    for worker in range(workers):
+        panel.bar(
+            steps + (worker - (workers - 1) / 2) * width,
+            [step.gradients[worker] for step in exchanges],
+            0.9 * width,
+            color=COLOURS[worker % len(COLOURS)],
+            label=f"worker {worker}",
+        )
+    panel.plot(
+        steps, [step.average for step in exchanges], "k_", markersize=34, markeredgewidth=2, label="average, on all"
+    )
+    panel.axhline(0, color=GREY, linewidth=1)
+    panel.set(xlabel="step", ylabel="gradient", xticks=steps)
+    panel.legend()
+    weight.plot([0, *steps], [exchanges[0].m, *(step.after for step in exchanges)], "o-k")
+    weight.set(xlabel="step", ylabel="weight m, the same on all", xticks=[0, *steps])
+    picture.alt = f"Data-parallel training with {workers} workers. " + " ".join(
+        f"Step {number}: gradients {', '.join(f'{gradient:.3g}' for gradient in step.gradients)}, average "
+        f"{step.average:.3g}, weight {step.m:.4g} to {step.after:.4g}."
+        for number, step in enumerate(exchanges, start=1)
+    )
+    return picture
+
+
+@styled
+def plot_ring(ranks: int = 4) -> Picture:
+    """Draw a ring all-reduce step by step: how many ranks' data each chunk on each rank holds."""
+    states = ring.contributions(ranks)
+    columns = ranks
+    rows = -(-len(states) // columns)
+    picture = Picture(9.0, 0.4 + 2.35 * rows)
+    panels = picture.subplots(rows, columns, squeeze=False)
+    for panel in panels.flat[len(states) :]:
+        panel.axis("off")
+    for step, (panel, state) in enumerate(zip(panels.flat, states)):
+        panel.imshow(state, cmap="Blues", vmin=0, vmax=2.2 * ranks)
+        for rank, chunk in numpy.ndindex(state.shape):
+            changed = step > 0 and states[step - 1][rank, chunk] != state[rank, chunk]
+            panel.text(
+                chunk, rank, state[rank, chunk], ha="center", va="center", fontweight="bold" if changed else "normal"
+            )
+            if changed:
+                corner = (chunk - 0.46, rank - 0.46)
+                panel.add_patch(Rectangle(corner, 0.92, 0.92, fill=False, edgecolor=ORANGE, linewidth=2))
+        phase = "reduce-scatter" if step < ranks else "all-gather"
+        panel.set_title("start" if step == 0 else f"step {step - 1}: {phase}", fontsize=10)
+        panel.set(xticks=range(ranks), yticks=range(ranks))
+        panel.grid(False)
+        panel.tick_params(length=0)
+    for panel in panels[:, 0]:
+        panel.set_ylabel("rank")
+    for panel in panels.flat[max(0, len(states) - columns) : len(states)]:
+        panel.set_xlabel("chunk")
+    picture.suptitle("how many ranks' data a chunk holds; framed: what has just arrived", fontsize=11)
+    picture.alt = (
+        f"Ring all-reduce of {ranks} ranks in {len(states) - 1} steps. At the start every chunk "
+        f"holds one rank's data. In each of the first {ranks - 1} steps every rank adds to one "
+        f"chunk, after which each rank has one chunk that holds all {ranks}. In {ranks - 1} more "
+        "steps these go round, until every rank has all of them."
+    )
+    return picture

@@ -1,0 +1,167 @@
+"""Figures of what a batch buys: training on random batches, computed by `sgd`, and in part tried."""
+
+import math
+from collections.abc import Sequence
+
+import numpy
+from matplotlib.colors import BoundaryNorm, ListedColormap
+
+from course.gradients import descent, sgd
+from course.shared.picture import COLOURS, GREY, Picture, frame, look, styled
+
+OUTCOMES = {"settles narrowly": COLOURS[2], "settles widely": COLOURS[6], "diverges": COLOURS[1]}
+
+
+@styled
+def plot_settled(data, settings: Sequence[tuple[float, int]], samples: int = 1600, tried: int = 400) -> Picture:
+    """Draw a training from the best weight at each of some (rate, batch size), over the samples seen.
+
+    The band is the spread that is computed; the title has that of `tried` trainings, too.
+    """
+    picture = Picture(9.5, 3.6)
+    panels = picture.subplots(1, len(settings), sharey=True, squeeze=False)[0]
+    best, texts = descent.best_weight(data), []
+    for index, (panel, (lr, size)) in enumerate(zip(panels, settings, strict=True)):
+        spread = sgd.settled_spread(lr, size, data)
+        weights = sgd.trainings(best, lr, size, data, samples // size, tried)
+        measured = weights[:, -1].std()
+        panel.axhspan(best - spread, best + spread, color=look(index)["color"], alpha=0.25, linewidth=0)
+        panel.plot(size * numpy.arange(weights.shape[1]), weights[0], linewidth=0.9, **look(index, "color"))
+        panel.axhline(best, color=GREY, linestyle=":")
+        panel.set(
+            xlim=(0, samples),
+            xlabel="samples seen",
+            title=f"rate {lr:.4g}, batches of {size}\nspread {spread:.3f}, tried {measured:.3f}",
+        )
+        panel.set_xticks([0, samples // 2, samples])
+        texts.append(f"rate {lr:.4g}, batches of {size}: {spread:.3f} computed, {measured:.3f} tried")
+    panels[0].set_ylabel("weight m")
+    picture.alt = f"How far the weight strays from the best one, {best:.4g}: its spread. {'; '.join(texts)}."
+    return picture
+
+
+@styled
+def plot_map(data, sizes: Sequence[int], rate: float, low: float = 0.0005, high: float = 0.512) -> Picture:
+    """Draw a map of learning rate and batch size: where the weight settles as narrowly as single points at `rate`.
+
+    Beside it lie where it settles more widely, and where the mean squared distance grows without limit.
+    """
+    sizes, rates = numpy.asarray(sizes), numpy.geomspace(low, high, 181)
+    near = sgd.settled_spread(rate, 1, data)
+    spreads = numpy.array([sgd.settled_spread(rates, size, data) for size in sizes])
+    outcomes = numpy.where(numpy.isinf(spreads), 2, spreads > near)  # numbers of `OUTCOMES`
+    borders = [sgd.rate_border(size, data) for size in sizes]
+    picture = Picture(8.5, 4.4)
+    panel = picture.subplots()
+    edges = numpy.sqrt(rates[1:] * rates[:-1])
+    panel.pcolormesh(
+        [low, *edges, high],
+        numpy.arange(len(sizes) + 1) - 0.5,
+        outcomes,
+        alpha=0.45,
+        cmap=ListedColormap([*OUTCOMES.values()]),
+        norm=BoundaryNorm([-0.5, 0.5, 1.5, 2.5], 3),
+        linewidth=0,
+        rasterized=True,
+    )
+    for name, colour in OUTCOMES.items():
+        panel.plot([], [], "s", color=colour, alpha=0.6, markersize=10, label=name)
+    panel.plot(rate * sizes, range(len(sizes)), "k--", label="rate in proportion to batch size")
+    panel.plot(rate * numpy.sqrt(sizes), range(len(sizes)), color=GREY, linestyle="-.", label="… to its square root")
+    panel.axvline(
+        sgd.rate_border(math.inf, data), color="black", linestyle=":", label="1 / mean(x²): the limit for all points"
+    )
+    panel.set_yticks(range(len(sizes)), [str(size) for size in sizes])
+    panel.set(
+        xscale="log",
+        xlim=(low, high),
+        ylim=(-0.5, len(sizes) - 0.5),
+        axisbelow=False,
+        xlabel="learning rate",
+        ylabel="batch size, points",
+        title=f"computed for {len(data)} points; narrowly: a spread of {near:.2g} at most",
+    )
+    panel.grid(False)
+    picture.legend(loc="outside lower center", ncols=3)
+    texts = [
+        f"batches of {size}: narrowly up to {sgd.rate_of_spread(near, size, data):.3g}, divergent from {border:.3g}"
+        for size, border in zip(sizes, borders)
+    ]
+    picture.alt = f"How training ends, by learning rate and batch size. {'; '.join(texts)}."
+    return picture
+
+
+@styled
+def plot_one_step(sizes: Sequence[int]) -> Picture:
+    """Draw what B single steps do against one step of B times their rate, as parts of the way to the best weight.
+
+    On average over all draws: one step of rate r goes ``2 r mean(x²)`` of the way, B steps ``1 - (1 - that / B)^B``.
+    """
+    part = numpy.linspace(0, 2, 201)
+    picture = Picture(7.5, 4.4)
+    panel = picture.subplots()
+    panel.plot(part, part, color="black", label="one step of B times the rate")
+    texts = []
+    for index, size in enumerate(sizes):
+        steps = 1 - (1 - part / size) ** size
+        panel.plot(part, steps, label=f"{size} steps, a point each", **look(index, "color", "linestyle"))
+        texts.append(f"{size} steps go {steps[10]:.3g}, {steps[100]:.3g} and {steps[200]:.3g}")
+    panel.axhline(1, color=GREY, linestyle=":")
+    panel.annotate("the best weight", (2, 1), ha="right", va="bottom", color=GREY)
+    panel.set(
+        xlim=(0, 2),
+        ylim=(0, 2),
+        xlabel="part of the way that one step of a batch goes",
+        ylabel="part of the way, same samples",
+        title="from 2 on, one step lands no nearer than it began",
+    )
+    panel.legend(loc="upper left")
+    picture.alt = (
+        f"Where one step of a batch goes {part[10]:g}, {part[100]:g} and {part[200]:g} of the way to the best weight, "
+        f"single steps with the same samples go less. {'; '.join(texts)}."
+    )
+    return picture
+
+
+@styled
+def plot_to_target(data, target: float, rate: float, sizes: Sequence[int], point_s: float, m: float = 0.0) -> Picture:
+    """Draw the steps, samples and seconds from the weight `m` until the average loss is `target` above the lowest.
+
+    Against batch size: at `rate`, at `rate` times the batch size, and at the best rate of a fine grid. `point_s` is the
+    time of one point's gradient in seconds; a worker takes its points one after another, and messages cost nothing.
+    """
+    sizes = numpy.asarray(sizes)
+    grid = numpy.geomspace(rate / 10, sgd.rate_border(math.inf, data), 400)
+    steps = {
+        "same rate": [sgd.steps_to(target, m, rate, size, data) for size in sizes],
+        "rate × B": [sgd.steps_to(target, m, rate * size, size, data) for size in sizes],
+        "best rate": [sgd.steps_to(target, m, grid, size, data).min() for size in sizes],
+    }
+    steps = {name: numpy.array(values, float) for name, values in steps.items()}
+    picture = Picture(10.5, 4.2)
+    panels = picture.subplots(1, 3)
+    for index, (name, count) in enumerate(steps.items()):
+        panels[0].plot(sizes, count, label=name, **look(index))
+        panels[1].plot(sizes, count * sizes, **look(index))
+    in_sequence = {  # points that a worker takes one after another
+        "B workers, same rate": steps["same rate"],
+        "one worker, rate × B": steps["rate × B"] * sizes,
+        "B workers, rate × B": steps["rate × B"],
+    }
+    for index, (name, points) in enumerate(in_sequence.items()):
+        panels[2].plot(sizes, 1e6 * point_s * points, label=name, **look(index + 3))
+    for panel, name in zip(panels, ("steps", "samples", "microseconds"), strict=True):
+        frame(panel, x=sizes, yscale="log", xlabel="batch size B, points", title=f"{name} to the target")
+        panel.yaxis.set_major_formatter("{x:g}")
+        panel.tick_params(axis="x", labelsize=8)
+    picture.legend(*panels[0].get_legend_handles_labels(), loc="outside lower left", ncols=3)
+    panels[2].legend(fontsize=8, loc="lower left")
+    texts = [
+        f"{name}: {', '.join(f'{count:g}' for count in counts)} steps with batches of {', '.join(map(str, sizes))}"
+        for name, counts in steps.items()
+    ]
+    picture.alt = (
+        f"To a loss {target:g} above the lowest, from {m:g}. {'; '.join(texts)}. A point's gradient takes "
+        f"{1e6 * point_s:.2g} µs."
+    ).replace("inf", "no number of")
+    return picture

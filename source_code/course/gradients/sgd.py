@@ -1,0 +1,119 @@
+"""Training one weight on random batches, averaged over all draws: exact, from two moments.
+
+The model, its loss and its data sets are those of `descent`. Each step draws a batch of `size` points at
+random, with replacement. It multiplies the distance d from the best weight by ``1 - 2 lr h`` and adds ``2 lr c``, where
+h is the batch's mean of x² and c its mean of ``x (y - best x)``, which is 0 on average. With H, the mean of x² over all
+points, the expectations of d and of d² follow from those before the step:
+
+    E[d]   →  (1 - 2 lr H) E[d]
+    E[d²]  →  ((1 - 2 lr H)² + 4 lr² var(x²) / size) E[d²]  -  8 lr² cov / size · E[d]  +  4 lr² noise / size
+
+`noise` is the variance of ``x (y - best x)`` over the points, and cov its covariance with x². A loss is on average
+``H E[d²]`` above the lowest.
+"""
+
+from dataclasses import dataclass
+
+import numpy
+
+from course.gradients import descent
+from ddl.errors import InputError
+
+MOST = 1000  # steps that `steps_to` takes
+
+
+@dataclass(frozen=True)
+class _Moments:
+    """What a data set comes down to."""
+
+    best: float  # the weight with the lowest loss
+    curvature: float  # H: the mean of x²
+    uneven: float  # the variance of x²
+    noise: float
+    cov: float
+
+    @classmethod
+    def of(cls, data):
+        x, y = numpy.asarray(data, float).T
+        best = descent.best_weight(data)
+        pull = x * (y - best * x)
+        return cls(best, numpy.mean(x * x), numpy.var(x * x), numpy.var(pull), numpy.mean(x * x * pull))
+
+    def shrinks(self, lr, size):
+        """Return the factors of E[d] and of E[d²] in a step."""
+        one = 1 - 2 * lr * self.curvature
+        return one, one**2 + 4 * lr**2 * self.uneven / size
+
+
+def _batch(size):
+    if size < 1:
+        raise InputError(f"a batch has at least one point, not {size}")
+    return size
+
+
+def rate_border(size: float, data) -> float:
+    """Return the learning rate from which the mean squared distance grows without limit.
+
+    ``H / (H² + var(x²) / size)``; for a size of infinity ``1 / H``, the limit for all points together. A single
+    training may still come back at somewhat higher rates: rare outbreaks decide the mean.
+    """
+    it = _Moments.of(data)
+    return float(it.curvature / (it.curvature**2 + it.uneven / _batch(size)))
+
+
+def settled_spread(lr, size: float, data):
+    """Return the standard deviation at which the weight settles, infinite if it diverges: float, of the shape of `lr`.
+
+    For low rates its square is nearly ``lr / size · noise / H``: rate and batch size count by their ratio alone, as in
+    Mandt, Hoffman and Blei 2017, "Stochastic Gradient Descent as Approximate Bayesian Inference", section 3.
+    """
+    it, lr = _Moments.of(data), numpy.asarray(lr, float)
+    _, shrink = it.shrinks(lr, _batch(size))
+    with numpy.errstate(divide="ignore", invalid="ignore"):
+        variance = 4 * lr**2 * it.noise / size / (1 - shrink)
+    return numpy.sqrt(numpy.where((shrink < 1) & (lr > 0), variance, numpy.where(lr > 0, numpy.inf, 0.0)))[()]
+
+
+def rate_of_spread(spread: float, size: float, data) -> float:
+    """Return the learning rate at which the weight settles with that standard deviation: `settled_spread` backwards."""
+    it = _Moments.of(data)
+    variance = spread**2
+    return float(variance * it.curvature / (it.noise / _batch(size) + variance * (it.curvature**2 + it.uneven / size)))
+
+
+def excess_losses(m: float, lr, size: float, data, steps: int):
+    """Return how far the loss is above the lowest on average, from the weight `m` on and after each step.
+
+    Float, shape (steps + 1,) and that of `lr`. If training diverges they grow to infinity.
+    """
+    it, lr = _Moments.of(data), numpy.asarray(lr, float)
+    one, two = it.shrinks(lr, _batch(size))
+    mean, square = (m - it.best) * numpy.ones_like(lr), (m - it.best) ** 2 * numpy.ones_like(lr)
+    losses = [it.curvature * square]
+    with numpy.errstate(over="ignore", invalid="ignore"):
+        for _ in range(steps):
+            square = two * square + 4 * lr**2 / size * (it.noise - 2 * it.cov * mean)
+            mean = one * mean
+            losses.append(it.curvature * square)
+    return numpy.array(losses)
+
+
+def steps_to(target: float, m: float, lr, size: float, data):
+    """Return after how many steps from `m` the average loss is at most `target` above the lowest.
+
+    A float, or an array like `lr`; infinite where it is not within `MOST` steps.
+    """
+    reached = excess_losses(m, lr, size, data, MOST) <= target
+    return numpy.where(reached.any(axis=0), reached.argmax(axis=0), numpy.inf)[()]
+
+
+def trainings(m: float, lr: float, size: int, data, steps: int, count: int, seed: int = 0):
+    """Train `count` times from `m`, each on its own random batches: the weights, float, shape (count, steps + 1)."""
+    x, y = numpy.asarray(data, float).T
+    random = numpy.random.default_rng(seed)
+    weights = [numpy.full(count, float(m))]
+    for _ in range(steps):
+        drawn = random.integers(len(x), size=(count, _batch(size)))
+        before = weights[-1][:, None]
+        weights.append(weights[-1] - lr * numpy.mean(2 * x[drawn] * (before * x[drawn] - y[drawn]), axis=1))
+    return numpy.array(weights).T

@@ -1,0 +1,1 @@
+"""Lesson 2: how machines are connected, and what that costs."""

@@ -1,0 +1,32 @@
+"""Every figure of the course: ``from course import plot`` gives each ``plot_*``.
+
+The modules behind them are imported on first use, so that a figure costs only what it needs.
+"""
+
+from ddl.lazy import lazy_names
+
+_MODULES = {
+    "links.plot_bandwidth": "plot_bandwidth plot_pairs",
+    "challenge.plot_challenge": "plot_challenge",
+    "workers.plot_classification": "plot_precision_recall plot_overfitting",
+    "convergence.plot_convergence": (
+        "plot_convergence plot_noise_scale plot_schedule plot_batch_size_tradeoff plot_minima"
+    ),
+    "convergence.plot_critical": "plot_critical_batch plot_differences plot_tuning",
+    "gradients.plot_descent": (
+        "slider plot_descent plot_training plot_average plot_spread plot_best_rate plot_exchange plot_ring"
+    ),
+    "gradients.plot_sgd": "plot_settled plot_map plot_one_step plot_to_target",
+    "links.plot_cost": "plot_cost",
+    "workers.plot_efficiency": "plot_scaling plot_step_times plot_payoff plot_timeline",
+    "links.plot_hierarchy": "plot_fade plot_variants",
+    "convergence.plot_landscape": "plot_slices plot_sharpness",
+    "links.plot_links": "plot_links",
+    "links.plot_prediction": "plot_fit plot_prediction plot_published",
+    "links.plot_race": "plot_algorithms plot_race",
+    "workers.plot_strategies": "plot_agreement plot_staleness plot_loss_scaling",
+    "links.plot_topology": "plot_topology",
+}
+_HOME = {name: module for module, names in _MODULES.items() for name in names.split()}
+
+__getattr__, __dir__, __all__ = lazy_names("course", _HOME)

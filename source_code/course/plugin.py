@@ -1,0 +1,45 @@
+"""What the course adds to `ddl`: commands, what `ddl doctor` says of data sets, and the page of a class."""
+
+from course.cli import add_commands
+from ddl.diagnose.report import Check
+
+__all__ = ["add_commands", "checks", "pages", "script_folders"]
+
+
+def checks():
+    """Return what `ddl doctor` says of data sets."""
+    from course.data import listing
+
+    entries = {entry.name: entry for entry in listing()}
+    return _cifar10(entries["cifar10"]), _synthetic(entries["synthetic"])
+
+
+def _cifar10(entry):
+    if entry.is_here:
+        return Check("CIFAR-10", "OK", f"{entry.form}, {entry.samples:,} pictures, in {entry.path}")
+    return Check(
+        "CIFAR-10",
+        "optional",
+        "not here: generated pictures stand in for it",
+        "`ddl data fetch cifar10`, or set DDL_DATA_DIR to a folder that has it",
+    )
+
+
+def _synthetic(entry):
+    if entry.is_here:
+        return Check("generated pictures", "OK", f"in {entry.path}")
+    return Check("generated pictures", "OK", "not made yet: the first run that needs them takes some seconds longer")
+
+
+def pages():
+    """Return the page of a class: as far as its attendees share where they are."""
+    from course.grader.classroom import classroom
+
+    return {"class": ("The class", lambda: classroom()._repr_html_())}
+
+
+def script_folders():
+    """Return where the course's scripts are."""
+    from ddl.records.paths import source_dir
+
+    return [source_dir(), *sorted(source_dir().glob("course/*/scripts"))]

@@ -1,0 +1,331 @@
+"""How well a training uses several workers, and where its time goes: tables from run records.
+
+`train_cifar.py` and others record how many samples they processed in a second, `step_times.py` how long each part of a
+step took.
+"""
+
+import json
+import math
+import statistics
+
+from course.shared import cost
+from course.shared.payoff import Payoff
+from course.training.bench import PARTS
+from ddl.display.style import hardware_label
+from ddl.display.table import Table
+from ddl.errors import InputError
+from ddl.records.paths import reference_dir
+from ddl.words import plural
+
+# ---------------------------------------------------------------- counting right
+
+
+def samples_processed(samples: int, per_rank_batch: int, ranks: int) -> int:
+    """Return how many of a training set's samples an epoch of whole steps really processes.
+
+    Raises InputError if not even one step is whole.
+    """
+    for name, value in (("samples", samples), ("per_rank_batch", per_rank_batch), ("ranks", ranks)):
+        if value < 1:
+            raise InputError(f"{name}={value!r}: at least 1 is needed")
+    global_batch = per_rank_batch * ranks
+    steps = samples // global_batch
+    if not steps:
+        raise InputError(
+            f"{ranks} ranks × {per_rank_batch:,} samples are {global_batch:,} in a step, more than all {samples:,}"
+        )
+    return steps * global_batch
+
+
+def efficiency(samples_per_s, ranks, samples_per_s_of_one):
+    """Return the scaling efficiency: throughput of N ranks over N times that of one; 1 is perfect."""
+    return samples_per_s / (ranks * samples_per_s_of_one)
+
+
+def published() -> Table:
+    """Tabulate a published course's scaling efficiencies in percent, as stated and with samples counted right.
+
+    Both columns of computed percents come from the published throughputs: ``as_counted_percent`` with all samples of
+    the data set, as they were counted, ``computed_percent`` with those of whole steps.
+    """
+    rows = [json.loads(line) for line in (reference_dir() / "published-efficiency.jsonl").read_text().splitlines()]
+    percents = [100 * efficiency(row["samples_per_s"], row["ranks"], row["samples_per_s_of_one"]) for row in rows]
+    shown = [
+        {
+            "ranks": (row["ranks"], "GPUs", ".0f"),
+            "per_rank_batch": (row["per_rank_batch"], "batch of each", ",.0f"),
+            "stated_percent": (row["stated_percent"], "efficiency stated, %", ".0f"),
+            "as_counted_percent": (as_counted, "all samples counted, %", ".1f"),
+            "computed_percent": (100 * _corrected(row), "whole steps counted, %", ".1f"),
+            **{name: row[name] for name in ("samples", "samples_per_s", "samples_per_s_of_one")},
+        }
+        for row, as_counted in zip(rows, percents, strict=True)
+    ]
+    return Table.of(shown, f"Published by others, not measured here. {rows[0]['source']}. {rows[0]['why']}.")
+
+
+def _corrected(row):
+    """Return a published efficiency with whole steps counted."""
+    many, one = (
+        samples_processed(row["samples"], row["per_rank_batch"], ranks) / row["samples"] for ranks in (row["ranks"], 1)
+    )
+    return efficiency(row["samples_per_s"] * many, row["ranks"], row["samples_per_s_of_one"] * one)
+
+
+# ---------------------------------------------------------------- scaling
+
+
+ALIKE = {  # what runs whose throughputs are compared have in common, and why
+    "script": "different scripts do different work",
+    "parameters": "different networks do different work",
+    "precision": "arithmetic in another precision has another speed",
+    "hardware": "speeds of different machines say nothing about ranks",
+}
+
+
+def scaling(runs, kind="strong") -> Table:
+    """Tabulate how throughput grows with ranks, for runs of one training on one kind of machine.
+
+    Of runs with the same ranks and threads the median counts; one rank has to be among them. In "strong" scaling all
+    runs have the same global batch, in "weak" scaling the same batch on each rank.
+
+    ``speedup`` is images/s over those of one rank with as many threads, and ``efficiency`` that over the number of
+    ranks. ``equal_hardware`` is images/s over those of one rank with all the row's cores (ranks × threads); NaN if no
+    such run is there.
+
+    Raises InputError if the runs cannot be compared; the message says what differs.
+    """
+    held = {"strong": "global_batch", "weak": "per_rank_batch"}.get(kind)
+    if not held:
+        raise InputError(f"kind={kind!r}: 'strong' or 'weak' is needed")
+    results = _results(runs)
+    for key, why in {held: f"in {kind} scaling it is the same in all runs", **ALIKE}.items():
+        _check_same(results, key, why)
+    groups = {}
+    for result in results:
+        groups.setdefault((result["ranks"], result["threads_per_rank"]), []).append(result)
+    speed = {key: statistics.median(result["images_per_s"] for result in group) for key, group in groups.items()}
+    if not any(ranks == 1 for ranks, _ in speed):
+        raise InputError("one of the runs must have one rank: the others are compared with it")
+    rows = [
+        {
+            "ranks": (ranks, "ranks", "d"),
+            "threads": (threads, "threads each", "d"),
+            "cores": (ranks * threads, "cores", "d"),
+            "global_batch": (groups[ranks, threads][0]["global_batch"], "global batch", ",d"),
+            "images_per_s": (value, "images/s", ",.0f"),
+            "runs": (len(groups[ranks, threads]), "runs", "d"),
+            "speedup": (value / speed.get((1, threads), math.nan), "speed-up", ".2f"),
+            "efficiency": (efficiency(value, ranks, speed.get((1, threads), math.nan)), "efficiency", ".0%"),
+            "equal_hardware": (
+                value / speed.get((1, ranks * threads), math.nan),
+                "against one rank with these cores",
+                ".2f",
+            ),
+        }
+        for (ranks, threads), value in sorted(speed.items())
+    ]
+    batch = "global batch" if kind == "strong" else "batch of each rank"
+    caption = (
+        f"{kind.capitalize()} scaling: the {batch} stays the same, {results[0][held]:,}. "
+        "Median of the runs; samples of whole steps only, without the warm-up. "
+        f"{hardware_label(results[0].get('hardware')) or 'Hardware not recorded'}."
+    )
+    return Table.of(rows, caption)
+
+
+def _results(runs):
+    results = []
+    for run in runs:
+        if run.result is None:
+            raise InputError(f"run {run.name!r} has no result: it is {run.state}")
+        if not run.result.get("images_per_s"):
+            raise InputError(
+                f"run {run.name!r} has no throughput: it had no step after its warm-up; more steps give it one"
+            )
+        results.append({"precision": "float32", **run.result, "name": run.name})
+    if not results:
+        raise InputError("there are no runs to compare")
+    return results
+
+
+def _check_same(results, key, why):
+    def value(result):
+        found = result.get(key)
+        if key == "hardware":  # the host's name and its free memory may differ
+            return {name: (found or {}).get(name) for name in ("cpu", "cores", "gpus")}
+        if key == "parameters" and found is None:
+            return [size["parameters"] for size in result.get("sizes", ())]
+        return found
+
+    for result in results[1:]:
+        if value(result) != value(results[0]):
+            raise InputError(
+                f"{key} is {value(results[0])!r} in run {results[0]['name']!r} and "
+                f"{value(result)!r} in run {result['name']!r}: {why}"
+            )
+
+
+# ---------------------------------------------------------------- the parts of a step
+
+
+def step_parts(runs) -> Table:
+    """Tabulate where the time of a step goes, in milliseconds: a row for each model of each run of `step_times.py`.
+
+    ``step_ms`` is the median of whole steps, which may differ a little from the sum of the parts' medians.
+    """
+    rows = [
+        {
+            "name": (result["name"], "run", "s"),
+            "ranks": (result["ranks"], "ranks", "d"),
+            "threads": (result["threads_per_rank"], "threads each", "d"),
+            "width": (size["width"], "width", "d"),
+            "gradient_bytes": (size["gradient_bytes"], "gradient, bytes", ",d"),
+            **{f"{part}_ms": (1e3 * size[f"{part}_s"]["median"], f"{part}, ms", ".2f") for part in PARTS},
+            "step_ms": (1e3 * size["step_s"]["median"], "step, ms", ".2f"),
+            **{f"step_{key}_ms": 1e3 * size["step_s"][key] for key in ("low", "high")},
+            "images_per_s": (size["images_per_s"], "images/s", ",.0f"),
+        }
+        for result in _measured(runs)
+        for size in result["sizes"]
+    ]
+    return Table.of(rows, "Medians over steps. Waiting: for the slowest rank.")
+
+
+def start_times(runs) -> Table:
+    """Tabulate what happens before the first step of runs of `step_times.py`, in seconds.
+
+    ``launch_s`` lasts until rank 0's process exists, ``import_s`` until it has TensorFlow and Horovod, ``init_s`` until
+    the ranks have found each other, ``first_step_s`` until the first model is built and has taken a step.
+    """
+    parts = {"launch": "launch", "import": "import", "init": "hvd.init()", "first step": "first step"}
+    rows = [
+        {
+            "name": (result["name"], "run", "s"),
+            "ranks": (result["ranks"], "ranks", "d"),
+            **{
+                f"{part.replace(' ', '_')}_s": (result["start_s"][part], f"{label}, s", ".2f")
+                for part, label in parts.items()
+            },
+            "total_s": (result["time_to_first_step_s"], "together, s", ".2f"),
+        }
+        for result in _measured(runs)
+    ]
+    return Table.of(rows, "From the launch to the end of the first step, on rank 0.")
+
+
+def _measured(runs):
+    results = _results(runs)
+    for result in results:
+        if not result.get("sizes"):
+            raise InputError(f"run {result['name']!r} timed no parts of a step: step_times.py does")
+    return results
+
+
+def tuning(runs, width=None) -> Table:
+    """Compare runs of `step_times.py` that differ only in how they communicate with the first of them.
+
+    `width` selects the model, by default the last. ``ratio`` is images/s over the first run's. ``verdict`` is "no
+    difference" where the quartiles of the time per image overlap.
+
+    Raises InputError if the runs differ in something else as well.
+    """
+    results = _measured(runs)
+    for result in results:
+        result["batch of a pass"] = result["global_batch"] // result["config"]["aggregate"]
+    for key in ("ranks", "threads_per_rank", "hardware", "batch of a pass"):
+        _check_same(results, key, "only the communication may differ")
+    sizes = [_size(result, width) for result in results]
+    first, first_step = sizes[0], _step_of_an_image(results[0], sizes[0])
+    rows = [
+        {
+            "name": (result["name"], "run", "s"),
+            "fusion_threshold_mb": (result["config"]["fusion_threshold_mb"], "fusion, MB", "g"),
+            "cycle_time_ms": (result["config"]["cycle_time_ms"], "cycle, ms", "g"),
+            "aggregate": (result["config"]["aggregate"], "passes a step", "d"),
+            "precision_bits": (16 if result["config"]["fp16_compression"] else 32, "bits", "d"),
+            "sent_bytes_per_image": (size["sent_bytes"] / result["global_batch"], "bytes sent an image", ",.0f"),
+            "communication_ms": (1e3 * size["communication_s"]["median"], "communication, ms", ".2f"),
+            "step_ms": (1e3 * size["step_s"]["median"], "step, ms", ".2f"),
+            "images_per_s": (size["images_per_s"], "images/s", ",.0f"),
+            "ratio": (size["images_per_s"] / first["images_per_s"], "ratio", ".2f"),
+            "verdict": (
+                "first" if size is first else _verdict(_step_of_an_image(result, size), first_step),
+                "against the first",
+                "s",
+            ),
+        }
+        for result, size in zip(results, sizes, strict=True)
+    ]
+    caption = (
+        f"Width {first['width']}: {first['tensors']} gradients, together {first['gradient_bytes']:,} bytes; "
+        f"{results[0]['ranks']} ranks × {plural(results[0]['threads_per_rank'], 'thread')}. –: Horovod's own setting. "
+        "“No difference”: the middle halves of the times overlap."
+    )
+    return Table.of(rows, caption)
+
+
+def _step_of_an_image(result, size):
+    return {key: seconds / result["global_batch"] for key, seconds in size["step_s"].items()}
+
+
+def _verdict(step, first):
+    if step["high"] >= first["low"] and step["low"] <= first["high"]:
+        return "no difference"
+    return "faster" if step["median"] < first["median"] else "slower"
+
+
+def _size(result, width):
+    """Return what was measured of one model."""
+    sizes = {size["width"]: size for size in result["sizes"]}
+    if width is None:
+        return result["sizes"][-1]
+    if width not in sizes:
+        raise InputError(f"run {result['name']!r} has no width {width}; there are: {', '.join(map(str, sizes))}")
+    return sizes[width]
+
+
+# ---------------------------------------------------------------- when does it pay?
+
+
+def payoff(one, many) -> Payoff:
+    """Find the model size from which several ranks are faster than one, and predict it.
+
+    `one` and `many` are runs of `step_times.py` with the same widths, global batch and threads per rank, on one rank
+    with ``part`` set to the number of ranks of the other.
+
+    ``alpha + beta × bytes`` is fitted to the measured communication of every second size, from the smallest; with the
+    time that one rank alone needs for its part of the batch this predicts a step of all ranks. The sizes between test
+    it. Waiting for the slowest rank and sharing a machine's memory are left out.
+
+    Raises InputError if the runs do not fit together, or have fewer than three sizes.
+    """
+    alone, together = _measured([one, many])
+    if alone["ranks"] != 1 or together["ranks"] < 2:
+        raise InputError(
+            f"payoff(one, many): one rank and several are needed, here {alone['ranks']} and {together['ranks']}"
+        )
+    for key in ("global_batch", "threads_per_rank", "parameters", "hardware"):
+        _check_same([alone, together], key, "only the number of ranks may differ")
+    if len(alone["sizes"]) < 3:
+        raise InputError(f"{len(alone['sizes'])} sizes are too few: two for the fit and one to test it are needed")
+    ranks = together["ranks"]
+    if any(size.get("part", {}).get("of") != ranks for size in alone["sizes"]):
+        raise InputError(f"the run on one rank did not time 1/{ranks} of the batch: launch it with part={ranks}")
+    pairs = sorted(zip(alone["sizes"], together["sizes"], strict=True), key=lambda pair: pair[0]["gradient_bytes"])
+    size_bytes = [size["sent_bytes"] for _, size in pairs]
+    communication = [size["communication_s"]["median"] for _, size in pairs]
+    alpha, beta = cost.line(size_bytes[::2], communication[::2])
+    return Payoff(
+        ranks=ranks,
+        bytes=tuple(size_bytes),
+        one_s=tuple(size["step_s"]["median"] for size, _ in pairs),
+        many_s=tuple(size["step_s"]["median"] for _, size in pairs),
+        work_s=tuple(
+            sum(size["part"][f"{part}_s"]["median"] for part in ("input", "computation", "update")) for size, _ in pairs
+        ),
+        communication_s=tuple(communication),
+        fitted=tuple(index % 2 == 0 for index in range(len(pairs))),
+        alpha_s=alpha,
+        beta_s_per_byte=beta,
+    )

@@ -1,0 +1,181 @@
+"""A machine as nested parts with links between them.
+
+Bandwidths are nominal, in GB/s (10^9 bytes a second) and PER DIRECTION; no program reaches all of it.
+"""
+
+import math
+from collections import Counter
+from dataclasses import dataclass, field
+
+import pandas
+
+from course.topology import paths
+from course.topology.error import TopologyError
+from course.topology.parts import Cache, Core, Device, Hop, Network, Numa, NvLink, Socket, SocketLink
+from course.topology.text import matrix_text, tree
+
+
+@dataclass(frozen=True)
+class Topology:
+    """A machine, and the links in it.
+
+    Raises TopologyError if names are not unique, or a part refers to one that does not exist.
+    """
+
+    name: str
+    origin: str  # "measured here by …" or "recorded"
+    sockets: tuple[Socket, ...] = ()
+    numas: tuple[Numa, ...] = ()
+    cores: tuple[Core, ...] = ()
+    caches: tuple[Cache, ...] = ()
+    devices: tuple[Device, ...] = ()
+    nvlinks: tuple[NvLink, ...] = ()
+    socket_links: tuple[SocketLink, ...] = ()
+    network: Network | None = None
+    title: str = ""
+    usable: int | None = None  # processor threads this process may use; None: all
+    reported: dict = field(default_factory=dict, hash=False)  # {(a, b): kind}, where `kind` reports other than the tree
+    sources: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()  # what could not be found out
+    named: dict = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self):
+        named = {device.name: device for device in self.devices}
+        object.__setattr__(self, "named", named)
+        if len(named) < len(self.devices):
+            twice = Counter(device.name for device in self.devices).most_common(1)[0][0]
+            raise TopologyError(f"{self.name}: two devices have one name, {twice}")
+        sockets = {socket.number for socket in self.sockets}
+        numas = {numa.number for numa in self.numas}
+        refers = [
+            *((f"device {d.name}", d.under, named) for d in self.devices if d.under),
+            *((f"device {d.name}", d.numa, numas) for d in self.devices if d.numa is not None),
+            *(("an NVLink", end, named) for link in self.nvlinks for end in (link.a, link.b)),
+            *(("a link of sockets", end, sockets) for link in self.socket_links for end in (link.a, link.b)),
+            *((f"NUMA node {numa.number}", numa.socket, sockets) for numa in self.numas if numa.socket is not None),
+            *((f"core {core.number}", core.numa, numas) for core in self.cores),
+        ]
+        for what, to, among in refers:
+            if to not in among:
+                raise TopologyError(
+                    f"{self.name}: {what} refers to {to!r}, which does not exist; "
+                    f"known: {', '.join(map(str, among)) or 'none'}"
+                )
+        for device in self.devices:
+            self.above(device.name)  # raises on a cycle
+
+    def __repr__(self):
+        return f"<Topology {self.name}: {self.summary()}>"
+
+    def __str__(self):
+        return tree(self)
+
+    def summary(self):
+        """Return a one-line count of its parts."""
+        threads = sum(len(self.threads_of(numa.number)) for numa in self.numas)
+        counts = [
+            (len(self.sockets), "socket"),
+            (len(self.numas), "NUMA node"),
+            (len(self.cores), "core"),
+            (threads, "thread"),
+            (len(self.gpus), "GPU"),
+            (len(self.of("nvswitch")), "NVSwitch"),
+            (len(self.nics), "network card"),
+        ]
+        return ", ".join(
+            f"{count} {word}{('es' if word.endswith('ch') else 's') * (count != 1)}" for count, word in counts if count
+        )
+
+    def of(self, kind):
+        """Return the devices of a kind (see `Device.kind`), in order."""
+        return tuple(device for device in self.devices if device.kind == kind)
+
+    @property
+    def gpus(self):
+        return self.of("gpu")
+
+    @property
+    def nics(self):
+        return self.of("nic")
+
+    def device(self, name):
+        """Return the device of that name; TopologyError if there is none."""
+        try:
+            return self.named[name]
+        except KeyError:
+            raise TopologyError(
+                f"{self.name} has no {name!r}; it has: {', '.join(self.named) or 'no devices'}"
+            ) from None
+
+    def above(self, name):
+        """Return the device and everything above it, up to the root complex."""
+        chain = [self.device(name)]
+        while chain[-1].under:
+            chain.append(self.named[chain[-1].under])
+            if len(chain) > len(self.devices):
+                raise TopologyError(f"{self.name}: {name} is under itself")
+        return chain
+
+    def numa_of(self, name):
+        """Return the number of a device's NUMA node; None where not known."""
+        return next((device.numa for device in self.above(name) if device.numa is not None), None)
+
+    def threads_of(self, numa):
+        """Return the processor threads of a NUMA node, sorted."""
+        holders = [core for core in self.cores if core.numa == numa]
+        holders += [node for node in self.numas if node.number == numa]
+        return tuple(sorted(thread for holder in holders for thread in holder.threads))
+
+    # ------------------------------------------------------------ paths and their names
+
+    def path(self, a: str, b: str) -> tuple[Hop, ...]:
+        """Return the path that data take between two parts.
+
+        `a` and `b` name devices, or the memory of a NUMA node: "numa0", "numa1", …. Direct NVLinks come first, then
+        NVLinks through shared NVSwitches, then the PCIe tree. Nothing is routed through a third GPU: no driver does
+        that. The path is empty from a part to itself, and where it is not known.
+        """
+        return paths.find(self, a, b)
+
+    def bandwidth(self, a: str, b: str) -> float:
+        """Return the bandwidth of the `path` between two parts in GB/s per direction.
+
+        That of the narrowest known link: an upper bound. NaN where nothing is known, infinite from a part to itself.
+        """
+        if a == b:
+            return math.inf
+        known = [hop.gb_per_s for hop in self.path(a, b) if math.isfinite(hop.gb_per_s)]
+        return min(known, default=math.nan)
+
+    def kind(self, a, b):
+        """Return what ``nvidia-smi topo -m`` calls the path between two devices.
+
+        "X": itself. "NV#": that many NVLinks. "PIX": one PCIe switch. "PXB": several switches, no root complex. "PHB":
+        the root complex. "NODE": two root complexes of one NUMA node. "SYS": two NUMA nodes. "?": not known.
+        """
+        if a == b:
+            return "X"
+        if (a, b) in self.reported:
+            return self.reported[a, b]
+        hops = self.path(a, b)
+        if hops and hops[0].kind.startswith("NV"):  # the ends may have different numbers of links to a switch
+            return min((hops[0].kind, hops[-1].kind), key=lambda kind: int(kind[2:]))
+        chains = [[device.name for device in self.above(name)] for name in (a, b)]
+        common = next((name for name in chains[0] if name in chains[1]), None)
+        if common is None:
+            nodes = {self.numa_of(a), self.numa_of(b)}
+            return "?" if None in nodes else "NODE" if len(nodes) == 1 else "SYS"
+        if self.named[common].kind == "root":
+            return "PHB"
+        return "PIX" if all(chain.index(common) <= 1 for chain in chains) else "PXB"
+
+    def matrix(self, nics: bool = False) -> pandas.DataFrame:
+        """Return the `kind` of path between any two GPUs, and network cards if `nics`, by their names."""
+        names = [device.name for device in self.gpus + (self.nics if nics else ())]
+        return pandas.DataFrame(
+            [[self.kind(a, b) for b in names] for a in names], index=names, columns=names, dtype=object
+        )
+
+    def matrix_text(self):
+        """Return the matrix of GPUs and network cards laid out as ``nvidia-smi topo -m`` does."""
+        return matrix_text(self)

@@ -1,0 +1,74 @@
+"""Kinds of links and their published bandwidths."""
+
+import functools
+
+from course.topology.error import TopologyError
+from ddl.records import toml
+from ddl.records.paths import reference_dir
+
+FILE = reference_dir() / "links.toml"
+
+# PCI Express: billion transfers per second and lane, and the share that is data after the line code
+# (8b/10b, then 128b/130b; of PCIe 6's flits of 256 bytes, 242 are for packets).
+PCIE = {1: (2.5, 8 / 10), 2: (5, 8 / 10), 3: (8, 128 / 130), 4: (16, 128 / 130), 5: (32, 128 / 130), 6: (64, 242 / 256)}
+
+
+def pcie_gb_per_s(generation: int, width: int) -> float:
+    """Return the bandwidth of a PCIe link of `width` lanes in GB/s per direction, before packet headers."""
+    if generation not in PCIE or width < 1:
+        raise TopologyError(
+            f"PCIe {generation} x{width}: generations {min(PCIE)} to {max(PCIE)} are known, of one lane or more"
+        )
+    rate, share = PCIE[generation]
+    return rate * share * width / 8
+
+
+def nvlink_gb_per_s(generation: int) -> float:
+    """Return the bandwidth of one NVLink in GB/s per direction."""
+    known = {row["generation"]: row["gb_per_s"] for row in rows() if row.get("generation")}
+    if generation not in known:
+        raise TopologyError(f"NVLink {generation}: generations {', '.join(map(str, known))} are known")
+    return known[generation]
+
+
+@functools.cache
+def rows():
+    """Return the links of ``results/reference/links.toml`` as dictionaries, in order."""
+    content = toml.loads(FILE.read_text(encoding="utf-8"))
+    return tuple(
+        {"confirmed": True, "latency": content["latency"][row["group"]]["about"], **row} for row in content["link"]
+    )
+
+
+def latencies():
+    """Return about how long each group's small message takes, and the source: ``{group: {"about", "source"}}``."""
+    return toml.loads(FILE.read_text(encoding="utf-8"))["latency"]
+
+
+def links():
+    """Tabulate kinds of links with their sources.
+
+    ``gb_per_s`` is in GB/s (10^9 bytes a second) per direction, ``both_gb_per_s`` both directions together (the same
+    for memory, which has one bus for both). ``confirmed`` is False where a part of the figure has no source.
+    """
+    from ddl.display.table import Table
+
+    shown = [
+        {
+            "link": (row["link"], "link", ""),
+            "group": (row["group"], "kind", ""),
+            "gb_per_s": (row["gb_per_s"], "GB/s per direction", ",.4g"),
+            "both_gb_per_s": (row["gb_per_s"] * (1 if row["group"] == "memory" else 2), "GB/s both directions", ",.4g"),
+            "latency": (row["latency"], "latency, about", ""),
+            "source": (row["source"], "source", ""),
+            "confirmed": row["confirmed"],
+        }
+        for row in rows()
+    ]
+    return Table.of(
+        shown,
+        "What links are built for; 1 GB/s is 10^9 bytes a second. Memory has one bus for both directions. "
+        "Latencies are those of one product or model for each kind: "
+        + "; ".join(f"{group}: {latency['source']}" for group, latency in latencies().items())
+        + ".",
+    )

@@ -1,0 +1,97 @@
+"""The paths that data take between the parts of a machine."""
+
+import math
+from collections import deque
+from dataclasses import replace
+
+from course.topology.error import TopologyError
+from course.topology.parts import Hop
+
+
+def find(topology, a: str, b: str) -> tuple[Hop, ...]:
+    """Return the path between two parts; `course.topology.graph.Topology.path` says which."""
+    if a == b:
+        return ()
+    between = _nvlinks(topology, a, {b})
+    if between:
+        return (_nvlink_hop(a, b, between),)
+    switches = {device.name for device in topology.of("nvswitch")}
+    shared = set.intersection(*({link.other(end) for link in _nvlinks(topology, end, switches)} for end in (a, b)))
+    if shared:
+        middle = " ".join(device.name for device in topology.devices if device.name in shared)
+        hops = ((a, middle, _nvlinks(topology, a, shared)), (middle, b, _nvlinks(topology, b, shared)))
+        return tuple(_nvlink_hop(*hop) for hop in hops)
+    return _host_path(topology, a, b)
+
+
+def _nvlinks(topology, name, others):
+    return [link for link in topology.nvlinks if name in (link.a, link.b) and link.other(name) in others]
+
+
+def _nvlink_hop(a, b, links):
+    return Hop(a, b, f"NV{sum(link.count for link in links)}", sum(link.gb_per_s for link in links))
+
+
+def _host_path(topology, a, b):
+    up, down = _to_host(topology, a), _to_host(topology, b)
+    while up and down and up[-1].start == down[-1].start:
+        up.pop(), down.pop()  # they meet further down
+    tops = [hops[-1].end if hops else name for hops, name in ((up, a), (down, b))]
+    between = [] if tops[0] == tops[1] else _between(topology, *tops)
+    return (*up, *between, *(replace(hop, start=hop.end, end=hop.start) for hop in reversed(down)))
+
+
+def _to_host(topology, name):
+    """Hops on the path to memory, as far up as is known."""
+    if name.startswith("numa") and name not in topology.named:
+        _numa(topology, name)
+        return []
+    above, numa = topology.above(name), topology.numa_of(name)
+    ends = [device.name for device in above[1:]] + [f"numa{numa}"] * (numa is not None)
+    return [
+        Hop(device.name, end, "host bridge", math.inf)
+        if device.kind == "root"
+        else Hop(device.name, end, device.pcie, device.gb_per_s or math.nan)
+        for device, end in zip(above, ends, strict=False)
+    ]
+
+
+def _numa(topology, name):
+    for numa in topology.numas:
+        if name == f"numa{numa.number}":
+            return numa
+    raise TopologyError(
+        f"{topology.name} has no {name!r}; it has NUMA nodes "
+        f"{', '.join(f'numa{n.number}' for n in topology.numas) or '(none known)'}"
+    )
+
+
+def _between(topology, a, b):
+    """Hops between the tops of two paths, which are NUMA nodes where those are known."""
+    if not (a.startswith("numa") and b.startswith("numa")):
+        return [Hop(a, b, "not known", math.nan)]
+    sockets = [_numa(topology, name).socket for name in (a, b)]
+    if None in sockets:
+        return [Hop(a, b, "between NUMA nodes", math.nan)]
+    if sockets[0] == sockets[1]:
+        return [Hop(a, b, "on chip", math.inf)]
+    names = dict(zip(sockets, (a, b), strict=True))
+    return _between_sockets(topology, *sockets, names) or [Hop(a, b, "between sockets", math.nan)]
+
+
+def _between_sockets(topology, start, goal, names):
+    """Hops of the shortest route between two sockets; `names` has those of its ends."""
+    routes = deque([(start, ())])
+    seen = {start}
+    while routes:
+        socket, hops = routes.popleft()
+        if socket == goal:
+            return hops
+        for link in topology.socket_links:
+            if socket in (link.a, link.b) and (neighbour := link.other(socket)) not in seen:
+                seen.add(neighbour)
+                ends = [names.get(number, f"socket{number}") for number in (socket, neighbour)]
+                kind = f"{link.count}×{link.kind}" if link.count > 1 else link.kind
+                rate = link.count * link.gb_per_s if link.gb_per_s else math.nan
+                routes.append((neighbour, (*hops, Hop(*ends, kind, rate))))
+    return ()

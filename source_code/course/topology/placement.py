@@ -1,0 +1,31 @@
+"""Where two ranks can run on a machine: as near to each other and as far apart as it allows."""
+
+import os
+from collections.abc import Collection
+
+from course.topology.graph import Topology
+
+
+def placements(machine: Topology, allowed: Collection[int] | None = None) -> dict[str, tuple[int, int]]:
+    """Return pairs of processor threads for two ranks, from near to far, as far as the machine has them.
+
+    "one core": both share one thread of it. "a core's two threads". "two cores": of one socket. "two sockets".
+    `allowed` are the threads that may be used, by default those that this process may.
+    """
+    allowed = os.sched_getaffinity(0) if allowed is None else set(allowed)
+    usable = [(core.socket, tuple(sorted(set(core.threads) & allowed))) for core in machine.cores]
+    usable = [(socket, threads) for socket, threads in usable if threads]
+    if not usable:
+        return {}
+    home, first = usable[0]
+    found = {"one core": (first[0], first[0])}
+    doubled = [threads for _, threads in usable if len(threads) > 1]
+    near = [threads for socket, threads in usable[1:] if socket == home]
+    far = [threads for socket, threads in usable[1:] if socket != home]
+    if doubled:
+        found["a core's two threads"] = doubled[0][:2]
+    if near:
+        found["two cores"] = (first[0], near[0][0])
+    if far:
+        found["two sockets"] = (first[0], far[0][0])
+    return found

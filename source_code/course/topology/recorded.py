@@ -1,0 +1,157 @@
+"""Topologies recorded from published facts, one TOML file each; `course.topology` documents the format."""
+
+from pathlib import Path
+
+from course.topology.error import TopologyError
+from course.topology.graph import Topology
+from course.topology.parts import DEVICE_KINDS, Cache, Core, Device, Network, Numa, NvLink, Socket, SocketLink
+from ddl.records import toml
+from ddl.records.paths import reference_dir
+
+FOLDER = reference_dir() / "topologies"
+
+DEVICE = {
+    **dict.fromkeys(("name*", "under", "model", "network"), str),
+    **dict.fromkeys(("numa", "generation", "width"), int),
+    **dict.fromkeys(("gb_per_s", "gbit_per_s", "memory_gib", "memory_gb_per_s"), float),
+}
+TOP = {"title*": str, "sources*": list, "notes": list, "all": dict, "network": dict}
+TABLES = {  # their keys, with a star where one is required, and types
+    "socket": {
+        **dict.fromkeys(("cores*", "numa", "threads_per_core"), int),
+        **dict.fromkeys(("memory_gib", "memory_gb_per_s"), float),
+        "model": str,
+        "cache": list,
+    },
+    "cache": {"level*": int, "kib*": float, "kind": str, "cores": int},
+    "socket_link": {"a*": int, "b*": int, "kind*": str, "count": int, "gb_per_s": float},
+    **dict.fromkeys(DEVICE_KINDS, DEVICE),
+    "nvlink": {"a*": list, "b*": list, "count": int, "generation": int},
+    "network": {"kind*": str, "nics*": int, "gbit_per_s*": float},
+}
+
+
+def names():
+    """Return the names of all recorded topologies."""
+    return sorted(path.stem for path in FOLDER.glob("*.toml"))
+
+
+def parse(text: str, name: str, file: str | Path) -> Topology:
+    """Read a recorded topology; a TopologyError names `file`, and the line (of wrong TOML) or the table."""
+    try:
+        content = toml.loads(text)
+    except toml.TOMLDecodeError as error:
+        raise TopologyError(f"{file}: this is not TOML: {error}") from error
+    lists = {table: list for table in TABLES if table not in ("network", "cache")}
+    _check(content, TOP | lists, file, "the file")
+    common = content.get("all", {})
+    _check(common, dict.fromkeys(lists, dict), file, "[all]")
+    tables = {
+        table: [
+            _entry(table, common.get(table, {}), entry, file, f"{table} {number}")
+            for number, entry in enumerate(content.get(table, ()), 1)
+        ]
+        for table in lists
+    }
+    network = content.get("network")
+    if network is not None:
+        network = _entry("network", {}, network, file, "[network]")
+    try:
+        return Topology(
+            name,
+            "recorded from published facts",
+            title=content["title"],
+            network=Network(**network) if network else None,
+            sources=tuple(content["sources"]),
+            notes=tuple(content.get("notes", ())),
+            **_processors(tables["socket"], file),
+            devices=tuple(_device(kind, entry) for kind in DEVICE_KINDS for entry in tables[kind]),
+            nvlinks=tuple(_nvlinks(tables["nvlink"])),
+            socket_links=tuple(SocketLink(**entry) for entry in tables["socket_link"]),
+        )
+    except TopologyError as error:
+        raise TopologyError(f"{file}: {error}") from error
+
+
+def _entry(table, common, entry, file, where):
+    if not isinstance(entry, dict):
+        raise TopologyError(f"{file}: {where} is {entry!r}, and a table is needed")
+    entry = {**common, **entry}
+    _check(entry, TABLES[table], file, where)
+    return entry
+
+
+def _check(entry, types, file, where):
+    needed = {key[:-1] for key in types if key.endswith("*")}
+    types = {key.rstrip("*"): kind for key, kind in types.items()}
+    if unknown := entry.keys() - types.keys():
+        raise TopologyError(
+            f"{file}: {where} has unknown keys: {', '.join(sorted(unknown))}; known: {', '.join(types)}"
+        )
+    if missing := needed - entry.keys():
+        raise TopologyError(f"{file}: {where} lacks {', '.join(sorted(missing))}")
+    for key, value in entry.items():
+        number = types[key] is float and type(value) is int
+        if type(value) is not types[key] and not number:
+            raise TopologyError(f"{file}: {where}: {key} = {value!r} is not of type {types[key].__name__}")
+        if isinstance(value, int | float) and value < 0:
+            raise TopologyError(f"{file}: {where}: {key} = {value!r} is below 0")
+
+
+def _processors(entries, file):
+    """Sockets, NUMA nodes, cores and caches.
+
+    Threads are numbered as Linux usually does: the first of each core over all sockets, then the second, and so on.
+    """
+    sockets, numas, cores, caches = [], [], [], []
+    total = sum(entry["cores"] for entry in entries)
+    for number, entry in enumerate(entries):
+        where = f"socket {number + 1}"
+        nodes = entry.get("numa", 1)
+        if nodes < 1 or entry["cores"] % nodes:
+            raise TopologyError(
+                f"{file}: {where}: {entry['cores']} cores cannot be divided into {nodes} equal NUMA nodes"
+            )
+        sockets.append(Socket(number, entry.get("model", "")))
+        first, each = len(numas), entry["cores"] // nodes
+        gib, gb_per_s = entry.get("memory_gib"), entry.get("memory_gb_per_s")
+        numas += [
+            Numa(first + node, number, gib and int(gib * 2**30 / nodes), gb_per_s and gb_per_s / nodes)
+            for node in range(nodes)
+        ]
+        numbers = range(len(cores), len(cores) + entry["cores"])
+        cores += [
+            Core(
+                core,
+                number,
+                first + (core - numbers.start) // each,
+                tuple(range(core, total * entry.get("threads_per_core", 1), total)),
+            )
+            for core in numbers
+        ]
+        for at, cache in enumerate(entry.get("cache", ()), 1):
+            cache = _entry("cache", {}, cache, file, f"{where}, cache {at}")
+            shared = max(1, cache.get("cores", 1))
+            caches += [
+                Cache(
+                    cache["level"],
+                    cache.get("kind", "unified"),
+                    int(cache["kib"] * 1024),
+                    tuple(numbers[low : low + shared]),
+                )
+                for low in range(0, len(numbers), shared)
+            ]
+    return {"sockets": tuple(sockets), "numas": tuple(numas), "cores": tuple(cores), "caches": tuple(sorted(caches))}
+
+
+def _device(kind, entry):
+    gib = entry.get("memory_gib")
+    facts = {key: value for key, value in entry.items() if key != "memory_gib"}
+    return Device(kind=kind, memory_bytes=gib and int(gib * 2**30), **facts)
+
+
+def _nvlinks(entries):
+    for entry in entries:
+        for a in map(str, entry["a"]):
+            for b in map(str, entry["b"]):
+                yield NvLink(a, b, entry.get("count", 1), entry.get("generation"))

@@ -1,0 +1,119 @@
+"""Sentence embeddings: pretrained ones of TensorFlow Hub or from a folder, and one of our own.
+
+All of them map strings ``[n]`` to vectors ``[n, d]``. A pretrained one is a SavedModel with that
+signature, as TensorFlow Hub has them; `export` makes one of ours into such a folder.
+"""
+
+import os
+import socket
+import warnings
+from pathlib import Path
+
+import tensorflow as tf
+
+from course.training.options import OWN
+from ddl.errors import CourseError
+from ddl.records.paths import data_dir
+
+with warnings.catch_warnings():  # about a module of setuptools that only this library still needs
+    warnings.simplefilter("ignore")
+    import tensorflow_hub as hub
+
+SILENCE_S = 20  # Without an answer for so long, there is no network.
+NO_NETWORK = (
+    "Without a network, give the folder of a SavedModel that was downloaded and unpacked "
+    f"earlier, or use --embedding {OWN}."
+)
+
+
+class EmbeddingError(CourseError, ValueError):
+    """An embedding that cannot be had, or a file that is not one."""
+
+
+class MeanOfWords(tf.keras.layers.Layer):
+    """The mean of the vectors of a text's words; to be trained along with what follows it.
+
+    Words are lower-cased, without punctuation, and hashed into buckets: there is no vocabulary to
+    make first, any word has a vector, and some words share one. The seed is that of the first vectors.
+    """
+
+    def __init__(self, dimensions=64, buckets=8192, seed=0):
+        super().__init__(dtype=tf.float32)
+        start = tf.keras.initializers.RandomUniform(-0.05, 0.05, seed=seed)
+        self.table = self.add_weight("table", (buckets, dimensions), initializer=start)
+
+    def call(self, texts):
+        return mean_of_words(self.table, texts)
+
+
+def mean_of_words(table, texts):
+    """Return the mean vector of each text's words, float32 ``[n, d]``, and zeros for a text without words.
+
+    The table is float32 ``[buckets, d]``, and the texts are strings ``[n]``, UTF-8.
+    """
+    plain = tf.strings.regex_replace(tf.strings.lower(texts, encoding="utf-8"), r"[\p{P}\p{S}]+", " ")
+    words = tf.strings.split(plain)
+    vectors = tf.gather(table, tf.strings.to_hash_bucket_fast(words.flat_values, table.shape[0]))
+    means = tf.math.unsorted_segment_mean(vectors, words.value_rowids(), tf.shape(texts)[0])
+    return tf.ensure_shape(means, [None, table.shape[1]])
+
+
+def export(layer, folder):
+    """Write a `MeanOfWords` as a folder that `make` and TensorFlow Hub can load."""
+    module = tf.train.Checkpoint()  # a tf.Module can't say which variables to train
+    module.table = tf.Variable(layer.table.numpy())
+    module.trainable_variables = [module.table]
+    module.__call__ = tf.function(
+        lambda texts: mean_of_words(module.table, texts), input_signature=[tf.TensorSpec([None], tf.string)]
+    )
+    tf.saved_model.save(module, str(folder))
+
+
+def make(embedding, trainable=False, seed=0):
+    """Return a Keras layer from texts, string ``[n]``, to vectors, float32 ``[n, d]``.
+
+    `embedding` is ``"own"``, the folder of a SavedModel, or the address (handle) of one, such as TensorFlow Hub's. What
+    is downloaded is kept beside the data sets, unless ``TFHUB_CACHE_DIR`` says where. A pretrained one is trained
+    further if it is `trainable`, our own always. EmbeddingError, when there is none or it maps something else.
+    """
+    if embedding == OWN:
+        return MeanOfWords(seed=seed)
+    folder = _folder_of(embedding)
+    if not (folder / "saved_model.pb").exists():
+        raise EmbeddingError(
+            f"{folder} is not the folder of a SavedModel: it has no saved_model.pb. Unpack the "
+            "archive, and name the folder that this file is in."
+        )
+    layer = hub.KerasLayer(str(folder), input_shape=[], dtype=tf.string, trainable=trainable)
+    strategy, texts = tf.distribute.get_strategy(), tf.constant(["a question", ""])
+    try:
+        # On a strategy's replicas, where its variables are; all of them compute the same.
+        vectors = tf.function(lambda: strategy.run(layer, (texts,)))()
+    except Exception as error:  # whatever a model says that wants something else
+        raise EmbeddingError(
+            f"{embedding} does not take texts ({type(error).__name__}). What is needed maps "
+            "strings [n] to float32 [n, d]."
+        ) from error
+    vectors = strategy.experimental_local_results(vectors)[0]
+    if vectors.dtype != tf.float32 or vectors.shape.rank != 2 or vectors.shape[0] != 2:
+        raise EmbeddingError(
+            f"{embedding} maps 2 texts to {vectors.dtype.name} {vectors.shape.as_list()}, not to "
+            "float32 [2, d]. It is not a sentence embedding."
+        )
+    return layer
+
+
+def _folder_of(embedding):
+    """Return the folder of an embedding, which is downloaded if need be."""
+    if "://" not in embedding:
+        return Path(embedding).expanduser()
+    os.environ.setdefault("TFHUB_CACHE_DIR", str(data_dir() / "hub"))
+    before = socket.getdefaulttimeout()
+    socket.setdefaulttimeout(SILENCE_S)
+    try:
+        return Path(hub.resolve(embedding))
+    except Exception as error:  # of the network, of the archive, or of the disk
+        reason = getattr(error, "reason", None) or error
+        raise EmbeddingError(f"{embedding} cannot be downloaded: {reason}. {NO_NETWORK}") from error
+    finally:
+        socket.setdefaulttimeout(before)

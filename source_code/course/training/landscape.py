@@ -1,0 +1,240 @@
+"""The loss around a network's weights: its curvature, slices through it, and the noise of its gradient.
+
+A point is the vector of all trainable weights, one after another in the order of `model.trainable_variables`. The loss
+is the mean over batches that stay the same, and batch norm looks at one of them at a time, as in training: so the
+loss does not change with the scale of a kernel in front of a norm.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import tensorflow as tf
+
+from course.training.recipes import SettingError
+
+GRADIENT, PRODUCT = 3, 11  # forward passes that take as long, with the course's CNN
+
+
+class Landscape:
+    """The loss of a model as a function of its trainable weights, in float32.
+
+    Ranks share the batches: each computes its own part, and sums are added up over ranks, so that every rank has every
+    result. The model keeps its weights; its batch norms no longer update their moving statistics.
+
+    The `model` maps inputs to logits. The `batches`, all of one size, are pairs of inputs and labels, float32
+    ``[batch, …]`` and integers ``[batch]``; every rank is given all of them, and looks up only its own. `total` returns
+    the sum of an array over all ranks, and `worked` is called after each batch with the forward passes of a picture
+    that took as long.
+    """
+
+    def __init__(
+        self,
+        model: tf.keras.Model,
+        batches: Sequence[tuple],
+        rank: int = 0,
+        ranks: int = 1,
+        total: Callable[[np.ndarray], np.ndarray] = lambda array: array,
+        worked: Callable[[int], object] = lambda passes: None,
+    ):
+        self.model, self.batches, self._total, self._worked = model, batches, total, worked
+        self.mine = range(rank, len(batches), ranks)
+        self._variables = model.trainable_variables
+        for layer in model.layers:
+            if isinstance(layer, tf.keras.layers.BatchNormalization):
+                layer.momentum = 1.0  # the statistics stay as they are
+        self._loss, self._gradient, self._product = (
+            tf.function(each, autograph=False) for each in (self._mean, self._slope, self._hessian_vector)
+        )
+
+    @property
+    def weights(self) -> np.ndarray:
+        """The point where the model stands, float64 ``[weights]``."""
+        return _flat(variable.numpy() for variable in self._variables)
+
+    def move(self, point: np.ndarray):
+        """Give the model these weights."""
+        for variable, value in zip(self._variables, self._parts(point), strict=True):
+            variable.assign(value)
+
+    def _parts(self, vector):
+        """Split a vector into arrays of the weights' shapes."""
+        sizes = [variable.shape.num_elements() for variable in self._variables]
+        parts = np.split(np.asarray(vector, np.float32), np.cumsum(sizes)[:-1])
+        return [part.reshape(variable.shape) for part, variable in zip(parts, self._variables, strict=True)]
+
+    def loss(self, point: np.ndarray | None = None) -> float:
+        """Return the loss where the model stands, or at a point."""
+        if point is not None:
+            start = self.weights
+            self.move(point)
+            loss = self.loss()
+            self.move(start)
+            return loss
+        return float(self._average(sum(float(self._on(self._loss, 1, index)) for index in self.mine)))
+
+    def gradient(self) -> np.ndarray:
+        """Return the gradient where the model stands, float64 ``[weights]``."""
+        return self._average(self._sum(map(self.gradient_of, self.mine)))
+
+    def gradient_of(self, index: int) -> np.ndarray:
+        """Return the gradient of one batch's mean loss, on this rank alone, float64 ``[weights]``."""
+        return _flat(self._on(self._gradient, GRADIENT, index))
+
+    def hessian(self, vector: np.ndarray) -> np.ndarray:
+        """Return the Hessian's product with a vector, float64 ``[weights]`` (Pearlmutter 1994).
+
+        The gradient of ``gradient · vector``, with the vector as a constant. On a processor reverse over reverse takes
+        as long as forward over reverse or a little less: 3.6 gradients with the course's CNN.
+        """
+        parts = self._parts(vector)
+        return self._average(self._sum(_flat(self._on(self._product, PRODUCT, index, *parts)) for index in self.mine))
+
+    def adaptive(self, vector: np.ndarray) -> np.ndarray:
+        """Return the product of D H D with a vector, where D is the diagonal of `filter_norms`."""
+        norms = filter_norms(self.model)
+        return norms * self.hessian(norms * vector)
+
+    def noise(self, population: int | None = None, groups: int = 20) -> dict:
+        """Return the gradient noise scale S / |G|², in samples, and its two parts, each with a standard error.
+
+        With n gradients of B samples, ``S = B Σ|G_i − Ḡ|² / (n − 1)`` is unbiased for the summed variance of one
+        sample's gradient, and ``|Ḡ|² − S (1 / nB − 1 / population)`` for the true gradient's square (McCandlish et al.
+        2018, section 2.2 and appendix A.1). Standard errors are those of the jackknife that leaves out a group of
+        batches at a time (Efron 1982), of which there are two with two batches at least. The batches are drawn from a
+        `population` of so many samples, each once at the most; None, for a draw from endlessly many. The scale is None
+        where |G|² is not positive.
+        """
+        count = len(self.batches)
+        groups = min(groups, count // 2)
+        if groups < 2:
+            raise SettingError(f"the noise scale compares gradients of 4 batches or more, and there are {count}")
+        samples = len(self.batches[0][1])
+        sums, squares = np.zeros((groups, self.weights.size)), np.zeros(groups)
+        for index in self.mine:
+            gradient = self.gradient_of(index)
+            sums[index % groups] += gradient
+            squares[index % groups] += gradient @ gradient
+        sums, squares = self._total(sums), self._total(squares)
+        counts = np.array([len(range(group, count, groups)) for group in range(groups)])
+
+        def parts(total, square, n):
+            mean_sq = float(total @ total) / n**2
+            variance = samples * (square - n * mean_sq) / (n - 1)
+            gradient_sq = mean_sq - variance * (1 / (n * samples) - (1 / population if population else 0.0))
+            return variance / gradient_sq if gradient_sq else math.inf, gradient_sq, variance
+
+        total, square = sums.sum(axis=0), squares.sum()
+        whole = parts(total, square, count)
+        without = [parts(total - sums[k], square - squares[k], count - counts[k]) for k in range(groups)]
+        errors = np.sqrt((groups - 1) * np.var(without, axis=0))
+        found = {"ghost_batch": samples, "ghost_batches": count}
+        for name, mean, error in zip(("noise_scale", "gradient_sq", "variance"), whole, errors, strict=True):
+            found |= {name: float(mean), f"{name}_error": float(error)}
+        if found["gradient_sq"] <= 0:
+            found |= {"noise_scale": None, "noise_scale_error": None}
+        return found
+
+    # ------------------------------------------------------------ in the graph, and over ranks
+
+    def _mean(self, inputs, labels):
+        logits = self.model(inputs, training=True)
+        return tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(labels, logits))
+
+    def _slope(self, inputs, labels):
+        with tf.GradientTape() as tape:
+            loss = self._mean(inputs, labels)
+        return tape.gradient(loss, self._variables)
+
+    def _hessian_vector(self, inputs, labels, *vector):
+        with tf.GradientTape() as tape:
+            gradient = self._slope(inputs, labels)
+        zero = tf.UnconnectedGradients.ZERO  # of a weight that the loss is linear in
+        return tape.gradient(gradient, self._variables, output_gradients=list(vector), unconnected_gradients=zero)
+
+    def _on(self, function, passes, index, *vector):
+        inputs, labels = self.batches[index]
+        found = function(inputs, labels, *vector)
+        self._worked(passes * len(labels))
+        return found
+
+    def _sum(self, vectors):
+        return sum(vectors, np.zeros(self.weights.size))
+
+    def _average(self, ours):
+        return self._total(np.asarray(ours, np.float64)) / len(self.batches)
+
+
+def _flat(arrays):
+    return np.concatenate([np.ravel(array) for array in arrays]).astype(np.float64)
+
+
+# ---------------------------------------------------------------- directions
+
+
+def filter_norms(model: tf.keras.Model) -> np.ndarray:
+    """Return for each trainable weight the norm of its filter, float64 ``[weights]``.
+
+    A filter is what makes one output: of a kernel all weights but the last axis'. A bias, or a norm's scale or shift,
+    is a filter of its own, whose norm is its absolute value (Kwon et al. 2021, "ASAM").
+
+    With D the diagonal of these, D H D is the curvature by *relative* change. Its eigenvalues stay where a rescaling
+    of whole filters leaves the function as it was, and H's do not (Dinh et al. 2017). Filters rather than single
+    weights, |w|, because that is the rescaling a norm undoes, and because the slices of Li et al. measure their
+    distance so.
+    """
+    return _flat(np.broadcast_to(norms, array.shape) for array, norms in _filters(model))
+
+
+def _filters(model):
+    """Yield each trainable weight with the norms of its filters, which broadcast to its shape."""
+    for variable in model.trainable_variables:
+        array = variable.numpy().astype(np.float64)
+        axes = tuple(range(array.ndim - 1))  # of a single weight none
+        yield array, np.sqrt(np.sum(array**2, axis=axes, keepdims=True))
+
+
+def slices(
+    landscape: Landscape, directions: int = 2, points: int = 13, reach: float = 1.0, seed: int = 0
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the loss along random directions whose filters are as long as the weights' (Li et al. 2018, section 4).
+
+    Kernels alone move: biases and the norms' own weights stay. Returns distances, float64 ``[points]`` from −reach to
+    reach, and losses, ``[directions, points]``. At distance 1 each filter has moved by its own norm.
+    """
+    generator, start = np.random.default_rng(seed), landscape.weights
+    distances, losses = np.linspace(-reach, reach, points), np.empty((directions, points))
+    for each in losses:
+        direction = []
+        for array, norms in _filters(landscape.model):
+            drawn = generator.normal(size=array.shape) if array.ndim > 1 else np.zeros(array.shape)
+            length = np.sqrt(np.sum(drawn**2, axis=tuple(range(array.ndim - 1)), keepdims=True))
+            direction.append(drawn * norms / np.where(length > 0, length, 1))
+        each[:] = [landscape.loss(start + distance * _flat(direction)) for distance in distances]
+    return distances, losses
+
+
+def rescaling(model: tf.keras.Model, alpha: float) -> np.ndarray:
+    """Return what to multiply each trainable weight by to have the same function elsewhere, float64 ``[weights]``.
+
+    Before a norm, every kernel times `alpha`: the norm divides by it. Without norms, the first layer's kernel and bias
+    times `alpha` and the second's kernel divided by it: ReLU and max-pooling let a positive factor pass (Dinh et al.
+    2017, "Sharp Minima Can Generalize For Deep Nets", sections 3 and 4). A block of the Hessian between weights that
+    are multiplied by a and by b is divided by a b.
+
+    SettingError, for a factor that is not positive, and for a network without norms in which paths meet.
+    """
+    if alpha <= 0:
+        raise SettingError(f"a rescaling by {alpha:g} changes the function: the factor must be above 0")
+    layers = tf.keras.layers
+    with_kernel = [layer for layer in model.layers if isinstance(layer, (layers.Conv2D, layers.Dense))]
+    factors = {}
+    if any(isinstance(layer, (layers.BatchNormalization, layers.GroupNormalization)) for layer in model.layers):
+        factors.update({layer.kernel.ref(): alpha for layer in with_kernel if not layer.use_bias})
+    elif any(isinstance(layer, layers.Add) for layer in model.layers):
+        raise SettingError(f"the network {model.name!r} has no norm, and paths that meet: it cannot be rescaled")
+    else:
+        first, second = with_kernel[:2]
+        factors.update({weight.ref(): alpha for weight in first.trainable_variables})
+        factors[second.kernel.ref()] = 1 / alpha
+    return _flat(np.full(variable.shape, factors.get(variable.ref(), 1.0)) for variable in model.trainable_variables)

@@ -1,0 +1,139 @@
+"""The loop of a training on Horovod's ranks, the passes that its steps are made of, and its evaluation."""
+
+import math
+
+import horovod.tensorflow as hvd
+import numpy as np
+import tensorflow as tf
+
+from course.data.augment import normalise
+from course.data.tensors import constant
+from course.training.checkpoint import leave
+from course.training.journal import CLEAN, Means
+from course.training.strategy import TEST_BATCH, losses_and_hits
+
+# Whether the training diverged or must make room is checked now and then: a check waits for the GPU.
+CHECK_EVERY_STEPS = 10
+DIVERGED, LEAVING = "diverged", "time limit"  # why a training ends early
+
+
+def train(
+    journal,
+    batches,
+    take,
+    checkpoints=None,
+    noise=None,
+    *,
+    evaluate,
+    evaluate_clean=None,
+    every=0,
+    epochs=1,
+    settle=lambda done, diverged: diverged,
+    stop=lambda row: None,
+):
+    """Take a training's steps, which `journal` counts; return why they ended early, or None.
+
+    `batches` are pairs of a step's number, from 0, and its global batch. `take` is given such a pair, and returns the
+    step's metrics and its learning rate or None. Metrics are averaged over ranks, float32, so that all ranks leave the
+    loop together: loss and accuracy; for `checkpoints` whether any rank was told to make room; and for `noise`, a
+    `NoiseScale`, its two squared norms.
+
+    `evaluate` returns held-out loss and accuracy, every so many steps and epochs, and `evaluate_clean` where an epoch
+    ends those of training samples as they are; the clock stops. `settle` is called before the clock is read, with the
+    steps so far and whether the training has diverged, and says whether to evaluate at once. `stop` returns why to stop
+    at an evaluation, given its row, or None.
+    """
+    means, steps = Means(), journal.steps
+    check_every = CHECK_EVERY_STEPS
+    if checkpoints:
+        _restore(checkpoints.state, means, noise)
+        check_every = max(1, min(CHECK_EVERY_STEPS, steps // 10))  # at least ten times in a training
+    for step, batch in batches:
+        metrics, rate = take(step, batch)
+        done = step + 1
+        check = done % check_every == 0 or done == steps
+        means.add(metrics[:2])
+        if noise:
+            noise.update(float(metrics[3]), float(metrics[4]))
+        diverged = check and not math.isfinite(metrics[0])
+        at_once = settle(done, diverged)
+        if journal.step(done, metrics[0], rate) and noise:
+            journal.event("noise_scale", step=done, **noise.figures())
+        row, ends = None, journal.epoch_ends(done, epochs)
+        if at_once or ends or (every and done % every == 0):
+            figures = ({} if rate is None else {"learning_rate": rate}) | (noise.figures() if noise else {})
+            row = _evaluation(journal, done, means, evaluate, ends and evaluate_clean, figures)
+        stopped_by = DIVERGED if diverged else row and stop(row)
+        if stopped_by == DIVERGED:
+            journal.note(f"diverged: the loss is not a finite number at step {done}")
+        if checkpoints and not stopped_by:
+            leaving = check and done < steps and bool(metrics[2])
+            stopped_by = LEAVING if leaving else None
+            _keep(checkpoints, done, journal, means, noise, leaving)
+        if stopped_by:
+            return stopped_by
+    return None
+
+
+def _restore(state, means, noise):
+    means.restore(state)
+    if noise:
+        noise.restore(state.get("noise"))
+
+
+def _keep(checkpoints, done, journal, means, noise, leaving):
+    checkpoints.save_if_due(done, journal, lambda: {**means.state(), "noise": noise and noise.state()}, at_once=leaving)
+    if leaving:
+        leave(done, journal)
+
+
+def _evaluation(journal, done, means, evaluate, evaluate_clean, figures):
+    loss, accuracy = means.take()
+    with journal.paused():
+        test_loss, test_accuracy = evaluate()
+        clean = dict(zip(CLEAN, evaluate_clean(), strict=True)) if evaluate_clean else {}
+    return journal.evaluation(
+        done, loss=loss, accuracy=accuracy, test_loss=test_loss, test_accuracy=test_accuracy, **clean, **figures
+    )
+
+
+def in_passes(forward_backward, samples, passes, weights, metrics):
+    """Return gradients and metrics of a rank's part of a batch, averaged over passes of equally many samples.
+
+    `forward_backward` takes the samples of a pass and how many come before them; it returns a list of the gradients of
+    the `weights` and of so many `metrics`, float32.
+    """
+    size = samples.shape[0] // passes
+
+    def add(index, sums):
+        first = index * size
+        new = forward_backward(samples[first : first + size], first)
+        return index + 1, [a + b / passes for a, b in zip(sums, new, strict=True)]
+
+    zeros = [*(tf.zeros(weight.shape) for weight in weights), tf.zeros(metrics)]
+    # One pass at a time: to need the memory of one is what passes are for, and norms' statistics change in order.
+    return tf.while_loop(lambda index, _: index < passes, add, (0, zeros), parallel_iterations=1)[1]
+
+
+def make_evaluation(model, images, labels, prepare=lambda: None):
+    """Return a function that gives loss and accuracy on pictures as they are, the same on every rank.
+
+    Each rank takes every so many-th picture. `prepare` is called before.
+    """
+    images, labels = constant(images), constant(labels)
+    mine = np.arange(hvd.rank(), len(labels), hvd.size(), dtype=np.int32)
+    parts = [mine[first : first + TEST_BATCH] for first in range(0, len(mine), TEST_BATCH)]
+
+    @tf.function(autograph=False, input_signature=[tf.TensorSpec([None], tf.int32)])
+    def sums(numbers):
+        logits = model(normalise(tf.gather(images, numbers)), training=False)
+        return tf.reduce_sum(losses_and_hits(tf.gather(labels, numbers), logits), axis=1)
+
+    def evaluate():
+        prepare()
+        total = sum(map(sums, parts), tf.zeros(2))
+        # Horovod: sum over ranks, then divide; an average of averages would weigh shards wrongly.
+        total = hvd.allreduce(total, op=hvd.Sum, name="evaluation")
+        return (total / len(labels)).numpy().tolist()
+
+    return evaluate

@@ -1,0 +1,50 @@
+"""The learning rate as a pure function of the epoch."""
+
+import math
+from dataclasses import dataclass
+
+from course.training.recipes import SettingError
+
+DECAYS = ("constant", "cosine", "step")
+
+# Goyal et al. 2017 (section 5.1) divide the rate by 10 at epochs 30, 60 and 80 of 90.
+STEP_AT = (1 / 3, 2 / 3, 8 / 9)
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """A linear climb from `start` to `peak`, then a decay, over a training of so many `epochs`.
+
+    With a warm-up the rate begins at `start`, the rate before scaling (Goyal et al. 2017, section 2.2, "gradual
+    warmup"). The decay "cosine" runs from the end of the warm-up to 0 at the end of the training (Loshchilov and Hutter
+    2017, equation 5, one cycle); "step" divides by 10 after 1/3, 2/3 and 8/9 of it; "constant" keeps the rate.
+    """
+
+    peak: float
+    epochs: float
+    start: float = 0.0
+    warmup_epochs: float = 0.0
+    decay: str = "constant"
+
+    def __post_init__(self):
+        if self.decay not in DECAYS:
+            raise SettingError(f"there is no schedule {self.decay!r}; the schedules are: {', '.join(DECAYS)}")
+        if self.peak < 0 or self.start < 0:
+            raise SettingError(f"learning rates must not be negative: {self.start}, {self.peak}")
+        if not 0 <= self.warmup_epochs <= self.epochs:
+            raise SettingError(
+                f"a warm-up of {self.warmup_epochs:g} epochs does not fit into a training of "
+                f"{self.epochs:g}: train for longer, or give a shorter --warmup-epochs"
+            )
+
+    def __call__(self, epoch):
+        """Return the learning rate at `epoch`, a float that grows within an epoch too."""
+        if epoch < self.warmup_epochs:
+            return self.start + (self.peak - self.start) * epoch / self.warmup_epochs
+        if self.decay == "cosine":
+            length = self.epochs - self.warmup_epochs
+            done = min(1.0, (epoch - self.warmup_epochs) / length) if length else 0.0
+            return self.peak * (1 + math.cos(math.pi * done)) / 2
+        if self.decay == "step":
+            return self.peak * 0.1 ** sum(epoch >= part * self.epochs for part in STEP_AT)
+        return self.peak

@@ -1,0 +1,279 @@
+"""What the scripts in ``source_code/strategies`` share: data, model, evaluation and records.
+
+They train one network on one order of samples, each with another strategy. What a reader has to
+see of a strategy is in its file, and everything else is here: so the files differ in nothing else.
+"""
+
+import math
+import sys
+from pathlib import Path
+
+import numpy as np
+
+from course.data import DataError, Order, load, shard
+from course.training.journal import Journal, Means
+from course.training.recipes import REFERENCE_BATCH
+
+MOMENTUM = 0.9
+KEPT = tuple(4**power for power in range(6))  # weights after so many updates are kept, and the last
+TEST_BATCH = 500  # small enough for any device, large enough to keep it busy
+
+
+class Experiment:
+    """One training: its data and model, its clock and its records.
+
+    Making one touches neither TensorFlow's devices nor its threads, which a strategy may still have to set. Options
+    that do not go with the data end the script.
+
+    `rank` is this process's among the `ranks` that compute; rank 0 evaluates and writes. The processes share every
+    batch, unless each takes whole ones (`splits` False). An update of the weights averages over `global_batch` samples;
+    there are `steps` updates in all, `steps_per_epoch` in a whole epoch, and `epochs`, the last of which may be cut
+    short.
+    """
+
+    def __init__(self, config, *, rank: int = 0, ranks: int = 1, splits: bool = True):
+        self.config, self.rank, self.ranks = config, rank, ranks
+        self.replicas = ranks * getattr(config, "replicas", 1)
+        self.global_batch = config.global_batch
+        self._per_rank_batch = config.global_batch // (ranks if splits else 1)
+        try:
+            self.data = load(config.data_set, train_samples=config.train_samples, test_samples=config.test_samples)
+            self._order = Order(self.data.train_samples, config.global_batch, config.seed)
+            if splits:
+                shard(np.empty(config.global_batch), 0, self.replicas)  # refuses uneven parts
+        except DataError as error:
+            sys.exit(f"{Path(sys.argv[0]).name}: {error}")
+        self.steps_per_epoch = self._order.steps
+        self.steps = config.steps or max(1, round(config.epochs * self.steps_per_epoch))
+        self.epochs = math.ceil(self.steps / self.steps_per_epoch)
+        self._journal = Journal(rank == 0, self.steps, self.steps_per_epoch, config.global_batch)
+        self._devices, self._done, self._means = None, 0, Means()
+        self._weights = {}
+        if self.data.note:
+            self._journal.note(self.data.note)
+
+    def rate(self, batch: int) -> float:
+        """Return the rate for updates over so many samples: the linear rule of Goyal et al. 2017, section 2.1."""
+        return self.config.learning_rate * batch / REFERENCE_BATCH
+
+    def devices(self) -> list[str]:
+        """Return the names of this process's replicas' devices; see `devices_for`."""
+        self._devices, note = devices_for(self.config.replicas)
+        if note:
+            self._journal.note(note)
+        return self._devices
+
+    def model(self):
+        """Return the course's network with group norm, the same for the same seed.
+
+        With batch norm a batch split among replicas would not give what the whole batch gives;
+        without any norm the network takes too long to learn.
+        """
+        import tensorflow as tf
+
+        from course.training import models
+
+        # True float32: GPUs would round every factor to TF32's ten bits.
+        tf.config.experimental.enable_tensor_float_32_execution(False)
+        return models.build("cnn", norm="group", seed=self.config.seed, classes=len(self.data.class_names))
+
+    def dataset(self, rank: int = 0, ranks: int = 1):
+        """Return the whole training's batches, in an order that only the seed decides.
+
+        A ``tf.data.Dataset`` of `steps` elements: normalised pictures, float32
+        ``[batch, 32, 32, 3]``, and labels, int32 ``[batch]``. With `rank` of `ranks`, that part of
+        every batch.
+        """
+        import tensorflow as tf
+
+        from course.data.augment import normalise
+        from course.data.tensors import constant
+
+        numbers = np.concatenate([self._order.epoch(epoch) for epoch in range(self.epochs)])
+        numbers = shard(numbers[: self.steps], rank, ranks)
+        with tf.device("CPU:0"):  # pictures wait in the host's memory, not in a GPU's
+            images, labels = constant(self.data.train_images), constant(self.data.train_labels)
+        batches = tf.data.Dataset.from_tensor_slices(numbers.ravel())
+        batches = batches.batch(numbers.shape[1], drop_remainder=True).map(
+            lambda some: (normalise(tf.gather(images, some)), tf.gather(labels, some))
+        )
+        # A strategy of several processes splits every batch; it cannot split files, of which
+        # there are none.
+        options = tf.data.Options()
+        options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.DATA
+        return batches.prefetch(2).with_options(options)
+
+    def callback(self, model):
+        """Return the Keras callback that keeps the records of a ``Model.fit``."""
+        import tensorflow as tf
+
+        self._evaluate = self._evaluation()
+        total = 0.0  # of this epoch's losses
+
+        def batch_end(batch, logs):
+            nonlocal total
+            before, total = total, mean_so_far(logs, model) * (batch + 1)
+            self._count(model, total - before)
+            model.stop_training = self._done == self.steps
+
+        def epoch_end(_, logs):
+            nonlocal total
+            total = 0.0
+            self._write(model, logs["loss"], logs["accuracy"])
+
+        return tf.keras.callbacks.LambdaCallback(
+            on_train_begin=lambda _: self._start(), on_batch_end=batch_end, on_epoch_end=epoch_end
+        )
+
+    def start(self):
+        """Start the clock of a custom loop."""
+        self._evaluate = self._evaluation()
+        self._start()
+
+    def step(self, model, figures):
+        """Count a finished update of a custom loop, and evaluate where an epoch ends.
+
+        `figures` are loss and accuracy over the global batch, float32 ``[2]``.
+        """
+        self._means.add(figures)
+        self._count(model, figures[0])
+        if self.epoch_ends(self._done):
+            self._write(model, *self._means.take())
+
+    def weights_of(self, model) -> list[np.ndarray]:
+        """Return a model's weights in Keras' layout, float32."""
+        return model.get_weights()
+
+    def epoch_ends(self, done: int) -> bool:
+        """Whether rank 0 evaluates after so many updates."""
+        return self._journal.epoch_ends(done)
+
+    def _start(self):
+        facts = self.data.describe()
+        self._journal.print(
+            f"data: {facts['name']} ({facts['form']}), {facts['train_samples']} training and "
+            f"{facts['test_samples']} test pictures\n"
+            f"batch: {self.replicas} replicas in {self.ranks} processes, {self.global_batch} "
+            f"samples an update, learning rate {self.rate(self.global_batch):g}"
+        )
+        self._journal.start(world=self.ranks, per_rank_batch=self._per_rank_batch, data=facts)
+
+    def _count(self, model, loss):
+        self._done += 1
+        self._journal.step(self._done, loss, self.rate(self.global_batch))
+        if self.rank == 0 and (self._done in KEPT or self._done == self.steps):
+            with self._journal.paused():
+                self._weights[self._done] = self.weights_of(model)
+
+    def _write(self, model, loss, accuracy):
+        if self.rank == 0:
+            with self._journal.paused():
+                test_loss, test_accuracy = self._evaluate(model)
+            self._journal.evaluation(
+                self._done,
+                loss=loss,
+                accuracy=accuracy,
+                test_loss=test_loss,
+                test_accuracy=test_accuracy,
+                learning_rate=self.rate(self.global_batch),
+            )
+
+    def _evaluation(self):
+        """Return a function of a model that gives held-out loss and accuracy, made outside of any strategy's scope."""
+        evaluate, data = make_evaluation(self.model()), self.data
+        return lambda model: evaluate(model, data.test_images, data.test_labels)
+
+    def finish(self, model, **facts):
+        """Write ``result.json``, with `facts` of the strategy's own, and ``weights.npz``; on rank 0 only."""
+        if self.rank:
+            return None
+        if folder := self._journal.recorder.folder:
+            kept = [(step, *each) for step, weights in self._weights.items() for each in enumerate(weights)]
+            np.savez(folder.weights, **{f"{step}.{index}": weight for step, index, weight in kept})
+        return self._journal.result(
+            config=vars(self.config),
+            strategy=Path(sys.argv[0]).stem,
+            model="cnn, group norm",
+            parameters=sum(each.size for each in self.weights_of(model)),
+            data=self.data.describe(),
+            ranks=self.ranks,
+            replicas=self.replicas,
+            devices=self._devices,
+            per_rank_batch=self._per_rank_batch,
+            global_batch=self.global_batch,
+            seed=self.config.seed,
+            learning_rate=self.rate(self.global_batch),
+            **facts,
+        )
+
+
+# ---------------------------------------------------------------- devices and figures
+
+
+def devices_for(replicas: int) -> tuple[list[str], str | None]:
+    """Choose the devices of so many replicas: GPUs, or where there are fewer, logical ones.
+
+    Call this before anything has run on a device. Returns their names, such as ``["GPU:0", "GPU:1"]``, and what a
+    reader of the record must know about them, if anything.
+    """
+    import tensorflow as tf
+
+    gpus = tf.config.list_physical_devices("GPU")
+    if len(gpus) >= replicas:
+        return [f"GPU:{index}" for index in range(replicas)], None
+    tf.config.set_visible_devices([], "GPU")
+    processor = tf.config.list_physical_devices("CPU")[0]
+    tf.config.set_logical_device_configuration(processor, [tf.config.LogicalDeviceConfiguration()] * replicas)
+    return [f"CPU:{index}" for index in range(replicas)], (
+        f"{replicas} replicas are logical devices of one processor and share its cores, because "
+        f"this machine shows {len(gpus)} GPUs: they compute what {replicas} GPUs would, and no "
+        "faster than one device."
+    )
+
+
+def make_evaluation(copy):
+    """Return a function of a model, pictures and labels that gives mean loss and accuracy.
+
+    It evaluates a `copy` of the model on this process's first device, as the model's own variables may be on several
+    devices, or in other processes.
+    """
+    import tensorflow as tf
+
+    from course.data.augment import normalise
+
+    @tf.function(autograph=False)
+    def sums(images, labels):
+        return tf.reduce_sum(losses_and_hits(labels, copy(normalise(images), training=False)), axis=1)
+
+    def evaluate(model, images, labels):
+        copy.set_weights(model.get_weights())
+        parts = [slice(first, first + TEST_BATCH) for first in range(0, len(labels), TEST_BATCH)]
+        total = sum(sums(images[part], labels[part]) for part in parts)
+        return (total / len(labels)).numpy().tolist()
+
+    return evaluate
+
+
+def mean_so_far(logs, model):
+    """Return the mean loss since the epoch began, from the logs that Keras gives at the end of a batch.
+
+    In a training of several processes each has the mean over all of them, and Keras 2.15 adds
+    these up once more.
+    """
+    import tensorflow as tf
+
+    strategy = model.distribute_strategy
+    several = isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy)
+    return logs["loss"] / (strategy.num_replicas_in_sync if several else 1)
+
+
+def losses_and_hits(labels, logits):
+    """Return the cross-entropy of each sample, and 1 where the largest logit is right: float32 ``[batch]``.
+
+    `labels` are int32 ``[batch]``, `logits` float32 ``[batch, classes]``.
+    """
+    import tensorflow as tf
+
+    losses = tf.nn.sparse_softmax_cross_entropy_with_logits(labels, logits)
+    right = tf.argmax(logits, 1, tf.int32) == tf.cast(labels, tf.int32)
+    return [losses, tf.cast(right, tf.float32)]

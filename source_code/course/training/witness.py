@@ -1,0 +1,41 @@
+"""What each rank of `bug_hunt.py` records while it trains, for `workers.mistakes`, and weights that are kept."""
+
+import zlib
+from pathlib import Path
+
+import numpy
+
+from ddl.records.folder import RunFolder
+
+
+def checksum(arrays) -> str:
+    """Return the CRC-32 of arrays, one after another, as eight hexadecimal digits."""
+    value = 0
+    for array in arrays:
+        value = zlib.crc32(numpy.ascontiguousarray(array).tobytes(), value)
+    return f"{value:08x}"
+
+
+def keep_weights(folder: RunFolder, weights) -> Path:
+    """Write the arrays to the run's ``weights.npz``, as arr_0, arr_1 and so on, and return its path."""
+    folder.write_arrays(folder.weights, *weights)  # whole: two ranks may write at the same time
+    return folder.weights
+
+
+class Witness:
+    """Writes down what a rank itself saw; outside a run it writes nothing."""
+
+    def __init__(self, rank: int):
+        self.rank = rank
+        self.folder = RunFolder.here()
+        if self.folder:
+            self.folder.witness(rank).unlink(missing_ok=True)  # of an earlier start of this job
+
+    def tell(self, event: str, **fields):
+        """Append ``{"event": event, **fields}`` to ``witness-<rank>.jsonl``."""
+        if self.folder:
+            self.folder.append(self.folder.witness(self.rank), {"event": event, **fields})
+
+    def keep_weights(self, weights) -> str | None:
+        """Write the arrays to the run's ``weights.npz``; return its name, or None outside a run."""
+        return keep_weights(self.folder, weights).name if self.folder else None

@@ -1,0 +1,1 @@
+"""Lesson 3: scripts on several workers."""

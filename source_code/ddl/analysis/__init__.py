@@ -1,1 +1,0 @@
-"""Numbers and tables, from records."""

@@ -1,0 +1,350 @@
+"""The comparison of runs: a table with one row an arm."""
+
+import math
+import statistics
+
+from ddl.display.style import data_label, hardware_label
+from ddl.display.table import Table, cell, is_number
+from ddl.errors import InputError
+from ddl.pairs import means, paired
+from ddl.records.stack import release
+
+
+def compare(runs, at=None, steps=None, epochs=None, against=None, margin=1.0) -> Table:
+    """Tabulate runs, one row an arm; runs with the same name are the seeds of one arm.
+
+    Recorded runs, and those evaluated on validation pictures, make rows of their own. A run without a result (failed,
+    stopped) is counted in its row's note. By default final results are compared; ``at="epochs"`` and ``at="steps"``
+    compare after equally many epochs or optimizer steps, at each run's last evaluation up to there. `steps` or `epochs`
+    says how many; by default the most that every run reached.
+
+    Held-out accuracy is compared with that of the arm `against` or, without one, of the arm with the highest mean;
+    recorded arms, other data and other held-out pictures are compared among themselves. ``difference_points`` is the
+    mean difference over the `pairs` of equal seeds, ``low_points`` to ``high_points`` its 95 % interval (NaN below two
+    pairs); without a pair it is the difference of the means. With `against`, ``verdict`` is `Paired.verdict` at a
+    `margin` in points; without, the highest mean is called ``"best"``.
+
+    Accuracies are fractions; ``test_accuracy_sd`` is the sample standard deviation over the `seeds`, NaN for one.
+    ``train_accuracy`` is ``"clean"``, on training pictures without augmentation, where all of an arm's runs measured
+    that, else the ``"running mean"`` over batches; ``train_accuracy_of`` says which. ``ratio`` is throughput over the
+    first arm's, NaN where the hardware or ranks × threads differ. ``note`` marks a row that computes in another
+    ``precision`` than the first, or with another ``tensorflow``.
+
+    Raises InputError if there are no runs, `at` is neither of the two, or there is no arm `against`.
+    """
+    if at not in (None, "epochs", "steps"):
+        raise InputError(f"at={at!r}: compare at 'epochs', at 'steps', or leave it out for the end")
+    runs = list(runs)
+    if not runs:
+        raise InputError("there are no runs to compare")
+    unit = at or ("steps" if steps is not None else "epochs" if epochs is not None else None)
+    limit = steps if unit == "steps" else epochs
+    if unit and limit is None:
+        ends = [run.history[unit[:-1]].max() for run in runs if run.result is not None and len(run.history)]
+        limit = min(ends, default=None)
+    arms = _arms(runs)
+    names = list(dict.fromkeys(name for name, *_ in arms))
+    if against is not None and against not in names:
+        raise InputError(f"there is no arm {against!r} to compare with; there are: {', '.join(names)}")
+    points = {key: _points(arm, unit, limit) for key, arm in arms.items()}
+    mixed = len({recorded for _, recorded, _ in arms}) > 1
+    rows = {key: _row(*key[:2], mixed, arm, points[key]) for key, arm in arms.items()}
+    first = next(iter(rows.values()))
+    for key, row in rows.items():
+        other = _opponent(key, rows, against)
+        row |= _judged(row, rows.get(other), points[key], points.get(other), None if against is None else margin)
+        row |= {"ratio": _ratio(row, first), "note": _marked(row, first)}
+    title = _title([point for seeds in points.values() for _, point in seeds], unit, limit)
+    table = _table(rows.values(), title, against, margin)
+    table.attrs.update(title=title, differences=[row["differences"] for row in rows.values()])
+    return table
+
+
+# Shown in every table in which a row has it, whether or not the rows differ in it.
+MEASURED = ("held-out accuracy, %", "training accuracy, %", "images/s")
+
+COLUMNS = (
+    "arm ranks threads precision tensorflow global_batch learning_rate steps epochs samples held_out "
+    "test_accuracy test_accuracy_sd seeds difference_points low_points high_points pairs verdict "
+    "train_accuracy train_accuracy_of images_per_s ratio train_seconds data hardware recorded note"
+).split()
+
+
+def _arms(runs):
+    """Group runs by name, whether they are recorded, and what they were evaluated on, in order of appearance."""
+    known = {(run.name, run.recorded): _held_out(run.result) for run in reversed(runs) if run.result is not None}
+    arms = {}
+    for run in runs:
+        # A run that ended without a result goes with those of its name.
+        held_out = known.get((run.name, run.recorded)) if run.result is None else _held_out(run.result)
+        arms.setdefault((run.name, run.recorded, held_out), []).append(run)
+    return arms
+
+
+def _points(arm, unit, limit):
+    """Return what is compared of an arm: (seed, evaluation) of each run that has one."""
+    found = [(run.result.get("seed"), _point(run, unit, limit)) for run in arm if run.result is not None]
+    return [(seed, point) for seed, point in found if point is not None]
+
+
+def _row(name, recorded, mixed, arm, seeds):
+    results = [run.result for run in arm if run.result is not None]
+    points = [point for _, point in seeds]
+    accuracies = [p["test_accuracy"] for p in points if is_number(p["test_accuracy"])]
+    return {
+        "arm": f"{name} (recorded)" if recorded and mixed else name,
+        "ranks": _same(_of_job(run, "ranks", "workers") for run in arm),
+        "threads": _same(_of_job(run, "threads_per_rank", "threads") for run in arm),
+        # Results without it are from before there was a choice.
+        "precision": _same(result.get("precision", "float32") for result in results),
+        "tensorflow": _same(_tensorflow(result) for result in results),
+        "global_batch": _same(result.get("global_batch") for result in results),
+        "learning_rate": _same(result.get("learning_rate") for result in results),
+        "steps": _same(int(point["step"]) for point in points),
+        "epochs": _same(round(point["epoch"], 2) for point in points),
+        "samples": _same(int(point["samples"]) for point in points),
+        "held_out": _same(_held_out(result) for result in results),
+        "test_accuracy": _mean(accuracies),
+        "test_accuracy_sd": statistics.stdev(accuracies) if len(accuracies) > 1 else math.nan,
+        "seeds": len(accuracies),
+        **_training(points),
+        "images_per_s": _mean(result.get("images_per_s") for result in results),
+        "train_seconds": _mean(point.get("seconds") for point in points),
+        "data": _same(data_label(result.get("data")) for result in results),
+        "hardware": _same(hardware_label(result.get("hardware")) for result in results),
+        "recorded": recorded,
+        "note": _note(arm, results, len(points)),
+    }
+
+
+def _point(run, unit, limit):
+    """Return the evaluation to compare: the end of the run, or the last one within the limit."""
+    if unit is None:
+        result = run.result
+        keys = {"step": "steps", "epoch": "epochs", "seconds": "train_seconds"}
+        names = ("step", "epoch", "samples", "seconds", "accuracy", "clean_accuracy", "test_accuracy")
+        point = {name: result.get(keys.get(name, name)) for name in names}
+        return point if point["step"] is not None else None
+    history = run.history
+    if len(history) == 0 or limit is None:
+        return None
+    # Epochs are floats that went through a division and JSON.
+    within = history[history[unit[:-1]] <= limit * (1 + 1e-9)]
+    return within.iloc[-1].to_dict() if len(within) else None
+
+
+def _of_job(run, key, asked):
+    """Return a fact from the result or, for a run without one, from the job."""
+    return run.result.get(key) if run.result is not None else run.job.get(asked)
+
+
+def _note(arm, results, points):
+    notes = []
+    lost = [run for run in arm if run.result is None]
+    if lost:
+        states = sorted({run.state for run in lost})
+        notes.append(f"{len(lost)} of {len(arm)} {' or '.join(states)}, without a result")
+    diverged = sum(bool(result.get("diverged")) for result in results)
+    if diverged:
+        notes.append(f"{diverged} of {len(arm)} diverged")
+    if points < len(results):
+        notes.append(f"{len(results) - points} of {len(arm)} not evaluated by then")
+    return "; ".join(notes)
+
+
+def _marked(row, first):
+    """Return the row's note, with a mark where it computes in another precision or on another stack than the first."""
+    notes = [row["note"]]
+    for key, where in (("precision", "in "), ("tensorflow", "with TensorFlow ")):
+        if None not in (row[key], first[key]) and row[key] != first[key]:
+            notes.append(f"{where}{row[key]}, the first row {where.split()[0]} {first[key]}")
+    return "; ".join(filter(None, notes))
+
+
+def _tensorflow(result):
+    """Return the first two numbers of the TensorFlow of a result, which tell the course's stacks apart."""
+    numbers = release((result.get("versions") or {}).get("tensorflow"))
+    return numbers and "{}.{}".format(*numbers)
+
+
+def _training(points):
+    clean = [point.get("clean_accuracy") for point in points]
+    if points and all(map(is_number, clean)):
+        return {"train_accuracy": _mean(clean), "train_accuracy_of": "clean"}
+    return {"train_accuracy": _mean(point["accuracy"] for point in points), "train_accuracy_of": "running mean"}
+
+
+def _held_out(result):
+    # Results without it are from before there was a choice.
+    return result.get("held_out") or (result.get("data") or {}).get("held_out") or "test"
+
+
+def _opponent(key, rows, against):
+    """Return the key of the row to compare with, None where there is none."""
+    row = rows[key]
+    peers = {
+        name: peer
+        for name, peer in rows.items()
+        if all(peer[fact] == row[fact] for fact in ("data", "recorded", "held_out"))
+        and is_number(peer["test_accuracy"])
+    }
+    if key not in peers or len(peers) < 2:
+        return None
+    if against is not None:
+        return next((name for name in peers if name[0] == against), None)
+    return max(peers, key=lambda name: peers[name]["test_accuracy"])
+
+
+def _judged(row, other, seeds, other_seeds, margin):
+    """Return the difference to another row and, with a margin, the verdict."""
+    nothing = dict.fromkeys(("difference_points", "low_points", "high_points"), math.nan)
+    judged = {**nothing, "pairs": 0, "verdict": "", "differences": ()}
+    if other is None:
+        return judged
+    if other is row:
+        return judged | {"verdict": "best" if margin is None else ""}
+    first, second = (means((seed, point["test_accuracy"]) for seed, point in arm) for arm in (other_seeds, seeds))
+    if not first.keys() & second.keys():
+        difference = 100 * (row["test_accuracy"] - other["test_accuracy"])
+        return judged | {"difference_points": difference, "verdict": "" if margin is None else "not decided"}
+    result = paired(*({seed: 100 * accuracy for seed, accuracy in arm.items()} for arm in (first, second)))
+    return {
+        "difference_points": result.mean,
+        "low_points": result.low,
+        "high_points": result.high,
+        "pairs": result.n,
+        "verdict": "" if margin is None else result.verdict(margin),
+        "differences": result.differences,
+    }
+
+
+def _title(points, unit, limit):
+    """Say where rows are compared, and whether all have then seen equally many samples."""
+    title = "at the end"
+    if unit and limit is not None:
+        # Epochs are floats that went through a division and JSON.
+        reached = all(math.isclose(point[unit[:-1]], limit) for point in points)
+        title = f"at {limit:g} {unit}" if reached else f"at the last evaluation within {limit:g} {unit}"
+    samples = {int(point["samples"]) for point in points if is_number(point["samples"])}
+    if len(points) < 2 or not samples:
+        return title
+    if len(samples) == 1:
+        return f"{title}, after equally many samples ({samples.pop():,})"
+    return f"{title}, after different numbers of samples ({min(samples):,} to {max(samples):,})"
+
+
+def _ratio(row, first):
+    keys = ("ranks", "threads", "hardware")
+    if any(row[key] != first[key] or row[key] is None for key in keys):
+        return math.nan
+    return row["images_per_s"] / first["images_per_s"] if first["images_per_s"] else math.nan
+
+
+def _same(values):
+    """Return the value that all share, or all values: an arm that is not one arm must show it."""
+    different = list(dict.fromkeys(value for value in values if value is not None))
+    if len(different) > 1:
+        return " / ".join(f"{v:g}" if is_number(v) else str(v) for v in different)
+    return different[0] if different else None
+
+
+def _mean(values):
+    values = [value for value in values if is_number(value)]
+    return statistics.fmean(values) if values else math.nan
+
+
+# ---------------------------------------------------------------- what is shown
+
+
+def _table(rows, title, against, margin):
+    """Return the table, with what is the same in all rows, or absent from all, in its caption alone."""
+    against_name = against or "the best"
+    kinds = {row["train_accuracy_of"] for row in rows if is_number(row["train_accuracy"])}
+    labels = _labels(against_name, len(kinds) > 1)
+    cells = [{name: (row[name], *labels[name]) if name in labels else row[name] for name in COLUMNS} for row in rows]
+    table = Table.of(cells, "")
+    cells = table.readable()
+    if len(rows) == 1:
+        candidates = ["data", "hardware"]
+    else:
+        ever_shown = ("arm", f"against {against_name}", *MEASURED)
+        candidates = [name for name in cells if name not in ever_shown]
+    texts = {name: set(cells[name]) - {"–"} for name in candidates}
+    texts |= {name: set() for name in MEASURED if set(cells[name]) == {"–"}}
+    common = {name: next(iter(found), "–") for name, found in texts.items() if len(found) < 2}
+    same = "; ".join(f"{name}: {text}" for name, text in common.items() if text != "–")
+    caption = [f"In all rows, {same}."] if same else []
+    caption += [
+        "Recorded runs, compared" if all(row["recorded"] for row in rows) else "Compared",
+        f"{title}. Mean ± standard deviation over n seeds. Against {against_name}, in points: mean difference over "
+        "the same seeds ± half its 95 % interval (Student's t).",
+    ]
+    if against is not None:
+        caption.append(
+            f"“No difference”: the interval lies within ±{margin:g}; “better”, “worse”: on one side of zero."
+        )
+    if common.get("ratio") != "–":
+        caption.append("Ratio: images/s over the first row's, on the same hardware only.")
+    running = "the running mean over batches as they are trained on"
+    if kinds == {"running mean"}:
+        caption.append(f"Training accuracy: {running}.")
+    elif kinds:
+        note = f"; *: {running}" if len(kinds) > 1 else ""
+        caption.append(f"Training accuracy: of pictures without augmentation{note}.")
+    shown = {column: label for column, label in labels.items() if label[0] not in common}
+    table.attrs.update(labels=shown, caption=" ".join(caption))
+    return table
+
+
+def _labels(against_name, mixed):
+    """Return the label and format of each column that can be shown; `mixed`: training accuracies are of two kinds."""
+
+    def training_accuracy(row):
+        return _percent(row["train_accuracy"]) + "*" * (mixed and row["train_accuracy_of"] == "running mean")
+
+    return {
+        "arm": ("arm", lambda row: row["arm"] + (f" ({row['note']})" if row["note"] else "")),
+        "ranks": ("ranks × threads", lambda row: f"{cell(row['ranks'])} × {cell(row['threads'])}"),
+        "precision": ("precision", "s"),
+        "tensorflow": ("TensorFlow", "s"),
+        "global_batch": ("global batch", ",.0f"),
+        "learning_rate": ("learning rate", ".4g"),
+        "steps": ("steps", ",.0f"),
+        "epochs": ("epochs", ".4g"),
+        "samples": ("samples", ",.0f"),
+        "held_out": ("held out", "s"),
+        "test_accuracy": ("held-out accuracy, %", _held_out_accuracy),
+        "difference_points": (f"against {against_name}", _difference),
+        "train_accuracy": ("training accuracy, %", training_accuracy),
+        "images_per_s": ("images/s", ",.0f"),
+        "ratio": ("ratio", ".2f"),
+        "train_seconds": ("train, s", ",.1f"),
+        "data": ("data", "s"),
+        "hardware": ("hardware", "s"),
+    }
+
+
+def _held_out_accuracy(row):
+    sd = f"\u00a0±\u00a0{100 * row['test_accuracy_sd']:.1f}" if row["test_accuracy_sd"] >= 0 else ""
+    return f"{_percent(row['test_accuracy'])}{sd}\u00a0(n={row['seeds']})"
+
+
+def signed(points):
+    """Return points with their sign, and no −0.0."""
+    return f"{round(points, 1) + 0.0:+.1f}".replace("-", "−")
+
+
+def _difference(row):
+    if not is_number(row["difference_points"]):
+        return "★ best" if row["verdict"] == "best" else row["verdict"]
+    text = signed(row["difference_points"])
+    if row["pairs"] > 1:
+        text += f"\u00a0±\u00a0{row['high_points'] - row['difference_points']:.1f}"
+        text += f"\u00a0(n={row['pairs']})" if row["pairs"] != row["seeds"] else ""
+    else:
+        text += ", one seed" if row["pairs"] else ", no seed in common"
+    return text + (f", {row['verdict']}" if row["verdict"] else "")
+
+
+def _percent(value):
+    return f"{100 * value:.1f}" if is_number(value) else "–"

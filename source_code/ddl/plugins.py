@@ -1,0 +1,19 @@
+"""What other packages add to `ddl`: objects that entry points of the group ``ddl.plugins`` name.
+
+Each may have ``add_commands(commands)`` for the command line, ``checks()`` for `ddl doctor`, ``pages()`` for the
+notebook server, {name: (title, function that returns HTML)}, and ``script_folders()``, whose scripts are found by name.
+"""
+
+from collections.abc import Iterator
+from importlib.metadata import entry_points
+
+
+def packages() -> set[str]:
+    """Return this package's name and those of all plugins."""
+    return {"ddl", *(point.module.partition(".")[0] for point in entry_points(group="ddl.plugins"))}
+
+
+def each(name: str) -> Iterator:
+    """Return the functions of that name of all plugins."""
+    plugins = (point.load() for point in entry_points(group="ddl.plugins"))
+    return (getattr(plugin, name) for plugin in plugins if hasattr(plugin, name))

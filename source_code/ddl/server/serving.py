@@ -1,0 +1,249 @@
+"""The part of the notebook server that shows runs: it reads their folders, whatever became of their kernels.
+
+=======================  ====================================================================
+ddl/runs/RUN             a page with one run
+ddl/runs/RUN/state       JSON: the parts of its panel that change; its end as HTML
+ddl/runs/RUN/stop        (POST) ends it; …/stop?all interrupts its kernel, and so ends what waits for it, too
+ddl/runs/RUN/timeline    a page with Horovod's timeline; its phases as JSON under …/spans
+ddl/view.js              what keeps panels up to date; ddl/timeline.js draws timelines
+=======================  ====================================================================
+
+All but the scripts is for whoever has the server's token. A browser fetches modules in a way that JupyterHub does not
+take for that of somebody who has signed in.
+"""
+
+import asyncio
+import json
+import os
+from collections import OrderedDict, defaultdict, deque
+from concurrent.futures import ThreadPoolExecutor
+from html import escape
+from pathlib import Path
+from threading import Lock
+from typing import ClassVar
+
+from jupyter_server.base.handlers import JupyterHandler
+from jupyter_server.services.kernels.connection.base import deserialize_msg_from_ws_v1
+from jupyter_server.services.kernels.connection.channels import ZMQChannelsWebsocketConnection
+from jupyter_server.utils import ensure_async, url_path_join
+from tornado import web
+
+from ddl import plugins
+from ddl.display.panel import SERVED, LastLines, mime_bundle, panel_html, parts_html
+from ddl.errors import CourseError
+from ddl.launcher.run import attach
+from ddl.records import timeline
+from ddl.records.folder import RunFolder
+from ddl.records.jsonfiles import DamagedFile, read_json
+from ddl.records.paths import runs_dir
+from ddl.words import plural
+
+KEPT = 32  # runs whose records are not read anew each time
+PAGE = """<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><title>{name}</title>
+<meta name="viewport" content="width=device-width"></head>
+<body style="font-family:system-ui,sans-serif;max-width:980px;margin:24px auto;padding:0 16px">
+<main><h1 style="font-size:20px">{name}</h1>{panel}</main>
+<script type="module">import {{ follow }} from "{script}"; follow();</script></body></html>
+"""
+
+TIMELINE = """<p>What Horovod did with each tensor. The wheel zooms, dragging moves; with the keyboard: + − 0 ← →.</p>
+<p>{legend}</p><p id="line" role="status">&nbsp;</p>
+<canvas id="timeline" tabindex="0" role="img" aria-label="{text}" style="width:100%;display:block"></canvas>
+<table><caption>Time in each phase, of all tensors together</caption><tbody>{rows}</tbody></table>
+<script type="module">import {{ show }} from "{script}";
+show("{spans}", document.getElementById("timeline"), document.getElementById("line"));</script>"""
+COLOURS = {"negotiation": "#8a8a8a", "queued": "#e69f00", "copying": "#56b4e9", "reducing": "#0072b2"}
+
+
+WAITING = """<p class="ddl">{cells} of the notebook will run after this one, even if a reloaded page shows no prompts.
+<button class="ddl-stop" type="button" data-all title="Interrupt the kernel: this run ends, and what waits for it">
+■ Stop all</button></p>"""
+
+
+class Connection(ZMQChannelsWebsocketConnection):
+    """A page's connection to a kernel; it notes in which order cells were sent, as a reloaded page does not know."""
+
+    sent: ClassVar = defaultdict(lambda: deque(maxlen=1000))  # ids of messages, by kernel
+
+    def handle_incoming_message(self, incoming_msg):
+        super().handle_incoming_message(incoming_msg)
+        if self.subprotocol == "v1.kernel.websocket.jupyter.org":  # JupyterLab's
+            header = self.get_part("header", None, deserialize_msg_from_ws_v1(incoming_msg)[1])
+            if header["msg_type"] == "execute_request":
+                self.sent[self.kernel_id].append(header["msg_id"])
+
+    @classmethod
+    def waiting(cls, run):
+        """Return the kernel that launched a run, None where no page has asked for it, and how many cells wait there."""
+        try:
+            execution = (read_json(RunFolder(run.folder).shown) or {}).get("execution")
+        except DamagedFile:
+            execution = None
+        for kernel, sent in cls.sent.items():
+            if execution in sent:
+                return kernel, len(sent) - 1 - sent.index(execution)
+        return None, 0
+
+
+def _page(name, panel, pages):
+    return PAGE.format(name=escape(name), panel=panel, script=escape(url_path_join(pages, "view.js")))
+
+
+class Runs:
+    """The runs that are looked at, each with what has been read of it so far."""
+
+    def __init__(self):
+        self._followed = OrderedDict()
+        self._lock = Lock()
+
+    def state(self, run_id):
+        """Return what changes in a run's panel, or its end."""
+        with self._lock:
+            progress, lines = self._look(run_id)
+        if progress.over:
+            return {"over": True, "html": mime_bundle(progress, lines, back=True)["text/html"]}
+        _, waiting = Connection.waiting(self._followed[run_id][0])
+        waits = WAITING.format(cells=plural(waiting, "more cell")) if waiting else ""
+        return {"over": False, "parts": parts_html(progress, lines) | {"waits": waits}}
+
+    def page(self, run_id, pages):
+        """Return a page that shows one run; `pages` is the address of them all."""
+        with self._lock:
+            progress, lines = self._look(run_id)
+        panel = (
+            mime_bundle(progress, lines, back=True)["text/html"]
+            if progress.over
+            else panel_html(progress, lines, served=True)
+        )
+        return _page(progress.name, panel, pages)
+
+    def spans(self, run_id):
+        """Return the phases of a run's timeline: its tensor, the phase, begin and end in seconds."""
+        found = timeline.read(attach(run_id).folder / timeline.FILE)
+        spans = [(span.tensor, span.phase, span.start_s, span.end_s) for span in found]
+        return {"spans": spans, "colours": COLOURS}
+
+    def timeline(self, run_id, pages):
+        """Return a page with a run's timeline."""
+        total = dict.fromkeys(timeline.PHASES, 0.0)
+        for _, phase, start, end in self.spans(run_id)["spans"]:
+            total[phase] += end - start
+        times = {phase: f"{seconds:.3f} s" for phase, seconds in total.items()}
+        body = TIMELINE.format(
+            legend=" ".join(f'<b style="border-left:12px solid {COLOURS[phase]}">&nbsp;{phase}</b>' for phase in times),
+            text="Timeline. " + ", ".join(f"{phase} {seconds}" for phase, seconds in times.items()),
+            rows="".join(f"<tr><th>{phase}</th><td>{seconds}</td></tr>" for phase, seconds in times.items()),
+            script=url_path_join(pages, "timeline.js"),
+            spans=url_path_join(pages, "runs", run_id, "timeline", "spans"),
+        )
+        return _page(f"{attach(run_id).name}: timeline", body, pages)
+
+    def stop(self, run_id):
+        """End a run; return its state then."""
+        run = attach(run_id)
+        run.stop()
+        if run.unwritten:
+            raise run.unwritten
+        return {"state": run.state}
+
+    def _look(self, run_id):
+        if run_id not in self._followed:
+            self._followed[run_id] = (attach(run_id), LastLines())
+            while len(self._followed) > KEPT:
+                self._followed.popitem(last=False)
+        self._followed.move_to_end(run_id)
+        run, lines = self._followed[run_id]
+        progress = run.progress()
+        return progress, lines(progress)
+
+
+class _Handler(JupyterHandler):
+    def initialize(self, runs, threads):
+        self._runs, self._threads = runs, threads
+
+    async def _in_thread(self, function, *arguments):
+        """Read files, or wait for processes, without holding up the server."""
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._threads, function, *arguments)
+        except CourseError as error:
+            raise web.HTTPError(404, reason="no such run") from error
+
+    def write_error(self, status_code, **kwargs):
+        error = kwargs.get("exc_info", (None, None))[1]
+        cause = error.__cause__ if isinstance(error, web.HTTPError) and error.__cause__ else error
+        self.set_header("Content-Type", "application/json")
+        self.finish(json.dumps({"message": str(cause or f"status {status_code}")}))
+
+
+class _Json(_Handler):
+    """What one of the methods of `Runs` answers, as JSON."""
+
+    def initialize(self, answer, **shared):
+        super().initialize(**shared)
+        self._answer = answer
+
+    @web.authenticated
+    async def get(self, run_id):
+        self.set_header("Cache-Control", "no-store")
+        self.finish(await self._in_thread(getattr(self._runs, self._answer), run_id))
+
+
+class _Stop(_Handler):
+    @web.authenticated
+    async def post(self, run_id):
+        kernel, _ = Connection.waiting(await self._in_thread(attach, run_id))
+        if "all" in self.request.query_arguments and kernel in self.kernel_manager:
+            await ensure_async(self.kernel_manager.interrupt_kernel(kernel))
+            self.finish({})
+        else:
+            self.finish(await self._in_thread(self._runs.stop, run_id))
+
+
+class _Page(_Json):
+    """What one of the methods of `Runs` answers, as a page."""
+
+    @web.authenticated
+    async def get(self, run_id):
+        pages = url_path_join(self.base_url, "ddl")
+        self.finish(await self._in_thread(getattr(self._runs, self._answer), run_id, pages))
+
+
+class _PluginPage(_Handler):
+    """A page that a plugin makes, anew every ten seconds."""
+
+    def initialize(self, title, body, **shared):
+        super().initialize(**shared)
+        self._title, self._body = title, body
+
+    @web.authenticated
+    async def get(self):
+        self.set_header("Refresh", "10")
+        pages = url_path_join(self.base_url, "ddl")
+        self.finish(await self._in_thread(lambda: _page(self._title, self._body(), pages)))
+
+
+def serve(server):
+    """Add the pages of runs to a Jupyter server, and tell its kernels that it has them."""
+    runs = {"runs": Runs(), "threads": ThreadPoolExecutor(8, thread_name_prefix="ddl")}
+    pages = url_path_join(server.web_app.settings["base_url"], "ddl")
+    run = url_path_join(pages, "runs", r"([\w.-]+)")
+    static = {"path": str(Path(__file__).with_name("static"))}
+    # custom.css: after a user's own, before Jupyter's, which is empty.
+    server.web_app.settings["static_custom_path"].insert(1, static["path"])
+    handlers = [
+        (run, _Page, runs | {"answer": "page"}),
+        (url_path_join(run, "state"), _Json, runs | {"answer": "state"}),
+        (url_path_join(run, "stop"), _Stop, runs),
+        (url_path_join(run, "timeline"), _Page, runs | {"answer": "timeline"}),
+        (url_path_join(run, "timeline", "spans"), _Json, runs | {"answer": "spans"}),
+        (url_path_join(pages, r"(\w+\.js)"), web.StaticFileHandler, static),
+    ]
+    for added in plugins.each("pages"):
+        for name, (title, body) in added().items():
+            handlers.append((url_path_join(pages, name), _PluginPage, runs | {"title": title, "body": body}))
+    server.web_app.add_handlers(".*$", handlers)
+    server.web_app.settings["kernel_websocket_connection_class"] = Connection
+    os.environ[SERVED] = str(runs_dir())  # kernels inherit it
+    if not server.identity_provider.token_generated:  # of which Jupyter says the address itself
+        server.io_loop.call_later(0, server.log.critical, "JupyterLab: %s", server.display_url)

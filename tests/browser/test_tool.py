@@ -1,0 +1,125 @@
+"""The tool by itself: installed from a wheel into an empty environment, without the course."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import horovod as horovod_here
+import pytest
+
+from helpers import ROOT, until
+
+pytestmark = pytest.mark.nightly(
+    "source_code/ddl/*", "source_code/pyproject.toml", "source_code/README.md", "tools/setup.sh"
+)
+
+UV = Path(sys.executable).with_name("uv")
+QUICK = Path(__file__).with_name("quick_train.py")
+RANK = """\
+import os
+print("rank", os.environ["RANK"], "of", os.environ["WORLD_SIZE"])
+"""
+FAILS = RANK + 'if os.environ["RANK"] == "1":\n    raise ValueError("not today")\n'
+HOROVOD = """\
+import horovod.tensorflow as hvd, tensorflow as tf
+from ddl import Recorder
+
+hvd.init()
+recorder = Recorder() if hvd.rank() == 0 else None
+for step in range(1, 4):
+    total = hvd.allreduce(tf.constant(float(hvd.rank())), op=hvd.Sum)
+    if recorder:
+        recorder.event("step", step=step, steps=3, loss=float(total))
+"""
+
+
+def pinned(name):
+    """A package as the course's lock pins it."""
+    lines = (ROOT / "requirements.lock").read_text().splitlines()
+    return next(line.split()[0] for line in lines if line.startswith(f"{name}=="))
+
+
+@pytest.fixture(scope="module")
+def environment(tmp_path_factory):
+    """A folder with `env`, where the wheel is installed with what it needs, and nothing else."""
+    folder = tmp_path_factory.mktemp("tool")
+
+    def uv(*words):
+        subprocess.run([UV, *words], check=True, cwd=folder, env=os.environ | {"UV_LINK_MODE": "copy"}, timeout=500)
+
+    uv("build", "--quiet", "--wheel", "--out-dir", folder, ROOT / "source_code")
+    (wheel,) = folder.glob("*.whl")
+    uv("venv", "--quiet", "--python", sys.executable, "env")
+    packages = next((folder / "env").glob("lib/python3*/site-packages"))
+    for horovod in Path(horovod_here.__file__).parents[1].glob("horovod*"):  # which takes minutes to compile
+        shutil.copytree(horovod, packages / horovod.name)
+    pins = [pinned(name) for name in ("cloudpickle", "numpy", "packaging", "pandas", "psutil", "pyyaml")]
+    uv("pip", "install", "--quiet", "--python", folder / "env/bin/python", wheel, *pins)
+    return folder
+
+
+def ddl(folder, *words):
+    variables = {
+        name: value for name, value in os.environ.items() if not name.startswith(("DDL_", "PYTHON", "VIRTUAL"))
+    }
+    command = [folder / "env/bin/ddl", *map(str, words)]
+    return subprocess.run(command, cwd=folder, env=variables, capture_output=True, text=True, timeout=300)
+
+
+def test_the_wheel_has_the_tool_and_nothing_of_the_course(environment):
+    (wheel,) = environment.glob("*.whl")
+    names = zipfile.ZipFile(wheel).namelist()
+    assert {name.split("/")[0].split("-")[0] for name in names} == {"ddl", "ddl_launch"}
+    assert "ddl/display/style.css" in names and "ddl/launcher/pass_environment.sh" in names
+
+
+def test_a_script_runs_without_tensorflow_and_a_failure_is_explained(environment):
+    (environment / "rank.py").write_text(RANK)
+    (environment / "fails.py").write_text(FAILS)
+    done = ddl(environment, "run", "--cluster", "torchrun", "rank.py")
+    assert done.returncode == 0, done.stdout + done.stderr
+    (run,) = json.loads(ddl(environment, "list", "--json").stdout)
+    assert run["state"] == "done" and Path(run["folder"]).parent == environment / "runs"
+    assert ddl(environment, "logs", run["id"], "--rank", 1).stdout == "rank 1 of 2\n"
+    failed = ddl(environment, "run", "--cluster", "torchrun", "fails.py")
+    assert failed.returncode == 1 and "ValueError: not today" in failed.stdout and "fails.py" in failed.stdout
+    assert "invalid choice: 'check'" in ddl(environment, "check", "1").stderr
+
+
+def test_a_notebook_shows_a_run_live(environment, start_lab, new_tab, browser):
+    subprocess.run(
+        [UV, "pip", "install", "--quiet", "--python", environment / "env/bin/python", pinned("jupyterlab")], check=True
+    )
+    lab = start_lab(command=[environment / "env/bin/python", "-m", "jupyterlab"])
+    shutil.copy(QUICK, lab.root)
+    cell = (
+        "from ddl import compare, launch\nrun = launch('quick_train.py', cluster='torchrun', epochs=8)\ncompare([run])"
+    )
+    context = browser.new_context()
+    tab = new_tab(context.new_page(), lab, lab.notebook("alone.ipynb", [cell]))
+    tab.run_all()
+    panel = tab.page.locator(".jp-OutputArea", has=tab.page.locator(".ddl-training")).last
+    panel.wait_for(timeout=60_000)
+    bar = panel.get_by_role("progressbar")
+    before = int(bar.get_attribute("aria-valuenow"))
+    until(
+        lambda: int(bar.get_attribute("aria-valuenow")) > before, 20, "the bar stands still", tab.page.wait_for_timeout
+    )
+    tab.screenshot("tool-alone")
+    saved = tab.wait_until_idle(60)
+    assert not saved.errors and any("held-out accuracy" in html for html in saved.html)
+    context.close()
+
+
+def test_a_horovod_script_keeps_records(environment):
+    install = ["pip", "install", "--quiet", "--python", environment / "env/bin/python", pinned("tensorflow-cpu")]
+    subprocess.run([UV, *install], check=True, cwd=environment, timeout=500)
+    (environment / "train.py").write_text(HOROVOD)
+    done = ddl(environment, "run", "train.py")
+    assert done.returncode == 0, done.stdout + done.stderr
+    run = json.loads(ddl(environment, "list", "--json", "--last", 1).stdout)[0]
+    assert (run["state"], run["step"], run["loss"]) == ("done", 3, 1.0)

@@ -1,0 +1,86 @@
+"""What the challenge's recorded runs show: by hand, and by going through all choices."""
+
+import itertools
+import math
+import statistics
+from types import SimpleNamespace
+
+import pytest
+
+from course.challenge.findings import ablations, best_of, judged
+from ddl.errors import InputError
+
+
+def runs(**arms):
+    """Runs of each arm, one a seed, with these private accuracies."""
+    return [
+        SimpleNamespace(
+            result={
+                "name": "file",
+                "arm": arm.replace("_", " "),
+                "seed": seed,
+                "private_accuracy": accuracy,
+                "test_accuracy": 0.5,
+                "held_out": "validation",
+                "steps": 4,
+                "precision": "bfloat16",
+            }
+        )
+        for arm, accuracies in arms.items()
+        for seed, accuracy in enumerate(accuracies)
+    ]
+
+
+WHOLE = (0.80, 0.82, 0.81)
+
+
+def test_a_recorded_run_is_judged_by_its_arm_and_its_private_accuracy():
+    given = runs(reference=WHOLE)
+    (first, *_) = judged(given)
+    assert (first.name, first.result["test_accuracy"], first.result["held_out"]) == ("reference", 0.80, "test")
+    assert given[0].result["test_accuracy"] == 0.5
+
+
+@pytest.mark.parametrize("values", [(1.0,), (3.0, 1.0, 2.0), (5, 5, 1, 2, 2, 9)])
+def test_the_best_of_k_is_the_mean_over_all_choices(values):
+    for k in range(1, len(values) + 1):
+        choices = [max(chosen) for chosen in itertools.combinations(values, k)]
+        assert best_of(values, k) == pytest.approx(statistics.fmean(choices))
+    for k in (0, len(values) + 1):
+        with pytest.raises(InputError, match=f"between 1 and all {len(values)}"):
+            best_of(values, k)
+
+
+def test_each_trick_left_out_is_compared_with_the_whole_by_seed():
+    # Differences of whitening: −2, −3, −1 points, standard deviation 1, and t of two degrees of freedom 4.3027.
+    given = runs(without_flip=(0.805, 0.815, 0.81), whole=WHOLE, without_whitening=(0.78, 0.79, 0.80))
+    table = ablations(given, "whole")
+    assert list(table["trick"]) == ["whitening", "flip"]
+    row = table.iloc[0]
+    assert (row["difference_points"], row["pairs"]) == (pytest.approx(-2), 3)
+    assert (row["low_points"], row["high_points"]) == pytest.approx((-2 - 2.4842, -2 + 2.4842), abs=1e-4)
+    assert "minutes here" not in repr(table) and "81.0 %" in repr(table)
+
+
+def test_what_a_trick_costs_to_see_is_its_pairs_times_two_runs():
+    table = ablations(runs(whole=WHOLE, without_whitening=(0.78, 0.79, 0.80)), "whole", seconds=30)
+    assert table["needed"].iloc[0] == 4  # 3.182 / 2 < 2 points, and 4.303 / √3 is not
+    assert table["minutes"].iloc[0] == pytest.approx(4.0)
+    single = ablations(runs(whole=WHOLE, without_whitening=(0.78,)), "whole", seconds=30)
+    assert math.isnan(single["minutes"].iloc[0])
+
+
+def test_only_arms_of_the_same_size_and_precision_are_compared():
+    longer, exact = runs(without_flip=WHOLE), runs(without_shifts=WHOLE)
+    for run in longer:
+        run.result["steps"] = 9
+    for run in exact:
+        run.result["precision"] = "float32"
+    table = ablations([*runs(whole=WHOLE, without_whitening=WHOLE), *longer, *exact], "whole")
+    assert list(table["trick"]) == ["whitening"]
+
+
+@pytest.mark.parametrize("arms", [{"without_flip": WHOLE}, {"whole": WHOLE, "flip": WHOLE}, {}])
+def test_without_the_whole_or_anything_left_out_there_is_nothing_to_compare(arms):
+    with pytest.raises(InputError, match="the arm 'whole' is compared with those “without …”"):
+        ablations(runs(**arms), "whole")

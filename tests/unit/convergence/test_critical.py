@@ -1,0 +1,205 @@
+"""The critical batch size, from runs whose critical batch is known."""
+
+import math
+from types import SimpleNamespace
+
+import numpy as np
+import pandas
+import pytest
+
+from course.convergence.critical import Noise, critical_batch, fit, noise, reached
+
+BATCHES = np.array([32, 64, 128, 256, 512, 1024, 2048, 4096])
+DATA = {"name": "synthetic", "form": "generated", "train_samples": 45_056}
+
+
+def run(batch, steps, *, rate=0.1, seed=0, role="judged", target=0.6, hit=True, **fields):
+    """A run that is seen at its target, for the first time, after `steps`."""
+    ends = [-(-steps * quarter // 4) for quarter in (1, 2, 3, 4)]
+    top = target if hit else target - 0.01
+    history = pandas.DataFrame(
+        {"step": ends, "samples": [end * batch for end in ends], "test_accuracy": [top * end / steps for end in ends]}
+    )
+    result = {
+        "arm": "momentum",
+        "role": role,
+        "global_batch": batch,
+        "learning_rate": rate,
+        "seed": seed,
+        "data": DATA,
+        "stopped_by": "target" if hit else "steps",
+        "config": {"target_accuracy": target},
+        **fields,
+    }
+    return SimpleNamespace(name=f"batch {batch}", result=result, history=history, recorded=True)
+
+
+def sweep(steps, batches=BATCHES, seeds=(0, 1, 2), **fields):
+    return [run(int(b), int(s), seed=seed, **fields) for b, s in zip(batches, steps, strict=True) for seed in seeds]
+
+
+# ---------------------------------------------------------------- the curve
+
+
+def test_an_exact_curve_is_found_again():
+    found = fit(BATCHES, 120 * (1 + 430 / BATCHES))
+    assert (found.critical, found.steps_min) == (pytest.approx(430, rel=1e-3), pytest.approx(120, rel=1e-3))
+    assert found.samples_min == pytest.approx(430 * 120, rel=1e-3)
+    assert found.interval == pytest.approx((430, 430), rel=5e-3)
+    # At the critical batch, twice the fewest steps and twice the fewest samples.
+    assert found.steps(430) == pytest.approx(240, rel=1e-3)
+
+
+def test_intervals_contain_the_true_value_nine_times_out_of_ten():
+    random = np.random.default_rng(1)
+    batches, critical, contained = np.repeat(BATCHES, 3), 2000, 0
+    for _ in range(100):
+        found = fit(batches, 120 * (1 + critical / batches) * np.exp(random.normal(0, 0.05, 24)))
+        low, high = found.interval
+        contained += low <= critical <= high
+        assert high / low < 1.6  # an interval that contains everything says nothing
+    assert 0.90 <= contained / 100 <= 0.99
+
+
+def test_bounds_are_open_where_the_batches_leave_them_open():
+    steep = fit(BATCHES, 1e6 / BATCHES * np.array([1.02, 0.98, 1, 1.03, 0.97, 1, 1.02, 0.98]))
+    assert steep.interval[1] == math.inf and "or more" in str(steep)
+    flat = fit(BATCHES, 100 * np.array([0.99, 1, 1.01, 1, 0.99, 1, 1.01, 1.02]))
+    assert flat.interval[0] == 0
+
+
+def test_two_batches_have_a_curve_without_an_interval():
+    found = fit([64, 1024], 120 * (1 + 430 / np.array([64, 1024])))
+    assert found.critical == pytest.approx(430, rel=1e-2)
+    assert np.isnan(found.interval).all() and np.isnan(found.band([64, 128])).all() and "no interval" in str(found)
+
+
+@pytest.mark.parametrize(
+    ("batches", "steps", "message"),
+    [([64, 64], [10, 11], "two batch sizes"), ([64, 128], [10, math.nan], "positive numbers"), ([], [], "two batch")],
+)
+def test_what_has_no_curve_is_refused(batches, steps, message):
+    with pytest.raises(ValueError, match=message):
+        fit(batches, steps)
+
+
+# ---------------------------------------------------------------- runs
+
+
+def test_a_run_reaches_a_target_at_the_first_evaluation_at_or_above_it():
+    found = reached(run(64, 100), 0.3)
+    assert (found.steps, found.samples) == (50, 3200)
+    assert reached(run(64, 100), 0.6).steps == 100
+    assert reached(run(64, 100, hit=False), 0.6) is None
+    with pytest.raises(ValueError, match="stopped at its own target, below 0.7"):
+        reached(run(64, 100), 0.7)
+    diverged = run(64, 100, hit=False)
+    diverged.history["test_accuracy"] = None
+    assert reached(diverged, 0.1) is None
+
+
+def test_points_are_judged_seeds_at_the_rate_that_tuning_chose():
+    runs = [
+        run(64, 900, rate=0.05, seed=100, role="tuning"),
+        run(64, 700, rate=0.1, seed=100, role="tuning"),
+        run(64, 800, rate=0.2, seed=100, role="tuning"),
+        *[run(64, steps, rate=0.1, seed=seed) for seed, steps in enumerate((720, 750))],
+        run(64, 10, rate=0.2, seed=0),  # judged, but at another rate
+        run(128, 500, rate=0.1, seed=100, role="tuning"),
+        run(128, 400, rate=0.2, seed=100, role="tuning"),
+        run(128, 300, rate=0.4, seed=100, role="tuning", hit=False),
+        *[run(128, 410, rate=0.1, seed=0)],
+    ]
+    first, second = critical_batch(runs).points
+    assert (first.batch, first.rate, first.at_edge) == (64, 0.1, False)
+    assert {seed: found.steps for seed, found in first.seeds.items()} == {0: 720, 1: 750}
+    assert first.steps == pytest.approx(math.sqrt(720 * 750))
+    # A rate that missed the target was tried, so that 0.2 is not at the edge; 0.1, which was judged, is.
+    assert (second.grid.best, second.grid.at_edge) == (0.2, False)
+    assert (second.rate, second.at_edge) == (0.1, True)
+    text = str(critical_batch(runs).table())
+    assert "rate at its grid's edge; another rate was faster in the grid" in text
+
+
+def test_a_batch_whose_grid_never_got_there_says_so():
+    runs = [run(64, 900, rate=rate, seed=100, role="tuning", hit=False) for rate in (0.05, 0.1, 0.2)]
+    curve = critical_batch([*runs, run(64, 950, rate=0.1, seed=0)])
+    (point,) = curve.points
+    assert (point.rate, point.at_edge, point.steps) == (0.1, False, pytest.approx(950))
+    assert "no rate of the grid reached the target in time" in str(curve.table())
+    assert "faster in the grid" not in str(curve.table())
+
+
+def test_a_batch_with_a_seed_that_missed_is_left_out_of_the_fit():
+    steps = 120 * (1 + 430 / BATCHES)
+    runs = sweep(steps)
+    runs[-1] = run(4096, 20, seed=2, hit=False)
+    result = critical_batch(runs)
+    assert result.points[-1].missed == 1 and math.isnan(result.points[-1].steps)
+    assert result.fit.batches[-1] == 2048 and result.fit.critical == pytest.approx(430, rel=0.05)
+    assert max(result.doublings) == 1024
+    row = result.table().iloc[-1]
+    assert (row["note"], row["region"], row["seeds"]) == ("1 of 3 missed the target", "", 2)
+
+
+def test_regions_are_read_from_the_points():
+    #             32    64   128  256  512 1024 2048 4096: halved within 10 % up to 128, nothing saved from 1024 on
+    steps = np.array([4000, 2000, 1080, 700, 500, 400, 390, 380])
+    result = critical_batch(sweep(steps))
+    assert list(result.doublings.values()) == pytest.approx(steps[:-1] / steps[1:])
+    assert (result.perfect_until, result.maximal_from) == (128, 1024)
+    regions = [result.region(batch) for batch in BATCHES]
+    assert regions == ["perfect scaling"] * 3 + ["diminishing returns"] * 2 + ["maximal data parallelism"] * 3
+    assert result.table()["region"].tolist() == regions
+
+
+def test_regions_begin_at_the_ends():
+    steps = np.array([4000, 2400, 1200, 1190, 900, 700, 500, 400])  # a halving and a standstill, in the middle
+    result = critical_batch(sweep(steps))
+    assert (result.perfect_until, result.maximal_from) == (None, None)
+    assert {result.region(batch) for batch in BATCHES} == {"diminishing returns"}
+
+
+def test_runs_of_a_reader_need_no_roles_nor_arms():
+    runs = sweep(120 * (1 + 430 / BATCHES[[1, 3, 5]]), BATCHES[[1, 3, 5]], seeds=(0,))
+    for own in runs:
+        del own.result["role"], own.result["arm"]
+    result = critical_batch(runs)
+    assert [point.grid for point in result.points] == [None] * 3 and not any(point.at_edge for point in result.points)
+    assert result.fit.critical == pytest.approx(430, rel=0.02)
+    assert result.doublings == {}
+
+
+def test_arms_are_told_apart():
+    runs = sweep([100] * 8) + sweep([200] * 8, arm="LAMB")
+    assert critical_batch(runs, arm="LAMB").points[0].steps == pytest.approx(200)
+    with pytest.raises(ValueError, match="several arms: choose one with arm=…, of momentum, LAMB"):
+        critical_batch(runs)
+    with pytest.raises(ValueError, match="no arm 'Adam'; there are: momentum, LAMB"):
+        critical_batch(runs, arm="Adam")
+
+
+@pytest.mark.parametrize(
+    ("runs", "message"),
+    [
+        ([], "no judged runs"),
+        (sweep([100] * 8, role="tuning"), "no judged runs"),
+        ([run(64, 100), run(128, 90, target=0.7)], "no target in common"),
+    ],
+)
+def test_what_has_no_critical_batch_is_refused(runs, message):
+    with pytest.raises(ValueError, match=message):
+        critical_batch(runs)
+
+
+# ---------------------------------------------------------------- the noise scale
+
+
+def test_noise_that_could_not_be_told_counts_as_beyond_all_others():
+    history = pandas.DataFrame({"noise_scale": [None, 200.0, -3.0, 400.0, 100.0, None], "variance": [1.0] * 5 + [None]})
+    found = noise([SimpleNamespace(history=history), SimpleNamespace(history=pandas.DataFrame({"step": [1]}))])
+    assert sorted(found.values) == [100, 200, 400, math.inf, math.inf]
+    assert found.middle == 400 and found.spread == (100, math.inf)
+    assert Noise((1.0, 2.0, 3.0)).middle == 2
+    with pytest.raises(ValueError, match="noise_scale=True"):
+        noise([SimpleNamespace(history=pandas.DataFrame({"step": [1]}))])

@@ -1,0 +1,83 @@
+from types import SimpleNamespace
+
+import numpy
+import pytest
+from scipy.stats import spearmanr
+
+from course.convergence.sharpness import rank_correlation, sharpness
+from ddl.errors import InputError
+
+DATA = {"name": "cifar10", "form": "official", "train_samples": 10_240, "test_samples": 10_000}
+
+
+def run(trained, seed=0, **fields):
+    result = {
+        "run": {"name": trained},
+        "seed": seed,
+        "samples": 2048,
+        "chunk": 1024,
+        "data": DATA,
+        "clean_loss": 0.2,
+        "test_loss": 0.9,
+        "test_accuracy": 0.75,
+        "eigenvalue": {"eigenvalues": [12.0, 5.0], "residuals": [0.1, 0.3]},
+        "invariant": {"eigenvalues": [30.0], "residuals": [0.2]},
+        "trace": {"mean": 400.0, "error": 12.0},
+        "noise": {"noise_scale": 1500.0, "noise_scale_error": 90.0},
+    }
+    return SimpleNamespace(name="landscape", result=result | fields)
+
+
+def test_the_rank_correlation_is_spearmans():
+    generator = numpy.random.default_rng(0)
+    x = generator.integers(0, 8, size=30)  # with ties
+    y = x + generator.normal(scale=3, size=30)
+    found = rank_correlation(x, y)
+    assert found.value == pytest.approx(spearmanr(x, y).statistic)
+    assert found.low < found.value < found.high and found.n == 30
+    perfect = rank_correlation([1, 2, 3, 4, 5], [10, 11, 100, 1000, 1e6])  # only the order counts
+    assert (perfect.value, perfect.low, perfect.high) == pytest.approx((1, 1, 1))
+
+
+def test_the_interval_covers_the_true_correlation_about_as_often_as_it_says():
+    generator = numpy.random.default_rng(1)
+    true = 6 / numpy.pi * numpy.arcsin(0.7 / 2)  # Spearman's, of a normal pair whose Pearson's is 0.7
+    covered = []
+    for _ in range(60):
+        x, noise = generator.normal(size=(2, 40))
+        found = rank_correlation(x, 0.7 * x + numpy.sqrt(1 - 0.7**2) * noise)
+        covered.append(found.low <= true <= found.high)
+    assert 50 <= sum(covered)
+
+
+@pytest.mark.parametrize(
+    "x, y, message",
+    [
+        ([1, 2, 3], [1, 2, 3], "4 pairs or more, and there are 3"),
+        ([1, 2, 3, 4], [1, 2, 3], "there are 4 and 3"),
+        ([1, 2, 3, numpy.nan], [1, 2, 3, 4], "finite"),
+        ([1, 1, 1, 1], [1, 2, 3, 4], "all equal"),
+    ],
+)
+def test_what_has_no_order_is_refused(x, y, message):
+    with pytest.raises(InputError, match=message):
+        rank_correlation(x, y)
+
+
+def test_a_row_a_network():
+    table = sharpness([run("small batch"), run("large batch", seed=1, trace=None, noise=None)])
+    first, second = table.to_dict("records")
+    assert (first["arm"], first["sharpness"], first["invariant"], first["test_error"]) == ("small batch", 12, 30, 25)
+    assert (first["trace"], first["trace_error"], first["noise_scale"]) == (400, 12, 1500)
+    assert second["seed"] == 1 and numpy.isnan(second["trace"]) and numpy.isnan(second["noise_scale"])
+    shown = repr(table)
+    assert "2,048 training pictures" in shown and "–" in shown
+    assert len(table.readable().columns) == len(table.columns)
+    assert table.readable().iloc[0].tolist()[-4:] == ["400", "12", "1,500", "90"]
+
+
+def test_other_runs_are_refused():
+    with pytest.raises(InputError, match="no finished run of landscape"):
+        sharpness([SimpleNamespace(name="training", result={"seed": 0})])
+    with pytest.raises(InputError, match="no runs"):
+        sharpness([])

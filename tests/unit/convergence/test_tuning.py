@@ -1,0 +1,35 @@
+"""Grids of learning rates: the best one, its edges, and what failed."""
+
+import math
+from types import SimpleNamespace
+
+import pytest
+
+from course.convergence.tuning import grids
+
+
+def run(rate, accuracy, name="a", **fields):
+    return SimpleNamespace(name=name, result={"learning_rate": rate, "test_accuracy": accuracy, **fields})
+
+
+def test_the_best_rate_has_the_highest_mean_over_seeds():
+    runs = [run(rate, accuracy) for rate, accuracy in ((0.2, 0.7), (0.1, 0.5), (0.1, 0.6), (0.2, 0.5), (0.4, 0.58))]
+    grid = grids(runs)["a"]
+    assert list(grid.means.items()) == [(0.1, pytest.approx(0.55)), (0.2, pytest.approx(0.6)), (0.4, 0.58)]
+    assert (grid.best, grid.at_edge) == (0.2, False)
+    assert grids(runs[:-1])["a"].at_edge  # nothing above 0.2 was tried
+
+
+def test_a_rate_that_failed_with_one_seed_is_no_choice_but_was_tried():
+    grid = grids([run(0.1, 0.5), run(0.05, 0.4), run(0.2, 0.9), run(0.2, None), run(0.4, 0.1, diverged=True)])["a"]
+    assert math.isnan(grid.means[0.2]) and math.isnan(grid.means[0.4])
+    assert (grid.best, grid.at_edge) == (0.1, False)
+    nothing = grids([run(0.1, None)])["a"]
+    assert nothing.best is None and nothing.at_edge
+
+
+def test_arms_are_what_results_say_or_names():
+    arms = grids([run(0.1, 0.5, name="LAMB, batch 64", arm="LAMB"), run(0.1, 0.5, name="b")])
+    assert list(arms) == ["LAMB", "b"]
+    with pytest.raises(ValueError, match="no run here has a result"):
+        grids([SimpleNamespace(name="lost", result=None)])

@@ -1,0 +1,114 @@
+"""Gradient descent of one weight, against finite differences, NumPy and simulated trainings."""
+
+import itertools
+
+import numpy
+import pytest
+
+from course.gradients import descent
+from course.gradients.descent import EASY, NOISY
+
+RATES = [0.001 * 2**k for k in range(9)]
+MANY = descent.generated(64)
+
+
+@pytest.mark.parametrize("data", [EASY, NOISY, MANY], ids=len)
+def test_the_gradient_is_the_slope_of_the_loss_and_least_squares_is_best(data):
+    for m in (-1.5, 0.0, 2.0):
+        slope = (descent.loss(m + 1e-5, data) - descent.loss(m - 1e-5, data)) / 2e-5
+        assert descent.gradient(m, data) == pytest.approx(slope, rel=1e-6, abs=1e-6)
+        assert descent.gradients(m, data).mean() == pytest.approx(slope, rel=1e-6, abs=1e-6)
+    x, y = numpy.array(data, float).T
+    (expected,), *_ = numpy.linalg.lstsq(x[:, None], y, rcond=None)
+    assert descent.best_weight(data) == pytest.approx(expected)
+
+
+def test_what_is_no_data_set_is_refused():
+    for data in ([], [1, 2], [(1, 2, 3)]):
+        with pytest.raises(ValueError, match=r"points \(x, y\)"):
+            descent.loss(1, data)
+
+
+def test_batches_are_in_order_and_miss_no_point():
+    assert descent.batches_of([1, 2, 3, 4, 5], 2) == [[1, 2], [3, 4], [5]]
+    with pytest.raises(ValueError, match="at least one point"):
+        descent.batches_of(EASY, 0)
+
+
+def test_single_points_in_turn_give_the_published_weights():
+    singles = descent.batches_of(EASY, 1)
+    assert round(descent.descend(0, 0.001, singles, 4)[-1], 5) == 0.05891
+    assert round(descent.descend(0, 0.001, singles, 100)[-1], 5) == 0.78086
+    pairs = descent.batches_of(NOISY, 2)
+    assert round(descent.descend(0, 0.001, pairs, 20)[-1], 5) == 0.26228
+    assert descent.descend(3, 0.001, pairs, 0).tolist() == [3.0]
+
+
+@pytest.mark.parametrize("rate, settled", [(0.001, 1.0118), (0.016, 1.2298), (0.128, 5.6799)])
+def test_the_limit_cycle_is_where_training_ends(rate, settled):
+    singles = descent.batches_of(NOISY, 1)
+    trained = descent.descend(0, rate, singles, 4000)
+    assert descent.cycle(rate, singles) == pytest.approx(trained[-4:])
+    assert trained[-1] == pytest.approx(settled, abs=1e-4)
+
+
+@pytest.mark.parametrize("data", [EASY, NOISY], ids=["easy", "noisy"])
+def test_training_diverges_exactly_where_the_product_is_over_one(data):
+    for size, rate in itertools.product((1, 2, 3, 4), (*RATES, 0.149, 0.151, 10)):
+        batches = descent.batches_of(data, size)
+        factor, end = descent.pass_factor(rate, batches), descent.cycle(rate, batches)[-1]
+        # One beside the cycle, on which it would stay.
+        away = abs(descent.descend(end + 1.0, rate, batches, 60 * len(batches))[:: len(batches)] - end)
+        with numpy.errstate(all="ignore"):
+            grows = not away[-1] < 1.0
+        assert grows == (abs(factor) > 1), (size, rate)
+        assert away[1] == pytest.approx(abs(factor), rel=1e-6)
+
+
+def test_the_whole_data_set_diverges_from_the_limit_on():
+    limit = descent.rate_limit(NOISY)
+    assert abs(descent.pass_factor(0.999 * limit, [NOISY])) < 1 < abs(descent.pass_factor(1.001 * limit, [NOISY]))
+    assert descent.descend(-7, limit / 2, [NOISY], 1)[-1] == pytest.approx(1)
+
+
+@pytest.mark.parametrize("size", [1, 16])
+def test_averaging_narrows_gradients_by_the_root_of_the_batch(size):
+    one = descent.gradients(1.5, MANY).std()
+    with_ = descent.batch_gradients(1.5, MANY, size, 20_000, seed=1)
+    without = descent.batch_gradients(1.5, MANY, size, 20_000, seed=1, replace=False)
+    assert with_.std() == pytest.approx(one / size**0.5, rel=0.03)
+    finite = ((64 - size) / 63) ** 0.5
+    assert without.std() == pytest.approx(one / size**0.5 * finite, rel=0.03)
+    for drawn in (with_, without):
+        assert drawn.mean() == pytest.approx(descent.gradient(1.5, MANY), abs=0.2)
+
+
+def test_more_points_than_there_are_cannot_be_drawn_without_replacement():
+    assert descent.batch_gradients(1, EASY, 9, 5).shape == (5,)
+    with pytest.raises(ValueError, match="a batch of 5 cannot be drawn from 4"):
+        descent.batch_gradients(1, EASY, 5, 5, replace=False)
+
+
+@pytest.mark.parametrize("m", [0, 1.5])
+@pytest.mark.parametrize("size", [1, 4, 64])
+def test_the_best_step_follows_the_noise_scale(m, size):
+    expected = descent.rate_limit(MANY) / 2 / (1 + descent.noise_scale(m, MANY) / size)
+    assert descent.best_rate(m, MANY, size) == pytest.approx(expected, rel=0.06)
+
+
+def test_equal_shards_step_like_one_batch_and_unequal_ones_do_not():
+    together = descent.exchange(0, 0.02, [NOISY])
+    equal = descent.exchange(0, 0.02, [NOISY[:2], NOISY[2:]])
+    unequal = descent.exchange(0, 0.02, [NOISY[:1], NOISY[1:]])
+    assert equal.average == pytest.approx(together.average)
+    assert equal.after == pytest.approx(together.after)
+    assert unequal.average == pytest.approx(sum(unequal.gradients) / 2)
+    assert abs(unequal.after - together.after) > 0.05
+
+
+def test_generated_points_lie_around_the_line_and_depend_on_their_seed_alone():
+    x, y = descent.generated(5000, noise=0.5, seed=3).T
+    assert 1 <= x.min() and x.max() <= 4
+    assert (y - x).std() == pytest.approx(0.5, rel=0.05)
+    assert numpy.array_equal(descent.generated(8), descent.generated(8))
+    assert not numpy.array_equal(descent.generated(8), descent.generated(8, seed=1))

@@ -1,0 +1,183 @@
+"""Bandwidths against their closed forms, and the tables that show them."""
+
+from fractions import Fraction
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from course.links.bandwidth import OPERATIONS, algorithm_bandwidth, bandwidths, bus_bandwidth, bus_factor, pairs
+from course.links.plot_bandwidth import plot_bandwidth, plot_pairs
+from course.shared.recorded import Recorded
+
+KEYS = ("median", "low", "high", "least")
+
+
+def seconds(median):
+    return dict(zip(KEYS, (median, 0.9 * median, 1.2 * median, 0.8 * median), strict=True))
+
+
+def recorded(**facts):
+    return Recorded({"library": "horovod", "backend": "gloo", "hosts": 1, "history": []} | facts)
+
+
+def collective(name="gloo", ranks=4, **changes):
+    """A record of bench_allreduce.py on links of 1 GB/s in each direction, without latency."""
+    points = [
+        {
+            "operation": operation,
+            "size_bytes": size,
+            "repeats": 9,
+            "seconds": seconds(bus_factor(operation, ranks) * size / 1e9),
+        }
+        for operation in ("all_reduce", "broadcast", "all_gather")
+        for size in (64, 4096, 2**20)
+    ]
+    return recorded(**{"name": name, "ranks": ranks, "transport": "loopback", "points": points} | changes)
+
+
+def between(ranks=3, name="p2p"):
+    """A record of bench_p2p.py: 10 µs and 2 GB/s, over shared memory 1 µs and 8 GB/s."""
+    points = [
+        {"path": path, "pair": [a, b], "size_bytes": size, "repeats": 9, "seconds": seconds(latency + size / rate)}
+        for path, latency, rate in (("tcp", 1e-5, 2e9), ("shared_memory", 1e-6, 8e9))
+        for a in range(ranks)
+        for b in range(a + 1, ranks)
+        for size in (4, 4096, 2**26)
+    ]
+    return recorded(name=name, ranks=ranks, transport="tcp: loopback; shared_memory: memory", points=points)
+
+
+@pytest.mark.parametrize("ranks", [1, 2, 3, 8, 1000])
+def test_bus_factors_are_those_of_the_nccl_tests(ranks):
+    n = Fraction(ranks)
+    expected = {
+        "all_reduce": 2 * (n - 1) / n,
+        "reduce_scatter": (n - 1) / n,
+        "all_gather": (n - 1) / n,
+        "all_to_all": (n - 1) / n,
+        "broadcast": 1,
+        "reduce": 1,
+    }
+    assert set(expected) == set(OPERATIONS)
+    for operation, factor in expected.items():
+        assert bus_factor(operation, ranks) == pytest.approx(float(factor))
+
+
+def test_bandwidths_of_one_message():
+    # 100 MB in 50 ms on 4 ranks: each sends and receives 1.5 times 100 MB.
+    assert algorithm_bandwidth(1e8, 0.05) == pytest.approx(2e9)
+    assert bus_bandwidth("all_reduce", 1e8, 0.05, 4) == pytest.approx(3e9)
+    assert bus_bandwidth("all_gather", 1e8, 0.05, 4) == pytest.approx(1.5e9)
+    assert bus_bandwidth("broadcast", 1e8, 0.05, 4) == pytest.approx(2e9)
+    assert bus_bandwidth("all_reduce", 1e8, 0.05, 1) == 0
+
+
+def test_what_has_no_bandwidth_is_refused():
+    with pytest.raises(ValueError, match="'allreduce' is not one of: all_reduce, reduce_scatter"):
+        bus_factor("allreduce", 2)
+    with pytest.raises(ValueError, match="ranks=0: at least 1"):
+        bus_factor("all_reduce", 0)
+
+
+def test_a_row_for_each_operation_and_size_of_each_run():
+    table = bandwidths([collective("one"), collective("two", ranks=2)])
+    assert len(table) == 18 and list(table["name"].unique()) == ["one", "two"]
+    assert table["bus_gb_per_s"].to_numpy() == pytest.approx(np.ones(18))
+    row = table[(table["operation"] == "all_reduce") & (table["size_bytes"] == 2**20)].iloc[0]
+    assert row["seconds"] == pytest.approx(1.5 * 2**20 / 1e9)
+    assert row["algorithm_gb_per_s"] == pytest.approx(1 / 1.5)
+    assert row["seconds_least"] < row["seconds_low"] < row["seconds"] < row["seconds_high"]
+    shown = table.readable()
+    assert shown["time, µs (quartiles)"][2] == "1,573 (1,416–1,887)"
+    assert shown["time, µs (quartiles)"][0] == "0.1 (0.1–0.1)"
+    assert set(bandwidths(collective(), ["broadcast"])["operation"]) == {"broadcast"}
+    with pytest.raises(ValueError, match="none of these runs measured reduce"):
+        bandwidths(collective(), ["reduce"])
+    assert "loopback" in repr(table) and "<table" in table._repr_html_()
+
+
+def test_a_row_for_each_path_between_each_two_ranks():
+    table = pairs(between(ranks=3))
+    assert [(row["path"], row["from"], row["to"]) for row in table.to_dict("records")] == [
+        (path, *pair) for path in ("tcp", "shared_memory") for pair in ((0, 1), (0, 2), (1, 2))
+    ]
+    tcp = table.iloc[0]
+    assert tcp["latency_s"] == pytest.approx(1e-5, rel=1e-3)
+    assert tcp["gb_per_s"] == pytest.approx(2, rel=1e-3) and tcp["best_bytes"] == 2**26
+    assert "shared_memory: memory" in repr(table)
+
+
+@pytest.mark.parametrize(
+    "table, wrong, message",
+    [
+        (bandwidths, [], "launch bench_allreduce.py"),
+        (pairs, [], "launch bench_p2p.py"),
+        (bandwidths, [between()], "'p2p' is not of bench_allreduce.py, which measures operations"),
+        (pairs, [Recorded({"name": "cnn", "history": []})], "'cnn' is not of bench_p2p.py, which measures paths"),
+        (bandwidths, [SimpleNamespace(name="mine", state="failed", result=None)], "'mine' has no result: it is failed"),
+    ],
+)
+def test_runs_that_measured_something_else_are_refused(table, wrong, message):
+    with pytest.raises(ValueError, match=message):
+        table(wrong)
+
+
+# ---------------------------------------------------------------- figures
+
+
+def drawn(panel):
+    """The labelled lines of a panel, by label: x and y."""
+    return {line.get_label(): line.get_data() for line in panel.get_lines() if not line.get_label().startswith("_")}
+
+
+def test_each_operation_has_a_column_of_its_own():
+    """Two runs of three operations were six bands on top of each other."""
+    picture = plot_bandwidth([collective("mine"), collective("other", backend="tensorflow")])
+    times, speeds = picture.axes[:3], picture.axes[3:]
+    assert [panel.get_title() for panel in times] == ["all_reduce", "broadcast", "all_gather"]
+    for panel in (*times, *speeds):
+        assert list(drawn(panel)) == ["mine", "other"] and len(panel.collections) == 2
+    sizes, taken = drawn(times[0])["mine"]
+    assert sizes.tolist() == [64, 4096, 2**20]
+    assert taken == pytest.approx(1.5 * sizes / 1e9)
+    for panel in speeds:
+        assert drawn(panel)["mine"][1] == pytest.approx([1e9] * 3)
+    assert [text.get_text() for text in picture.legends[0].get_texts()] == ["mine", "other"]
+    assert "all_reduce, mine: 0.096 µs for 64 B, 1.57 ms for 1 MiB" in picture.alt
+    assert "at best 1 GB/s" in picture.alt
+    picture.draw_without_rendering()
+
+
+def test_on_one_rank_there_is_no_bus_bandwidth_to_draw():
+    points = [{"operation": "all_reduce", "size_bytes": size, "seconds": seconds(1e-3)} for size in (4, 4096)]
+    picture = plot_bandwidth(collective(ranks=1, points=points))
+    assert len(drawn(picture.axes[0])) == 1 and not drawn(picture.axes[1])
+    assert "at best" not in picture.alt
+    picture.draw_without_rendering()
+
+
+def test_the_figure_of_more_ranks_has_a_matrix_for_each_path():
+    picture = plot_pairs(between(ranks=3))
+    assert [panel.get_title() for panel in picture.axes[2:]] == ["tcp: at best, GB/s", "shared memory: at best, GB/s"]
+    matrix = picture.axes[2].get_images()[0].get_array()
+    assert matrix.shape == (3, 3)
+    assert [bool(matrix.mask[k, k]) for k in range(3)] == [True] * 3
+    assert matrix[0, 2] == matrix[2, 0] == pytest.approx(2, rel=1e-3)
+    assert "(median of 3 pairs)" in picture.alt and "0 to 2 2" in picture.alt
+    picture.draw_without_rendering()
+
+
+def test_copies_to_a_gpu_have_a_direction():
+    points = [
+        {"path": "device", "pair": pair, "size_bytes": size, "repeats": 3, "seconds": seconds(1e-5 + size / rate)}
+        for pair, rate in ((["host", "GPU 0"], 2e10), (["GPU 0", "host"], 1e10))
+        for size in (4, 2**28)
+    ]
+    run = Recorded({**between().result, "points": points})
+    picture = plot_pairs(run)
+    matrix = picture.axes[2].get_images()[0].get_array()
+    assert {round(float(value)) for value in matrix.compressed()} == {10, 20}
+    assert "host to GPU 0 20, GPU 0 to host 10" in picture.alt
+    assert pairs(run)["from"].tolist() == ["host", "GPU 0"]
+    picture.draw_without_rendering()

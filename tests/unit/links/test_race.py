@@ -1,0 +1,97 @@
+"""Where algorithms overtake each other: crossings, the model's, and the figures."""
+
+import itertools
+import math
+from types import SimpleNamespace
+
+import numpy
+import pytest
+
+from course.links import race
+from course.links.plot_race import plot_algorithms, plot_race
+from course.shared import cost
+
+SIZES = [4**power for power in range(5, 13)]
+ALPHA, BETA, RANKS = 50e-6, 1e-9, 4
+NAMES = ("ring", "recursive doubling", "halving and doubling")
+
+
+def raced(spread=0.0, faster=None):
+    """A run as the model says, with quartiles `spread` apart; `faster` algorithms take less than that."""
+    seconds = {
+        name: numpy.array([cost.ALGORITHMS[name](size, RANKS, ALPHA, BETA) for size in SIZES])
+        / (faster or {}).get(name, 1)
+        for name in NAMES
+    }
+    points = [
+        {
+            "algorithm": name,
+            "size_bytes": size,
+            "seconds": quartiles(seconds[name][at], spread),
+            "ahead_of": {
+                other: quartiles(seconds[other][at] / seconds[name][at], spread) for other in NAMES if other != name
+            },
+        }
+        for name, (at, size) in itertools.product(NAMES, enumerate(SIZES))
+    ]
+    return SimpleNamespace(result={"ranks": RANKS, "transport": "loopback", "points": points})
+
+
+def quartiles(value, spread):
+    return {"median": value, "low": value / (1 + spread), "high": value * (1 + spread)}
+
+
+def test_what_the_model_made_is_found_where_the_model_says():
+    run = raced()
+    fit = race.model(run)
+    assert (fit.alpha_s, fit.beta_s_per_byte) == pytest.approx((ALPHA, BETA))
+    for one, other, exact in (
+        ("recursive doubling", "ring", 8 * ALPHA / BETA),  # 4 messages fewer, and half of the data more
+        ("recursive doubling", "halving and doubling", 4 * ALPHA / BETA),
+    ):
+        assert race.model_crossover(one, other, RANKS, ALPHA, BETA) == pytest.approx(exact)
+        found = race.crossover(run, one, other)
+        assert found.size_bytes == found.low == found.high == pytest.approx(exact, rel=0.2)
+    rows = race.crossovers(run).to_dict("records")
+    assert [row["model_bytes"] for row in rows] == pytest.approx([4 * ALPHA / BETA, 8 * ALPHA / BETA, math.inf])
+
+
+def test_the_ring_is_never_faster_than_halving_and_doubling_on_a_power_of_two():
+    for ranks in (2, 4, 8, 64):
+        assert race.model_crossover("halving and doubling", "ring", ranks, ALPHA, BETA) == math.inf
+        assert race.model_crossover("tree", "recursive doubling", ranks, ALPHA, BETA) == 0
+    assert race.model_crossover("halving and doubling", "ring", 6, ALPHA, BETA) < math.inf
+
+
+def test_quartiles_make_a_band_and_what_is_not_reached_is_infinite():
+    found = race.crossover(raced(spread=0.1), "recursive doubling", "ring")
+    assert found.low < found.size_bytes < found.high < math.inf
+    assert race.crossover(raced(spread=0.5), "recursive doubling", "ring").high == math.inf
+    assert race.crossover(raced(faster={"ring": 9}), "recursive doubling", "ring").size_bytes == 0
+    assert race.crossover(raced(faster={"recursive doubling": 9}), "recursive doubling", "ring").low == math.inf
+
+
+def test_noise_that_crosses_twice_counts_at_the_larger_size():
+    run = raced()
+    (first, *_) = (point for point in run.result["points"] if point["algorithm"] == "recursive doubling")
+    before = race.crossover(run, "recursive doubling", "ring")
+    first["ahead_of"]["ring"] = quartiles(0.9, 0)
+    assert race.crossover(run, "recursive doubling", "ring") == before
+
+
+def test_who_did_not_race_is_said():
+    with pytest.raises(ValueError, match="'tree' and 'ring' did not race here; those that did: ring, recursive"):
+        race.crossover(raced(), "tree", "ring")
+
+
+def test_figures_have_a_line_each_and_say_where_lines_cross():
+    picture = plot_race(raced(spread=0.1))
+    labels = picture.axes[0].get_legend_handles_labels()[1]
+    assert labels == [
+        f"{name}, {word}" for name in NAMES for word in ("measured", "fitted" if name == "ring" else "predicted")
+    ]
+    assert "by the model at 400,000 bytes" in picture.alt
+    assert "beyond the largest size" in plot_race(raced(faster={"recursive doubling": 9})).alt
+    model = plot_algorithms(64, 10e-6, 1e-10)
+    assert {line.get_label() for line in model.axes[0].lines} == set(cost.ALGORITHMS)
+    assert "halving and doubling 0.12 ms for a byte" in model.alt

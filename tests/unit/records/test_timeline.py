@@ -1,0 +1,105 @@
+"""Horovod's timeline is read as it is written, also where its job was ended in the middle."""
+
+import json
+
+import pytest
+
+from ddl.records.timeline import Span, read, rounds, sent
+
+# Two gradients that travel together, twice; then something else. Times in microseconds.
+HEAD = """[
+{"name": "process_name", "ph": "M", "pid": 0, "args": {"start_time_since_epoch_in_micros":1795}},
+{"name": "process_sort_index", "ph": "M", "pid": 0, "args": {"sort_index": 0}},
+{"name": "process_name", "ph": "M", "pid": 1, "args": {"name": "first"}},
+{"name": "process_name", "ph": "M", "pid": 2, "args": {"name": "second"}},
+"""
+
+
+def tensor(row, start):
+    """One all-reduce: 100 µs of negotiation, 20 of copying, 50 of reducing, 10 beside them."""
+
+    def begin(name, time):
+        return json.dumps({"ph": "B", "name": name, "ts": time, "pid": row})
+
+    def end(time, **args):
+        return json.dumps({"ph": "E", "ts": time, "pid": row, **args})
+
+    return ",".join(
+        [
+            begin("NEGOTIATE_ALLREDUCE", start),
+            json.dumps({"ph": "X", "name": "0", "ts": start, "pid": row, "dur": 0}),
+            end(start + 100),
+            begin("ALLREDUCE", start + 110),
+            begin("MEMCPY_IN_FUSION_BUFFER", start + 115),
+            end(start + 125),
+            begin("GLOO_ALLREDUCE", start + 125),
+            end(start + 175),
+            begin("MEMCPY_OUT_FUSION_BUFFER", start + 175),
+            end(start + 185),
+            end(start + 190, args={"dtype": "float16" if row == 2 else "float32", "shape": "[3, 32]"}),
+        ]
+    )
+
+
+OTHER = '{"ph": "B", "name": "NEGOTIATE_ALLGATHER", "ts": 3000, "pid": 1},{"ph": "E", "ts": 3010, "pid": 1}'
+TEXT = HEAD + ",\n".join([tensor(1, 0), tensor(2, 10), tensor(2, 1000), tensor(1, 1005), OTHER])
+
+
+@pytest.fixture
+def keep(tmp_path):
+    def write(text):
+        path = tmp_path / "timeline.json"
+        path.write_text(text)
+        return path
+
+    return write
+
+
+def lengths(spans):
+    """Microseconds of each phase of each tensor, in order."""
+    return [(span.tensor, span.phase, round(1e6 * (span.end_s - span.start_s))) for span in spans]
+
+
+def test_a_tensor_has_its_phases(keep):
+    spans = read(keep(TEXT + "]"))
+    first = [span for span in spans if span.tensor == "first" and span.end_s < 0.001]
+    assert lengths(first) == [
+        ("first", "negotiation", 100),
+        ("first", "copying", 10),
+        ("first", "reducing", 50),
+        ("first", "copying", 10),
+        ("first", "queued", 80),
+    ]
+    assert {span.operation for span in first} == {"ALLREDUCE"}
+    assert spans[-1] == Span("first", "ALLGATHER", "negotiation", 0.003, 0.00301)
+
+
+def test_steps_are_told_apart_and_other_operations_left_out(keep):
+    steps = rounds(read(keep(TEXT)))
+    assert [sorted({span.tensor for span in step}) for step in steps] == [["first", "second"]] * 2
+    assert [min(span.start_s for span in step) for step in steps] == pytest.approx([0, 0.001])
+    assert len(steps[0]) == len(steps[1]) == 10
+    (one, two) = rounds(read(keep(TEXT)), prefix="sec")
+    assert {span.tensor for span in one + two} == {"second"} and len(one) == len(two) == 5
+
+
+def test_a_file_may_end_anywhere(keep):
+    whole = read(keep(TEXT + "]"))
+    for end in range(len(HEAD), len(TEXT), 37):
+        spans = read(keep(TEXT[:end]))
+        assert spans == whole[: len(spans)]
+    assert read(keep(TEXT)) == whole
+
+
+def test_what_is_no_timeline_is_said(keep, tmp_path):
+    with pytest.raises(ValueError, match="launched with timeline=True"):
+        read(tmp_path / "nowhere.json")
+    for text in ("", "[\n", "no trace"):
+        with pytest.raises(ValueError, match="has no event"):
+            read(keep(text))
+
+
+def test_bytes_are_counted_by_the_type_that_was_sent(keep):
+    assert sent(keep(TEXT)) == {"float32": 2 * 96 * 4, "float16": 2 * 96 * 2}
+    cut = TEXT[: TEXT.rindex('"args"')]  # the last all-reduce, of float32, has not ended
+    assert sent(keep(cut)) == {"float32": 96 * 4, "float16": 2 * 96 * 2}

@@ -1,0 +1,175 @@
+"""The alpha-beta model: closed forms, a simulation of the messages, and what a fit recovers."""
+
+import numpy
+import pytest
+
+from course.shared import cost
+from course.shared.cost import ALGORITHMS, Link, fit, fits, hierarchical, line, ring_over_nodes, terms
+
+SIZES = [4**power for power in range(1, 14)]
+ALPHA, BETA = 30e-6, 1 / 5e9
+
+
+def noisy(ranks, algorithm="ring", deviation=0.0, outliers=0, seed=0):
+    draw = numpy.random.default_rng(seed)
+    seconds = ALGORITHMS[algorithm](numpy.array(SIZES, float), ranks, ALPHA, BETA)
+    seconds *= numpy.exp(draw.normal(0, deviation, len(SIZES)))
+    seconds[draw.choice(len(SIZES), outliers, replace=False)] *= 8
+    return list(zip(SIZES, seconds.tolist(), strict=True))
+
+
+# ---------------------------------------------------------------- what algorithms cost
+
+
+@pytest.mark.parametrize(
+    "algorithm, ranks, messages, share",
+    [
+        ("ring", 2, 2, 1),
+        ("ring", 8, 14, 14 / 8),
+        ("ring", 5, 8, 8 / 5),
+        ("recursive doubling", 2, 1, 1),
+        ("recursive doubling", 8, 3, 3),
+        ("recursive doubling", 6, 4, 4),  # 4 ranks' two steps, and two messages around them
+        ("halving and doubling", 2, 2, 1),
+        ("halving and doubling", 8, 6, 14 / 8),
+        ("halving and doubling", 6, 6, 2 * 3 / 4 + 2),
+        ("tree", 2, 2, 2),
+        ("tree", 8, 6, 6),
+        ("tree", 5, 6, 6),
+    ],
+)
+def test_an_algorithm_costs_its_messages_and_bytes(algorithm, ranks, messages, share):
+    assert terms(algorithm, ranks) == pytest.approx((messages, share))
+    seconds = ALGORITHMS[algorithm](1e6, ranks, ALPHA, BETA)
+    assert seconds == pytest.approx(messages * ALPHA + share * 1e6 * BETA)
+
+
+@pytest.mark.parametrize("bad", [0, -1, 1.5])
+def test_a_number_of_ranks_is_whole(bad):
+    with pytest.raises(ValueError, match="ranks="):
+        cost.ring(1, bad, ALPHA, BETA)
+
+
+def test_a_link_is_of_times():
+    assert Link(1e-6, 1e-9).bandwidth_gb_per_s == pytest.approx(1)
+    assert Link(1e-6, 0).bandwidth_gb_per_s == numpy.inf
+    with pytest.raises(ValueError, match="alpha_s=-1"):
+        Link(-1, 0)
+    with pytest.raises(ValueError, match="beta_s_per_byte=nan"):
+        Link(0, float("nan"))
+
+
+# ---------------------------------------------------------------- nodes
+
+INSIDE, BETWEEN = Link(2e-6, 1 / 100e9), Link(10e-6, 1 / 10e9)
+
+
+def test_one_node_is_an_ordinary_ring_whatever_its_network():
+    expected = cost.ring(1e8, 8, INSIDE.alpha_s, INSIDE.beta_s_per_byte)
+    assert ring_over_nodes(1e8, 8, 1, INSIDE, BETWEEN) == pytest.approx(expected)
+    assert hierarchical(1e8, 8, 1, INSIDE, BETWEEN) == pytest.approx(expected)
+
+
+def test_a_ring_over_nodes_is_as_fast_as_its_slowest_link_and_waits_for_each_node_twice():
+    seconds = ring_over_nodes(1e8, 8, 4, INSIDE, BETWEEN)
+    assert seconds == pytest.approx(6 * 10e-6 + 56 * 2e-6 + 2 * 31 / 32 * 1e8 / 10e9)
+    slow_inside = ring_over_nodes(1e8, 8, 4, Link(2e-6, 1 / 5e9), BETWEEN)
+    assert slow_inside == pytest.approx(6 * 10e-6 + 56 * 2e-6 + 2 * 31 / 32 * 1e8 / 5e9)
+
+
+def test_a_hierarchy_sends_less_through_the_network_and_fewer_messages():
+    seconds = hierarchical(1e8, 8, 4, INSIDE, BETWEEN)
+    inside = 14 * 2e-6 + 14 / 8 * 1e8 / 100e9
+    assert seconds == pytest.approx(inside + 4 * 10e-6 + 2 * 3 / 4 * 1e8 / 10e9)
+    many = {way.__name__: way(4e3, 8, 1024, INSIDE, BETWEEN) for way in (ring_over_nodes, hierarchical)}
+    assert many["hierarchical"] < many["ring_over_nodes"] / 50
+
+
+# ---------------------------------------------------------------- fitting
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+@pytest.mark.parametrize("ranks", [2, 3, 8])
+def test_a_fit_recovers_what_points_were_made_of(algorithm, ranks):
+    found = fit(noisy(ranks, algorithm), ranks, algorithm)
+    assert (found.alpha_s, found.beta_s_per_byte) == pytest.approx((ALPHA, BETA), rel=0.02)
+    assert found.error < 1e-6 and max(map(abs, found.residuals)) < 1e-6
+    assert found(1e6) == pytest.approx(ALGORITHMS[algorithm](1e6, ranks, ALPHA, BETA))
+    assert found.bandwidth_gb_per_s == pytest.approx(5)
+
+
+def test_outliers_move_a_fit_little():
+    for seed in range(5):
+        exact = fit(noisy(4, outliers=2, seed=seed), 4)
+        assert (exact.alpha_s, exact.beta_s_per_byte) == pytest.approx((ALPHA, BETA), rel=0.02)
+        found = fit(noisy(4, deviation=0.05, outliers=2, seed=seed), 4)
+        assert (found.alpha_s, found.beta_s_per_byte) == pytest.approx((ALPHA, BETA), rel=0.25)
+
+
+def test_of_few_points_none_is_an_outlier():
+    line_and_off = [(1000, 1e-3), (100_000, 3e-3), (1_000_000, 5e-3)]
+    assert min(map(abs, fit(line_and_off, 2).residuals)) > 0.01
+
+
+def test_neither_latency_nor_bandwidth_falls_below_0():
+    falling = fit([(1000, 2e-3), (2000, 1.5e-3), (4000, 1e-3)], 2)
+    assert falling.alpha_s > 0 and falling.beta_s_per_byte == 0
+    assert "beta too small to see" in str(falling)
+    steep = fit([(1000, 1e-5), (1_000_000, 1e-1)], 2)
+    assert steep.alpha_s == 0 and steep.beta_s_per_byte > 0
+
+
+@pytest.mark.parametrize("algorithm", ["ring", "halving and doubling", "tree"])
+def test_several_numbers_of_ranks_tell_which_algorithm_it_was(algorithm):
+    every, ranks = [], []
+    for count in (2, 3, 4, 6):
+        every += noisy(count, algorithm, deviation=0.02, seed=count)
+        ranks += [count] * len(SIZES)
+    best, second, *_ = fits(every, ranks)
+    assert best.algorithm == algorithm and best.error < second.error
+    assert (best.alpha_s, best.beta_s_per_byte) == pytest.approx((ALPHA, BETA), rel=0.05)
+    assert best(1e6, 16) == pytest.approx(ALGORITHMS[algorithm](1e6, 16, ALPHA, BETA), rel=0.05)
+    with pytest.raises(ValueError, match="several numbers of ranks: give one"):
+        best(1e6)
+
+
+def test_a_latency_once_is_told_from_one_for_each_message():
+    ranks = [count for count in (2, 3) for _ in SIZES]
+    points = [
+        (size, 2e-3 + ALGORITHMS["ring"](size, count, ALPHA, BETA))
+        for count, size in zip(ranks, 2 * SIZES, strict=True)
+    ]
+    found = fit(points, ranks)
+    assert found.operation_s == pytest.approx(2e-3, rel=0.01) and found.alpha_s == pytest.approx(ALPHA, rel=0.05)
+    assert "2e+03 µs once" in str(found)
+    # Paid for each of 126 messages, it would be twenty times as much on 64 ranks.
+    assert found(4, 64) == pytest.approx(2e-3 + 126 * ALPHA, rel=0.02)
+    alone = fit(points[: len(SIZES)], 2)
+    assert alone.operation_s == 0 and 63 * alone(4) > 15 * found(4, 64)
+    with pytest.raises(ValueError, match="all points are of 2 ranks"):
+        alone(4, 64)
+
+
+@pytest.mark.parametrize(
+    "points, ranks, message",
+    [
+        ([], 2, "0 points"),
+        ([(8, 1e-3), (8, 2e-3)], 2, "2 points"),
+        ([(8, 1e-3), (16, 0)], 2, "above 0 s"),
+        ([(-8, 1e-3), (16, 1)], 2, "negative"),
+        ([(8, 1e-3), (16, float("nan"))], 2, "above 0 s"),
+        ([(8, 1e-3), (16, 2e-3)], 1, "nothing travels"),
+    ],
+)
+def test_points_that_say_nothing_are_refused(points, ranks, message):
+    with pytest.raises(ValueError, match=message):
+        fit(points, ranks)
+    with pytest.raises(ValueError, match="no algorithm 'star'"):
+        fit([(8, 1e-3), (16, 2e-3)], 2, "star")
+
+
+def test_a_line_counts_relative_errors():
+    sizes = numpy.array(SIZES, float)
+    assert line(sizes, 3e-4 + 2e-9 * sizes) == pytest.approx((3e-4, 2e-9))
+    alpha, beta = line([1, 1e6], [1e-3, 1e-3])
+    assert alpha == pytest.approx(1e-3) and beta == pytest.approx(0, abs=1e-15)

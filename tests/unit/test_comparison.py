@@ -1,0 +1,237 @@
+"""The comparison table: arms, seeds, verdicts, equal epochs and equal steps."""
+
+import math
+from types import SimpleNamespace
+
+import pandas
+import pytest
+
+from course.shared.recorded import Recorded
+from ddl.comparison import compare
+
+HARDWARE = {"host": "vm", "cpu": "Some CPU", "cores": 2, "gpus": []}
+
+
+def result(name, accuracy, *, seed=0, steps=80, epochs=8, batch=1024, **fields):
+    """A result whose held-out accuracy grows linearly to `accuracy`."""
+    history = [
+        {
+            "step": steps * epoch // epochs,
+            "epoch": float(epoch),
+            "samples": steps * epoch // epochs * batch,
+            "seconds": 2.0 * epoch,
+            "accuracy": accuracy * epoch / epochs + 0.1,
+            "test_accuracy": accuracy * epoch / epochs,
+        }
+        for epoch in range(1, epochs + 1)
+    ]
+    return {
+        "name": name,
+        "seed": seed,
+        "learning_rate": 0.02,  # that applied; the one asked for stands in the configuration
+        "data": {"name": "synthetic", "form": "generated", "train_samples": 10_000},
+        "hardware": HARDWARE,
+        "ranks": 2,
+        "threads_per_rank": 1,
+        "global_batch": batch,
+        "steps": steps,
+        "epochs": float(epochs),
+        "samples": steps * batch,
+        "images_per_s": 1000.0,
+        "train_seconds": 2.0 * epochs,
+        "accuracy": accuracy + 0.1,
+        "test_accuracy": accuracy,
+        "history": history,
+    } | fields
+
+
+def run(name, accuracy, **fields):
+    made = result(name, accuracy, **fields)
+    return SimpleNamespace(
+        name=name, recorded=False, state="done", result=made, history=pandas.DataFrame(made["history"])
+    )
+
+
+def failed(name):
+    facts = {"name": name, "recorded": False, "state": "failed", "job": {"workers": 2, "threads": 1}}
+    return SimpleNamespace(**facts, result=None, history=pandas.DataFrame())
+
+
+def by_arm(table):
+    return {row["arm"]: row for row in table.to_dict("records")}
+
+
+def test_seeds_of_one_name_make_one_row_in_order_of_appearance():
+    table = compare([run("b", 0.5), run("a", 0.40), run("b", 0.6), run("a", 0.44)])
+    assert list(table["arm"]) == ["b", "a"]
+    assert list(table["seeds"]) == [2, 2]
+    assert table["test_accuracy"].tolist() == pytest.approx([0.55, 0.42])
+    # Sample standard deviation of two: |difference| / sqrt(2).
+    assert table["test_accuracy_sd"].tolist() == pytest.approx([0.1 / 2**0.5, 0.04 / 2**0.5])
+
+
+def arm(name, *accuracies, **fields):
+    return [run(name, accuracy, seed=seed, **fields) for seed, accuracy in enumerate(accuracies)]
+
+
+def test_without_an_arm_to_compare_with_nothing_is_judged():
+    table = compare([*arm("a", 0.50, 0.60, 0.55), *arm("b", 0.52, 0.64, 0.58)])
+    assert list(table["verdict"]) == ["", "best"]
+    # Differences of 2, 4 and 3 points: standard deviation 1, t of two degrees of freedom 4.3027.
+    row = table.iloc[0]
+    assert (row["difference_points"], row["pairs"]) == (pytest.approx(-3), 3)
+    assert row["low_points"] == pytest.approx(-3 - 4.3027 / 3**0.5, abs=1e-3)
+    assert "−3.0\u00a0±\u00a02.5" in str(table) and "no difference" not in str(table).lower()
+    assert math.isnan(table["difference_points"][1])
+
+
+def test_an_arms_differences_are_paired_by_seed_and_judged_by_their_interval():
+    reference = arm("small", 0.50, 0.60, 0.55)  # a spread of 5 points, which pairs do not feel
+    others = arm("same", 0.501, 0.599, 0.551) + arm("up", 0.53, 0.63, 0.58) + arm("down", 0.46, 0.57, 0.51)
+    unsettled = arm("wide", 0.52, 0.58, 0.55)
+    table = compare([*reference, *reversed(others), *unsettled], against="small", margin=1.0)
+    verdicts = {row["arm"]: row["verdict"] for row in table.to_dict("records")}
+    assert verdicts == {
+        "small": "",
+        "same": "no difference",
+        "up": "better",
+        "down": "worse",
+        "wide": "not decided",  # the means are equal, the interval reaches beyond the margin
+    }
+    assert "against small" in table.readable() and "lies within ±1" in str(table)
+    assert "+3.0\u00a0±\u00a00.0, better" in str(table)
+    narrow = compare([*reference, *others], against="small", margin=0.1)
+    assert by_arm(narrow)["same"]["verdict"] == "not decided"
+
+
+def test_one_seed_or_none_in_common_settles_nothing():
+    single = compare([run("a", 0.5), run("b", 0.6)])
+    assert "−10.0, one seed" in str(single) and math.isnan(single["low_points"][0])
+    table = compare([*arm("a", 0.5, 0.5), run("b", 0.6, seed=7), run("b", 0.6, seed=8)], against="a", margin=99)
+    row = by_arm(table)["b"]
+    assert (row["difference_points"], row["pairs"], row["verdict"]) == (pytest.approx(10), 0, "not decided")
+    assert "+10.0, no seed in common, not decided" in str(table)
+
+
+def test_seeds_that_diverged_make_no_pair_and_show():
+    lost = run("b", 0.6, seed=2, diverged=True)
+    lost.result["test_accuracy"] = None
+    table = compare([*arm("a", 0.5, 0.5, 0.5), *arm("b", 0.6, 0.61), lost, run("b", 0.62, seed=9)], against="a")
+    row = by_arm(table)["b"]
+    assert (row["seeds"], row["pairs"]) == (3, 2)
+    assert "(n=2)" in str(table) and "1 of 4 diverged" in row["note"]
+
+
+def test_one_arm_on_two_kinds_of_held_out_pictures_makes_two_rows():
+    runs = [*arm("a", 0.5, 0.5), *arm("a", 0.9, 0.9, held_out="validation"), *arm("b", 0.6, 0.6)]
+    table = compare([*runs, failed("b")], against="a")
+    assert table["note"].tolist() == ["", "", "1 of 3 failed, without a result"]
+    assert table["held_out"].tolist() == ["test", "validation", "test"] and table["seeds"].tolist() == [2, 2, 2]
+    assert table["difference_points"][2] == pytest.approx(10)
+
+
+def test_samples_are_called_equal_only_where_they_are():
+    equal = compare([run("a", 0.5), run("b", 0.6)], at="epochs")
+    assert "at 8 epochs, after equally many samples (81,920)" in str(equal)
+    differing = compare([run("a", 0.5, batch=64, steps=1248), run("b", 0.6, batch=1024, steps=72)], at="epochs")
+    assert "at 8 epochs, after different numbers of samples (73,728 to 79,872)" in str(differing)
+    assert "equal" not in str(differing)
+    ended = compare([run("a", 0.5, batch=64, steps=1248), run("b", 0.6, batch=1024, steps=72)])
+    assert "at the end, after different numbers of samples" in str(ended)
+    within = compare([run("slow", 0.8, steps=80), run("fast", 0.8, steps=88)], at="steps", steps=80)
+    assert "at the last evaluation within 80 steps" in str(within)
+
+
+def test_training_accuracy_is_the_clean_one_where_all_runs_of_an_arm_have_it():
+    measured = [run("clean", 0.5, seed=seed, clean_accuracy=0.7 + seed / 10) for seed in (0, 1)]
+    table = compare(measured)
+    assert (table["train_accuracy"][0], table["train_accuracy_of"][0]) == (pytest.approx(0.75), "clean")
+    assert "without augmentation" in str(table)
+    mixed = compare(
+        [*measured, run("running", 0.5), measured[0], run("half", 0.5, clean_accuracy=0.9), run("half", 0.5)]
+    )
+    assert mixed["train_accuracy_of"].tolist() == ["clean", "running mean", "running mean"]
+    assert mixed.readable()["training accuracy, %"].tolist()[1] == "60.0*"
+    assert "*" not in compare([run("running", 0.5)]).readable()["training accuracy, %"][0]
+
+
+def test_equal_steps_uses_the_last_evaluation_within_them():
+    table = compare([run("slow", 0.8, steps=80), run("fast", 0.8, steps=800)], at="steps", steps=85)
+    rows = by_arm(table)
+    assert rows["slow"]["steps"] == 80
+    assert rows["slow"]["test_accuracy"] == pytest.approx(0.8)
+    assert math.isnan(rows["fast"]["steps"])
+    assert rows["fast"]["note"] == "1 of 1 not evaluated by then"
+
+
+def test_throughput_is_compared_on_equal_hardware_only():
+    runs = [run("first", 0.5, images_per_s=800.0), run("same", 0.5, images_per_s=1000.0), run("one rank", 0.5, ranks=1)]
+    rows = by_arm(compare([*runs, run("elsewhere", 0.5, hardware=HARDWARE | {"gpus": ["H100"]})]))
+    assert rows["same"]["ratio"] == 1.25
+    assert math.isnan(rows["one rank"]["ratio"])
+    assert math.isnan(rows["elsewhere"]["ratio"])
+
+
+def test_failed_and_diverged_runs_stay_in_the_table():
+    table = compare([run("a", 0.5), failed("a"), failed("b"), run("c", 0.1, diverged=True)])
+    rows = by_arm(table)
+    assert rows["a"]["note"] == "1 of 2 failed, without a result"
+    assert (rows["b"]["seeds"], rows["b"]["ranks"]) == (0, 2)
+    assert rows["c"]["note"] == "1 of 1 diverged"
+    assert "failed" in table._repr_html_()
+
+
+def test_rows_of_another_stack_or_precision_are_marked():
+    def on(version, name, **fields):
+        return run(name, 0.5, versions={"tensorflow": version}, **fields)
+
+    old, newer = on("2.15.1", "old"), on("2.21.0", "newer", precision="bfloat16")
+    table = compare([old, on("2.15.0", "same"), newer, run("unknown", 0.5, precision="float32")])
+    assert table["tensorflow"].fillna("–").tolist() == ["2.15", "2.15", "2.21", "–"]
+    assert table["note"].tolist() == [
+        *("", ""),
+        "in bfloat16, the first row in float32; with TensorFlow 2.21, the first row with 2.15",
+        "",
+    ]
+    assert "TensorFlow" in table.readable() and "TensorFlow" not in compare([old, on("2.15.1", "same")]).readable()
+    assert compare([old, on("2.21.0", "old", precision="bfloat16")])["tensorflow"][0] == "2.15 / 2.21"
+    assert compare([old, on("2.15.1", "old", precision="bfloat16")])["precision"][0] == "float32 / bfloat16"
+    assert "newer (in bfloat16, the first row in float32; with" in str(table) and "precision" in table.readable()
+
+
+def test_recorded_runs_have_rows_of_their_own():
+    table = compare([run("a", 0.5), Recorded(result("a", 0.6)), Recorded(result("a", 0.7))])
+    assert list(table["arm"]) == ["a", "a (recorded)"]
+    assert list(table["recorded"]) == [False, True]
+    alone = compare([Recorded(result("a", 0.6)), Recorded(result("b", 0.7))])
+    assert list(alone["arm"]) == ["a", "b"] and "Recorded runs, compared" in alone._repr_html_()
+    assert "Recorded runs" not in table._repr_html_()
+    assert list(table["verdict"]) == ["", ""]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (dict(runs=[]), "no runs"),
+        (dict(runs=[run("a", 0.5)], at="hours"), "'epochs', at 'steps'"),
+        (dict(runs=[run("a", 0.5)], against="b"), "no arm 'b' to compare with; there are: a"),
+    ],
+)
+def test_what_cannot_be_compared_is_said(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        compare(**arguments)
+
+
+def test_a_script_without_our_records_still_has_a_row():
+    other = run("other", 0.5)
+    other.result, other.history = {"name": "other"}, pandas.DataFrame()
+    assert compare([other])["seeds"][0] == 0
+
+
+def test_columns_that_no_run_has_measured_are_not_shown():
+    timeless = dict(images_per_s=None, train_seconds=None)
+    table = compare([run("a", 0.5, **timeless), run("b", 0.6, **timeless)])
+    shown = table.readable()
+    assert not {"images/s", "ratio", "train, s"} & set(shown) and "held-out accuracy, %" in shown
+    assert "Ratio" not in str(table) and "Ratio" in str(compare([run("a", 0.5), run("b", 0.6)]))
+    assert "images/s" in compare([run("a", 0.5), run("b", 0.6, **timeless)]).readable()

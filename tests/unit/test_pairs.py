@@ -1,0 +1,85 @@
+"""Paired differences: intervals worked out by hand, and what they decide."""
+
+import math
+from types import SimpleNamespace
+
+import pytest
+
+from ddl.pairs import Paired, by_seed, paired
+
+
+def test_differences_are_second_minus_first_over_common_seeds():
+    result = paired({0: 1.0, 1: 2.0, 2: 3.0, 7: 99.0}, {2: 5.0, 1: 3.0, 0: 4.0, 8: -99.0})
+    assert result.differences == (3.0, 1.0, 2.0)
+    assert (result.n, result.mean) == (3, 2.0)
+
+
+def test_the_interval_is_that_of_scipys_one_sample_test():
+    from scipy.stats import ttest_1samp
+
+    result = Paired((0.4, -0.1, 0.9, 0.3, 0.35))
+    interval = ttest_1samp(result.differences, 0).confidence_interval(0.95)
+    assert (result.low, result.high) == pytest.approx((interval.low, interval.high))
+
+
+@pytest.mark.parametrize(
+    ("mean", "half_width", "verdict"),
+    [
+        (0.2, 0.5, "no difference"),
+        (0.2, 0.9, "not decided"),  # reaches beyond the margin, and contains zero
+        (1.5, 1.0, "better"),
+        (-1.5, 1.0, "worse"),
+        (0.5, 0.2, "no difference"),  # not zero, but too small to matter
+    ],
+)
+def test_the_interval_decides(mean, half_width, verdict):
+    # Two differences d apart have a standard deviation of d / √2, so an interval of ±t d / 2.
+    d = 2 * half_width / 12.7062
+    result = Paired((mean - d / 2, mean + d / 2))
+    assert result.half_width == pytest.approx(half_width, rel=1e-4)
+    assert result.verdict(margin=1.0) == verdict
+    with pytest.raises(ValueError, match="zero or more"):
+        result.verdict(-1)
+
+
+def test_equal_results_differ_in_nothing_and_one_pair_decides_nothing():
+    assert paired({0: 1.0, 1: 2.0}, {0: 1.0, 1: 2.0}).verdict(0) == "no difference"
+    single = paired({0: 1.0}, {0: 9.0})
+    assert math.isnan(single.low) and single.verdict(1.0) == "not decided"
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "message"),
+    [({0: 1.0}, {1: 1.0}, r"no seed in common: \[0\] and \[1\]"), ({0: 1.0}, {0: math.nan}, "not a finite number")],
+)
+def test_what_makes_no_pair_is_refused(first, second, message):
+    with pytest.raises(ValueError, match=message):
+        paired(first, second)
+
+
+def test_figures_of_one_seed_are_averaged_and_missing_ones_left_out():
+    results = [
+        {"seed": 0, "test_loss": 1.0},
+        {"seed": 0, "test_loss": 2.0},
+        {"seed": 1, "test_loss": None},  # diverged
+        {"seed": 2},
+        {"test_loss": 5.0},
+        None,
+        {"seed": 3, "test_loss": 4.0},
+    ]
+    assert by_seed([SimpleNamespace(result=result) for result in results], "test_loss") == {0: 1.5, 3: 4.0}
+
+
+@pytest.mark.parametrize(("deviation", "mean", "needed"), [(1, 2, 4), (1, -2, 4), (1, 20, 2), (1, 0.5, 18), (0, 1, 2)])
+def test_so_many_pairs_would_leave_out_zero(deviation, mean, needed):
+    from scipy.stats import t
+
+    result = Paired(tuple(mean + deviation * each for each in (-1, 0, 1)))
+    assert result.needed == needed
+    half_widths = {n: t.ppf(0.975, n - 1) * deviation / math.sqrt(n) for n in (needed - 1, needed) if n > 1}
+    assert half_widths[needed] < abs(mean) and (needed == 2 or half_widths[needed - 1] >= abs(mean))
+
+
+def test_no_number_of_pairs_shows_a_difference_that_is_not_there():
+    assert Paired((-1.0, 0.0, 1.0)).needed == Paired((1.0, 1e4, -1e4)).needed == math.inf
+    assert math.isnan(Paired((1.0,)).needed)

@@ -1,0 +1,159 @@
+"""Figures of rare things against counting by hand, and what tables and pictures say of them."""
+
+import numpy as np
+import pytest
+
+from course import plot
+from course.shared.recorded import Recorded
+from course.workers import classification
+from course.workers.scores import best_threshold, figures, loss_and_accuracy, majority, precision_recall
+
+RNG = np.random.default_rng(0)
+TARGETS = (RNG.random(400) < 0.1).astype(np.int32)
+SCORES = np.round(np.clip(0.3 * TARGETS + 0.6 * RNG.random(400), 0, 1), 2)  # with ties
+
+
+# ---------------------------------------------------------------- figures
+
+
+def test_figures_count_what_was_found_and_missed():
+    judged = figures(
+        np.array([1, 1, 1, 0, 0, 0, 0, 0, 0, 0]), np.array([0.9, 0.6, 0.2, 0.8, 0.5, 0.1, 0.1, 0.1, 0.1, 0.1])
+    )
+    assert judged == {
+        "threshold": 0.5,
+        "accuracy": 0.8,
+        "majority": 0.7,
+        "precision": 2 / 3,
+        "recall": 2 / 3,
+        "f1": 2 / 3,
+        "true_positives": 2,
+        "false_positives": 1,
+        "false_negatives": 1,
+        "true_negatives": 6,
+    }
+
+
+def test_loss_is_kerass_cross_entropy():
+    scores = np.append(SCORES, [0.0, 1.0]).astype(np.float32)
+    targets = np.append(TARGETS, [1, 1])
+    loss, accuracy = loss_and_accuracy(targets, scores)
+    tf = pytest.importorskip("tensorflow")
+    assert loss == pytest.approx(
+        float(tf.keras.losses.BinaryCrossentropy()(targets.astype(np.float32)[:, None], scores[:, None])), rel=1e-4
+    )
+    assert accuracy == np.mean((scores > 0.5) == targets)
+
+
+def test_curve_is_what_each_threshold_gives():
+    thresholds, precision, recall = precision_recall(TARGETS, SCORES)
+    assert thresholds.tolist() == sorted(set(SCORES.tolist()), reverse=True)
+    for threshold, p, r in zip(thresholds, precision, recall):
+        judged = figures(TARGETS, SCORES, threshold - 1e-9)
+        assert (p, r) == pytest.approx((judged["precision"], judged["recall"]))
+    assert recall[-1] == 1 and precision[-1] == TARGETS.mean()
+
+
+def test_thinned_curve_is_part_of_the_whole_and_keeps_its_ends():
+    whole = np.stack(precision_recall(TARGETS, SCORES), axis=1).tolist()
+    few = np.stack(precision_recall(TARGETS, SCORES, points=8), axis=1).tolist()
+    assert 5 <= len(few) <= 8 and all(row in whole for row in few)
+    assert few[0] == whole[0] and few[-1][2] == 1
+
+
+def test_best_threshold_has_no_better_one():
+    best = figures(TARGETS, SCORES, best_threshold(TARGETS, SCORES))["f1"]
+    assert best == max(figures(TARGETS, SCORES, limit)["f1"] for limit in np.linspace(-0.005, 1, 400))
+
+
+def test_what_does_not_fit_is_refused():
+    with pytest.raises(ValueError, match="nothing to recall"):
+        precision_recall(np.zeros(3), np.ones(3))
+    for targets, scores in (([1, 0], [0.5]), ([], []), ([[1]], [[0.5]])):
+        with pytest.raises(ValueError, match="not two lists of the same length"):
+            figures(targets, scores)
+
+
+# ---------------------------------------------------------------- tables and pictures
+
+
+def run(name, shift, seed=0, losses=(0.3, 0.2, 0.25)):
+    scores = np.clip(SCORES + shift * TARGETS, 0, 1)
+    curve = precision_recall(TARGETS, scores, 50)
+    return Recorded(
+        {
+            "name": name,
+            "strategy": "single",
+            "embedding": "own",
+            "seed": seed,
+            "ranks": 1,
+            "replicas": 2,
+            "threads_per_rank": 2,
+            "epochs": float(len(losses)),
+            "images_per_s": 1000.0,
+            "train_seconds": 2.0,
+            "time_to_first_step_s": 6.0,
+            "data": {"name": "questions", "form": "generated", "train_samples": 4000, "unit": "questions"},
+            "test": figures(TARGETS, scores),
+            "tuned": figures(TARGETS, scores, 0.4),
+            "precision_recall": dict(zip(("thresholds", "precision", "recall"), curve)),
+            "history": [
+                {
+                    "step": 10 * k,
+                    "epoch": float(k),
+                    "loss": 0.3 / k,
+                    "accuracy": 0.9,
+                    "validation_loss": loss,
+                    "validation_accuracy": 0.91,
+                }
+                for k, loss in enumerate(losses, start=1)
+            ],
+        }
+    )
+
+
+RUNS = [run("a", 0.1, seed=0), run("a", 0.2, seed=1), run("b", 0.0)]
+
+
+def test_report_has_a_row_an_arm_and_the_baseline_beside_accuracy():
+    table = classification.report(RUNS)
+    assert table["arm"].tolist() == ["a", "b"] and table["seeds"].tolist() == [2, 1]
+    scores = [each.result["test"]["f1"] for each in RUNS[:2]]
+    assert table["f1"][0] == pytest.approx(np.mean(scores))
+    assert table["f1_sd"][0] == pytest.approx(np.std(scores, ddof=1))
+    assert np.isnan(table["f1_sd"][1])
+    assert table["majority"][0] == majority(TARGETS)
+    shown = repr(table)
+    assert f"{np.mean(scores):.3f} ± {np.std(scores, ddof=1):.3f}" in shown
+    assert "questions (generated), 4,000 questions" in shown and "majority, %" in shown
+    assert "<table" in table._repr_html_() and "1 × 2" in table._repr_html_()
+
+
+def test_other_runs_are_refused():
+    other = Recorded({"name": "cifar", "history": []})
+    for function in (classification.report, plot.plot_precision_recall):
+        with pytest.raises(ValueError, match="train_text.py"):
+            function([other])
+    with pytest.raises(ValueError, match="no validation losses"):
+        plot.plot_overfitting(other)
+
+
+def test_precision_recall_is_drawn_for_each_run():
+    picture = plot.plot_precision_recall(RUNS[1:])
+    line = picture.axes[0].lines[0]
+    curve = RUNS[1].result["precision_recall"]
+    assert line.get_xdata() == pytest.approx(100 * np.array(curve["recall"]))
+    assert line.get_ydata() == pytest.approx(100 * np.array(curve["precision"]))
+    test = RUNS[2].result["test"]
+    assert f"b: at threshold 0.50 precision {test['precision']:.1%}, recall {test['recall']:.1%}" in picture.alt
+    assert f"Guessing has a precision of {TARGETS.mean():.1%}".replace("%", " %") in picture.alt
+    assert len(plot.plot_precision_recall(RUNS[0]).axes) == 1
+
+
+def test_overfitting_marks_the_lowest_validation_loss():
+    picture = plot.plot_overfitting(RUNS[0])
+    loss, accuracy = picture.axes
+    assert loss.lines[1].get_ydata().tolist() == [0.3, 0.2, 0.25]
+    assert loss.lines[2].get_xdata() == [2, 2]
+    assert accuracy.lines[-1].get_ydata()[0] == pytest.approx(100 * majority(TARGETS))
+    assert "lowest after epoch 2, 0.200 (training 0.150), and 0.250 at the end" in picture.alt
