@@ -74,10 +74,13 @@ def _lacks(value: object, needs: Mapping[str, Any]) -> str:
     """Say what an object lacks; empty if nothing."""
     if not isinstance(value, dict):
         return "not a JSON object"
-    wrong = [
-        key for key, kind in needs.items() if not isinstance(value.get(key), kind) or isinstance(value.get(key), bool)
-    ]
+    wrong = [key for key, kind in needs.items() if not _is(value.get(key), kind)]
     return f"without a proper {' and '.join(wrong)}" if wrong else ""
+
+
+def _is(value: object, kind: Any) -> bool:
+    """Whether a value is of a kind; true and false are no numbers."""
+    return isinstance(value, kind) and (kind is bool or not isinstance(value, bool))
 
 
 def append_json_line(path: str | Path, mapping: Mapping) -> None:

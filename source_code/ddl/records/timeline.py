@@ -15,8 +15,10 @@ import math
 import os
 import re
 from collections import Counter
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy
 
@@ -44,9 +46,11 @@ class Span:
     end_s: float
 
 
-def read(path: str | Path):
+def read(path: str | Path) -> list[Span]:
     """Read a timeline, its spans in the order in which they end; what a cut-off file left open is omitted."""
-    names, under_way, spans = {}, {}, []
+    names: dict[Any, str] = {}
+    under_way: dict[Any, list] = {}
+    spans = []
     for event in _events(Path(path)):
         row, kind = event.get("pid"), event.get("ph")
         if kind == "M" and event.get("name") == "process_name":
@@ -65,7 +69,8 @@ def read(path: str | Path):
 
 def sent(path: str | Path) -> dict[str, int]:
     """Return the bytes that one rank gave to all-reduces, by the type of their elements as Horovod wrote it down."""
-    total, under_way = Counter(), {}
+    total: Counter[str] = Counter()
+    under_way: dict[Any, list] = {}
     for event in _events(Path(path)):
         open_ones = under_way.setdefault(event.get("pid"), [])
         if event.get("ph") == "B":
@@ -76,7 +81,7 @@ def sent(path: str | Path) -> dict[str, int]:
     return dict(total)
 
 
-def _events(path):
+def _events(path: Path) -> list[dict]:
     """Return the events of a trace that may end anywhere; one without any is refused."""
     if not path.exists():
         raise InputError(
@@ -89,7 +94,7 @@ def _events(path):
     return events
 
 
-def _parsed(text):
+def _parsed(text: str) -> Iterator[dict]:
     decoder, at = json.JSONDecoder(), 0
     while True:
         while at < len(text) and text[at] in "[], \r\n\t":
@@ -101,7 +106,7 @@ def _parsed(text):
         yield event
 
 
-def _phase(activity, outermost):
+def _phase(activity: str, outermost: bool) -> str | None:
     if activity.startswith("NEGOTIATE_"):
         return "negotiation"
     if outermost:
@@ -112,9 +117,10 @@ def _phase(activity, outermost):
     return "reducing" if activity.startswith(("GLOO_", "MPI_", "NCCL_", "CCL_")) else None
 
 
-def rounds(spans, prefix: str = ""):
+def rounds(spans: Iterable[Span], prefix: str = "") -> list[list[Span]]:
     """Divide all-reduces, of tensors whose names begin with `prefix`, into rounds in which each tensor appears once."""
-    found, seen = [], set()
+    found: list[list[Span]] = []
+    seen: set[str] = set()
     for span in sorted(spans, key=lambda span: span.start_s):
         if span.operation != "ALLREDUCE" or not span.tensor.startswith(prefix):
             continue

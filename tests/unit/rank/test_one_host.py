@@ -2,6 +2,7 @@
 
 import os
 import signal
+import subprocess
 import threading
 
 import pytest
@@ -79,3 +80,19 @@ def test_a_horovod_without_gloo_is_named(run, tmp_path, monkeypatch):
     status, started = run([0, 0])
     assert (status, started, end(tmp_path)["reason"]) == (1, {}, "launch")
     assert "was built without Gloo" in end(tmp_path)["message"]
+
+
+def test_what_horovod_was_built_with_is_asked_once(tmp_path, monkeypatch):
+    asked = []
+
+    def ask(command, **_):
+        asked.append(command)
+        return subprocess.CompletedProcess(command, 0, '{"gloo": true, "mpi": false}\n', "")
+
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr(subprocess, "run", ask)
+    assert one_host.built_with() == one_host.built_with() == {"gloo": True, "mpi": False}
+    assert len(asked) == 1
+    for kept in tmp_path.glob("ddl/horovod-build-*.json"):
+        kept.write_text("{")
+    assert one_host.built_with()["gloo"] and len(asked) == 2
