@@ -5,7 +5,7 @@
     horovodrun --gloo -np 2 python source_code/train_cifar.py --recipe batch_norm
     python source_code/train_cifar.py --steps 20        # one worker, no run folder
 
-A recipe changes one thing in the one before it (ddl/training/recipes.py). Under `ddl run` rank 0 writes
+A recipe changes one thing in the one before it (course/training/recipes.py). Under `ddl run` rank 0 writes
 events.jsonl while it trains and result.json at the end; elsewhere it only prints. A job that a
 scheduler is about to end leaves a checkpoint; started again in its folder, it goes on from there.
 """

@@ -30,10 +30,10 @@ class Finder:
     """Finds modules of release 0.2 where they are now."""
 
     def find_spec(self, name, path=None, target=None):
-        return spec_from_loader(name, self) if name.startswith("ddl.") and _now(name) else None
+        return spec_from_loader(name, self) if name.startswith("ddl.") and present_name(name) else None
 
     def create_module(self, spec):
-        module = import_module(_now(spec.name))
+        module = import_module(present_name(spec.name))
         spec.loader_state = module.__spec__
         return module
 
@@ -41,7 +41,7 @@ class Finder:
         module.__spec__ = module.__spec__.loader_state
 
 
-def _now(name):
+def present_name(name):
     """Return a module's present name; None for what is a module of `ddl` still, or never was one."""
     _, package, *rest = name.split(".")
     return MODULES.get(name) or (".".join(("course", package, *rest)) if package in PACKAGES else None)

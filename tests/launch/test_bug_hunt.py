@@ -13,7 +13,7 @@ from course.workers import mistakes
 from ddl import RunFailed, launch
 from ddl.records import stack
 
-pytestmark = pytest.mark.nightly("source_code/bug_hunt*")
+pytestmark = pytest.mark.nightly("source_code/course/workers/scripts/bug_hunt*")
 
 SYMPTOMS = {
     "none": [],
