@@ -24,10 +24,13 @@ def parser_of(script: str | Path) -> Parser | None:
     path = Path(script).resolve()
     if not any(path.is_relative_to(folder) for folder in script_folders()):
         return None
+    text = path.read_bytes()
+    if not any(f"from {package}." in text.decode(errors="replace") for package in plugins.packages()):
+        return None  # it parses in its own way, and may do anything before
     names = {"__name__": "__main__", "__file__": str(path), "__builtins__": {**vars(builtins), "__import__": _import}}
     looking = LOOKING.set(True)
     try:
-        exec(compile(path.read_bytes(), path, "exec"), names)
+        exec(compile(text, path, "exec"), names)
     except ParserFound as found:
         return found.parser
     except (Exception, SystemExit):

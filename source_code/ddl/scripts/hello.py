@@ -4,10 +4,13 @@ ddl run --workers 2 hello.py
 horovodrun --gloo -np 2 python source_code/ddl/scripts/hello.py
 """
 
-from course.training.options import parser
+from argparse import RawDescriptionHelpFormatter
+
+from ddl.arguments import Parser
 
 if __name__ == "__main__":
-    parser(__doc__).parse_args()  # before the slow imports: there is no option, and any is refused at once
+    # Before the slow imports: there is no option, and any is refused at once.
+    Parser(description=__doc__, formatter_class=RawDescriptionHelpFormatter).parse_args()
 
 import os
 

@@ -46,8 +46,8 @@ def test_where_nothing_can_be_known_nothing_is_refused(script, course, text):
 
 
 def test_a_script_of_somebody_s_own_is_not_touched(script, course, monkeypatch):
-    monkeypatch.undo()
     check(script("raise KeyboardInterrupt"), ["--nonsense"])
+    monkeypatch.undo()
     check(script(PARSES), ["--nonsense"])
 
 
