@@ -36,7 +36,7 @@ def plot_critical_batch(
     """
     arms = [measured] if isinstance(measured, Critical) else list(measured)
     if not arms:
-        raise InputError("there is no critical batch size to draw: give what ddl.critical.critical_batch returned")
+        raise InputError("there is no critical batch size to draw: give what critical_batch returned")
     noise = dict(noise or {})
     reader = [(run, found) for run in reader if (found := reached(run, arms[0].target)) is not None]
     rows = [_critical_row(arm, len(arms) > 1) for arm in arms] + [_noise_row(*item) for item in noise.items()]

@@ -4,8 +4,8 @@ import os
 import textwrap
 from pathlib import Path
 
-import ddl
 from ddl.errors import InputError, NotFound
+from ddl.records.paths import source_dir
 
 SUFFIX = ".ipynb"
 FRESH = ".fresh"  # 3.Multi-GPU.fresh.ipynb
@@ -57,7 +57,7 @@ def read_notebook(path):
 
 def lessons():
     """Return the notebooks that are there: {name: path}."""
-    course = Path(ddl.__file__).resolve().parents[2]
+    course = source_dir().parent
     paths = [
         path
         for folder in (Path(), Path("notebooks"), course, course / "notebooks")
