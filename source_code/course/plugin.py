@@ -3,7 +3,14 @@
 from course.cli import add_commands
 from ddl.diagnose.report import Check
 
-__all__ = ["add_commands", "checks", "pages", "script_folders"]
+__all__ = ["add_commands", "checks", "needs", "pages", "script_folders"]
+
+
+def needs():
+    """Return the packages that the course cannot do without, besides Horovod."""
+    from ddl.records import stack
+
+    return "tensorflow", "tf_keras" if stack.name() == "next" else "tensorflow_addons"
 
 
 def checks():

@@ -1,7 +1,8 @@
 """What other packages add to `ddl`: objects that entry points of the group ``ddl.plugins`` name.
 
-Each may have ``add_commands(commands)`` for the command line, ``checks()`` for `ddl doctor`, ``pages()`` for the
-notebook server, {name: (title, function that returns HTML)}, and ``script_folders()``, whose scripts are found by name.
+Each may have ``add_commands(commands)`` for the command line; for `ddl doctor` ``checks()``, and ``needs()``, names of
+packages; ``pages()`` for the notebook server, {name: (title, function that returns HTML)}; and ``script_folders()``,
+whose scripts are found by name.
 """
 
 from collections.abc import Iterator

@@ -123,3 +123,5 @@ def test_a_horovod_script_keeps_records(environment):
     assert done.returncode == 0, done.stdout + done.stderr
     run = json.loads(ddl(environment, "list", "--json", "--last", 1).stdout)[0]
     assert (run["state"], run["step"], run["loss"]) == ("done", 3, 1.0)
+    checked = ddl(environment, "doctor")
+    assert checked.returncode == 0, checked.stdout

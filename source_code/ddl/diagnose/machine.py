@@ -88,7 +88,7 @@ def _software():
     from ddl.records.machine import versions
 
     found, which = versions(), stack.name()
-    needed = ("tensorflow", "horovod", "tf_keras" if which == "next" else "tensorflow_addons")
+    needed = ["horovod", *(name for needs in plugins.each("needs") for name in needs())]
     listed = {name: version for name, version in found.items() if version or name in needed}
     detail = ", ".join(f"{name} {version or 'not installed'}" for name, version in listed.items())
     detail += f": the {which} stack"
