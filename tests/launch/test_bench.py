@@ -184,7 +184,7 @@ def test_a_rank_is_killed(script, cluster, nothing_left):
 
 def test_copies_are_timed_between_devices():
     """The processor stands in for a GPU: this runs the code, and says nothing of its speed."""
-    import bench_p2p
+    from course.links.scripts import bench_p2p
 
     config = bench_p2p.parse(["--repeats", "5"])
     measured = bench_p2p.device_copies("host", "host", 4096, config)

@@ -57,7 +57,7 @@ def command(ranks):
 # Measures in each of the folders, and prints in JSON what it says against them.
 ASK = """
 import json, sys
-import landscape
+from course.convergence.scripts import landscape
 from ddl.errors import CourseError
 complaints, (folders, options) = [], json.loads(sys.argv[1])
 for folder in folders:

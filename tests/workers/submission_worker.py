@@ -15,10 +15,10 @@ from pathlib import Path
 import horovod.tensorflow as hvd
 import numpy as np
 import tensorflow as tf
-import train_submission
 
 from course.challenge.build import BASELINE, _keep
 from course.challenge.builder import Submission
+from course.challenge.scripts import train_submission
 from course.challenge.split import Split
 from ddl.errors import CourseError
 
