@@ -49,7 +49,7 @@ print(json.dumps([sys.path[1:], {d.name: d.version for d in distributions()}]))
 """
     path, found = json.loads(image.run("python", "-c", script, cwd="/"))
     found = {re.sub(r"[-_.]+", "-", name).lower(): version for name, version in found.items()}
-    assert found.pop("ddl-course")
+    assert found.pop("ddl-course") and found.pop("ddl-launch")
     ours = {"pip", "setuptools", "wheel"} - pins.keys()  # what every virtual environment begins with
     assert {name: found[name] for name in found.keys() - ours} == pins
     assert not [entry for entry in path if "dist-packages" in entry]

@@ -1,8 +1,12 @@
 """Launches that share a machine's cores: one after another, and each is told what it waits for."""
 
+import os
+import stat
+
 import pytest
 
 from ddl import launch
+from ddl.rank.queue import Ticket
 from ddl.records.jsonfiles import read_json_lines
 from helpers import until
 
@@ -43,3 +47,24 @@ def test_two_of_a_class_run_in_turn_and_one_that_waits_can_be_stopped(script, qu
     assert second.progress().waiting == ""
     for run in (first, second, third):
         nothing_left(run)
+
+
+@pytest.mark.slow  # to become another user takes root
+def test_another_user_reads_a_ticket_and_need_not_remove_it(tmp_path):
+    for folder in (tmp_path, *tmp_path.parents[:3]):
+        if folder.stat().st_mode & 0o777 == 0o700:
+            folder.chmod(0o755)
+    queue = tmp_path / "queue"
+    roots = Ticket(queue, 2, "root's", 2)
+    assert roots.waits_for() == ""
+    assert stat.S_IMODE(queue.stat().st_mode) == 0o1777
+    (queue / "ticket-0-dead").write_text("{}")
+    if not os.fork():
+        try:
+            os.umask(0o77)
+            os.setuid(65534)
+            os._exit(Ticket(queue, 1, "nobody's", 2).waits_for() != "waits for 1 of 2 cores; they are with root's")
+        finally:
+            os._exit(2)
+    assert os.wait()[1] == 0
+    roots.give_back()
