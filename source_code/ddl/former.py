@@ -5,8 +5,8 @@ from importlib import import_module
 from importlib.util import spec_from_loader
 
 PACKAGES = ("challenge", "data", "grader", "lab", "plot", "topology", "training")  # now of the course
+DIVIDED = "ddl.analysis"  # among the lessons' rooms
 MODULES = {  # of those that lessons imported by their own name
-    "ddl.analysis": "course",
     "ddl.analysis.challenge": "course.challenge.findings",
     "ddl.analysis.paired": "ddl.pairs",
     "ddl.analysis.ring": "course.shared.ring",
@@ -30,15 +30,19 @@ class Finder:
     """Finds modules of release 0.2 where they are now."""
 
     def find_spec(self, name, path=None, target=None):
+        if name == DIVIDED:
+            return spec_from_loader(name, self, is_package=True)  # empty: imports set names in what is above them
         return spec_from_loader(name, self) if name.startswith("ddl.") and present_name(name) else None
 
     def create_module(self, spec):
+        if spec.name == DIVIDED:
+            return None
         module = import_module(present_name(spec.name))
         spec.loader_state = module.__spec__
         return module
 
     def exec_module(self, module):
-        module.__spec__ = module.__spec__.loader_state
+        module.__spec__ = module.__spec__.loader_state or module.__spec__
 
 
 def present_name(name):

@@ -41,6 +41,12 @@ def test_names_of_the_package_are_those_of_the_course():
     assert (data.__name__, plot.__name__) == ("course.data", "course.plot") and callable(plot.plot_cost)
 
 
+def test_a_former_module_takes_no_other_ones_place():
+    for module in MODULES:
+        importlib.import_module(module)
+    assert importlib.import_module("course").challenge is importlib.import_module("course.challenge")
+
+
 def test_what_never_was_is_not_found():
     with pytest.raises(ModuleNotFoundError):
         importlib.import_module("ddl.analysis.nonsense")
