@@ -1,7 +1,7 @@
 """Draw the course's diagrams: ``make images``.
 
-Every picture is an SVG file with its text alternative inside (title and description). The output
-depends on this script and on the minutes in docs/instructors.md, on nothing else, so that a test
+Every drawing is an SVG file with its text alternative inside (title and description). The output
+depends on this script and on the heads of the lessons, on nothing else, so that a test
 can compare it with the committed files byte by byte.
 """
 
@@ -12,33 +12,56 @@ from pathlib import Path
 from drawing import BLUE, GREEN, GREY, ORANGE, Drawing
 
 HERE = Path(__file__).resolve().parent
-COURSE = HERE.parent
 
-LESSONS = (
-    ("1.Gradient-Basics", "Why does averaging gradients speed up training?"),
-    ("2.System-Topology", "How are my workers connected, and what does that cost?"),
-    ("3.Multi-GPU", "How do I make my script distributed?"),
-    ("4.Convergence", "Why does my model learn worse on more workers, and what fixes it?"),
-    ("5.Challenge", "Can you beat the clock, and be believed?"),
-)
+SOURCES = HERE.parent / "grading" / "source"
+HEAD = re.compile(r"# # (.+)\n#\n# \*\*(.+)\*\*\n(?:#.*\n)*?# \| time \| (\d+) minutes")
+
+
+def heads():
+    """The title, question and minutes of each lesson by its name, in the order in which people meet them."""
+    found = {}
+    for source in sorted(SOURCES.glob("[0-9]*/*.py")):
+        head = HEAD.search(source.read_text(encoding="utf-8"))
+        if not head:
+            raise SystemExit(f"draw: {source} does not begin with a title, a question and its minutes")
+        found[source.stem] = head.groups()
+    return found
 
 
 def course_map():
-    """The lessons in order, with the minutes that docs/instructors.md gives each."""
-    teaching = (COURSE / "docs" / "instructors.md").read_text(encoding="utf-8")
-    minutes = dict(re.findall(r"^\| (\d)\. [^|]* \| (\d+) \|", teaching, re.MULTILINE))
-    times = "; ".join(f"{name}, {minutes[name[0]]} minutes" for name, _ in LESSONS)
-    drawing = Drawing(1010, 224, "Map of the course", f"Start_Here leads to the lessons in order: {times}.")
-    drawing.box(20, 16, 970, 38, "Start_Here", colour=GREEN)
-    drawing.text(130, 38, "What do I have here, and does it work?")
-    drawing.text(980, 38, "a few minutes", anchor="end", colour=GREEN, bold=True)
-    for number, (name, question) in enumerate(LESSONS):
-        x = 20 + 197 * number
-        drawing.box(x, 84, 182, 120, name, question)
-        drawing.text(x + 172, 194, f"{minutes[name[0]]} minutes", anchor="end", colour=BLUE, bold=True)
-        drawing.arrow((x + 91, 54), (x + 91, 82))
+    """The cores in order, as one way, and under each the branches that lead deeper, with the minutes of each head."""
+    lessons = heads()
+    cores = [name for name in lessons if re.match(r"\d+\.", name)]
+    branches = {core: [name for name in lessons if name[0] == core[0] and name != core] for core in cores}
+    told = "; ".join(
+        f"{core}, {lessons[core][2]} minutes"
+        + "".join(f", and deeper {name}, {lessons[name][2]} minutes" for name in branches[core])
+        for core in cores
+    )
+    height = 224 + 66 * max(map(len, branches.values()))
+    column, box = 183, 171
+    right = 20 + column * (len(cores) - 1) + box
+    drawing = Drawing(right + 20, height, "Map of the course", f"Start_Here leads to the lessons in order: {told}.")
+    _, question, minutes = HEAD.search((SOURCES / "Start_Here" / "Start_Here.py").read_text(encoding="utf-8")).groups()
+    drawing.box(20, 16, right - 20, 38, "Start_Here", colour=GREEN)
+    drawing.text(130, 38, question)
+    drawing.text(right - 10, 38, f"{minutes} minutes", anchor="end", colour=GREEN, bold=True)
+    drawing.arrow((20 + box / 2, 54), (20 + box / 2, 82))
+    for number, core in enumerate(cores):
+        x = 20 + column * number
+        title, question, minutes = lessons[core]
+        drawing.box(x, 84, box, 120, title, question)
+        drawing.text(x + box - 10, 194, f"{minutes} minutes", anchor="end", colour=BLUE, bold=True)
         if number:
-            drawing.arrow((x - 15, 144), (x - 2, 144))
+            drawing.arrow((x - column + box, 144), (x - 2, 144))
+        for row, name in enumerate(branches[core]):
+            y = 224 + 66 * row
+            title, _, minutes = lessons[name]
+            letter, _, subject = title.partition(". ")
+            drawing.box(x + 16, y, box - 16, 54, letter, colour=GREY, dashed=True)
+            drawing.text(x + 26, y + 42, subject)
+            drawing.text(x + box - 10, y + 22, f"{minutes} minutes", anchor="end", colour=GREY, bold=True)
+            drawing.arrow((x + 8, 204 if not row else y - 39), (x + 8, y + 27), (x + 14, y + 27))
     return drawing
 
 
@@ -94,14 +117,14 @@ def batch_norm():
         262,
         "Batch norm on two workers",
         "Left, per worker: each of two workers takes mean and variance over its own 512 of 1,024 "
-        "pictures, so the two normalise differently and nothing is exchanged. Right, synchronous: "
-        "the workers exchange sums, and both use mean and variance over all 1,024 pictures.",
+        "images, so the two normalise differently and nothing is exchanged. Right, synchronous: "
+        "the workers exchange sums, and both use mean and variance over all 1,024 images.",
     )
     for left, heading in ((20, "per worker (“ghost” batches)"), (520, "synchronous (sync_bn=True)")):
         drawing.text(left, 28, heading, bold=True)
         for rank in (0, 1):
             x = left + 245 * rank
-            drawing.box(x, 44, 225, 66, f"rank {rank}", "512 of 1,024 pictures", colour=ORANGE)
+            drawing.box(x, 44, 225, 66, f"rank {rank}", "512 of 1,024 images", colour=ORANGE)
     for rank in (0, 1):
         x = 20 + 245 * rank
         drawing.arrow((x + 112, 110), (x + 112, 148))
@@ -131,7 +154,7 @@ def descent():
     drawing.arrow((40, 250), (40, 46))
     drawing.arrow((40, 250), (470, 250))
     drawing.text(52, 48, "loss: how wrong", colour=GREY)
-    drawing.text(466, 270, "weight m", anchor="end", colour=GREY)
+    drawing.text(466, 270, "weight w", anchor="end", colour=GREY)
 
     def height(x):
         return 222 - 168 * ((x - 255) / 205) ** 2

@@ -28,7 +28,7 @@ def parse(arguments=None):
     add("--model", default="cnn", choices=MODELS)
     # Data
     add_data(ours)
-    validation = f"validation: {VALIDATION_SAMPLES:,} training pictures set aside (default: test)"
+    validation = f"validation: {VALIDATION_SAMPLES:,} training images set aside (default: test)"
     add("--held-out", default="test", choices=HELD_OUT, help=validation)
     add("--no-augment", action="store_true", help="no random flips and shifts")
     add("--identical-data", action="store_true", help="give every rank the SAME samples: a common mistake, on show")
@@ -299,7 +299,7 @@ def announce(journal, config, arm, data, schedule, precision):
     facts, ranks = data.describe(), hvd.size()
     journal.print(
         f"data: {facts['name']} ({facts['form']}), {facts['train_samples']} training and "
-        f"{facts['test_samples']} {facts['held_out']} pictures\n"
+        f"{facts['test_samples']} {facts['held_out']} images\n"
         f"batch: {ranks} ranks x {config.global_batch // ranks} = {config.global_batch}\n"
         f"recipe {arm.name}: norm {arm.norm}, {arm.optimizer}, learning rate "
         f"{config.learning_rate:g} at batch 64, {schedule.peak:g} at this one, "

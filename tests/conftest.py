@@ -41,6 +41,11 @@ def pytest_unconfigure(config):
         warm.stop([template["pid"] for template in warm.running() if _ours(template["pid"])])
 
 
+def pytest_make_parametrize_id(val, argname):
+    """Name bytes by their parameter: what they hold may differ from worker to worker (gzip writes the time)."""
+    return argname if isinstance(val, bytes) else None
+
+
 @pytest.fixture(scope="module")
 def output_of(request, tmp_path_factory):
     """Return a function that runs a command of the module's OUTPUTS, once: (its folder, what it printed).

@@ -85,7 +85,7 @@ def printed(run, line=-1):
 LAUNCHES = """
 import json, sys
 from ddl import launch
-print(json.dumps({name: launch(**call).id for name, call in json.loads(sys.argv[1]).items()}))
+print(json.dumps({name: launch(**{"timeout_s": 200, **call}).id for name, call in json.loads(sys.argv[1]).items()}))
 """
 
 

@@ -277,7 +277,7 @@ def make_pdf(root: Path, name: str, size: str) -> int:
         target = path.relative_to(root) if path.is_relative_to(root) else Path(path.name)
         shown = [Lesson(nbformat.read(path, as_version=4), target, "")]
     else:
-        paths = [path for path in lessons.notebooks(root) if path.stem.startswith(name)]
+        paths = lessons.begins_so(name, lessons.notebooks(root))
         if not paths:
             sys.exit(f"gallery: no lesson begins with {name!r}")
         if not chromium:

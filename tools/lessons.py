@@ -19,14 +19,13 @@ import os
 import re
 import shutil
 import signal
-import subprocess
 import sys
 import time
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
-from line import Line
+from line import Line, follow, last_lines
 
 ROOT = Path(__file__).resolve().parent.parent
 METADATA = {
@@ -37,7 +36,6 @@ HOME = "Start_Here"
 HINTS = "source_code/course/grader/hints.json"
 NAVIGATION = {"tags": ["navigation"], "editable": False, "deletable": False}  # of cells that lead to other lessons
 LESSON_LINK = re.compile(r'href="(?:\.\./|notebooks/)?([\w.-]+)\.ipynb"')  # pages lie in one folder
-POLL_S = 0.5
 SHOWN_LINES = 12  # of a failing cell, and of its traceback
 
 
@@ -54,6 +52,17 @@ def sources(root: Path) -> list[Path]:
     return sorted(root.glob("grading/source/*/*.py"), key=lambda source: (source.stem != HOME, source.stem))
 
 
+def is_core(source: Path) -> bool:
+    """Whether a lesson is on the course's way: 2b.Links-in-Depth is a branch of 2.System-Topology."""
+    return bool(re.match(r"\d+\.", source.stem))
+
+
+def branches(core: Path, root: Path) -> list[Path]:
+    """The lessons that go deeper than this one."""
+    number = core.stem.partition(".")[0]
+    return [each for each in sources(root) if re.match(rf"{number}[a-z]\.", each.stem)]
+
+
 def notebook_path(source: Path, root: Path) -> Path:
     folder = root if source.stem == HOME else root / "notebooks"
     return folder / f"{source.stem}.ipynb"
@@ -61,6 +70,13 @@ def notebook_path(source: Path, root: Path) -> Path:
 
 def source_of(path: Path, root: Path) -> Path:
     return root / "grading" / "source" / path.stem / f"{path.stem}.py"
+
+
+def begins_so(name: str, paths: list[Path]) -> list[Path]:
+    """The lessons whose name begins so; a number alone means that lesson's core."""
+    from course.grader.notebooks import beginning
+
+    return [path for path in paths if path.stem.startswith(beginning(name))]
 
 
 def notebooks(root: Path) -> list[Path]:
@@ -76,22 +92,25 @@ def convert(source: str) -> str:
 
 
 def navigated(notebook, source: Path, root: Path):
-    """Put links to the lessons before and after this one at its head and its foot."""
+    """Put links to the lessons before and after this one at its head and its foot; a branch's lead to its core."""
     import nbformat
 
     order = sources(root)
-    position = order.index(source)
-    around = {
-        "Previous": order[position - 1] if position > 1 else None,
-        "Home": order[0] if position else None,
-        "Next": order[position + 1] if position + 1 < len(order) else None,
-    }
+    home, cores = order[0], [each for each in order[1:] if is_core(each)]
+    if source in (home, *cores):
+        way = [home, *cores]
+        position = way.index(source)
+        around = [("Previous", way[position - 1])] if position > 1 else []
+        around += [("Home", home)] if position else []
+        around += [("In depth", other) for other in branches(source, root)] if position else []
+        around += [("Next", other) for other in way[position + 1 : position + 2]]
+    else:
+        around = [("Core", next(each for each in cores if source in branches(each, root))), ("Home", home)]
     folder = notebook_path(source, root).parent
     links = [
-        f"{word}: [{title(other)}]({os.path.relpath(notebook_path(other, root), folder)})"
-        for word, other in around.items() if other
-    ]  # fmt: skip
-    ends = [("head", 0), ("foot", len(notebook.cells) + 1)] if position else [("foot", len(notebook.cells))]
+        f"{word}: [{title(other)}]({os.path.relpath(notebook_path(other, root), folder)})" for word, other in around
+    ]
+    ends = [("foot", len(notebook.cells))] if source == home else [("head", 0), ("foot", len(notebook.cells) + 1)]
     for where, at in ends:  # what the course is comes before where it goes on
         cell = nbformat.v4.new_markdown_cell(" · ".join(links), id=f"navigation-{where}", metadata=NAVIGATION)
         notebook.cells.insert(at, cell)
@@ -243,7 +262,7 @@ def check(root: Path) -> int:
 
 def run(root: Path, lesson: str, size: str) -> int:
     """Execute lessons one after another, a line each; what failed is repeated at the end."""
-    chosen = [source for source in sources(root) if source.stem.startswith(lesson)]
+    chosen = begins_so(lesson, sources(root))
     if not chosen:
         have = ", ".join(source.stem for source in sources(root)) or "none"
         print(f"No lesson begins with {lesson!r}. There are: {have}.", file=sys.stderr)
@@ -307,28 +326,6 @@ def execute(notebook, source: Path, root: Path, size: str, line: Line, course: d
     finally:
         shutil.rmtree(work, ignore_errors=True)
         write_without_answers(result, notebook)
-
-
-def follow(command: list, log: Path, env: dict[str, str], line: Line) -> int:
-    """Run a command with its output in a log, show the last of it, and return its exit status."""
-    with (
-        log.open("wb") as file,
-        subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=file, stderr=file, env=env) as process,
-    ):
-        try:
-            while process.poll() is None:
-                line.show(last_lines(log)[-1])
-                time.sleep(POLL_S)
-        except BaseException:
-            process.terminate()
-            raise
-    return process.returncode
-
-
-def last_lines(log: Path) -> list[str]:
-    """The end of a log, line by line, whatever redrew them and however they are encoded."""
-    text = log.read_bytes()[-(2**16) :].decode(errors="replace")
-    return [line.rstrip() for line in re.split(r"[\r\n]+", text) if line.strip()] or [""]
 
 
 def failing_cell(result: Path) -> Failure | None:

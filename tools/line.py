@@ -1,10 +1,14 @@
 """The line that a long step shows while it runs: redrawn in a terminal, elsewhere repeated every ten seconds."""
 
+import re
 import shutil
+import subprocess
 import sys
 import time
+from pathlib import Path
 
 SILENCE_S = 10
+POLL_S = 0.5
 
 
 class Line:
@@ -35,3 +39,25 @@ class Line:
         self.show(detail)
         if self.terminal:
             print(flush=True)
+
+
+def follow(command: list, log: Path, env: dict[str, str], line: Line) -> int:
+    """Run a command with its output in a log, show the last of it, and return its exit status."""
+    with (
+        log.open("wb") as file,
+        subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=file, stderr=file, env=env) as process,
+    ):
+        try:
+            while process.poll() is None:
+                line.show(last_lines(log)[-1])
+                time.sleep(POLL_S)
+        except BaseException:
+            process.terminate()
+            raise
+    return process.returncode
+
+
+def last_lines(log: Path) -> list[str]:
+    """The end of a log, line by line, whatever redrew them and however they are encoded."""
+    text = log.read_bytes()[-(2**16) :].decode(errors="replace")
+    return [line.rstrip() for line in re.split(r"[\r\n]+", text) if line.strip()] or [""]

@@ -12,8 +12,11 @@ under Keras 3, where ranks drift apart (`--only keras`).
 For lesson 4, on CIFAR-10, the experiments of convergence.py: the arms of its comparison, each with the
 rate that its own grid chose (`--only convergence`, an hour and a quarter); steps to a target against the
 batch (`--only critical-batch`, as long); the search for a generalisation gap, and sharpness at equal
-training loss (`--only generalisation`, an hour); batch norm over 32 to 1,024 pictures (`--only
+training loss (`--only generalisation`, an hour); batch norm over 32 to 1,024 images (`--only
 ghost-batches`), and the noise scale at weights that stand still (`--only noise`; ten minutes each).
+
+For lesson 6 (`--only sharding`, a quarter of an hour): a rank's memory at several sizes in each of
+ZeRO's stages, and what fewer bytes cost in loss, the same seeds for each way of exchanging.
 
 For lesson 5 (`--only challenge`, two hours): the baseline on twenty seeds; baseline and reference in
 turns, with their times; one pass of the reference without each of its tricks, and with each alone.
@@ -51,6 +54,17 @@ LINKS = {"reader": {0: 2**24, 1000: 2**24, 100: 2**22}, "smoke": {1000: 2**12}}
 # The same seeds in both precisions; speed is measured in pairs that follow each other.
 PRECISIONS = ("float32", "bfloat16")
 PAIRS = {"reader": dict(seeds=range(5), pairs=5, steps=24), "smoke": dict(seeds=range(1), pairs=1, steps=4)}
+MEMORY = {"reader": [(384, 6), (512, 6), (640, 6), (768, 8), (1024, 6)], "smoke": [(32, 1)]}  # width and depth
+MESSAGES = {"reader": dict(seeds=range(5), steps=800), "smoke": dict(seeds=range(1), steps=16)}
+WAYS = (  # of exchanging: how many bytes are sent is up to them
+    ("all-reduce", dict(method="all-reduce")),
+    *((f"local, every {every}", dict(method="local", every=every)) for every in (4, 16, 64)),
+    ("DiLoCo, every 16", dict(method="diloco", every=16)),
+    ("int8", dict(method="int8")),
+    ("int8, no feedback", dict(method="int8", no_feedback=True)),
+    ("top 1 %", dict(method="top-k", share=0.01)),
+    ("top 1 %, no feedback", dict(method="top-k", share=0.01, no_feedback=True)),
+)
 KERAS_SEEDS = {"reader": range(5), "smoke": range(1)}
 STEPS = {"reader": dict(widths=[8, 32], steps=40), "smoke": dict(widths=[4], steps=5)}
 
@@ -80,6 +94,11 @@ def record_precision(options):
     choose("bfloat16")  # refused now where the processor can't
     keep(options.results / "precision.jsonl", precision_runs(options))
     keep(options.results / "precision-speed.jsonl", speed_runs(options))
+
+
+def record_sharding(options):
+    keep(options.results / "sharding-memory.jsonl", memory_runs(options))
+    keep(options.results / "few-messages.jsonl", message_runs(options))
 
 
 def record_keras(options):
@@ -193,6 +212,32 @@ def speed_runs(options):
     ]
 
 
+def memory_runs(options):
+    """Train the transformer in several sizes and each of ZeRO's stages."""
+    make = Recordings(options.work / "sharding", jobs=2)
+    settings = dict(batch=2, length=32, steps=3, workers=2, threads=1)
+    return [
+        recorded(
+            make, "train_transformer.py", f"{width} × {depth}, stage {stage}", width, depth, stage,
+            width=width, depth=depth, stage=stage, **settings,
+        )
+        for width, depth in MEMORY[options.size]
+        for stage in range(4)
+    ]  # fmt: skip
+
+
+def message_runs(options):
+    """Train with fewer and fewer bytes between two ranks, the same seeds."""
+    make, size = Recordings(options.work / "sharding", jobs=2), MESSAGES[options.size]
+    return [
+        recorded(
+            make, "few_messages.py", name, "seed", seed, seed=seed, steps=size["steps"], workers=2, threads=1, **way
+        )
+        for seed in size["seeds"]
+        for name, way in WAYS
+    ]
+
+
 def keras_runs(options):
     """Train with Horovod's optimizer on Keras 2 and on Keras 3, the same seeds."""
     make = Recordings(options.work / "keras")
@@ -237,6 +282,7 @@ def two_host_runs(options):
 PARTS = {
     "two-hosts": record_two_hosts,
     "precision": record_precision,
+    "sharding": record_sharding,
     "keras": record_keras,
     "convergence": record_convergence,
     "critical-batch": record_critical_batch,

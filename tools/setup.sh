@@ -219,7 +219,7 @@ if [ "$torch" ]; then
 fi
 if [ "$part" = all ]; then
     "$venv/bin/ddl" data fetch cifar10 || {
-        echo "set-up: CIFAR-10 could not be downloaded; generated pictures in the same format take its place"
+        echo "set-up: CIFAR-10 could not be downloaded; generated images in the same format take its place"
         "$venv/bin/ddl" data fetch synthetic
     }
 fi

@@ -15,6 +15,7 @@ from nbgrader.api import Gradebook
 from nbgrader.apps.baseapp import NbGrader
 from nbgrader.exchange import ExchangeFactory
 
+from course.grader import notebooks
 from ddl.errors import CourseError
 from ddl.records import files
 from ddl.records.stack import release
@@ -195,9 +196,10 @@ class Course:
 
 
 def one(beginning: str, names: list[str], where: str, otherwise: str, variable: str = "LESSON") -> str:
-    """The one of `names` that equals `beginning`, or else begins so."""
+    """The one of `names` that equals `beginning`, or else begins so; of lessons, a number alone means the core."""
+    start = notebooks.beginning(beginning) if variable == "LESSON" else beginning
     chosen = [name for name in names if name == beginning] or [
-        name for name in names if beginning and name.startswith(beginning)
+        name for name in names if beginning and name.startswith(start)
     ]
     if len(chosen) == 1:
         return chosen[0]

@@ -38,11 +38,17 @@ _MODULES = {
     "race": "links.race",
     "classification": "workers.classification",
     "disturbed": "workers.disturbed",
+    "drill": "workers.drill",
+    "failures": "workers.failures",
     "mistakes": "workers.mistakes",
     "precisions": "workers.precisions",
     "critical": "convergence.critical",
     "sharpness": "convergence.sharpness",
     "tuning": "convergence.tuning",
+    "memory": "sharding.memory",
+    "messages": "sharding.messages",
+    "pipeline": "sharding.pipeline",
+    "splits": "sharding.splits",
 }
 
 _attribute, __dir__, __all__ = lazy_names(__name__, _HOME, _MODULES)

@@ -19,6 +19,7 @@ _MODULES = {
     "gradients.plot_sgd": "plot_settled plot_map plot_one_step plot_to_target",
     "links.plot_cost": "plot_cost",
     "workers.plot_efficiency": "plot_scaling plot_step_times plot_payoff plot_timeline",
+    "workers.plot_failures": "plot_lost_share",
     "links.plot_hierarchy": "plot_fade plot_variants",
     "convergence.plot_landscape": "plot_slices plot_sharpness",
     "links.plot_links": "plot_links",
@@ -26,6 +27,8 @@ _MODULES = {
     "links.plot_race": "plot_algorithms plot_race",
     "workers.plot_strategies": "plot_agreement plot_staleness plot_loss_scaling",
     "links.plot_topology": "plot_topology",
+    "sharding.plot_memory": "plot_memory plot_messages",
+    "sharding.plot_pipeline": "plot_cycles",
 }
 _HOME = {name: module for module, names in _MODULES.items() for name in names.split()}
 

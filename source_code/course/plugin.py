@@ -23,19 +23,19 @@ def checks():
 
 def _cifar10(entry):
     if entry.is_here:
-        return Check("CIFAR-10", "OK", f"{entry.form}, {entry.samples:,} pictures, in {entry.path}")
+        return Check("CIFAR-10", "OK", f"{entry.form}, {entry.samples:,} images, in {entry.path}")
     return Check(
         "CIFAR-10",
         "optional",
-        "not here: generated pictures stand in for it",
+        "not here: generated images stand in for it",
         "`ddl data fetch cifar10`, or set DDL_DATA_DIR to a folder that has it",
     )
 
 
 def _synthetic(entry):
     if entry.is_here:
-        return Check("generated pictures", "OK", f"in {entry.path}")
-    return Check("generated pictures", "OK", "not made yet: the first run that needs them takes some seconds longer")
+        return Check("generated images", "OK", f"in {entry.path}")
+    return Check("generated images", "OK", "not made yet: the first run that needs them takes some seconds longer")
 
 
 def pages():

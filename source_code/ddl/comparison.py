@@ -8,24 +8,25 @@ from ddl.display.table import Table, cell, is_number
 from ddl.errors import InputError
 from ddl.pairs import means, paired
 from ddl.records.stack import release
+from ddl.words import plural
 
 
 def compare(runs, at=None, steps=None, epochs=None, against=None, margin=1.0) -> Table:
     """Tabulate runs, one row an arm; runs with the same name are the seeds of one arm.
 
-    Recorded runs, and those evaluated on validation pictures, make rows of their own. A run without a result (failed,
-    stopped) is counted in its row's note. By default final results are compared; ``at="epochs"`` and ``at="steps"``
-    compare after equally many epochs or optimizer steps, at each run's last evaluation up to there. `steps` or `epochs`
-    says how many; by default the most that every run reached.
+    Recorded runs, and those evaluated on validation images, make rows of their own. A run without a result (failed,
+    stopped) is counted in its row's note, which also says what restarts cost. By default final results are compared;
+    ``at="epochs"`` and ``at="steps"`` compare after equally many epochs or optimizer steps, at each run's last
+    evaluation up to there. `steps` or `epochs` says how many; by default the most that every run reached.
 
     Held-out accuracy is compared with that of the arm `against` or, without one, of the arm with the highest mean;
-    recorded arms, other data and other held-out pictures are compared among themselves. ``difference_points`` is the
+    recorded arms, other data and other held-out images are compared among themselves. ``difference_points`` is the
     mean difference over the `pairs` of equal seeds, ``low_points`` to ``high_points`` its 95 % interval (NaN below two
     pairs); without a pair it is the difference of the means. With `against`, ``verdict`` is `Paired.verdict` at a
     `margin` in points; without, the highest mean is called ``"best"``.
 
     Accuracies are fractions; ``test_accuracy_sd`` is the sample standard deviation over the `seeds`, NaN for one.
-    ``train_accuracy`` is ``"clean"``, on training pictures without augmentation, where all of an arm's runs measured
+    ``train_accuracy`` is ``"clean"``, on training images without augmentation, where all of an arm's runs measured
     that, else the ``"running mean"`` over batches; ``train_accuracy_of`` says which. ``ratio`` is throughput over the
     first arm's, NaN where the hardware or ranks × threads differ. ``note`` marks a row that computes in another
     ``precision`` than the first, or with another ``tensorflow``.
@@ -149,6 +150,11 @@ def _note(arm, results, points):
         notes.append(f"{diverged} of {len(arm)} diverged")
     if points < len(results):
         notes.append(f"{len(results) - points} of {len(arm)} not evaluated by then")
+    if restarts := [restart for run in arm if not run.recorded for restart in run.restarts]:
+        repeated, lost_s = (sum(getattr(each, name) or 0 for each in restarts) for name in ("repeated", "lost_s"))
+        notes.append(
+            f"started again {plural(len(restarts), 'time')}: {plural(repeated, 'step')} done twice, {lost_s:.1f} s lost"
+        )
     return "; ".join(notes)
 
 
@@ -290,7 +296,7 @@ def _table(rows, title, against, margin):
         caption.append(f"Training accuracy: {running}.")
     elif kinds:
         note = f"; *: {running}" if len(kinds) > 1 else ""
-        caption.append(f"Training accuracy: of pictures without augmentation{note}.")
+        caption.append(f"Training accuracy: of images without augmentation{note}.")
     shown = {column: label for column, label in labels.items() if label[0] not in common}
     table.attrs.update(labels=shown, caption=" ".join(caption))
     return table

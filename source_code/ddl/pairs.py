@@ -2,7 +2,7 @@
 
 import math
 import statistics
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -65,6 +65,16 @@ class Paired:
         enough = (n for n, width in enumerate(widths, 2) if width < abs(self.mean) * math.sqrt(n))
         return next(enough, math.inf)
 
+    @property
+    def p(self) -> float:
+        """Two-sided p of Student's t test that the mean is 0; 0 where all differences are equal, NaN for one pair."""
+        from scipy.stats import t
+
+        if self.n < 2:
+            return math.nan
+        error = statistics.stdev(self.differences) / math.sqrt(self.n)
+        return float(2 * t.sf(abs(self.mean) / error, self.n - 1)) if error else float(not self.mean)
+
     def verdict(self, margin: float) -> str:
         """Say what the interval decides, for figures of which more is better.
 
@@ -78,6 +88,14 @@ class Paired:
         if self.low > 0:
             return "better"
         return "worse" if self.high < 0 else "not decided"
+
+
+def holm(p: Sequence[float]) -> list[float]:
+    """Correct p for the number of comparisons, in the order given (Holm 1979, section 3)."""
+    found, least = [0.0] * len(p), 0.0
+    for place, index in enumerate(sorted(range(len(p)), key=p.__getitem__)):
+        least = found[index] = max(least, min(1.0, (len(p) - place) * p[index]))
+    return found
 
 
 def paired(first: Mapping[int, float], second: Mapping[int, float]) -> Paired:

@@ -36,9 +36,9 @@ def main(config):
     optimizer = tf.keras.optimizers.SGD(experiment.rate(per_rank_batch * hvd.size()), MOMENTUM)
 
     @tf.function(autograph=False)  # no branch or loop here depends on a tensor
-    def train_step(pictures, labels):
+    def train_step(images, labels):
         with tf.GradientTape() as tape:
-            losses, hits = losses_and_hits(labels, model(pictures, training=True))
+            losses, hits = losses_and_hits(labels, model(images, training=True))
             loss = tf.reduce_mean(losses)
         # Horovod 5: wrap. The tape averages the gradients of all ranks.
         tape = hvd.DistributedGradientTape(tape)
@@ -51,8 +51,8 @@ def main(config):
     optimizer.build(model.trainable_variables)
     hvd.broadcast_variables(model.variables + optimizer.variables, root_rank=0, inplace=True)
     experiment.start()
-    for pictures, labels in dataset:
-        experiment.step(model, train_step(pictures, labels))
+    for images, labels in dataset:
+        experiment.step(model, train_step(images, labels))
     experiment.finish(model)
 
 

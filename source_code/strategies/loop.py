@@ -25,17 +25,17 @@ def main(config):
     optimizer = tf.keras.optimizers.SGD(experiment.rate(experiment.global_batch), MOMENTUM)
 
     @tf.function(autograph=False)  # no branch or loop here depends on a tensor
-    def train_step(pictures, labels):
+    def train_step(images, labels):
         with tf.GradientTape() as tape:
-            losses, hits = losses_and_hits(labels, model(pictures, training=True))
+            losses, hits = losses_and_hits(labels, model(images, training=True))
             loss = tf.reduce_mean(losses)
         gradients = tape.gradient(loss, model.trainable_variables)
         optimizer.apply_gradients(zip(gradients, model.trainable_variables))
         return tf.stack([loss, tf.reduce_mean(hits)])
 
     experiment.start()
-    for pictures, labels in dataset:
-        experiment.step(model, train_step(pictures, labels))
+    for images, labels in dataset:
+        experiment.step(model, train_step(images, labels))
     experiment.finish(model)
 
 

@@ -28,22 +28,22 @@ def main(config):
         optimizer = tf.keras.optimizers.SGD(experiment.rate(experiment.global_batch), MOMENTUM)
 
     @tf.function(autograph=False)  # no branch or loop here depends on a tensor
-    def train_step(pictures, labels):
+    def train_step(images, labels):
         with tf.GradientTape() as tape:
-            losses, hits = losses_and_hits(labels, model(pictures, training=True))
+            losses, hits = losses_and_hits(labels, model(images, training=True))
             loss = tf.reduce_sum(losses) / experiment.global_batch
         gradients = tape.gradient(loss, model.trainable_variables)
         optimizer.apply_gradients(zip(gradients, model.trainable_variables))
         return tf.stack([loss, tf.reduce_sum(hits) / experiment.global_batch])
 
     @tf.function(autograph=False)
-    def everywhere(pictures, labels):
-        figures = strategy.run(train_step, args=(pictures, labels))
+    def everywhere(images, labels):
+        figures = strategy.run(train_step, args=(images, labels))
         return strategy.reduce(tf.distribute.ReduceOp.SUM, figures, axis=None)
 
     experiment.start()
-    for pictures, labels in dataset:
-        experiment.step(model, everywhere(pictures, labels))
+    for images, labels in dataset:
+        experiment.step(model, everywhere(images, labels))
     experiment.finish(model)
 
 

@@ -41,11 +41,11 @@ def main(config):
     optimizer.build(model.trainable_variables)
 
     @tf.function
-    def train_step(pictures, labels):
+    def train_step(images, labels):
         before = updates.read_value()
         with tf.control_dependencies([before]):  # only then are the weights read
             with tf.GradientTape() as tape:
-                losses, hits = losses_and_hits(labels, model(pictures, training=True))
+                losses, hits = losses_and_hits(labels, model(images, training=True))
                 loss = tf.reduce_mean(losses)
             gradients = tape.gradient(loss, model.trainable_variables)
         optimizer.apply_gradients(zip(gradients, model.trainable_variables))
@@ -56,14 +56,14 @@ def main(config):
         return tf.stack([loss, tf.reduce_mean(hits)]), number - before
 
     @tf.function
-    def on_a_worker(pictures, labels):
-        return strategy.run(train_step, args=(pictures, labels))
+    def on_a_worker(images, labels):
+        return strategy.run(train_step, args=(images, labels))
 
     late, under_way = [], deque()
     experiment.start()
-    for handed_out, (pictures, labels) in enumerate(dataset, start=1):
+    for handed_out, (images, labels) in enumerate(dataset, start=1):
         # From here, so that each sample is used once: a worker's own data set would have them all.
-        under_way.append(coordinator.schedule(on_a_worker, args=(pictures, labels)))
+        under_way.append(coordinator.schedule(on_a_worker, args=(images, labels)))
         # A second batch for each worker waits. Before an evaluation all are waited for.
         while len(under_way) > (0 if experiment.epoch_ends(handed_out) else 2 * len(task.workers)):
             figures, others = under_way.popleft().fetch()

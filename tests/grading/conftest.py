@@ -20,6 +20,9 @@ sys.path.insert(0, str(ROOT / "grading"))
 sys.path.insert(0, str(Path(__file__).parent))
 
 import lessons
+from course.grader import conversion, launches
+from course.grader.limits import Limits
+from marking import sandbox
 
 TINY = "1.Tiny-Lesson"
 REAL = "1.Gradient-Basics"
@@ -208,3 +211,31 @@ def orphans():
 
     yield left
     ctypes.CDLL(None).prctl(ADOPT_ORPHANS, 0)  # later tests' orphans are not ours to collect
+
+
+@pytest.fixture(scope="module")
+def ranks():
+    if not shutil.which("bwrap"):
+        pytest.skip("bubblewrap is not installed")
+    started = launches.Launches(sandbox.start_ranks, Limits(launch_s=60))
+    yield started
+    started.close()
+
+
+@pytest.fixture
+def lost(ranks, monkeypatch):
+    """Return a function that launches a script, and gives the sentence of each check that it does not pass."""
+
+    def check(script, sizes=(2, 3)):
+        monkeypatch.setattr(launches, "launch", lambda request: ranks.answer(request, script))
+        trained = [conversion.training("my_horovod.py", size, seed=5) for size in sizes]
+        sentences = {}
+        for check in conversion.CHECKS:
+            try:
+                for training in trained:
+                    check(training)
+            except AssertionError as error:
+                sentences[check.__name__] = str(error)
+        return sentences
+
+    return check

@@ -346,7 +346,7 @@ CLASS = {  # five honest ones, and five cheats
 }
 WRONG = {
     "fay": "nosy.py, line 11: FileNotFoundError",
-    "hal": "several views of a picture do not count",
+    "hal": "several views of an image do not count",
     "ida": "it diverged: its loss was no longer a finite number",
     "jon": "mine.py: the process that builds it gave no answer: it ended with status 0",
 }

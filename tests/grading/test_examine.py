@@ -261,7 +261,8 @@ EXHAUSTING = {
 def test_what_exhausts_a_machine_is_ended_and_noted(marked, attack, note):
     found = marked(submission(attack))
     assert passed(found) == {"before": True, "attacked": False, "after": True}
-    assert any(note in text for text in found.notes), found.notes
+    first = (note, "did not end within") if note == MANY else (note,)  # the time may be up first on a busy machine
+    assert any(note in text for text in found.notes for note in first), found.notes
 
 
 SQUARE = "def square(x):\n    return x * x\n"

@@ -5,27 +5,27 @@ with TensorFlow in it.
 """
 
 import re
-import shutil
 
 import pytest
 
 import lessons
 from course.grader import conversion, launches, loop
 from course.grader.limits import Limits
+from ddl.launcher.extras import NO_TORCH
 from helpers import ROOT
-from marking import sandbox
 
-LESSON = ROOT / "grading" / "source" / "3.Multi-GPU" / "3.Multi-GPU.py"
+SOURCES = ROOT / "grading" / "source"
+LESSON, LOOPS = SOURCES / "3.Multi-GPU" / "3.Multi-GPU.py", SOURCES / "3d.Text-and-Loops" / "3d.Text-and-Loops.py"
 ALL = {check.__name__ for check in conversion.CHECKS}
 
 
-def answer_of(grade_id):
-    notebook = lessons.master(LESSON.read_text())
+def answer_of(grade_id, lesson=LESSON):
+    notebook = lessons.master(lesson.read_text())
     (cell,) = [cell for cell in notebook.cells if cell.metadata.get("nbgrader", {}).get("grade_id") == grade_id]
     return "\n".join(line for line in cell.source.splitlines()[1:] if "SOLUTION" not in line) + "\n"
 
 
-MODEL = answer_of("q08_convert")
+MODEL = answer_of("q01_convert")
 (ONE_DEVICE,) = re.findall(r"%%writefile one_device.py\n(.*?)\n# %%", LESSON.read_text(), re.DOTALL)
 INIT, BROADCAST = "hvd.init()\n", "hvd.broadcast_variables(model.variables, root_rank=0)\n"
 TAPE = "    tape = hvd.DistributedGradientTape(tape)\n"
@@ -143,6 +143,10 @@ WRONG = {
     "nobody writes": ([(WRITE, "")], {"one_writer"}, "no rank wrote the weights"),
 }  # fmt: skip
 RAISES = {
+    "PyTorch, where it is not installed": (
+        [("import horovod.tensorflow as hvd\n", "raise ModuleNotFoundError('not found', name='torch')\n")],
+        rf"rank \d raised ModuleNotFoundError in line 1: {NO_TORCH}",
+    ),
     "frozen weights are trained, too": (
         [("zip(gradients, model.trainable_variables)", "zip(gradients, model.variables, strict=True)")],
         r"rank \d raised ValueError in line 24: zip\(\) argument 2 is longer",
@@ -265,7 +269,7 @@ for numbers in task.batches(task.batch * 2):
 """
 BY_FILES = [("task.samples(numbers)", "task.samples(numbers[rank::ranks])"), ("[gradients]", "exchange(**gradients)")]
 NOTES_SENT = [
-    ("import Network", "import Network, examiner"),
+    ("import Network, Task\n", "import Network, Task\nfrom course.training.examiner import examiner\n"),
     (
         "    loss = np",
         "    for array in gradients.values():\n        examiner().note('sent', dtype='float64', "
@@ -312,34 +316,6 @@ FORGED = {
     ),
     "samples are gathered for rank 0, which trains alone": (MODEL, [*GATHER, *RANK_0_ALONE], GRADIENTS_STAY),
 }  # fmt: skip
-
-
-@pytest.fixture(scope="module")
-def ranks():
-    if not shutil.which("bwrap"):
-        pytest.skip("bubblewrap is not installed")
-    started = launches.Launches(sandbox.start_ranks, Limits(launch_s=60))
-    yield started
-    started.close()
-
-
-@pytest.fixture
-def lost(ranks, monkeypatch):
-    """Return a function that launches a script, and gives the sentence of each check that it does not pass."""
-
-    def check(script, sizes=(2, 3)):
-        monkeypatch.setattr(launches, "launch", lambda request: ranks.answer(request, script))
-        trained = [conversion.training("my_horovod.py", size, seed=5) for size in sizes]
-        sentences = {}
-        for check in conversion.CHECKS:
-            try:
-                for training in trained:
-                    check(training)
-            except AssertionError as error:
-                sentences[check.__name__] = str(error)
-        return sentences
-
-    return check
 
 
 def changed(script, changes):
@@ -395,9 +371,9 @@ def test_a_script_earns_nothing_by_what_it_says(lost, script, changes, earned):
 
 # ---------------------------------------------------------------- a loop for replicas
 
-STEP = answer_of("q16_svhn_loop")
+STEP = answer_of("q04_svhn_loop", LOOPS)
 SHARE = """        with tf.GradientTape() as tape:
-            losses = each(labels, model(pictures, training=True))
+            losses = each(labels, model(images, training=True))
             loss = tf.nn.compute_average_loss(
                 losses, global_batch_size=global_batch)
 """
@@ -410,8 +386,8 @@ RIGHT_LOOPS = {
          "tf.reduce_sum(losses) / global_batch")
     ],
     "Keras' loss, and an update by keyword": [
-        ("each(labels, model(pictures, training=True))",
-         "tf.keras.losses.SparseCategoricalCrossentropy(True, reduction='none')(labels, model(pictures))"),
+        ("each(labels, model(images, training=True))",
+         "tf.keras.losses.SparseCategoricalCrossentropy(True, reduction='none')(labels, model(images))"),
         (REDUCE, "strategy.reduce(tf.distribute.ReduceOp.SUM, losses, axis=None)"),
     ],
     "each replica's mean, over the replicas": [

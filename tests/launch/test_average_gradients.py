@@ -21,20 +21,20 @@ def test_horovod_averages_like_the_maths(points, nothing_left):
         "average_gradients.py", workers=2, points=points, steps=6, weight=0.5, seed=3, learning_rate=0.05, message_kib=4
     )
     data = descent.generated(points, seed=3)
-    m = 0.5
+    w = 0.5
     steps = [event for event in run.events() if event["event"] == "step"]
     assert [event["step"] for event in steps] == [1, 2, 3, 4, 5, 6]
     for event in steps:
-        expected = descent.exchange(m, 0.05, [data[0::2], data[1::2]])
-        assert event["m"] == pytest.approx(m)
+        expected = descent.exchange(w, 0.05, [data[0::2], data[1::2]])
+        assert event["w"] == pytest.approx(w)
         assert event["gradients"] == pytest.approx(expected.gradients)
         assert event["average"] == pytest.approx(expected.average)
-        m = expected.after
-        assert event["after"] == pytest.approx(m)
+        w = expected.after
+        assert event["after"] == pytest.approx(w)
     # Equal shards average to the gradient of all points; with 32 and 31 points they do not.
-    whole = descent.gradient(steps[0]["m"], data)
+    whole = descent.gradient(steps[0]["w"], data)
     assert (steps[0]["average"] == pytest.approx(whole)) is (points == 64)
-    assert run.result["ranks"] == 2 and run.result["weights"] == pytest.approx([m, m])
+    assert run.result["ranks"] == 2 and run.result["weights"] == pytest.approx([w, w])
     ((size, seconds),) = run.result["all_reduce_seconds"]
     assert size == 4096 and seconds > 0
     nothing_left(run)
@@ -52,13 +52,13 @@ import horovod.tensorflow as hvd, tensorflow as tf
 hvd.init()
 weights = []
 for options in ({}, {"average_aggregated_gradients": True}):
-    m = tf.Variable(0.0)
+    w = tf.Variable(0.0)
     sgd = hvd.DistributedOptimizer(tf.keras.optimizers.SGD(1.0), backward_passes_per_step=2, **options)
     for gradient in (1.0, 5.0):
         with tf.GradientTape() as tape:
-            loss = gradient * m
-        sgd.minimize(loss, [m], tape=tape)
-        weights.append(float(m))
+            loss = gradient * w
+        sgd.minimize(loss, [w], tape=tape)
+        weights.append(float(w))
 print(json.dumps(weights))
 """
 

@@ -8,6 +8,7 @@ import pytest
 from ddl import attach, launch, runs
 from ddl.cli import main
 from ddl.records.folder import StorageError
+from helpers import until
 
 pytestmark = pytest.mark.slow
 
@@ -46,8 +47,8 @@ def disk(tmp_path, monkeypatch):
         subprocess.run(["umount", "--lazy", folder], check=True)
 
 
-def fill(folder):
-    (folder / "before").write_bytes(bytes(os.statvfs(folder).f_bavail * 4096))
+def fill(folder, but=0):
+    (folder / "before").write_bytes(bytes(os.statvfs(folder).f_bavail * 4096 - but))
 
 
 def test_a_disk_that_is_full_refuses_a_launch_and_hides_no_run(script, disk, tmp_path, capsys):
@@ -178,3 +179,15 @@ def test_weights_that_find_no_room_cost_no_result(disk, capfd, nothing_left):
     assert "weights.npz cannot be written: No space left on device" in shown and "the results are not" in shown
     assert not (run.folder / "weights.npz").exists()
     nothing_left(run)
+
+
+def test_a_checkpoint_that_finds_no_room_costs_no_training(disk, nothing_left):
+    settings = {"data_set": "synthetic", "train_samples": 640, "test_samples": 100, "global_batch": 32, "steps": 40}
+    run = launch("train_cifar.py", **settings, checkpoint_every=10, oversubscribe=True, timeout_s=150, wait=False)
+    until(lambda: run.progress().step >= 1 or run.progress().over, 100)
+    fill(run.folder.parent, but=100_000)  # room for records
+    run.wait()
+    nothing_left(run)
+    assert run.state == "done" and run.progress().step == 40
+    assert any("The training goes on without this checkpoint" in note for note in run.progress().notes)
+    assert not list(run.folder.glob(".*.part"))

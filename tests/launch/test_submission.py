@@ -102,7 +102,7 @@ def test_ranks_open_the_pictures_without_private_labels_and_no_other_data(output
 
 REFUSED = {
     "knowing": "its initial weights know the classes already",
-    "company": "depend on the other pictures of the batch",
+    "company": "depend on the other images of the batch",
     "too_large_a_pass": "a ghost batch of 1024 does not divide a rank's 512",
 }
 

@@ -54,14 +54,16 @@ def test_every_rank_is_told_what_torchrun_tells_and_finds_no_tensorflow(script, 
     nothing_left(run)
 
 
-def test_without_pytorch_a_launch_says_how_to_get_it(script, nothing_left):
-    run = launch(
-        script("raise ModuleNotFoundError(\"No module named 'torch'\", name='torch')\n"),
-        cluster="torchrun",
-        check=False,
-        oversubscribe=True,
-    )
-    assert run.failure.type == "ModuleNotFoundError" and "make lab TORCH=1" in run.failure.advice
+@pytest.mark.parametrize(
+    "raised, options, advice",
+    [
+        ("ModuleNotFoundError(\"No module named 'torch'\", name='torch')", {"cluster": "torchrun"}, "make lab TORCH=1"),
+        ("ValueError('environment variable RANK expected, but not set')", {}, 'cluster="torchrun"'),
+    ],
+)
+def test_without_pytorch_or_its_variables_a_launch_says_how_to_get_them(script, nothing_left, raised, options, advice):
+    run = launch(script(f"raise {raised}\n"), check=False, oversubscribe=True, **options)
+    assert run.failure.type in raised and advice in run.failure.advice
     nothing_left(run)
 
 

@@ -74,5 +74,5 @@ def test_losses_and_hits_are_tensorflows(ported):
 def test_a_bucket_of_ddp_is_as_large_as_the_lesson_says(ported):
     from torch.nn.parallel import distributed
 
-    lesson = (ROOT / "grading/source/3.Multi-GPU/3.Multi-GPU.py").read_text()
+    lesson = (ROOT / "grading/source/3b.Strategies-in-Depth/3b.Strategies-in-Depth.py").read_text()
     assert f"buckets of at most {distributed._DEFAULT_BUCKET_CAP_MB} MiB by default" in lesson

@@ -242,7 +242,7 @@ def test_a_notice_that_comes_with_the_last_step_changes_nothing(one):
 def test_outside_a_run_it_trains_and_writes_nothing(one):
     folder = one("plain").folder.parent
     printed = (folder / "script.txt").read_text()
-    assert "data: synthetic (generated), 400 training and 100 test pictures" in printed
+    assert "data: synthetic (generated), 400 training and 100 test images" in printed
     assert "held-out" in printed.splitlines()[-1]
     assert not list((folder / "script").rglob("*.json*"))
 

@@ -9,11 +9,14 @@ import re
 import statistics
 from collections import defaultdict
 from functools import cache
-from itertools import combinations, pairwise
+from itertools import pairwise
 
 import numpy as np
+import pandas as pd
 import pytest
+from scipy import stats
 
+import lessons
 from course import critical, disturbed, precisions, recorded
 from course.challenge import TARGET
 from course.challenge.findings import ablations, best_of
@@ -21,12 +24,12 @@ from course.challenge.verdict import Score
 from course.convergence.critical import Critical, Noise
 from course.convergence.sharpness import MEASURES, rank_correlation, sharpness
 from course.shared.recorded import Recorded
-from ddl.pairs import Paired, paired
+from ddl.pairs import Paired, holm, paired
 from helpers import ROOT, claims_of
 
 MARGIN = 1.0  # points, within which there is said to be no difference
-FAR = 10.0  # points, from which on a difference is called far
-LESSONS = ("3.Multi-GPU", "4.Convergence", "5.Challenge")
+FAR = 10.0  # points: written down after the results, like the bounds 400 and 900, a factor of three and five points
+LESSONS = [source.stem for source in lessons.sources(ROOT) if source.stem[0] in "345"]
 
 
 class Records:
@@ -74,6 +77,11 @@ class Records:
     def sharpest(self, name) -> list[float]:
         """Return the largest eigenvalue of each network of an arm."""
         return [r["eigenvalue"]["eigenvalues"][0] for r in self.results("landscape") if r["name"] == name]
+
+    def parameters(self, arm) -> int:
+        """Return the number of weights of an arm of the challenge's ablations."""
+        (count,) = {r["parameters"] for r in self.results("challenge-ablations") if r["arm"] == arm}
+        return count
 
     def rate(self, name, file="convergence-cifar10") -> float:
         """Return the learning rate of an arm."""
@@ -147,9 +155,14 @@ def the_noise_scale_is_near(records):
     return all(1 / 3 < records.curve(MOMENTUM).fit.critical / noise.middle < 3 for noise in estimates)
 
 
-def the_noise_scale_grows(records):
-    scales = records.frozen_scales()
-    return all(scales[0.65, seed] > scales[0.5, seed] for seed in (0, 1, 2))
+def lack_of_fit(records, arm):
+    """Return p of an F test of the curve against the spread of seeds, on the logarithms of the steps."""
+    curve = records.curve(arm)
+    seeds = {point.batch: np.log(seeds_steps(records, arm, point.batch)) for point in curve.points}
+    off = sum(((steps - np.log(curve.fit.steps(batch))) ** 2).sum() for batch, steps in seeds.items())
+    pure, runs = sum(((steps - steps.mean()) ** 2).sum() for steps in seeds.values()), sum(map(len, seeds.values()))
+    ratio = (off - pure) / (len(seeds) - 2) / (pure / (runs - len(seeds)))
+    return stats.f.sf(ratio, len(seeds) - 2, runs - len(seeds))
 
 
 def bends(records):
@@ -175,6 +188,13 @@ def ranks_by_sharpness(records, measure, figure):
     """Return the rank correlation of a measure of sharpness with a held-out figure."""
     table = sharpness([Recorded(result) for result in records.results("landscape")])
     return rank_correlation(table[measure], table[figure])
+
+
+def ordered(records, measure, figure):
+    """Return how many settings there are, if their means of a measure of sharpness and of a figure have one order."""
+    table = pd.DataFrame(sharpness([Recorded(result) for result in records.results("landscape")]))
+    means = table.groupby("arm")[[measure, figure]].mean().sort_values(measure)
+    return len(means) if means[figure].is_monotonic_increasing else 0
 
 
 BASELINE = "challenge-baseline"
@@ -203,19 +223,16 @@ def late_gain(records):
     return statistics.fmean(on_the_way(records, 1)) - statistics.fmean(on_the_way(records, 0.75))
 
 
-def counting(records, target):
-    """Return which part of all scores of five, drawn from the baseline's runs, counts at a target in percent."""
-    fives = np.array(list(combinations(figures(records.results(BASELINE), "private_accuracy"), 5)))
-    errors = fives.std(axis=1, ddof=1) / math.sqrt(5)
-    needed = 3.747  # t of four degrees of freedom, p = 0.01
-    return np.mean(fives.mean(axis=1) - target > needed * errors)
-
-
 def shown(records):
-    """Return which part counts at the target, and one point higher, and how far the mean of all is above the latter."""
-    target = 100 * TARGET
-    mean = statistics.fmean(figures(records.results(BASELINE), "private_accuracy"))
-    return counting(records, target), counting(records, target + 1), mean - target - 1
+    """Return which part of scores of five counts a point above the target, and how far the mean of all is above that.
+
+    A score is five of the baseline's recorded runs, drawn with replacement.
+    """
+    target, reached = 100 * TARGET + 1, figures(records.results(BASELINE), "private_accuracy")
+    fives = np.random.default_rng(0).choice(reached, (20_000, 5))
+    needed = 3.747  # t of four degrees of freedom, p = 0.01
+    counted = fives.mean(axis=1) - target > needed * fives.std(axis=1, ddof=1) / math.sqrt(5)
+    return np.mean(counted), statistics.fmean(reached) - target
 
 
 def left_out(records):
@@ -240,6 +257,12 @@ def with_tricks(records):
     return arms.pop("all tricks"), {arm.removesuffix(" alone"): reached for arm, reached in arms.items()}
 
 
+def corrected(records):
+    """Return p of each trick's difference, corrected for the number of tricks."""
+    found = left_out(records)
+    return dict(zip(found, holm([pair.p for pair in found.values()]), strict=True))
+
+
 def apart(values):
     return max(values) - min(values)
 
@@ -251,7 +274,7 @@ CLAIMS = {
     ),
     "After half of their samples the recorded runs are past 60 % on average, and in the last quarter they gain less "
     "than three points.": lambda r: statistics.fmean(on_the_way(r, 0.5)) > 60 and 0 < late_gain(r) < 3,
-    "Half-way, runs of the same file lie more than ten points apart, and at the end less than three.": lambda r: (
+    "In these runs the same file's accuracies lie more than ten points apart half-way, and at the end less than three.": lambda r: (
         apart(on_the_way(r, 0.5)) > 10 and apart(on_the_way(r, 1)) < 3
     ),
     "By the fitted curve a batch of 1,024 needs more than twice the samples of a batch of 64, and more than half of its "
@@ -259,8 +282,8 @@ CLAIMS = {
         1024 * r.curve(MOMENTUM).fit.steps(1024)
         > 2 * max(64 * r.curve(MOMENTUM).fit.steps(64), r.curve(MOMENTUM).fit.samples_min)
     ),
-    "All noise scales at frozen weights lie below 1,024.": lambda r: max(r.frozen_noise().values) < 1024,
-    "The mean of its twenty runs is more than a point above the target.": lambda r: shown(r)[2] > 0,
+    "In these runs all noise scales at frozen weights lie below 1,024.": lambda r: max(r.frozen_noise().values) < 1024,
+    "The mean of its twenty runs is more than a point above the target.": lambda r: shown(r)[1] > 0,
     "No trick alone brings one pass to the target, but all of them together do, with both seeds.": lambda r: (
         min(with_tricks(r)[0]) >= 100 * TARGET > max(map(max, with_tricks(r)[1].values()))
     ),
@@ -272,40 +295,52 @@ CLAIMS = {
         left_out(r)["Muon"].high < -5
         and left_out(r)["Muon"].high < min(pair.low for trick, pair in left_out(r).items() if trick != "Muon")
     ),
-    "Width late and whitening help, too.": lambda r: (
-        below(left_out(r)["width late"]) and below(left_out(r)["whitening"])
+    "Leaving out late widening (*width late*), which also takes weights away, or the faster norm statistics lowers "
+    "accuracy as well.": (
+        lambda r: (
+            r.parameters("without width late") < r.parameters("one pass") == r.parameters("without GELU")
+            and all(
+                below(left_out(r)[trick]) and corrected(r)[trick] < 0.05
+                for trick in ("width late", "faster norm statistics")
+            )
+        )
     ),
-    "Without Lookahead, and without small shifts, one pass ends higher.": lambda r: (
-        above(left_out(r)["Lookahead"]) and above(left_out(r)["small shifts"])
+    "Without Lookahead one pass ends higher.": lambda r: (
+        above(left_out(r)["Lookahead"]) and corrected(r)["Lookahead"] < 0.05
     ),
-    "For the dirac start and for GELU the intervals contain 0.": lambda r: all(
-        left_out(r)[trick].low < 0 < left_out(r)[trick].high for trick in ("dirac start", "GELU")
+    "For whitening and small shifts the corrected p is above 0.05.": lambda r: all(
+        corrected(r)[trick] > 0.05 for trick in ("whitening", "small shifts")
     ),
-    "At the target every score of five counts.": lambda r: shown(r)[0] == 1,
-    "One point higher, still below the mean of all runs, fewer than one in ten does.": lambda r: (
-        0 < shown(r)[1] < 0.1 and shown(r)[2] > 0
+    "At a target one point higher, still below the mean of all runs, fewer than one score in five of these runs counts.": lambda r: (
+        0 < shown(r)[0] < 0.2 and shown(r)[1] > 0
     ),
     # Equal epochs and equal steps
-    "At equal epochs the large batch is behind the small one, each at its own best rate.": lambda r: below(
+    "At equal epochs the large batch is behind the small one, each at its own best learning rate.": lambda r: below(
         r.gain("small batch + BN", BATCH_1024)
     ),
-    "It is behind on the pictures that it trained on, too.": lambda r: below(
+    "It is behind on the images that it trained on, too.": lambda r: below(
         r.gain("small batch + BN", BATCH_1024, "clean_accuracy")
     ),
-    "At equal steps it is far ahead.": lambda r: r.gain("small batch + BN, few steps", BATCH_1024).low > FAR,
+    "At equal steps it is ahead by more than ten points.": lambda r: (
+        r.gain("small batch + BN, few steps", BATCH_1024).low > FAR
+    ),
     # Batch norm
     "Batch norm helps the large batch more than the small one.": batch_norm_helps_the_large_batch_more,
     # The critical batch size
-    "The critical batch size of SGD with momentum lies between 400 and 900.": lambda r: (
+    "In these runs, and if its curve is right, the critical batch size of SGD with momentum lies between 400 and 900.": lambda r: (
         400 < r.curve(MOMENTUM).fit.interval[0] and r.curve(MOMENTUM).fit.interval[1] < 900
     ),
+    "But its points differ from the curve by more than seeds do: lack of fit has p < 0.01.": lambda r: (
+        lack_of_fit(r, MOMENTUM) < 0.01
+    ),
     "From 32 to 64 the steps halve, and from 2,048 on a larger batch saves next to none.": halves_then_saves_nothing,
-    "The noise scale, live or at frozen weights, lies within a factor of three of it.": the_noise_scale_is_near,
-    "At frozen weights it is larger at an accuracy of 65 % than at 50 %, for every seed.": the_noise_scale_grows,
+    "In these runs the noise scale, live or at frozen weights, is within a factor of three of it.": (
+        the_noise_scale_is_near
+    ),
     "Plain SGD bends earlier and LAMB later, and the three intervals do not overlap.": lambda r: all(
         earlier[1] < later[0] for earlier, later in pairwise(bends(r))
     ),
-    "So no single number, such as the noise scale, lies within a factor of two of all three.": lambda r: (
+    "So in these runs no single number, such as the noise scale, lies within a factor of two of all three.": lambda r: (
         bends(r)[2][0] / bends(r)[0][1] > 4
     ),
     "At 64 LAMB takes more steps than SGD with momentum, at 4,096 fewer.": lambda r: (
@@ -313,7 +348,7 @@ CLAIMS = {
         and max(seeds_steps(r, LAMB, 4096)) < min(seeds_steps(r, MOMENTUM, 4096))
     ),
     # The gap
-    "At equal epochs the large batch is more than five points behind, but it has not learned its pictures, and the small "
+    "At equal epochs the large batch is more than five points behind, but it has not learned its images, and the small "
     "one has.": lambda r: (
         gap(r, "small batch", "large batch").high < -5
         and max(r.arm("large batch", "clean_accuracy", GAP).values()) < 80
@@ -323,31 +358,36 @@ CLAIMS = {
         below(gap(r, "small batch", "large batch, equal steps"))
         and min(r.arm("large batch, equal steps", "clean_accuracy", GAP).values()) > 99.9
     ),
-    "At equal training loss it is behind, too.": lambda r: below(
-        gap(r, "small batch, to a loss", "large batch, to a loss")
+    "At equal training loss its held-out accuracy is lower, and its held-out loss is not decided.": lambda r: (
+        below(gap(r, "small batch, to a loss", "large batch, to a loss"))
+        and (loss := r.gain("small batch, to a loss", "large batch, to a loss", "test_loss", GAP)).low < 0 < loss.high
     ),
-    "So is the small batch with an eighth of its rate, and between these two the records do not decide.": lambda r: (
+    "The small batch with an eighth of its learning rate is behind, too, and between these two the records do not "
+    "decide.": lambda r: (
         below(gap(r, "small batch, to a loss", "small batch, low rate, to a loss"))
         and gap(r, "small batch, low rate, to a loss", "large batch, to a loss").verdict(MARGIN) == "not decided"
     ),
-    "With an eighth of its rate the large batch is behind all three.": lambda r: all(
+    "With an eighth of its learning rate the large batch is behind all three.": lambda r: all(
         below(gap(r, f"{arm}, to a loss", "large batch, low rate, to a loss"))
         for arm in ("small batch", "large batch", "small batch, low rate")
     ),
     # Sharpness
-    "By both measures the sharper network has the higher held-out error.": lambda r: all(
-        ranks_by_sharpness(r, measure, "test_error").low > 0 for measure in MEASURES
-    ),
-    "By neither does it have the higher held-out loss: both intervals contain 0.": lambda r: all(
+    "In these runs the four settings have by both measures the order of their held-out errors, which chance gives four "
+    "settings with p = 0.083.": lambda r: all(
+        ordered(r, measure, "test_error") == 4 for measure in MEASURES
+    ),  # 2 of 4! orders
+    "Taken as twenty networks, sharpness does not order held-out losses: both intervals contain 0.": lambda r: all(
         ranks_by_sharpness(r, measure, "test_loss").low < 0 < ranks_by_sharpness(r, measure, "test_loss").high
         for measure in MEASURES
     ),
-    "An eighth of the rate ends in a sharper place, at both batch sizes and for every seed.": lambda r: all(
-        min(r.sharpest(f"{size} batch, low rate, to a loss")) > max(r.sharpest(f"{size} batch, to a loss"))
-        for size in ("small", "large")
+    "An eighth of the learning rate ends in a sharper place, at both batch sizes and for every seed of these runs.": lambda r: (
+        all(
+            min(r.sharpest(f"{size} batch, low rate, to a loss")) > max(r.sharpest(f"{size} batch, to a loss"))
+            for size in ("small", "large")
+        )
     ),
     # Norms
-    "Against a ghost batch of 32 every interval contains 0.": lambda r: all(
+    "In these runs every interval against a ghost batch of 32 contains 0.": lambda r: all(
         pair.low < 0 < pair.high for pair in ghosts(r).values()
     ),
     "For 64 and for 512 there is no difference, and for 128 and synchronous batch norm the records do not decide.": (
@@ -362,14 +402,14 @@ CLAIMS = {
         )
     ),
     # Rules and warm-up
-    "The linear rule without a warm-up is far worse than no scaling at all.": lambda r: (
+    "The linear rule without a warm-up is worse than no scaling at all by more than ten points.": lambda r: (
         r.gain(f"{BATCH_1024}, same rate", "+ linear scaling").high < -FAR
     ),
-    "With a warm-up it beats the best rate that has none.": lambda r: above(r.gain(BATCH_1024, LINEAR)),
+    "With a warm-up it beats the best learning rate that has none.": lambda r: above(r.gain(BATCH_1024, LINEAR)),
     "After a warm-up there is no difference between the linear and the square-root rule.": lambda r: level(
         r.gain(LINEAR, SQUARE_ROOT)
     ),
-    "Both fall short of the best rate, which lies between them.": lambda r: (
+    "Both fall short of the best learning rate, which lies between them.": lambda r: (
         below(r.gain("+ warm-up", LINEAR))
         and below(r.gain("+ warm-up", SQUARE_ROOT))
         and r.rate(SQUARE_ROOT) < r.rate("+ warm-up") < r.rate(LINEAR)
@@ -379,7 +419,9 @@ CLAIMS = {
         r.gain("+ warm-up", "LARS").verdict(MARGIN) == "not decided"
     ),
     "LAMB is behind SGD with warm-up.": lambda r: below(r.gain("+ warm-up", "LAMB")),
-    "LARS at its paper's trust ratio is behind LARS at ours.": lambda r: below(r.gain("LARS", "LARS, trust 0.001")),
+    "LARS with its paper's trust coefficient is behind LARS with ours.": lambda r: below(
+        r.gain("LARS", "LARS, trust 0.001")
+    ),
     # Lesson 3: the seventh case of the bug hunt
     "In the recorded runs, no script ended with an error, and every loss fell.": lambda r: all(
         result["loss"] < result["first_loss"] and [rank["rank"] for rank in result["witnesses"]] == [0, 1]
@@ -405,6 +447,54 @@ def test_the_lessons_claim_what_is_checked_and_nothing_else():
 @pytest.mark.parametrize("claim", CLAIMS)
 def test_a_claim_holds_on_the_records(claim):
     assert CLAIMS[claim](Records())
+
+
+AGAIN = 40  # recordings that are drawn
+RARELY = (
+    0.8  # a claim that would hold less often than this speaks of the runs that there are, or of what is not decided
+)
+CAREFUL = re.compile(r"these runs|[Rr]ecorded runs|not decide|no difference|of its twenty runs|do not tell|corrected p")
+
+
+def drawn_again(number):
+    """Return a doctor that draws the seeds of each file's judged runs with replacement, the same for all arms."""
+
+    def doctor(name, results):
+        judged = [result for result in results if result.get("role") != "tuning"]
+        seeds = sorted({result["seed"] for result in judged if "seed" in result})
+        draw = np.random.default_rng([number, len(seeds)]).choice(seeds, len(seeds)) if seeds else ()
+        kept = [result for result in results if result not in judged or "seed" not in result]
+        again = [
+            result | {"seed": place} for place, seed in enumerate(draw) for result in judged if result["seed"] == seed
+        ]
+        return kept + again
+
+    return doctor
+
+
+@cache
+def recordings():
+    return [Records(drawn_again(number)) for number in range(AGAIN)]
+
+
+def chance(claim):
+    """Return how often a claim holds on recordings with seeds drawn from the recorded ones."""
+    held = 0
+    for records in recordings():
+        try:
+            held += bool(CLAIMS[claim](records))
+        except (AssertionError, ValueError):  # too few different seeds for it to be asked
+            continue
+    return held / AGAIN
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("claim", CLAIMS)
+def test_a_claim_that_another_recording_may_not_show_is_worded_so(claim, capsys):
+    found = chance(claim)
+    with capsys.disabled():
+        print(f"\n{found:.0%} to hold when recorded again: {claim}")
+    assert found >= RARELY or CAREFUL.search(claim), claim
 
 
 def leveled(name, results):
@@ -439,10 +529,12 @@ def spread_arms(name, results):
             | {"test_accuracy": 0.5 + 0.01 * place, "test_loss": 2 - 0.1 * place, "invariant": result["eigenvalue"]}
             for place, result in enumerate(by_sharpness)
         ]
-    arms = list(dict.fromkeys(result["name"] for result in results))
+    named = "arm" if name.startswith("challenge") else "name"
+    arms = list(dict.fromkeys(result[named] for result in results))
+    reached = [0.5 + 0.03 * arms.index(result[named]) + 0.001 * result["seed"] ** 2 for result in results]
     return [
-        result | {"test_accuracy": 0.5 + 0.03 * arms.index(result["name"]) + 0.001 * result["seed"] ** 2}
-        for result in results
+        result | {"test_accuracy": accuracy, "private_accuracy": accuracy}
+        for result, accuracy in zip(results, reached, strict=True)
     ]
 
 
@@ -491,9 +583,9 @@ def test_the_findings_have_the_records_figures():
     records = Records()
     plain, warm, root = "+ linear scaling", LINEAR, SQUARE_ROOT
     rows = [
-        f"| batch 64, rate {records.rate('small batch + BN'):g} | {mean(records, 'small batch + BN')} | |",
-        f"best rate, {records.rate(BATCH_1024):g} | {mean(records, BATCH_1024)} | {behind(records, BATCH_1024)} |",
-        f"best rate {records.rate('+ warm-up'):g} | {mean(records, '+ warm-up')} | {behind(records, '+ warm-up')} |",
+        f"| batch 64, learning rate {records.rate('small batch + BN'):g} | {mean(records, 'small batch + BN')} | |",
+        f"best learning rate, {records.rate(BATCH_1024):g} | {mean(records, BATCH_1024)} | {behind(records, BATCH_1024)} |",
+        f"best learning rate {records.rate('+ warm-up'):g} | {mean(records, '+ warm-up')} | {behind(records, '+ warm-up')} |",
         f"linear rule, {records.rate(warm):g}, with a warm-up (without one) | {mean(records, warm)} "
         f"({mean(records, plain)}) | {behind(records, warm)} ({behind(records, plain)}) |",
         f"rule, {records.rate(root):g}, with a warm-up | {mean(records, root)} | {behind(records, root)} |",
@@ -505,6 +597,7 @@ def test_the_findings_have_the_records_figures():
     noise, frozen = [round(records.live_noise(batch).middle) for batch in (64, 1024)], records.frozen_noise()
     rows += [
         f"is {noise[0]} and {noise[1]} while SGD with momentum",
+        f"(lack of fit, p = {lack_of_fit(records, MOMENTUM):.3f})",
         f"and {frozen.middle:.0f} at frozen weights ({min(frozen.values):.0f} to {max(frozen.values):.0f} in nine",
         f"| batch 1,024, 10 epochs (50 steps) | {points(gap(records, 'small batch', 'large batch'))} |",
         f"| as many steps, 800 | {points(gap(records, 'small batch', 'large batch, equal steps'))} |",
@@ -523,14 +616,14 @@ def test_the_findings_compare_with_papers_as_the_records_do():
     steps = gap(records, "small batch", "large batch, equal steps")
     epochs = gap(records, "small batch", "large batch")
     for sentence, holds in {
-        "Here it loses 4 points at 1,024, and half its rate is better by one.": (
+        "Here it loses 4 points at 1,024, and half its learning rate is better by about one.": (
             round(lost.mean) == -4 and round(to_half.mean) == 1 and above(to_half)
         )
         and records.rate("+ warm-up") * 2 == pytest.approx(records.rate(LINEAR)),
-        "Here neither is ahead of SGD with a warm-up and a rate of its own": not any(
+        "Here neither is ahead of SGD with a warm-up and a learning rate of its own": not any(
             above(records.gain("+ warm-up", arm)) for arm in ("LARS", "LAMB")
         ),
-        "They close more than half of it.": steps.mean > epochs.mean / 2 and below(steps),
+        "Here they close more than half of it.": steps.mean > epochs.mean / 2 and below(steps),
         "Small ghost batches are better: no difference, or not decided.": all(
             pair.verdict(MARGIN) in ("no difference", "not decided") for pair in ghosts(records).values()
         ),

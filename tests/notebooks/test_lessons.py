@@ -59,28 +59,42 @@ def test_links_lead_to_files_that_are_there(source):
 
 
 def test_one_gets_from_any_lesson_to_the_next_the_last_and_home_and_back():
-    order = lessons.notebooks(ROOT)
-    for place, path in enumerate(order):
+    cores = [
+        lessons.notebook_path(each, ROOT) for each in SOURCES if each.stem == lessons.HOME or lessons.is_core(each)
+    ]
+    for path in lessons.notebooks(ROOT):
+        core = next(each for each in cores if each.stem[0] == path.stem[0])
+        place = cores.index(core)
         cells = nbformat.read(path, as_version=4).cells
         # Start_Here says first what the course is.
         assert cells[0].source == cells[-1].source if place else cells[0].source.startswith("# ")
         links = re.findall(r"(\w+): \[.*?\]\((.*?)\)", cells[-1].source)
         found = {word: (path.parent / target).resolve() for word, target in links}
-        expected = {"Previous": order[place - 1]} if place > 1 else {}
-        expected |= {"Home": order[0]} if place else {}
-        assert found == expected | ({"Next": order[place + 1]} if path != order[-1] else {})
+        if path != core:
+            assert found == {"Core": core, "Home": cores[0]}
+            continue
+        expected = {"Previous": cores[place - 1]} if place > 1 else {}
+        expected |= {"Home": cores[0]} if place else {}
+        deeper = [each for each in lessons.notebooks(ROOT) if place and each != core and each.stem[0] == core.stem[0]]
+        expected |= {"depth": deeper[-1]} if deeper else {}
+        assert found == expected | ({"Next": cores[place + 1]} if core != cores[-1] else {})
 
 
-# Lessons 1 and 2 run in JupyterLab (tests/browser). What is expected here does not depend on the machine: a factor, an
+# Lessons 1 and 2 run in JupyterLab (tests/browser), and what goes deeper than these in the pipeline (tests/grading). What is expected here does not depend on the machine: a factor, an
 # answer.
 EXPECTED = {
-    "Start_Here": ("% of the held-out pictures that are right: no guess made · came out: ", "questions answered, "),
-    "3.Multi-GPU": (
-        "times the single device's gradient: no guess made · came out: 2",
-        "agrees with a single device: True",
-    ),
+    "Start_Here": ("% of the held-out images that are right: no guess made · came out: ", "questions answered, "),
+    "3.Multi-GPU": ("largest difference ÷ largest weight: no guess made · came out: ",),
+    "3b.Strategies-in-Depth": ("times the single device's gradient: no guess made · came out: 2",),
+    "3c.Scaling-in-Depth": (),
+    "3d.Text-and-Loops": ("agrees with a single device: True",),
+    "3e.Failures-in-Depth": ("minutes between checkpoints: no guess made · came out: 19",),
     "4.Convergence": (),
-    "5.Challenge": ("of five are refused: no guess made · came out: 4", "a trial, which does not count"),
+    "4b.Convergence-in-Depth": (),
+    "5.Challenge": ("a trial, which does not count",),
+    "6.Sharding": ("% of all cells are idle: no guess made · came out: 27",),
+    "6b.Sharding-in-Depth": ("the GPUs of a host: no guess made · came out: 8",),
+    "5b.Challenge-in-Depth": ("of five are refused: no guess made · came out: 4",),
 }
 
 

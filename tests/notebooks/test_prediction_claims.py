@@ -12,7 +12,7 @@ from course.links.prediction import expected_maximum
 from ddl.pairs import Paired
 from helpers import ROOT, claims_of
 
-LESSON = "2.System-Topology"
+LESSON = "2b.Links-in-Depth"
 
 
 @dataclass(frozen=True)
@@ -190,7 +190,8 @@ def test_the_page_of_measurements_has_the_figures(recorded):
     measured = " ".join((ROOT / "docs" / "measured.md").read_text().split())
     for words in (
         f"with {len(recorded.points)} scaling efficiencies of six publishers, on {min(ranks)} to {max(ranks)} GPUs",
-        f"off by {model} points on average, {always} if one always answers 90 %, and {mean} if one answers the mean",
+        f"off by {model} points on average. Always guessing 90 % is off by {always} points, and guessing the mean of the "
+        f"others' figures by {mean}",
         f"(by {gain.mean:.1f} points, {gain.low:.1f} to {gain.high:.1f})".replace("-", "−"),
         f"± {published.margin_points():.1f} points for four of five figures, contains {held['inside']:.0f} of the",
         f"are {apart / recorded.programs['programs'].sum():.1f} points apart from their median",

@@ -209,8 +209,8 @@ def test_the_page_of_measurements_states_the_recorded_pairs():
         f"{100 * statistics.fmean(accuracy.float32):.1f} % and {100 * statistics.fmean(accuracy.bfloat16):.1f} %",
         f"a difference of {100 * accuracy.difference.mean:+.1f} ± {100 * accuracy.difference.half_width:.1f} points "
         f"({len(accuracy.float32)} pairs",
-        f"{statistics.median(speed.bfloat16):,.0f} ÷ {statistics.median(speed.float32):,.0f} = "
-        f"{statistics.median(speed.ratios):.2f} ({min(speed.ratios):.2f} to {max(speed.ratios):.2f})",
+        f"{statistics.median(speed.bfloat16):,.0f} ÷ {statistics.median(speed.float32):,.0f}; the median of "
+        f"the pairs' ratios is {statistics.median(speed.ratios):.2f} ({min(speed.ratios):.2f} to {max(speed.ratios):.2f})",
     ):
         assert claim.replace("-", "−") in measured, claim
 

@@ -361,6 +361,44 @@ def test_a_node_goes_down(on_slurm, script):
     assert "a node failed (NODE_FAIL)" in run.failure.sentence
 
 
+@pytest.mark.slow
+def test_a_killed_rank_on_the_second_node_starts_all_again(on_slurm):
+    run = launch("train_cifar.py", workers=4, wait=False, max_restarts=2, checkpoint_every=10, steps=100, **TRAIN)
+    until(lambda: run.progress().step > 20)
+    os.kill(run.progress().ranks[2].pid, signal.SIGKILL)
+    check_one_record(run.wait(), 100)
+    (restart,) = run.restarts
+    assert "rank 2 of 4 on node02 was killed by SIGKILL" in restart.reason and restart.ranks == 4
+    assert restart.resumed_at % 10 == 0 and restart.lost_s > 0
+    until(lambda: processes.of_run(run.id) == [], 10)
+
+
+@pytest.mark.nightly(*LAUNCHING)
+def test_a_node_that_goes_down_leaves_its_ranks_out(on_slurm):
+    settings = dict(max_restarts=2, min_workers=2, checkpoint_every=10, steps=100, **TRAIN)
+    run = launch("train_cifar.py", workers=4, wait=False, **settings)
+    until(lambda: run.progress().step > 20)
+    subprocess.run(["scontrol", "update", "NodeName=node02", "State=DOWN", "Reason=test"], check=True)
+    try:
+        run.wait()
+    finally:
+        subprocess.run(["scontrol", "update", "NodeName=node02", "State=IDLE"])
+    check_one_record(run, 100)
+    assert [restart.ranks for restart in run.restarts] == [2]
+    assert {rank.host for rank in run.progress().ranks} == {"node01"}
+
+
+@pytest.mark.nightly(*LAUNCHING)
+def test_a_batch_job_goes_on_when_its_node_has_come_back(on_slurm):
+    run = launch("train_cifar.py", workers=4, detach=True, checkpoint_every=10, steps=200, **TRAIN)
+    until(lambda: (run.folder / "checkpoint.npz").exists())
+    subprocess.run(["scontrol", "update", "NodeName=node02", "State=DOWN", "Reason=test"], check=True)
+    until(lambda: run.state == "queued")
+    subprocess.run(["scontrol", "update", "NodeName=node02", "State=IDLE"], check=True)
+    start_now(run)
+    check_one_record(run.wait(), 200)
+
+
 @pytest.mark.nightly(*LAUNCHING)
 def test_several_nodes_checkpoint_when_warned(on_slurm):
     """The signal that Slurm sends before a time limit, sent by hand."""

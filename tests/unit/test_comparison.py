@@ -48,12 +48,12 @@ def result(name, accuracy, *, seed=0, steps=80, epochs=8, batch=1024, **fields):
 def run(name, accuracy, **fields):
     made = result(name, accuracy, **fields)
     return SimpleNamespace(
-        name=name, recorded=False, state="done", result=made, history=pandas.DataFrame(made["history"])
+        name=name, recorded=False, state="done", result=made, history=pandas.DataFrame(made["history"]), restarts=()
     )
 
 
 def failed(name):
-    facts = {"name": name, "recorded": False, "state": "failed", "job": {"workers": 2, "threads": 1}}
+    facts = {"name": name, "recorded": False, "restarts": (), "state": "failed", "job": {"workers": 2, "threads": 1}}
     return SimpleNamespace(**facts, result=None, history=pandas.DataFrame())
 
 
@@ -179,6 +179,12 @@ def test_failed_and_diverged_runs_stay_in_the_table():
     assert (rows["b"]["seeds"], rows["b"]["ranks"]) == (0, 2)
     assert rows["c"]["note"] == "1 of 1 diverged"
     assert "failed" in table._repr_html_()
+
+
+def test_what_restarts_cost_is_in_the_note():
+    hit = run("hit", 0.5)
+    hit.restarts = [SimpleNamespace(repeated=15, lost_s=12.25), SimpleNamespace(repeated=None, lost_s=None)]
+    assert by_arm(compare([hit]))["hit"]["note"] == "started again 2 times: 15 steps done twice, 12.2 s lost"
 
 
 def test_rows_of_another_stack_or_precision_are_marked():

@@ -8,7 +8,7 @@ import pytest
 MODELS = {"tensorflow", "horovod"}
 TABLES = {"pandas", "matplotlib", "IPython"}
 LIGHT = {
-    "ddl.rank.one_host ddl.rank.worker": {"numpy", *MODELS, *TABLES},
+    "ddl.rank.one_host ddl.rank.elastic ddl.rank.worker": {"numpy", *MODELS, *TABLES},
     "ddl ddl.rank ddl.launcher.launch": {"numpy", *MODELS, *TABLES},
     "course.shared.ring course.shared.cost": {*MODELS, *TABLES},
     "course.data course.data.catalogue": MODELS,

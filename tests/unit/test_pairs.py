@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from ddl.pairs import Paired, by_seed, paired
+from ddl.pairs import Paired, by_seed, holm, paired
 
 
 def test_differences_are_second_minus_first_over_common_seeds():
@@ -20,6 +20,12 @@ def test_the_interval_is_that_of_scipys_one_sample_test():
     result = Paired((0.4, -0.1, 0.9, 0.3, 0.35))
     interval = ttest_1samp(result.differences, 0).confidence_interval(0.95)
     assert (result.low, result.high) == pytest.approx((interval.low, interval.high))
+    assert result.p == pytest.approx(ttest_1samp(result.differences, 0).pvalue)
+
+
+def test_p_of_several_comparisons_is_corrected_for_their_number():
+    assert holm([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.06, 0.06, 0.02])
+    assert holm([0.9, 0.6]) == [1, 1] and holm([]) == []
 
 
 @pytest.mark.parametrize(

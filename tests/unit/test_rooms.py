@@ -20,7 +20,7 @@ COURSE = [
     {"data", "topology"},
     {"training"},
     {"grader", "shared"},
-    {"challenge", "convergence", "gradients", "links", "workers"},
+    {"challenge", "convergence", "gradients", "links", "sharding", "workers"},
     {"plot", "lab"},
     {"cli"},
     {"plugin"},

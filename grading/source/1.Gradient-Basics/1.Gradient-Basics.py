@@ -5,42 +5,18 @@
 #
 # | about | this lesson |
 # | --- | --- |
-# | time | two and three quarter hours, in three sittings |
+# | time | 60 minutes |
 # | hardware | two cores; the one launched run takes ten seconds |
 # | before this | [Start_Here](../Start_Here.ipynb); school calculus; Python |
 #
-# You train the smallest model there is, a single weight, by hand. The slope of
-# its loss, the **gradient**, says which way is uphill, and each step goes the
-# other way (left). Then you average gradients (right): over points, over
-# workers, over time, round a ring, and finally between two real processes,
-# whose numbers must equal yours.
+# You train a single weight by hand, downhill (left). Then you average gradients
+# (right): over points, over workers, and between two real processes, whose numbers must
+# equal yours.
 #
 # ![Left: the loss over the weight is a valley. From a start on its left side,
 # steps lead down to the lowest point, shorter and shorter. Right: in one step
 # each of three workers computes the gradient of its own points; the gradients
 # are averaged, and all workers take the same step.](../images/descent.svg)
-
-# %% [markdown]
-# ## How this lesson works
-#
-# | sitting | sections | minutes |
-# | --- | --- | --- |
-# | one worker goes downhill | 1 to 5 | 55 |
-# | noise, and what a batch buys | 6 to 11 | 50 |
-# | many workers | 12 to 18 | 60 |
-#
-# - **Questions** are numbered and show their points. Write code where it says
-#   `YOUR CODE HERE`, and words where it says `YOUR ANSWER HERE`. The cell after
-#   your code tests it; there are more tests, which you don't see.
-# - **Stuck?** `hint("q03")` gives a hint, and one more each time. Only you see
-#   them.
-# - **Predict first**: put your guess into a `guess` cell before you go on. It
-#   is shown beside the result. Guesses are not marked.
-# - Cells that draw do not need your answers, so you can look ahead.
-# - Each test says whether it passes; *Check my answers* lists the results so
-#   far.
-# - **After a pause**, select the cell where you stopped and choose *Run → Run
-#   All Above Selected Cell*.
 
 # %% tags=["parameters"]
 size = "reader"  # "smoke" only checks that everything runs
@@ -51,409 +27,118 @@ import math
 
 import numpy as np
 
-# Points (x, y). The lesson's model predicts y = m * x.
+# Points (x, y). The lesson's model predicts y = w * x.
 easy = [(1, 1), (2, 2), (3, 3), (4, 4)]
 noisy = [(1, 0), (2, 1), (3, 1), (4, 6.25)]
 
 # %% tags=["demo"]
 import pandas as pd
 
-import ddl
 from ddl import beside, launch
-from course import check, cost, descent, hint, plot, ring, sgd
+from course import check, descent, hint, plot, ring, sgd
 
 draws = {"reader": 2000, "smoke": 200}[size]
 many = descent.generated(64)  # 64 points around y = x, with noise
 sizes = [1, 2, 4, 8, 16, 32, 64]
-print("ddl", ddl.__version__)
 
 # %% [markdown]
-# ## 1. A model of one weight, and its loss
+# ## 1. One weight, and the slope of its loss
 #
-# The model is a line through the origin: $y_\text{pred} = m x$. It has one
-# weight to learn, $m$. The first data set is `easy`: four points $(x, y)$.
-
-# %% [markdown] nbgrader={"grade": false, "grade_id": "q01_best_weight_prompt", "locked": true, "schema_version": 3, "solution": false, "task": false}
-# **Question 1** (1 point)
+# The model is a line, $y_\text{pred} = w x$. How wrong the weight $w$ is over $n$ points
+# $(x, y)$, its **loss**, is the mean squared error, with one part for each point:
 #
-# The best weight for `easy` is $m = 1$. How can you see that from the four
-# points alone, without any calculation?
+# $$\text{loss}(w) = \sum_{i=1}^{n} \frac{(y_i - w x_i)^2}{n}$$
 #
-# === BEGIN MARK SCHEME ===
-# 1 point: says that y equals x at every point, so that m = 1 predicts all four
-# exactly (no error can be smaller than none). Half a point for "it fits"
-# without a reason.
-# === END MARK SCHEME ===
-
-# %% [markdown] nbgrader={"grade": true, "grade_id": "q01_best_weight", "locked": false, "points": 1, "schema_version": 3, "solution": true, "task": false}
-# ### BEGIN SOLUTION
-# At each of the four points y equals x. With m = 1 the model predicts y = x, so
-# it is right at all four points, and nothing can be better than that.
-# ### END SOLUTION
-
-# %% [markdown]
-# Usually no weight is right everywhere. So we choose a number that says how
-# wrong a weight is, the **loss**, and look for the weight with the lowest loss.
-# Ours is the mean squared error over the $N$ points:
+# The slope of the loss, the **gradient**, says which way is down. By the chain rule, one
+# point's part has the slope $-2x\,(y - w x) / n$.
 #
-# $$\text{loss}(m) = \frac{1}{N}\sum_{i=1}^{N} (y_i - m x_i)^2
-# = \sum_{i=1}^{N} \underbrace{\frac{(y_i - m x_i)^2}{N}}_{\text{point } i}$$
-#
-# So the loss is a sum with one part for each point. Everything below rests on
-# that.
-
-# %% [markdown] nbgrader={"grade": false, "grade_id": "q02_never_negative_prompt", "locked": true, "schema_version": 3, "solution": false, "task": false}
-# **Question 2** (1 point)
-#
-# Can the loss be negative? Can one point's part of it? Explain why or why not,
-# and whether that makes sense for a number that measures how wrong a model is.
-#
-# === BEGIN MARK SCHEME ===
-# Half a point: the square of a real number is never negative, and N is
-# positive, so neither the parts nor their sum can be negative. Half a point: a
-# sensible interpretation, such as "0 means right everywhere, and nothing is
-# better than that".
-# === END MARK SCHEME ===
-
-# %% [markdown] nbgrader={"grade": true, "grade_id": "q02_never_negative", "locked": false, "points": 1, "schema_version": 3, "solution": true, "task": false}
-# ### BEGIN SOLUTION
-# No. Each part is a square divided by the positive number N, so it is at least
-# 0, and so is their sum. That makes sense: 0 means that all predictions are
-# right, and nothing is better than right.
-# ### END SOLUTION
-
-# %% [markdown]
-# **Predict first.** At $m = 2$ the model is twice as steep as `easy`. What
-# percentage of the loss comes from the point with $x = 4$ alone?
-
-# %% tags=["demo"]
-guess_share = None  # a percentage
-
-# %% tags=["demo"]
-last = descent.loss(2, easy[3:]) / 4
-share = 100 * last / descent.loss(2, easy)
-beside(guess_share, share, "share of the point x = 4, in percent")
-
-# %% [markdown]
-# Squaring gives large errors more weight. Keep that in mind for section 6.
-#
-# **Question 3** (2 points)
-#
-# Compute these by hand, for $m = 2$ and the four points of `easy` in their
-# order ($N = 4$):
-#
-# - `table_ypred`: a list of the four predictions;
-# - `table_loss_point`: a list of each point's part of the loss;
-# - `table_loss_mse`: the loss, a single number.
-
-# %% nbgrader={"grade": false, "grade_id": "q03_table", "locked": false, "schema_version": 3, "solution": true, "task": false} tags=["raises-exception"]
-# table_ypred = [?, ?, ?, ?]
-# table_loss_point = [?, ?, ?, ?]
-# table_loss_mse = ?
-### BEGIN SOLUTION
-table_ypred = [2, 4, 6, 8]
-table_loss_point = [0.25, 1, 2.25, 4]
-table_loss_mse = 7.5
-### END SOLUTION
-
-# %% [markdown] tags=["hints"]
-# q03_table
-#
-# 1. Write down the four points of `easy` first. A prediction needs only the
-#    point's x, a loss also its y.
-# 2. Each point's part is its squared error divided by N = 4. The loss is the sum
-#    of the four parts.
-# 3. `table_ypred = [2 * x for x, y in easy]`
-
-# %% nbgrader={"grade": true, "grade_id": "q03_table_test", "locked": true, "points": 2, "schema_version": 3, "solution": false, "task": false} tags=["raises-exception"]
-import math
-
-assert len(table_ypred) == 4, "table_ypred needs four numbers"
-assert len(table_loss_point) == 4, "table_loss_point needs four numbers"
-assert math.isclose(table_ypred[3], 8), "at x = 4 the model predicts 2 * 4"
-assert math.isclose(table_loss_point[1], 1), "point (2, 2): (2 - 4)² / 4 = 1"
-assert math.isclose(sum(table_loss_point), table_loss_mse), (
-    "the loss should be the sum of the four points' parts"
-)
-### BEGIN HIDDEN TESTS
-assert not isinstance(table_ypred, set), "a set has no order"
-assert not isinstance(table_loss_point, set), "a set has no order"
-for given, right in zip(table_ypred, [2, 4, 6, 8], strict=True):
-    assert math.isclose(given, right)
-for given, right in zip(table_loss_point, [0.25, 1, 2.25, 4], strict=True):
-    assert math.isclose(given, right)
-assert math.isclose(table_loss_mse, 7.5)
-### END HIDDEN TESTS
-
-# %% [markdown]
-# ## 2. The loss of any weight
-#
-# **Predict first.** At $m = 2$ the loss of `easy` is 7.5. What is it at
-# $m = 3$, twice as far from the best weight?
-
-# %% tags=["demo"]
-guess_farther = None  # a number
-
-# %% tags=["demo"]
-beside(guess_farther, descent.loss(3, easy), "loss at m = 3")
-
-# %% [markdown]
-# Twice the distance, four times the loss: over $m$ it is a **parabola**, the
-# valley in the picture at the top.
-#
-# **Question 4** (2 points)
-#
-# Write `loss_mse(m, dataset)`. It takes a weight and a list of points
-# `[(x, y), ...]`, and returns the loss as a float. A mean over no points is not
-# defined: for an empty list, raise a `ValueError`.
-
-# %% nbgrader={"grade": false, "grade_id": "q04_loss_mse", "locked": false, "schema_version": 3, "solution": true, "task": false}
-def loss_mse(m, dataset):
-    """Return the mean squared error of m * x over the points (x, y)."""
-    ### BEGIN SOLUTION
-    if not dataset:
-        raise ValueError("the loss of an empty data set is not defined")
-    return sum((y - m * x) ** 2 for x, y in dataset) / len(dataset)
-    ### END SOLUTION
-
-# %% [markdown] tags=["hints"]
-# q04_loss_mse
-#
-# 1. It is a mean: a sum over the points, divided by how many there are. What if
-#    there are none?
-# 2. Deal with the empty list first. Then add up the squares of y minus the
-#    prediction, and divide once, at the end.
-# 3. `squares = [(y - m * x) ** 2 for x, y in dataset]`
-
-# %% nbgrader={"grade": true, "grade_id": "q04_loss_mse_test", "locked": true, "points": 2, "schema_version": 3, "solution": false, "task": false} tags=["raises-exception"]
-import math
-
-points = [(1, 1), (2, 2), (3, 3), (4, 4)]
-value = loss_mse(2, points)
-assert math.isclose(value, 7.5), f"loss_mse(2, easy) is {value}, not 7.5"
-value = loss_mse(1, points)
-assert math.isclose(value, 0, abs_tol=1e-12), f"at m = 1 it is {value}"
-value = loss_mse(3, [(1, 2), (3, 1)])  # errors of -1 and -8
-assert math.isclose(value, 32.5), f"half of 1 + 64 is not {value}"
-### BEGIN HIDDEN TESTS
-other = [(1, 0), (2, 1), (3, 1), (4, 6.25)]
-assert math.isclose(loss_mse(1, other), 2.765625)
-assert math.isclose(loss_mse(-0.5, [(3, 2)]), 12.25)
-assert math.isclose(loss_mse(0.5, [(0, 1), (-2, -4)]), 5)
-small = [(1, -0.02), (1, 0), (1, -0.02)]  # one point twice
-assert math.isclose(loss_mse(0, small), 0.0008 / 3, rel_tol=1e-6)
-try:
-    loss_mse(1, [])
-except ValueError:
-    pass
-else:
-    raise AssertionError("an empty data set should raise a ValueError")
-### END HIDDEN TESTS
-
-# %% [markdown]
-# ## 3. The gradient
-#
-# Which way is down? The slope of the loss tells you: where it is positive, a
-# smaller $m$ has a lower loss. A model with many weights has a slope for each
-# of them; together they are the **gradient**. Here it is a single number. By
-# the chain rule, the gradient of one point's part is
-#
-# $$\frac{\partial}{\partial m}\,\frac{(y - m x)^2}{N}
-# = \frac{-2x\,(y - m x)}{N}.$$
-#
-# **Predict first.** The loss of `easy` is lowest at $m = 1$. At $m = 2$ its
-# gradient is 15. What is it at $m = 1.5$?
+# **Predict first.** The loss of `easy` is lowest at $w = 1$. At $w = 2$ its gradient
+# is 15. What is it at $w = 1.5$?
 
 # %% tags=["demo"]
 guess_gradient = None  # a number
 
 # %% tags=["demo"]
-beside(guess_gradient, descent.gradient(1.5, easy), "gradient at m = 1.5")
+beside(guess_gradient, descent.gradient(1.5, easy), "gradient at w = 1.5")
 
 # %% [markdown]
-# Half the distance, half the gradient: the slope of a parabola is a straight
-# line in $m$.
+# Half the distance, half the gradient: the loss is a parabola, and its slope is a
+# straight line in $w$.
 #
-# **Question 5** (3 points)
+# **Question 1** (3 points)
 #
-# Write two functions:
-#
-# - `grad_point(m, data, N)`: the gradient of one point's part. `data` is one
-#   pair `(x, y)`, and `N` is the number by which the loss divides.
-# - `grad_multi(m, data)`: the gradient of the whole loss. `data` is a list of
-#   pairs. As before, raise a `ValueError` for an empty list.
+# Write `grad_point(w, data, n)`, the gradient of one point's part: `data` is a pair
+# `(x, y)`, and the loss divides by `n`. Then write `grad_multi(w, data)`, the gradient
+# of the whole loss: `data` is a list of pairs. For an empty list, raise a `ValueError`.
 
-# %% nbgrader={"grade": false, "grade_id": "q05_gradients", "locked": false, "schema_version": 3, "solution": true, "task": false}
-def grad_point(m, data, N):
-    """Return the slope of (y - m * x) ** 2 / N for one point (x, y)."""
+# %% nbgrader={"grade": false, "grade_id": "q01_gradients", "locked": false, "schema_version": 3, "solution": true, "task": false}
+def grad_point(w, data, n):
+    """Return the slope of (y - w * x) ** 2 / n for one point (x, y)."""
     ### BEGIN SOLUTION
     x, y = data
-    return -2 * x * (y - m * x) / N
+    return -2 * x * (y - w * x) / n
     ### END SOLUTION
 
 
-def grad_multi(m, data):
+def grad_multi(w, data):
     """Return the slope of the loss over a list of points (x, y)."""
     ### BEGIN SOLUTION
     if not data:
         raise ValueError("the gradient of an empty data set is not defined")
-    return sum(grad_point(m, point, len(data)) for point in data)
+    return sum(grad_point(w, point, len(data)) for point in data)
     ### END SOLUTION
 
 # %% [markdown] tags=["hints"]
-# q05_gradients
+# q01_gradients
 #
-# 1. Differentiate (y − m·x)²/N with respect to m, not x. The chain rule brings a
+# 1. Differentiate (y − w·x)²/n with respect to w, not x. The chain rule brings a
 #    factor from inside the bracket.
-# 2. The inside, y − m·x, has the slope −x. So the slope of the square is 2·(y −
-#    m·x)·(−x). The whole gradient is the sum of the points' gradients, with N the
+# 2. The inside, y − w·x, has the slope −x. So the slope of the square is 2·(y −
+#    w·x)·(−x). The whole gradient is the sum of the points' gradients, with n the
 #    number of points.
 # 3. `x, y = data`
 
-# %% nbgrader={"grade": true, "grade_id": "q05_gradients_test", "locked": true, "points": 3, "schema_version": 3, "solution": false, "task": false} tags=["raises-exception"]
+# %% nbgrader={"grade": true, "grade_id": "q01_gradients_test", "locked": true, "points": 3, "schema_version": 3, "solution": false, "task": false} tags=["raises-exception"]
 import math
 
 for point, count, right in [((1, 1), 4, 0.5), ((2, 2), 4, 2), ((2, 1), 1, 12)]:
-    value = grad_point(m=2, data=point, N=count)
-    assert math.isclose(value, right), f"{point}, N={count}: {value}"
-value = grad_multi(m=2, data=[(1, 1), (2, 2), (3, 3), (4, 4)])
+    value = grad_point(w=2, data=point, n=count)
+    assert math.isclose(value, right), f"{point}, n={count}: {value}"
+value = grad_multi(w=2, data=[(1, 1), (2, 2), (3, 3), (4, 4)])
 assert math.isclose(value, 15), f"over the four points: {value}, not 15"
-value = grad_multi(m=2, data=[(1, 3), (2, 1)])
+value = grad_multi(w=2, data=[(1, 3), (2, 1)])
 assert math.isclose(value, 5), f"the mean of -2 and 12 is not {value}"
-### BEGIN HIDDEN TESTS
-assert math.isclose(grad_point(m=2, data=(4, 6.25), N=1), 14)
-assert math.isclose(grad_point(m=-1, data=(-3, 2), N=2), -3)
-assert math.isclose(grad_point(m=0.5, data=(2, -4), N=4), 5)
-assert math.isclose(grad_multi(m=0, data=[(2, 3)]), -12)
-assert math.isclose(grad_multi(m=1, data=[(1, 1), (2, 3)]), -2)
-assert math.isclose(grad_point(m=3, data=(0, 5), N=1), 0, abs_tol=1e-12)
-small = [(-0.1, 0), (0.3, 0.1), (0.3, 0.1)]  # one point twice
-assert math.isclose(grad_multi(m=2, data=small), 0.64 / 3, rel_tol=1e-6)
+value = grad_multi(w=0, data=[(2, 3)])
+assert math.isclose(value, -12), f"a single point: {value}, not -12"
+value = grad_point(w=-1, data=(-3, 2), n=2)
+assert math.isclose(value, -3), f"with a negative x: {value}, not -3"
+value = grad_multi(w=1, data=[(1, 1), (2, 3)])
+assert math.isclose(value, -2), f"one of two points fits: {value}, not -2"
+value = grad_point(w=0.5, data=(2, -4), n=4)
+assert math.isclose(value, 5), f"with a negative y: {value}, not 5"
 try:
-    grad_multi(m=1, data=[])
+    grad_multi(w=1, data=[])
 except ValueError:
     pass
 else:
     raise AssertionError("an empty data set should raise a ValueError")
+### BEGIN HIDDEN TESTS
+assert math.isclose(grad_point(w=2, data=(4, 6.25), n=1), 14)
+assert math.isclose(grad_point(w=3, data=(0, 5), n=1), 0, abs_tol=1e-12)
+small = [(-0.1, 0), (0.3, 0.1), (0.3, 0.1)]  # one point twice
+assert math.isclose(grad_multi(w=2, data=small), 0.64 / 3, rel_tol=1e-6)
 ### END HIDDEN TESTS
 
-# %% [markdown] nbgrader={"grade": false, "grade_id": "q05_sum_prompt", "locked": true, "schema_version": 3, "solution": false, "task": false}
-# **Question 5, in words** (1 point)
-#
-# Is it correct to write `grad_multi` by calling `grad_point` for each point and
-# adding up the results? Which rule of calculus allows or forbids it?
-#
-# === BEGIN MARK SCHEME ===
-# 1 point: yes, because the loss is a sum of the points' parts, and the
-# derivative of a sum is the sum of the derivatives (each with the same N). Half
-# a point without the rule. Accept "differentiation is linear".
-# === END MARK SCHEME ===
-
-# %% [markdown] nbgrader={"grade": true, "grade_id": "q05_sum", "locked": false, "points": 1, "schema_version": 3, "solution": true, "task": false}
-# ### BEGIN SOLUTION
-# Yes. The loss is the sum of the points' parts, and the derivative of a sum is
-# the sum of the derivatives. Each part has to be divided by the same N, the
-# number of points in the list.
-# ### END SOLUTION
-
 # %% [markdown]
-# ## 4. Gradient descent
+# ## 2. Too slow, too fast
 #
 # Take a step against the gradient, again and again:
 #
-# $$m \leftarrow m - \text{lr} \cdot \text{gradient}$$
+# $$w \leftarrow w - \eta \cdot \text{gradient}$$
 #
-# The **learning rate** lr scales the step. Where the slope is steep, the step
-# is long; near the minimum, where the slope is flat, it is short.
-#
-# **Predict first.** At $m = 2$ the gradient of `easy` is 15. With which
-# learning rate does one step land exactly on the best weight, 1?
-
-# %% tags=["demo"]
-guess_jump = None  # a learning rate
-
-# %% tags=["demo"]
-beside(guess_jump, descent.rate_limit(easy) / 2, "learning rate")
-
-# %% [markdown]
-# That works from any $m$, because the gradient grows with the distance. But
-# nobody knows that rate beforehand, so one takes many shorter steps.
-#
-# **Question 6** (3 points)
-#
-# Write `train_loop(m, lr, dataset, iterations)`, which returns the weight after
-# that many iterations. Each iteration takes **one** point, computes its
-# gradient with $N = 1$, and steps. Take the points in order; after the last
-# one, start again with the first. With zero iterations, return `m` unchanged.
-# With an empty `dataset` there is nothing to train on: raise a `ValueError`.
-
-# %% nbgrader={"grade": false, "grade_id": "q06_train_loop", "locked": false, "schema_version": 3, "solution": true, "task": false}
-def train_loop(m, lr, dataset, iterations):
-    """Return the weight after `iterations` steps, one point each."""
-    ### BEGIN SOLUTION
-    if not dataset:
-        raise ValueError("there are no points to train on")
-    for iteration in range(iterations):
-        point = dataset[iteration % len(dataset)]
-        m = m - lr * grad_point(m, point, 1)
-    return m
-    ### END SOLUTION
-
-# %% [markdown] tags=["hints"]
-# q06_train_loop
-#
-# 1. A step is: new weight = old weight − rate × gradient. What changes from one
-#    iteration to the next is which point is used.
-# 2. Point number i of a list that starts over is at index i modulo its length.
-#    Raise the error before the loop, and return m after it.
-# 3. `point = dataset[iteration % len(dataset)]`
-
-# %% nbgrader={"grade": true, "grade_id": "q06_train_loop_test", "locked": true, "points": 3, "schema_version": 3, "solution": false, "task": false} tags=["raises-exception"]
-import math
-
-four = [(1, 1), (2, 2), (3, 3), (4, 4)]
-cases = [([(1, 1)], 1, 0.002), ([(1, 1)], 100, 0.18143),
-         (four, 4, 0.05891), (four, 100, 0.78086)]
-for points, count, right in cases:
-    value = train_loop(m=0, lr=0.001, dataset=points, iterations=count)
-    assert math.isclose(value, right, abs_tol=5e-6), (
-        f"{count} iterations on {points}: {value}, not {right}"
-    )
-value = train_loop(m=1, lr=0.1, dataset=[(1, 0), (2, 1)], iterations=3)
-assert math.isclose(value, 0.448, rel_tol=1e-6), f"0.8, 0.56, 0.448: {value}"
-### BEGIN HIDDEN TESTS
-value = train_loop(m=0, lr=0.1, dataset=[(1, 1), (2, 0)], iterations=3)
-assert math.isclose(value, 0.232, rel_tol=1e-6)  # the first point again
-m, mixed = 0.3, [(2, 0), (1, 1), (2, 0), (0, 1), (0.5, -3), (-1, 2)]
-value = train_loop(m, 0.1, mixed, 8)
-for x, y in mixed + mixed[:2]:
-    m += 0.2 * x * (y - m * x)
-assert math.isclose(value, m, rel_tol=1e-6)
-# Zero, tiny and huge gradients: training goes on.
-assert math.isclose(train_loop(0, 0.25, [(1, 0), (1, 2)], 4), 1.25)
-value = train_loop(0, 1000, [(0.01, 0.02)], 20)
-assert math.isclose(value, 2 - 2 * 0.8**20, rel_tol=1e-5)
-value = train_loop(0, 10, [(1, 1), (2, 2), (3, 3), (4, 4)], 4)
-assert math.isclose(value, 1 - 19 * 79 * 179 * 319, rel_tol=1e-6)
-assert math.isclose(train_loop(3, 0.1, [(1, 5)], 0), 3)
-assert math.isclose(train_loop(-1, 0.25, [(1, 1)], 2), 0.5)
-try:
-    train_loop(m=0, lr=0.1, dataset=[], iterations=5)
-except ValueError:
-    pass
-else:
-    raise AssertionError("an empty data set should raise a ValueError")
-### END HIDDEN TESTS
-
-# %% [markdown]
-# ## 5. Too slow, too fast
-#
-# In the next figure every step uses all four points of `easy`, so the steps lie
-# on the loss curve.
-#
-# **Predict first.** At a small learning rate the steps creep down one side. At
-# larger rates they jump from side to side, and at some rate they start to climb
-# out. At which learning rate does that begin?
+# **Predict first.** At a small **learning rate** $\eta$ the steps creep down one side. At
+# larger ones they jump from side to side, and at some learning rate they climb out. At
+# which?
 
 # %% tags=["demo"]
 guess_limit = None  # a learning rate
@@ -467,81 +152,19 @@ plot.slider(
 beside(guess_limit, descent.rate_limit(easy), "learning rate, diverges from")
 
 # %% [markdown]
-# Why there? Since $\text{loss}'(m) = 2\,\overline{x^2}\,(m - m^*)$, each step
-# multiplies the distance to the best weight $m^*$ by the same number:
-#
-# $$m - m^* \;\to\; (1 - 2\,\text{lr}\,\overline{x^2})\,(m - m^*).$$
-#
-# The right panel shows that factor as its title. Between 0 and 1 the steps
-# creep; between −1 and 0 they jump across and still get closer. Beyond −1, from
-# $\text{lr} = 1/\overline{x^2}$ on, every jump is longer than the one before:
-# training **diverges**.
-#
-# The same holds point by point. If training takes one point at a time, each
-# step multiplies the distance by $1 - 2\,\text{lr}\,x^2$, with the $x$ of that
-# step.
-
-# %% [markdown] nbgrader={"grade": false, "grade_id": "q07_tiny_rate_prompt", "locked": true, "schema_version": 3, "solution": false, "task": false}
-# **Question 7** (1 point)
-#
-# Run `train_loop(0, 1e-9, [(1, 2), (2, 6), (3, 7), (4, 4)], 4)` in a cell of
-# your own. What happens when the learning rate is far too low? Describe it, and
-# say what that costs in practice.
-#
-# === BEGIN MARK SCHEME ===
-# Half a point: the weight hardly moves from 0 (to about 1e-7), since each step
-# is lr times the gradient. Half a point: it moves in the right direction but
-# would need a huge number of iterations, so time or compute is wasted.
-# === END MARK SCHEME ===
-
-# %% [markdown] nbgrader={"grade": true, "grade_id": "q07_tiny_rate", "locked": false, "points": 1, "schema_version": 3, "solution": true, "task": false}
-# ### BEGIN SOLUTION
-# The weight ends at about 1e-7, so it hardly moved. Every step has the right
-# direction, but its length is the gradient times 1e-9. It would take hundreds
-# of millions of steps to arrive. Nothing fails; the time is just wasted.
-# ### END SOLUTION
-
-# %% [markdown] nbgrader={"grade": false, "grade_id": "q08_huge_rate_prompt", "locked": true, "schema_version": 3, "solution": false, "task": false}
-# **Question 8** (2 points)
-#
-# Run `train_loop(0, 10, [(1, 1), (2, 2), (3, 3), (4, 4)], 4)` in a cell of your
-# own. What happens when the learning rate is far too high? Describe how the
-# weight changes along the way, and use the factor $1 - 2\,\text{lr}\,x^2$ to
-# explain it.
-#
-# === BEGIN MARK SCHEME ===
-# 1 point: every step jumps over the best weight and lands farther away on the
-# other side; about -86 million after four steps. 1 point: the factors are -19,
-# -79, -179, -319; their absolute values exceed 1, so the distance grows.
-# === END MARK SCHEME ===
-
-# %% [markdown] nbgrader={"grade": true, "grade_id": "q08_huge_rate", "locked": false, "points": 2, "schema_version": 3, "solution": true, "task": false}
-# ### BEGIN SOLUTION
-# The weight explodes: 20, −1500, about 269,000, about −86 million. Each step
-# points the right way but jumps over the best weight and lands farther out on
-# the other side. The factors are 1 − 20x²: −19, −79, −179, −319. Their absolute
-# values are all above 1, so the distance to the best weight grows in every
-# step.
-# ### END SOLUTION
+# Each step multiplies the distance to the best weight by the same number, $1 -
+# 2\,\eta$ times the mean of $x^2$. Between 0 and 1 the steps creep; between −1
+# and 0 they jump across and still get closer; beyond −1 every jump is longer
+# than the one before: training **diverges**.
 
 # %% [markdown]
-# ---
-# **A good place to stop.** You can train one weight, too slowly, too fast, and
-# well, on points that agree. Next: points that don't, and what averaging does
-# then.
-
-# %% tags=["demo"]
-check()
-
-# %% [markdown]
-# ## 6. Noise
+# ## 3. Noise, and batches
 #
-# The points of `noisy` lie around the same line, and its best weight is still
-# exactly 1. But no weight is right everywhere any more, so each point pulls the
-# weight in its own direction.
+# The points of `noisy` have the same $x$ and the same best weight, 1. No
+# weight is right everywhere: each point pulls its own way.
 #
-# **Predict first.** At learning rate 0.128, single-point training on `easy`
-# ends at 1. Where does it end on `noisy`?
+# **Predict first.** At learning rate 0.128, training on one point after another ends
+# at 1 on `easy`. Where does it end on `noisy`?
 
 # %% tags=["demo"]
 guess_noisy = None  # a weight, or "diverges"
@@ -551,161 +174,18 @@ singles = descent.batches_of(noisy, 1)
 ends = descent.descend(0, 0.128, singles, 1000)[-1]
 beside(guess_noisy, ends, "weight after 1000 steps on `noisy`")
 
-# %% [markdown] nbgrader={"grade": false, "grade_id": "q09_rates_prompt", "locked": true, "schema_version": 3, "solution": false, "task": false}
-# **Question 9** (2 points)
-#
-# With your own `train_loop`, train on `noisy` from $m = 0$ for 1000 iterations
-# at the learning rates 0.001, 0.002, 0.004, and so on, doubling up to 0.256.
-# Which rates diverge? Which end at or very near the best weight, 1? What
-# happens at those in between? Try to explain why.
-#
-# === BEGIN MARK SCHEME ===
-# Half a point: only 0.256 diverges. Half a point: the lowest rates (0.001 to
-# about 0.004) end within a few percent of 1. 1 point: those in between end at a
-# fixed wrong weight (0.016: 1.23; 0.128: 5.68), because each point pulls in a
-# different direction, and the last one pulled most recently. Don't accept that
-# labels cause the divergence.
-# === END MARK SCHEME ===
-
-# %% [markdown] nbgrader={"grade": true, "grade_id": "q09_rates", "locked": false, "points": 2, "schema_version": 3, "solution": true, "task": false}
-# ### BEGIN SOLUTION
-# Only 0.256 diverges. 0.001, 0.002 and 0.004 end at 1.01 to 1.05. In between,
-# training settles, but away from 1: 1.10, 1.23, 1.58, 3.04, 5.68. There the
-# weight goes round in a cycle: each point pulls it towards its own best weight,
-# farther with longer steps, and we look just after the pull of the last point,
-# (4, 6.25).
-# ### END SOLUTION
-
 # %% tags=["demo"]
 plot.plot_training({"easy": easy, "noisy": noisy}, lr=0.016)
 
 # %% [markdown]
-# The two data sets have the same $x$ and different $y$, the **labels**. Training
-# settles equally fast on both. On `easy` it comes to rest; on `noisy` it goes
-# round in a **limit cycle** and never rests. So is it noise that makes training
-# diverge? Compute it: each pass multiplies the distance from the cycle by
+# On `easy` training comes to rest; on `noisy` it goes round in a cycle, the farther off
+# the higher the learning rate ([1b. Gradients in depth](1b.Gradients-in-Depth.ipynb),
+# section 3). So take the gradients of several points, a **batch**, at the same weight,
+# average them, and take one step.
 #
-# $$\prod_i \left(1 - 2\,\text{lr}\,x_i^2\right),$$
-#
-# and there is no $y$ in that product.
-
-# %% tags=["demo"]
-rates = [0.001 * 2**k for k in range(9)]
-table = {"learning rate": rates}
-for name, data in (("easy", easy), ("noisy", noisy)):
-    singles = descent.batches_of(data, 1)
-    factors = [descent.pass_factor(lr, singles) for lr in rates]
-    table[f"{name}: factor per pass"] = factors
-    table[f"{name}: ends at"] = [
-        descent.cycle(lr, singles)[-1] if abs(f) < 1 else math.inf
-        for lr, f in zip(rates, factors)
-    ]
-pd.DataFrame(table).round(3)
-
-# %% [markdown]
-# The factors agree, row by row: **the $x$ alone decide what diverges**. Labels,
-# however noisy, make no difference to it. What the labels decide is **where
-# training settles**: the higher the rate, the farther from the best weight. The
-# last rows before divergence still *settle*, but nowhere useful.
-#
-# So noise does limit the learning rate, long before divergence does. Reduce the
-# noise, and a higher rate becomes usable. That is what averaging does.
-
-# %% [markdown]
-# ## 7. Batches: averaging over points
-#
-# Instead of stepping after every point, take the gradients of several points at
-# the same weight, average them, and take one step. Those points are a
-# **batch**.
-#
-# **Predict first.** At $m = 2$ the four gradients of `noisy` have the mean 15.
-# Cut the points into two batches of two. What is the mean of the two batches'
-# gradients?
-
-# %% tags=["demo"]
-guess_mean = None  # a number
-
-# %% tags=["demo"]
-pairs_of_noisy = descent.batches_of(noisy, 2)
-two = [descent.gradient(2, pair) for pair in pairs_of_noisy]
-beside(guess_mean, sum(two) / 2, "mean of the two batches' gradients")
-
-# %% [markdown]
-# Averaging leaves the mean unchanged. Here is what it does change.
-#
-# **Question 10** (2 points)
-#
-# By hand or by code, at $m = 2$ for the four points of `noisy`:
-#
-# - `table_grad_point`: a list with `grad_point` of each point, where $N = 1$;
-# - `table_grad_multi`: a list with `grad_multi` of two batches: the first two
-#   points and the last two.
-
-# %% nbgrader={"grade": false, "grade_id": "q10_table", "locked": false, "schema_version": 3, "solution": true, "task": false} tags=["raises-exception"]
-# table_grad_point = [?, ?, ?, ?]
-# table_grad_multi = [?, ?]
-### BEGIN SOLUTION
-table_grad_point = [4, 12, 30, 14]
-table_grad_multi = [8, 22]
-### END SOLUTION
-
-# %% [markdown] tags=["hints"]
-# q10_table
-#
-# 1. You have written both functions already: call them with m = 2 on the points
-#    of `noisy`.
-# 2. A batch is a slice of the list: the first two points, and those after them.
-#    For single points, N = 1.
-# 3. `first, last = noisy[:2], noisy[2:]`
-
-# %% nbgrader={"grade": true, "grade_id": "q10_table_test", "locked": true, "points": 2, "schema_version": 3, "solution": false, "task": false} tags=["raises-exception"]
-import math
-
-assert len(table_grad_point) == 4, "table_grad_point needs four numbers"
-assert len(table_grad_multi) == 2, "table_grad_multi needs two numbers"
-assert math.isclose(table_grad_point[1], 12), "the point (2, 1) has 12"
-means = [sum(table_grad_point[i : i + 2]) / 2 for i in (0, 2)]
-for given, right in zip(table_grad_multi, means):
-    assert math.isclose(given, right), (
-        "a batch's gradient should be the mean of its points' gradients"
-    )
-### BEGIN HIDDEN TESTS
-assert not isinstance(table_grad_point, set), "a set has no order"
-assert not isinstance(table_grad_multi, set), "a set has no order"
-for given, right in zip(table_grad_point, [4, 12, 30, 14], strict=True):
-    assert math.isclose(given, right)
-for given, right in zip(table_grad_multi, [8, 22], strict=True):
-    assert math.isclose(given, right)
-### END HIDDEN TESTS
-
-# %% [markdown] nbgrader={"grade": false, "grade_id": "q10_scale_prompt", "locked": true, "schema_version": 3, "solution": false, "task": false}
-# **Question 10, in words** (1 point)
-#
-# In each of the two lists, how many times larger is the largest gradient than
-# the smallest? What did averaging change, and what did it leave unchanged?
-#
-# === BEGIN MARK SCHEME ===
-# Half a point: 30/4 = 7.5 against 22/8 = 2.75. Half a point: averaging brings
-# the gradients closer together (less noise), while their mean, the gradient of
-# the whole data set (15), stays the same. Accept any clear description of one
-# of the two effects if the numbers are right.
-# === END MARK SCHEME ===
-
-# %% [markdown] nbgrader={"grade": true, "grade_id": "q10_scale", "locked": false, "points": 1, "schema_version": 3, "solution": true, "task": false}
-# ### BEGIN SOLUTION
-# 7.5 times (30 against 4) and 2.75 times (22 against 8). Averaging pulled the
-# gradients together, because large and small ones partly cancel. Their mean
-# stayed the same: 15, the gradient of all four points.
-# ### END SOLUTION
-
-# %% [markdown]
-# ## 8. How fast noise averages out
-#
-# From here on we use 64 generated points, `many`.
-#
-# **Predict first.** Draw batches of 16 points at random. How many times
-# narrower is the spread (the standard deviation) of their gradients than the
-# spread of single-point gradients?
+# **Predict first.** Draw batches of 16 from the 64 points of `many` at random,
+# *with replacement*. How many times narrower is the spread (the standard
+# deviation) of their gradients than that of single points' gradients?
 
 # %% tags=["demo"]
 guess_narrower = None  # how many times
@@ -718,169 +198,18 @@ one, sixteen = (
 beside(guess_narrower, one / sixteen, "times narrower, measured")
 
 # %% tags=["demo"]
-plot.plot_average(many, m=1.5, sizes=sizes)
-
-# %% tags=["demo"]
-plot.plot_spread(many, m=1.5, sizes=sizes, draws=draws)
+plot.plot_spread(many, w=1.5, sizes=sizes, draws=draws)
 
 # %% [markdown]
-# Averaging $B$ independent gradients divides their variance by $B$, and so
-# their spread by $\sqrt{B}$. To halve the spread you need four times the points.
-#
-# In an **epoch**, one pass over all data, each point is drawn once. Then the
-# spread is smaller still, by a factor of $\sqrt{(n-B)/(n-1)}$: a batch of all
-# $n$ points has none. For small batches the two are nearly equal.
+# Averaging $B$ independent gradients divides their variance by $B$, and so their
+# spread by $\sqrt{B}$. Their mean stays: the gradient of all points.
 
 # %% [markdown]
-# **Question 11** (2 points)
+# ## 4. Why averaging speeds up training
 #
-# Write `train_loop_batches(m, lr, dataset, iterations)`. It works like
-# `train_loop`, but `dataset` is now a list of **batches**, each of them a list
-# of points. Each iteration takes the next batch and steps once, along that
-# batch's gradient. After the last batch, start again with the first. Batches
-# may differ in size. With zero iterations, return `m` unchanged. If there are no
-# batches at all, raise a `ValueError`.
-
-# %% nbgrader={"grade": false, "grade_id": "q11_train_loop_batches", "locked": false, "schema_version": 3, "solution": true, "task": false}
-def train_loop_batches(m, lr, dataset, iterations):
-    """Return the weight after `iterations` steps, one batch each."""
-    ### BEGIN SOLUTION
-    if not dataset:
-        raise ValueError("there are no batches to train on")
-    for iteration in range(iterations):
-        m = m - lr * grad_multi(m, dataset[iteration % len(dataset)])
-    return m
-    ### END SOLUTION
-
-# %% [markdown] tags=["hints"]
-# q11_train_loop_batches
-#
-# 1. Compare with `train_loop`: only what each iteration takes, and its
-#    gradient, differ.
-# 2. The gradient of a batch is what `grad_multi` returns; it divides by the
-#    batch's own size, so sizes may differ.
-# 3. `batch = dataset[iteration % len(dataset)]`
-
-# %% nbgrader={"grade": true, "grade_id": "q11_train_loop_batches_test", "locked": true, "points": 2, "schema_version": 3, "solution": false, "task": false} tags=["raises-exception"]
-import math
-
-pairs = [[(1, 0), (2, 1)], [(3, 1), (4, 6.25)]]
-for count, right in [(2, 0.02995), (20, 0.26228)]:
-    value = train_loop_batches(0, lr=0.001, dataset=pairs, iterations=count)
-    assert math.isclose(value, right, abs_tol=5e-6), (
-        f"after {count} iterations: {value}, not {right}"
-    )
-three = [[(1, 0)], [(2, 1), (1, 2), (0, 5)], [(1, 3), (1, 1)]]
-value = train_loop_batches(1, lr=0.15, dataset=three, iterations=4)
-assert math.isclose(value, 0.7875, rel_tol=1e-6), (
-    f"after its four iterations: 0.7, 0.75, 1.125, 0.7875, not {value}"
-)
-### BEGIN HIDDEN TESTS
-batches = [[(1, 1)], [(2, 0), (0, 5), (1, 3)], [(1, 1)], [(2, 1), (-1, 1)]]
-m, value = 0.3, train_loop_batches(0.3, lr=0.1, dataset=batches, iterations=6)
-for batch in batches + batches[:2]:
-    m += 0.2 * sum(x * (y - m * x) for x, y in batch) / len(batch)
-assert math.isclose(value, m, rel_tol=1e-6)
-still = [[(1, 1), (1, -1)], [(1, 2)]]  # the first has no gradient at 0
-assert math.isclose(train_loop_batches(0, 0.25, still, 3), 0.5)
-value = train_loop_batches(0, 1e-9, [[(1, 2), (2, 6)]], 4)
-assert math.isclose(value, 56e-9, rel_tol=1e-5)
-value = train_loop_batches(0, 1000, [[(0.01, 0.02)]], 20)
-assert math.isclose(value, 2 - 2 * 0.8**20, rel_tol=1e-5)
-value = train_loop_batches(0, 10, [[(4, 4)]], 4)
-assert math.isclose(value, 1 - 319**4, rel_tol=1e-6)
-assert math.isclose(train_loop_batches(7, 0.1, batches, 0), 7)
-assert math.isclose(train_loop_batches(0, 0.5, [[(1, 4)]], 3), 4)
-try:
-    train_loop_batches(0, 0.1, [], 3)
-except ValueError:
-    pass
-else:
-    raise AssertionError("no batches should raise a ValueError")
-### END HIDDEN TESTS
-
-# %% [markdown]
-# ## 9. A higher rate for a larger batch
-#
-# From here on each step draws its batch at random. So training does not end in
-# a cycle: the weight strays around the best one, with a certain spread.
-#
-# **Predict first.** Single points at the rate 0.0018 give some spread of the
-# weight. Batches of 16 have gradients a quarter as wide, so their weight strays
-# less. Raise their rate until it strays as far as the single points' weight.
-# How many times 0.0018 is that?
-
-# %% tags=["demo"]
-guess_times = None  # how many times
-
-# %% tags=["demo"]
-rate = 0.0018
-
-
-def times_of(rate, size):
-    spread = sgd.settled_spread(rate, 1, many)
-    return sgd.rate_of_spread(spread, size, many) / rate
-
-
-print(f"from a tenth of that rate on: {times_of(rate / 10, 16):.3g} times")
-beside(guess_times, times_of(rate, 16), "times 0.0018, at the same spread")
-
-# %% tags=["demo"]
-plot.plot_settled(
-    many, [(rate, 1), (rate, 16), (4 * rate, 4), (16 * rate, 16)]
-)
-
-# %% [markdown]
-# Not the root of 16 but nearly 16, and closer to it the lower the rates. Two
-# things balance:
-#
-# - each step **adds** noise: a variance of $\text{lr}^2\sigma^2/B$, where
-#   $\sigma$ is the spread of single-point gradients;
-# - each step **forgets**: it takes the fraction $2\,\text{lr}\,\overline{x^2}$
-#   off the distance, and so about twice that fraction off its variance.
-#
-# They balance where the variance is
-#
-# $$\frac{\text{lr}^2\sigma^2/B}{4\,\text{lr}\,\overline{x^2}}
-# = \frac{\text{lr}}{B}\cdot\frac{\sigma^2}{4\,\overline{x^2}}.$$
-#
-# **The rate over the batch size decides.** A rate $\sqrt{B}$ times as high would
-# make up for the narrower steps, but it forgets faster as well. The formula
-# holds for low rates (it leaves out terms in $\text{lr}^2$); the figure computes
-# all of it, and tries it on random batches.
-
-# %% [markdown]
-# **Predict first.** From some rate on, training on random single points
-# diverges: the mean squared distance grows without limit. How many times as
-# high is that rate if every step uses all 64 points?
-
-# %% tags=["demo"]
-guess_border = None  # how many times
-
-# %% tags=["demo"]
-single, whole = (sgd.rate_border(count, many) for count in (1, math.inf))
-print(f"single points: {single:.3f} · all together: {whole:.3f}")
-beside(guess_border, whole / single, "times the rate of divergence")
-
-# %% tags=["demo"]
-plot.plot_map(many, sizes, rate)
-
-# %% [markdown]
-# - The border to **diverges** depends on the $x$. Single points differ in $x^2$,
-#   and batches less, so it moves a little, up to the limit for all points. (This
-#   is the mean over many trainings. A single one may look calm beyond it,
-#   between rare outbreaks.)
-# - The border of **settles narrowly** runs along the dashed line, the rate in
-#   proportion to the batch size, and not along its root. That is the **linear
-#   scaling rule** (Goyal et al., 2017). It ends at the other border.
-#
-# So averaging makes higher rates *usable*, much more than *possible*.
-#
-# ## 10. Why averaging speeds up training
-#
-# **Predict first.** In question 6, four steps at the rate 0.001, with a point of
-# `easy` each, led from 0 to 0.05891. Where does **one** step with all four
-# points lead, at four times that rate?
+# **Predict first.** With a single point of `easy` at each step, four steps at the
+# learning rate 0.001 lead from 0 to 0.05891. Where does **one** step with all four
+# points lead, at four times that learning rate?
 
 # %% tags=["demo"]
 guess_one_step = None  # a weight
@@ -893,143 +222,66 @@ beside(guess_one_step, after, "weight after one step")
 plot.plot_one_step((2, 4, 16))
 
 # %% [markdown]
-# A step of $B$ points at $B$ times the rate does nearly what $B$ single steps
-# do with **the same samples**: it adds up the same gradients, but all at one
-# weight. That is right to first order, as long as the steps go only a small
-# part of the way. A long step overshoots where single steps would have slowed
-# down.
+# It adds up the same gradients, but all at one weight. Does it save time?
 #
-# Fewer steps, then. Do they save time?
-#
-# **Predict first.** One worker computes its points one after another. It trains
-# until the loss is on average 0.05 above the lowest. How many times as fast is
-# it with batches of 16 at 16 times the rate as with single points?
+# **Predict first.** From $w = 0$, one worker computes its points one after
+# another, until the loss is on average 0.05 above the lowest. How many times
+# as fast is it with batches of 16 at 16 times the learning rate as with single
+# points?
 
 # %% tags=["demo"]
 guess_sooner = None  # how many times as fast
 
 # %% tags=["demo"]
+rate = 0.0018
 taken = {B: sgd.steps_to(0.05, 0, rate * B, B, many) for B in (1, 16)}
 print(f"steps of single points: {taken[1]:g}, of batches of 16: {taken[16]:g}")
 beside(guess_sooner, taken[1] / (16 * taken[16]), "times as fast, one worker")
 
-# %% tags=["demo"]
-from timeit import repeat
-
-
-def seconds(function):
-    return min(repeat(function, number=5, repeat=5)) / 5
-
-
-def by_hand(m, points):
-    return sum(2 * x * (m * x - y) for x, y in points) / len(points)
-
-
-thousand = descent.generated(1000).tolist()
-point_s = seconds(lambda: by_hand(1.5, thousand)) / 1000
-plot.plot_to_target(many, 0.05, rate, [*sizes, 128, 256], point_s)
+# %% [markdown]
+# One worker gains little: it computes almost as many gradients. **$B$
+# workers** compute them at the same time, in about $1/B$ of the time. That
+# answers the lesson's question: averaging turns $B$ steps, which must follow
+# each other, into one step of $B$ gradients, which need not. How far this goes
+# is in [1b](1b.Gradients-in-Depth.ipynb), sections 6 and 7.
 
 # %% [markdown]
-# - At the **same rate**, larger batches take nearly as many steps, and so nearly
-#   $B$ times the samples.
-# - At **$B$ times the rate** they take a $B$-th of the steps, with as many
-#   samples. One worker computes as many gradients as before, and saves next to
-#   nothing (a long step goes a little farther).
-# - **$B$ workers** compute the points of a batch at the same time. They need
-#   about a $B$-th of the seconds (section 18 adds the messages).
+# ## 5. Workers: averaging over shards
 #
-# That answers the lesson's question. Averaging turns $B$ steps, which must
-# follow each other, into one step of $B$ gradients, which need not. **Only
-# parallel workers save time.** (A GPU is many such workers on one chip: until
-# it is full, a larger batch takes hardly any longer.)
+# In **data-parallel training**, each worker has a copy of the weight and its own part of
+# the data, a **shard**. In each step all workers compute a gradient, average them, and
+# take the same step.
 #
-# On the right of the figure this ends: too high a rate never gets there, and
-# the best rate saves fewer and fewer steps for more and more samples.
-
-# %% [markdown]
-# ## 11. What ends linear scaling
-#
-# People often blame memory: a larger batch does not fit. But memory only limits
-# what is computed *at once* (section 14). The rule ends where the noise has been
-# averaged away. From there on the curvature of the loss, how fast its slope
-# changes, limits the step, and more averaging changes nothing.
-#
-# The **gradient noise scale** tells you when: it is the variance of
-# single-point gradients divided by the squared gradient. McCandlish et al.
-# (2018, equation 2.6) give the best learning rate for a single step as
-# $1/(1 + \text{noise scale}/B)$ times the best rate without noise.
-#
-# **Predict first.** Far from the minimum, at $m = 0$, the batch grows from 16
-# to 256. How many times larger does the best learning rate become?
-
-# %% tags=["demo"]
-guess_best = None  # how many times
-
-# %% tags=["demo"]
-b16, b256 = (descent.best_rate(0, many, count) for count in (16, 256))
-beside(guess_best, b256 / b16, "times the learning rate, tried")
-
-# %% tags=["demo"]
-plot.plot_best_rate(many, weights=(0, 1.5, 1.15), sizes=(1, 4, 16, 64, 256))
-
-# %% [markdown]
-# Far from the minimum all points agree: the noise scale is below 1, and a
-# larger batch is hardly worth its cost. Near the minimum the gradient shrinks,
-# while the points disagree as much as before. The noise scale is large, and
-# the best rate grows in proportion to the batch, until the batch reaches the
-# noise scale.
-#
-# In this model one number describes it all. In a network, noise and curvature
-# depend on the direction, and the noise scale is only an estimate. Lesson 4
-# measures it.
-#
-# ---
-# **A good place to stop.** You know what a batch buys, and that it takes
-# parallel workers to cash it in. Next: the workers.
-
-# %% tags=["demo"]
-check()
-
-# %% [markdown]
-# ## 12. Workers: averaging over shards
-#
-# In **data-parallel training**, each worker has a copy of the weight and its
-# own part of the data, a **shard**. In each step every worker computes the
-# gradient of one of its own batches. The workers average their gradients, and
-# all take the same step. The library that does this here is **Horovod**.
-#
-# **Predict first.** Worker 0 has the first two points of `noisy`, worker 1 the
-# last two. At $m = 2$ their gradients are 8 and 22. They step at the rate 0.02.
+# **Predict first.** Worker 0 has the first two points of `noisy`, worker 1 the last
+# two. At $w = 2$ their gradients are 8 and 22. They step at the learning rate 0.02.
 # What are their two weights then?
 
 # %% tags=["demo"]
 guess_after = None  # two weights
 
 # %% tags=["demo"]
-step = descent.exchange(2, 0.02, pairs_of_noisy)
+step = descent.exchange(2, 0.02, [noisy[:2], noisy[2:]])
 beside(guess_after, f"{step.after:g} and {step.after:g}", "the weights")
 
 # %% [markdown]
-# The copies stay equal: same weight before, same average, same weight after.
+# The copies stay equal.
 #
-# **Question 12** (4 points)
+# **Question 2** (4 points)
 #
 # Write three functions:
 #
-# - `worker_gradient(m, data)`: one worker's gradient of one batch;
-# - `average_gradients(gradients)`: the mean of the workers' gradients. **Each
-#   worker counts the same**, however large its batch, as in Horovod. If there
-#   are no gradients, raise a `ValueError`;
-# - `train_loop_distributed(m, lr, shards, iterations)`: returns the weight. A
-#   shard is a list of batches. There is one worker per shard, and each goes
-#   through its own batches in turn, starting again after its last. With zero
-#   iterations it is `m` unchanged.
+# - `worker_gradient(w, data)`: one worker's gradient of one batch;
+# - `average_gradients(gradients)`: their mean. **Each worker counts the same**,
+#   however large its batch, as in Horovod. If there are none, raise a `ValueError`;
+# - `train_loop_distributed(w, lr, shards, iterations)`: returns the weight. There is one worker per shard, which
+#   is a list of batches here; each takes its own in turn, and starts again after
+#   the last.
 
-# %% nbgrader={"grade": false, "grade_id": "q12_distributed", "locked": false, "schema_version": 3, "solution": true, "task": false}
-def worker_gradient(m, data):
-    """Return one worker's gradient of one batch, at the weight m."""
+# %% nbgrader={"grade": false, "grade_id": "q02_distributed", "locked": false, "schema_version": 3, "solution": true, "task": false}
+def worker_gradient(w, data):
+    """Return one worker's gradient of one batch, at the weight w."""
     ### BEGIN SOLUTION
-    return grad_multi(m, data)
+    return grad_multi(w, data)
     ### END SOLUTION
 
 
@@ -1042,26 +294,26 @@ def average_gradients(gradients):
     ### END SOLUTION
 
 
-def train_loop_distributed(m, lr, shards, iterations):
+def train_loop_distributed(w, lr, shards, iterations):
     """Return the weight after `iterations` steps, one worker per shard."""
     ### BEGIN SOLUTION
     for i in range(iterations):
-        own = [worker_gradient(m, s[i % len(s)]) for s in shards]
-        m = m - lr * average_gradients(own)
-    return m
+        own = [worker_gradient(w, s[i % len(s)]) for s in shards]
+        w = w - lr * average_gradients(own)
+    return w
     ### END SOLUTION
 
 # %% [markdown] tags=["hints"]
-# q12_distributed
+# q02_distributed
 #
 # 1. Think of one step: every worker computes a gradient at the same weight; then
 #    there is one average, and one update.
 # 2. The average is plain: sum over count, whatever the batches' sizes. In
 #    iteration i, each shard gives its batch number i modulo its own length.
-#    Update m only after all workers have computed.
-# 3. `own = [worker_gradient(m, shard[i % len(shard)]) for shard in shards]`
+#    Update w only after all workers have computed.
+# 3. `own = [worker_gradient(w, shard[i % len(shard)]) for shard in shards]`
 
-# %% nbgrader={"grade": true, "grade_id": "q12_distributed_test", "locked": true, "points": 4, "schema_version": 3, "solution": false, "task": false} tags=["raises-exception"]
+# %% nbgrader={"grade": true, "grade_id": "q02_distributed_test", "locked": true, "points": 4, "schema_version": 3, "solution": false, "task": false} tags=["raises-exception"]
 import math
 
 shards = [[[(1, 1), (2, 2)], [(3, 3), (4, 4)]],
@@ -1079,6 +331,14 @@ assert math.isclose(value, 34 / 3, rel_tol=1e-6), (
 )
 value = average_gradients([1, 2, 6])
 assert math.isclose(value, 3), f"the mean of 1, 2 and 6 is not {value}"
+cancel = [[[(1, 1)]], [[(1, -1)], [(1, 2)]]]  # no gradient at first
+value = train_loop_distributed(0, 0.25, cancel, 2)
+assert math.isclose(value, 0.75), f"opposite gradients: {value}, not 0.75"
+value = train_loop_distributed(5, 0.1, shards, iterations=0)
+assert math.isclose(value, 5), f"no iteration, and {value}, not 5"
+uneven = [[[(1, 1)]], [[(1, 0)], [(1, 2)]]]  # one batch, and two
+value = train_loop_distributed(0, 0.25, uneven, 3)
+assert math.isclose(value, 0.6875), f"uneven shards: {value}, not 0.6875"
 ### BEGIN HIDDEN TESTS
 assert math.isclose(worker_gradient(2, [(1, 0), (2, 1)]), 8)
 assert math.isclose(average_gradients([-7.5]), -7.5)
@@ -1090,24 +350,19 @@ assert math.isclose(value, 0.232, rel_tol=1e-6)
 unequal = [[[(1, 1)]], [[(2, 3), (2, 3), (2, 3)]]]  # mean of -2 and -12
 value = train_loop_distributed(0, 0.1, unequal, 1)
 assert math.isclose(value, 0.7, rel_tol=1e-6)
-uneven = [[[(1, 1)]], [[(1, 0)], [(1, 2)]]]  # one batch, and two
-assert math.isclose(train_loop_distributed(0, 0.25, uneven, 3), 0.6875)
 several = [[[(1, 1)], [(2, 0), (1, 1)], [(1, 2)]], [[(1, 3)]], [[(1, 3)]],
         [[(1, 0)], [(2, 1)]]]  # three batches, one, one, and two
-m, value = 0.3, train_loop_distributed(0.3, 0.1, several, 8)
+w, value = 0.3, train_loop_distributed(0.3, 0.1, several, 8)
 for i in range(8):
     own = [shard[i % len(shard)] for shard in several]
-    m += 0.05 * sum(x * (y - m * x) / len(b) for b in own for x, y in b)
-assert math.isclose(value, m, rel_tol=1e-6)
-cancel = [[[(1, 1)]], [[(1, -1)], [(1, 2)]]]  # no gradient at first
-assert math.isclose(train_loop_distributed(0, 0.25, cancel, 2), 0.75)
+    w += 0.05 * sum(x * (y - w * x) / len(b) for b in own for x, y in b)
+assert math.isclose(value, w, rel_tol=1e-6)
 value = train_loop_distributed(0, 1e-9, [[[(1, 2)]], [[(2, 6)]]], 4)
 assert math.isclose(value, 56e-9, rel_tol=1e-5)
 value = train_loop_distributed(0, 1000, 2 * [[[(0.01, 0.02)]]], 20)
 assert math.isclose(value, 2 - 2 * 0.8**20, rel_tol=1e-5)
 value = train_loop_distributed(0, 10, 2 * [[[(4, 4)]]], 4)
 assert math.isclose(value, 1 - 319**4, rel_tol=1e-6)
-assert math.isclose(train_loop_distributed(5, 0.1, shards, 0), 5)
 try:
     average_gradients([])
 except ValueError:
@@ -1117,154 +372,18 @@ else:
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# ## 13. When is it the same training?
-#
-# Here are five steps of the two workers, worker 0 with the first two points of
-# `noisy`, worker 1 with the last two.
-
-# %% tags=["demo"]
-m, exchanges = 0.0, []
-for _ in range(5):
-    exchanges.append(descent.exchange(m, 0.02, [noisy[:2], noisy[2:]]))
-    m = exchanges[-1].after
-
-own = pd.DataFrame([e.gradients for e in exchanges]).add_prefix("worker ")
-rest = pd.DataFrame(exchanges)[["m", "average", "after"]]
-own.join(rest).round(4)
-
-# %% tags=["demo"]
-plot.plot_exchange(exchanges)
+# Averaging averages is right only for **equal batches**, and only if a point's gradient
+# does not depend on the other points of its batch, as with batch norm it does
+# ([1b](1b.Gradients-in-Depth.ipynb), section 9).
 
 # %% [markdown]
-# The workers average averages. Is that the step of one worker that has all
-# points in its batch? Many networks also have **batch norm**, a layer that
-# shifts and scales its inputs to mean 0 and standard deviation 1 over the batch
-# that it is given.
+# ## 6. Two real ranks
 #
-# **Predict first.** In which cases is the step the same as one worker's: two and
-# two points of `noisy`; one and three; or two and two, with batch norm?
-
-# %% tags=["demo"]
-guess_same = None  # for example "2 + 2 and 1 + 3"
-
-# %% tags=["demo"]
-def batch_norm(points):
-    x, y = np.array(points).T
-    return np.column_stack([(x - x.mean()) / x.std(), y])
-
-
-def gap(cut, layer=list):
-    """Return how far one step is from one worker's with all points."""
-    batches = [layer(noisy[:cut]), layer(noisy[cut:])]
-    together = descent.exchange(0, 0.02, [layer(noisy)]).after
-    return abs(descent.exchange(0, 0.02, batches).after - together)
-
-
-came = (f"2 + 2: {gap(2):.3g} · 1 + 3: {gap(1):.3g} · "
-        f"2 + 2 with batch norm: {gap(2, batch_norm):.3g}")
-beside(guess_same, came, "how far the steps are apart")
-
-# %% [markdown] nbgrader={"grade": false, "grade_id": "q12_same_prompt", "locked": true, "schema_version": 3, "solution": false, "task": false}
-# **Question 12, in words** (2 points)
+# **Horovod** calls workers **ranks**. An **all-reduce** gives every rank the sum of all
+# ranks' data; round a **ring** each rank sends only to the next, a part at a time.
 #
-# Train the shards of the test above with `train_loop_distributed`. Then train
-# with `train_loop_batches`, where each batch joins the points of both workers'
-# batches. Why are the results equal? When would they differ?
-#
-# === BEGIN MARK SCHEME ===
-# 1 point: the mean of equally many means is the mean of all points: each point
-# is divided by 2 and by 2 again, instead of by 4, so every step is equal. 1
-# point: only if the workers' batches have equal sizes; otherwise a point in a
-# small batch counts more (example: one point against three).
-# === END MARK SCHEME ===
-
-# %% [markdown] nbgrader={"grade": true, "grade_id": "q12_same", "locked": false, "points": 2, "schema_version": 3, "solution": true, "task": false}
-# ### BEGIN SOLUTION
-# Each worker divides by its 2 points, and the average divides by 2 workers. So
-# every point counts a quarter, exactly as in a batch of four: each step is
-# equal, and so is the weight. With unequal batches a point counts 1/(workers ×
-# size of its worker's batch): points in small batches count more, and the
-# results differ.
-# ### END SOLUTION
-
-# %% [markdown]
-# Averaging averages is right only for **equal batches**: shards may differ in
-# size, if the batches of a step do not. Real data rarely divide evenly, so
-# trainers drop the rest, pad it, or weight it. `train_cifar.py` drops it.
-#
-# And it is right only if a point's gradient does not depend on the other
-# points. With batch norm it does: each worker normalises over its own batch.
-# Lesson 4 shows what follows.
-
-# %% [markdown]
-# ## 14. Gradient aggregation: averaging over time
-#
-# A single worker can also average over several batches before it steps. Memory
-# then holds one small batch at a time, but the step is that of the large batch.
-# So **aggregation lets you train with a batch larger than memory**. Several
-# workers exchange less, too: one average for $k$ batches.
-#
-# **Predict first.** Memory holds 8 of the 64 points. One worker takes twenty
-# steps of all 64 points, in 8 passes each. How far is its final weight from
-# that of a machine that holds all points at once?
-
-# %% tags=["demo"]
-guess_apart = None  # a difference in weight
-
-# %% tags=["demo"]
-def aggregated(passes, divided_by):
-    m = 0.0
-    for step in range(20):
-        total = sum(descent.gradient(m, part) for part in passes)
-        m = m - 0.02 * total / divided_by
-    return m
-
-
-passes, at_once = descent.batches_of(many, 8), [many]
-final = descent.descend(0, 0.02, at_once, 20)[-1]
-apart = abs(aggregated(passes, len(passes)) - final)
-beside(guess_apart, apart, "distance between the two weights")
-
-# %% [markdown]
-# Only rounding: this is section 13 with time in place of workers, and with equal
-# batches again. (Batch norm breaks it here, too.) It does not save time: the 8
-# passes are computed one after another.
-#
-# Horovod's option for it is `backward_passes_per_step`. It **adds** the
-# gradients of the passes, unless you also say
-# `average_aggregated_gradients=True`.
-#
-# **Predict first.** Where does the same training end when the 8 gradients are
-# added, not averaged?
-
-# %% tags=["demo"]
-guess_added = None  # a weight
-
-# %% tags=["demo"]
-beside(guess_added, aggregated(passes, 1), "weight after 20 steps")
-
-# %% [markdown]
-# Adding is averaging at 8 times the rate, which here is beyond the border of
-# section 9. So if you turn the option on, average, or scale the rate.
-# `train_cifar.py --backward-passes-per-step` averages.
-
-# %% [markdown]
-# ## 15. The ring: averaging without a central worker
-#
-# Who computes the average? Horovod's workers are called **ranks**, numbered
-# from 0. An **all-reduce** gives every rank the sum of all ranks' data. If all
-# sent theirs to one rank, it would be swamped: among $N$ ranks it receives
-# $N - 1$ gradients, and sends as many. A **ring** has no such rank. Each one
-# sends only to the next, and the last to the first. The gradient is cut into
-# $N$ chunks:
-#
-# 1. **reduce-scatter**, $N - 1$ steps: each rank sends one chunk, and *adds*
-#    the chunk that arrives to its own;
-# 2. **all-gather**, $N - 1$ steps: each rank sends one chunk, and *keeps* the
-#    one that arrives.
-#
-# **Predict first.** Four ranks have 1000 numbers each, and every rank is to get
-# the sum. How many numbers does each rank send, over all steps?
+# **Predict first.** Four ranks have 1000 numbers each, and every rank is to get the sum
+# round a ring. How many numbers does each rank send, over all steps?
 
 # %% tags=["demo"]
 guess_sent = None  # how many numbers
@@ -1274,279 +393,42 @@ states = ring.contributions(4)  # step, rank, chunk: how many ranks' data
 arrived = (np.diff(states, axis=0) != 0).sum() / 4  # chunks per rank
 beside(guess_sent, arrived * 1000 / 4, "numbers sent by each rank")
 
-# %% [markdown]
-# ![Left: three ranks send whole gradients to rank 0, which sends the average
-# back. Right: four ranks in a ring, each sending a quarter to the next in each
-# of six steps.](../images/ring.svg)
-
 # %% tags=["demo"]
 plot.plot_ring(4)
 
 # %% [markdown]
-# **Question 13** (2 points)
+# Less than twice its data, **however many ranks**. You write such a ring in
+# [1b](1b.Gradients-in-Depth.ipynb), section 9.
 #
-# Write `split(values, ranks)`. It cuts a 1-D NumPy array into a list of `ranks`
-# consecutive chunks. Their sizes differ by at most one, the larger chunks
-# first: 10 values for 4 ranks make chunks of 3, 3, 2, 2. With fewer values than
-# ranks, the last chunks are empty.
-
-# %% nbgrader={"grade": false, "grade_id": "q13_split", "locked": false, "schema_version": 3, "solution": true, "task": false}
-def split(values, ranks):
-    """Return a list of `ranks` consecutive chunks of the array."""
-    ### BEGIN SOLUTION
-    size, larger = divmod(len(values), ranks)
-    chunks, first = [], 0
-    for rank in range(ranks):
-        end = first + size + (rank < larger)
-        chunks.append(values[first:end])
-        first = end
-    return chunks
-    ### END SOLUTION
-
-# %% [markdown] tags=["hints"]
-# q13_split
-#
-# 1. How many values does every chunk get at least, and how many are then left
-#    over?
-# 2. With a quotient q and a remainder r, the first r chunks have q + 1 values and
-#    the others q. Keep track of where the next chunk begins.
-# 3. `size, larger = divmod(len(values), ranks)`
-
-# %% nbgrader={"grade": true, "grade_id": "q13_split_test", "locked": true, "points": 2, "schema_version": 3, "solution": false, "task": false} tags=["raises-exception"]
-import numpy as np
-
-
-def check_chunks(count, sizes):
-    values = np.arange(count) ** 2 % 7 - 0.5  # some of them equal
-    chunks = [list(map(float, c)) for c in split(values, len(sizes))]
-    found = [len(chunk) for chunk in chunks]
-    assert found == sizes, f"{count} values: chunks of {found}, not {sizes}"
-    joined = [value for chunk in chunks for value in chunk]
-    assert joined == list(values), "the values are not in their order"
-
-
-check_chunks(8, [2, 2, 2, 2])
-check_chunks(10, [3, 3, 2, 2])
-check_chunks(2, [1, 1, 0])
-### BEGIN HIDDEN TESTS
-for count in (0, 1, 3, 7, 24):
-    for ranks in range(1, 9):
-        right = np.array_split(np.arange(count), ranks)
-        check_chunks(count, [len(chunk) for chunk in right])
-### END HIDDEN TESTS
-
-# %% [markdown]
-# ## 16. Your own ring
-#
-# **Predict first.** The 1000 numbers are now on 1000 ranks instead of 4. How
-# many does each rank send?
-
-# %% tags=["demo"]
-guess_thousand = None  # how many numbers
-
-# %% tags=["demo"]
-messages, share = cost.terms("ring", 1000)
-beside(guess_thousand, share * 1000, "numbers sent by each of 1000 ranks")
-
-# %% [markdown]
-# Each rank sends $2(N-1)$ chunks, each one $N$-th of the data:
-# $2\frac{N-1}{N}$ of the gradient in all, less than twice, **however many
-# ranks there are**. As long as ranks do the adding, no all-reduce can send
-# less (Patarasuk and Yuan, 2009). What does grow is the number of messages.
-
-# %% [markdown]
-# **Question 14** (4 points)
-#
-# The $2(N-1)$ steps are numbered from 0; the first $N - 1$ are the
-# reduce-scatter. Write
-#
-# - `chunk_to_send(step, rank, ranks)`: the number (0 to `ranks - 1`) of the
-#   chunk that `rank` sends to the next rank in this step. In any one step, all
-#   ranks send different chunks;
-# - `combine(mine, received, step, ranks)`: the receiving rank's version of that
-#   chunk after the step. `mine` is its own version and `received` is the one
-#   that arrived; both are arrays of the same size.
-#
-# In the end every rank must have the **sum**. Look at section 15's figure:
-# whatever has just arrived at rank 1 was sent by rank 0. `%` is your friend.
-
-# %% nbgrader={"grade": false, "grade_id": "q14_ring", "locked": false, "schema_version": 3, "solution": true, "task": false}
-def chunk_to_send(step, rank, ranks):
-    """Return the number of the chunk that `rank` sends in this step."""
-    ### BEGIN SOLUTION
-    return (rank - step) % ranks
-    ### END SOLUTION
-
-
-def combine(mine, received, step, ranks):
-    """Return the chunk as the receiving rank has it after this step."""
-    ### BEGIN SOLUTION
-    return mine + received if step < ranks - 1 else received
-    ### END SOLUTION
-
-# %% [markdown] tags=["hints"]
-# q14_ring
-#
-# 1. In step 0, let each rank send the chunk of its own number. What it sends next
-#    is what it has just received: whose was that?
-# 2. With each step, the number of the chunk that a rank sends goes down by one,
-#    round the ring. In the first N − 1 steps what arrives is added; after that it
-#    is complete, and takes the place of what was there.
-# 3. `reducing = step < ranks - 1`
-
-# %% nbgrader={"grade": true, "grade_id": "q14_ring_test", "locked": true, "points": 4, "schema_version": 3, "solution": false, "task": false} tags=["raises-exception"]
-import numpy as np
-
-from course.shared.ring import all_reduce
-
-
-def reduced(ranks, count, cut=lambda v, ranks: v.reshape(ranks, -1)):
-    """Run the ring, check the sum, and return what each rank sent."""
-    data = np.random.default_rng(ranks).normal(size=(ranks, count))
-    done = all_reduce(list(data), cut, chunk_to_send, combine)
-    for rank, array in enumerate(done.arrays):
-        assert np.allclose(array, data.sum(axis=0)), (
-            f"{ranks} ranks, {count} values: rank {rank} lacks the sum"
-        )
-    return done.sent
-
-
-for ranks in (2, 3, 4):
-    sent = set(reduced(ranks, 24))
-    assert sent == {2 * (ranks - 1) * 24 // ranks}, f"sent: {sent}"
-### BEGIN HIDDEN TESTS
-for ranks in range(1, 9):
-    assert set(reduced(ranks, 3 * ranks)) == {6 * (ranks - 1)}
-    assert sum(reduced(ranks, 5, np.array_split)) == 10 * (ranks - 1)
-### END HIDDEN TESTS
-
-# %% [markdown]
-# Divide the sum by $N$ to get the average. Did you notice that one formula
-# covers both phases?
-#
-# ## 17. Two real ranks
-#
-# `average_gradients.py` trains our single weight with Horovod. Each rank has
-# every other one of the 64 points (with $N$ ranks, every $N$-th). Rank 0
-# records all gradients and the average that Horovod made of them. After
-# training it times all-reduces of four sizes.
-#
-# **Predict first.** At best, how long does an all-reduce of 4 KiB between two
-# ranks take on this machine, in microseconds?
-
-# %% tags=["demo"]
-guess_latency = None  # microseconds
+# `average_gradients.py` trains our weight with Horovod, each rank on every other of the
+# 64 points.
 
 # %% tags=["demo"]
 run = launch(
     "average_gradients.py", name="one weight", workers=workers, steps=20
 )
 
-# %% tags=["demo"]
-took = dict(run.result["all_reduce_seconds"])
-beside(guess_latency, 1e6 * took[4096], "µs for an all-reduce of 4 KiB")
-
 # %% [markdown]
-# Now for the promise made at the start: what Horovod averaged must equal what
-# we average by hand. The next cell computes every step again, and fails if any
-# of them differs.
+# Its averages must equal ours, step by step:
 
 # %% tags=["demo"]
-m, rows = 0.0, []
+w, rows = 0.0, []
 shards = [many[rank::workers] for rank in range(workers)]
 for event in (e for e in run.events() if e["event"] == "step"):
-    ours = descent.exchange(m, 0.02, shards)
+    ours = descent.exchange(w, 0.02, shards)
     assert np.allclose(event["gradients"], ours.gradients)
     assert math.isclose(event["average"], ours.average, rel_tol=1e-9)
     rows.append({"step": event["step"], "Horovod": event["average"],
                  "by hand": ours.average})
-    m = ours.after
-assert np.allclose(run.result["weights"], m), "the ranks' weights differ"
+    w = ours.after
+assert np.allclose(run.result["weights"], w), "the ranks' weights differ"
 pd.DataFrame(rows).head()
 
 # %% [markdown]
-# They are equal, and all ranks end with the same weight: separate processes did
-# exactly what you computed by hand. Later lessons do it with a million weights.
+# Separate processes did what you computed by hand. What an average costs is in
+# [1b](1b.Gradients-in-Depth.ipynb), section 10.
 #
-# No network was needed. On one machine such messages go through its *loopback*
-# interface (between GPUs, over their own links). Over a network the averages are
-# the same, but the times are not.
-
-# %% [markdown]
-# ## 18. What an average costs
-#
-# A message takes a fixed time, the **latency** $\alpha$, plus a time $\beta$ for
-# each byte, one over the **bandwidth**. A ring of $N$ ranks sends $2(N-1)$
-# messages one after another, each with an $N$-th of the data:
-#
-# $$T(N) = 2(N-1)\left(\alpha + \beta\,\frac{\text{bytes}}{N}\right)$$
-#
-# The all-reduces that your run timed give us $\alpha$ and $\beta$. The time of
-# a gradient is measured below, for our single weight and for a dense layer of
-# 1024 × 1024 weights with 256 samples: alone; with 32 passes for one average,
-# as in section 14; and the same with *synchronous* batch norm.
-
-# %% [markdown]
-# **Synchronous batch norm** takes mean and spread over all workers' points, so
-# training is that of one large batch again. It costs messages: in every pass,
-# each such layer needs an all-reduce on the way forward, and one on the way
-# back. They are small, but the next layer waits for each of them.
-#
-# **Predict first.** Train our model of one weight on 64 ranks. How many times
-# as many samples a second does it process as on one rank?
-
-# %% tags=["demo"]
-guess_speedup = None  # how many times
-
-# %% tags=["demo"]
-batch, weights = (
-    np.random.default_rng(0).normal(size=shape).astype("float32")
-    for shape in ((256, 1024), (1024, 1024))
-)
-layer_s = seconds(lambda: batch.T @ (batch @ weights))
-gradient, statistics = weights.nbytes, 2 * 4 * 1024  # bytes of an all-reduce
-steps = {  # seconds of computing, and the step's all-reduces
-    "one weight": (seconds(lambda: descent.gradient(1, many)), [8]),
-    "one layer": (layer_s, [gradient]),
-    "one layer, 32 passes": (32 * layer_s, [gradient]),
-    "32 passes, synchronous batch norm": (
-        32 * layer_s, [gradient] + 32 * 2 * [statistics]
-    ),
-}
-
-# %% tags=["demo"]
-link = cost.fit(run.result["all_reduce_seconds"], workers)
-compute_s, messages = steps["one weight"]
-bounds = [
-    64 * compute_s / (compute_s + waiting_s)
-    for waiting_s in reversed(ring.waits(messages, 64, link, workers))
-]
-came = " to ".join(f"{bound:.2g}" for bound in bounds)
-beside(guess_speedup, came, "times the samples a second, 64 ranks")
-
-# %% tags=["demo"]
-plot.plot_cost(steps, link, workers)
-
-# %% [markdown]
-# One weight on two ranks is *slower* than on one: its gradient is ready long
-# before the first message arrives. That is what lies behind "I went to two
-# GPUs and it got slower". Communication pays where computing a gradient takes
-# long compared with sending it: large layers, large per-rank batches,
-# aggregation, fast links. Synchronous batch norm eats into what aggregation
-# saves: its messages come in every pass.
-#
-# This is an estimate. Horovod looks for work about once per millisecond, and
-# $\alpha$ includes some of that waiting. Is it paid for each message, or once
-# for an all-reduce? A run on two ranks cannot tell: the bands lie between the
-# two. Other links would join 64 ranks, and a real trainer overlaps messages
-# with computation. Lesson 2 measures real links.
-
-# %% [markdown]
 # ## Your answers so far
-#
-# The button saves the notebook, runs its cells again from top to bottom, and
-# says which questions pass the tests that you can see. A question's number
-# links to your answer. A person reads the written answers.
 
 # %% tags=["demo"]
 check()
@@ -1554,46 +436,9 @@ check()
 # %% [markdown]
 # ## What to take away
 #
-# - The loss is a sum over points, so its gradient is one too: **batches,
-#   workers and aggregation all average the same gradients**.
-# - The learning rate and $x$ decide whether training **diverges**. The labels
-#   decide **where it settles**: as widely as rate over batch size says.
-# - So $B$ times the rate goes with $B$ times the batch, up to the **noise
-#   scale**. A step then does the work of $B$ steps with the same samples, and
-#   **only parallel workers save time**.
-# - Sharded training equals batched training **if batches are equal**, and
-#   without batch norm. Aggregation trains with batches larger than memory.
-# - In a ring each rank sends $2(N-1)/N$ of the gradient. Whether that pays
-#   depends on how long the gradient takes to compute.
-#
-# Not shown: networks, whose curvature changes while they train. One weight has
-# one minimum, and no generalisation to speak of.
-
-# %% [markdown]
-# ## Things to try
-#
-# - Launch `average_gradients.py` with `points=63`. Is the average still the
-#   gradient of all points? Is it still the mean of the two gradients?
-# - Run `plot.plot_to_target(many, 0.01, 0.0004, sizes, point_s)`: a nearer
-#   target, at a lower rate. Up to which batch size does scaling hold now? Why?
-# - Shuffle the points before each pass of `train_loop`. What happens to the
-#   cycle?
-
-# %% [markdown]
-# ## Sources
-#
-# - Goyal et al. (2017), *Accurate, Large Minibatch SGD: Training ImageNet in 1
-#   Hour*, section 2.1
-# - Mandt, Hoffman, Blei (2017), *Stochastic Gradient Descent as Approximate
-#   Bayesian Inference*, Journal of Machine Learning Research 18, section 3
-# - McCandlish, Kaplan, Amodei et al. (2018), *An Empirical Model of Large-Batch
-#   Training*, section 2.2
-# - Patarasuk, Yuan (2009), *Bandwidth optimal all-reduce algorithms for clusters
-#   of workstations*, Journal of Parallel and Distributed Computing 69
-# - Sergeev, Del Balso (2018), *Horovod: fast and easy distributed deep learning
-#   in TensorFlow*, section 3
-# - Shallue et al. (2019), *Measuring the Effects of Data Parallelism on Neural
-#   Network Training*, section 4
+# - **Batches and workers average the same gradients**, if batches are equal.
+# - $B$ times the learning rate goes with $B$ times the batch, and **only parallel workers
+#   save time**.
 #
 # ---
 # Text and diagrams: CC BY 4.0. Code: Apache-2.0.

@@ -5,7 +5,7 @@
 #
 # | about | this notebook |
 # | --- | --- |
-# | time | 3 minutes |
+# | time | 10 minutes |
 # | hardware | anything from a laptop with two cores to a GPU cluster |
 # | before this | nothing |
 #
@@ -23,19 +23,36 @@
 # %% [markdown]
 # ## The map
 #
-# ![The lessons in order, with the minutes that each takes: gradient basics,
-# system topology, multi-GPU, convergence, challenge.](images/course_map.svg)
+# ![The lessons in order, as one way, with the minutes that each takes; under
+# each one or more notebooks that go deeper.](images/course_map.svg)
 #
-# | lesson | the question it answers |
-# | --- | --- |
-# | [1. Gradient basics](notebooks/1.Gradient-Basics.ipynb) | Why does averaging gradients speed up training? |
-# | [2. System topology](notebooks/2.System-Topology.ipynb) | How are my workers connected, and what does that cost? |
-# | [3. Multi-GPU](notebooks/3.Multi-GPU.ipynb) | How do I make my script distributed? |
-# | [4. Convergence](notebooks/4.Convergence.ipynb) | Why does my model learn worse on more workers, and what fixes it? |
-# | [5. Challenge](notebooks/5.Challenge.ipynb) | Can you beat the clock, and be believed? |
+# | lesson | the question it answers | deeper |
+# | --- | --- | --- |
+# | [1. Gradient basics](notebooks/1.Gradient-Basics.ipynb) | Why does averaging gradients speed up training? | [1b](notebooks/1b.Gradients-in-Depth.ipynb) |
+# | [2. System topology](notebooks/2.System-Topology.ipynb) | How are my workers connected, and what does that cost? | [2b](notebooks/2b.Links-in-Depth.ipynb) |
+# | [3. Multi-GPU](notebooks/3.Multi-GPU.ipynb) | How do I make my script distributed? | [3b](notebooks/3b.Strategies-in-Depth.ipynb), [3c](notebooks/3c.Scaling-in-Depth.ipynb), [3d](notebooks/3d.Text-and-Loops.ipynb), [3e](notebooks/3e.Failures-in-Depth.ipynb) |
+# | [4. Convergence](notebooks/4.Convergence.ipynb) | Why does my model learn worse on more workers, and what fixes it? | [4b](notebooks/4b.Convergence-in-Depth.ipynb) |
+# | [5. Challenge](notebooks/5.Challenge.ipynb) | Can you beat the clock, and be believed? | [5b](notebooks/5b.Challenge-in-Depth.ipynb) |
+# | [6. Sharding](notebooks/6.Sharding.ipynb) | What if the model does not fit? | [6b](notebooks/6b.Sharding-in-Depth.ipynb) |
+
+# %% [markdown]
+# The six lessons take an hour or less each, or a day together. No lesson
+# needs the notebooks in the last column (dashed on the map): they take up what
+# a lesson leaves open. Short of time, take 1 and 3; lessons 4 and 6 stand on
+# their own, and 5 builds on 4.
+
+# %% [markdown]
+# In every lesson:
 #
-# All lessons have exercises that check themselves as you go. Lesson 4 stands on
-# its own: it explains everything that it needs. Lesson 5 builds on it.
+# - **Predict first.** Put your guess in place of `None` in a `guess` cell, and
+#   run on: it is shown beside the result. Nobody marks guesses.
+# - **Questions** are numbered and show their points. Write code where it says
+#   `YOUR CODE HERE`, and words where it says `YOUR ANSWER HERE`. The cell below
+#   tests your code; there are more tests, which you don't see.
+# - **Stuck?** `hint("q01")` gives a hint on question 1, and one more each time.
+# - **After a break**, select the cell where you stopped and choose *Run → Run
+# All Above Selected Cell*. Apart from cells that launch a file of yours, none
+# that launches or draws needs your answers: you can look ahead.
 
 # %% tags=["parameters"]
 size = "reader"  # "smoke" only checks that everything runs
@@ -66,7 +83,7 @@ doctor()
 # see is read from that folder.](images/run_flow.svg)
 #
 # **Predict first.** The network has to tell ten classes apart, and it sees a
-# few thousand pictures twice. Guessing gets 10 % right. What percentage will
+# few thousand images twice. Guessing gets 10 % right. What percentage will
 # the network get right? Put your guess into the next cell, in place of `None`.
 
 # %%
@@ -94,7 +111,7 @@ first = launch(
 #   Copied into a terminal, it trains again, without this view and its records;
 # - **starting**: each worker loads TensorFlow. On a laptop this takes longer
 #   than the training itself;
-# - **images/s, loss, held-out accuracy**: *held-out* means measured on pictures
+# - **images/s, loss, held-out accuracy**: *held-out* means measured on images
 #   that the network never trained on. It is the only accuracy from which this
 #   course draws conclusions.
 
@@ -104,7 +121,7 @@ from ddl import beside
 beside(
     guess_right,
     100 * first.result["test_accuracy"],
-    "% of the held-out pictures that are right",
+    "% of the held-out images that are right",
 )
 
 # %%
@@ -115,7 +132,7 @@ first.history[["epoch", "samples", "loss", "test_accuracy"]]
 #
 # Every run leaves a folder that says what was asked for, what each rank
 # printed, and what came out. Below are the output of rank 1 and the part of the
-# result that says which pictures the network learned from.
+# result that says which images the network learned from.
 
 # %%
 print(first.folder.name)
@@ -124,7 +141,7 @@ first.result["data"]
 
 # %% [markdown]
 # If the data set is called *synthetic*, CIFAR-10 was not found on this machine,
-# so the course generated the same number of pictures in the same format. To get
+# so the course generated the same number of images in the same format. To get
 # the real ones, type `ddl data fetch cifar10` in a terminal (File → New →
 # Terminal) and run the cells again.
 #

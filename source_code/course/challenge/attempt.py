@@ -50,14 +50,14 @@ class Attempt:
         where = f"{100 * abs(gap):.1f} points {side} the target of {self.target:.1%}"
         beside = f", {self.ratio:.2f} of the baseline's median" if self.ratio else ""
         lines = [
-            f"{self.name}, one run: {self.public_accuracy:.1%} of the public pictures, {where}",
+            f"{self.name}, one run: {self.public_accuracy:.1%} of the public images, {where}",
             f"  samples {self.samples:,}",
             f"  time    {self.seconds:.1f} s{beside}",
         ]
         if self.trial:
             lines.append("  a trial with other sizes, which says nothing about a score")
         if self.data != "cifar10":
-            lines.append(f"  on {self.data} pictures, which have no board: `ddl data fetch cifar10`")
+            lines.append(f"  on {self.data} images, which have no board: `ddl data fetch cifar10`")
         return "\n".join(lines)
 
 

@@ -106,8 +106,8 @@ def _counts(found: Mapping[str, Work]) -> tuple[int, int]:
     if inference.operations > rules.MOST_ARITHMETIC * training.operations:
         raise Problem(
             "forward_inference",
-            f"evaluations take {inference.operations:,.0f} operations for a picture, and training's forward pass "
-            f"{training.operations:,.0f}: several views of a picture do not count",
+            f"evaluations take {inference.operations:,.0f} operations for an image, and training's forward pass "
+            f"{training.operations:,.0f}: several views of an image do not count",
         )
     # Up to a quarter more is left uncounted: norms and further outputs that only training has.
     passes = max(
@@ -138,7 +138,7 @@ def _check_sizes(variables, statistics):
     if statistics > rules.STATISTICS_BYTES:
         raise Refused(
             f"forward_training: the variables that it assigns take {mib(statistics)}, and {mib(rules.STATISTICS_BYTES)}"
-            " is the most: keep statistics of pictures there, not the pictures"
+            " is the most: keep statistics of images there, not the images"
         )
     if taken["state"] > state:
         raise Refused(
@@ -165,7 +165,7 @@ def check_settings(settings: Mapping) -> None:
         )
     if not 2 <= ghost <= batch or batch % ghost:
         raise Refused(
-            f"GHOST_BATCH is {ghost}: it must be 2 or more, and divide a rank's part of a step's {batch:,} pictures"
+            f"GHOST_BATCH is {ghost}: it must be 2 or more, and divide a rank's part of a step's {batch:,} images"
         )
     for name, choices in (("compression", rules.COMPRESSIONS), ("precision", rules.PRECISIONS)):
         if settings.get(name) not in choices:

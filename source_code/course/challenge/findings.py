@@ -8,7 +8,7 @@ from typing import Any
 from course.shared.recorded import Recorded
 from ddl.display.table import Table
 from ddl.errors import InputError
-from ddl.pairs import by_seed, paired
+from ddl.pairs import by_seed, holm, paired
 
 WITHOUT = "without "  # and the trick: the name of an arm
 
@@ -38,12 +38,12 @@ def best_of(values: Sequence[float], k: int) -> float:
     return total / math.comb(n, k)
 
 
-def ablations(runs: Iterable[Any], whole: str, seconds: float | None = None) -> Table:
+def ablations(runs: Iterable[Any], whole: str) -> Table:
     """Tabulate what each trick of a submission brings: the arms "without X" against the arm `whole`.
 
     Only arms with the steps and precision of `whole` are compared. ``difference_points`` is private accuracy minus
-    the whole's, paired by seed, the largest loss first; ``needed`` is `Paired.needed`, and ``minutes`` are those of so
-    many pairs of runs that take `seconds` each.
+    the whole's, paired by seed, the largest loss first; ``p`` is corrected for their number
+    (`holm`); ``needed`` is `Paired.needed`.
 
     Raises InputError if there is no arm `whole`, or none without a trick to compare with it.
     """
@@ -59,17 +59,17 @@ def ablations(runs: Iterable[Any], whole: str, seconds: float | None = None) -> 
         named = ", ".join(dict.fromkeys(run.name for run in found)) or "none"
         raise InputError(f"the arm {whole!r} is compared with those “{WITHOUT}…” of its size; there are: {named}")
     rows = []
-    for trick in tricks:
-        pair = paired(accuracies[whole], accuracies[WITHOUT + trick])
+    pairs = [paired(accuracies[whole], accuracies[WITHOUT + trick]) for trick in tricks]
+    for trick, pair, p in zip(tricks, pairs, holm([pair.p for pair in pairs]), strict=True):
         rows.append(
             {
                 "trick": (trick, "left out", "s"),
                 "difference_points": (pair.mean, "difference, points", "+.2f"),
                 "low_points": (pair.low, "from", "+.2f"),
                 "high_points": (pair.high, "to", "+.2f"),
+                "p": (p, "p, corrected", ".3f"),
                 "pairs": (pair.n, "pairs", "d"),
                 "needed": (pair.needed, "pairs to see it", ".0f"),
-                "minutes": math.nan if seconds is None else (2 * pair.needed * seconds / 60, "minutes here", ",.0f"),
             }
         )
     everything = statistics.fmean(accuracies[whole].values())

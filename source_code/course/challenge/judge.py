@@ -38,7 +38,7 @@ def _private(name, samples):
     # Of generated ones no more are made than are asked for, and fewer are the beginning of more.
     whole = data.load(name, train_samples=1, test_samples=samples if name == "synthetic" else None)
     if samples is not None and samples > whole.test_samples:
-        raise InputError(f"{name} has {whole.test_samples:,} private pictures: {samples:,} are not possible.")
+        raise InputError(f"{name} has {whole.test_samples:,} private images: {samples:,} are not possible.")
     return whole.test_images[:samples], whole.test_labels[:samples]
 
 
@@ -114,8 +114,8 @@ def judge(folder: Path, labels: np.ndarray, expected: Mapping[str, Any]) -> tupl
     public, seen = result.get("public_accuracy") or 0.0, (result.get("data") or {}).get("test_samples") or len(labels)
     if found - public > MOST_GAP / math.sqrt(min(seen, len(labels))):
         raise Unjudged(
-            f"it gets {found:.1%} of the private pictures right and {public:.1%} of the public ones, further apart "
-            "than by chance: it has labels of private pictures, which no file may bring along"
+            f"it gets {found:.1%} of the private images right and {public:.1%} of the public ones, further apart "
+            "than by chance: it has labels of private images, which no file may bring along"
         )
     write_json(folder / "judged.json", {"accuracy": found, "samples": result["samples"], "seconds": result["seconds"]})
     return found, result
@@ -124,10 +124,10 @@ def judge(folder: Path, labels: np.ndarray, expected: Mapping[str, Any]) -> tupl
 def _logits(path: Path, rows: int) -> np.ndarray:
     try:
         if path.stat().st_size > 4 * rows * CLASSES + HEADER_BYTES:
-            raise Unjudged(f"{path.name} is larger than logits of {rows:,} pictures are")
+            raise Unjudged(f"{path.name} is larger than logits of {rows:,} images are")
         logits = np.load(path, allow_pickle=False)
     except FileNotFoundError:
-        raise Unjudged("it ended without logits of the private pictures") from None
+        raise Unjudged("it ended without logits of the private images") from None
     except (OSError, ValueError, EOFError) as error:
         raise Unjudged(f"{path.name} cannot be read: {error}") from None
     if not isinstance(logits, np.ndarray) or logits.shape != (rows, CLASSES) or logits.dtype != np.float32:

@@ -73,7 +73,7 @@ ADVICE = {
     ("SymbolicGradient",): "no gradient is taken but the harness's own",
 }
 OTHER_ADVICE = "it is not among those that ranks carry out: write it with others (`ddl challenge rules`)"
-DATA_ADVICE = "a pipeline of data would run beside the harness's: take the pictures that the function is given"
+DATA_ADVICE = "a pipeline of data would run beside the harness's: take the images that the function is given"
 
 
 def advice(op: str) -> str:

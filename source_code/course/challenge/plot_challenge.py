@@ -48,7 +48,7 @@ def plot_challenge(board, attempts=()) -> Picture:
             + ("" if row["counts"] == "yes" else ", which does not count")
         )
     best = max((row["public_accuracy"] for row in attempts), default=None)
-    single = f" {plural(len(attempts), 'single run')}, at best {best:.1%} of the public pictures." if attempts else ""
+    single = f" {plural(len(attempts), 'single run')}, at best {best:.1%} of the public images." if attempts else ""
     picture.alt = (
         f"Accuracy on CIFAR-10 against samples and against time, target {target:.1%}. {'; '.join(texts)}"
         f"{'.' if texts else ''}{single}"

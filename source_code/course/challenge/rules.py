@@ -91,26 +91,26 @@ What you hand in
  1. One Python file of at most {FILE_BYTES:,} bytes. It may define the model, optimizer, schedule, augmentation,
     loss, passes and compression of gradients; what it leaves out is the baseline's (submissions/baseline.py).
  2. No weights or data from elsewhere. What a file computes is traced to TensorFlow graphs once, away from the
-    pictures; the graphs are then trained. They can't read files, run Python or keep pictures.
- 3. The clock, pictures, their order, seeds, ranks and evaluation are the course's, and so is each step: one forward
-    and one backward pass over each picture, averaged over two or more ranks. To smuggle pictures or labels into later
+    images; the graphs are then trained. They can't read files, run Python or keep images.
+ 3. The clock, images, their order, seeds, ranks and evaluation are the course's, and so is each step: one forward
+    and one backward pass over each image, averaged over two or more ranks. To smuggle images or labels into later
     steps, through gradients or the optimizer's state, is cheating: a person reads.
 
 What is counted
  4. SAMPLES, a multiple of {GLOBAL_BATCH:,}, says how long a file trains, whatever happens. augment() may change each
-    picture of a step as it likes: that is free.
- 5. A layer that goes over a picture k times in a step (copies or views of it, or the layer used again) counts it k
+    image of a step as it likes: that is free.
+ 5. A layer that goes over an image k times in a step (copies or views of it, or the layer used again) counts it k
     times, whether in training or in evaluations. So does a training step whose forward pass takes k times the
     arithmetic of one in evaluations; up to a quarter more is free.
- 6. prepare() sees {PREPARE_SAMPLES:,} pictures without labels and counts as {PREPARE_SAMPLES:,} samples. These pay for
+ 6. prepare() sees {PREPARE_SAMPLES:,} images without labels and counts as {PREPARE_SAMPLES:,} samples. These pay for
     as much arithmetic as a step takes on them; it counts as often as it needs that much. Model and prepare() have no
     loops and conditions of the graph, which cannot be counted: Python's own, over numbers, can.
 
 What is measured
- 7. Trained on {TRAIN_SAMPLES:,} pictures. 4,944 public ones are for you to choose on, as often as you like. The
+ 7. Trained on {TRAIN_SAMPLES:,} images. 4,944 public ones are for you to choose on, as often as you like. The
     10,000 private ones decide; their labels never enter the processes that train, which hand back logits.
  8. Evaluation is off the clock, at {EVALUATIONS} fixed points, and trains nothing. The model takes no more
-    arithmetic than in training, and its answer depends on no other picture of the batch.
+    arithmetic than in training, and its answer depends on no other image of the batch.
  9. Two boards. Samples: as counted, the same on any machine. Time: seconds divided by those of the baseline that
     ran beside it, in turns; the median over pairs. What takes more than {BASELINE_TIMES} times the baseline's time, or
     more than {MEMORY_BYTES // 2**30} GiB of memory on a rank, is ended.
@@ -123,7 +123,7 @@ What counts
     same program, however it is commented; in a class, at any file of the same student.
 12. Knowledge that came with the file is refused: more than {FIRST_ACCURACY:.0%} right before the first step; layers
     from which a linear classifier reads some {100 * MOST_KNOWLEDGE:.0f} points more than from the same weights
-    shuffled; arrays of numbers to assign to weights; more right of the private pictures than of the public ones.
+    shuffled; arrays of numbers to assign to weights; more right of the private images than of the public ones.
     A file that needs less than {LOOK_SHARE:.0%} of the baseline's samples is read by a person.
 13. Scores on your own machine are yours. A class's board and marks come from the instructor's runs of your file, with
     fresh seeds in a sandbox; no number that you hand in is believed.
@@ -139,6 +139,6 @@ Where these rules come from
  - Modded-NanoGPT's rules for records (github.com/KellerJordan/modded-nanogpt): the data pipeline stays as it is;
    enough runs for p < 0.01 that the mean reaches the target; faster than the last record on the same hardware.
  - DAWNBench (Coleman et al. 2018, arXiv:1806.01427): looking back, it had to ask whether entries picked their best
-   run, how much depends on the threshold, and whether what is tuned for it works on new pictures. Hence several
-   runs, a target from recorded runs, and pictures that nobody chooses on.
+   run, how much depends on the threshold, and whether what is tuned for it works on new images. Hence several
+   runs, a target from recorded runs, and images that nobody chooses on.
 """

@@ -41,7 +41,7 @@ def refuse_knowledge(program: Program, pictures: np.ndarray, labels: np.ndarray,
     if accuracy > rules.FIRST_ACCURACY + chance:
         raise Refused(
             f"{program.file_name}: its initial weights know the classes already: before the first step they tell "
-            f"{accuracy:.0%} of the pictures apart, and {rules.FIRST_ACCURACY + chance:.0%} is the most: start from "
+            f"{accuracy:.0%} of the images apart, and {rules.FIRST_ACCURACY + chance:.0%} is the most: start from "
             "random ones"
         )
     pictures, labels = pictures[:PROBED], labels[:PROBED]
@@ -52,7 +52,7 @@ def refuse_knowledge(program: Program, pictures: np.ndarray, labels: np.ndarray,
     if initial > random + rules.MOST_KNOWLEDGE + 1 / np.sqrt(len(labels)):
         raise Refused(
             f"{program.file_name}: its initial weights know the classes already: a linear classifier on what "
-            f"its layers give gets {initial:.0%} of the pictures right, and {random:.0%} at most with the same weights "
+            f"its layers give gets {initial:.0%} of the images right, and {random:.0%} at most with the same weights "
             "shuffled: start from random ones"
         )
     return accuracy
@@ -92,7 +92,7 @@ def refuse_company(program: Program, predict: Callable, pictures: np.ndarray, lo
     for chosen in (some, everywhere):
         if moved(logits[chosen], predict(pictures[chosen])):
             raise Refused(
-                f"{program.file_name}: in evaluations its logits of a picture depend on the other pictures of the "
+                f"{program.file_name}: in evaluations its logits of an image depend on the other images of the "
                 "batch, and each is to be judged on its own: is training=True given to a layer?"
             )
 

@@ -34,7 +34,7 @@ class Split:
         """
         fields = store.read(Path(path))
         if fields is None:
-            raise InputError(f"{path} holds no pictures: `ddl challenge run` and `score` make that file.")
+            raise InputError(f"{path} holds no images: `ddl challenge run` and `score` make that file.")
         if set(fields) != {"name", "form", "source", *PARTS} or source not in (None, str(fields["source"])):
             raise InputError(
                 f"{path} holds other fields than a rank may have ({', '.join(sorted(fields))}): remove it."
@@ -52,7 +52,7 @@ class Split:
         for part, samples in (("train", train), ("public", public), ("private", private)):
             available = len(getattr(self, f"{part}_images"))
             if samples is not None and samples > available:
-                raise InputError(f"{self.name} has {available:,} {part} pictures: {samples:,} are not possible.")
+                raise InputError(f"{self.name} has {available:,} {part} images: {samples:,} are not possible.")
             for name in PARTS:
                 if name.startswith(part):
                     parts[name] = getattr(self, name)[:samples]

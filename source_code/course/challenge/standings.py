@@ -42,7 +42,7 @@ def board(by: str = "samples", root: Path | None = None) -> Table:
     known = journals(root)
     real = [journal for journal in known if journal.data == "cifar10" and not journal.trial]
     rows = [standing(journal.score()) | {"kind": "own"} for journal in real]
-    left_out = f" {plural(len(known) - len(real), 'score')} on other pictures or sizes left out." * (
+    left_out = f" {plural(len(known) - len(real), 'score')} on other images or sizes left out." * (
         len(known) > len(real)
     )
     return table([*rows, *recorded()], by, left_out)
@@ -62,7 +62,7 @@ def table(rows: Iterable[dict], by: str = "samples", note: str = "") -> Table:
     for row in rows:
         row["place"] = next(places) if row["counts"] and known(row) else None
     caption = (
-        f"Target: {TARGET:.1%} of the private pictures. Places by {by}, of what counts; samples of the baseline: "
+        f"Target: {TARGET:.1%} of the private images. Places by {by}, of what counts; samples of the baseline: "
         f"{BASELINE_SAMPLES:,}.{note}"
     )
     shown = [{**row, "counts": "yes" if row["counts"] else "no"} for row in rows]

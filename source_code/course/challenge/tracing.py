@@ -114,7 +114,7 @@ class Tracer:
             if code and code.co_filename in (self.submission.name, BASELINE):
                 where = f"{code.co_filename}, line {code.co_firstlineno}"
             raise Refused(
-                f"{where}: {called} returns {kind_of(given)} for {self.ghost_batch} pictures: it should return "
+                f"{where}: {called} returns {kind_of(given)} for {self.ghost_batch} images: it should return "
                 f"{spec.dtype.name} {list(spec.shape)}"
             )
 

@@ -135,5 +135,5 @@ class Score:
             lines.append(f"  time    {self.ratio:.2f} of the baseline's{interval}, {plural(len(self.ratios), 'pair')}")
         lines += [f"  a run crashed, and counts as chance: {why}" for why in self.crashes]
         if self.data != "cifar10":
-            lines.append(f"  on {self.data} pictures, which have no board: `ddl data fetch cifar10`")
+            lines.append(f"  on {self.data} images, which have no board: `ddl data fetch cifar10`")
         return "\n".join(lines)

@@ -133,11 +133,11 @@ class Walk:
             "state": "the optimizer's state",
         }
         may = {
-            "augment": "it may use only the pictures that it is given",
+            "augment": "it may use only the images that it is given",
             "loss": "it may use only logits and labels",
             "forward_inference": "evaluations must leave the model as it is",
             "forward_training": "weights are changed by the optimizer alone, and only the model's variables are read",
-            "update": "it takes gradients, weights and the optimizer's own state, and nothing that has seen pictures",
+            "update": "it takes gradients, weights and the optimizer's own state, and nothing that has seen images",
         }.get(self.function.name, "that is not for this function")
         verb = "assigns" if assigns else "reads"
         self._refuse(f"{node.op} at {node.name!r} {verb} {variable.name!r}, {kind[variable.role]}: {may}", node)

@@ -40,7 +40,7 @@ def add(commands):
 
     data = add_command(commands, "data", None, "data sets").add_subparsers(required=True, metavar="ACTION")
     fetch = add_command(data, "fetch", _data_fetch, "download or generate a data set")
-    fetch.add_argument("name", choices=("cifar10", "svhn", "synthetic"))
+    fetch.add_argument("name", choices=("cifar10", "svhn", "fashion_mnist", "synthetic"))
     keep = add_command(data, "add", _data_add, "keep a data set that you have downloaded by hand")
     keep.add_argument("name", choices=("quora",))
     keep.add_argument("file", help="train.csv of Quora's insincere questions, or a zip with it")
@@ -51,7 +51,7 @@ def _add_challenge(commands):
     challenge = add_command(commands, "challenge", None, "beat the clock: run, score and hand in a submission")
     actions = challenge.add_subparsers(required=True, metavar="ACTION")
     add_command(actions, "rules", _challenge_rules, "the rules, on a page")
-    run = add_command(actions, "run", _challenge_run, "run a file once, and say what it reaches on the public pictures")
+    run = add_command(actions, "run", _challenge_run, "run a file once, and say what it reaches on the public images")
     run.add_argument("--seed", type=int, help="of what the run draws (default: a new one)")
     run.add_argument("--name", help="what figures call the run")
     score = add_command(actions, "score", _challenge_score, "score a file: all seeds, beside the baseline; it resumes")

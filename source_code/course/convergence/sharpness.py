@@ -74,7 +74,7 @@ def sharpness(runs) -> Table:
     if not runs:
         raise InputError("there are no runs to list")
     rows = [_row(run) for run in runs]
-    samples = {f"{run.result['samples']:,} training pictures of {data_label(run.result['data'])}" for run in runs}
+    samples = {f"{run.result['samples']:,} training images of {data_label(run.result['data'])}" for run in runs}
     caption = f"On {' and '.join(sorted(samples))}. ± is one standard error."
     return Table.of(rows, caption)
 

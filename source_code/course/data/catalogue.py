@@ -5,15 +5,15 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from course.data import cifar10, quora, svhn, synthetic
+from course.data import cifar10, fashion_mnist, quora, svhn, synthetic
 from course.data.dataset import HELD_OUT, VALIDATION_SAMPLES, DataError, DataSet, balanced_subset
 from course.data.download import download, sha256
 from ddl.records.files import locked
 from ddl.records.paths import data_dir
 
-TITLES = {"cifar10": "CIFAR-10", "svhn": "SVHN"}
-REAL = {"cifar10": cifar10, "svhn": svhn}
-NAMES = ("cifar10", "synthetic", "svhn")
+TITLES = {"cifar10": "CIFAR-10", "svhn": "SVHN", "fashion_mnist": "Fashion-MNIST"}
+REAL = {"cifar10": cifar10, "svhn": svhn, "fashion_mnist": fashion_mnist}
+NAMES = ("cifar10", "synthetic", "svhn", "fashion_mnist")
 TEXTS = ("quora", "questions")
 
 
@@ -33,8 +33,8 @@ def load(
     Parameters
     ----------
     name
-        ``"cifar10"``, ``"svhn"``, ``"synthetic"``, or ``"auto"``: the one to `prefer` where it is there, else the
-        generated one, with the reason in the result's `note`.
+        ``"cifar10"``, ``"svhn"``, ``"fashion_mnist"``, ``"synthetic"``, or ``"auto"``: the one to `prefer` where it is
+        there, else the generated one, with the reason in the result's `note`.
     train_samples, test_samples
         By default all; a smaller part is the beginning of a larger one.
     held_out
@@ -50,7 +50,7 @@ def load(
     if name == "auto":
         name = prefer if is_there(prefer) else "synthetic"
         if name == "synthetic":
-            note = f"{TITLES[prefer]} is not in {folder}, so generated pictures are used."
+            note = f"{TITLES[prefer]} is not in {folder}, so generated images are used."
     _known(name)
     if name == "synthetic":
         return replace(synthetic.read(folder, train_samples, test_samples, seed, held_out), note=note)
@@ -134,8 +134,9 @@ def fetch(name: str, progress: Callable[[str], object] | None = None, address: s
     """Download a real data set, or generate the synthetic one, unless it is there.
 
     One process does it; others wait for it. A damaged archive is replaced, a broken download continued. `progress` gets
-    lines of text; by default they are printed. `address` is that of a mirror: of CIFAR-10's archive, or of the folder
-    with SVHN's two files; by default ``DDL_CIFAR10_URL`` or ``DDL_SVHN_URL``, else the official one. DataError says why
+    lines of text; by default they are printed. `address` is that of a mirror: of CIFAR-10's archive, or of the
+    folder with another's files; by default ``DDL_CIFAR10_URL``, ``DDL_SVHN_URL`` or ``DDL_FASHION_MNIST_URL``, else the
+    official one. DataError says why
     it cannot be done, and what can.
     """
     _known(name)
@@ -172,15 +173,15 @@ def _fetch_real(name, folder, say, address):
                 say(f"{name}: downloading {archive.address} to {folder}")
                 download(archive, folder, say)
         data = module.read(folder)
-    say(f"{name}: {data.train_samples} + {data.test_samples} pictures, {data.form}, in {folder}")
+    say(f"{name}: {data.train_samples} + {data.test_samples} images, {data.form}, in {folder}")
 
 
 def _fetch_synthetic(folder, say):
     train, test = synthetic.WHOLE.values()
     if synthetic.cached(folder) is None:
-        say(f"synthetic: generating {train + test} pictures in {folder}")
+        say(f"synthetic: generating {train + test} images in {folder}")
         synthetic.make(folder)
-    say(f"synthetic: {train} + {test} pictures in {folder}")
+    say(f"synthetic: {train} + {test} images in {folder}")
 
 
 @dataclass(frozen=True)
@@ -196,7 +197,7 @@ class Entry:
     path: Path
     samples: int = 0
     size_bytes: int = 0
-    unit: str = "pictures"
+    unit: str = "images"
 
     @property
     def is_here(self) -> bool:
@@ -209,7 +210,7 @@ class Entry:
 
 
 def listing() -> list[Entry]:
-    """Return an `Entry` for each data set: CIFAR-10, synthetic, SVHN, Quora's questions."""
+    """Return an `Entry` for each data set: CIFAR-10, synthetic, SVHN, Fashion-MNIST, Quora's questions."""
     entries, folder = [], data_dir()
     for name in (*NAMES, "quora"):
         try:
@@ -217,7 +218,7 @@ def listing() -> list[Entry]:
         except DataError as problem:
             entries.append(Entry(name, str(problem), folder))
         else:
-            unit = "questions" if name == "quora" else "pictures"
+            unit = "questions" if name == "quora" else "images"
             entries.append(Entry(name, form, files[0], samples, _bytes(files), unit))
     return entries
 

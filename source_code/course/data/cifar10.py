@@ -173,7 +173,7 @@ def _checked(batch, rows, classes, where):
         first = bytes(batch.get(b"filenames", [b""])[0])
         shape, dtype = data.shape, data.dtype
     except Exception as problem:
-        raise _damaged(where, f"it is not a batch of pictures ({problem!r})") from problem
+        raise _damaged(where, f"it is not a batch of images ({problem!r})") from problem
     if shape != (rows, 3072) or dtype != np.uint8:
         raise _damaged(where, f"its data is {dtype} {shape}, not uint8 ({rows}, 3072)")
     if labels.shape != (rows,) or labels.min() < 0 or labels.max() >= classes:

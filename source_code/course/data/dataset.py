@@ -43,7 +43,7 @@ class DataSet:
             labels = getattr(self, f"{part}_labels")
             if images.dtype != np.uint8 or images.shape[1:] != (32, 32, 3):
                 raise DataError(
-                    f"{self.name}: {part} pictures are {images.dtype} {images.shape}, not uint8 [samples, 32, 32, 3]."
+                    f"{self.name}: {part} images are {images.dtype} {images.shape}, not uint8 [samples, 32, 32, 3]."
                 )
             if labels.dtype != np.int32 or labels.shape != images.shape[:1]:
                 raise DataError(

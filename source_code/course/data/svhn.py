@@ -5,7 +5,6 @@ http://ufldl.stanford.edu/housenumbers/: two MATLAB files, each with ``X``, 32 x
 ``y``, the digit, where 10 stands for 0.
 """
 
-import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,7 +12,7 @@ import numpy as np
 
 from course.data import store
 from course.data.dataset import DataError, DataSet
-from course.data.download import Archive, sha256
+from course.data.download import Archive, all_there, form_of, mirrored
 
 FORMAT = 1  # of the decoded arrays; a change counts up, so that kept ones are decoded anew
 
@@ -37,14 +36,12 @@ TEST = replace(
 
 def archives(address: str | None = None) -> list[Archive]:
     """Return what to download, from the official place or the folder `address` of a mirror."""
-    folder = (address or os.environ.get(TRAIN.mirror) or OFFICIAL).rstrip("/")
-    return [replace(archive, address=f"{folder}/{archive.file}") for archive in (TRAIN, TEST)]
+    return mirrored((TRAIN, TEST), address)
 
 
 def sources(folder: Path) -> list[Path]:
     """Return the two files in `folder`, or an empty list where one of them is not there."""
-    paths = [folder / archive.file for archive in (TRAIN, TEST)]
-    return paths if all(path.exists() for path in paths) else []
+    return all_there(folder, (TRAIN, TEST))
 
 
 def mapped(folder: Path) -> Path:
@@ -73,8 +70,7 @@ def _decode(paths):
     arrays = {}
     for part, path in zip(("train", "test"), paths, strict=True):
         arrays[f"{part}_images"], arrays[f"{part}_labels"] = pictures(path)
-    official = all(sha256(path) == archive.sha256 for path, archive in zip(paths, (TRAIN, TEST), strict=True))
-    return {"form": "official" if official else "official layout, unverified", **arrays}
+    return {"form": form_of(paths, (TRAIN, TEST)), **arrays}
 
 
 def pictures(path: Path) -> tuple[np.ndarray, np.ndarray]:

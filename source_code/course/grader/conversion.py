@@ -3,8 +3,8 @@
 A test draws the samples' order, and each rank's own samples and weights, and has the reader's script launched with them
 (`training`). The grader hands them out and notes which samples a rank has read; no rank has those of another, though
 they have the same numbers. What a script says itself is not believed: every check computes in NumPy, in float64, what a
-rank must have found with its samples at these weights, and that has to have gone through Horovod. Each mistake has a
-check of its own, which raises AssertionError with a sentence that says where the mistake shows.
+rank must have found with its samples at these weights, and that has to have gone through Horovod or torch.distributed.
+Each mistake has a check of its own, which raises AssertionError with a sentence that says where the mistake shows.
 
 The network is that of `training.exercise`: ``h = tanh(x F)``, ``r = (h W + b) Wᵀ + c``, and the loss is the mean of
 ``(r - h)²``, with the frozen ``F`` [12, 16], the tied ``W`` [16, 5], ``b`` [5] and ``c`` [16].
@@ -42,7 +42,7 @@ def same_weights(t: Training) -> None:
             f"on {t.size} ranks, rank {number}'s last weights are off by {off:.1%} of the way that one device goes "
             "with the same samples",
         )
-    _through_horovod(t)
+    _through_collectives(t)
 
 
 def own_samples(t: Training) -> None:
@@ -92,7 +92,7 @@ def averaged(t: Training) -> None:
                 + ("the gradient of its own samples only" if own else "something else")
                 + ", not the mean of all ranks' gradients"
             )
-    _through_horovod(t)
+    _through_collectives(t)
 
 
 def scaled(t: Training) -> None:
@@ -126,7 +126,7 @@ def began_alike(t: Training) -> None:
             f"on {t.size} ranks, rank {index} began with other weights than rank 0",
         )
     silent = [index for index, rank in enumerate(t.ranks) if not rank.called]
-    require(not silent, f"on {t.size} ranks, rank {(silent or [0])[0]} began before any call of Horovod's collectives")
+    require(not silent, f"on {t.size} ranks, rank {(silent or [0])[0]} began before any collective")
     _begins_drawn(t)
 
 
@@ -209,15 +209,15 @@ def _global_batch(t, number):
         yield t.samples[readers or [0], sample]
 
 
-def _through_horovod(t):
-    """Look for a rank whose own gradient went through none of Horovod's collectives in a step."""
+def _through_collectives(t):
+    """Look for a rank whose own gradient went through no collective of Horovod or torch.distributed in a step."""
     for number in _looked_at(t):
         for index, (rank, (_, gradients)) in enumerate(zip(t.ranks, _found(t, number), strict=True)):
             sent, weights = rank.steps[number].sent, rank.before(number)
             require(
                 all(any(_carries(array, gradients[name], weights[name]) for array in sent) for name in TRAINED),
                 f"in step {number + 1} on {t.size} ranks, rank {index} passed the gradient of its own "
-                "samples to no Horovod call",
+                "samples to no collective",
             )
 
 

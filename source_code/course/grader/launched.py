@@ -12,7 +12,8 @@ from course.grader import launches
 SHAPES = {"frozen": (12, 16), "tied": (16, 5), "inner": (5,), "outer": (16,)}
 TRAINED = ("tied", "inner", "outer")
 LEFT_ALONE = ("HorovodInternalError", "UnknownError")  # what Horovod raises when another rank is gone
-SAME_CALLS = "do all ranks make the same Horovod calls?"
+CLOSED = "gloo/transport"  # in what torch.distributed then says
+SAME_CALLS = "do all ranks make the same collective calls?"
 MESSAGE = 300  # characters of a script's own error
 
 
@@ -129,7 +130,11 @@ def explain_failure(reply: dict, where: str) -> None:
     ranks = [rank for rank in reply["ranks"] if isinstance(rank, dict)]
     noted = dict(enumerate(map(events, reply["notes"])))
     errors = {index: event for index in noted for event in noted[index] if event.get("event") == "error"}
-    alone = {index for index, error in errors.items() if error.get("type") in LEFT_ALONE}
+    alone = {
+        index
+        for index, error in errors.items()
+        if error.get("type") in LEFT_ALONE or CLOSED in str(error.get("message"))
+    }
     for index in sorted(errors.keys() - alone, key=lambda index: str(errors[index].get("time"))):
         error = errors[index]
         message = " ".join(str(error.get("message")).split())[:MESSAGE]

@@ -1,7 +1,7 @@
 """Judge a training step for replicas that a reader has written: lesson 3's loop, by what became of a run.
 
 A test draws data (`trial`): a linear model with a few samples, for which a single device's step is known in closed
-form, and pictures of ten patterns that are new in each trial. The reader's step trains a small network on some of them
+form, and images of ten patterns that are new in each trial. The reader's step trains a small network on some of them
 (`course.training.trial`, in a process where no grade is decided), which predicts the others; their labels stay here.
 """
 
@@ -67,19 +67,17 @@ def single_step(t: Trial) -> None:
 
 
 def learns(t: Trial) -> None:
-    """Score the trained network on pictures whose labels nobody had there."""
+    """Score the trained network on images whose labels nobody had there."""
     noted = [line for line in t.lines if line.get("event") == "trained"]
     require(len(noted) == 1, f"{t.file}: the training did not come to its end")
     wanted = BATCH * BATCHES
-    require(
-        noted[0].get("samples") == wanted, f"{t.file}: it trained on {noted[0].get('samples')} of {wanted} pictures"
-    )
+    require(noted[0].get("samples") == wanted, f"{t.file}: it trained on {noted[0].get('samples')} of {wanted} images")
     predicted = noted[0].get("predicted")
-    require(isinstance(predicted, list) and len(predicted) == OTHERS, f"{t.file}: not every picture got a label")
+    require(isinstance(predicted, list) and len(predicted) == OTHERS, f"{t.file}: not every image got a label")
     right = float(np.mean([one == label for one, label in zip(predicted, t.others.tolist(), strict=True)]))
     require(
         right >= LEAST,
-        f"{t.file}: trained on {wanted} pictures, the network labels {right:.0%} of {OTHERS} others correctly; "
+        f"{t.file}: trained on {wanted} images, the network labels {right:.0%} of {OTHERS} others correctly; "
         f"at least {LEAST:.0%} is required, and chance is {1 / CLASSES:.0%}",
     )
 
@@ -95,15 +93,15 @@ def _softmax_regression(kernel, bias, samples, labels):
 
 
 def _drawn(seed, replicas):
-    """Return what the process is given, and the labels of the pictures that it is to predict."""
+    """Return what the process is given, and the labels of the images that it is to predict."""
     draw = np.random.default_rng(seed)
     patterns = np.kron(draw.normal(size=(CLASSES, 8, 8, 3)), np.ones((1, 4, 4, 1)))
     labels = draw.integers(CLASSES, size=BATCH * BATCHES + OTHERS).astype(np.int32)
-    pictures = patterns[labels]
+    images = patterns[labels]
     for number, shift in enumerate(draw.integers(-3, 4, size=(len(labels), 2))):
-        pictures[number] = np.roll(pictures[number], shift, axis=(0, 1))
-    pictures = 128 + 30 * pictures + 30 * draw.normal(size=pictures.shape)
-    pictures = np.clip(pictures, 0, 255).astype(np.uint8)
+        images[number] = np.roll(images[number], shift, axis=(0, 1))
+    images = 128 + 30 * images + 30 * draw.normal(size=images.shape)
+    images = np.clip(images, 0, 255).astype(np.uint8)
     count, few = BATCH * BATCHES, replicas * int(draw.integers(3, 6))
     given = {
         "replicas": np.int32(replicas),
@@ -112,9 +110,9 @@ def _drawn(seed, replicas):
         "kernel": draw.normal(size=(FEATURES, CLASSES)).astype(np.float32),
         "bias": draw.normal(size=CLASSES).astype(np.float32),
         "rate": np.float32(0.5),
-        "pictures": pictures[:count].reshape(BATCHES, BATCH, 32, 32, 3),
+        "images": images[:count].reshape(BATCHES, BATCH, 32, 32, 3),
         "labels": labels[:count].reshape(BATCHES, BATCH),
-        "others": pictures[count:],
+        "others": images[count:],
     }
     return given, labels[count:]
 

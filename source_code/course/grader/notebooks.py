@@ -25,13 +25,18 @@ def find_notebook(name):
     return known[the_one("lesson", str(name), sorted(known))]
 
 
-def the_one(kind, beginning, names):
-    """Return the one name that is `beginning`, or else begins so; raise NotFound if there is none, or several."""
-    found = [name for name in names if name == beginning] or [name for name in names if name.startswith(beginning)]
+def beginning(name: str) -> str:
+    """Return how the names begin that `name` stands for: a lesson's number alone means its core, ``2.`` not ``2b.``."""
+    return f"{name}." if name.isdigit() else name
+
+
+def the_one(kind, name, names):
+    """Return the one of `names` that is `name`, or else begins so; raise NotFound if there is none, or several."""
+    found = [each for each in names if each == name] or [each for each in names if each.startswith(beginning(name))]
     if len(found) != 1:
         count = "more than one" if found else "no"
         have = ", ".join(names) or "none"
-        raise NotFound(f"{count} {kind} begins with {beginning!r}; there are: {have}")
+        raise NotFound(f"{count} {kind} begins with {name!r}; there are: {have}")
     return found[0]
 
 

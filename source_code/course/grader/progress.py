@@ -19,7 +19,9 @@ from ddl.records.jsonfiles import DamagedFile, read_json
 from ddl.records.paths import runs_dir
 from ddl.words import plural
 
-LESSON = re.compile(r"\d+\.[^.]+\.ipynb")  # not a fresh copy of one, such as 3.Multi-GPU.fresh.ipynb
+LESSON = re.compile(r"\d+[a-z]?\.[^.]+\.ipynb")  # not a fresh copy of one, such as 3.Multi-GPU.fresh.ipynb
+BRANCH = re.compile(r"\d+[a-z]\.")
+MINUTES = re.compile(r"^\| time \| (\d+) minutes", re.MULTILINE)
 STUBS = ("YOUR ANSWER HERE", STUB)
 
 
@@ -37,9 +39,10 @@ class Question:
 
 @dataclass(frozen=True)
 class Lesson:
-    """A lesson's questions, and what was launched from its notebook."""
+    """A lesson's questions, the minutes that its head says, and what was launched from its notebook."""
 
     path: Path
+    minutes: str
     questions: tuple[Question, ...]
     runs: int
     hints: int
@@ -99,7 +102,7 @@ class Progress:
         return " Your instructor sees nothing of this; `share()` shows where you are, and says what is shown."
 
 
-HEADS = ("lesson", "answered", "pass their tests", "points", "written answers", "hints", "runs", "next")
+HEADS = ("lesson", "minutes", "answered", "pass their tests", "points", "written answers", "hints", "runs", "next")
 
 
 def progress(folder: str | Path | None = None) -> Progress:
@@ -113,7 +116,7 @@ def progress(folder: str | Path | None = None) -> Progress:
     for path in sorted(paths, key=lambda path: path.name):
         if LESSON.fullmatch(path.name) and (questions := tuple(questions_of(path))):
             hints = sum(hints_taken(path.stem).values())
-            lessons.append(Lesson(path, questions, launched[path.name], hints))
+            lessons.append(Lesson(path, minutes_of(path), questions, launched[path.name], hints))
     if not lessons:
         raise InputError(f"there are no lessons in {folder or 'this folder and the course'}")
     return Progress(tuple(lessons), launched.total())
@@ -132,7 +135,8 @@ def _row(lesson):
         return f"{sum(question.answered for question in questions)} of {len(questions)}"
 
     return (
-        lesson.path.stem,
+        "↳ " * bool(BRANCH.match(lesson.path.stem)) + lesson.path.stem,
+        lesson.minutes,
         answered(lesson.questions),
         f"{sum(question.state == 'done' for question in tested)} of {len(tested)}",
         f"{sum(question.earned for question in tested):g} of {sum(question.points for question in tested):g}",
@@ -141,6 +145,12 @@ def _row(lesson):
         str(lesson.runs),
         lesson.next,
     )
+
+
+def minutes_of(path):
+    """The minutes that a lesson's head says it takes; "–" where it says none."""
+    texts = (cell.source for cell in notebooks.read_notebook(path).cells if cell.cell_type == "markdown")
+    return next((found[1] for text in texts if (found := MINUTES.search(text))), "–")
 
 
 def questions_of(path):

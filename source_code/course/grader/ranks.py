@@ -1,9 +1,9 @@
 """The process that runs an answer on several ranks while it is graded: ``python -I -m course.grader.ranks``.
 
-It imports TensorFlow and Horovod once, then reads lines of JSON and answers each (`launches`). For a request
-it forks a process a rank, which becomes the answer's script, and passes on what each rank asks the grader: no process
-in which a script runs has another rank's data. Whoever starts it isolates it: what it says is trusted no more than the
-script that it runs, and is judged elsewhere.
+It imports TensorFlow and Horovod once, then reads lines of JSON and answers each (`launches`); PyTorch comes with the
+first script that uses it. For a request it forks a process a rank, which becomes the answer's script, and passes on
+what each rank asks the grader: no process in which a script runs has another rank's data.
+Whoever starts it isolates it: what it says is trusted no more than the script that it runs, and is judged elsewhere.
 """
 
 import contextlib
@@ -24,7 +24,8 @@ from pathlib import Path
 
 from course.grader.wire import Wire
 from course.training import examiner
-from ddl.rank import rendezvous
+from ddl.launcher.extras import NO_TORCH
+from ddl.rank import cluster, rendezvous, torchrun
 from ddl.rank.ending import end_with_parent, fork, run_and_end
 from ddl.rank.slot import slots
 from ddl.rank.worker import enter_script, run_script
@@ -33,7 +34,8 @@ LOOK_EVERY_S = 0.02
 GRACE_S = 2.0  # for the other ranks, after one has failed: their own error may be the first one
 MESSAGE_BYTES = 2**20  # of a rank
 TEXT = 500  # characters of an error
-IMPORTED = "course.training.exercise"  # with TensorFlow
+IMPORTED, FOR_TORCH = "course.training.exercise", "course.training.torch_exercise"  # with TensorFlow, with PyTorch
+HARNESSES = {"loop": "course.training.trial", "sharded": "course.training.sharded_trial"}  # which run a file's parts
 NON_DUMPABLE = 4, 0  # prctl: nobody else of this user looks into this process
 THREADS = dict.fromkeys(("OMP_NUM_THREADS", "TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS"), "1")
 
@@ -50,6 +52,9 @@ def main() -> None:
     gc.freeze()
     ctypes.CDLL(None).prctl(*NON_DUMPABLE)
     while request := wire.read():
+        if "torch" in request.get("script", ""):
+            with contextlib.suppress(ImportError):  # then a rank says so
+                importlib.import_module(FOR_TORCH)
         answer = {} if request["do"] == "start" else _Launch(request, wire).run()
         wire.write({**answer, "id": request["id"]})
 
@@ -142,12 +147,16 @@ class _Launch:
             **rendezvous.through("gloo", "lo"),
             "DDL_RUN_DIR": str(folder),
         }
+        if "torch" in sys.modules:
+            if slot.rank == 0:
+                cluster.publish(0)
+            os.environ |= torchrun.variables()
         Path(name).write_text(self._request["script"])  # where tracebacks, and TensorFlow, find its lines
         module = enter_script(name)
         sys.orig_argv = sys.argv
         try:
-            if self._request["program"] == "loop":
-                importlib.import_module("course.training.trial").main(name)
+            if harness := HARNESSES.get(self._request["program"]):
+                importlib.import_module(harness).main(name)
             else:
                 run_script(module)
         except BaseException as error:
@@ -161,7 +170,8 @@ def _explain(error, name):
     """Note what ended the script `name`, and in which line."""
     frames = [f for f in traceback.extract_tb(error.__traceback__) if f.filename == name]
     line = getattr(error, "lineno", None) if isinstance(error, SyntaxError) else frames and frames[-1].lineno
-    described = {"type": type(error).__name__[:TEXT], "message": str(error)[:TEXT], "line": line or None}
+    message = NO_TORCH if isinstance(error, ModuleNotFoundError) and error.name == "torch" else str(error)
+    described = {"type": type(error).__name__[:TEXT], "message": message[:TEXT], "line": line or None}
     examiner.examiner().note("error", **described, time=time.monotonic())
 
 

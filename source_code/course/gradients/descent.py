@@ -1,9 +1,9 @@
-"""Gradient descent on a model of one weight, ``prediction = m * x``, for which everything can be computed.
+"""Gradient descent on a model of one weight, ``prediction = w * x``, for which everything can be computed.
 
-A data set is a sequence of points ``(x, y)``, and its loss is the mean squared error. One step with a batch is ``m - lr
-* gradient``, a straight line in `m`:
+A data set is a sequence of points ``(x, y)``, and its loss is the mean squared error. One step with a batch is ``w - lr
+* gradient``, a straight line in `w`:
 
-    m  →  (1 - 2 lr mean(x²)) m + 2 lr mean(x y)
+    w  →  (1 - 2 lr mean(x²)) w + 2 lr mean(x y)
 
 So is a pass over all batches, its slope the product of those factors. Whether training diverges depends on that product
 alone, which contains no `y`; where it settles is the line's fixed point, which does.
@@ -45,21 +45,21 @@ def batches_of(data, size):
 # ---------------------------------------------------------------- loss and gradient
 
 
-def loss(m, data):
-    """Return the mean squared error at the weight `m`, a number or an array of any shape."""
+def loss(w, data):
+    """Return the mean squared error at the weight `w`, a number or an array of any shape."""
     x, y = _columns(data)
-    return numpy.mean((y - numpy.multiply.outer(m, x)) ** 2, axis=-1)
+    return numpy.mean((y - numpy.multiply.outer(w, x)) ** 2, axis=-1)
 
 
-def gradients(m, data):
+def gradients(w, data):
     """Return the gradient of each point's squared error, an array with one number per point."""
     x, y = _columns(data)
-    return 2 * x * (m * x - y)
+    return 2 * x * (w * x - y)
 
 
-def gradient(m, data):
+def gradient(w, data):
     """Return the gradient of the mean squared error: the mean of the points' gradients."""
-    return float(gradients(m, data).mean())
+    return float(gradients(w, data).mean())
 
 
 def best_weight(data):
@@ -71,12 +71,12 @@ def best_weight(data):
 # ---------------------------------------------------------------- training
 
 
-def descend(m: float, lr: float, batches, iterations: int):
-    """Train from the weight `m`, a batch an iteration, starting over after the last batch.
+def descend(w: float, lr: float, batches, iterations: int):
+    """Train from the weight `w`, a batch an iteration, starting over after the last batch.
 
     Returns the weight before the first iteration and after each: float, shape (iterations + 1,).
     """
-    weights = [float(m)]
+    weights = [float(w)]
     with numpy.errstate(over="ignore", invalid="ignore"):
         for iteration in range(iterations):
             batch = batches[iteration % len(batches)]
@@ -107,11 +107,11 @@ def cycle(lr, batches):
     slope, offset = 1.0, 0.0
     for a, b in lines:
         slope, offset = a * slope, a * offset + b
-    m = offset / (1 - slope) if slope != 1 else numpy.nan
+    w = offset / (1 - slope) if slope != 1 else numpy.nan
     weights = []
     for a, b in lines:
-        m = a * m + b
-        weights.append(m)
+        w = a * w + b
+        weights.append(w)
     return numpy.array(weights)
 
 
@@ -127,13 +127,13 @@ def rate_limit(data):
 # ---------------------------------------------------------------- noise
 
 
-def batch_gradients(m: float, data, size: int, draws: int, seed: int = 0, replace: bool = True):
+def batch_gradients(w: float, data, size: int, draws: int, seed: int = 0, replace: bool = True):
     """Return the gradients of `draws` randomly drawn batches of `size` points: float, shape (draws,).
 
     Their standard deviation is ``s / sqrt(size)``, with `s` that of the points' gradients; without replacement it is
     smaller by ``sqrt((n - size) / (n - 1))``, and a batch has at most all n points.
     """
-    each = gradients(m, data)
+    each = gradients(w, data)
     random = numpy.random.default_rng(seed)
     if replace:
         return random.choice(each, (draws, size)).mean(axis=1)
@@ -143,26 +143,26 @@ def batch_gradients(m: float, data, size: int, draws: int, seed: int = 0, replac
     return shuffled[:, :size].mean(axis=1)
 
 
-def noise_scale(m, data):
+def noise_scale(w, data):
     """Return the gradient noise scale: the points' variance over the squared gradient.
 
     McCandlish et al. 2018, "An Empirical Model of Large-Batch Training", equation 2.9. It is exact here: with one
     weight the curvature cancels.
     """
-    each = gradients(m, data)
+    each = gradients(w, data)
     return float(each.var() / each.mean() ** 2)
 
 
-def best_rate(m: float, data, size: int, draws: int = 20_000, seed: int = 0) -> float:
-    """Return the learning rate whose one step from `m` lowers the loss most on average, over `draws` random batches.
+def best_rate(w: float, data, size: int, draws: int = 20_000, seed: int = 0) -> float:
+    """Return the learning rate whose one step from `w` lowers the loss most on average, over `draws` random batches.
 
     One of 401 rates from 0 to `rate_limit`. Equation 2.6 of McCandlish et al. 2018 predicts ``(rate_limit / 2) / (1 +
     noise_scale / size)``.
     """
-    steps = batch_gradients(m, data, size, draws, seed)
+    steps = batch_gradients(w, data, size, draws, seed)
     rates = numpy.linspace(0, rate_limit(data), 401)
     # The loss is a parabola around the best weight: least where the squared distance to it is.
-    away = m - best_weight(data)
+    away = w - best_weight(data)
     distances = away**2 - 2 * away * rates * steps.mean() + rates**2 * numpy.mean(steps**2)
     return float(rates[numpy.argmin(distances)])
 
@@ -174,14 +174,14 @@ def best_rate(m: float, data, size: int, draws: int = 20_000, seed: int = 0) -> 
 class Exchange:
     """One step of data-parallel training."""
 
-    m: float  # the weight before the step, the same on all workers
+    w: float  # the weight before the step, the same on all workers
     gradients: tuple  # each worker's own
     average: float  # their mean: every worker counts the same, as in Horovod
     after: float  # the weight after the step, again the same on all workers
 
 
-def exchange(m: float, lr: float, batches) -> Exchange:
+def exchange(w: float, lr: float, batches) -> Exchange:
     """Take one data-parallel step: one worker per batch computes its gradient, and the average is applied."""
-    worker_gradients = tuple(gradient(m, batch) for batch in batches)
+    worker_gradients = tuple(gradient(w, batch) for batch in batches)
     average = sum(worker_gradients) / len(worker_gradients)
-    return Exchange(m, worker_gradients, average, m - lr * average)
+    return Exchange(w, worker_gradients, average, w - lr * average)

@@ -47,9 +47,9 @@ def slider(figure: Callable, name: str, low: float, high: float, start: float):
 
 
 @styled
-def plot_descent(data, lr: float, m: float = -0.5, iterations: int = 12) -> Picture:
-    """Draw the loss curve with the steps of a descent from `m`, each with all data, and the weight over steps."""
-    path = descent.descend(m, lr, [data], iterations)
+def plot_descent(data, lr: float, w: float = -0.5, iterations: int = 12) -> Picture:
+    """Draw the loss curve with the steps of a descent from `w`, each with all data, and the weight over steps."""
+    path = descent.descend(w, lr, [data], iterations)
     picture = Picture(9.0, 3.8)
     curve, time = picture.subplots(1, 2, width_ratios=(3, 2))
     weights = numpy.linspace(*WEIGHTS, 201)
@@ -60,7 +60,7 @@ def plot_descent(data, lr: float, m: float = -0.5, iterations: int = 12) -> Pict
     curve.plot(path[:1], descent.loss(path[:1], data), "s", color=GREY, markersize=8, label="the start")
     top = descent.loss(numpy.array(WEIGHTS), data).max()
     curve.set(
-        xlim=WEIGHTS, ylim=(-0.03 * top, 1.05 * top), xlabel="weight m", ylabel="loss", title=f"learning rate {lr:.4g}"
+        xlim=WEIGHTS, ylim=(-0.03 * top, 1.05 * top), xlabel="weight w", ylabel="loss", title=f"learning rate {lr:.4g}"
     )
     curve.legend(loc="upper center", frameon=True)
     time.plot(path, "o--", color=ORANGE, linewidth=1.2)
@@ -69,37 +69,37 @@ def plot_descent(data, lr: float, m: float = -0.5, iterations: int = 12) -> Pict
         ylim=WEIGHTS,
         xlim=(-0.5, iterations + 0.5),
         xlabel="step",
-        ylabel="weight m",
+        ylabel="weight w",
         title=f"each step: distance × {descent.pass_factor(lr, [data]):.3g}",
     )
     time.legend(loc="lower right", frameon=True)
     inside = (WEIGHTS[0] <= path) & (path <= WEIGHTS[1])
-    left = "" if inside.all() else f" It leaves the picture at step {numpy.argmin(inside)}."
+    left = "" if inside.all() else f" It leaves the figure at step {numpy.argmin(inside)}."
     picture.alt = (
         f"The loss over the weight, a parabola with its minimum at "
-        f"{descent.best_weight(data):.3g}. From {m:g}, {iterations} steps with learning rate "
+        f"{descent.best_weight(data):.3g}. From {w:g}, {iterations} steps with learning rate "
         f"{lr:.4g} end at {path[-1]:.4g}.{left}"
     )
     return picture
 
 
 @styled
-def plot_training(data_sets, lr: float, passes: int = 40, m: float = 0.0) -> Picture:
-    """Draw the weight over single-point training from `m`, for several data sets by name at one learning rate."""
+def plot_training(data_sets, lr: float, passes: int = 40, w: float = 0.0) -> Picture:
+    """Draw the weight over single-point training from `w`, for several data sets by name at one learning rate."""
     picture = Picture(8.0, 3.8)
     panel = picture.subplots()
     texts = []
     for index, (label, data) in enumerate(data_sets.items()):
         batches = descent.batches_of(data, 1)
-        path = descent.descend(m, lr, batches, passes * len(batches))
+        path = descent.descend(w, lr, batches, passes * len(batches))
         ends, best = path[:: len(batches)], descent.best_weight(data)
         panel.plot(numpy.arange(len(path)) / len(batches), path, linewidth=0.7, alpha=0.6, **look(index, "color"))
         panel.plot(ends, linestyle="", label=label, **look(index, "color", "marker"))
-        texts.append(f"{label}: from {m:g} to {ends[-1]:.4g}, best weight {best:.4g}")
+        texts.append(f"{label}: from {w:g} to {ends[-1]:.4g}, best weight {best:.4g}")
         panel.axhline(best, color=GREY, linestyle=":", label=None if index else "the best weight")
     panel.set(
         xlabel="passes over the data",
-        ylabel="weight m",
+        ylabel="weight w",
         xlim=(0, passes),
         title=f"learning rate {lr:.4g}; a mark at the end of each pass",
     )
@@ -112,36 +112,36 @@ def plot_training(data_sets, lr: float, passes: int = 40, m: float = 0.0) -> Pic
 
 
 @styled
-def plot_average(data, m: float, sizes: Sequence[int]) -> Picture:
-    """Draw the gradients of all batches at the weight `m`, in their order, for several batch sizes."""
+def plot_average(data, w: float, sizes: Sequence[int]) -> Picture:
+    """Draw the gradients of all batches at the weight `w`, in their order, for several batch sizes."""
     picture = Picture(8.0, 0.9 + 0.6 * len(sizes))
     panel = picture.subplots()
     texts = []
     for row, size in enumerate(sizes):
-        values = [descent.gradient(m, batch) for batch in descent.batches_of(data, size)]
+        values = [descent.gradient(w, batch) for batch in descent.batches_of(data, size)]
         panel.plot(values, [row] * len(values), linestyle="", markersize=7, alpha=0.75, **look(row, "marker", "color"))
         texts.append(f"batches of {size}: {len(values)} gradients from {min(values):.3g} to {max(values):.3g}")
-    panel.axvline(descent.gradient(m, data), color=GREY, linestyle=":")
+    panel.axvline(descent.gradient(w, data), color=GREY, linestyle=":")
     panel.axvline(0, color="#bbbbbb", linewidth=1)
     list_rows(panel, [f"batches of {size}" for size in sizes])
-    panel.set(xlabel="gradient", title=f"at m = {m:g}; dotted: the gradient of all {len(data)} points")
+    panel.set(xlabel="gradient", title=f"at w = {w:g}; dotted: the gradient of all {len(data)} points")
     picture.alt = (
-        f"Gradients at m = {m:g}, around that of all points, {descent.gradient(m, data):.3g}. {'; '.join(texts)}."
+        f"Gradients at w = {w:g}, around that of all points, {descent.gradient(w, data):.3g}. {'; '.join(texts)}."
     )
     return picture
 
 
 @styled
-def plot_spread(data, m: float, sizes: Sequence[int], draws: int = 2000) -> Picture:
-    """Draw how averaging narrows gradients at the weight `m`: measured on `draws` random batches, and by 1/√B."""
+def plot_spread(data, w: float, sizes: Sequence[int], draws: int = 2000) -> Picture:
+    """Draw how averaging narrows gradients at the weight `w`: measured on `draws` random batches, and by 1/√B."""
     sizes = numpy.asarray(sizes)
-    one, count = descent.gradients(m, data).std(), len(data)
+    one, count = descent.gradients(w, data).std(), len(data)
     picture = Picture(8.0, 4.2)
     panel = picture.subplots()
     panel.plot(sizes, one / numpy.sqrt(sizes), color=GREY, linestyle=":", label="one point's spread ÷ √B")
     texts = []
     for index, (replace, label) in enumerate(((True, "drawn with replacement"), (False, "drawn without"))):
-        spread = [descent.batch_gradients(m, data, size, draws, seed=size, replace=replace).std() for size in sizes]
+        spread = [descent.batch_gradients(w, data, size, draws, seed=size, replace=replace).std() for size in sizes]
         spread = numpy.array(spread)
         # A batch of all points has no spread but rounding, and no place on a logarithmic axis.
         some = spread > 1e-9 * one
@@ -155,7 +155,7 @@ def plot_spread(data, m: float, sizes: Sequence[int], draws: int = 2000) -> Pict
     frame(panel, x=sizes, y="{x:g}", title=title, **labels)
     panel.legend()
     picture.alt = (
-        f"Spread of batch gradients at m = {m:g}: {'; '.join(texts)}. "
+        f"Spread of batch gradients at w = {w:g}: {'; '.join(texts)}. "
         f"One point's spread ÷ √B would be {one / numpy.sqrt(sizes[-1]):.2g}."
     )
     return picture
@@ -171,14 +171,14 @@ def plot_best_rate(data, weights: Sequence[float], sizes: Sequence[int], draws: 
     picture = Picture(8.5, 4.4)
     panel = picture.subplots()
     texts = []
-    for index, m in enumerate(weights):
-        scale = descent.noise_scale(m, data)
+    for index, w in enumerate(weights):
+        scale = descent.noise_scale(w, data)
         panel.plot(sizes, most / (1 + scale / sizes), **look(index, "color", "linestyle"))
-        tried = [descent.best_rate(m, data, size, draws, seed=size) for size in sizes]
+        tried = [descent.best_rate(w, data, size, draws, seed=size) for size in sizes]
         style = {"linestyle": "", "markersize": 7, **look(index, "color", "marker")}
-        panel.plot(sizes, tried, label=f"from m = {m:g}: noise scale {scale:.3g}", **style)
+        panel.plot(sizes, tried, label=f"from w = {w:g}: noise scale {scale:.3g}", **style)
         texts.append(
-            f"from m = {m:g}, where the noise scale is {scale:.3g}, it rises from "
+            f"from w = {w:g}, where the noise scale is {scale:.3g}, it rises from "
             f"{tried[0]:.2g} at batches of {sizes[0]} to {tried[-1]:.2g} at {sizes[-1]}"
         )
     start = most / (1 + scale / sizes[0])
@@ -222,11 +222,11 @@ def plot_exchange(exchanges) -> Picture:
     panel.axhline(0, color=GREY, linewidth=1)
     panel.set(xlabel="step", ylabel="gradient", xticks=steps)
     panel.legend()
-    weight.plot([0, *steps], [exchanges[0].m, *(step.after for step in exchanges)], "o-k")
-    weight.set(xlabel="step", ylabel="weight m, the same on all", xticks=[0, *steps])
+    weight.plot([0, *steps], [exchanges[0].w, *(step.after for step in exchanges)], "o-k")
+    weight.set(xlabel="step", ylabel="weight w, the same on all", xticks=[0, *steps])
     picture.alt = f"Data-parallel training with {workers} workers. " + " ".join(
         f"Step {number}: gradients {', '.join(f'{gradient:.3g}' for gradient in step.gradients)}, average "
-        f"{step.average:.3g}, weight {step.m:.4g} to {step.after:.4g}."
+        f"{step.average:.3g}, weight {step.w:.4g} to {step.after:.4g}."
         for number, step in enumerate(exchanges, start=1)
     )
     return picture

@@ -35,7 +35,7 @@ def plot_settled(data, settings: Sequence[tuple[float, int]], samples: int = 160
         )
         panel.set_xticks([0, samples // 2, samples])
         texts.append(f"rate {lr:.4g}, batches of {size}: {spread:.3f} computed, {measured:.3f} tried")
-    panels[0].set_ylabel("weight m")
+    panels[0].set_ylabel("weight w")
     picture.alt = f"How far the weight strays from the best one, {best:.4g}: its spread. {'; '.join(texts)}."
     return picture
 
@@ -124,8 +124,8 @@ def plot_one_step(sizes: Sequence[int]) -> Picture:
 
 
 @styled
-def plot_to_target(data, target: float, rate: float, sizes: Sequence[int], point_s: float, m: float = 0.0) -> Picture:
-    """Draw the steps, samples and seconds from the weight `m` until the average loss is `target` above the lowest.
+def plot_to_target(data, target: float, rate: float, sizes: Sequence[int], point_s: float, w: float = 0.0) -> Picture:
+    """Draw the steps, samples and seconds from the weight `w` until the average loss is `target` above the lowest.
 
     Against batch size: at `rate`, at `rate` times the batch size, and at the best rate of a fine grid. `point_s` is the
     time of one point's gradient in seconds; a worker takes its points one after another, and messages cost nothing.
@@ -133,9 +133,9 @@ def plot_to_target(data, target: float, rate: float, sizes: Sequence[int], point
     sizes = numpy.asarray(sizes)
     grid = numpy.geomspace(rate / 10, sgd.rate_border(math.inf, data), 400)
     steps = {
-        "same rate": [sgd.steps_to(target, m, rate, size, data) for size in sizes],
-        "rate × B": [sgd.steps_to(target, m, rate * size, size, data) for size in sizes],
-        "best rate": [sgd.steps_to(target, m, grid, size, data).min() for size in sizes],
+        "same rate": [sgd.steps_to(target, w, rate, size, data) for size in sizes],
+        "rate × B": [sgd.steps_to(target, w, rate * size, size, data) for size in sizes],
+        "best rate": [sgd.steps_to(target, w, grid, size, data).min() for size in sizes],
     }
     steps = {name: numpy.array(values, float) for name, values in steps.items()}
     picture = Picture(10.5, 4.2)
@@ -161,7 +161,7 @@ def plot_to_target(data, target: float, rate: float, sizes: Sequence[int], point
         for name, counts in steps.items()
     ]
     picture.alt = (
-        f"To a loss {target:g} above the lowest, from {m:g}. {'; '.join(texts)}. A point's gradient takes "
+        f"To a loss {target:g} above the lowest, from {w:g}. {'; '.join(texts)}. A point's gradient takes "
         f"{1e6 * point_s:.2g} µs."
     ).replace("inf", "no number of")
     return picture

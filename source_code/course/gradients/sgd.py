@@ -81,14 +81,14 @@ def rate_of_spread(spread: float, size: float, data) -> float:
     return float(variance * it.curvature / (it.noise / _batch(size) + variance * (it.curvature**2 + it.uneven / size)))
 
 
-def excess_losses(m: float, lr, size: float, data, steps: int):
-    """Return how far the loss is above the lowest on average, from the weight `m` on and after each step.
+def excess_losses(w: float, lr, size: float, data, steps: int):
+    """Return how far the loss is above the lowest on average, from the weight `w` on and after each step.
 
     Float, shape (steps + 1,) and that of `lr`. If training diverges they grow to infinity.
     """
     it, lr = _Moments.of(data), numpy.asarray(lr, float)
     one, two = it.shrinks(lr, _batch(size))
-    mean, square = (m - it.best) * numpy.ones_like(lr), (m - it.best) ** 2 * numpy.ones_like(lr)
+    mean, square = (w - it.best) * numpy.ones_like(lr), (w - it.best) ** 2 * numpy.ones_like(lr)
     losses = [it.curvature * square]
     with numpy.errstate(over="ignore", invalid="ignore"):
         for _ in range(steps):
@@ -98,20 +98,20 @@ def excess_losses(m: float, lr, size: float, data, steps: int):
     return numpy.array(losses)
 
 
-def steps_to(target: float, m: float, lr, size: float, data):
-    """Return after how many steps from `m` the average loss is at most `target` above the lowest.
+def steps_to(target: float, w: float, lr, size: float, data):
+    """Return after how many steps from `w` the average loss is at most `target` above the lowest.
 
     A float, or an array like `lr`; infinite where it is not within `MOST` steps.
     """
-    reached = excess_losses(m, lr, size, data, MOST) <= target
+    reached = excess_losses(w, lr, size, data, MOST) <= target
     return numpy.where(reached.any(axis=0), reached.argmax(axis=0), numpy.inf)[()]
 
 
-def trainings(m: float, lr: float, size: int, data, steps: int, count: int, seed: int = 0):
-    """Train `count` times from `m`, each on its own random batches: the weights, float, shape (count, steps + 1)."""
+def trainings(w: float, lr: float, size: int, data, steps: int, count: int, seed: int = 0):
+    """Train `count` times from `w`, each on its own random batches: the weights, float, shape (count, steps + 1)."""
     x, y = numpy.asarray(data, float).T
     random = numpy.random.default_rng(seed)
-    weights = [numpy.full(count, float(m))]
+    weights = [numpy.full(count, float(w))]
     for _ in range(steps):
         drawn = random.integers(len(x), size=(count, _batch(size)))
         before = weights[-1][:, None]

@@ -4,8 +4,10 @@ A run that is started again in its own folder (a requeued or preempted job) goes
 """
 
 import json
+import time
 import zipfile
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +18,8 @@ from course.training.recipes import SettingError
 from ddl.records.folder import RunFolder, StorageError
 from ddl.records.paths import runs_dir
 
-FILE = "checkpoint.npz"
+FILE, BEFORE, NEW = "checkpoint.npz", "checkpoint-before.npz", "checkpoint-new.npz"
+FORMAT = 1  # of these files; one without a number is of this format
 
 
 class Checkpoints:
@@ -24,10 +27,14 @@ class Checkpoints:
 
     A training that goes on from one must agree with its `settings`. The `statistics`, those of the variables that each
     rank keeps of its own, are averaged before one is written, so that rank 0's stand for all ranks.
+
+    The training stands still while the variables are copied; a thread writes the copy. Only where that takes longer
+    than the steps between two checkpoints does the next one wait for it.
     """
 
     def __init__(self, variables, settings: dict, every: int = 0, statistics=()):
         self.variables, self.settings, self.every, self._statistics = variables, settings, every, statistics
+        self._pool, self._writing = ThreadPoolExecutor(1), None
         if every:
             folder()  # refused now where there is none, rather than after so many steps
 
@@ -39,25 +46,43 @@ class Checkpoints:
     def save_if_due(self, step: int, journal, state: Callable[[], dict], at_once: bool = False):
         """Write one every so many steps, or at once because the job's time limit is near. The clock stops.
 
-        Every rank calls this, and rank 0 writes. A disk that is full costs the checkpoint, and the
-        training only where it must stop: StorageError.
+        Every rank calls this, and rank 0 writes. The record has one that is on the disk, and for how long the training
+        stood still for it (``seconds``). A disk that is full costs the checkpoint, and the training only where it must
+        stop: StorageError.
         """
+        if self._writing and self._writing.done():
+            self.finish(journal)
         if not (at_once or (self.every and step % self.every == 0)):
             return
         state = {"step": step, **state()}
         with journal.paused():
+            began = time.perf_counter()
             average_statistics(self._statistics)
             if not journal.recorder:
                 return
-            try:
-                path = save(self.variables, {**state, "journal": journal.state()}, self.settings)
-            except StorageError as error:
-                if at_once:
-                    raise
-                journal.note(f"{error}. The training goes on without this checkpoint")
-            else:
-                reason = "time limit" if at_once else f"every {self.every} steps"
-                journal.event("checkpoint", step=step, reason=reason, path=path)
+            self.finish(journal)
+            copies = [variable.numpy().copy() for variable in self.variables]
+            self._writing = self._pool.submit(save, copies, {**state, "journal": journal.state()}, self.settings)
+            if at_once:
+                self._writing.exception()  # waits
+            reason = "time limit" if at_once else f"every {self.every} steps"
+            self._fields = {"step": step, "reason": reason, "seconds": time.perf_counter() - began}
+            if at_once:
+                self.finish(journal, must=True)
+
+    def finish(self, journal, must: bool = False):
+        """Wait for the checkpoint that is being written, if any, and record it; raise its StorageError if it `must`."""
+        if not self._writing:
+            return
+        writing, self._writing = self._writing, None
+        try:
+            path = writing.result()
+        except StorageError as error:
+            if must:
+                raise
+            journal.note(f"{error}. The training goes on without this checkpoint")
+        else:
+            journal.event("checkpoint", **self._fields, path=path)
 
 
 def leave(step: int, journal):
@@ -82,14 +107,16 @@ def save(variables, state: dict, settings: dict) -> Path:
     """Write a checkpoint into the run's folder, whole or not at all, and return its path.
 
     `state` says where the training stands, in values that JSON has. StorageError, if it cannot be written, as on a full
-    disk; the one before is still there.
+    disk; the one before is still there, and kept beside the new one.
     """
     run = folder()
     path = run.path / FILE
-    arrays = {f"variable_{index}": variable.numpy() for index, variable in enumerate(variables)}
-    text = json.dumps({"state": state, "settings": settings})
-    run.write_arrays(path, durable=True, text=text, **arrays)
-    return path
+    arrays = {f"variable_{index}": np.asarray(variable) for index, variable in enumerate(variables)}
+    text = json.dumps({"format": FORMAT, "state": state, "settings": settings})
+    run.write_arrays(new := run.path / NEW, durable=True, text=text, **arrays)
+    if path.exists():
+        path.replace(run.path / BEFORE)
+    return new.replace(path)
 
 
 def resume(source: str | None, variables, settings: dict) -> dict | None:
@@ -129,24 +156,28 @@ def _left_by_this_run():
     if run is None:
         return None
     run.requeue.unlink(missing_ok=True)
-    path = run.path / FILE
-    return path if path.is_file() else None
+    for part in run.path.glob(f".{NEW}.*.part"):  # of one that was being written when its process was killed
+        part.unlink(missing_ok=True)
+    return next((path for path in (run.path / FILE, run.path / BEFORE) if path.is_file()), None)
 
 
 def restore(path: Path, variables, settings: dict) -> dict:
-    """Put a checkpoint's values into `variables` and return its state.
+    """Put a checkpoint's values into `variables` and return its state; of a damaged one, those of the one before.
 
-    SettingError, when the file is damaged, or the training that made it had other settings.
+    SettingError, when both are damaged, or the training that made it had other settings.
     """
     try:
-        with np.load(path) as file:
-            arrays = dict(file)
-            text = json.loads(str(arrays.pop("text")))
-    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
+        arrays, text = _read(path)
+    except SettingError:
+        before = path.with_name(BEFORE)
+        if path.name != FILE or not before.is_file():
+            raise
+        print(f"note: {path} is damaged: the training goes on from the one before, {BEFORE}", flush=True)
+        arrays, text = _read(before)
+    if (written := text.get("format", FORMAT)) != FORMAT:
         raise SettingError(
-            f"{path} cannot be resumed: it is damaged, or not a checkpoint ({error}). "
-            "Resume another, or move it away to start from the beginning"
-        ) from error
+            f"{path} cannot be resumed: it is of format {written}, and this version of the course reads {FORMAT}"
+        )
     differences = [
         f"{name} is {settings.get(name)!r} here and was {value!r} there"
         for name, value in text["settings"].items()
@@ -154,9 +185,33 @@ def restore(path: Path, variables, settings: dict) -> dict:
     ]
     if differences:
         raise SettingError(f"{path} cannot be resumed: {'; '.join(differences)}")
+    kept, wanted = (
+        [tuple(each.shape) for each in some]
+        for some in ([arrays[f"variable_{index}"] for index in range(len(arrays))], variables)
+    )
+    if kept != wanted:
+        raise SettingError(
+            f"{path} cannot be resumed: it holds {len(kept)} variables, and this training has {len(wanted)}, or "
+            "others: an earlier version of the course may have written it"
+        )
     for index, variable in enumerate(variables):
         variable.assign(arrays[f"variable_{index}"])
     return text["state"]
+
+
+def _read(path):
+    """Return a checkpoint's arrays and its text; SettingError, when it is damaged."""
+    try:
+        with np.load(path) as file:
+            arrays = dict(file)
+            text = json.loads(str(arrays.pop("text")))
+            text["state"], text["settings"]  # both are there
+    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
+        raise SettingError(
+            f"{path} cannot be resumed: it is damaged, or not a checkpoint ({error}). "
+            "Resume another, or move it away to start from the beginning"
+        ) from error
+    return arrays, text
 
 
 def find(source: str | Path, file: str = FILE, purpose: str = "checkpoint to resume") -> Path:

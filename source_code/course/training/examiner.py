@@ -1,14 +1,24 @@
 """A rank's line to the grader, in a launch that is graded (`course.grader.launches`).
 
-The grader hands out data on request and notes who had which; what a rank gives to Horovod's collectives is noted, too.
+The grader hands out data on request and notes who had which; what a rank gives to the collectives of Horovod or of
+torch.distributed is noted, too.
 """
 
 import json
+import sys
 import threading
+from functools import partial
 
 from ddl.errors import InputError
 
 COLLECTIVES = ("allreduce", "allgather", "broadcast", "alltoall", "reducescatter")
+# Operations of torch.distributed, to which all its ways lead, DistributedDataParallel's as well: those that send their
+# first argument, and those that send their second.
+TORCHS = [
+    "allreduce_ allreduce_coalesced_ broadcast_ reduce_ send".split(),
+    "_allgather_base_ allgather_ allgather_coalesced_ allgather_into_tensor_coalesced_ gather_ scatter_ "
+    "_reduce_scatter_base_ reduce_scatter_ alltoall_ alltoall_base_".split(),
+]
 MOST_VALUES = 2_000  # noted of a tensor
 
 _examiner = None
@@ -26,6 +36,8 @@ def connect(connection, rank: int) -> None:
     global _examiner
     _examiner = Examiner(connection)
     mpi_ops.MPI_LIB = _NotedOperations(mpi_ops.MPI_LIB, _examiner, rank)
+    if "torch" in sys.modules:
+        _examiner.noted_operations = _note_torchs(_examiner, rank)
 
 
 class Examiner:
@@ -82,3 +94,23 @@ class _NotedOperations:
 
     def _note(self, values):
         self._examiner.note("sent", dtype=values.dtype.name, values=values.ravel()[:MOST_VALUES].tolist())
+
+
+def _note_torchs(examiner, rank):
+    """Have what this rank sends by torch.distributed noted before it goes out, as long as what is returned lives."""
+    import torch
+
+    def noted(operation, place, *arguments, **options):
+        sends = operation is not torch.ops.c10d.broadcast_.default or arguments[2] == rank  # there, who does
+        with torch._C._AutoDispatchBelowAutograd():
+            sent = torch.utils._pytree.tree_leaves(arguments[place]) if sends else []
+            for tensor in sent or [torch.zeros(0)]:
+                values = tensor.reshape(-1)[:MOST_VALUES]
+                examiner.note("sent", dtype=str(values.dtype).removeprefix("torch."), values=values.tolist())
+            return operation(*arguments, **options)
+
+    library = torch.library.Library("c10d", "IMPL")
+    for place, names in enumerate(TORCHS):
+        for name in names:
+            library.impl(name, partial(noted, getattr(torch.ops.c10d, name).default, place), "Autograd")
+    return library

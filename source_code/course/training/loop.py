@@ -71,8 +71,12 @@ def train(
             stopped_by = LEAVING if leaving else None
             _keep(checkpoints, done, journal, means, noise, leaving)
         if stopped_by:
-            return stopped_by
-    return None
+            break
+    else:
+        stopped_by = None
+    if checkpoints:
+        checkpoints.finish(journal)
+    return stopped_by
 
 
 def _restore(state, means, noise):

@@ -1,4 +1,4 @@
-"""The course's two networks for 32×32 colour pictures, and batch norm over all ranks."""
+"""The course's two networks for 32×32 colour images, and batch norm over all ranks."""
 
 import horovod.tensorflow as hvd
 import tensorflow as tf
@@ -104,15 +104,15 @@ def build(name, *, norm="none", sync_norm=False, seed=0, classes=10):
         raise SettingError(f"there is no model {name!r}; the models are: {', '.join(MODELS)}")
     if sync_norm and norm != "batch":
         raise SettingError("synchronous batch norm (--sync-bn) in a recipe without batch norm")
-    pictures = layers.Input((32, 32, 3))
-    logits = MAKERS[name](pictures, _Layers(seed, norm, sync_norm), classes)
-    return tf.keras.Model(pictures, logits, name=name)
+    images = layers.Input((32, 32, 3))
+    logits = MAKERS[name](images, _Layers(seed, norm, sync_norm), classes)
+    return tf.keras.Model(images, logits, name=name)
 
 
-def recomputing(model, pictures):
-    """Return a function that sets batch norms' moving statistics to those of some pictures; None without batch norm.
+def recomputing(model, images):
+    """Return a function that sets batch norms' moving statistics to those of some images; None without batch norm.
 
-    All layers look at the same pictures, float32 ``[n, 32, 32, 3]``, in one pass: so statistics belong to the weights
+    All layers look at the same images, float32 ``[n, 32, 32, 3]``, in one pass: so statistics belong to the weights
     of this moment, and depend neither on the batch that training normalises over nor on how far back an average looks
     (Wu and Johnson 2021, "Rethinking 'Batch' in BatchNorm", arXiv:2105.07576, section 3).
     """
@@ -123,8 +123,8 @@ def recomputing(model, pictures):
     @tf.function(autograph=False)
     def recompute():
         for norm in norms:
-            norm.momentum = 0.0  # read while the graph is built: the average is of these pictures alone
-        model(pictures, training=True)
+            norm.momentum = 0.0  # read while the graph is built: the average is of these images alone
+        model(images, training=True)
         for norm in norms:
             norm.momentum = MOMENTUM
 

@@ -17,8 +17,8 @@ from ddl.errors import CourseError
 REFERENCE_BATCH = 64
 
 # The rate at the reference batch belongs to the optimizer: a step of the layer-wise ones is a share of a layer's norm,
-# so the numbers are not comparable. They come from grids on validation pictures, two seeds a rate, which are kept in
-# results/reference/convergence-tuning.jsonl (45,056 CIFAR-10 pictures, 4 epochs; a test compares).
+# so the numbers are not comparable. They come from grids on validation images, two seeds a rate, which are kept in
+# results/reference/convergence-tuning.jsonl (45,056 CIFAR-10 images, 4 epochs; a test compares).
 BASE_RATES = {
     # The best of the small batch without norm, as arms that share a rate must all work with it. With norm, 0.2 is best.
     "sgd": 0.05,

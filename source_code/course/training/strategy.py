@@ -152,7 +152,7 @@ class Experiment:
         facts = self.data.describe()
         self._journal.print(
             f"data: {facts['name']} ({facts['form']}), {facts['train_samples']} training and "
-            f"{facts['test_samples']} test pictures\n"
+            f"{facts['test_samples']} test images\n"
             f"batch: {self.replicas} replicas in {self.ranks} processes, {self.global_batch} "
             f"samples an update, learning rate {self.rate(self.global_batch):g}"
         )

@@ -1,6 +1,6 @@
 """Try a training step that a reader has written, on a few replicas: lesson 3's loop, while it is graded.
 
-It takes two steps with a linear model, then trains a small network on labelled pictures and predicts the labels of
+It takes two steps with a linear model, then trains a small network on labelled images and predicts the labels of
 others. It notes what came out; `course.grader.loop` has drawn the data, and judges.
 """
 
@@ -45,15 +45,15 @@ def _try_steps(make_step, strategy, given):
 
 
 def _train(make_step, strategy, given):
-    """Train on the labelled pictures; note how many there were, and what the network says of the others."""
+    """Train on the labelled images; note how many there were, and what the network says of the others."""
     with strategy.scope():
         model = _network()
         optimizer = tf.keras.optimizers.Adam(3e-3)
-    step = make_step(strategy, model, optimizer, given["pictures"].shape[1])
-    pictures, trained = normalise(given["pictures"].reshape(-1, 32, 32, 3)).numpy(), 0
-    for batch in _distributed(strategy, pictures.reshape(given["pictures"].shape), given["labels"]):
+    step = make_step(strategy, model, optimizer, given["images"].shape[1])
+    images, trained = normalise(given["images"].reshape(-1, 32, 32, 3)).numpy(), 0
+    for batch in _distributed(strategy, images.reshape(given["images"].shape), given["labels"]):
         step(*batch)
-        trained += given["pictures"].shape[1]
+        trained += given["images"].shape[1]
     copy = _network()
     copy.set_weights(model.get_weights())
     others = given["others"]
@@ -74,6 +74,6 @@ def _network():
     )
 
 
-def _distributed(strategy, pictures, labels):
+def _distributed(strategy, images, labels):
     """Return batches, whose first axis is the steps', split over the replicas."""
-    return strategy.experimental_distribute_dataset(tf.data.Dataset.from_tensor_slices((pictures, labels)))
+    return strategy.experimental_distribute_dataset(tf.data.Dataset.from_tensor_slices((images, labels)))

@@ -70,7 +70,7 @@ def table() -> Table:
     data = result["data"]
     caption = (
         f"Recorded on {result['finished'][:10]}, {hardware_label(result['hardware'])}; two ranks of one "
-        f"thread. Accuracy: {data['train_samples']:,} pictures of {data['name']} ({data['form']}), "
+        f"thread. Accuracy: {data['train_samples']:,} images of {data['name']} ({data['form']}), "
         f"{result['epochs']:g} epochs, mean, and mean difference of equal seeds with its 95 % t interval. "
         "Images/s: medians, and the median of the ratios of neighbours (lowest to highest)."
     )

@@ -4,6 +4,7 @@ import argparse
 import json
 import os
 import shutil
+import signal
 import sys
 import time
 
@@ -30,6 +31,10 @@ def add(commands):
     )
     run.add_argument("--threads", type=int, help="threads per rank (default: cores / workers)")
     run.add_argument("--timeout-s", type=float, help="end the run after this many seconds")
+    run.add_argument("--max-restarts", type=int, default=0, metavar="N", help="start again when a rank fails")
+    run.add_argument("--min-workers", type=int, metavar="M", help="let a restart, or an elastic run, have so few")
+    run.add_argument("--elastic", action="store_true", help="Horovod's elastic training: ranks come and go")
+    run.add_argument("--discovery", metavar="FILE", help="with --elastic: prints host:slots lines, and may be edited")
     run.add_argument("--oversubscribe", action="store_true", help="allow more ranks than cores or GPUs")
     run.add_argument("--nodes", type=int, help="spread the ranks over so many nodes")
     run.add_argument("--cold", action="store_true", help="no rank from a template that has TensorFlow imported")
@@ -77,6 +82,7 @@ def add(commands):
 
 
 LAUNCHED = ("workers", "threads", "timeout_s", "oversubscribe", "cluster", "parameter_servers", "nodes", "name")
+LAUNCHED += ("max_restarts", "min_workers", "elastic", "discovery")
 
 
 def _run(arguments):
@@ -104,7 +110,10 @@ def _launch(arguments, **job):
     from ddl.launcher.launch import launch
 
     env = dict(map(_variable, arguments.env))
-    run = launch(**job, env=env, site=arguments.site, detach=arguments.detach, check=False)
+    run = launch(**job, env=env, site=arguments.site, detach=arguments.detach, wait=False, check=False)
+    if run and not arguments.detach:
+        signal.signal(signal.SIGTERM, lambda *_: run.make_room())  # of a machine that is about to go away
+        run.wait()
     if run and arguments.detach:
         print(f"{run.id} is on its way: `ddl show {run.id}` follows it, `ddl stop {run.id}` ends it")
         return 0

@@ -1,6 +1,6 @@
 """The small chart of a run's live view, as SVG written by hand.
 
-That takes a millisecond of cores that are busy training, where a plotting library takes fifty; and unlike a picture, an
+That takes a millisecond of cores that are busy training, where a plotting library takes fifty; and unlike an image, an
 element of the page takes its colours from JupyterLab's theme (style.css).
 """
 

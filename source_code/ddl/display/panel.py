@@ -155,6 +155,12 @@ def panel_html(progress, lines=(), served=False, at=None):
         '<button class="ddl-stop" type="button" hidden title="End this run and all its ranks '
         '(interrupting the cell does the same)">■ Stop</button>'
     )
+    if progress.max_restarts:  # a drill
+        last = progress.world - 1
+        stop += (
+            f'<button class="ddl-stop" type="button" hidden data-kill="{last}" title="Kill it with SIGKILL, as '
+            f'a machine without memory does: all ranks start again from the last checkpoint">Kill rank {last}</button>'
+        )
     then = f"This panel is no longer updated: the run may have gone on. {_back(progress)}"
     then = f'<p class="ddl ddl-then">{then}</p>' if at else ""
     return (

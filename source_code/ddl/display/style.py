@@ -24,10 +24,10 @@ def is_live():
 
 
 def data_label(data):
-    """Name a data set, its form and its size: ``synthetic (generated), 10,000 pictures``."""
+    """Name a data set, its form and its size: ``synthetic (generated), 10,000 images``."""
     if not data:
         return "data not recorded"
-    unit = data.get("unit", "pictures")
+    unit = data.get("unit", "images")
     size = f", {data['train_samples']:,} {unit}" if data.get("train_samples") else ""
     return f"{data['name']} ({data['form']}){size}"
 

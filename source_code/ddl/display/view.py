@@ -103,7 +103,7 @@ class PlainView:
     def _echo(self, progress):
         """Print the ranks' output if the script keeps no records that say it better."""
         folder = RunFolder(progress.folder)
-        for rank in range(progress.world):
+        for rank in range(max([progress.world, *(each.rank + 1 for each in progress.ranks)])):
             tail = self._tails.setdefault(rank, LogTail(folder.log(rank)))
             for line in tail.lines(_before_traceback(folder, rank)):
                 self._print(f"[{rank}] {line}")

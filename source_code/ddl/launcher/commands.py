@@ -3,6 +3,7 @@
 Every rank imports this: the standard library only. (argparse would take options of the script for its own.)
 """
 
+import shlex
 import sys
 from collections.abc import Iterable
 from dataclasses import MISSING, Field, dataclass, fields
@@ -15,6 +16,9 @@ if TYPE_CHECKING:
 
 # Ranks that import on a busy or cold machine can start minutes apart; Gloo's own limit is 30 s.
 GLOO_TIMEOUT_S = 180
+# How long Horovod leaves a host alone on which a rank of an elastic run failed: it begins with the first of these
+# seconds, doubles with each failure, and never exceeds the second. Without them the host is never used again.
+COOLDOWN_S = (1, 60)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,7 +74,8 @@ class _Command:
 
     @classmethod
     def _options(cls) -> dict[str, Field]:
-        return {f"--{field.name.replace('_', '-')}": field for field in fields(cls) if field.name != "command"}
+        own_first = sorted(fields(cls), key=lambda field: field.name not in cls.__annotations__)
+        return {f"--{field.name.replace('_', '-')}": field for field in own_first if field.name != "command"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,33 +107,39 @@ class RankCommand(_Command):
 
 
 @dataclass(frozen=True, kw_only=True)
-class TaskCommand(_Command):
-    """What looks after one rank: ``--controller NAME [--network-interface NAME] [--timeout-s S]``."""
+class SupervisorCommand(_Command):
+    """What looks after ranks: ``[--timeout-s S] [--max-restarts N] [--min-workers N]``."""
+
+    timeout_s: float = 0.0  # none
+    max_restarts: int = 0
+    min_workers: int = 0  # as many as at first
+
+
+@dataclass(frozen=True, kw_only=True)
+class TaskCommand(SupervisorCommand):
+    """What looks after one rank: ``--controller NAME [--network-interface NAME]``."""
 
     module = "ddl.rank.task"
     controller: str  # "none": tf.distribute or PyTorch brings the ranks together
     network_interface: str = ""
-    timeout_s: float = 0.0  # none
 
 
 @dataclass(frozen=True, kw_only=True)
-class HostsCommand(_Command):
-    """All ranks, on several hosts made on one machine: ``--hosts N --rate-mbit N --processes N [--timeout-s S]``."""
+class HostsCommand(SupervisorCommand):
+    """All ranks, on several hosts made on one machine: ``--hosts N --rate-mbit N --processes N``."""
 
     module = "ddl.rank.hosts"
     hosts: int
     rate_mbit: int
     processes: int
-    timeout_s: float = 0.0  # none
 
 
 @dataclass(frozen=True, kw_only=True)
-class OneHostCommand(_Command):
-    """All ranks of one host: ``--processes N [--timeout-s S]``."""
+class OneHostCommand(SupervisorCommand):
+    """All ranks of one host: ``--processes N``."""
 
     module = "ddl.rank.one_host"
     processes: int
-    timeout_s: float = 0.0  # none
 
     @property
     def horovodrun(self) -> tuple[str, ...]:
@@ -140,5 +151,33 @@ class OneHostCommand(_Command):
             *("--network-interfaces", "lo"),
             *("--gloo-timeout-seconds", str(GLOO_TIMEOUT_S)),
             *("-np", str(self.processes)),
+            *self.command,
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class ElasticCommand(SupervisorCommand):
+    """All ranks of Horovod's elastic run, on this host: ``--processes N --discovery FILE``, N the most at a time."""
+
+    module = "ddl.rank.elastic"
+    processes: int
+    discovery: str  # the script's absolute path
+
+    @property
+    def fewest(self) -> int:
+        """How many ranks the run waits for, at first and after a failure."""
+        return self.min_workers or 1
+
+    @property
+    def horovodrun(self) -> tuple[str, ...]:
+        """Options and command of the stock horovodrun that trains the same."""
+        return (
+            "--gloo",
+            # Without interfaces, horovodrun waits for a second host to look for common ones.
+            *("--network-interfaces", "lo"),
+            *("--gloo-timeout-seconds", str(GLOO_TIMEOUT_S)),
+            *("-np", str(self.fewest), "--min-np", str(self.fewest), "--max-np", str(self.processes)),
+            *("--blacklist-cooldown-range", *map(str, COOLDOWN_S)),
+            *("--host-discovery-script", shlex.quote(self.discovery)),  # a line for a shell
             *self.command,
         )

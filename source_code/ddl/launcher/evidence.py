@@ -87,14 +87,17 @@ class Evidence:
 
     folder: RunFolder
     job: dict
-    launcher: list[dict]  # the launcher's events
+    launcher: list[dict]  # the launcher's events since it last started the ranks
     events: list[dict]  # the script's events
     state: str
     end: dict  # the event that ended the run; empty while it is active
 
     @property
     def world(self) -> int:
-        return processes_of(self.job)
+        asked = processes_of(self.job) or len(self.exits)  # a pasted line has no job
+        if self.job.get("elastic"):
+            return asked  # processes keep their numbers when others have gone
+        return next((event["ranks"] for event in self.launcher if "ranks" in event), asked)
 
     @property
     def logs(self) -> tuple[Path, ...]:
@@ -178,7 +181,18 @@ def stall_of(folder: RunFolder, world: int) -> str:
         return ""
     verb = "is" if len(waiting) == 1 else "are"
     note = f"nothing new for {records[0]['quiet_s']:g} s: {name_ranks(waiting)} {verb} waiting for {name_ranks(late)}"
-    return "\n".join([note, *_stacks(folder, late)])
+    stopped = {record["rank"]: record["stopped"] for record in records if record.get("stopped")}
+    signals = [
+        f"rank {rank} is stopped by a signal: `kill -CONT {pid}` on its host lets it go on"
+        for rank, pid in stopped.items()
+    ]
+    return "\n".join([note, *signals, *_stacks(folder, [rank for rank in late if rank not in stopped])])
+
+
+def straggler_of(folder: RunFolder, world: int) -> str:
+    """Say which rank of a run that goes on the others wait for most of the time; empty if there is none."""
+    rank = (read_json(folder.straggler, {"rank": int}) or {}).get("rank", world)
+    return f"the others wait for rank {rank} most of the time: it is slower, or has more to do" if rank < world else ""
 
 
 def _stacks(folder: RunFolder, ranks: Iterable[int]) -> Iterator[str]:

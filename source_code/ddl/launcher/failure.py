@@ -40,6 +40,11 @@ SLURM_ENDS = {
 FULL = ("No space left on device", "Disk quota exceeded")  # the system's messages, whoever passes them on
 MORE_ROOM = "Free some space there, or put runs (DDL_RUNS_DIR) or data sets (DDL_DATA_DIR) on another disk."
 LESS_MEMORY = "Try a smaller batch, fewer workers, or more backward passes per step."
+# By what a message has in it.
+FOR_TORCH = {
+    "No module named 'torch'": NO_TORCH,
+    "environment variable RANK expected": 'Launch it with cluster="torchrun" (ddl run --cluster torchrun).',
+}
 FIX = "Fix what the last lines of the traceback point at, then run it again."
 # What to try, by the type of an exception or the name of a signal; empty where the message says it.
 ADVICE = {
@@ -110,6 +115,8 @@ def failure_of(
         failure: Failure | None = _cause(evidence)
     else:  # a rank's error is shown while the others still run
         failure = _raised(evidence, evidence.raised) if evidence.raised else None
+    if failure and (why_not := end.get("no_restart")):
+        failure = replace(failure, sentence=f"{failure.sentence}; {why_not}")
     return failure and replace(failure, logs=evidence.logs)
 
 
@@ -266,7 +273,7 @@ def _raised(e: Evidence, first: Ending) -> Failure:
         type=error["type"],
         message=error["message"],
         traceback=error["traceback"],
-        advice=NO_TORCH if error["message"] == "No module named 'torch'" else advice,
+        advice=next((told for sign, told in FOR_TORCH.items() if sign in error["message"]), advice),
     )
 
 

@@ -1,5 +1,6 @@
 """What to run: a script, its arguments, and how many workers."""
 
+import os
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -36,6 +37,10 @@ class Job:
     nodes: int | None = None
     cluster: str = "horovod"
     parameter_servers: int | None = None
+    max_restarts: int = 0
+    min_workers: int | None = None
+    elastic: bool = False
+    discovery: str = ""
     warm: bool = True
     env: tuple[tuple[str, str], ...] = field(default=(), repr=False)
 
@@ -59,6 +64,14 @@ class Job:
             value = getattr(self, count)
             if value is not None and (type(value) is not int or value < 1):
                 yield f"{count}={value!r}: a whole number of at least 1 is needed"
+        if type(self.max_restarts) is not int or self.max_restarts < 0:
+            yield f"max_restarts={self.max_restarts!r}: a whole number of at least 0 is needed"
+        if self.min_workers is not None:
+            yield from self._problems_of_fewer(self.min_workers)
+        if self.elastic:
+            yield from self._problems_of_elastic()
+        elif self.discovery:
+            yield f"discovery={self.discovery!r}: only an elastic run discovers hosts: give elastic=True, too"
         if self.timeout_s is not None and not self.timeout_s > 0:
             yield f"timeout_s={self.timeout_s!r}: seconds above 0 are needed, or None"
         for name, value in self.env:
@@ -73,6 +86,22 @@ class Job:
                 yield f"parameter_servers={servers!r}: a whole number of at least 1 is needed"
         elif servers != 0:
             yield f'parameter_servers={servers!r}: only cluster="parameter_server" has any, not {self.cluster!r}'
+
+    def _problems_of_fewer(self, fewest: Any) -> Iterator[str]:
+        if type(fewest) is not int or not 1 <= fewest <= self.workers:
+            yield f"min_workers={fewest!r}: a whole number from 1 to workers={self.workers} is needed"
+        elif not (self.max_restarts or self.elastic):
+            yield f"min_workers={fewest!r}: only a restart can have fewer ranks: give max_restarts, too"
+        elif self.cluster not in ("horovod", "torchrun"):
+            yield f"min_workers={fewest!r}: the cluster of {self.cluster!r} always needs all its ranks"
+
+    def _problems_of_elastic(self) -> Iterator[str]:
+        if self.cluster != "horovod":
+            yield f'elastic=True: only cluster="horovod" gains and loses ranks while it trains, not {self.cluster!r}'
+        if self.max_restarts:
+            yield f"max_restarts={self.max_restarts!r}: an elastic run replaces single ranks itself, without restarts"
+        if (self.nodes or 1) > 1:
+            yield f"nodes={self.nodes!r}: an elastic run has all its ranks on this machine"
 
     @property
     def processes(self) -> int:
@@ -100,6 +129,21 @@ def resolve_script(script: str | Path, cwd: str | Path) -> str:
     of_folder = sorted(file.name for file in Path(cwd).glob("*.py"))
     hint = did_you_mean(str(script), [*of_folder, *known]) or f"; scripts that are found by name: {', '.join(known)}"
     raise JobError(f"no script {str(script)!r} in {cwd} or among those that are found by name{hint}")
+
+
+def resolve_discovery(discovery: str | Path | None, cwd: str | Path) -> str:
+    """Return the absolute path of a host discovery script, looked for in `cwd`; empty where there is none.
+
+    JobError if it is no file, or not executable.
+    """
+    if not discovery:
+        return ""
+    path = Path(cwd) / Path(discovery).expanduser()
+    if not path.is_file():
+        raise JobError(f"discovery={str(discovery)!r}: there is no such file in {cwd}")
+    if not os.access(path, os.X_OK):
+        raise JobError(f"discovery={str(discovery)!r} is not executable: `chmod +x {path}` makes it so")
+    return str(path.absolute())
 
 
 def script_folders() -> list[Path]:

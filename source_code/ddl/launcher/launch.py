@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from ddl.launcher import processes, slurm
-from ddl.launcher.job import Job, option_arguments, resolve_script
+from ddl.launcher.job import Job, option_arguments, resolve_discovery, resolve_script
 from ddl.launcher.options import check as check_options
 from ddl.launcher.plan import HERE, Plan, plan
 from ddl.launcher.run import Run, RunFailed
@@ -37,6 +37,10 @@ def launch(
     oversubscribe: bool = False,
     cluster: str = "horovod",
     parameter_servers: int | None = None,
+    max_restarts: int = 0,
+    min_workers: int | None = None,
+    elastic: bool = False,
+    discovery: str | Path | None = None,
     warm: bool = True,
     env: Mapping[str, str] | None = None,
     dry_run: bool = False,
@@ -70,6 +74,17 @@ def launch(
         tf.distribute set ``TF_CONFIG`` in every rank before its script runs, and "parameter_server" adds a coordinator
         (rank 0) and `parameter_servers` (the last ranks; by default one). "torchrun" sets what PyTorch's torchrun does:
         ``RANK``, ``WORLD_SIZE``, ``MASTER_ADDR`` and so on.
+    max_restarts, min_workers
+        When a rank fails, end all and start them again, at most so often. A script that keeps checkpoints in its run's
+        folder goes on from the last one (train_cifar.py: ``checkpoint_every``). With `min_workers`, a restart has
+        fewer ranks, down to so many, where a place is gone: a host, a node, or a rank that fails before it trains. A
+        run that fails in the same step for the same reason twice is not started again.
+    elastic, discovery
+        Run a script for Horovod's elastic training (``hvd.elastic.run``), whose ranks come and go on this machine: from
+        `min_workers` (by default one) to `workers`. `discovery` is an executable that prints a line ``host:slots`` for
+        each host with room for ranks, all of them names of this machine; Horovod calls it every second. By default the
+        run's folder gets one, ``discover_hosts.sh``, with room for all workers. Edit it while the run goes on. Horovod
+        replaces a rank that fails after some seconds (`ddl.rank.elastic`).
     warm
         Let ranks start as forks of a process that has imported TensorFlow and Horovod before (`ddl.launcher.warm`).
         False for a script that must not find them imported. Ranks of "torchrun" never do.
@@ -107,6 +122,10 @@ def launch(
         nodes=nodes,
         cluster=cluster,
         parameter_servers=parameter_servers,
+        max_restarts=max_restarts,
+        min_workers=min_workers,
+        elastic=elastic,
+        discovery=resolve_discovery(discovery, cwd),
         warm=warm,
         env=tuple((env or {}).items()),
     )
@@ -116,6 +135,8 @@ def launch(
         planned = plan(job, site, detach=detach, **_surroundings(runs_dir() / "dry-run"))
         if planned.where != HERE:
             print(f"# {planned.where}")
+        if job.elastic and not job.discovery:
+            print("# the discovery script is written when a run starts; a line to paste needs discovery=FILE")
         print(planned.shell_line)
         return None
     run = start(job, site, detach)
@@ -144,7 +165,9 @@ def start(job: Job, site: Site, detach: bool = False) -> Run:
         planned = plan(job, site, created=time.time(), detach=detach, **_surroundings(paths.path))
         for path, text in (*planned.files, (paths.launcher_log, "")):
             paths.write_text(path, text)
-        paths.command.chmod(0o755)
+        for path in (paths.command, paths.discovery):
+            if path.exists():
+                path.chmod(0o755)
         paths.reserve_space()
     except BaseException:
         shutil.rmtree(paths.path, ignore_errors=True)  # nothing is running yet

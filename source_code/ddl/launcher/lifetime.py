@@ -83,11 +83,18 @@ class Lifetime:
     def stop(self) -> None:
         """End the run and wait until its processes are gone."""
         if not (self._queue and self._cancel(self._queue)) and (pid := self._launcher_pid()):
-            processes.send(pid, signal.SIGTERM)
+            # An srun asks whether SIGINT was meant; to other launchers SIGTERM leaves time for a checkpoint.
+            of_slurm = self._job.get("site", {}).get("scheduler") == "slurm"
+            processes.send(pid, signal.SIGTERM if of_slurm else signal.SIGINT)
             # One that has only just started ends without a record.
             wait_until(lambda: bool(self._end()) or pid not in processes.of_run(self._id), STOP_GRACE_S)
         self.await_end()
         self._record_end(state="stopped", reason="stopped")
+
+    def make_room(self) -> None:
+        """Ask the launcher to end the run, after its ranks have written a checkpoint if they can."""
+        if pid := self._launcher_pid():
+            processes.send(pid, signal.SIGTERM)
 
     def kill(self) -> None:
         """Kill the run without asking its processes first."""

@@ -16,10 +16,11 @@ import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
-from ddl.launcher.commands import HostsCommand, OneHostCommand, RankCommand, TaskCommand
+from ddl.launcher.commands import ElasticCommand, HostsCommand, OneHostCommand, RankCommand, TaskCommand
 from ddl.launcher.job import Job
-from ddl.launcher.site import Site
+from ddl.launcher.site import Site, SiteError
 from ddl.launcher.slurm import job_name
 from ddl.records.folder import RunFolder
 from ddl.records.paths import source_dir
@@ -77,12 +78,12 @@ def plan(
     names = tuple(name for name, _ in job.env)
     site = replace(site, pass_environment=(*site.pass_environment, *names))
     paths = RunFolder(Path(folder))
+    started, files = _elastic(job, site, paths)
     container = _container(job, site, run_id, needs, user)
-    argv, shown = (container + ranks for ranks in _ranks(job, site))
-    files = []
+    argv, shown = (container + ranks for ranks in _ranks(started, site))
     if detach and site.scheduler == "slurm":
         batch = paths.path / "batch.sh"
-        files = [(batch, _batch(job, site, argv))]
+        files.append((batch, _batch(job, site, argv)))
         argv = shown = (*_sbatch(job, site, run_id, paths), str(batch))
     else:
         around = _modules(site) + _starter(job, site, run_id)
@@ -107,9 +108,10 @@ def plan(
 def _described(job: Job, site: Site, planned: Plan) -> dict:
     """What is recorded of a job, but no value of a variable."""
     of_job = ("name", "script", "args", "workers", "cluster", "parameter_servers", "processes", "cwd", "timeout_s")
+    of_restarts = ("max_restarts", "min_workers", "elastic", "discovery")
     of_site = ("scheduler", "container", "controller", "cores_per_node", "gpus_per_node", "rate_mbit", "allocation")
     return {
-        **{name: getattr(job, name) for name in of_job},
+        **{name: getattr(job, name) for name in of_job + of_restarts},
         "nodes": site.nodes_for(job),
         "threads": site.threads_per_rank(job),
         "env": planned.given,
@@ -156,7 +158,7 @@ def _python(site: Site) -> str:
 
 def _ranks(job: Job, site: Site) -> tuple[Words, Words]:
     """What starts the ranks of one host, or one of them, and looks after it in a job; and what is shown for it."""
-    python, timeout_s = _python(site), job.timeout_s or 0.0
+    python = _python(site)
     rank = RankCommand(
         threads=site.threads_per_rank(job),
         cluster=job.cluster,
@@ -165,20 +167,47 @@ def _ranks(job: Job, site: Site) -> tuple[Words, Words]:
         command=(job.script, *job.args),
     )
     command = (python, *rank.words)
+    if job.elastic:
+        elastic = ElasticCommand(processes=job.processes, discovery=job.discovery, **_supervision(job), command=command)
+        return (python, *elastic.words), (str(Path(python).with_name("horovodrun")), *elastic.horovodrun)
     if site.one_task(job):
-        supervised = OneHostCommand(processes=job.processes, timeout_s=timeout_s, command=command)
+        supervised = OneHostCommand(processes=job.processes, **_supervision(job), command=command)
         horovodrun = str(Path(python).with_name("horovodrun"))  # of the same environment
         return (python, *supervised.words), (horovodrun, *supervised.horovodrun)
     if site.scheduler == "namespaces":
         return command, command
+    if _controller(job, site) == "mpi" and job.max_restarts:
+        raise SiteError('controller = "mpi": ranks that MPI brings together cannot start again; use "gloo"')
     task = TaskCommand(
         controller=_controller(job, site),
         network_interface=next(iter(site.network_interfaces), ""),
-        timeout_s=timeout_s,
+        **_supervision(job),
         command=command,
     )
     words = (python, *task.words)
     return words, words
+
+
+def _elastic(job: Job, site: Site, paths: RunFolder) -> tuple[Job, list[tuple[Path, str]]]:
+    """Give an elastic job a discovery script in the run's folder, unless it has one; return the files to write, too.
+
+    SiteError where it can't run. Two names of the loopback interface make two hosts of one machine: from a host on
+    which a rank fails, Horovod takes all its ranks.
+    """
+    if not job.elastic:
+        return job, []
+    if site.scheduler != "local" or site.enters_container:
+        raise SiteError(
+            "an elastic run has all its ranks on this machine, outside containers: this site has "
+            f'scheduler = "{site.scheduler}", container = "{site.container}"',
+            "scheduler" if site.scheduler != "local" else "container",
+        )
+    if job.discovery:
+        return job, []
+    halves = {"localhost": -(-job.workers // 2), "127.0.0.1": job.workers // 2}
+    lines = [f"echo {host}:{slots}\n" for host, slots in halves.items() if slots]
+    path = paths.discovery
+    return replace(job, discovery=str(path)), [(path, "#!/bin/sh\n" + "".join(lines))]
 
 
 def _starter(job: Job, site: Site, run_id: str) -> Words:
@@ -188,13 +217,14 @@ def _starter(job: Job, site: Site, run_id: str) -> Words:
     if site.one_task(job):
         return ()
     several = HostsCommand(
-        hosts=site.nodes_for(job),
-        rate_mbit=site.rate_mbit,
-        processes=job.processes,
-        timeout_s=job.timeout_s or 0.0,
-        command=(),
+        hosts=site.nodes_for(job), rate_mbit=site.rate_mbit, processes=job.processes, **_supervision(job), command=()
     )
     return (_python(site), *several.words)
+
+
+def _supervision(job: Job) -> dict[str, Any]:
+    """What every supervisor is told."""
+    return {"timeout_s": job.timeout_s or 0.0, "max_restarts": job.max_restarts, "min_workers": job.min_workers or 0}
 
 
 def _controller(job: Job, site: Site) -> str:
@@ -281,15 +311,21 @@ def _tasks(job: Job, site: Site) -> Words:
 
 def _srun(job: Job, site: Site, allocation: Words) -> Words:
     mpi = "pmix" if _controller(job, site) == "mpi" else "none"
-    together = ("--distribution=block", "--kill-on-bad-exit=1", f"--mpi={mpi}")
+    together = ("--distribution=block", f"--kill-on-bad-exit={int(not _may_shrink(job))}", f"--mpi={mpi}")
     return (
         "srun",
         *allocation,
         *_tasks(job, site),
         *(() if site.one_task(job) else together),
+        *(("--no-kill",) if _may_shrink(job) else ()),
         *(("--overlap",) if site.allocation else ()),
         _exported(site),
     )
+
+
+def _may_shrink(job: Job) -> bool:
+    """Whether the others go on when a node fails, so that Slurm must not end them."""
+    return job.min_workers is not None and job.min_workers < job.workers
 
 
 def _exported(site: Site) -> str:
@@ -303,6 +339,7 @@ def _sbatch(job: Job, site: Site, run_id: str, paths: RunFolder) -> Words:
         *("sbatch", "--parsable", "--requeue", "--open-mode=append"),
         *_allocation(site, run_id),
         *_tasks(job, site),
+        *(("--no-kill",) if _may_shrink(job) else ()),
         _exported(site),
         f"--output={paths.launcher_log}",
     )

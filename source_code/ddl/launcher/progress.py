@@ -7,8 +7,9 @@ from pathlib import Path
 from types import NoneType
 from typing import Any
 
-from ddl.launcher.evidence import stall_of
+from ddl.launcher.evidence import stall_of, straggler_of
 from ddl.launcher.failure import Failure, failure_of
+from ddl.launcher.restarts import STARTS, STEPS, Restart, changes_of, last_start, notes_of, ranks_of, restarts_of
 from ddl.launcher.roles import role_of
 from ddl.records.folder import RunFolder, processes_of, start_of
 from ddl.records.jsonfiles import DamagedFile, JsonLines, is_full, read_json, read_json_lines
@@ -20,6 +21,7 @@ OVER = (*ENDS, "damaged")
 STATES = ("queued", "starting", "running", "training", *OVER)
 # Required keys of these files.
 JOB = {"id": str, "created": (int, float), "workers": int, "site": (dict, NoneType), "processes": (int, NoneType)}
+JOB["max_restarts"] = (int, NoneType)
 JOB |= dict.fromkeys(("name", "shell_line", "where"), (str, NoneType))
 MOST_RANKS = 100_000
 RANK = {"rank": int, "host": str, "pid": int, "started": (int, float)}
@@ -75,6 +77,8 @@ class Progress:
     history: tuple[dict, ...] = ()
     losses: tuple[tuple[int, float], ...] = ()
     notes: tuple[str, ...] = ()
+    max_restarts: int = 0
+    restarts: tuple[Restart, ...] = ()
     failure: Failure | None = field(default=None, repr=False)
 
     @property
@@ -136,8 +140,11 @@ def _read(
         raise DamagedFile(f"{folder.job} is missing")
     created, world = job["created"], processes_of(job)
     launcher = [*launcher_events(folder, world, alive), *unrecorded]
-    events = without_repeats(script.look())
-    records = [] if waiting else [read_json(folder.rank(rank), RANK) for rank in range(world)]
+    asked, world = world, ranks_of(launcher) or world
+    numbers = asked if job.get("elastic") else world  # its processes keep theirs when others have gone
+    recorded_events = script.look()
+    restarts, events = restarts_of(launcher, recorded_events), without_repeats(recorded_events)
+    records = [] if waiting else [read_json(folder.rank(rank), RANK) for rank in range(numbers)]
     ranks = tuple(
         RankInfo(info["rank"], info["host"], info["pid"], info["started"], role_of(job, info["rank"]))
         for info in filter(None, records)
@@ -154,9 +161,13 @@ def _read(
     elif state == "lost":
         until = max([created, *(event["time"] for event in (*launcher, *events))])
     facts = _training(events, start_of(folder))
+    facts["notes"] += notes_of(restarts)
+    facts["notes"] += changes_of(launcher)
+    if state not in OVER and folder.discovery.exists():
+        facts["notes"].append(f"to let ranks come and go, edit {folder.discovery}")
     if state in ("running", "training"):
-        facts["notes"] += _waits(folder, launcher, world, now)
-    facts["notes"] += _losses(folder, script, world, alive)
+        facts["notes"] += _waits(folder, launcher, numbers, now)
+    facts["notes"] += _losses(folder, script, numbers, alive)
     facts |= {name: tuple(facts[name]) for name in ("history", "losses", "notes")}
     return Progress(
         id=folder.path.name,
@@ -170,19 +181,20 @@ def _read(
         ranks=ranks,
         elapsed_s=until - created,
         remaining_s=_remaining(facts, events, now) if state == "training" else None,
-        failure=failure_of(folder, job, launcher, events, state, recorded),
+        max_restarts=job.get("max_restarts") or 0,
+        restarts=restarts,
+        failure=failure_of(folder, job, last_start(launcher), events, state, recorded),
         **facts,
     )
 
 
 def _waits(folder: RunFolder, launcher: list[dict], world: int, now: float) -> Iterator[str]:
     """Notes on ranks that others wait for, or may: they ended normally a while ago."""
-    began = max((event["time"] for event in launcher if event["event"] == "launched"), default=0.0)
-    for event in launcher:
-        if event["event"] == "rank_exit" and not event["code"] and began <= event["time"] < now - GONE_S:
+    for event in last_start(launcher):
+        alone = event["event"] == "rank_exit" and not event["code"] and not event.get("reason")
+        if alone and event["time"] < now - GONE_S:
             yield f"rank {event['rank']} has ended with status 0, and others are still running"
-    if stall := stall_of(folder, world):
-        yield stall
+    yield from filter(None, (stall_of(folder, world), straggler_of(folder, world)))
 
 
 def _losses(folder: RunFolder, script: JsonLines, world: int, alive: bool) -> Iterator[str]:
@@ -199,6 +211,7 @@ def _losses(folder: RunFolder, script: JsonLines, world: int, alive: bool) -> It
 def launcher_events(folder: RunFolder, world: int, alive: bool) -> list[dict]:
     """The events of the launcher and, on several nodes, of each rank's task, which may still write if `alive`."""
     events = read_json_lines(folder.launcher, EVENT)
+    world = ranks_of(events) or world
     exits = [record for rank in range(world) if (record := read_json(folder.exit(rank), EXIT))]
     if exits:
         events += [{"event": "rank_exit", **record} for record in exits]
@@ -222,7 +235,8 @@ def _end_by_tasks(exits: list[dict]) -> dict:
             return {"state": state, "reason": reason, **details}
     failed = [record for record in exits if record["code"]]
     if any(not record.get("reason") for record in failed):
-        return {"state": "failed"}
+        why_not = next((record["no_restart"] for record in failed if record.get("no_restart")), None)
+        return {"state": "failed", **({"no_restart": why_not} if why_not else {})}
     return {"state": "stopped", "reason": "SIGTERM"} if failed else {"state": "done"}
 
 
@@ -230,8 +244,8 @@ def end_of(launcher: Iterable[dict]) -> dict | None:
     """The event that ended the run's last start; None while it is active."""
     last = None
     for event in launcher:
-        if event["event"] == "launched":
-            last = None  # queued and started again
+        if event["event"] in STARTS:
+            last = None  # started again
         elif event["event"] == "ended" and event.get("state") in ENDS:
             last = event
     return last
@@ -254,7 +268,7 @@ def _state(launcher: list[dict], events: list[dict], ranks: int, world: int, ali
         return "lost"
     if not launcher and not ranks:
         return "queued"
-    if any(event["event"] in ("step", "evaluation") for event in events):
+    if any(event["event"] in STEPS for event in events):
         return "training"
     return "running" if ranks == world else "starting"
 
@@ -268,7 +282,7 @@ def _training(events: list[dict], began: float | None) -> dict[str, Any]:
             facts.update(steps=event.get("steps"), epochs=event.get("epochs"), data=event.get("data"))
         elif kind == "note":
             facts["notes"].append(str(event.get("message", "")))
-        elif kind in ("step", "evaluation"):
+        elif kind in STEPS:
             # Events of a requeued job's earlier start come before `began`.
             if began is not None and event["time"] >= began:
                 facts.setdefault("time_to_first_step_s", event["time"] - began)

@@ -2,17 +2,21 @@
 
 import os
 import re
+import signal
 import subprocess
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ddl.errors import CourseError, NotFound, OneLine
+from ddl.launcher import processes
 from ddl.launcher.failure import Failure
 from ddl.launcher.lifetime import Lifetime
 from ddl.launcher.progress import Progress, events_of, progress_of, read_job, without_repeats
+from ddl.launcher.restarts import Restart
 from ddl.records.folder import RunFolder, StorageError
 from ddl.records.jsonfiles import DamagedFile, read_json
+from ddl.records.machine import host_name
 from ddl.records.paths import runs_dir
 from ddl.words import printable
 
@@ -121,6 +125,19 @@ class Run:
         ]
         return pandas.DataFrame(rows)
 
+    @property
+    def restarts(self) -> tuple[Restart, ...]:
+        """Each start after a failed one, with its reason and what it cost."""
+        return self.progress().restarts
+
+    def kill_rank(self, rank: int) -> None:
+        """Kill a rank with SIGKILL, as a machine without memory does. It must run on this machine: NotFound if not."""
+        record = read_json(self._paths.rank(rank)) or {}
+        here = record.get("host") == host_name() or self.job.get("site", {}).get("scheduler") == "namespaces"
+        if not here or record.get("pid") not in processes.of_run(self.id):
+            raise NotFound(f"rank {rank} of run {self.id} does not run on this machine")
+        processes.send(record["pid"], signal.SIGKILL)
+
     def logs(self, rank: int = 0) -> str:
         """Return everything that one rank has printed."""
         path = self._paths.log(rank)
@@ -170,6 +187,10 @@ class Run:
         """End the run and wait until its processes are gone; leaves a run that is over as it is."""
         if not self.progress().over:
             self._lifetime.stop()
+
+    def make_room(self) -> None:
+        """Let the ranks write a checkpoint, if their script can, and end; return at once. After 20 s they are ended."""
+        self._lifetime.make_room()
 
     def _stop_at_once(self) -> None:
         """Stop the run; a second interrupt kills it."""

@@ -8,7 +8,7 @@ from ddl.errors import InputError
 
 def stall_s() -> float:
     """After how many seconds without anything new ranks are asked for whom they wait."""
-    return _seconds("DDL_STALL_S", 60)
+    return _seconds("DDL_STALL_S", 6)
 
 
 def idle_s(environment: Mapping[str, str] = os.environ) -> float:

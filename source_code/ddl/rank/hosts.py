@@ -51,20 +51,33 @@ class Hosts(OneHost):
     def __init__(self, options: HostsCommand):
         super().__init__()
         self._options = options
-        self._holders = []
+        self._holders = {}  # by number
         for name in [name for name in os.environ if name.startswith("SLURM") or name == INSIDE]:
             del os.environ[name]
         # GPUs of one machine would talk to each other past the network.
         os.environ |= {RATE: str(options.rate_mbit), "CUDA_VISIBLE_DEVICES": ""}
 
+    def hosts(self, nodes: int) -> int:
+        """Leave out hosts whose holder is gone, and with it all that ran there."""
+        self._holders = {number: holder for number, holder in self._holders.items() if holder.poll() is None}
+        return len(self._holders) or nodes
+
     def prepare(self, cluster: str) -> None:
-        self._make()
-        with open(f"/proc/{self._holders[0].pid}/ns/net") as network:
+        if not self._holders:
+            self._make()
+        first, holder = next(iter(self._holders.items()))
+        self.server_address = address(first)
+        if len(self._holders) == 1:  # the others are gone, and with the last of them the link between two
+            (self.folder.path / "hosts").write_text(f"127.0.0.1 localhost host{first}\n")
+            self.server_address, self.interface = "127.0.0.1", "lo"
+        with open(f"/proc/{holder.pid}/ns/net") as network:
             libc.setns(network.fileno(), CLONE_NEWNET)  # where the ranks' server is to listen
 
     def start_rank(self, words, slot, **variables):
-        command = [*_enter(self._holders[slot.cross_rank]), *words]
-        return super().start_rank(command, slot, DDL_ADDRESS=address(slot.cross_rank), **variables)
+        number = list(self._holders)[slot.cross_rank]
+        command = [*_enter(self._holders[number]), *words]
+        own = self.server_address if len(self._holders) == 1 else address(number)
+        return super().start_rank(command, slot, DDL_ADDRESS=own, **variables)
 
     def _make(self):
         """Make the hosts and what joins them."""
@@ -76,14 +89,14 @@ class Hosts(OneHost):
             "127.0.0.1 localhost\n" + "".join(f"{address(number)} {name}\n" for number, name in enumerate(names))
         )
         _run("mount", "--bind", names_file, "/etc/hosts")
-        self._holders = [_holder(name) for name in names]
+        self._holders = {number: _holder(name) for number, name in enumerate(names)}
         if len(self._holders) == 2:
-            first, second = (("name", INTERFACE, "netns", holder.pid) for holder in self._holders)
+            first, second = (("name", INTERFACE, "netns", holder.pid) for holder in self._holders.values())
             _run("ip", "link", "add", *first, "type", "veth", "peer", *second)
         else:
             _run("ip", "link", "add", "bridge", "type", "bridge")
             _run("ip", "link", "set", "bridge", "up")
-        for number, holder in enumerate(self._holders):
+        for number, holder in self._holders.items():
             if len(self._holders) > 2:
                 port = f"port{number}"
                 _run("ip", "link", "add", INTERFACE, "netns", holder.pid, "type", "veth", "peer", "name", port)

@@ -9,8 +9,10 @@ import json
 import os
 import subprocess
 import sys
+import threading
 import time
 import zlib
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from importlib.util import find_spec
@@ -19,6 +21,7 @@ from pathlib import Path
 from ddl.errors import CourseError
 from ddl.launcher import processes
 from ddl.launcher.commands import HostsCommand, OneHostCommand, RankCommand
+from ddl.launcher.restarts import decide
 from ddl.rank import rendezvous
 from ddl.rank.ending import run_and_end
 from ddl.rank.queue import Ticket
@@ -54,16 +57,18 @@ class OneHost(Supervisor):
 
     def run(self, command: OneHostCommand | HostsCommand, nodes: int = 1) -> int:
         """Run all ranks; return the exit status of the whole run."""
-        self.slots = slots(command.processes, nodes)
         self.record("launched", pid=os.getpid())
         ticket = Ticket.of(self.folder)
         if ticket:
             self._await(ticket)
         if command.timeout_s:
             self.watch(self.await_time_limit, command.timeout_s, time.time())
+        again: dict = {"ranks": command.processes}
         try:
-            if not self.stopping.is_set():
-                self._run_ranks(command.command, nodes)
+            while "ranks" in again and not self.stopping.is_set():
+                self.slots = slots(again["ranks"], self.hosts(nodes))
+                self._run_ranks(command.command)
+                again = self._start_again(command)
         except Exception as error:
             print(f"{type(error).__name__}: {error}", file=sys.stderr, flush=True)
             self.end("launch", message=str(error))
@@ -71,7 +76,8 @@ class OneHost(Supervisor):
         if ticket:
             ticket.give_back()
         state = self._state()
-        self.record("ended", state=state, **({"reason": self.reason, **self.details} if self.reason else {}))
+        why_not = {"no_restart": again["no_restart"]} if again.get("no_restart") else {}
+        self.record("ended", state=state, **({"reason": self.reason, **self.details} if self.reason else why_not))
         self.folder.free_reserved_space()
         return 0 if state == "done" else 1
 
@@ -91,14 +97,39 @@ class OneHost(Supervisor):
         if cluster == "horovod" and not built_with()["gloo"]:
             raise BrokenHorovod("this Horovod was built without Gloo, through which its ranks meet: run `make setup`")
 
-    def _run_ranks(self, words, nodes):
+    def hosts(self, nodes: int) -> int:
+        """How many of the hosts are left for the ranks."""
+        return nodes
+
+    def _start_again(self, command: OneHostCommand | HostsCommand) -> dict:
+        """After a failure, make ready for the next start: `decide` says whether there is one."""
+        if self.noticed and any(self.exit_codes.values()):
+            self.reason = self.reason or "SIGTERM"  # meant for all; some had nothing to write
+        if self.reason or not any(self.exit_codes.values()):
+            return {}
+        ranks, first = len(self.slots), self.slots[0]
+        places = first.local_size * self.hosts(first.cross_size) if first.cross_size > 1 else ranks
+        again = decide(self.folder, command, (), ranks, places)
+        if "ranks" in again:
+            processes.end(self.run_id, mark="DDL_RANKS_OF")
+            self.forget_processes()
+            self.exit_codes, self._asked = {}, ""
+            self.folder.forget_start(ranks)
+            self.record("restarted", **again)
+        return again
+
+    def _run_ranks(self, words):
         self.prepare(RankCommand.within(words).cluster)
-        _, port = rendezvous.server(len(self.slots), nodes)
+        _, port = rendezvous.server(len(self.slots), self.slots[0].cross_size)
         os.environ |= {**rendezvous.variables(self.server_address, port), **rendezvous.through("gloo", self.interface)}
-        self.watch(self.await_cluster)
-        self.watch(self.await_stalls, range(len(self.slots)))
+        over = threading.Event()
+        self.watch(self.await_cluster, over)
+        self.watch(self.await_stalls, range(len(self.slots)), over)
+        if RankCommand.within(words).cluster in ("horovod", "torchrun"):
+            self.watch(self.await_straggler, range(len(self.slots)), over)
         with ThreadPoolExecutor(len(self.slots)) as pool:
             runs = [pool.submit(self._run_rank, words, slot) for slot in self.slots]
+        over.set()
         for run in runs:
             run.result()
 
@@ -113,7 +144,7 @@ class OneHost(Supervisor):
         self.record("rank_exit", rank=slot.rank, code=code, asked=self._asked)
         if code:
             if code > 128 and not self.stopping.is_set():
-                self._waiting()  # a killed rank cannot say why: keep where the others were
+                self.waits(self.running())  # a killed rank cannot say why: keep where the others were
             self.end_processes()
 
     def _state(self):
@@ -135,15 +166,16 @@ class OneHost(Supervisor):
         return rank in self.exit_codes
 
     def diagnose(self, reason):
-        waiting = self._waiting()
+        ranks = self.running()
+        waiting = self.waits(ranks)
         if reason != "timeout":
             return {}
-        missing = [rank for rank, waits_for_others in enumerate(waiting) if not waits_for_others]
+        missing = [rank for rank, waits_for_others in zip(ranks, waiting) if not waits_for_others]
         return {"missing": missing if any(waiting) else []}
 
-    def _waiting(self):
-        """Ask every rank at once whether it waits for others; return the answers."""
-        return self.waits(range(len(self.slots)))
+    def running(self) -> Sequence[int]:
+        """The ranks, by the numbers that name their files."""
+        return range(len(self.slots))
 
 
 def built_with() -> dict[str, bool]:

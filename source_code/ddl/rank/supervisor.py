@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
@@ -20,11 +21,13 @@ from ddl.launcher.settings import stall_s
 from ddl.rank import cluster
 from ddl.rank.slot import Slot
 from ddl.rank.start import ForkedRank, start
+from ddl.rank.straggler import EVERY_S, Straggler, at_work
 from ddl.records.folder import STACK_SIGNAL, RunFolder, StorageError, stack_of
 from ddl.records.jsonfiles import read_json
 from ddl.records.paths import runs_dir
 
 STOPPING = (signal.SIGTERM, signal.SIGINT)
+NOTICE_S = 20.0  # for ranks that write a checkpoint first; machines that are taken away give 30 s or more
 STACK_S = 0.5
 LIBRARY = re.compile(r"/(horovod|tensorflow|keras|torch)/|horovod_")
 
@@ -43,9 +46,9 @@ def enter_folder(name: str) -> None:
 class Supervisor:
     """Ends the processes of a run early when there is a reason to; one in a process.
 
-    Reasons are SIGTERM and SIGINT, a launcher that is gone, the time limit, and ranks that never
-    joined a cluster of tf.distribute. The first is kept in `reason`, with what the record says besides in `details`,
-    and sets `stopping`. A subclass starts the processes, and calls `follow` with each.
+    Reasons are SIGINT, SIGTERM (where ranks have a checkpoint to write, after that), a launcher that is gone, the time
+    limit, and ranks that never joined a cluster of tf.distribute. The first is kept in `reason`, with what the record
+    says besides in `details`, and sets `stopping`. A subclass starts the processes, and calls `follow` with each.
     """
 
     grace_s = 1.0  # between asking the processes to end and killing them
@@ -53,11 +56,12 @@ class Supervisor:
     def __init__(self, watch_launcher: bool = True):
         self.run_id = os.environ["DDL_RUN_ID"]
         self.folder = RunFolder(Path(os.environ["DDL_RUN_DIR"]))
+        self.noticed = False  # the ranks have been told to make room
         self.reason: str | None = None
         self.details: dict = {}
         self.stopping = threading.Event()
         self._children: list[ForkedRank | subprocess.Popen] = []
-        self._lock, self._ending = threading.Lock(), False
+        self._lock, self._ending, self._start = threading.Lock(), False, 1
         self._watch_signals()
         lifeline = os.environ.pop("DDL_LIFELINE", "")  # not for the processes started from here
         if lifeline and watch_launcher:
@@ -79,7 +83,7 @@ class Supervisor:
             late = self._ending
         if late:
             child.send_signal(signal.SIGTERM)
-            self.watch(self._kill_after_grace)
+            self.watch(self._kill_after_grace, self._start)
 
     def watch(self, function: Callable, *arguments: object) -> None:
         """Call a function in a thread that ends with this process."""
@@ -117,11 +121,17 @@ class Supervisor:
         with self._lock:
             self._ending = True
         self.terminate()
-        self.watch(self._kill_after_grace)
+        self.watch(self._kill_after_grace, self._start)
 
-    def _kill_after_grace(self) -> None:
+    def forget_processes(self) -> None:
+        """Begin anew, when all processes have ended."""
+        with self._lock:
+            self._children, self._ending, self._start = [], False, self._start + 1
+
+    def _kill_after_grace(self, start: int) -> None:
         time.sleep(self.grace_s)
-        self.kill()
+        if start == self._start:  # otherwise they have ended, and others run
+            self.kill()
 
     def _send(self, number: int) -> None:
         with self._lock:
@@ -143,8 +153,23 @@ class Supervisor:
     def _await_signals(self, reader: int) -> None:
         while numbers := os.read(reader, 64):
             for number in numbers:
-                if number in STOPPING:
+                if number == signal.SIGTERM and not self.noticed and self.give_notice():
+                    self.noticed = True
+                    self.watch(self._end_after_notice)
+                elif number in STOPPING:
                     self.end(signal.Signals(number).name)
+
+    def give_notice(self) -> bool:
+        """Tell ranks that listen for it (SIGURG) to write a checkpoint and end; return whether any does."""
+        with self._lock:
+            listening = [child for child in self._children if _handles(child.pid, signal.SIGURG)]
+        for child in listening:
+            child.send_signal(signal.SIGURG)
+        return bool(listening)
+
+    def _end_after_notice(self) -> None:
+        if not self.stopping.wait(NOTICE_S):
+            self.end("SIGTERM")
 
     def _await_launcher(self, lifeline: int) -> None:
         os.read(lifeline, 1)  # returns when the other end is closed
@@ -155,34 +180,58 @@ class Supervisor:
         if not self.stopping.wait(max(0.0, started + timeout_s - time.time())):
             self.end("timeout", timeout_s=timeout_s, **self.diagnose("timeout"))
 
-    def await_cluster(self) -> None:
-        """End the processes when ranks of a cluster of tf.distribute do not join it."""
+    def await_cluster(self, over: threading.Event) -> None:
+        """End the processes when ranks of a cluster of tf.distribute do not join it, unless they are over."""
         roles = roles_of(read_json(self.folder.job) or {})
-        if missing := roles and cluster.first_absent(len(roles)):
+        missing = roles and cluster.first_absent(len(roles))
+        if missing and not over.is_set():
             gone = [rank for rank in missing if self.has_exited(rank)]
             self.end("absent", missing=missing, gone=gone, **self.diagnose("absent"))
 
     # ---------------------------------------------------------------- who waits for others
 
-    def await_stalls(self, ranks: Sequence[int]) -> None:
-        """Record which of these ranks wait for others when a minute (``DDL_STALL_S``) has brought nothing new."""
+    def await_stalls(self, ranks: Sequence[int], over: threading.Event) -> None:
+        """Record which of these ranks wait for others when seconds (``DDL_STALL_S``) have brought nothing new.
+
+        It ends when the ranks are over. Until a script has written anything it may be importing, for long on a busy
+        machine: it has ten times as many seconds.
+        """
         limit_s, seen, due, before = stall_s(), 0.0, math.inf, None
-        while not self.stopping.wait(limit_s / 6):
+        while not (over.wait(limit_s / 6) or self.stopping.is_set()):
             if (change := self.folder.last_change()) != seen:
-                seen, due, before = change, time.monotonic() + limit_s, None
+                patience = limit_s * (1 if self.folder.has_output(ranks) else 10)
+                seen, due, before = change, time.monotonic() + patience, None
                 for rank in ranks:
                     self.folder.stalled(rank).unlink(missing_ok=True)
             elif time.monotonic() >= due:
                 answers = [self.waits(ranks), [stack_of(self.folder.stack(rank)) for rank in ranks]]
                 if answers == before:  # twice at the same point, so that it is no moment of a long computation
                     for rank, waiting in zip(ranks, answers[0]):
-                        record = {"rank": rank, "waits": waiting, "quiet_s": limit_s}
+                        record = {"rank": rank, "waits": waiting, "quiet_s": limit_s, **self._stopped(rank)}
                         self.write(self.folder.write_json, self.folder.stalled(rank), record)
                     due = math.inf  # until something new comes
                 elif before:
                     due, before = time.monotonic() + limit_s, None
                 else:
                     before = answers
+
+    def _stopped(self, rank: int) -> dict:
+        """The process id of a rank that a signal has stopped, as what is to be recorded."""
+        pid = (read_json(self.folder.rank(rank)) or {}).get("pid", 0)
+        return {"stopped": pid} if is_stopped(pid) else {}
+
+    def await_straggler(self, ranks: Sequence[int], over: threading.Event) -> None:
+        """Record which of these ranks the others wait for while the run goes on; it ends when the ranks are over."""
+        straggler, known = Straggler(), None
+        while not (over.wait(EVERY_S) or self.stopping.is_set()):
+            pids = [(read_json(self.folder.rank(rank)) or {}).get("pid") for rank in ranks]
+            if not all(pids):
+                continue
+            if (found := straggler.add([at_work(pid) for pid in pids])) != known:
+                self.folder.straggler.unlink(missing_ok=True)
+                if found is not None:
+                    self.write(self.folder.write_json, self.folder.straggler, {"rank": ranks[found]})
+                known = found
 
     def waits(self, ranks: Sequence[int]) -> list[bool]:
         """Ask these ranks at once whether they wait for others."""
@@ -234,8 +283,8 @@ def waits(pid: int, stack: Path) -> bool:
     """
     try:
         process = psutil.Process(pid)
-        if not _handles(pid, STACK_SIGNAL):
-            return False  # another program by now, which the signal would end
+        if not _handles(pid, STACK_SIGNAL) or is_stopped(pid):
+            return False  # another program by now, which the signal would end; or it can't answer
         process.send_signal(STACK_SIGNAL)
         before = process.cpu_times()
         time.sleep(STACK_S)
@@ -244,6 +293,13 @@ def waits(pid: int, stack: Path) -> bool:
         return False
     idle = after.user + after.system - before.user - before.system < STACK_S / 2
     return idle and bool(LIBRARY.search(stack_of(stack).split("\n")[0]))
+
+
+def is_stopped(pid: int) -> bool:
+    """Whether a signal (SIGSTOP) has stopped a process."""
+    with suppress(psutil.Error):
+        return psutil.Process(pid).status() == psutil.STATUS_STOPPED
+    return False
 
 
 def _handles(pid: int, number: int) -> bool:

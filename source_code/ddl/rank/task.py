@@ -11,6 +11,7 @@ import os
 import signal
 import socket
 import sys
+import threading
 import time
 
 import psutil
@@ -19,6 +20,7 @@ from ddl.errors import CourseError
 from ddl.launcher.commands import GLOO_TIMEOUT_S, TaskCommand
 from ddl.rank import cluster, rendezvous
 from ddl.rank.slot import Slot
+from ddl.rank.starts import Starts, attempt
 from ddl.rank.supervisor import Supervisor, enter_folder, shell_status, waits
 from ddl.records.jsonfiles import read_json
 from ddl.records.log import keep_writing
@@ -26,6 +28,7 @@ from ddl.records.machine import host_name
 from ddl.records.network import addresses, interface_of
 
 HOLD_S = 3.0  # when one rank ends, so do the others: let all record first where they are
+LOOK_EVERY_S = 0.5  # at the clock, and for tasks whose ranks have failed
 SERVE_S = 10.0  # for so long after rank 0 its task answers the others, which may still ask for addresses
 
 
@@ -41,50 +44,83 @@ def main():
     sys.exit(Task(slot).run(command))
 
 
-def attempt():
-    """Name this start of this run: a requeued job of Slurm starts again in the same folder."""
-    return "-".join(os.environ.get(name, "0") for name in ("SLURM_JOB_ID", "SLURM_STEP_ID", "SLURM_RESTART_COUNT"))
-
-
 class Task(Supervisor):
-    """Starts one rank, and supervises it."""
+    """Starts one rank, and supervises it; where runs start again, anew as often as the tasks that are left agree."""
 
     grace_s = 2.0
 
     def __init__(self, slot):
         super().__init__(watch_launcher=slot.rank == 0)  # Slurm ends the others
-        self.slot, self.rank = slot, slot.rank
+        self._asked = ""  # by which signal the rank was asked to end, where others have failed
+        self.slot, self.starts = slot, Starts(self.folder, slot)
         self.child = None
         self.started = time.time()
         self.waiting = None
-        self.folder.exit(self.rank).unlink(missing_ok=True)  # an earlier start of a requeued job left it
+        self.folder.exit(slot.rank).unlink(missing_ok=True)  # an earlier start of a requeued job left it
+
+    @property
+    def rank(self):
+        return self.slot.rank
 
     def run(self, options: TaskCommand) -> int:
-        """Run the task's command as this rank; return its exit status."""
+        """Run the task's command as this rank, and again while it may; return its exit status."""
+        if options.timeout_s:
+            self.watch(self._await_time_limit, options.timeout_s)
+        while True:
+            code = self._run_start(options)
+            why_not = ""
+            if code and not self.reason and options.max_restarts:
+                why_not = self.starts.agree(options, code, self._asked)
+                if self.starts.slot:
+                    self.forget_processes()
+                    self.slot, self._asked = self.starts.slot, ""
+                    continue
+                if not why_not:
+                    return 0  # the others go on without this place
+            self._record(code, reason=self.reason, waits=self.waiting, no_restart=why_not or None, **self.details)
+            self._serve_to_the_end(options, code)
+            return code
+
+    def _run_start(self, options):
+        """Run the rank once; return its status."""
+        over = threading.Event()
         try:
             os.environ |= self._meeting(options.controller, options.network_interface)
             self.child = self.start_rank(options.command, self.slot)
         except (CourseError, OSError) as error:
             self._record(1, reason="launch", message=str(error))
             raise
-        if options.timeout_s:
-            self.watch(self.await_time_limit, options.timeout_s, self.started)
-        serves = options.controller == "none" and self.rank == 0
-        if serves:
-            self.watch(self.await_cluster)
-        self.watch(self.await_stalls, [self.rank])
+        if options.controller == "none" and self.rank == 0:
+            self.watch(self.await_cluster, over)
+        self.watch(self.await_stalls, [self.rank], over)
+        if options.max_restarts:
+            self.watch(self._await_others, over)
         code = shell_status(self.child.wait())
+        over.set()
         if code == 128 + signal.SIGTERM and not self.reason:
             time.sleep(0.2)  # Slurm tells both of us, in any order: ours may be on its way
-        if self.reason:
-            code = code or 1
-        self._record(code, reason=self.reason, waits=self.waiting, **self.details)
-        if serves and not code:
+        return code or int(self.reason is not None)
+
+    def _await_others(self, over):
+        """End this rank when another one has failed and its task waits to start again."""
+        while not over.wait(LOOK_EVERY_S):
+            if self.starts.ready():
+                self._asked = "SIGTERM"
+                self.end_processes()
+                return
+
+    def _await_time_limit(self, timeout_s):
+        while self.started + timeout_s > time.time():  # `started` is rank 0's, once the tasks have met
+            if self.stopping.wait(LOOK_EVERY_S):
+                return
+        self.await_time_limit(timeout_s, self.started)
+
+    def _serve_to_the_end(self, options, code):
+        if options.controller == "none" and self.rank == 0 and not code:
             others = range(1, self.slot.size)
             cluster.wait_for(others, lambda rank: self.stopping.is_set() or self.has_exited(rank), SERVE_S)
         if self.rank == 0:
             self.folder.free_reserved_space()
-        return code
 
     def _record(self, code, **fields):
         known = {name: value for name, value in fields.items() if value is not None}
@@ -92,6 +128,10 @@ class Task(Supervisor):
         self.write(self.folder.write_json, self.folder.exit(self.rank), record)
 
     # ---------------------------------------------------------------- what a supervisor asks
+
+    def give_notice(self):
+        """Slurm sends SIGTERM to the rank as well, and gives notice by a signal of its own: `--signal`."""
+        return False
 
     def has_exited(self, rank):
         os.listdir(self.folder.path)  # NFS remembers that a file was not there: look again
@@ -112,11 +152,12 @@ class Task(Supervisor):
             return rendezvous.through(controller)
         if self.rank == 0:
             _, port = rendezvous.server(self.slot.size, self.slot.cross_size)
-            meeting = {"address": own_address(interface), "port": port, "attempt": attempt(), "time": time.time()}
+            meeting = {"address": own_address(interface), "port": port, "attempt": self.starts.name}
+            meeting["time"] = time.time() if self.starts.is_first else self.started
             self.folder.write_json(self.folder.rendezvous, meeting)
         else:
             meeting = self._find_rendezvous()
-        self.started = meeting["time"]  # one for all, so that a time limit ends all at once
+        self.started = meeting["time"]  # one for all and all starts, so that a time limit ends all at once
         server = rendezvous.variables(meeting["address"], meeting["port"])
         if controller == "none":
             return {**server, "DDL_ADDRESS": own_address(interface)}
@@ -125,7 +166,7 @@ class Task(Supervisor):
     def _find_rendezvous(self):
         def is_written(path):
             os.listdir(path.parent)  # NFS remembers that a file was not there: look again
-            return (read_json(path) or {}).get("attempt") == attempt()
+            return (read_json(path) or {}).get("attempt") == self.starts.name
 
         if cluster.wait_for([self.folder.rendezvous], is_written, GLOO_TIMEOUT_S):
             raise MeetingError(

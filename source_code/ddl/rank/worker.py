@@ -32,7 +32,8 @@ EXIT_GRACE_S = 2.0
 
 def main():
     command = RankCommand.of_this_process()
-    rank = int(os.environ.get("HOROVOD_RANK", "0"))
+    # Of an elastic run, a process keeps its number while its rank changes.
+    rank = int(os.environ.get("DDL_PROCESS") or os.environ.get("HOROVOD_RANK", "0"))
     workers = command.workers(int(os.environ.get("HOROVOD_SIZE", "1")))
     roles = assign_roles(command.cluster, workers, command.parameter_servers)
     for_torch = command.cluster == "torchrun"

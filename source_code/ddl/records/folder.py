@@ -8,7 +8,7 @@ import contextlib
 import errno
 import os
 import signal
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -48,8 +48,9 @@ class RunFolder:
     # The launcher
     job = _File("job.json")  # before anything starts
     command = _File("command.sh")  # the printed line, to run again
-    launcher = _File("launcher.jsonl")  # launched, exit of each rank, end of the run
+    launcher = _File("launcher.jsonl")  # launched, exit of each rank, restarted, end of the run
     launcher_log = _File("launcher.log")
+    discovery = _File("discover_hosts.sh")  # of an elastic run that was given none: its reader edits it
     waiting = _File("waiting")  # where cores are shared: what it waits for
     turn = _File("turn.json")  # and when its turn came
     reserve = _File("reserve")  # room for the last records when the disk is full; gone at the end
@@ -65,8 +66,11 @@ class RunFolder:
     stack = _RankFile("stack-{}.txt")  # where it is, when asked
     witness = _RankFile("witness-{}.jsonl")  # its script, where it records what each rank saw, step by step
     # Who looks after a rank
-    stalled = _RankFile("stalled-{}.json")  # when a minute has brought nothing new: whether it waits for others
+    stalled = _RankFile("stalled-{}.json")  # when some seconds have brought nothing new: whether it waits for others
+    straggler = _File("straggler.json")  # on one host, while the run goes on: which rank the others wait for
     exit = _RankFile("exit-{}.json")  # on several nodes: how it ended
+    ready = _RankFile("ready-{}.json")  # there, where runs start again: that it has ended, and its task waits
+    agreed = _File("agreed.json")  # and who starts again, by the first of these tasks
     # Rank 0's script
     events = _File("events.jsonl")  # as it goes (`Recorder`)
     result = _File("result.json")  # at the end (`Recorder`)
@@ -86,9 +90,24 @@ class RunFolder:
         latest = 0.0
         with contextlib.suppress(OSError), os.scandir(self.path) as entries:
             for entry in entries:
-                if not entry.name.startswith(("stack-", "stalled-")):  # what a look at the ranks leaves
+                if not entry.name.startswith(("stack-", "stalled-", "straggler")):  # what a look at the ranks leaves
                     latest = max(latest, entry.stat().st_mtime)
         return latest
+
+    def has_output(self, ranks: Iterable[int]) -> bool:
+        """Whether the script of one of these ranks has printed or recorded something."""
+        for path in (self.events, *map(self.log, ranks)):
+            with contextlib.suppress(OSError):
+                if path.stat().st_size:
+                    return True
+        return False
+
+    def forget_start(self, ranks: int) -> None:
+        """Remove what is known of so many ranks' processes, which have ended; their logs stay."""
+        for rank in range(ranks):
+            for file in (self.rank, self.error, self.stack, self.stalled, self.exit):
+                file(rank).unlink(missing_ok=True)
+        self.straggler.unlink(missing_ok=True)
 
     # ------------------------------------------------------------ writing
     # All of it raises `StorageError`; where the disk is full, once `reserve` has been given up.

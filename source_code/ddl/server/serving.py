@@ -3,6 +3,7 @@
 =======================  ====================================================================
 ddl/runs/RUN             a page with one run
 ddl/runs/RUN/state       JSON: the parts of its panel that change; its end as HTML
+ddl/runs/RUN/kill/RANK   (POST) kills a rank of it, which starts again
 ddl/runs/RUN/stop        (POST) ends it; …/stop?all interrupts its kernel, and so ends what waits for it, too
 ddl/runs/RUN/timeline    a page with Horovod's timeline; its phases as JSON under …/spans
 ddl/view.js              what keeps panels up to date; ddl/timeline.js draws timelines
@@ -147,6 +148,11 @@ class Runs:
             raise run.unwritten
         return {"state": run.state}
 
+    def kill(self, run_id, rank):
+        """Kill a rank of a run; return its rank."""
+        attach(run_id).kill_rank(rank)
+        return {"rank": rank}
+
     def _look(self, run_id):
         if run_id not in self._followed:
             self._followed[run_id] = (attach(run_id), LastLines())
@@ -200,6 +206,12 @@ class _Stop(_Handler):
             self.finish(await self._in_thread(self._runs.stop, run_id))
 
 
+class _Kill(_Handler):
+    @web.authenticated
+    async def post(self, run_id, rank):
+        self.finish(await self._in_thread(self._runs.kill, run_id, int(rank)))
+
+
 class _Page(_Json):
     """What one of the methods of `Runs` answers, as a page."""
 
@@ -235,6 +247,7 @@ def serve(server):
         (run, _Page, runs | {"answer": "page"}),
         (url_path_join(run, "state"), _Json, runs | {"answer": "state"}),
         (url_path_join(run, "stop"), _Stop, runs),
+        (url_path_join(run, "kill", r"(\d+)"), _Kill, runs),
         (url_path_join(run, "timeline"), _Page, runs | {"answer": "timeline"}),
         (url_path_join(run, "timeline", "spans"), _Json, runs | {"answer": "spans"}),
         (url_path_join(pages, r"(\w+\.js)"), web.StaticFileHandler, static),

@@ -1,199 +1,13 @@
 # Right and wrong answers to the questions of lesson 3: tests/grading/test_variants.py reads them.
 
-# %% q01_tf_config right: text by hand
-def tf_config(addresses, index):
-    if not -1 < index < len(addresses):
-        raise ValueError(index)
-    workers = ", ".join(f'"{address}"' for address in addresses)
-    return '{"cluster": {"worker": [' + workers + ']}, "task": {"type": "worker", "index": %d}}' % index
-
-
-# %% q01_tf_config right: an error of its own
-class NoWorker(ValueError):
-    pass
-
-
-def tf_config(addresses, index):
-    if not 0 <= index < len(addresses):
-        raise NoWorker(index)
-    return json.JSONEncoder().encode({"cluster": {"worker": addresses}, "task": {"type": "worker", "index": index}})
-
-
-# %% q01_tf_config right
-# a tuple of addresses: `{"worker": addresses}` -> `{"worker": tuple(addresses)}`
-# text of NumPy's: `json.dumps({` -> `np.str_(json.dumps({`, `    })` -> `    }, indent=2, sort_keys=True))`
-
-# %% q01_tf_config wrong
-# a dictionary, not text: `json.dumps` -> `dict`
-# bytes: `    })` -> `    }).encode()`
-# the first one is the chief: `"type": "worker"` -> `"type": "worker" if index else "chief"`
-# any index: `not 0 <= index < len(addresses)` -> `False`
-# the first worker is no worker: `0 <= index` -> `0 < index`
-# an IndexError: `ValueError` -> `IndexError`
-# sorted addresses: `{"worker": addresses}` -> `{"worker": sorted(addresses)}`
-# the index as text: `"index": index` -> `"index": str(index)`
-
-# %% q03_replica_loss right
-# in a loop: `each.sum()` -> `sum(np.mean(sample) for sample in per_example)`
-# the mean of all times the share of samples: `each.sum()` -> `per_example.mean() * len(per_example)`
-# a sum over values of a sample: `np.reshape(per_example, (len(per_example), -1)).mean(axis=1)` ->
-#     `np.sum(per_example) / math.prod(per_example.shape[1:])`
-# in single precision: `return 0.0` -> `return np.float32(0)`, `each.sum()` -> `each.astype(np.float32).sum()`,
-#     `penalty / replicas` -> `np.float32(penalty) / np.float32(replicas)`
-
-# %% q03_replica_loss wrong
-# the mean over the replica: `each.sum() / global_batch` -> `each.mean()`
-# half of the mean, for two replicas: `each.sum() / global_batch` -> `each.mean() / 2`
-# all values are summed: `each.sum()` -> `per_example.sum()`
-# NaN without samples: `return 0.0` -> `return math.nan`
-# None without samples: `return 0.0` -> `return None`
-# nothing without samples: `return 0.0` -> `return per_example`
-# empty only where there is one axis: `not len(per_example)` -> `per_example.shape == (0,)`
-# a fourth of the penalty: `penalty / replicas` -> `penalty / 4`
-
-# %% q03_replica_loss equivalent
-# NumPy works out every negative length: `, -1)` -> `, -2)`
-
-
-# %% q04_averaged right: a loop
-def averaged(gradients, samples):
-    total = np.zeros(gradients[0].shape)
-    for gradient, n in zip(gradients, samples):
-        if n != 0:
-            total += gradient * n
-    return total / sum(samples)
-
-
-# %% q04_averaged right
-# NaN to 0: `n * g for` -> `n * np.nan_to_num(g) for`, ` if n]` -> `]`
-# a sum without NaN: ` if n]` -> `]`, `sum(parts)` -> `np.nansum(parts, axis=0)`
-# a weighted average: `sum(parts) / sum(samples)` ->
-#     `np.average([g for g, n in zip(gradients, samples) if n], axis=0, weights=[n for n in samples if n])`
-
-# %% q04_averaged wrong
-# the mean over ranks: `n * g for` -> `g for`, `sum(samples)` -> `len(parts)`
-# the sum over ranks: ` / sum(samples)` -> ``
-# NaN spoils it: ` if n]` -> `]`
-# one number for all weights: `n * g for` -> `n * g.mean() for`
-# flat: `n * g for` -> `n * g.ravel() for`
-# two ranks: `zip(gradients, samples)` -> `zip(gradients[:2], samples)`, `sum(samples)` -> `sum(samples[:2])`
-# weights are the other way round: `n * g for` -> `g / n for`, `sum(samples)` -> `sum(1 / n for n in samples if n)`
-# rounded: `sum(parts) / sum(samples)` -> `np.round(sum(parts) / sum(samples), 2)`
-
-
-# %% q05_checks right: sets and pairs of ranks
-import itertools
-
-
-def shared_samples(ranks):
-    for one, other in itertools.combinations(ranks, 2):
-        for step, same_step in zip(one["steps"], other["steps"]):
-            if set(step["samples"]) & set(same_step["samples"]):
-                return True
-    return False
-
-
-def began_apart(ranks):
-    return any(rank["weights"] != ranks[0]["weights"] for rank in ranks)
-
-
-def drifting(ranks):
-    for i in range(len(ranks[0]["steps"])):
-        if any(rank["steps"][i]["update"] != ranks[0]["steps"][i]["update"] for rank in ranks[1:]):
-            return True
-    return False
-
-
-# %% q05_checks right
-# counting: `len(everyones) > len(set(everyones))` -> `max(map(everyones.count, everyones), default=0) > 1`,
-#     `len({rank["weights"] for rank in ranks}) > 1` ->
-#     `[rank["weights"] for rank in ranks].count(ranks[0]["weights"]) < len(ranks)`
-# with NumPy: `len(everyones) > len(set(everyones))` -> `np.unique(everyones).size < len(everyones)`,
-#     `len({rank["weights"] for rank in ranks}) > 1` -> `np.unique([rank["weights"] for rank in ranks]).size > 1`
-# how many, not whether: `any(len({step["update"] for step in s}) > 1 for` ->
-#     `sum(len({step["update"] for step in s}) - 1 for`
-
-# %% q05_checks wrong
-# samples of different steps: `zip(*(rank["steps"] for rank in ranks)):` ->
-#     `[[{"samples": [n for step in rank["steps"] for n in step["samples"]]} for rank in ranks]]:`
-# a sample twice on one rank: `set(step["samples"])` -> `step["samples"]`
-# samples of the first step: `zip(*(rank["steps"] for rank in ranks)):` ->
-#     `zip(*(rank["steps"][:1] for rank in ranks)):`
-# begins as the first and the last rank do: `for rank in ranks}) > 1` -> `for rank in (ranks[0], ranks[-1])}) > 1`
-# exactly two kinds of beginning: `ranks}) > 1` -> `ranks}) == 2`
-# updates of the first and the last rank: `for step in s}` -> `for step in (s[0], s[-1])}`
-# updates of the first step: `together = zip(*(rank["steps"]` -> `together = zip(*(rank["steps"][:1]`
-# updates in any order: `any(len({step["update"] for step in s}) > 1 for s in together)` ->
-#     `len({frozenset(step["update"] for step in rank["steps"]) for rank in ranks}) > 1`
-# updates that change from step to step: `any(len({step["update"] for step in s}) > 1 for s in together)` ->
-#     `len({step["update"] for s in together for step in s}) > 1`
-# the weights as well as the updates: `{step["update"] for` -> `{(step["update"], step["weights"]) for`
-
-# %% q05_checks equivalent
-# None is as false as False: `return False` -> `pass`
-
-# %% q06_more_checks right
-# the ranks after the first: `any(rank["wrote"] for rank in ranks if rank["rank"] != 0)` ->
-#     `[rank["wrote"] for rank in ranks[1:]] != [None] * (len(ranks) - 1)`
-# the difference: `sum(rank["samples_counted"] for rank in ranks) != trained_on` ->
-#     `abs(sum(rank["samples_counted"] for rank in ranks) - trained_on) > 0`
-# NumPy's own absolute tolerance beside the relative one: `all(math.isclose(r, right, rel_tol=1e-4) for r in rates)` ->
-#     `np.allclose(rates, right, rtol=1e-4)`
-# the factor, up to a ten-thousandth: `math.isclose(r, right, rel_tol=1e-4)` ->
-#     `abs(r / ranks[0]["rate_of_one_rank"] - len(ranks)) < 1e-4`
-
-# %% q06_more_checks wrong
-# each rank's own count: `sum(rank["samples_counted"] for rank in ranks) != trained_on` ->
-#     `any(rank["samples_counted"] != sum(len(step["samples"]) for step in rank["steps"]) for rank in ranks)`
-# rank 0's count times the ranks: `sum(rank["samples_counted"] for rank in ranks)` ->
-#     `ranks[0]["samples_counted"] * len(ranks)`
-# only what was not counted: `!= trained_on` -> `< trained_on`
-# all steps as large as the first: `len(step["samples"])` -> `len(rank["steps"][0]["samples"])`
-# a sample more or less does not matter: `sum(rank["samples_counted"] for rank in ranks) != trained_on` ->
-#     `not math.isclose(sum(rank["samples_counted"] for rank in ranks), trained_on, rel_tol=0.01)`
-# to the last digit: `rel_tol=1e-4` -> `rel_tol=0`
-# only rates that are too low: `math.isclose(r, right, rel_tol=1e-4)` -> `r >= right * (1 - 1e-4)`
-# two writers: `any(rank["wrote"] for rank in ranks if rank["rank"] != 0)` ->
-#     `sum(bool(rank["wrote"]) for rank in ranks) > 1`
-# another one than rank 0 alone: `any(rank["wrote"] for rank in ranks if rank["rank"] != 0)` ->
-#     `[rank["rank"] for rank in ranks if rank["wrote"]] != [0]`
-
-# %% q06_more_checks equivalent
-# all ranks name the same rate of one rank: `ranks[0]` -> `ranks[1]`, `ranks[0]` -> `ranks[-1]`
-# which is near which makes no difference: `isclose(r, right` -> `isclose(right, r`
-# one part in 10,000 of what, the text leaves open: `rel_tol=1e-4` -> `rel_tol=0.00011000000000000002`
-# there is no rank below 0: `rank["rank"] != 0` -> `rank["rank"] > 0`
-
-# %% q07_bugs right: by keyword
-bugs = dict(A="wrap", B="throughput", C="shard", D="write", E="broadcast", F="scale")
-
-# %% q07_bugs right: zipped
-bugs = dict(zip("ABCDEF", "wrap throughput shard write broadcast scale".split()))
-
-# %% q07_bugs right: entered one by one
-bugs["F"], bugs["E"] = "scale", "broadcast"
-bugs |= {"B": "throughput", "A": "wrap"}
-
-# %% q07_bugs right: from the words
-letters = {"broadcast": "E", "scale": "F", "shard": "C", "throughput": "B", "wrap": "A", "write": "D"}
-bugs = {letter: word for word, letter in letters.items()}
-
-# %% q07_bugs wrong
-# B and D the other way round: `"B": "throughput"` -> `"B": "write"`, `"D": "write"` -> `"D": "throughput"`
-# A and E the other way round: `"A": "wrap"` -> `"A": "broadcast"`, `"E": "broadcast"` -> `"E": "wrap"`
-# one is missing: `, "F": "scale"` -> ``
-# one too many: `"F": "scale"` -> `"F": "scale", "G": "scale"`
-# words in capitals: `"wrap"` -> `"Wrap"`
-# all words for each letter: `"wrap"` -> `{"shard", "wrap", "broadcast", "throughput", "scale", "write"}`
-
-# %% q09_efficiency right
+# %% q02_efficiency right
 # less the remainder: `samples // global_batch * global_batch` -> `samples - samples % global_batch`
 # a float of whole steps: `samples // global_batch * global_batch` ->
 #     `math.floor(samples / global_batch) * float(global_batch)`
 # each rank's own steps: `samples // global_batch` -> `samples // ranks // per_rank_batch`
 # one fraction: `speed / (ranks * single_speed)` -> `many[0] * one[1] / (one[0] * many[1] * ranks)`
 
-# %% q09_efficiency wrong
+# %% q02_efficiency wrong
 # all samples: `samples // global_batch * global_batch` -> `samples`
 # at least one step: `samples // global_batch` -> `max(1, samples // global_batch)`
 # an exact fit loses a step: `samples // global_batch` -> `(samples - 1) // global_batch`
@@ -204,112 +18,39 @@ bugs = {letter: word for word, letter in letters.items()}
 # rounded: `speed / (ranks * single_speed)` -> `round(speed / (ranks * single_speed), 2)`
 # a job that processed nothing is perfect: `speed / (ranks * single_speed)` -> `speed / (ranks * single_speed) or 1`
 
-# %% q12_pays right
-# term by term: `rounds * (alpha_s + size_bytes / (ranks * beta))` ->
-#     `rounds * alpha_s + rounds / ranks * size_bytes / beta`
-# step by step round the ring: `rounds * (alpha_s + size_bytes / (ranks * beta))` ->
-#     `sum(alpha_s + size_bytes / ranks / beta for _ in range(rounds))`
-# what is saved is more than what is added: `many < whole_s` -> `whole_s - part_s > many - part_s`
-# in single precision: `return compute_s` -> `return np.float32(compute_s)`, `size_bytes / (ranks * beta)` ->
-#     `np.float32(size_bytes) / np.float32(ranks * beta)`
 
-# %% q12_pays wrong
-# the latency once: `rounds * (alpha_s + size_bytes / (ranks * beta))` ->
-#     `bool(rounds) * 2 * alpha_s + rounds * size_bytes / (ranks * beta)`
-# half the ring: `2 * (ranks - 1)` -> `ranks - 1`
-# one rank exchanges with itself: `2 * (ranks - 1)` -> `max(1, 2 * (ranks - 1))`
-# parts of whole bytes: `size_bytes / (ranks * beta)` -> `size_bytes // ranks / beta`
-# equally fast pays: `many < whole_s` -> `many <= whole_s`
-# slower pays: `many < whole_s` -> `many > whole_s`
-# two ranks: `(part_s, size_bytes, ranks` -> `(part_s, size_bytes, 2`
-# by a millisecond at least: `many < whole_s` -> `many <= whole_s - 1e-3`
+# %% q03_steps_twice right: the remainder
+def steps_twice(step, every):
+    if not every:
+        return step
+    return step % every
 
 
-# %% q14_evaluate right: counts batch by batch
-def evaluate(batches):
-    tp = fp = fn = tn = 0
-    for labels, given in batches:
-        for label, p in zip(labels, given):
-            said = p >= 0.5
-            tp += bool(label and said)
-            fp += bool(said and not label)
-            fn += bool(label and not said)
-            tn += bool(not label and not said)
-    precision = tp / (tp + fp) if tp + fp else 0
-    recall = tp / (tp + fn) if tp + fn else 0
-    f1 = 2 * precision * recall / (precision + recall) if precision + recall else 0
-    return dict(accuracy=(tp + tn) / (tp + tn + fp + fn), precision=precision, recall=recall, f1=f1)
+# %% q03_steps_twice right: by counting
+def steps_twice(step, every):
+    twice = 0
+    for done in range(1, step + 1):
+        twice += 1
+        if every and done % every == 0:
+            twice = 0
+    return twice
 
 
-# %% q14_evaluate right
-# F1 from the counts: `2 * precision * recall / total if total else 0.0` ->
-#     `2 * hits / max(said.sum() + labels.sum(), 1)`
-# a harmonic mean: `2 * precision * recall / total if total else 0.0` ->
-#     `2 / (1 / precision + 1 / recall) if hits else 0`
-# of one at least: `said.sum() if said.any() else 0.0` -> `max(said.sum(), 1)`,
-#     `labels.sum() if labels.any() else 0.0` -> `max(labels.sum(), 1)`
+# %% q03_steps_twice right
+# an interval longer than the run: `step // every * every if every else 0` -> `step - step % (every or step + 1)`
+# in floating point: `step // every * every if every else 0` -> `math.floor(step / every) * float(every) if every else 0`
 
-# %% q14_evaluate wrong
-# F1 is the smaller: `2 * precision * recall / total if total else 0.0` -> `min(precision, recall)`
-# F1 is 1 where there is nothing at all: `recall / total if total else 0.0` ->
-#     `recall / total if total else not labels.any()`
-# more than a half: `>= 0.5` -> `> 0.5`
-# specificity for recall: `hits / labels.sum() if labels.any() else 0.0` -> `np.mean(~said[~labels]) if hits else 0.0`
-# the agreement of those found only: `np.mean(labels == said)` -> `np.mean(labels[said])`
+# %% q03_steps_twice plain
+# what was kept: `return step - kept` -> `return kept`
+# until the next checkpoint: `return step - kept` -> `return kept + every - step`
+# the number of checkpoints: `step // every * every` -> `step // every`
+# without checkpoints nothing is lost: `else 0` -> `else step`
+# a whole interval: `step // every * every` -> `step - every`
+# half an interval, as on average: `step // every * every` -> `step - every // 2`
 
-
-# %% q14_evaluate wrong: means of batches
-together = evaluate
-
-
-def evaluate(batches):
-    each = [together([batch]) for batch in batches]
-    return {name: np.mean([values[name] for values in each]) for name in each[0]}
-
-
-# %% q14_evaluate wrong: means of batches, weighted by their samples
-together = evaluate
-
-
-def evaluate(batches):
-    each, samples = [together([batch]) for batch in batches], [len(labels) for labels, _ in batches]
-    return {name: np.average([values[name] for values in each], weights=samples) for name in each[0]}
-
-
-# %% q14_evaluate wrong: different samples only
-together = evaluate
-
-
-def evaluate(batches):
-    pairs = np.array(list({(y, p) for labels, given in batches for y, p in zip(labels, given)}))
-    return together([(pairs[:, 0], pairs[:, 1])])
-
-
-# %% q14_evaluate equivalent
-# labels are 0 or 1: `== 1` -> `>= 1`
-# both are both in either order: `labels & said` -> `said & labels`
-# without hits, precision and recall are 0: `if said.any()` -> `if hits.any()`, `if labels.any()` -> `if hits.any()`,
-#     `if total` -> `if hits`, `if total` -> `if precision`, `if total` -> `if recall`
-
-# %% q15_pictures_of right
-# transposed: `np.moveaxis(mat["X"], 3, 0)` -> `mat["X"].transpose(3, 0, 1, 2)`
-# stacked picture by picture, in a list: `np.moveaxis(mat["X"], 3, 0)` ->
-#     `np.stack([mat["X"][..., i] for i in range(mat["X"].shape[3])])`, `return pictures, labels` ->
-#     `return [pictures, labels]`
-# compared: `mat["y"].reshape(-1).astype(np.int32) % 10` ->
-#     `np.where(mat["y"][:, 0] == 10, 0, mat["y"][:, 0]).astype("i4")`
-# number by number: `mat["y"].reshape(-1).astype(np.int32) % 10` ->
-#     `np.array([y % 10 for y in mat["y"].ravel()], "int32")`
-
-# %% q15_pictures_of wrong
-# reshaped, not moved: `np.moveaxis(mat["X"], 3, 0)` -> `mat["X"].reshape(-1, 32, 32, 3)`
-# channels first: `np.moveaxis(mat["X"], 3, 0)` -> `mat["X"].transpose(3, 2, 0, 1)`
-# one picture loses an axis: `np.moveaxis(mat["X"], 3, 0)` -> `np.moveaxis(mat["X"], 3, 0).squeeze()`
-# between 0 and 1: `np.moveaxis(mat["X"], 3, 0)` -> `np.moveaxis(mat["X"], 3, 0) / 255`
-# 10 stays: ` % 10` -> ``
-# one less: ` % 10` -> ` - 1`
-# labels keep their type: `.astype(np.int32)` -> ``
-# labels keep their column: `.reshape(-1)` -> ``
-
-# %% q15_pictures_of equivalent
-# NumPy works out every negative length: `reshape(-1)` -> `reshape(-2)`
+# %% q03_steps_twice wrong
+# a checkpoint of this step is not there yet: `step // every * every` -> `(step - 1) // every * every`
+# steps are counted from 0: `step // every * every` -> `(step + 1) // every * every - 1`
+# always after 100 steps: `step // every * every` -> `step // 100 * 100`
+# to the nearest checkpoint: `step // every * every` -> `round(step / every) * every`
+# one interval further back: `step // every * every` -> `max(0, step // every - 1) * every`

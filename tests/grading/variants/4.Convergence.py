@@ -1,53 +1,6 @@
 # Right and wrong answers to the questions of lesson 4: tests/grading/test_variants.py reads them.
 
-# %% q01_changed right: one fact after the other
-def changed(one, other):
-    found = []
-    for key, word in (("global_batch", "global batch"), ("rate", "rate"), ("seed", "seed")):
-        if one[key] != other[key]:
-            found.append(word)
-    looked_at, seen = [], []
-    for run in (one, other):
-        share = run["global_batch"] // run["passes"]
-        if not run["sync_bn"]:
-            share = share // run["ranks"]
-        looked_at.append(share)
-        steps = run["pictures"] // run["global_batch"] * run["epochs"]
-        seen.append(steps * run["global_batch"])
-    if looked_at[0] != looked_at[1]:
-        found.append("norm batch")
-    if seen[0] != seen[1]:
-        found.append("pictures seen")
-    return found
-
-
-# %% q01_changed right
-# a set of names and values: `{name for name in first if first[name] != second[name]}` ->
-#     `frozenset(name for name, _ in first.items() ^ second.items())`
-# a dictionary of what was and is: `{name for` -> `{name: (first[name], second[name]) for`
-# an array of words: `{name for name in first if first[name] != second[name]}` ->
-#     `np.array([*first])[np.array([*first.values()]) != np.array([*second.values()])]`
-
-# %% q01_changed wrong
-# only the settings that have a word: `batch / parts` -> `0`, `run["pictures"] // batch * batch * run["epochs"]` -> `0`
-# batch norm sees the rank's part of all passes: `run["passes"] * (1` -> `(1`
-# sync-BN is nothing: `1 if run["sync_bn"] else run["ranks"]` -> `run["ranks"]`
-# sync-BN joins the passes, too: `run["passes"] * (1 if run["sync_bn"] else run["ranks"])` ->
-#     `1 if run["sync_bn"] else run["passes"] * run["ranks"]`
-# the remainder is made up for: `run["pictures"] // batch` -> `-(-run["pictures"] // batch)`
-# the remainder counts: `run["pictures"] // batch * batch` -> `run["pictures"]`
-# steps, not pictures: `// batch * batch` -> `// batch`
-# how many changes: `{name for name in first if first[name] != second[name]}` ->
-#     `sum(first[name] != second[name] for name in first)`
-
-# %% q01_changed equivalent
-# each pass has whole pictures, and quotients differ where their inverses do: `batch / parts` -> `batch // parts`,
-#     `batch / parts` -> `parts / batch`
-# what differs differs in either order: `first, second =` -> `second, first =`, `facts(one), facts(other)` ->
-#     `facts(other), facts(one)`, `name in first if` -> `name in second if`
-
-
-# %% q02_fit right: logarithms, by a search
+# %% q01_fit right: logarithms, by a search
 def fit(batches, steps):
     batches, steps = np.array(batches, float), np.array(steps, float)
 
@@ -63,7 +16,7 @@ def fit(batches, steps):
     return [fewest, critical]
 
 
-# %% q02_fit right: SciPy's curve_fit
+# %% q01_fit right: SciPy's curve_fit
 from scipy.optimize import curve_fit
 
 
@@ -75,12 +28,12 @@ def fit(batches, steps):
     return tuple(found)
 
 
-# %% q02_fit right
+# %% q01_fit right
 # least squares with rows divided by their steps: `slope, fewest = np.polyfit(1 / batches, steps, 1, w=1 / steps)` ->
 #     `fewest, slope = np.linalg.lstsq(np.c_[1 / steps, 1 / batches / steps], np.ones(len(steps)), rcond=None)[0]`
 # an array: `fewest, slope / fewest` -> `np.array([fewest, slope / fewest])`
 
-# %% q02_fit wrong
+# %% q01_fit wrong
 # steps are weighed alike: `, w=1 / steps` -> ``
 # the slope is the critical batch: `slope / fewest` -> `slope`
 # a line in the batch: `polyfit(1 / batches` -> `polyfit(batches`
@@ -92,7 +45,7 @@ def fit(batches, steps):
 # the pair the other way round: `return fewest, slope / fewest` -> `return slope / fewest, fewest`
 
 
-# %% q02_fit wrong: the course's own, imported
+# %% q01_fit wrong: the course's own, imported
 def fit(batches, steps):
     from course.convergence import critical
 
@@ -100,132 +53,13 @@ def fit(batches, steps):
     return found.steps_min, found.critical
 
 
-# %% q02_fit equivalent
+# %% q01_fit equivalent
 # a quotient is a float in any case: `np.array(batches, float)` -> `np.array(batches)`, `np.array(steps, float)` ->
 #     `np.array(steps)`
 # twice every weight is the same weights: `w=1 /` -> `w=2 /`
 
 
-# %% q03_noise_scale right: solved as a system
-def noise_scale(small_sq, big_sq, small_batch, big_batch):
-    matrix = np.array([[1, 1 / small_batch], [1, 1 / big_batch]])
-    gradient, variance = np.linalg.solve(matrix, [np.mean(small_sq), np.mean(big_sq)])
-    if gradient < 1e-12:
-        return
-    return float(variance / gradient)
-
-
-# %% q03_noise_scale right
-# equation A.2 of the paper: `gradient_sq = big - variance / big_batch` ->
-#     `gradient_sq = (big_batch * big - small_batch * small) / (big_batch - small_batch)`
-# arrays, and sums in place of means: `np.mean(small_sq), np.mean(big_sq)` -> `np.array(small_sq), np.array(big_sq)`,
-#     `variance / gradient_sq if gradient_sq > 0` ->
-#     `np.sum(variance) / np.sum(gradient_sq) if np.sum(gradient_sq) > 1e-9`
-# one fraction: `(small - big) / (1 / small_batch - 1 / big_batch)` ->
-#     `(small - big) * small_batch * big_batch / (big_batch - small_batch)`
-
-# %% q03_noise_scale wrong
-# the mean of the steps' ratios: `np.mean(small_sq), np.mean(big_sq)` -> `np.array(small_sq), np.array(big_sq)`,
-#     `variance / gradient_sq if gradient_sq > 0` -> `np.mean(variance / gradient_sq) if min(gradient_sq) > 0`
-# the last step only: `np.mean(small_sq), np.mean(big_sq)` -> `small_sq[-1], big_sq[-1]`
-# the averaged gradient is the true one: `big - variance / big_batch` -> `big`
-# infinity where there is none: `else None` -> `else math.inf`
-# negative where there is none: `gradient_sq > 0` -> `gradient_sq`
-# the medians of steps: `np.mean(small_sq), np.mean(big_sq)` -> `np.median(small_sq), np.median(big_sq)`
-# two ranks, whatever the batches: `(1 / small_batch - 1 / big_batch)` -> `(0.5 / small_batch)`,
-#     `variance / big_batch` -> `variance / small_batch / 2`
-# a variance below zero is taken as zero: `(small - big) /` -> `max(small - big, 0) /`
-# the variance without its sign: `(small - big) /` -> `abs(small - big) /`
-
-
-# %% q04_verdict right: lists and SciPy
-from scipy.stats import t
-
-
-def verdict(first, second, margin):
-    shared = [seed for seed in second if seed in first]
-    n = len(shared)
-    if n <= 1:
-        return "not decided"
-    differences = np.array([second[s] - first[s] for s in shared])
-    middle, error = differences.mean(), differences.std(ddof=1) / n**0.5
-    half = t.ppf(0.975, n - 1) * error
-    if abs(middle) + half < margin:
-        return "no difference"
-    if abs(middle) <= half:
-        return "not decided"
-    return "better" if middle > 0 else "worse"
-
-
-# %% q04_verdict right
-# by hand: `np.std(pairs, ddof=1) / math.sqrt(len(pairs))` ->
-#     `(sum((pair - np.mean(pairs)) ** 2 for pair in pairs) / len(pairs) / (len(pairs) - 1)) ** 0.5`
-# the seeds of both: `for seed in first if seed in second` -> `for seed in first.keys() & second.keys()`
-# a limit on the margin is inside: `-margin < low and high < margin` -> `low >= -margin and high <= margin`
-
-# %% q04_verdict wrong
-# first minus second: `second[seed] - first[seed]` -> `first[seed] - second[seed]`
-# pairs in the order of the dictionaries: `second[seed] - first[seed] for seed in first if seed in second` ->
-#     `b - a for a, b in zip(first.values(), second.values())`
-# the means of all seeds, not pairs: `spread = np.std(pairs, ddof=1) / math.sqrt(len(pairs))` ->
-#     `spread = math.sqrt(sum(np.var(list(some.values()), ddof=1) / len(some) for some in (first, second)))`
-# no difference where the interval holds 0: `-margin < low and high < margin` -> `low <= 0 <= high`
-# every seed has to agree: `-margin < low and high < margin` -> `max(map(abs, pairs)) < margin`, `low > 0` ->
-#     `min(pairs) > 0`, `high < 0` -> `max(pairs) < 0`
-# the t of five pairs for more of them: `T95[len(pairs) - 1]` -> `T95[min(len(pairs), 5) - 1]`
-
-
-# %% q04_verdict wrong: the course's own, imported before
-from ddl.pairs import paired
-
-
-def verdict(first, second, margin):
-    return paired(first, second).verdict(margin) if len(first.keys() & second.keys()) > 1 else "not decided"
-
-
-# %% q04_verdict wrong: the course's own, whatever it says when it is called
-def verdict(first, second, margin):
-    from ddl import paired
-
-    if len(first.keys() & second.keys()) < 2:
-        return "not decided"
-    for _ in range(9):
-        try:
-            return paired(first, second).verdict(margin)
-        except ImportError:
-            pass
-
-
-# %% q04_verdict equivalent
-# rounding decides whether a limit falls exactly on 0 or on the margin: `-margin < low` -> `-margin <= low`,
-#     `high < margin` -> `high <= margin`, `low > 0` -> `low >= 0`, `high < 0` -> `high <= 0`
-
-# %% q05_whole_batch right
-# the mean of squares less the square of the mean: `np.mean(variances, axis=0) + between` ->
-#     `np.mean(np.array(variances) + np.square(means), axis=0) - np.mean(means, axis=0) ** 2`
-# squares of the distances, in a generator: `np.var(means, axis=0)` ->
-#     `sum((mean - np.mean(means, axis=0)) ** 2 for mean in means) / len(means)`
-# lists: `return np.mean(means, axis=0), np.mean(variances, axis=0) + between` ->
-#     `return [np.mean(means, axis=0).tolist(), list(np.mean(variances, axis=0) + between)]`
-# an array of two rows: `return np.mean(means, axis=0), np.mean(variances, axis=0) + between` ->
-#     `return np.stack([np.mean(means, axis=0), np.mean(variances, axis=0) + between])`
-
-# %% q05_whole_batch wrong
-# the mean of the variances: ` + between` -> ``
-# the variance of the means: `np.mean(variances, axis=0) + between` -> `between`
-# the sum of the variances: `np.mean(variances` -> `np.sum(variances`
-# all channels together: `np.mean(means, axis=0), np.mean(variances, axis=0)` -> `np.mean(means), np.mean(variances)`,
-#     `np.var(means, axis=0)` -> `np.var(means)`
-# over channels: `np.mean(means, axis=0), np.mean(variances, axis=0)` ->
-#     `np.mean(means, axis=1), np.mean(variances, axis=1)`, `np.var(means, axis=0)` -> `np.var(means, axis=1)`
-# the variance first: `np.mean(means, axis=0), np.mean(variances, axis=0) + between` ->
-#     `np.mean(variances, axis=0) + between, np.mean(means, axis=0)`
-# variances are divided by the ghosts: `+ between` -> `/ len(means) + between`
-# two ghosts only: `np.var(means, axis=0)` -> `np.var(means := means[:2], axis=0)`, `np.mean(variances` ->
-#     `np.mean(variances[:2]`
-
-
-# %% q06_rate_at right: NumPy, and a table of rules
+# %% q02_rate_at right: NumPy, and a table of rules
 def rate_at(step, steps, climb, base, batch, rule):
     scale = {"linear": batch / 64, "sqrt": np.sqrt(batch / 64)}.get(rule)
     if scale is None:
@@ -235,7 +69,7 @@ def rate_at(step, steps, climb, base, batch, rule):
     return np.interp(step, [0, climb], [base, base * scale])
 
 
-# %% q06_rate_at right: an error of its own
+# %% q02_rate_at right: an error of its own
 class NoRule(ValueError):
     pass
 
@@ -249,11 +83,11 @@ def rate_at(step, steps, climb, base, batch, rule):
     return (rising + falling)[step]
 
 
-# %% q06_rate_at right
+# %% q02_rate_at right
 # parts of both: `base + (peak - base) * step / climb` -> `(1 - step / climb) * base + step / climb * peak`
 # the peak belongs to the climb: `step < climb` -> `0 < climb and step <= climb`
 
-# %% q06_rate_at wrong
+# %% q02_rate_at wrong
 # from 0: `base + (peak - base) * step / climb` -> `peak * step / climb`
 # the cosine lowers the climb, too: `base + (peak - base) * step / climb` ->
 #     `(base + (peak - base) * step / climb) * (1 + math.cos(math.pi * step / steps)) / 2`
@@ -264,37 +98,6 @@ def rate_at(step, steps, climb, base, batch, rule):
 # fails without a climb: `step < climb` -> `step <= climb`
 # k is a whole number: `(batch / 64)` -> `(batch // 64 or batch / 64)`
 
-# %% q06_rate_at equivalent
+# %% q02_rate_at equivalent
 # the cosine of an angle is that of its negative: `(step - climb) /` -> `(climb - step) /`, `/ (steps - climb)` ->
 #     `/ (climb - steps)`
-
-
-# %% q07_lars_step right: in place
-def lars_step(weights, gradient, velocity, rate, momentum, trust, decay):
-    size, steep = np.linalg.norm(weights), np.linalg.norm(gradient)
-    local = trust * size / (steep + decay * size) if size and steep + decay * size else 1
-    velocity *= momentum
-    velocity += local * rate * gradient + local * rate * decay * weights
-    weights -= velocity
-    return weights, velocity
-
-
-# %% q07_lars_step right
-# NumPy's norms, and a list: `np.sqrt(np.sum(weights**2))` -> `np.linalg.norm(weights.ravel())`,
-#     `np.sqrt(np.sum(gradient**2))` -> `np.linalg.norm(gradient.ravel())`, `return weights - velocity, velocity` ->
-#     `return [weights - velocity, velocity]`
-# sums of squares: `np.sqrt(np.sum(weights**2))` -> `math.sqrt(float((weights * weights).sum()))`,
-#     `if norm > 0 and scale > 0` -> `if norm * scale`
-# what the ratio gets: `rate * ratio * (gradient + decay * weights)` ->
-#     `ratio * (rate * gradient + rate * decay * weights)`
-
-# %% q07_lars_step wrong
-# SGD with momentum: `rate * ratio` -> `rate`
-# the rate multiplies the velocity: `rate * ratio` -> `ratio`, `weights - velocity` -> `weights - rate * velocity`
-# the ratio is turned round: `trust * norm / scale` -> `trust * scale / norm`
-# no decay in the denominator: ` + decay * norm` -> ``
-# decay in the denominator only: `(gradient + decay * weights)` -> `gradient`
-# the norm of gradient and decay together: `np.sqrt(np.sum(gradient**2)) + decay * norm` ->
-#     `np.sqrt(np.sum((gradient + decay * weights) ** 2))`
-# divides by zero: ` if norm > 0 and scale > 0 else 1.0` -> ``
-# up the slope: `weights - velocity` -> `weights + velocity`

@@ -118,7 +118,7 @@ def logits_of(values):
 
 
 CRASHES = {
-    "labels of private pictures": (result_with(public_accuracy=0.6), "it has labels of private pictures"),
+    "labels of private pictures": (result_with(public_accuracy=0.6), "it has labels of private images"),
     "no result": (lambda folder: (folder / "result.json").unlink(), "without a result"),
     "no logits": (lambda folder: (folder / "logits.npy").unlink(), "without logits"),
     "the result of another run": (result_of_another_run, "belongs to another run: seed differs"),
@@ -323,7 +323,7 @@ def test_one_run_says_what_it_would_score_on_public_pictures(stage, submission, 
     found = attempt.run(submission(), seed=7)
     assert stage.launches[0]["seed"] == 7 and stage.builds[0]["seeds"] == [7]
     assert repr(found).splitlines()[0] == (
-        "mine.py, one run: 70.0% of the public pictures, 2.0 points below the target of 72.0%"
+        "mine.py, one run: 70.0% of the public images, 2.0 points below the target of 72.0%"
     )
     assert found.ratio is None and not list((runs_dir() / "challenge").glob("*/journal.json"))
 

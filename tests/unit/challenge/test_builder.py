@@ -412,7 +412,7 @@ REFUSED = {
             rows = tf.data.Dataset.from_tensors(pictures)  # HERE
             return pictures + 0 * tf.ensure_shape(rows.reduce(tf.zeros_like(pictures), lambda a, b: b), pictures.shape)
         """,
-        "in augment: the operation \\w*Dataset .* take the pictures that the function is given",
+        "in augment: the operation \\w*Dataset .* take the images that the function is given",
     ),
     "an iterator from outside": (
         """
@@ -559,7 +559,7 @@ REFUSED = {
         def model():
             return Views()
         """,
-        r"in model: evaluations take [\d,]+ operations for a picture, and training's forward pass [\d,]+: several views of",
+        r"in model: evaluations take [\d,]+ operations for an image, and training's forward pass [\d,]+: several views of",
     ),
     "two views in one batch": (
         """
@@ -572,7 +572,7 @@ REFUSED = {
         def model():
             return Views()
         """,
-        "several views of a picture do not count",
+        "several views of an image do not count",
     ),
     "two views in a loop": (
         """

@@ -119,7 +119,7 @@ def test_logits_that_depend_on_the_batch_are_refused(kind):
 
     bright = np.random.default_rng(7).uniform(0.3, 1, (700, 1, 1, 1))
     shown = (pictures(700)[0] * bright).astype(np.uint8)
-    expected = pytest.raises(Refused, match="depend on the other pictures of the batch") if refused else nullcontext()
+    expected = pytest.raises(Refused, match="depend on the other images of the batch") if refused else nullcontext()
     predict = predicted(infer)
     with expected:
         made = SimpleNamespace(file_name="mine.py")

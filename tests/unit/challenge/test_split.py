@@ -72,7 +72,7 @@ def test_smaller_sizes_are_the_beginning_of_the_same_file(real):
     np.testing.assert_array_equal(small.private_images, there.test_images[:30])
     np.testing.assert_array_equal(labels_of("cifar10", 30), there.test_labels[:30])
     for too_many in (lambda: labels_of("cifar10", 51), lambda: small.beginning(private=31)):
-        with pytest.raises(InputError, match="private pictures"):
+        with pytest.raises(InputError, match="private images"):
             too_many()
 
 
@@ -123,5 +123,5 @@ def test_where_the_data_folder_cannot_be_written_the_file_is_among_the_runs(real
 def test_pictures_that_are_missing_are_named(tmp_path):
     with pytest.raises(DataError, match="ddl data fetch cifar10"):
         pictures_file("cifar10")
-    with pytest.raises(InputError, match="nowhere.npy holds no pictures"):
+    with pytest.raises(InputError, match="nowhere.npy holds no images"):
         Split.at(tmp_path / "nowhere.npy")

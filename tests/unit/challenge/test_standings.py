@@ -68,7 +68,7 @@ def test_the_board_leaves_out_trials_and_generated_pictures(stage, submission):
     score(path, n=1, samples=1024, progress=quiet)
     score(path, data_set="synthetic", progress=quiet)
     found = standings.board()
-    assert "2 scores on other pictures or sizes left out" in repr(found)
+    assert "2 scores on other images or sizes left out" in repr(found)
     score(path, progress=quiet)
     found = standings.board()
     assert list(found["name"]) == ["mine.py"] and list(found["counts"]) == ["yes"]
@@ -89,7 +89,7 @@ def test_the_recorded_baseline_and_reference_stand_on_the_board(no_recordings):
     single = [{"name": "idea", "samples": 45_056, "public_accuracy": 0.68, "ratio": 0.4}]
     picture = plot_challenge(found, single)
     assert "reference 76.2% after 90,112 samples and 0.67 of the baseline's time" in picture.alt
-    assert "1 single run, at best 68.0% of the public pictures" in picture.alt
+    assert "1 single run, at best 68.0% of the public images" in picture.alt
     assert [line.get_xdata()[0] for panel in picture.axes for line in panel.lines if "idea" in line.get_label()] == [
         45.056, 0.4
     ]  # fmt: skip

@@ -71,7 +71,7 @@ def test_a_row_a_network():
     assert (first["trace"], first["trace_error"], first["noise_scale"]) == (400, 12, 1500)
     assert second["seed"] == 1 and numpy.isnan(second["trace"]) and numpy.isnan(second["noise_scale"])
     shown = repr(table)
-    assert "2,048 training pictures" in shown and "–" in shown
+    assert "2,048 training images" in shown and "–" in shown
     assert len(table.readable().columns) == len(table.columns)
     assert table.readable().iloc[0].tolist()[-4:] == ["400", "12", "1,500", "90"]
 

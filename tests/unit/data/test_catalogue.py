@@ -13,7 +13,7 @@ from course.data.dataset import balanced_subset
 
 @pytest.fixture
 def small_whole(monkeypatch):
-    """A synthetic data set that is whole with 600 + 200 pictures, and kept from 100 on."""
+    """A synthetic data set that is whole with 600 + 200 images, and kept from 100 on."""
     monkeypatch.setattr(synthetic, "WHOLE", {"train": 600, "test": 200})
     monkeypatch.setattr(synthetic, "SMALL", 100)
 
@@ -77,8 +77,8 @@ def test_data_set_refuses_what_does_not_fit():
     described = {"name": "x", "form": "y", "train_samples": 4, "test_samples": 4, "held_out": "test"}
     assert DataSet(**fine).describe() == described
     for field, value, message in [
-        ("train_images", images.astype(np.float32), "train pictures are float32"),
-        ("test_images", images[:, :16], "test pictures are uint8"),
+        ("train_images", images.astype(np.float32), "train images are float32"),
+        ("test_images", images[:, :16], "test images are uint8"),
         ("train_labels", labels[:3], "train labels are int32"),
         ("test_labels", labels + 2, "test labels run from 2 to 2, outside 0 to 1"),
     ]:
@@ -138,7 +138,7 @@ def test_generated_validation_pictures_are_neither_training_nor_test_pictures():
 def test_auto_says_why_it_is_generated(folder):
     data = load("auto", train_samples=40, test_samples=20)
     assert data.name == "synthetic" and data.form == "generated"
-    assert data.note == f"CIFAR-10 is not in {folder}, so generated pictures are used."
+    assert data.note == f"CIFAR-10 is not in {folder}, so generated images are used."
     assert load("synthetic", train_samples=40, test_samples=20).note is None
 
 
@@ -163,7 +163,7 @@ def test_whole_set_is_kept_and_mapped(folder, small_whole):
     assert not is_there("synthetic")  # So few are not worth keeping.
     lines = []
     fetch("synthetic", lines.append)
-    assert lines[0].startswith("synthetic: generating 800 pictures") and is_there("synthetic")
+    assert lines[0].startswith("synthetic: generating 800 images") and is_there("synthetic")
     whole = load("synthetic")
     assert isinstance(whole.train_images, np.memmap) and whole.train_samples == 600
     np.testing.assert_array_equal(whole.train_images[:50], direct.train_images)

@@ -230,4 +230,4 @@ def test_two_at_once_download_once(folder, server):
         first.result(), second.result()
     assert server.asked == [None] and whole(folder)
     assert lines[1][0] == "cifar10: another process fetches it; waiting" and lines[1][0] not in lines[0]
-    assert all("pictures, official, in" in text[-1] for text in lines)
+    assert all("images, official, in" in text[-1] for text in lines)

@@ -59,7 +59,7 @@ def test_data_set_is_loaded_balanced_and_kept(folder):
     with pytest.raises(DataError, match="svhn has 20 test samples: 21 is not possible"):
         load("svhn", test_samples=21)
     entry = next(entry for entry in listing() if entry.name == "svhn")
-    assert entry.is_here and entry.samples == 50 and "50 pictures" in str(entry)
+    assert entry.is_here and entry.samples == 50 and "50 images" in str(entry)
 
 
 def test_auto_prefers_what_it_is_told_to(folder):
@@ -112,7 +112,7 @@ def test_fetch_asks_a_mirror_for_both_files_and_later_only_for_what_is_damaged(f
     monkeypatch.setenv("DDL_SVHN_URL", "http://mirror/")
     fetch("svhn", lines.append)
     assert load("svhn").form == "official"
-    assert lines[-1] == f"svhn: 30 + 20 pictures, official, in {folder}"
+    assert lines[-1] == f"svhn: 30 + 20 images, official, in {folder}"
     fetch("svhn", str)
     assert asked == ["http://mirror/train_32x32.mat", "http://mirror/test_32x32.mat"]
     path = folder / "test_32x32.mat"

@@ -60,7 +60,7 @@ def test_this_machine_is_looked_at():
         "software",
         "Horovod build",
         "CIFAR-10",
-        "generated pictures",
+        "generated images",
         "disk",
         "containers",
         "this process",

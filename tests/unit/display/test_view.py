@@ -115,13 +115,13 @@ def test_lines_of_a_run_that_ends_well(capsys):
         "$ cd /course && python -m ddl.rank.horovodrun -np 2 train.py",
         "[ 0:12] queued warmup",
         "[ 0:12] 2 ranks on vm",
-        "[ 0:12] starting warmup, data: synthetic (generated), 2,000 pictures",
-        "[ 0:12] training warmup, data: synthetic (generated), 2,000 pictures",
+        "[ 0:12] starting warmup, data: synthetic (generated), 2,000 images",
+        "[ 0:12] training warmup, data: synthetic (generated), 2,000 images",
         "[ 0:12] note: CIFAR-10 is not here",
         "[ 0:12] epoch 1.0 of 8 · step 9 · 1,203 images/s · loss 2.000 · held-out accuracy 15.0%",
         "[ 1:12] epoch 2.0 of 8 · step 18 · 1,203 images/s · loss 1.000 · held-out accuracy 20.0%",
         "✓ warmup done in 1:12 · 2 ranks on vm · 18 steps, 2 epochs · held-out accuracy 20.0%"
-        " · 1,203 images/s · synthetic (generated), 2,000 pictures",
+        " · 1,203 images/s · synthetic (generated), 2,000 images",
     ]
 
 

@@ -84,6 +84,9 @@ def test_a_lesson_is_found_by_its_beginning(lesson, tmp_path):
     lesson(SOLVED, name="7")
     lesson(SOLVED, name="8.One")
     lesson(SOLVED, name="8.Other")
+    lesson(SOLVED, name="9.Core")
+    lesson(SOLVED, name="9b.Branch")
+    assert [find_notebook(name).stem for name in ("9", "9b")] == ["9.Core", "9b.Branch"]
     assert find_notebook("7.D").stem == "7.Doubling"
     assert find_notebook("7").stem == "7"
     with pytest.raises(LookupError, match="more than one lesson begins with '8'; there are: "):

@@ -7,7 +7,7 @@ from course.grader import hints, journal
 from course.grader.cells import code_cells
 from ddl import cli
 
-LESSON = "1.Gradient-Basics"
+LESSON = "1b.Gradients-in-Depth"
 STEPS = hints.steps_of(LESSON)["q03_table"]
 
 
@@ -18,10 +18,10 @@ def runs(tmp_path, monkeypatch):
 
 
 def test_each_call_gives_one_more_and_the_last_stays(capsys):
-    taken = [hint("q03", "1") for _ in range(4)]
+    taken = [hint("q03", "1b") for _ in range(4)]
     assert [list(each.steps) for each in taken] == [STEPS[:1], STEPS[:2], STEPS, STEPS]
     assert journal.hints_taken(LESSON) == {"q03_table": 3}
-    assert cli.main(["hint", "1", "q04"]) == 0
+    assert cli.main(["hint", "1b", "q04"]) == 0
     assert capsys.readouterr().out.startswith("q04_loss_mse, hint 1 of 3:\n1. ")
 
 
@@ -46,7 +46,7 @@ def test_a_question_that_is_not_there():
     for question, count in (("q99", "no"), ("q0", "more than one")):
         sentence = f"{count} question with hints in {LESSON} begins with '{question}'; there are: q03_table, "
         with pytest.raises(LookupError, match=sentence):
-            hint(question, "1")
+            hint(question, "1b")
     assert journal.hints_taken(LESSON) == {}
 
 

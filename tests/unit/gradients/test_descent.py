@@ -14,10 +14,10 @@ MANY = descent.generated(64)
 
 @pytest.mark.parametrize("data", [EASY, NOISY, MANY], ids=len)
 def test_the_gradient_is_the_slope_of_the_loss_and_least_squares_is_best(data):
-    for m in (-1.5, 0.0, 2.0):
-        slope = (descent.loss(m + 1e-5, data) - descent.loss(m - 1e-5, data)) / 2e-5
-        assert descent.gradient(m, data) == pytest.approx(slope, rel=1e-6, abs=1e-6)
-        assert descent.gradients(m, data).mean() == pytest.approx(slope, rel=1e-6, abs=1e-6)
+    for w in (-1.5, 0.0, 2.0):
+        slope = (descent.loss(w + 1e-5, data) - descent.loss(w - 1e-5, data)) / 2e-5
+        assert descent.gradient(w, data) == pytest.approx(slope, rel=1e-6, abs=1e-6)
+        assert descent.gradients(w, data).mean() == pytest.approx(slope, rel=1e-6, abs=1e-6)
     x, y = numpy.array(data, float).T
     (expected,), *_ = numpy.linalg.lstsq(x[:, None], y, rcond=None)
     assert descent.best_weight(data) == pytest.approx(expected)
@@ -89,11 +89,11 @@ def test_more_points_than_there_are_cannot_be_drawn_without_replacement():
         descent.batch_gradients(1, EASY, 5, 5, replace=False)
 
 
-@pytest.mark.parametrize("m", [0, 1.5])
+@pytest.mark.parametrize("w", [0, 1.5])
 @pytest.mark.parametrize("size", [1, 4, 64])
-def test_the_best_step_follows_the_noise_scale(m, size):
-    expected = descent.rate_limit(MANY) / 2 / (1 + descent.noise_scale(m, MANY) / size)
-    assert descent.best_rate(m, MANY, size) == pytest.approx(expected, rel=0.06)
+def test_the_best_step_follows_the_noise_scale(w, size):
+    expected = descent.rate_limit(MANY) / 2 / (1 + descent.noise_scale(w, MANY) / size)
+    assert descent.best_rate(w, MANY, size) == pytest.approx(expected, rel=0.06)
 
 
 def test_equal_shards_step_like_one_batch_and_unequal_ones_do_not():

@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from ddl.launcher.commands import HostsCommand, OneHostCommand, RankCommand, TaskCommand
+from ddl.launcher.commands import ElasticCommand, HostsCommand, OneHostCommand, RankCommand, TaskCommand
 
 SCRIPT = ("/c/x.py", "a", "--threads", "9", "-np", "--timeout-s", "")
 RANK = RankCommand(threads=2, command=SCRIPT)
@@ -19,6 +19,7 @@ RANKS = ("python", *RANK.words)
         TaskCommand(controller="gloo", network_interface="ib0", timeout_s=1234567.5, command=RANKS),
         HostsCommand(hosts=2, rate_mbit=0, processes=4, command=RANKS),
         OneHostCommand(processes=8, timeout_s=7.5, command=RANKS),
+        ElasticCommand(processes=8, discovery="/my hosts.sh", min_workers=2, command=RANKS),
     ],
 )
 def test_what_is_written_is_read(command):

@@ -41,6 +41,23 @@ def test_the_whole_command_on_this_machine(job, ranks, command):
     )
 
 
+@pytest.mark.parametrize("given, path", [("", "/runs/r1/discover_hosts.sh"), ("/my hosts.sh", "/my hosts.sh")])
+def test_an_elastic_run_has_a_discovery_script(given, path):
+    result = planned(Job("/c/x.py", workers=3, min_workers=2, elastic=True, discovery=given, cwd="/c"))
+    at = result.argv.index("ddl.rank.elastic")
+    assert result.argv[at : at + 7] == (
+        *("ddl.rank.elastic", "--processes", "3", "--discovery", path),
+        *("--min-workers", "2"),
+    )
+    assert " ".join(result.shown).startswith(
+        "/env/bin/horovodrun --gloo --network-interfaces lo --gloo-timeout-seconds 180 -np 2 --min-np 2 --max-np 3 "
+        f"--blacklist-cooldown-range 1 60 --host-discovery-script {shlex.quote(path)} /env/bin/python -m ddl.rank"
+    )
+    files = {path.name: text for path, text in result.files}
+    assert files.get("discover_hosts.sh") == (None if given else "#!/bin/sh\necho localhost:2\necho 127.0.0.1:1\n")
+    assert json.loads(files["job.json"])["discovery"] == given  # `ddl rerun` gets a script of its own
+
+
 @pytest.mark.parametrize("name", ["local", "container"])
 def test_a_variable_reaches_the_ranks_and_its_value_no_line_and_no_record(name):
     job = Job("/course/x.py", env=(("TOKEN", "hush-4711"),))
@@ -78,6 +95,10 @@ def test_what_is_written_before_the_start():
         "env": [],
         "cwd": "/course",
         "timeout_s": 60,
+        "max_restarts": 0,
+        "min_workers": None,
+        "elastic": False,
+        "discovery": "",
         "detached": False,
         "where": "on this machine",
         "site": {

@@ -8,9 +8,10 @@ import pytest
 
 from ddl import attach, launch, runs
 from ddl.cli import main
-from ddl.errors import InputError
+from ddl.errors import InputError, NotFound
 from ddl.records.folder import RunFolder, StorageError
 from ddl.records.jsonfiles import FULL, DamagedFile, append_json_line, write_json
+from ddl.records.machine import host_name
 from ddl.records.recorder import Recorder
 
 JOB = {"name": "good", "created": 1.0, "workers": 1, "site": {}}
@@ -240,3 +241,13 @@ def test_half_a_line_is_taken_back(tmp_path, monkeypatch):
     with pytest.raises(OSError, match="No space left"):
         append_json_line(path, {"event": "step"})
     assert path.read_bytes() == b""
+
+
+@pytest.mark.parametrize("host", ["elsewhere", None])
+def test_a_rank_that_does_not_run_here_is_not_killed(folder, host):
+    """On another host its number may be any process's; here this process has that number, and is not of the run."""
+    made = folder(GOOD)
+    write_json(made.rank(0), {"rank": 0, "host": host or host_name(), "pid": os.getpid(), "started": 1.0})
+    for rank in (0, 1):
+        with pytest.raises(NotFound, match=f"rank {rank} of run {GOOD} does not run on this machine"):
+            attach(GOOD).kill_rank(rank)

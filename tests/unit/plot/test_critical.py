@@ -23,7 +23,7 @@ def run(name, **fields):
         **fields,
     }
     history = pandas.DataFrame(result.pop("history", []))
-    return SimpleNamespace(name=name, recorded=False, state="done", result=result, history=history)
+    return SimpleNamespace(name=name, recorded=False, state="done", result=result, history=history, restarts=())
 
 
 def sweep(arm, critical, batches=BATCHES, seeds=3):

@@ -3,7 +3,7 @@
 import matplotlib
 import pytest
 
-from course import plot, recorded
+from course import pipeline, plot, recorded
 from course.convergence.critical import Noise, critical_batch
 from course.gradients import descent
 from course.gradients.descent import EASY, NOISY
@@ -27,6 +27,7 @@ FIGURES = {
     "schedule": lambda: plot.plot_schedule({"ramp": ([0, 8], [0.0, 0.8])}),
     "trade-off": lambda: plot.plot_batch_size_tradeoff(curve().fit, batches=(430,)),
     "cost": lambda: plot.plot_cost({"a layer": (0.01, (4e6,))}, LINK, 2),
+    "lost share": lambda: plot.plot_lost_share(60, 300, 11_124),
     "fade": lambda: plot.plot_fade(LINK, LINK),
     "algorithms": lambda: plot.plot_algorithms(64, 1e-5, 1e-10),
     "published": lambda: plot.plot_published(),
@@ -37,6 +38,9 @@ FIGURES = {
     "critical": lambda: plot.plot_critical_batch(curve(), noise={"live": Noise((300.0,))}),
     "critical, two arms": lambda: plot.plot_critical_batch([curve(), curve("LAMB")]),
     "sharpness": lambda: plot.plot_sharpness(recorded("landscape")),
+    "memory": lambda: plot.plot_memory(recorded("sharding-memory")),
+    "messages": lambda: plot.plot_messages(recorded("few-messages")),
+    "cycles": lambda: plot.plot_cycles(GPipe=pipeline.gpipe(4, 8)),
 }
 RECORDED = {"convergence", "differences", "tuning", "critical", "critical, two arms", "sharpness"}
 

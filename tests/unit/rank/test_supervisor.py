@@ -3,6 +3,7 @@
 import os
 import queue
 import signal
+import threading
 import time
 from types import SimpleNamespace
 
@@ -77,7 +78,7 @@ def test_ranks_that_never_joined_their_cluster_are_named(supervise, monkeypatch,
     write_json(folder.job, {"cluster": "multi_worker", "workers": 3, "parameter_servers": 0})
     monkeypatch.setattr(supervisor.cluster, "first_absent", lambda size: [1, 2])
     supervised = supervise()
-    supervised.await_cluster()
+    supervised.await_cluster(threading.Event())
     assert ended(supervised) == ["terminate", "kill"]
     assert (supervised.reason, supervised.details) == ("absent", {"missing": [1, 2], "gone": [2], "found": "absent"})
 
@@ -90,7 +91,7 @@ def test_who_waits_is_recorded_when_nothing_new_comes_and_forgotten_when_it_does
     monkeypatch.setenv("DDL_STALL_S", "0.06")
     monkeypatch.setattr(supervisor, "waits", lambda pid, stack: asked.put(pid) or pid == 0)
     supervised = supervise()
-    supervised.watch(supervised.await_stalls, [0, 1])
+    supervised.watch(supervised.await_stalls, [0, 1], threading.Event())
     until(lambda: folder.stalled(1).exists())
     found = [read_json(folder.stalled(rank)) for rank in (0, 1)]
     assert found == [{"rank": rank, "waits": rank == 0, "quiet_s": 0.06} for rank in (0, 1)]
@@ -128,6 +129,7 @@ def test_a_rank_waits_that_is_idle_inside_horovod(monkeypatch, used_s, stack, an
 
     monkeypatch.setattr(psutil, "Process", Rank)
     monkeypatch.setattr(supervisor, "_handles", lambda pid, number: number == STACK_SIGNAL)
+    monkeypatch.setattr(supervisor, "is_stopped", lambda pid: False)
     monkeypatch.setattr(time, "sleep", lambda seconds: None)
     monkeypatch.setattr(supervisor, "stack_of", lambda path: stack)
     assert supervisor.waits(4711, "stack-0.txt") is answer

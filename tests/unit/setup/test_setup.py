@@ -75,7 +75,7 @@ def test_all_is_installed_by_hash_and_a_finished_set_up_does_nothing(machine):
     assert [line for line in done if line.startswith("uv venv")] == [f"uv venv --seed --python 3.11 {venv}"]
     (locked,) = [line for line in done if "requirements.lock" in line]
     assert "--require-hashes" in locked and "--no-deps" in locked
-    assert done[-2:] == ["ddl data fetch cifar10", "ddl data fetch synthetic"] and "generated pictures" in printed
+    assert done[-2:] == ["ddl data fetch cifar10", "ddl data fetch synthetic"] and "generated images" in printed
     config = (machine.home / "uv.toml").read_text()
     assert 'HOROVOD_WITHOUT_MPI = "1"' in config and '"tensorflow-cpu==2.15.1"' in config
     assert machine() == (0, "", [])

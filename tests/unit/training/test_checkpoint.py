@@ -70,6 +70,34 @@ def test_a_damaged_checkpoint_is_named_and_changes_nothing(folder):
         assert not np.any(other[0])
 
 
+def test_the_last_two_are_kept_and_a_damaged_one_falls_back_to_the_one_before(folder, capsys):
+    for step in (1, 2, 3):
+        path = checkpoint.save(variables(step), {"step": step}, SETTINGS)
+    assert sorted(os.listdir(folder)) == sorted([checkpoint.FILE, checkpoint.BEFORE])
+    assert checkpoint.restore(path, variables(0), SETTINGS) == {"step": 3} and not capsys.readouterr().out
+    path.write_bytes(path.read_bytes()[:-9])
+    other = variables(0)
+    assert checkpoint.restore(path, other, SETTINGS) == {"step": 2}
+    np.testing.assert_array_equal(other[0], np.full((2, 3), 2.0))
+    assert f"{path} is damaged: the training goes on from the one before" in capsys.readouterr().out
+    path.unlink()  # as where a rank was ended between two renamings
+    assert checkpoint._left_by_this_run() == folder / checkpoint.BEFORE
+    (folder / checkpoint.BEFORE).write_bytes(b"")
+    with pytest.raises(SettingError, match="damaged"):
+        checkpoint.restore(folder / checkpoint.BEFORE, other, SETTINGS)
+
+
+def test_a_checkpoint_of_another_version_is_named(folder, monkeypatch):
+    path = checkpoint.save(variables(7), {}, SETTINGS)
+    with pytest.raises(SettingError, match="holds 2 variables, and this training has 1, or others"):
+        checkpoint.restore(path, variables(0)[:1], SETTINGS)
+    monkeypatch.setattr(checkpoint, "FORMAT", 2)
+    path = checkpoint.save(variables(7), {}, SETTINGS)
+    monkeypatch.setattr(checkpoint, "FORMAT", 1)
+    with pytest.raises(SettingError, match="it is of format 2, and this version of the course reads 1"):
+        checkpoint.restore(path, variables(0), SETTINGS)
+
+
 @pytest.fixture
 def kept(folder, monkeypatch):
     """Return a function that takes five steps, and gives the steps of checkpoints and all notes."""
@@ -83,6 +111,7 @@ def kept(folder, monkeypatch):
         for step in range(1, 6):
             weights[0].assign_add(tf.ones([2, 3]))
             checkpoints.save_if_due(step, journal, lambda: {"totals": [0.5]}, at_once=step == at_once)
+        checkpoints.finish(journal)
         events = read_json_lines(folder / "events.jsonl")
         notes = [event["message"] for event in events if event["event"] == "note"]
         return [(event["step"], event["reason"]) for event in events if event["event"] == "checkpoint"], notes

@@ -5,7 +5,7 @@ import statistics
 from course.workers import disturbed
 from helpers import ROOT
 
-LESSON = ROOT / "grading" / "source" / "3.Multi-GPU" / "3.Multi-GPU.py"
+LESSON = ROOT / "grading" / "source" / "3b.Strategies-in-Depth" / "3b.Strategies-in-Depth.py"
 SENTENCES = {
     "slow worker costs more than its own share": lambda found: (
         # Without a wait, half of the updates would be left, and a tenth of the other half.
@@ -17,7 +17,7 @@ SENTENCES = {
     "A lost worker ended the run here, by the launcher": lambda found: (
         found["worker lost"][0]["state"] == "failed" and "worker 1" in found["worker lost"][0]["sentence"]
     ),
-    "A lost parameter server ends it in any case": lambda found: (
+    "With a lost parameter server the weights are gone": lambda found: (
         found["server lost"][0]["state"] == "failed" and "ps 0" in found["server lost"][0]["sentence"]
     ),
 }

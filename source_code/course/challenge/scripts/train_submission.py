@@ -28,7 +28,7 @@ def parse(arguments=None):
     ours = parser(__doc__)
     add = ours.add_argument
     add("--built", required=True, metavar="FOLDER", help="what was built of the submission")
-    add("--pictures", required=True, metavar="FILE", help="the pictures in three parts, the private ones unlabelled")
+    add("--pictures", required=True, metavar="FILE", help="the images in three parts, the private ones unlabelled")
     add("--seed", type=INITIAL, required=True, help="of the initial values: one that it was built with")
     add(
         "--secret",
@@ -41,9 +41,9 @@ def parse(arguments=None):
     add("--score-id", metavar="ID", help="of the score that this run belongs to")
     # A training with any of these is a trial, which does not count
     add("--samples", type=Integer(), metavar="N", help="train on so many samples instead of the file's SAMPLES")
-    add("--train-samples", type=Integer(), metavar="N", help="pictures to train on (default: all)")
-    add("--public-samples", type=Integer(), metavar="N", help="pictures to evaluate on (default: all)")
-    add("--private-samples", type=Integer(), metavar="N", help="pictures to be judged on (default: all)")
+    add("--train-samples", type=Integer(), metavar="N", help="images to train on (default: all)")
+    add("--public-samples", type=Integer(), metavar="N", help="images to evaluate on (default: all)")
+    add("--private-samples", type=Integer(), metavar="N", help="images to be judged on (default: all)")
     config = ours.parse_args(arguments)
     if config.samples and config.samples % GLOBAL_BATCH:
         ours.error(f"--samples {config.samples} is no multiple of the global batch, {GLOBAL_BATCH:,}")
@@ -296,7 +296,7 @@ def make_optional(program, name, inputs=lambda: ()):
 def shown(images):
     """Return the first pictures, which `prepare` sees without labels."""
     if len(images) < rules.PREPARE_SAMPLES:
-        raise Refused(f"prepare is shown {rules.PREPARE_SAMPLES:,} pictures, and there are {len(images):,}: take more")
+        raise Refused(f"prepare is shown {rules.PREPARE_SAMPLES:,} images, and there are {len(images):,}: take more")
     return tf.cast(images[: rules.PREPARE_SAMPLES], tf.float32) / 255
 
 

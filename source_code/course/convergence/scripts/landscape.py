@@ -27,8 +27,8 @@ def parse(arguments=None):
     add = ours.add_argument
     add("--weights", required=True, metavar="FOLDER_OR_RUN", help="of a run with --keep-weights")
     add("--measure", nargs="+", choices=MEASURES, default=list(MEASURES[:-1]), help="default: all but rescaling")
-    add("--samples", type=Integer(), default=2048, help="fixed training pictures, the first ones (default: 2048)")
-    add("--chunk", type=Integer(2), default=1024, help="pictures that batch norm looks at together (default: 1024)")
+    add("--samples", type=Integer(), default=2048, help="fixed training images, the first ones (default: 2048)")
+    add("--chunk", type=Integer(2), default=1024, help="images that batch norm looks at together (default: 1024)")
     add("--eigenvalues", type=Integer(), default=1, metavar="K", help="the largest (default: 1)")
     add("--iterations", type=Integer(2), default=16, help="of Lanczos at the most: products (default: 16)")
     tolerance = "of Lanczos, which ends with residuals below this share of the largest eigenvalue (default: 0.01)"
@@ -37,7 +37,7 @@ def parse(arguments=None):
     add("--directions", type=Integer(), default=2, help="of the slices (default: 2)")
     add("--points", type=Integer(3), default=13, help="of a slice (default: 13)")
     add("--reach", type=Number(above=0), default=1.0, help="of a slice, in norms of each filter (default: 1)")
-    add("--noise-samples", type=Integer(), metavar="N", help="random training pictures for the noise (default: all)")
+    add("--noise-samples", type=Integer(), metavar="N", help="random training images for the noise (default: all)")
     add("--ghost-batch", type=Integer(), metavar="B", help="of one gradient (default: the run's own)")
     add("--alphas", type=Number(above=0), nargs="+", default=[0.2, 5.0], help="of the rescaling (default: 0.2 5)")
     config = ours.parse_args(arguments)
@@ -166,14 +166,14 @@ class Measuring:
 
     def __init__(self, config, run, model, data):
         if config.samples > data.train_samples:
-            raise SettingError(f"--samples {config.samples}: the run trained on {data.train_samples} pictures")
+            raise SettingError(f"--samples {config.samples}: the run trained on {data.train_samples} images")
         self.config, self.model, self.spectrum = config, model, None
         # Horovod: every rank has its own part of the chunks, and sums go over all ranks.
         rank, ranks = hvd.rank(), hvd.size()
         noise_samples = config.noise_samples or data.train_samples
         ghost_batch = config.ghost_batch or run.get("ghost_batch") or 32
         if noise_samples > data.train_samples:
-            raise SettingError(f"--noise-samples {noise_samples}: the run trained on {data.train_samples} pictures")
+            raise SettingError(f"--noise-samples {noise_samples}: the run trained on {data.train_samples} images")
         self.augmented = not run.get("config", {}).get("no_augment", True)
         order = np.random.default_rng(DRAW_SEED).permutation(data.train_samples)[:noise_samples]
         self.progress = Progress(config, rank, ranks, noise_samples // ghost_batch * ghost_batch, run["data"])
@@ -273,7 +273,7 @@ def in_words(name, found):
         measured = (
             "no scale: |G|² is not positive" if scale is None else f"{scale:.4g} ± {found['noise_scale_error']:.2g}"
         )
-        return f"{measured}, from {found['ghost_batches']} gradients of {found['ghost_batch']} pictures"
+        return f"{measured}, from {found['ghost_batches']} gradients of {found['ghost_batch']} images"
     if name == "slices":
         return f"from {np.min(found['losses']):.3g} to {np.max(found['losses']):.3g}"
     return "; ".join(

@@ -54,25 +54,25 @@ def main(config):
         )
     x, y = generated(config.points, config.noise, config.seed)[rank::ranks].T
 
-    m = tf.Variable(config.weight, dtype=tf.float64)
+    w = tf.Variable(config.weight, dtype=tf.float64)
     # Horovod: write on rank 0 only.
     writer = Writer(rank == 0)
     writer.event("start", steps=config.steps, world=ranks)
     for step in range(1, config.steps + 1):
-        before = float(m)
+        before = float(w)
         with tf.GradientTape() as tape:
-            loss = tf.reduce_mean(tf.square(y - m * x))
-        gradient = tape.gradient(loss, m)
+            loss = tf.reduce_mean(tf.square(y - w * x))
+        gradient = tape.gradient(loss, w)
 
         # Horovod: average. Each rank's gradient weighs the same, however many points it has.
         average = hvd.allreduce(gradient, op=hvd.Average, name="gradient")
         gradients = hvd.allgather(tf.reshape(gradient, [1]), name="gradients").numpy().tolist()
 
         # The same average on every rank, so the same step and the same weight.
-        m.assign_sub(config.learning_rate * average)
-        writer.event("step", step=step, m=before, gradients=gradients, average=float(average), after=float(m))
+        w.assign_sub(config.learning_rate * average)
+        writer.event("step", step=step, w=before, gradients=gradients, average=float(average), after=float(w))
 
-    weights = hvd.allgather(tf.reshape(m, [1]), name="weights").numpy().tolist()
+    weights = hvd.allgather(tf.reshape(w, [1]), name="weights").numpy().tolist()
     measured = [(1024 * kib, all_reduce_seconds(1024 * kib)) for kib in config.message_kib]
     writer.print(f"{ranks} ranks, {config.steps} steps: the weight is {weights[0]:.6f}")
     writer.result(config=vars(config), ranks=ranks, weights=weights, all_reduce_seconds=measured)

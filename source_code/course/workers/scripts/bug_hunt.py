@@ -38,7 +38,7 @@ from course.training.journal import Writer
 from course.training.witness import Witness, checksum
 
 FEATURES, CLASSES, TEST_SAMPLES = 16, 4, 1024
-# Which habit each case leaves out, as digests: question 7 of lesson 3 asks for that, and reading this file is not to
+# Which habit each case leaves out, as digests: question 7 of 3b asks for that, and reading this file is not to
 # answer it. It keeps nothing secret: what runs here can be asked here, and the records show it to who reads them.
 LEFT_OUT = {"0500500ab1", "089db7caa1", "837ee990ed", "f3968b31b9", "f4b17f2aab", "fb1e40546d"}
 

@@ -112,10 +112,10 @@ def main(config):
     )
 
 
-def gradient(model, pictures, labels, loss_of):
+def gradient(model, images, labels, loss_of):
     """Return the gradients of a loss, a function of the samples' losses and half the sum of all squared weights."""
     with tf.GradientTape() as tape:
-        losses, _ = losses_and_hits(labels, model(pictures, training=True))
+        losses, _ = losses_and_hits(labels, model(images, training=True))
         loss = loss_of(losses, tf.add_n([tf.nn.l2_loss(weight) for weight in model.trainable_variables]))
     return tape.gradient(loss, model.trainable_variables)
 

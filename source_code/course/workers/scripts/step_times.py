@@ -118,7 +118,7 @@ def main(config):
         time_to_first_step_s=sum(parts.values()),
         start_s=parts,
         sizes=measured,
-        data={"name": "random pictures", "form": "generated", "train_samples": SAMPLES},
+        data={"name": "random images", "form": "generated", "train_samples": SAMPLES},
     )
 
 
@@ -280,7 +280,7 @@ class Whole:
         model = models.build(config.model, norm="batch", seed=config.seed)
         self.weights, self.passes, self.steps = model.trainable_variables, 1, 0
         self.parameters = sum(math.prod(weight.shape) for weight in self.weights)
-        data = DataSet("random pictures", "generated", *pictures, *pictures, tuple(map(str, range(CLASSES))))
+        data = DataSet("random images", "generated", *pictures, *pictures, tuple(map(str, range(CLASSES))))
         self.train_step = train_cifar.make_train_step(
             model,
             optimizers.make("sgd", 0.01, self.weights),

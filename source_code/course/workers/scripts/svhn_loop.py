@@ -4,11 +4,11 @@
     python source_code/course/workers/scripts/svhn_loop.py --loop my_loop.py --replicas 2 --steps 100
 
 The file must define ``make_step(strategy, model, optimizer, global_batch)``: it returns a function
-of a distributed batch (normalised pictures, labels) that takes one training step on all replicas
+of a distributed batch (normalised images, labels) that takes one training step on all replicas
 and returns the mean loss over the global batch. All else is here. Before training, one such step is
 compared with the same step on a single device; the record says whether they agree.
 
-The data are SVHN (`ddl data fetch svhn`), or generated pictures of the same form.
+The data are SVHN (`ddl data fetch svhn`), or generated images of the same form.
 """
 
 from pathlib import Path
@@ -93,7 +93,7 @@ def main(config):
         journal.step(step, train_step(*batch), config.learning_rate)
         if journal.epoch_ends(step):
             with journal.paused():
-                seen = slice(0, data.test_samples)  # as many training as test pictures
+                seen = slice(0, data.test_samples)  # as many training as test images
                 loss, accuracy = evaluate(model, data.train_images[seen], data.train_labels[seen])
                 test_loss, test_accuracy = evaluate(model, data.test_images, data.test_labels)
             journal.evaluation(
@@ -122,9 +122,9 @@ def main(config):
 
 
 def make_batches(data, order, steps):
-    """Return a data set of the whole training's batches: normalised pictures and labels."""
+    """Return a data set of the whole training's batches: normalised images and labels."""
     numbers = np.stack([batch for _, batch in order.batches(0, steps)])
-    with tf.device("CPU:0"):  # pictures wait in the host's memory, not in a GPU's
+    with tf.device("CPU:0"):  # images wait in the host's memory, not in a GPU's
         images, labels = constant(data.train_images), constant(data.train_labels)
     return (
         tf.data.Dataset.from_tensor_slices(numbers)
@@ -165,9 +165,9 @@ def compare_step(make_step, strategy, network, batches, global_batch):
     ours = flat(model) - before
 
     single = network()
-    pictures, labels = next(iter(batches))
+    images, labels = next(iter(batches))
     with tf.GradientTape() as tape:
-        single_loss = tf.reduce_mean(losses_and_hits(labels, single(pictures, training=True))[0])
+        single_loss = tf.reduce_mean(losses_and_hits(labels, single(images, training=True))[0])
     gradients = tape.gradient(single_loss, single.trainable_variables)
     right = -CHECK_RATE * np.concatenate([np.ravel(each) for each in gradients]).astype(np.float64)
 

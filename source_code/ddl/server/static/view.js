@@ -18,10 +18,16 @@ export function follow() {
 
 async function watch(panel) {
   const run = `runs/${encodeURIComponent(panel.dataset.run)}`;
-  const button = panel.querySelector(".ddl-stop");
+  const buttons = panel.querySelectorAll(".ddl-stop");
   panel.dataset.followed = "";
-  if (button) button.onclick = () => stop(`${run}/stop`, button);
-  panel.addEventListener("click", ({ target }) => "all" in target.dataset && stop(`${run}/stop?all`, target));
+  for (const button of buttons) {
+    const rank = button.dataset.kill;
+    button.onclick = () =>
+      rank ? press(`${run}/kill/${rank}`, button, "Killing…", true) : press(`${run}/stop`, button, "Stopping…");
+  }
+  panel.addEventListener("click", ({ target }) => {
+    if ("all" in target.dataset) press(`${run}/stop?all`, target, "Stopping…");
+  });
   for (let missed = 0; ; await wait(EVERY_MS)) {
     if (!panel.isConnected) continue; // scrolled away: JupyterLab keeps it aside
     const answer = await ask(`${run}/state`);
@@ -36,7 +42,7 @@ async function watch(panel) {
       panel.outerHTML = answer.html;
       return;
     }
-    if (button) button.hidden = false;
+    for (const button of buttons) button.hidden = false;
     for (const [name, html] of Object.entries(answer.parts)) show(panel.querySelector(`[data-part="${name}"]`), html);
   }
 }
@@ -59,16 +65,17 @@ function say(panel, text) {
   if (line && line.textContent !== text) line.textContent = text;
 }
 
-async function stop(path, button) {
+/** Ask for what a button says; it can be pressed once, unless `again`. */
+async function press(path, button, doing, again = false) {
   const label = button.textContent;
   button.disabled = true;
-  button.textContent = "Stopping…";
+  button.textContent = doing;
   const answer = await ask(path, { method: "POST" });
-  if (answer.error) {
+  if (answer.error || again) {
     button.disabled = false;
     button.textContent = label;
-    say(button.closest(".ddl-run"), `The run could not be stopped: ${answer.error}`);
   }
+  if (answer.error) say(button.closest(".ddl-run"), `“${label}” was not possible: ${answer.error}`);
 }
 
 /** Return the server's answer; its `error` says what went wrong. */

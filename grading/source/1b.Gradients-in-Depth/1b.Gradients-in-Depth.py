@@ -1,0 +1,1212 @@
+# %% [markdown]
+# # 1b. Gradients in depth
+#
+# **When does a larger batch allow a higher learning rate, and what does an average cost?**
+#
+# | about | this notebook |
+# | --- | --- |
+# | time | 174 minutes, in four sittings |
+# | hardware | two cores; the one launched run takes ten seconds |
+# | before this | [1. Gradient basics](1.Gradient-Basics.ipynb) |
+#
+# What lesson 1 leaves open: the same gradients by hand, what noise does to a training,
+# how far a larger batch helps, averaging over time, a ring of your own, and what an
+# average costs.
+#
+# | sitting | sections | minutes |
+# | --- | --- | --- |
+# | by hand, and step by step | 1 to 2 | 58 |
+# | noise | 3 to 5 | 38 |
+# | larger batches | 6 to 8 | 25 |
+# | rings and costs | 9 to 10 | 54 |
+
+# %% tags=["parameters"]
+size = "reader"  # "smoke" only checks that everything runs
+workers = 2
+
+# %%
+import math
+
+import numpy as np
+
+# Points (x, y). The lesson's model predicts y = w * x.
+easy = [(1, 1), (2, 2), (3, 3), (4, 4)]
+noisy = [(1, 0), (2, 1), (3, 1), (4, 6.25)]
+
+# %% tags=["demo"]
+import pandas as pd
+
+from ddl import beside, launch
+from course import check, cost, descent, hint, plot, ring, sgd
+
+draws = {"reader": 2000, "smoke": 200}[size]
+many = descent.generated(64)  # 64 points around y = x, with noise
+sizes = [1, 2, 4, 8, 16, 32, 64]
+rate = 0.0018  # a learning rate for single points
+
+# %%
+def grad_point(w, data, n):
+    """Return the slope of (y - w * x) ** 2 / n for one point (x, y)."""
+    x, y = data
+    return 2 * x * (w * x - y) / n
+
+
+def grad_multi(w, data):
+    """Return the slope of the loss over a list of points (x, y)."""
+    return sum(grad_point(w, point, len(data)) for point in data)
+
+# %% [markdown]
+# They do what yours of lesson 1, question 1, do.
+
+# %% [markdown]
+# ## 1. A loss by hand
+#
+# The data set `easy` has four points, and the model is $y_\text{pred} = w x$.
+
+# %% [markdown] nbgrader={"grade": false, "grade_id": "q01_best_weight_prompt", "locked": true, "schema_version": 3, "solution": false, "task": false}
+# **Question 1** (1 point)
+#
+# The best weight for `easy` is $w = 1$. How can you see that from the four
+# points alone, without any calculation?
+#
+# === BEGIN MARK SCHEME ===
+# 1 point: says that y equals x at every point, so that w = 1 predicts all four
+# exactly (no error can be smaller than none). Half a point for "it fits"
+# without a reason.
+# === END MARK SCHEME ===
+
+# %% [markdown] nbgrader={"grade": true, "grade_id": "q01_best_weight", "locked": false, "points": 1, "schema_version": 3, "solution": true, "task": false}
+# ### BEGIN SOLUTION
+# At each of the four points y equals x. With w = 1 the model predicts y = x, so
+# it is right at all four points, and nothing can be better than that.
+# ### END SOLUTION
+
+# %% [markdown]
+# Usually no weight is right everywhere. So we choose a number that says how
+# wrong a weight is, the **loss**, and look for the weight with the lowest loss.
+# Ours is the mean squared error over the $n$ points:
+#
+# $$\text{loss}(w) = \frac{1}{n}\sum_{i=1}^{n} (y_i - w x_i)^2
+# = \sum_{i=1}^{n} \underbrace{\frac{(y_i - w x_i)^2}{n}}_{\text{point } i}$$
+#
+# So the loss is a sum with one part for each point. Everything below rests on
+# that.
+
+# %% [markdown] nbgrader={"grade": false, "grade_id": "q02_never_negative_prompt", "locked": true, "schema_version": 3, "solution": false, "task": false}
+# **Question 2** (1 point)
+#
+# Can the loss be negative? Can one point's part of it? Explain why or why not,
+# and whether that makes sense for a number that measures how wrong a model is.
+#
+# === BEGIN MARK SCHEME ===
+# Half a point: the square of a real number is never negative, and n is
+# positive, so neither the parts nor their sum can be negative. Half a point: a
+# sensible interpretation, such as "0 means right everywhere, and nothing is
+# better than that".
+# === END MARK SCHEME ===
+
+# %% [markdown] nbgrader={"grade": true, "grade_id": "q02_never_negative", "locked": false, "points": 1, "schema_version": 3, "solution": true, "task": false}
+# ### BEGIN SOLUTION
+# No. Each part is a square divided by the positive number n, so it is at least
+# 0, and so is their sum. That makes sense: 0 means that all predictions are
+# right, and nothing is better than right.
+# ### END SOLUTION
+
+# %% [markdown]
+# **Predict first.** At $w = 2$ the model is twice as steep as `easy`. What
+# percentage of the loss comes from the point with $x = 4$ alone?
+
+# %% tags=["demo"]
+guess_share = None  # a percentage
+
+# %% tags=["demo"]
+last = descent.loss(2, easy[3:]) / 4
+share = 100 * last / descent.loss(2, easy)
+beside(guess_share, share, "share of the point x = 4, in percent")
+
+# %% [markdown]
+# Squaring gives large errors more weight.
+#
+# **Question 3** (2 points)
+#
+# Compute these by hand, for $w = 2$ and the four points of `easy` in their
+# order ($n = 4$):
+#
+# - `table_ypred`: a list of the four predictions;
+# - `table_loss_point`: a list of each point's part of the loss;
+# - `table_loss_mse`: the loss, a single number.
+
+# %% nbgrader={"grade": false, "grade_id": "q03_table", "locked": false, "schema_version": 3, "solution": true, "task": false} tags=["raises-exception"]
+# table_ypred = [?, ?, ?, ?]
+# table_loss_point = [?, ?, ?, ?]
+# table_loss_mse = ?
+### BEGIN SOLUTION
+table_ypred = [2, 4, 6, 8]
+table_loss_point = [0.25, 1, 2.25, 4]
+table_loss_mse = 7.5
+### END SOLUTION
+
+# %% [markdown] tags=["hints"]
+# q03_table
+#
+# 1. Write down the four points of `easy` first. A prediction needs only the
+#    point's x, a loss also its y.
+# 2. Each point's part is its squared error divided by n = 4. The loss is the sum
+#    of the four parts.
+# 3. `table_ypred = [2 * x for x, y in easy]`
+
+# %% nbgrader={"grade": true, "grade_id": "q03_table_test", "locked": true, "points": 2, "schema_version": 3, "solution": false, "task": false} tags=["raises-exception"]
+import math
+
+assert len(table_ypred) == 4, "table_ypred needs four numbers"
+assert len(table_loss_point) == 4, "table_loss_point needs four numbers"
+assert math.isclose(table_ypred[3], 8), "at x = 4 the model predicts 2 * 4"
+assert math.isclose(table_loss_point[1], 1), "point (2, 2): (2 - 4)² / 4 = 1"
+assert math.isclose(sum(table_loss_point), table_loss_mse), (
+    "the loss should be the sum of the four points' parts"
+)
+### BEGIN HIDDEN TESTS
+assert not isinstance(table_ypred, set), "a set has no order"
+assert not isinstance(table_loss_point, set), "a set has no order"
+for given, right in zip(table_ypred, [2, 4, 6, 8], strict=True):
+    assert math.isclose(given, right)
+for given, right in zip(table_loss_point, [0.25, 1, 2.25, 4], strict=True):
+    assert math.isclose(given, right)
+assert math.isclose(table_loss_mse, 7.5)
+### END HIDDEN TESTS
+
+# %% [markdown]
+# Over $w$ the loss is a **parabola**: twice the distance from the best weight, four
+# times the loss.
+#
+# **Question 4** (2 points)
+#
+# Write `loss_mse(w, dataset)`. It takes a weight and a list of points
+# `[(x, y), ...]`, and returns the loss as a float. A mean over no points is not
+# defined: for an empty list, raise a `ValueError`.
+
+# %% nbgrader={"grade": false, "grade_id": "q04_loss_mse", "locked": false, "schema_version": 3, "solution": true, "task": false}
+def loss_mse(w, dataset):
+    """Return the mean squared error of w * x over the points (x, y)."""
+    ### BEGIN SOLUTION
+    if not dataset:
+        raise ValueError("the loss of an empty data set is not defined")
+    return sum((y - w * x) ** 2 for x, y in dataset) / len(dataset)
+    ### END SOLUTION
+
+# %% [markdown] tags=["hints"]
+# q04_loss_mse
+#
+# 1. It is a mean: a sum over the points, divided by how many there are. What if
+#    there are none?
+# 2. Deal with the empty list first. Then add up the squares of y minus the
+#    prediction, and divide once, at the end.
+# 3. `squares = [(y - w * x) ** 2 for x, y in dataset]`
+
+# %% nbgrader={"grade": true, "grade_id": "q04_loss_mse_test", "locked": true, "points": 2, "schema_version": 3, "solution": false, "task": false} tags=["raises-exception"]
+import math
+
+points = [(1, 1), (2, 2), (3, 3), (4, 4)]
+value = loss_mse(2, points)
+assert math.isclose(value, 7.5), f"loss_mse(2, easy) is {value}, not 7.5"
+value = loss_mse(1, points)
+assert math.isclose(value, 0, abs_tol=1e-12), f"at w = 1 it is {value}"
+value = loss_mse(3, [(1, 2), (3, 1)])  # errors of -1 and -8
+assert math.isclose(value, 32.5), f"half of 1 + 64 is not {value}"
+### BEGIN HIDDEN TESTS
+other = [(1, 0), (2, 1), (3, 1), (4, 6.25)]
+assert math.isclose(loss_mse(1, other), 2.765625)
+assert math.isclose(loss_mse(-0.5, [(3, 2)]), 12.25)
+assert math.isclose(loss_mse(0.5, [(0, 1), (-2, -4)]), 5)
+small = [(1, -0.02), (1, 0), (1, -0.02)]  # one point twice
+assert math.isclose(loss_mse(0, small), 0.0008 / 3, rel_tol=1e-6)
+try:
+    loss_mse(1, [])
+except ValueError:
+    pass
+else:
+    raise AssertionError("an empty data set should raise a ValueError")
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ## 2. One point at a time
+#
+# At $w = 2$ the gradient of `easy` is 15.
+#
+# **Predict first.** With which learning rate does one step with all four points land
+# exactly on the best weight, 1?
+
+# %% tags=["demo"]
+guess_jump = None  # a learning rate
+
+# %% tags=["demo"]
+beside(guess_jump, descent.rate_limit(easy) / 2, "learning rate")
+
+# %% [markdown]
+# That works from any $w$, because the gradient grows with the distance. But
+# nobody knows that learning rate beforehand, so one takes many shorter steps.
+#
+# **Question 5** (3 points)
+#
+# Write `train_loop(w, lr, dataset, iterations)`, which returns the weight after
+# that many iterations. Each iteration takes **one** point, computes its
+# gradient with $n = 1$, and steps. Take the points in order; after the last
+# one, start again with the first. With zero iterations, return `w` unchanged.
+# With an empty `dataset` there is nothing to train on: raise a `ValueError`.
+
+# %% nbgrader={"grade": false, "grade_id": "q05_train_loop", "locked": false, "schema_version": 3, "solution": true, "task": false}
+def train_loop(w, lr, dataset, iterations):
+    """Return the weight after `iterations` steps, one point each."""
+    ### BEGIN SOLUTION
+    if not dataset:
+        raise ValueError("there are no points to train on")
+    for iteration in range(iterations):
+        point = dataset[iteration % len(dataset)]
+        w = w - lr * grad_point(w, point, 1)
+    return w
+    ### END SOLUTION
+
+# %% [markdown] tags=["hints"]
+# q05_train_loop
+#
+# 1. A step is: new weight = old weight − learning rate × gradient. What changes from one
+#    iteration to the next is which point is used.
+# 2. Point number i of a list that starts over is at index i modulo its length.
+#    Raise the error before the loop, and return w after it.
+# 3. `point = dataset[iteration % len(dataset)]`
+
+# %% nbgrader={"grade": true, "grade_id": "q05_train_loop_test", "locked": true, "points": 3, "schema_version": 3, "solution": false, "task": false} tags=["raises-exception"]
+import math
+
+four = [(1, 1), (2, 2), (3, 3), (4, 4)]
+cases = [([(1, 1)], 1, 0.002), ([(1, 1)], 100, 0.18143),
+         (four, 4, 0.05891), (four, 100, 0.78086)]
+for points, count, right in cases:
+    value = train_loop(w=0, lr=0.001, dataset=points, iterations=count)
+    assert math.isclose(value, right, abs_tol=5e-6), (
+        f"{count} iterations on {points}: {value}, not {right}"
+    )
+value = train_loop(w=1, lr=0.1, dataset=[(1, 0), (2, 1)], iterations=3)
+assert math.isclose(value, 0.448, rel_tol=1e-6), f"0.8, 0.56, 0.448: {value}"
+### BEGIN HIDDEN TESTS
+value = train_loop(w=0, lr=0.1, dataset=[(1, 1), (2, 0)], iterations=3)
+assert math.isclose(value, 0.232, rel_tol=1e-6)  # the first point again
+w, mixed = 0.3, [(2, 0), (1, 1), (2, 0), (0, 1), (0.5, -3), (-1, 2)]
+value = train_loop(w, 0.1, mixed, 8)
+for x, y in mixed + mixed[:2]:
+    w += 0.2 * x * (y - w * x)
+assert math.isclose(value, w, rel_tol=1e-6)
+# Zero, tiny and huge gradients: training goes on.
+assert math.isclose(train_loop(0, 0.25, [(1, 0), (1, 2)], 4), 1.25)
+value = train_loop(0, 1000, [(0.01, 0.02)], 20)
+assert math.isclose(value, 2 - 2 * 0.8**20, rel_tol=1e-5)
+value = train_loop(0, 10, [(1, 1), (2, 2), (3, 3), (4, 4)], 4)
+assert math.isclose(value, 1 - 19 * 79 * 179 * 319, rel_tol=1e-6)
+assert math.isclose(train_loop(3, 0.1, [(1, 5)], 0), 3)
+assert math.isclose(train_loop(-1, 0.25, [(1, 1)], 2), 0.5)
+try:
+    train_loop(w=0, lr=0.1, dataset=[], iterations=5)
+except ValueError:
+    pass
+else:
+    raise AssertionError("an empty data set should raise a ValueError")
+### END HIDDEN TESTS
+
+# %% [markdown] nbgrader={"grade": false, "grade_id": "q06_sum_prompt", "locked": true, "schema_version": 3, "solution": false, "task": false}
+# **Question 6** (1 point)
+#
+# Is it correct to write `grad_multi` by calling `grad_point` for each point
+# and adding up the results? Which rule of calculus allows or forbids it?
+#
+# === BEGIN MARK SCHEME ===
+# 1 point: yes, because the loss is a sum of the points' parts, and the
+# derivative of a sum is the sum of the derivatives (each with the same n). Half
+# a point without the rule. Accept "differentiation is linear".
+# === END MARK SCHEME ===
+
+# %% [markdown] nbgrader={"grade": true, "grade_id": "q06_sum", "locked": false, "points": 1, "schema_version": 3, "solution": true, "task": false}
+# ### BEGIN SOLUTION
+# Yes. The loss is the sum of the points' parts, and the derivative of a sum is
+# the sum of the derivatives. Each part has to be divided by the same n, the
+# number of points in the list.
+# ### END SOLUTION
+
+# %% [markdown]
+# With one point at a time, each step multiplies the distance to that point's own best
+# weight by $1 - 2\,\eta\,x^2$, with the $x$ of that step.
+
+# %% [markdown] nbgrader={"grade": false, "grade_id": "q07_tiny_rate_prompt", "locked": true, "schema_version": 3, "solution": false, "task": false}
+# **Question 7** (1 point)
+#
+# Run `train_loop(0, 1e-9, [(1, 2), (2, 6), (3, 7), (4, 4)], 4)` in a cell of
+# your own. What happens when the learning rate is far too low? Describe it, and
+# say what that costs in practice.
+#
+# === BEGIN MARK SCHEME ===
+# Half a point: the weight hardly moves from 0 (to about 1e-7), since each step
+# is lr times the gradient. Half a point: it moves in the right direction but
+# would need a huge number of iterations, so time or compute is wasted.
+# === END MARK SCHEME ===
+
+# %% [markdown] nbgrader={"grade": true, "grade_id": "q07_tiny_rate", "locked": false, "points": 1, "schema_version": 3, "solution": true, "task": false}
+# ### BEGIN SOLUTION
+# The weight ends at about 1e-7, so it hardly moved. Every step has the right
+# direction, but its length is the gradient times 1e-9. It would take hundreds
+# of millions of steps to arrive. Nothing fails; the time is just wasted.
+# ### END SOLUTION
+
+# %% [markdown] nbgrader={"grade": false, "grade_id": "q08_huge_rate_prompt", "locked": true, "schema_version": 3, "solution": false, "task": false}
+# **Question 8** (2 points)
+#
+# Run `train_loop(0, 10, [(1, 1), (2, 2), (3, 3), (4, 4)], 4)` in a cell of your
+# own. What happens when the learning rate is far too high? Describe how the
+# weight changes along the way, and use the factor $1 - 2\,\eta\,x^2$ to
+# explain it.
+#
+# === BEGIN MARK SCHEME ===
+# 1 point: every step jumps over the best weight and lands farther away on the
+# other side; about -86 million after four steps. 1 point: the factors are -19,
+# -79, -179, -319; their absolute values exceed 1, so the distance grows.
+# === END MARK SCHEME ===
+
+# %% [markdown] nbgrader={"grade": true, "grade_id": "q08_huge_rate", "locked": false, "points": 2, "schema_version": 3, "solution": true, "task": false}
+# ### BEGIN SOLUTION
+# The weight explodes: 20, −1500, about 269,000, about −86 million. Each step
+# points the right way but jumps over the best weight and lands farther out on
+# the other side. The factors are 1 − 20x²: −19, −79, −179, −319. Their absolute
+# values are all above 1, so the distance to the best weight grows in every
+# step.
+# ### END SOLUTION
+
+# %% [markdown]
+# ---
+# **A good place to stop.** You can train one weight, too slowly, too fast, and well, on
+# points that agree. Next: points that don't.
+
+# %% [markdown]
+# ## 3. Noise
+#
+# The points of `noisy` lie around the same line, and its best weight is still exactly
+# 1. But no weight is right everywhere any more.
+#
+# **Predict first.** From 0.001 on, learning rates double up to 0.256. How many of these
+# nine diverge on `noisy`?
+
+# %% tags=["demo"]
+guess_diverge = None  # how many of nine
+
+# %% tags=["demo"]
+rates = [0.001 * 2**k for k in range(9)]
+one_by_one = descent.batches_of(noisy, 1)
+diverge = sum(abs(descent.pass_factor(lr, one_by_one)) > 1 for lr in rates)
+beside(guess_diverge, diverge, "of nine learning rates diverge")
+
+# %% [markdown] nbgrader={"grade": false, "grade_id": "q09_rates_prompt", "locked": true, "schema_version": 3, "solution": false, "task": false}
+# **Question 9** (2 points)
+#
+# With your own `train_loop`, train on `noisy` from $w = 0$ for 1000 iterations
+# at the learning rates 0.001, 0.002, 0.004, and so on, doubling up to 0.256.
+# Which ones diverge? Which end at or very near the best weight, 1? What
+# happens at those in between? Try to explain why.
+#
+# === BEGIN MARK SCHEME ===
+# Half a point: only 0.256 diverges. Half a point: the lowest learning rates (0.001 to
+# about 0.004) end within a few percent of 1. 1 point: those in between end at a
+# fixed wrong weight (0.016: 1.23; 0.128: 5.68), because each point pulls in a
+# different direction, and the last one pulled most recently. Don't accept that
+# labels cause the divergence.
+# === END MARK SCHEME ===
+
+# %% [markdown] nbgrader={"grade": true, "grade_id": "q09_rates", "locked": false, "points": 2, "schema_version": 3, "solution": true, "task": false}
+# ### BEGIN SOLUTION
+# Only 0.256 diverges. 0.001, 0.002 and 0.004 end at 1.01 to 1.05. In between,
+# training settles, but away from 1: 1.10, 1.23, 1.58, 3.04, 5.68. There the
+# weight goes round in a cycle: each point pulls it towards its own best weight,
+# farther with longer steps, and we look just after the pull of the last point,
+# (4, 6.25).
+# ### END SOLUTION
+
+# %% tags=["demo"]
+plot.plot_training({"easy": easy, "noisy": noisy}, lr=0.016)
+
+# %% [markdown]
+# The two data sets have the same $x$ and different $y$, the **labels**. Training
+# settles equally fast on both. On `easy` it comes to rest; on `noisy` it goes
+# round in a **limit cycle** and never rests. So is it noise that makes training
+# diverge? Compute it: each pass multiplies the distance from the cycle by
+#
+# $$\prod_i \left(1 - 2\,\eta\,x_i^2\right),$$
+#
+# and there is no $y$ in that product.
+
+# %% tags=["demo"]
+table = {"learning rate": rates}
+for name, data in (("easy", easy), ("noisy", noisy)):
+    singles = descent.batches_of(data, 1)
+    factors = [descent.pass_factor(lr, singles) for lr in rates]
+    table[f"{name}: factor per pass"] = factors
+    table[f"{name}: ends at"] = [
+        descent.cycle(lr, singles)[-1] if abs(f) < 1 else math.inf
+        for lr, f in zip(rates, factors)
+    ]
+pd.DataFrame(table).round(3)
+
+# %% [markdown]
+# The factors agree, row by row: **the $x$ alone decide what diverges**. Labels, however
+# noisy, make no difference to it. They decide **where training settles**: the higher
+# the learning rate, the farther from the best weight. So noise does limit the learning
+# rate, long before divergence does.
+
+# %% [markdown]
+# ## 4. Batches: averaging over points
+#
+# Instead of stepping after every point, take the gradients of several points at
+# the same weight, average them, and take one step. Those points are a
+# **batch**.
+#
+# **Predict first.** At $w = 2$ the four gradients of `noisy` have the mean 15.
+# Cut the points into two batches of two. What is the mean of the two batches'
+# gradients?
+
+# %% tags=["demo"]
+guess_mean = None  # a number
+
+# %% tags=["demo"]
+pairs_of_noisy = descent.batches_of(noisy, 2)
+two = [descent.gradient(2, pair) for pair in pairs_of_noisy]
+beside(guess_mean, sum(two) / 2, "mean of the two batches' gradients")
+
+# %% [markdown]
+# Averaging leaves the mean unchanged. Here is what it does change.
+#
+# **Question 10** (2 points)
+#
+# By hand or by code, at $w = 2$ for the four points of `noisy`:
+#
+# - `table_grad_point`: a list with `grad_point` of each point, where $n = 1$;
+# - `table_grad_multi`: a list with `grad_multi` of two batches: the first two
+#   points and the last two.
+
+# %% nbgrader={"grade": false, "grade_id": "q10_table", "locked": false, "schema_version": 3, "solution": true, "task": false} tags=["raises-exception"]
+# table_grad_point = [?, ?, ?, ?]
+# table_grad_multi = [?, ?]
+### BEGIN SOLUTION
+table_grad_point = [4, 12, 30, 14]
+table_grad_multi = [8, 22]
+### END SOLUTION
+
+# %% [markdown] tags=["hints"]
+# q10_table
+#
+# 1. Both functions are at the top of this notebook: call them with w = 2 on
+# the points of `noisy`.
+# 2. A batch is a slice of the list: the first two points, and those after them.
+#    For single points, n = 1.
+# 3. `first, last = noisy[:2], noisy[2:]`
+
+# %% nbgrader={"grade": true, "grade_id": "q10_table_test", "locked": true, "points": 2, "schema_version": 3, "solution": false, "task": false} tags=["raises-exception"]
+import math
+
+assert len(table_grad_point) == 4, "table_grad_point needs four numbers"
+assert len(table_grad_multi) == 2, "table_grad_multi needs two numbers"
+assert math.isclose(table_grad_point[1], 12), "the point (2, 1) has 12"
+means = [sum(table_grad_point[i : i + 2]) / 2 for i in (0, 2)]
+for given, right in zip(table_grad_multi, means):
+    assert math.isclose(given, right), (
+        "a batch's gradient should be the mean of its points' gradients"
+    )
+### BEGIN HIDDEN TESTS
+assert not isinstance(table_grad_point, set), "a set has no order"
+assert not isinstance(table_grad_multi, set), "a set has no order"
+for given, right in zip(table_grad_point, [4, 12, 30, 14], strict=True):
+    assert math.isclose(given, right)
+for given, right in zip(table_grad_multi, [8, 22], strict=True):
+    assert math.isclose(given, right)
+### END HIDDEN TESTS
+
+# %% [markdown] nbgrader={"grade": false, "grade_id": "q11_scale_prompt", "locked": true, "schema_version": 3, "solution": false, "task": false}
+# **Question 11** (1 point)
+#
+# In each of the two lists of question 10, how many times larger is the largest gradient than
+# the smallest? What did averaging change, and what did it leave unchanged?
+#
+# === BEGIN MARK SCHEME ===
+# Half a point: 30/4 = 7.5 against 22/8 = 2.75. Half a point: averaging brings
+# the gradients closer together (less noise), while their mean, the gradient of
+# the whole data set (15), stays the same. Accept any clear description of one
+# of the two effects if the numbers are right.
+# === END MARK SCHEME ===
+
+# %% [markdown] nbgrader={"grade": true, "grade_id": "q11_scale", "locked": false, "points": 1, "schema_version": 3, "solution": true, "task": false}
+# ### BEGIN SOLUTION
+# 7.5 times (30 against 4) and 2.75 times (22 against 8). Averaging pulled the
+# gradients together, because large and small ones partly cancel. Their mean
+# stayed the same: 15, the gradient of all four points.
+# ### END SOLUTION
+
+# %% [markdown]
+# **Question 12** (2 points)
+#
+# Write `train_loop_batches(w, lr, dataset, iterations)`. It works like
+# `train_loop`, but `dataset` is now a list of **batches**, each of them a list
+# of points. Each iteration takes the next batch and steps once, along that
+# batch's gradient. After the last batch, start again with the first. Batches
+# may differ in size. With zero iterations, return `w` unchanged. If there are no
+# batches at all, raise a `ValueError`.
+
+# %% nbgrader={"grade": false, "grade_id": "q12_train_loop_batches", "locked": false, "schema_version": 3, "solution": true, "task": false}
+def train_loop_batches(w, lr, dataset, iterations):
+    """Return the weight after `iterations` steps, one batch each."""
+    ### BEGIN SOLUTION
+    if not dataset:
+        raise ValueError("there are no batches to train on")
+    for iteration in range(iterations):
+        w = w - lr * grad_multi(w, dataset[iteration % len(dataset)])
+    return w
+    ### END SOLUTION
+
+# %% [markdown] tags=["hints"]
+# q12_train_loop_batches
+#
+# 1. Compare with `train_loop`: only what each iteration takes, and its
+#    gradient, differ.
+# 2. The gradient of a batch is what `grad_multi` returns; it divides by the
+#    batch's own size, so sizes may differ.
+# 3. `batch = dataset[iteration % len(dataset)]`
+
+# %% nbgrader={"grade": true, "grade_id": "q12_train_loop_batches_test", "locked": true, "points": 2, "schema_version": 3, "solution": false, "task": false} tags=["raises-exception"]
+import math
+
+pairs = [[(1, 0), (2, 1)], [(3, 1), (4, 6.25)]]
+for count, right in [(2, 0.02995), (20, 0.26228)]:
+    value = train_loop_batches(0, lr=0.001, dataset=pairs, iterations=count)
+    assert math.isclose(value, right, abs_tol=5e-6), (
+        f"after {count} iterations: {value}, not {right}"
+    )
+three = [[(1, 0)], [(2, 1), (1, 2), (0, 5)], [(1, 3), (1, 1)]]
+value = train_loop_batches(1, lr=0.15, dataset=three, iterations=4)
+assert math.isclose(value, 0.7875, rel_tol=1e-6), (
+    f"after its four iterations: 0.7, 0.75, 1.125, 0.7875, not {value}"
+)
+### BEGIN HIDDEN TESTS
+batches = [[(1, 1)], [(2, 0), (0, 5), (1, 3)], [(1, 1)], [(2, 1), (-1, 1)]]
+w, value = 0.3, train_loop_batches(0.3, lr=0.1, dataset=batches, iterations=6)
+for batch in batches + batches[:2]:
+    w += 0.2 * sum(x * (y - w * x) for x, y in batch) / len(batch)
+assert math.isclose(value, w, rel_tol=1e-6)
+still = [[(1, 1), (1, -1)], [(1, 2)]]  # the first has no gradient at 0
+assert math.isclose(train_loop_batches(0, 0.25, still, 3), 0.5)
+value = train_loop_batches(0, 1e-9, [[(1, 2), (2, 6)]], 4)
+assert math.isclose(value, 56e-9, rel_tol=1e-5)
+value = train_loop_batches(0, 1000, [[(0.01, 0.02)]], 20)
+assert math.isclose(value, 2 - 2 * 0.8**20, rel_tol=1e-5)
+value = train_loop_batches(0, 10, [[(4, 4)]], 4)
+assert math.isclose(value, 1 - 319**4, rel_tol=1e-6)
+assert math.isclose(train_loop_batches(7, 0.1, batches, 0), 7)
+assert math.isclose(train_loop_batches(0, 0.5, [[(1, 4)]], 3), 4)
+try:
+    train_loop_batches(0, 0.1, [], 3)
+except ValueError:
+    pass
+else:
+    raise AssertionError("no batches should raise a ValueError")
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ## 5. Drawn with or without replacement
+#
+# In an **epoch**, one pass over all data, each point is drawn once.
+#
+# **Predict first.** Batches of 16 of 64 points, drawn *without* replacement: how many
+# times narrower is the spread of their gradients than that of single points'?
+
+# %% tags=["demo"]
+guess_without = None  # how many times
+
+# %% tags=["demo"]
+one, sixteen = (
+    descent.batch_gradients(1.5, many, count, draws, replace=False).std()
+    for count in (1, 16)
+)
+beside(guess_without, one / sixteen, "times narrower, measured")
+
+# %% tags=["demo"]
+plot.plot_average(many, w=1.5, sizes=sizes)
+
+# %% [markdown]
+# More than the $\sqrt{B}$ of independent draws, by a factor of
+# $\sqrt{(n-1)/(n-B)}$: a batch of all $n$ points has no spread at all. For
+# small batches the two are nearly equal.
+#
+# **A good place to stop.** Next: what a larger batch is good for.
+
+# %% [markdown]
+# ## 6. A higher learning rate for a larger batch
+#
+# From here on each step draws its batch at random. So training does not end in
+# a cycle: the weight strays around the best one, with a certain spread.
+#
+# **Predict first.** Single points at the learning rate 0.0018 give some spread of the
+# weight. Batches of 16 have gradients a quarter as wide, so their weight strays
+# less. Raise their learning rate until it strays as far as the single points' weight.
+# How many times 0.0018 is that?
+
+# %% tags=["demo"]
+guess_times = None  # how many times
+
+# %% tags=["demo"]
+def times_of(rate, size):
+    spread = sgd.settled_spread(rate, 1, many)
+    return sgd.rate_of_spread(spread, size, many) / rate
+
+
+print(f"from a tenth of that rate on: {times_of(rate / 10, 16):.3g} times")
+beside(guess_times, times_of(rate, 16), "times 0.0018, at the same spread")
+
+# %% tags=["demo"]
+plot.plot_settled(
+    many, [(rate, 1), (rate, 16), (4 * rate, 4), (16 * rate, 16)]
+)
+
+# %% [markdown]
+# Not the root of 16 but nearly 16, and closer to it the lower the learning rates. Two
+# things balance:
+#
+# - each step **adds** noise: a variance of $\eta^2\sigma^2/B$, where
+#   $\sigma$ is the spread of single-point gradients;
+# - each step **forgets**: it takes the fraction $2\,\eta\,\overline{x^2}$
+#   off the distance, and so about twice that fraction off its variance.
+#
+# They balance where the variance is
+#
+# $$\frac{\eta^2\sigma^2/B}{4\,\eta\,\overline{x^2}}
+# = \frac{\eta}{B}\cdot\frac{\sigma^2}{4\,\overline{x^2}}.$$
+#
+# **The learning rate over the batch size decides.** One that is $\sqrt{B}$ times as
+# high would make up for the narrower steps, but it forgets faster as well. The formula
+# holds for low learning rates (it leaves out terms in $\eta^2$); the figure computes
+# all of it, and tries it on random batches.
+
+# %% [markdown]
+# This is SGD's rule. Optimizers that divide by a running size of the gradient, such as
+# Adam, already step less far where gradients are narrower; for them the rule that keeps
+# training alike is a learning rate in proportion to $\sqrt{B}$ (Malladi et al., 2022).
+
+# %% [markdown]
+# **Predict first.** From some learning rate on, training on random single points
+# diverges: the mean squared distance grows without limit. How many times as
+# high is it if every step uses all 64 points?
+
+# %% tags=["demo"]
+guess_border = None  # how many times
+
+# %% tags=["demo"]
+single, whole = (sgd.rate_border(count, many) for count in (1, math.inf))
+print(f"single points: {single:.3f} · all together: {whole:.3f}")
+beside(guess_border, whole / single, "times the learning rate of divergence")
+
+# %% tags=["demo"]
+plot.plot_map(many, sizes, rate)
+
+# %% [markdown]
+# - The border to **diverges** depends on the $x$. Single points differ in $x^2$,
+#   and batches less, so it moves a little, up to the limit for all points. (This
+#   is the mean over many trainings. A single one may look calm beyond it,
+#   between rare outbreaks.)
+# - The border of **settles narrowly** runs along the dashed line, the learning
+#   rate in proportion to the batch size, and not along its root. That is the **linear
+#   scaling rule** (Goyal et al., 2017). It ends at the other border.
+#
+# So averaging makes higher learning rates *usable*, much more than *possible*.
+
+# %% [markdown]
+# **Predict first.** With batches of 16 at 16 times the learning rate, one
+# worker takes fewer steps to a loss 0.05 above the lowest than with single
+# points. Now let each batch size have its own best learning rate. How many
+# times as many samples does one worker need with batches of 256 as with single
+# points?
+
+# %% tags=["demo"]
+guess_samples = None  # times the samples
+
+# %% tags=["demo"]
+grid = rate * 2 ** np.arange(0, 12, 0.25)
+samples = {
+    B: B * sgd.steps_to(0.05, 0, grid, B, many).min() for B in (1, 256)
+}
+beside(guess_samples, samples[256] / samples[1], "times the samples")
+
+# %% tags=["demo"]
+from timeit import repeat
+
+
+def seconds(function):
+    return min(repeat(function, number=5, repeat=5)) / 5
+
+
+def by_hand(w, points):
+    return sum(2 * x * (w * x - y) for x, y in points) / len(points)
+
+
+thousand = descent.generated(1000).tolist()
+point_s = seconds(lambda: by_hand(1.5, thousand)) / 1000
+plot.plot_to_target(many, 0.05, rate, [*sizes, 128, 256], point_s)
+
+# %% [markdown]
+# - At the **same learning rate**, larger batches take nearly as many steps, and so
+#   nearly $B$ times the samples.
+# - At **$B$ times the learning rate** they take about a $B$-th of the steps, with as
+#   many samples.
+# - **$B$ workers** compute the points of a batch at the same time, and need about a
+#   $B$-th of the seconds (section 10 adds the messages).
+#
+# On the right of the figure this ends: too high a learning rate never gets there, and
+# the best one saves fewer and fewer steps for more and more samples.
+
+# %% [markdown]
+# ## 7. What ends linear scaling
+#
+# People often blame memory: a larger batch does not fit. But memory only limits
+# what is computed *at once* (section 8). The rule ends where the noise has been
+# averaged away. From there on the curvature of the loss, how fast its slope
+# changes, limits the step, and more averaging changes nothing.
+#
+# The **gradient noise scale** tells you when: it is the variance of
+# single-point gradients divided by the squared gradient. McCandlish et al.
+# (2018, equation 2.6) give the best learning rate for a single step as
+# $1/(1 + \text{noise scale}/B)$ times the best one without noise.
+#
+# **Predict first.** Far from the minimum, at $w = 0$, the batch grows from 16
+# to 256. How many times larger does the best learning rate become?
+
+# %% tags=["demo"]
+guess_best = None  # how many times
+
+# %% tags=["demo"]
+b16, b256 = (descent.best_rate(0, many, count) for count in (16, 256))
+beside(guess_best, b256 / b16, "times the learning rate, tried")
+
+# %% tags=["demo"]
+plot.plot_best_rate(many, weights=(0, 1.5, 1.15), sizes=(1, 4, 16, 64, 256))
+
+# %% [markdown]
+# Far from the minimum all points agree: the noise scale is below 1, and a larger batch
+# is hardly worth its cost. Near the minimum the gradient shrinks, while the points
+# disagree as much as before. The noise scale is large, and the best learning rate grows
+# in proportion to the batch, until the batch reaches the noise scale.
+#
+# These are two measures of the same noise. How far training strays once it has
+# settled (section 6) follows from the variance of single points' gradients
+# alone. The noise scale divides that variance by the squared gradient, so it
+# says how much a larger batch helps *on the way*, and grows without end where
+# training settles. In a network, noise and curvature also depend on the
+# direction; [4b](4b.Convergence-in-Depth.ipynb), section 2, estimates its
+# noise scale.
+
+# %% [markdown]
+# ## 8. Gradient aggregation: averaging over time
+#
+# A single worker can also average over several batches before it steps. Memory
+# then holds one small batch at a time, but the step is that of the large batch.
+# So **aggregation lets you train with a batch larger than memory**. Several
+# workers exchange less, too: one average for $k$ batches.
+#
+# **Predict first.** Memory holds 8 of the 64 points. One worker takes twenty
+# steps of all 64 points, in 8 passes each. How far is its final weight from
+# that of a machine that holds all points at once?
+
+# %% tags=["demo"]
+guess_apart = None  # a difference in weight
+
+# %% tags=["demo"]
+def aggregated(passes, divided_by):
+    w = 0.0
+    for step in range(20):
+        total = sum(descent.gradient(w, part) for part in passes)
+        w = w - 0.02 * total / divided_by
+    return w
+
+
+passes, at_once = descent.batches_of(many, 8), [many]
+final = descent.descend(0, 0.02, at_once, 20)[-1]
+apart = abs(aggregated(passes, len(passes)) - final)
+beside(guess_apart, apart, "distance between the two weights")
+
+# %% [markdown]
+# Only rounding: time takes the place of workers, with equal batches. (Batch
+# norm breaks it: section 9.) It does not save time: the 8 passes are computed
+# one after another.
+#
+# Horovod's option for it is `backward_passes_per_step`. It **adds** the
+# gradients of the passes, unless you also say
+# `average_aggregated_gradients=True`.
+#
+# **Predict first.** Where does the same training end when the 8 gradients are
+# added, not averaged?
+
+# %% tags=["demo"]
+guess_added = None  # a weight
+
+# %% tags=["demo"]
+beside(guess_added, aggregated(passes, 1), "weight after 20 steps")
+
+# %% [markdown]
+# Adding is averaging at 8 times the learning rate, which here is beyond the border of
+# section 6. So if you turn the option on, average, or scale the learning rate.
+# `train_cifar.py --backward-passes-per-step` averages.
+
+# %% [markdown]
+# ---
+# **A good place to stop.** Next: how ranks average without a central worker, and what
+# that costs.
+
+# %% [markdown]
+# ## 9. Your own ring
+#
+# If all ranks sent their gradients to one rank, it would be swamped: among $N$ ranks it
+# receives $N - 1$ gradients, and sends as many. A **ring** has no such rank. Each one
+# sends only to the next, and the last to the first. The gradient is cut into $N$ chunks:
+#
+# 1. **reduce-scatter**, $N - 1$ steps: each rank sends one chunk, and *adds* the chunk
+#    that arrives to its own;
+# 2. **all-gather**, $N - 1$ steps: each rank sends one chunk, and *keeps* the one that
+#    arrives.
+#
+# ![Left: three ranks send whole gradients to rank 0, which sends the average
+# back. Right: four ranks in a ring, each sending a quarter to the next in each
+# of six steps.](../images/ring.svg)
+
+# %% tags=["demo"]
+plot.plot_ring(4)
+
+# %% [markdown]
+# **Question 13** (2 points)
+#
+# Write `split(values, ranks)`. It cuts a 1-D NumPy array into a list of `ranks`
+# consecutive chunks. Their sizes differ by at most one, the larger chunks
+# first: 10 values for 4 ranks make chunks of 3, 3, 2, 2. With fewer values than
+# ranks, the last chunks are empty.
+
+# %% nbgrader={"grade": false, "grade_id": "q13_split", "locked": false, "schema_version": 3, "solution": true, "task": false}
+def split(values, ranks):
+    """Return a list of `ranks` consecutive chunks of the array."""
+    ### BEGIN SOLUTION
+    size, larger = divmod(len(values), ranks)
+    chunks, first = [], 0
+    for rank in range(ranks):
+        end = first + size + (rank < larger)
+        chunks.append(values[first:end])
+        first = end
+    return chunks
+    ### END SOLUTION
+
+# %% [markdown] tags=["hints"]
+# q13_split
+#
+# 1. How many values does every chunk get at least, and how many are then left
+#    over?
+# 2. With a quotient q and a remainder r, the first r chunks have q + 1 values and
+#    the others q. Keep track of where the next chunk begins.
+# 3. `size, larger = divmod(len(values), ranks)`
+
+# %% nbgrader={"grade": true, "grade_id": "q13_split_test", "locked": true, "points": 2, "schema_version": 3, "solution": false, "task": false} tags=["raises-exception"]
+import numpy as np
+
+
+def check_chunks(count, sizes):
+    values = np.arange(count) ** 2 % 7 - 0.5  # some of them equal
+    chunks = [list(map(float, c)) for c in split(values, len(sizes))]
+    found = [len(chunk) for chunk in chunks]
+    assert found == sizes, f"{count} values: chunks of {found}, not {sizes}"
+    joined = [value for chunk in chunks for value in chunk]
+    assert joined == list(values), "the values are not in their order"
+
+
+check_chunks(8, [2, 2, 2, 2])
+check_chunks(10, [3, 3, 2, 2])
+check_chunks(2, [1, 1, 0])
+### BEGIN HIDDEN TESTS
+for count in (0, 1, 3, 7, 24):
+    for ranks in range(1, 9):
+        right = np.array_split(np.arange(count), ranks)
+        check_chunks(count, [len(chunk) for chunk in right])
+### END HIDDEN TESTS
+
+# %% [markdown]
+# **Predict first.** A gradient of 1000 numbers is reduced on 1000 ranks. How many
+# numbers does each rank send?
+
+# %% tags=["demo"]
+guess_thousand = None  # how many numbers
+
+# %% tags=["demo"]
+messages, share = cost.terms("ring", 1000)
+beside(guess_thousand, share * 1000, "numbers sent by each of 1000 ranks")
+
+# %% [markdown]
+# Each rank sends $2(N-1)$ chunks, each one $N$-th of the data:
+# $2\frac{N-1}{N}$ of the gradient in all, less than twice, **however many
+# ranks there are**. As long as ranks do the adding, no all-reduce can send
+# less (Patarasuk and Yuan, 2009). What does grow is the number of messages.
+
+# %% [markdown]
+# **Question 14** (4 points)
+#
+# The $2(N-1)$ steps are numbered from 0; the first $N - 1$ are the
+# reduce-scatter. Write
+#
+# - `chunk_to_send(step, rank, ranks)`: the number (0 to `ranks - 1`) of the
+#   chunk that `rank` sends to the next rank in this step. In any one step, all
+#   ranks send different chunks;
+# - `combine(mine, received, step, ranks)`: the receiving rank's version of that
+#   chunk after the step. `mine` is its own version and `received` is the one
+#   that arrived; both are arrays of the same size.
+#
+# In the end every rank must have the **sum**. Look at the figure above:
+# whatever has just arrived at rank 1 was sent by rank 0. `%` is your friend.
+
+# %% nbgrader={"grade": false, "grade_id": "q14_ring", "locked": false, "schema_version": 3, "solution": true, "task": false}
+def chunk_to_send(step, rank, ranks):
+    """Return the number of the chunk that `rank` sends in this step."""
+    ### BEGIN SOLUTION
+    return (rank - step) % ranks
+    ### END SOLUTION
+
+
+def combine(mine, received, step, ranks):
+    """Return the chunk as the receiving rank has it after this step."""
+    ### BEGIN SOLUTION
+    return mine + received if step < ranks - 1 else received
+    ### END SOLUTION
+
+# %% [markdown] tags=["hints"]
+# q14_ring
+#
+# 1. In step 0, let each rank send the chunk of its own number. What it sends next
+#    is what it has just received: whose was that?
+# 2. With each step, the number of the chunk that a rank sends goes down by one,
+#    round the ring. In the first N − 1 steps what arrives is added; after that it
+#    is complete, and takes the place of what was there.
+# 3. `reducing = step < ranks - 1`
+
+# %% nbgrader={"grade": true, "grade_id": "q14_ring_test", "locked": true, "points": 4, "schema_version": 3, "solution": false, "task": false} tags=["raises-exception"]
+import numpy as np
+
+from course.shared.ring import all_reduce
+
+
+def reduced(ranks, count, cut=lambda v, ranks: v.reshape(ranks, -1)):
+    """Run the ring, check the sum, and return what each rank sent."""
+    data = np.random.default_rng(ranks).normal(size=(ranks, count))
+    done = all_reduce(list(data), cut, chunk_to_send, combine)
+    for rank, array in enumerate(done.arrays):
+        assert np.allclose(array, data.sum(axis=0)), (
+            f"{ranks} ranks, {count} values: rank {rank} lacks the sum"
+        )
+    return done.sent
+
+
+for ranks in (2, 3, 4):
+    sent = set(reduced(ranks, 24))
+    assert sent == {2 * (ranks - 1) * 24 // ranks}, f"sent: {sent}"
+### BEGIN HIDDEN TESTS
+for ranks in range(1, 9):
+    assert set(reduced(ranks, 3 * ranks)) == {6 * (ranks - 1)}
+    assert sum(reduced(ranks, 5, np.array_split)) == 10 * (ranks - 1)
+### END HIDDEN TESTS
+
+# %% [markdown]
+# Divide the sum by $N$ to get the average. Did you notice that one formula covers both
+# phases?
+
+# %% [markdown]
+# Here are five steps of two workers, worker 0 with the first two points of `noisy`, worker 1
+# with the last two:
+
+# %% tags=["demo"]
+w, exchanges = 0.0, []
+for _ in range(5):
+    exchanges.append(descent.exchange(w, 0.02, [noisy[:2], noisy[2:]]))
+    w = exchanges[-1].after
+
+own = pd.DataFrame([e.gradients for e in exchanges]).add_prefix("worker ")
+rest = pd.DataFrame(exchanges)[["w", "average", "after"]]
+own.join(rest).round(4)
+
+# %% tags=["demo"]
+plot.plot_exchange(exchanges)
+
+# %% [markdown]
+# **Predict first.** In which cases is the step of two workers that of one worker with all
+# points: two and two points of `noisy`; one and three; or two and two, with **batch
+# norm**, a layer that shifts and scales its inputs to mean 0 and standard deviation 1
+# over the batch that it is given?
+
+# %% tags=["demo"]
+guess_same = None  # for example "2 + 2 and 1 + 3"
+
+# %% tags=["demo"]
+def batch_norm(points):
+    x, y = np.array(points).T
+    return np.column_stack([(x - x.mean()) / x.std(), y])
+
+
+def gap(cut, layer=list):
+    """Return how far one step is from one worker's with all points."""
+    batches = [layer(noisy[:cut]), layer(noisy[cut:])]
+    together = descent.exchange(0, 0.02, [layer(noisy)]).after
+    return abs(descent.exchange(0, 0.02, batches).after - together)
+
+
+came = (f"2 + 2: {gap(2):.3g} · 1 + 3: {gap(1):.3g} · "
+        f"2 + 2 with batch norm: {gap(2, batch_norm):.3g}")
+beside(guess_same, came, "how far the steps are apart")
+
+# %% [markdown] nbgrader={"grade": false, "grade_id": "q15_same_prompt", "locked": true, "schema_version": 3, "solution": false, "task": false}
+# **Question 15** (2 points)
+#
+# In the first test of lesson 1's question 2, two workers go from 0 to 0.05893 in
+# four iterations at the learning rate 0.001. Now train one worker as long, from 0,
+# with `train_loop_batches` on `[[(1, 1), (2, 2), (1, 0), (2, 1)], [(3, 3), (4, 4),
+# (3, 1), (4, 6.25)]]`: each batch joins both workers' batches. Why are the results equal? When would
+# they differ?
+#
+# === BEGIN MARK SCHEME ===
+# 1 point: the mean of equally many means is the mean of all points: each point
+# is divided by 2 and by 2 again, instead of by 4, so every step is equal. 1
+# point: only if the workers' batches have equal sizes; otherwise a point in a
+# small batch counts more (example: one point against three).
+# === END MARK SCHEME ===
+
+# %% [markdown] nbgrader={"grade": true, "grade_id": "q15_same", "locked": false, "points": 2, "schema_version": 3, "solution": true, "task": false}
+# ### BEGIN SOLUTION
+# Each worker divides by its 2 points, and the average divides by 2 workers. So
+# every point counts a quarter, exactly as in a batch of four: each step is
+# equal, and so is the weight. With unequal batches a point counts 1/(workers ×
+# size of its worker's batch): points in small batches count more, and the
+# results differ.
+# ### END SOLUTION
+
+# %% [markdown]
+# Real data rarely divide evenly, so trainers drop the rest, pad it, or weight it:
+# `train_cifar.py` drops it.
+
+# %% [markdown]
+# ## 10. What an average costs
+#
+# A message takes a fixed time, the **latency** $\alpha$, plus a time $\beta$ for each
+# byte, one over the **bandwidth**. A ring of $N$ ranks sends $2(N-1)$ messages one after
+# another, each with an $N$-th of the data, $M$ bytes:
+#
+# $$t = 2(N-1)\left(\alpha + \beta\,\frac{M}{N}\right)$$
+#
+# `average_gradients.py` trains one weight with Horovod and then times all-reduces of
+# four sizes.
+#
+# **Predict first.** At best, how long does an all-reduce of 4 KiB between two ranks take
+# on this machine, in microseconds?
+
+# %% tags=["demo"]
+guess_latency = None  # microseconds
+
+# %% tags=["demo"]
+run = launch(
+    "average_gradients.py", name="one weight", workers=workers, steps=20
+)
+
+# %% tags=["demo"]
+took = dict(run.result["all_reduce_seconds"])
+beside(guess_latency, 1e6 * took[4096], "µs for an all-reduce of 4 KiB")
+
+# %% [markdown]
+# These times give us $\alpha$ and $\beta$. The time of a gradient is measured below, for
+# our single weight and for a dense layer of 1024 × 1024 weights with 256 samples: alone;
+# with 32 passes for one average, as in section 8; and the same with *synchronous* batch
+# norm, which takes mean and spread over all workers' points. Then training is that of
+# one large batch again, for the price of messages: in every pass, each such layer needs
+# an all-reduce on the way forward, and one on the way back.
+#
+# **Predict first.** Train our model of one weight on 64 ranks. How many times as many
+# samples a second does it process as on one rank?
+
+# %% tags=["demo"]
+guess_speedup = None  # how many times
+
+# %% tags=["demo"]
+batch, weights = (
+    np.random.default_rng(0).normal(size=shape).astype("float32")
+    for shape in ((256, 1024), (1024, 1024))
+)
+layer_s = seconds(lambda: batch.T @ (batch @ weights))
+gradient, statistics = weights.nbytes, 2 * 4 * 1024  # bytes of an all-reduce
+steps = {  # seconds of computing, and the step's all-reduces
+    "one weight": (seconds(lambda: descent.gradient(1, many)), [8]),
+    "one layer": (layer_s, [gradient]),
+    "one layer, 32 passes": (32 * layer_s, [gradient]),
+    "32 passes, synchronous batch norm": (
+        32 * layer_s, [gradient] + 32 * 2 * [statistics]
+    ),
+}
+
+# %% tags=["demo"]
+link = cost.fit(run.result["all_reduce_seconds"], workers)
+compute_s, messages = steps["one weight"]
+bounds = [
+    64 * compute_s / (compute_s + waiting_s)
+    for waiting_s in reversed(ring.waits(messages, 64, link, workers))
+]
+came = " to ".join(f"{bound:.2g}" for bound in bounds)
+beside(guess_speedup, came, "times the samples a second, 64 ranks")
+
+# %% tags=["demo"]
+plot.plot_cost(steps, link, workers)
+
+# %% [markdown]
+# One weight on two ranks is *slower* than on one: its gradient is ready long
+# before the first message arrives. That is one way in which "two GPUs are
+# slower than one". Communication pays where computing a gradient takes
+# long compared with sending it: large layers, large per-rank batches,
+# aggregation, fast links. Synchronous batch norm eats into what aggregation
+# saves: its messages come in every pass.
+#
+# This is an estimate. Horovod looks for work about once per millisecond, and
+# $\alpha$ includes some of that waiting. Is it paid for each message, or once
+# for an all-reduce? A run on two ranks cannot tell: the bands lie between the
+# two. Other links would join 64 ranks, and a real trainer overlaps messages
+# with computation. Lesson 2 measures real links.
+
+# %% [markdown]
+# ## Your answers so far
+
+# %% tags=["demo"]
+check()
+
+# %% [markdown]
+# ## Things to try
+#
+# - Launch `average_gradients.py` with `points=63`. Is the average still the
+#   gradient of all points? Is it still the mean of the two gradients?
+# - Run `plot.plot_to_target(many, 0.01, 0.0004, sizes, point_s)`: a stricter target, at a lower learning rate. Up to which batch size does scaling hold now? Why?
+# - Shuffle the points before each pass of `train_loop`. What happens to the
+#   cycle?
+
+# %% [markdown]
+# ## Sources
+#
+# - Goyal et al. (2017), *Accurate, Large Minibatch SGD: Training ImageNet in 1
+#   Hour*, section 2.1
+# - Malladi, Lyu, Panigrahi, Arora (2022), *On the SDEs and Scaling Rules for
+#   Adaptive Gradient Algorithms*, section 5
+# - Mandt, Hoffman, Blei (2017), *Stochastic Gradient Descent as Approximate
+#   Bayesian Inference*, Journal of Machine Learning Research 18, section 3
+# - McCandlish, Kaplan, Amodei et al. (2018), *An Empirical Model of Large-Batch
+#   Training*, section 2.2
+# - Patarasuk, Yuan (2009), *Bandwidth optimal all-reduce algorithms for clusters
+#   of workstations*, Journal of Parallel and Distributed Computing 69
+# - Sergeev, Del Balso (2018), *Horovod: fast and easy distributed deep learning
+#   in TensorFlow*, section 3
+# - Shallue et al. (2019), *Measuring the Effects of Data Parallelism on Neural
+#   Network Training*, section 4
+#
+# ---
+# Text and diagrams: CC BY 4.0. Code: Apache-2.0.

@@ -1,0 +1,991 @@
+# %% [markdown]
+# # 3b. Strategies in depth
+#
+# **Do five ways of distributing a training agree, and what goes wrong unnoticed?**
+#
+# | about | this notebook |
+# | --- | --- |
+# | time | 131 minutes, in three sittings; the runs alone take about four |
+# | hardware | two cores; on a machine with GPUs the same cells use the GPUs |
+# | before this | [3. Multi-GPU](3.Multi-GPU.ipynb) |
+#
+# TensorFlow's own strategies beside Horovod, why the loss is divided by the global batch,
+# a hunt for six mistakes, and the same training in PyTorch.
+#
+# | sitting | sections | minutes |
+# | --- | --- | --- |
+# | five strategies | 1 to 3 | 47 |
+# | one loss, and a mean of means | 4 | 28 |
+# | a bug hunt, and PyTorch | 5 to 6 | 57 |
+
+# %% tags=["parameters"]
+size = "reader"  # "smoke" only checks that everything runs
+data_set = "auto"  # CIFAR-10 if it is here, else generated images
+workers = 2
+seed = 0
+
+# %%
+import json
+import math
+
+import numpy as np
+
+# %% tags=["demo"]
+import pandas as pd
+
+import ddl
+from ddl import beside, compare, launch, stack
+from course import agreement, check, difference, hint, plot, recorded
+from course import disturbed, mistakes
+
+smoke = size == "smoke"
+part = (1_024, 500) if smoke else (5_000, 2_000)
+images = dict(data_set=data_set, train_samples=part[0], test_samples=part[1])
+fixed = dict(images, global_batch=64, epochs=1 if smoke else 5, seed=seed)
+
+# %% [markdown]
+# ## 1. Replicas in one process
+#
+# Two questions tell the strategies apart. **Where are the workers?** They are threads of
+# one process, each with its own device (`MirroredStrategy`), or processes of their own.
+# **Who waits?** In *synchronous* training each step ends with an all-reduce. In
+# *asynchronous* training a **parameter server** keeps the weights; each worker reads
+# them, computes, sends its gradient, and waits for nobody.
+#
+# ![Four panels. Mirrored: one process with two replicas, gradients summed inside.
+# Multi-worker and Horovod: two processes, gradients summed between them. Parameter
+# server: a coordinator hands out steps, workers read weights from a server and
+# send gradients to it.](../images/strategies.svg)
+
+# %% [markdown]
+# | strategy | workers | gradients | you change |
+# | --- | --- | --- | --- |
+# | one device | one | stay | nothing |
+# | `MirroredStrategy`, `Model.fit` | replicas in one process | all-reduce | where the model is made |
+# | `MirroredStrategy`, own loop | replicas in one process | all-reduce | loss, step, loop |
+# | `MultiWorkerMirroredStrategy` | processes, any host | all-reduce | the strategy, and `TF_CONFIG` |
+# | `ParameterServerStrategy` | processes, any host | to the server | the loop: steps are handed out |
+# | Horovod | processes, any host | all-reduce | six steps |
+#
+# What carries the all-reduce? Between GPUs, TensorFlow takes NCCL, NVIDIA's
+# library for that. Horovod does so only if it was compiled with it
+# (`HOROVOD_GPU_OPERATIONS=NCCL`; `horovodrun --check-build` tells); otherwise
+# gradients go through the host's memory. Between CPUs, TensorFlow has remote
+# calls of its own (gRPC), and Horovod takes Gloo, a library over sockets.
+#
+# TensorFlow also has `TPUStrategy`, which is `MirroredStrategy` for the cores of a TPU.
+# Platforms such as Determined take the six steps out of your script and do them, and
+# the search for settings, for you.
+
+# %% [markdown]
+# The network is a small convolutional one, without dropout, and with group norm
+# instead of batch norm: nothing in it looks at more than one image at a time.
+# All runs have the same data, order of images, initial weights, optimizer and
+# global batch, down to the seed. So a *correct* strategy makes the same updates
+# as a single device.
+#
+# First, one device. The script is `source_code/strategies/single.py`: Keras'
+# `Model.fit` and nothing else.
+
+# %% tags=["demo"]
+single = launch(
+    "strategies/single.py", name="one device", workers=1, **fixed
+)
+
+# %% [markdown]
+# ### MirroredStrategy with `Model.fit`
+#
+# What has to change in that script? Both files are real scripts that run; these
+# are the lines in which they differ.
+
+# %% tags=["demo"]
+difference("strategies/single.py", "strategies/mirrored.py")
+
+# %% [markdown]
+# The strategy makes a copy of each variable on each device (together a
+# `MirroredVariable`), splits every batch over the **replicas**, and sums their
+# gradients before the optimizer sees them. Without a list of devices it takes
+# all GPUs of the host.
+#
+# How it sums is your choice: `cross_device_ops=tf.distribute.NcclAllReduce()`, the
+# default for GPUs, or `HierarchicalCopyAllReduce()` and `ReductionToOneDevice()`.
+#
+# On a machine without GPUs, the CPU is split into **logical devices** that
+# share its cores. So you see that the *results* are right, but learn nothing
+# about speed: one device could use all cores by itself.
+#
+# **Predict first.** Take the weights of the mirrored run and of the single
+# device after the first four updates. How large is their largest difference,
+# relative to the largest weight: 0, about 1e-6, or about 1e-2?
+
+# %% tags=["demo"]
+guess_difference = None  # a number, such as 1e-3
+
+# %% tags=["demo"]
+mirrored = launch(
+    "strategies/mirrored.py", name="Mirrored, fit", workers=1,
+    replicas=workers, **fixed,
+)
+
+# %% tags=["demo"]
+both = agreement([single, mirrored], step=4)
+beside(
+    guess_difference, both["÷ the largest weight"].iloc[1],
+    "largest difference ÷ largest weight",
+)
+
+# %% [markdown]
+# It is not 0: the sum of 64 numbers rounds differently when it is made of two
+# sums of 32. But it is only rounding.
+#
+# ### MirroredStrategy with your own loop
+#
+# `fit` hides the step. If you need control over it (two optimizers, a penalty
+# on gradients, a special loss), you write the loop yourself, and the strategy
+# runs its step on each replica with `strategy.run`. First look at it on one
+# device, then mirrored:
+
+# %% tags=["demo"]
+difference("strategies/loop.py", "strategies/mirrored_loop.py")
+
+# %% tags=["demo"]
+mirrored_loop = launch(
+    "strategies/mirrored_loop.py", name="Mirrored, own loop", workers=1,
+    replicas=workers, **fixed,
+)
+
+# %% [markdown]
+# Look at the loss: it is summed over the replica's images and divided by the
+# **global** batch. Section 4 is about that line.
+
+# %% [markdown]
+# ## 2. Several processes
+#
+# ### MultiWorkerMirroredStrategy
+#
+# Now the workers are processes, perhaps on several hosts. Each has to be told
+# who the others are, and which one it is. The environment variable `TF_CONFIG`
+# does that: it is JSON with the addresses of all workers, in the same order
+# everywhere, and the type and index of this worker.
+
+# %% [markdown]
+# **Question 1** (2 points)
+#
+# Write `tf_config(addresses, index)`. It returns the text of `TF_CONFIG` for
+# one worker, which is JSON of the form
+#
+# `{"cluster": {"worker": [...]}, "task": {"type": "worker", "index": 0}}`
+#
+# where `addresses` is the list of all workers' `"host:port"`. For an index that
+# no worker has, raise a `ValueError`.
+
+# %% nbgrader={"grade": false, "grade_id": "q01_tf_config", "locked": false, "schema_version": 3, "solution": true, "task": false}
+def tf_config(addresses, index):
+    """Return the TF_CONFIG of worker `index`, as JSON text."""
+    ### BEGIN SOLUTION
+    if not 0 <= index < len(addresses):
+        raise ValueError(f"there is no worker {index} of {len(addresses)}")
+    return json.dumps({
+        "cluster": {"worker": addresses},
+        "task": {"type": "worker", "index": index},
+    })
+    ### END SOLUTION
+
+# %% [markdown] tags=["hints"]
+# q01_tf_config
+#
+# 1. Build an ordinary dictionary of the form above, and let `json` write it.
+# 2. Check the index first: Python accepts negative ones, which no worker has.
+#    `json.dumps` returns the text.
+# 3. `task = {"type": "worker", "index": index}`
+
+# %% nbgrader={"grade": true, "grade_id": "q01_tf_config_test", "locked": true, "points": 2, "schema_version": 3, "solution": false, "task": false} tags=["raises-exception"]
+import json
+
+hosts = ["node1:5000", "node2:5000"]
+given = json.loads(tf_config(hosts, 1))
+assert given["cluster"] == {"worker": hosts}, given
+assert given["task"] == {"type": "worker", "index": 1}, given
+### BEGIN HIDDEN TESTS
+for hosts in (["b:1", "c:2", "a:3", "a:1"], ["Node7:41"], hosts):
+    for index in range(len(hosts)):
+        given = tf_config(hosts, index)
+        assert isinstance(given, str)
+        given = json.loads(given)
+        assert given["cluster"] == {"worker": hosts}
+        assert given["task"] == {"type": "worker", "index": index}
+    for index in (len(hosts), len(hosts) + 1, -1, -len(hosts)):
+        try:
+            tf_config(hosts, index)
+        except ValueError:
+            pass
+        else:
+            raise AssertionError("there is no such worker")
+### END HIDDEN TESTS
+
+# %% [markdown]
+# When people type this for each process, most first attempts fail: a port is
+# taken, two workers have the same index, or a host does not answer. Here the
+# launcher does it (`cluster="multi_worker"`): each process picks a free port,
+# writes it down, and waits until all are there. The script itself needs few
+# changes:
+
+# %% tags=["demo"]
+difference("strategies/mirrored.py", "strategies/multi_worker.py")
+
+# %% tags=["demo"]
+multi_worker = launch(
+    "strategies/multi_worker.py", name="MultiWorkerMirrored",
+    workers=workers, cluster="multi_worker", **fixed,
+)
+
+# %% [markdown]
+# ### ParameterServerStrategy
+#
+# Now there are four processes: a **coordinator** that makes the model and hands
+# out steps, two **workers** that compute them, and a **parameter server** that
+# keeps the variables. The workers and the server run `tf.distribute.Server` and
+# wait for work. All of your script's logic runs in the coordinator.
+
+# %% tags=["demo"]
+difference("strategies/loop.py", "strategies/parameter_server.py")
+
+# %% [markdown]
+# **Predict first.** Nobody waits for anybody. While a worker computes its
+# gradient, the other one may change the weights that the first one started
+# from. How many updates happen in between, on average? That number is the
+# **staleness** of a gradient. In synchronous training it is 0.
+
+# %% tags=["demo"]
+guess_staleness = None  # how many updates
+
+# %% tags=["demo"]
+server = launch(
+    "strategies/parameter_server.py", name="ParameterServer",
+    workers=workers, cluster="parameter_server", **fixed,
+)
+
+# %% tags=["demo"]
+counts = server.result["staleness"]  # how often 0, 1, 2, ... updates
+mean = np.average(range(len(counts)), weights=counts)
+beside(guess_staleness, mean, "updates by others, on average")
+
+# %% tags=["demo"]
+plot.plot_staleness(server)
+
+# %% [markdown]
+# With two workers, mostly one update by the other worker comes in between. With a
+# hundred workers there are about a hundred, and the gradient belongs to weights that
+# are long gone; nothing limits it but the steps handed out
+# ahead, two per worker. What does it buy? These were measured,
+# by holding or killing processes of this very script:
+
+# %% tags=["demo"]
+disturbed.table()
+
+# %% [markdown]
+# Nobody waits for a worker's *gradient*, but our script takes results in the
+# order in which it handed out steps, with two steps per worker under way. So a
+# slow worker costs more than its own share, and when one stops, the others
+# make only a few more updates. A script can put up with slow workers if it
+# takes results as they arrive. A lost worker ended the run here, by the
+# launcher; TensorFlow alone hands its step to another worker. With a lost parameter
+# server the weights are gone, and training restarts from a checkpoint.
+
+# %% [markdown]
+# A few lines more, and it restarts. The coordinator writes checkpoints of what the server
+# keeps, and reads the last one when it begins:
+#
+# ```python
+# checkpoint = tf.train.Checkpoint(model=model, optimizer=optimizer)
+# manager = tf.train.CheckpointManager(checkpoint, folder, max_to_keep=2)
+# checkpoint.restore(manager.latest_checkpoint)  # nothing the first time
+# ...
+# coordinator.join()  # no step is under way while it writes
+# manager.save()
+# ```
+#
+# `Model.fit` works with this strategy too, if you give it the number of steps: workers
+# read at their own pace, so "an epoch" has no other meaning:
+#
+# ```python
+# with strategy.scope():
+#     model = make_model()
+#     model.compile(optimizer="sgd", loss="sparse_categorical_crossentropy")
+# model.fit(dataset.repeat(), epochs=5, steps_per_epoch=100)
+# ```
+
+# %% [markdown]
+# ## 3. Do they agree?
+#
+# And Horovod, whose six steps lesson 3 shows:
+
+# %% tags=["demo"]
+horovod = launch(
+    "strategies/horovod_loop.py", name="Horovod", workers=workers, **fixed
+)
+
+# %% [markdown]
+# **Predict first.** You have trained the same network in six ways. After four
+# updates, how many of the six have the weights of a single device, up to
+# rounding (a difference below 1e-3 of the largest weight)?
+
+# %% tags=["demo"]
+guess_alike = None  # a number from 1 to 6
+
+# %% tags=["demo"]
+trained = [single, mirrored, mirrored_loop, multi_worker, server, horovod]
+compared = agreement(trained, step=4)
+alike = (compared["÷ the largest weight"] < 1e-3).sum()
+beside(guess_alike, alike, "ways with the same weights")
+
+# %% tags=["demo"]
+compared
+
+# %% [markdown]
+# And later in training? Each script keeps its weights after 1, 4, 16, 64, ...
+# updates.
+
+# %% tags=["demo"]
+plot.plot_agreement(trained)
+
+# %% [markdown]
+# Rounding errors do not stay small. Where a ReLU is barely on or off, or two
+# pixels compete for a maximum, a difference in the last digit decides, and from
+# then on the runs diverge: training a network is a chaotic system. So "equal at
+# the end" is too much to ask of two correct programs; "equal after a few
+# updates" is not.
+
+# %% tags=["demo"]
+compare(trained)
+
+# %% [markdown] nbgrader={"grade": false, "grade_id": "q02_agree_prompt", "locked": true, "schema_version": 3, "solution": false, "task": false}
+# **Question 2** (2 points)
+#
+# In the first table, five of the six runs have the same weights after four
+# updates, up to rounding, and one does not. Which one, and why? Is its result
+# wrong? Name one thing in your own tables that supports your answer.
+#
+# === BEGIN MARK SCHEME ===
+# 1 point: ParameterServer; its updates are asynchronous: gradients belong to
+# older weights, and the order of updates is random. Half a point: not wrong as
+# such, but another path to about the same loss or accuracy (or worse, if the
+# tables say so). Half a point for a figure from the tables (difference,
+# accuracy, staleness).
+# === END MARK SCHEME ===
+
+# %% [markdown] nbgrader={"grade": true, "grade_id": "q02_agree", "locked": false, "points": 2, "schema_version": 3, "solution": true, "task": false}
+# ### BEGIN SOLUTION
+# ParameterServer. Its workers do not wait for each other. By the time a
+# gradient is applied, the other worker has changed the weights that it was
+# computed from, and it is random which worker comes first, so even two such
+# runs differ. The others sum the same gradients at the same weights and differ
+# only by rounding (1e-4 or less in the first table, against about 1e-2). The
+# result is not wrong: it is another path of descent, and its held-out accuracy
+# is close to that of the others.
+# ### END SOLUTION
+
+# %% [markdown]
+# The last table does *not* show which strategy is fastest on GPUs. On a CPU,
+# one process with all cores does the same arithmetic without sending anything.
+# Compare only rows with the same *ranks × threads*; lesson 3, section 4, does
+# it properly.
+#
+# **A good place to stop.**
+
+# %% [markdown]
+# ## 4. Why the loss is divided by the global batch
+#
+# Replicas *sum* their gradients. If each of them takes the **mean** over its
+# own images, the sum over $N$ replicas is $N$ times the gradient of the mean
+# over the global batch, as if the learning rate were $N$ times as high. So each
+# replica has to divide by the global batch $B$:
+#
+# $$\nabla \frac{1}{B} \sum_{i=1}^{B} \ell_i
+# = \sum_{r=1}^{N} \nabla \frac{1}{B} \sum_{i \in r} \ell_i$$
+#
+# `tf.nn.compute_average_loss(per_example, global_batch_size=B)` does exactly
+# that. For the same reason Keras' loss classes refuse their default reductions
+# (`AUTO`, `SUM_OVER_BATCH_SIZE`) inside a strategy's scope: in your own loop
+# you pass `reduction="none"` and divide yourself. `Model.fit` does it for you.
+
+# %% [markdown]
+# **Predict first.** The script `loss_scaling.py` takes one step on two
+# replicas, with the loss scaled in several ways, and compares each gradient
+# with that of a single device on the same images. If each replica takes its
+# own mean, how many times too long is the gradient?
+
+# %% tags=["demo"]
+guess_ratio = None  # how many times
+
+# %% tags=["demo"]
+scaled = launch(
+    "loss_scaling.py", name="loss scaling", workers=1, replicas=workers
+)
+plot.plot_loss_scaling(scaled)
+
+# %% tags=["demo"]
+cases = {case["name"]: case for case in scaled.result["cases"]}
+beside(
+    guess_ratio, cases["mean of each replica"]["ratio"],
+    "times the single device's gradient",
+)
+
+# %% [markdown]
+# The wrong gradients are wrong in different ways. A factor $N$ on everything is
+# a learning rate that is $N$ times too high. With SGD you may notice; with
+# Adam, which divides by the gradient's size, hardly ever. An uneven last batch
+# is worse: the *direction* is wrong, because images in the smaller part weigh
+# more. And a penalty on the weights is the same on every replica, so it is
+# counted $N$ times unless you divide it by $N$
+# (`tf.nn.scale_regularization_loss`).
+
+# %% [markdown]
+# ### One replica's loss
+#
+# **Question 3** (3 points)
+#
+# Without TensorFlow, write two functions for one replica of a strategy that
+# sums:
+#
+# - `replica_loss(per_example, global_batch)`: what the replica returns.
+#   `per_example` is a NumPy array of shape `[samples]`, or `[samples, ...]` if
+#   each sample has several values (such as one per pixel); such a sample counts
+#   with the mean of its values. A replica with no samples returns 0.
+# - `replica_penalty(penalty, replicas)`: what it adds for a penalty on the
+#   weights that all replicas share.
+#
+# Both return a single number.
+
+# %% nbgrader={"grade": false, "grade_id": "q03_replica_loss", "locked": false, "schema_version": 3, "solution": true, "task": false}
+def replica_loss(per_example, global_batch):
+    """Return this replica's part of the mean loss over the global batch."""
+    ### BEGIN SOLUTION
+    if not len(per_example):
+        return 0.0
+    each = np.reshape(per_example, (len(per_example), -1)).mean(axis=1)
+    return each.sum() / global_batch
+    ### END SOLUTION
+
+
+def replica_penalty(penalty, replicas):
+    """Return this replica's part of a penalty that all of them compute."""
+    ### BEGIN SOLUTION
+    return penalty / replicas
+    ### END SOLUTION
+
+# %% [markdown] tags=["hints"]
+# q03_replica_loss
+#
+# 1. The replicas' results are added up. So what must each divide by, for the
+#    sum to be the mean over the global batch?
+# 2. Make one number of each sample first, the mean of its values; then sum,
+#    and divide by the global batch. A penalty is computed by all replicas, and
+#    should count once.
+# 3. `each = np.reshape(per_example, (len(per_example), -1)).mean(axis=1)`
+
+# %% nbgrader={"grade": true, "grade_id": "q03_replica_loss_test", "locked": true, "points": 3, "schema_version": 3, "solution": false, "task": false} tags=["raises-exception"]
+import math
+
+import numpy as np
+
+losses = np.array([1.0, 2.0, 3.0, 6.0])
+halves = [replica_loss(half, 4) for half in (losses[:2], losses[2:])]
+assert math.isclose(sum(halves), 3.0), f"the halves add up to {sum(halves)}"
+uneven = [replica_loss(some, 4) for some in (losses[:3], losses[3:])]
+assert math.isclose(sum(uneven), 3.0), f"3 and 1 add up to {sum(uneven)}"
+whole = sum(replica_penalty(0.8, 4) for _ in range(4))
+assert math.isclose(whole, 0.8, rel_tol=1e-6), (
+    f"four replicas' penalties: {whole}"
+)
+### BEGIN HIDDEN TESTS
+for shape in ((0,), (0, 5), (0, 3, 2)):
+    none = replica_loss(np.zeros(shape), 4)
+    assert np.ndim(none) == 0 and math.isclose(none, 0, abs_tol=1e-12)
+pixels = np.arange(12.0).reshape(2, 3, 2) ** 2
+value = replica_loss(pixels, 4)
+assert np.ndim(value) == 0
+assert math.isclose(value, (55 + 451) / 6 / 4, rel_tol=1e-6)
+assert math.isclose(replica_loss(pixels[:, 0], 2), (0.5 + 42.5) / 2)
+value = replica_loss(pixels[:1], 7)
+assert math.isclose(value, 55 / 6 / 7, rel_tol=1e-6)
+assert math.isclose(replica_penalty(3.0, 2), 1.5)
+assert math.isclose(replica_penalty(7, 3), 7 / 3, rel_tol=1e-6)
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ### A mean of means
+#
+# Horovod *averages* instead of summing, so there each rank takes the mean over
+# its own part. The average of these means is the overall mean **if all parts
+# are equally large**.
+#
+# **Question 4** (2 points)
+#
+# Now the ranks have unequal parts. Write `averaged(gradients, samples)`.
+# `gradients` is a list of the ranks' gradients (NumPy arrays of the same shape,
+# each the mean over that rank's own samples), and `samples` lists how many
+# samples each rank had. Return the gradient of the mean over all samples, in
+# the same shape. A rank without samples has a gradient of NaN, which must not
+# spoil the result.
+
+# %% nbgrader={"grade": false, "grade_id": "q04_averaged", "locked": false, "schema_version": 3, "solution": true, "task": false}
+def averaged(gradients, samples):
+    """Return the gradient of the mean over all ranks' samples."""
+    ### BEGIN SOLUTION
+    parts = [n * g for g, n in zip(gradients, samples) if n]
+    return sum(parts) / sum(samples)
+    ### END SOLUTION
+
+# %% [markdown] tags=["hints"]
+# q04_averaged
+#
+# 1. A mean of means is right only for equal parts. What does a rank's mean
+#    have to be multiplied by?
+# 2. Weight each gradient by its number of samples, add them up, and divide by
+#    all samples. 0 × NaN is NaN, so a rank without samples has to be left out.
+# 3. `parts = [n * g for g, n in zip(gradients, samples) if n]`
+
+# %% nbgrader={"grade": true, "grade_id": "q04_averaged_test", "locked": true, "points": 2, "schema_version": 3, "solution": false, "task": false} tags=["raises-exception"]
+import numpy as np
+
+one, two = np.array([1.0, 4.0]), np.array([3.0, 0.0])
+value = averaged([one, two], [32, 32])
+assert np.allclose(value, [2, 2]), f"equal parts: {value}"
+assert np.shape(value) == (2,), f"a gradient has shape (2,): {value}"
+value = averaged([one, two], [3, 1])
+assert np.allclose(value, [1.5, 3]), f"3 samples and 1: {value}"
+### BEGIN HIDDEN TESTS
+value = averaged([one, two, one], [1, 2, 1])
+assert np.allclose(value, [2, 2])
+nothing = np.array([np.nan, np.nan])
+assert np.allclose(averaged([one, nothing], [5, 0]), one)
+matrix = np.arange(6.0).reshape(2, 3)
+assert np.allclose(averaged([matrix, -matrix], [3, 1]), matrix / 2)
+rng = np.random.default_rng(4)
+for counts in ((0, 5, 2, 0, 7, 1), (9,), (3, 1, 0), (0, 0, 4), (2, 3, 4)):
+    parts = [rng.normal(size=(n, 4, 3)) for n in counts]
+    given = [part.mean(axis=0) if len(part) else np.full((4, 3), np.nan)
+             for part in parts]
+    value = averaged(given, list(counts))
+    assert np.shape(value) == (4, 3)
+    assert np.allclose(value, np.concatenate(parts).mean(axis=0))
+### END HIDDEN TESTS
+
+# %% [markdown]
+# **A good place to stop.** Next: what goes wrong unnoticed.
+
+# %% [markdown]
+# ## 5. A bug hunt
+#
+# Lesson 3 left four of Horovod's six steps with a "?". Scaling is not like the others:
+# without them the program is wrong, while scaling the learning rate with the batch is a
+# *heuristic*, which lesson 4 puts to the test. Here, leaving it out is a mistake because
+# these scripts promise it: runs that promise the same learning rate and use different
+# ones cannot be compared. In a loop of your own, wrap the *tape*: with this Keras,
+# Horovod's wrapped optimizer averages in `fit` alone.
+#
+# None of the cases below raises an error, and the loss falls in all of them. So you have
+# to look for the mistakes in what each rank has recorded.
+
+# %% [markdown]
+# ### Seven runs, and one of them is right
+#
+# `bug_hunt.py` is a small, quick training with Horovod. `case="none"` is
+# correct; in each of the cases A to F one thing is missing or wrong. In every
+# run, each rank records what it has seen.
+
+# %% [markdown]
+# **Predict first.** In how many of the six cases is the final loss clearly
+# worse (by a tenth or more) than in the correct one?
+
+# %% tags=["demo"]
+guess_worse = None  # a number from 0 to 6
+
+# %% tags=["demo"]
+hunted = {
+    case: launch("bug_hunt.py", name=f"case {case}", case=case,
+                 workers=workers)
+    for case in ("none", "A", "B", "C", "D", "E", "F")
+}
+
+# %% tags=["demo"]
+losses = {case: run.result["loss"] for case, run in hunted.items()}
+worse = [case for case in losses if losses[case] > 1.1 * losses["none"]]
+beside(guess_worse, len(worse), "cases with a clearly higher loss")
+
+# %% tags=["demo"]
+pd.Series(losses, name="loss at the end").to_frame().round(4)
+
+# %% [markdown]
+# The loss alone does not reveal the mistakes. Here is what the ranks themselves
+# recorded in their first two steps.
+
+# %% tags=["demo"]
+mistakes.excerpt(hunted["none"])
+
+# %% [markdown]
+# ### Checks on what the ranks saw
+#
+# `mistakes.witnesses(run)` returns all of it as plain data: a list with one
+# dictionary per rank, rank 0's first, with these keys:
+#
+# - `"rank"`, `"rate_of_one_rank"`, and `"weights"`: a checksum of the initial
+#   weights;
+# - `"steps"`: for each step a dictionary with `"samples"` (the numbers of the
+#   samples it trained on), `"rate"`, `"update"` and `"weights"` (checksums of
+#   the gradients that it applied, and of its weights after that);
+# - `"samples_counted"` (how many samples it says it processed) and `"wrote"` (a
+#   file, or `None`).
+#
+# **Question 5** (3 points)
+#
+# Write three checks. Each takes such a list and returns `True` if something is
+# wrong:
+#
+# - `shared_samples(ranks)`: in some step, two ranks had the same sample;
+# - `began_apart(ranks)`: not all ranks began with the same weights;
+# - `drifting(ranks)`: in some step, not all ranks applied the same update.
+
+# %% nbgrader={"grade": false, "grade_id": "q05_checks", "locked": false, "schema_version": 3, "solution": true, "task": false}
+def shared_samples(ranks):
+    ### BEGIN SOLUTION
+    for steps in zip(*(rank["steps"] for rank in ranks)):
+        everyones = [n for step in steps for n in set(step["samples"])]
+        if len(everyones) > len(set(everyones)):
+            return True
+    return False
+    ### END SOLUTION
+
+
+def began_apart(ranks):
+    ### BEGIN SOLUTION
+    return len({rank["weights"] for rank in ranks}) > 1
+    ### END SOLUTION
+
+
+def drifting(ranks):
+    ### BEGIN SOLUTION
+    together = zip(*(rank["steps"] for rank in ranks))
+    return any(len({step["update"] for step in s}) > 1 for s in together)
+    ### END SOLUTION
+
+# %% [markdown] tags=["hints"]
+# q05_checks
+#
+# 1. Look at one rank's record first: what is in `rank["steps"][0]`? Two checks
+#    compare ranks step by step.
+# 2. `zip(*…)` over the ranks' steps gives, for each step, all ranks' entries.
+#    Something is the same everywhere if a set of it has one element. One rank
+#    may have a sample twice: count it once.
+# 3. `together = zip(*(rank["steps"] for rank in ranks))`
+
+# %% nbgrader={"grade": true, "grade_id": "q05_checks_test", "locked": true, "points": 3, "schema_version": 3, "solution": false, "task": false} tags=["raises-exception"]
+def witness(*samples, began="aa", updates=("u1", "u2")):
+    steps = [{"samples": list(some), "update": update, "weights": "ff"}
+             for some, update in zip(samples, updates)]
+    return {"weights": began, "steps": steps}
+
+
+one, two = witness([0, 1], [4, 5]), witness([2, 3], [6, 7])
+assert not shared_samples([one, two]), "no sample is on two ranks here"
+assert shared_samples([one, one]), "identical batches"
+assert not began_apart([one, two]) and not drifting([one, two])
+assert began_apart([one, two, witness(began="bb")])
+assert drifting([one, witness([2], [6], updates=("u1", "u3"))])
+### BEGIN HIDDEN TESTS
+swapped = [witness([0, 1], [2, 3]), witness([2, 3], [0, 1])]
+assert not shared_samples(swapped)
+assert shared_samples([one, two, witness([8, 9], [7, 8])])
+assert not shared_samples([witness([0, 0]), witness([1, 1])])
+assert not shared_samples([one]) and not drifting([one])
+assert drifting([one, witness([1], [2], updates=("u2", "u1"))])
+for k in range(4):  # one rank differs, at first or in one step
+    ranks = [witness([j], began="ab"[k == j]) for j in range(4)]
+    assert began_apart(ranks) and not drifting(ranks)
+    for i in range(3):
+        updates = ["uvw"[:i] + "x" + "uvw"[i + 1:], "uvw"]
+        assert drifting([witness([0], [0], [0], updates=updates[k != j])
+                         for j in range(4)])
+        batches = [[[9 * j + m, 9 * j + m + 1] for m in (0, 2, 4)]
+                   for j in range(4)]
+        for step, shared in ((i - 1, False), (i, True)):
+            batches[k][i][1] = batches[(k + 1 + i) % 4][step][0]
+            four = [witness(*some, updates="uvw") for some in batches]
+            assert bool(shared_samples(four)) == shared
+assert not began_apart([one])
+assert began_apart([witness(began=b) for b in "abc"])
+later = {**one, "steps": [{**step, "weights": "ee"} for step in one["steps"]]}
+assert not began_apart([one, later]) and not drifting([one, later])
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ### Three more checks
+#
+# **Question 6** (3 points)
+#
+# Write three more:
+#
+# - `miscounted(ranks)`: the number of samples that all ranks together *counted*
+#   is not the number that they trained on;
+# - `not_scaled(ranks)`: in some step, a rank's `"rate"` is not
+#   `"rate_of_one_rank"` times the number of ranks (to within one part in
+#   10,000);
+# - `second_writer(ranks)`: a rank other than rank 0 wrote a file.
+
+# %% nbgrader={"grade": false, "grade_id": "q06_more_checks", "locked": false, "schema_version": 3, "solution": true, "task": false}
+def miscounted(ranks):
+    ### BEGIN SOLUTION
+    trained_on = sum(
+        len(step["samples"]) for rank in ranks for step in rank["steps"]
+    )
+    return sum(rank["samples_counted"] for rank in ranks) != trained_on
+    ### END SOLUTION
+
+
+def not_scaled(ranks):
+    ### BEGIN SOLUTION
+    right = ranks[0]["rate_of_one_rank"] * len(ranks)
+    rates = [step["rate"] for rank in ranks for step in rank["steps"]]
+    return not all(math.isclose(r, right, rel_tol=1e-4) for r in rates)
+    ### END SOLUTION
+
+
+def second_writer(ranks):
+    ### BEGIN SOLUTION
+    return any(rank["wrote"] for rank in ranks if rank["rank"] != 0)
+    ### END SOLUTION
+
+# %% [markdown] tags=["hints"]
+# q06_more_checks
+#
+# 1. Each of them compares what the ranks say with what should be there. Write
+#    down the right value first.
+# 2. Trained on: the lengths of all steps' samples, summed over all ranks. The
+# right learning rate: that of one rank times the number of ranks, compared
+# with `math.isclose`. Writers: look at every rank but 0.
+# 3. `rates = [step["rate"] for rank in ranks for step in rank["steps"]]`
+
+# %% nbgrader={"grade": true, "grade_id": "q06_more_checks_test", "locked": true, "points": 3, "schema_version": 3, "solution": false, "task": false} tags=["raises-exception"]
+def witness(rank, counted=4, rate=0.1, wrote=None, steps=2):
+    step = {"samples": [8 * rank, 8 * rank + 1], "rate": rate}
+    return {"rank": rank, "rate_of_one_rank": 0.05, "wrote": wrote,
+            "samples_counted": counted, "steps": [step] * steps}
+
+
+right = [witness(0, wrote="weights.npz"), witness(1)]
+assert not miscounted(right), "2 ranks × 2 steps × 2 samples are 8"
+assert not not_scaled(right), "2 × 0.05 is 0.1"
+assert not second_writer(right), "rank 0 wrote, and nobody else"
+assert miscounted([witness(0, counted=8), witness(1, counted=8)])
+assert not_scaled([witness(0, rate=0.05), witness(1, rate=0.05)])
+assert second_writer([witness(0, wrote="a"), witness(1, wrote="a")])
+### BEGIN HIDDEN TESTS
+assert miscounted([witness(0), witness(1, counted=3)])
+assert not miscounted([witness(0, counted=2, steps=1), witness(1)])
+assert not miscounted([witness(0, counted=3), witness(1, counted=5)])
+assert miscounted([witness(0, counted=799, steps=400), witness(1)])
+uneven = [{"samples": [1, 2, 3]}, {"samples": [4]}, {"samples": [5, 6, 7]}]
+assert not miscounted([{**witness(0, counted=7), "steps": uneven}, right[1]])
+assert not_scaled([*right, witness(2)])
+for one in (0.001, 0.05, 20):  # one rate is off, then near enough
+    ranks = [{**witness(k), "rate_of_one_rank": one, "steps": [
+        {"samples": [k], "rate": 3 * one} for _ in "abc"]} for k in range(3)]
+    for k in range(9):
+        step = ranks[k // 3]["steps"][k % 3]
+        for off in (0.5, 1 - 2e-4, 1 + 2e-4, 2):
+            step["rate"] = 3 * one * off
+            assert not_scaled(ranks)
+        step["rate"] = 3 * one * (1 + (-1) ** k * 3e-5)
+        assert not not_scaled(ranks)
+assert not second_writer([witness(0)])
+assert not second_writer([witness(0, wrote="a")])
+for k in (1, 2, 3):
+    some = [witness(j, wrote="b" if j == k else None) for j in range(4)]
+    assert second_writer(some)
+    assert second_writer([witness(0, wrote="a"), *some[1:]])
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ### Which mistake is where?
+#
+# The course has such checks too. Here is what they say about the correct
+# script, followed by the records of one case.
+
+# %% tags=["demo"]
+mistakes.examine(hunted["none"])
+
+# %% tags=["demo"]
+mistakes.excerpt(hunted["A"])
+
+# %% [markdown]
+# Change the letter in the cell above, or give your checks a case:
+# `drifting(mistakes.witnesses(hunted["A"]))`.
+#
+# **Question 7** (3 points)
+#
+# Fill in `bugs`. It maps the letters A to F to these words: `"shard"` (all
+# ranks have the same batches), `"wrap"` (gradients are not averaged),
+# `"broadcast"` (ranks begin with different weights), `"throughput"` (samples
+# are counted too often), `"scale"` (the learning rate is not scaled as
+# promised), `"write"` (every rank writes the checkpoint).
+
+# %% nbgrader={"grade": false, "grade_id": "q07_bugs", "locked": false, "schema_version": 3, "solution": true, "task": false} tags=["raises-exception"]
+# bugs = {"A": ?, "B": ?, "C": ?, "D": ?, "E": ?, "F": ?}
+### BEGIN SOLUTION
+bugs = {
+    "A": "wrap", "B": "throughput", "C": "shard",
+    "D": "write", "E": "broadcast", "F": "scale",
+}
+### END SOLUTION
+
+# %% [markdown] tags=["hints"]
+# q07_bugs
+#
+# 1. Let your six checks decide: run each of them on the records of each letter.
+# 2. For every letter, exactly one check says `True`. Shared samples mean that
+#    nothing was sharded, drifting that gradients were not averaged; the others go
+#    by their names.
+# 3. `bugs = {"A": "wrap"}`
+
+# %% nbgrader={"grade": true, "grade_id": "q07_bugs_test", "locked": true, "points": 3, "schema_version": 3, "solution": false, "task": false} tags=["raises-exception"]
+words = {"shard", "wrap", "broadcast", "throughput", "scale", "write"}
+assert set(bugs) == set("ABCDEF"), "one word for each letter, A to F"
+assert set(bugs.values()) <= words, set(bugs.values()) - words
+### BEGIN HIDDEN TESTS
+assert bugs == {
+    "A": "wrap", "B": "throughput", "C": "shard",
+    "D": "write", "E": "broadcast", "F": "scale",
+}
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ### A seventh case: no error is no proof
+#
+# `bug_hunt_fit.py` leaves out none of these steps, and trains with Keras'
+# `fit`. From TensorFlow 2.16 on, Keras 3 replaces Keras 2, and Horovod does
+# not know it. Where only one of them is installed, you see recorded runs.
+
+# %% tags=["demo"]
+seventh = recorded("keras")
+if stack.name() == "next":  # it has both: your own runs
+    seventh = [launch("bug_hunt_fit.py", name=f"Keras {k}", keras=k)
+               for k in (2, 3)]
+mistakes.outcomes(seventh)
+
+# %% [markdown] tags=["claims"]
+# In the recorded runs, no script ended with an error, and every loss fell. With
+# Keras 2, the ranks made the same update in every step, with Keras 3 in none.
+# Five seeds do not tell the two apart by held-out accuracy.
+
+# %% [markdown]
+# Your check finds it: `drifting(mistakes.witnesses(seventh[1]))`. Keras 2's `fit`
+# asks the *optimizer* for gradients, where Horovod averages them; Keras 3's has a
+# tape of its own. So this course refuses Keras 3.
+
+# %% [markdown]
+# ## 6. The same in PyTorch
+#
+# Your own project may be in PyTorch. How much of all this can you take along?
+# Here is the Horovod script beside the same training with PyTorch's
+# `DistributedDataParallel` (**DDP**): the same network, initial weights, and
+# order of images.
+
+# %% tags=["demo"]
+difference("strategies/horovod_loop.py", "strategies/torch_ddp.py")
+
+# %% [markdown]
+# All six steps are there. Wrapping and broadcasting have become one line: a
+# model in DDP takes over rank 0's weights when it is made, and averages
+# gradients while `backward()` still computes those of earlier layers (Li et al.,
+# 2020, section 3.2). The loss is what it was with Horovod, for the same reason:
+# DDP averages, so each rank takes the mean over its own part.
+#
+# **Predict first.** Take the weights of two ranks of PyTorch, and those of one
+# device of TensorFlow, after the same four updates. How large is their largest
+# difference, relative to the largest weight?
+
+# %% tags=["demo"]
+guess_libraries = None  # a number, such as 1e-3
+
+# %% [markdown]
+# `torchrun` is PyTorch's `horovodrun`: it tells each process its rank, and where
+# all of them meet. `launch` does the same with `cluster="torchrun"`, on this
+# machine or as tasks of Slurm, so that the run is followed and recorded like
+# all others. PyTorch is not installed by default.
+
+# %% tags=["demo"]
+there = ddl.has_torch()  # if it is not, this says how to get it
+if there:
+    few = dict(fixed, steps=16)
+    alone = launch(
+        "strategies/loop.py", name="one device", workers=1, **few
+    )
+    by_torch = launch(
+        "strategies/torch_ddp.py", name="PyTorch DDP", workers=workers,
+        cluster="torchrun", **few,
+    )
+
+# %% tags=["demo"]
+if there:
+    apart = agreement([alone, by_torch], step=4)
+    display(apart, beside(
+        guess_libraries, apart["÷ the largest weight"].iloc[1],
+        "largest difference ÷ largest weight",
+    ))
+
+# %% [markdown]
+# The test of section 3 does not care which library computes: up to rounding,
+# two ranks of PyTorch have the weights of one device of TensorFlow. And the
+# rest?
+#
+# | from | holds unchanged | changes |
+# | --- | --- | --- |
+# | lessons 1, 1b | all: it is about averages, not about a library | `backward_passes_per_step` becomes `with model.no_sync():` around all passes but the last, and you divide the loss yourself |
+# | lessons 2, 3c | links, rings, the cost of an all-reduce; Gloo and NCCL carry it here, too | DDP sends buckets of at most 25 MiB by default, Horovod fuses up to 128 MiB: fit again |
+# | lessons 3, 3b | shards, mean loss, scaled learning rate, asking each rank what it saw, efficiency | `TF_CONFIG` becomes the variables that `torchrun` sets; `fit` and the parameter server have no counterpart in DDP |
+# | lessons 4, 4b | noise scale, critical batch size, warm-up, LARS | the numbers: they belong to a network, its data and its optimizer |
+
+# %% [markdown]
+# ## Your answers so far
+
+# %% tags=["demo"]
+check()
+
+# %% [markdown]
+# ## What to take away
+#
+# - **Synchronous strategies agree**: mirrored, multi-worker and Horovod make a single
+#   device's updates, up to rounding. A parameter server does not, by design.
+# - `tf.distribute` strategies **sum**: divide the loss by the **global batch**, and
+#   penalties by the number of replicas. Horovod and DDP **average**: take the mean over
+#   the rank's part, with equal parts.
+#
+# Not shown: several real GPUs or hosts. Logical devices and ranks here share one machine's
+# cores.
+#
+# ## Things to try
+#
+# - `launch("strategies/horovod_loop.py", workers=2, ...)` with twice the
+#   `global_batch`: do the strategies still agree with each other? And with the
+#   single device's run of 64?
+# - `launch("strategies/parameter_server.py", ...)` twice. Are the two runs equal?
+# - Stop one worker: launch with `wait=False`, then end the process whose number
+#   is `run.progress().ranks[1].pid`, and read what the launcher says.
+
+# %% [markdown]
+# ## Sources
+#
+# - Abadi et al. (2016), *TensorFlow: A System for Large-Scale Machine Learning*,
+#   section 4.4
+# - Dean et al. (2012), *Large Scale Distributed Deep Networks*, section 4.1
+# - Goyal et al. (2017), *Accurate, Large Minibatch SGD: Training ImageNet in 1
+#   Hour*, section 3 (on what distributed code gets wrong)
+# - Li et al. (2020), *PyTorch Distributed: Experiences on Accelerating Data
+#   Parallel Training*, section 3.2
+# - Sergeev, Del Balso (2018), *Horovod: fast and easy distributed deep learning
+#   in TensorFlow*
+# - Wu, He (2018), *Group Normalization*
+#
+# ---
+# Text and diagrams: CC BY 4.0. Code: Apache-2.0.

@@ -1,0 +1,1270 @@
+# %% [markdown]
+# # 4b. Convergence in depth
+#
+# **What do noise, sharpness, batch norm and step sizes by layer have to do with it?**
+#
+# | about | this notebook |
+# | --- | --- |
+# | time | 194 minutes, in five sittings; the runs alone took four on two cores with AMX |
+# | hardware | two cores; for GPUs see section 8 |
+# | before this | [4. Convergence](4.Convergence.ipynb) |
+#
+# What lesson 4 leaves open. Your own runs are small and have one seed: they show *how*.
+# What is claimed rests on **recorded** runs: more images, five seeds, and for most arms a
+# learning rate that was chosen on images which neither training nor the final test used.
+#
+# | sitting | sections | minutes |
+# | --- | --- | --- |
+# | what changes, and noise | 1 to 2 | 59 |
+# | gap and sharpness | 3 to 4 | 45 |
+# | norms, rules and schedules | 5 to 6 | 37 |
+# | layers | 7 | 34 |
+# | a plan | 8 | 19 |
+
+# %% tags=["parameters"]
+size = "reader"  # "smoke" only checks that everything runs
+data_set = "auto"  # CIFAR-10 if it is here, else generated images
+workers = 2
+small_batch = 64
+large_batch = 1024
+seed = 0
+
+# %%
+import math
+
+import numpy as np
+
+# %% tags=["demo"]
+import pandas as pd
+
+from course import check, critical, hint, plot, recorded, tuning
+from course.convergence.sharpness import MEASURES, rank_correlation, sharpness
+from course.training.recipes import REFERENCE_BATCH
+from course.training.schedule import Schedule
+from ddl import beside, compare, launch
+from ddl.pairs import by_seed, paired
+
+SIZES = {  # 10,240 is 160 × 64 and 10 × 1,024: nothing is left over
+    "reader": dict(train_samples=10_240, test_samples=10_000, epochs=6),
+    "smoke": dict(train_samples=2_048, test_samples=500, epochs=2),
+    "full": dict(train_samples=49_152, test_samples=10_000, epochs=30),
+}
+smoke, ghost = size == "smoke", 32
+
+climb = {"reader": 1, "smoke": 0.5, "full": 5}[size]  # epochs of warm-up
+
+# %% tags=["demo"]
+search = recorded("convergence-tuning")  # of a learning rate for each arm
+grids = tuning.grids(search)
+base_rate = grids["small batch + BN"].best
+fixed = dict(
+    SIZES[size], data_set=data_set, seed=seed, recipe="batch_norm",
+    learning_rate=base_rate, ghost_batch=ghost, statistics="recomputed",
+    precision="auto",
+)
+arms = recorded("convergence-cifar10")  # five seeds each
+
+
+def only(runs, *names):
+    """Return the runs of these arms."""
+    return [run for run in runs if run.name in names]
+
+
+def accuracy(name):
+    """Return an arm's held-out accuracy in percent, by seed."""
+    found = by_seed(only(arms, name), "test_accuracy")
+    return {seed: 100 * value for seed, value in found.items()}
+
+# %% tags=["demo"]
+def say(what, one, other):
+    """Print other − one, paired by seed, and what that decides."""
+    pair = paired(one, other)
+    print(f"{what}: {pair.mean:+.1f} points ({pair.low:+.1f} to "
+          f"{pair.high:+.1f}, {pair.n} pairs): {pair.verdict(1.0)}")
+    return pair.mean
+
+# %% [markdown]
+# ## 1. What changes when ranks are added
+#
+# In data-parallel training every rank takes its part of each batch, in one or
+# more **passes** (forward and backward), and all gradients are averaged before
+# the weights move:
+#
+# $$\text{global batch} = \text{ranks} \times \text{passes}
+# \times \text{images in a pass}$$
+#
+# Usually the images in a pass stay as many as fill a device, so the global
+# batch grows with the ranks. The optimizer gets one averaged gradient. It
+# cannot tell 32 ranks with one pass from one rank with 32. So two cores can
+# find out what 32 ranks would do.
+
+# %% [markdown]
+# One layer can tell. **Batch norm** gives each channel mean 0 and variance 1
+# over the images that it looks at together: those of one pass on one rank,
+# which Hoffer et al. (2017) call a **ghost batch**. If that size changed along
+# with the global batch, you would compare two things at once. So here it is 32
+# in every run, whatever the global batch, until section 5 changes it on
+# purpose.
+#
+# **Predict first.** One rank takes eight steps of 1,024 images in 32 passes
+# each. Then all ranks share the same steps. By how many percent do the two
+# training losses differ?
+
+# %% tags=["demo"]
+guess_apart = None  # percent
+
+# %% tags=["demo"]
+brief = dict(fixed, global_batch=large_batch, steps=2 if smoke else 8)
+on_one = launch("train_cifar.py", name="one rank", workers=1, **brief)
+
+# %% tags=["demo"]
+on_all = launch(
+    "train_cifar.py", name=f"{workers} ranks", workers=workers, **brief
+)
+
+# %% tags=["demo"]
+ratio = on_all.result["loss"] / on_one.result["loss"]
+beside(guess_apart, 100 * abs(ratio - 1), "% between the two losses")
+
+# %% [markdown]
+# What is left is rounding. From here on, "1,024" means 32 ranks with 32 images
+# each, however many ranks compute them.
+
+# %% [markdown]
+# **Question 1** (3 points)
+#
+# Here are the settings of four runs. All use batch norm; sync-BN is
+# synchronous batch norm (section 5).
+#
+# | run | images | epochs | global batch | ranks | passes | sync-BN | learning rate | seed |
+# | --- | --- | --- | --- | --- | --- | --- | --- | --- |
+# | A | 10,240 | 8 | 64 | 2 | 1 | no | 0.1 | 0 |
+# | B | 10,240 | 8 | 1,024 | 2 | 1 | no | 0.1 | 0 |
+# | C | 10,240 | 8 | 1,024 | 2 | 16 | no | 0.1 | 0 |
+# | D | 10,000 | 8 | 1,024 | 2 | 16 | no | 0.1 | 0 |
+#
+# Somebody compares A with B and speaks of the effect of "the batch". But two
+# things changed. Write `changed(one, other)`. It takes two such rows as
+# dictionaries, with the keys of the test below, and returns the set of what
+# differs, in these words:
+
+# %% [markdown]
+# - `"global batch"`
+# - `"norm batch"`: how many images batch norm looks at together: one rank's
+#   part of one pass or, with sync-BN, all ranks' parts of one pass
+# - `"images seen"` in the whole training: an epoch consists of whole global
+#   batches, and the remainder is left out
+# - `"rate"`, `"seed"`
+
+# %% nbgrader={"grade": false, "grade_id": "q01_changed", "locked": false, "schema_version": 3, "solution": true, "task": false}
+def changed(one, other):
+    """Return the set of what differs between two runs."""
+    ### BEGIN SOLUTION
+    def facts(run):
+        batch = run["global_batch"]
+        parts = run["passes"] * (1 if run["sync_bn"] else run["ranks"])
+        return {
+            "global batch": batch,
+            "norm batch": batch / parts,
+            "images seen": run["images"] // batch * batch * run["epochs"],
+            "rate": run["rate"],
+            "seed": run["seed"],
+        }
+
+    first, second = facts(one), facts(other)
+    return {name for name in first if first[name] != second[name]}
+    ### END SOLUTION
+
+# %% [markdown] tags=["hints"]
+# q01_changed
+#
+# 1. Write a helper that returns the five facts of *one* run as a dictionary. Then
+#    compare the two dictionaries.
+# 2. Batch norm sees the global batch divided by the passes and, unless it is
+#    synchronous, also by the ranks. Images seen: whole global batches in an
+#    epoch, times their size, times the epochs.
+# 3. `parts = run["passes"] * (1 if run["sync_bn"] else run["ranks"])`
+
+# %% nbgrader={"grade": true, "grade_id": "q01_changed_test", "locked": true, "points": 3, "schema_version": 3, "solution": false, "task": false} tags=["raises-exception"]
+a = dict(images=10_240, epochs=8, global_batch=64, ranks=2, passes=1,
+         sync_bn=False, rate=0.1, seed=0)
+b = dict(a, global_batch=1024)
+c = dict(b, passes=16)
+d = dict(c, images=10_000)
+found = set(changed(a, b))
+assert found == {"global batch", "norm batch"}, f"A and B: {found}"
+found = set(changed(a, c))
+assert found == {"global batch"}, f"A and C: {found}"
+found = set(changed(c, d))
+assert found == {"images seen"}, f"C and D: {found}"
+### BEGIN HIDDEN TESTS
+same = [(a, a), (d, dict(d, images=9_300)), (b, dict(b, images=11_000)),
+        (dict(a, ranks=1), dict(a, ranks=2, sync_bn=True)),
+        (dict(a, ranks=4), dict(a, ranks=2, passes=2)),
+        (dict(c, ranks=4, sync_bn=True), dict(c, ranks=1)),
+        (dict(a, epochs=3), dict(a, epochs=4, images=7_680)),
+        (dict(a, ranks=1), dict(a, ranks=1, sync_bn=True))]
+for one, other in same:
+    assert set(changed(one, other)) == set() == set(changed(other, one))
+seen = {"images seen"}
+for one, other, right in (
+    (b, dict(b, sync_bn=True), {"norm batch"}),
+    (c, dict(c, sync_bn=True), {"norm batch"}),
+    (dict(c, sync_bn=True), dict(b, sync_bn=True), {"norm batch"}),
+    (a, dict(a, ranks=4), {"norm batch"}),
+    (a, dict(a, passes=4), {"norm batch"}),
+    (a, dict(b, ranks=32), {"global batch"}),
+    (a, dict(a, ranks=8, sync_bn=True), {"norm batch"}),
+    (a, dict(a, rate=0.2), {"rate"}), (a, dict(a, seed=1), {"seed"}),
+    (a, dict(a, epochs=9), seen), (a, dict(a, images=10_176), seen),
+    (b, dict(b, images=11_264), seen),
+    (d, dict(d, global_batch=64, passes=1), {"global batch"} | seen),
+    (dict(a, epochs=0.5), dict(a, epochs=1), seen),
+    (dict(a, rate=0.1, seed=3), dict(b, rate=1.6, passes=16, seed=4),
+     {"global batch", "rate", "seed"}),
+):
+    assert set(changed(one, other)) == right == set(changed(other, one))
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ## 2. The gradient noise scale
+#
+# Can you know $B_\text{crit}$ without trying every batch size? The gradient
+# $g$ of $B$ images is the true gradient $G$ plus noise:
+#
+# $$\text{mean of } |g|^2 = |G|^2 + \operatorname{tr}\Sigma / B$$
+#
+# where $\operatorname{tr}\Sigma$ is the variance of one image's gradient,
+# summed over all weights. $\operatorname{tr}\Sigma / |G|^2$ is the **simple
+# noise scale** (McCandlish et al., 2018, equation 2.9): at that batch size,
+# signal and noise are equal.
+#
+# Data-parallel training has two gradients anyway: that of a pass (a small
+# batch) and the averaged one (a large batch). Two batch sizes make two
+# equations.
+
+# %% [markdown]
+# **Question 2** (3 points)
+#
+# Write `noise_scale(small_sq, big_sq, small_batch, big_batch)`. `small_sq` and
+# `big_sq` list, step by step, the squared norms of the gradients of
+# `small_batch` and of `big_batch` images. Solve the two equations above for
+# $\operatorname{tr}\Sigma$ and $|G|^2$, both averaged over the steps, and return
+# $\operatorname{tr}\Sigma / |G|^2$. If
+# $|G|^2$ comes out at zero or below, it can't be told from zero: return
+# `None`. $\operatorname{tr}\Sigma$ may come out below zero, too, by chance: leave it as it is, so
+# that means over many steps stay unbiased.
+
+# %% nbgrader={"grade": false, "grade_id": "q02_noise_scale", "locked": false, "schema_version": 3, "solution": true, "task": false}
+def noise_scale(small_sq, big_sq, small_batch, big_batch):
+    """Return the simple noise scale in samples, or None."""
+    ### BEGIN SOLUTION
+    small, big = np.mean(small_sq), np.mean(big_sq)
+    variance = (small - big) / (1 / small_batch - 1 / big_batch)
+    gradient_sq = big - variance / big_batch
+    return variance / gradient_sq if gradient_sq > 0 else None
+    ### END SOLUTION
+
+# %% [markdown] tags=["hints"]
+# q02_noise_scale
+#
+# 1. Two equations, two unknowns: subtract one from the other, and |G|² is gone.
+# 2. Average the squared norms over the steps first, and only then solve. The
+#    trace is the difference of the means over (1/small batch − 1/big batch); put it back into
+#    one equation for |G|².
+# 3. `small, big = np.mean(small_sq), np.mean(big_sq)`
+
+# %% nbgrader={"grade": true, "grade_id": "q02_noise_scale_test", "locked": true, "points": 3, "schema_version": 3, "solution": false, "task": false} tags=["raises-exception"]
+import math
+
+import numpy as np
+
+# |G|² = 2 and S = 640: 2 + 640/32 = 22 and 2 + 640/64 = 12
+value = noise_scale([22.0], [12.0], 32, 64)
+assert math.isclose(value, 320, rel_tol=1e-6), f"640 ÷ 2, not {value}"
+value = noise_scale([20.0, 24.0], [13.0, 11.0], 32, 64)
+assert math.isclose(value, 320, rel_tol=1e-6), f"the same means: {value}"
+value = noise_scale([22.0], [11.0], 32, 64)
+assert value is None, f"|G|² is 0 here: {value}"
+### BEGIN HIDDEN TESTS
+for true_sq, scale, low, high in ((3.0, 700.0, 32, 1024), (0.25, 8.0, 1, 2),
+                                   (1.5, 0.75, 16, 80), (0.01, 9e3, 8, 512)):
+    noise = true_sq * scale
+    pair = true_sq + noise / low, true_sq + noise / high
+    for swing in (0, 0.1, 0.6):  # of single steps, whose mean stays
+        some = [[p * (1 + swing), p * (1 - swing), p] for p in pair]
+        some[1].reverse()
+        value = noise_scale(*some, low, high)
+        assert math.isclose(value, scale, rel_tol=1e-5)
+        value = noise_scale(*map(np.array, some), low, high)
+        assert math.isclose(value, scale, rel_tol=1e-5)
+assert noise_scale([4.0, 4.0], [1.5, 1.5], 1, 2) is None
+assert noise_scale([6.0, 2.0], [1.0, 3.0], 1, 2) is None
+value = noise_scale([1.0, 1.0, 9.0], [2.0, 2.0, 2.0], 2, 4)
+assert math.isclose(value, (5 / 3 / 0.25) / (1 / 3), rel_tol=1e-5)
+value = noise_scale([8.0, 8.0, 8.0], [2.0, 2.0, 11.0], 2, 4)
+assert math.isclose(value, 12 / 2, rel_tol=1e-5)  # means 8 and 5
+value = noise_scale([4.0], [5.0], 1, 2)  # S is -2 here, and |G|² is 6
+assert math.isclose(value, -1 / 3, rel_tol=1e-5)
+value = noise_scale([5.0, 5.0], [5.0, 5.0], 2, 8)
+assert math.isclose(value, 0, abs_tol=1e-9)  # every rank had the same data
+### END HIDDEN TESTS
+
+# %% [markdown]
+# A single step tells you next to nothing. With two gradients of 32 images, $|G|^2$ is
+# estimated by their scalar product, which is often negative. So the course keeps a
+# **moving average** of each of the two numbers (98 % of the old average, 2 % of the new
+# step) before it divides. Two runs measure it while they train:
+
+# %% tags=["demo", "recorded"]
+sweeps = recorded("critical-batch")
+curve = critical.critical_batch(sweeps, arm="SGD with momentum")
+tried = [
+    launch(
+        "train_cifar.py", name=f"batch {batch}", global_batch=batch,
+        workers=max(1, min(workers, batch // ghost)), noise_scale=True,
+        **fixed,
+    )
+    for batch in (small_batch, large_batch)
+]
+
+# %% tags=["demo"]
+plot.plot_noise_scale(tried, batches=(small_batch, large_batch))
+
+# %% [markdown]
+# Which of the two curves is less noisy? 1,024 images are 32 gradients a
+# step, not two. As a reference, the recorded estimate at *frozen* weights
+# averages over many batches without a single update.
+#
+# **Predict first.** How many times the critical batch size is the noise scale
+# at frozen weights? (For CIFAR-10, McCandlish et al. report a noise scale that
+# grows to about 2,000, and a critical batch size of about 900.)
+
+# %% tags=["demo"]
+guess_times = None  # noise scale ÷ critical batch size
+
+# %% tags=["demo", "recorded"]
+scales = [
+    run.result["noise"]["noise_scale"] or math.inf
+    for run in recorded("noise-frozen")
+]
+frozen = critical.Noise(tuple(scales))
+beside(guess_times, frozen.middle / curve.fit.critical, "times")
+
+# %% tags=["demo", "recorded"]
+judged = [
+    run for run in sweeps
+    if (run.result["arm"], run.result["role"])
+    == ("SGD with momentum", "judged")
+]
+noise = {"frozen weights": frozen}
+for batch in (64, 1024):
+    noise[f"live, batch {batch:,}"] = critical.noise(
+        run for run in judged if run.result["global_batch"] == batch
+    )
+plot.plot_critical_batch(curve, noise=noise)
+
+# %% [markdown]
+# The simple noise scale ignores curvature, and it changes during training, while
+# $B_\text{crit}$ is one number for all of it. So agreement within a factor of two or three
+# is as much as you can expect. Other tasks have other scales: McCandlish et al. find useful
+# batches of about 900 for CIFAR-10, of tens of thousands for ImageNet, and of millions for
+# an agent that plays Dota 2. The harder the task and the lower its loss, the larger the
+# noise scale.
+
+# %% [markdown]
+# Is the critical batch a property of the data, or of the optimizer, too? Zhang et al. (2019)
+# found that momentum, and even more so **preconditioning** (a step size for each direction,
+# as in Adam or LAMB), move the bend to larger batches.
+
+# %% tags=["demo", "recorded"]
+plot.plot_critical_batch([
+    critical.critical_batch(sweeps, arm=arm)
+    for arm in ("plain SGD", "SGD with momentum", "LAMB")
+])
+
+# %% tags=["demo", "recorded"]
+found = {
+    arm: critical.critical_batch(recorded("critical-batch"), arm=arm)
+    for arm in ("plain SGD", "SGD with momentum", "LAMB")
+}
+for arm, curve in found.items():
+    print(f"{arm}: critical batch {curve.fit}; fewest steps "
+          f"{curve.fit.steps_min:,.0f}, samples {curve.fit.samples_min:,.0f}")
+curve = found["SGD with momentum"]
+print(f"with momentum: perfect scaling up to {curve.perfect_until}, next to "
+      f"no step saved from {curve.maximal_from} on")
+
+# %% tags=["demo", "recorded"]
+estimates = {"at frozen weights": critical.Noise(tuple(
+    run.result["noise"]["noise_scale"] or math.inf
+    for run in recorded("noise-frozen")
+))}
+for batch in (64, 1024):
+    estimates[f"live, batch {batch:,}"] = critical.noise(
+        run for run in recorded("critical-batch")
+        if run.name == f"SGD with momentum, batch {batch}"
+        and run.result["role"] == "judged"
+    )
+for what, scale in estimates.items():
+    low, high = scale.spread
+    print(f"noise scale {what}: {scale.middle:,.0f} (middle 80 %: {low:,.0f} "
+          f"to {high:,.0f}); critical batch ÷ noise scale: "
+          f"{curve.fit.critical / scale.middle:.1f}")
+
+# %% [markdown] tags=["claims"]
+# In these runs, and if its curve is right, the critical batch size of SGD with
+# momentum lies between 400 and 900. But its points differ from the curve by
+# more than seeds do: lack of fit has p < 0.01. From 32 to 64 the steps halve,
+# and from 2,048 on a larger batch saves next to none. In these runs the noise
+# scale, live or at frozen weights, is within a factor of three of it. Plain
+# SGD bends earlier and LAMB later, and the three intervals do not overlap. So
+# in these runs no single number, such as the noise scale, lies within a factor
+# of two of all three. At 64 LAMB takes more steps than SGD with momentum, at
+# 4,096 fewer.
+
+# %% [markdown]
+# The bounds 400, 900 and the factor of three were written down after these results, so
+# they describe them and predict nothing.
+#
+# **A good place to stop.**
+
+# %% [markdown]
+# ## 3. Is there a generalisation gap?
+#
+# In lesson 4 the only fault of large batches was too few steps. A **generalisation
+# gap** would be something else: *as good in training*, but worse on held-out
+# images. Keskar et al. (2017) reported one, and a cause: large batches end
+# in *sharp* minima, small ones in *flat* ones.
+
+# %% tags=["demo"]
+plot.plot_minima()
+
+# %% [markdown]
+# If the held-out loss is the training loss shifted a little, the shift costs
+# more where it is sharp. That is an illustration, not a proof. Hoffer et al.
+# (2017) report that training for as many *steps* (**regime adaptation**)
+# eliminates the gap completely, and Shallue et al. (2019) saw no evidence that
+# larger batches do worse on held-out data, once everything was tuned.
+#
+# So look where a gap should show: with few images, neither mirrored nor
+# shifted, so that the network can learn them by heart. And compare arms that
+# stop at the same *training* loss.
+#
+# **Predict first.** At the same training loss, how many points of held-out
+# accuracy does batch 1,024 lose against 64?
+
+# %% tags=["demo"]
+guess_gap = None  # points
+
+# %% tags=["demo", "recorded"]
+regimes = [
+    run for run in recorded("generalisation") if run.result["role"] == "judged"
+]
+matched = [run for run in regimes if run.name.endswith("to a loss")]
+lost = paired(
+    by_seed(only(regimes, "large batch, to a loss"), "test_accuracy"),
+    by_seed(only(regimes, "small batch, to a loss"), "test_accuracy"),
+)
+beside(guess_gap, 100 * lost.mean, "points lost at equal training loss")
+
+# %% tags=["demo", "recorded"]
+compare(
+    [run for run in regimes if run not in matched], against="small batch"
+)
+
+# %% tags=["demo", "recorded"]
+compare(matched, against="small batch, to a loss")
+
+# %% tags=["demo", "recorded"]
+plot.plot_differences(matched, against="small batch, to a loss")
+
+# %% [markdown]
+# The first table has equal epochs and, in its last row, equal steps. The
+# second has equal training losses, each batch size at two learning rates. Each
+# difference is **paired**: what a seed does to both arms cancels. The line is
+# the 95 % interval of the mean difference. If it crosses 0, the sign is not
+# known. "No difference" is a *claim*, and needs an interval inside a margin
+# that was set before (here ±1 point, shaded).
+
+# %% [markdown]
+# **Question 3** (4 points)
+#
+# Write `verdict(first, second, margin)`. `first` and `second` map seeds to the
+# held-out accuracy (%) of two arms. Take the differences second − first of the
+# seeds that both have, and their 95 % interval: mean ± $t\,s/\sqrt n$, where
+# $s$ is the sample standard deviation (divided by $n-1$) and $t$ is
+# `T95[n - 1]`. Return
+#
+# - `"no difference"` if the whole interval lies within ± `margin`;
+# - otherwise `"better"` if all of it is above 0, `"worse"` if all is below;
+# - otherwise `"not decided"`, also if fewer than two seeds are shared.
+
+# %%
+T95 = dict(enumerate(  # Student's t for a 95 % interval, by n - 1
+    [12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262], 1
+))
+
+# %% nbgrader={"grade": false, "grade_id": "q03_verdict", "locked": false, "schema_version": 3, "solution": true, "task": false}
+def verdict(first, second, margin):
+    """Return what paired seeds say of `second` against `first`."""
+    ### BEGIN SOLUTION
+    pairs = [second[seed] - first[seed] for seed in first if seed in second]
+    if len(pairs) < 2:
+        return "not decided"
+    spread = np.std(pairs, ddof=1) / math.sqrt(len(pairs))
+    half = T95[len(pairs) - 1] * spread
+    low, high = np.mean(pairs) - half, np.mean(pairs) + half
+    if -margin < low and high < margin:
+        return "no difference"
+    if low > 0:
+        return "better"
+    return "worse" if high < 0 else "not decided"
+    ### END SOLUTION
+
+# %% [markdown] tags=["hints"]
+# q03_verdict
+#
+# 1. Pair by seed: one list of differences. Everything else is computed from that
+#    list.
+# 2. Fewer than two pairs: not decided. Else the half width is T95[n − 1] times
+#    the standard deviation (ddof=1) over √n. Check for “no difference” first,
+#    then for better and worse.
+# 3. `pairs = [second[seed] - first[seed] for seed in first if seed in second]`
+
+# %% nbgrader={"grade": true, "grade_id": "q03_verdict_test", "locked": true, "points": 4, "schema_version": 3, "solution": false, "task": false} tags=["raises-exception"]
+first = {0: 70.0, 1: 74.0, 2: 66.0, 3: 72.0, 4: 68.0}
+up = {seed: value + 3 + seed / 4 for seed, value in first.items()}
+word = verdict(first, up, 1.0)
+assert word == "better", f"every seed gains 3 to 4 points: {word!r}"
+word = verdict(up, first, 1.0)
+assert word == "worse", f"the other way round: {word!r}"
+near_by = {seed: value + (-1) ** seed / 4 for seed, value in first.items()}
+word = verdict(first, near_by, 1.0)
+assert word == "no difference", f"± a quarter of a point: {word!r}"
+word = verdict(first, near_by, 0.1)
+assert word == "not decided", f"with a margin of 0.1: {word!r}"
+### BEGIN HIDDEN TESTS
+def moved(*by):
+    return {seed: first[seed] + some for seed, some in enumerate(by)}
+
+
+for by, margin, word in (
+    ((0.5, 0.6, 0.4, 0.5, 0.55), 1, "no difference"),  # above 0, but small
+    ((0.5, 0.6, 0.4, 0.5, 0.55), 0.55, "better"),
+    ((-0.5, -0.6, -0.4, -0.5, -0.55), 0.55, "worse"),
+    ((-0.5, -0.6, -0.4, -0.5, -0.55), 1, "no difference"),
+    ((1, 2), 5, "not decided"),  # 1.5 ± 6.4
+    ((1, 2), 9, "no difference"), ((1, 2), 7.5, "not decided"),
+    ((5.9, 7.1), 1, "not decided"),  # 6.5 ± 7.6, ± 5.4 with n in place of n-1
+    ((5.9, 6.8), 1, "better"), ((-6.8, -5.9), 1, "worse"),
+    ((1, 2, 3), 1, "not decided"),  # 2 ± 2.48
+    ((1.3, 2, 2.7), 1, "better"), ((-1.3, -2, -2.7), 1, "worse"),
+    ((1.3, 2, 2.7), 3.9, "no difference"), ((1.3, 2, 2.7), 3.6, "better"),
+    ((0, 0, 0, 0, 0), 0.1, "no difference"),
+    ((9, 1, 5, 3, 4), 1, "better"),  # 4.4 ± 3.7
+    ((9, 1, 5, 3, 0.4), 1, "not decided"),  # 3.7 ± 4.2
+    ((9, 1, 5, 3, 4), 8.3, "no difference"), ((9, 1, 5, 3, 4), 7.8, "better"),
+    ((4, 4.2, 4.4, 4.3, -2.4), 1, "not decided"),  # 2.9 ± 3.7
+    ((-4, -4.2, -4.4, -4.3, 2.4), 1, "not decided"),
+    ((9.0,), 1, "not decided"), ((), 1, "not decided"),
+):
+    assert verdict(first, moved(*by), margin) == word
+some = {seed: first[seed] + 2 for seed in (4, 2, 3)} | {7: 0, 9: 99}
+assert verdict(first, some, 1) == "better"
+assert verdict(some, first, 1) == "worse"
+few, more = {0: 1, 1: 2, 2: 3}, dict.fromkeys(range(9), 0)
+assert verdict(few, more, 1) == "not decided"  # three pairs: -2 ± 2.48
+assert verdict(more, few, 1) == "not decided"
+assert verdict(first, {8: 70, 9: 70}, 1) == "not decided"
+assert verdict({0: 1, 5: 2}, {5: 2, 6: 1}, 1) == "not decided"
+many = {seed: 60 + seed for seed in range(10)}
+lower = {seed: 59 + seed + (-1) ** seed for seed in range(10)}  # ± 0.75
+assert verdict(many, lower, 1) == "worse"
+assert verdict(many, lower, 2) == "no difference"
+tenth = {seed: 62.49 + seed + 3.3 * (-1) ** seed for seed in range(10)}
+assert verdict(many, tenth, 1) == "better"  # 2.49 ± 2.488
+tenth = {seed: 62.48 + seed + 3.3 * (-1) ** seed for seed in range(10)}
+assert verdict(many, tenth, 1) == "not decided"
+### END HIDDEN TESTS
+
+# %% tags=["demo", "recorded"]
+def among(name, figure="test_accuracy"):
+    """Return a figure of an arm that may learn by heart, in percent."""
+    found = by_seed(only(regimes, name), figure)
+    return {seed: 100 * value for seed, value in found.items()}
+
+
+for name in ("large batch", "large batch, equal steps"):
+    say(name, among("small batch"), among(name))
+at_loss = among("small batch, to a loss")
+for name in ("large batch", "small batch, low rate", "large batch, low rate"):
+    say(f"{name}, to a loss", at_loss, among(f"{name}, to a loss"))
+
+# %% [markdown] tags=["claims"]
+# At equal epochs the large batch is more than five points behind, but it has not learned
+# its images, and the small one has. At equal steps it has learned all of them and is still
+# behind. At equal training loss its held-out accuracy is lower, and its held-out loss is
+# not decided. The small batch with an eighth of its learning rate is behind, too, and
+# between these two the records do not decide. With an eighth of its learning rate the large
+# batch is behind all three.
+
+# %% [markdown]
+# ## 4. Sharpness, measured
+#
+# The **Hessian** is the matrix of all second derivatives of the loss. Its largest
+# **eigenvalue** is the curvature along the steepest direction: sharpness. The
+# matrix has billions of entries, but a *product* with a vector costs only a few
+# gradients, and a few such products are enough (Lanczos' method). The **trace**,
+# the sum of all eigenvalues, comes from products with random vectors
+# (Hutchinson).
+#
+# Two runs keep their weights. A **slice** walks from them in a
+# random direction in which each **filter** (the weights of one output channel)
+# is as long as the network's own (Li et al., 2018), so that networks with large
+# and with small weights can be compared.
+
+# %% tags=["demo"]
+small, large = (
+    launch(
+        "train_cifar.py", name=f"{name} batch + BN", global_batch=batch,
+        workers=1 if batch == small_batch else workers, keep_weights=True,
+        **fixed,
+    )
+    for name, batch in (("small", small_batch), ("large", large_batch))
+)
+
+# %% tags=["demo"]
+products = dict(
+    workers=workers, eigenvalues=1, samples=64 if smoke else 512,
+    chunk=32 if smoke else 256, iterations=3 if smoke else 8,
+)
+around = [
+    launch("landscape.py", name=run.name, weights=run.id,
+           measure=["eigenvalue", "slices"], **products)
+    for run in (small, large)
+]
+
+# %% tags=["demo"]
+plot.plot_slices(around)
+
+# %% [markdown]
+# Is the wider valley the better one? Before you answer: Dinh et al. (2017)
+# multiply weights so that the network computes *the same function*. Batch norm
+# divides by the scale of what comes in, so you may multiply every kernel before
+# it by 0.5, and no output changes.
+#
+# **Predict first.** By what factor does the largest eigenvalue change?
+
+# %% tags=["demo"]
+guess_factor = None  # times as sharp
+
+# %% tags=["demo"]
+rescaled = launch(
+    "landscape.py", name="rescaled", weights=small.id, alphas=[0.5, 2.0],
+    measure=["eigenvalue", "invariant", "rescaling"], **products,
+)
+
+# %% tags=["demo"]
+def sharp(figures):
+    return figures["eigenvalues"][0]
+
+
+rows = [dict(rescaled.result, alpha=1.0), *rescaled.result["rescaling"]]
+table = pd.DataFrame({
+    "kernels times": [row["alpha"] for row in rows],
+    "loss": [row["loss"] for row in rows],
+    "largest eigenvalue": [sharp(row["eigenvalue"]) for row in rows],
+    "by relative change": [sharp(row["invariant"]) for row in rows],
+})
+factor = table["largest eigenvalue"][1] / table["largest eigenvalue"][0]
+beside(guess_factor, factor, "times as sharp")
+
+# %% tags=["demo"]
+table
+
+# %% [markdown]
+# The same function can be as sharp as you like: the eigenvalue alone cannot
+# explain how well a network generalises. The last column measures curvature by
+# *relative* change of each filter, and stays the same.
+#
+# Does either of them rank the recorded networks by their held-out *loss*, or
+# by their held-out *error*, the images that they get wrong? All of these
+# stopped at the same training loss. A rank correlation of +1 means that the
+# sharper of two networks always does worse, 0 that sharpness says nothing.
+
+# %% tags=["demo", "recorded"]
+plot.plot_sharpness(recorded("landscape"))
+
+# %% tags=["demo", "recorded"]
+plot.plot_sharpness(recorded("landscape"), y="test_error")
+
+# %% [markdown]
+# Look at the interval of each correlation before you read its sign. It treats the
+# networks as independent, but they are four settings with five seeds each.
+# And even a clear correlation would not say that sharpness *causes* anything:
+# batch size and learning rate differ between these networks as well.
+
+# %% tags=["demo", "recorded"]
+table = sharpness(recorded("landscape"))
+for column, measure in MEASURES.items():
+    for figure in ("test_loss", "test_error"):
+        print(f"{measure}, {figure}: "
+              f"{rank_correlation(table[column], table[figure])}")
+columns = [*MEASURES, "trace", "test_loss", "test_error"]
+pd.DataFrame(table).groupby("arm", sort=False)[columns].mean()
+
+# %% [markdown] tags=["claims"]
+# In these runs the four settings have by both measures the order of their
+# held-out errors, which chance gives four settings with p = 0.083. Taken as
+# twenty networks, sharpness does not order held-out losses: both intervals
+# contain 0. An eighth of the learning rate ends in a sharper place, at both
+# batch sizes and for every seed of these runs.
+
+# %% [markdown]
+# **A good place to stop.**
+
+# %% [markdown]
+# ## 5. How many images should batch norm see?
+#
+# Batch norm may look at 32 images, or at all 1,024. With **synchronous** batch
+# norm (`sync_bn=True`) the ranks exchange their statistics in every layer:
+#
+# ![Left: each rank normalises with the mean and variance of its own 512
+# images. Right: sums are exchanged in every layer, so that all ranks
+# normalise over all 1,024.](../images/batch_norm.svg)
+#
+# A small ghost batch has noisy statistics. Does that harm or help? Hoffer et
+# al. (2017) found small ghost batches *better*.
+#
+# **Predict first.** At a global batch of 1,024: which ghost batch gives the
+# highest held-out accuracy in the recorded runs, 32, 64, 128, 512 or all 1,024?
+
+# %% tags=["demo"]
+guess_ghost = None  # images
+
+# %% tags=["demo"]
+synchronous = launch(
+    "train_cifar.py", name="synchronous, 1024", workers=workers,
+    global_batch=large_batch,
+    **dict(fixed, sync_bn=True, ghost_batch=large_batch // workers),
+)
+
+# %% tags=["demo"]
+compare([large, synchronous])
+
+# %% tags=["demo", "recorded"]
+ghosts = recorded("ghost-batches")
+ranking = compare(ghosts).sort_values("test_accuracy")
+beside(guess_ghost, ranking["arm"].iloc[-1], "has the highest mean")
+
+# %% tags=["demo", "recorded"]
+plot.plot_differences(ghosts, against="ghost batch 32")
+
+# %% [markdown]
+# In training, a norm uses the statistics of its ghost batch; in an evaluation,
+# those of many images. Usually these are moving averages of past batches,
+# which lag behind the weights. Here they are **recomputed** from 1,000 training
+# images before each evaluation, so that the arms differ only in how they
+# trained.
+
+# %% [markdown]
+# **Question 4** (3 points)
+#
+# Synchronous batch norm computes the mean and the variance over the whole
+# global batch, although no rank sees all of its images. Write
+# `whole_batch(means, variances)`. Both arguments are lists with one array for
+# each ghost batch, with one number for each channel. All ghost batches are
+# equally large, and variances are divided by their number of images, not by
+# one less. Return the pair (mean, variance) of the whole batch, by channel.
+
+# %% nbgrader={"grade": false, "grade_id": "q04_whole_batch", "locked": false, "schema_version": 3, "solution": true, "task": false}
+def whole_batch(means, variances):
+    """Return the mean and the variance of the batch that ghosts make up."""
+    ### BEGIN SOLUTION
+    between = np.var(means, axis=0)
+    return np.mean(means, axis=0), np.mean(variances, axis=0) + between
+    ### END SOLUTION
+
+# %% [markdown] tags=["hints"]
+# q04_whole_batch
+#
+# 1. The mean is easy, as all ghosts are equally large. Does the variance only
+#    average, too, if the ghosts' means differ?
+# 2. Variance of the whole = mean of the variances *within* the ghosts + variance
+#    of the means *between* them. Work along the first axis, so that channels stay
+#    apart.
+# 3. `between = np.var(means, axis=0)`
+
+# %% nbgrader={"grade": true, "grade_id": "q04_whole_batch_test", "locked": true, "points": 3, "schema_version": 3, "solution": false, "task": false} tags=["raises-exception"]
+import numpy as np
+
+# one channel: the ghosts 0, 2 and 4, 6 make up 0, 2, 4, 6
+means, variances = [np.array([1.0]), np.array([5.0])], [np.array([1.0])] * 2
+mean, variance = whole_batch(means, variances)
+assert np.shape(mean) == np.shape(variance) == (1,), "one number a channel"
+assert np.allclose(mean, 3), f"the mean of 0, 2, 4, 6 is not {mean}"
+assert np.allclose(variance, 5), f"their variance is not {variance}"
+### BEGIN HIDDEN TESTS
+rng = np.random.default_rng(5)
+for parts, count, channels in ((2, 3, 1), (3, 8, 4), (32, 32, 3), (1, 5, 2)):
+    centre = rng.normal(size=(parts, 1, channels)) * 2 + 1
+    batch = centre + rng.normal(size=(parts, count, channels))
+    mean, variance = whole_batch(list(batch.mean(axis=1)),
+                                 list(batch.var(axis=1)))
+    every = batch.reshape(-1, channels)
+    assert np.shape(mean) == np.shape(variance) == (channels,)
+    assert np.allclose(mean, every.mean(axis=0))
+    assert np.allclose(variance, every.var(axis=0))
+### END HIDDEN TESTS
+
+# %% tags=["demo", "recorded"]
+compare(recorded("ghost-batches"), against="ghost batch 32")
+
+# %% [markdown] tags=["claims"]
+# In these runs every interval against a ghost batch of 32 contains 0. For 64
+# and for 512 there is no difference, and for 128 and synchronous batch norm
+# the records do not decide.
+
+# %% [markdown]
+# So Hoffer et al.'s order, small ghost batches first, does not show here. Perhaps four
+# epochs are too few for the noise of small ghost batches to prevent much.
+#
+# **Batch norm** could also help the large batch in particular. Then its gain there would be
+# larger than at the small batch:
+
+# %% tags=["demo", "recorded"]
+gains = []
+for name in ("small batch", "large batch"):
+    bare, normed = accuracy(name), accuracy(f"{name} + BN")
+    gains.append({seed: normed[seed] - bare[seed] for seed in bare})
+extra = say("gain at 1,024 minus gain at 64", *gains)
+
+# %% [markdown] tags=["claims"]
+# Batch norm helps the large batch more than the small one.
+
+# %% [markdown]
+# ## 6. Rules and schedules, in your own runs
+#
+# To keep the *noise* of each step, the **square-root rule** takes $\sqrt k\,\eta$: the noise
+# of a mean of $B$ images shrinks with $\sqrt B$ (Hoffer et al., 2017). That is not what
+# lesson 1's linear rule keeps: how far training strays, to which each step adds and which
+# each step forgets. For optimizers such as Adam the square root keeps both (Malladi et al.,
+# 2022).
+#
+# Each recorded arm has its own grid of learning rates, a factor of 2 apart, which grew until
+# the best was not at its edge. It was searched on *validation* images, with seeds that are
+# not judged: choosing on the test images would flatter every arm. A rule is right if its
+# learning rate is near the top of the curve, not if it beats *no* scaling.
+#
+# **Predict first.** How many points lie between the two rules in your own runs, both
+# without a warm-up?
+
+# %% tags=["demo"]
+guess_rules = None  # points
+
+# %% tags=["demo"]
+same = launch(
+    "train_cifar.py", name="large batch + BN, same rate", workers=workers,
+    global_batch=large_batch, **fixed,
+)
+scaled = launch(
+    "train_cifar.py", name="+ linear scaling", workers=workers,
+    global_batch=large_batch, **dict(fixed, recipe="scale_lr"),
+)
+root = launch(
+    "train_cifar.py", name="+ square-root scaling", workers=workers,
+    global_batch=large_batch,
+    **dict(fixed, recipe="sqrt_lr", warmup_epochs=0),
+)
+warm = launch(
+    "train_cifar.py", name="+ linear scaling, warm-up", workers=workers,
+    global_batch=large_batch,
+    **dict(fixed, recipe="warmup", warmup_epochs=climb),
+)
+
+# %% tags=["demo"]
+points = root.result["test_accuracy"] - scaled.result["test_accuracy"]
+beside(guess_rules, 100 * points, "points for the square root")
+
+# %% tags=["demo"]
+plot.plot_convergence([same, scaled, root, warm], x="epochs")
+
+# %% [markdown]
+# A schedule should be a **pure function** of the step: you can plot it before you run
+# anything.
+
+# %% tags=["demo"]
+epochs = fixed["epochs"]
+base, k = base_rate, large_batch / REFERENCE_BATCH
+schedules = {
+    "small batch": Schedule(base, epochs, decay="cosine"),
+    "linear": Schedule(k * base, epochs, decay="cosine"),
+    "linear, warm-up": Schedule(k * base, epochs, base, climb, "cosine"),
+    "square root, warm-up": Schedule(
+        k**0.5 * base, epochs, base, climb, "cosine"
+    ),
+}
+x = np.linspace(0, epochs, 201)
+plot.plot_schedule({
+    name: (x, [rate(at) for at in x]) for name, rate in schedules.items()
+})
+
+# %% tags=["demo", "recorded"]
+compare(
+    only(arms, "large batch + BN, same rate", "+ linear scaling",
+         "+ linear scaling, warm-up", "+ square-root scaling, warm-up",
+         "large batch + BN"),
+    against="large batch + BN",
+)
+
+# %% [markdown]
+# Warm-up and the square-root rule do something similar: both keep the first steps short. So
+# ask of each remedy what it adds to the *others*. Warm-up also costs steps: one of four
+# epochs in the recorded runs, one of six in yours, 5 of 90 in the paper.
+#
+# Horovod's `LearningRateWarmupCallback` wants the *scaled* learning rate, from
+# which it starts at a fraction 1/size. Calls from before
+# [#2459](https://github.com/horovod/horovod/pull/2459), without `initial_lr`,
+# raise an error today; the silent mistake is an `initial_lr` that nobody
+# scaled. Then the whole training has a learning rate that is too low by the
+# number of ranks.
+#
+# **A good place to stop.**
+
+# %% [markdown]
+# ## 7. A step size for each layer
+#
+# One learning rate has to suit all layers. You, Gitman and Ginsburg (2017) found that
+# $\|w\| / \|g\|$ (weights over gradient) differs between layers by orders of
+# magnitude. Their **LARS** gives each layer a step in proportion to the norm of
+# its weights:
+
+#
+# $$u \leftarrow \beta_1 u + \eta\,\tau\,\frac{\|w\|}{\|g\| + \lambda \|w\|}\,(g + \lambda w),
+# \qquad w \leftarrow w - u$$
+#
+# Here $\eta$ is the learning rate, $u$ the momentum buffer, $\beta_1$ the momentum,
+# $\lambda$ the weight decay, and $\tau$ the **trust coefficient**.
+
+# %% [markdown]
+# **Question 5** (3 points)
+#
+# Write one step of LARS for one layer:
+# `lars_step(weights, gradient, velocity, rate, momentum, trust, decay)`. With
+# the names of the equations above, they are $w$, $g$, $u$, $\eta$, $\beta_1$,
+# $\tau$, $\lambda$. Weights, gradient and velocity are arrays of one shape, such
+# as `[3, 3, 16, 32]`. If the norm of the weights or the
+# denominator is 0, take 1 in place of $\tau$ and the fraction. Return the pair (new weights, new
+# velocity).
+
+# %% nbgrader={"grade": false, "grade_id": "q05_lars_step", "locked": false, "schema_version": 3, "solution": true, "task": false}
+def lars_step(weights, gradient, velocity, rate, momentum, trust, decay):
+    """Return a layer's weights and velocity after one step of LARS."""
+    ### BEGIN SOLUTION
+    norm = np.sqrt(np.sum(weights**2))
+    scale = np.sqrt(np.sum(gradient**2)) + decay * norm
+    ratio = trust * norm / scale if norm > 0 and scale > 0 else 1.0
+    push = rate * ratio * (gradient + decay * weights)
+    velocity = momentum * velocity + push
+    return weights - velocity, velocity
+    ### END SOLUTION
+
+# %% [markdown] tags=["hints"]
+# q05_lars_step
+#
+# 1. Three lines of formulas: the layer's factor, the velocity, the weights. Norms are
+#    over the whole layer, whatever its shape.
+# 2. The factor is trust·‖w‖/(‖g‖ + decay·‖w‖), or 1 where that is not defined. The new
+#    velocity is momentum times the old one plus rate·factor·(g + decay·w); the weights
+#    lose the new velocity. Don't change the arrays that you are given.
+# 3. `norm = np.sqrt(np.sum(weights**2))`
+
+# %% nbgrader={"grade": true, "grade_id": "q05_lars_step_test", "locked": true, "points": 3, "schema_version": 3, "solution": false, "task": false} tags=["raises-exception"]
+import numpy as np
+
+w, g, v = np.array([3.0, 4.0]), np.array([0.0, 10.0]), np.array([1.0, 0.0])
+new, speed = lars_step(w, g, v, rate=2, momentum=0.5, trust=0.1, decay=0)
+assert np.shape(new) == np.shape(speed) == (2,), "the shape of the layer"
+assert np.allclose(speed, [0.5, 1.0]), f"the factor is 0.05; velocity {speed}"
+assert np.allclose(new, [2.5, 3.0]), f"weights {new}"
+new, speed = lars_step(w, g, 0 * v, rate=2, momentum=0.5, trust=0.1, decay=2)
+assert np.allclose(speed, [0.3, 0.9]), f"0.025 with decay; {speed}"
+### BEGIN HIDDEN TESTS
+def wanted(w, g, v, rate, momentum, trust, decay):
+    size, scale = np.sqrt((w * w).sum()), np.sqrt((g * g).sum())
+    scale = scale + decay * size
+    ratio = trust * size / scale if size > 0 and scale > 0 else 1
+    v = momentum * v + rate * ratio * (g + decay * w)
+    return w - v, v
+
+
+rng = np.random.default_rng(7)
+for shape in ((4,), (3, 5), (3, 3, 2, 4)):
+    w, g, v = (rng.normal(size=shape) * size for size in (2, 0.3, 0.01))
+    for numbers in ((0.5, 0.9, 0.001, 0), (2.0, 0, 0.02, 0.1),
+                    (0.1, 0.5, 1.0, 3.0)):
+        for layer in ((w, g, v), (w, 50 * g, v), (0 * w, g, v),
+                      (w, 0 * g, v), (0 * w, 0 * g, v), (w, g, 0 * v),
+                      (1e-3 * w, g, v), (w, 1e-3 * g, v)):
+            given = lars_step(*layer, *numbers)
+            for value, right in zip(given, wanted(*layer, *numbers)):
+                assert np.shape(value) == shape and len(given) == 2
+                assert np.allclose(value, right, rtol=1e-5, atol=1e-9)
+### END HIDDEN TESTS
+
+# %% [markdown]
+# **LAMB** (You et al., 2020, algorithm 2) does the same to Adam's direction. In step $i$,
+# counted from 1, for each layer:
+#
+# $$m \leftarrow \beta_1 m + (1-\beta_1)\,g, \qquad
+# v \leftarrow \beta_2 v + (1-\beta_2)\,g^2, \qquad
+# d = \frac{m / (1-\beta_1^i)}{\sqrt{v / (1-\beta_2^i)} + \epsilon} + \lambda w$$
+#
+# $$w \leftarrow w - \eta\,\frac{\|w\|}{\|d\|}\,d$$
+#
+# **Question 6** (3 points)
+#
+# Write `lamb_step(weights, gradient, m, v, i, rate, beta_1, beta_2, epsilon, decay)`. All
+# but the last six are arrays of one shape. If $\|w\|$ or $\|d\|$ is 0, take 1 in place of
+# the fraction. Return the triple (new weights, new $m$, new $v$).
+
+# %% nbgrader={"grade": false, "grade_id": "q06_lamb_step", "locked": false, "schema_version": 3, "solution": true, "task": false}
+def lamb_step(
+    weights, gradient, m, v, i, rate, beta_1, beta_2, epsilon, decay
+):
+    """Return a layer's weights and both averages after step i of LAMB."""
+    ### BEGIN SOLUTION
+    m = beta_1 * m + (1 - beta_1) * gradient
+    v = beta_2 * v + (1 - beta_2) * gradient**2
+    mean, square = m / (1 - beta_1**i), v / (1 - beta_2**i)
+    direction = mean / (np.sqrt(square) + epsilon) + decay * weights
+    norm, length = np.linalg.norm(weights), np.linalg.norm(direction)
+    trust = norm / length if norm > 0 and length > 0 else 1.0
+    return weights - rate * trust * direction, m, v
+    ### END SOLUTION
+
+# %% [markdown] tags=["hints"]
+# q06_lamb_step
+#
+# 1. Five lines, in the order of the formulas: m, v, the direction d, the fraction, the
+#    weights.
+# 2. The corrections 1 − β^i are for the direction only: the m and v that you return are
+#    without them. Weight decay belongs to d, before its norm is taken.
+# 3. `mean, square = m / (1 - beta_1**i), v / (1 - beta_2**i)`
+
+# %% nbgrader={"grade": true, "grade_id": "q06_lamb_step_test", "locked": true, "points": 3, "schema_version": 3, "solution": false, "task": false} tags=["raises-exception"]
+import numpy as np
+
+w, g, zero = np.array([3.0, 4.0]), np.array([0.5, -0.25]), np.zeros(2)
+# In the first step the direction is the gradient's sign: of length √2.
+new, m, v = lamb_step(w, g, zero, zero, 1, 0.1, 0.9, 0.99, 0, 0)
+step = 0.1 * 5 / np.sqrt(2)
+assert np.allclose(new, [3 - step, 4 + step]), f"weights {new}"
+assert np.allclose(m, 0.1 * g), f"m is {m}, not {0.1 * g}"
+assert np.allclose(v, 0.01 * g**2), f"v is {v}, not {0.01 * g**2}"
+new, _, _ = lamb_step(zero, g, zero, zero, 1, 0.1, 0.9, 0.99, 0, 0)
+assert np.allclose(new, [-0.1, 0.1]), "weights of 0: the factor is 1"
+### BEGIN HIDDEN TESTS
+def other_way(w, g, m, v, i, rate, b1, b2, eps, decay):
+    m, v = m + (1 - b1) * (g - m), v + (1 - b2) * (g * g - v)
+    root = np.sqrt(v / (1 - np.power(b2, i))) + eps
+    d = m / (1 - np.power(b1, i)) / root + decay * w
+    size, length = np.sqrt((w * w).sum()), np.sqrt((d * d).sum())
+    return w - rate * (size / length if size * length else 1) * d, m, v
+
+
+draw = np.random.default_rng(0)
+for shape in ((4,), (3, 3, 2, 5), (1,)):
+    for i, eps, decay in ((1, 1e-6, 0.0), (3, 0.5, 0.1), (7, 0.01, 2.0)):
+        w, g, m = draw.normal(size=(3, *shape))
+        v = draw.uniform(0.1, 1, shape)
+        found = lamb_step(w, g, m, v, i, 0.3, 0.9, 0.95, eps, decay)
+        right = other_way(w, g, m, v, i, 0.3, 0.9, 0.95, eps, decay)
+        for one, other in zip(found, right, strict=True):
+            assert np.allclose(one, other, rtol=1e-6, atol=1e-12)
+still = lamb_step(np.ones(2), zero, zero, zero, 1, 0.1, 0.9, 0.9, 1e-6, 0)
+assert np.allclose(still[0], 1), "no gradient, no decay: no step"
+tiny = lamb_step(np.ones(2) / 4, zero + 1, zero, zero, 1, 1, 0.5, 0.5, 1, 0)
+assert np.allclose(tiny[0], 0), "the length of the step is that of w"
+### END HIDDEN TESTS
+
+# %% [markdown]
+# LARS's paper has the trust coefficient 0.001; the course's default is 0.02,
+# with correspondingly lower learning rates. **Weight decay** pulls all weights
+# towards 0 in every step; it is 0 in *every* arm here, but not in the papers.
+# Biases and the norms' own weights take 1 for the factor.
+#
+# **Predict first.** How many points will LARS gain on SGD with warm-up, in your
+# run?
+
+# %% tags=["demo"]
+guess_lars = None  # points
+
+# %% tags=["demo"]
+layerwise = dict(  # with the optimizers' own base rates
+    fixed, learning_rate=None, warmup_epochs=climb, global_batch=large_batch
+)
+lars = launch(
+    "train_cifar.py", name="LARS", workers=workers,
+    **dict(layerwise, recipe="lars"),
+)
+
+# %% tags=["demo"]
+lamb = launch(
+    "train_cifar.py", name="LAMB", workers=workers,
+    **dict(layerwise, recipe="lamb"),
+)
+
+# %% tags=["demo"]
+points = lars.result["test_accuracy"] - warm.result["test_accuracy"]
+beside(guess_lars, 100 * points, "points that LARS gains in your run")
+
+# %% [markdown]
+# One seed, and learning rates from another number of images: don't believe it yet. The
+# recorded arms have five seeds, a learning rate of their own each, and both trust coefficients:
+
+# %% tags=["demo", "recorded"]
+compare(
+    only(arms, "+ warm-up", "LARS", "LARS, trust 0.001", "LAMB"),
+    against="+ warm-up",
+)
+
+# %% [markdown] tags=["claims"]
+# Between LARS and SGD with warm-up the records do not decide. LAMB is behind SGD with
+# warm-up. LARS with its paper's trust coefficient is behind LARS with ours.
+
+# %% [markdown]
+# An interval that reaches beyond the margin on both sides of 0 decides nothing, however small
+# its mean: five seeds were too few. With the coefficient 0.001 the layers' steps get
+# shorter, but biases and norms keep the learning rate, which suits the layers: that arm
+# mainly tests *their* learning rate.
+#
+# You et al. (2020) train BERT with LAMB at batches of up to 65,536, in 8,599 steps instead of
+# a million, and its F1 on SQuAD stays at 90.6. Theirs are thousands of steps, ours hundreds.
+
+# %% tags=["demo"]
+compare([same, scaled, root, warm, lars, lamb])
+
+# %% [markdown]
+# **A good place to stop.**
+
+# %% [markdown]
+# ## 8. On GPUs: a plan, before it runs
+#
+# With `size = "full"`, `workers` set to the number of your GPUs and
+# `large_batch = 8192`, the same cells train on 49,152 images. Nobody has
+# measured that for you. So plan it first.
+#
+# **Predict first.** What learning rate does the linear rule give for 8,192, and
+# would you try it?
+
+# %% tags=["demo"]
+guess_linear = None  # learning rate
+
+# %% tags=["demo"]
+def plan(size, batches):
+    """Return steps, warm-up and learning rates of a size, by batch."""
+    samples, epochs = SIZES[size]["train_samples"], SIZES[size]["epochs"]
+    scale = {batch: batch / REFERENCE_BATCH for batch in batches}
+    return pd.DataFrame({
+        "batch": batches,
+        "epochs": [epochs] * len(batches),
+        "steps": [samples // batch * epochs for batch in batches],
+        "warm-up": [samples // batch * 5 for batch in batches],
+        "linear": [base_rate * k for k in scale.values()],
+        "square root": [base_rate * k**0.5 for k in scale.values()],
+    }).set_index("batch")
+
+
+planned = plan("full", (64, 1024, 8192))
+beside(guess_linear, planned["linear"][8192], "by the linear rule")
+
+# %% tags=["demo"]
+planned
+
+# %% [markdown]
+# Compare the row of 8,192 with lesson 4: its steps with your $S_\min$, its
+# batch with your $B_\text{crit}$, and $k$ = 128 with the ratio of the best
+# learning rates there. Start with the square-root rule and a grid around it,
+# factor 2, on validation images (`held_out="validation"`). The small batch
+# uses fewer ranks, so that a ghost batch still has 32 images.
+
+# %% [markdown] nbgrader={"grade": false, "grade_id": "q07_plan_prompt", "locked": true, "schema_version": 3, "solution": false, "task": false}
+# **Question 7** (4 points)
+#
+# A colleague wants to train this network with a batch of 8,192 on 64 GPUs, for
+# as many epochs as you trained with 64. Predict: how many steps to the target
+# does this save against 1,024 (calculate with *your* fit of lesson 4)? Which
+# learning rates do the two rules give, and which one would you not trust? Will
+# warm-up or LARS make up for the missing steps? Which measurement would prove
+# you wrong?
+#
+# === BEGIN MARK SCHEME ===
+# 1 point: S_min (1 + B_crit/B) at both batches, with numbers; far less than a
+# factor of 8. 1 point: k = 128: 128 times and 11.3 times the base rate; trusts
+# the linear rule least, with a reason. 1 point: neither makes steps, S_min is a
+# floor (or another opinion that the records support). 1 point: a measurement
+# with a threshold: rate tuned, several seeds.
+# === END MARK SCHEME ===
+
+# %% [markdown] nbgrader={"grade": true, "grade_id": "q07_plan", "locked": false, "points": 4, "schema_version": 3, "solution": true, "task": false}
+# ### BEGIN SOLUTION
+# If my fit gave, say, $S_\min$ = 400 and $B_\text{crit}$ = 500, then 1,024
+# takes 400 (1 + 500/1024) = 595 steps and 8,192 takes 400 (1 + 500/8192) = 424:
+# eight times the images a step for 1.4 times fewer steps. With $k$ = 128 the
+# linear rule gives 128 times the base rate, the square-root rule 11.3 times. I
+# would not trust the linear one: it assumes that the gradient stays the same
+# over 128 small steps, which fails far above the critical batch. Warm-up and
+# LARS make large steps possible, but $S_\min$ is a floor for their number, so I
+# expect no cure. I would be wrong if, with its rate tuned and five seeds, 8,192
+# reached the target in at most half the steps of 1,024.
+# ### END SOLUTION
+
+# %% [markdown]
+# ## Your answers so far
+
+# %% tags=["demo"]
+check()
+
+# %% [markdown]
+# ## Things to try
+#
+# - Launch `warm` (section 6) with twice the learning rate, once with a warm-up
+#   and once with `warmup_epochs=0`. What does warm-up rescue now?
+# - Give the large batch 16 times the epochs, as many steps as the small one.
+#   Does the gap close, as Hoffer et al. say?
+# - Launch `small` on two ranks with `identical_data=True` and
+#   `noise_scale=True`: every rank
+#   gets the same images, a common mistake. What does the noise scale read?
+# - In lesson 4, `to_target(2048)`: what does your curve predict, and what happens?
+
+# %% [markdown]
+# ## Sources
+#
+# - Dinh et al. (2017), *Sharp Minima Can Generalize For Deep Nets*, sections 3, 4
+# - Goyal et al. (2017), *Accurate, Large Minibatch SGD: Training ImageNet in 1
+#   Hour*, sections 2.1, 2.2, 5.1
+# - Hoffer, Hubara, Soudry (2017), *Train longer, generalize better*, sections 4,
+#   5
+# - Malladi et al. (2022), *On the SDEs and Scaling Rules for Adaptive Gradient
+#   Algorithms*
+# - Keskar et al. (2017), *On Large-Batch Training for Deep Learning*, section 2
+# - Li et al. (2018), *Visualizing the Loss Landscape of Neural Nets*, section 4
+# - Loshchilov, Hutter (2017), *SGDR: Stochastic Gradient Descent with Warm
+#   Restarts* (cosine decay)
+# - McCandlish et al. (2018), *An Empirical Model of Large-Batch Training*,
+#   section 2, appendix A
+# - Shallue et al. (2019), *Measuring the Effects of Data Parallelism on Neural
+#   Network Training*, section 4
+
+# %% [markdown]
+# - You, Gitman, Ginsburg (2017), *Large Batch Training of Convolutional
+#   Networks*, sections 4, 5
+# - You et al. (2020), *Large Batch Optimization for Deep Learning: Training BERT
+#   in 76 Minutes*
+# - Zhang et al. (2019), *Which Algorithmic Choices Matter at Which Batch Sizes?
+#   Insights From a Noisy Quadratic Model*
+#
+# ---
+# Text and diagrams: CC BY 4.0. Code: Apache-2.0.

@@ -1,0 +1,645 @@
+# %% [markdown]
+# # 6b. Sharding in depth
+#
+# **Which way of splitting a model, and when?**
+#
+# | about | this notebook |
+# | --- | --- |
+# | time | 94 minutes, in two sittings |
+# | hardware | two cores, and 1 GB of free memory |
+# | before this | [6. Sharding](6.Sharding.ipynb) |
+#
+# The third stage of ZeRO, layers that are split over ranks, a pipeline that keeps fewer
+# activations, the choice among all of these for models of up to a trillion weights, and
+# training with fewer bytes between ranks.
+#
+# | sitting | sections | minutes |
+# | --- | --- | --- |
+# | weights and layers in parts | 1 to 2 | 48 |
+# | pipelines, the choice, and fewer bytes | 3 to 5 | 46 |
+
+# %% tags=["parameters"]
+size = "reader"  # "smoke" only checks that everything runs
+workers = 2
+seed = 0
+
+# %%
+import json
+import math
+
+import numpy as np
+
+# %% tags=["demo"]
+import pandas as pd
+
+from ddl import beside, launch
+from course import check, hint, plot, recorded
+from course import memory, messages, pipeline, splits
+
+smoke = size == "smoke"
+network = dict(
+    width=256 if smoke else 512, depth=2 if smoke else 6, seed=seed,
+    steps=2 if smoke else 4, threads=1,
+)
+
+# %% [markdown]
+# ## 1. Weights in parts
+#
+# In stage 3 of ZeRO a rank keeps only its own parts of weights, gradients and state. A
+# layer is gathered before its forward pass and freed after it, and again for backward;
+# then its gradient is reduced to the rank's part. PyTorch's `fully_shard` does that.
+#
+# **Predict first.** Stages 0 to 2 send as many bytes as an all-reduce. How many times as
+# many does stage 3 send?
+
+# %% tags=["demo"]
+guess_times = None  # times the bytes of an all-reduce
+
+# %% tags=["demo"]
+sent = {}
+for stage in (0, 3):
+    run = launch("train_transformer.py", name=f"stage {stage}",
+                 workers=workers, stage=stage, batch=2, length=32, **network)
+    sent[stage] = run.result["sent_bytes"]
+beside(guess_times, sent[3] / sent[0], "times the bytes")
+
+# %% [markdown]
+# **Question 1** (5 points)
+#
+# Complete the class. `layers` maps names to weights, float32 `[n]`, which are equal on
+# all ranks. Keep parts only: a rank's arrays may hold its parts of weights and
+# gradients, and nothing else. `gather(name)` returns a layer's weights, `[n]`.
+# `reduce(name, gradient)` is given this rank's gradient of the layer. `update` takes
+# one step with what was reduced. `world` and `optimizer` are those of lesson 6, question
+# 2; `world.split(values)` returns values in equal parts, padded: `[size, m]`.
+
+# %% nbgrader={"grade": false, "grade_id": "q01_fully", "locked": false, "schema_version": 3, "solution": true, "task": false}
+%%writefile my_fully_sharded.py
+import numpy as np
+
+
+class FullySharded:
+    def __init__(self, layers, world, optimizer):
+        self.world, self.gradients = world, {}
+        ### BEGIN SOLUTION
+        self.parts, self.n, self.optimizers = {}, {}, {}
+        for name, weights in layers.items():
+            self.n[name] = len(weights)
+            self.parts[name] = world.split(weights)[world.rank].copy()
+            self.optimizers[name] = optimizer(len(self.parts[name]))
+        ### END SOLUTION
+
+    def gather(self, name):
+        ### BEGIN SOLUTION
+        return self.world.all_gather(self.parts[name]).ravel()[:self.n[name]]
+        ### END SOLUTION
+
+    def reduce(self, name, gradient):
+        ### BEGIN SOLUTION
+        received = self.world.all_to_all(self.world.split(gradient))
+        self.gradients[name] = np.mean(received, axis=0)
+        ### END SOLUTION
+
+    def update(self):
+        ### BEGIN SOLUTION
+        for name, gradient in self.gradients.items():
+            self.parts[name] += self.optimizers[name].change(gradient)
+        self.gradients = {}
+        ### END SOLUTION
+
+# %% [markdown] tags=["hints"]
+# q01_fully
+#
+# 1. In `__init__` take row `world.rank` of `world.split(weights)`, and note how long the
+#    layer is without padding.
+# 2. A row of an array is a *view*, which keeps the whole array alive: `.copy()` it.
+#    `reduce` is an all-to-all of the split gradient, and a mean over ranks.
+# 3. `self.parts[name] = world.split(weights)[world.rank].copy()`
+
+# %% nbgrader={"grade": true, "grade_id": "q01_fully_test", "locked": true, "points": 2, "schema_version": 3, "solution": false, "task": false} tags=["raises-exception"]
+from course.grader import sharded
+
+mine = dict(file="my_fully_sharded.py", kind="fully", trained=sharded.ODD)
+for n in (1, 2, 3):
+    sharded.same_weights(sharded.trial(ranks=n, seed=1, **mine))
+### BEGIN HIDDEN TESTS
+for n in (1, 2, 3):
+    sharded.same_weights(sharded.trial(ranks=n, seed=2734, **mine))
+### END HIDDEN TESTS
+
+# %% nbgrader={"grade": true, "grade_id": "q01_averaged_test", "locked": true, "points": 1, "schema_version": 3, "solution": false, "task": false} tags=["raises-exception"]
+from course.grader import sharded
+
+mine = dict(file="my_fully_sharded.py", kind="fully", trained=sharded.ODD)
+for n in (2, 3):
+    tried = sharded.trial(ranks=n, seed=1, **mine)
+    sharded.averaged(tried)
+    sharded.gathered(tried)
+### BEGIN HIDDEN TESTS
+for n in (2, 3):
+    tried = sharded.trial(ranks=n, seed=2734, **mine)
+    sharded.averaged(tried)
+    sharded.gathered(tried)
+### END HIDDEN TESTS
+
+# %% nbgrader={"grade": true, "grade_id": "q01_kept_test", "locked": true, "points": 1, "schema_version": 3, "solution": false, "task": false} tags=["raises-exception"]
+from course.grader import sharded
+
+mine = dict(file="my_fully_sharded.py", kind="fully", trained=sharded.ODD)
+for n in (2, 3):
+    tried = sharded.trial(ranks=n, seed=1, **mine)
+    sharded.little_kept(tried)
+    sharded.state_shared(tried)
+### BEGIN HIDDEN TESTS
+for n in (2, 3):
+    tried = sharded.trial(ranks=n, seed=2734, **mine)
+    sharded.little_kept(tried)
+    sharded.state_shared(tried)
+### END HIDDEN TESTS
+
+# %% nbgrader={"grade": true, "grade_id": "q01_bytes_test", "locked": true, "points": 1, "schema_version": 3, "solution": false, "task": false} tags=["raises-exception"]
+from course.grader import sharded
+
+mine = dict(file="my_fully_sharded.py", kind="fully", trained=sharded.ODD)
+for n in (2, 3):
+    sharded.few_bytes(sharded.trial(ranks=n, seed=1, **mine))
+### BEGIN HIDDEN TESTS
+for n in (2, 3):
+    sharded.few_bytes(sharded.trial(ranks=n, seed=2734, **mine))
+### END HIDDEN TESTS
+
+# %% [markdown]
+# Recorded runs of five sizes, the arithmetic beside what was measured:
+
+# %% tags=["demo", "recorded"]
+plot.plot_memory(recorded("sharding-memory"))
+
+# %% [markdown] tags=["claims"]
+# In these runs a rank's peak lies within 11 % of the arithmetic, and within 7 % from a
+# width of 512 on.
+
+# %% [markdown]
+# What libraries hold, and the copies on their way, were found with such runs beforehand,
+# on the same machine; weights, gradients, state and activations are counted.
+#
+# In PyTorch 2 stage 3 is one call for each layer and one for the whole, after which
+# training goes on as on one device; `ZeroRedundancyOptimizer` is stage 1:
+#
+# ```python
+# for layer in model.layers:
+#     fully_shard(layer)
+# fully_shard(model)
+# ```
+#
+# With PyTorch installed (`make lab TORCH=1`), `launch("torch_sharded.py",
+# cluster="torchrun", method="fsdp")` trains this network so, with the same losses;
+# `"zero1"`, `"gpipe"` and `"1f1b"` are its ways for stage 1 and for section 3.
+#
+# Real systems gather the next layer while one computes. Here every exchange is waited
+# for, which is why stage 3 is slower on these ranks than it has to be.
+
+# %% [markdown]
+# ## 2. Layers in parts
+#
+# **Tensor parallelism** (Shoeybi et al. 2019, Megatron-LM) splits each *layer*. Of
+# `y = relu(x A) B` a rank has some columns `a` of `A` and the same rows `b` of `B`. It needs
+# no other rank until the end, where the sum of all ranks' `relu(x a) b` is `y`. Backward
+# needs one more sum, for the gradient of `x`. Attention is split by heads in the same way.
+#
+# **Predict first.** All ranks see the *same* samples now. What is the ratio of a rank's
+# memory for weights, gradients and state on two ranks to that on one?
+
+# %% tags=["demo"]
+guess_ratio = None  # of bytes
+
+# %% tags=["demo"]
+shape = dict(batch=4, length=32, **network)
+dense = launch("train_transformer.py", name="whole layers", workers=1, **shape)
+tensor = launch("train_transformer.py", name="layers in parts",
+                workers=workers, tensor=True, **shape)
+
+# %% tags=["demo"]
+kept = "weights and state"
+ratio = (tensor.result["alive_bytes"][kept]
+         / dense.result["alive_bytes"][kept])
+beside(guess_ratio, ratio, "of the bytes of one rank")
+
+# %% tags=["demo"]
+pd.DataFrame({run.name: run.result["losses"] for run in (dense, tensor)})
+
+# %% [markdown]
+# The losses agree to about five digits: sums are taken in another order.
+#
+# **Question 2** (4 points)
+#
+# Write both directions. `x` is whole, float32 `[n, d]`, and the same on every rank;
+# `a` `[d, h]` and `b` `[h, d]` are this rank's columns and rows. `world.all_sum(values)`
+# returns the sum over all ranks. `forward` returns `y` and whatever `backward` needs;
+# `backward` gets that and the gradient of `y`, and returns the gradients of the whole
+# `x` and of this rank's `a` and `b`. One sum each way has to be enough.
+
+# %% nbgrader={"grade": false, "grade_id": "q02_tensor", "locked": false, "schema_version": 3, "solution": true, "task": false}
+%%writefile my_tensor.py
+import numpy as np
+
+
+def forward(x, a, b, world):
+    """Return (y, saved) of y = relu(x A) B, with parts a and b."""
+    ### BEGIN SOLUTION
+    hidden = np.maximum(x @ a, 0)
+    return world.all_sum(hidden @ b), (x, a, b, hidden)
+    ### END SOLUTION
+
+
+def backward(saved, back, world):
+    """Return the gradients of x, a and b; back is that of y."""
+    ### BEGIN SOLUTION
+    x, a, b, hidden = saved
+    to_hidden = (back @ b.T) * (hidden > 0)
+    return world.all_sum(to_hidden @ a.T), x.T @ to_hidden, hidden.T @ back
+    ### END SOLUTION
+
+# %% [markdown] tags=["hints"]
+# q02_tensor
+#
+# 1. Forward is that of a whole layer, and then a sum over ranks.
+# 2. The gradient of `y` is the same on every rank: take no sum of it. Those of `a` and
+#    `b` are local. That of `x` is a sum over ranks.
+# 3. `to_hidden = (back @ b.T) * (hidden > 0)`
+
+# %% nbgrader={"grade": true, "grade_id": "q02_tensor_test", "locked": true, "points": 1, "schema_version": 3, "solution": false, "task": false} tags=["raises-exception"]
+from course.grader import sharded
+
+for n in (1, 2, 4):
+    tried = sharded.tensor_trial("my_tensor.py", n, seed=1)
+    sharded.forward_equal(tried)
+### BEGIN HIDDEN TESTS
+for n in (1, 2, 4):
+    tried = sharded.tensor_trial("my_tensor.py", n, seed=2734)
+    sharded.forward_equal(tried)
+### END HIDDEN TESTS
+
+# %% nbgrader={"grade": true, "grade_id": "q02_input_test", "locked": true, "points": 1, "schema_version": 3, "solution": false, "task": false} tags=["raises-exception"]
+from course.grader import sharded
+
+for n in (1, 2, 4):
+    tried = sharded.tensor_trial("my_tensor.py", n, seed=1)
+    sharded.input_gradient(tried)
+### BEGIN HIDDEN TESTS
+for n in (1, 2, 4):
+    tried = sharded.tensor_trial("my_tensor.py", n, seed=2734)
+    sharded.input_gradient(tried)
+### END HIDDEN TESTS
+
+# %% nbgrader={"grade": true, "grade_id": "q02_matrices_test", "locked": true, "points": 1, "schema_version": 3, "solution": false, "task": false} tags=["raises-exception"]
+from course.grader import sharded
+
+for n in (1, 2, 4):
+    tried = sharded.tensor_trial("my_tensor.py", n, seed=1)
+    sharded.matrix_gradients(tried)
+### BEGIN HIDDEN TESTS
+for n in (1, 2, 4):
+    tried = sharded.tensor_trial("my_tensor.py", n, seed=2734)
+    sharded.matrix_gradients(tried)
+### END HIDDEN TESTS
+
+# %% nbgrader={"grade": true, "grade_id": "q02_sums_test", "locked": true, "points": 1, "schema_version": 3, "solution": false, "task": false} tags=["raises-exception"]
+from course.grader import sharded
+
+for n in (2, 4):
+    tried = sharded.tensor_trial("my_tensor.py", n, seed=1)
+    sharded.one_sum_each_way(tried)
+### BEGIN HIDDEN TESTS
+for n in (2, 4):
+    tried = sharded.tensor_trial("my_tensor.py", n, seed=2734)
+    sharded.one_sum_each_way(tried)
+### END HIDDEN TESTS
+
+# %% [markdown]
+# **A good place to stop.**
+
+# %% [markdown]
+# ## 3. A pipeline that keeps less
+#
+# GPipe's first stage keeps the activations of all microbatches. In **1F1B** (Narayanan et
+# al. 2019) a stage begins with backward as soon as it can: stage s of P does P − s
+# forward passes (or all, if there are fewer), then one backward and one forward pass in
+# turns, then what is left.
+#
+# **Predict first.** With 4 stages and 8 microbatches GPipe is idle for 27 % of the time.
+# And 1F1B?
+
+# %% tags=["demo"]
+guess_idle = None  # percent
+
+# %% [markdown]
+# **Question 3** (2 points)
+#
+# Write `order(stage, stages, microbatches)`: what a stage does in 1F1B, as a list of
+# `("F", m)` and `("B", m)`. `pipeline.table` finds the cycles: each pass begins as early
+# as it can.
+
+# %% nbgrader={"grade": false, "grade_id": "q03_order", "locked": false, "schema_version": 3, "solution": true, "task": false}
+def order(stage, stages, microbatches):
+    """Return the passes of a stage in their order."""
+    ### BEGIN SOLUTION
+    ahead = min(stages - stage, microbatches)
+    passes = [("F", m) for m in range(ahead)]
+    for m in range(microbatches):
+        passes.append(("B", m))
+        if ahead + m < microbatches:
+            passes.append(("F", ahead + m))
+    return passes
+    ### END SOLUTION
+
+# %% [markdown] tags=["hints"]
+# q03_order
+#
+# 1. The last stage begins with one forward pass, and then alternates.
+# 2. After B of microbatch m comes F of microbatch `ahead + m`, if there is one.
+# 3. `ahead = min(stages - stage, microbatches)`
+
+# %% nbgrader={"grade": true, "grade_id": "q03_order_test", "locked": true, "points": 2, "schema_version": 3, "solution": false, "task": false} tags=["raises-exception"]
+def tasks(passes):
+    return " ".join(f"{way}{m}" for way, m in passes)
+
+
+last = tasks(order(1, 2, 3))
+assert last == "F0 B0 F1 B1 F2 B2", f"the last stage alternates, not {last}"
+first = tasks(order(0, 2, 3))
+assert first == "F0 F1 B0 F2 B1 B2", f"the first is one ahead, not {first}"
+### BEGIN HIDDEN TESTS
+assert tasks(order(0, 4, 5)) == "F0 F1 F2 F3 B0 F4 B1 B2 B3 B4"
+assert tasks(order(2, 4, 4)) == "F0 F1 B0 F2 B1 F3 B2 B3"
+assert tasks(order(0, 4, 2)) == "F0 F1 B0 B1"
+assert tasks(order(1, 4, 3)) == "F0 F1 F2 B0 B1 B2"
+assert tasks(order(0, 1, 2)) == "F0 B0 F1 B1"
+assert tasks(order(3, 4, 1)) == "F0 B0"
+### END HIDDEN TESTS
+
+# %% tags=["demo"]
+schedule = pipeline.one_f_one_b(4, 8)  # the course's own
+beside(guess_idle, 100 * pipeline.bubble(schedule), "% idle")
+
+# %% tags=["demo"]
+plot.plot_cycles(GPipe=pipeline.gpipe(4, 8), **{"1F1B": schedule})
+
+# %% [markdown]
+# The bubble is the same, but a stage keeps at most P microbatches: their number can grow.
+# Both tables on real ranks:
+
+# %% tags=["demo"]
+small = dict(width=64, steps=2, depth=workers) if smoke else {}
+rows = {}
+tables = {"GPipe": pipeline.gpipe, "1F1B": pipeline.one_f_one_b}
+for name, make in tables.items():
+    with open("schedule.json", "w") as file:
+        json.dump(make(workers, 8), file)
+    run = launch("run_pipeline.py", name=name, workers=workers, threads=1,
+                 schedule="schedule.json", seed=seed, **small)
+    seconds, busy = run.result["step_seconds"], run.result["busy_seconds"]
+    rows[name] = {
+        "last loss": run.result["losses"][-1],
+        "microbatches kept": run.result["kept_microbatches"],
+        "idle, measured": 1 - sum(busy[-1]) / (workers * seconds[-1]),
+        "idle, computed": pipeline.bubble(make(workers, 8)),
+    }
+
+# %% tags=["demo"]
+pd.DataFrame(rows)
+
+# %% [markdown]
+# The table counts forward and backward as one cycle each. Backward takes twice as long,
+# and our ranks wait for one another in each cycle, so a cycle in which one goes forward
+# and the other backward costs 1F1B more here than in a system without a common clock.
+
+# %% [markdown]
+# ## 4. Which when?
+#
+# A cluster can be split three ways at once: `data` × `tensor` × `pipeline` = GPUs.
+# `splits` knows the memory and the time of each, by the arithmetic above and by the α–β
+# model of lesson 2: A100s of 80 GB, eight in a host.
+#
+# **Predict first.** A model of 145.6 billion weights, 1,536 GPUs: by what degree of
+# *tensor* parallelism did Megatron-LM's authors split it?
+
+# %% tags=["demo"]
+guess_tensor = None  # 1, 2, 4, 8, 16 ...
+
+# %% tags=["demo"]
+beside(guess_tensor, splits.MEGATRON[6][2].tensor, "the GPUs of a host")
+
+# %% [markdown]
+# Two sums in each layer and direction want NVLink, so tensor parallelism stays inside a
+# host. Pipelines send little, and go between hosts; what is left is data parallelism.
+#
+# **Question 4** (2 points)
+#
+# Write `best(gpus, per_host, heads, layers, batch, seconds)`. `seconds` is a dictionary: of
+# each split (data, tensor, pipeline) that fits into memory, the seconds of a step. Return
+# the split with the fewest seconds of those that are possible: the product is `gpus`;
+# `tensor` divides `per_host` and `heads`; `pipeline` divides `layers`; and `data` divides
+# `batch`. If there is none, return None.
+
+# %% nbgrader={"grade": false, "grade_id": "q04_best", "locked": false, "schema_version": 3, "solution": true, "task": false}
+def best(gpus, per_host, heads, layers, batch, seconds):
+    """Return the fastest split (data, tensor, pipeline), or None."""
+    ### BEGIN SOLUTION
+    found = []
+    for split in seconds:
+        data, tensor, pipeline = split
+        if math.prod(split) != gpus or per_host % tensor:
+            continue
+        if heads % tensor or layers % pipeline or batch % data:
+            continue
+        found.append(split)
+    return min(found, key=lambda split: seconds[split], default=None)
+    ### END SOLUTION
+
+# %% [markdown] tags=["hints"]
+# q04_best
+#
+# 1. Go through all splits in `seconds`, and make a list of those that are possible.
+# 2. A split is left out if its product is not `gpus`, or if one of four divisions has a
+#    remainder.
+# 3. `min(found, key=lambda split: seconds[split], default=None)`
+
+# %% nbgrader={"grade": true, "grade_id": "q04_best_test", "locked": true, "points": 2, "schema_version": 3, "solution": false, "task": false} tags=["raises-exception"]
+def table(cost, parts=1):
+    """Return the seconds of splits in at least so many parts."""
+    few = range(1, 17)
+    return {(d, t, p): cost(d, t, p) for d in few for t in few for p in few
+            if t * p >= parts and d * t * p <= 16}
+
+
+def data_first(data, tensor, pipeline):
+    return tensor + 10 * pipeline
+
+
+split = best(8, 4, 4, 6, 16, table(data_first))
+assert split == (8, 1, 1), f"all data parallel is fastest here, not {split}"
+split = best(8, 4, 4, 6, 16, table(data_first, parts=4))
+assert split == (2, 4, 1), f"four parts at least: not {split}"
+split = best(8, 4, 4, 6, 16, {})
+assert split is None, f"nothing fits, but {split} is said to"
+### BEGIN HIDDEN TESTS
+pipes = table(lambda data, tensor, pipeline: data + 10 * tensor)
+both = table(lambda data, tensor, pipeline: -tensor - pipeline / 100)
+for asked, wanted in (
+    ((8, 4, 4, 6, 16, pipes), (4, 1, 2)),
+    ((8, 4, 4, 8, 16, pipes), (1, 1, 8)),
+    ((8, 4, 6, 1, 16, both), (4, 2, 1)),
+    ((12, 8, 12, 3, 8, both), (1, 4, 3)),
+    ((8, 8, 8, 1, 4, table(data_first)), (4, 2, 1)),
+    ((16, 2, 8, 4, 2, table(data_first)), (2, 2, 4)),
+    ((7, 4, 4, 4, 16, table(data_first)), None),
+    ((6, 6, 6, 6, 6, both), (1, 6, 1)),
+    ((12, 8, 12, 12, 12, both), (1, 4, 3)),
+    ((8, 8, 4, 8, 8, both), (1, 4, 2)),
+):
+    assert best(*asked) == wanted
+### END HIDDEN TESTS
+
+# %% [markdown]
+# What `splits` finds (data × tensor × pipeline) beside what the authors of Narayanan et al.
+# (2021, table 1) chose:
+
+# %% tags=["demo"]
+def total(model, cluster, split):
+    return sum(splits.seconds(model, cluster, split).values())
+
+
+rows = []
+for model, gpus, theirs, reached in splits.MEGATRON:
+    cluster = splits.Cluster(gpus)
+    ours = splits.best(model, cluster)
+    slower = total(model, cluster, theirs) / total(model, cluster, ours) - 1
+    rows.append({
+        "weights": model.name, "GPUs": gpus,
+        "theirs": f"{theirs.data} × {theirs.tensor} × {theirs.pipeline}",
+        "ours": f"{ours.data} × {ours.tensor} × {ours.pipeline}",
+        "theirs is slower by, %": 100 * slower,
+        "TFLOP/s of a GPU, predicted":
+            model.operations / gpus / total(model, cluster, theirs) / 1e12,
+        "published": reached,
+    })
+pd.DataFrame(rows).set_index("weights").round(1)
+
+# %% [markdown] tags=["claims"]
+# By this arithmetic the authors' splits are at most 12 % slower than the best of all, and
+# for half of the models less than 1 %.
+#
+# The predicted speeds are within 18 % of the published ones.
+
+# %% [markdown]
+# The minimum is flat. The speed that a GPU reaches in matrix products was chosen to match
+# the fastest of these rows, so the second sentence has seen a part of its answer.
+
+# %% [markdown]
+# ## 5. Fewer bytes
+#
+# On a slow link one can also *send less* than all gradients in each step:
+#
+# - **local SGD** (Stich 2019): train alone, and average weights every H steps. **DiLoCo**
+#   (Douillard et al. 2023) takes the average change as a gradient, with momentum;
+# - **int8**: send each value in 8 bits;
+# - **top-k**: send the largest values only, with their places. What was left out is kept,
+#   and added to the next gradient: **error feedback** (Seide et al. 2014).
+#
+# **Question 5** (2 points)
+#
+# Write `compress(gradient, left, k)`. `gradient` and `left` are float arrays `[n]`;
+# `left` is what earlier steps have not sent. Return `(sent, left)`: of the sum of both
+# the `k` values with the largest magnitude, zeros elsewhere, and what is now left.
+
+# %% nbgrader={"grade": false, "grade_id": "q05_compress", "locked": false, "schema_version": 3, "solution": true, "task": false}
+def compress(gradient, left, k):
+    """Return the k largest of what is to be sent, and what is left."""
+    ### BEGIN SOLUTION
+    wanted = gradient + left
+    places = np.argsort(-np.abs(wanted))[:k]
+    sent = np.zeros_like(wanted)
+    sent[places] = wanted[places]
+    return sent, wanted - sent
+    ### END SOLUTION
+
+# %% [markdown] tags=["hints"]
+# q05_compress
+#
+# 1. Add what is left first. Then choose by magnitude: a large negative value counts.
+# 2. `np.argsort(-np.abs(wanted))[:k]` are the places of the largest.
+# 3. `return sent, wanted - sent`
+
+# %% nbgrader={"grade": true, "grade_id": "q05_compress_test", "locked": true, "points": 2, "schema_version": 3, "solution": false, "task": false} tags=["raises-exception"]
+import numpy as np
+
+sent, left = compress(np.array([3.0, -5, 1]), np.zeros(3), 1)
+assert list(sent) == [0, -5, 0], f"the largest magnitude is that of -5: {sent}"
+assert list(left) == [3, 0, 1], f"3 and 1 are left: {left}"
+sent, left = compress(np.array([1.0, 0, 1]), np.array([3.0, 0, 1]), 1)
+assert list(sent) == [4, 0, 0], "what is left counts: 1 + 3 is the largest"
+assert list(left) == [0, 0, 2], f"1 + 1 is left: {left}"
+### BEGIN HIDDEN TESTS
+draw = np.random.default_rng(8)
+gradient, before = draw.normal(size=(2, 40))
+for k in (1, 7, 40):
+    sent, left = compress(gradient, before, k)
+    assert np.count_nonzero(sent) == k
+    assert np.allclose(sent + left, gradient + before)
+    assert np.all((sent == 0) | (left == 0))
+    assert np.abs(left).max() <= np.abs(sent[sent != 0]).min()
+### END HIDDEN TESTS
+
+# %% [markdown]
+# **Predict first.** Top-k sends 1 % of the values, each with its place. What percentage of
+# the bytes of an all-reduce is that?
+
+# %% tags=["demo"]
+guess_bytes = None  # percent
+
+# %% tags=["demo"]
+few = recorded("few-messages")  # two ranks, 800 steps, five seeds each
+ways = {way.name: way for way in messages.differences(few)}
+beside(guess_bytes, 100 * ways["top 1 %"].sent_share, "% of the bytes")
+
+# %% tags=["demo"]
+mine = launch(
+    "few_messages.py", name="top 1 %", method="top-k", workers=workers,
+    threads=1, seed=seed, **(dict(steps=32) if smoke else {}),
+)
+
+# %% tags=["demo", "recorded"]
+plot.plot_messages(few)
+
+# %% [markdown] tags=["claims"]
+# DiLoCo and the largest 1 % end with a higher loss than an all-reduce in each step.
+#
+# With error feedback the largest 1 % end with a lower loss than without.
+#
+# For int8 and for local SGD the records do not decide.
+
+# %% [markdown]
+# This is one small network on two ranks, with one learning rate for all ways, none of
+# which was tuned: it shows that less can be sent, not which way is best.
+
+# %% [markdown]
+# ## Your answers so far
+
+# %% tags=["demo"]
+check()
+
+# %% [markdown]
+# ## What to take away
+#
+# - **Stage 3** keeps parts of everything, for half as many bytes again; **tensor
+#   parallelism** needs two sums a layer and direction, and stays inside a host.
+# - **1F1B** has GPipe's bubble, and keeps P microbatches at most.
+# - The best split has a flat minimum: what fits, and keeps sums on fast links, is near it.
+#
+# Sources: Rajbhandari et al. 2020 (arXiv:1910.02054), Shoeybi et al. 2019
+# (arXiv:1909.08053), Huang et al. 2019 (arXiv:1811.06965), Narayanan et al. 2019
+# (arXiv:1806.03377) and 2021 (arXiv:2104.04473), Stich 2019 (arXiv:1805.09767), Douillard
+# et al. 2023 (arXiv:2311.08105), Seide et al. 2014 (1-bit SGD, Interspeech).
+#
+# ---
+# Text and diagrams: CC BY 4.0. Code: Apache-2.0.

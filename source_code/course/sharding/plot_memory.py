@@ -1,0 +1,71 @@
+"""Figures of lesson 6: a rank's memory by what it is for, and what fewer bytes between ranks cost."""
+
+import numpy
+
+from course.sharding import memory, messages
+from course.shared.picture import GREY, Picture, look, styled
+from ddl.display.style import hardware_label
+from ddl.errors import InputError
+
+
+@styled
+def plot_memory(runs) -> Picture:
+    """Draw the memory that was predicted for a rank of each finished run of ``train_transformer.py``, and measured.
+
+    Bars are the parts of `course.sharding.memory.predicted`, the mark is the peak of resident memory.
+    """
+    runs = [run for run in runs if run.result and "resident_bytes" in run.result]
+    if not runs:
+        raise InputError("none of these is a finished run of train_transformer.py")
+    picture = Picture(9.0, 1.2 + 0.42 * len(runs))
+    panel = picture.subplots()
+    rows, left, texts = numpy.arange(len(runs)), numpy.zeros(len(runs)), []
+    parts = [memory.of_run(run) for run in runs]
+    for index, kind in enumerate(parts[0]):
+        widths = numpy.array([part[kind] for part in parts]) / 2**20
+        panel.barh(rows, widths, left=left, label=kind, alpha=0.75, **look(index, "color"))
+        left += widths
+    measured = numpy.array([run.result["resident_bytes"] for run in runs]) / 2**20
+    panel.plot(measured, rows, "|", color="black", markersize=16, markeredgewidth=2.5, label="measured peak")
+    for run, predicted, found in zip(runs, left, measured, strict=True):
+        texts.append(f"{run.name}: {found:,.0f} MiB, predicted {predicted:,.0f}")
+    panel.set_yticks(rows, [run.name for run in runs])
+    panel.invert_yaxis()
+    panel.set(xlabel="MiB of a rank", xlim=(0, 1.05 * max(left.max(), measured.max())))
+    panel.grid(axis="y", visible=False)
+    panel.set_title(_origin(runs))
+    picture.legend_below(panel, columns=4)
+    picture.alt = f"Memory of a rank at its peak. {'; '.join(texts)}."
+    return picture
+
+
+@styled
+def plot_messages(runs) -> Picture:
+    """Draw what fewer bytes cost in loss, for runs of ``few_messages.py`` with the same seeds: a row for each way.
+
+    Each mark is the mean difference to an all-reduce in each step with its 95 % interval (Student's t, paired by seed).
+    """
+    rows = messages.differences(runs)
+    picture = Picture(8.0, 1.2 + 0.36 * len(rows))
+    panel = picture.subplots()
+    panel.axvline(0, color=GREY, linestyle=":")
+    texts = []
+    for place, row in enumerate(rows):
+        panel.errorbar([row.pairs.mean], [place], xerr=[row.pairs.half_width], fmt="o", capsize=4, **look(0, "color"))
+        texts.append(
+            f"{row.name}: {100 * row.sent_share:.1f} % of the bytes, loss {row.pairs.mean:+.3f} "
+            f"± {row.pairs.half_width:.3f}"
+        )
+    panel.set_yticks(range(len(rows)), [f"{row.name}: {100 * row.sent_share:.1f} % of the bytes" for row in rows])
+    panel.invert_yaxis()
+    panel.grid(axis="y", visible=False)
+    panel.set(xlabel="held-out loss, difference to an all-reduce in each step")
+    panel.set_title(f"{rows[0].pairs.n} pairs of one seed, 95 % intervals; {_origin(runs)}")
+    picture.alt = f"Differences in loss, {rows[0].pairs.n} pairs of the same seed. {'; '.join(texts)}."
+    return picture
+
+
+def _origin(runs):
+    """Say where runs were made, and when."""
+    result = runs[0].result
+    return f"{hardware_label(result.get('hardware')) or 'hardware not recorded'}, {result['finished'][:10]}"

@@ -1,0 +1,145 @@
+"""Train a small transformer that adds numbers, and measure the memory of a rank.
+
+    ddl run --workers 2 train_transformer.py --stage 1
+    horovodrun --gloo -np 2 python source_code/course/sharding/scripts/train_transformer.py --stage 1
+
+--stage is that of ZeRO: 0 keeps all on every rank, 1 shares out the optimizer's state, 2 the gradients
+as well, 3 also the weights. --tensor shares out each layer instead: ranks then see the same samples.
+"""
+
+from course.training.options import SEED, Integer, Number, parser, run, split_heads
+
+
+def parse(arguments=None):
+    ours = parser(__doc__)
+    add = ours.add_argument
+    add("--width", type=Integer(8, 4096), default=512, help="of a layer, a multiple of the heads")
+    add("--depth", type=Integer(), default=6, help="blocks of attention and perceptron")
+    add("--heads", type=Integer(), default=8, help="of each attention")
+    add("--length", type=Integer(2), default=64, help="characters of a sample")
+    add("--batch", type=Integer(), default=4, help="samples of a rank in a step")
+    add("--steps", type=Integer(), default=5)
+    add("--optimizer", choices=("sgd", "momentum", "adam"), default="adam")
+    add("--learning-rate", type=Number(above=0), default=1e-3)
+    add("--stage", type=Integer(0, 3), default=0, help="of ZeRO; 3 comes with --checkpoint")
+    add("--tensor", action="store_true", help="tensor parallelism instead of data parallelism")
+    add("--checkpoint", action="store_true", help="keep each layer's input only, and compute the rest again")
+    add("--seed", type=SEED, default=0)
+    config = ours.parse_args(arguments)
+    split_heads(ours, config)
+    if config.tensor and config.stage:
+        ours.error("--tensor and --stage are two ways to share out one model: choose one of them")
+    config.checkpoint |= config.stage == 3  # gathered weights that backward needs would otherwise stay
+    return config
+
+
+if __name__ == "__main__":
+    config = parse()  # before the slow imports: a wrong option is refused at once
+
+import time
+
+import tensorflow as tf
+
+from course.sharding import transformer
+from course.sharding.passes import gradients, record
+from course.sharding.store import Store
+from course.sharding.sums import text
+from course.training.alive import Memory
+from course.training.journal import Writer
+from course.training.world import World
+from ddl.errors import InputError
+
+
+def main(config):
+    world = World()
+    if config.tensor and config.heads % world.size:
+        raise InputError(f"--heads {config.heads} do not split over {world.size} ranks")
+    writer = Writer(world.rank == 0)
+    samples = config.batch * (1 if config.tensor else world.size)
+    batches = text(config.steps * samples * (config.length + 1), config.seed)
+    batches = batches.reshape(config.steps, samples, config.length + 1)
+    if not config.tensor:  # each rank has samples of its own
+        batches = batches[:, world.rank :: world.size]
+
+    Training(world, config, width=config.heads).step(batches[0])  # a tiny one: what TensorFlow needs is there then
+    memory = Memory()
+    training = Training(world, config, memory=memory)
+    writer.event("start", steps=config.steps, world=world.size)
+    losses, seconds = [], []
+    for number, batch in enumerate(batches, 1):
+        sent, start = world.sent, time.perf_counter()
+        own = training.step(batch)
+        sent = world.sent - sent  # the mean of the losses, and of memory below, is not a part of training
+        loss = float(world.all_reduce(own, "loss"))
+        seconds.append(time.perf_counter() - start)
+        losses.append(loss)
+        writer.event("step", step=number, seconds=seconds[-1])
+        writer.print(f"step {number}: loss {loss:.6f}, {seconds[-1]:.2f} s")
+    peak, resident = memory.peak(), memory.resident_peak()
+    most = world.all_gather([peak / 2**20, resident / 2**20], "memory").numpy().max(axis=0)
+    writer.print(f"at most {most[0]:,.0f} MiB in tensors, {most[1]:,.0f} MiB of resident memory")
+    writer.result(
+        config=vars(config), ranks=world.size, losses=losses, step_seconds=seconds,
+        sent_bytes=4 * sent, alive_bytes=training.alive,
+        peak_bytes=round(2**20 * float(most[0])), resident_bytes=round(2**20 * float(most[1])),
+    )  # fmt: skip
+
+
+class Training:
+    """A network and its store; a step goes through the layers one by one, forward and back."""
+
+    def __init__(self, world, config, width=None, memory=None):
+        shape = (width or config.width, config.depth, config.heads, config.length)
+        self._world, self._config, self._memory = world, config, memory
+        self._layers = transformer.layers(*shape, ranks=world.size if config.tensor else 1)
+        self.store = Store(world, config.stage, config.optimizer, config.learning_rate, config.tensor)
+        self.store.fill(self._layers, config.seed, transformer.layers(*shape) if config.tensor else None)
+        self._kept = memory.alive() if memory else 0
+        self.alive = {"weights and state": self._kept}  # bytes by what they are for
+
+    def step(self, batch):
+        """Train on samples, int32 ``[batch, length + 1]``, and return their mean loss."""
+        x, targets = tf.constant(batch[:, :-1]), tf.constant(batch[:, 1:])
+        last, records = len(self._layers) - 1, []
+        for number, layer in enumerate(self._layers[:-1]):
+            weights = self.store.weights(number)
+            if self._config.checkpoint:
+                records.append(x)  # and nothing of what is between
+                x = self._added(layer, x, layer.function(x, *weights))
+            else:
+                records.append(record(layer, x, weights))
+                x = self._added(layer, x, records[-1].result)
+            del weights
+        self._note("activations")
+        final = record(self._layers[last], x, self.store.weights(last), targets)
+        loss = final.result
+        back, of_weights = gradients(final)
+        del final, x
+        self.store.add(last, of_weights)
+        for number, layer in reversed(list(enumerate(self._layers[:-1]))):
+            kept = records.pop()
+            if self._config.checkpoint:
+                kept = record(layer, kept, self.store.weights(number))  # computed again
+            through, of_weights = gradients(kept, back)
+            del kept
+            self.store.add(number, of_weights)
+            back = self._added(layer, back, through)
+        self._note("gradients")
+        self.store.update()
+        return loss
+
+    def _added(self, layer, around, through):
+        """Return what goes around a layer plus what goes through it, of all ranks' parts in tensor parallelism."""
+        if not layer.residual:
+            return through
+        if self._config.tensor:
+            through = self._world.all_reduce(through, layer.name, total=True)
+        return around + through
+
+    def _note(self, kind):
+        if self._memory:
+            self.alive[kind] = self._memory.alive() - self._kept
+
+
+if __name__ == "__main__":
+    run(main, config)

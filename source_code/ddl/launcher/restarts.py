@@ -1,0 +1,161 @@
+"""The starts of a run that was started again: whether it is, and what each cost.
+
+Who looks after the ranks records each in ``launcher.jsonl``: ``{"event": "restarted", "ranks": how many it has,
+"reason": a sentence, "cause": [rank, type, message], "step": how far the start before had come}``. Of an elastic run,
+``{"event": "ranks", "ranks": n}`` says each time that ranks came or went how many there are from now on, and
+``{"event": "discovery", "problem": text}`` what is wrong with the hosts that it is given, or empty that all is well.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+
+from ddl.launcher.commands import SupervisorCommand
+from ddl.launcher.failure import failure_of
+from ddl.records.folder import RunFolder
+from ddl.records.jsonfiles import read_json, read_json_lines
+from ddl.words import plural
+
+STARTS = ("launched", "restarted", "ranks")
+STEPS = ("step", "evaluation")
+
+
+@dataclass(frozen=True)
+class Restart:
+    """One start after a failure.
+
+    `step` is the last one that the start before recorded (None: it recorded none), `resumed_at` the one that this start
+    goes on from, `repeated` how many were done twice, and `lost_s` the seconds between the two times at which `step`
+    was reached; the last three are None until they are known.
+    """
+
+    time: float  # in seconds since the epoch
+    reason: str
+    ranks: int
+    step: int | None
+    resumed_at: int | None = None
+    lost_s: float | None = None
+
+    @property
+    def repeated(self) -> int | None:
+        if self.step is None or self.resumed_at is None:
+            return None
+        return max(0, self.step - self.resumed_at)
+
+
+def last_start(launcher: Iterable[dict]) -> list[dict]:
+    """The launcher's events from the last start of the ranks on."""
+    kept: list[dict] = []
+    for event in launcher:
+        if event["event"] in STARTS:
+            kept = []
+        kept.append(event)
+    return kept
+
+
+def ranks_of(launcher: Iterable[dict]) -> int | None:
+    """How many ranks the last start has; None where it has as many as were asked for."""
+    return next((event.get("ranks") for event in last_start(launcher)), None)
+
+
+def restarts_of(launcher: Iterable[dict], script: list[dict]) -> tuple[Restart, ...]:
+    """The restarts of a run, from its launcher's events and all of its script's."""
+    return tuple(_restart(event, script) for event in launcher if event["event"] == "restarted")
+
+
+def _restart(event: dict, script: list[dict]) -> Restart:
+    step, began = event.get("step"), event["time"]
+    before = [each for each in script if each["time"] < began]
+    after = [each for each in script if each["time"] >= began]
+    resumed_at = next((each.get("step") or 0 for each in after if each["event"] == "start"), None)
+    lost_s = None
+    if step is not None:
+        reached, again = (_reached(events, step) for events in (before, after))
+        lost_s = again - reached if reached and again else None
+    return Restart(began, event.get("reason", ""), event.get("ranks", 0), step, resumed_at, lost_s)
+
+
+def _reached(events: list[dict], step: int) -> float | None:
+    """When the last start in these events reached a step, between two that it recorded; None if it has not."""
+    earlier = None
+    for event in events[max((i for i, each in enumerate(events) if each["event"] == "start"), default=0) :]:
+        if event["event"] not in ("start", *STEPS):
+            continue
+        here = event.get("step") or 0, event["time"]
+        if here[0] >= step:
+            if earlier is None or here[0] == step:
+                return here[1]
+            share = (step - earlier[0]) / (here[0] - earlier[0])
+            return earlier[1] + share * (here[1] - earlier[1])
+        earlier = here
+    return None
+
+
+def notes_of(restarts: Iterable[Restart]) -> Iterator[str]:
+    """Say of each restart why it was, and what it cost once that is known."""
+    for number, restart in enumerate(restarts, start=2):
+        yield f"start {number}, on {plural(restart.ranks, 'rank')}, because {restart.reason}"
+        if restart.repeated is not None and restart.lost_s is not None:
+            until = f"step {restart.step:,} was reached again" if restart.repeated else "it trained again"
+            yield (
+                f"start {number} went on from step {restart.resumed_at:,}: {plural(restart.repeated, 'step')} done "
+                f"twice, {restart.lost_s:.1f} s lost until {until}"
+            )
+
+
+def changes_of(launcher: Iterable[dict]) -> Iterator[str]:
+    """Say how an elastic run grew and shrank, and what is wrong with its discovery script now."""
+    launcher = list(launcher)
+    began = next((event["time"] for event in launcher if event["event"] == "launched"), 0.0)
+    for before, event in pairwise(event for event in launcher if event["event"] == "ranks"):
+        change = f"changed ranks, and still has {event['ranks']},"
+        if before["ranks"] != event["ranks"]:
+            verb = "grew" if event["ranks"] > before["ranks"] else "shrank"
+            change = f"{verb} from {before['ranks']} to {plural(event['ranks'], 'rank')}"
+        yield f"it {change} after {event['time'] - began:.1f} s"
+    looks = [event for event in launcher if event["event"] == "discovery"]
+    if looks and looks[-1].get("problem"):
+        yield looks[-1]["problem"]
+
+
+def decide(folder: RunFolder, command: SupervisorCommand, exits: Iterable[dict], ranks: int, places: int) -> dict:
+    """Decide whether a run of `ranks`, some of which have failed, starts again.
+
+    `exits` are the launcher's events about the ranks' ends, and `places` is how many ranks there is still room for.
+    Returns the fields of the ``restarted`` event, or ``{"no_restart": why not}``, which is empty where none was asked
+    for.
+    """
+    if not command.max_restarts:
+        return {"no_restart": ""}
+    launcher = read_json_lines(folder.launcher, {"event": str, "time": (int, float)})
+    began = max((event["time"] for event in launcher if event["event"] in STARTS), default=0.0)
+    earlier = [event for event in launcher if event["event"] == "restarted"]
+    events = read_json_lines(folder.events, {"event": str, "time": (int, float)})
+    since = [event for event in events if event["time"] >= began]
+    known = [*last_start(launcher), *exits]
+    failure = failure_of(folder, read_json(folder.job) or {}, known, since, "failed", {"state": "failed"})
+    assert failure, "a run without a failure needs no restart"
+    steps = [event["step"] for event in since if event["event"] in STEPS and event.get("step") is not None]
+    step = max(steps, default=None)
+    cause = [failure.rank, failure.type, failure.message]
+    fewest = command.min_workers or ranks
+    trained_before = any(event.get("step") is not None for event in earlier)
+    if places >= ranks and step is None and trained_before and ranks > fewest:
+        places = ranks - 1  # that one failed before it trained, where the start before did
+    elif earlier and earlier[-1].get("cause") == cause and _same(earlier[-1].get("step"), step, steps):
+        where = "before its first step" if step is None else f"at step {step:,}"
+        return {"no_restart": f"it failed {where} twice for this reason, so it was not started again"}
+    if len(earlier) >= command.max_restarts:
+        return {
+            "no_restart": f"it had been started again {plural(len(earlier), 'time')}, as often as max_restarts says"
+        }
+    if places < fewest:
+        return {"no_restart": f"there is room for {plural(places, 'rank')} only, and min_workers says {fewest}"}
+    return {"ranks": min(ranks, places), "reason": failure.sentence, "cause": cause, "step": step}
+
+
+def _same(before: int | None, now: int | None, steps: list[int]) -> bool:
+    """Whether two starts have come equally far, as exactly as the steps that they recorded say."""
+    if before is None or now is None:
+        return before is now
+    return abs(now - before) <= max((b - a for a, b in pairwise(steps)), default=0)

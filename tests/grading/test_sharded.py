@@ -1,0 +1,334 @@
+"""Lesson 6's answers that are launched: right ones in several styles, and which checks each mistake loses.
+
+Each is tried on real ranks, in the sandbox of marking; all launches share one process with TensorFlow in it.
+"""
+
+import re
+import shutil
+
+import pytest
+
+import lessons
+from course.grader import launches, sharded
+from course.grader.limits import Limits
+from helpers import ROOT
+from marking import sandbox
+
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(not shutil.which("bwrap"), reason="bubblewrap is not installed")]
+
+ZERO = ("same_weights", "averaged", "gathered", "state_shared", "few_bytes")
+CHECKS = {
+    "sharded": (*ZERO, "padded"),
+    "fully": (*ZERO, "little_kept"),
+    "tensor": ("forward_equal", "input_gradient", "matrix_gradients", "one_sum_each_way"),
+}
+
+
+def answers():
+    """Return the model answers by the files that they write."""
+    found = {}
+    for name in ("6.Sharding", "6b.Sharding-in-Depth"):
+        for cell in lessons.master((ROOT / "grading" / "source" / name / f"{name}.py").read_text()).cells:
+            if match := re.match(r"%%writefile (my_\w+\.py)\n", cell.source):
+                found[match[1]] = re.sub(r"(?m)^.*### (BEGIN|END) SOLUTION.*\n?", "", cell.source[match.end() :])
+    return found
+
+
+MODEL = dict(zip(("sharded", "fully", "tensor"), answers().values(), strict=True))
+
+# The kind, and what stands in the model answer -> what stands there instead.
+RIGHT = {
+    "sharded: the model answer": ("sharded", []),
+    "sharded: the world splits, and a sum is divided": (
+        "sharded",
+        [("np.pad(gradient, (0, missing)).reshape(world.size, -1)", "world.split(gradient)"),
+         ("np.mean(world.all_to_all(parts), axis=0)", "sum(world.all_to_all(parts)) / world.size"),
+         ("np.pad(self.weights, (0, missing))", "world.split(self.weights)"),
+         ("weights.reshape(world.size, -1)[world.rank]", "weights[world.rank]")],
+    ),
+    "sharded: its own part is kept, and lists are gathered": (
+        "sharded",
+        [("        self.optimizer = ", "        self.own = world.split(weights)[world.rank]\n        self.optimizer = "),
+         ("        weights = np.pad(self.weights, (0, missing))\n", ""),
+         ("        own = weights.reshape(world.size, -1)[world.rank]\n", ""),
+         ("        own = own + self", "        self.own = own = self.own + self"),
+         ("world.all_gather(own).ravel()[:n]", "np.array(world.all_gather(own.tolist()).ravel().tolist()[:n])")],
+    ),
+    "fully: the model answer": ("fully", []),
+    "fully: one vector and one optimizer for all layers": (
+        "fully",
+        [("self.parts, self.n, self.optimizers = {}, {}, {}",
+          "self.n = {name: len(weights) for name, weights in layers.items()}\n"
+          "        split = [world.split(weights)[world.rank] for weights in layers.values()]\n"
+          "        self.all = np.concatenate(split)\n        self.optimizer = optimizer(len(self.all))\n"
+          "        ends = np.cumsum([len(part) for part in split])[:-1]\n"
+          "        self.parts = dict(zip(layers, np.split(self.all, ends)))"),
+         ("        for name, weights in layers.items():\n            self.n[name] = len(weights)\n"
+          "            self.parts[name] = world.split(weights)[world.rank].copy()\n"
+          "            self.optimizers[name] = optimizer(len(self.parts[name]))\n", ""),
+         ("        for name, gradient in self.gradients.items():\n"
+          "            self.parts[name] += self.optimizers[name].change(gradient)\n",
+          "        self.all += self.optimizer.change(np.concatenate([self.gradients[name] for name in self.n]))\n")],
+    ),
+    "fully: an object for each layer, and gradients that stay": (
+        "fully",
+        [("import numpy as np\n", "import numpy as np\nfrom types import SimpleNamespace\n"),
+         ("self.parts[name] = world.split(weights)[world.rank].copy()",
+          "self.parts[name] = SimpleNamespace(own=np.array(world.split(weights)[world.rank]))"),
+         ("optimizer(len(self.parts[name]))", "optimizer(len(self.parts[name].own))"),
+         ("all_gather(self.parts[name])", "all_gather(self.parts[name].own)"),
+         ("            self.parts[name] +=", "            self.parts[name].own +="),
+         ("change(gradient)\n        self.gradients = {}", "change(gradient)")],
+    ),
+    "tensor: the model answer": ("tensor", []),
+    "tensor: a mask, and other products": (
+        "tensor",
+        [("(x, a, b, hidden)\n", "dict(x=x, a=a, b=b, hidden=hidden, mask=hidden > 0)\n"),
+         ("x, a, b, hidden = saved", "x, a, b, hidden, mask = saved.values()"),
+         ("(back @ b.T) * (hidden > 0)", "np.where(mask, np.einsum('no,ho->nh', back, b), 0)"),
+         ("return world.all_sum(to_hidden @ a.T), ", "of_x = world.all_sum(np.inner(to_hidden, a))\n    return of_x, ")],
+    ),
+}  # fmt: skip
+
+MEAN = "np.mean(world.all_to_all(parts), axis=0)"
+OWN = "        own = own + self.optimizer.change(mean)\n"
+GATHER = "        self.weights = world.all_gather(own).ravel()[:n]\n"
+PART = "self.parts[name] = world.split(weights)[world.rank].copy()"
+REDUCED = "received = self.world.all_to_all(self.world.split(gradient))"
+FULL_GATHER = "self.world.all_gather(self.parts[name]).ravel()[:self.n[name]]"
+# The kind, the changes, what the mistake loses, and what a sentence says.
+WRONG = {
+    "a sum for the mean": ("sharded", [("np.mean", "np.sum")], "same_weights averaged", "sum of all ranks' gradients"),
+    "its own gradient only": (
+        "sharded", [(MEAN, "parts[world.rank]")], "same_weights averaged few_bytes padded", "times as far as with the mean"
+    ),
+    "moments of the whole vector": (
+        "sharded",
+        [("optimizer(self.part)", "optimizer(self.part * world.size)"),
+         ("self.optimizer.change(mean)", "self.optimizer.change(np.tile(mean, world.size))[:self.part]")],
+        "state_shared",
+        "has a state of 36 numbers; its part of the 35 weights is 18",
+    ),
+    "another rank's part of the weights": (
+        "sharded", [("-1)[world.rank]", "-1)[world.rank - 1]")], "same_weights averaged padded", "a rank's part is 18"
+    ),
+    "the parts in another order": (
+        "sharded",
+        [("self.optimizer.change(mean)", "self.optimizer.change(mean[::-1])")],
+        "same_weights averaged padded",
+        "not have, from number",
+    ),
+    "what is left over stays as it is": (
+        "sharded",
+        [("-(-len(weights) // world.size)", "len(weights) // world.size"),
+         ("np.pad(gradient, (0, missing))", "gradient[: self.part * world.size]"),
+         ("np.pad(self.weights, (0, missing))", "self.weights[: self.part * world.size]"),
+         ("world.all_gather(own).ravel()[:n]", "np.append(world.all_gather(own).ravel(), self.weights[n + missing:])")],
+        "same_weights state_shared few_bytes padded",
+        r"do not divide 35 weights: rank 0's have not moved like a single device's, first number \[34\]",
+    ),
+    "weights padded in front": (
+        "sharded", [("np.pad(self.weights, (0, missing))", "np.pad(self.weights, (missing, 0))")],
+        "same_weights averaged padded", "do not divide",
+    ),
+    "gathered before the update": (
+        "sharded", [(OWN + GATHER, GATHER + OWN)], "same_weights averaged gathered padded", "still those of the beginning"
+    ),
+    "the update stays on its rank": (
+        "sharded",
+        [(OWN + GATHER, GATHER + "        self.weights = self.weights.copy()\n        first = world.rank * self.part\n"
+          "        change = self.optimizer.change(mean)\n"
+          "        self.weights[first : first + self.part] += change[: len(self.weights) - first]\n")],
+        "same_weights gathered padded",
+        "rank 1 has other weights than rank 0",
+    ),
+    "two gathers": ("sharded", [(GATHER, 2 * GATHER)], "few_bytes", "rank 0 sent 54 numbers; one exchange and one gather"),
+    "an all-reduce of gradients": (
+        "sharded", [(MEAN, "world.all_sum(parts)[world.rank] / world.size")], "few_bytes", "sent 54 numbers"
+    ),
+    "fully: a sum for the mean": ("fully", [("np.mean", "np.sum")], "same_weights averaged", "sum of all ranks'"),
+    "fully: its own gradient only": (
+        "fully", [(REDUCED, "received = self.world.split(gradient)[[self.world.rank]]")],
+        "same_weights averaged few_bytes", "sent 36 numbers; two gathers and one exchange",
+    ),
+    "fully: a view keeps the whole": ("fully", [(".copy()", "")], "little_kept", "kept 54 numbers in its arrays at once"),
+    "fully: whole gradients are kept": (
+        "fully",
+        [(REDUCED, "self.gradients[name] = gradient"), ("        self.gradients[name] = np.mean(received, axis=0)\n", ""),
+         ("            self.parts[name] +=",
+          "            gradient = np.mean(self.world.all_to_all(self.world.split(gradient)), 0)\n"
+          "            self.parts[name] +=")],
+        "little_kept",
+        "its parts of weights and gradients are 36",
+    ),
+    "fully: whole weights are kept": (
+        "fully", [(f"return {FULL_GATHER}", f"self.whole = {{name: {FULL_GATHER}}}\n        return self.whole[name]")],
+        "little_kept", "in its arrays at once",
+    ),
+    "fully: whole weights are kept in an object": (
+        "fully",
+        [("import numpy as np\n", "import numpy as np\nfrom types import SimpleNamespace\n"),
+         (f"return {FULL_GATHER}", f"self.whole = SimpleNamespace(w={FULL_GATHER})\n        return self.whole.w")],
+        "little_kept",
+        "in its arrays at once",
+    ),
+    "fully: gathered once for both directions": (
+        "fully",
+        [(f"return {FULL_GATHER}",
+          f"self.whole = getattr(self, 'whole', {{}})\n        if name not in self.whole:\n            "
+          f"self.whole[name] = {FULL_GATHER}\n        return self.whole[name]"),
+         ("        self.gradients = {}\n", "        self.gradients = self.whole = {}\n")],
+        "little_kept few_bytes",
+        "sent 36 numbers; two gathers and one exchange",
+    ),
+    "fully: moments of whole layers": (
+        "fully",
+        [("optimizer(len(self.parts[name]))", "optimizer(len(self.parts[name]) * world.size)"),
+         ("self.optimizers[name].change(gradient)",
+          "self.optimizers[name].change(np.tile(gradient, self.world.size))[: len(gradient)]")],
+        "state_shared",
+        "has a state of 36 numbers",
+    ),
+    "tensor: no sum forward": (
+        "tensor", [("world.all_sum(hidden @ b)", "hidden @ b")], "forward_equal one_sum_each_way", "rank 0's result is not"
+    ),
+    "tensor: a sum of the result's gradient": (
+        "tensor", [("(back @ b.T)", "(world.all_sum(back) @ b.T)")],
+        "input_gradient matrix_gradients one_sum_each_way", "sent 20 and 40 numbers",
+    ),
+    "tensor: no sum of the input's gradient": (
+        "tensor", [("world.all_sum(to_hidden @ a.T)", "to_hidden @ a.T")], "input_gradient one_sum_each_way", "sent 20 and 0"
+    ),
+    "tensor: two sums forward": (
+        "tensor", [("world.all_sum(hidden @ b)", "world.all_sum(world.all_sum(hidden @ b)) / world.size")],
+        "one_sum_each_way", "sent 40 and 20",
+    ),
+    "tensor: means": (
+        "tensor",
+        [("world.all_sum(hidden @ b)", "world.all_sum(hidden @ b) / world.size"),
+         ("world.all_sum(to_hidden @ a.T)", "world.all_sum(to_hidden @ a.T) / world.size")],
+        "forward_equal input_gradient",
+        "is not the whole layer's",
+    ),
+    "tensor: no mask": ("tensor", [(" * (hidden > 0)", "")], "input_gradient matrix_gradients", "of_first is not its part"),
+}  # fmt: skip
+
+
+NOTES = """
+import os
+import numpy as np
+from course.training.examiner import examiner
+from course.training.sharded_trial import SHAPES, gradients
+
+given = examiner().given()
+rank = int(os.environ["HOROVOD_RANK"])
+weights = {name: np.array(values) for name, values in given["weights"].items()}
+velocity = 0
+for numbers in given["batches"]:
+    own = gradients(weights, np.array(examiner().samples(numbers[rank::2])))
+    velocity = 0.9 * velocity + np.concatenate([own[name].ravel() for name in given["trained"]])
+    vector = np.concatenate([weights[name].ravel() for name in given["trained"]]) - given["rate"] * velocity
+    examiner().note("step", weights=vector.tolist(), sent=36, lengths=[18], kept=1)
+os._exit(0)
+"""
+NOTES_TENSOR = """
+import os
+import numpy as np
+from course.training.examiner import examiner
+
+x, a, b, back = (np.array(examiner().given()[name]) for name in ("x", "first", "second", "back"))
+hidden = np.maximum(x @ a, 0)
+to = (back @ b.T) * (hidden > 0)
+arrays = dict(y=hidden @ b, of_input=to @ a.T, of_first=x.T @ to, of_second=hidden.T @ back)
+examiner().note("step", sent=[20, 20], **{name: array.tolist() for name, array in arrays.items()})
+os._exit(0)
+"""
+NONSENSE = {
+    "it defines something else": ("sharded", "Shard = 1", "it does not define Sharded"),
+    "it never ends": ("sharded", "while True: pass", "did not end within 4 s"),
+    "text for weights": ("sharded", NOTES.replace("vector.tolist()", "'x'"), "record cannot be read"),
+    "no number": ("sharded", NOTES.replace("vector.tolist()", "[float('nan')] * 35"), "`weights` is not finite"),
+    "one weight": ("sharded", NOTES.replace("vector.tolist()", "1"), "rank 0 has 1 of 35 weights"),
+    "too few steps": ("sharded", NOTES.replace('["batches"]', '["batches"][1:]'), "not all of them came to the end"),
+    "nothing was sent": ("tensor", NOTES_TENSOR.replace("[20, 20]", "[]"), "rank 0's result is not"),
+    "no matrices": ("tensor", "def forward(*given): pass\nbackward = forward", "raised TypeError"),
+}
+
+
+@pytest.fixture(scope="module")
+def ranks():
+    started = launches.Launches(sandbox.start_ranks, Limits(launch_s=60))
+    yield started
+    started.close()
+
+
+@pytest.fixture
+def lost(ranks, monkeypatch):
+    """Return a function that tries an answer, and gives the sentence of each check that it does not pass."""
+
+    def check(kind, script, size=2, trained=sharded.ODD):
+        monkeypatch.setattr(launches, "launch", lambda request: ranks.answer(request, script))
+        if kind == "tensor":
+            trial = sharded.tensor_trial("my.py", size, seed=5)
+        else:
+            trial = sharded.trial("my.py", size, seed=5, kind=kind, trained=trained)
+        sentences = {}
+        for name in CHECKS[kind]:
+            try:
+                getattr(sharded, name)(trial)
+            except AssertionError as error:
+                sentences[name] = str(error)
+        return sentences
+
+    return check
+
+
+def changed(script, changes):
+    for old, new in changes:
+        assert script.count(old) == 1, old
+        script = script.replace(old, new)
+    return script
+
+
+@pytest.mark.parametrize("kind, changes", RIGHT.values(), ids=RIGHT)
+def test_right_answers_in_several_styles_keep_all_points(lost, kind, changes):
+    size = 4 if kind != "fully" else 3
+    assert lost(kind, changed(MODEL[kind], changes), size) == {}
+
+
+@pytest.mark.parametrize("kind", MODEL)
+def test_one_rank_is_the_whole(lost, kind):
+    assert lost(kind, MODEL[kind], 1) == {}
+
+
+@pytest.mark.parametrize("kind, changes, loses, sentence", WRONG.values(), ids=WRONG)
+def test_a_mistake_loses_these_checks_and_no_others(lost, kind, changes, loses, sentence):
+    found = lost(kind, changed(MODEL[kind], changes))
+    assert set(found) == set(loses.split()), found
+    assert any(re.search(sentence, text) for text in found.values()), found
+
+
+@pytest.mark.parametrize("mistake", ["what is left over stays as it is", "weights padded in front"])
+def test_a_slip_in_the_padding_shows_only_where_ranks_do_not_divide_the_weights(lost, mistake):
+    assert lost("sharded", changed(MODEL["sharded"], WRONG[mistake][1]), trained=sharded.EVEN) == {}
+
+
+@pytest.mark.parametrize("kind", ["sharded", "fully"])
+def test_who_notes_weights_of_a_rank_alone_has_no_points_for_them(lost, kind):
+    found = lost(kind, NOTES)
+    assert set(found) >= {"same_weights", "averaged", "gathered"}
+    assert kind == "fully" or "padded" in found
+
+
+def test_a_rank_cannot_note_the_sum_of_what_others_have(lost):
+    assert set(lost("tensor", NOTES_TENSOR)) == {"forward_equal", "input_gradient"}
+
+
+@pytest.mark.parametrize("kind, script, sentence", NONSENSE.values(), ids=NONSENSE)
+def test_nonsense_is_refused_with_a_sentence(ranks, lost, monkeypatch, kind, script, sentence):
+    monkeypatch.setattr(ranks, "_limits", Limits(launch_s=4))
+    try:
+        texts = list(lost(kind, script).values())
+    except AssertionError as error:
+        texts = [str(error)]
+    assert any(re.search(sentence, text) for text in texts), texts

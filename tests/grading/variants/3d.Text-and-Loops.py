@@ -1,0 +1,90 @@
+# Right and wrong answers to the questions of lesson 3d: tests/grading/test_variants.py reads them.
+
+# %% q02_evaluate right: counts batch by batch
+def evaluate(batches):
+    tp = fp = fn = tn = 0
+    for labels, given in batches:
+        for label, p in zip(labels, given):
+            said = p >= 0.5
+            tp += bool(label and said)
+            fp += bool(said and not label)
+            fn += bool(label and not said)
+            tn += bool(not label and not said)
+    precision = tp / (tp + fp) if tp + fp else 0
+    recall = tp / (tp + fn) if tp + fn else 0
+    f1 = 2 * precision * recall / (precision + recall) if precision + recall else 0
+    return dict(accuracy=(tp + tn) / (tp + tn + fp + fn), precision=precision, recall=recall, f1=f1)
+
+
+# %% q02_evaluate right
+# F1 from the counts: `2 * precision * recall / total if total else 0.0` ->
+#     `2 * hits / max(said.sum() + labels.sum(), 1)`
+# a harmonic mean: `2 * precision * recall / total if total else 0.0` ->
+#     `2 / (1 / precision + 1 / recall) if hits else 0`
+# of one at least: `said.sum() if said.any() else 0.0` -> `max(said.sum(), 1)`,
+#     `labels.sum() if labels.any() else 0.0` -> `max(labels.sum(), 1)`
+
+# %% q02_evaluate wrong
+# F1 is the smaller: `2 * precision * recall / total if total else 0.0` -> `min(precision, recall)`
+# F1 is 1 where there is nothing at all: `recall / total if total else 0.0` ->
+#     `recall / total if total else not labels.any()`
+# more than a half: `>= 0.5` -> `> 0.5`
+# specificity for recall: `hits / labels.sum() if labels.any() else 0.0` -> `np.mean(~said[~labels]) if hits else 0.0`
+# the agreement of those found only: `np.mean(labels == said)` -> `np.mean(labels[said])`
+
+
+# %% q02_evaluate wrong: means of batches
+together = evaluate
+
+
+def evaluate(batches):
+    each = [together([batch]) for batch in batches]
+    return {name: np.mean([values[name] for values in each]) for name in each[0]}
+
+
+# %% q02_evaluate wrong: means of batches, weighted by their samples
+together = evaluate
+
+
+def evaluate(batches):
+    each, samples = [together([batch]) for batch in batches], [len(labels) for labels, _ in batches]
+    return {name: np.average([values[name] for values in each], weights=samples) for name in each[0]}
+
+
+# %% q02_evaluate wrong: different samples only
+together = evaluate
+
+
+def evaluate(batches):
+    pairs = np.array(list({(y, p) for labels, given in batches for y, p in zip(labels, given)}))
+    return together([(pairs[:, 0], pairs[:, 1])])
+
+
+# %% q02_evaluate equivalent
+# labels are 0 or 1: `== 1` -> `>= 1`
+# both are both in either order: `labels & said` -> `said & labels`
+# without hits, precision and recall are 0: `if said.any()` -> `if hits.any()`, `if labels.any()` -> `if hits.any()`,
+#     `if total` -> `if hits`, `if total` -> `if precision`, `if total` -> `if recall`
+
+# %% q03_pictures_of right
+# transposed: `np.moveaxis(mat["X"], 3, 0)` -> `mat["X"].transpose(3, 0, 1, 2)`
+# stacked image by image, in a list: `np.moveaxis(mat["X"], 3, 0)` ->
+#     `np.stack([mat["X"][..., i] for i in range(mat["X"].shape[3])])`, `return images, labels` ->
+#     `return [images, labels]`
+# compared: `mat["y"].reshape(-1).astype(np.int32) % 10` ->
+#     `np.where(mat["y"][:, 0] == 10, 0, mat["y"][:, 0]).astype("i4")`
+# number by number: `mat["y"].reshape(-1).astype(np.int32) % 10` ->
+#     `np.array([y % 10 for y in mat["y"].ravel()], "int32")`
+
+# %% q03_pictures_of wrong
+# reshaped, not moved: `np.moveaxis(mat["X"], 3, 0)` -> `mat["X"].reshape(-1, 32, 32, 3)`
+# channels first: `np.moveaxis(mat["X"], 3, 0)` -> `mat["X"].transpose(3, 2, 0, 1)`
+# one image loses an axis: `np.moveaxis(mat["X"], 3, 0)` -> `np.moveaxis(mat["X"], 3, 0).squeeze()`
+# between 0 and 1: `np.moveaxis(mat["X"], 3, 0)` -> `np.moveaxis(mat["X"], 3, 0) / 255`
+# 10 stays: ` % 10` -> ``
+# one less: ` % 10` -> ` - 1`
+# labels keep their type: `.astype(np.int32)` -> ``
+# labels keep their column: `.reshape(-1)` -> ``
+
+# %% q03_pictures_of equivalent
+# NumPy works out every negative length: `reshape(-1)` -> `reshape(-2)`

@@ -1,0 +1,81 @@
+# Right and wrong answers to the questions of lesson 6: tests/grading/test_variants.py reads them.
+
+# %% q01_needed right: kind by kind, in a list
+def needed(parameters, slots, mixed=False):
+    state = 4 * slots * parameters
+    if not mixed:
+        return [4 * parameters, 4 * parameters, state]
+    return [2 * parameters, 2 * parameters, state + 4 * parameters]
+
+
+# %% q01_needed right
+# the copy from what the weights lack: `(2, 4) if mixed else (4, 0)` -> `(2, 2 * 2) if mixed else (4, 0)`
+# an array: `return number * parameters, number * parameters, state` ->
+#     `return np.array([number * parameters, number * parameters, state])`
+# a state that is there or not: `copy + 4 * slots` -> `(4 if mixed else 0) + 4 * slots`
+
+# %% q01_needed plain
+# numbers, not bytes: `(2, 4) if mixed else (4, 0)` -> `(1, 1) if mixed else (1, 0)`
+# the sum: `return number * parameters, number * parameters, state` -> `return 2 * number * parameters + state`
+# no copy of the weights: `(2, 4)` -> `(2, 0)`
+# moments of Adam, whatever the optimizer: `4 * slots` -> `8`
+
+# %% q01_needed wrong
+# moments of two bytes: `4 * slots` -> `number * slots`
+# the copy counts as weights: `return number * parameters, number` -> `return (number + copy) * parameters, number`
+# a copy only where there are moments: `copy + 4 * slots` -> `copy * (slots > 0) + 4 * slots`
+# gradients of four bytes: `number * parameters, state` -> `4 * parameters, state`
+# a copy of the gradients, too: `copy + 4` -> `2 * copy + 4`
+# MiB: `, state` -> `, state / 2**20`
+# mixed precision as it comes: `mixed=False` -> `mixed=True`
+
+
+# %% q03_gpipe right: what a stage waits for
+def gpipe(stages, microbatches):
+    done, table = {}, [[] for _ in range(stages)]
+    left = [[(way, m) for way in "FB" for m in range(microbatches)] for _ in range(stages)]
+    while any(left):
+        cycle, now = len(table[0]), []
+        for s in range(stages):
+            cell = None
+            if left[s]:
+                way, m = left[s][0]
+                before = (s - 1, way, m) if way == "F" else (s + 1, way, m)
+                if before[0] in (-1, stages) or done.get(before, cycle) < cycle:
+                    cell = left[s].pop(0)
+            now.append(cell)
+        for s, cell in enumerate(now):
+            table[s].append(cell)
+            if cell:
+                done[(s, *cell)] = cycle
+    return table
+
+
+# %% q03_gpipe right: each stage by its pieces
+def gpipe(stages, microbatches):
+    forward = [("F", m) for m in range(microbatches)]
+    backward = [("B", m) for m in range(microbatches)]
+    rows = []
+    for stage in range(stages):
+        after = stages - 1 - stage
+        rows.append([None] * stage + forward + [None] * (2 * after) + backward + [None] * stage)
+    return rows
+
+
+# %% q03_gpipe right
+# tuples: `return table` -> `return tuple(map(tuple, table))`
+# cells that are lists: `("F", m)` -> `["F", m]`, `("B", m)` -> `["B", m]`
+
+# %% q03_gpipe plain
+# backward in the same order of stages: `half + stages - 1 - stage + m` -> `half + stage + m`
+# a cycle between two microbatches: `row[stage + m]` -> `row[stage + 2 * m]`
+# no idle cells: `return table` -> `return [[cell for cell in row if cell] for row in table]`
+
+# %% q03_gpipe wrong
+# all rows are one list: `[[None] * (2 * half) for _ in range(stages)]` -> `[[None] * (2 * half)] * stages`
+# backward from the last microbatch: `row[half + stages - 1 - stage + m] = ("B", m)` ->
+#     `row[half + stages - 1 - stage + m] = ("B", microbatches - 1 - m)`
+# cycles by stages: `return table` -> `return list(zip(*table))`
+# a cycle more between forward and backward: `half = microbatches + stages - 1` -> `half = microbatches + stages`
+# microbatches count from one: `("F", m)` -> `("F", m + 1)`, `("B", m)` -> `("B", m + 1)`
+# two stages, however many there are: `half + stages - 1 - stage` -> `half + 1 - stage`

@@ -1,0 +1,226 @@
+"""Horovod's elastic runs, for real: ranks come, are killed and go, and the run goes on."""
+
+import json
+import math
+import os
+import signal
+
+import pytest
+
+from ddl import launch
+from ddl.errors import CourseError
+from ddl.launcher.job import JobError
+from ddl.launcher.site import Site, SiteError
+from ddl.records.jsonfiles import read_json_lines
+from helpers import LAUNCHING, until
+
+# Each step waits, so that there is time for what the tests do meanwhile.
+LOOP = {"data_set": "synthetic", "train_samples": 960, "test_samples": 100, "commit_every": 5, "pause_s": 0.1}
+ONE, TWO = "echo localhost:1\n", "echo localhost:1\necho 127.0.0.1:1\n"
+
+
+@pytest.fixture
+def discovery(tmp_path):
+    """Return a function that writes a discovery script and gives its path."""
+
+    def write(text):
+        new, path = tmp_path / "new.sh", tmp_path / "discover_hosts.sh"
+        new.write_text(f"#!/bin/sh\n{text}")
+        new.chmod(0o755)
+        return new.rename(path)  # at once: Horovod may call it at any time
+
+    return write
+
+
+def start(**options):
+    """Start the course's loop."""
+    options = {"workers": 2, "steps": 150, **LOOP, **options}
+    return launch(
+        "elastic_loop.py", elastic=True, oversubscribe=True, timeout_s=200, wait=False, check=False, **options
+    )
+
+
+def sizes(run):
+    """The sizes of the worlds that a run has had so far."""
+    return [event["ranks"] for event in read_json_lines(run.folder / "launcher.jsonl") if event["event"] == "ranks"]
+
+
+@pytest.mark.slow
+def test_it_grows_when_the_discovery_script_says_so(discovery, nothing_left, capfd):
+    run = start(discovery=discovery(ONE))
+    until(lambda: run.progress().step >= 3, 90)
+    assert run.progress().world == 1
+    discovery(TWO)
+    run.wait()
+    nothing_left(run)
+    assert run.state == "done" and sizes(run) == [1, 2], run.failure
+    assert run.progress().step == 150 and run.progress().world == 2 and len(run.progress().ranks) == 2
+    (first, alone), (later, both) = run.result["worlds"]
+    assert (first, alone, both) == (0, 1, 2) and later % 5 == 0 and later > 0
+    assert any("it grew from 1 to 2 ranks after" in note for note in run.progress().notes)
+    assert "it grew from 1 to 2 ranks after" in capfd.readouterr().out
+
+
+@pytest.mark.parametrize(
+    "rank", [pytest.param(0, marks=pytest.mark.nightly(*LAUNCHING)), pytest.param(1, marks=pytest.mark.slow)]
+)
+def test_a_killed_rank_is_replaced_and_the_run_goes_on(rank, nothing_left):
+    run = start()
+    until(lambda: run.progress().step >= 12, 90)
+    run.kill_rank(rank)
+    run.wait()
+    nothing_left(run)
+    assert run.state == "done" and run.progress().step == 150, run.failure
+    assert sizes(run) == [2, 1, 2] and run.result["ranks"] == 2
+    assert math.isfinite(run.result["test_loss"])
+    assert all(first % 5 == 0 for first, _ in run.result["worlds"])
+
+
+@pytest.mark.nightly(*LAUNCHING)
+def test_a_rank_is_replaced_where_none_can_be_spared(nothing_left):
+    run = start(min_workers=2)
+    until(lambda: run.progress().step >= 12, 90)
+    run.kill_rank(1)
+    run.wait()
+    nothing_left(run)
+    assert run.state == "done" and run.progress().step == 150 and sizes(run) == [2, 2], run.failure
+    assert any("it changed ranks, and still has 2, after" in note for note in run.progress().notes)
+
+
+@pytest.mark.nightly(*LAUNCHING)
+def test_a_rank_that_is_killed_before_it_joins_is_started_again(discovery, nothing_left):
+    run = start(discovery=discovery(ONE), steps=100)
+    until(lambda: run.progress().step >= 3, 90)
+    discovery(TWO)
+    record = run.folder / "rank-1.json"
+    os.kill(json.loads(until(lambda: record.exists() and record.read_text(), 60))["pid"], signal.SIGKILL)
+    run.wait()
+    nothing_left(run)
+    assert run.state == "done" and run.progress().step == 100 and sizes(run) == [1, 2], run.failure
+    exits = [event for event in read_json_lines(run.folder / "launcher.jsonl") if event["event"] == "rank_exit"]
+    assert sorted((each["rank"], each["code"], each.get("reason")) for each in exits if each["rank"]) == [
+        (1, 0, None),
+        (1, 137, "started again"),
+    ]
+
+
+@pytest.mark.nightly(*LAUNCHING)
+def test_the_loss_of_a_rank_is_told_as_that_where_all_are_on_one_host(discovery, nothing_left):
+    run = start(discovery=discovery("echo localhost:2\n"))
+    until(lambda: run.progress().step >= 3, 90)
+    run.kill_rank(1)
+    run.wait()
+    nothing_left(run)
+    assert run.state == "failed" and run.failure.sentence.startswith("rank 1 of 2 on ")
+    assert run.failure.sentence.endswith("all ranks were on localhost, and Horovod gives up a host on which one fails")
+
+
+ALONE = """
+import horovod.tensorflow as hvd
+import tensorflow as tf
+
+hvd.init()
+state = hvd.elastic.TensorFlowState([tf.Variable(0.0)])
+
+@hvd.elastic.run
+def train(state):
+    print("ranks:", hvd.size(), flush=True)
+    if hvd.size() == 1:
+        raise ValueError("left alone")
+    while True:
+        hvd.allreduce(tf.constant(1.0))
+
+train(state)
+"""
+
+
+@pytest.mark.slow
+def test_what_the_last_rank_raises_is_told_whatever_its_number(script, nothing_left):
+    run = launch(script(ALONE), elastic=True, oversubscribe=True, timeout_s=100, wait=False, check=False)
+    log = run.folder / "rank-1.log"
+    until(lambda: log.exists() and "ranks: 2" in log.read_text(), 90)
+    assert run.progress().notes == (f"to let ranks come and go, edit {run.folder}/discover_hosts.sh",)
+    run.kill_rank(0)
+    run.wait()
+    nothing_left(run)
+    assert run.failure.sentence.startswith("rank 1 of 2 on ") and "raised ValueError" in run.failure.sentence
+
+
+@pytest.mark.nightly(*LAUNCHING)
+def test_a_rank_whose_place_goes_leaves_and_the_run_goes_on(discovery, nothing_left):
+    run = start(discovery=discovery(TWO))
+    until(lambda: run.progress().step >= 12, 90)
+    discovery(ONE)
+    until(lambda: run.progress().world == 1, 60)
+    discovery("echo localhost:one\n")
+    until(lambda: any("not host:slots as in localhost:1" in note for note in run.progress().notes), 60)
+    discovery("echo 127.0.0.1:1\n")
+    until(lambda: any("leaves out localhost, so no rank could go on" in note for note in run.progress().notes), 60)
+    discovery(ONE)
+    run.wait()
+    nothing_left(run)
+    assert run.state == "done" and run.progress().step == 150 and sizes(run) == [2, 1], run.failure
+    assert run.failure is None and not any("hosts stay" in note for note in run.progress().notes)
+
+
+@pytest.mark.slow
+def test_a_stopped_run_leaves_no_process(nothing_left):
+    run = start()
+    until(lambda: run.progress().step >= 3, 90)
+    run.stop()
+    nothing_left(run)
+    assert run.state == "stopped"
+
+
+def test_what_all_ranks_raise_ends_the_run(script, nothing_left):
+    failing = script("import horovod.tensorflow as hvd\nhvd.init()\nraise ValueError(f'rank {hvd.rank()}')\n")
+    run = launch(failing, elastic=True, oversubscribe=True, timeout_s=100, check=False)
+    nothing_left(run)
+    assert run.state == "failed" and "raised ValueError" in run.failure.sentence
+
+
+@pytest.mark.parametrize(
+    "text, problem",
+    [
+        ("echo localhost:one", "printed 'localhost:one', not host:slots as in localhost:1"),
+        ("echo host1.invalid:2", "printed 'host1.invalid:2', but host1.invalid is not this machine"),
+        ("echo no hosts today >&2; exit 3", "ended with status 3: no hosts today"),
+    ],
+)
+def test_a_wrong_discovery_script_gives_one_clear_sentence(text, problem, discovery, nothing_left):
+    path = discovery(text)
+    run = start(discovery=path)
+    run.wait()
+    nothing_left(run)
+    assert run.state == "failed" and not run.progress().ranks
+    assert run.failure.sentence == f"the launcher failed before any rank ran: the discovery script {path} {problem}"
+
+
+@pytest.mark.parametrize(
+    "options, error, message",
+    [
+        (
+            {"cluster": "torchrun"},
+            JobError,
+            'only cluster="horovod" gains and loses ranks while it trains, not \'torch',
+        ),
+        ({"max_restarts": 1}, JobError, "max_restarts=1: an elastic run replaces single ranks itself"),
+        ({"nodes": 2}, JobError, "nodes=2: an elastic run has all its ranks on this machine"),
+        ({"min_workers": 3}, JobError, "min_workers=3: a whole number from 1 to workers=2 is needed"),
+        ({"discovery": "no.sh"}, JobError, "discovery='no.sh': there is no such file"),
+        ({"discovery": __file__}, JobError, "test_elastic.py' is not executable: `chmod +x"),
+        (
+            {"elastic": False, "discovery": "/bin/true"},
+            JobError,
+            "only an elastic run discovers hosts: give elastic=True",
+        ),
+        ({"site": Site(scheduler="slurm", cores_per_node=4)}, SiteError, 'this site has scheduler = "slurm"'),
+        ({"site": Site(scheduler="namespaces", nodes=2)}, SiteError, 'this site has scheduler = "namespaces"'),
+        ({"site": Site(container="docker", image="x")}, SiteError, 'container = "docker"'),
+    ],
+)
+def test_what_it_cannot_be_is_refused(options, error, message):
+    with pytest.raises(error) as raised:
+        launch("elastic_loop.py", **{"elastic": True, "oversubscribe": True, "dry_run": True, **options})
+    assert isinstance(raised.value, CourseError) and message in str(raised.value)
+    assert not os.listdir(os.environ["DDL_RUNS_DIR"])

@@ -1,0 +1,205 @@
+"""Lesson 6's scripts on real ranks: however a model is split, it is the same training, and bytes are as computed."""
+
+import importlib.util
+import json
+import subprocess
+import sys
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+pytest.importorskip("tensorflow")
+pytest.importorskip("horovod.tensorflow")
+
+from course import memory, pipeline
+from ddl import RunFailed, launch
+from ddl.errors import InputError
+from helpers import ROOT, launched, launches
+
+pytestmark = pytest.mark.slow
+
+SCRIPTS = ROOT / "source_code/course/sharding/scripts"
+WIDTH, DEPTH, HEADS, LENGTH, BATCH = 256, 1, 4, 64, 8  # of all ranks together; TensorFlow does not count small tensors
+NETWORK = memory.Network(WIDTH, DEPTH, HEADS, LENGTH, BATCH)
+OUTPUT = WIDTH * memory.SYMBOLS  # weights of the last layer
+SHAPE = dict(width=WIDTH, depth=DEPTH, heads=HEADS, length=LENGTH, steps=3, threads=1, oversubscribe=True)
+WAYS = {
+    "one": dict(workers=1, batch=BATCH),
+    "checkpoint": dict(workers=1, batch=BATCH, checkpoint=True),
+    "tensor": dict(workers=2, batch=BATCH, tensor=True),
+    **{f"stage {stage}": dict(workers=2, batch=BATCH // 2, stage=stage) for stage in range(4)},
+}
+SUMS = 4 * DEPTH  # of all ranks' results: two layers in a block, forward and back
+SENT = {
+    "one": 0,
+    "checkpoint": 0,
+    "tensor": 4 * SUMS * BATCH * LENGTH * WIDTH,
+    **{f"stage {stage}": 4 * NETWORK.parameters for stage in range(3)},
+    "stage 3": 2 * (3 * NETWORK.parameters - OUTPUT),  # the last layer is gathered once
+}
+WHOLE = NETWORK.parameters - 12 * DEPTH * WIDTH**2  # what tensor parallelism does not share out
+KEPT = {
+    **dict.fromkeys(("one", "checkpoint", "stage 0"), 12 * NETWORK.parameters),
+    **dict.fromkeys(("stage 1", "stage 2"), 8 * NETWORK.parameters),
+    "stage 3": 6 * NETWORK.parameters,
+    "tensor": 6 * (NETWORK.parameters + WHOLE),
+}
+
+PIPE = dict(script="run_pipeline.py", width=32, depth=2, heads=4, length=8, batch=2, steps=3, threads=1)
+SMALL = dict(
+    script="few_messages.py", workers=2, width=16, depth=1, length=8, batch=4, steps=16, threads=1, oversubscribe=True
+)
+METHODS = {
+    **{method: dict(method=method) for method in ("all-reduce", "int8", "local", "diloco", "top-k")},
+    "forgetful": dict(method="top-k", no_feedback=True),
+    "local, averaged in each step": dict(method="local", every=1),
+}
+
+
+def piped(folder):
+    """Run GPipe on one and two ranks, and 1F1B from a file."""
+    (folder / "1f1b.json").write_text(json.dumps(pipeline.one_f_one_b(2, 8)))
+    two = dict(workers=2, oversubscribe=True)
+    calls = {"one": PIPE | dict(workers=1), "GPipe": PIPE | two, "1F1B": PIPE | two}
+    calls["1F1B"]["schedule"] = str(folder / "1f1b.json")
+    return launches(calls)(folder)
+
+
+OUTPUTS = {
+    "ways": launches({name: {"script": "train_transformer.py", **SHAPE, **way} for name, way in WAYS.items()}),
+    "piped": piped,
+    "messages": launches({name: SMALL | way for name, way in METHODS.items()}),
+}
+
+
+@pytest.fixture(scope="module")
+def results(output_of):
+    """Return a function that gives the results of a group of runs by name, made once."""
+    return lambda group: {name: run.result for name, run in launched(*output_of(group)).items()}
+
+
+@pytest.mark.parametrize("way", [way for way in WAYS if way != "one"])
+def test_a_model_that_is_split_trains_like_a_whole_one(results, way):
+    one, other = (results("ways")[name]["losses"] for name in ("one", way))
+    assert len(one) == 3 and one[0] > one[-1]
+    assert other == pytest.approx(one, rel=2e-5)
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_bytes_sent_and_kept_are_those_of_the_arithmetic(results, way):
+    result = results("ways")[way]
+    assert result["sent_bytes"] == SENT[way]  # and what is kept differs by a quarter and more
+    assert result["alive_bytes"]["weights and state"] == pytest.approx(KEPT[way], rel=0.12)
+
+
+def test_activations_are_those_of_the_arithmetic(results):
+    alive = {way: result["alive_bytes"]["activations"] for way, result in results("ways").items()}
+    assert alive["one"] == pytest.approx(4 * NETWORK.activations, rel=0.1)
+    last = BATCH * LENGTH * WIDTH  # what goes into the last layer
+    assert alive["checkpoint"] == pytest.approx(4 * (NETWORK.checkpoints + last), rel=0.1)
+    assert alive["stage 0"] == pytest.approx(alive["one"] / 2, rel=0.1)
+
+
+def test_a_pipeline_trains_like_one_stage_whatever_its_schedule(results):
+    found = results("piped")
+    for name, kept in (("one", [8]), ("GPipe", [8, 8]), ("1F1B", [2, 1])):
+        assert found[name]["losses"] == pytest.approx(found["one"]["losses"], rel=2e-5)
+        assert found[name]["kept_microbatches"] == kept
+        assert np.shape(found[name]["busy_seconds"]) == (3, len(kept))
+    assert found["one"]["losses"][0] > found["one"]["losses"][-1]
+
+
+def test_fewer_bytes_are_sent_by_each_way(results):
+    found = results("messages")
+    for result in found.values():
+        assert result["history"][-1]["step"] == len(result["history"]) == 16
+        assert result["held_out_loss"] < result["history"][0]["loss"]
+    sent, n = {name: result["sent_bytes"] / 16 for name, result in found.items()}, found["int8"]["parameters"]
+    assert (sent["all-reduce"], sent["int8"], sent["local"]) == (4 * n, n + 4, n / 4)  # on two ranks
+    assert sent["local"] == sent["diloco"] and sent["top-k"] == sent["forgetful"] == 8 * int(0.01 * n)
+    assert found["top-k"]["held_out_loss"] != found["forgetful"]["held_out_loss"]
+    assert sent["local, averaged in each step"] == 4 * n
+
+
+def loaded(name):
+    """Return a script as a module, which runs nothing."""
+    spec = importlib.util.spec_from_file_location(name, SCRIPTS / f"{name}.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.parametrize("method, levels", [("int8", 255), ("top-k", 11)])
+def test_what_is_sent_and_what_is_left_are_the_whole(method, levels):
+    script, n = loaded("few_messages"), 100
+    script.hvd.init()
+    config = SimpleNamespace(method=method, share=0.1, no_feedback=False)
+    exchange = script.Exchange(
+        config, SimpleNamespace(rank=0, size=1, sent=0), script.tf.Variable(script.tf.zeros([n]))
+    )
+    draw = np.random.default_rng(3)
+    gradients = draw.normal(size=(5, n)).astype(np.float32)
+    gradients[3] = 0
+    sent = [exchange.gradient(script.tf.constant(gradient)).numpy() for gradient in gradients]
+    left = exchange._left.numpy()
+    np.testing.assert_allclose(np.sum(sent, 0) + left, gradients.sum(0), atol=1e-5)
+    assert np.abs(left).max() > 0 and all(len(np.unique(values)) <= levels for values in sent)
+    nothing = script.Exchange(config, SimpleNamespace(rank=0, size=1, sent=0), script.tf.Variable(script.tf.zeros([n])))
+    assert not nothing.gradient(script.tf.zeros([n])).numpy().any()
+
+
+GPIPE = [[["F", 0], None, None, ["B", 0]], [None, ["F", 0], ["B", 0], None]]
+FILES = {
+    "no file": (None, "No such file"),
+    "no JSON": ("F0 F1", "Expecting value"),
+    "no table": ("3", "not iterable"),
+    "one row": (json.dumps(GPIPE[:1]), "it has 1 rows for 2 stages"),
+    "a cell without a microbatch": (json.dumps([[["F"]], [None]]), "not enough values"),
+    "stages in the wrong order": (json.dumps(GPIPE[::-1]), "stage 1 does F0 in cycle 0, before stage 0 has done F0"),
+}
+
+
+@pytest.mark.parametrize("text, sentence", FILES.values(), ids=FILES)
+def test_what_is_no_schedule_is_refused(tmp_path, text, sentence):
+    script, file = loaded("run_pipeline"), tmp_path / "schedule.json"
+    if text is not None:
+        file.write_text(text)
+    with pytest.raises(InputError, match=f"schedule.json is no schedule of 1 microbatches on 2 stages: .*{sentence}"):
+        script.read(file, 2, 1)
+    file.write_text(json.dumps(GPIPE))
+    assert script.read(file, 2, 1) == pipeline.gpipe(2, 1)
+
+
+REFUSED = {
+    "train_transformer.py --width 36 --heads 8": "--width 36 does not split into 8 heads",
+    "run_pipeline.py --width 36 --heads 8": "--width 36 does not split into 8 heads",
+    "train_transformer.py --tensor --stage 1": "--tensor and --stage are two ways to share out one model",
+    "few_messages.py --share 1.5": "at most 1 is allowed",
+}
+
+
+@pytest.mark.parametrize("line, sentence", REFUSED.items(), ids=REFUSED)
+def test_options_that_do_not_fit_are_refused_at_once(line, sentence):
+    script, *options = line.split()
+    done = subprocess.run([sys.executable, SCRIPTS / script, *options], capture_output=True, text=True, timeout=20)
+    assert done.returncode == 2 and sentence in done.stderr.splitlines()[-1]
+
+
+@pytest.mark.parametrize(
+    "script, options, sentence",
+    [
+        ("train_transformer.py", dict(width=30, heads=3, tensor=True), "--heads 3 do not split over 2 ranks"),
+        ("run_pipeline.py", dict(width=32, depth=3), "--depth 3 does not split over 2 stages"),
+        (
+            "run_pipeline.py",
+            dict(width=32, depth=2, schedule="none.json"),
+            "none.json is no schedule of 8 microbatches",
+        ),
+    ],
+)
+def test_what_ranks_cannot_share_is_refused_in_one_line(script, options, sentence):
+    with pytest.raises(RunFailed) as raised:
+        launch(script, workers=2, threads=1, oversubscribe=True, **options)
+    (line,) = [line for line in raised.value.run.logs(0).splitlines() if sentence in line]
+    assert line.startswith(f"{script}: ") and "Traceback" not in raised.value.run.logs(0)

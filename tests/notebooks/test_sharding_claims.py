@@ -1,0 +1,127 @@
+"""What lesson 6 says of recorded runs and of published splits: predicates, as in test_claims."""
+
+import numpy as np
+import pytest
+
+from course import memory, messages, recorded, splits
+from course.shared.recorded import Recorded
+from helpers import ROOT, claims_of
+
+LESSONS = ("6.Sharding", "6b.Sharding-in-Depth")
+AGAIN, RARELY = 40, 0.8  # as in test_claims
+
+
+class Records:
+    """The recorded runs, or a doctored copy."""
+
+    def __init__(self, doctor=lambda results: results, speed=1.0):
+        self._doctor, self.speed = doctor, speed
+
+    def runs(self, name):
+        return [Recorded(result) for result in self._doctor([run.result for run in recorded(name)])]
+
+    def pairs(self):
+        """Return each way's differences to an all-reduce in each step, by name."""
+        return {way.name: way.pairs for way in messages.differences(self.runs("few-messages"))}
+
+    def off(self, least_width):
+        """Return by which part the measured peaks differ from the arithmetic at most."""
+        runs = [run for run in self.runs("sharding-memory") if run.result["config"]["width"] >= least_width]
+        return max(abs(sum(memory.of_run(run).values()) / run.result["resident_bytes"] - 1) for run in runs)
+
+    def speeds(self):
+        """Return predicted ÷ published speed of each of Megatron's models."""
+        found = []
+        for model, gpus, split, published in splits.MEGATRON:
+            cluster = splits.Cluster(gpus, speed=self.speed * splits.Cluster(gpus).speed)
+            seconds = sum(splits.seconds(model, cluster, split).values())
+            found.append(model.operations / gpus / seconds / 1e12 / published)
+        return found
+
+    def slower(self):
+        """Return by which part each published split is slower than the best one."""
+        found = []
+        for model, gpus, split, _ in splits.MEGATRON:
+            cluster = splits.Cluster(gpus, speed=self.speed * splits.Cluster(gpus).speed)
+            theirs, best = (
+                sum(splits.seconds(model, cluster, each).values()) for each in (split, splits.best(model, cluster))
+            )
+            found.append(theirs / best - 1)
+        return found
+
+
+def feedback(records):
+    """Return the differences of the two arms with the largest 1 %, with − without error feedback."""
+    found = records.pairs()
+    with_it, without = (found[name].differences for name in ("top 1 %", "top 1 %, no feedback"))
+    return messages.Paired(tuple(a - b for a, b in zip(with_it, without, strict=True)))
+
+
+CLAIMS = {
+    "In these runs a rank's peak lies within 11 % of the arithmetic, and within 7 % from a width of 512 on.": (
+        lambda r: r.off(0) < 0.11 and r.off(512) < 0.07
+    ),
+    "By this arithmetic the authors' splits are at most 12 % slower than the best of all, and for half of the models "
+    "less than 1 %.": lambda r: max(r.slower()) < 0.12 and sum(part < 0.01 for part in r.slower()) == 5,
+    "The predicted speeds are within 18 % of the published ones.": (
+        lambda r: all(abs(ratio - 1) < 0.18 for ratio in r.speeds())
+    ),
+    "DiLoCo and the largest 1 % end with a higher loss than an all-reduce in each step.": lambda r: all(
+        r.pairs()[name].low > 0 for name in ("DiLoCo, every 16", "top 1 %")
+    ),
+    "With error feedback the largest 1 % end with a lower loss than without.": lambda r: feedback(r).high < 0,
+    "For int8 and for local SGD the records do not decide.": lambda r: all(
+        pairs.low < 0 < pairs.high for name, pairs in r.pairs().items() if name.startswith(("int8", "local"))
+    ),
+}
+
+
+def test_the_lesson_claims_what_is_checked_and_nothing_else():
+    assert sorted(claims_of(*LESSONS)) == sorted(CLAIMS)
+
+
+@pytest.mark.parametrize("claim", CLAIMS)
+def test_a_claim_holds(claim):
+    assert CLAIMS[claim](Records())
+
+
+def test_the_pages_have_the_records_figures():
+    findings, measured = ((ROOT / "docs" / name).read_text() for name in ("findings.md", "measured.md"))
+    for way in messages.differences(Records().runs("few-messages")):
+        difference = f"{way.pairs.mean:+.3f} ± {way.pairs.half_width:.3f}".replace("-", "−")
+        assert f"| {way.name} | {100 * way.sent_share:.1f} % | {difference} |" in findings
+    ratios = [sum(memory.of_run(run).values()) / run.result["resident_bytes"] for run in recorded("sharding-memory")]
+    assert f"2026-11-25: {min(ratios):.2f} to {max(ratios):.2f} |" in measured
+
+
+def doctored(results):
+    """Every run needs twice the memory; arms end farther apart the later their name, those with feedback last."""
+    names = sorted({result["name"] for result in results}, key=lambda name: ("no feedback" not in name, name))
+    return [
+        result
+        | {"resident_bytes": 2 * result.get("resident_bytes", 0)}
+        | {"held_out_loss": 3 + 0.1 * names.index(result["name"]) + 0.001 * result.get("seed", 0)}
+        for result in results
+    ]
+
+
+def equal(results):
+    """All arms end alike."""
+    return [result | {"held_out_loss": 1 + 0.01 * result.get("seed", 0)} for result in results]
+
+
+@pytest.mark.parametrize("claim", CLAIMS)
+def test_a_claim_can_fail(claim):
+    assert not all(CLAIMS[claim](records) for records in (Records(doctored, speed=1.5), Records(equal, speed=0.5)))
+
+
+@pytest.mark.parametrize("claim", [claim for claim in CLAIMS if "loss" in claim])
+def test_a_claim_about_losses_would_hold_when_recorded_again(claim):
+    def again(number):
+        def doctor(results):
+            seeds = np.random.default_rng(number).choice(5, 5)
+            return [r | {"seed": place} for place, seed in enumerate(seeds) for r in results if r["seed"] == seed]
+
+        return Records(doctor)
+
+    assert sum(CLAIMS[claim](again(number)) for number in range(AGAIN)) / AGAIN >= RARELY

@@ -1,0 +1,83 @@
+"""Bytes of a rank by arithmetic: numbers of the ZeRO paper, and small ones by hand."""
+
+from types import SimpleNamespace
+
+import pytest
+
+from course import memory, plot
+from ddl.errors import InputError
+
+
+@pytest.mark.parametrize(("stage", "gigabytes"), [(0, 120), (1, 31.4), (2, 16.6), (3, 1.9)])
+def test_stages_of_zero_need_what_the_paper_says(stage, gigabytes):
+    """Rajbhandari et al. 2020, figure 1: 7.5 billion weights on 64 ranks, Adam in mixed precision."""
+    needed = sum(memory.per_rank(7_500_000_000, mixed=True, stage=stage, ranks=64).values())
+    assert needed / 1e9 == pytest.approx(gigabytes, abs=0.06)
+
+
+@pytest.mark.parametrize(
+    ("options", "weights", "gradients", "state"),
+    [
+        (dict(optimizer="sgd"), 40, 40, 0),
+        (dict(optimizer="momentum"), 40, 40, 40),
+        (dict(), 40, 40, 80),
+        (dict(mixed=True), 20, 20, 120),
+        (dict(optimizer="sgd", mixed=True), 20, 20, 40),
+        (dict(stage=1, ranks=4), 40, 40, 24),  # 10 weights on 4 ranks: parts of 3, padded
+        (dict(stage=2, ranks=4), 40, 12, 24),
+        (dict(stage=3, ranks=4), 12, 12, 24),
+        (dict(stage=3, ranks=4, mixed=True), 6, 6, 36),
+    ],
+)
+def test_bytes_of_ten_weights(options, weights, gradients, state):
+    assert memory.per_rank(10, **options) == {"weights": weights, "gradients": gradients, "state": state}
+
+
+def test_a_network_counted_by_hand():
+    network = memory.Network(width=2, depth=3, heads=1, length=5, batch=7)
+    attention, perceptron = 2 * 6 + 2 * 2, 2 * 8 + 8 * 2
+    assert network.parameters == 3 * (attention + perceptron) + (14 + 5) * 2 + 2 * 14
+    assert network.activations == 3 * (15 * 70 + 7 * 25)
+    assert network.checkpoints == 6 * 70
+
+
+@pytest.mark.parametrize(
+    ("stage", "ranks", "checkpoint", "numbers"),
+    [
+        (0, 1, False, 17_288),
+        (0, 1, True, 744),
+        (2, 2, False, 17_288 + 1_420),
+        (3, 2, False, 744 + 1_420),
+        (1, 2, True, 744),
+    ],
+)
+def test_activations_count_where_they_are_more_than_gradients(stage, ranks, checkpoint, numbers):
+    network = memory.Network(width=8, depth=3, heads=2, length=16, batch=4)
+    assert (network.parameters, network.activations, network.checkpoints) == (2_656, 29_184, 3_072)
+    predicted = memory.predicted(network, "sgd", stage, ranks, checkpoint)
+    parts = 1_328 if stage >= 2 else 2_656
+    whole = 3_072 if checkpoint or stage == 3 else 29_184
+    assert predicted["activations"] == 4 * (whole - parts)
+    found = [predicted[kind] / (4 * 4 * 64) for kind in ("copies", "libraries")]
+    assert found == ([memory.COPIES[stage], memory.LIBRARIES[stage]] if ranks > 1 else [1, 1])
+
+
+def run(name, stage, resident):
+    config = dict(width=64, depth=2, heads=4, length=16, batch=4, optimizer="adam", stage=stage, checkpoint=True)
+    result = dict(config=config, ranks=2, resident_bytes=resident * 2**20, finished="2026-11-25T12:00:00")
+    return SimpleNamespace(name=name, result=result)
+
+
+def test_the_figure_stacks_what_was_predicted_and_marks_what_was_measured():
+    runs = [run("whole", 0, 9), run("parts", 3, 5)]
+    network = memory.Network(64, 2, heads=4, length=16, batch=4)
+    assert memory.of_run(runs[0]) == memory.predicted(network, "adam", stage=0, ranks=2, checkpoint=True)
+    picture = plot.plot_memory([*runs, SimpleNamespace(name="unfinished", result=None)])
+    (panel,) = picture.axes
+    totals = [sum(memory.of_run(each).values()) / 2**20 for each in runs]
+    ends = [max(bar.get_x() + bar.get_width() for bars in panel.containers for bar in [bars[row]]) for row in range(2)]
+    assert ends == pytest.approx(totals)
+    assert panel.lines[0].get_xdata() == pytest.approx([9, 5])
+    assert f"whole: 9 MiB, predicted {totals[0]:.0f}; parts: 5 MiB, predicted {totals[1]:.0f}." in picture.alt
+    with pytest.raises(InputError, match="none of these is a finished run"):
+        plot.plot_memory([SimpleNamespace(name="unfinished", result={})])

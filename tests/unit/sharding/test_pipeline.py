@@ -1,0 +1,77 @@
+"""Schedules of pipelines: small tables by hand, the paper's bubble, and what is no schedule."""
+
+import pytest
+
+from course import pipeline, plot
+from ddl.errors import InputError
+
+
+def written(schedule):
+    """A schedule as words: a row for each stage."""
+    return [" ".join("--" if cell is None else f"{cell[0]}{cell[1]}" for cell in row) for row in schedule]
+
+
+def read(*rows):
+    cells = [row.split() for row in rows]
+    return [[None if cell == "--" else (cell[0], int(cell[1:])) for cell in row] for row in cells]
+
+
+def test_small_tables():
+    assert written(pipeline.gpipe(2, 2)) == ["F0 F1 -- -- B0 B1", "-- F0 F1 B0 B1 --"]
+    assert written(pipeline.one_f_one_b(2, 3)) == ["F0 F1 -- B0 F2 B1 -- B2", "-- F0 B0 F1 B1 F2 B2 --"]
+    assert written(pipeline.one_f_one_b(3, 1)) == ["F0 -- -- -- -- B0", "-- F0 -- -- B0 --", "-- -- F0 B0 -- --"]
+
+
+@pytest.mark.parametrize(("stages", "microbatches"), [(1, 1), (1, 4), (2, 1), (3, 5), (4, 8), (5, 3)])
+def test_both_schedules_are_valid_and_have_the_bubble_of_the_paper(stages, microbatches):
+    share = (stages - 1) / (microbatches + stages - 1)
+    one_after_one = pipeline.one_f_one_b(stages, microbatches)
+    for schedule in (pipeline.gpipe(stages, microbatches), one_after_one):
+        assert pipeline.problem(schedule, microbatches) == ""
+        assert pipeline.bubble(schedule) == pytest.approx(share)
+        assert {len(row) for row in schedule} == {2 * (microbatches + stages - 1)}
+    assert pipeline.alive(pipeline.gpipe(stages, microbatches)) == [microbatches] * stages
+    assert pipeline.alive(one_after_one) == [min(stages - stage, microbatches) for stage in range(stages)]
+
+
+@pytest.mark.parametrize(
+    ("orders", "waiting"),
+    [
+        (["B0 F0"], "cycle 0.*stage 0 for"),
+        (["F0 B0", "B0 F0"], "cycle 1.*stage 0 for .'B', 0.*stage 1 for .'B', 0"),
+        (["F0 F1 B1 B0", "F1 B0 F0 B1"], "cycle 3.*stage 0 for .'B', 1.*stage 1 for .'B', 0"),
+        (["F0", "F0 F1"], "cycle 2.*stage 1 for .'F', 1"),
+    ],
+)
+def test_stages_that_wait_for_one_another_are_refused(orders, waiting):
+    with pytest.raises(InputError, match=waiting):
+        pipeline.table(read(*orders))
+
+
+@pytest.mark.parametrize(
+    ("rows", "sentence"),
+    [
+        (["F0 B0", "-- F0 B0"], "its rows are not equally long"),
+        (["F0 F0 B0"], "stage 0 does F0 twice"),
+        (["F0 -- --"], "stage 0 never does B0"),
+        (["F0 -- -- B0", "F0 -- B0 --"], "stage 1 does F0 in cycle 0, before stage 0 has done F0"),
+        (["F0 -- B0 --", "-- F0 B0 --"], "stage 0 does B0 in cycle 2, before stage 1 has done B0"),
+        (["B0 F0"], "stage 0 does B0 in cycle 0, before stage 0 has done F0"),
+        (["F0 B0 F1 B1"], "it has more than 1 microbatches"),
+        (["F0 -- -- B0", "-- F0 B0 --"], ""),
+    ],
+)
+def test_what_is_wrong_with_a_schedule_is_said(rows, sentence):
+    assert pipeline.problem(read(*rows), 1) == sentence
+
+
+def test_a_cell_of_the_figure_is_a_pass():
+    schedules = {"GPipe": pipeline.gpipe(2, 3), "1F1B": pipeline.one_f_one_b(2, 3)}
+    picture = plot.plot_cycles(**schedules)
+    for panel, schedule in zip(picture.axes, schedules.values(), strict=True):
+        passes = [(cycle, stage) for stage, row in enumerate(schedule) for cycle, cell in enumerate(row) if cell]
+        assert [patch.get_xy() for patch in panel.patches] == passes
+    assert picture.alt == (
+        "Schedules of 2 stages. GPipe: 8 cycles, 25 % idle, activations of 3 microbatches; "
+        "1F1B: 8 cycles, 25 % idle, activations of 2 microbatches."
+    )
