@@ -39,7 +39,8 @@ from course.data import DataError, fetch
 from course.training.precision import choose
 from course.workers import mistakes
 from ddl.errors import CourseError
-from ddl.launcher import hosts, warm
+from ddl.launcher import warm
+from ddl.rank import hosts
 from ddl.records import stack, timeline
 from lessons import ROOT
 from recordings import Recordings, Trainings

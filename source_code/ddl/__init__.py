@@ -24,7 +24,7 @@ _HOME = {
     "doctor": "diagnose.machine",
     "beside": "display.guess",
 }
-_MODULES = {"cluster": "rank.cluster", "hosts": "launcher.hosts", "stack": "records.stack"}
+_MODULES = {"cluster": "rank.cluster", "hosts": "rank.hosts", "stack": "records.stack"}
 
 _attribute, __dir__, __all__ = lazy_names(__name__, _HOME, _MODULES)
 

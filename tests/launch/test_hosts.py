@@ -17,7 +17,8 @@ from course.links.hierarchy import variants
 from course.links.plot_hierarchy import plot_variants
 from course.training.bench import VARIANTS
 from ddl import attach, launch, runs
-from ddl.launcher import hosts, processes
+from ddl.launcher import processes
+from ddl.rank import hosts
 from ddl.records.jsonfiles import read_json_lines
 from helpers import LAUNCHING, ROOT, printed, until
 
@@ -77,12 +78,6 @@ def up(run):
 
 
 # ---------------------------------------------------------------- two hosts, and nothing else
-
-
-def test_the_site_is_found_where_earlier_pages_looked_for_it():
-    from ddl.rank.hosts import permitted, site
-
-    assert (permitted, site) == (hosts.permitted, hosts.site)
 
 
 @pytest.mark.slow
@@ -186,17 +181,6 @@ def for_nobody(folder):
 # ---------------------------------------------------------------- what can go wrong
 
 
-@pytest.mark.slow
-def test_a_rank_is_killed(two_hosts, script, nothing_left):
-    run = launch(script(SLEEP), workers=4, nodes=2, site=two_hosts, wait=False)
-    until(lambda: up(run))
-    os.kill(run.progress().ranks[2].pid, signal.SIGKILL)
-    run.wait()
-    assert run.state == "failed"
-    assert run.failure.sentence.startswith("rank 2 of 4 on host1 was killed by SIGKILL")
-    nothing_left(run)
-
-
 @pytest.mark.nightly(*LAUNCHING)
 @pytest.mark.parametrize("detach", [False, True])
 def test_whoever_is_killed_nothing_stays(two_hosts, script, nothing_left, detach):
@@ -227,15 +211,8 @@ def test_whoever_is_killed_nothing_stays(two_hosts, script, nothing_left, detach
 
 @pytest.mark.slow
 def test_horovod_in_several_ways_over_the_link(two_hosts, nothing_left):
-    run = launch(
-        "hierarchical_allreduce.py",
-        workers=4,
-        nodes=2,
-        site=two_hosts,
-        timeout_s=200,
-        sizes=[4, 2**16, 2**19],
-        seconds=0.3,
-    )
+    options = dict(timeout_s=200, sizes=[4, 2**16, 2**19], seconds=0.3)
+    run = launch("hierarchical_allreduce.py", workers=4, nodes=2, site=two_hosts, **options)
     points = run.result["points"]
     assert [point["variant"] for point in points] == list(VARIANTS) * 3
     assert (run.result["hosts"], run.result["rate_mbit"]) == (2, 100)

@@ -152,7 +152,7 @@ def _slurm():
 
 
 def _hosts(site):
-    from ddl.launcher import hosts
+    from ddl.rank import hosts
 
     name, reason = "several hosts", hosts.permitted()
     if not reason:

@@ -4,8 +4,9 @@ import pytest
 
 from ddl.diagnose.machine import doctor
 from ddl.diagnose.report import Check, Report
-from ddl.launcher import hosts, warm
+from ddl.launcher import warm
 from ddl.launcher.site import Site
+from ddl.rank import hosts
 from ddl.records import machine, stack
 
 

@@ -10,11 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from ddl.launcher import hosts
 from ddl.launcher.job import Job
 from ddl.launcher.plan import plan
 from ddl.launcher.site import SiteError
-from ddl.rank import hosts as program
+from ddl.rank import hosts
 from ddl.records import network
 
 FOLDER = Path("/runs/r1")
@@ -66,43 +65,32 @@ def test_a_rank_is_told_of_its_link(monkeypatch):
 # ---------------------------------------------------------------- where it cannot be done
 
 
-@pytest.fixture
-def stand_ins(tmp_path, monkeypatch):
-    """Let nothing be on the path but what is put there; return a function that does so."""
-
-    def install(**programs):
-        for name, text in programs.items():
-            (tmp_path / name).write_text(f"#!/bin/sh\n{text}\n")
-            (tmp_path / name).chmod(0o755)
-
-    monkeypatch.setattr(hosts, "environment", lambda: {**os.environ, "PATH": str(tmp_path)})
-    return install
-
-
-def test_missing_programs_are_named_with_their_packages(stand_ins):
-    stand_ins(unshare="", nsenter="", mount="")
-    assert hosts.permitted() == ("ip and tc not here (Debian and Ubuntu: apt-get install iproute2)")
-
-
 @pytest.mark.parametrize(
     "fails, reason",
     [
-        ("true", "this user may not make network namespaces here"),
-        ("mount", "this user may not give a process an /etc/hosts of its own"),
-        ("ip link", "the kernel has no pairs of virtual interfaces (veth)"),
-        ("tc qdisc", "the kernel cannot limit the rate of an interface (tbf)"),
+        (None, "ip and tc not here (Debian and Ubuntu: apt-get install iproute2)"),
+        ("true", "this user may not make network namespaces here: Operation not permitted"),
+        ("mount", "this user may not give a process an /etc/hosts of its own: Operation not permitted"),
+        ("ip link", "the kernel has no pairs of virtual interfaces (veth): Operation not permitted"),
+        ("tc qdisc", "the kernel cannot limit the rate of an interface (tbf): Operation not permitted"),
     ],
 )
-def test_what_the_kernel_refuses_is_said_in_its_words(stand_ins, fails, reason):
+def test_what_is_missing_is_named_and_what_the_kernel_refuses_is_said_in_its_words(
+    tmp_path, monkeypatch, fails, reason
+):
     """`unshare` stands in for a kernel: it runs what it is given, but for one thing."""
     refuse = f'case "$last" in *"{fails}"*) echo "Operation not permitted" >&2; exit 1;; esac'
-    stand_ins(unshare=f"for last; do :; done\n{refuse}", nsenter="", mount="", ip="", tc="")
-    assert hosts.permitted() == f"{reason}: Operation not permitted"
+    for name in ("unshare", "nsenter", "mount", *(("ip", "tc") if fails else ())):
+        program = tmp_path / name
+        program.write_text("#!/bin/sh\n" + f"for last; do :; done\n{refuse}\n" * (name == "unshare"))
+        program.chmod(0o755)
+    monkeypatch.setattr(hosts, "environment", lambda: {**os.environ, "PATH": str(tmp_path)})
+    assert hosts.permitted() == reason
 
 
 def test_a_run_fails_with_the_reason(monkeypatch, tmp_path):
     monkeypatch.setenv("DDL_RUN_DIR", str(tmp_path))
-    monkeypatch.setattr(program, "permitted", lambda: "the kernel said no")
+    monkeypatch.setattr(hosts, "permitted", lambda: "the kernel said no")
     monkeypatch.setattr(sys, "argv", ["ddl.rank.hosts", "--hosts", "2", "--rate-mbit", "0", "--processes", "2", "true"])
     with pytest.raises(SystemExit, match="cannot be made on this machine: the kernel said no"):
-        program.main()
+        hosts.main()
