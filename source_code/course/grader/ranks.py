@@ -25,7 +25,7 @@ from pathlib import Path
 from course.grader.wire import Wire
 from course.training import examiner
 from ddl.launcher.extras import NO_TORCH
-from ddl.rank import cluster, rendezvous, torchrun
+from ddl.rank import cluster, rendezvous
 from ddl.rank.ending import end_with_parent, fork, run_and_end
 from ddl.rank.slot import slots
 from ddl.rank.worker import enter_script, run_script
@@ -150,7 +150,7 @@ class _Launch:
         if "torch" in sys.modules:
             if slot.rank == 0:
                 cluster.publish(0)
-            os.environ |= torchrun.variables()
+            os.environ |= cluster.torchrun()
         Path(name).write_text(self._request["script"])  # where tracebacks, and TensorFlow, find its lines
         module = enter_script(name)
         sys.orig_argv = sys.argv

@@ -144,15 +144,7 @@ class OneHostCommand(SupervisorCommand):
     @property
     def horovodrun(self) -> tuple[str, ...]:
         """Options and command of the stock horovodrun that trains the same."""
-        return (
-            "--gloo",
-            # All ranks are on this host. Left to itself, horovodrun takes any interface that is up, and
-            # a laptop's may go away in the middle of a run.
-            *("--network-interfaces", "lo"),
-            *("--gloo-timeout-seconds", str(GLOO_TIMEOUT_S)),
-            *("-np", str(self.processes)),
-            *self.command,
-        )
+        return (*_stock_options(self.processes), *self.command)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -172,12 +164,16 @@ class ElasticCommand(SupervisorCommand):
     def horovodrun(self) -> tuple[str, ...]:
         """Options and command of the stock horovodrun that trains the same."""
         return (
-            "--gloo",
-            # Without interfaces, horovodrun waits for a second host to look for common ones.
-            *("--network-interfaces", "lo"),
-            *("--gloo-timeout-seconds", str(GLOO_TIMEOUT_S)),
-            *("-np", str(self.fewest), "--min-np", str(self.fewest), "--max-np", str(self.processes)),
+            *_stock_options(self.fewest),
+            *("--min-np", str(self.fewest), "--max-np", str(self.processes)),
             *("--blacklist-cooldown-range", *map(str, COOLDOWN_S)),
             *("--host-discovery-script", shlex.quote(self.discovery)),  # a line for a shell
             *self.command,
         )
+
+
+def _stock_options(processes: int) -> tuple[str, ...]:
+    # All ranks are on this host. Left to itself, horovodrun takes any interface that is up, and a laptop's may go away
+    # in the middle of a run; or it waits for a second host, to look for common ones.
+    fixed = ("--gloo", "--network-interfaces", "lo", "--gloo-timeout-seconds", str(GLOO_TIMEOUT_S))
+    return (*fixed, "-np", str(processes))

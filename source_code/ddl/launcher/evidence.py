@@ -1,7 +1,7 @@
 """What a run's folder holds about how its ranks ended, or for whom they wait."""
 
 import signal
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -168,9 +168,6 @@ class Evidence:
             for fate, ranks in fates.items()
         )
 
-    def stacks(self, ranks: Iterable[int]) -> str:
-        return "\n".join(_stacks(self.folder, ranks))
-
 
 def stall_of(folder: RunFolder, world: int) -> str:
     """Say for whom the ranks of a run that goes on have been waiting, and where that one is; empty if they have not."""
@@ -186,7 +183,7 @@ def stall_of(folder: RunFolder, world: int) -> str:
         f"rank {rank} is stopped by a signal: `kill -CONT {pid}` on its host lets it go on"
         for rank, pid in stopped.items()
     ]
-    return "\n".join([note, *signals, *_stacks(folder, [rank for rank in late if rank not in stopped])])
+    return "\n".join(filter(None, [note, *signals, stacks_of(folder, [rank for rank in late if rank not in stopped])]))
 
 
 def straggler_of(folder: RunFolder, world: int) -> str:
@@ -195,10 +192,12 @@ def straggler_of(folder: RunFolder, world: int) -> str:
     return f"the others wait for rank {rank} most of the time: it is slower, or has more to do" if rank < world else ""
 
 
-def _stacks(folder: RunFolder, ranks: Iterable[int]) -> Iterator[str]:
-    for rank in ranks:
-        if stack := stack_of(folder.stack(rank)):
-            yield f"rank {rank} was here (innermost call first):\n{stack}"
+def stacks_of(folder: RunFolder, ranks: Iterable[int]) -> str:
+    """Say where these ranks were when they were last asked."""
+    stacks = {rank: stack_of(folder.stack(rank)) for rank in ranks}
+    return "\n".join(
+        f"rank {rank} was here (innermost call first):\n{stack}" for rank, stack in stacks.items() if stack
+    )
 
 
 def name_ranks(ranks: Iterable[int]) -> str:

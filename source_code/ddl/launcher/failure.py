@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from ddl.launcher.evidence import Ending, Evidence, name_ranks
+from ddl.launcher.evidence import Ending, Evidence, name_ranks, stacks_of
 from ddl.launcher.extras import NO_TORCH
 from ddl.launcher.roles import role_of
 from ddl.records.folder import RunFolder
@@ -121,9 +121,11 @@ def failure_of(
 
 
 def _cause(e: Evidence) -> Failure:
-    reason = e.end.get("reason")
+    reason, full = e.end.get("reason"), _full(e)
     if e.state == "lost":
-        return _lost(e)
+        advice = "Its machine may have been switched off, or its launcher killed. Start it again."
+        why = f"the run's processes are gone and none of them recorded why{full}"
+        return Failure(why, advice=MORE_ROOM if full else advice)
     if e.end.get("slurm") in SLURM_ENDS:
         return _ended_by_slurm(e)
     if reason == "timeout":
@@ -133,21 +135,20 @@ def _cause(e: Evidence) -> Failure:
     if reason == "launcher killed":
         advice = "If it was not you: the machine may be out of memory."
         return Failure(f"the launcher was killed by {e.end['signal']}", advice=advice)
-    if reason == "launch" and not any(ending.error for ending in e.endings):
-        return _launch(e)
-    if failure := _of_ranks(e):
+    before_ranks = reason == "launch" and not any(ending.error for ending in e.endings)
+    if before_ranks and not full:
+        return Failure(
+            f"the launcher failed before any rank ran: {e.end['message']}",
+            message=e.end["message"],
+            traceback=e.end.get("log", ""),
+            advice="`ddl doctor` shows what this machine has and what is missing.",
+        )
+    if not before_ranks and (failure := _of_ranks(e)):
         return failure
-    if reason == "storage" or is_full(e.folder.path):
-        return _no_room(e)
+    if full or reason == "storage":
+        sentence = f"the disk that holds {e.folder.path} is full, and what else happened could not be recorded"
+        return Failure(sentence, type="storage", advice=MORE_ROOM)
     return Failure("the run failed and no rank said why", advice="See the launcher's log.")
-
-
-def _lost(e: Evidence) -> Failure:
-    full = _full(e)
-    return Failure(
-        f"the run's processes are gone and none of them recorded why{full}",
-        advice=MORE_ROOM if full else "Its machine may have been switched off, or its launcher killed. Start it again.",
-    )
 
 
 def _ended_by_slurm(e: Evidence) -> Failure:
@@ -183,7 +184,7 @@ def _timed_out(e: Evidence) -> Failure:
         output=tuple(last_lines(e.folder.log(gone[0]))) if gone else (),
         rank=(gone or missing)[0] if missing else None,
         type="timeout",
-        traceback=e.stacks(missing) or e.stacks(range(e.world)),
+        traceback=stacks_of(e.folder, missing) or stacks_of(e.folder, range(e.world)),
         others=others,
         advice=advice,
     )
@@ -197,27 +198,11 @@ def _absent(e: Evidence) -> Failure:
         output=tuple(last_lines(e.folder.log(missing[0]))),
         rank=missing[0],
         type="absent",
-        traceback=e.stacks(missing),
+        traceback=stacks_of(e.folder, missing),
         others="the other ranks were ended",
         advice="Every rank has to make its strategy, or to serve. DDL_CLUSTER_TIMEOUT_S gives one that needs longer "
         "more seconds.",
     )
-
-
-def _launch(e: Evidence) -> Failure:
-    if is_full(e.folder.path):
-        return _no_room(e)
-    return Failure(
-        f"the launcher failed before any rank ran: {e.end['message']}",
-        message=e.end["message"],
-        traceback=e.end.get("log", ""),
-        advice="`ddl doctor` shows what this machine has and what is missing.",
-    )
-
-
-def _no_room(e: Evidence) -> Failure:
-    sentence = f"the disk that holds {e.folder.path} is full, and what else happened could not be recorded"
-    return Failure(sentence, type="storage", advice=MORE_ROOM)
 
 
 # ---------------------------------------------------------------- what became of one rank
@@ -292,7 +277,7 @@ def _killed(e: Evidence, first: Ending) -> Failure:
         first,
         f"was killed by {first.signal} {e.when(first)}{message}",
         type=first.signal,
-        traceback=e.stacks(sorted(range(e.world), key=lambda rank: rank != first.rank)),
+        traceback=stacks_of(e.folder, sorted(range(e.world), key=lambda rank: rank != first.rank)),
         advice=LOST_ADVICE if lost else ADVICE.get(first.signal, ""),
     )
 

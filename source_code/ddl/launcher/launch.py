@@ -148,17 +148,13 @@ def launch(
     return run
 
 
-def _in_notebook() -> bool:
-    shell = sys.modules.get("IPython") and sys.modules["IPython"].get_ipython()
-    return bool(shell) and hasattr(shell, "kernel")
-
-
 def start(job: Job, site: Site, detach: bool = False) -> Run:
     """Write the run folder and start the job's processes; return the `Run` without waiting."""
     if not site.enters_container:  # ranks in an image have that one's Keras, and look for themselves
         require_keras_2()
     stall_s()  # what supervisors can't read is refused here
-    if job.warm and site.takes_templates and _in_notebook():
+    shell = sys.modules.get("IPython") and sys.modules["IPython"].get_ipython()
+    if job.warm and site.takes_templates and hasattr(shell, "kernel"):  # in a notebook
         ensure_template()
     paths = RunFolder(_new_folder())
     try:
@@ -210,18 +206,17 @@ def _spawn(planned: Plan, environment: dict[str, str], paths: RunFolder, detach:
                 stdin=subprocess.DEVNULL if detach else subprocess.PIPE,
                 start_new_session=True,  # Ctrl-C reaches only this process, which then stops the run
             )
-        threading.Thread(target=_reap, args=(process,), daemon=True).start()
+
+        def reap() -> None:  # even if its `Run` is gone
+            process.wait()
+            if process.stdin:
+                process.stdin.close()
+
+        threading.Thread(target=reap, daemon=True).start()
     except BaseException:  # interrupts too
         processes.end(paths.path.name)
         raise
     return Run(paths.path, process)
-
-
-def _reap(process: subprocess.Popen) -> None:
-    """Wait for a process to end and close our end of its pipe, even if its `Run` is gone."""
-    process.wait()
-    if process.stdin:
-        process.stdin.close()
 
 
 def _surroundings(folder: Path) -> dict[str, Any]:

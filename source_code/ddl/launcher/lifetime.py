@@ -41,7 +41,11 @@ class Lifetime:
         job = self._look_at_queue()
         self._notice_death(job)
         alive = self._alive(job)
-        return alive, job.waiting if job else self._waiting_for_cores() if alive else ""
+        waiting = job.waiting if job else ""
+        if alive and not job:
+            with contextlib.suppress(OSError):
+                waiting = self._folder.waiting.read_text()  # for cores
+        return alive, waiting
 
     def pause(self) -> None:
         """Wait a moment; less if our process ends meanwhile."""
@@ -50,12 +54,6 @@ class Lifetime:
                 self._process.wait(POLL_S)
         else:
             time.sleep(POLL_S)
-
-    def _waiting_for_cores(self) -> str:
-        try:
-            return self._folder.waiting.read_text()
-        except OSError:
-            return ""
 
     def _look_at_queue(self, fresh: bool = False) -> slurm.JobState | None:
         """The job's state in Slurm, unless it doesn't matter: while our srun visibly runs ranks."""
@@ -82,7 +80,9 @@ class Lifetime:
 
     def stop(self) -> None:
         """End the run and wait until its processes are gone."""
-        if not (self._queue and self._cancel(self._queue)) and (pid := self._launcher_pid()):
+        if self._queue and self._queue.cancel():
+            wait_until(self._cancelled, CANCEL_GRACE_S, POLL_S)
+        elif pid := self._launcher_pid():
             # An srun asks whether SIGINT was meant; to other launchers SIGTERM leaves time for a checkpoint.
             of_slurm = self._job.get("site", {}).get("scheduler") == "slurm"
             processes.send(pid, signal.SIGTERM if of_slurm else signal.SIGINT)
@@ -104,17 +104,9 @@ class Lifetime:
         processes.end(self._id, grace_s=0.1)
         self._record_end(state="stopped", reason="killed")
 
-    def _cancel(self, queue: slurm.SlurmJob) -> bool:
-        """Cancel the job in Slurm and wait until it is gone; False if there is none."""
-
-        def gone() -> bool:
-            state = queue.state(fresh=True)
-            return not (state and state.active)
-
-        if not queue.cancel():
-            return False
-        wait_until(gone, CANCEL_GRACE_S, POLL_S)
-        return True
+    def _cancelled(self) -> bool:
+        state = self._queue and self._queue.state(fresh=True)
+        return not (state and state.active)
 
     def _launcher_pid(self) -> int:
         """The process to ask for an end; 0 if it is gone."""

@@ -167,11 +167,9 @@ def _ranks(job: Job, site: Site) -> tuple[Words, Words]:
         command=(job.script, *job.args),
     )
     command = (python, *rank.words)
-    if job.elastic:
-        elastic = ElasticCommand(processes=job.processes, discovery=job.discovery, **_supervision(job), command=command)
-        return (python, *elastic.words), (str(Path(python).with_name("horovodrun")), *elastic.horovodrun)
-    if site.one_task(job):
-        supervised = OneHostCommand(processes=job.processes, **_supervision(job), command=command)
+    if job.elastic or site.one_task(job):
+        options = {"processes": job.processes, **_supervision(job), "command": command}
+        supervised = ElasticCommand(discovery=job.discovery, **options) if job.elastic else OneHostCommand(**options)
         horovodrun = str(Path(python).with_name("horovodrun"))  # of the same environment
         return (python, *supervised.words), (horovodrun, *supervised.horovodrun)
     if site.scheduler == "namespaces":

@@ -1,9 +1,8 @@
 """Find and end the processes of a run: all that carry its id in their environment, or have its job mapped.
 
-``DDL_RUN_ID`` marks all of them, the launching side's too: an ``srun`` may run on the same host as
-the ranks. ``DDL_RANKS_OF`` marks the ranks and what they start, and nothing else. A rank that is a fork of a
-template was started with that one's environment, and so were its own forks: these have the run's ``job.json``
-mapped into their memory (`ddl.rank.fork`).
+``DDL_RUN_ID`` marks all of them, the launching side's too: an ``srun`` may run on the same host as the ranks.
+``DDL_RANKS_OF`` marks the ranks and what they start, and nothing else. Forks of a template have that one's environment,
+and so have their own: these have the run's ``job.json`` mapped into their memory (`ddl.rank.fork`).
 """
 
 import contextlib
@@ -31,19 +30,15 @@ def of_run(run_id: str, besides: Collection[int] = (), mark: str = "DDL_RUN_ID")
     return found
 
 
-def end(run_id: str, besides: Collection[int] = (), grace_s: float = 1.0, mark: str = "DDL_RUN_ID") -> list[int]:
-    """End every process of a run: asked first, killed after `grace_s` seconds.
-
-    Return the ids of those that are still there (stuck in the kernel); none as a rule.
-    """
+def end(run_id: str, besides: Collection[int] = (), grace_s: float = 1.0, mark: str = "DDL_RUN_ID") -> None:
+    """End every process of a run: asked first, killed after `grace_s` seconds."""
     for number in (signal.SIGTERM, signal.SIGKILL):
         found = of_run(run_id, besides, mark)
         for pid in found:
             send(pid, number)
         if not found:
-            return []
+            return
         wait_until(lambda: not of_run(run_id, besides, mark), grace_s)
-    return of_run(run_id, besides, mark)
 
 
 def wait_until(condition: Callable[[], bool], timeout_s: float, every_s: float = 0.05) -> None:

@@ -175,7 +175,10 @@ class Run:
             again = f"attach({self.id!r})"
             outcome = f"goes on by itself: {again}.wait() follows it again, {again}.stop() ends it"
             if not self.job.get("detached"):
-                self._stop_at_once()
+                try:
+                    self.stop()
+                except KeyboardInterrupt:  # a second one
+                    self._lifetime.kill()
                 outcome = "was stopped, and none of its processes is left"
             view.close(self.progress())
             raise RunInterrupted(self, outcome) from None
@@ -191,13 +194,6 @@ class Run:
     def make_room(self) -> None:
         """Let the ranks write a checkpoint, if their script can, and end; return at once. After 20 s they are ended."""
         self._lifetime.make_room()
-
-    def _stop_at_once(self) -> None:
-        """Stop the run; a second interrupt kills it."""
-        try:
-            self.stop()
-        except KeyboardInterrupt:
-            self._lifetime.kill()
 
     @property
     def unwritten(self) -> StorageError | None:

@@ -161,21 +161,22 @@ def receive(connection: socket.socket, descriptors: int = 0) -> tuple[dict, list
 _started: list[subprocess.Popen] = []  # by `ensure`, in this process
 
 
-def ensure(environment: Mapping[str, str] = os.environ) -> None:
-    """Start a template for ranks of this process in the background, unless there is one or there are enough.
+def ensure(environment: Mapping[str, str] = os.environ) -> subprocess.Popen | None:
+    """Start a template for ranks of this process in the background and return it, unless there is one or enough.
 
     One that has failed is not tried again.
     """
     if not allowed(environment) or any(process.poll() for process in _started):
-        return
+        return None
     with suppress(OSError):  # then ranks start cold
         name = address(identity(environment))
-        if _listens(name) or sum(1 for _ in _templates()) >= MOST:
-            return
-        process = start(environment)
-        _started.append(process)
-        # Until it listens, ranks would not find it; while it imports, they wait for it.
-        wait_until(lambda: process.poll() is not None or _listens(name), ANSWER_S, 0.02)
+        if not _listens(name) and sum(1 for _ in _templates()) < MOST:
+            process = start(environment)
+            _started.append(process)
+            # Until it listens, ranks would not find it; while it imports, they wait for it.
+            wait_until(lambda: process.poll() is not None or _listens(name), ANSWER_S, 0.02)
+            return process
+    return None
 
 
 def start(environment: Mapping[str, str] = os.environ) -> subprocess.Popen:
@@ -277,12 +278,12 @@ def stop(pids: Iterable[int] | None = None) -> list[int]:
 @contextmanager
 def kept() -> Iterator[None]:
     """Have many runs start from a template: the one that is there, or one that ends with them."""
-    before = {template["pid"] for template in running()}
-    ensure()
+    process = ensure()
     try:
         yield
     finally:
-        stop({template["pid"] for template in running() if template["here"]} - before)
+        if process:
+            stop({process.pid})
 
 
 def await_ready(timeout_s: float = READY_S) -> dict:

@@ -1,4 +1,4 @@
-"""Clusters of tf.distribute: which task a process is, where the others are, and which are missing.
+"""Clusters of tf.distribute and PyTorch: which task a process is, where the others are, and which are missing.
 
 ``launch(..., cluster="multi_worker")`` starts processes as for Horovod. Each keeps its address in Horovod's rendezvous
 server, waits for the others', and sets ``TF_CONFIG`` before the script runs; under stock horovodrun, too::
@@ -17,11 +17,16 @@ import os
 import socket
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
+from ddl.errors import CourseError
 from ddl.launcher.roles import TYPES, Roles, task_name
 from ddl.launcher.settings import cluster_timeout_s
 from ddl.rank import rendezvous
-from ddl.rank.tf_config import EXAMPLE, Cluster, ClusterError, host_and_port
+from ddl.records.network import interface_of
+from ddl.words import plural
+
+EXAMPLE = '{"cluster": {"worker": ["host1:2222", "host2:2222"]}, "task": {"type": "worker", "index": 0}}'
 
 LOOK_EVERY_S = 0.1
 CONNECT_S = 1.0
@@ -30,6 +35,96 @@ LAUNCHER_GRACE_S = 5.0
 # A coordinator that is done takes its functions off the servers while it ends, and TensorFlow prints errors where they
 # went first. One that goes on with other work is not waited for.
 COORDINATOR_ENDS_S = 10.0
+TORCHRUNS = {  # variables, by Horovod's names, which every rank has
+    "RANK": "HOROVOD_RANK",
+    "WORLD_SIZE": "HOROVOD_SIZE",
+    "LOCAL_RANK": "HOROVOD_LOCAL_RANK",
+    "LOCAL_WORLD_SIZE": "HOROVOD_LOCAL_SIZE",
+    "GROUP_RANK": "HOROVOD_CROSS_RANK",
+}
+
+
+class ClusterError(CourseError, ValueError):
+    """``TF_CONFIG`` is wrong, or a task of the cluster is missing."""
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """A cluster as one of its tasks sees it: task `index` of a type, "chief", "worker" or "ps".
+
+    `workers`, `chief` and `ps` are addresses, ``host:port``; there is at most one chief. ClusterError for a cluster
+    that cannot work.
+    """
+
+    type: str
+    index: int
+    workers: tuple[str, ...] = ()
+    chief: tuple[str, ...] = ()
+    ps: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.type not in TYPES:
+            raise ClusterError(f"the task's type {self.type!r} is not one of: {', '.join(TYPES)}")
+        alike = len(self.spec.get(self.type, ()))
+        if type(self.index) is not int or not 0 <= self.index < alike:
+            raise ClusterError(
+                f"the task's type is {self.type!r} and its index {self.index!r}, but the cluster has "
+                f"{plural(alike, 'task')} of that type, counted from 0"
+            )
+        if not self.workers or len(self.chief) > 1 or (self.ps and not self.chief):
+            raise ClusterError(
+                f"a cluster needs at least one worker, has at most one chief, and needs it where there are "
+                f'parameter servers ("ps"), but this one has {plural(len(self.workers), "worker")}, '
+                f"{plural(len(self.chief), 'chief')} and {plural(len(self.ps), 'parameter server')}"
+            )
+        addresses = list(self.tasks.values())
+        for task, address in self.tasks.items():
+            host_and_port(address, task)
+            if addresses.count(address) > 1:
+                raise ClusterError(f"{task} has the address {address}, and so has another task: each needs its own")
+
+    @property
+    def spec(self) -> dict[str, list[str]]:
+        """Addresses by type, as ``tf.train.ClusterSpec`` takes them."""
+        by_type = {"chief": self.chief, "worker": self.workers, "ps": self.ps}
+        return {name: list(addresses) for name, addresses in by_type.items() if addresses}
+
+    @property
+    def tasks(self) -> dict[str, str]:
+        """Addresses by the task's name ("chief", "worker 1"), in the order of ranks."""
+        return {
+            task_name(name, index): address
+            for name, addresses in self.spec.items()
+            for index, address in enumerate(addresses)
+        }
+
+    @property
+    def name(self) -> str:
+        """This task's name: "chief", "worker 1", "ps 0"."""
+        return task_name(self.type, self.index)
+
+    @property
+    def address(self) -> str:
+        """This task's own address."""
+        return self.tasks[self.name]
+
+    @property
+    def writes(self) -> bool:
+        """Whether this task writes the records: the chief, or worker 0 where there is none."""
+        return self.index == 0 and self.type == ("chief" if self.chief else "worker")
+
+    @property
+    def tf_config(self) -> str:
+        """The text of ``TF_CONFIG`` for this task."""
+        return json.dumps({"cluster": self.spec, "task": {"type": self.type, "index": self.index}})
+
+
+def host_and_port(address: str, task: str) -> tuple[str, int]:
+    """Divide a task's address; ClusterError if it is none."""
+    host, _, port = str(address).rpartition(":")
+    if not host or not port.isdigit() or not 0 < int(port) < 2**16:
+        raise ClusterError(f"{task} has the address {address!r}: host:port is needed, for example 10.0.0.7:2222")
+    return host.strip("[]"), int(port)
 
 
 # ---------------------------------------------------------------- in a script
@@ -38,11 +133,8 @@ COORDINATOR_ENDS_S = 10.0
 def read(environment: Mapping[str, str] = os.environ) -> Cluster:
     """Return the cluster that ``TF_CONFIG`` describes.
 
-    Raises
-    ------
-    ClusterError
-        If it is not set, is not JSON, describes a cluster that cannot work, or gives this task a
-        port that another program uses.
+    ClusterError if it is not set, is not JSON, describes a cluster that cannot work, or gives this task a port that
+    another program uses.
     """
     text = environment.get("TF_CONFIG")
     if not text:
@@ -103,15 +195,9 @@ def _socket(port=0):
 def await_all(cluster: Cluster | None = None, seconds: float | None = None) -> Cluster:
     """Wait until every other task of the cluster (by default `read`'s) answers on its port.
 
-    Call it before making the strategy, which would wait, too, but for ever and without saying for
-    whom. The first task (the chief, or worker 0) goes ahead when all others answer, and the others
-    when it does. Tasks that `serve` return at once.
-
-    Raises
-    ------
-    ClusterError
-        If a task does not answer within `seconds` (``DDL_CLUSTER_TIMEOUT_S``, else 180); the message names all
-        that don't.
+    Call it before making the strategy, which would wait, too, but for ever and without saying for whom. The first task
+    (the chief, or worker 0) goes ahead when all others answer, and the others when it does. Tasks that `serve` return
+    at once. ClusterError names all that do not answer within `seconds` (``DDL_CLUSTER_TIMEOUT_S``, else 180).
     """
     cluster = cluster or read()
     seconds = cluster_timeout_s() if seconds is None else seconds
@@ -211,11 +297,11 @@ def publish(rank: int) -> None:
 def assemble(rank: int, roles: Roles) -> Cluster:
     """Wait until every rank has published its address; return the cluster as this rank sees it."""
     addresses = await_addresses([f"{task_name(*role)} (rank {other})" for other, role in enumerate(roles)])
-    by_type = {
-        kind: tuple(address for address, (type, _) in zip(addresses, roles, strict=True) if type == kind)
-        for kind in TYPES
-    }
-    return Cluster(*roles[rank], by_type["worker"], by_type["chief"], by_type["ps"])
+    workers, chief, ps = (
+        tuple(address for address, (type, _) in zip(addresses, roles, strict=True) if type == kind)
+        for kind in ("worker", "chief", "ps")
+    )
+    return Cluster(*roles[rank], workers, chief, ps)
 
 
 def await_addresses(names: Sequence[str], seconds: float | None = None) -> list[str]:
@@ -241,9 +327,8 @@ def await_addresses(names: Sequence[str], seconds: float | None = None) -> list[
 def first_absent(size: int) -> list[int]:
     """Wait until every one of `size` ranks has opened its port; return those that did not in time.
 
-    A task that waits for another one in tf.distribute waits for ever, and lets no other thread of
-    its Python run: so the supervisor watches. Time counts from when the first port is open. (A
-    script that makes no strategy opens none, and nobody waits.)
+    A task that waits for another one in tf.distribute waits for ever, and lets no other thread of its Python run: so
+    the supervisor watches. Time counts from when the first port is open; a script without a strategy opens none.
     """
     addresses = await_addresses([""] * size, math.inf)
     while not any(map(answers, addresses)):
@@ -257,3 +342,20 @@ def visible_devices(rank: int, local_rank: int, roles: Roles, devices: Sequence[
         return ""
     before = sum(type == "worker" for type, _ in roles[rank - local_rank : rank])
     return devices[before % len(devices)]
+
+
+def torchrun(environment: Mapping[str, str] = os.environ) -> dict[str, str]:
+    """Wait for rank 0's address, where PyTorch's ranks meet; return the environment that torchrun would give this rank.
+
+    They are the variables that PyTorch's documentation of torchrun lists under "Environment Variables";
+    ``init_process_group`` needs nothing else, and the script runs under torchrun, too. torchrun itself does not run
+    here: it would stand between the ranks and their supervisor, which could then neither say by which signal a rank
+    was killed, nor start a rank as a task of Slurm. Gloo and NCCL are told this host's interface: left to themselves
+    they look the host's name up.
+    """
+    [meeting] = await_addresses(["rank 0"])
+    host, _, port = meeting.rpartition(":")
+    interface = interface_of(environment.get("DDL_ADDRESS", "127.0.0.1"))
+    ours = {name: environment[horovods] for name, horovods in TORCHRUNS.items()}
+    at = {"MASTER_ADDR": host, "MASTER_PORT": port, "GLOO_SOCKET_IFNAME": interface, "NCCL_SOCKET_IFNAME": interface}
+    return {**ours, **at}

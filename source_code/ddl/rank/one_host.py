@@ -61,8 +61,9 @@ class OneHost(Supervisor):
         ticket = Ticket.of(self.folder)
         if ticket:
             self._await(ticket)
+        self.started = time.time()
         if command.timeout_s:
-            self.watch(self.await_time_limit, command.timeout_s, time.time())
+            self.watch(self.await_time_limit, command.timeout_s)
         again: dict = {"ranks": command.processes}
         try:
             while "ranks" in again and not self.stopping.is_set():

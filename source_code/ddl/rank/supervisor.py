@@ -28,6 +28,7 @@ from ddl.records.paths import runs_dir
 
 STOPPING = (signal.SIGTERM, signal.SIGINT)
 NOTICE_S = 20.0  # for ranks that write a checkpoint first; machines that are taken away give 30 s or more
+LOOK_EVERY_S = 0.5  # at the clock
 STACK_S = 0.5
 LIBRARY = re.compile(r"/(horovod|tensorflow|keras|torch)/|horovod_")
 
@@ -48,10 +49,11 @@ class Supervisor:
 
     Reasons are SIGINT, SIGTERM (where ranks have a checkpoint to write, after that), a launcher that is gone, the time
     limit, and ranks that never joined a cluster of tf.distribute. The first is kept in `reason`, with what the record
-    says besides in `details`, and sets `stopping`. A subclass starts the processes, and calls `follow` with each.
+    says besides in `details`, and sets `stopping`. A subclass starts the processes.
     """
 
     grace_s = 1.0  # between asking the processes to end and killing them
+    started = 0.0  # in seconds since the epoch: what a time limit counts from
 
     def __init__(self, watch_launcher: bool = True):
         self.run_id = os.environ["DDL_RUN_ID"]
@@ -155,7 +157,7 @@ class Supervisor:
             for number in numbers:
                 if number == signal.SIGTERM and not self.noticed and self.give_notice():
                     self.noticed = True
-                    self.watch(self._end_after_notice)
+                    self.watch(lambda: self.stopping.wait(NOTICE_S) or self.end("SIGTERM"))
                 elif number in STOPPING:
                     self.end(signal.Signals(number).name)
 
@@ -167,18 +169,16 @@ class Supervisor:
             child.send_signal(signal.SIGURG)
         return bool(listening)
 
-    def _end_after_notice(self) -> None:
-        if not self.stopping.wait(NOTICE_S):
-            self.end("SIGTERM")
-
     def _await_launcher(self, lifeline: int) -> None:
         os.read(lifeline, 1)  # returns when the other end is closed
         self.end("launcher gone")
 
-    def await_time_limit(self, timeout_s: float, started: float) -> None:
-        """End the processes `timeout_s` after `started` (seconds since the epoch)."""
-        if not self.stopping.wait(max(0.0, started + timeout_s - time.time())):
-            self.end("timeout", timeout_s=timeout_s, **self.diagnose("timeout"))
+    def await_time_limit(self, timeout_s: float) -> None:
+        """End the processes `timeout_s` after `started`, which may be set later while this waits."""
+        while (left := self.started + timeout_s - time.time()) > 0:
+            if self.stopping.wait(min(left, LOOK_EVERY_S)):
+                return
+        self.end("timeout", timeout_s=timeout_s, **self.diagnose("timeout"))
 
     def await_cluster(self, over: threading.Event) -> None:
         """End the processes when ranks of a cluster of tf.distribute do not join it, unless they are over."""
@@ -259,13 +259,11 @@ class Supervisor:
 def _take_standard_input() -> int:
     """Move standard input to a new descriptor, so that no process started from here reads it.
 
-    It is the read end of a pipe whose write end the launcher holds: Slurm, Docker and Singularity
-    all pass standard input on.
+    It is the read end of a pipe whose write end the launcher holds; Slurm, Docker and Singularity pass it on.
     """
     lifeline = os.dup(0)
-    null = os.open(os.devnull, os.O_RDONLY)
-    os.dup2(null, 0)
-    os.close(null)
+    with open(os.devnull) as null:
+        os.dup2(null.fileno(), 0)
     return lifeline
 
 
@@ -275,11 +273,10 @@ def shell_status(code: int) -> int:
 
 
 def waits(pid: int, stack: Path) -> bool:
-    """Whether a rank waits for others; it takes half a second to find out.
+    """Whether a rank waits for others, which takes half a second to find out.
 
-    Horovod only says so in a log. A rank that waits in a collective operation, or in ``hvd.init()``,
-    is inside Horovod, TensorFlow or PyTorch and uses hardly any processor time. ``ddl.rank`` answers a signal
-    with its stack, in the file `stack`.
+    One that waits in a collective operation, or in ``hvd.init()``, is inside Horovod, TensorFlow or PyTorch and uses
+    hardly any processor time. ``ddl.rank`` answers a signal with its stack, in the file `stack`.
     """
     try:
         process = psutil.Process(pid)

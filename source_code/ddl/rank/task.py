@@ -18,18 +18,20 @@ import psutil
 
 from ddl.errors import CourseError
 from ddl.launcher.commands import GLOO_TIMEOUT_S, TaskCommand
+from ddl.launcher.restarts import decide
 from ddl.rank import cluster, rendezvous
 from ddl.rank.slot import Slot
-from ddl.rank.starts import Starts, attempt
 from ddl.rank.supervisor import Supervisor, enter_folder, shell_status, waits
+from ddl.records.folder import RunFolder
 from ddl.records.jsonfiles import read_json
 from ddl.records.log import keep_writing
 from ddl.records.machine import host_name
 from ddl.records.network import addresses, interface_of
 
 HOLD_S = 3.0  # when one rank ends, so do the others: let all record first where they are
-LOOK_EVERY_S = 0.5  # at the clock, and for tasks whose ranks have failed
-SERVE_S = 10.0  # for so long after rank 0 its task answers the others, which may still ask for addresses
+LOOK_EVERY_S = 0.5  # for tasks whose ranks have failed
+JOIN_S = 20.0  # after the last task that waits for another start, no other one is expected: its node is lost
+SERVE_S = 10.0  # for so long after rank 0 its task answers the others
 
 
 class MeetingError(CourseError, OSError):
@@ -54,7 +56,7 @@ class Task(Supervisor):
         self._asked = ""  # by which signal the rank was asked to end, where others have failed
         self.slot, self.starts = slot, Starts(self.folder, slot)
         self.child = None
-        self.started = time.time()
+        self.started = time.time()  # rank 0's, once the tasks have met
         self.waiting = None
         self.folder.exit(slot.rank).unlink(missing_ok=True)  # an earlier start of a requeued job left it
 
@@ -65,7 +67,7 @@ class Task(Supervisor):
     def run(self, options: TaskCommand) -> int:
         """Run the task's command as this rank, and again while it may; return its exit status."""
         if options.timeout_s:
-            self.watch(self._await_time_limit, options.timeout_s)
+            self.watch(self.await_time_limit, options.timeout_s)
         while True:
             code = self._run_start(options)
             why_not = ""
@@ -78,7 +80,11 @@ class Task(Supervisor):
                 if not why_not:
                     return 0  # the others go on without this place
             self._record(code, reason=self.reason, waits=self.waiting, no_restart=why_not or None, **self.details)
-            self._serve_to_the_end(options, code)
+            if options.controller == "none" and self.rank == 0 and not code:  # others may still ask for addresses
+                others = range(1, self.slot.size)
+                cluster.wait_for(others, lambda rank: self.stopping.is_set() or self.has_exited(rank), SERVE_S)
+            if self.rank == 0:
+                self.folder.free_reserved_space()
             return code
 
     def _run_start(self, options):
@@ -108,19 +114,6 @@ class Task(Supervisor):
                 self._asked = "SIGTERM"
                 self.end_processes()
                 return
-
-    def _await_time_limit(self, timeout_s):
-        while self.started + timeout_s > time.time():  # `started` is rank 0's, once the tasks have met
-            if self.stopping.wait(LOOK_EVERY_S):
-                return
-        self.await_time_limit(timeout_s, self.started)
-
-    def _serve_to_the_end(self, options, code):
-        if options.controller == "none" and self.rank == 0 and not code:
-            others = range(1, self.slot.size)
-            cluster.wait_for(others, lambda rank: self.stopping.is_set() or self.has_exited(rank), SERVE_S)
-        if self.rank == 0:
-            self.folder.free_reserved_space()
 
     def _record(self, code, **fields):
         known = {name: value for name, value in fields.items() if value is not None}
@@ -174,6 +167,110 @@ class Task(Supervisor):
                 f"{self.folder.rendezvous}: do all nodes share that folder?"
             )
         return read_json(self.folder.rendezvous)
+
+
+# ---------------------------------------------------------------- starting again
+
+
+def attempt() -> str:
+    """Name this start of this run: a requeued job of Slurm starts again in the same folder."""
+    return "-".join(os.environ.get(name, "0") for name in ("SLURM_JOB_ID", "SLURM_STEP_ID", "SLURM_RESTART_COUNT"))
+
+
+class Starts:
+    """The starts of one task's rank; `slot` is the one that it has in the present start, None if it has none.
+
+    Tasks agree on them through files in the run's folder: each whose rank has ended writes ``ready-<k>.json``. When all
+    have, or those of a lost node are not to be expected any more, the first of them decides and writes who goes on to
+    ``agreed.json``.
+    """
+
+    def __init__(self, folder: RunFolder, slot: Slot):
+        self._folder, self._task, self._number = folder, slot.rank, 1
+        self.slot: Slot | None = slot
+        self._members = list(range(slot.size))  # tasks, in the order of their ranks
+        self._node = slot.cross_rank
+
+    @property
+    def name(self) -> str:
+        """Of the present start, the same in all tasks."""
+        return attempt() if self.is_first else f"{attempt()}-{self._number}"
+
+    @property
+    def is_first(self) -> bool:
+        return self._number == 1
+
+    def ready(self) -> dict[int, dict]:
+        """The tasks whose ranks have ended and that wait for the next start, with their records."""
+        os.listdir(self._folder.path)  # NFS remembers that a file was not there: look again
+        found = {task: read_json(self._folder.ready(task)) or {} for task in self._members}
+        return {task: record for task, record in found.items() if record.get("after") == self.name}
+
+    def agree(self, options: TaskCommand, code: int, asked: str) -> str:
+        """Agree with the other tasks on the next start, after this one's rank has ended with a status.
+
+        Afterwards `slot` is this task's in it, or None. Returns why there is none, empty where there is.
+        """
+        rank = self._members.index(self._task)
+        record = {"after": self.name, "rank": rank, "code": code, "asked": asked, "node": self._node}
+        self._folder.write_json(self._folder.ready(self._task), {**record, "time": time.time()})
+        known = self._await_the_others()
+        if self._task == min(known):
+            self._decide(options, known)
+        cluster.wait_for([0], lambda _: self._agreed(), GLOO_TIMEOUT_S)
+        agreed = self._agreed() or {"no_restart": "the tasks could not agree on another start", "members": {}}
+        members = {int(task): node for task, node in agreed["members"].items()}
+        self._number, self._members = self._number + 1, list(members)
+        self.slot = _slot(self._task, members) if self._task in members else None
+        return agreed.get("no_restart", "")
+
+    def _await_the_others(self):
+        known, deadline = self.ready(), time.monotonic() + JOIN_S
+        while len(known) < len(self._members) and time.monotonic() < deadline and not self._agreed():
+            time.sleep(0.2)
+            if len(now := self.ready()) > len(known):
+                known, deadline = now, time.monotonic() + JOIN_S
+        return known
+
+    def _agreed(self):
+        record = read_json(self._folder.agreed)
+        return record if record and record.get("after") == self.name else None
+
+    def _decide(self, options, known):
+        if self._agreed():
+            return  # others did not expect this task any more
+        places = _whole_nodes({task: record["node"] for task, record in known.items()})
+        exits = [{**record, "event": "rank_exit"} for record in known.values()]
+        again = decide(self._folder, options, exits, len(self._members), len(places))
+        if again.get("ranks", 0) < len(places) and "cause" in again:  # without the node whose rank can't start
+            failed = self._members[again["cause"][0] or 0]
+            places = {task: node for task, node in places.items() if node != places.get(failed)}
+            if len(places) < options.min_workers:
+                again = {"no_restart": f"there is room for {len(places)} ranks only, and min_workers says so"}
+        agreed = {"after": self.name, "members": places if "ranks" in again else {}}
+        if "ranks" in again:
+            self._folder.forget_start(len(self._members))
+            event = {"event": "restarted", "time": time.time(), **again, "ranks": len(places)}
+            self._folder.append(self._folder.launcher, event)
+        else:
+            agreed["no_restart"] = again["no_restart"]
+        self._folder.write_json(self._folder.agreed, agreed)
+
+
+def _whole_nodes(nodes: dict[int, int]) -> dict[int, int]:
+    """Of these tasks and their nodes, those on nodes that have as many as any."""
+    counts = {node: list(nodes.values()).count(node) for node in nodes.values()}
+    return {task: node for task, node in sorted(nodes.items()) if counts[node] == max(counts.values())}
+
+
+def _slot(task: int, members: dict[int, int]) -> Slot:
+    """A task's slot among these tasks and their nodes."""
+    nodes, tasks = list(dict.fromkeys(members.values())), list(members)
+    on_node = [each for each in tasks if members[each] == members[task]]
+    return Slot(tasks.index(task), len(tasks), on_node.index(task), nodes.index(members[task]), len(nodes))
+
+
+# ---------------------------------------------------------------- where this host is
 
 
 def own_address(interface: str) -> str:

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from ddl.launcher.commands import RankCommand
 from ddl.launcher.roles import assign_roles
-from ddl.rank import cluster, torchrun
+from ddl.rank import cluster
 from ddl.rank.ending import exit_status
 from ddl.records.folder import STACK_SIGNAL, RunFolder, StorageError
 from ddl.records.log import keep_writing
@@ -60,7 +60,7 @@ def main():
         if roles:
             _join(rank, roles)
         if for_torch:
-            os.environ.update(torchrun.variables())
+            os.environ.update(cluster.torchrun())
         run_script(enter_script(command.script, command.arguments))
     except BaseException as error:
         if status := exit_status(error):

@@ -54,5 +54,5 @@ def test_a_process_that_ignores_the_request_is_killed(start):
         "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print(flush=True); time.sleep(600)",
     )
     child.stdout.readline()
-    assert processes.end(RUN_ID, grace_s=0.1) == []
+    processes.end(RUN_ID, grace_s=0.1)
     assert child.wait() == -signal.SIGKILL

@@ -11,7 +11,7 @@ import pytest
 
 from ddl.cli import main
 from ddl.launcher.roles import assign_roles, role_of
-from ddl.rank import cluster, rendezvous, torchrun
+from ddl.rank import cluster, rendezvous
 from ddl.rank.cluster import Cluster, ClusterError
 from ddl.rank.slot import Slot
 from ddl.records import machine
@@ -37,29 +37,19 @@ def test_roles():
     assert [role_of(job, rank) for rank in range(4)] == ["chief", "worker 0", "worker 1", "ps 0"]
 
 
-def test_a_cluster_knows_its_tasks():
-    task = Cluster("worker", 2, SERVED["worker"], SERVED["chief"], SERVED["ps"])
+def test_a_cluster_knows_its_tasks_and_who_writes():
+    by_type = SERVED["worker"], SERVED["chief"], SERVED["ps"]
+    task = Cluster("worker", 2, *by_type)
     assert task.tasks == {"chief": "a:1", "worker 0": "a:2", "worker 1": "b:2", "worker 2": "a:3", "ps 0": "b:1"}
     assert (task.name, task.address, task.writes) == ("worker 2", "a:3", False)
     spec = {name: list(addresses) for name, addresses in SERVED.items()}
     assert task.spec == spec
     assert json.loads(task.tf_config) == {"cluster": spec, "task": {"type": "worker", "index": 2}}
-
-
-def test_one_task_writes():
-    tasks = [("chief", 0), ("worker", 0), ("ps", 0)]
-    served = [Cluster(*task, SERVED["worker"], SERVED["chief"], SERVED["ps"]) for task in tasks]
-    assert [task.writes for task in served] == [True, False, False]
+    assert [Cluster(type, 0, *by_type).writes for type in ("chief", "worker", "ps")] == [True, False, False]
     assert Cluster("worker", 0, PAIR["worker"]).writes
 
 
 # ---------------------------------------------------------------- TF_CONFIG
-
-
-def test_what_a_rank_is_told_is_what_its_script_reads():
-    one, two = free_ports(2)
-    task = Cluster("worker", 1, (f"127.0.0.1:{one}", f"127.0.0.1:{two}"))
-    assert cluster.read({"TF_CONFIG": task.tf_config}) == task
 
 
 WRONG = [
@@ -86,23 +76,18 @@ def test_a_wrong_tf_config_says_what_is_wrong():
             cluster.read(environment)
 
 
-def test_a_port_in_use_is_refused():
+def test_a_port_in_use_is_refused_unless_it_is_ones_own():
     task = Cluster("worker", 0, ("127.0.0.1:" + str(free_ports(1)[0]),))
     port = task.address.rpartition(":")[2]
     code = f"import socket; s = socket.create_server(('', {port})); print('up', flush=True); input()"
+    refusal = f"worker 0, this task, cannot have port {port}: Address already in use. End the program"
     with subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
         other.stdout.readline()
-        with pytest.raises(
-            ClusterError, match=f"worker 0, this task, cannot have port {port}: Address already in use. End the program"
-        ):
+        with pytest.raises(ClusterError, match=refusal):
             cluster.read({"TF_CONFIG": task.tf_config})
         other.communicate(b"\n")
     assert cluster.read({"TF_CONFIG": task.tf_config}) == task
-
-
-def test_ones_own_server_is_not_in_the_way():
-    task = Cluster("worker", 0, ("127.0.0.1:" + str(free_ports(1)[0]),))
-    with socket.create_server(("", int(task.address.rpartition(":")[2]))):
+    with socket.create_server(("", int(port))):
         assert cluster.read({"TF_CONFIG": task.tf_config}) == task
 
 
@@ -116,15 +101,11 @@ def test_workers_wait_for_each_other():
         "server = socket.create_server(('', int(c.address.rpartition(':')[2]))); "
         "print('went ahead', flush=True); input()"
     )
-    children = [
-        subprocess.Popen(
-            [sys.executable, "-c", code],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            env={**os.environ, "TF_CONFIG": Cluster("worker", index, addresses).tf_config},
-        )
-        for index in range(3)
-    ]
+    children = []
+    for index in range(3):
+        environment = {**os.environ, "TF_CONFIG": Cluster("worker", index, addresses).tf_config}
+        pipes = dict(stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        children.append(subprocess.Popen([sys.executable, "-c", code], env=environment, **pipes))
     try:
         assert [child.stdout.readline() for child in children] == [b"went ahead\n"] * 3
     finally:
@@ -132,11 +113,13 @@ def test_workers_wait_for_each_other():
             child.communicate(b"\n")
 
 
-def test_a_worker_that_does_not_answer_is_named():
+def test_a_worker_that_does_not_answer_is_named_and_those_that_serve_wait_for_nobody():
     first, second, third = (f"127.0.0.1:{port}" for port in free_ports(3))
     with socket.create_server(("127.0.0.1", int(second.rpartition(":")[2]))), pytest.raises(ClusterError) as caught:
         cluster.await_all(Cluster("worker", 0, (first, second, third)), seconds=0.2)
     assert f"worker 0 waited 0.2 s for worker 2 at {third}: nothing" in str(caught.value)
+    task = Cluster("worker", 0, (first,), (second,), (third,))
+    assert cluster.await_all(task, seconds=0) is task
 
 
 def test_nothing_answers_at_the_first_tasks_port_before_its_server():
@@ -151,11 +134,6 @@ def test_nothing_answers_at_the_first_tasks_port_before_its_server():
     waiting.start()
     while waiting.is_alive():
         assert not cluster.answers(addresses[0])
-
-
-def test_those_that_serve_wait_for_nobody():
-    task = Cluster("worker", 0, ("127.0.0.1:1",), ("127.0.0.1:2",), ("127.0.0.1:3",))
-    assert cluster.await_all(task, seconds=0) is task
 
 
 @pytest.fixture
@@ -191,10 +169,10 @@ def test_ranks_find_each_other_and_one_that_does_not_start_is_named(server, monk
 
 
 def test_a_rank_of_pytorch_gets_torchruns_variables(server, monkeypatch):
-    monkeypatch.setattr(torchrun, "interface_of", {"10.0.0.2": "ib0"}.__getitem__)
+    monkeypatch.setattr(cluster, "interface_of", {"10.0.0.2": "ib0"}.__getitem__)
     rendezvous.write("address-0", "10.0.0.1:29400")
     horovods = Slot(rank=3, size=4, local_rank=1, cross_rank=1, cross_size=2).horovod
-    assert torchrun.variables({**horovods, "DDL_ADDRESS": "10.0.0.2"}) == {
+    assert cluster.torchrun({**horovods, "DDL_ADDRESS": "10.0.0.2"}) == {
         "RANK": "3",
         "WORLD_SIZE": "4",
         "LOCAL_RANK": "1",

@@ -68,7 +68,8 @@ def test_a_request_to_stop_ends_the_processes_and_the_first_reason_counts(superv
 
 def test_a_time_limit_counts_from_the_start(supervise):
     supervised = supervise()
-    supervised.await_time_limit(60, started=time.time() - 61)
+    supervised.started = time.time() - 61
+    supervised.await_time_limit(60)
     assert ended(supervised) == ["terminate", "kill"]
     assert (supervised.reason, supervised.details) == ("timeout", {"timeout_s": 60, "found": "timeout"})
 

@@ -67,12 +67,25 @@ def test_the_stamp_sees_a_changed_file_and_a_new_package_and_not_bytecode(tmp_pa
     assert changed == {mine.__file__, str(folder)}
 
 
-def test_variables_that_an_import_reads_ask_for_another_template():
+def test_variables_say_who_may_come_from_a_template_and_from_which():
+    assert warm.allowed({}) and warm.allowed({"SLURM_JOB_ID": "7"})
+    for name, value in (("DDL_WARM", "no"), ("SLURM_PROCID", "0"), ("OMPI_COMM_WORLD_RANK", "0")):
+        assert not warm.allowed({name: value}), name
     plain = {"PATH": "/bin", "HOME": "/me"}
     for name in ("XLA_FLAGS", "LD_PRELOAD", "KERAS_HOME", "MY_TOKEN", "HOROVOD_AUTOTUNE_LOG"):
         assert warm.address(warm.identity(plain | {name: "1"})) != warm.address(warm.identity(plain)), name
     for name in ("HOROVOD_RANK", "DDL_RUN_ID", "OMP_NUM_THREADS", "TF_CONFIG", "PYTHONUNBUFFERED"):
         assert warm.identity({name: "1"}) == warm.identity({}), name
+
+
+@pytest.mark.parametrize("started, ended", [(SimpleNamespace(pid=7), [{7}]), (None, [])])
+def test_what_was_started_for_runs_ends_with_them_and_no_other_does(monkeypatch, started, ended):
+    stopped = []
+    monkeypatch.setattr(warm, "ensure", lambda: started)
+    monkeypatch.setattr(warm, "stop", stopped.append)
+    with pytest.raises(KeyboardInterrupt), warm.kept():
+        raise KeyboardInterrupt
+    assert stopped == ended
 
 
 def test_a_template_gets_only_what_all_its_ranks_have():
@@ -121,12 +134,6 @@ print(json.dumps(asked))
     assert [name for name in asked if name != "nothing" and asked[name] == asked["nothing"]] == []
 
 
-def test_who_may_come_from_a_template():
-    assert warm.allowed({}) and warm.allowed({"SLURM_JOB_ID": "7"})
-    for name, value in (("DDL_WARM", "no"), ("SLURM_PROCID", "0"), ("OMPI_COMM_WORLD_RANK", "0")):
-        assert not warm.allowed({name: value}), name
-
-
 SCRIPTS = {
     'os.environ["TF_ENABLE_ONEDNN_OPTS"] = "0"': "TF_ENABLE_ONEDNN_OPTS",
     "os.environ.setdefault('OMP_NUM_THREADS', '4')": "OMP_NUM_THREADS",
@@ -141,21 +148,6 @@ SCRIPTS = {
 
 def test_a_script_that_sets_what_imports_read_is_known_by_its_text():
     assert {text: warm.set_by(text) for text in SCRIPTS} == SCRIPTS
-
-
-def test_a_fork_handles_signals_as_the_supervisor_and_not_as_the_template_does():
-    """A template that was started in the background of a script ignores SIGINT."""
-    code = """
-import signal
-from ddl.rank.fork import _set_signals
-signal.signal(signal.SIGINT, signal.SIG_IGN)
-signal.signal(signal.SIGQUIT, signal.SIG_IGN)
-_set_signals([signal.SIGHUP])
-kept = (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGPIPE)
-print([getattr(signal.getsignal(number), "name", "default_int_handler") for number in kept])
-"""
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "['SIG_IGN', 'default_int_handler', 'SIG_DFL', 'SIG_IGN']"
 
 
 def test_a_thread_of_an_ordinary_user_has_the_identity_of_its_process():
