@@ -11,8 +11,7 @@ def test_options_become_arguments():
 
 def test_arguments_are_text_and_the_name_defaults_to_the_script():
     job = Job(script="/x/train_cifar.py", args=["--lr", 0.1])
-    assert job.args == ("--lr", "0.1")
-    assert job.name == "train_cifar"
+    assert (job.args, job.name) == (("--lr", "0.1"), "train_cifar")
 
 
 @pytest.mark.parametrize(
@@ -24,6 +23,10 @@ def test_arguments_are_text_and_the_name_defaults_to_the_script():
         ({"cluster": "parameter_server", "parameter_servers": 0}, "at least 1 is needed"),
         ({"cluster": "multi_worker", "parameter_servers": 1}, 'only cluster="parameter_server"'),
         ({"parameter_servers": -1}, 'only cluster="parameter_server"'),
+        *(
+            ({"env": (variable,)}, "env: .* cannot be set")
+            for variable in (("", "x"), ("A B", "x"), ("1A", "x"), ("A", 3), ("A", "\0"))
+        ),
     ],
 )
 def test_a_job_that_cannot_be_is_refused(options, message):
@@ -37,13 +40,7 @@ def test_a_script_is_found_in_the_working_directory_first(tmp_path):
     assert resolve_script("train_cifar.py", tmp_path / "nowhere").endswith("source_code/train_cifar.py")
 
 
-def test_a_directory_is_called_one(tmp_path):
-    (tmp_path / "inside.py").write_text("")
-    with pytest.raises(JobError, match="is a directory, not a script; the scripts in it are: inside"):
-        resolve_script(tmp_path, "/")
-
-
-def test_an_unknown_script_is_refused_with_those_that_there_are(tmp_path):
+def test_what_is_no_script_is_refused_with_those_that_there_are(tmp_path):
     with pytest.raises(JobError, match=r": did you mean 'train_cifar.py'\?$"):
         resolve_script("train_cifra.py", tmp_path)
     (tmp_path / "mine.py").touch()
@@ -51,6 +48,8 @@ def test_an_unknown_script_is_refused_with_those_that_there_are(tmp_path):
         resolve_script("mime.py", tmp_path)
     with pytest.raises(JobError, match=r"; scripts that are found by name: .*train_cifar.py"):
         resolve_script("nonsense", tmp_path)
+    with pytest.raises(JobError, match="is a directory, not a script; the scripts in it are: mine"):
+        resolve_script(tmp_path, "/")
 
 
 @pytest.mark.parametrize(

@@ -17,14 +17,8 @@ def exits(time, rank=1, code=137):
 
 
 def restarted(time, ranks=2, step=None, rank=1):
-    return {
-        "event": "restarted",
-        "time": time,
-        "ranks": ranks,
-        "reason": "x",
-        "cause": [rank, "SIGKILL", ""],
-        "step": step,
-    }
+    cause = [rank, "SIGKILL", ""]
+    return {"event": "restarted", "time": time, "ranks": ranks, "reason": "x", "cause": cause, "step": step}
 
 
 @pytest.fixture
@@ -56,14 +50,11 @@ def test_a_killed_rank_starts_all_again_and_the_record_says_why_and_where(decide
     "launcher, script, options, why",
     [
         ([LAUNCHED, exits(9.0)], [], {"max_restarts": 0}, ""),
-        (
-            [LAUNCHED, restarted(5.0, step=3), exits(9.0)],
-            [step(40, 8.0)],
-            {"max_restarts": 1},
-            "again 1 time, as often",
-        ),
+        ([LAUNCHED, restarted(5.0, step=3), exits(9.0)], [step(40, 8.0)], {"max_restarts": 1}, "1 time, as often"),
         ([LAUNCHED, restarted(5.0, step=25), exits(9.0)], [step(25, 8.0)], {}, "failed at step 25 twice"),
         ([LAUNCHED, restarted(5.0), exits(9.0)], [], {}, "failed before its first step twice"),
+        # The same step, as exactly as steps are recorded.
+        ([LAUNCHED, restarted(5.0, step=25), exits(9.0)], [step(24, 7.0), step(28, 8.0)], {}, "at step 28 twice"),
         ([LAUNCHED, exits(9.0)], [step(25, 8.0)], {"places": 1}, "room for 1 rank only, and min_workers says 2"),
     ],
 )
@@ -73,15 +64,18 @@ def test_a_run_that_is_not_started_again_says_why(decided, launcher, script, opt
 
 
 @pytest.mark.parametrize(
-    "before", [restarted(5.0, step=26), restarted(5.0, step=25, rank=0)], ids=["another step", "another rank"]
+    "before, script, options, ranks",
+    [
+        (restarted(5.0, step=26), [step(25, 8.0)], {}, 2),  # another step
+        (restarted(5.0, step=25, rank=0), [step(25, 8.0)], {}, 2),  # another rank
+        # One that fails before it trains has lost its place, where there may be fewer.
+        (restarted(5.0, ranks=4, step=25), [], {"ranks": 4, "min_workers": 1}, 3),
+        (restarted(5.0, ranks=4, step=25), [], {"ranks": 4, "min_workers": 4}, 4),
+        (restarted(5.0, ranks=4, step=3), [step(25, 8.0)], {"ranks": 4, "places": 2, "min_workers": 1}, 2),
+    ],
 )
-def test_another_failure_is_no_second_one(decided, before):
-    assert decided([LAUNCHED, before, exits(9.0)], [step(25, 8.0)])["ranks"] == 2
-
-
-def test_the_same_step_is_judged_as_exactly_as_steps_are_recorded(decided):
-    script = [step(20, 6.0), step(24, 7.0), step(28, 8.0)]
-    assert "twice" in decided([LAUNCHED, restarted(5.0, step=25), exits(9.0)], script)["no_restart"]
+def test_another_failure_starts_as_many_ranks_as_have_a_place(decided, before, script, options, ranks):
+    assert decided([LAUNCHED, before, exits(9.0)], script, **options)["ranks"] == ranks
 
 
 def test_a_line_that_was_pasted_has_no_job_and_still_says_who_failed(tmp_path):
@@ -90,16 +84,6 @@ def test_a_line_that_was_pasted_has_no_job_and_still_says_who_failed(tmp_path):
     command = OneHostCommand(processes=2, command=("x",), max_restarts=1)
     again = decide(folder, command, [exits(9.0), exits(9.5, rank=0, code=1)], 2, 2)
     assert again["cause"] == [1, "SIGKILL", ""]
-
-
-@pytest.mark.parametrize("fewest, ranks", [(1, 3), (4, None)])
-def test_a_rank_that_fails_before_it_trains_has_lost_its_place(decided, fewest, ranks):
-    launcher = [LAUNCHED, restarted(5.0, ranks=4, step=25), exits(9.0)]
-    assert decided(launcher, ranks=4, min_workers=fewest).get("ranks") == (ranks or 4)
-
-
-def test_fewer_places_make_fewer_ranks(decided):
-    assert decided([LAUNCHED, exits(9.0)], [step(25, 8.0)], ranks=4, places=2, min_workers=1)["ranks"] == 2
 
 
 def test_what_a_restart_cost_is_the_time_until_its_step_was_reached_again():

@@ -8,7 +8,7 @@ import pytest
 
 from ddl import attach, launch, runs
 from ddl.cli import main
-from ddl.errors import InputError, NotFound
+from ddl.errors import NotFound
 from ddl.records.folder import RunFolder, StorageError
 from ddl.records.jsonfiles import FULL, DamagedFile, append_json_line, write_json
 from ddl.records.machine import host_name
@@ -129,16 +129,6 @@ def test_a_folder_that_goes_away_meanwhile_hides_no_other(folder, monkeypatch):
 COMMANDS = (["list"], ["show", "x"], ["stop", "x"], ["run", "hello.py"])
 
 
-def test_a_runs_folder_that_is_none_is_named(tmp_path, monkeypatch, capsys):
-    (tmp_path / "file").write_text("")
-    monkeypatch.setenv("DDL_RUNS_DIR", str(tmp_path / "file"))
-    for command in COMMANDS:
-        assert main(command) == 2
-        error = capsys.readouterr().err
-        assert f"ddl: {tmp_path / 'file'} cannot be" in error and "A folder is needed there" in error
-        assert error.count("\n") == 1 and "DDL_RUNS_DIR" in error
-
-
 def test_a_runs_folder_without_permission_is_named(folder, tmp_path, capsys, monkeypatch):
     folder(GOOD)
     monkeypatch.setenv("XDG_CONFIG_HOME", "/nonexistent")  # root's is closed to others
@@ -156,27 +146,31 @@ def test_a_runs_folder_without_permission_is_named(folder, tmp_path, capsys, mon
         assert "Permission denied" in error and "DDL_RUNS_DIR" in error and str(closed) in error
 
 
-def test_a_link_to_nothing_as_runs_folder_is_named(tmp_path, monkeypatch):
-    (tmp_path / "link").symlink_to("nowhere")
-    monkeypatch.setenv("DDL_RUNS_DIR", str(tmp_path / "link" / "runs"))
+def test_a_runs_folder_that_is_none_is_named(tmp_path, monkeypatch, capsys):
+    link = tmp_path / "link"
+    link.symlink_to("nowhere")
+    monkeypatch.setenv("DDL_RUNS_DIR", str(link / "runs"))
     assert runs() == []
-    (tmp_path / "link").unlink()
-    (tmp_path / "link").symlink_to("/dev/null")
-    with pytest.raises(StorageError, match="DDL_RUNS_DIR"):
-        launch("hello.py", workers=1)
+    link.unlink()
+    link.write_text("")
+    monkeypatch.setenv("DDL_RUNS_DIR", str(link))
+    for command in COMMANDS:
+        assert main(command) == 2
+        error = capsys.readouterr().err
+        assert f"ddl: {link} cannot be" in error and "A folder is needed there" in error
+        assert error.count("\n") == 1 and "DDL_RUNS_DIR" in error
 
 
 def test_errors_of_a_launch_are_one_line_in_a_notebook(tmp_path, monkeypatch):
-    for arguments, says in ((("nope.py",), "no script 'nope.py'"), ((tmp_path,), "is a directory, not a script")):
+    for script, workers, stall_s, error, says in (
+        ("nope.py", 1, "6", "JobError", "no script 'nope.py'"),
+        ("hello.py", 64, "6", "SiteError", "64"),
+        ("hello.py", 1, "soon", "InputError", "DDL_STALL_S='soon': a number of seconds above 0 is needed"),
+    ):
+        monkeypatch.setenv("DDL_STALL_S", stall_s)
         with pytest.raises(ValueError, match=says) as caught:
-            launch(*arguments)
-        assert caught.value._render_traceback_() == [f"JobError: {caught.value}"]
-    with pytest.raises(ValueError, match="64") as caught:
-        launch("hello.py", workers=64)
-    assert caught.value._render_traceback_() == [f"SiteError: {caught.value}"]
-    monkeypatch.setenv("DDL_STALL_S", "soon")
-    with pytest.raises(InputError, match="DDL_STALL_S='soon': a number of seconds above 0 is needed"):
-        launch("hello.py", workers=1)
+            launch(script, workers=workers)
+        assert caught.value._render_traceback_() == [f"{error}: {caught.value}"]
     assert runs() == []
 
 

@@ -30,13 +30,11 @@ def test_a_job_says_what_it_waits_for(stand_in):
     assert state == JobState("17", "RUNNING", nodes="node[01-02]") and state.waiting == ""
 
 
-def test_the_job_is_asked_for_by_its_name(stand_in, tmp_path):
+def test_the_controller_is_asked_for_a_job_by_its_name_and_only_now_and_then(stand_in, tmp_path):
     stand_in("squeue", f'echo "$@" > {tmp_path}/asked')
     assert SlurmJob("r1").state() is None
     assert "--name=ddl-r1" in (tmp_path / "asked").read_text()
-
-
-def test_the_controller_is_asked_only_now_and_then(stand_in, tmp_path):
+    (tmp_path / "asked").unlink()
     stand_in("squeue", f"echo . >> {tmp_path}/asked; echo '17|RUNNING|None|N/A|n1'")
     now = [0.0]
     job = SlurmJob("r1", clock=lambda: now[0])
@@ -64,15 +62,12 @@ def test_the_controller_has_the_last_word_where_accounting_lags_behind_or_is_off
     assert SlurmJob("r1").ended().state == "TIMEOUT"
 
 
-def test_a_batch_job_is_known_by_its_number_and_slurms_own_words_are_kept(stand_in):
+def test_a_batch_job_is_known_by_its_number_and_slurms_own_words_are_kept(stand_in, monkeypatch):
     stand_in("sbatch", "echo '17;cluster'")
     assert submit(["sbatch", "--parsable", "x.sh"], ".", None) == "17"
     stand_in("sbatch", "echo 'sbatch: error: invalid partition specified: x' >&2; exit 1")
     with pytest.raises(SlurmError, match="invalid partition specified: x"):
         submit(["sbatch"], ".", None)
-
-
-def test_a_machine_without_slurm(monkeypatch, tmp_path):
-    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setenv("PATH", "/nonexistent")
     with pytest.raises(SlurmError, match="squeue is not on this machine's path"):
         SlurmJob("r1").state()

@@ -70,12 +70,10 @@ def test_each_rank_is_started_with_its_command_and_horovods_variables(run, tmp_p
         assert int(environment["HOROVOD_GLOO_RENDEZVOUS_PORT"]) and environment["DDL_RANKS_OF"] == "r1"
 
 
-def test_a_rank_that_fails_fails_the_run(run, tmp_path):
-    status, _ = run([3, 0])
+def test_a_rank_that_fails_fails_the_run_and_a_horovod_without_gloo_is_named(run, tmp_path, monkeypatch):
+    status, started = run([3, 0])
     assert status == 1 and end(tmp_path)["state"] == "failed" and "reason" not in end(tmp_path)
-
-
-def test_a_horovod_without_gloo_is_named(run, tmp_path, monkeypatch):
+    started.clear()
     monkeypatch.setattr(one_host, "built_with", lambda: {"gloo": False})
     status, started = run([0, 0])
     assert (status, started, end(tmp_path)["reason"]) == (1, {}, "launch")

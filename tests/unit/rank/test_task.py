@@ -9,18 +9,12 @@ import pytest
 from horovod.runner.common.util.hosts import get_host_assignments, parse_hosts
 
 from ddl.rank import rendezvous, task
-from ddl.rank.slot import HOROVODS, Slot, slots
+from ddl.rank.slot import HOROVODS, SLURMS, Slot, slots
 
 
-def variables(rank, nodes=2, per_node=4):
-    return {
-        "SLURM_PROCID": str(rank),
-        "SLURM_NTASKS": str(nodes * per_node),
-        "SLURM_LOCALID": str(rank % per_node),
-        "SLURM_NODEID": str(rank // per_node),
-        "SLURM_NNODES": str(nodes),
-        "SLURMD_NODENAME": f"gpu{rank // per_node + 7}",
-    }
+def variables(rank, nodes, per_node):
+    local, node = str(rank % per_node), str(rank // per_node)
+    return dict(zip(SLURMS, (str(rank), str(nodes * per_node), local, node, str(nodes)), strict=True))
 
 
 @pytest.mark.parametrize("nodes, per_node", [(1, 8), (2, 4), (3, 2)])
@@ -32,12 +26,9 @@ def test_the_placement_is_horovods(nodes, per_node):
         assert Slot.here(variables(ours.rank, nodes, per_node)) == ours
 
 
-def test_nodes_are_filled_one_after_the_other():
+def test_nodes_are_filled_one_after_the_other_and_a_task_that_nobody_placed_says_who_does_so():
     """Five ranks of a cluster of tf.distribute on two nodes, as Slurm places them."""
     assert [(slot.cross_rank, slot.local_rank) for slot in slots(5, 2)] == [(0, 0), (0, 1), (0, 2), (1, 0), (1, 1)]
-
-
-def test_a_task_that_nobody_placed_says_who_does_so():
     with pytest.raises(LookupError, match="SLURM_PROCID, .* start tasks with srun"):
         Slot.here({})
 
@@ -58,14 +49,8 @@ def interfaces(monkeypatch):
     return addresses
 
 
-def test_an_address_is_the_interfaces(interfaces):
-    assert task.own_address("ib1") == "10.2.0.7"
-    with pytest.raises(OSError, match=r"gpu7 has no interface 'ib9' .* it has: lo, eth0, ib0, ib1"):
-        task.own_address("ib9")
-
-
 @pytest.mark.parametrize("named, address", [("10.0.0.7", "10.0.0.7"), ("127.0.1.1", "10.1.0.7"), (None, "10.1.0.7")])
-def test_without_an_interface_an_address_is_the_names_unless_only_this_host_reaches_it(
+def test_an_address_is_the_interfaces_or_the_names_unless_only_this_host_reaches_it(
     interfaces, monkeypatch, named, address
 ):
     def look_up(name):
@@ -74,7 +59,9 @@ def test_without_an_interface_an_address_is_the_names_unless_only_this_host_reac
         return named
 
     monkeypatch.setattr(socket, "gethostbyname", look_up)
-    assert task.own_address("") == address
+    assert (task.own_address(""), task.own_address("ib1")) == (address, "10.2.0.7")
+    with pytest.raises(OSError, match=r"gpu7 has no interface 'ib9' .* it has: lo, eth0, ib0, ib1"):
+        task.own_address("ib9")
 
 
 def test_the_interface_that_leads_to_an_address(interfaces):
