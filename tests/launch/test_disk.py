@@ -67,10 +67,7 @@ def test_a_disk_that_is_full_refuses_a_launch_and_hides_no_run(script, disk, tmp
 
 
 def test_ranks_go_on_when_the_disk_fills_up_and_say_so(script, disk, capfd, nothing_left):
-    run = launch(
-        script(
-            FILL
-            + """
+    steps = """
     recorder = Recorder() if rank == 0 else None
     for step in range(1, 61):
         print("step", step, "x" * 1000)
@@ -84,9 +81,7 @@ def test_ranks_go_on_when_the_disk_fills_up_and_say_so(script, disk, capfd, noth
     if rank == 0:
         recorder.result({"steps": 60, "name": "x"})
     """
-        ),
-        oversubscribe=True,
-    )
+    run = launch(script(FILL + steps), oversubscribe=True)
     assert run.state == "done" and run.result["steps"] == 60
     steps = [event["step"] for event in run.events() if event["event"] == "step"]
     assert steps[:9] == list(range(1, 10)) and steps[-1] == 60 and len(steps) < 60
@@ -100,19 +95,13 @@ def test_ranks_go_on_when_the_disk_fills_up_and_say_so(script, disk, capfd, noth
 
 
 def test_a_rank_that_needs_the_room_is_named_with_its_full_disk(script, disk, nothing_left):
-    run = launch(
-        script(
-            FILL
-            + """
+    writes = """
     if rank == 1:
         fill()
         (folder / "weights").write_bytes(bytes(100_000))
     time.sleep(600)
     """
-        ),
-        check=False,
-        oversubscribe=True,
-    )
+    run = launch(script(FILL + writes), check=False, oversubscribe=True)
     assert run.failure.sentence.startswith("rank 1 of 2")
     assert "found its disk full" in run.failure.sentence and "weights" in run.failure.traceback
     assert "DDL_RUNS_DIR" in run.failure.advice
@@ -122,20 +111,14 @@ def test_a_rank_that_needs_the_room_is_named_with_its_full_disk(script, disk, no
 
 @pytest.mark.parametrize("status, state", [(0, "done"), (5, "failed")])
 def test_a_disk_that_takes_no_last_words_is_named_by_who_follows(script, disk, nothing_left, status, state):
-    run = launch(
-        script(
-            FILL
-            + f"""
+    ends = f"""
     (folder / "reserve").unlink()
     with open(folder / "launcher.jsonl", "ab") as file:  # the block that it has already, too
         file.write(b"\\n" * (4096 - file.tell() % 4096))
     fill()
     os._exit({status})
     """
-        ),
-        workers=1,
-        check=False,
-    )
+    run = launch(script(FILL + ends), workers=1, check=False)
     assert run.state == state
     if status:
         assert f"disk that holds {run.folder} is full" in run.failure.sentence
@@ -160,9 +143,6 @@ def test_a_run_is_stopped_where_its_end_cannot_be_written_down(script, disk, cap
     run = launch(script("import time; time.sleep(600)"), workers=1, wait=False)
     while run.state != "running":
         pass
-    subprocess.run(
-        ["mount", "-o", "remount,ro,force", os.environ["DDL_RUNS_DIR"]], capture_output=True
-    )  # refused while files are open for writing
     fill(run.folder.parent)
     (run.folder / "reserve").unlink()
     run.stop()

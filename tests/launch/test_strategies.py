@@ -1,5 +1,7 @@
 """All ways of training, as real processes: they finish, and they agree."""
 
+from importlib.util import find_spec
+
 import numpy as np
 import pytest
 
@@ -9,7 +11,7 @@ from ddl.records.jsonfiles import read_json
 from helpers import launched, launches
 
 pytestmark = pytest.mark.nightly(
-    "source_code/strategies/*", "source_code/course/training/strategy.py", "source_code/ddl/rank/*"
+    "source_code/strategies/*", "source_code/course/training/*strategy.py", "source_code/ddl/rank/*"
 )
 
 FEW = {"steps": 5, "train_samples": 256, "test_samples": 100, "data_set": "synthetic"}
@@ -21,6 +23,8 @@ WAYS = {
     "multi_worker": {"workers": 2, "cluster": "multi_worker"},
     "horovod_loop": {"workers": 2},
 }
+if find_spec("torch"):  # an extra
+    WAYS["torch_ddp"] = {"workers": 2, "cluster": "torchrun"}
 # How far weights may be apart, against the largest, after so many updates. Nothing but float32's
 # rounding tells these ways apart: 1e-7, and a hundred times that where it decides on which side of
 # a ReLU, or of a maximum, a value falls. Other samples, or a doubled gradient, make 2e-3 at once.
@@ -42,17 +46,8 @@ def test_all_synchronous_ways_reach_the_same_weights(runs, step):
     assert table["÷ the largest weight"].max() < TOLERANCES[step], table.to_string()
 
 
-@pytest.mark.parametrize("name", WAYS)
-def test_the_loss_of_a_step_is_that_of_the_global_batch(runs, name):
-    losses = {
-        each: [event["loss"] for event in runs[each].events() if event["event"] == "step"] for each in ("single", name)
-    }
-    assert losses[name][0] == pytest.approx(losses["single"][0], rel=1e-5)
-
-
-def test_no_way_leaves_a_process(runs, nothing_left):
-    for run in runs.values():
-        nothing_left(run)
+def first_loss(run):
+    return next(event["loss"] for event in run.events() if event["event"] == "step")
 
 
 def test_they_have_learned_and_could_have_disagreed(runs):
@@ -62,9 +57,12 @@ def test_they_have_learned_and_could_have_disagreed(runs):
 
 
 @pytest.mark.parametrize("name", WAYS)
-def test_every_way_leaves_the_same_record(runs, name):
+def test_every_way_leaves_the_same_record_and_no_process(runs, name, nothing_left):
+    nothing_left(runs[name])
+    assert first_loss(runs[name]) == pytest.approx(first_loss(runs["single"]), rel=1e-5)
     result, single = runs[name].result, runs["single"].result
-    assert set(result) == set(single)
+    assert set(result) == set(single) and result["parameters"] == single["parameters"]
+    assert set(result["versions"]) - {"torch"} == set(single["versions"])
     assert result["strategy"] == name and result["model"] == single["model"]
     assert (result["steps"], result["samples"], result["global_batch"]) == (5, 320, 64)
     assert result["replicas"] == (1 if name in ("single", "loop") else 2)
@@ -94,16 +92,8 @@ def test_a_batch_that_cannot_be_split_ends_with_the_reason(nothing_left):
 
 def test_a_parameter_server_trains_out_of_step_and_gets_there(nothing_left):
     """Two workers on however few cores: it does not hang, and it learns."""
-    run = launch(
-        "strategies/parameter_server.py",
-        workers=2,
-        cluster="parameter_server",
-        epochs=5,
-        train_samples=5000,
-        test_samples=1000,
-        data_set="synthetic",
-        timeout_s=300,
-    )
+    options = dict(epochs=5, train_samples=5000, test_samples=1000, data_set="synthetic", timeout_s=300)
+    run = launch("strategies/parameter_server.py", workers=2, cluster="parameter_server", **options)
     assert run.state == "done"
     result = run.result
     assert (result["steps"], result["samples"], result["ranks"]) == (390, 390 * 64, 2)

@@ -3,24 +3,20 @@
 All cases of a number of ranks share one start, because starting costs more than they do.
 """
 
-import os
-import signal
-import subprocess
-
 import numpy as np
 import pytest
 
-from helpers import ROOT, on_ranks, until
+from helpers import ROOT, on_ranks
 
 pytest.importorskip("tensorflow")
 pytest.importorskip("horovod.tensorflow")
 
 from course.training.precision import instructions
 from ddl import launch
-from ddl.launcher import processes
 from ddl.records import timeline
-from ddl.records.folder import RunFolder
 from ddl.records.jsonfiles import read_json, read_json_lines
+
+pytestmark = pytest.mark.slow
 
 SCRIPT = ROOT / "source_code" / "train_cifar.py"
 WORKER = ROOT / "tests" / "workers" / "train_worker.py"
@@ -52,18 +48,14 @@ OUTPUTS = {
 }
 
 
-def trained(folder, ranks):
-    return lambda case: Trained(folder, case, ranks)
-
-
 @pytest.fixture(scope="module")
 def two(output_of):
-    return trained(output_of("two")[0], 2)
+    return lambda case: Trained(output_of("two")[0], case, 2)
 
 
 @pytest.fixture(scope="module")
 def one(output_of):
-    return trained(output_of("one")[0], 1)
+    return lambda case: Trained(output_of("one")[0], case, 1)
 
 
 def assert_same_weights(ours, theirs, tolerance):
@@ -86,7 +78,6 @@ def assert_same_training(ours, theirs):
     assert np.linalg.norm(a - b) < 0.01 * np.linalg.norm(a - first)
 
 
-@pytest.mark.slow
 def test_two_ranks_train_as_one_rank_with_the_double_batch(one, two):
     # Float32, no batch norm, augmented, Nesterov momentum.
     ours, theirs = two("plain"), one("plain")
@@ -98,7 +89,6 @@ def test_two_ranks_train_as_one_rank_with_the_double_batch(one, two):
         assert a["accuracy"] == pytest.approx(b["accuracy"], abs=0.01)
 
 
-@pytest.mark.slow
 def test_passes_of_one_rank_are_the_ghost_batches_of_two(one, two):
     # With batch norm, statistics computed anew, and the noise scale: what recorded results rest on.
     ours, theirs = one("ghosts"), two("ghosts")
@@ -120,7 +110,6 @@ def test_passes_of_one_rank_are_the_ghost_batches_of_two(one, two):
     }
 
 
-@pytest.mark.slow
 def test_it_stops_at_a_loss_on_training_pictures_and_keeps_the_weights(one):
     case = one("ghosts_to_a_loss")
     history = case.result["history"]
@@ -131,13 +120,11 @@ def test_it_stops_at_a_loss_on_training_pictures_and_keeps_the_weights(one):
         np.testing.assert_array_equal(kept[f"arr_{index}"], weights)
 
 
-@pytest.mark.slow
 def test_passes_of_one_rank_add_up_to_its_batch(one):
     assert one("four_passes").result["per_rank_batch"] == 32
     assert_same_training(one("four_passes"), one("plain"))
 
 
-@pytest.mark.slow
 def test_ranks_share_no_sample_in_an_epoch_and_miss_none_that_is_used(two):
     first, second = two("plain").used
     assert first.shape == second.shape == (12, 16)  # 2 epochs of 6 steps of 2 x 16; 8 are left over
@@ -148,7 +135,6 @@ def test_ranks_share_no_sample_in_an_epoch_and_miss_none_that_is_used(two):
     assert not np.array_equal(first[:6], first[6:])
 
 
-@pytest.mark.slow
 def test_evaluation_over_ranks_is_that_of_a_single_process(two, monkeypatch):
     # 101 test pictures: the ranks' shards differ in size, and the last batch is filled up.
     monkeypatch.syspath_prepend(str(SCRIPT.parent))
@@ -169,7 +155,6 @@ def test_evaluation_over_ranks_is_that_of_a_single_process(two, monkeypatch):
     assert result["test_loss"] == pytest.approx(float(tf.reduce_mean(loss)), rel=1e-5)
 
 
-@pytest.mark.slow
 def test_the_noise_scale_is_zero_for_identical_data_and_above_it_for_shards(two):
     assert two("noise").result["noise_scale"] > 1
     assert two("noise_identical").result["noise_scale"] == pytest.approx(0, abs=1e-3)
@@ -181,7 +166,6 @@ def test_the_noise_scale_is_zero_for_identical_data_and_above_it_for_shards(two)
     np.testing.assert_array_equal(*case.used)
 
 
-@pytest.mark.slow
 def test_the_record_says_what_happened(two):
     case = two("plain")
     result = read_json(case.folder / "result.json")
@@ -205,21 +189,15 @@ def test_the_record_says_what_happened(two):
     assert rows == result["history"]
 
 
-@pytest.mark.slow
-def test_a_notice_to_one_rank_stops_all_with_a_checkpoint_and_a_request(two):
-    case = two("noticed")
+def test_a_notice_to_one_rank_stops_all_and_started_again_they_end_as_if_never_stopped(two):
+    case, whole = two("noticed"), two("noise")
     # Given before the 8th step was over; it travels with the 9th.
     assert read_json_lines(case.folder.parent / "noticed-requeue") == [{"step": 9, "reason": "time limit"}]
     (checkpoint,) = case.events("checkpoint")
     assert (checkpoint["step"], checkpoint["reason"]) == (9, "time limit")
     assert "stopped after step 9 of 12" in case.events("note")[0]["message"]
     for rank in (0, 1):
-        np.testing.assert_array_equal(case.used[rank], two("noise").used[rank][9:])
-
-
-@pytest.mark.slow
-def test_started_again_it_ends_like_a_training_that_was_never_stopped(two):
-    case, whole = two("noticed"), two("noise")
+        np.testing.assert_array_equal(case.used[rank], whole.used[rank][9:])
     assert_same_weights(case.weights[0], whole.weights[0], 0)
     assert [(begin["step"], begin["resumed_at"]) for begin in case.events("start")] == [(0, []), (9, [9])]
     assert case.result["resumed_at"] == [9] and whole.result["resumed_at"] == []
@@ -231,14 +209,12 @@ def test_started_again_it_ends_like_a_training_that_was_never_stopped(two):
             assert a[name] == pytest.approx(b[name], rel=1e-6)
 
 
-@pytest.mark.slow
 def test_a_notice_that_comes_with_the_last_step_changes_nothing(one):
     case = one("noticed_at_the_end")
     assert case.result["steps"] == 12 and (case.folder / "result.json").exists()
     assert not (case.folder / "requeue").exists() and not case.events("checkpoint")
 
 
-@pytest.mark.slow
 def test_outside_a_run_it_trains_and_writes_nothing(one):
     folder = one("plain").folder.parent
     printed = (folder / "script.txt").read_text()
@@ -247,23 +223,13 @@ def test_outside_a_run_it_trains_and_writes_nothing(one):
     assert not list((folder / "script").rglob("*.json*"))
 
 
-@pytest.mark.slow
+PAIR = dict(workers=2, threads=1, oversubscribe=True, recipe="batch_norm", data_set="synthetic", test_samples=100)
+
+
 def test_two_ranks_compute_in_bfloat16_where_they_can_and_exchange_float32():
     can = bool(instructions())
-    run = launch(
-        SCRIPT,
-        workers=2,
-        threads=1,
-        oversubscribe=True,
-        recipe="batch_norm",
-        precision="bfloat16" if can else "auto",
-        timeline=True,
-        data_set="synthetic",
-        train_samples=400,
-        test_samples=100,
-        steps=2,
-    )
-    computed_in = "bfloat16" if can else "float32"
+    precision, computed_in = ("bfloat16", "bfloat16") if can else ("auto", "float32")
+    run = launch(SCRIPT, **PAIR, precision=precision, timeline=True, train_samples=400, steps=2)
     assert run.result["precision"] == computed_in and np.isfinite(run.result["test_loss"])
     (begin,) = [event for event in read_json_lines(run.folder / "events.jsonl") if event["event"] == "start"]
     assert begin["precision"] == computed_in
@@ -271,7 +237,6 @@ def test_two_ranks_compute_in_bfloat16_where_they_can_and_exchange_float32():
     assert set(sent) == {"float32"} and sent["float32"] > 2 * 4 * run.result["parameters"]
 
 
-@pytest.mark.slow
 def test_synchronous_batch_norm_on_two_ranks_is_batch_norm_on_one(one, two):
     assert_same_training(two("sync_bn"), one("sync_bn"))
     with pytest.raises(AssertionError):
@@ -279,119 +244,29 @@ def test_synchronous_batch_norm_on_two_ranks_is_batch_norm_on_one(one, two):
     assert_same_weights(*two("ghost_bn").weights, 1e-6)  # an evaluation has averaged the ranks' statistics
 
 
-@pytest.mark.slow
 def test_lamb_with_decay_and_smoothing_is_the_same_on_one_rank(one, two):
     ours, theirs = two("lamb").result, one("lamb").result
     assert ours["learning_rate"] == theirs["learning_rate"]
     assert ours["loss"] == pytest.approx(theirs["loss"], rel=0.2)  # batch norm is per worker
 
 
-@pytest.mark.slow
 def test_half_precision_messages_change_little(two):
     assert_same_weights(two("plain").weights[0], two("fp16").weights[0], 5e-2)
     assert not np.array_equal(two("plain").weights[0][0], two("fp16").weights[0][0])
 
 
-@pytest.mark.slow
-def test_the_other_optimizers_and_models_train(two):
+def test_the_other_optimizers_and_models_train_and_a_run_stops_at_its_target(two):
     for case in ("lars", "resnet"):
         result = two(case).result
         assert np.isfinite(result["test_loss"]) and not result["diverged"]
+    result = two("target").result
+    assert result["stopped_by"] == "target" and result["test_accuracy"] >= 0.05
+    assert result["steps"] % 2 == 0 and result["steps"] < 54
 
 
-@pytest.mark.slow
 def test_a_run_that_diverges_ends_and_says_so(two):
     case = two("diverging")
     result = read_json(case.folder / "result.json")
     assert result["diverged"] is True and result["stopped_by"] == "diverged"
     assert result["loss"] is None and result["steps"] < 60
     assert "diverged" in case.events("note")[-1]["message"]
-
-
-@pytest.mark.slow
-def test_a_run_stops_at_its_target(two):
-    result = two("target").result
-    assert result["stopped_by"] == "target"
-    assert result["test_accuracy"] >= 0.05
-    assert result["steps"] % 2 == 0 and result["steps"] < 54
-
-
-def launch_long(**options):
-    """Start a training of 400 steps on two ranks, the way a reader does."""
-    return launch(
-        SCRIPT,
-        workers=2,
-        threads=1,
-        oversubscribe=True,
-        wait=False,
-        recipe="batch_norm",
-        data_set="synthetic",
-        train_samples=1280,
-        test_samples=100,
-        global_batch=32,
-        epochs=10,
-        checkpoint_every=100,
-        **options,
-    )
-
-
-def start_again(run):
-    """Start a run's command once more in the same folder, as a scheduler does when it requeues."""
-    environment = {**os.environ, "DDL_RUN_ID": run.id, "DDL_RUN_DIR": str(run.folder)}
-    return subprocess.Popen(
-        run.job["argv"], cwd=run.job["cwd"], env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-    )
-
-
-def steps_of(run, name):
-    return [event["step"] for event in read_json_lines(run.folder / "events.jsonl") if event["event"] == name]
-
-
-@pytest.mark.slow
-def test_a_run_warned_then_killed_ends_as_an_uninterrupted_one():
-    whole = launch_long()
-    until(lambda: not processes.of_run(whole.id))
-
-    run = launch_long()
-    marker, result = RunFolder(run.folder).requeue, run.folder / "result.json"
-    # Every process of the run is told, shells and launchers too.
-    until(lambda: steps_of(run, "step"))
-    for pid in processes.of_run(run.id):
-        processes.send(pid, signal.SIGURG)
-    until(lambda: not processes.of_run(run.id))
-    (noticed,) = read_json_lines(marker)
-    assert 0 < noticed["step"] < 400 and noticed["reason"] == "time limit"
-    assert steps_of(run, "checkpoint")[-1] == noticed["step"] and not result.exists()
-    exits = [event["code"] for event in read_json_lines(run.folder / "launcher.jsonl") if event["event"] == "rank_exit"]
-    assert exits == [0, 0] and not list(run.folder.glob("error-*"))
-
-    # Started again, and killed without a word some time after its next periodic checkpoint.
-    before = len(steps_of(run, "checkpoint"))
-    again = start_again(run)
-    until(
-        lambda: (
-            len(steps_of(run, "checkpoint")) > before and steps_of(run, "step")[-1] > steps_of(run, "checkpoint")[-1]
-        )
-    )
-    for pid in processes.of_run(run.id):
-        processes.send(pid, signal.SIGKILL)
-    again.wait()
-    until(lambda: not processes.of_run(run.id))
-    assert not marker.exists() and not result.exists()
-    kept = steps_of(run, "checkpoint")[-1]
-    assert noticed["step"] < kept and kept % 100 == 0 and kept < steps_of(run, "step")[-1] < 400
-
-    assert start_again(run).wait() == 0
-    assert not marker.exists()
-    ours, theirs = read_json(result), read_json(whole.folder / "result.json")
-    assert ours["resumed_at"] == [noticed["step"], kept] and theirs["resumed_at"] == []
-    assert steps_of(run, "start") == [0, noticed["step"], kept]
-    assert ours["images_per_s"] > 0 and len(ours["epoch_seconds"]) == 10
-    for a, b in zip(ours["history"], theirs["history"], strict=True):
-        assert a["step"] == b["step"]
-        assert a["loss"] == pytest.approx(b["loss"], abs=1e-5)
-        assert a["test_loss"] == pytest.approx(b["test_loss"], abs=1e-4)
-    # Both left a checkpoint at their last step: weights, statistics, momentum.
-    with np.load(run.folder / "checkpoint.npz") as a, np.load(whole.folder / "checkpoint.npz") as b:
-        names = [name for name in a.files if name.startswith("variable")]
-        assert_same_weights([a[name] for name in names], [b[name] for name in names], 1e-6)

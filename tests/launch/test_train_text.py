@@ -158,20 +158,17 @@ def test_house_numbers_are_trained_by_the_step_of_a_file(house_numbers, script, 
     nothing_left(run)
 
 
-def test_a_step_that_takes_the_mean_of_each_replica_is_found(house_numbers, script):
-    wrong = script(LOOP.replace("LOSS", "tf.reduce_mean(losses)"))
-    run = launch("svhn_loop.py", workers=1, loop=wrong, steps=2, global_batch=20)
+def test_a_step_that_takes_the_mean_of_each_replica_is_found_and_a_file_that_is_none_named(house_numbers, script):
+    options = dict(workers=1, steps=2, global_batch=20)
+    run = launch("svhn_loop.py", loop=script(LOOP.replace("LOSS", "tf.reduce_mean(losses)")), **options)
     assert run.result["agrees"] is False
     assert run.result["first_step"]["ratio"] == pytest.approx(2, rel=1e-3)
     assert any("2 times as long" in note for note in run.progress().notes)
-
-
-def test_a_file_that_is_not_a_training_step_is_named(house_numbers, script, tmp_path):
     returns_none = RIGHT.replace("    return step\n", "    return lambda *batch: None\n")
     for text, words in (
         ("make_step = 1", "it does not define make_step"),
         (returns_none, "the step returned NoneType, which is not one number"),
     ):
         with pytest.raises(RunFailed, match="gave up") as failed:
-            launch("svhn_loop.py", workers=1, loop=script(text, "loop.py"), steps=2, global_batch=20)
+            launch("svhn_loop.py", loop=script(text, "loop.py"), **options)
         assert words in failed.value.run.logs(0)

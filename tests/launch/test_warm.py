@@ -73,6 +73,9 @@ print(json.dumps({"seen": seen, "drawn": drawn, "libraries": sorted({m.split("."
 """
 
 
+IGNORED = (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT)
+
+
 @pytest.fixture(scope="module")
 def both(tmp_path_factory):
     """What the ranks of a warm and of a cold run saw."""
@@ -85,9 +88,15 @@ def both(tmp_path_factory):
         patch.setenv("SSH_SOME_VARIABLE", "äß\n'")  # which the template of other tests serves, too
         patch.delenv("DDL_WARM", raising=False)
         warm.await_ready()
-        for how in (True, False):
-            run = launch(script, args=["--m", "x y", 3], oversubscribe=True, warm=how)
-            found[how] = run, printed(run)
+        # As under nohup, and in the background of a script.
+        before = [signal.signal(number, signal.SIG_IGN) for number in IGNORED]
+        try:
+            for how in (True, False):
+                run = launch(script, args=["--m", "x y", 3], oversubscribe=True, warm=how)
+                found[how] = run, printed(run)
+        finally:
+            for number, handler in zip(IGNORED, before, strict=True):
+                signal.signal(number, handler)
     return found
 
 
@@ -120,6 +129,7 @@ def test_a_script_sees_what_a_cold_start_shows(both):
         assert {key: (ours[key], theirs[key]) for key in ours if ours[key] != theirs[key]} == {}
         assert ours["argv"][1:] == ["--m", "x y", "3"] and ours["environment"]["SSH_SOME_VARIABLE"] == "äß\n'"
         assert ours["sum"] == 2 and ours["context"] == "None" and ours["threads"] == [True, 1]
+        assert ours["signals"][signal.SIGHUP - 1] == ours["signals"][signal.SIGQUIT - 1] == "1"
 
 
 def test_no_two_ranks_draw_the_same(both):
@@ -164,50 +174,6 @@ def test_a_rank_ends_as_it_would(script, tmp_path):
         assert ("at exit" in log) == regular and ("deleted with" in log) == regular, end
         assert ("waited for" in log) == ("waited for" in end)
         assert (Path(f"{path}0").read_text() == "not flushed") == regular, end
-
-
-def test_signals_reach_the_script(script):
-    run = launch(
-        script("""
-            import os, signal, sys, time
-            def answer(number, frame):
-                print("got", signal.Signals(number).name, flush=True)
-                if number == signal.SIGUSR2:
-                    sys.exit(5)
-            for number in (signal.SIGHUP, signal.SIGUSR2):
-                signal.signal(number, answer)
-            print("ready", flush=True)
-            while True:
-                time.sleep(1)
-        """),
-        workers=1,
-        wait=False,
-    )
-    until(lambda: (run.folder / "rank-0.log").exists() and "ready" in run.logs())
-    rank = read_json(run.folder / "rank-0.json")["pid"]
-    assert processes.of_run(run.id, mark="DDL_RANKS_OF") == [rank]
-    os.kill(rank, signal.SIGHUP)
-    until(lambda: "SIGHUP" in run.logs())
-    os.kill(rank, signal.SIGUSR2)
-    assert run.wait().status == 5 and start_of(run) == ["warm"]
-
-
-def test_signals_that_the_launching_process_ignores_are_ignored_warm_and_cold(script):
-    """As under nohup, and in the background of a script."""
-    path = script("""
-        import json, signal
-        print(json.dumps([str(signal.getsignal(n)).split(" at ")[0] for n in sorted(signal.valid_signals())]))
-    """)
-    numbers = (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT)
-    before = [signal.signal(number, signal.SIG_IGN) for number in numbers]
-    try:
-        forked, cold = (launch(path, workers=1, warm=how) for how in (True, False))
-    finally:
-        for number, handler in zip(numbers, before, strict=True):
-            signal.signal(number, handler)
-    assert start_of(forked) + start_of(cold) == ["warm", "cold"]
-    (handlers,) = printed(forked)
-    assert [handlers] == printed(cold) and handlers[signal.SIGHUP - 1] == handlers[signal.SIGQUIT - 1] == "1"
 
 
 def test_what_reads_other_variables_starts_cold(script, monkeypatch):
@@ -399,27 +365,19 @@ def test_few_templates_start_by_themselves_and_one_that_failed_is_not_tried_agai
         listener.close()
 
 
+# Writes down the name of every variable that is read.
 SHIM = r"""
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <stdio.h>
-#include <unistd.h>
-// Writes down the name of every variable that is read.
-static void note(const char *name) {
-    static int log = open("reads.txt", O_WRONLY | O_CREAT | O_APPEND, 0644);
-    dprintf(log, "%s\n", name);
+#define NOTED(function) extern "C" char *function(const char *name) { \
+    static auto next = (char *(*)(const char *))dlsym(RTLD_NEXT, #function); \
+    static int log = open("reads.txt", O_WRONLY | O_CREAT | O_APPEND, 0644); \
+    dprintf(log, "%s\n", name); \
+    return next(name); \
 }
-typedef char *(*reader)(const char *);
-extern "C" char *getenv(const char *name) {
-    static reader next = (reader)dlsym(RTLD_NEXT, "getenv");
-    note(name);
-    return next(name);
-}
-extern "C" char *secure_getenv(const char *name) {
-    static reader next = (reader)dlsym(RTLD_NEXT, "secure_getenv");
-    note(name);
-    return next(name);
-}
+NOTED(getenv)
+NOTED(secure_getenv)
 """
 READ = """
 import os, sys

@@ -32,10 +32,7 @@ def test_five_tasks_fill_one_node_after_the_other(on_slurm, script):
 
 
 def test_workers_on_two_nodes_add_up(on_slurm, script):
-    run = launch(
-        script(
-            TASK
-            + """
+    steps = """
     import tensorflow as tf
     cluster.await_all()
     strategy = tf.distribute.MultiWorkerMirroredStrategy()
@@ -46,11 +43,7 @@ def test_workers_on_two_nodes_add_up(on_slurm, script):
 
     print(float(total(tf.constant(task.index + 1.0))))
     """
-        ),
-        workers=2,
-        nodes=2,
-        cluster="multi_worker",
-    )
+    run = launch(script(TASK + steps), workers=2, nodes=2, cluster="multi_worker")
     assert run.state == "done", run.failure
     assert "-m ddl.rank.task --controller none" in run.job["shell_line"]
     assert [run.logs(rank).splitlines()[-1] for rank in (0, 1)] == ["5.0", "5.0"]
@@ -58,8 +51,7 @@ def test_workers_on_two_nodes_add_up(on_slurm, script):
 
 def test_ranks_of_pytorch_on_two_nodes_add_up(on_slurm, script):
     pytest.importorskip("torch")
-    run = launch(
-        script("""
+    path = script("""
     import json, os
     import torch
     import torch.distributed as dist
@@ -68,11 +60,8 @@ def test_ranks_of_pytorch_on_two_nodes_add_up(on_slurm, script):
     dist.all_reduce(figure)
     print(json.dumps([os.environ["SLURMD_NODENAME"], os.environ["LOCAL_RANK"], figure.item()]))
     dist.destroy_process_group()
-    """),
-        workers=4,
-        nodes=2,
-        cluster="torchrun",
-    )
+    """)
+    run = launch(path, workers=4, nodes=2, cluster="torchrun")
     assert run.state == "done", run.failure
     assert "-m ddl.rank.task --controller none" in run.job["shell_line"]
     assert printed(run) == [[node, local, 10.0] for node in ("node01", "node02") for local in "01"]
@@ -82,21 +71,13 @@ def test_ranks_of_pytorch_on_two_nodes_add_up(on_slurm, script):
 def test_a_worker_on_the_second_node_that_never_joins_is_named(on_slurm, script, monkeypatch):
     on_slurm(pass_environment=["DDL_CLUSTER_TIMEOUT_S"])
     monkeypatch.setenv("DDL_CLUSTER_TIMEOUT_S", "10")  # also what ranks have that start on a busy machine
-    run = launch(
-        script(
-            TASK
-            + """
+    steps = """
     if task.index == 1:
         time.sleep(600)
     import tensorflow as tf
     tf.distribute.MultiWorkerMirroredStrategy()
     """
-        ),
-        workers=2,
-        nodes=2,
-        cluster="multi_worker",
-        timeout_s=120,
-        check=False,
-    )
+    options = dict(workers=2, nodes=2, cluster="multi_worker", timeout_s=120, check=False)
+    run = launch(script(TASK + steps), **options)
     assert run.failure.sentence.startswith("rank 1 of 2 (worker 1) never joined the cluster")
     assert processes.of_run(run.id) == []
