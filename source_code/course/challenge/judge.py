@@ -52,7 +52,7 @@ def pictures_file(name: str, trial: Mapping[str, int] | None = None) -> Path:
     sizes = {part: (trial or {}).get(f"{part}_samples") for part in ("train", "public", "private")}
     if name != "synthetic" or None in sizes.values():
         sizes = {}
-    source = f"{FORMAT} " + (synthetic if name == "synthetic" else cifar10).source(data_dir())
+    source = f"{FORMAT} " + (synthetic if name == "synthetic" else cifar10.REAL).source(data_dir())
     title = "-".join(map(str, ("challenge", name, *sizes.values())))
     paths = [folder / f"{title}.npy" for folder in (data_dir(), runs_dir() / "challenge")]
     for path in paths:

@@ -11,8 +11,7 @@ from course.data.download import download, sha256
 from ddl.records.files import locked
 from ddl.records.paths import data_dir
 
-TITLES = {"cifar10": "CIFAR-10", "svhn": "SVHN", "fashion_mnist": "Fashion-MNIST"}
-REAL = {"cifar10": cifar10, "svhn": svhn, "fashion_mnist": fashion_mnist}
+REAL = {module.REAL.name: module.REAL for module in (cifar10, svhn, fashion_mnist)}
 NAMES = ("cifar10", "synthetic", "svhn", "fashion_mnist")
 TEXTS = ("quora", "questions")
 
@@ -50,7 +49,7 @@ def load(
     if name == "auto":
         name = prefer if is_there(prefer) else "synthetic"
         if name == "synthetic":
-            note = f"{TITLES[prefer]} is not in {folder}, so generated images are used."
+            note = f"{REAL[prefer].title} is not in {folder}, so generated images are used."
     _known(name)
     if name == "synthetic":
         return replace(synthetic.read(folder, train_samples, test_samples, seed, held_out), note=note)
@@ -130,21 +129,19 @@ def add(name: str, path: str | Path, progress: Callable[[str], object] | None = 
     )
 
 
-def fetch(name: str, progress: Callable[[str], object] | None = None, address: str | None = None) -> None:
+def fetch(name: str, progress: Callable[[str], object] | None = None) -> None:
     """Download a real data set, or generate the synthetic one, unless it is there.
 
     One process does it; others wait for it. A damaged archive is replaced, a broken download continued. `progress` gets
-    lines of text; by default they are printed. `address` is that of a mirror: of CIFAR-10's archive, or of the
-    folder with another's files; by default ``DDL_CIFAR10_URL``, ``DDL_SVHN_URL`` or ``DDL_FASHION_MNIST_URL``, else the
-    official one. DataError says why
-    it cannot be done, and what can.
+    lines of text; by default they are printed. ``DDL_CIFAR10_URL``, ``DDL_SVHN_URL`` and ``DDL_FASHION_MNIST_URL`` may
+    name a mirror (see `RealSet.archives`). DataError says why it cannot be done, and what can.
     """
     _known(name)
     say = progress or (lambda line: print(line, flush=True))
     waiting = f"{name}: another process fetches it; waiting"
     with _usable(data_dir()) as folder, locked(folder / f"{name}.lock", lambda: say(waiting)):
         if name in REAL:
-            _fetch_real(name, folder, say, address)
+            _fetch_real(name, folder, say)
         else:
             _fetch_synthetic(folder, say)
 
@@ -160,19 +157,19 @@ def _usable(folder: Path) -> Iterator[Path]:
         ) from problem
 
 
-def _fetch_real(name, folder, say, address):
-    module = REAL[name]
+def _fetch_real(name, folder, say):
+    real = REAL[name]
     try:
-        data = module.read(folder)
+        data = real.read(folder)
     except DataError as problem:
-        if module.sources(folder):
+        if real.sources(folder):
             say(f"{name}: {problem}")
-        for archive in module.archives(address):
+        for archive in real.archives():
             path = folder / archive.file
             if not path.exists() or sha256(path) != archive.sha256:
                 say(f"{name}: downloading {archive.address} to {folder}")
                 download(archive, folder, say)
-        data = module.read(folder)
+        data = real.read(folder)
     say(f"{name}: {data.train_samples} + {data.test_samples} images, {data.form}, in {folder}")
 
 
@@ -226,8 +223,8 @@ def listing() -> list[Entry]:
 def _found(name, folder):
     """Return a data set's form, how many samples it has, and its files; DataError says why there are none."""
     if name in REAL:
-        data, module = REAL[name].read(folder), REAL[name]
-        return data.form, data.train_samples + data.test_samples, [*module.sources(folder), module.mapped(folder)]
+        data, real = REAL[name].read(folder), REAL[name]
+        return data.form, data.train_samples + data.test_samples, [*real.sources(folder), real.mapped(folder)]
     if name == "synthetic":
         if not is_there(name):
             raise DataError("it is generated when first used")

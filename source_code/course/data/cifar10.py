@@ -6,23 +6,20 @@ being a 32 x 32 picture, all red values first, then green, then blue.
 
 import hashlib
 import io
-import os
 import pickle
 import tarfile
-from dataclasses import replace
-from pathlib import Path
+from functools import partial
 
 import numpy as np
 
-from course.data import store
-from course.data.dataset import DataError, DataSet
 from course.data.download import Archive, sha256
+from course.data.real import RealSet, damaged
 
 FOLDER = "cifar-10-batches-py"
 TRAIN = tuple(f"data_batch_{number}" for number in range(1, 6))
 TEST = "test_batch"
 META = "batches.meta"
-FORMAT = 1  # of the decoded arrays; a change counts up, so that kept ones are decoded anew
+_damaged = partial(damaged, "cifar10")
 
 # MD5 of the unpacked official files, which tell a copy that was unpacked earlier.
 OFFICIAL_MD5 = {
@@ -34,58 +31,10 @@ OFFICIAL_MD5 = {
     "test_batch": "40351d587109b95175f43aff81a1287e",
 }
 
-ARCHIVE = Archive(
-    file="cifar-10-python.tar.gz",
-    address="https://www.cs.toronto.edu/~kriz/cifar-10-python.tar.gz",
-    size_bytes=170_498_071,
-    sha256="6d958be074577803d12ecdefd02955f39262c83c16fe9348329d7fe0b5c001ce",
-    mirror="DDL_CIFAR10_URL",
-    begins=b"\x1f\x8b\x08",  # gzip
-)
 
-
-def archives(address: str | None = None) -> list[Archive]:
-    """Return what to download, from the official place or a mirror's `address`."""
-    address = address or os.environ.get(ARCHIVE.mirror)
-    return [replace(ARCHIVE, address=address) if address else ARCHIVE]
-
-
-def sources(folder: Path) -> list[Path]:
-    """Return the archive in `folder`, else the unpacked batches: a list of one, or of none."""
-    paths = [path for path in (folder / ARCHIVE.file, folder / FOLDER) if path.exists()]
-    return paths[:1]
-
-
-def mapped(folder: Path) -> Path:
-    """Return the file that keeps the decoded arrays."""
-    return folder / "cifar10.npy"
-
-
-def source(folder: Path) -> str:
-    """Return a text that changes when what `read` returns does; DataError where there is nothing to read."""
-    paths = sources(folder)
-    if not paths:
-        raise DataError(
-            f"CIFAR-10 is not in {folder}. Run `ddl data fetch cifar10` to download it, set "
-            f"DDL_DATA_DIR to a folder that holds {ARCHIVE.file} or {FOLDER}, or use the "
-            "data set `synthetic`."
-        )
+def _decode(paths):
+    """Return the arrays, the form and the class names of the archive or of an unpacked folder, checked."""
     (path,) = paths
-    return store.fingerprint(sorted(path.iterdir()) if path.is_dir() else [path], FORMAT)
-
-
-def read(folder: Path) -> DataSet:
-    """Return the whole data set, from ``cifar-10-python.tar.gz`` or else ``cifar-10-batches-py`` in `folder`.
-
-    The first call keeps the arrays in a file beside the source, where the folder can be written; later calls map that
-    file, until the source changes. DataError names what is missing or damaged.
-    """
-    arrays = store.kept(mapped(folder), source(folder), lambda: _decode(*sources(folder)))
-    return DataSet.of("cifar10", arrays, tuple(str(arrays["class_names"]).splitlines()))
-
-
-def _decode(path):
-    """Return the arrays and the form of a source, checked."""
     files = _unpacked(path) if path.is_dir() else _archived(path)
     meta = _unpickle(files[META], f"{path}: {META}")
     try:
@@ -129,8 +78,9 @@ def _unpacked(folder):
 
 def _archived(path):
     """Return the bytes of every file of the archive, by name."""
-    if sha256(path) != ARCHIVE.sha256:
-        size = f"{path.stat().st_size} of {ARCHIVE.size_bytes} bytes"
+    (official,) = REAL.files
+    if sha256(path) != official.sha256:
+        size = f"{path.stat().st_size} of {official.size_bytes} bytes"
         raise _damaged(path, f"it is not the official archive (checksum differs, {size})")
     with tarfile.open(path, "r:gz") as archive:
         return {
@@ -182,8 +132,12 @@ def _checked(batch, rows, classes, where):
     return np.ascontiguousarray(images), labels, first.endswith(b".jpg")
 
 
-def _damaged(where, what):
-    return DataError(
-        f"{where} is damaged: {what}. Run `ddl data fetch cifar10` to download the official "
-        "archive (it is preferred to an unpacked folder), or put the file right."
-    )
+ARCHIVE = Archive(
+    file="cifar-10-python.tar.gz",
+    address="https://www.cs.toronto.edu/~kriz/cifar-10-python.tar.gz",
+    size_bytes=170_498_071,
+    sha256="6d958be074577803d12ecdefd02955f39262c83c16fe9348329d7fe0b5c001ce",
+    mirror="DDL_CIFAR10_URL",
+    begins=b"\x1f\x8b\x08",  # gzip
+)
+REAL = RealSet("cifar10", "CIFAR-10", (ARCHIVE,), _decode, unpacked=FOLDER)

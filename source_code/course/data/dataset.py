@@ -20,7 +20,7 @@ class DataError(CourseError, ValueError):
 
 @dataclass(frozen=True, eq=False)
 class DataSet:
-    """Pictures and labels, split into a training and a test part; DataError where the arrays do not fit together.
+    """Pictures and labels, split into a training and a test part.
 
     Pictures are uint8, shape ``[samples, 32, 32, 3]``, red-green-blue, and may be mapped from a file: treat them as
     read-only. Labels are int32, shape ``[samples]``, each an index into `class_names`.
@@ -36,26 +36,6 @@ class DataSet:
     class_names: tuple[str, ...]
     note: str | None = None  # why this data set was chosen, where that is not obvious
     held_out: str = HELD_OUT[0]  # what the test part holds: test pictures, or some of the training part's
-
-    def __post_init__(self):
-        for part in PARTS:
-            images = getattr(self, f"{part}_images")
-            labels = getattr(self, f"{part}_labels")
-            if images.dtype != np.uint8 or images.shape[1:] != (32, 32, 3):
-                raise DataError(
-                    f"{self.name}: {part} images are {images.dtype} {images.shape}, not uint8 [samples, 32, 32, 3]."
-                )
-            if labels.dtype != np.int32 or labels.shape != images.shape[:1]:
-                raise DataError(
-                    f"{self.name}: {part} labels are {labels.dtype} {labels.shape}, not int32 [{len(images)}]."
-                )
-            if not len(labels):
-                raise DataError(f"{self.name}: the {part} part is empty.")
-            if labels.min() < 0 or labels.max() >= len(self.class_names):
-                raise DataError(
-                    f"{self.name}: {part} labels run from {labels.min()} to {labels.max()}, "
-                    f"outside 0 to {len(self.class_names) - 1}."
-                )
 
     @classmethod
     def of(cls, name: str, arrays: Mapping[str, Any], class_names: tuple[str, ...]) -> "DataSet":

@@ -14,8 +14,8 @@ import threading
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import dataclass
 from http.client import HTTPResponse
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -40,27 +40,6 @@ class Archive:
     sha256: str
     mirror: str  # the environment variable that may name another address
     begins: bytes  # no web page begins so
-
-
-def mirrored(archives: Iterable[Archive], address: str | None) -> list[Archive]:
-    """Return the archives at a mirror: in the folder `address`, else where their variable says, else where they are."""
-    return [
-        replace(archive, address=f"{folder.rstrip('/')}/{archive.file}") if folder else archive
-        for archive in archives
-        for folder in [address or os.environ.get(archive.mirror)]
-    ]
-
-
-def all_there(folder: Path, archives: Iterable[Archive]) -> list[Path]:
-    """Return the archives' files in `folder`, or an empty list where one of them is not there."""
-    paths = [folder / archive.file for archive in archives]
-    return paths if all(path.exists() for path in paths) else []
-
-
-def form_of(paths: Iterable[Path], archives: Iterable[Archive]) -> str:
-    """Return the form of a data set that these files have: official where every checksum agrees."""
-    official = all(sha256(path) == archive.sha256 for path, archive in zip(paths, archives, strict=True))
-    return "official" if official else "official layout, unverified"
 
 
 def sha256(path: Path) -> str:

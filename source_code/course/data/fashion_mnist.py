@@ -6,62 +6,26 @@ arXiv:1708.07747: four gzip files of the IDX format, a header of big-endian int3
 
 import gzip
 import zlib
-from pathlib import Path
+from functools import partial
 
 import numpy as np
 
-from course.data import store
-from course.data.dataset import DataError, DataSet
-from course.data.download import Archive, all_there, form_of, mirrored
+from course.data.download import Archive
+from course.data.real import RealSet, damaged
 
-FORMAT = 1  # of the decoded arrays; a change counts up, so that kept ones are decoded anew
 OFFICIAL = "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com"
-MIRROR = "DDL_FASHION_MNIST_URL"
-CLASSES = ("T-shirt", "trousers", "pullover", "dress", "coat", "sandal", "shirt", "sneaker", "bag", "ankle boot")
-IMAGES, LABELS = 2051, 2049  # the IDX format's magic numbers, of bytes in three dimensions and in one
-FILES = tuple(
-    Archive(file, f"{OFFICIAL}/{file}", size_bytes, digest, MIRROR, begins=b"\x1f\x8b")
-    for file, size_bytes, digest in (
-        ("train-images-idx3-ubyte.gz", 26_421_880, "3aede38d61863908ad78613f6a32ed271626dd12800ba2636569512369268a84"),
-        ("train-labels-idx1-ubyte.gz", 29_515, "a04f17134ac03560a47e3764e11b92fc97de4d1bfaf8ba1a3aa29af54cc90845"),
-        ("t10k-images-idx3-ubyte.gz", 4_422_102, "346e55b948d973a97e58d2351dde16a484bd415d4595297633bb08f03db6a073"),
-        ("t10k-labels-idx1-ubyte.gz", 5_148, "67da17c76eaffca5446c3361aaab5c3cd6d1c2608764d35dfb1850b086bf8dd5"),
-    )
+FILES = (
+    ("train-images-idx3-ubyte.gz", 26_421_880, "3aede38d61863908ad78613f6a32ed271626dd12800ba2636569512369268a84"),
+    ("train-labels-idx1-ubyte.gz", 29_515, "a04f17134ac03560a47e3764e11b92fc97de4d1bfaf8ba1a3aa29af54cc90845"),
+    ("t10k-images-idx3-ubyte.gz", 4_422_102, "346e55b948d973a97e58d2351dde16a484bd415d4595297633bb08f03db6a073"),
+    ("t10k-labels-idx1-ubyte.gz", 5_148, "67da17c76eaffca5446c3361aaab5c3cd6d1c2608764d35dfb1850b086bf8dd5"),
 )
-
-
-def archives(address: str | None = None) -> list[Archive]:
-    """Return what to download, from the official place or the folder `address` of a mirror."""
-    return mirrored(FILES, address)
-
-
-def sources(folder: Path) -> list[Path]:
-    """Return the four files in `folder`, or an empty list where one of them is not there."""
-    return all_there(folder, FILES)
-
-
-def mapped(folder: Path) -> Path:
-    """Return the file that keeps the decoded arrays."""
-    return folder / "fashion_mnist.npy"
-
-
-def read(folder: Path) -> DataSet:
-    """Return the whole data set, its images padded with 0 to 32 x 32 and repeated in three channels.
-
-    The first call keeps the arrays in a file beside the four, where the folder can be written; later calls map that
-    file, until one of the four changes. DataError names what is missing or damaged.
-    """
-    paths = sources(folder)
-    if not paths:
-        raise DataError(
-            f"Fashion-MNIST is not in {folder}. Run `ddl data fetch fashion_mnist` to download it, set DDL_DATA_DIR to "
-            f"a folder that holds {', '.join(archive.file for archive in FILES)}, or use the data set `synthetic`."
-        )
-    arrays = store.kept(mapped(folder), store.fingerprint(paths, FORMAT), lambda: _decode(paths))
-    return DataSet.of("fashion_mnist", arrays, CLASSES)
+IMAGES, LABELS = 2051, 2049  # the IDX format's magic numbers, of bytes in three dimensions and in one
+_damaged = partial(damaged, "fashion_mnist")
 
 
 def _decode(paths):
+    """Return the images, padded with 0 to 32 x 32 and repeated in three channels, and their labels."""
     arrays = {}
     for part, (images, labels) in zip(("train", "test"), (paths[:2], paths[2:]), strict=True):
         grey, kinds = _idx(images, IMAGES), _idx(labels, LABELS)
@@ -70,7 +34,7 @@ def _decode(paths):
         padded = np.pad(grey, ((0, 0), (2, 2), (2, 2)))
         arrays[f"{part}_images"] = np.repeat(padded[..., None], 3, axis=3)
         arrays[f"{part}_labels"] = kinds.astype(np.int32)
-    return {"form": form_of(paths, FILES), **arrays}
+    return arrays
 
 
 def _idx(path, magic):
@@ -86,5 +50,10 @@ def _idx(path, magic):
     return np.frombuffer(content, np.uint8, offset=4 * len(head)).reshape(shape)
 
 
-def _damaged(path, what):
-    return DataError(f"{path} is damaged: {what}. Run `ddl data fetch fashion_mnist` to download the official file.")
+REAL = RealSet(
+    "fashion_mnist",
+    "Fashion-MNIST",
+    tuple(Archive(file, f"{OFFICIAL}/{file}", *about, "DDL_FASHION_MNIST_URL", b"\x1f\x8b") for file, *about in FILES),
+    _decode,
+    class_names=("T-shirt", "trousers", "pullover", "dress", "coat", "sandal", "shirt", "sneaker", "bag", "ankle boot"),
+)

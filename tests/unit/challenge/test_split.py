@@ -39,9 +39,9 @@ def real(monkeypatch):
         )
 
     found = DataSet("cifar10", "official", *part(train), *part(test), tuple("0123456789"))
-    monkeypatch.setattr(cifar10, "read", lambda folder: found)
-    monkeypatch.setattr(cifar10, "source", lambda folder: "first")
-    return found, lambda: monkeypatch.setattr(cifar10, "source", lambda folder: "second")
+    monkeypatch.setattr(cifar10.REAL, "read", lambda folder: found)
+    monkeypatch.setattr(cifar10.REAL, "source", lambda folder: "first")
+    return found, lambda: monkeypatch.setattr(cifar10.REAL, "source", lambda folder: "second")
 
 
 def test_the_file_has_all_pictures_and_no_private_labels(real):

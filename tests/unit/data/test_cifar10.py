@@ -43,18 +43,11 @@ def unpack(folder, **options):
 def test_folder_gives_pictures_and_labels(folder, protocol):
     unpack(folder, protocol=protocol)
     data = load("cifar10")
-    assert data.describe() == {
-        "name": "cifar10",
-        "form": "official layout, unverified",
-        "train_samples": 5 * ROWS,
-        "test_samples": ROWS,
-        "held_out": "test",
-    }
+    facts = {"name": "cifar10", "form": "official layout, unverified", "held_out": "test"}
+    assert data.describe() == {**facts, "train_samples": 5 * ROWS, "test_samples": ROWS}
     assert data.class_names == tuple(NAMES)
-    for images, labels, source in [
-        (data.train_images[ROWS:], data.train_labels[ROWS:], batch(1)),
-        (data.test_images, data.test_labels, batch(5)),
-    ]:
+    second = data.train_images[ROWS:], data.train_labels[ROWS:], batch(1)
+    for images, labels, source in (second, (data.test_images, data.test_labels, batch(5))):
         assert labels[:ROWS].tolist() == source[b"labels"]
         for y, x, colour in [(0, 0, 0), (0, 31, 1), (31, 0, 2), (7, 9, 1)]:
             place = colour * 1024 + y * 32 + x
@@ -68,8 +61,11 @@ def test_pickles_of_python_2_are_read(folder):
     np.testing.assert_array_equal(load("cifar10").train_images, expected)
 
 
-def test_archive_is_read_verified_and_preferred(folder, monkeypatch):
-    monkeypatch.setattr(cifar10, "ARCHIVE", OFFICIAL)
+def test_it_is_missed_and_an_archive_is_read_verified_and_preferred(folder, monkeypatch):
+    assert not is_there("cifar10")
+    with pytest.raises(DataError, match="ddl data fetch cifar10.*DDL_DATA_DIR.*synthetic"):
+        load("cifar10")
+    monkeypatch.setattr(cifar10.REAL, "files", (OFFICIAL,))
     unpack(folder, ending="jpg")
     assert load("cifar10").form == "official layout, JPEG re-encoded"
     (folder / OFFICIAL.file).write_bytes(ARCHIVE)
@@ -89,28 +85,20 @@ def test_unpacked_files_with_official_checksums_are_official(folder, monkeypatch
 def test_second_load_maps_a_file_until_the_source_changes(folder, monkeypatch):
     there = unpack(folder)
     first = load("cifar10")
-    decode = cifar10._decode
-    monkeypatch.setattr(cifar10, "_decode", lambda path: pytest.fail("decoded again"))
+    decode = cifar10.REAL.decode
+    monkeypatch.setattr(cifar10.REAL, "decode", lambda paths: pytest.fail("decoded again"))
     second = load("cifar10")
     assert isinstance(second.train_images, np.memmap)
     np.testing.assert_array_equal(first.train_images, second.train_images)
-    monkeypatch.setattr(cifar10, "_decode", decode)
+    monkeypatch.setattr(cifar10.REAL, "decode", decode)
     changed = batch(0)
     changed[b"data"][:] = 9
     (there / "data_batch_1").write_bytes(pickle.dumps(changed))
     assert (load("cifar10").train_images[:ROWS] == 9).all()
-
-
-def test_folder_that_cannot_be_written_is_read_each_time(folder):
-    unpack(folder)
+    # A folder that cannot be written is read each time.
+    (folder / "cifar10.npy").unlink()
     (folder / "cifar10.npy").mkdir()
     assert load("cifar10").train_samples == 5 * ROWS
-
-
-def test_missing_says_what_to_do(folder):
-    assert not is_there("cifar10")
-    with pytest.raises(DataError, match="ddl data fetch cifar10.*DDL_DATA_DIR.*synthetic"):
-        load("cifar10")
 
 
 class Malicious:

@@ -67,15 +67,16 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
 
 @pytest.fixture
-def server():
+def server(monkeypatch):
     with serving(Server()) as server:
+        monkeypatch.setenv("DDL_CIFAR10_URL", server.address)
         yield server
 
 
 @pytest.fixture(autouse=True)
 def small(monkeypatch):
     """Make the small archive the official one, and pauses and pieces small."""
-    monkeypatch.setattr(cifar10, "ARCHIVE", OFFICIAL)
+    monkeypatch.setattr(cifar10.REAL, "files", (OFFICIAL,))
     monkeypatch.setattr(download, "CHUNK_BYTES", 10_000)
     monkeypatch.setattr(download, "PAUSES_S", (0.05, 0.05))
     monkeypatch.setenv("no_proxy", "127.0.0.1")
@@ -90,8 +91,7 @@ def part(folder):
     return folder / f"{FILE}.part"
 
 
-def test_fetch_downloads_once_and_then_finds_it(folder, server, monkeypatch):
-    monkeypatch.setenv("DDL_CIFAR10_URL", server.address)
+def test_fetch_downloads_once_and_then_finds_it(folder, server):
     lines = []
     fetch("cifar10", lines.append)
     assert whole(folder) and load("cifar10").form == "official"
@@ -118,17 +118,17 @@ def test_a_download_is_continued_or_begun_again_until_it_is_whole(folder, server
     kept, behaviour, asked = CONTINUED[case]
     part(folder).write_bytes(kept)
     vars(server).update(behaviour)
-    fetch("cifar10", str, server.address)
+    fetch("cifar10", str)
     assert whole(folder) and server.asked == asked
 
 
 def test_connection_that_always_breaks_ends_with_what_is_kept(folder, server):
     server.breaks_after = (50_000,) + (0,) * 9
     with pytest.raises(DataError, match="ended early. 0.0 MiB are kept; fetching again continues"):
-        fetch("cifar10", str, server.address)
+        fetch("cifar10", str)
     assert len(server.asked) == 4 and part(folder).stat().st_size == 50_000
     server.breaks_after = ()
-    fetch("cifar10", str, server.address)
+    fetch("cifar10", str)
     assert whole(folder)
 
 
@@ -141,11 +141,11 @@ def test_a_damaged_archive_is_named_and_stays_until_the_new_one_is_whole(folder,
     assert not entry.is_here and "damaged" in entry.form
     server.status = 503
     with pytest.raises(DataError, match="answers 503.*DDL_CIFAR10_URL"):
-        fetch("cifar10", str, server.address)
+        fetch("cifar10", str)
     assert (folder / FILE).read_bytes() == damaged
     server.status = 200
     lines = []
-    fetch("cifar10", lines.append, server.address)
+    fetch("cifar10", lines.append)
     assert whole(folder) and f"{folder / FILE} is damaged" in lines[0]
 
 
@@ -166,7 +166,7 @@ def test_a_web_page_is_named_and_what_was_there_is_kept(folder, server, page):
         server.asked.clear()
         part(folder).write_bytes(ARCHIVE[:kept])
         with pytest.raises(DataError, match="sends something else than .* a login page .*DDL_CIFAR10_URL"):
-            fetch("cifar10", str, server.address)
+            fetch("cifar10", str)
         assert len(server.asked) == 1 and part(folder).read_bytes() == ARCHIVE[:kept]
 
 
@@ -174,7 +174,7 @@ def test_a_page_as_the_rest_of_an_archive_is_named_and_not_asked_for_again(folde
     server.content, server.type = (ARCHIVE[:70_000] + b"Log in").ljust(len(ARCHIVE)), "text/html"
     part(folder).write_bytes(ARCHIVE[:70_000])
     with pytest.raises(DataError, match="a login page"):
-        fetch("cifar10", str, server.address)
+        fetch("cifar10", str)
     assert len(server.asked) == 1 and part(folder).read_bytes() == ARCHIVE[:70_000]
 
 
@@ -191,30 +191,31 @@ def test_what_is_not_the_archive_is_refused_in_one_line_and_not_kept(folder, ser
     behaviour, message = REFUSED[case]
     vars(server).update(behaviour)
     with pytest.raises(DataError, match=message) as caught:
-        fetch("cifar10", str, server.address)
+        fetch("cifar10", str)
     assert "\n" not in str(caught.value) and os.listdir(folder) == ["cifar10.lock"]
 
 
 def test_no_network_is_noticed_at_once(folder, server, monkeypatch):
     for address in ("http://127.0.0.1:9/a", "http://no-such-host.invalid/a"):
-        with pytest.raises(DataError, match="cannot be downloaded from.*DDL_DATA_DIR.*`synthetic`"):
-            fetch("cifar10", str, address)
+        with monkeypatch.context() as patch, pytest.raises(DataError, match="cannot be .* from.*DDL_DATA_DIR.*`synth"):
+            patch.setenv("DDL_CIFAR10_URL", address)
+            fetch("cifar10", str)
     assert os.listdir(folder) == ["cifar10.lock"]
     monkeypatch.setattr(download, "CONNECT_S", 0.3)
     server.delay_s = 1
     with pytest.raises(DataError, match="no answer in 0.3 s"):
-        fetch("cifar10", str, server.address)
+        fetch("cifar10", str)
 
 
 def test_a_disk_that_is_full_or_too_small_is_named(folder, server, monkeypatch):
     part(folder).symlink_to("/dev/full")  # Every write to it: no space left on device.
     with pytest.raises(DataError, match="No space left on device. Free some space"):
-        fetch("cifar10", str, server.address)
+        fetch("cifar10", str)
     assert not (folder / FILE).exists()
     server.asked.clear()
     monkeypatch.setattr(download.shutil, "disk_usage", lambda _: type("Usage", (), {"free": 9}))
     with pytest.raises(DataError, match="free and cifar-10-python.tar.gz needs"):
-        fetch("cifar10", str, server.address)
+        fetch("cifar10", str)
     assert server.asked == []
 
 
@@ -222,9 +223,9 @@ def test_two_at_once_download_once(folder, server):
     server.goes_on = threading.Event()
     lines = [], []
     with ThreadPoolExecutor(2) as pool:
-        first = pool.submit(fetch, "cifar10", lines[0].append, server.address)
+        first = pool.submit(fetch, "cifar10", lines[0].append)
         until(lambda: server.asked)
-        second = pool.submit(fetch, "cifar10", lines[1].append, server.address)
+        second = pool.submit(fetch, "cifar10", lines[1].append)
         until(lambda: lines[1])
         server.goes_on.set()
         first.result(), second.result()

@@ -1,0 +1,85 @@
+"""Real data sets of pictures: files that are downloaded, decoded once, and from then on mapped into memory."""
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from course.data import store
+from course.data.dataset import DataError, DataSet
+from course.data.download import Archive, sha256
+
+VERSION = 1  # of the decoded arrays; a change counts up, so that kept ones are decoded anew
+
+
+@dataclass
+class RealSet:
+    """A real data set: its name, what people call it, its official files, and how they are decoded.
+
+    `decode` returns the arrays of a `DataSet`, by name, from the paths of the files; also their ``form`` and
+    ``class_names``, lines of text, where that is not all there is to say of them: the form is official where the files'
+    checksums agree, and class names are those given here. A folder `unpacked` may be there in the files' place.
+    """
+
+    name: str
+    title: str
+    files: tuple[Archive, ...]
+    decode: Callable[[list[Path]], dict]
+    class_names: tuple[str, ...] = ()
+    unpacked: str | None = None
+
+    def archives(self) -> list[Archive]:
+        """Return what to download: from the mirror that the files' variable names, or the official place.
+
+        A mirror of a single file is that file's address; one of several, the folder that they are in.
+        """
+        mirror = os.environ.get(self.files[0].mirror)
+        if not mirror:
+            return list(self.files)
+        if len(self.files) == 1:
+            return [replace(self.files[0], address=mirror)]
+        return [replace(file, address=f"{mirror.rstrip('/')}/{file.file}") for file in self.files]
+
+    def sources(self, folder: Path) -> list[Path]:
+        """Return the files in `folder`, or what they unpack to; an empty list where one of them is not there."""
+        paths = [folder / file.file for file in self.files]
+        if all(path.exists() for path in paths):
+            return paths
+        return [folder / self.unpacked] if self.unpacked and (folder / self.unpacked).exists() else []
+
+    def mapped(self, folder: Path) -> Path:
+        """Return the file that keeps the decoded arrays."""
+        return folder / f"{self.name}.npy"
+
+    def source(self, folder: Path) -> str:
+        """Return a text that changes when what `read` returns does; DataError where there is nothing to read."""
+        paths = self.sources(folder)
+        if not paths:
+            holds = " and ".join(file.file for file in self.files) + (f" or {self.unpacked}" if self.unpacked else "")
+            raise DataError(
+                f"{self.title} is not in {folder}. Run `ddl data fetch {self.name}` to download it, set DDL_DATA_DIR "
+                f"to a folder that holds {holds}, or use the data set `synthetic`."
+            )
+        files = [each for path in paths for each in (sorted(path.iterdir()) if path.is_dir() else [path])]
+        return store.fingerprint(files, VERSION)
+
+    def read(self, folder: Path) -> DataSet:
+        """Return the whole data set.
+
+        The first call keeps the arrays in a file beside the sources, where the folder can be written; later calls map
+        that file, until a source changes. DataError names what is missing or damaged.
+        """
+        arrays = store.kept(self.mapped(folder), self.source(folder), lambda: self._decoded(self.sources(folder)))
+        return DataSet.of(self.name, arrays, self.class_names or tuple(str(arrays["class_names"]).splitlines()))
+
+    def _decoded(self, paths):
+        arrays = self.decode(paths)
+        if "form" not in arrays:
+            official = all(sha256(path) == file.sha256 for path, file in zip(paths, self.files, strict=True))
+            arrays["form"] = "official" if official else "official layout, unverified"
+        return arrays
+
+
+def damaged(name: str, where: object, what: str) -> DataError:
+    """Return the error of a damaged file of a real data set."""
+    return DataError(f"{where} is damaged: {what}. Run `ddl data fetch {name}` to download the official file.")

@@ -1,0 +1,133 @@
+"""SVHN and Fashion-MNIST: small files of their forms, read, damaged, and fetched."""
+
+import gzip
+import hashlib
+import struct
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from scipy.io import savemat
+
+from course.data import DataError, catalogue, fetch, is_there, listing, load
+
+TRAIN, TEST = 30, 20  # samples
+MNIST = {"train": TRAIN, "t10k": TEST}
+
+
+def colours(samples):
+    return np.random.default_rng(samples).integers(0, 256, (32, 32, 3, samples), np.uint8)
+
+
+def greys(samples):
+    return np.random.default_rng(samples).integers(0, 256, (samples, 28, 28), np.uint8)
+
+
+def mat(samples, **changes):
+    """Return the variables of one of SVHN's files; a change of None leaves one out."""
+    whole = {"X": colours(samples), "y": (np.arange(samples, dtype=np.uint8) % 10 + 1)[:, None], **changes}
+    return {name: value for name, value in whole.items() if value is not None}
+
+
+def idx(array, magic):
+    return gzip.compress(struct.pack(f">{1 + array.ndim}i", magic, *array.shape) + array.tobytes())
+
+
+def put(folder, name, **changes):
+    """Write the files of a data set; `changes` are other bytes or variables of some."""
+    folder.mkdir(exist_ok=True)
+    if name == "svhn":
+        for file, samples in (("train_32x32.mat", TRAIN), ("test_32x32.mat", TEST)):
+            savemat(folder / file, changes.get(file, mat(samples)), do_compression=True)
+        return folder
+    for part, samples in MNIST.items():
+        files = {"images-idx3": idx(greys(samples), 2051)}
+        files["labels-idx1"] = idx(np.arange(samples, dtype=np.uint8) % 10, 2049)
+        for kind, data in files.items():
+            file = f"{part}-{kind}-ubyte.gz"
+            (folder / file).write_bytes(changes.get(file, data))
+    return folder
+
+
+def test_svhns_pictures_stand_upright_and_ten_is_zero(folder):
+    put(folder, "svhn")
+    data = load("svhn")
+    np.testing.assert_array_equal(data.train_images[7], colours(TRAIN)[..., 7])
+    assert data.train_labels[:10].tolist() == [1, 2, 3, 4, 5, 6, 7, 8, 9, 0] and data.class_names[3] == "3"
+
+
+def test_grey_images_are_padded_and_have_three_equal_channels(folder):
+    put(folder, "fashion_mnist")
+    data = load("fashion_mnist")
+    for channel in range(3):
+        np.testing.assert_array_equal(data.train_images[:, 2:30, 2:30, channel], greys(TRAIN))
+    assert data.train_images[:, [0, 1, 30, 31]].max() == 0 and data.class_names[data.train_labels[7]] == "sneaker"
+
+
+@pytest.mark.parametrize("name", ["svhn", "fashion_mnist"])
+def test_a_data_set_is_missed_loaded_balanced_mapped_and_listed(folder, name):
+    title = catalogue.REAL[name].title
+    with pytest.raises(DataError, match=f"Run `ddl data fetch {name}`.*use the data set `synthetic`"):
+        load(name)
+    missing = load("auto", train_samples=20, test_samples=10, prefer=name)
+    assert missing.name == "synthetic" and missing.note.startswith(f"{title} is not in {folder}")
+    put(folder, name)
+    data = load("auto", prefer=name)
+    assert (data.name, data.form) == (name, "official layout, unverified")
+    assert data.train_images.shape == (TRAIN, 32, 32, 3) and data.test_labels.dtype == np.int32
+    assert np.bincount(load(name, train_samples=10).train_labels).tolist() == [1] * 10
+    assert isinstance(load(name).train_images, np.memmap)
+    with pytest.raises(DataError, match=f"{name} has 20 test samples: 21 is not possible"):
+        load(name, test_samples=21)
+    (entry,) = [entry for entry in listing() if entry.name == name]
+    assert entry.is_here and entry.samples == 50 and "50 images" in str(entry)
+
+
+@pytest.mark.parametrize(
+    ("name", "file", "content", "what"),
+    [
+        ("svhn", "train_32x32.mat", mat(TRAIN, y=None), "it holds no y"),
+        ("svhn", "train_32x32.mat", mat(5, X=np.zeros((5, 32, 32, 3), np.uint8)), r"its X is uint8 \(5, 32, 32, 3\)"),
+        ("svhn", "train_32x32.mat", mat(TRAIN, y=np.ones((3, 1), np.uint8)), "its y is not 30 whole numbers"),
+        ("fashion_mnist", "train-images-idx3-ubyte.gz", b"no archive", "cannot be unpacked"),
+        ("fashion_mnist", "train-images-idx3-ubyte.gz", idx(greys(TRAIN), 2051)[:-9], "cannot be unpacked"),
+        ("fashion_mnist", "t10k-images-idx3-ubyte.gz", idx(greys(TEST), 2049), "header does not say"),
+        ("fashion_mnist", "train-labels-idx1-ubyte.gz", gzip.compress(b""), "header does not say"),
+        ("fashion_mnist", "train-labels-idx1-ubyte.gz", idx(np.zeros(29, np.uint8), 2049), "beside 29 labels"),
+        ("fashion_mnist", "t10k-labels-idx1-ubyte.gz", idx(np.full(20, 10, np.uint8), 2049), "labels of 0 to 10"),
+    ],
+)
+def test_a_damaged_file_is_named(folder, name, file, content, what):
+    put(folder, name, **{file: content})
+    with pytest.raises(DataError, match=f"is damaged: .*{what}.*ddl data fetch {name}"):
+        load(name)
+
+
+@pytest.mark.parametrize("name", ["svhn", "fashion_mnist"])
+def test_all_files_are_fetched_from_a_mirror_and_later_only_a_damaged_one(folder, tmp_path, monkeypatch, name):
+    real, mirror = catalogue.REAL[name], put(tmp_path / "mirror", name)
+    files, asked, lines = [], [], []
+    for archive in real.files:
+        content = (mirror / archive.file).read_bytes()
+        assert content.startswith(archive.begins)
+        files.append(replace(archive, size_bytes=len(content), sha256=hashlib.sha256(content).hexdigest()))
+    monkeypatch.setattr(real, "files", tuple(files))
+
+    def download(archive, into, say):
+        asked.append(archive.address)
+        (into / archive.file).write_bytes((mirror / archive.file).read_bytes())
+
+    monkeypatch.setattr(catalogue, "download", download)
+    monkeypatch.setenv(f"DDL_{name.upper()}_URL", "http://mirror/")
+    fetch(name, lines.append)
+    assert load(name).form == "official" and lines[-1] == f"{name}: 30 + 20 images, official, in {folder}"
+    fetch(name, str)
+    addresses = [f"http://mirror/{file.file}" for file in files]
+    assert asked == addresses
+    path = folder / files[-1].file
+    path.write_bytes(path.read_bytes()[:-500])
+    lines.clear()
+    fetch(name, lines.append)
+    assert f"{path.name} is damaged" in lines[0] and asked[len(files) :] == addresses[-1:]
+    path.unlink()
+    assert not is_there(name)
