@@ -74,6 +74,14 @@ class Records(tf.keras.callbacks.Callback):
         )
 
 
+def horovod_callbacks():
+    """Return Horovod's callbacks for Keras, which read and write rates and metrics through the Keras that trains."""
+    from horovod.tensorflow.keras import callbacks
+
+    callbacks.K = tf.keras.backend  # on later TensorFlows it would be Keras 3's
+    return callbacks
+
+
 class Stopping(tf.keras.callbacks.EarlyStopping):
     """Goes back to the best weights also where the epochs ran out first."""
 

@@ -1,7 +1,7 @@
-"""The optimizers that recipes name, made ready for a custom loop; LARS among them.
+"""The optimizers that recipes name, made ready for a custom loop; LARS and LAMB among them.
 
-All are of Keras' older optimizer family, to which LAMB belongs (`course.training.compat`): one family means
-one way to set the rate, to broadcast the slots and to save them.
+All are of Keras' older optimizer family, to which tensorflow-addons' LAMB belongs: one family means one way to set the
+rate, to broadcast the slots and to save them.
 
 Weight decay has one meaning in every arm: the same coefficient on the same variables (kernels,
 never biases or norm parameters), entering where the optimizer's own paper puts it: added to the
@@ -9,9 +9,11 @@ gradient in SGD, in equation 6 of LARS, added to the update in LAMB (algorithm 2
 default, so that every arm minimises the very same loss.
 """
 
+import warnings
+from importlib.util import find_spec
+
 import tensorflow as tf
 
-from course.training.compat import lamb
 from course.training.recipes import SettingError
 
 MOMENTUM = 0.9
@@ -31,7 +33,28 @@ def is_adapted(variable):
     return "kernel" in variable.name
 
 
-class LARS(_legacy.Optimizer):
+class _LayerWise(_legacy.Optimizer):
+    """An optimizer with a rate for each layer; `SLOTS` names what it keeps of each variable."""
+
+    SLOTS: tuple[str, ...]
+
+    def __init__(self, learning_rate, weight_decay=0.0):
+        super().__init__(type(self).__name__)
+        self._set_hyper("learning_rate", learning_rate)
+        self.weight_decay = weight_decay
+
+    def _create_slots(self, var_list):
+        for slot in self.SLOTS:
+            for variable in var_list:
+                self.add_slot(variable, slot)
+
+
+def _ratio(one, other):
+    """Return one / other; 1 for a layer of zeros, or one without a gradient, which has no direction to scale by."""
+    return tf.where((one > 0) & (other > 0), one / other, 1.0)
+
+
+class LARS(_LayerWise):
     """Layer-wise adaptive rate scaling (You, Gitman and Ginsburg 2017, arXiv:1708.03888).
 
     For a layer's weights w, gradient g, the global rate γ and momentum m (equation 6,
@@ -45,31 +68,72 @@ class LARS(_legacy.Optimizer):
     may move in one step as a share of its norm, and `weight_decay` is β.
     """
 
-    def __init__(self, learning_rate, momentum=MOMENTUM, trust=TRUST, weight_decay=0.0):
-        super().__init__("LARS")
-        self._set_hyper("learning_rate", learning_rate)
-        self.momentum, self.trust, self.weight_decay = momentum, trust, weight_decay
+    SLOTS = ("momentum",)
 
-    def _create_slots(self, var_list):
-        for variable in var_list:
-            self.add_slot(variable, "momentum")
+    def __init__(self, learning_rate, momentum=MOMENTUM, trust=TRUST, weight_decay=0.0):
+        super().__init__(learning_rate, weight_decay)
+        self.momentum, self.trust = momentum, trust
 
     def _resource_apply_dense(self, grad, var, apply_state=None):
         rate = self._get_hyper("learning_rate", var.dtype.base_dtype)
         if is_adapted(var):
-            weight_norm, grad_norm = tf.norm(var), tf.norm(grad)
-            scale = grad_norm + self.weight_decay * weight_norm
-            # A layer of zeros, or one without a gradient, has no direction to scale by.
-            ratio = tf.where(
-                (weight_norm > 0) & (scale > 0),
-                self.trust * weight_norm / tf.maximum(scale, tf.keras.backend.epsilon() ** 2),
-                1.0,
-            )
-            rate = rate * ratio
+            weight_norm = tf.norm(var)
+            rate = rate * _ratio(self.trust * weight_norm, tf.norm(grad) + self.weight_decay * weight_norm)
             grad = grad + self.weight_decay * var
         velocity = self.get_slot(var, "momentum")
         velocity.assign(self.momentum * velocity + rate * grad)
         return var.assign_sub(velocity)
+
+
+class LAMB(_LayerWise):
+    """Layer-wise adaptive moments (You et al. 2020, arXiv:1904.00962, algorithm 2), with φ the identity.
+
+    For a layer's weights w, gradient g, the global rate η and step t::
+
+        m ← β₁ m + (1 − β₁) g
+        v ← β₂ v + (1 − β₂) g²
+        r = m / (1 − β₁ᵗ) / (√(v / (1 − β₂ᵗ)) + ε) + λ w
+        w ← w − η ‖w‖ / ‖r‖ r
+
+    Biases and norm parameters take λ = 0 and no ‖w‖ / ‖r‖: Adam.
+    """
+
+    SLOTS = ("m", "v")
+    BETAS, EPSILON = (0.9, 0.999), 1e-6
+
+    def _resource_apply_dense(self, grad, var, apply_state=None):
+        dtype = var.dtype.base_dtype
+        step = tf.cast(self.iterations + 1, dtype)
+        beta_1, beta_2 = (tf.constant(beta, dtype) for beta in self.BETAS)  # rounded once for all
+        m, v = self.get_slot(var, "m"), self.get_slot(var, "v")
+        m.assign(beta_1 * m + (1 - beta_1) * grad)
+        v.assign(beta_2 * v + (1 - beta_2) * tf.square(grad))
+        update = m / (1 - beta_1**step) / (tf.sqrt(v / (1 - beta_2**step)) + self.EPSILON)
+        rate = self._get_hyper("learning_rate", dtype)
+        if is_adapted(var):
+            update = update + self.weight_decay * var
+            rate = rate * _ratio(tf.norm(var), tf.norm(update))
+        return var.assign_sub(rate * update)
+
+
+def lamb(learning_rate, weight_decay):
+    """Return tensorflow-addons' LAMB where that is installed, which ended with TensorFlow 2.15, else ours.
+
+    A test holds that both take the same steps.
+    """
+    if find_spec("tensorflow_addons") is None:
+        return LAMB(learning_rate, weight_decay)
+    with warnings.catch_warnings():
+        # The package says on import that it has ended. It is pinned, and LAMB is all that we use.
+        warnings.filterwarnings("ignore", message=r"\s*TensorFlow Addons", category=UserWarning)
+        from tensorflow_addons.optimizers import LAMB as ADDONS_LAMB
+    excluded = ["bias", "gamma", "beta"]  # of what `is_adapted` is not true
+    return ADDONS_LAMB(
+        learning_rate,
+        weight_decay=weight_decay,
+        exclude_from_weight_decay=excluded,
+        exclude_from_layer_adaptation=excluded,
+    )
 
 
 class _DecayedGradient:

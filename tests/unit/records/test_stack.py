@@ -1,5 +1,9 @@
 """Keras 3 is refused in one sentence, and so is a variable that would break the default stack."""
 
+import importlib.metadata
+import subprocess
+import sys
+
 import pytest
 
 from ddl.records import stack
@@ -50,3 +54,16 @@ def test_what_is_wrong_with_keras_is_one_sentence(here, tensorflow, tf_keras, va
 
 def test_a_release_is_the_first_two_numbers_of_a_version():
     assert [stack.release(version) for version in ("2.15.1", "3.0", None, "nightly")] == [(2, 15), (3, 0), None, None]
+
+
+def test_each_stack_has_the_keras_and_the_variable_that_it_needs():
+    """Every process of the next stack's environment has the variable from its start, and none of the default's."""
+    tf = pytest.importorskip("tensorflow")
+    from course.training.callbacks import horovod_callbacks
+
+    package = tf.keras.Model.__module__.partition(".")[0]  # keras, or tf_keras
+    assert importlib.metadata.version(package.replace("_", "-")).startswith("2.")
+    assert horovod_callbacks().K.learning_phase is tf.keras.backend.learning_phase
+    program = f"import os; print(os.environ.get({stack.VARIABLE!r}))"
+    wanted = "1" if package == "tf_keras" else "None"
+    assert subprocess.check_output([sys.executable, "-c", program], env={}, text=True) == f"{wanted}\n"

@@ -6,8 +6,9 @@ import pytest
 tf = pytest.importorskip("tensorflow")
 
 from course.training import models
-from course.training.optimizer import LARS, MOMENTUM, TRUST, is_adapted, make
+from course.training.optimizer import LAMB, LARS, MOMENTUM, TRUST, is_adapted, lamb, make
 from course.training.recipes import SettingError
+from ddl.records import stack
 
 
 @pytest.fixture
@@ -26,31 +27,31 @@ def train(optimizer, variables, steps):
     return [variable.numpy() for variable in variables]
 
 
+def same(got, wanted, rtol=2e-5, atol=1e-6):
+    for one, other in zip(got, wanted, strict=True):
+        np.testing.assert_allclose(one, other, rtol, atol)
+
+
 def test_lars_is_equation_6_of_its_paper(problem):
     weights, variables, steps = problem
-    weights, rate, decay = [w.copy() for w in weights], 0.7, 0.01
+    weights, rate, decay, trust, momentum = [w.copy() for w in weights], 0.7, 0.01, 0.003, 0.5
     speeds = [np.zeros_like(w) for w in weights]
     for gradients in steps:
         for index, gradient in enumerate(gradients):
             w, local = weights[index], 1.0
             if index == 0:
                 norm = np.linalg.norm(w)
-                local = TRUST * norm / (np.linalg.norm(gradient) + decay * norm)
+                local = trust * norm / (np.linalg.norm(gradient) + decay * norm)
                 gradient = gradient + decay * w
-            speeds[index] = MOMENTUM * speeds[index] + rate * local * gradient
+            speeds[index] = momentum * speeds[index] + rate * local * gradient
             weights[index] = w - speeds[index]
-    trained = train(make("lars", rate, variables, decay), variables, steps)
-    for got, wanted in zip(trained, weights):
-        np.testing.assert_allclose(got, wanted, rtol=2e-5, atol=1e-6)
+    same(train(make("lars", rate, variables, decay, momentum, trust), variables, steps), weights)
 
 
-def test_momentum_and_trust_are_those_asked_for(problem):
+def test_sgd_without_momentum_is_plain(problem):
     weights, variables, steps = problem
     plain = train(make("sgd", 0.1, variables, momentum=0.0), variables, steps)
-    for got, first, *gradients in zip(plain, weights, *steps):
-        np.testing.assert_allclose(got, first - 0.1 * sum(gradients), rtol=2e-5, atol=1e-6)
-    lars = make("lars", 0.7, variables, momentum=0.5, trust=0.003)
-    assert (lars.momentum, lars.trust) == (0.5, 0.003)
+    same(plain, [first - 0.1 * sum(gradients) for first, *gradients in zip(weights, *steps)])
 
 
 def test_a_lars_step_does_not_depend_on_the_size_of_the_gradient(problem):
@@ -65,14 +66,36 @@ def test_a_lars_step_does_not_depend_on_the_size_of_the_gradient(problem):
     assert np.linalg.norm(moved[0]) == pytest.approx(0.5 * TRUST * np.linalg.norm(before), rel=1e-4)
 
 
-def test_lars_leaves_a_layer_of_zeros_and_a_layer_without_gradient_finite():
+@pytest.mark.parametrize("kind", [LARS, LAMB])
+def test_a_layer_of_zeros_and_a_layer_without_gradient_stay_finite(kind):
     kernel = tf.Variable(tf.zeros([4]), name="kernel")
-    assert np.all(np.isfinite(train(LARS(0.5), [kernel], [[np.ones(4)]])))
+    assert np.all(np.isfinite(train(kind(0.5), [kernel], [[np.ones(4)]])))
     kernel.assign(tf.ones([4]))
-    np.testing.assert_array_equal(train(LARS(0.5), [kernel], [[np.zeros(4)]])[0], np.ones(4))
+    np.testing.assert_array_equal(train(kind(0.5), [kernel], [[np.zeros(4)]])[0], np.ones(4))
 
 
-def test_lamb_is_algorithm_2_of_its_paper_for_kernels_and_adam_for_the_rest(problem):
+def trained(optimizer):
+    """Take steps with the course's network and gradients from one seed; return all weights after each."""
+    variables = models.build("cnn", norm="batch").trainable_variables
+    draw, seen = np.random.default_rng(0), []
+    for _ in range(8):
+        train(optimizer, variables, [[draw.normal(size=variable.shape) for variable in variables]])
+        seen.append([variable.numpy() for variable in variables])
+    return seen
+
+
+def test_our_lamb_takes_the_steps_of_tensorflow_addons():
+    found = lamb(0.02, 0.01)
+    if stack.name() == "next":
+        assert type(found) is LAMB  # there are no addons to compare with
+        return
+    assert type(found).__module__.startswith("tensorflow_addons")  # which stays what this stack trains with
+    for ours, theirs in zip(trained(LAMB(0.02, 0.01)), trained(found), strict=True):
+        same(ours, theirs, rtol=2e-6, atol=1e-7)
+
+
+@pytest.mark.parametrize("make_lamb", [lamb, LAMB])
+def test_lamb_is_algorithm_2_of_its_paper_for_kernels_and_adam_for_the_rest(problem, make_lamb):
     weights, variables, steps = problem
     weights, rate, decay = [w.copy() for w in weights], 0.02, 0.01
     m, v = ([np.zeros_like(w) for w in weights] for _ in range(2))
@@ -86,9 +109,7 @@ def test_lamb_is_algorithm_2_of_its_paper_for_kernels_and_adam_for_the_rest(prob
                 r = r + decay * w
                 r = r * np.linalg.norm(w) / np.linalg.norm(r)
             weights[index] = w - rate * r
-    trained = train(make("lamb", rate, variables, decay), variables, steps)
-    for got, wanted in zip(trained, weights):
-        np.testing.assert_allclose(got, wanted, rtol=5e-4, atol=1e-5)
+    same(train(make_lamb(rate, decay), variables, steps), weights, rtol=5e-4, atol=1e-5)
 
 
 def test_sgd_has_nesterov_momentum_and_decays_kernels_only(problem):
@@ -101,9 +122,7 @@ def test_sgd_has_nesterov_momentum_and_decays_kernels_only(problem):
                 gradient = gradient + decay * weights[index]
             speeds[index] = MOMENTUM * speeds[index] - rate * gradient
             weights[index] = weights[index] + MOMENTUM * speeds[index] - rate * gradient
-    trained = train(make("sgd", rate, variables, decay), variables, steps)
-    for got, wanted in zip(trained, weights):
-        np.testing.assert_allclose(got, wanted, rtol=2e-5, atol=1e-6)
+    same(train(make("sgd", rate, variables, decay), variables, steps), weights)
 
 
 def test_slots_are_there_before_the_first_step():
@@ -111,7 +130,8 @@ def test_slots_are_there_before_the_first_step():
     for name, slots in {"sgd": 1, "adam": 2, "lars": 1, "lamb": 2}.items():
         with warnings.catch_warnings():
             warnings.simplefilter("error")
-            optimizer = make(name, 0.1, variables)
+            optimizer = make(name, 0.25, variables)
+        assert float(optimizer.learning_rate) == 0.25
         before = [variable.shape for variable in optimizer.variables()]
         assert len(before) == 1 + slots * len(variables)  # and the count of steps
         optimizer.apply_gradients([(tf.zeros_like(variable), variable) for variable in variables])

@@ -64,8 +64,7 @@ import tensorflow as tf
 
 from course.data import Order, load_questions, shard
 from course.training import embedding
-from course.training.callbacks import Epochs, Records, Stopping, Validation, make_scores
-from course.training.compat import horovod_callbacks
+from course.training.callbacks import Epochs, Records, Stopping, Validation, horovod_callbacks, make_scores
 from course.training.journal import Journal
 from course.training.strategy import devices_for
 from course.workers.scores import best_threshold, figures, loss_and_accuracy, precision_recall
