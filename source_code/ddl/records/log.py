@@ -3,6 +3,7 @@
 Ranks import this before their script: the standard library only.
 """
 
+import codecs
 import contextlib
 import io
 import os
@@ -17,12 +18,9 @@ from ddl.records.jsonfiles import FULL
 
 CHUNK_BYTES = 1 << 20
 TAIL_BYTES = 1 << 16  # more than any screen shows
-WIDEST = 4000  # characters kept of an unfinished line
-# Colours and other movements of a terminal's cursor, and its title; "erase to the end of the line" is
-# what a redrawn line needs.
-ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\^_])")
-ERASE = re.compile(r"\x1b\[0?K")
-MOVES = re.compile(rb"[\r\b\0\x1b]")  # bytes that a terminal does not just print
+# Colours and other movements of a terminal's cursor, and its title.
+ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\^_])|\0")
+HALF_ESCAPE = re.compile(r"\x1b(?:\[[0-?]*[ -/]*)?$")
 
 
 class _Tolerant(io.FileIO):
@@ -80,7 +78,7 @@ class LogTail:
         self._path = path
         self._last_bytes = last_bytes
         self._offset = 0
-        self._line = _Line()
+        self._rest = b""  # of the unfinished line, what shows of it
         self.current = ""
 
     def lines(self, before: int | None = None) -> Iterator[str]:
@@ -92,7 +90,7 @@ class LogTail:
         with file:
             end = os.fstat(file.fileno()).st_size if before is None else before
             if self._last_bytes and end - self._offset > self._last_bytes:
-                self._offset, self._line = end - self._last_bytes, _Line()
+                self._offset, self._rest = end - self._last_bytes, b""
                 file.seek(self._offset)  # skip the rest of a line
                 self._offset += len(file.readline(self._last_bytes))
             file.seek(self._offset)
@@ -100,73 +98,33 @@ class LogTail:
                 self._offset += len(data)
                 *whole, rest = data.split(b"\n")
                 for part in whole:
-                    yield self._line.draw(part).end()
-                self._line.draw(rest)
-        self.current = self._line.text()
+                    line, self._rest = self._rest + part, b""
+                    yield shown(line)
+                self._rest = _last_drawn(self._rest + rest)[-CHUNK_BYTES:]  # a line may have no end
+        self.current = shown(self._rest, whole=False)
 
     def take_current(self) -> str:
         """Return the unfinished line as if it were finished."""
-        text, self.current = self._line.end(), ""
+        text, self._rest, self.current = shown(self._rest), b"", ""
         return text
 
 
-class _Line:
-    """One line of a terminal, with its cursor."""
-
-    def __init__(self) -> None:
-        self._bytes = b""  # not drawn yet
-        self._text: list[str] = []
-        self._cursor = 0
-
-    def draw(self, data: bytes) -> "_Line":
-        self._bytes += data
-        if len(self._bytes) > CHUNK_BYTES:  # a line without end, or a bar that is redrawn for ever
-            self.text()
-        return self
-
-    def text(self) -> str:
-        """The line so far, without half a character or escape at its end."""
-        cut = _incomplete(self._bytes)
-        self._draw(len(self._bytes) - cut)
-        return "".join(self._text).rstrip()
-
-    def end(self) -> str:
-        """Return the line and begin the next."""
-        if not self._text and not MOVES.search(self._bytes):  # nearly always
-            text, self._bytes = self._bytes.decode(errors="replace").rstrip(), b""
-            return text
-        self._draw(len(self._bytes))
-        text = "".join(self._text).rstrip()
-        self._text, self._cursor = [], 0
-        return text
-
-    def _draw(self, count: int) -> None:
-        data, self._bytes = self._bytes[:count], self._bytes[count:]
-        text = ESCAPES.sub("", ERASE.sub("\0", data.decode(errors="replace")))
-        for part in re.split("([\r\b\0])", text):
-            if part == "\r":
-                self._cursor = 0
-            elif part == "\b":
-                self._cursor = max(0, self._cursor - 1)
-            elif part == "\0":
-                del self._text[self._cursor :]
-            else:
-                part = part[: WIDEST - self._cursor]
-                self._text[self._cursor : self._cursor + len(part)] = part
-                self._cursor += len(part)
+def shown(line: bytes, whole: bool = True) -> str:
+    """Return what a terminal shows of a line; of one that is not `whole`, without half a character or escape."""
+    text = codecs.getincrementaldecoder("utf-8")("replace").decode(_last_drawn(line), whole).rstrip("\r")
+    text = ESCAPES.sub("", text if whole else HALF_ESCAPE.sub("", text))
+    if "\b" in text:
+        kept: list[str] = []
+        for part in re.findall("\b|[^\b]+", text):
+            kept[-1:] = kept[-1:] + list(part) if part != "\b" else []
+        text = "".join(kept)
+    return text.rstrip()
 
 
-def _incomplete(data: bytes) -> int:
-    """The number of bytes at the end that belong to an incomplete character or escape."""
-    if at := re.search(rb"\x1b(\[[0-?]*[ -/]*)?$", data[-32:]):
-        return len(data[-32:]) - at.start()
-    for back in range(1, min(4, len(data) + 1)):
-        byte = data[-back]
-        if byte >= 0xC0:
-            return back if back < (2 if byte < 0xE0 else 3 if byte < 0xF0 else 4) else 0
-        if byte < 0x80:
-            return 0
-    return 0
+def _last_drawn(line: bytes) -> bytes:
+    """Return a line from its last redrawing on, and the carriage returns at its end."""
+    text = line.rstrip(b"\r")
+    return line[text.rfind(b"\r") + 1 :]
 
 
 def last_lines(path: Path, count: int = 8, before: int | None = None) -> list[str]:

@@ -39,7 +39,7 @@ def test_a_progress_bar_is_one_line_that_is_there_while_it_is_drawn(log):
 @pytest.mark.parametrize(
     "written, shown",
     [
-        (b"150 %\r7 \n", "7 0 %"),  # a shorter line leaves the rest standing
+        (b"150 %\b\b\b\b\b7 %\b\b\b\b\b\b8 %\n", "8 %"),
         (b"50 %\r\x1b[K7 %\n", "7 %"),
         (b"\x1b[1;31mred\x1b[0m and \x1b]0;title\x07plain\n", "red and plain"),
         (b"before \xff\xfe after\n", "before \ufffd\ufffd after"),
