@@ -48,37 +48,37 @@ class Span:
 
 def read(path: str | Path) -> list[Span]:
     """Read a timeline, its spans in the order in which they end; what a cut-off file left open is omitted."""
-    names: dict[Any, str] = {}
-    under_way: dict[Any, list] = {}
     spans = []
-    for event in _events(Path(path)):
-        row, kind = event.get("pid"), event.get("ph")
-        if kind == "M" and event.get("name") == "process_name":
-            names[row] = event["args"].get("name", "")
-        elif kind == "B":
-            under_way.setdefault(row, []).append((event["name"], event["ts"]))
-        elif kind == "E" and under_way.get(row):
-            open_ones = under_way[row]
-            operation = open_ones[0][0].removeprefix("NEGOTIATE_")
-            name, start = open_ones.pop()
-            phase = _phase(name, outermost=not open_ones)
-            if phase:
-                spans.append(Span(names.get(row, str(row)), operation, phase, start / 1e6, event["ts"] / 1e6))
+    for tensor, around, begin, end in _ended(path):
+        if phase := _phase(begin["name"], outermost=not around):
+            operation = (around or [begin])[0]["name"].removeprefix("NEGOTIATE_")
+            spans.append(Span(tensor, operation, phase, begin["ts"] / 1e6, end["ts"] / 1e6))
     return spans
 
 
 def sent(path: str | Path) -> dict[str, int]:
     """Return the bytes that one rank gave to all-reduces, by the type of their elements as Horovod wrote it down."""
     total: Counter[str] = Counter()
-    under_way: dict[Any, list] = {}
-    for event in _events(Path(path)):
-        open_ones = under_way.setdefault(event.get("pid"), [])
-        if event.get("ph") == "B":
-            open_ones.append(event["name"])
-        elif event.get("ph") == "E" and open_ones and open_ones.pop() == "ALLREDUCE" and "args" in event:
-            kind, shape = event["args"]["dtype"], event["args"]["shape"]
+    for _, _, begin, end in _ended(path):
+        if begin["name"] == "ALLREDUCE" and "args" in end:
+            kind, shape = end["args"]["dtype"], end["args"]["shape"]
             total[kind] += math.prod(map(int, re.findall(r"\d+", shape))) * numpy.dtype(kind).itemsize
     return dict(total)
+
+
+def _ended(path: str | Path) -> Iterator[tuple[str, list[dict], dict, dict]]:
+    """Yield for each activity that ended its tensor, the events that began those around it, its begin, and its end."""
+    names: dict[Any, str] = {}
+    under_way: dict[Any, list[dict]] = {}
+    for event in _events(Path(path)):
+        row, kind = event.get("pid"), event.get("ph")
+        if kind == "M" and event.get("name") == "process_name":
+            names[row] = event["args"].get("name", "")
+        elif kind == "B":
+            under_way.setdefault(row, []).append(event)
+        elif kind == "E" and under_way.get(row):
+            begin = under_way[row].pop()
+            yield names.get(row, str(row)), under_way[row], begin, event
 
 
 def _events(path: Path) -> list[dict]:

@@ -17,28 +17,21 @@ HEAD = """[
 
 def tensor(row, start):
     """One all-reduce: 100 µs of negotiation, 20 of copying, 50 of reducing, 10 beside them."""
-
-    def begin(name, time):
-        return json.dumps({"ph": "B", "name": name, "ts": time, "pid": row})
-
-    def end(time, **args):
-        return json.dumps({"ph": "E", "ts": time, "pid": row, **args})
-
-    return ",".join(
-        [
-            begin("NEGOTIATE_ALLREDUCE", start),
-            json.dumps({"ph": "X", "name": "0", "ts": start, "pid": row, "dur": 0}),
-            end(start + 100),
-            begin("ALLREDUCE", start + 110),
-            begin("MEMCPY_IN_FUSION_BUFFER", start + 115),
-            end(start + 125),
-            begin("GLOO_ALLREDUCE", start + 125),
-            end(start + 175),
-            begin("MEMCPY_OUT_FUSION_BUFFER", start + 175),
-            end(start + 185),
-            end(start + 190, args={"dtype": "float16" if row == 2 else "float32", "shape": "[3, 32]"}),
-        ]
+    given = {"dtype": "float16" if row == 2 else "float32", "shape": "[3, 32]"}
+    events = (
+        ("B", 0, {"name": "NEGOTIATE_ALLREDUCE"}),
+        ("X", 0, {"name": "0", "dur": 0}),
+        ("E", 100, {}),
+        ("B", 110, {"name": "ALLREDUCE"}),
+        ("B", 115, {"name": "MEMCPY_IN_FUSION_BUFFER"}),
+        ("E", 125, {}),
+        ("B", 125, {"name": "GLOO_ALLREDUCE"}),
+        ("E", 175, {}),
+        ("B", 175, {"name": "MEMCPY_OUT_FUSION_BUFFER"}),
+        ("E", 185, {}),
+        ("E", 190, {"args": given}),
     )
+    return ",".join(json.dumps({"ph": kind, "ts": start + at, "pid": row, **more}) for kind, at, more in events)
 
 
 OTHER = '{"ph": "B", "name": "NEGOTIATE_ALLGATHER", "ts": 3000, "pid": 1},{"ph": "E", "ts": 3010, "pid": 1}'
@@ -55,21 +48,12 @@ def keep(tmp_path):
     return write
 
 
-def lengths(spans):
-    """Microseconds of each phase of each tensor, in order."""
-    return [(span.tensor, span.phase, round(1e6 * (span.end_s - span.start_s))) for span in spans]
-
-
 def test_a_tensor_has_its_phases(keep):
     spans = read(keep(TEXT + "]"))
     first = [span for span in spans if span.tensor == "first" and span.end_s < 0.001]
-    assert lengths(first) == [
-        ("first", "negotiation", 100),
-        ("first", "copying", 10),
-        ("first", "reducing", 50),
-        ("first", "copying", 10),
-        ("first", "queued", 80),
-    ]
+    microseconds = [(span.phase, round(1e6 * (span.end_s - span.start_s))) for span in first]
+    phases = [("negotiation", 100), ("copying", 10), ("reducing", 50), ("copying", 10), ("queued", 80)]
+    assert microseconds == phases
     assert {span.operation for span in first} == {"ALLREDUCE"}
     assert spans[-1] == Span("first", "ALLGATHER", "negotiation", 0.003, 0.00301)
 
