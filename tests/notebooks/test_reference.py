@@ -14,7 +14,7 @@ from course.challenge.build import BASELINE
 from course.challenge.journal import sha256
 from course.challenge.rules import ALPHA, BASELINE_SAMPLES, LEAST_RUNS, TARGET
 from course.training.precision import instructions
-from course.training.recipes import BASE_RATES, recipe
+from course.training.recipes import BASE_RATES, RECIPES
 from ddl.records.jsonfiles import read_json, read_json_lines
 from helpers import ROOT
 
@@ -180,8 +180,8 @@ def test_every_arm_has_its_grids_best_rate_and_no_best_is_at_an_edge():
 def test_base_rates_are_those_of_the_grids():
     grids = tuning.grids(recorded("convergence-tuning"))
     assert grids["small batch"].best == BASE_RATES["sgd"]
-    assert grids["LARS"].best == pytest.approx(recipe("lars").rate(1024, BASE_RATES["lars"]))
-    lamb, peak = grids["LAMB"], recipe("lamb").rate(1024, BASE_RATES["lamb"])
+    assert grids["LARS"].best == pytest.approx(RECIPES["lars"].rate(1024, BASE_RATES["lars"]))
+    lamb, peak = grids["LAMB"], RECIPES["lamb"].rate(1024, BASE_RATES["lamb"])
     (taken,) = [mean for rate, mean in lamb.means.items() if rate == pytest.approx(peak)]
     assert abs(taken - lamb.means[lamb.best]) < 0.01 and lamb.best == pytest.approx(2 * peak)
     assert not lamb.means[2 * lamb.best] > 0.15

@@ -6,22 +6,22 @@ import ctypes
 import psutil
 import tensorflow as tf
 
+DEVICE = "CPU:0"
 CLEAR_PEAK = "5"  # proc(5), clear_refs: begin the peak of resident memory anew
 GIVE_BACK = -3, 2**18  # mallopt(3), M_MMAP_THRESHOLD: what NumPy and Gloo free goes back to the system at once
 
 
 class Memory:
-    """Bytes since this object was made. TensorFlow counts the tensors of its first device of the kind `device`."""
+    """Bytes since this object was made; of tensors, those in the processor's memory."""
 
-    def __init__(self, device: str = "CPU"):
-        self._device = f"{device}:0"
+    def __init__(self):
         ctypes.CDLL(None).mallopt(*GIVE_BACK)
         self._start, self._resident = self._tensors("current"), psutil.Process().memory_info().rss
         self.begin()
 
     def begin(self):
         """Begin both peaks anew."""
-        tf.config.experimental.reset_memory_stats(self._device)
+        tf.config.experimental.reset_memory_stats(DEVICE)
         with contextlib.suppress(OSError), open("/proc/self/clear_refs", "w") as file:
             file.write(CLEAR_PEAK)
 
@@ -40,4 +40,4 @@ class Memory:
         return 1024 * int(peak.split()[1]) - self._resident
 
     def _tensors(self, which):
-        return tf.config.experimental.get_memory_info(self._device)[which]
+        return tf.config.experimental.get_memory_info(DEVICE)[which]

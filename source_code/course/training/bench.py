@@ -112,13 +112,12 @@ def nccl_settings(texts) -> dict[str, str]:
     return found
 
 
-def refuse_what_does_not_fit(size_bytes: int, copies: int, ranks: int, free: int | None = None):
+def refuse_what_does_not_fit(size_bytes: int, copies: int, ranks: int):
     """Refuse messages that would not fit into memory: a BenchError says which size would.
 
     `size_bytes` is the largest, and each of the `ranks` on this host holds so many `copies` at once.
     """
-    free = available_bytes() if free is None else free
-    needed = copies * size_bytes * ranks
+    free, needed = available_bytes(), copies * size_bytes * ranks
     if needed > free:
         fits = free // (copies * ranks) // ITEM_BYTES * ITEM_BYTES
         raise BenchError(

@@ -13,6 +13,7 @@ import tensorflow as tf
 
 from course.training.recipes import SettingError
 
+MOST_GROUPS = 20  # of batches, for standard errors
 GRADIENT, PRODUCT = 3, 11  # forward passes that take as long, with the course's CNN
 
 
@@ -95,7 +96,7 @@ class Landscape:
         norms = filter_norms(self.model)
         return norms * self.hessian(norms * vector)
 
-    def noise(self, population: int | None = None, groups: int = 20) -> dict:
+    def noise(self, population: int | None = None) -> dict:
         """Return the gradient noise scale S / |G|², in samples, and its two parts, each with a standard error.
 
         With n gradients of B samples, ``S = B Σ|G_i − Ḡ|² / (n − 1)`` is unbiased for the summed variance of one
@@ -106,7 +107,7 @@ class Landscape:
         where |G|² is not positive.
         """
         count = len(self.batches)
-        groups = min(groups, count // 2)
+        groups = min(MOST_GROUPS, count // 2)
         if groups < 2:
             raise SettingError(f"the noise scale compares gradients of 4 batches or more, and there are {count}")
         samples = len(self.batches[0][1])

@@ -23,46 +23,37 @@ LEARNING_RATE = 0.02
 
 
 @dataclass(frozen=True)
-class Integer:
-    """Reads a whole number, for argparse."""
-
-    least: int = 1
-    most: int = 10**9
-
-    def __call__(self, text):
-        try:
-            value = int(text)
-        except ValueError:
-            raise argparse.ArgumentTypeError(f"{text!r} is not a whole number") from None
-        return _within(text, value, self.least, self.most)
-
-
-@dataclass(frozen=True)
 class Number:
     """Reads a finite number, for argparse: from `least` to `most`, and greater than `above`."""
 
     least: float = -math.inf
     most: float = math.inf
     above: float = -math.inf
+    kind, called = float, "a finite number"
 
     def __call__(self, text):
         try:
-            value = float(text)
+            value = self.kind(text)
         except ValueError:
             value = math.nan
-        if not math.isfinite(value):
-            raise argparse.ArgumentTypeError(f"{text!r} is not a finite number")
+        if not abs(value) < math.inf:
+            raise argparse.ArgumentTypeError(f"{text!r} is not {self.called}")
         if not value > self.above:
             raise argparse.ArgumentTypeError(f"{text}: it must be above {self.above:g}")
-        return _within(text, value, self.least, self.most)
+        if value < self.least:
+            raise argparse.ArgumentTypeError(f"{text}: at least {self.least:g} is needed")
+        if value > self.most:
+            raise argparse.ArgumentTypeError(f"{text}: at most {self.most:,} is allowed")
+        return value
 
 
-def _within(text, value, least, most):
-    if value < least:
-        raise argparse.ArgumentTypeError(f"{text}: at least {least:g} is needed")
-    if value > most:
-        raise argparse.ArgumentTypeError(f"{text}: at most {most:,} is allowed")
-    return value
+@dataclass(frozen=True)
+class Integer(Number):
+    """Reads a whole number, for argparse."""
+
+    least: int = 1
+    most: int = 10**9
+    kind, called = int, "a whole number"
 
 
 def split_evenly(ours, config):

@@ -16,18 +16,13 @@ INSTRUCTIONS = ("amx_bf16", "avx512_bf16")  # as /proc/cpuinfo calls AMX's and A
 AMPERE = (8, 0)  # the first compute capability whose tensor cores take bfloat16
 
 
-def instructions(cpuinfo: str | None = None) -> tuple[str, ...]:
-    """Return which of `INSTRUCTIONS` the processor has; `cpuinfo` is the text to look in, by default this machine's."""
-    if cpuinfo is None:
-        try:
-            cpuinfo = CPUINFO.read_text()
-        except OSError:
-            cpuinfo = ""
-    flags = re.search(r"^flags\s*:(.*)$", cpuinfo, re.MULTILINE)
+def instructions() -> tuple[str, ...]:
+    """Return which of `INSTRUCTIONS` the processor has."""
+    flags = re.search(r"^flags\s*:(.*)$", CPUINFO.read_text() if CPUINFO.exists() else "", re.MULTILINE)
     return tuple(name for name in INSTRUCTIONS if flags and name in flags[1].split())
 
 
-def choose(asked: str, capability: tuple[int, int] | None = None, cpuinfo: str | None = None) -> str:
+def choose(asked: str, capability: tuple[int, int] | None = None) -> str:
     """Return "float32" or "bfloat16" for one of `PRECISIONS`.
 
     "auto" takes bfloat16 where it is faster: on a GPU from compute capability 8.0, on a processor with AMX. There, on
@@ -35,12 +30,12 @@ def choose(asked: str, capability: tuple[int, int] | None = None, cpuinfo: str |
     AVX512_BF16 alone (``ONEDNN_MAX_CPU_ISA=AVX512_CORE_BF16``) 0.75 times with both, so that it has to be asked for.
     (Processor time of one thread, medians of seven pairs of steps.)
 
-    `capability` is the GPU's compute capability, None where the processor computes; for `cpuinfo` see `instructions`.
+    `capability` is the GPU's compute capability, None where the processor computes.
     SettingError, for bfloat16 on a processor that has no instructions for it.
     """
     if asked == "float32":
         return asked
-    has = instructions(cpuinfo)
+    has = instructions()
     if asked == "bfloat16":
         if capability is None and not has:
             raise SettingError(

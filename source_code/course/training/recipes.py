@@ -59,16 +59,6 @@ class Recipe:
     warmup_epochs: float = 0
     optimizer: str = "sgd"
 
-    def __post_init__(self):
-        choices = {"norm": ("none", "batch"), "lr_rule": tuple(SCALE), "optimizer": BASE_RATES}
-        for field, allowed in choices.items():
-            if getattr(self, field) not in allowed:
-                raise SettingError(
-                    f"recipe {self.name!r}: {field} is {getattr(self, field)!r}, not one of {', '.join(allowed)}"
-                )
-        if self.warmup_epochs < 0:
-            raise SettingError(f"recipe {self.name!r}: warm-up over {self.warmup_epochs} epochs")
-
     def rate(self, global_batch, base_rate):
         """Return the learning rate at a global batch, from that at ``REFERENCE_BATCH`` samples."""
         return base_rate * SCALE[self.lr_rule](global_batch / REFERENCE_BATCH)
@@ -90,13 +80,6 @@ RECIPES = {
         Recipe("lars", "warmup", **_WARMUP, optimizer="lars"),
     )
 }
-
-
-def recipe(name):
-    """Return the recipe of that name; a SettingError lists those there are."""
-    if name not in RECIPES:
-        raise SettingError(f"there is no recipe {name!r}; the recipes are: {', '.join(RECIPES)}")
-    return RECIPES[name]
 
 
 def micro_batch(global_batch, ranks, passes=1):
@@ -137,7 +120,7 @@ def settle(config, steps_per_epoch, ranks):
     if config.ghost_batch is not None:
         config.backward_passes_per_step = passes_for(config.ghost_batch, config.global_batch, ranks)
     micro_batch(config.global_batch, ranks, config.backward_passes_per_step)
-    arm = recipe(config.recipe)
+    arm = RECIPES[config.recipe]
     steps = config.steps or max(1, round(config.epochs * steps_per_epoch))
     if config.optimizer is None:
         config.optimizer = arm.optimizer

@@ -21,7 +21,8 @@ SAMPLES, BATCH, RATE = 200, 8, 0.5
 class Task:
     """Samples to train on, and a record of the training.
 
-    A rank takes `batch` samples in a step, and `rate` is the learning rate for that batch.
+    A rank takes `batch` samples in a step, and `rate` is the learning rate for that batch. A library's own class has
+    `_tensor`, which makes an array its own, and `_weights`, a model's arrays by name, in the names' order.
     """
 
     def __init__(self):
@@ -63,14 +64,6 @@ class Task:
             keep_weights(folder, self._weights(model).values())
         if self._recorder:
             self._recorder.result({"steps": self._steps, "samples": self._processed})
-
-    def _tensor(self, samples):
-        """Return an array as the library's own."""
-        raise NotImplementedError
-
-    def _weights(self, model):
-        """Return the model's weights: arrays by name, in the names' order."""
-        raise NotImplementedError
 
     def _lists(self, model):
         return {name: weight.tolist() for name, weight in self._weights(model).items()}

@@ -39,27 +39,21 @@ def test_own_is_the_mean_of_its_words(own):
     assert own(tf.constant([], tf.string)).shape == (0, 8)
 
 
-def test_own_follows_its_seed(own):
+def test_own_follows_its_seed_and_learns_the_words_that_it_sees(own):
     again, other = (embedding.MeanOfWords(8, 512, seed) for seed in (3, 4))
     np.testing.assert_array_equal(own(TEXTS), again(TEXTS))
     assert not np.array_equal(own(TEXTS), other(TEXTS))
-
-
-def test_own_learns_the_words_that_it_sees(own):
     with tf.GradientTape() as tape:
         loss = tf.reduce_sum(own(TEXTS))
     gradient = tf.convert_to_tensor(tape.gradient(loss, own.table)).numpy()
     assert np.sum(np.any(gradient != 0, axis=1)) == 3  # hello, world, qué
 
 
-def test_exported_folder_gives_the_same_vectors(own, folder):
+def test_exported_folder_gives_the_same_vectors_on_a_strategys_replicas_too(own, folder):
     for trainable in (False, True):
         layer = embedding.make(str(folder), trainable)
         np.testing.assert_array_equal(layer(TEXTS), own(TEXTS))
         assert len(layer.trainable_weights) == trainable
-
-
-def test_folder_is_loaded_onto_the_replicas_of_a_strategy(own, folder):
     strategy = tf.distribute.MirroredStrategy(["CPU:0"])
     with strategy.scope():
         layer = embedding.make(str(folder), trainable=True)
@@ -118,11 +112,3 @@ def test_what_is_no_sentence_embedding_is_refused(tmp_path):
         embedding.make(save(tmp_path / "lengths", tf.strings.length, texts))
     with pytest.raises(embedding.EmbeddingError, match="has no saved_model.pb"):
         embedding.make(str(tmp_path))
-
-
-def test_keras_ignores_a_batch_size_beside_a_data_set():
-    """As lesson 3 says: four batches of 16 stay four."""
-    data = tf.data.Dataset.from_tensor_slices((tf.zeros((64, 3)), tf.zeros((64, 1)))).batch(16)
-    model = tf.keras.Sequential([tf.keras.layers.Dense(1, input_shape=(3,))])
-    model.compile("sgd", "mse")
-    assert model.fit(data, batch_size=32, verbose=0).params["steps"] == 4

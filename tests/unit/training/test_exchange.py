@@ -28,11 +28,10 @@ def test_it_is_set_for_a_while_only(monkeypatch):
     assert CYCLE_TIME not in os.environ
 
 
-def test_what_a_user_set_stands(monkeypatch):
-    for name in (CYCLE_TIME, "HOROVOD_AUTOTUNE"):
-        with monkeypatch.context() as patch:
-            patch.delenv(CYCLE_TIME, raising=False)
-            patch.setenv(name, "3")
-            before = dict(os.environ)
-            with cycle_time(7.8):
-                assert dict(os.environ) == before
+@pytest.mark.parametrize("name", [CYCLE_TIME, "HOROVOD_AUTOTUNE"])
+def test_what_a_user_set_stands(monkeypatch, name):
+    monkeypatch.delenv(CYCLE_TIME, raising=False)
+    monkeypatch.setenv(name, "3")
+    before = dict(os.environ)
+    with cycle_time(7.8):
+        assert dict(os.environ) == before

@@ -38,24 +38,19 @@ def test_a_stride_taken_before_1x1_convolutions_changes_nothing():
         np.testing.assert_allclose(output, tf.nn.conv2d(x, conv.kernel, 2, "VALID"), atol=1e-4)
 
 
-def kernels(**options):
-    variables = models.build("cnn", **options).trainable_variables
-    return [variable.numpy() for variable in variables if "kernel" in variable.name]
-
-
 def test_first_weights_depend_on_the_seed_and_not_on_the_norm():
-    first = kernels(seed=3)
-    for same in (kernels(seed=3), kernels(seed=3, norm="batch")):
-        for a, b in zip(first, same, strict=True):
-            np.testing.assert_array_equal(a, b)
-    assert not np.array_equal(first[0], kernels(seed=4)[0])
+    first, same, other = (
+        [each.numpy() for each in models.build("cnn", **options).trainable_variables if "kernel" in each.name]
+        for options in ({"seed": 3}, {"seed": 3, "norm": "batch"}, {"seed": 4})
+    )
+    assert all(np.array_equal(a, b) for a, b in zip(first, same, strict=True))
+    assert not np.array_equal(first[0], other[0])
 
 
 def test_wrong_requests_are_refused():
-    with pytest.raises(SettingError, match="'vgg'.*cnn, resnet"):
-        models.build("vgg")
-    with pytest.raises(SettingError, match="--sync-bn"):
-        models.build("cnn", sync_norm=True)
+    for name, options, words in (("vgg", {}, "'vgg'.*cnn, resnet"), ("cnn", {"sync_norm": True}, "--sync-bn")):
+        with pytest.raises(SettingError, match=words):
+            models.build(name, **options)
 
 
 def test_statistics_are_those_of_the_pictures_whatever_they_were():

@@ -80,7 +80,7 @@ for script in scripts:
         wrong = []
         if isinstance(action.type, Integer):
             wrong = [*whole, action.type.least - 1, action.type.most + 1]
-        if isinstance(action.type, Number):
+        elif isinstance(action.type, Number):
             wrong = [*number, *(limit for limit in (action.type.least - 1, action.type.above,
                                                     action.type.most * 2) if abs(limit) < 1e300)]
         option = action.option_strings[0]

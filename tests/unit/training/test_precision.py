@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from course.training import precision
 from course.training.precision import INSTRUCTIONS, choose, instructions
 from course.training.recipes import SettingError
 
@@ -16,14 +17,21 @@ WITHOUT, AVX512, AMX = cpuinfo("avx512f"), cpuinfo("avx512f", "avx512_bf16"), cp
 NO_X86 = "processor\t: 0\nFeatures\t: fp asimd bf16\n"
 
 
-def test_instructions_are_read_from_the_flags():
-    for text, found in (
-        (WITHOUT, ()), (AVX512, ("avx512_bf16",)), (AMX, INSTRUCTIONS), (NO_X86, ()), ("", ()),
-    ):  # fmt: skip
-        assert instructions(text) == found
+@pytest.fixture
+def processor(tmp_path, monkeypatch):
+    """Return a function that makes this the processor that a text describes."""
+    monkeypatch.setattr(precision, "CPUINFO", tmp_path / "cpuinfo")
+    return (tmp_path / "cpuinfo").write_text
 
 
-def test_what_is_chosen_on_each_hardware():
+def test_instructions_are_read_from_the_flags(processor):
+    assert instructions() == ()
+    for text, found in ((WITHOUT, ()), (AVX512, ("avx512_bf16",)), (AMX, INSTRUCTIONS), (NO_X86, ())):
+        processor(text)
+        assert instructions() == found
+
+
+def test_what_is_chosen_on_each_hardware(processor):
     for asked, capability, text, chosen in (
         ("float32", (9, 0), AMX, "float32"),
         ("bfloat16", None, AVX512, "bfloat16"),
@@ -35,10 +43,12 @@ def test_what_is_chosen_on_each_hardware():
         ("auto", (7, 5), AMX, "float32"),
         ("auto", (8, 0), WITHOUT, "bfloat16"),
     ):
-        assert choose(asked, capability, text) == chosen
+        processor(text)
+        assert choose(asked, capability) == chosen
     for text in (WITHOUT, NO_X86):
+        processor(text)
         with pytest.raises(SettingError, match="neither amx_bf16 nor avx512_bf16"):
-            choose("bfloat16", None, text)
+            choose("bfloat16")
 
 
 # ---------------------------------------------------------------- what is computed in which precision

@@ -17,16 +17,12 @@ def prepared(*arguments, replicas=None, **places):
 # ---------------------------------------------------------------- a training's plan
 
 
-def test_steps_and_epochs():
-    ours = prepared()
+def test_steps_epochs_and_a_rate_that_grows_with_the_batch():
+    ours = prepared("--learning-rate", "0.1")
+    assert ours.rate(64) == pytest.approx(0.1) and ours.rate(16) == pytest.approx(0.025)
     assert (ours.steps_per_epoch, ours.steps, ours.epochs) == (4, 6, 2)
     assert [done for done in range(1, 7) if ours.epoch_ends(done)] == [4, 6]
     assert (prepared("--steps", "9").steps, prepared("--steps", "9").epochs) == (9, 3)
-
-
-def test_the_rate_grows_with_the_batch():
-    ours = prepared("--learning-rate", "0.1")
-    assert ours.rate(64) == pytest.approx(0.1) and ours.rate(16) == pytest.approx(0.025)
 
 
 def test_a_batch_that_does_not_split_evenly_is_refused(capsys):
@@ -46,7 +42,7 @@ def tf():
     return pytest.importorskip("tensorflow")
 
 
-def test_the_batches_are_those_of_the_order(tf):
+def test_the_batches_are_those_of_the_order_and_the_ranks_share_every_one(tf):
     ours = prepared("--seed", "3")
     order = Order(70, 16, 3)
     rows = [*order.epoch(0), *order.epoch(1)[:2]]
@@ -54,24 +50,16 @@ def test_the_batches_are_those_of_the_order(tf):
     assert labels == [ours.data.train_labels[row].tolist() for row in rows]
     pictures, _ = next(iter(ours.dataset()))
     assert pictures.dtype == tf.float32 and pictures.shape == (16, 32, 32, 3)
-
-
-def test_the_ranks_share_every_batch(tf):
-    ours = prepared()
-    whole = [labels.numpy() for _, labels in ours.dataset()]
-    parts = [[labels.numpy() for _, labels in ours.dataset(rank, 2)] for rank in range(2)]
-    assert all(len(labels) == 8 for part in parts for labels in part)
-    for batch, first, second in zip(whole, *parts, strict=True):
-        assert np.concatenate([first, second]).tolist() == batch.tolist()
+    parts = [[part.numpy().tolist() for _, part in ours.dataset(rank, 2)] for rank in range(2)]
+    assert [first + second for first, second in zip(*parts, strict=True)] == labels
+    assert {len(part) for each in parts for part in each} == {8}
 
 
 def test_the_model_looks_at_one_sample_at_a_time_and_is_the_same_for_a_seed(tf):
-    ours = prepared("--seed", "5")
-    first, second = ours.model(), ours.model()
+    first, second, other = (prepared("--seed", seed).model() for seed in "556")
     assert all(np.array_equal(a, b) for a, b in zip(first.get_weights(), second.get_weights(), strict=True))
+    assert not np.array_equal(first.get_weights()[0], other.get_weights()[0])
     assert len(first.trainable_weights) == len(first.weights)  # no moving statistics
     pictures = tf.random.stateless_normal([8, 32, 32, 3], [1, 2])
     alone = np.concatenate([first(pictures[k : k + 1], training=True) for k in range(8)])
     assert np.allclose(first(pictures, training=True), alone, atol=1e-5)
-    other = prepared("--seed", "6").model().get_weights()
-    assert not np.array_equal(first.get_weights()[0], other[0])

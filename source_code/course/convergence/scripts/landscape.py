@@ -67,7 +67,7 @@ from course.training.exchange import cycle_time, pin_gpu, suitable_cycle_ms
 from course.training.journal import EVENT_EVERY_S, Writer
 from course.training.landscape import GRADIENT, PRODUCT, Landscape, rescaling, slices
 from course.training.matrices import lanczos, trace
-from course.training.recipes import SettingError, recipe
+from course.training.recipes import RECIPES, SettingError
 from ddl.records.folder import RunFolder
 from ddl.records.jsonfiles import read_json
 
@@ -91,7 +91,7 @@ def main(config):
         test_samples=1,
         held_out=run["data"].get("held_out", "test"),
     )
-    model = models.build(run["model"], norm=recipe(run["recipe"]).norm, classes=len(data.class_names))
+    model = models.build(run["model"], norm=RECIPES[run["recipe"]].norm, classes=len(data.class_names))
     give(model, arrays, config.weights)
 
     measuring = Measuring(config, run, model, data)
