@@ -7,7 +7,7 @@ import sys
 import ddl
 from ddl import plugins
 from ddl.arguments import Parser
-from ddl.cli import machine, runs
+from ddl.cli import runs
 from ddl.errors import CourseError
 
 __all__ = ["main"]
@@ -46,6 +46,6 @@ def _parser():
     parser = Parser(prog="ddl", description=__doc__)
     parser.add_argument("--version", action="version", version=f"ddl {ddl.__version__}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
-    for add in (runs.add, machine.add, *plugins.each("add_commands")):
+    for add in (runs.add, *plugins.each("add_commands")):
         add(commands)
     return parser

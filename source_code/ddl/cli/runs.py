@@ -1,4 +1,4 @@
-"""Commands about runs: `ddl run`, `rerun`, `list`, `show`, `logs`, `stop`, `rm` and `compare`."""
+"""The tool's commands: `ddl run`, `rerun`, `list`, `show`, `logs`, `stop`, `rm`, `compare`, `doctor` and `warm`."""
 
 import argparse
 import json
@@ -76,9 +76,13 @@ def add(commands):
     remove = add_command(commands, "rm", _remove, "delete folders of runs that are over")
     remove.add_argument("run", nargs="*", metavar="RUN", help="their ids")
     remove.add_argument("--older-than", type=float, metavar="DAYS", help="all that began so many days ago or earlier")
-    add_command(commands, "compare", _compare, "compare runs in a table").add_argument(
-        "run", nargs="+", help="their ids"
-    )
+    compare = add_command(commands, "compare", _compare, "compare runs in a table")
+    compare.add_argument("run", nargs="+", help="their ids")
+    doctor = add_command(commands, "doctor", _doctor, "what is here, and what to do about what is not")
+    doctor.add_argument("--site", metavar="FILE", help="check this site file")
+    doctor.add_argument("--submit", action="store_true", help="run two ranks there, too")
+    warm = add_command(commands, "warm", _warm, "keep TensorFlow imported, so that local launches take a second")
+    warm.add_argument("--stop", action="store_true", help="end what was kept")
 
 
 LAUNCHED = ("workers", "threads", "timeout_s", "oversubscribe", "cluster", "parameter_servers", "nodes", "name")
@@ -235,3 +239,21 @@ def _compare(arguments):
     from ddl.launcher.run import attach
 
     print(repr(compare([attach(run) for run in arguments.run])))
+
+
+def _doctor(arguments):
+    from ddl.diagnose.machine import doctor
+
+    report = doctor(site=arguments.site, submit=arguments.submit)
+    print(report)
+    return 0 if report.ok else 1
+
+
+def _warm(arguments):
+    from ddl.launcher import warm
+
+    if arguments.stop:
+        ended = warm.stop()
+        print(f"{plural(len(ended), 'template')} ended" if ended else "there is no template")
+        return
+    print(warm.describe(warm.await_ready()))

@@ -6,9 +6,8 @@ import shlex
 import sys
 from pathlib import Path
 
-from ddl.diagnose.commands import ask
 from ddl.diagnose.report import Check, missing
-from ddl.diagnose.slurm import slurm_checks
+from ddl.diagnose.slurm import ask, slurm_checks
 from ddl.errors import CourseError
 from ddl.launcher.site import Site
 from ddl.records.paths import data_dir, runs_dir, source_dir
@@ -111,9 +110,8 @@ def _place(site):
         where = f"on hosts made on this machine, with {rate} between them"
     else:
         where = "on this machine"
-    gpus = f"{site.gpus_per_node} GPU{'' if site.gpus_per_node == 1 else 's'} and "
-    cores = f"{site.cores_per_node} core{'' if site.cores_per_node == 1 else 's'}"
-    parts = [where, f"up to {plural(site.nodes, 'node')} with {gpus * bool(site.gpus_per_node)}{cores}"]
+    gpus = f"{plural(site.gpus_per_node, 'GPU')} and " if site.gpus_per_node else ""
+    parts = [where, f"up to {plural(site.nodes, 'node')} with {gpus}{plural(site.cores_per_node, 'core')}"]
     if site.inside:
         parts.append(f"in the {site.inside} container that this process is in")
     elif site.container != "none":

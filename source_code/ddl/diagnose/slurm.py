@@ -8,9 +8,9 @@ import getpass
 import os
 import re
 import shutil
+import subprocess
 from dataclasses import dataclass, replace
 
-from ddl.diagnose.commands import ask
 from ddl.diagnose.report import Check, missing
 from ddl.launcher.job import Job, resolve_script
 from ddl.launcher.plan import plan
@@ -22,6 +22,30 @@ from ddl.words import plural
 COMMANDS = ("srun", "sbatch", "squeue", "scancel", "scontrol", "sinfo")
 # Node states (`man sinfo`) in which a job can start, now or when others end.
 USABLE = "allocated completing idle mixed planned powered_down powering_down powering_up reserved".split()
+
+
+PATIENCE_S = 30
+
+
+@dataclass(frozen=True)
+class Answer:
+    """A command's answer: whether it failed, its output, and its message for people."""
+
+    refused: bool
+    text: str
+    words: str
+
+
+def ask(*argv: str) -> Answer:
+    """Run a command that is over soon; return what it says."""
+    try:
+        asked = subprocess.run(argv, capture_output=True, text=True, timeout=PATIENCE_S, stdin=subprocess.DEVNULL)
+    except FileNotFoundError:
+        return Answer(True, "", f"{argv[0]} is not here")
+    except subprocess.TimeoutExpired:
+        return Answer(True, "", f"{argv[0]} did not answer within {PATIENCE_S} s")
+    words = " ".join(asked.stderr.split()) or " ".join(asked.stdout.split())
+    return Answer(asked.returncode != 0, asked.stdout, words or f"exit {asked.returncode}")
 
 
 def slurm_checks(site: Site) -> list[Check]:

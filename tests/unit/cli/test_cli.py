@@ -37,22 +37,13 @@ def launched(monkeypatch):
     return asked
 
 
-def ddl(*words, **options):
-    return subprocess.run([sys.executable, "-m", "ddl.cli", *words], capture_output=True, timeout=60, **options)
-
-
 def test_a_reader_that_has_seen_enough_gets_no_complaint():
     reader, writer = os.pipe()
     os.close(reader)  # as `head` does, but sure to be first
-    ended = subprocess.run(
-        [sys.executable, "-m", "ddl.cli", "topology", "dgx-a100"],
-        stdout=writer,
-        stderr=subprocess.PIPE,
-        text=True,
-        timeout=60,
-    )
+    command = [sys.executable, "-m", "ddl.cli", "topology", "dgx-a100"]
+    ended = subprocess.run(command, stdout=writer, stderr=subprocess.PIPE, timeout=60)
     os.close(writer)
-    assert (ended.returncode, ended.stderr) == (141, "")
+    assert (ended.returncode, ended.stderr) == (141, b"")
 
 
 def test_closed_output_is_no_error(recorded):
@@ -93,7 +84,8 @@ def test_what_follows_the_script_is_the_script_s(launched):
 
 
 def test_what_is_no_text_and_a_folder_that_is_gone_are_said_in_a_sentence(script, tmp_path):
-    ended = ddl("run", script("pass"), b"caf\xe9")
+    command = [sys.executable, "-m", "ddl.cli", "run", script("pass"), b"caf\xe9"]
+    ended = subprocess.run(command, capture_output=True, timeout=60)
     assert (ended.returncode, ended.stdout) == (2, b"")
     assert ended.stderr.startswith(b"ddl: 'caf\\udce9' is not text in UTF-8") and ended.stderr.count(b"\n") == 1
     gone = f"mkdir {tmp_path}/gone && cd {tmp_path}/gone && rmdir {tmp_path}/gone && exec {sys.executable} -m ddl.cli "
