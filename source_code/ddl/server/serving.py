@@ -87,14 +87,11 @@ class Connection(ZMQChannelsWebsocketConnection):
         return None, 0
 
 
-def _page(name, panel, pages):
-    return PAGE.format(name=escape(name), panel=panel, script=escape(url_path_join(pages, "view.js")))
-
-
 class Runs:
-    """The runs that are looked at, each with what has been read of it so far."""
+    """The runs that are looked at, each with what has been read of it so far; `pages` is the address of their pages."""
 
-    def __init__(self):
+    def __init__(self, pages):
+        self._pages = pages
         self._followed = OrderedDict()
         self._lock = Lock()
 
@@ -108,16 +105,16 @@ class Runs:
         waits = WAITING.format(cells=plural(waiting, "more cell")) if waiting else ""
         return {"over": False, "parts": parts_html(progress, lines) | {"waits": waits}}
 
-    def page(self, run_id, pages):
-        """Return a page that shows one run; `pages` is the address of them all."""
+    def framed(self, name, body):
+        """Return a page with a name and a body, whose panels follow their runs."""
+        return PAGE.format(name=escape(name), panel=body, script=escape(url_path_join(self._pages, "view.js")))
+
+    def page(self, run_id):
+        """Return a page that shows one run."""
         with self._lock:
             progress, lines = self._look(run_id)
-        panel = (
-            mime_bundle(progress, lines, back=True)["text/html"]
-            if progress.over
-            else panel_html(progress, lines, served=True)
-        )
-        return _page(progress.name, panel, pages)
+        over = progress.over and mime_bundle(progress, lines, back=True)["text/html"]
+        return self.framed(progress.name, over or panel_html(progress, lines, served=True))
 
     def spans(self, run_id):
         """Return the phases of a run's timeline: its tensor, the phase, begin and end in seconds."""
@@ -125,7 +122,7 @@ class Runs:
         spans = [(span.tensor, span.phase, span.start_s, span.end_s) for span in found]
         return {"spans": spans, "colours": COLOURS}
 
-    def timeline(self, run_id, pages):
+    def timeline(self, run_id):
         """Return a page with a run's timeline."""
         total = dict.fromkeys(timeline.PHASES, 0.0)
         for _, phase, start, end in self.spans(run_id)["spans"]:
@@ -135,10 +132,10 @@ class Runs:
             legend=" ".join(f'<b style="border-left:12px solid {COLOURS[phase]}">&nbsp;{phase}</b>' for phase in times),
             text="Timeline. " + ", ".join(f"{phase} {seconds}" for phase, seconds in times.items()),
             rows="".join(f"<tr><th>{phase}</th><td>{seconds}</td></tr>" for phase, seconds in times.items()),
-            script=url_path_join(pages, "timeline.js"),
-            spans=url_path_join(pages, "runs", run_id, "timeline", "spans"),
+            script=url_path_join(self._pages, "timeline.js"),
+            spans=url_path_join(self._pages, "runs", run_id, "timeline", "spans"),
         )
-        return _page(f"{attach(run_id).name}: timeline", body, pages)
+        return self.framed(f"{attach(run_id).name}: timeline", body)
 
     def stop(self, run_id):
         """End a run; return its state then."""
@@ -182,8 +179,8 @@ class _Handler(JupyterHandler):
         self.finish(json.dumps({"message": str(cause or f"status {status_code}")}))
 
 
-class _Json(_Handler):
-    """What one of the methods of `Runs` answers, as JSON."""
+class _Answer(_Handler):
+    """What one of the methods of `Runs` answers: text as a page, else as JSON."""
 
     def initialize(self, answer, **shared):
         super().initialize(**shared)
@@ -212,15 +209,6 @@ class _Kill(_Handler):
         self.finish(await self._in_thread(self._runs.kill, run_id, int(rank)))
 
 
-class _Page(_Json):
-    """What one of the methods of `Runs` answers, as a page."""
-
-    @web.authenticated
-    async def get(self, run_id):
-        pages = url_path_join(self.base_url, "ddl")
-        self.finish(await self._in_thread(getattr(self._runs, self._answer), run_id, pages))
-
-
 class _PluginPage(_Handler):
     """A page that a plugin makes, anew every ten seconds."""
 
@@ -231,25 +219,24 @@ class _PluginPage(_Handler):
     @web.authenticated
     async def get(self):
         self.set_header("Refresh", "10")
-        pages = url_path_join(self.base_url, "ddl")
-        self.finish(await self._in_thread(lambda: _page(self._title, self._body(), pages)))
+        self.finish(await self._in_thread(lambda: self._runs.framed(self._title, self._body())))
 
 
 def serve(server):
     """Add the pages of runs to a Jupyter server, and tell its kernels that it has them."""
-    runs = {"runs": Runs(), "threads": ThreadPoolExecutor(8, thread_name_prefix="ddl")}
     pages = url_path_join(server.web_app.settings["base_url"], "ddl")
+    runs = {"runs": Runs(pages), "threads": ThreadPoolExecutor(8, thread_name_prefix="ddl")}
     run = url_path_join(pages, "runs", r"([\w.-]+)")
     static = {"path": str(Path(__file__).with_name("static"))}
     # custom.css: after a user's own, before Jupyter's, which is empty.
     server.web_app.settings["static_custom_path"].insert(1, static["path"])
     handlers = [
-        (run, _Page, runs | {"answer": "page"}),
-        (url_path_join(run, "state"), _Json, runs | {"answer": "state"}),
+        (run, _Answer, runs | {"answer": "page"}),
+        (url_path_join(run, "state"), _Answer, runs | {"answer": "state"}),
         (url_path_join(run, "stop"), _Stop, runs),
         (url_path_join(run, "kill", r"(\d+)"), _Kill, runs),
-        (url_path_join(run, "timeline"), _Page, runs | {"answer": "timeline"}),
-        (url_path_join(run, "timeline", "spans"), _Json, runs | {"answer": "spans"}),
+        (url_path_join(run, "timeline"), _Answer, runs | {"answer": "timeline"}),
+        (url_path_join(run, "timeline", "spans"), _Answer, runs | {"answer": "spans"}),
         (url_path_join(pages, r"(\w+\.js)"), web.StaticFileHandler, static),
     ]
     for added in plugins.each("pages"):

@@ -125,7 +125,7 @@ def test_opening_changes_nothing_where_nothing_was_launched(make, tmp_path):
 
 def test_the_server_tells_what_changes_what_waits_and_then_the_end(make, monkeypatch):
     folder = make()
-    runs = Runs()
+    runs = Runs("/ddl")
     state = runs.state(IDS[0])
     assert state["over"] is False and set(state["parts"]) == {"status", "body", "chart", "waits"}
     assert state["parts"]["waits"] == ""
@@ -139,16 +139,16 @@ def test_the_server_tells_what_changes_what_waits_and_then_the_end(make, monkeyp
 
 def test_the_page_of_a_run_has_nothing_of_it_as_markup_and_unknown_runs_are_named(make):
     make()
-    page = Runs().page(IDS[0], "/ddl")
+    page = Runs("/ddl").page(IDS[0])
     assert "<b>good" not in page and "<title>&lt;b&gt;good</title>" in page and '"/ddl/view.js"' in page
-    for ask in (Runs().state, Runs().stop):
+    for ask in (Runs("/ddl").state, Runs("/ddl").stop):
         with pytest.raises(CourseError, match="no run 'nowhere'"):
             ask("nowhere")
 
 
 def test_no_more_runs_are_kept_than_are_looked_at(make, monkeypatch):
     monkeypatch.setattr("ddl.server.serving.KEPT", 2)
-    runs = Runs()
+    runs = Runs("/ddl")
     for run_id in IDS[:3]:
         make(run_id, ended=200.0)
         runs.state(run_id)
