@@ -144,25 +144,14 @@ def _ddl(words, cut):
             given, rest = parser.parse_known_args(words)
     except SystemExit:
         why = said.getvalue().splitlines()[-1]
-        if not (cut and "arguments are required" in why):
-            raise Fault(why) from None
-        given, rest = None, _unknown(parser, words)
+        if cut and "arguments are required" in why:
+            return
+        raise Fault(why) from None
     if rest and not getattr(given, "passes_on", False):
         raise Fault(f"ddl {shlex.join(words)}: no option {rest[0]}")
     if hasattr(given, "dry_run"):
         script, *arguments = given.script
         _script(script, arguments)
-
-
-def _unknown(parser, words):
-    """Return the options of a command that neither the program nor the command has."""
-    known = dict(parser._option_string_actions)
-    for word in words:
-        (commands,) = [action.choices for action in parser._actions if isinstance(action.choices, dict)] or [{}]
-        if word in commands:
-            parser = commands[word]
-            known |= parser._option_string_actions
-    return [word for word in words if word.startswith("-") and word.split("=")[0] not in known]
 
 
 def _program(words):

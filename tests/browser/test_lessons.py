@@ -36,23 +36,10 @@ def run_all(open_notebook, path, timeout_s):
     tab.page.locator(".ddl-training").first.wait_for(timeout=180_000)
     tab.screenshot(f"{path.stem}-live")
     saved = tab.wait_until_idle(timeout_s)
-    look_through(tab)
     assert saved.errors == []
     assert all(cell.execution_count for cell in saved.code), "not every cell was executed"
     assert not tab.widens_the_page()
     return saved
-
-
-def look_through(tab):
-    """Take a picture of every screenful, for a person to look at."""
-    scroller = tab.page.locator(".jp-NotebookPanel:visible .jp-WindowedPanel-outer")
-    number, height = 0, 1
-    while 760 * number < height:
-        scroller.evaluate("(e, top) => { e.scrollTop = top }", 760 * number)
-        tab.page.wait_for_timeout(250)
-        tab.screenshot(f"{tab.path.stem}-{number:02}")
-        # How high a cell is, JupyterLab only guesses before it has drawn it.
-        number, height = number + 1, scroller.evaluate("e => e.scrollHeight")
 
 
 @pytest.mark.slow
@@ -86,7 +73,6 @@ def test_gradient_basics(open_notebook, lesson):
     # These do not depend on the machine: limits of learning rates, and steps.
     assert "steps of single points: 115, of batches of 16: 6" in saved.printed
     assert "2 of 2" in check_answers(tab, "question 2")
-    look_through(tab)
 
 
 @pytest.mark.nightly("grading/source/2*", "source_code/course/links/scripts/bench_*.py")

@@ -180,12 +180,9 @@ def test_what_can_fail_is_done_before_a_lesson_is_executed(course, monkeypatch):
     monkeypatch.setattr(gallery.shutil, "which", lambda _: None)
     with pytest.raises(SystemExit, match="printing needs Chromium"):
         gallery.main(["pdf"], course.root)
+    with pytest.raises(SystemExit, match="no lesson begins with '7'"):
+        gallery.main(["pdf", "7"], course.root)
     source = lessons.source_of(course.first, course.root)
     source.write_text(FIRST.replace('"schema_version"', '"version"'))
     with pytest.raises(SystemExit, match=r"1\.First\.py: "):
         gallery.main(["site"], course.root)
-
-
-def test_a_lesson_that_is_not_there_is_named(course):
-    with pytest.raises(SystemExit, match="no lesson begins with '7'"):
-        gallery.main(["pdf", "7"], course.root)

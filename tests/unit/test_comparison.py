@@ -52,6 +52,10 @@ def run(name, accuracy, **fields):
     )
 
 
+def arm(name, *accuracies, **fields):
+    return [run(name, accuracy, seed=seed, **fields) for seed, accuracy in enumerate(accuracies)]
+
+
 def failed(name):
     facts = {"name": name, "recorded": False, "restarts": (), "state": "failed", "job": {"workers": 2, "threads": 1}}
     return SimpleNamespace(**facts, result=None, history=pandas.DataFrame())
@@ -68,10 +72,6 @@ def test_seeds_of_one_name_make_one_row_in_order_of_appearance():
     assert table["test_accuracy"].tolist() == pytest.approx([0.55, 0.42])
     # Sample standard deviation of two: |difference| / sqrt(2).
     assert table["test_accuracy_sd"].tolist() == pytest.approx([0.1 / 2**0.5, 0.04 / 2**0.5])
-
-
-def arm(name, *accuracies, **fields):
-    return [run(name, accuracy, seed=seed, **fields) for seed, accuracy in enumerate(accuracies)]
 
 
 def test_without_an_arm_to_compare_with_nothing_is_judged():
@@ -130,16 +130,22 @@ def test_one_arm_on_two_kinds_of_held_out_pictures_makes_two_rows():
     assert table["difference_points"][2] == pytest.approx(10)
 
 
-def test_samples_are_called_equal_only_where_they_are():
-    equal = compare([run("a", 0.5), run("b", 0.6)], at="epochs")
-    assert "at 8 epochs, after equally many samples (81,920)" in str(equal)
-    differing = compare([run("a", 0.5, batch=64, steps=1248), run("b", 0.6, batch=1024, steps=72)], at="epochs")
-    assert "at 8 epochs, after different numbers of samples (73,728 to 79,872)" in str(differing)
-    assert "equal" not in str(differing)
-    ended = compare([run("a", 0.5, batch=64, steps=1248), run("b", 0.6, batch=1024, steps=72)])
-    assert "at the end, after different numbers of samples" in str(ended)
-    within = compare([run("slow", 0.8, steps=80), run("fast", 0.8, steps=88)], at="steps", steps=80)
-    assert "at the last evaluation within 80 steps" in str(within)
+@pytest.mark.parametrize(
+    "runs, options, title",
+    [
+        ([{}, {}], {"at": "epochs"}, "at 8 epochs, after equally many samples (81,920)"),
+        (
+            [{"batch": 64, "steps": 1248}, {"steps": 72}],
+            {"at": "epochs"},
+            "at 8 epochs, after different numbers of samples (73,728 to 79,872)",
+        ),
+        ([{"batch": 64, "steps": 1248}, {"steps": 72}], {}, "at the end, after different numbers of samples"),
+        ([{}, {"steps": 88}], {"at": "steps", "steps": 80}, "at the last evaluation within 80 steps"),
+    ],
+)
+def test_samples_are_called_equal_only_where_they_are(runs, options, title):
+    table = str(compare([run(str(number), 0.5, **fields) for number, fields in enumerate(runs)], **options))
+    assert title in table and ("equal" in table) == ("equal" in title)
 
 
 def test_training_accuracy_is_the_clean_one_where_all_runs_of_an_arm_have_it():
@@ -172,19 +178,16 @@ def test_throughput_is_compared_on_equal_hardware_only():
     assert math.isnan(rows["elsewhere"]["ratio"])
 
 
-def test_failed_and_diverged_runs_stay_in_the_table():
-    table = compare([run("a", 0.5), failed("a"), failed("b"), run("c", 0.1, diverged=True)])
+def test_failed_and_diverged_runs_stay_in_the_table_and_what_restarts_cost_is_in_the_note():
+    hit = run("hit", 0.5)
+    hit.restarts = [SimpleNamespace(repeated=15, lost_s=12.25), SimpleNamespace(repeated=None, lost_s=None)]
+    table = compare([run("a", 0.5), failed("a"), failed("b"), run("c", 0.1, diverged=True), hit])
     rows = by_arm(table)
     assert rows["a"]["note"] == "1 of 2 failed, without a result"
     assert (rows["b"]["seeds"], rows["b"]["ranks"]) == (0, 2)
     assert rows["c"]["note"] == "1 of 1 diverged"
+    assert rows["hit"]["note"] == "started again 2 times: 15 steps done twice, 12.2 s lost"
     assert "failed" in table._repr_html_()
-
-
-def test_what_restarts_cost_is_in_the_note():
-    hit = run("hit", 0.5)
-    hit.restarts = [SimpleNamespace(repeated=15, lost_s=12.25), SimpleNamespace(repeated=None, lost_s=None)]
-    assert by_arm(compare([hit]))["hit"]["note"] == "started again 2 times: 15 steps done twice, 12.2 s lost"
 
 
 def test_rows_of_another_stack_or_precision_are_marked():

@@ -4,6 +4,7 @@ import math
 from types import SimpleNamespace
 
 import pytest
+from scipy.stats import t, ttest_1samp
 
 from ddl.pairs import Paired, by_seed, holm, paired
 
@@ -15,8 +16,6 @@ def test_differences_are_second_minus_first_over_common_seeds():
 
 
 def test_the_interval_is_that_of_scipys_one_sample_test():
-    from scipy.stats import ttest_1samp
-
     result = Paired((0.4, -0.1, 0.9, 0.3, 0.35))
     interval = ttest_1samp(result.differences, 0).confidence_interval(0.95)
     assert (result.low, result.high) == pytest.approx((interval.low, interval.high))
@@ -64,28 +63,17 @@ def test_what_makes_no_pair_is_refused(first, second, message):
 
 
 def test_figures_of_one_seed_are_averaged_and_missing_ones_left_out():
-    results = [
-        {"seed": 0, "test_loss": 1.0},
-        {"seed": 0, "test_loss": 2.0},
-        {"seed": 1, "test_loss": None},  # diverged
-        {"seed": 2},
-        {"test_loss": 5.0},
-        None,
-        {"seed": 3, "test_loss": 4.0},
-    ]
+    seeds, losses = (0, 0, 1, None, 3), (1.0, 2.0, None, 5.0, 4.0)  # one has diverged
+    results = [{"seed": seed, "test_loss": loss} for seed, loss in zip(seeds, losses, strict=True)]
+    results += [{"seed": 2}, {"test_loss": 5.0}, None]
     assert by_seed([SimpleNamespace(result=result) for result in results], "test_loss") == {0: 1.5, 3: 4.0}
 
 
 @pytest.mark.parametrize(("deviation", "mean", "needed"), [(1, 2, 4), (1, -2, 4), (1, 20, 2), (1, 0.5, 18), (0, 1, 2)])
 def test_so_many_pairs_would_leave_out_zero(deviation, mean, needed):
-    from scipy.stats import t
-
-    result = Paired(tuple(mean + deviation * each for each in (-1, 0, 1)))
-    assert result.needed == needed
+    assert Paired(tuple(mean + deviation * each for each in (-1, 0, 1))).needed == needed
     half_widths = {n: t.ppf(0.975, n - 1) * deviation / math.sqrt(n) for n in (needed - 1, needed) if n > 1}
     assert half_widths[needed] < abs(mean) and (needed == 2 or half_widths[needed - 1] >= abs(mean))
-
-
-def test_no_number_of_pairs_shows_a_difference_that_is_not_there():
+    # No number of pairs shows a difference that is not there.
     assert Paired((-1.0, 0.0, 1.0)).needed == Paired((1.0, 1e4, -1e4)).needed == math.inf
     assert math.isnan(Paired((1.0,)).needed)

@@ -4,7 +4,7 @@ import math
 import numpy
 import pytest
 
-from course.shared import recorded as reference
+from course.shared.recorded import recorded
 from ddl.errors import NotFound
 from ddl.records import folder, jsonfiles
 from ddl.records.recorder import Recorder
@@ -53,7 +53,7 @@ def test_a_result_carries_the_name_of_its_job(tmp_path):
 
 def test_unknown_recorded_results_name_those_that_there_are():
     with pytest.raises(NotFound, match="there are: "):
-        reference.recorded("nonsense")
+        recorded("nonsense")
 
 
 STACK = """Thread 0x01 (most recent call first):

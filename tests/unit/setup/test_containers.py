@@ -32,8 +32,7 @@ def section(name):
 def copied():
     """What goes into the image, as {where: what}."""
     pairs = {}
-    for instruction in instructions("COPY"):
-        *sources, target = instruction.split()
+    for *sources, target in map(str.split, instructions("COPY")):
         for source in sources:
             is_file = (ROOT / source).is_file()
             pairs[f"{target}{Path(source).name}" if is_file else target.rstrip("/")] = source
@@ -41,12 +40,8 @@ def copied():
     return pairs
 
 
-def test_both_recipes_copy_the_same():
-    files = dict(reversed(line.split()) for line in section("files"))
-    assert files == copied()
-
-
-def test_what_is_copied_is_for_attendees_and_all_else_is_kept_from_the_builder():
+def test_both_recipes_copy_what_is_for_attendees_and_all_else_is_kept_from_the_builder():
+    assert dict(reversed(line.split()) for line in section("files")) == copied()
     ignore = [line for line in (ROOT / ".dockerignore").read_text().splitlines() if line[0] != "#"]
     assert ignore[0] == "*"
     let_in = {line[1:] for line in ignore if line.startswith("!")}
@@ -91,10 +86,8 @@ def make(tmp_path):
         programs, record = tmp_path / "bin", tmp_path / "record"
         shutil.rmtree(programs, ignore_errors=True)
         programs.mkdir()
-        needed = ("make", "sh", "env", "id", "mktemp", "rm", "cp", "cat")
-        for name in needed:
-            found = next(p for p in [*os.defpath.split(":"), "/usr/bin"] if Path(p, name).exists())
-            (programs / name).symlink_to(Path(found, name))
+        for name in ("make", "sh", "env", "id", "mktemp", "rm", "cp", "cat"):
+            (programs / name).symlink_to(shutil.which(name, path=f"{os.defpath}:/usr/bin"))
         for name in (*there, *silent):
             answer = "exit 1" if name in silent else "exit 0"
             text = f"""#!/bin/sh
@@ -115,10 +108,7 @@ def make(tmp_path):
     return run
 
 
-DOCKER = ["build", "--file", "containers/Dockerfile", "--tag", "ddl-course"]
-DOCKER += ["--build-arg", "TAG=ddl-course"]
-
-
+DOCKER = "build --file containers/Dockerfile --tag ddl-course --build-arg TAG=ddl-course".split()
 NAMED_NEXT = [word.replace("ddl-course", "ddl-course-next") for word in DOCKER]
 NEXT = ["--build-arg", "STACK=next"]
 CPU = ["--build-arg", "BASE=debian:bookworm"]
