@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 
 import pandas
 
-from course.topology import paths
 from course.topology.error import TopologyError
-from course.topology.parts import Cache, Core, Device, Hop, Network, Numa, NvLink, Socket, SocketLink
+from course.topology.parts import Cache, Core, Device, Network, Numa, NvLink, Socket, SocketLink
+from course.topology.paths import find
 from course.topology.text import matrix_text, tree
 
 
@@ -67,8 +67,9 @@ class Topology:
     def __repr__(self):
         return f"<Topology {self.name}: {self.summary()}>"
 
-    def __str__(self):
-        return tree(self)
+    __str__ = tree
+    matrix_text = matrix_text
+    path = find
 
     def summary(self):
         """Return a one-line count of its parts."""
@@ -128,15 +129,6 @@ class Topology:
 
     # ------------------------------------------------------------ paths and their names
 
-    def path(self, a: str, b: str) -> tuple[Hop, ...]:
-        """Return the path that data take between two parts.
-
-        `a` and `b` name devices, or the memory of a NUMA node: "numa0", "numa1", …. Direct NVLinks come first, then
-        NVLinks through shared NVSwitches, then the PCIe tree. Nothing is routed through a third GPU: no driver does
-        that. The path is empty from a part to itself, and where it is not known.
-        """
-        return paths.find(self, a, b)
-
     def bandwidth(self, a: str, b: str) -> float:
         """Return the bandwidth of the `path` between two parts in GB/s per direction.
 
@@ -175,7 +167,3 @@ class Topology:
         return pandas.DataFrame(
             [[self.kind(a, b) for b in names] for a in names], index=names, columns=names, dtype=object
         )
-
-    def matrix_text(self):
-        """Return the matrix of GPUs and network cards laid out as ``nvidia-smi topo -m`` does."""
-        return matrix_text(self)

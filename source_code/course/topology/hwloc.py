@@ -12,10 +12,21 @@ from course.topology.error import TopologyError
 from course.topology.graph import Topology
 from course.topology.link import nvlink_gb_per_s
 from course.topology.parts import Device, NvLink, processors
-from course.topology.pci import Function, address, devices, kind_of
+from course.topology.pci import ADDRESS, Function, address, devices, kind_of
 
 CACHES = {"0": "unified", "1": "data", "2": "instruction"}
-VERSIONS = (1, 2, 3)
+FORMS = {  # of attributes: a pattern, and what an error says is expected; all others are numbers
+    "type": (r"\w+", "a type"),
+    "version": (r"([123])(\.\d+)*", "hwloc's versions 1 to 3, whose `lstopo --of xml` writes such a file"),
+    "cpuset": (r"((0x[0-9a-f]{1,8})?(,|$))*", "words like 0x0000ffff"),
+    "cache_type": ("[012]", "one of 0, 1, 2"),
+    "bridge_type": ("[01]-1", "0-1 (host to PCI) or 1-1 (PCI to PCI)"),
+    "pci_busid": (ADDRESS, "one like 0000:81:00.0"),
+    "pci_type": (r"([0-9a-f]{4}) \[([0-9a-f]{4}):.*", "a class and [vendor:device]"),
+    "pci_link_speed": (r"\d+(\.\d+)?", "GB/s"),
+    "name": (".*", "a name"),
+}
+NUMBER = (r"\d+", "a number")
 DISK, MEMORY, GPU, COPROCESSOR, NETWORK, INFINIBAND = (1 << bit for bit in range(6))
 # Version 3's types for those of versions 1 and 2; type 4, DMA engines, is not used here.
 OLD_TYPES = {0: DISK, 1: GPU, 2: NETWORK, 3: INFINIBAND, 5: COPROCESSOR}
@@ -24,12 +35,34 @@ NVLINKS = re.compile(r"(?:(P100)|(V100)|(A100|A800)|(H100|H200|H800|H20)|(B100|B
 
 
 class Element:
-    """An XML element with its line number and the element that it is in."""
+    """An XML element with its file and line, and the element that it is in."""
 
-    def __init__(self, tag, attributes, line, parent):
-        self.tag, self.attributes, self.line, self.parent = tag, attributes, line, parent
+    def __init__(self, tag, attributes, at, parent):
+        self.tag, self.attributes, self.at, self.parent = tag, attributes, at, parent
         self.type = attributes.get("type", "")
         self.children, self.text = [], ""
+
+    def fail(self, problem):
+        raise TopologyError.at(*self.at, problem)
+
+    def read(self, name, otherwise=None):
+        """Return the match of an attribute with its form; a TopologyError names it if there is none."""
+        value = self.attributes.get(name, otherwise)
+        if value is None:
+            self.fail(f"a <{self.tag}> of type {self.type or '?'} lacks {name}")
+        pattern, expected = FORMS.get(name, NUMBER)
+        return re.fullmatch(pattern, value) or self.fail(f"{name}={value!r}; expected {expected}")
+
+    def number(self, name):
+        return int(self.read(name)[0])
+
+    def cpus(self):
+        """Processors of an object, from ``0x0000ffff,,0xffffffff``: 32 to a word."""
+        words = [int(word or "0", 16) for word in reversed(self.read("cpuset")[0].split(","))]
+        return frozenset(32 * at + bit for at, word in enumerate(words) for bit in range(32) if word >> bit & 1)
+
+    def memory(self):
+        return self.number("local_memory") if "local_memory" in self.attributes else None
 
     def above(self):
         """Yield the objects that it is in, innermost first."""
@@ -57,7 +90,7 @@ def _elements(text, file):
     parser, found, above = expat.ParserCreate(), [], [None]
 
     def start(tag, attributes):
-        element = Element(tag, attributes, parser.CurrentLineNumber, above[-1])
+        element = Element(tag, attributes, (file, parser.CurrentLineNumber), above[-1])
         if above[-1]:
             above[-1].children.append(element)
         found.append(element)
@@ -101,135 +134,88 @@ def _host(bridge):
 
 class _Reader:
     def __init__(self, text, file):
-        self.file = file
         self.top, *elements = _elements(text, file)
         if self.top.tag != "topology":
-            self.fail(self.top, f"<{self.top.tag}>; expected hwloc's <topology>")
+            self.top.fail(f"<{self.top.tag}>; expected hwloc's <topology>")
         self.objects = [element for element in elements if element.tag == "object"]
         machines = [element for element in self.objects if element.parent is self.top]
         if len(machines) != 1:
-            self.fail(self.top, f"<topology> holds {len(machines)} <object>; expected one, of type Machine")
+            self.top.fail(f"<topology> holds {len(machines)} <object>; expected one, of type Machine")
         self.machine = machines[0]
-        version = self.top.attributes.get("version", "1.0")
-        if not re.fullmatch(r"\d+(\.\d+)*", version) or int(version.split(".")[0]) not in VERSIONS:
-            self.fail(
-                self.top,
-                f"<topology version={version!r}>, and hwloc's versions {min(VERSIONS)} to {max(VERSIONS)} are read "
-                "here: `lstopo --of xml` of one of those writes such a file",
-            )
-        self.version = int(version.split(".")[0])
-
-    def fail(self, element, problem):
-        raise TopologyError.at(self.file, element.line, problem)
-
-    def attribute(self, element, name):
-        value = element.attributes.get(name)
-        if value is None:
-            self.fail(element, f"a <{element.tag}> of type {element.type or '?'} lacks {name}")
-        return value
-
-    def number(self, element, name):
-        value = self.attribute(element, name)
-        if not re.fullmatch(r"\d+", value):
-            self.fail(element, f"{name}={value!r} is not a number")
-        return int(value)
-
-    def cpuset(self, element):
-        """Processors of an object, from ``0x0000ffff,,0xffffffff``: 32 to a word."""
-        text = self.attribute(element, "cpuset")
-        bits = 0
-        for word in text.split(","):
-            if word and not re.fullmatch(r"0x[0-9a-f]{1,8}", word):
-                self.fail(element, f"cpuset={text!r}; expected words like 0x0000ffff")
-            bits = bits << 32 | int(word or "0", 16)
-        return frozenset(cpu for cpu in range(bits.bit_length()) if bits >> cpu & 1)
+        self.version = int(self.top.read("version", "1.0")[1])
 
     def of(self, *types):
-        return [element for element in self.objects if self.attribute(element, "type") in types]
+        return [element for element in self.objects if element.read("type")[0] in types]
 
     def topology(self, name):
-        packages = {self.number(element, "os_index"): element for element in self.of("Package", "Socket")}
-        packages = packages or {0: self.machine}
-        nodes = {self.number(element, "os_index"): element for element in self.of("NUMANode", "Node")}
-        numas = {
-            number: (self.cpuset(node), self.memory(node)) for number, node in (nodes or {0: self.machine}).items()
-        }
+        packages = {element.number("os_index"): element for element in self.of("Package", "Socket")}
+        nodes = {element.number("os_index"): element for element in self.of("NUMANode", "Node")}
+        numas = {number: (node.cpus(), node.memory()) for number, node in (nodes or {0: self.machine}).items()}
         cores = {}
         for element in self.of("PU"):
             core = next((above for above in element.above() if above.type == "Core"), element)
-            cores.setdefault(id(core), set()).add(self.number(element, "os_index"))
+            cores.setdefault(id(core), set()).add(element.number("os_index"))
         if not cores:
-            self.fail(self.machine, "it holds no processor (an <object> of type PU)")
+            self.machine.fail("it holds no processor (an <object> of type PU)")
         parts = devices(list(self.functions(numas)))
         nvlinks, notes = self.nvlinks({part.address: part for part in parts})
         sockets = {
-            number: (element.info("CPUModel") or self.machine.info("CPUModel"), self.cpuset(element))
-            for number, element in packages.items()
+            number: (element.info("CPUModel") or self.machine.info("CPUModel"), element.cpus())
+            for number, element in (packages or {0: self.machine}).items()
         }
+        caches = [
+            (
+                element.number("depth"),
+                CACHES[element.read("cache_type")[0]],
+                element.number("cache_size"),
+                element.cpus(),
+            )
+            for element in self.objects
+            if re.fullmatch(r"(L\di?)?Cache", element.type)
+        ]
         return Topology(
             name,
             "measured by hwloc",
-            **processors(sockets, numas, cores.values(), self.caches()),
+            **processors(sockets, numas, cores.values(), caches),
             devices=parts,
             nvlinks=nvlinks,
             notes=notes,
         )
-
-    def memory(self, element):
-        return self.number(element, "local_memory") if "local_memory" in element.attributes else None
-
-    def caches(self):
-        for element in self.objects:
-            if not re.fullmatch(r"(L\di?)?Cache", element.type):
-                continue
-            kind = self.attribute(element, "cache_type")
-            if kind not in CACHES:
-                self.fail(element, f"cache_type={kind!r}; expected one of {', '.join(CACHES)}")
-            depth, size_bytes = (self.number(element, name) for name in ("depth", "cache_size"))
-            yield depth, CACHES[kind], size_bytes, self.cpuset(element)
 
     # ------------------------------------------------------------ PCI devices
 
     def functions(self, numas):
         """PCI devices and bridges; their NUMA node is that of the object above them."""
         for element in self.of("Bridge", "PCIDev"):
-            if element.type == "Bridge" and self.attribute(element, "bridge_type") not in ("0-1", "1-1"):
-                self.fail(element, "expected bridge_type=0-1 (host to PCI) or 1-1 (PCI to PCI)")
+            if element.type == "Bridge":
+                element.read("bridge_type")
             if element.type == "PCIDev" or "pci_busid" in element.attributes:
                 yield self.function(element, numas)
 
     def function(self, element, numas):
-        busid, pci_type = self.attribute(element, "pci_busid"), self.attribute(element, "pci_type")
-        if not address(busid):
-            self.fail(element, f"pci_busid={busid!r}; expected one like 0000:81:00.0")
-        match = re.match(r"([0-9a-f]{4}) \[([0-9a-f]{4}):", pci_type)
-        if not match:
-            self.fail(element, f"pci_type={pci_type!r}; expected a class and [vendor:device]")
+        busid, pci_type = address(element.read("pci_busid")[0]), element.read("pci_type")
         above = list(element.above())
-        near = next((self.cpuset(part) for part in above if "cpuset" in part.attributes), frozenset())
+        near = next((part.cpus() for part in above if "cpuset" in part.attributes), frozenset())
         touching = [number for number, (cpus, _) in numas.items() if cpus & near or len(numas) == 1]
         bridges = [part for part in reversed(above) if part.type == "Bridge"]
         names = self.os_names(element)
         kinds = {"nic": (INFINIBAND, NETWORK), "memory": (MEMORY,), "disk": (DISK,)}
         named = ((kind, names[known]) for kind, types in kinds.items() for known in types if known in names)
         kind, name = next(named, ("other", ""))
-        kind = kind_of(int(match[1], 16), int(match[2], 16)) or kind
+        kind = kind_of(int(pci_type[1], 16), int(pci_type[2], 16)) or kind
         device = Device(
             name,
             "nvswitch" if element.attributes.get("subtype") == "NVSwitch" else kind,  # its class may be hidden
             numa=touching[0] if len(touching) == 1 else None,
             model=element.os_fact("GPUModel") or element.info("PCIDevice"),
-            address=address(busid),
-            gb_per_s=self.link(element),
+            address=busid,
+            gb_per_s=float(element.read("pci_link_speed", "0")[0]) or None,
             network="InfiniBand" if INFINIBAND in names else "Ethernet" if NETWORK in names else "",
             memory_bytes=_memory_of(element),
         )
         host = next(filter(None, map(_host, bridges)), "")
-        return Function(
-            device,
-            host,
-            tuple(address(b.attributes["pci_busid"]) or "" for b in bridges if "pci_busid" in b.attributes),
-        )
+        above = (address(bridge.attributes["pci_busid"]) for bridge in bridges if "pci_busid" in bridge.attributes)
+        return Function(device, host, tuple(busid or "" for busid in above))
 
     def os_names(self, device):
         """{type: name} of a PCI device's operating system devices."""
@@ -237,23 +223,15 @@ class _Reader:
         for element in device.children:
             if element.type != "OSDev":
                 continue
-            types = self.number(element, "osdev_type")
+            types = element.number("osdev_type")
             if self.version < 3:
                 types = OLD_TYPES.get(types, 0)
                 if types == DISK and element.attributes.get("subtype") in CXL:
                     types = MEMORY
-            if types & MEMORY:  # some memory is a disk, too
-                types = MEMORY
-            if types & INFINIBAND:  # in version 3 also a network
-                types = INFINIBAND
-            names.setdefault(types, self.attribute(element, "name"))
+            # Some memory is a disk, too; in version 3 InfiniBand is also a network.
+            types = next((kind for kind in (MEMORY, INFINIBAND) if types & kind), types)
+            names.setdefault(types, element.read("name")[0])
         return names
-
-    def link(self, element):
-        speed = element.attributes.get("pci_link_speed", "0")
-        if not re.fullmatch(r"\d+(\.\d+)?", speed):
-            self.fail(element, f"pci_link_speed={speed!r}; expected GB/s")
-        return float(speed) or None
 
     # ------------------------------------------------------------ NVLinks
 
@@ -296,5 +274,5 @@ class _Reader:
         rates = words["u64values"]
         if len(rates) != len(ends) ** 2 or not all(re.fullmatch(r"\d+", rate) for rate in rates):
             expected = f"NVLinkBandwidth of {len(ends)} objects needs {len(ends) ** 2} numbers"
-            self.fail(element, f"{expected}; it has {len(rates)}")
+            element.fail(f"{expected}; it has {len(rates)}")
         return ends, list(map(int, rates))

@@ -167,8 +167,8 @@ class Hop:
 def processors(packages: dict, nodes: dict, cores: Iterable, caches: Iterable) -> dict[str, tuple]:
     """Return the sockets, numas, cores and caches of a `Topology`, of which the system numbers processor threads.
 
-    `packages` has each socket's model and threads by its number, `nodes` each NUMA node's threads and bytes of memory,
-    `cores` each core's threads, `caches` each cache's level, kind, bytes and threads.
+    `packages` has each socket's model and threads by its number, `nodes` each NUMA node's threads, bytes of memory and
+    its GB/s if known, `cores` each core's threads, `caches` each cache's level, kind, bytes and threads.
     """
     package_of = {thread: number for number, (_, threads) in packages.items() for thread in threads}
     numa_of = {thread: number for number in sorted(nodes, reverse=True) for thread in nodes[number][0]}
@@ -177,8 +177,8 @@ def processors(packages: dict, nodes: dict, cores: Iterable, caches: Iterable) -
     return {
         "sockets": tuple(Socket(number, model) for number, (model, _) in sorted(packages.items())),
         "numas": tuple(
-            Numa(number, package_of.get(min(threads, default=-1), min(packages)), memory)
-            for number, (threads, memory) in sorted(nodes.items())
+            Numa(number, package_of.get(min(threads, default=-1), min(packages)), *memory)
+            for number, (threads, *memory) in sorted(nodes.items())
         ),
         "cores": tuple(
             Core(number, package, numa_of.get(threads[0], min(nodes)), tuple(threads))
@@ -187,10 +187,8 @@ def processors(packages: dict, nodes: dict, cores: Iterable, caches: Iterable) -
         "caches": tuple(
             sorted(
                 {
-                    Cache(
-                        level, kind, size, tuple(sorted({core_of[thread] for thread in threads if thread in core_of}))
-                    )
-                    for level, kind, size, threads in caches
+                    Cache(*facts, tuple(sorted({core_of[thread] for thread in threads if thread in core_of})))
+                    for *facts, threads in caches
                 }
             )
         ),

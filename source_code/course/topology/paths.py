@@ -9,7 +9,12 @@ from course.topology.parts import Hop
 
 
 def find(topology, a: str, b: str) -> tuple[Hop, ...]:
-    """Return the path between two parts; `course.topology.graph.Topology.path` says which."""
+    """Return the path that data take between two parts.
+
+    `a` and `b` name devices, or the memory of a NUMA node: "numa0", "numa1", …. Direct NVLinks come first, then NVLinks
+    through shared NVSwitches, then the PCIe tree. Nothing is routed through a third GPU: no driver does that. The path
+    is empty from a part to itself, and where it is not known.
+    """
     if a == b:
         return ()
     between = _nvlinks(topology, a, {b})

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from course.topology.parts import Device
 
 NVIDIA, AMD = 0x10DE, 0x1002
+ADDRESS = r"(?:([0-9a-fA-F]{1,8}):)?([0-9a-fA-F]{2}):([0-9a-fA-F]{2})\.([0-7])"
 
 
 @dataclass(frozen=True)
@@ -31,7 +32,7 @@ def kind_of(pci_class: int, vendor: int) -> str:
 
 def address(text):
     """Return a PCI address in the kernel's form, "0000:06:00.0", or None; NVML's domain has eight digits."""
-    match = re.fullmatch(r"(?:([0-9a-fA-F]{1,8}):)?([0-9a-fA-F]{2}):([0-9a-fA-F]{2})\.([0-7])", text.strip())
+    match = re.fullmatch(ADDRESS, text.strip())
     if not match:
         return None
     return f"{int(match[1] or '0', 16):04x}:{match[2]}:{match[3]}.{match[4]}".lower()

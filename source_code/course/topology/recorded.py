@@ -4,7 +4,7 @@ from pathlib import Path
 
 from course.topology.error import TopologyError
 from course.topology.graph import Topology
-from course.topology.parts import DEVICE_KINDS, Cache, Core, Device, Network, Numa, NvLink, Socket, SocketLink
+from course.topology.parts import DEVICE_KINDS, Device, Network, NvLink, SocketLink, processors
 from ddl.records import toml
 from ddl.records.paths import reference_dir
 
@@ -103,45 +103,26 @@ def _processors(entries, file):
 
     Threads are numbered as Linux usually does: the first of each core over all sockets, then the second, and so on.
     """
-    sockets, numas, cores, caches = [], [], [], []
+    packages, nodes, cores, caches = {}, {}, [], []
     total = sum(entry["cores"] for entry in entries)
     for number, entry in enumerate(entries):
-        where = f"socket {number + 1}"
-        nodes = entry.get("numa", 1)
-        if nodes < 1 or entry["cores"] % nodes:
-            raise TopologyError(
-                f"{file}: {where}: {entry['cores']} cores cannot be divided into {nodes} equal NUMA nodes"
-            )
-        sockets.append(Socket(number, entry.get("model", "")))
-        first, each = len(numas), entry["cores"] // nodes
+        where, count, parts = f"socket {number + 1}", entry["cores"], entry.get("numa", 1)
+        if parts < 1 or count % parts:
+            raise TopologyError(f"{file}: {where}: {count} cores cannot be divided into {parts} equal NUMA nodes")
+        threads, each = total * max(1, entry.get("threads_per_core", 1)), count // parts
+        own = [set(range(core, threads, total)) for core in range(len(cores), len(cores) + count)]
+        cores += own
+        packages[number] = entry.get("model", ""), set().union(*own)
         gib, gb_per_s = entry.get("memory_gib"), entry.get("memory_gb_per_s")
-        numas += [
-            Numa(first + node, number, gib and int(gib * 2**30 / nodes), gb_per_s and gb_per_s / nodes)
-            for node in range(nodes)
-        ]
-        numbers = range(len(cores), len(cores) + entry["cores"])
-        cores += [
-            Core(
-                core,
-                number,
-                first + (core - numbers.start) // each,
-                tuple(range(core, total * entry.get("threads_per_core", 1), total)),
-            )
-            for core in numbers
-        ]
+        memory = gib and int(gib * 2**30 / parts), gb_per_s and gb_per_s / parts
+        for node in range(parts):
+            nodes[len(nodes)] = set().union(*own[node * each : (node + 1) * each]), *memory
         for at, cache in enumerate(entry.get("cache", ()), 1):
             cache = _entry("cache", {}, cache, file, f"{where}, cache {at}")
+            facts = cache["level"], cache.get("kind", "unified"), int(cache["kib"] * 1024)
             shared = max(1, cache.get("cores", 1))
-            caches += [
-                Cache(
-                    cache["level"],
-                    cache.get("kind", "unified"),
-                    int(cache["kib"] * 1024),
-                    tuple(numbers[low : low + shared]),
-                )
-                for low in range(0, len(numbers), shared)
-            ]
-    return {"sockets": tuple(sockets), "numas": tuple(numas), "cores": tuple(cores), "caches": tuple(sorted(caches))}
+            caches += [(*facts, set().union(*own[low : low + shared])) for low in range(0, count, shared)]
+    return processors(packages, nodes, cores, caches)
 
 
 def _device(kind, entry):

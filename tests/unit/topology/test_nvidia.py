@@ -49,17 +49,13 @@ def test_a_small_matrix_in_all_its_parts():
     assert [nic.name for nic in made.nics] == ["mlx5_3"]
     assert made.nvlinks == (NvLink("GPU0", "GPU1", 4),)
     assert made.threads_of(0) == (0, 1, 2, 3)
-    assert "NUMA node 1  4 threads (4-7)" in str(made)
-    assert "cores" not in made.summary() and "sockets" not in made.summary()
+    assert "NUMA node 1  4 threads (4-7)" in str(made) and "cores" not in made.summary()
     assert "between NUMA nodes" in [hop.kind for hop in made.path("mlx5_3", "GPU1")]
     assert (made.numa_of("GPU1"), made.numa_of("mlx5_3")) == (1, 0)
     assert made.kind("GPU0", "mlx5_3") == "PIX"
-
-
-def test_an_empty_cpu_affinity_leaves_the_numa_node_in_its_place():
+    # An empty CPU affinity leaves the NUMA node in its place.
     matrix = nvidia.read_matrix(SMALL.replace("\t0-3\t0\t", "\t\t0\t"))
-    assert "GPU0" not in matrix.threads
-    assert matrix.numas == {"GPU0": (0,), "GPU1": (1,)}
+    assert "GPU0" not in matrix.threads and matrix.numas == {"GPU0": (0,), "GPU1": (1,)}
 
 
 def test_what_fits_no_tree_is_said():
