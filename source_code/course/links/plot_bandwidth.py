@@ -10,20 +10,16 @@ from ddl.words import plural
 
 
 @styled
-def plot_bandwidth(runs, operations=None) -> Picture:
+def plot_bandwidth(runs) -> Picture:
     """Draw time and bus bandwidth of runs of `bench_allreduce.py` over message sizes, an operation a column.
 
-    `operations` selects some. Lines join medians, bands reach from quartile to quartile; the bus bandwidth of one rank,
+    Lines join medians, bands reach from quartile to quartile; the bus bandwidth of one rank,
     0, is not drawn.
     """
     results = measured(runs, "operation")
-    measured_ones = list(dict.fromkeys(point["operation"] for result in results for point in result["points"]))
-    kinds = [operation for operation in measured_ones if operations is None or operation in operations]
+    kinds = list(dict.fromkeys(point["operation"] for result in results for point in result["points"]))
     if not kinds:
-        raise InputError(
-            f"none of these runs measured {' or '.join(operations or ['an operation'])}; "
-            f"they measured: {', '.join(measured_ones) or 'nothing'}"
-        )
+        raise InputError("none of these runs measured an operation")
     picture = Picture(9.0, 6.4 if len(kinds) > 1 else 4.4)
     grid = (2, len(kinds)) if len(kinds) > 1 else (1, 2)
     times, speeds = picture.subplots(*grid, sharex=True, sharey="row" if len(kinds) > 1 else False).reshape(2, -1)

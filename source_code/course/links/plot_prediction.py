@@ -14,38 +14,25 @@ OVERLAP = "from full to no overlap"  # of a band
 
 @styled
 def plot_fit(measured, fits) -> Picture:
-    """Draw measured all-reduces, one or several fits to them and, below, each point's relative error.
-
-    `measured` is a run of `bench_allreduce.py`, or pairs of (bytes, seconds). Fits that coincide are drawn once.
-    """
+    """Draw a run of `bench_allreduce.py`, one or several fits to it and, below, each point's relative error."""
     fits = list(fits) if not hasattr(fits, "algorithm") else [fits]
-    spread = None
-    if hasattr(measured, "result"):
-        spread = {
-            point["size_bytes"]: point["seconds"]
-            for point in measured.result["points"]
-            if point["operation"] == "all_reduce"
-        }
-        measured = points(measured)
-    size_bytes, seconds = (numpy.array(column, float) for column in zip(*sorted(measured)))
+    timed = {
+        point["size_bytes"]: point["seconds"]
+        for point in measured.result["points"]
+        if point["operation"] == "all_reduce"
+    }
+    size_bytes = numpy.array(sorted(size for size, _ in points(measured)), float)
+    seconds, low, high = (
+        numpy.array([timed[size][key] for size in size_bytes], float) for key in ("median", "low", "high")
+    )
     picture = Picture(9.0, 5.2)
     times, errors = picture.subplots(2, 1, sharex=True, height_ratios=(3, 1))
-    micro = 1e6 * seconds
-    if spread:
-        low, high = (1e6 * numpy.array([spread[int(size)][key] for size in size_bytes]) for key in ("low", "high"))
-        quartiles = [numpy.maximum(micro - low, 0), numpy.maximum(high - micro, 0)]
-        style = {"fmt": "o", "color": "black", "capsize": 3}
-        times.errorbar(size_bytes, micro, yerr=quartiles, label="measured, quartiles", **style)
-    else:
-        times.plot(size_bytes, micro, "o", color="black", label="measured")
+    quartiles = [1e6 * numpy.maximum(seconds - low, 0), 1e6 * numpy.maximum(high - seconds, 0)]
+    style = {"fmt": "o", "color": "black", "capsize": 3}
+    times.errorbar(size_bytes, 1e6 * seconds, yerr=quartiles, label="measured, quartiles", **style)
     curve = numpy.geomspace(max(size_bytes.min(), 1), size_bytes.max(), 200)
-    lines = {}
-    for one in fits:
-        drawn = next((key for key in lines if numpy.allclose(key(curve), one(curve), rtol=1e-3)), one)
-        lines.setdefault(drawn, []).append(one)
-    for index, (one, same) in enumerate(lines.items()):
-        style = look(index, "color", "linestyle")
-        times.plot(curve, 1e6 * one(curve), label=", ".join(fit.algorithm for fit in same), **style)
+    for index, one in enumerate(fits):
+        times.plot(curve, 1e6 * one(curve), label=one.algorithm, **look(index, "color", "linestyle"))
         errors.plot(size_bytes, 100 * (one(size_bytes) / seconds - 1), linestyle="", **look(index, "color", "marker"))
     errors.axhline(0, color=GREY, linewidth=1)
     times.set(xscale="log", yscale="log", ylabel="all-reduce, µs")
@@ -53,7 +40,7 @@ def plot_fit(measured, fits) -> Picture:
     times.legend()
     picture.alt = (
         f"Time of an all-reduce over its size, {len(seconds)} points from {size_bytes[0]:,.0f} "
-        f"bytes in {micro[0]:,.0f} µs to {size_bytes[-1]:,.0f} bytes in {micro[-1]:,.0f} µs. "
+        f"bytes in {1e6 * seconds[0]:,.0f} µs to {size_bytes[-1]:,.0f} bytes in {1e6 * seconds[-1]:,.0f} µs. "
         + "; ".join(map(str, fits))
         + "."
     )

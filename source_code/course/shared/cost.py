@@ -198,8 +198,7 @@ def fit(points, ranks, algorithm: str = "ring") -> Fit:
 
     `points` are (bytes of a rank's data, seconds); `ranks`, two or more, is the same for all points or a sequence. With
     only one number of ranks all algorithms are the same straight line, and all latency counts as that of messages.
-    Several numbers tell algorithms apart (`fits`), and a latency for each message from one for each operation,
-    ``operation_s``.
+    Several numbers tell algorithms apart, and a latency for each message from one for each operation, ``operation_s``.
 
     Raises InputError if there are fewer than two different points, or one is not a size and a time.
     """
@@ -227,13 +226,6 @@ def fit(points, ranks, algorithm: str = "ring") -> Fit:
 ENOUGH = 5  # points: of fewer, none counts as an outlier
 REWEIGHT = 50  # solutions; the weights have settled long before
 HUBER = 1.345  # in units of the typical error: Huber's own constant
-
-
-def fits(points, ranks):
-    """Fit every algorithm, as `fit` does; return the fits by their median relative error, the best first."""
-    # Rounded, so that lines which are the same stay in the order of `ALGORITHMS`.
-    every = (fit(points, ranks, name) for name in ALGORITHMS)
-    return sorted(every, key=lambda one: round(one.error, 6))
 
 
 def line(size_bytes: Sequence[float], seconds: Sequence[float]):

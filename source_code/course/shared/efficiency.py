@@ -7,9 +7,11 @@ step took.
 import json
 import math
 import statistics
+from dataclasses import dataclass
+
+import numpy
 
 from course.shared import cost
-from course.shared.payoff import Payoff
 from course.training.bench import PARTS
 from ddl.display.style import hardware_label
 from ddl.display.table import Table
@@ -49,27 +51,22 @@ def published() -> Table:
     the data set, as they were counted, ``computed_percent`` with those of whole steps.
     """
     rows = [json.loads(line) for line in (reference_dir() / "published-efficiency.jsonl").read_text().splitlines()]
-    percents = [100 * efficiency(row["samples_per_s"], row["ranks"], row["samples_per_s_of_one"]) for row in rows]
-    shown = [
-        {
-            "ranks": (row["ranks"], "GPUs", ".0f"),
-            "per_rank_batch": (row["per_rank_batch"], "batch of each", ",.0f"),
-            "stated_percent": (row["stated_percent"], "efficiency stated, %", ".0f"),
-            "as_counted_percent": (as_counted, "all samples counted, %", ".1f"),
-            "computed_percent": (100 * _corrected(row), "whole steps counted, %", ".1f"),
-            **{name: row[name] for name in ("samples", "samples_per_s", "samples_per_s_of_one")},
-        }
-        for row, as_counted in zip(rows, percents, strict=True)
-    ]
+    shown = []
+    for row in rows:
+        ranks, batch, samples = row["ranks"], row["per_rank_batch"], row["samples"]
+        percent = 100 * efficiency(row["samples_per_s"], ranks, row["samples_per_s_of_one"])
+        corrected = percent * samples_processed(samples, batch, ranks) / samples_processed(samples, batch, 1)
+        shown.append(
+            {
+                "ranks": (ranks, "GPUs", ".0f"),
+                "per_rank_batch": (batch, "batch of each", ",.0f"),
+                "stated_percent": (row["stated_percent"], "efficiency stated, %", ".0f"),
+                "as_counted_percent": (percent, "all samples counted, %", ".1f"),
+                "computed_percent": (corrected, "whole steps counted, %", ".1f"),
+                **{name: row[name] for name in ("samples", "samples_per_s", "samples_per_s_of_one")},
+            }
+        )
     return Table.of(shown, f"Published by others, not measured here. {rows[0]['source']}. {rows[0]['why']}.")
-
-
-def _corrected(row):
-    """Return a published efficiency with whole steps counted."""
-    many, one = (
-        samples_processed(row["samples"], row["per_rank_batch"], ranks) / row["samples"] for ranks in (row["ranks"], 1)
-    )
-    return efficiency(row["samples_per_s"] * many, row["ranks"], row["samples_per_s_of_one"] * one)
 
 
 # ---------------------------------------------------------------- scaling
@@ -222,10 +219,10 @@ def _measured(runs):
     return results
 
 
-def tuning(runs, width=None) -> Table:
-    """Compare runs of `step_times.py` that differ only in how they communicate with the first of them.
+def tuning(runs) -> Table:
+    """Compare the last model of runs of `step_times.py` that differ only in how they communicate with the first one's.
 
-    `width` selects the model, by default the last. ``ratio`` is images/s over the first run's. ``verdict`` is "no
+    ``ratio`` is images/s over the first run's. ``verdict`` is "no
     difference" where the quartiles of the time per image overlap.
 
     Raises InputError if the runs differ in something else as well.
@@ -235,7 +232,7 @@ def tuning(runs, width=None) -> Table:
         result["batch of a pass"] = result["global_batch"] // result["config"]["aggregate"]
     for key in ("ranks", "threads_per_rank", "hardware", "batch of a pass"):
         _check_same(results, key, "only the communication may differ")
-    sizes = [_size(result, width) for result in results]
+    sizes = [result["sizes"][-1] for result in results]
     first, first_step = sizes[0], _step_of_an_image(results[0], sizes[0])
     rows = [
         {
@@ -275,17 +272,61 @@ def _verdict(step, first):
     return "faster" if step["median"] < first["median"] else "slower"
 
 
-def _size(result, width):
-    """Return what was measured of one model."""
-    sizes = {size["width"]: size for size in result["sizes"]}
-    if width is None:
-        return result["sizes"][-1]
-    if width not in sizes:
-        raise InputError(f"run {result['name']!r} has no width {width}; there are: {', '.join(map(str, sizes))}")
-    return sizes[width]
-
-
 # ---------------------------------------------------------------- when does it pay?
+
+
+@dataclass(frozen=True)
+class Payoff:
+    """Measured and predicted time of a step over the size of the model."""
+
+    ranks: int  # of the second run; the first has one
+    bytes: tuple[int, ...]  # of the gradient, growing
+    one_s: tuple[float, ...]  # a step of the whole global batch on one rank, median
+    many_s: tuple[float, ...]  # on `ranks`
+    work_s: tuple[float, ...]  # one rank's part of the batch, measured on one rank alone: input, computation and update
+    communication_s: tuple[float, ...]  # measured on `ranks`, without waiting
+    fitted: tuple[bool, ...]  # whether alpha and beta were fitted to that size; the others test the prediction
+    alpha_s: float
+    beta_s_per_byte: float
+
+    @property
+    def predicted_s(self):
+        """Time of a step on `ranks`, from one rank's work and the fitted communication."""
+        return numpy.array(self.work_s) + self.alpha_s + self.beta_s_per_byte * numpy.array(self.bytes)
+
+    @property
+    def measured_crossing_bytes(self):
+        """From which size on several ranks were faster; None where they never became so."""
+        return self._crossing(self.many_s)
+
+    @property
+    def predicted_crossing_bytes(self):
+        """From which size on several ranks should be faster; None where they never become so."""
+        return self._crossing(self.predicted_s)
+
+    def _crossing(self, many_s):
+        found = cost.crossing(self.bytes, numpy.divide(many_s, self.one_s))
+        return None if math.isinf(found) else max(found, self.bytes[0])
+
+    @property
+    def test_error(self):
+        """Largest relative error of the prediction among the sizes that it was not fitted to."""
+        return float(numpy.abs(self.predicted_s / self.many_s - 1)[~numpy.array(self.fitted)].max())
+
+    @property
+    def sentence(self):
+        def where(crossing):
+            if crossing is None:
+                return f"{self.ranks} ranks are never faster than one"
+            if crossing <= self.bytes[0]:
+                return f"{self.ranks} ranks are faster at every size"
+            return f"{self.ranks} ranks are faster from {crossing:,.0f} bytes on"
+
+        return (
+            f"measured: {where(self.measured_crossing_bytes)}; predicted: "
+            f"{where(self.predicted_crossing_bytes)}. At the sizes that it was not fitted to, "
+            f"the prediction is off by at most {self.test_error:.0%}"
+        )
 
 
 def payoff(one, many) -> Payoff:

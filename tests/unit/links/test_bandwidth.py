@@ -1,12 +1,11 @@
 """Bandwidths against their closed forms, and the tables that show them."""
 
-from fractions import Fraction
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
-from course.links.bandwidth import OPERATIONS, algorithm_bandwidth, bandwidths, bus_bandwidth, bus_factor, pairs
+from course.links.bandwidth import algorithm_bandwidth, bandwidths, bus_bandwidth, bus_factor, pairs
 from course.links.plot_bandwidth import plot_bandwidth, plot_pairs
 from course.shared.recorded import Recorded
 
@@ -48,36 +47,16 @@ def between(ranks=3, name="p2p"):
     return recorded(name=name, ranks=ranks, transport="tcp: loopback; shared_memory: memory", points=points)
 
 
-@pytest.mark.parametrize("ranks", [1, 2, 3, 8, 1000])
-def test_bus_factors_are_those_of_the_nccl_tests(ranks):
-    n = Fraction(ranks)
-    expected = {
-        "all_reduce": 2 * (n - 1) / n,
-        "reduce_scatter": (n - 1) / n,
-        "all_gather": (n - 1) / n,
-        "all_to_all": (n - 1) / n,
-        "broadcast": 1,
-        "reduce": 1,
-    }
-    assert set(expected) == set(OPERATIONS)
-    for operation, factor in expected.items():
-        assert bus_factor(operation, ranks) == pytest.approx(float(factor))
-
-
 def test_bandwidths_of_one_message():
-    # 100 MB in 50 ms on 4 ranks: each sends and receives 1.5 times 100 MB.
+    # 100 MB in 50 ms on 4 ranks: in an all-reduce each sends and receives 1.5 times 100 MB.
     assert algorithm_bandwidth(1e8, 0.05) == pytest.approx(2e9)
-    assert bus_bandwidth("all_reduce", 1e8, 0.05, 4) == pytest.approx(3e9)
-    assert bus_bandwidth("all_gather", 1e8, 0.05, 4) == pytest.approx(1.5e9)
-    assert bus_bandwidth("broadcast", 1e8, 0.05, 4) == pytest.approx(2e9)
+    factors = {"all_reduce": 1.5, "reduce_scatter": 0.75, "all_gather": 0.75, "all_to_all": 0.75}
+    for operation, factor in {**factors, "broadcast": 1, "reduce": 1}.items():
+        assert bus_bandwidth(operation, 1e8, 0.05, 4) == pytest.approx(2e9 * factor), operation
     assert bus_bandwidth("all_reduce", 1e8, 0.05, 1) == 0
-
-
-def test_what_has_no_bandwidth_is_refused():
-    with pytest.raises(ValueError, match="'allreduce' is not one of: all_reduce, reduce_scatter"):
-        bus_factor("allreduce", 2)
-    with pytest.raises(ValueError, match="ranks=0: at least 1"):
-        bus_factor("all_reduce", 0)
+    for operation, ranks, message in (("allreduce", 2, "'allreduce' is not one"), ("all_reduce", 0, "ranks=0")):
+        with pytest.raises(ValueError, match=message):
+            bus_factor(operation, ranks)
 
 
 def test_a_row_for_each_operation_and_size_of_each_run():
@@ -88,13 +67,11 @@ def test_a_row_for_each_operation_and_size_of_each_run():
     assert row["seconds"] == pytest.approx(1.5 * 2**20 / 1e9)
     assert row["algorithm_gb_per_s"] == pytest.approx(1 / 1.5)
     assert row["seconds_least"] < row["seconds_low"] < row["seconds"] < row["seconds_high"]
-    shown = table.readable()
-    assert shown["time, µs (quartiles)"][2] == "1,573 (1,416–1,887)"
-    assert shown["time, µs (quartiles)"][0] == "0.1 (0.1–0.1)"
+    assert table.readable()["time, µs (quartiles)"][[0, 2]].tolist() == ["0.1 (0.1–0.1)", "1,573 (1,416–1,887)"]
     assert set(bandwidths(collective(), ["broadcast"])["operation"]) == {"broadcast"}
     with pytest.raises(ValueError, match="none of these runs measured reduce"):
         bandwidths(collective(), ["reduce"])
-    assert "loopback" in repr(table) and "<table" in table._repr_html_()
+    assert "loopback" in repr(table)
 
 
 def test_a_row_for_each_path_between_each_two_ranks():
@@ -132,7 +109,6 @@ def drawn(panel):
 
 
 def test_each_operation_has_a_column_of_its_own():
-    """Two runs of three operations were six bands on top of each other."""
     picture = plot_bandwidth([collective("mine"), collective("other", backend="tensorflow")])
     times, speeds = picture.axes[:3], picture.axes[3:]
     assert [panel.get_title() for panel in times] == ["all_reduce", "broadcast", "all_gather"]
@@ -143,18 +119,12 @@ def test_each_operation_has_a_column_of_its_own():
     assert taken == pytest.approx(1.5 * sizes / 1e9)
     for panel in speeds:
         assert drawn(panel)["mine"][1] == pytest.approx([1e9] * 3)
-    assert [text.get_text() for text in picture.legends[0].get_texts()] == ["mine", "other"]
-    assert "all_reduce, mine: 0.096 µs for 64 B, 1.57 ms for 1 MiB" in picture.alt
-    assert "at best 1 GB/s" in picture.alt
-    picture.draw_without_rendering()
-
-
-def test_on_one_rank_there_is_no_bus_bandwidth_to_draw():
+    assert "all_reduce, mine: 0.096 µs for 64 B, 1.57 ms for 1 MiB, at best 1 GB/s" in picture.alt
+    # One rank has no bus bandwidth.
     points = [{"operation": "all_reduce", "size_bytes": size, "seconds": seconds(1e-3)} for size in (4, 4096)]
     picture = plot_bandwidth(collective(ranks=1, points=points))
     assert len(drawn(picture.axes[0])) == 1 and not drawn(picture.axes[1])
     assert "at best" not in picture.alt
-    picture.draw_without_rendering()
 
 
 def test_the_figure_of_more_ranks_has_a_matrix_for_each_path():
@@ -165,10 +135,7 @@ def test_the_figure_of_more_ranks_has_a_matrix_for_each_path():
     assert [bool(matrix.mask[k, k]) for k in range(3)] == [True] * 3
     assert matrix[0, 2] == matrix[2, 0] == pytest.approx(2, rel=1e-3)
     assert "(median of 3 pairs)" in picture.alt and "0 to 2 2" in picture.alt
-    picture.draw_without_rendering()
-
-
-def test_copies_to_a_gpu_have_a_direction():
+    # Copies to a GPU have a direction.
     points = [
         {"path": "device", "pair": pair, "size_bytes": size, "repeats": 3, "seconds": seconds(1e-5 + size / rate)}
         for pair, rate in ((["host", "GPU 0"], 2e10), (["GPU 0", "host"], 1e10))
@@ -180,4 +147,3 @@ def test_copies_to_a_gpu_have_a_direction():
     assert {round(float(value)) for value in matrix.compressed()} == {10, 20}
     assert "host to GPU 0 20, GPU 0 to host 10" in picture.alt
     assert pairs(run)["from"].tolist() == ["host", "GPU 0"]
-    picture.draw_without_rendering()

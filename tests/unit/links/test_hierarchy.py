@@ -39,34 +39,21 @@ def test_in_a_hierarchy_each_host_sends_what_a_ring_of_hosts_would(hosts, each):
 @pytest.fixture
 def run():
     def point(variant, size, seconds):
-        flat = size / 1e8
+        ratio, expected = size / 1e8 / seconds, link_bytes(variant, size, 2, 2)
         return {
-            "operation": "all_reduce",
             "variant": variant,
             "size_bytes": size,
             "repeats": 5,
-            "seconds": {"median": seconds, "low": 0.9 * seconds, "high": 1.1 * seconds, "least": 0.8 * seconds},
-            "faster": {"median": flat / seconds, "low": 0.95 * flat / seconds, "high": 1.05 * flat / seconds},
-            "link_bytes": {
-                "counted": 1.05 * link_bytes(variant, size, 2, 2),
-                "expected": link_bytes(variant, size, 2, 2),
-            },
+            "seconds": {"median": seconds, "low": 0.9 * seconds, "high": 1.1 * seconds},
+            "faster": {"median": ratio, "low": 0.95 * ratio, "high": 1.05 * ratio},
+            "link_bytes": {"counted": 1.05 * expected, "expected": expected},
         }
 
     takes = {FLAT: 1e-8, "ring": 1e-8, "crossing ring": 2e-8, "hierarchical": 0.8e-8, "leaders": 0.9e-8}
-    return Recorded(
-        {
-            "name": "two hosts",
-            "ranks": 4,
-            "hosts": 2,
-            "ranks_per_host": 2,
-            "rate_mbit": 1000,
-            "transport": "eth0",
-            "finished": "2026-11-21T12:00:00",
-            "hardware": {"cores": 2, "cpu": "a processor"},
-            "points": [point(variant, size, size * each) for size in (10**4, 10**6) for variant, each in takes.items()],
-        }
-    )
+    points = [point(variant, size, size * each) for size in (10**4, 10**6) for variant, each in takes.items()]
+    facts = {"hosts": 2, "rate_mbit": 1000, "transport": "eth0", "finished": "2026-11-21T12:00:00"}
+    hardware = {"cores": 2, "cpu": "a processor"}
+    return Recorded({"name": "two hosts", "ranks": 4, **facts, "hardware": hardware, "points": points})
 
 
 def test_a_table_has_a_row_for_each_size_and_variant(run):
@@ -77,16 +64,9 @@ def test_a_table_has_a_row_for_each_size_and_variant(run):
     assert row["milliseconds"] == pytest.approx(8) and row["faster"] == pytest.approx(1.25)
     assert (row["counted_mb"], row["expected_mb"]) == (pytest.approx(1.05), pytest.approx(1.0))
     assert list(table["verdict"][-5:]) == ["", "no difference", "slower", "faster", "faster"]
-    assert "4 ranks on 2 hosts, eth0, recorded on 2 cores of a processor" in repr(table)
-    assert "7.2–8.8" in repr(table)
-
-
-def test_a_figure_says_in_words_what_it_shows(run):
+    assert "4 ranks on 2 hosts, eth0, recorded on 2 cores of a processor" in repr(table) and "7.2–8.8" in repr(table)
     picture = plot_variants([run, run])
-    assert len(picture.axes) == 4
-    assert "At 1 MB, against Horovod's own ring: ring 1.00 times as fast" in picture.alt
-    assert "hierarchical 1.25 times as fast" in picture.alt
-    assert [axes.get_xlabel() for axes in picture.axes[2:]] == ["message, bytes"] * 2
+    assert len(picture.axes) == 4 and "hierarchical 1.25 times as fast" in picture.alt
     with pytest.raises(ValueError, match="no runs"):
         plot_variants([])
 

@@ -29,9 +29,7 @@ def scores(table):
 def test_every_figure_has_a_source_and_every_source_a_figure(table):
     assert {point["source"] for point in RECORDED["point"]} == set(RECORDED["source"])
     assert set(table["study"]) == set(RECORDED["source"]) and len(table) == len(RECORDED["point"])
-    assert all(len(source["text"]) > 40 for source in RECORDED["source"].values())
-    assert "arXiv:1706.02677" in table._repr_html_()
-    assert table["published_percent"].between(30, 101).all()
+    assert all(len(source["text"]) > 40 and source["text"] in repr(table) for source in RECORDED["source"].values())
 
 
 @pytest.mark.parametrize(
@@ -97,13 +95,10 @@ def test_a_publishers_figures_change_nothing_that_is_predicted_for_it(table, pub
     assert not changed.loc[others, columns].equals(table.loc[others, columns])
 
 
-def test_the_interval_is_counted(table, scores):
+def test_the_interval_is_counted_and_errors_stand_beside_answers_that_need_no_model(table, scores):
     inside = table["published_percent"].between(table["low_percent"], table["high_percent"])
     assert inside.equals(table["inside"]) and scores["inside"]["all"] == inside.sum()
     assert inside.mean() >= 0.8  # the nominal four of five, on figures that neither fit nor margin has seen
-
-
-def test_errors_stand_beside_answers_that_need_no_model(table, scores):
     assert scores["figures"]["all"] == len(table) == scores["figures"].drop("all").sum()
     assert scores["always"]["all"] == pytest.approx((90 - table["published_percent"]).abs().mean())
     one = table.query("publisher == 'Facebook'").iloc[0]

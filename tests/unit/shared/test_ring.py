@@ -33,8 +33,7 @@ def test_every_rank_gets_the_sum():
         assert count % ranks or set(done.sent) == {2 * (ranks - 1) * count // ranks}
         assert all(map(numpy.array_equal, arrays, before))
 
-
-def test_functions_that_write_into_what_they_are_given_change_nothing_else():
+    # Functions that write into what they are given change nothing else.
     def in_place(mine, received, step, ranks):
         if step < ranks - 1:
             received += mine
@@ -46,25 +45,22 @@ def test_functions_that_write_into_what_they_are_given_change_nothing_else():
 
 
 @pytest.mark.parametrize(
-    "split, message",
+    "wrong, message",
     [
-        (lambda values, ranks: [values], "made 1 chunks, not 3"),
-        (lambda values, ranks: numpy.array_split(values, ranks)[::-1], "in their order"),
-        (lambda values, ranks: [values[:2], values[2:4], values[4:5]], "are not the 6 values"),
-        (lambda values, ranks: [values.reshape(2, 3)] * 3, "not 1-D"),
+        ({"split": lambda values, ranks: [values]}, "made 1 chunks, not 3"),
+        ({"split": lambda values, ranks: numpy.array_split(values, ranks)[::-1]}, "in their order"),
+        ({"split": lambda values, ranks: [values[:2], values[2:4], values[4:5]]}, "are not the 6 values"),
+        ({"split": lambda values, ranks: [values.reshape(2, 3)] * 3}, "not 1-D"),
+        ({"chunk_to_send": lambda *_: -1}, r"chunk_to_send\(step=0, rank=0, ranks=3\) is"),
+        ({"chunk_to_send": lambda *_: 3}, r"chunk_to_send\(step=0, rank=0, ranks=3\) is"),
+        ({"chunk_to_send": lambda *_: 0.5}, r"chunk_to_send\(step=0, rank=0, ranks=3\) is"),
+        ({"combine": lambda mine, received, *_: received[:1]}, r"combine\(.*, step=0, ranks=3\) turned the shape"),
     ],
 )
-def test_a_wrong_split_is_named(split, message):
+def test_a_wrong_function_is_named(wrong, message):
+    right = {"split": numpy.array_split, "chunk_to_send": chunk_to_send, "combine": combine}
     with pytest.raises(ValueError, match=message):
-        all_reduce(data(3, 6), split, chunk_to_send, combine)
-
-
-def test_a_wrong_chunk_or_combination_is_named():
-    for number in (-1, 3, 0.5):
-        with pytest.raises(ValueError, match=r"chunk_to_send\(step=0, rank=0, ranks=3\) is"):
-            all_reduce(data(3, 6), numpy.array_split, lambda *_, number=number: number, combine)
-    with pytest.raises(ValueError, match=r"combine\(mine, received, step=0, ranks=3\) turned the shape"):
-        all_reduce(data(3, 6), numpy.array_split, chunk_to_send, lambda mine, received, *_: received[:1])
+        all_reduce(data(3, 6), **{**right, **wrong})
 
 
 @pytest.mark.parametrize("ranks", [1, 2, 3, 4, 7])
@@ -100,10 +96,9 @@ def piece_of(number, ranks, count):
 
 
 def by_ring(data):
-    ranks = len(data)
     return exchange(
         data,
-        2 * (ranks - 1),
+        2 * (len(data) - 1),
         lambda step, rank, ranks: (rank + 1) % ranks,
         lambda step, rank, ranks, count: piece_of((rank - step) % ranks, ranks, count),
     )
