@@ -173,30 +173,66 @@ def _checked(name, value, least=None):
     return value
 
 
-@dataclass(frozen=True)
 class _Training:
-    """A training on a kind of server."""
+    """A training on a kind of server; the options are those of `cluster`, checked and completed."""
 
-    server: Server
-    parameters: int
-    images_per_s: float
-    batch: int
-    all_reduces: int
-    algorithm: str
-    gradient_bytes: int
-    late: float
+    def __init__(
+        self,
+        topology,
+        nodes,
+        model=None,
+        batch=64,
+        *,
+        baseline=None,
+        parameters=None,
+        images_per_s=None,
+        all_reduces=None,
+        algorithm="best",
+        gradient_bytes=BYTES,
+        fusion_bytes=FUSION_BYTES,
+        network=None,
+        link_gb_per_s=None,
+        late=LATE,
+    ):
+        for name, value in (
+            ("nodes", nodes),
+            ("batch", batch),
+            ("parameters", parameters),
+            ("all_reduces", all_reduces),
+        ):
+            if value is not None:
+                _checked(name, value, 1)
+        if _checked("fusion_bytes", fusion_bytes) < 1:
+            raise InputError(f"fusion_bytes={fusion_bytes!r}: at least one byte is needed")
+        if gradient_bytes not in (1, 2, 4, 8):
+            raise InputError(f"gradient_bytes={gradient_bytes!r}: 1, 2, 4 or 8 is needed")
+        if not 0 <= late < 1:
+            raise InputError(f"late={late!r}: a share of the computation, 0 or more and below 1, is needed")
+        if model is not None and parameters is not None:
+            raise InputError(
+                f"model={model!r} and parameters={parameters!r}: give one of them, the model has its own parameters"
+            )
+        if images_per_s is not None:
+            _checked("images_per_s", images_per_s)
+        if model is None and (parameters is None or images_per_s is None):
+            raise InputError("a model is needed, or its parameters and one GPU's images/s")
+        self.bytes = gradient_bytes * (known(model)["parameters"] if parameters is None else parameters)
+        self.server = topology if isinstance(topology, Server) else server(topology, network, link_gb_per_s)
+        self.batch, self.algorithm, self.late = batch, algorithm, late
+        self.images_per_s = _speed(model, self.server.gpu, batch) if images_per_s is None else images_per_s
+        self.all_reduces = math.ceil(self.bytes / fusion_bytes) if all_reduces is None else all_reduces
+        self.baseline = self._baseline(baseline, nodes)
 
     def on(self, nodes, gpus, baseline=None):
         """Predict a step on `nodes` servers with `gpus` GPUs each, at most the server's own."""
-        size_bytes = self.gradient_bytes * self.parameters
-        each_s = replace(self.server, gpus=gpus).all_reduce_s(size_bytes / self.all_reduces, nodes, self.algorithm)
+        each = replace(self.server, gpus=gpus)
         ranks, computation_s = nodes * gpus, self.batch / self.images_per_s
         waiting_s = self.late * expected_maximum(ranks) * computation_s
         return Prediction(
             ranks=ranks,
             batch=ranks * self.batch,
             computation_s=computation_s + waiting_s,
-            communication_s=self.all_reduces * each_s,
+            communication_s=self.all_reduces * each.all_reduce_s(self.bytes / self.all_reduces, nodes, self.algorithm),
             all_reduces=self.all_reduces,
             waiting_s=waiting_s,
             shown=SHOWN if self.all_reduces > 1 else 1.0,  # one message waits for the whole backward pass
@@ -204,7 +240,7 @@ class _Training:
             baseline=baseline,
         )
 
-    def baseline(self, gpus, nodes):
+    def _baseline(self, gpus, nodes):
         """Predict a step of the baseline of the efficiency; None for a single GPU."""
         if gpus is None:
             return None
@@ -216,52 +252,7 @@ class _Training:
         return self.on(1, gpus) if gpus <= each else self.on(gpus // each, each)
 
 
-def _training(
-    topology,
-    nodes,
-    model=None,
-    batch=64,
-    *,
-    parameters=None,
-    images_per_s=None,
-    all_reduces=None,
-    algorithm="best",
-    gradient_bytes=BYTES,
-    fusion_bytes=FUSION_BYTES,
-    network=None,
-    link_gb_per_s=None,
-    late=LATE,
-):
-    """Check the options and fill in those that are not given."""
-    for name, value in (("nodes", nodes), ("batch", batch), ("parameters", parameters)):
-        if value is not None:
-            _checked(name, value, 1)
-    if _checked("fusion_bytes", fusion_bytes) < 1:
-        raise InputError(f"fusion_bytes={fusion_bytes!r}: at least one byte is needed")
-    if gradient_bytes not in (1, 2, 4, 8):
-        raise InputError(f"gradient_bytes={gradient_bytes!r}: 1, 2, 4 or 8 is needed")
-    if not 0 <= late < 1:
-        raise InputError(f"late={late!r}: a share of the computation, 0 or more and below 1, is needed")
-    if model is not None and parameters is not None:
-        raise InputError(
-            f"model={model!r} and parameters={parameters!r}: give one of them, the model has its own parameters"
-        )
-    if images_per_s is not None:
-        _checked("images_per_s", images_per_s)
-    if model is None and (parameters is None or images_per_s is None):
-        raise InputError("a model is needed, or its parameters and one GPU's images/s")
-    if model is not None:
-        parameters = known(model)["parameters"]
-    machine = topology if isinstance(topology, Server) else server(topology, network, link_gb_per_s)
-    if images_per_s is None:
-        images_per_s = _speed(model, machine.gpu, batch)
-    if all_reduces is None:
-        all_reduces = math.ceil(gradient_bytes * parameters / fusion_bytes)
-    _checked("all_reduces", all_reduces, 1)
-    return _Training(machine, parameters, images_per_s, batch, all_reduces, algorithm, gradient_bytes, late)
-
-
-def cluster(topology, nodes: int, model=None, batch: int = 64, *, baseline=None, **options) -> Prediction:
+def cluster(topology, nodes: int, model=None, batch: int = 64, **options) -> Prediction:
     """Predict a step of training with Horovod on a cluster of equal servers, one rank a GPU.
 
     `topology` is a `Server`, or as for `server` (so are `network` and `link_gb_per_s`), and `model` a name in
@@ -273,17 +264,16 @@ def cluster(topology, nodes: int, model=None, batch: int = 64, *, baseline=None,
     `all_reduces`, the number of messages a step; `algorithm`, as for `Server.all_reduce_s`; `late`, the standard
     deviation of a rank's computation as a share of it, which makes all wait for the slowest (`LATE`).
     """
-    training = _training(topology, nodes, model, batch, **options)
-    return training.on(nodes, training.server.gpus, training.baseline(baseline, nodes))
+    training = _Training(topology, nodes, model, batch, **options)
+    return training.on(nodes, training.server.gpus, training.baseline)
 
 
-def scaling(topology, nodes, model=None, batch=64, *, baseline=None, **options) -> list[Prediction]:
+def scaling(topology, nodes, model=None, batch=64, **options) -> list[Prediction]:
     """Predict steps on 1, 2, 4 … GPUs of a server, then on 2, 4 … servers up to `nodes`; options as for `cluster`."""
-    training = _training(topology, nodes, model, batch, **options)
-    base = training.baseline(baseline, nodes)
+    training = _Training(topology, nodes, model, batch, **options)
     gpus = training.server.gpus
     counts = [(1, some) for some in _doubling(gpus)] + [(many, gpus) for many in _doubling(nodes)[1:]]
-    return [training.on(many, each, base) for many, each in counts]
+    return [training.on(many, each, training.baseline) for many, each in counts]
 
 
 def _doubling(last):
