@@ -1,7 +1,8 @@
 """What each rank of a training saw, and which mistakes in the script it gives away.
 
 In `bug_hunt.py` every rank writes ``witness-<k>.jsonl`` (`course.training.witness`). A check takes the list that
-`witnesses` makes of them and returns a `Finding`; `examine` makes all checks.
+`witnesses` makes of them and returns whether it found its mistake, and a sentence of what the records show; `examine`
+makes all checks.
 """
 
 import math
@@ -107,92 +108,72 @@ def outcomes(runs):
 # ---------------------------------------------------------------- what gives a mistake away
 
 
-@dataclass(frozen=True)
-class Finding:
-    """What one check found."""
-
-    name: str  # of the mistake
-    found: bool
-    sentence: str  # what the records show, with numbers
-
-
-def own_samples(witnesses: list[dict]) -> Finding:
+def own_samples(witnesses: list[dict]) -> tuple[bool, str]:
     """Look for samples that several ranks trained on in the same step."""
     steps = [[set(step["samples"]) for step in ranks] for ranks in _step_by_step(witnesses)]
     every = sum(len(part) for parts in steps for part in parts)
     different = sum(len(set().union(*parts)) for parts in steps)
-    return Finding(
-        "ranks share samples",
-        different < every,
+    return different < every, (
         f"in {len(steps)} steps the ranks trained on {every:,} samples; counted once a step, "
-        f"{different:,} were different ones",
+        f"{different:,} were different ones"
     )
 
 
-def began_alike(witnesses: list[dict]) -> Finding:
+def began_alike(witnesses: list[dict]) -> tuple[bool, str]:
     """Look for ranks that begin with other weights than rank 0."""
     models = _different(rank["weights"] for rank in witnesses)
-    return Finding(
-        "ranks begin differently",
-        models > 1,
-        f"before the first step {len(witnesses)} ranks have {plural(models, 'different model')}",
-    )
+    return models > 1, f"before the first step {len(witnesses)} ranks have {plural(models, 'different model')}"
 
 
-def applied_alike(witnesses: list[dict]) -> Finding:
+def applied_alike(witnesses: list[dict]) -> tuple[bool, str]:
     """Look for steps in which ranks apply different gradients, which drives them apart."""
     steps = _step_by_step(witnesses)
     apart = [step[0]["step"] for step in steps if _different(rank["update"] for rank in step) > 1]
     models = _different(rank["weights"] for rank in steps[-1])
     where = f", first in step {apart[0]}" if apart else ""
-    return Finding(
-        "ranks drift apart",
-        bool(apart),
+    return bool(apart), (
         f"in {len(apart)} of {len(steps)} steps the ranks applied different gradients{where}; at "
-        f"the end there {'are' if models > 1 else 'is'} {plural(models, 'model')}",
+        f"the end there {'are' if models > 1 else 'is'} {plural(models, 'model')}"
     )
 
 
-def counted_once(witnesses: list[dict]) -> Finding:
+def counted_once(witnesses: list[dict]) -> tuple[bool, str]:
     """Look for a throughput that counts more samples than the ranks trained on."""
     counted = sum(rank["samples_counted"] for rank in witnesses)
     processed = sum(len(step["samples"]) for rank in witnesses for step in rank["steps"])
-    return Finding(
-        "throughput miscounted",
-        counted != processed,
+    return counted != processed, (
         f"the ranks counted {counted:,} samples and trained on {processed:,}: the throughput is "
-        f"{counted / processed:.3g} times the true one",
+        f"{counted / processed:.3g} times the true one"
     )
 
 
-def scaled_rate(witnesses: list[dict]) -> Finding:
+def scaled_rate(witnesses: list[dict]) -> tuple[bool, str]:
     """Look for steps without the linearly scaled learning rate (Goyal et al. 2017, section 2.1)."""
-    wanted = witnesses[0]["rate_of_one_rank"] * len(witnesses)
+    one, wanted = witnesses[0]["rate_of_one_rank"], witnesses[0]["rate_of_one_rank"] * len(witnesses)
     rates = {step["rate"] for rank in witnesses for step in rank["steps"]}
-    # The optimizer keeps it in float32.
-    found = not all(math.isclose(rate, wanted, rel_tol=1e-5) for rate in rates)
     used = " to ".join(f"{rate:.4g}" for rate in sorted({min(rates), max(rates)}))
-    return Finding(
-        "learning rate not scaled",
-        found,
-        f"{len(witnesses)} × {witnesses[0]['rate_of_one_rank']:.4g} = {wanted:.4g} is the scaled "
-        f"learning rate; {used} was used",
+    # The optimizer keeps it in float32.
+    return not all(math.isclose(rate, wanted, rel_tol=1e-5) for rate in rates), (
+        f"{len(witnesses)} × {one:.4g} = {wanted:.4g} is the scaled learning rate; {used} was used"
     )
 
 
-def one_writer(witnesses: list[dict]) -> Finding:
+def one_writer(witnesses: list[dict]) -> tuple[bool, str]:
     """Look for a file that a rank other than rank 0 writes."""
     writers = [rank["rank"] for rank in witnesses if rank["wrote"]]
     names = " and ".join(sorted({rank["wrote"] for rank in witnesses if rank["wrote"]}))
     who = ", ".join(map(str, writers)) or "none"
-    return Finding(
-        "more than rank 0 writes",
-        any(writers),
-        f"{names or 'the weights'} was written by rank{'s' * (len(writers) > 1)} {who}",
-    )
+    return any(writers), f"{names or 'the weights'} was written by rank{'s' * (len(writers) > 1)} {who}"
 
 
-CHECKS = (own_samples, began_alike, applied_alike, counted_once, scaled_rate, one_writer)
+CHECKS = {
+    "ranks share samples": own_samples,
+    "ranks begin differently": began_alike,
+    "ranks drift apart": applied_alike,
+    "throughput miscounted": counted_once,
+    "learning rate not scaled": scaled_rate,
+    "more than rank 0 writes": one_writer,
+}
 
 
 def _step_by_step(witnesses):
@@ -212,29 +193,27 @@ class Findings:
     """All checks of one run: a table that prints, and that a notebook shows."""
 
     name: str  # of the run
-    findings: tuple[Finding, ...]
+    findings: dict[str, tuple[bool, str]]  # by mistake: whether it was found, and what the records show, with numbers
 
     @property
     def found(self):
         """Names of the mistakes that are there."""
-        return [finding.name for finding in self.findings if finding.found]
+        return [mistake for mistake, (found, _) in self.findings.items() if found]
+
+    def _rows(self):
+        rows = self.findings.items()
+        return [("✗ found" if found else "✓ right", mistake, sentence) for mistake, (found, sentence) in rows]
 
     def __repr__(self):
-        width = max(len(finding.name) for finding in self.findings)
-        lines = (f"{_sign(finding)}  {finding.name:{width}}  {finding.sentence}" for finding in self.findings)
-        return "\n".join([self.name, *lines])
+        width = max(map(len, self.findings))
+        return "\n".join([self.name, *(f"{sign}  {name:{width}}  {sentence}" for sign, name, sentence in self._rows())])
 
     def _repr_html_(self):
-        rows = [(_sign(finding), finding.name, finding.sentence) for finding in self.findings]
-        return html_table(("result", self.name, "what the records show"), rows)
-
-
-def _sign(finding):
-    return "✗ found" if finding.found else "✓ right"
+        return html_table(("result", self.name, "what the records show"), self._rows())
 
 
 def examine(run) -> Findings:
     """Make all checks on a run of `bug_hunt.py`, or on its folder."""
     seen = witnesses(run)
     name = getattr(run, "name", None) or Path(run).name
-    return Findings(name, tuple(check(seen) for check in CHECKS))
+    return Findings(name, {mistake: check(seen) for mistake, check in CHECKS.items()})

@@ -17,21 +17,9 @@ SCORES = np.round(np.clip(0.3 * TARGETS + 0.6 * RNG.random(400), 0, 1), 2)  # wi
 
 
 def test_figures_count_what_was_found_and_missed():
-    judged = figures(
-        np.array([1, 1, 1, 0, 0, 0, 0, 0, 0, 0]), np.array([0.9, 0.6, 0.2, 0.8, 0.5, 0.1, 0.1, 0.1, 0.1, 0.1])
-    )
-    assert judged == {
-        "threshold": 0.5,
-        "accuracy": 0.8,
-        "majority": 0.7,
-        "precision": 2 / 3,
-        "recall": 2 / 3,
-        "f1": 2 / 3,
-        "true_positives": 2,
-        "false_positives": 1,
-        "false_negatives": 1,
-        "true_negatives": 6,
-    }
+    shares = {"threshold": 0.5, "accuracy": 0.8, "majority": 0.7, "precision": 2 / 3, "recall": 2 / 3, "f1": 2 / 3}
+    counts = {"true_positives": 2, "false_positives": 1, "false_negatives": 1, "true_negatives": 6}
+    assert figures([1, 1, 1, *[0] * 7], [0.9, 0.6, 0.2, 0.8, 0.5, *[0.1] * 5]) == shares | counts
 
 
 def test_loss_is_kerass_cross_entropy():
@@ -52,10 +40,8 @@ def test_curve_is_what_each_threshold_gives():
         judged = figures(TARGETS, SCORES, threshold - 1e-9)
         assert (p, r) == pytest.approx((judged["precision"], judged["recall"]))
     assert recall[-1] == 1 and precision[-1] == TARGETS.mean()
-
-
-def test_thinned_curve_is_part_of_the_whole_and_keeps_its_ends():
-    whole = np.stack(precision_recall(TARGETS, SCORES), axis=1).tolist()
+    # A thinned curve is part of the whole and keeps its ends.
+    whole = np.stack((thresholds, precision, recall), axis=1).tolist()
     few = np.stack(precision_recall(TARGETS, SCORES, points=8), axis=1).tolist()
     assert 5 <= len(few) <= 8 and all(row in whole for row in few)
     assert few[0] == whole[0] and few[-1][2] == 1
@@ -80,36 +66,16 @@ def test_what_does_not_fit_is_refused():
 def run(name, shift, seed=0, losses=(0.3, 0.2, 0.25)):
     scores = np.clip(SCORES + shift * TARGETS, 0, 1)
     curve = precision_recall(TARGETS, scores, 50)
-    return Recorded(
-        {
-            "name": name,
-            "strategy": "single",
-            "embedding": "own",
-            "seed": seed,
-            "ranks": 1,
-            "replicas": 2,
-            "threads_per_rank": 2,
-            "epochs": float(len(losses)),
-            "images_per_s": 1000.0,
-            "train_seconds": 2.0,
-            "time_to_first_step_s": 6.0,
-            "data": {"name": "questions", "form": "generated", "train_samples": 4000, "unit": "questions"},
-            "test": figures(TARGETS, scores),
-            "tuned": figures(TARGETS, scores, 0.4),
-            "precision_recall": dict(zip(("thresholds", "precision", "recall"), curve)),
-            "history": [
-                {
-                    "step": 10 * k,
-                    "epoch": float(k),
-                    "loss": 0.3 / k,
-                    "accuracy": 0.9,
-                    "validation_loss": loss,
-                    "validation_accuracy": 0.91,
-                }
-                for k, loss in enumerate(losses, start=1)
-            ],
-        }
-    )
+    result = {"name": name, "strategy": "single", "embedding": "own", "seed": seed, "ranks": 1, "replicas": 2}
+    result |= {"threads_per_rank": 2, "epochs": 3.0, "images_per_s": 1000.0, "train_seconds": 2.0}
+    result |= {"time_to_first_step_s": 6.0, "test": figures(TARGETS, scores), "tuned": figures(TARGETS, scores, 0.4)}
+    result["data"] = {"name": "questions", "form": "generated", "train_samples": 4000, "unit": "questions"}
+    result["precision_recall"] = dict(zip(("thresholds", "precision", "recall"), curve))
+    result["history"] = [
+        {"epoch": float(k), "loss": 0.3 / k, "accuracy": 0.9, "validation_loss": loss, "validation_accuracy": 0.91}
+        for k, loss in enumerate(losses, start=1)
+    ]
+    return Recorded(result)
 
 
 RUNS = [run("a", 0.1, seed=0), run("a", 0.2, seed=1), run("b", 0.0)]
@@ -125,8 +91,7 @@ def test_report_has_a_row_an_arm_and_the_baseline_beside_accuracy():
     assert table["majority"][0] == majority(TARGETS)
     shown = repr(table)
     assert f"{np.mean(scores):.3f} ± {np.std(scores, ddof=1):.3f}" in shown
-    assert "questions (generated), 4,000 questions" in shown and "majority, %" in shown
-    assert "<table" in table._repr_html_() and "1 × 2" in table._repr_html_()
+    assert "questions (generated), 4,000 questions" in shown and "1 × 2" in shown
 
 
 def test_other_runs_are_refused():
@@ -146,8 +111,7 @@ def test_precision_recall_is_drawn_for_each_run():
     assert line.get_ydata() == pytest.approx(100 * np.array(curve["precision"]))
     test = RUNS[2].result["test"]
     assert f"b: at threshold 0.50 precision {test['precision']:.1%}, recall {test['recall']:.1%}" in picture.alt
-    assert f"Guessing has a precision of {TARGETS.mean():.1%}".replace("%", " %") in picture.alt
-    assert len(plot.plot_precision_recall(RUNS[0]).axes) == 1
+    assert f"Guessing has a precision of {100 * TARGETS.mean():.1f} %" in picture.alt
 
 
 def test_overfitting_marks_the_lowest_validation_loss():

@@ -1,6 +1,5 @@
 """Every mistake of the bug hunt is caught by its check and by no other; the right script passes."""
 
-import copy
 import json
 
 import numpy
@@ -16,28 +15,18 @@ RANKS, STEPS, BATCH, RATE = 3, 4, 8, 0.05
 
 def right():
     """What three ranks of a correct training saw, in plain data."""
+
+    def step(rank, number):
+        first = (number * RANKS + rank) * BATCH
+        rate = float(numpy.float32(RATE * RANKS))  # as an optimizer keeps it
+        seen = {"step": number + 1, "samples": [*range(first, first + BATCH)], "rate": rate}
+        return seen | {"update": f"update{number}", "weights": f"model{number}"}
+
+    facts = {"ranks": RANKS, "batch": BATCH, "rate_of_one_rank": RATE, "weights": "begin"}
+    ends = ["weights.npz", None, None]
     return [
-        {
-            "rank": rank,
-            "ranks": RANKS,
-            "batch": BATCH,
-            "rate_of_one_rank": RATE,
-            "weights": "begin",
-            "steps": [
-                {
-                    "step": step + 1,
-                    "samples": [(step * RANKS + rank) * BATCH + i for i in range(BATCH)],
-                    "rate": float(numpy.float32(RATE * RANKS)),  # as an optimizer keeps it
-                    "update": f"update{step}",
-                    "weights": f"model{step}",
-                }
-                for step in range(STEPS)
-            ],
-            "samples_counted": STEPS * BATCH,
-            "seconds": 2.0,
-            "images_per_s": RANKS * STEPS * BATCH / 2.0,
-            "wrote": None if rank else "weights.npz",
-        }
+        {"rank": rank, **facts, "steps": [step(rank, number) for number in range(STEPS)]}
+        | {"samples_counted": STEPS * BATCH, "wrote": ends[rank]}
         for rank in range(RANKS)
     ]
 
@@ -69,7 +58,6 @@ def not_averaged(seen, since=0):
 def counted_twice(seen):
     for rank in seen:
         rank["samples_counted"] *= RANKS
-        rank["images_per_s"] *= RANKS
 
 
 def not_scaled(seen):
@@ -95,23 +83,18 @@ MISTAKES = [
 ]
 
 
-def test_the_correct_script_passes_every_check():
-    assert [check(right()).found for check in CHECKS] == [False] * len(CHECKS)
-
-
 @pytest.mark.parametrize("mistake, check", MISTAKES)
 def test_a_mistake_is_found_by_its_check_and_by_no_other(mistake, check):
     seen = right()
     mistake(seen)
-    assert [test.__name__ for test in CHECKS if test(seen).found] == [check]
+    assert [test.__name__ for test in CHECKS.values() if test(seen)[0]] == [check]
 
 
-def test_one_rank_alone_has_nothing_to_compare_and_passes():
-    alone = copy.deepcopy(right()[:1])
-    alone[0]["ranks"] = 1
-    for step in alone[0]["steps"]:
-        step["rate"] = RATE
-    assert not any(check(alone).found for check in CHECKS)
+def test_the_correct_script_passes_every_check_and_so_does_one_rank_alone():
+    alone = right()[:1]
+    not_scaled(alone)
+    for seen in (right(), alone):
+        assert not any(check(seen)[0] for check in CHECKS.values())
 
 
 def recorded(seen, **fields):
@@ -122,33 +105,23 @@ def recorded(seen, **fields):
     return Recorded(result | fields)
 
 
-def test_recorded_runs_are_examined_as_others_are():
-    seen = right()
-    assert examine(recorded(seen)).found == [] and witnesses(recorded(seen)) is seen
-    not_averaged(seen, since=1)
-    assert examine(recorded(seen)).found == ["ranks drift apart"]
-
-
-def test_outcomes_count_the_steps_in_which_ranks_went_apart():
+def test_recorded_runs_are_examined_as_others_are_and_steps_in_which_ranks_went_apart_are_counted():
     apart = right()
+    assert examine(recorded(apart)).found == [] and witnesses(recorded(apart)) is apart
     not_averaged(apart, since=1)
+    assert examine(recorded(apart)).found == ["ranks drift apart"]
     table = mistakes.outcomes([recorded(right(), name="Keras 2"), recorded(apart)])
     assert table["run"].tolist() == ["Keras 2", "Keras 3"] and table["steps"].tolist() == [STEPS, STEPS]
     assert table["apart"].tolist() == [0, STEPS - 1] and table["models"].tolist() == [1, RANKS]
-    shown = repr(table)
-    assert "Recorded on 2026-11-23 with TensorFlow 2.21.0, Horovod 0.28.1, on 2 cores of Some CPU" in shown
-    assert "1.250" in shown and "50.0%" in shown
+    assert "Recorded on 2026-11-23 with TensorFlow 2.21.0, Horovod 0.28.1, on 2 cores of Some CPU" in repr(table)
 
 
 def keep(folder, seen):
     for rank in seen:
-        begin = {key: rank[key] for key in ("rank", "ranks", "batch", "rate_of_one_rank", "weights")}
-        end = {key: rank[key] for key in ("samples_counted", "seconds", "images_per_s", "wrote")}
-        lines = [
-            {"event": "begin", **begin},
-            *({"event": "step", **step} for step in rank["steps"]),
-            {"event": "end", **end},
-        ]
+        end = {key: rank[key] for key in ("samples_counted", "wrote")}
+        begin = {key: value for key, value in rank.items() if key not in (*end, "steps")}
+        lines = [{"event": "begin", **begin}, *({"event": "step", **step} for step in rank["steps"])]
+        lines.append({"event": "end", **end})
         path = RunFolder(folder).witness(rank["rank"])
         path.write_text("".join(json.dumps(line) + "\n" for line in lines))
 
@@ -160,21 +133,13 @@ def test_records_are_read_back_and_examined(tmp_path):
     assert witnesses(tmp_path) == seen
     table = examine(tmp_path)
     assert table.found == ["more than rank 0 writes"]
-    assert repr(table).count("✓ right") == 5 and repr(table).count("✗ found") == 1
-    assert "<td>✗ found</td>" in table._repr_html_()
-
-
-def test_an_excerpt_shows_the_first_steps_of_every_rank(tmp_path):
-    keep(tmp_path, right())
+    assert repr(table).count("✓ right") == 5 and "<td>✗ found</td>" in table._repr_html_()
     table = mistakes.excerpt(tmp_path, steps=2)
     assert table[["step", "rank"]].values.tolist() == [[s, r] for s in (1, 2) for r in range(3)]
     assert table["samples"][4] == "32, 33, 34, … (8)" and table["update"][4] == "update1"
-    assert table["wrote"].tolist() == ["weights.npz", "–", "–"] * 2
 
 
 def test_what_is_not_there_is_said(tmp_path):
-    with pytest.raises(ValueError, match="has 0 witness records"):
-        witnesses(tmp_path)
     keep(tmp_path, right()[:2])
     with pytest.raises(ValueError, match="has 2 witness records, of 3 ranks"):
         witnesses(tmp_path)

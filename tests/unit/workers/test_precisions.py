@@ -23,9 +23,6 @@ def test_runs_are_paired_by_seed_and_their_differences_have_a_t_interval():
     # Standard deviation 0.01, t of two degrees of freedom 4.303.
     assert found.difference.half_width == pytest.approx(4.3027 * 0.01 / math.sqrt(3), rel=1e-4)
     assert found.ratios == pytest.approx([0.61 / 0.60, 1, 0.64 / 0.62])
-
-
-def test_a_run_without_a_partner_is_refused():
     with pytest.raises(ValueError, match="pair 0 has runs in float32"):
         precisions.pairs([run("float32")], "test_accuracy")
 
@@ -42,8 +39,4 @@ def test_bytes_are_those_of_a_step_and_of_their_own_type():
     made = precisions.sent([run("float32", sent={"float32": 1640}), run("bfloat16", sent={"float16": 820})])
     assert made["bytes"].tolist() == [410, 205] and made["type"].tolist() == ["float32", "float16"]
     assert made["gradient_bytes"].tolist() == [400, 400]
-
-
-def test_the_recorded_pairs_make_a_table():
-    text = repr(precisions.table())
-    assert "held-out accuracy, %" in text and "points" in text and "95 % t interval" in text
+    assert "95 % t interval" in repr(precisions.table())
