@@ -16,7 +16,6 @@ from course.links.plot_race import plot_race
 from course.links.race import crossovers
 from course.shared import cost
 from ddl import RunFailed, launch
-from ddl.records.jsonfiles import read_json_lines
 
 pytestmark = pytest.mark.nightly("source_code/*bench*", "source_code/*allreduce*")
 
@@ -63,25 +62,19 @@ def test_collectives_of_two_ranks(cluster, library, backend, nothing_left):
     nothing_left(run)
 
 
-def test_collectives_of_three_ranks():
-    """The script itself checks what comes out: here with a size that three ranks can't share."""
-    operations = ["all_gather", "all_reduce"]
-    run = launch("bench_allreduce.py", workers=3, oversubscribe=True, repeats=1, operations=operations, sizes=[1000])
-    assert [point["size_bytes"] for point in run.result["points"]] == [996, 1000]
-
-
 @pytest.mark.parametrize("cluster", ["horovod", "multi_worker"])
-def test_on_one_rank_nothing_travels(cluster, nothing_left):
+def test_on_one_rank_nothing_travels(cluster):
     run = launch("bench_allreduce.py", workers=1, cluster=cluster, sizes=[4096], repeats=2)
     assert run.result["transport"] == "nothing travels: there is one rank"
     assert bandwidths(run)["bus_gb_per_s"][0] == 0  # of the all-reduce
-    nothing_left(run)
 
 
-def test_settings_reach_the_library_and_the_record():
-    measured = dict(sizes=[4], repeats=30, operations=["all_reduce"])
+def test_settings_reach_the_environment_and_the_record():
+    # A size that three ranks can't share in an all-gather: the script itself checks what comes out.
+    measured = dict(sizes=[1000], repeats=30, operations=["all_reduce", "all_gather"])
     settings = dict(interface="lo", cycle_time_ms=20, nccl=["NCCL_ALGO=Ring", "NCCL_DEBUG=WARN"])
-    run = launch("bench_allreduce.py", workers=2, oversubscribe=True, **measured, **settings)
+    run = launch("bench_allreduce.py", workers=3, oversubscribe=True, **measured, **settings)
+    assert [point["size_bytes"] for point in run.result["points"]] == [1000, 996]
     assert run.result["settings"] == {
         "HOROVOD_CYCLE_TIME": "20.0",
         "HOROVOD_GLOO_IFACE": "lo",
@@ -91,8 +84,6 @@ def test_settings_reach_the_library_and_the_record():
     }
     notes = [event["message"] for event in run.events() if event["event"] == "note"]
     assert notes == ["settings of NCCL change nothing here: gloo carries the bytes"]
-    # Horovod looks every 20 ms: what is timed waits for that, on a slow machine longer.
-    assert run.result["points"][0]["seconds"]["median"] > 0.010
 
 
 def test_messages_between_all_pairs(nothing_left):
@@ -137,29 +128,20 @@ def test_three_algorithms_race_on_four_ranks(nothing_left):
         ("bench_allreduce.py", 2, {"max_bytes": 4**20}, "would fit"),
         ("bench_allreduce.py", 1, {"implementation": "ring"}, 'launch with cluster="multi_worker"'),
         ("bench_allreduce.py", 1, {"cluster": "multi_worker", "interface": "lo"}, "is for Horovod"),
+        ("bench_allreduce.py", 1, {"cluster": "multi_worker", "implementation": "nccl"}, "GPU"),
         ("bench_allreduce.py", 1, {"cluster": "parameter_server"}, 'with cluster="multi_worker"'),
         ("race_allreduce.py", 3, {}, "3 ranks: halving and doubling, as it is written here, needs 2, 4, 8"),
         ("bench_p2p.py", 1, {}, "one rank has no other to talk to"),
+        ("bench_p2p.py", 1, {"paths": "device"}, "--paths device: TensorFlow sees no GPU"),
     ],
 )
-def test_what_cannot_be_measured_is_said(script, workers, options, message, nothing_left):
+def test_what_cannot_be_measured_is_said(script, workers, options, message, nothing_left, monkeypatch):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     with pytest.raises(RunFailed) as raised:
         launch(script, workers=workers, oversubscribe=True, **options)
     run = raised.value.run
     assert message in run.logs(run.failure.rank)  # the first to say so ends the others
     nothing_left(run)
-
-
-def test_what_needs_a_gpu_says_so(monkeypatch):
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
-    for script, options in (
-        ("bench_p2p.py", {"paths": "device"}),
-        ("bench_allreduce.py", {"cluster": "multi_worker", "implementation": "nccl"}),
-    ):
-        with pytest.raises(RunFailed) as raised:
-            launch(script, workers=1, **options)
-        log = raised.value.run.logs(raised.value.run.failure.rank)
-        assert "GPU" in log and ".py: --" in log
 
 
 @pytest.mark.parametrize("script, cluster", [("bench_allreduce.py", "multi_worker"), ("bench_p2p.py", "horovod")])
@@ -172,12 +154,6 @@ def test_a_rank_is_killed(script, cluster, nothing_left):
     os.kill(run.progress().ranks[1].pid, signal.SIGKILL)
     run.wait()
     assert run.state == "failed"
-    exits = {
-        event["rank"]: event["code"]
-        for event in read_json_lines(run.folder / "launcher.jsonl")
-        if event["event"] == "rank_exit"
-    }
-    assert exits[1] == 128 + signal.SIGKILL
     assert "rank 1 of 2" in run.failure.sentence
     nothing_left(run)
 

@@ -29,19 +29,13 @@ def lstopo(*options):
 def test_what_hwloc_itself_writes_of_larger_machines_is_read(machine, numas, cores, threads, flags):
     read = hwloc.parse(lstopo("-i", machine, *flags))
     assert len(read.cores) == cores
-    assert sum(len(core.threads) for core in read.cores) == threads
     assert sorted(thread for core in read.cores for thread in core.threads) == list(range(threads))
-    nodes = {core.numa for core in read.cores}
-    assert len(nodes) == len(read.numas)
+    assert len({core.numa for core in read.cores}) == len(read.numas)
     if "numa" in machine:
         assert len(read.numas) == numas
-    for level in {cache.level for cache in read.caches}:
-        shared = [
-            core
-            for cache in read.caches
-            if cache.level == level and cache.kind != "instruction"
-            for core in cache.cores
-        ]
+    caches = [cache for cache in read.caches if cache.kind != "instruction"]
+    for level in {cache.level for cache in caches}:
+        shared = [core for cache in caches if cache.level == level for core in cache.cores]
         assert sorted(shared) == list(range(cores))
 
 

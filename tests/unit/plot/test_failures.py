@@ -18,9 +18,3 @@ def test_the_line_is_lowest_at_young_s_optimum_which_is_marked():
     assert share[-1] > 1.3 * lost[-1] and share[len(share) // 2] < 1.1 * lost.min()
     assert max(dots.get_ydata()) < panel.get_ylim()[1]
     assert "19.3 minutes by Young and 18.6 minutes by Daly" in picture.alt
-
-
-def test_another_seed_moves_dots_alone():
-    one, two = (plot.plot_lost_share(60, 300, 11_124, seed=seed).axes[0].lines for seed in (0, 1))
-    assert one[0].get_ydata().tolist() == two[0].get_ydata().tolist()
-    assert one[1].get_ydata().tolist() != two[1].get_ydata().tolist()

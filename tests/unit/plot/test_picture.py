@@ -19,9 +19,7 @@ def test_colours_are_seen_on_both_pages():
     assert contrast("#000000", "#ffffff") == pytest.approx(21)  # as in the guidelines
     for colour in (*COLOURS, GREY):
         assert contrast(colour, "#ffffff") >= SEEN and contrast(in_the_dark(colour), PAGE) >= SEEN
-
-
-def test_the_page_and_ink_change_places_and_hues_stay():
+    # In the dark, page and ink change places, and hues stay.
     assert in_the_dark("#ffffff") == PAGE and contrast(in_the_dark("#000000"), PAGE) > 15
     for colour in COLOURS:
         light, dark = (sorted(range(3), key=to_rgb(each).__getitem__) for each in (colour, in_the_dark(colour)))
@@ -59,14 +57,7 @@ def test_pictures_are_small():
     assert len(plot.plot_convergence(arms)._repr_mimebundle_()["text/html"]) < 100_000
 
 
-def test_a_saved_picture_is_a_light_one(tmp_path):
-    made = Picture()
-    made.savefig(tmp_path / "a.png")
-    assert (tmp_path / "a.png").stat().st_size > 500 and made.get_facecolor() == (1, 1, 1, 1)
-
-
 def test_each_recorded_arm_of_the_course_has_its_own_colour_and_marker():
-    """The large batch's arms looked like the small batch's from the eighth on."""
     names = list(dict.fromkeys(run.name for run in recorded("convergence-cifar10")))
     looks = arm_looks(names)
     pairs = {(style["color"], style["marker"]) for style in looks.values()}
@@ -75,12 +66,7 @@ def test_each_recorded_arm_of_the_course_has_its_own_colour_and_marker():
 
 
 def test_an_arm_keeps_its_look_in_all_figures_and_in_none_two_share_a_colour():
-    lesson = [
-        ["small batch + BN", "same rate", "few steps"],
-        ["a", "b", "c", "d"],
-        ["large batch + BN", *"efgh"],
-        FINAL,
-    ]
+    lesson = [["small batch + BN", "same rate", "few steps"], [*"abcd"], ["large batch + BN", *"efgh"], FINAL]
     known = {}
     for names in lesson:
         looks = arm_looks(names)
