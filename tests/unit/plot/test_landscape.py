@@ -12,8 +12,8 @@ LOSS = {"small": [0.7, 0.72, 0.71], "large": [0.8, 0.9, 0.75]}
 
 
 def run(arm, seed, **fields):
-    result = {"run": {"name": arm}, "seed": seed, "samples": 2048, "data": DATA, "test_loss": LOSS[arm][seed]}
-    result["eigenvalue"] = {"eigenvalues": [SHARPNESS[arm][seed]]}
+    result = {"run": {"name": arm}, "seed": seed, "samples": 2048, "chunk": 1024, "data": DATA}
+    result |= {"test_loss": LOSS[arm][seed], "eigenvalue": {"eigenvalues": [SHARPNESS[arm][seed]]}}
     result["invariant"] = {"eigenvalues": [100 - SHARPNESS[arm][seed]]}
     result["slices"] = {"distances": [-1.0, 0.0, 1.0], "losses": [[2.0 + seed, 0.5, 2.0], [1.0, 0.5, 3.0]]}
     return SimpleNamespace(name="landscape", result=result | fields)
