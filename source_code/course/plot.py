@@ -27,8 +27,7 @@ _MODULES = {
     "links.plot_race": "plot_algorithms plot_race",
     "workers.plot_strategies": "plot_agreement plot_staleness plot_loss_scaling",
     "links.plot_topology": "plot_topology",
-    "sharding.plot_memory": "plot_memory plot_messages",
-    "sharding.plot_pipeline": "plot_cycles",
+    "sharding.plot_sharding": "plot_memory plot_messages plot_cycles",
 }
 _HOME = {name: module for module, names in _MODULES.items() for name in names.split()}
 

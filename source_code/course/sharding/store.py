@@ -91,15 +91,19 @@ class Store:
 
     def _apply(self, weights, slots, gradient):
         """Change weights and state in place."""
-        handles = [slot.handle for slot in slots]
         if self._optimizer == "sgd":
             tf.raw_ops.ResourceApplyGradientDescent(var=weights.handle, alpha=self._rate, delta=gradient)
         elif self._optimizer == "momentum":
             tf.raw_ops.ResourceApplyMomentum(
-                var=weights.handle, accum=handles[0], lr=self._rate, grad=gradient, momentum=BETA
+                var=weights.handle, accum=slots[0].handle, lr=self._rate, grad=gradient, momentum=BETA
             )
         else:
-            tf.raw_ops.ResourceApplyAdam(
-                var=weights.handle, m=handles[0], v=handles[1], grad=gradient, lr=self._rate, beta1=BETA, beta2=BETA2,
-                beta1_power=BETA**self._steps, beta2_power=BETA2**self._steps, epsilon=EPSILON,
-            )  # fmt: skip
+            adam(weights, slots, gradient, self._rate, self._steps)
+
+
+def adam(weights, slots, gradient, rate, step):
+    """Take a step of Adam, the first of which is 1, in place."""
+    tf.raw_ops.ResourceApplyAdam(
+        var=weights.handle, m=slots[0].handle, v=slots[1].handle, grad=gradient, lr=rate, beta1=BETA, beta2=BETA2,
+        beta1_power=BETA**step, beta2_power=BETA2**step, epsilon=EPSILON,
+    )  # fmt: skip

@@ -62,12 +62,6 @@ def split_evenly(ours, config):
         ours.error(f"--global-batch {config.global_batch} does not split evenly over {config.replicas} replicas")
 
 
-def split_heads(ours, config):
-    """End with argparse's error where a transformer's width does not split into its heads."""
-    if config.width % config.heads:
-        ours.error(f"--width {config.width} does not split into {config.heads} heads")
-
-
 SEED = Integer(0, 4_000_000)  # a thousand times as much must be a seed, too, of 32 bits
 
 
@@ -82,6 +76,20 @@ def run(main, config: argparse.Namespace) -> None:
         main(config)
     except CourseError as error:
         sys.exit(f"{Path(sys.argv[0]).name}: {error}")
+
+
+def transformer(ours: Parser, arguments, width: int, depth: int) -> argparse.Namespace:
+    """Add the options of lesson 6's transformer to a script's own, and parse them all."""
+    add = ours.add_argument
+    add("--width", type=Integer(8, 4096), default=width, help="of a layer, a multiple of the heads")
+    add("--depth", type=Integer(), default=depth, help="blocks of attention and perceptron")
+    add("--heads", type=Integer(), default=8, help="of each attention")
+    add("--length", type=Integer(2), default=64, help="characters of a sample")
+    add("--seed", type=SEED, default=0)
+    config = ours.parse_args(arguments)
+    if config.width % config.heads:
+        ours.error(f"--width {config.width} does not split into {config.heads} heads")
+    return config
 
 
 def add_data(ours: Parser, real: str = "cifar10") -> None:

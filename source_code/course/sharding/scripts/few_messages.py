@@ -43,6 +43,7 @@ import numpy as np
 import tensorflow as tf
 
 from course.sharding import transformer
+from course.sharding.store import adam
 from course.sharding.sums import initial, text
 from course.training.journal import Writer
 from course.training.world import World
@@ -106,10 +107,7 @@ class Model:
 
     def update(self, gradient, step):
         """Take a step of Adam."""
-        tf.raw_ops.ResourceApplyAdam(
-            var=self.weights.handle, m=self._slots[0].handle, v=self._slots[1].handle, grad=gradient, lr=self._rate,
-            beta1=0.9, beta2=0.99, beta1_power=0.9**step, beta2_power=0.99**step, epsilon=1e-8,
-        )  # fmt: skip
+        adam(self.weights, self._slots, gradient, self._rate, step)
 
     def _loss(self, batch, weights):
         sizes = [math.prod(shape) for shape in self._shapes]

@@ -9,24 +9,17 @@ The file holds a row for each stage: a list of cells such as ["F", 0], ["B", 0] 
 import json
 from pathlib import Path
 
-from course.training.options import SEED, Integer, parser, run, split_heads
+from course.training.options import Integer, parser, run, transformer
 
 
 def parse(arguments=None):
     ours = parser(__doc__)
     add = ours.add_argument
     add("--schedule", type=Path, metavar="FILE", help="a table of cycles, as JSON")
-    add("--width", type=Integer(8, 4096), default=256)
-    add("--depth", type=Integer(), default=8, help="blocks of attention and perceptron, shared out over the stages")
-    add("--heads", type=Integer(), default=8)
-    add("--length", type=Integer(2), default=64, help="characters of a sample")
     add("--microbatches", type=Integer(), default=8, help="of a step")
     add("--batch", type=Integer(), default=8, help="samples of a microbatch")
     add("--steps", type=Integer(), default=4)
-    add("--seed", type=SEED, default=0)
-    config = ours.parse_args(arguments)
-    split_heads(ours, config)
-    return config
+    return transformer(ours, arguments, width=256, depth=8)
 
 
 if __name__ == "__main__":
@@ -37,10 +30,10 @@ import time
 import numpy as np
 import tensorflow as tf
 
-from course.sharding import pipeline, transformer
-from course.sharding.passes import gradients, record
+from course.sharding import pipeline
 from course.sharding.store import Store
 from course.sharding.sums import text
+from course.sharding.transformer import gradients, layers, record
 from course.training.journal import Writer
 from course.training.world import World
 from ddl.errors import InputError
@@ -94,12 +87,12 @@ class Stage:
 
     def __init__(self, world, config):
         self._world, self._config = world, config
-        layers = transformer.layers(config.width, config.depth, config.heads, config.length)
+        whole = layers(config.width, config.depth, config.heads, config.length)
         each = 2 * config.depth // world.size  # attention and perceptron are two layers
         first, end = 1 + each * world.rank, 1 + each * (world.rank + 1)
         self._is_first, self._is_last = world.rank == 0, world.rank == world.size - 1
         numbers = range(first - self._is_first, end + self._is_last)
-        self._layers = [layers[number] for number in numbers]
+        self._layers = [whole[number] for number in numbers]
         self._store = Store(world, 0, "adam", 1e-3, own=True)
         self._store.fill(self._layers, config.seed, start=numbers[0])
         self._records, self._gradients = {}, {}

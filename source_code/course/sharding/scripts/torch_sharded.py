@@ -7,7 +7,7 @@
 "fsdp" fully_shard (stage 3). "gpipe" and "1f1b" cut the layers into a pipeline (torch.distributed.pipelining).
 """
 
-from course.training.options import SEED, Integer, Number, parser, run, split_heads
+from course.training.options import Integer, Number, parser, run, transformer
 
 METHODS = ("ddp", "zero1", "fsdp", "gpipe", "1f1b")
 
@@ -16,18 +16,11 @@ def parse(arguments=None):
     ours = parser(__doc__)
     add = ours.add_argument
     add("--method", choices=METHODS, default="ddp")
-    add("--width", type=Integer(8, 4096), default=256)
-    add("--depth", type=Integer(), default=4, help="blocks of attention and perceptron")
-    add("--heads", type=Integer(), default=8)
-    add("--length", type=Integer(2), default=64, help="characters of a sample")
     add("--batch", type=Integer(), default=4, help="samples of a rank in a step; of a pipeline, of a microbatch")
     add("--microbatches", type=Integer(), default=8, help="of a step, in a pipeline")
     add("--steps", type=Integer(), default=5)
     add("--learning-rate", type=Number(above=0), default=1e-3)
-    add("--seed", type=SEED, default=0)
-    config = ours.parse_args(arguments)
-    split_heads(ours, config)
-    return config
+    return transformer(ours, arguments, width=256, depth=4)
 
 
 if __name__ == "__main__":

@@ -7,16 +7,12 @@
 as well, 3 also the weights. --tensor shares out each layer instead: ranks then see the same samples.
 """
 
-from course.training.options import SEED, Integer, Number, parser, run, split_heads
+from course.training.options import Integer, Number, parser, run, transformer
 
 
 def parse(arguments=None):
     ours = parser(__doc__)
     add = ours.add_argument
-    add("--width", type=Integer(8, 4096), default=512, help="of a layer, a multiple of the heads")
-    add("--depth", type=Integer(), default=6, help="blocks of attention and perceptron")
-    add("--heads", type=Integer(), default=8, help="of each attention")
-    add("--length", type=Integer(2), default=64, help="characters of a sample")
     add("--batch", type=Integer(), default=4, help="samples of a rank in a step")
     add("--steps", type=Integer(), default=5)
     add("--optimizer", choices=("sgd", "momentum", "adam"), default="adam")
@@ -24,9 +20,7 @@ def parse(arguments=None):
     add("--stage", type=Integer(0, 3), default=0, help="of ZeRO; 3 comes with --checkpoint")
     add("--tensor", action="store_true", help="tensor parallelism instead of data parallelism")
     add("--checkpoint", action="store_true", help="keep each layer's input only, and compute the rest again")
-    add("--seed", type=SEED, default=0)
-    config = ours.parse_args(arguments)
-    split_heads(ours, config)
+    config = transformer(ours, arguments, width=512, depth=6)
     if config.tensor and config.stage:
         ours.error("--tensor and --stage are two ways to share out one model: choose one of them")
     config.checkpoint |= config.stage == 3  # gathered weights that backward needs would otherwise stay
@@ -40,10 +34,9 @@ import time
 
 import tensorflow as tf
 
-from course.sharding import transformer
-from course.sharding.passes import gradients, record
 from course.sharding.store import Store
 from course.sharding.sums import text
+from course.sharding.transformer import gradients, layers, record
 from course.training.alive import Memory
 from course.training.journal import Writer
 from course.training.world import World
@@ -91,9 +84,9 @@ class Training:
     def __init__(self, world, config, width=None, memory=None):
         shape = (width or config.width, config.depth, config.heads, config.length)
         self._world, self._config, self._memory = world, config, memory
-        self._layers = transformer.layers(*shape, ranks=world.size if config.tensor else 1)
+        self._layers = layers(*shape, ranks=world.size if config.tensor else 1)
         self.store = Store(world, config.stage, config.optimizer, config.learning_rate, config.tensor)
-        self.store.fill(self._layers, config.seed, transformer.layers(*shape) if config.tensor else None)
+        self.store.fill(self._layers, config.seed, layers(*shape) if config.tensor else None)
         self._kept = memory.alive() if memory else 0
         self.alive = {"weights and state": self._kept}  # bytes by what they are for
 

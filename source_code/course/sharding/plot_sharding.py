@@ -1,11 +1,14 @@
-"""Figures of lesson 6: a rank's memory by what it is for, and what fewer bytes between ranks cost."""
+"""Figures of lesson 6: a rank's memory by what it is for, what fewer bytes cost, and schedules of pipelines."""
 
 import numpy
+from matplotlib.patches import Rectangle
 
-from course.sharding import memory, messages
-from course.shared.picture import GREY, Picture, look, styled
+from course.sharding import memory, messages, pipeline
+from course.shared.picture import COLOURS, GREY, Picture, look, styled
 from ddl.display.style import hardware_label
 from ddl.errors import InputError
+
+PASSES = {"F": COLOURS[0], "B": COLOURS[2]}  # forward, backward
 
 
 @styled
@@ -69,3 +72,33 @@ def _origin(runs):
     """Say where runs were made, and when."""
     result = runs[0].result
     return f"{hardware_label(result.get('hardware')) or 'hardware not recorded'}, {result['finished'][:10]}"
+
+
+@styled
+def plot_cycles(**schedules) -> Picture:
+    """Draw schedules, one below the other: a row for each stage, forward passes blue and backward passes green.
+
+    ``plot_cycles(GPipe=table, other=table)``; tables are those of `course.sharding.pipeline`.
+    """
+    cycles = max(len(schedule[0]) for schedule in schedules.values())
+    heights = [len(schedule) for schedule in schedules.values()]
+    picture = Picture(10.0, 0.8 * len(schedules) + 0.42 * sum(heights))
+    panels = picture.subplots(len(schedules), 1, squeeze=False, height_ratios=heights)[:, 0]
+    texts = []
+    for panel, (name, schedule) in zip(panels, schedules.items(), strict=True):
+        for stage, row in enumerate(schedule):
+            for cycle, cell in enumerate(row):
+                if cell:
+                    panel.add_patch(Rectangle((cycle, stage), 0.94, 0.9, color=PASSES[cell[0]], alpha=0.8))
+                    panel.text(cycle + 0.47, stage + 0.45, cell[1], ha="center", va="center", color="white", fontsize=9)
+        about = (
+            f"{len(schedule[0])} cycles, {100 * pipeline.bubble(schedule):.0f} % idle, "
+            f"activations of {max(pipeline.alive(schedule))} microbatches"
+        )
+        panel.set(xlim=(0, cycles), ylim=(len(schedule), 0), title=f"{name}: {about}")
+        panel.set_yticks([stage + 0.45 for stage in range(len(schedule))], [f"stage {k}" for k in range(len(schedule))])
+        panel.grid(visible=False)
+        texts.append(f"{name}: {about}")
+    panels[-1].set_xlabel("clock cycle; the number is the microbatch, forward blue, backward green")
+    picture.alt = f"Schedules of {len(schedules[next(iter(schedules))])} stages. {'; '.join(texts)}."
+    return picture
