@@ -5,6 +5,7 @@ regions: Shallue et al. 2019, "Measuring the Effects of Data Parallelism on Neur
 """
 
 import math
+import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -39,9 +40,8 @@ def reached(run: Any, target: float) -> Reached | None:
 
     Raises InputError if the run ended at a lower target of its own, and so never reached this one.
     """
-    history = run.history
-    if len(history):
-        rows = history[history["test_accuracy"].astype(float) >= target]
+    if len(run.history):
+        rows = run.history[run.history["test_accuracy"].astype(float) >= target]
         if len(rows):
             return Reached(int(rows["step"].iloc[0]), int(rows["samples"].iloc[0]))
     if run.result is not None and run.result.get("stopped_by") == "target":
@@ -171,9 +171,8 @@ class Point:
     @property
     def steps(self) -> float:
         """The geometric mean of the seeds' steps; NaN if any missed the target, as it would then be too low."""
-        if self.missed or not self.seeds:
-            return math.nan
-        return math.exp(sum(math.log(run.steps) for run in self.seeds.values()) / len(self.seeds))
+        known = [run.steps for run in self.seeds.values()]
+        return math.nan if self.missed or not known else statistics.geometric_mean(known)
 
     @property
     def at_edge(self) -> bool:
@@ -204,8 +203,8 @@ class Critical:
     @cached_property
     def doublings(self) -> dict[int, float]:
         """By what twice the batch divides the steps, for each batch whose double was run, too."""
-        neighbours = [pair for pair in pairwise(self.whole) if pair[1].batch == 2 * pair[0].batch]
-        return {small.batch: small.steps / large.steps for small, large in neighbours}
+        pairs = pairwise(self.whole)
+        return {small.batch: small.steps / large.steps for small, large in pairs if large.batch == 2 * small.batch}
 
     @property
     def perfect_until(self) -> int | None:
@@ -290,16 +289,13 @@ def critical_batch(runs: Iterable[Any], target: float | None = None, arm: str | 
     judged = [run for run in runs if run.result.get("role") != "tuning"]
     if not judged:
         raise InputError("there are no judged runs: each batch size needs some that did not choose its learning rate")
-    target = _target(judged) if target is None else target
+    if target is None:
+        targets = {(run.result.get("config") or {}).get("target_accuracy") for run in judged}
+        if len(targets) != 1 or None in targets:
+            raise InputError("these runs have no target in common: give one, such as target=0.6")
+        (target,) = targets
     points = [_point(batch, runs, target) for batch in sorted({run.result["global_batch"] for run in judged})]
     return Critical(arm or arm_of(judged[0]), target, tuple(points), data_of(judged))
-
-
-def _target(runs):
-    targets = {(run.result.get("config") or {}).get("target_accuracy") for run in runs}
-    if len(targets) != 1 or None in targets:
-        raise InputError("these runs have no target in common: give one, such as target=0.6")
-    return targets.pop()
 
 
 def _point(batch, runs, target):
@@ -330,17 +326,14 @@ class Noise:
 
     values: tuple[float, ...]
 
-    def _quantile(self, share):
-        return float(np.quantile(self.values, share, method="inverted_cdf"))
-
     @property
     def middle(self) -> float:
-        return self._quantile(0.5)
+        return float(np.quantile(self.values, 0.5, method="inverted_cdf"))
 
     @property
     def spread(self) -> tuple[float, float]:
         """The range of the middle 80 %."""
-        return self._quantile(0.1), self._quantile(0.9)
+        return tuple(map(float, np.quantile(self.values, (0.1, 0.9), method="inverted_cdf")))
 
 
 def noise(runs: Iterable[Any]) -> Noise:

@@ -43,6 +43,10 @@ def _listed(runs):
     return runs
 
 
+def _every(arms):
+    return [run for arm in arms.values() for run in arm]
+
+
 def _looks(arms):
     """Return each arm's look: by name, so that a recorded arm is a lighter version of the reader's own."""
     looks, recorded_alpha = arm_looks(name for name, _ in arms), RECORDED_ALPHA if _mixed(arms) else 1.0
@@ -64,7 +68,7 @@ def _labels(arms):
         for key, arm in group.items():
             seeds = f" ({plural(len(arm), 'seed')})" if len(counts) > 1 else ""
             labels[key] = key[0] + ", recorded" * lighter + seeds
-        note = [f"recorded on {_hardware(run for arm in group.values() for run in arm)}"] if lighter else []
+        note = [f"recorded on {_hardware(_every(group))}"] if lighter else []
         note += [f"{plural(*counts, 'seed')} an arm"] if len(counts) == 1 else []
         notes += ["lighter: " * lighter + ", ".join(note)] if note else []
     return labels, "; ".join(notes)
@@ -79,9 +83,8 @@ def _hardware(runs):
 
 def _origin(arms):
     """Return what all arms were trained on and, if they are all recorded ones, recorded on."""
-    every = [run for arm in arms.values() for run in arm]
-    recorded = f"; recorded on {_hardware(every)}" if all(recorded for _, recorded in arms) else ""
-    return f"data: {data_of(every)}{recorded}"
+    recorded = f"; recorded on {_hardware(_every(arms))}" if all(recorded for _, recorded in arms) else ""
+    return f"data: {data_of(_every(arms))}{recorded}"
 
 
 def _final(arm):
@@ -127,25 +130,22 @@ def plot_convergence(runs, x=None) -> Picture:
         panel.xaxis.set_major_formatter(lambda value, _: short(value))
     for panel in picture.axes[:: grid[1]]:
         panel.set_ylabel("held-out accuracy, %")
-    every = [run for arm in arms.values() for run in arm]
     picture.suptitle(_origin(arms), fontsize=11)
     columns = max(1, min(4, 110 // (max(map(len, labels.values())) + 6)))
     picture.legend_below(picture.axes[0], columns=columns, title=notes)
+    ends = [
+        f"{labels[key]} {_final(arm)} after {arm[0].history['step'].iloc[-1]:,.0f} steps" for key, arm in arms.items()
+    ]
     picture.alt = (
         f"Held-out accuracy against {', '.join(X_AXES[name][1] for name in axes_names)}, on "
-        f"{data_of(every)}{f' ({notes})' if notes else ''}. At the end: "
-        + "; ".join(
-            f"{labels[key]} {_final(arm)} after {arm[0].history['step'].iloc[-1]:,.0f} steps"
-            for key, arm in arms.items()
-        )
-        + "."
+        f"{data_of(_every(arms))}{f' ({notes})' if notes else ''}. At the end: {'; '.join(ends)}."
     )
     return picture
 
 
 def _have(arms, column):
     """Whether all runs have recorded a column of their history."""
-    return all(column in run.history and run.history[column].notna().any() for arm in arms.values() for run in arm)
+    return all(column in run.history and run.history[column].notna().any() for run in _every(arms))
 
 
 def _over_seeds(arm, column):
@@ -167,8 +167,7 @@ def plot_noise_scale(runs, batches: Sequence[int] = ()) -> Picture:
     panel = picture.subplots()
     texts, marks, drawn = [], {}, []
     for run in _listed(runs):
-        estimates = _noise_estimates(run) if run.result is not None else []
-        if not estimates:
+        if run.result is None or not (estimates := _noise_estimates(run)):
             continue
         # There is no value where |G|² was not distinguishable from zero.
         points = [(row["step"], row["noise_scale"]) for row in estimates if (row.get("noise_scale") or 0) > 0]
@@ -177,11 +176,8 @@ def plot_noise_scale(runs, batches: Sequence[int] = ()) -> Picture:
         panel.plot(steps, values, label=run.name, **style)
         drawn.append(run)
         marks.setdefault(run.result["global_batch"], style["color"])
-        texts.append(
-            f"{run.name} from {values[0]:,.0f} to {values[-1]:,.0f}"
-            if points
-            else f"{run.name} without an estimate above zero"
-        )
+        found = f"from {values[0]:,.0f} to {values[-1]:,.0f}" if points else "without an estimate above zero"
+        texts.append(f"{run.name} {found}")
     if not drawn:
         raise InputError("no run here recorded a noise scale: launch one with noise_scale=True")
     for batch, colour in (dict.fromkeys(batches, GREY) | marks).items():
@@ -203,8 +199,7 @@ def _noise_estimates(run):
     """Return what a run says of its noise scale: in its events, or where none were kept, at its evaluations."""
     if not run.recorded:
         return [event for event in run.events() if event["event"] == "noise_scale"]
-    rows = run.history.to_dict("records")
-    return [row for row in rows if is_number(row.get("variance"))]
+    return [row for row in run.history.to_dict("records") if is_number(row.get("variance"))]
 
 
 # ---------------------------------------------------------------- pictures of ideas

@@ -1,8 +1,8 @@
 """Figures of the critical batch size, of paired differences, and of searches for learning rates."""
 
 import math
+from collections import namedtuple
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy
 from matplotlib.ticker import NullLocator
@@ -80,15 +80,7 @@ def plot_critical_batch(
     return picture
 
 
-@dataclass(frozen=True)
-class _Row:
-    """A batch size with its interval, for the lowest panel."""
-
-    label: str
-    middle: float
-    low: float
-    high: float
-    words: str
+_Row = namedtuple("_Row", "label middle low high words")  # a batch size with its interval, for the lowest panel
 
 
 def _critical_row(arm, several):
@@ -178,10 +170,8 @@ def _in_words(arm):
     regions = ""
     if arm.doublings:
         until, start = arm.perfect_until, arm.maximal_from
-        regions = (
-            f" Doubling the batch halves the steps {f'up to {until:,}' if until else 'nowhere'}, and saves almost none "
-            f"{f'from {start:,} on' if start else 'nowhere'}."
-        )
+        until, start = f"up to {until:,}" if until else "nowhere", f"from {start:,} on" if start else "nowhere"
+        regions = f" Doubling the batch halves the steps {until}, and saves almost none {start}."
     return f"{arm.arm}: {points}.{regions}"
 
 

@@ -4,7 +4,8 @@ from collections.abc import Iterable
 
 import numpy
 
-from course.convergence.sharpness import MEASURES, arm_of, rank_correlation, sharpness
+from course.convergence.sharpness import MEASURES, rank_correlation, sharpness
+from course.convergence.tuning import arm_of
 from course.shared.picture import Picture, arm_looks, band, frame, styled
 from ddl.display.style import data_of
 from ddl.errors import InputError

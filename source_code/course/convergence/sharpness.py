@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import numpy
 
+from course.convergence.tuning import arm_of
 from ddl.display.style import data_label
 from ddl.display.table import Table
 from ddl.errors import InputError
@@ -56,11 +57,6 @@ def _spearman(x, y):
     return (a * b).sum(-1) / numpy.where(lengths > 0, lengths, math.nan)
 
 
-def arm_of(run) -> str:
-    """Return the arm whose weights a run of landscape.py has measured."""
-    return run.result.get("arm") or (run.result.get("run") or {}).get("name") or run.name
-
-
 def sharpness(runs) -> Table:
     """Return what runs of landscape.py found, a row a network; what was not measured is missing.
 
@@ -90,10 +86,8 @@ def _row(run):
         "clean_loss": (_number(result, "clean_loss"), "training loss", ".3f"),
         "test_loss": (_number(result, "test_loss"), "held-out loss", ".3f"),
         "test_error": (100 * (1 - _number(result, "test_accuracy")), "held-out error, %", ".1f"),
-        **{
-            name: (_largest(result.get(key)), MEASURES[name], ".3g")
-            for name, key in (("sharpness", "eigenvalue"), ("invariant", "invariant"))
-        },
+        "sharpness": (_largest(result.get("eigenvalue")), MEASURES["sharpness"], ".3g"),
+        "invariant": (_largest(result.get("invariant")), MEASURES["invariant"], ".3g"),
         "trace": (_number(trace, "mean"), "trace", ".4g"),
         "trace_error": (_number(trace, "error"), "± of the trace", ".2g"),
         "noise_scale": (_number(noise, "noise_scale"), "noise scale", ",.0f"),

@@ -59,5 +59,6 @@ def grids(runs: Iterable[Any], figure: str = "test_accuracy") -> dict[str, Grid]
 
 
 def arm_of(run: Any) -> str:
-    """Return the arm that a run belongs to: what its result says, else its name."""
-    return (run.result or {}).get("arm") or run.name
+    """Return a run's arm: what its result says, else the name of the run that landscape.py measured, or its own."""
+    result = run.result or {}
+    return result.get("arm") or (result.get("run") or {}).get("name") or run.name

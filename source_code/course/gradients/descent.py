@@ -84,18 +84,12 @@ def descend(w: float, lr: float, batches, iterations: int):
     return numpy.array(weights)
 
 
-def _lines(lr, batches):
-    """Return slope and offset of each batch's step, a straight line in the weight."""
-    means = [(numpy.mean(x * x), numpy.mean(x * y)) for x, y in map(_columns, batches)]
-    return [(1 - 2 * lr * xx, 2 * lr * xy) for xx, xy in means]
-
-
 def pass_factor(lr, batches):
     """Return the factor by which a pass over all batches multiplies the distance from its fixed point.
 
     The product of ``1 - 2 lr mean(x²)`` over the batches. Training diverges if its absolute value is above 1.
     """
-    return float(numpy.prod([slope for slope, _ in _lines(lr, batches)]))
+    return float(numpy.prod([1 - 2 * lr * numpy.mean(x * x) for x, _ in map(_columns, batches)]))
 
 
 def cycle(lr, batches):
@@ -103,16 +97,9 @@ def cycle(lr, batches):
 
     If training diverges, it runs away from this cycle. NaN if a pass neither shrinks nor grows (`pass_factor` is 1).
     """
-    lines = _lines(lr, batches)
-    slope, offset = 1.0, 0.0
-    for a, b in lines:
-        slope, offset = a * slope, a * offset + b
-    w = offset / (1 - slope) if slope != 1 else numpy.nan
-    weights = []
-    for a, b in lines:
-        w = a * w + b
-        weights.append(w)
-    return numpy.array(weights)
+    slope, offset = pass_factor(lr, batches), descend(0.0, lr, batches, len(batches))[-1]
+    fixed = offset / (1 - slope) if slope != 1 else numpy.nan
+    return descend(fixed, lr, batches, len(batches))[1:]
 
 
 def rate_limit(data):

@@ -24,15 +24,9 @@ def slider(figure: Callable, name: str, low: float, high: float, start: float):
         return figure(**{name: start})
     import ipywidgets as widgets
 
-    handle = widgets.FloatLogSlider(
-        value=start,
-        min=numpy.log10(low),
-        max=numpy.log10(high),
-        step=0.02,
-        description=name,
-        readout_format=".4f",
-        layout={"width": "500px"},
-    )
+    ends = {"min": numpy.log10(low), "max": numpy.log10(high)}
+    style = {"description": name, "readout_format": ".4f", "layout": {"width": "500px"}}
+    handle = widgets.FloatLogSlider(value=start, step=0.02, **ends, **style)
     shown = widgets.HTML()
 
     def draw(_=None):
@@ -236,10 +230,9 @@ def plot_exchange(exchanges) -> Picture:
 def plot_ring(ranks: int = 4) -> Picture:
     """Draw a ring all-reduce step by step: how many ranks' data each chunk on each rank holds."""
     states = ring.contributions(ranks)
-    columns = ranks
-    rows = -(-len(states) // columns)
+    rows = -(-len(states) // ranks)
     picture = Picture(9.0, 0.4 + 2.35 * rows)
-    panels = picture.subplots(rows, columns, squeeze=False)
+    panels = picture.subplots(rows, ranks, squeeze=False)
     for panel in panels.flat[len(states) :]:
         panel.axis("off")
     for step, (panel, state) in enumerate(zip(panels.flat, states)):
@@ -259,7 +252,7 @@ def plot_ring(ranks: int = 4) -> Picture:
         panel.tick_params(length=0)
     for panel in panels[:, 0]:
         panel.set_ylabel("rank")
-    for panel in panels.flat[max(0, len(states) - columns) : len(states)]:
+    for panel in panels.flat[max(0, len(states) - ranks) : len(states)]:
         panel.set_xlabel("chunk")
     picture.suptitle("how many ranks' data a chunk holds; framed: what has just arrived", fontsize=11)
     picture.alt = (

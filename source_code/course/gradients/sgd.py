@@ -12,8 +12,6 @@ points, the expectations of d and of d² follow from those before the step:
 ``H E[d²]`` above the lowest.
 """
 
-from dataclasses import dataclass
-
 import numpy
 
 from course.gradients import descent
@@ -22,22 +20,15 @@ from ddl.errors import InputError
 MOST = 1000  # steps that `steps_to` takes
 
 
-@dataclass(frozen=True)
 class _Moments:
-    """What a data set comes down to."""
+    """What a data set comes down to: the best weight, H, the variance of x², and what the docstring above calls so."""
 
-    best: float  # the weight with the lowest loss
-    curvature: float  # H: the mean of x²
-    uneven: float  # the variance of x²
-    noise: float
-    cov: float
-
-    @classmethod
-    def of(cls, data):
+    def __init__(self, data):
         x, y = numpy.asarray(data, float).T
-        best = descent.best_weight(data)
-        pull = x * (y - best * x)
-        return cls(best, numpy.mean(x * x), numpy.var(x * x), numpy.var(pull), numpy.mean(x * x * pull))
+        self.best = descent.best_weight(data)
+        pull = x * (y - self.best * x)
+        self.curvature, self.uneven = numpy.mean(x * x), numpy.var(x * x)
+        self.noise, self.cov = numpy.var(pull), numpy.mean(x * x * pull)
 
     def shrinks(self, lr, size):
         """Return the factors of E[d] and of E[d²] in a step."""
@@ -57,7 +48,7 @@ def rate_border(size: float, data) -> float:
     ``H / (H² + var(x²) / size)``; for a size of infinity ``1 / H``, the limit for all points together. A single
     training may still come back at somewhat higher rates: rare outbreaks decide the mean.
     """
-    it = _Moments.of(data)
+    it = _Moments(data)
     return float(it.curvature / (it.curvature**2 + it.uneven / _batch(size)))
 
 
@@ -67,7 +58,7 @@ def settled_spread(lr, size: float, data):
     For low rates its square is nearly ``lr / size · noise / H``: rate and batch size count by their ratio alone, as in
     Mandt, Hoffman and Blei 2017, "Stochastic Gradient Descent as Approximate Bayesian Inference", section 3.
     """
-    it, lr = _Moments.of(data), numpy.asarray(lr, float)
+    it, lr = _Moments(data), numpy.asarray(lr, float)
     _, shrink = it.shrinks(lr, _batch(size))
     with numpy.errstate(divide="ignore", invalid="ignore"):
         variance = 4 * lr**2 * it.noise / size / (1 - shrink)
@@ -76,7 +67,7 @@ def settled_spread(lr, size: float, data):
 
 def rate_of_spread(spread: float, size: float, data) -> float:
     """Return the learning rate at which the weight settles with that standard deviation: `settled_spread` backwards."""
-    it = _Moments.of(data)
+    it = _Moments(data)
     variance = spread**2
     return float(variance * it.curvature / (it.noise / _batch(size) + variance * (it.curvature**2 + it.uneven / size)))
 
@@ -86,7 +77,7 @@ def excess_losses(w: float, lr, size: float, data, steps: int):
 
     Float, shape (steps + 1,) and that of `lr`. If training diverges they grow to infinity.
     """
-    it, lr = _Moments.of(data), numpy.asarray(lr, float)
+    it, lr = _Moments(data), numpy.asarray(lr, float)
     one, two = it.shrinks(lr, _batch(size))
     mean, square = (w - it.best) * numpy.ones_like(lr), (w - it.best) ** 2 * numpy.ones_like(lr)
     losses = [it.curvature * square]

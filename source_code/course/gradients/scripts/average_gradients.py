@@ -3,7 +3,7 @@
     ddl run --workers 2 average_gradients.py --steps 20
     horovodrun --gloo -np 2 python source_code/course/gradients/scripts/average_gradients.py
 
-The data are the generated points of lesson 1 (ddl/descent.py); each rank has every so many-th of
+The data are the generated points of lesson 1 (course/gradients/descent.py); each rank has every so many-th of
 them. Under `ddl run` rank 0 writes each step into events.jsonl, and into result.json also how long
 all-reduces of several sizes took.
 """
@@ -49,9 +49,7 @@ def main(config):
 
     # Horovod: shard. A rank without a point would have no gradient.
     if config.points < ranks:
-        raise InputError(
-            f"--points {config.points} is too few for {ranks} ranks: it must be at least the number of ranks"
-        )
+        raise InputError(f"--points {config.points} is too few for {ranks} ranks: each needs one")
     x, y = generated(config.points, config.noise, config.seed)[rank::ranks].T
 
     w = tf.Variable(config.weight, dtype=tf.float64)
