@@ -74,35 +74,26 @@ def run(
 ) -> Attempt:
     """Run a submission once, with a live view, and say what it reaches on the public pictures.
 
-    InputError or Refused where the file, or a value, cannot be used; RunFailed where the run fails.
-
-    Parameters
-    ----------
-    path
-        The submission's file, or the name of one of the course's own.
-    seed
-        Of everything that is drawn in this run; by default a new one.
-    name
-        What figures call it; by default the file's name.
-    data_set
-        "cifar10", "synthetic", or "auto": CIFAR-10 where it is there.
-    **trial
-        Smaller sizes, to try things out: `TRIAL` lists them.
+    `path` is the submission's file, or the name of one of the course's own. Of everything that is drawn the seed is
+    `seed`, by default a new one; figures call the run `name`, by default the file's. `data_set` is "cifar10",
+    "synthetic", or "auto": CIFAR-10 where it is there. `trial` are smaller sizes, to try things out: `TRIAL` lists
+    them. InputError or Refused where the file, or a value, cannot be used; RunFailed where the run fails.
     """
     check_workers(workers)
     trial = trial_of(trial)
     content, file_name = read(path)
     pictures_ = pictures(data_set)
-    seed, secret = secrets.randbits(SEED_BITS) if seed is None else _seed(seed), secrets.randbits(SECRET_BITS)
+    seed = secrets.randbits(SEED_BITS) if seed is None else seed
+    if type(seed) is not int or not 0 <= seed < 2**SEED_BITS:
+        raise InputError(f"seed={seed!r}: a whole number from 0 to {2**SEED_BITS - 1:,} is needed")
     pictures_file(pictures_, trial)  # what is wrong with the data is said before anything is built
     with room(), tempfile.TemporaryDirectory(dir=_challenge_dir(), prefix=".run-") as folder:
         copy = Path(folder, file_name)
         copy.write_bytes(content)
         built = build(copy, [seed], Path(folder, "built"))
-        where = {"workers": workers, "site": site, "oversubscribe": oversubscribe}
-        options = options_of(built, SUBMISSION, seed, secret, pictures_, "", trial)
+        options = options_of(built, SUBMISSION, seed, secrets.randbits(SECRET_BITS), pictures_, None, trial)
         limits = {"name": name or Path(file_name).stem, "timeout_s": limit_s(workers, pictures_)}
-        found = launch(SCRIPT, **where, **limits, **options)
+        found = launch(SCRIPT, workers=workers, site=site, oversubscribe=oversubscribe, **limits, **options)
     if found.state != "done" or not (result := found.result):
         raise InputError(f"{file_name}: run {found.id} is {found.state}, so it has no result")
     return Attempt(
@@ -155,7 +146,7 @@ def options_of(built, role, seed, secret, pictures_, score_id, trial):
         "seed": seed,
         "secret": secret,
         "pictures": pictures_file(pictures_, trial),
-        "score_id": score_id or None,
+        "score_id": score_id,
         **trial,
     }
 
@@ -169,12 +160,6 @@ def trial_of(trial):
         if value is not None and (type(value) is not int or value < 1):
             raise InputError(f"{key}={value!r}: a whole number of at least 1 is needed")
     return {key: value for key, value in trial.items() if value is not None}
-
-
-def _seed(seed):
-    if type(seed) is not int or not 0 <= seed < 2**SEED_BITS:
-        raise InputError(f"seed={seed!r}: a whole number from 0 to {2**SEED_BITS - 1:,} is needed")
-    return seed
 
 
 @contextmanager

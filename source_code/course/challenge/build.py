@@ -35,9 +35,8 @@ class Built:
     settings: dict  # what SETTINGS names
 
     @classmethod
-    def at(cls, folder: str | Path) -> "Built":
+    def at(cls, folder: Path) -> "Built":
         """Read what `build` has left in a folder; InputError where there is nothing."""
-        folder = Path(folder)
         described = read_json(folder / FILE)
         if not described:
             raise InputError(f"{folder} holds no built submission: build one there.")
@@ -67,12 +66,7 @@ def build(
         raise Refused(f"{path.name} is not a Python file in UTF-8 ({error})") from None
     if into.exists() and any(into.iterdir()):
         raise InputError(f"{into} is not empty: build into a new folder.")
-    request = {
-        "name": path.name,
-        "source": text,
-        "baseline": BASELINE.read_text(),
-        "seeds": [int(seed) for seed in seeds],
-    }
+    request = {"name": path.name, "source": text, "baseline": BASELINE.read_text(), "seeds": list(map(int, seeds))}
     with tempfile.TemporaryDirectory(prefix="ddl-builder-") as scratch:
         answer = _ask(request, start or (lambda command: _start(command, scratch)), path.name, timeout_s)
     if "refused" in answer:
@@ -111,14 +105,10 @@ def _ask(request, start, name, timeout_s):
             f"{name}: it was not built within {timeout_s:g} s; its functions should describe a training, not train"
         ) from None
     except channel.Ended as error:
-        raise Refused(f"{name}: the process that builds it gave no answer: {error}{_last_line(process)}") from None
+        last = "".join(f" ({line[:300]})" for line in process.errors().strip().splitlines()[-1:])
+        raise Refused(f"{name}: the process that builds it gave no answer: {error}{last}") from None
     finally:
         process.kill()  # with all that the file has started
-
-
-def _last_line(process):
-    lines = process.errors().strip().splitlines()
-    return f" ({lines[-1][:300]})" if lines else ""
 
 
 def _keep(answer, into, facts):

@@ -135,11 +135,10 @@ class Submission:
             text = re.sub(r"(?s)^in user code:.*\n\s+(?=\w*(Error|Exception|Warning)\b)", "", str(error).strip())
             text = " ".join(text.split("\n\nCall arguments")[0].split())
             what = text if re.match(r"\w*(Error|Exception)\b", text) else f"{type(error).__name__}: {text}"
-            what = what[:MESSAGE_CHARACTERS]
-            hint = next((hint for kinds, hint in HINTS.items() if isinstance(error, kinds)), None)
-            if hint is None and "Using a symbolic `tf.Tensor` as a Python `bool`" in text:
-                hint = "write the condition with tf.where or tf.cond"
-            what += f"; {hint}" if hint else ""
+            hint = next((f"; {hint}" for kinds, hint in HINTS.items() if isinstance(error, kinds)), "")
+            if not hint and "Using a symbolic `tf.Tensor` as a Python `bool`" in text:
+                hint = "; write the condition with tf.where or tf.cond"
+            what = what[:MESSAGE_CHARACTERS] + hint
         file, line, frame = _innermost(error, (self.name, BASELINE)) or (self.name, None, function)
         within = function or frame
         where = f", line {line}" if line else ""
@@ -235,11 +234,8 @@ class Submission:
 
         model, optimizer, weights = made.model, made.optimizer, made.model.trainable_variables
 
-        def forward_training(pictures):
-            return tf.cast(model(pictures, training=True), tf.float32)
-
-        def forward_inference(pictures):
-            return tf.cast(model(pictures, training=False), tf.float32)
+        def forward(training):
+            return lambda pictures: tf.cast(model(pictures, training=training), tf.float32)
 
         # Translated on its own: a condition on `done` may be Python's.
         schedule = tf.function(self.schedule)
@@ -261,10 +257,10 @@ class Submission:
 
         return {
             "augment": self.augment,
-            "forward_training": forward_training,
+            "forward_training": forward(True),
             "loss": self.loss,
             "update": update,
-            "forward_inference": forward_inference,
+            "forward_inference": forward(False),
             "prepare": prepare if self.prepare else None,
             "finish": finish if self.finish else None,
         }
@@ -275,9 +271,7 @@ OPTIONAL = ("prepare", "finish")
 
 def _innermost(error: BaseException, files: Sequence[str]) -> tuple[str, int, str] | None:
     """Return file, line and function of the innermost frame that stands in one of these files."""
-    frames = [
-        (frame.f_code.co_filename, line, frame.f_code.co_name) for frame, line in traceback.walk_tb(error.__traceback__)
-    ]
+    frames = [(each.filename, each.lineno, each.name) for each in traceback.extract_tb(error.__traceback__)]
     # Translated functions raise from generated files, and their message names the lines.
     generated = re.findall(r'File "([^"]+)", line (\d+), in (\w+)', str(error))
     frames += [(file, int(line), name) for file, line, name in generated]

@@ -122,42 +122,31 @@ def _counts(found: Mapping[str, Work]) -> tuple[int, int]:
 
 def _check_sizes(variables, statistics):
     """Check how many bytes variables take; `statistics` are those of what the forward pass assigns."""
-    taken = {role: sum(each.bytes for each in variables if each.role == role) for role in ROLES}
-    state = rules.STATE_BYTES + 4 * taken["weight"]
-
-    def mib(count):
-        return f"{count / 2**20:,.2f} MiB"
-
-    if not taken["weight"]:
+    weights, others, state = (sum(each.bytes for each in variables if each.role == role) for role in ROLES)
+    if not weights:
         raise Refused("model: it has no trainable weights, so there is nothing to train")
-    if taken["weight"] + taken["statistic"] > rules.MODEL_BYTES:
-        raise Refused(
-            f"model: its variables take {mib(taken['weight'] + taken['statistic'])}, and {mib(rules.MODEL_BYTES)} is "
-            "the most: make it smaller"
-        )
-    if statistics > rules.STATISTICS_BYTES:
-        raise Refused(
-            f"forward_training: the variables that it assigns take {mib(statistics)}, and {mib(rules.STATISTICS_BYTES)}"
-            " is the most: keep statistics of images there, not the images"
-        )
-    if taken["state"] > state:
-        raise Refused(
-            f"optimizer: its variables take {mib(taken['state'])}, and four times the weights and 1 MiB, {mib(state)}, "
-            "are the most"
-        )
+    for what, taken, most, advice in (
+        ("model: its variables", weights + others, rules.MODEL_BYTES, "make it smaller"),
+        (
+            "forward_training: the variables that it assigns",
+            *(statistics, rules.STATISTICS_BYTES, "keep statistics of images there, not the images"),
+        ),
+        (
+            "optimizer: its variables",
+            *(state, rules.STATE_BYTES + 4 * weights, "it may keep four times the weights and 1 MiB"),
+        ),
+    ):
+        if taken > most:
+            raise Refused(f"{what} take {taken / 2**20:,.2f} MiB, and {most / 2**20:,.2f} MiB is the most: {advice}")
 
 
 def check_settings(settings: Mapping) -> None:
     """Check the numbers and names that a file sets, as one who trusts nobody; Refused says which is wrong."""
 
-    def whole(name):
-        value = settings.get(name)
+    samples, ghost, batch = settings.get("samples"), settings.get("ghost_batch"), rules.GLOBAL_BATCH
+    for name, value in (("SAMPLES", samples), ("GHOST_BATCH", ghost)):
         if isinstance(value, bool) or not isinstance(value, int):
-            raise Refused(f"{name.upper()} is {value!r}: it must be a whole number")
-        return value
-
-    samples, ghost = whole("samples"), whole("ghost_batch")
-    batch = rules.GLOBAL_BATCH
+            raise Refused(f"{name} is {value!r}: it must be a whole number")
     if samples % batch or not batch <= samples <= rules.MOST_SAMPLES:
         raise Refused(
             f"SAMPLES is {samples:,}: it must be a multiple of the global batch, from {batch:,} to "
@@ -168,10 +157,8 @@ def check_settings(settings: Mapping) -> None:
             f"GHOST_BATCH is {ghost}: it must be 2 or more, and divide a rank's part of a step's {batch:,} images"
         )
     for name, choices in (("compression", rules.COMPRESSIONS), ("precision", rules.PRECISIONS)):
-        if settings.get(name) not in choices:
-            raise Refused(
-                f"{name.upper()} is {settings.get(name)!r}: it must be one of {', '.join(map(repr, choices))}"
-            )
+        if (value := settings.get(name)) not in choices:
+            raise Refused(f"{name.upper()} is {value!r}: it must be one of {', '.join(map(repr, choices))}")
 
 
 def check_start(arrays: Sequence[np.ndarray], variables: Sequence[Variable]) -> None:

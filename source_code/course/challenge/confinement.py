@@ -38,8 +38,7 @@ def confine(reads: Iterable[str | Path] = (), writes: Iterable[str | Path] = (),
         return False
     handled = sum(rights for first, rights in RIGHTS.items() if version >= first)
     closed = (NETWORK, SCOPED) if not network else (0, 0)
-    attributes = struct.pack("=QQQ", handled, *closed)
-    attributes = attributes[: 24 if version >= 6 else 16 if version >= 4 else 8]
+    attributes = struct.pack("=QQQ", handled, *closed)[: 24 if version >= 6 else 16 if version >= 4 else 8]
     rules_of = libc.syscall(CREATE_RULESET, attributes, len(attributes), 0)
     if rules_of < 0:
         return False

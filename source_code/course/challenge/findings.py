@@ -49,29 +49,26 @@ def ablations(runs: Iterable[Any], whole: str) -> Table:
     """
     found = judged(runs)
     sizes = {_size(run) for run in found if run.name == whole}
-    arms: dict[str, list[Any]] = {}
-    for run in found:
-        if _size(run) in sizes:
-            arms.setdefault(run.name, []).append(run)
+    compared = [run for run in found if _size(run) in sizes]
+    arms = {name: [run for run in compared if run.name == name] for name in dict.fromkeys(run.name for run in compared)}
     accuracies = {arm: by_seed(some, lambda result: 100 * result["test_accuracy"]) for arm, some in arms.items()}
     tricks = [arm.removeprefix(WITHOUT) for arm in arms if arm.startswith(WITHOUT)]
     if not tricks:
         named = ", ".join(dict.fromkeys(run.name for run in found)) or "none"
         raise InputError(f"the arm {whole!r} is compared with those “{WITHOUT}…” of its size; there are: {named}")
-    rows = []
     pairs = [paired(accuracies[whole], accuracies[WITHOUT + trick]) for trick in tricks]
-    for trick, pair, p in zip(tricks, pairs, holm([pair.p for pair in pairs]), strict=True):
-        rows.append(
-            {
-                "trick": (trick, "left out", "s"),
-                "difference_points": (pair.mean, "difference, points", "+.2f"),
-                "low_points": (pair.low, "from", "+.2f"),
-                "high_points": (pair.high, "to", "+.2f"),
-                "p": (p, "p, corrected", ".3f"),
-                "pairs": (pair.n, "pairs", "d"),
-                "needed": (pair.needed, "pairs to see it", ".0f"),
-            }
-        )
+    rows = [
+        {
+            "trick": (trick, "left out", "s"),
+            "difference_points": (pair.mean, "difference, points", "+.2f"),
+            "low_points": (pair.low, "from", "+.2f"),
+            "high_points": (pair.high, "to", "+.2f"),
+            "p": (p, "p, corrected", ".3f"),
+            "pairs": (pair.n, "pairs", "d"),
+            "needed": (pair.needed, "pairs to see it", ".0f"),
+        }
+        for trick, pair, p in zip(tricks, pairs, holm([pair.p for pair in pairs]), strict=True)
+    ]
     everything = statistics.fmean(accuracies[whole].values())
     caption = (
         f"Private accuracy minus that with everything ({everything:.1f} %), paired by seed, with its 95 % interval. "

@@ -18,7 +18,7 @@ from tensorflow.python.eager import context  # no public name leads to a process
 
 from course.challenge import rules
 from course.challenge.checks import check, check_settings, check_start
-from course.challenge.functions import DTYPES, FUNCTIONS, ROLES, Exported, Problem, Variable, signature
+from course.challenge.functions import DTYPES, FUNCTIONS, MODEL, ROLES, Exported, Problem, Variable, signature
 from course.challenge.operations import KEPT
 from course.challenge.rules import Refused
 
@@ -31,16 +31,9 @@ class Program:
 
     A folder that holds anything that a builder may not hand over is Refused.
 
-    Attributes
-    ----------
-    settings
-        ``samples``, ``ghost_batch``, ``compression``, ``precision``.
-    weights, statistics, state
-        Lists of `tf.Variable`.
-    passes
-        As how many samples a picture counts in a step.
-    prepare_samples
-        That `prepare` counts as; 0 without one.
+    `settings` are ``samples``, ``ghost_batch``, ``compression`` and ``precision``; `passes` is as how many samples a
+    picture counts in a step, `prepare_samples` what `prepare` counts as, 0 without one. From `start` on there are
+    `variables`, and of them `weights` and `statistics`: lists of `tf.Variable`.
     """
 
     def __init__(self, folder: str | Path):
@@ -68,18 +61,6 @@ class Program:
     def __contains__(self, name: str) -> bool:
         return name in self._exported
 
-    def role(self, role: str) -> list[tf.Variable]:
-        """Return the variables of one of `ROLES`."""
-        return [variable for variable, each in zip(self.variables, self.described, strict=True) if each.role == role]
-
-    @property
-    def weights(self) -> list[tf.Variable]:
-        return self.role("weight")
-
-    @property
-    def statistics(self) -> list[tf.Variable]:
-        return self.role("statistic")
-
     def start(self, seed: int) -> None:
         """Give all variables the initial values of a seed; Refused, where there are none of the described shapes."""
         arrays = initial_values(self.folder / f"start-{int(seed)}.npz", self.described)
@@ -88,16 +69,16 @@ class Program:
             self.variables = [
                 tf.Variable(array, trainable=False, name=f"submission_{number}") for number, array in enumerate(arrays)
             ]
+        pairs = list(zip(self.variables, self.described, strict=True))
+        self.weights, self.statistics = ([made for made, each in pairs if each.role == role] for role in MODEL)
         for variable, array in zip(self.variables, arrays, strict=True):
             variable.assign(array)
 
     def hidden(self, shuffle: int = 0) -> Callable[[np.ndarray], list[np.ndarray]]:
         """Return a function from pictures, uint8 ``[500, 32, 32, 3]``, to all that the model makes of them.
 
-        Each is float32 ``[500, n]``.
-
-        With the number of a `shuffle`, the entries of every variable and constant are shuffled: that leaves random
-        weights what they are.
+        Each is float32 ``[500, n]``. With the number of a `shuffle`, the entries of every variable and constant are
+        shuffled: that leaves random weights what they are.
         """
         exported, mixed = self._exported["forward_inference"], np.random.default_rng(shuffle).permutation
         graph = tf.compat.v1.GraphDef.FromString(exported.graph.SerializeToString())
@@ -143,7 +124,8 @@ class Program:
             outputs, controls = returned[: len(gives)], returned[len(gives) :]
             for output, spec in zip(outputs, gives, strict=True):
                 if output.dtype != spec.dtype or not output.shape.is_compatible_with(spec.shape):
-                    raise Problem(name, f"it returns {output.dtype.name} {output.shape}, not {_text(spec)}")
+                    wanted = f"{spec.dtype.name} {spec.shape}"
+                    raise Problem(name, f"it returns {output.dtype.name} {output.shape}, not {wanted}")
         except Refused:
             raise
         except (ValueError, TypeError, tf.errors.OpError) as error:
@@ -161,9 +143,8 @@ def _pooled(tensor):
     """Return a tensor's means over quarters of the picture, or a random projection of many numbers: float32 [n, d]."""
     tensor = tf.cast(tensor, tf.float32)
     if len(tensor.shape) == 4 and min(tensor.shape[1:3]) > 1:
-        tensor = tf.nn.avg_pool2d(
-            tensor, [size // 2 for size in tensor.shape[1:3]], [size // 2 for size in tensor.shape[1:3]], "VALID"
-        )
+        halves = [size // 2 for size in tensor.shape[1:3]]
+        tensor = tf.nn.avg_pool2d(tensor, halves, halves, "VALID")
     tensor = tf.reshape(tensor, [tensor.shape[0], -1])
     if tensor.shape[1] > FEATURES:
         tensor = tf.matmul(tensor, tf.random.stateless_normal([tensor.shape[1], FEATURES], [1, 2]))
@@ -244,7 +225,3 @@ def _settle(graph):
                 each.name = names[each.name]
     for inner in graph.library.function:
         context.context().add_function_def(inner)
-
-
-def _text(spec) -> str:
-    return f"{spec.dtype.name} {spec.shape}"

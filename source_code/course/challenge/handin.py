@@ -41,11 +41,10 @@ def submit(path: str | Path, into: str | Path | None = None) -> Path:
         }
         archive.writestr("records/about.json", json.dumps(about, indent=1) + "\n")
         if journal:
-            archive.writestr("records/journal.json", (journal.folder / "journal.json").read_bytes())
-            for entry in journal.entries:
-                for kept in KEPT if entry.run else ():
-                    record = runs_dir() / str(entry.run) / kept
+            archive.write(journal.folder / "journal.json", "records/journal.json")
+            for run in (entry.run for entry in journal.entries if entry.run):
+                for record in (runs_dir() / run / kept for kept in KEPT):
                     if record.is_file():
-                        archive.writestr(f"records/{entry.run}/{kept}", record.read_bytes())
+                        archive.write(record, f"records/{run}/{record.name}")
     files.write(target, packed.getvalue())
     return target

@@ -7,7 +7,6 @@ synced, so that an interrupt at any moment leaves the old or the new one, and no
 import ast
 import hashlib
 import json
-import math
 import os
 import secrets
 import time
@@ -73,9 +72,7 @@ def program_of(content: bytes) -> str:
     for node in ast.walk(tree):
         if isinstance(body := getattr(node, "body", None), list):
             node.body = [
-                each
-                for each in body
-                if not isinstance(getattr(each, "value", None), ast.Constant) or not isinstance(each, ast.Expr)
+                each for each in body if not (isinstance(each, ast.Expr) and isinstance(each.value, ast.Constant))
             ]
     return sha256(ast.dump(tree).encode())
 
@@ -198,13 +195,8 @@ class Journal:
             look += [Entry(role=role, **seeds) for role in (roles if pair % 2 == 0 else reversed(roles))]
         self.drawn = self.drawn or time.time()
         self.looks.append(look)
-        before, self.number = self.number, sum(len(each.looks) for each in [self, *self._others()])
-        try:
-            self.write()
-        except BaseException:
-            self.looks.pop()
-            self.number = before
-            raise
+        self.number = sum(len(each.looks) for each in [self, *self._others()])
+        self.write()
         return look
 
     def _others(self):
@@ -217,30 +209,19 @@ class Journal:
             and (self.student or other.program == self.program)
         ]
 
-    def started(self, entry: Entry, run: str) -> None:
-        """Note which run is under way."""
-        entry.run = run
+    def note(self, entry: Entry, **known: Any) -> None:
+        """Note what is known of a run: fields of its entry."""
+        for name, value in known.items():
+            setattr(entry, name, value)
         self.write()
 
     def interrupted(self, entry: Entry) -> None:
         """Note that a run was stopped; it is run again, with its own seeds."""
-        if entry.run:
-            entry.interrupted.append(entry.run)
-        entry.run = None
-        self.write()
-
-    def ended(self, entry: Entry, accuracy: float, result: Mapping[str, Any]) -> None:
-        """Note what a run has reached, with its result."""
-        entry.accuracy = accuracy
-        entry.samples, entry.seconds = result["samples"], result["seconds"]
-        public = result.get("public_accuracy")
-        entry.public_accuracy = public if isinstance(public, float) and math.isfinite(public) else None
-        self.write()
+        self.note(entry, run=None, interrupted=[*entry.interrupted, *filter(None, [entry.run])])
 
     def crashed(self, entry: Entry, why: str) -> None:
         """Note that a run crashed, which counts as chance."""
-        entry.accuracy, entry.crash = CHANCE, why
-        self.write()
+        self.note(entry, accuracy=CHANCE, crash=why)
 
     def write(self) -> None:
         """Write the journal whole, and see that it is on the disk."""
@@ -263,12 +244,8 @@ class Journal:
 
         with files.locked(self.folder / ".lock", busy):
             if fresh := Journal.read(self.folder):  # by a process that held the lock until now
-                self.looks, self.drawn, self.workers, self.number = (
-                    fresh.looks,
-                    fresh.drawn,
-                    fresh.workers,
-                    fresh.number,
-                )
+                for name in ("looks", "drawn", "workers", "number"):
+                    setattr(self, name, getattr(fresh, name))
             yield
 
 

@@ -77,10 +77,9 @@ def _split(name, train=None, public=None, private=None):
 
 def _is_made(path, source):
     try:
-        Split.at(path, source)
+        return bool(Split.at(path, source))
     except InputError:
         return False
-    return True
 
 
 def accuracy(logits: np.ndarray, labels: np.ndarray) -> float:

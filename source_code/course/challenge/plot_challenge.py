@@ -39,20 +39,16 @@ def plot_challenge(board, attempts=()) -> Picture:
     panels[0].set_ylabel("accuracy")
     panels[0].yaxis.set_major_formatter(lambda value, _: f"{value:.0%}")
     picture.legend_below(panels[0], columns=3)
-    texts = []
-    for row in scored:
-        ratio = _value(row, "ratio")
-        texts.append(
-            f"{row['name']} {row['mean']:.1%} after {row['samples']:,.0f} samples"
-            + (f" and {ratio:.2f} of the baseline's time" if ratio else "")
-            + ("" if row["counts"] == "yes" else ", which does not count")
-        )
+    texts = [
+        f"{row['name']} {row['mean']:.1%} after {row['samples']:,.0f} samples"
+        + (f" and {ratio:.2f} of the baseline's time" if (ratio := _value(row, "ratio")) else "")
+        + ("" if row["counts"] == "yes" else ", which does not count")
+        for row in scored
+    ]
     best = max((row["public_accuracy"] for row in attempts), default=None)
     single = f" {plural(len(attempts), 'single run')}, at best {best:.1%} of the public images." if attempts else ""
-    picture.alt = (
-        f"Accuracy on CIFAR-10 against samples and against time, target {target:.1%}. {'; '.join(texts)}"
-        f"{'.' if texts else ''}{single}"
-    )
+    told = f" {'; '.join(texts)}" + "." * bool(texts)
+    picture.alt = f"Accuracy on CIFAR-10 against samples and against time, target {target:.1%}.{told}{single}"
     return picture
 
 

@@ -1,5 +1,6 @@
 """Score a submission: all seeds, beside the baseline, with a verdict."""
 
+import math
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -157,7 +158,7 @@ def start(journal: Journal, entry: Entry, built: Built, *, name: str | None = No
             built, entry.role, entry.seed, entry.secret, journal.data, f"{journal.file[:16]}-{look + 1}", journal.trial
         ),
     )
-    journal.started(entry, found.id)
+    journal.note(entry, run=found.id)
     return found
 
 
@@ -175,12 +176,16 @@ def settle(journal: Journal, entry: Entry, found: Run, labels: np.ndarray, file:
         except Unjudged as error:
             journal.crashed(entry, str(error))
         else:
-            journal.ended(entry, reached, result)
+            public = result.get("public_accuracy")
+            public = public if isinstance(public, float) and math.isfinite(public) else None
+            samples, seconds = result["samples"], result["seconds"]
+            journal.note(entry, accuracy=reached, samples=samples, seconds=seconds, public_accuracy=public)
         return True
-    if state == "failed" and not _from_outside(found):
+    end = _end(found)
+    if state == "failed" and not (end.get("reason") in OUTSIDE or end.get("slurm") in OUTSIDE_SLURM):
         why = " ".join(str(RunFailed(found)).split())[:CRASH_CHARACTERS]
         journal.crashed(entry, why)
-        if _end(found).get("reason") == "timeout":  # it would not end with other seeds either
+        if end.get("reason") == "timeout":  # it would not end with other seeds either
             for other in journal.pending:
                 if other.role == entry.role:
                     journal.crashed(other, why)
@@ -191,17 +196,12 @@ def settle(journal: Journal, entry: Entry, found: Run, labels: np.ndarray, file:
     return False
 
 
-def _from_outside(found):
-    """Whether the machine, or the site, ended a run."""
-    try:
-        end = _end(found)
-    except DamagedFile:
-        return True
-    return end.get("reason") in OUTSIDE or end.get("slurm") in OUTSIDE_SLURM
-
-
 def _end(found):
-    return end_of(read_json_lines(RunFolder(found.folder).launcher, EVENT)) or {}
+    """Return what the launcher noted of a run's end; a damaged note is the disk's doing."""
+    try:
+        return end_of(read_json_lines(RunFolder(found.folder).launcher, EVENT)) or {}
+    except DamagedFile:
+        return {"reason": "storage"}
 
 
 def _under_way(entry):

@@ -9,6 +9,7 @@ from course.challenge.graphs import Program
 from course.challenge.rules import Refused
 
 SHUFFLES = 3  # of the weights: the best counts, as random ones differ
+KNOWING = "its initial weights know the classes already"
 PROBED = 2_000  # pictures: one half to fit on, the other to judge
 
 
@@ -40,9 +41,8 @@ def refuse_knowledge(program: Program, pictures: np.ndarray, labels: np.ndarray,
     accuracy, chance = matched_accuracy(logits, labels), 2 / np.sqrt(len(labels))  # of few, more fall into place
     if accuracy > rules.FIRST_ACCURACY + chance:
         raise Refused(
-            f"{program.file_name}: its initial weights know the classes already: before the first step they tell "
-            f"{accuracy:.0%} of the images apart, and {rules.FIRST_ACCURACY + chance:.0%} is the most: start from "
-            "random ones"
+            f"{program.file_name}: {KNOWING}: before the first step they tell {accuracy:.0%} of the images apart, and "
+            f"{rules.FIRST_ACCURACY + chance:.0%} is the most: start from random ones"
         )
     pictures, labels = pictures[:PROBED], labels[:PROBED]
     if len(labels) < 2 * rules.CLASSES:  # a trial with too few to tell anything
@@ -51,9 +51,8 @@ def refuse_knowledge(program: Program, pictures: np.ndarray, labels: np.ndarray,
     random = max(known(program.hidden(draws), pictures, labels) for draws in range(1, 1 + SHUFFLES))
     if initial > random + rules.MOST_KNOWLEDGE + 1 / np.sqrt(len(labels)):
         raise Refused(
-            f"{program.file_name}: its initial weights know the classes already: a linear classifier on what "
-            f"its layers give gets {initial:.0%} of the images right, and {random:.0%} at most with the same weights "
-            "shuffled: start from random ones"
+            f"{program.file_name}: {KNOWING}: a linear classifier on what its layers give gets {initial:.0%} of the "
+            f"images right, and {random:.0%} at most with the same weights shuffled: start from random ones"
         )
     return accuracy
 
@@ -65,12 +64,9 @@ def known(hidden: Callable[[np.ndarray], Sequence[np.ndarray]], pictures: np.nda
 
 
 def probe(features: np.ndarray, labels: np.ndarray) -> float:
-    """Fit a linear classifier to the first half of features ``[n, d]``, by ridge regression; return its accuracy on
-    the second.
-    """
+    """Fit a linear classifier to one half of features ``[n, d]``, by ridge regression; return the other's accuracy."""
     half = len(features) // 2
-    fitted = np.isfinite(features).all(0)
-    features = features[:, fitted].astype(np.float64)
+    features = features[:, np.isfinite(features).all(0)].astype(np.float64)
     features = (features - features[:half].mean(0)) / (features[:half].std(0) + 1e-6)
     features = np.concatenate([features, np.ones((len(features), 1))], 1)
     mine, wanted = features[:half], np.eye(rules.CLASSES)[labels[:half]]

@@ -3,7 +3,7 @@
 The judge's side makes it from a data set (`course.challenge.judge.pictures_file`).
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -48,22 +48,14 @@ class Split:
 
     def beginning(self, train: int | None = None, public: int | None = None, private: int | None = None) -> "Split":
         """Return so many pictures of each part, or all; InputError where there are fewer."""
-        parts = {}
-        for part, samples in (("train", train), ("public", public), ("private", private)):
+        wanted = {"train": train, "public": public, "private": private}
+        for part, samples in wanted.items():
             available = len(getattr(self, f"{part}_images"))
             if samples is not None and samples > available:
                 raise InputError(f"{self.name} has {available:,} {part} images: {samples:,} are not possible.")
-            for name in PARTS:
-                if name.startswith(part):
-                    parts[name] = getattr(self, name)[:samples]
-        return Split(self.name, self.form, **parts)
+        return replace(self, **{name: getattr(self, name)[: wanted[name.partition("_")[0]]] for name in PARTS})
 
     def describe(self) -> dict:
         """Return the record of these pictures that goes into ``result.json``."""
-        return {
-            "name": self.name,
-            "form": self.form,
-            "train_samples": len(self.train_labels),
-            "test_samples": len(self.public_labels),
-            "held_out": "validation",
-        }
+        samples = {"train_samples": len(self.train_labels), "test_samples": len(self.public_labels)}
+        return {"name": self.name, "form": self.form, **samples, "held_out": "validation"}

@@ -128,14 +128,9 @@ def attempts() -> list[dict[str, Any]]:
     Each has its ``name``, ``samples``, ``seconds``, ``public_accuracy`` and `ratio` of times.
     """
     results = _results()
+    columns = ("samples", "seconds", "public_accuracy")
     return [
-        {
-            "name": name,
-            "samples": result["samples"],
-            "seconds": result["seconds"],
-            "public_accuracy": result["public_accuracy"],
-            "ratio": ratio(result, results),
-        }
+        {"name": name, **{column: result[column] for column in columns}, "ratio": ratio(result, results)}
         for name, result in results
         if not result["challenge"].get("score_id")
         and result.get("public_accuracy") is not None

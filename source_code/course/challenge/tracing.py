@@ -19,14 +19,13 @@ class Made:
         weights, others = model.trainable_variables, model.non_trainable_variables
         known = {id(variable) for variable in (*weights, *others)}
         # The optimizer's own list does not name everything that it keeps, such as its rate.
-        unique = {
-            id(variable): variable for variable in (*created, *_variables(optimizer)) if id(variable) not in known
-        }
-        self.state = list(unique.values())
+        kept = optimizer.variables() if callable(optimizer.variables) else optimizer.variables
+        self.state = list({id(each): each for each in (*created, *kept) if id(each) not in known}.values())
         roles = {"weight": weights, "statistic": others, "state": self.state}
         self.variables, self.described = [], []
         for role, variables in roles.items():
-            for variable in map(_plain, variables):
+            for variable in variables:
+                variable = getattr(variable, "_variable", variable)  # mixed precision wraps those of layers
                 self.variables.append(variable)
                 shape, dtype = tuple(variable.shape.as_list()), variable.dtype.base_dtype.name
                 if dtype not in functions.DTYPES:
@@ -107,10 +106,8 @@ class Tracer:
         given = traced.structured_outputs
         if getattr(given, "dtype", None) != spec.dtype or not spec.shape.is_compatible_with(given.shape):
             called = {"forward_training": "model", "forward_inference": "model, when it does not train"}.get(name, name)
-            where, code = (
-                self.submission.name,
-                getattr(getattr(self.submission, SHARED.get(name, name)), "__code__", None),
-            )
+            where = self.submission.name
+            code = getattr(getattr(self.submission, SHARED.get(name, name)), "__code__", None)
             if code and code.co_filename in (self.submission.name, BASELINE):
                 where = f"{code.co_filename}, line {code.co_firstlineno}"
             raise Refused(
@@ -141,8 +138,7 @@ class Tracer:
             frames = graph.get_operation_by_name(problem.node).traceback
         except (AttributeError, KeyError, ValueError):
             return None
-        lines = [frame.lineno for frame in frames if frame.filename == self.submission.name]
-        return lines[-1] if lines else None
+        return next((frame.lineno for frame in reversed(frames) if frame.filename == self.submission.name), None)
 
 
 # What a submission calls the functions that the builder puts together.
@@ -158,16 +154,6 @@ def _inner_graph(graph, name):
         if inner is not None and (found := _inner_graph(inner, name)) is not None:
             return found
     return None
-
-
-def _variables(optimizer):
-    variables = optimizer.variables
-    return list(variables() if callable(variables) else variables)
-
-
-def _plain(variable):
-    """Return the variable itself: mixed precision wraps those of layers."""
-    return getattr(variable, "_variable", variable)
 
 
 def kind_of(value):

@@ -16,15 +16,13 @@ def p_value(accuracies: Sequence[float], target: float) -> float:
 
     Fewer than two runs show nothing: p is 1. Without any spread it is 0 above the target, and 1 at it or below.
     """
-    from scipy.stats import t
+    from scipy.stats import ttest_1samp
 
-    n = len(accuracies)
-    if n < 2:
+    if len(accuracies) < 2:
         return 1.0
-    mean, deviation = statistics.fmean(accuracies), statistics.stdev(accuracies)
-    if deviation == 0:
-        return 0.0 if mean > target else 1.0
-    return float(t.sf((mean - target) / (deviation / math.sqrt(n)), n - 1))
+    if len(set(accuracies)) == 1:
+        return 0.0 if accuracies[0] > target else 1.0
+    return float(ttest_1samp(accuracies, target, alternative="greater").pvalue)
 
 
 def median_interval(values: Sequence[float], confidence: float = 0.95) -> tuple[float, float, float]:

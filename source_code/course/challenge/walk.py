@@ -10,6 +10,14 @@ from course.challenge.functions import Exported, Function, Problem, Variable
 from course.challenge.operations import ARITHMETIC, ASSIGNS, CALLS, LOOPS, NETWORKS, READS, advice
 
 FEW_BYTES = 64  # of a constant that is no array of data
+KINDS = {"weight": "a trainable weight", "statistic": "a variable of the model", "state": "the optimizer's state"}
+MAY = {
+    "augment": "it may use only the images that it is given",
+    "loss": "it may use only logits and labels",
+    "forward_inference": "evaluations must leave the model as it is",
+    "forward_training": "weights are changed by the optimizer alone, and only the model's variables are read",
+    "update": "it takes gradients, weights and the optimizer's own state, and nothing that has seen images",
+}
 
 
 class Walk:
@@ -50,10 +58,10 @@ class Walk:
     def _nodes(self, nodes, resources):
         resources = dict(resources)
         for node in nodes:
-            if node.op == "Identity" and (number := self._resource(node.input[0], resources)) is not None:
+            if node.op == "Identity" and (number := _resource(node.input[0], resources)) is not None:
                 resources[node.name] = number
         for node in nodes:
-            held = [self._resource(name, resources) for name in node.input if not name.startswith("^")]
+            held = [_resource(name, resources) for name in node.input if not name.startswith("^")]
             if node.op in CALLS:
                 self._call(node, held)
             elif node.op in READS | ASSIGNS:
@@ -64,10 +72,6 @@ class Walk:
             elif node.op not in ("Identity", "NoOp") and any(number is not None for number in held):
                 self._refuse(f"{node.op} at {node.name!r} takes a variable itself, not its value", node)
         return resources
-
-    @staticmethod
-    def _resource(name, resources):
-        return resources.get(name.partition(":")[0])
 
     def _node(self, node):
         """Check what a node is, wherever it stands; count its constants."""
@@ -88,25 +92,17 @@ class Walk:
                 self.data_bytes += size if size > FEW_BYTES else 0
                 if size > self._most:
                     self._most, self.largest = size, node.name
-            called = [value.func, *value.list.func] if value.HasField("func") or value.list.func else []
-            for each in called:
+            for each in _called(value):
                 if node.op not in CALLS or each.name not in self.library:
                     self._refuse(f"{node.op} at {node.name!r} calls {each.name!r}, which is not in its graph", node)
 
     def _call(self, node, held):
-        first = CALLS[node.op]
-        values = [value for value in node.attr.values() if value.HasField("func") or value.list.func]
-        names = [
-            each.name for value in values for each in ([value.func] if value.HasField("func") else value.list.func)
-        ]
-        for name in names:
+        given = held[CALLS[node.op] :]
+        for name in [each.name for value in node.attr.values() for each in _called(value)]:
             inner = self.library[name]
             arguments = [argument.name for argument in inner.signature.input_arg]
-            resources = {
-                argument: number
-                for argument, number in zip(arguments, held[first:], strict=False)
-                if number is not None
-            }
+            pairs = zip(arguments, given, strict=False)
+            resources = {argument: number for argument, number in pairs if number is not None}
             state = (name, tuple(sorted(resources.items())))
             if state in self._seen:
                 continue
@@ -115,7 +111,7 @@ class Walk:
             known = self._nodes(inner.node_def, resources)
             if node.op in LOOPS and len(inner.signature.output_arg) == len(arguments):  # the body, not the condition
                 for argument, output in zip(arguments, inner.signature.output_arg, strict=True):
-                    back = self._resource(inner.ret[output.name], known)
+                    back = _resource(inner.ret[output.name], known)
                     if argument in resources and back != resources[argument]:
                         self._refuse(f"the loop at {node.name!r} takes another variable in each of its rounds", node)
             self._inner = outer
@@ -127,20 +123,18 @@ class Walk:
             if assigns:
                 self.assigned.add(number)
             return
-        kind = {
-            "weight": "a trainable weight",
-            "statistic": "a variable of the model",
-            "state": "the optimizer's state",
-        }
-        may = {
-            "augment": "it may use only the images that it is given",
-            "loss": "it may use only logits and labels",
-            "forward_inference": "evaluations must leave the model as it is",
-            "forward_training": "weights are changed by the optimizer alone, and only the model's variables are read",
-            "update": "it takes gradients, weights and the optimizer's own state, and nothing that has seen images",
-        }.get(self.function.name, "that is not for this function")
-        verb = "assigns" if assigns else "reads"
-        self._refuse(f"{node.op} at {node.name!r} {verb} {variable.name!r}, {kind[variable.role]}: {may}", node)
+        may, verb = MAY.get(self.function.name, "that is not for this function"), "assigns" if assigns else "reads"
+        self._refuse(f"{node.op} at {node.name!r} {verb} {variable.name!r}, {KINDS[variable.role]}: {may}", node)
 
     def _refuse(self, what, node=None):
         raise Problem(self.function.name, what, node.name if node is not None else "", self._inner)
+
+
+def _resource(name, resources):
+    """Return the number of the variable that a tensor of this name is; None for any other."""
+    return resources.get(name.partition(":")[0])
+
+
+def _called(value):
+    """Return the functions that an attribute of a node names."""
+    return [value.func] if value.HasField("func") else value.list.func

@@ -20,8 +20,6 @@ from course.training.options import Integer, parser, run
 from ddl.records.folder import RunFolder
 
 ROLES = ("submission", "baseline")
-SECRET = Integer(0, 2**63 - 1)
-INITIAL = Integer(0, 2**31 - 1)
 
 
 def parse(arguments=None):
@@ -29,14 +27,9 @@ def parse(arguments=None):
     add = ours.add_argument
     add("--built", required=True, metavar="FOLDER", help="what was built of the submission")
     add("--pictures", required=True, metavar="FILE", help="the images in three parts, the private ones unlabelled")
-    add("--seed", type=INITIAL, required=True, help="of the initial values: one that it was built with")
-    add(
-        "--secret",
-        type=SECRET,
-        required=True,
-        metavar="N",
-        help="of order, augmentation, and the classes' other names: unknown to the submission",
-    )
+    add("--seed", type=Integer(0, 2**31 - 1), required=True, help="of the initial values: one that it was built with")
+    drawn = "of order, augmentation, and the classes' other names: unknown to the submission"
+    add("--secret", type=Integer(0, 2**63 - 1), required=True, metavar="N", help=drawn)
     add("--role", default=ROLES[0], choices=ROLES)
     add("--score-id", metavar="ID", help="of the score that this run belongs to")
     # A training with any of these is a trial, which does not count
@@ -66,7 +59,6 @@ if __name__ == "__main__":
 import math
 import sys
 import time
-from dataclasses import dataclass
 
 import horovod.tensorflow as hvd
 import numpy as np
@@ -81,7 +73,7 @@ from course.data.tensors import constant
 from course.training.exchange import average, average_statistics, cycle_time, pin_gpu, suitable_cycle_ms
 from course.training.journal import Journal, Startup
 from course.training.loop import DIVERGED, in_passes, train
-from course.training.precision import choose
+from course.training.precision import set_precision
 from course.training.recipes import passes_for
 from ddl.records.files import replacing
 
@@ -89,23 +81,15 @@ TRIAL = ("samples", "train_samples", "public_samples", "private_samples")
 LOGITS = "logits.npy"
 
 
-@dataclass
 class Secrets:
     """What nobody but the harness knows before: the same draws on every rank."""
 
-    draws: np.random.Generator
-    order: Order
-    key: int  # of augmentation
-    renamed: np.ndarray  # what each class is called in this run
-    numbers: np.ndarray  # what each picture is called
-
-    @classmethod
-    def of(cls, secret, train_samples):
-        draws = np.random.default_rng(secret)
-        order_seed, key = (int(each) for each in draws.integers(0, 2**31 - 1, 2))
-        renamed = draws.permutation(rules.CLASSES).astype(np.int32)
-        numbers = draws.permutation(train_samples).astype(np.int32)
-        return cls(draws, Order(train_samples, GLOBAL_BATCH, order_seed), key, renamed, numbers)
+    def __init__(self, secret, train_samples):
+        self.draws = np.random.default_rng(secret)
+        order_seed, self.key = (int(each) for each in self.draws.integers(0, 2**31 - 1, 2))  # the key of augmentation
+        self.order = Order(train_samples, GLOBAL_BATCH, order_seed)
+        self.renamed = self.draws.permutation(rules.CLASSES).astype(np.int32)  # what each class is called in this run
+        self.numbers = self.draws.permutation(train_samples).astype(np.int32)  # what each picture is called
 
 
 def main(config):
@@ -119,13 +103,13 @@ def main(config):
     startup.ends("init")
 
     data = Split.at(config.pictures).beginning(config.train_samples, config.public_samples, config.private_samples)
-    secrets = Secrets.of(config.secret, len(data.train_labels))
+    secrets = Secrets(config.secret, len(data.train_labels))
     images, labels = constant(data.train_images), constant(secrets.renamed[data.train_labels])
     public = data.public_images, secrets.renamed[data.public_labels]
     startup.ends("data")
 
     program = Program(config.built)
-    choose(program.settings["precision"], capability(gpu))  # a rank whose processor has no bfloat16 says so
+    set_precision(program.settings["precision"], gpu)  # a rank whose processor has no bfloat16 says so
     steps = (config.samples or program.settings["samples"]) // GLOBAL_BATCH
     passes = passes_for(program.ghost_batch, GLOBAL_BATCH, ranks)
     program.start(config.seed)
@@ -164,7 +148,7 @@ def main(config):
         per_rank_batch=GLOBAL_BATCH // ranks,
         global_batch=GLOBAL_BATCH,
         seconds=journal.history[-1]["seconds"],
-        cpu_seconds=total(cpu_seconds),
+        cpu_seconds=float(hvd.allreduce(tf.constant(cpu_seconds, tf.float64), op=hvd.Sum, name="seconds")),
         first_accuracy=first_accuracy,
         public_accuracy=journal.history[-1]["test_accuracy"],
         diverged=diverged,
@@ -265,15 +249,10 @@ def make_train_step(program, images, labels, numbers, key, passes, first):
         gradients = tf.gradients(loss, weights, unconnected_gradients="zero")
         return [*map(tf.convert_to_tensor, gradients), tf.stack([loss, hits])]
 
-    @tf.function(
-        autograph=False,
-        input_signature=[
-            tf.TensorSpec([ghost * passes], tf.int32),
-            tf.TensorSpec([], tf.int32),
-            tf.TensorSpec([], tf.int32),
-            tf.TensorSpec([]),
-        ],
-    )
+    number = tf.TensorSpec([], tf.int32)
+    signature = [tf.TensorSpec([ghost * passes], tf.int32), number, number, tf.TensorSpec([])]
+
+    @tf.function(autograph=False, input_signature=signature)
     def train_step(chosen, step, epoch, done):
         *gradients, metrics = in_passes(
             lambda some, start: forward_backward(some, step, epoch, first + start), chosen, passes, weights, 2
@@ -330,19 +309,10 @@ def loss_and_accuracy(logits, labels):
     return float(losses.mean()), float(hits.mean())
 
 
-def capability(gpu):
-    return tf.config.experimental.get_device_details(gpu).get("compute_capability", (0, 0)) if gpu else None
-
-
 def barrier(program):
     """Wait for all ranks, and for this one's device."""
     program.weights[0].numpy()
     hvd.allreduce(tf.zeros(1), name="barrier")
-
-
-def total(seconds):
-    """Return the sum over ranks."""
-    return float(hvd.allreduce(tf.constant(seconds, tf.float64), op=hvd.Sum, name="seconds"))
 
 
 if __name__ == "__main__":
