@@ -24,11 +24,14 @@ print(json.dumps({"refused": f"{sorted(os.environ)} {home}"}), flush=True)
 """
 
 
-def test_a_builder_gets_an_empty_folder_and_nothing_of_this_processs_environment(tmp_path, monkeypatch):
+@pytest.fixture
+def path(submission):
+    return submission("PEAK = 1.0")
+
+
+def test_a_builder_gets_an_empty_folder_and_nothing_of_this_processs_environment(path, tmp_path, monkeypatch):
     monkeypatch.setenv("DDL_DATA_DIR", str(tmp_path))
     monkeypatch.setattr("course.challenge.build.COMMAND", [sys.executable, "-I", "-c", SAY_ENVIRONMENT])
-    path = tmp_path / "mine.py"
-    path.write_text("PEAK = 1.0")
     with pytest.raises(Refused) as caught:
         build(path, [1], tmp_path / "built")
     names, home = str(caught.value).rsplit(" ", 1)
@@ -60,9 +63,7 @@ def answering(code):
         ("time.sleep(60)", "it was not built within 1 s; its functions should describe a training, not train"),
     ],
 )
-def test_a_builder_that_answers_nothing_or_anything_else_is_refused(tmp_path, code, words):
-    path = tmp_path / "mine.py"
-    path.write_text("PEAK = 1.0")
+def test_a_builder_that_answers_nothing_or_anything_else_is_refused(path, tmp_path, code, words):
     start = answering(code)
     with pytest.raises(Refused, match=words) as caught:
         build(path, [1], tmp_path / "built", start, timeout_s=1 if "sleep" in code else 100)
@@ -81,9 +82,7 @@ ANSWER = {
 }
 
 
-def test_an_answer_is_kept_with_the_hash_that_the_parent_took(tmp_path):
-    path = tmp_path / "mine.py"
-    path.write_text("PEAK = 1.0")
+def test_an_answer_is_kept_with_the_hash_that_the_parent_took(path, tmp_path):
     answer = {**ANSWER, "file": "forged", "file_name": "forged"}
     made = build(path, [1], tmp_path / "a" / "built", answering(f"print({json.dumps(json.dumps(answer))}, flush=True)"))
     assert (made.file, made.file_name) == (sha256(path.read_bytes()), "mine.py")
@@ -92,25 +91,23 @@ def test_an_answer_is_kept_with_the_hash_that_the_parent_took(tmp_path):
 
 
 def test_an_answer_writes_no_other_files(tmp_path):
-    path = tmp_path / "mine.py"
-    path.write_text("PEAK = 1.0")
     for name in ("../loss.pb", "built.json", "/tmp/loss.pb", "start-1.npz/../../x", "loss.pb\n"):
         answer = {**ANSWER, "files": {name: "AAAA"}}
         with pytest.raises(Refused, match="what was built is not what the harness reads"):
             _keep(answer, tmp_path / "built", {"file_name": "mine.py"})
-    assert os.listdir(tmp_path) == ["mine.py"]
+    assert not os.listdir(tmp_path)
 
 
-def test_a_file_is_one_small_text(tmp_path):
-    path = tmp_path / "mine.py"
+def test_a_file_is_one_small_text(path, tmp_path):
     with pytest.raises(InputError, match="cannot be read"):
-        build(path, [1], tmp_path / "built")
-    path.write_text("#" * (rules.FILE_BYTES + 1))
-    with pytest.raises(Refused, match="larger than 20,000 bytes: a submission is a program, without weights or data"):
-        build(path, [1], tmp_path / "built")
-    path.write_bytes(b"\xff\xfe")
-    with pytest.raises(Refused, match="mine.py is not a Python file in UTF-8"):
-        build(path, [1], tmp_path / "built")
+        build(tmp_path / "missing.py", [1], tmp_path / "built")
+    for content, words in (
+        (b"#" * (rules.FILE_BYTES + 1), "larger than 20,000 bytes"),
+        (b"\xff\xfe", "not a Python file"),
+    ):
+        path.write_bytes(content)
+        with pytest.raises(Refused, match=f"mine.py is {words}"):
+            build(path, [1], tmp_path / "built")
     path.write_text("PEAK = 1.0")
     with pytest.raises(InputError, match="is not empty"):
         build(path, [1], tmp_path)

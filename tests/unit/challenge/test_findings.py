@@ -9,24 +9,16 @@ import pytest
 from course.challenge.findings import ablations, best_of, judged
 from ddl.errors import InputError
 
+SAME = {"name": "file", "test_accuracy": 0.5, "held_out": "validation"}
 
-def runs(**arms):
+
+def runs(steps=4, precision="bfloat16", **arms):
     """Runs of each arm, one a seed, with these private accuracies."""
+    size = {"steps": steps, "precision": precision}
     return [
-        SimpleNamespace(
-            result={
-                "name": "file",
-                "arm": arm.replace("_", " "),
-                "seed": seed,
-                "private_accuracy": accuracy,
-                "test_accuracy": 0.5,
-                "held_out": "validation",
-                "steps": 4,
-                "precision": "bfloat16",
-            }
-        )
+        SimpleNamespace(result={"arm": arm.replace("_", " "), "seed": seed, "private_accuracy": found, **SAME, **size})
         for arm, accuracies in arms.items()
-        for seed, accuracy in enumerate(accuracies)
+        for seed, found in enumerate(accuracies)
     ]
 
 
@@ -64,12 +56,8 @@ def test_each_trick_left_out_is_compared_with_the_whole_by_seed():
 
 
 def test_only_arms_of_the_same_size_and_precision_are_compared():
-    longer, exact = runs(without_flip=WHOLE), runs(without_shifts=WHOLE)
-    for run in longer:
-        run.result["steps"] = 9
-    for run in exact:
-        run.result["precision"] = "float32"
-    table = ablations([*runs(whole=WHOLE, without_whitening=WHOLE), *longer, *exact], "whole")
+    others = [*runs(steps=9, without_flip=WHOLE), *runs(precision="float32", without_shifts=WHOLE)]
+    table = ablations([*runs(whole=WHOLE, without_whitening=WHOLE), *others], "whole")
     assert list(table["trick"]) == ["whitening"]
 
 

@@ -11,15 +11,11 @@ pytest.importorskip("tensorflow")
 
 import tensorflow as tf
 
-from course.challenge.build import BASELINE, _keep
-from course.challenge.builder import Submission
 from course.challenge.graphs import Program, failed
 from course.challenge.rules import Refused
+from submissions import START, program, submission
 
-SOURCE = """
-import tensorflow as tf
-from tensorflow.keras import layers
-
+SOURCE = f"""{START}
 SAMPLES = 4096
 GHOST_BATCH = 16
 
@@ -57,30 +53,16 @@ def schedule(done):
 """
 
 
-def keep(source, folder, seeds=(3,)):
-    submission = Submission("mine.py", source, BASELINE.read_text())
-    answer = submission.built(list(seeds))
-    _keep(answer, folder, {"file": "0" * 64, "file_name": "mine.py"})
-    return submission
-
-
 @pytest.fixture(scope="module")
 def honest(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("honest")
-    return folder, keep(SOURCE, folder)
+    made = submission(SOURCE)
+    return program(made, tmp_path_factory.mktemp("honest"), 3).folder, made
 
 
 @pytest.fixture
 def forged(honest, tmp_path):
-    """Return a copy of an honest folder, and a function that changes its description."""
-    folder = shutil.copytree(honest[0], tmp_path / "forged")
-
-    def change(edit):
-        described = json.loads((folder / "built.json").read_text())
-        edit(described)
-        (folder / "built.json").write_text(json.dumps(described))
-
-    return folder, change
+    """Return a copy of an honest folder."""
+    return shutil.copytree(honest[0], tmp_path / "forged")
 
 
 def step_of(program):
@@ -104,14 +86,14 @@ def batches(count, size=16):
 
 def test_graphs_train_as_keras_does(honest):
     # SiLU, batch norm, a loop in the loss, Adam, and a schedule with a condition.
-    folder, submission = honest
+    folder, file = honest
     program = Program(folder)
     program.start(3)
-    step, made = step_of(program), submission.make(3)
+    step, made = step_of(program), file.make(3)
     for number, (pictures, labels) in enumerate(batches(4)):
         loss, gradients = step(pictures, labels, tf.constant(number / 4))
         with tf.GradientTape() as tape:
-            expected = tf.reduce_mean(submission.loss(made.model(pictures, training=True), labels))
+            expected = tf.reduce_mean(file.loss(made.model(pictures, training=True), labels))
         wanted = tape.gradient(expected, made.model.trainable_variables)
         made.optimizer.learning_rate.assign(0.01 if number < 2 else 0.01 * (1 - number / 4))
         made.optimizer.apply_gradients(zip(wanted, made.model.trainable_variables, strict=True))
@@ -129,56 +111,57 @@ def test_graphs_train_as_keras_does(honest):
 
 
 def test_a_variable_that_grows_as_it_runs_ends_the_training(tmp_path):
-    keep(SOURCE + "\nFACTOR = 4\n", tmp_path)
-    program = Program(tmp_path)
-    program.start(3)
+    growing = program(submission(SOURCE + "\nFACTOR = 4\n"), tmp_path, 3)
+    growing.start(3)
     with pytest.raises(tf.errors.InvalidArgumentError) as caught:
-        step_of(program)(*next(batches(1)), tf.constant(0.0))
+        step_of(growing)(*next(batches(1)), tf.constant(0.0))
     assert re.search("ran: Trying to assign .* wrong shape. Expected .16. got .64.", failed(caught.value))
 
 
-def test_an_operation_that_fails_as_it_runs_is_named_in_one_sentence():
-    with pytest.raises(tf.errors.InvalidArgumentError) as caught:
-        tf.function(lambda index: tf.gather(tf.zeros([2]), index), autograph=False)(tf.constant(5))
-    assert failed(caught.value) == "a graph of the submission failed as it ran: indices = 5 is not in [0, 2)"
+def change_graph(folder, name, edit):
+    path = folder / f"{name}.pb"
+    graph = tf.compat.v1.GraphDef.FromString(path.read_bytes())
+    edit(graph)
+    path.write_bytes(graph.SerializeToString())
 
 
-def graph_of(function, *specs):
-    return tf.function(function).get_concrete_function(*specs).graph.as_graph_def().SerializeToString()
+def reading(pictures):
+    return pictures + tf.cast(tf.strings.length(tf.io.read_file("/etc/hostname")), tf.float32)
 
 
-def test_a_forged_graph_is_refused_on_the_rank(forged):
-    folder, _ = forged
-
-    def augment(pictures):
-        return pictures + tf.cast(tf.strings.length(tf.io.read_file("/etc/hostname")), tf.float32)
-
-    (folder / "augment.pb").write_bytes(graph_of(augment, tf.TensorSpec([16, 32, 32, 3])))
-    with pytest.raises(Refused, match="augment: the operation ReadFile .* is refused"):
-        Program(folder)
-
-    (folder / "augment.pb").write_bytes(graph_of(tf.identity, tf.TensorSpec([16, 32, 32, 3])))
-    with pytest.raises(Refused, match="augment: nothing is given to its input 'input'"):
-        Program(folder)
+def becoming(function):
+    """Return an edit that puts the graph of a function in a graph's place."""
+    traced = tf.function(function).get_concrete_function(tf.TensorSpec([16, 32, 32, 3]))
+    return lambda graph: graph.CopyFrom(traced.graph.as_graph_def())
 
 
-def test_functions_that_a_graph_does_not_bring_are_refused(forged):
-    folder, _ = forged
-    graph = tf.compat.v1.GraphDef.FromString((folder / "loss.pb").read_bytes())
+def calling_another(graph):
     loop = next(node for node in graph.node if node.op in ("While", "StatelessWhile"))
     loop.attr["body"].func.name = "__inference_train_step_99"
-    (folder / "loss.pb").write_bytes(graph.SerializeToString())
-    with pytest.raises(Refused, match="calls '__inference_train_step_99', which is not in its graph"):
-        Program(folder)
+
+
+FORGED_GRAPHS = {
+    "a file": ("augment", becoming(reading), "augment: the operation ReadFile .* is refused"),
+    "an input": ("augment", becoming(tf.identity), "augment: nothing is given to its input 'input'"),
+    "a function": ("loss", calling_another, "calls '__inference_train_step_99', which is not in its graph"),
+}
+
+
+@pytest.mark.parametrize("name", FORGED_GRAPHS)
+def test_a_forged_graph_is_refused_on_the_rank(name, forged):
+    function, edit, words = FORGED_GRAPHS[name]
+    change_graph(forged, function, edit)
+    with pytest.raises(Refused, match=words):
+        Program(forged)
 
 
 def test_devices_named_in_a_graph_are_not_asked_for(forged):
-    folder, _ = forged
-    graph = tf.compat.v1.GraphDef.FromString((folder / "loss.pb").read_bytes())
-    for node in graph.node:
-        node.device = "/job:elsewhere/device:GPU:7"
-    (folder / "loss.pb").write_bytes(graph.SerializeToString())
-    program = Program(folder)
+    def name_devices(graph):
+        for node in graph.node:
+            node.device = "/job:elsewhere/device:GPU:7"
+
+    change_graph(forged, "loss", name_devices)
+    program = Program(forged)
     program.start(3)
     loss = tf.function(lambda logits, labels: program.call("loss", logits, labels), autograph=False)
     assert loss(tf.zeros([16, 10]), tf.zeros([16], tf.int32)).shape == [16]
@@ -207,21 +190,21 @@ FORGERIES = {
 
 @pytest.mark.parametrize("name", FORGERIES)
 def test_a_forged_description_is_refused_on_the_rank(name, forged):
-    folder, change = forged
     edit, words = FORGERIES[name]
-    change(edit)
+    described = json.loads((forged / "built.json").read_text())
+    edit(described)
+    (forged / "built.json").write_text(json.dumps(described))
     with pytest.raises(Refused, match=words):
-        program = Program(folder)
+        program = Program(forged)
         program.start(3)
         step_of(program)(*next(batches(1)), tf.constant(0.0))
 
 
 def test_initial_values_are_plain_arrays_of_the_described_shapes(forged):
-    folder, _ = forged
-    program = Program(folder)
+    program = Program(forged)
     with pytest.raises(Refused, match="there is no start-4.npz"):
         program.start(4)
-    path = folder / "start-3.npz"
+    path = forged / "start-3.npz"
     arrays = dict(np.load(path))
     for change, words in (
         ({"variable_0": np.array([print], object)}, "holds no initial values"),

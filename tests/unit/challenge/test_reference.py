@@ -8,13 +8,12 @@ pytest.importorskip("tensorflow")
 import tensorflow as tf
 
 import challenge
-from course.challenge.build import BASELINE
-from course.challenge.builder import Submission
+from submissions import submission
 
 
 @pytest.fixture(scope="module")
 def reference():
-    return Submission("reference.py", challenge.REFERENCE.source(), BASELINE.read_text())
+    return submission(challenge.REFERENCE.source())
 
 
 @pytest.fixture
@@ -26,7 +25,7 @@ def pictures():
 
 @pytest.mark.parametrize("arm", [challenge.REFERENCE, challenge.alone(None, {})], ids=lambda arm: arm.name)
 def test_it_builds(arm):
-    settings = Submission("reference.py", arm.source(), BASELINE.read_text()).built([1])["settings"]
+    settings = submission(arm.source()).built([1])["settings"]
     assert settings["passes"] == 1
     assert settings["prepare_samples"] == 1024 * (arm.name == "reference")  # whitening is its only preparation
 

@@ -11,17 +11,9 @@ pytest.importorskip("tensorflow")
 import tensorflow as tf
 
 from course.challenge import scrutiny
-from course.challenge.build import BASELINE, _keep
-from course.challenge.builder import Submission
-from course.challenge.graphs import Program
 from course.challenge.rules import INFERENCE_BATCH, Refused
+from submissions import START, program, submission
 
-START = """
-import numpy as np
-import tensorflow as tf
-from tensorflow.keras import layers
-
-"""
 # Ten patterns, each bright or dark by chance: no linear function of the pictures tells them apart.
 PATTERNS = np.random.default_rng(99).normal(size=(10, 3072)).astype(np.float32)
 KNOWING = """
@@ -60,21 +52,6 @@ LOGITS = {
 }
 
 
-@pytest.fixture
-def program(tmp_path):
-    """Return a function from a file's lines to its program with the values of seed 1."""
-
-    def make(lines):
-        folder = tmp_path / "built"
-        answer = Submission("mine.py", START + lines, BASELINE.read_text()).built([1])
-        _keep(answer, folder, {"file": "0" * 64, "file_name": "mine.py"})
-        made = Program(folder)
-        made.start(1)
-        return made
-
-    return make
-
-
 def predicted(infer):
     """Return what gives logits of any number of pictures, from what gives those of a batch, uint8."""
 
@@ -95,8 +72,10 @@ def pictures(count):
 @pytest.mark.parametrize(
     ("first", "last"), [("patterns", "zeros"), ("patterns", "he_normal"), ("'he_normal'", "zeros")]
 )
-def test_weights_that_know_the_classes_are_refused_whatever_the_last_layer_says(program, first, last):
-    made = program(KNOWING.format(units=10 if first == "patterns" else 64, first=first, last=last))
+def test_weights_that_know_the_classes_are_refused_whatever_the_last_layer_says(tmp_path, first, last):
+    lines = KNOWING.format(units=10 if first == "patterns" else 64, first=first, last=last)
+    made = program(submission(START + lines), tmp_path, 1)
+    made.start(1)
     shown, labels = pictures(1000)
     infer = tf.function(lambda batch: made.call("forward_inference", tf.cast(batch, tf.float32) / 255), autograph=False)
     logits = predicted(lambda batch: infer(tf.constant(batch)))(shown)

@@ -20,44 +20,33 @@ SMALL = dict(train_samples=40, public_samples=20, private_samples=30)
 @pytest.fixture(autouse=True)
 def folder(tmp_path, monkeypatch):
     """An empty data folder."""
-    path = tmp_path / "data with a space"
-    path.mkdir()
-    monkeypatch.setenv("DDL_DATA_DIR", str(path))
-    return path
+    (tmp_path / "data with a space").mkdir()
+    monkeypatch.setenv("DDL_DATA_DIR", str(tmp_path / "data with a space"))
 
 
 @pytest.fixture
 def real(monkeypatch):
-    """A CIFAR-10 of noise, and a function that changes its source."""
-    generator = np.random.default_rng(0)
-    train, test = VALIDATION_SAMPLES + 100, 50
-
-    def part(samples):
-        return (
-            generator.integers(0, 256, (samples, 32, 32, 3), np.uint8),
-            generator.integers(0, 10, samples).astype(np.int32),
-        )
-
-    found = DataSet("cifar10", "official", *part(train), *part(test), tuple("0123456789"))
+    """A CIFAR-10 of noise."""
+    generator, parts = np.random.default_rng(0), []
+    for samples in (VALIDATION_SAMPLES + 100, 50):
+        parts.append(generator.integers(0, 256, (samples, 32, 32, 3), np.uint8))
+        parts.append(generator.integers(0, 10, samples).astype(np.int32))
+    found = DataSet("cifar10", "official", *parts, tuple("0123456789"))
     monkeypatch.setattr(cifar10.REAL, "read", lambda folder: found)
     monkeypatch.setattr(cifar10.REAL, "source", lambda folder: "first")
-    return found, lambda: monkeypatch.setattr(cifar10.REAL, "source", lambda folder: "second")
+    return found
 
 
 def test_the_file_has_all_pictures_and_no_private_labels(real):
-    there, _ = real
+    there = real
     path = pictures_file("cifar10")
     assert path == data_dir() / "challenge-cifar10.npy"
     split = Split.at(path)
     learn = data.load("cifar10", held_out="validation")
-    for ours, theirs in {
-        "train_images": learn.train_images,
-        "train_labels": learn.train_labels,
-        "public_images": learn.test_images,
-        "public_labels": learn.test_labels,
-        "private_images": there.test_images,
-    }.items():
-        np.testing.assert_array_equal(getattr(split, ours), theirs)
+    for name in ("images", "labels"):
+        np.testing.assert_array_equal(getattr(split, f"train_{name}"), getattr(learn, f"train_{name}"))
+        np.testing.assert_array_equal(getattr(split, f"public_{name}"), getattr(learn, f"test_{name}"))
+    np.testing.assert_array_equal(split.private_images, there.test_images)
     # Not in any field, and not in bytes of the file that are no field.
     assert there.test_labels.tobytes() not in path.read_bytes()
     np.testing.assert_array_equal(labels_of("cifar10"), there.test_labels)
@@ -65,7 +54,7 @@ def test_the_file_has_all_pictures_and_no_private_labels(real):
 
 
 def test_smaller_sizes_are_the_beginning_of_the_same_file(real):
-    there, _ = real
+    there = real
     assert pictures_file("cifar10", SMALL) == pictures_file("cifar10")
     small = Split.at(pictures_file("cifar10")).beginning(40, 20, 30)
     assert [len(getattr(small, name)) for name in ("train_images", "train_labels", "public_labels")] == [40, 40, 20]
@@ -76,11 +65,10 @@ def test_smaller_sizes_are_the_beginning_of_the_same_file(real):
             too_many()
 
 
-def test_the_file_is_made_once_and_anew_when_its_source_changes(real):
-    _, change = real
+def test_the_file_is_made_once_and_anew_when_its_source_changes(real, monkeypatch):
     inode = pictures_file("cifar10").stat().st_ino
     assert pictures_file("cifar10").stat().st_ino == inode
-    change()
+    monkeypatch.setattr(cifar10.REAL, "source", lambda folder: "second")
     assert pictures_file("cifar10").stat().st_ino != inode
 
 

@@ -100,21 +100,17 @@ def test_attempts_are_ones_single_runs_on_cifar_10():
         folder = runs_dir() / f"20260101-00000{number}-abcd"
         folder.mkdir(parents=True)
         write_json(folder / "job.json", {"id": folder.name, "name": "mine", "created": 1.0, "workers": 2})
-        result = {
-            "challenge": {"score_id": None},
-            "data": {"name": "cifar10"},
-            "samples": 90_112,
-            "seconds": 50.0,
-            "public_accuracy": 0.7,
-        }
-        write_json(folder / "result.json", result | changes)
+        result = {"challenge": {"score_id": None}, "data": {"name": "cifar10"}, "samples": 90_112, "seconds": 50.0}
+        write_json(folder / "result.json", {**result, "public_accuracy": 0.7, **changes})
 
-    run(1)
-    run(2, challenge={"score_id": "abc-1"})
-    run(3, trial=True)
-    run(4, data={"name": "synthetic"})
-    run(5, challenge=None)
-    run(6, public_accuracy=None)
+    others = [
+        {"challenge": {"score_id": "abc-1"}},
+        {"trial": True},
+        {"data": {"name": "synthetic"}},
+        {"challenge": None},
+    ]
+    for number, changes in enumerate([{}, *others, {"public_accuracy": None}], start=1):
+        run(number, **changes)
     (found,) = standings.attempts()
     assert (found["name"], found["samples"], found["public_accuracy"]) == ("mine", 90_112, 0.7)
     assert found["ratio"] is None
@@ -129,41 +125,38 @@ def test_attempts_are_ones_single_runs_on_cifar_10():
 
 def test_what_is_handed_in_has_the_file_its_records_and_versions(stage, submission, tmp_path, monkeypatch):
     monkeypatch.setattr(handin, "pictures", lambda data_set: "cifar10")
+    monkeypatch.chdir(tmp_path)
+
+    def packed(*into):
+        with zipfile.ZipFile(challenge.submit(path, *into)) as archive:
+            assert archive.read("mine.py") == path.read_bytes()
+            return archive.namelist(), json.loads(archive.read("records/about.json"))
+
     path = submission()
+    assert packed()[1]["score"] == "not scored" and (tmp_path / "challenge-mine.zip").exists()
     score(path, progress=quiet)
-    packed = challenge.submit(path, tmp_path / "out.zip")
-    with zipfile.ZipFile(packed) as archive:
-        names = archive.namelist()
-        assert archive.read("mine.py") == path.read_bytes()
-        about = json.loads(archive.read("records/about.json"))
+    names, about = packed(tmp_path / "out.zip")
     assert about["score"].startswith("counts: ") and "tensorflow" in about["versions"]
     assert "records/journal.json" in names and "records/run-9/result.json" in names
     assert [name for name in names if name.endswith(".py")] == ["mine.py"]
-
-
-def test_a_file_without_a_score_can_be_handed_in(submission, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    packed = challenge.submit(submission())
-    assert str(packed) == "challenge-mine.zip"
-    with zipfile.ZipFile(packed) as archive:
-        assert json.loads(archive.read("records/about.json"))["score"] == "not scored"
     with pytest.raises(InputError, match="its name must end in .zip"):
-        challenge.submit(submission(), tmp_path / "out.tar")
+        challenge.submit(path, tmp_path / "out.tar")
 
 
 # ---------------------------------------------------------------- commands
 
 
-def test_the_command_scores_and_passes_its_options_on(stage, submission, capsys):
-    path = str(submission())
-    assert (
-        cli.main(["challenge", "score", path, "--samples-only", "-n", "4", "--runs", "6", "--site", "here.toml"]) == 0
-    )
+def test_the_command_scores_with_its_options_and_shows_and_draws_the_board(stage, submission, capsys, tmp_path):
+    def said(*words):
+        assert cli.main(["challenge", *map(str, words)]) == 0
+        return capsys.readouterr().out
+
+    path, figure = submission(), tmp_path / "board.svg"
+    assert "counts: mean 75.00%" in said("score", path, "--samples-only", "-n", 4, "--runs", 6, "--site", "here.toml")
     assert len(stage.launches) == 6
     assert {(options["workers"], options["site"]) for options in stage.launches} == {(4, "here.toml")}
-    assert "counts: mean 75.00%" in capsys.readouterr().out
-    assert cli.main(["challenge", "rules"]) == 0
-    assert capsys.readouterr().out == challenge.RULES
+    assert "mine.py" in said("board", "--by", "time", "--figure", figure) and figure.stat().st_size
+    assert said("rules") == challenge.RULES
 
 
 def test_an_interrupted_command_says_how_to_go_on(stage, submission, capsys):
@@ -186,9 +179,3 @@ def test_a_wrong_value_is_one_sentence(capsys):
         assert cli.main(["challenge", *arguments.split()]) == 2
         error = capsys.readouterr().err
         assert error.startswith(f"ddl: {said}") and error.count("\n") == 1
-
-
-def test_the_command_shows_the_board_and_draws_it(stage, submission, capsys, tmp_path):
-    score(submission(), progress=quiet)
-    assert cli.main(["challenge", "board", "--by", "time", "--figure", str(tmp_path / "board.svg")]) == 0
-    assert "mine.py" in capsys.readouterr().out and (tmp_path / "board.svg").stat().st_size

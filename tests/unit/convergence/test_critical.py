@@ -20,17 +20,8 @@ def run(batch, steps, *, rate=0.1, seed=0, role="judged", target=0.6, hit=True, 
     history = pandas.DataFrame(
         {"step": ends, "samples": [end * batch for end in ends], "test_accuracy": [top * end / steps for end in ends]}
     )
-    result = {
-        "arm": "momentum",
-        "role": role,
-        "global_batch": batch,
-        "learning_rate": rate,
-        "seed": seed,
-        "data": DATA,
-        "stopped_by": "target" if hit else "steps",
-        "config": {"target_accuracy": target},
-        **fields,
-    }
+    result = {"arm": "momentum", "role": role, "global_batch": batch, "learning_rate": rate, "seed": seed, "data": DATA}
+    result |= {"stopped_by": "target" if hit else "steps", "config": {"target_accuracy": target}, **fields}
     return SimpleNamespace(name=f"batch {batch}", result=result, history=history, recorded=True)
 
 
@@ -99,16 +90,13 @@ def test_a_run_reaches_a_target_at_the_first_evaluation_at_or_above_it():
 
 
 def test_points_are_judged_seeds_at_the_rate_that_tuning_chose():
+    tried = ((64, 0.05, 900), (64, 0.1, 700), (64, 0.2, 800), (128, 0.1, 500), (128, 0.2, 400), (128, 0.4, 300))
+    tuning = dict(seed=100, role="tuning")
     runs = [
-        run(64, 900, rate=0.05, seed=100, role="tuning"),
-        run(64, 700, rate=0.1, seed=100, role="tuning"),
-        run(64, 800, rate=0.2, seed=100, role="tuning"),
+        *[run(batch, steps, rate=rate, hit=rate != 0.4, **tuning) for batch, rate, steps in tried],
         *[run(64, steps, rate=0.1, seed=seed) for seed, steps in enumerate((720, 750))],
         run(64, 10, rate=0.2, seed=0),  # judged, but at another rate
-        run(128, 500, rate=0.1, seed=100, role="tuning"),
-        run(128, 400, rate=0.2, seed=100, role="tuning"),
-        run(128, 300, rate=0.4, seed=100, role="tuning", hit=False),
-        *[run(128, 410, rate=0.1, seed=0)],
+        run(128, 410, rate=0.1, seed=0),
     ]
     first, second = critical_batch(runs).points
     assert (first.batch, first.rate, first.at_edge) == (64, 0.1, False)
@@ -142,22 +130,20 @@ def test_a_batch_with_a_seed_that_missed_is_left_out_of_the_fit():
     assert (row["note"], row["region"], row["seeds"]) == ("1 of 3 missed the target", "", 2)
 
 
-def test_regions_are_read_from_the_points():
-    #             32    64   128  256  512 1024 2048 4096: halved within 10 % up to 128, nothing saved from 1024 on
-    steps = np.array([4000, 2000, 1080, 700, 500, 400, 390, 380])
+@pytest.mark.parametrize(
+    ("steps", "ends", "counts"),  # of batches in each region
+    [
+        # 32    64    128   256   512  1024  2048 4096: halved within 10 % up to 128, nothing saved from 1024 on
+        ((4000, 2000, 1080, 700, 500, 400, 390, 380), (128, 1024), (3, 2, 3)),
+        ((4000, 2400, 1200, 1190, 900, 700, 500, 400), (None, None), (0, 8, 0)),  # neither at an end
+    ],
+)
+def test_regions_are_read_from_the_points_and_begin_at_the_ends(steps, ends, counts):
     result = critical_batch(sweep(steps))
-    assert list(result.doublings.values()) == pytest.approx(steps[:-1] / steps[1:])
-    assert (result.perfect_until, result.maximal_from) == (128, 1024)
-    regions = [result.region(batch) for batch in BATCHES]
-    assert regions == ["perfect scaling"] * 3 + ["diminishing returns"] * 2 + ["maximal data parallelism"] * 3
-    assert result.table()["region"].tolist() == regions
-
-
-def test_regions_begin_at_the_ends():
-    steps = np.array([4000, 2400, 1200, 1190, 900, 700, 500, 400])  # a halving and a standstill, in the middle
-    result = critical_batch(sweep(steps))
-    assert (result.perfect_until, result.maximal_from) == (None, None)
-    assert {result.region(batch) for batch in BATCHES} == {"diminishing returns"}
+    assert list(result.doublings.values()) == pytest.approx(np.divide(steps[:-1], steps[1:]))
+    assert (result.perfect_until, result.maximal_from) == ends
+    regions = np.repeat(["perfect scaling", "diminishing returns", "maximal data parallelism"], counts).tolist()
+    assert [result.region(batch) for batch in BATCHES] == result.table()["region"].tolist() == regions
 
 
 def test_runs_of_a_reader_need_no_roles_nor_arms():
@@ -170,26 +156,23 @@ def test_runs_of_a_reader_need_no_roles_nor_arms():
     assert result.doublings == {}
 
 
-def test_arms_are_told_apart():
-    runs = sweep([100] * 8) + sweep([200] * 8, arm="LAMB")
-    assert critical_batch(runs, arm="LAMB").points[0].steps == pytest.approx(200)
-    with pytest.raises(ValueError, match="several arms: choose one with arm=…, of momentum, LAMB"):
-        critical_batch(runs)
-    with pytest.raises(ValueError, match="no arm 'Adam'; there are: momentum, LAMB"):
-        critical_batch(runs, arm="Adam")
+TWO_ARMS = sweep([100] * 8) + sweep([200] * 8, arm="LAMB")
 
 
 @pytest.mark.parametrize(
-    ("runs", "message"),
+    ("runs", "arm", "message"),
     [
-        ([], "no judged runs"),
-        (sweep([100] * 8, role="tuning"), "no judged runs"),
-        ([run(64, 100), run(128, 90, target=0.7)], "no target in common"),
+        ([], None, "no judged runs"),
+        (sweep([100] * 8, role="tuning"), None, "no judged runs"),
+        ([run(64, 100), run(128, 90, target=0.7)], None, "no target in common"),
+        (TWO_ARMS, None, "several arms: choose one with arm=…, of momentum, LAMB"),
+        (TWO_ARMS, "Adam", "no arm 'Adam'; there are: momentum, LAMB"),
     ],
 )
-def test_what_has_no_critical_batch_is_refused(runs, message):
+def test_what_has_no_critical_batch_is_refused(runs, arm, message):
     with pytest.raises(ValueError, match=message):
-        critical_batch(runs)
+        critical_batch(runs, arm=arm)
+    assert critical_batch(TWO_ARMS, arm="LAMB").points[0].steps == pytest.approx(200)
 
 
 # ---------------------------------------------------------------- the noise scale
