@@ -10,7 +10,7 @@ from course.challenge.build import Built
 from course.challenge.journal import sha256
 from course.challenge.rules import Refused
 from ddl.launcher.run import NoSuchRun
-from ddl.records.jsonfiles import write_json
+from ddl.records.jsonfiles import append_json_line, write_json
 from ddl.records.paths import runs_dir
 
 PICTURES = 1000
@@ -56,6 +56,7 @@ class Stage:
         self.seconds = {"submission": 8.0, "baseline": 10.0}
         self.samples = 180_224
         self.looks = 0  # of a run that is under way
+        self.reason = ""  # that the launcher notes of failed runs
 
     def set(self, monkeypatch):
         """Put this stage in the place of builds and launches."""
@@ -110,6 +111,9 @@ class Stage:
             work(run.folder)
         elif work:
             run.failure = work
+            if self.reason:
+                ended = {"event": "ended", "time": 1.0, "state": "failed", "reason": self.reason}
+                append_json_line(run.folder / "launcher.jsonl", ended)
         self.runs[run_id] = run
         return run
 

@@ -26,10 +26,6 @@ PLACES = 36 * 36  # that one pass goes over, at most: a picture's pixels, and tw
 class Uncounted(Exception):
     """An operation whose arithmetic the graph does not tell: its name, and why."""
 
-    def __init__(self, node: str, why: str) -> None:
-        super().__init__(why)
-        self.node, self.why = node, why
-
 
 @dataclass(frozen=True)
 class Work:
@@ -58,13 +54,10 @@ def work(
     only when it runs counts nothing, or raises it too if this is `strict`.
     """
     whole, feeds, handles = _whole(graph, inputs, variables)
-    waiting = [whole.get_operation_by_name(f"counted/{name.partition(':')[0]}") for name in outputs]
-    reached = set()
-    while waiting:
-        operation = waiting.pop()
-        if operation not in reached:
-            reached.add(operation)
-            waiting += [*(tensor.op for tensor in operation.inputs), *operation.control_inputs]
+    reached = {whole.get_operation_by_name(f"counted/{name.partition(':')[0]}") for name in outputs}
+    for operation in reversed(whole.get_operations()):  # whatever one takes was made before it
+        if operation in reached:
+            reached.update((tensor.op for tensor in operation.inputs), operation.control_inputs)
     ordered = [operation for operation in whole.get_operations() if operation in reached]
     total = 0.0
     for operation in ordered:

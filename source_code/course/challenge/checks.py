@@ -71,11 +71,12 @@ def _work(exported, variables, ghost_batch):
             outputs = [*each.outputs, *each.controls]
             found[name] = work(*given[name], outputs, name == "forward_inference", kernels)
     except Uncounted as error:
+        node, why = error.args
         raise Problem(
             name,
-            f"the arithmetic of {error.node!r} cannot be counted, as {error.why}: write it without tf.function, "
-            "and without conditions and loops of the graph (Python's own, over numbers, can be counted)",
-            error.node,
+            f"the arithmetic of {node!r} cannot be counted, as {why}: write it without tf.function, and without "
+            "conditions and loops of the graph (Python's own, over numbers, can be counted)",
+            node,
         ) from None
     except (ValueError, TypeError, KeyError, tf.errors.OpError) as error:
         raise Problem(name, f"its graph cannot be read ({str(error).splitlines()[0]}): build it again") from error

@@ -16,7 +16,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from course.challenge.rules import CHANCE, TARGET
+from course.challenge.rules import CHANCE
 from course.challenge.verdict import Score
 from ddl.errors import CourseError
 from ddl.records import files
@@ -159,7 +159,7 @@ class Journal:
         """The runs that are still to be run to their end."""
         return [entry for entry in self.entries if not entry.over]
 
-    def score(self, target: float = TARGET) -> Score:
+    def score(self) -> Score:
         """What the runs show so far."""
         mine = [entry for entry in self.entries if entry.role == SUBMISSION]
         timed = [(look, entry) for look, entries in enumerate(self.looks) for entry in entries if entry.seconds]
@@ -176,7 +176,6 @@ class Journal:
             ),
             crashes=tuple(entry.crash for entry in mine if entry.crash),
             left=sum(not entry.over for entry in mine),
-            target=target,
             data=self.data,
             trial=bool(self.trial),
         )

@@ -107,13 +107,11 @@ def _play(journal, content, site, oversubscribe, progress):
             journal.interrupted(entry)
             raise
         try:
-            over = settle(journal, entry, found, labels, built[entry.role].file)
+            if not settle(journal, entry, found, labels, built[entry.role].file) and not earlier:
+                raise ScoreInterrupted(journal)
         except CourseError:
             if not earlier:
                 raise
-        else:
-            if not over and not earlier:
-                raise ScoreInterrupted(journal)
     tidy(journal)
 
 

@@ -25,10 +25,10 @@ def p_value(accuracies: Sequence[float], target: float) -> float:
     return float(ttest_1samp(accuracies, target, alternative="greater").pvalue)
 
 
-def median_interval(values: Sequence[float], confidence: float = 0.95) -> tuple[float, float, float]:
+def median_interval(values: Sequence[float]) -> tuple[float, float, float]:
     """Return an interval of the median that assumes no distribution, and how sure it is: (low, high, confidence).
 
-    It lies between the k-th smallest and the k-th largest value, with the largest k that is sure enough; between the
+    It lies between the k-th smallest and the k-th largest value, with the largest k that is 95 % sure; between the
     extremes where none is: five values are 94 % sure, 1 − 2 · 2⁻⁵.
     """
     n, ordered = len(values), sorted(values)
@@ -38,7 +38,7 @@ def median_interval(values: Sequence[float], confidence: float = 0.95) -> tuple[
     def sure(k):
         return 1 - 2 * sum(math.comb(n, i) for i in range(k)) / 2**n
 
-    k = max((k for k in range(1, (n + 1) // 2 + 1) if sure(k) >= confidence), default=1)
+    k = max((k for k in range(1, (n + 1) // 2 + 1) if sure(k) >= 0.95), default=1)
     return ordered[k - 1], ordered[n - k], sure(k)
 
 

@@ -5,6 +5,7 @@ forward pass of microbatch 2, ``("B", 2)`` its backward pass, both counted as on
 """
 
 from collections.abc import Sequence
+from itertools import product
 
 from ddl.errors import InputError
 
@@ -71,10 +72,9 @@ def problem(schedule: Schedule, microbatches: int) -> str:
                     missing = f"stage {need[0]} has done {_name(need[1:])}"
                     return f"stage {stage} does {_name(cell)} in cycle {cycle}, before {missing}"
         done |= {(stage, *cell): cycle for stage, cell in enumerate(cells) if cell is not None}
-    for stage in range(len(schedule)):
-        for cell in ((way, number) for way in "FB" for number in range(microbatches)):
-            if (stage, *cell) not in done:
-                return f"stage {stage} never does {_name(cell)}"
+    for stage, *cell in product(range(len(schedule)), "FB", range(microbatches)):
+        if (stage, *cell) not in done:
+            return f"stage {stage} never does {_name(cell)}"
     return "" if len(done) == 2 * len(schedule) * microbatches else f"it has more than {microbatches} microbatches"
 
 

@@ -5,13 +5,7 @@ import json
 import pytest
 
 from ddl.records.paths import runs_dir
-from stage import Stage, StandInFailure
-
-
-@pytest.fixture
-def failure():
-    """Return the class of what a failed run says."""
-    return StandInFailure
+from stage import Stage
 
 
 @pytest.fixture

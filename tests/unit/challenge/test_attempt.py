@@ -13,8 +13,9 @@ from course.challenge.rules import Refused
 from course.challenge.scoring import ScoreInterrupted
 from ddl.errors import CourseError, InputError
 from ddl.records.folder import StorageError
-from ddl.records.jsonfiles import DamagedFile, append_json_line, read_json, write_json
+from ddl.records.jsonfiles import DamagedFile, read_json, write_json
 from ddl.records.paths import runs_dir
+from stage import StandInFailure
 
 
 def quiet(_):
@@ -80,29 +81,9 @@ def test_seeds_are_from_the_systems_secrets_and_not_from_time_or_environment(sta
     assert stage.builds[0]["seeds"] == [1, 3, 5, 7, 9]  # the builder never gets the secret ones
 
 
-def test_a_miss_counts_as_it_is_and_without_the_baseline_there_is_no_ratio(stage, submission):
-    stage.plan[2] = 0.2
-    found = score(submission())
-    assert found.accuracies == (0.75, 0.75, 0.2, 0.75, 0.75) and not found.counts
-    assert len(stage.launches) == 5 and found.ratios == ()
-
-
-def failures_are(monkeypatch, stage, reason):
-    """Have the launcher note why a failed run ended."""
-
-    def launch(script, **options):
-        run = stage.launch(script, **options)
-        if run.failure:
-            ended = {"event": "ended", "time": 1.0, "state": "failed", "reason": reason}
-            append_json_line(run.folder / "launcher.jsonl", ended)
-        return run
-
-    monkeypatch.setattr(scoring, "launch", launch)
-
-
-def test_a_file_that_does_not_end_costs_one_run_and_no_hour(stage, submission, failure, monkeypatch):
-    failures_are(monkeypatch, stage, "timeout")
-    stage.plan[1] = ("failed", failure("it ran past its limit"))
+def test_a_file_that_does_not_end_costs_one_run_and_no_hour(stage, submission):
+    stage.reason = "timeout"
+    stage.plan[1] = ("failed", StandInFailure("it ran past its limit"))
     found = score(submission())
     assert [options["timeout_s"] for options in stage.launches] == [120 + 10 * 10.0] * 2  # of the baseline's 10 s
     assert found.accuracies == (0.75, 0.1, 0.1, 0.1, 0.1) and not found.left and not found.counts
@@ -150,9 +131,9 @@ def test_what_no_whole_run_leaves_counts_as_a_crash(stage, submission):
         assert re.search(words, crash)
 
 
-def test_a_crash_counts_as_chance_and_is_not_tried_again(stage, submission, failure):
-    stage.plan[1] = ("failed", failure("killed"))  # a baseline: it costs its pair and nothing else
-    stage.plan[3] = ("failed", failure("rank 1 ended with RuntimeError: unlucky seed"))
+def test_a_crash_counts_as_chance_and_is_not_tried_again(stage, submission):
+    stage.plan[1] = ("failed", StandInFailure("killed"))  # a baseline: it costs its pair and nothing else
+    stage.plan[3] = ("failed", StandInFailure("rank 1 ended with RuntimeError: unlucky seed"))
     path = submission()
     found = score(path, beside=True)
     assert found.accuracies == (0.75, 0.1, 0.75, 0.75, 0.75) and len(found.ratios) == 3 and not found.counts
@@ -167,6 +148,7 @@ def test_scoring_again_adds_new_seeds_and_pools_all_runs(stage, submission, kept
     first = seeds_of(kept())
     found = score(path, again=True)
     assert found.accuracies == (0.6,) * 5 + (0.75,) * 5 and found.looks == 2 and not found.counts
+    assert found.ratios == ()  # no baseline ran beside it
     assert seeds_of(kept())[:5] == first and len(set(seeds_of(kept()))) == 10
 
 
@@ -221,10 +203,10 @@ def test_a_run_that_had_ended_when_its_parent_was_killed_is_judged_not_run_again
     assert len(stage.launches) == 5
 
 
-def test_what_the_machine_does_is_not_counted_against_a_file(stage, submission, failure, monkeypatch):
+def test_what_the_machine_does_is_not_counted_against_a_file(stage, submission):
     path = submission()
-    stage.plan[0] = ("failed", failure("horovodrun could not be started"))
-    failures_are(monkeypatch, stage, "launch")
+    stage.plan[0] = ("failed", StandInFailure("horovodrun could not be started"))
+    stage.reason = "launch"
     stage.plan[1] = CourseError("the site is full")
     for words in ("not the file's fault: score it again", "the site is full"):
         with pytest.raises(CourseError, match=words):

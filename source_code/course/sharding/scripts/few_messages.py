@@ -60,7 +60,7 @@ def main(config):
     writer.event("start", steps=config.steps, world=world.size)
     samples = text((config.steps * config.batch * world.size) * (config.length + 1), config.seed + 1)
     batches = samples.reshape(config.steps, world.size, config.batch, config.length + 1)[:, world.rank]
-    held_out = text(HELD_OUT * (config.length + 1), 0).reshape(HELD_OUT, -1)  # sums of another seed
+    held_out = tf.constant(text(HELD_OUT * (config.length + 1), 0).reshape(HELD_OUT, -1))  # sums of another seed
     history, start = [], time.perf_counter()
     due = {math.ceil(config.steps * part / EVALUATIONS) for part in range(1, EVALUATIONS + 1)}
     for number, batch in enumerate(batches, 1):
@@ -92,24 +92,21 @@ class Model:
         self.weights = tf.Variable(np.concatenate([array.ravel() for array in first]))
         self._slots = [tf.Variable(tf.zeros_like(self.weights)) for _ in range(2)]
         self._rate = config.learning_rate
-        self._compiled = tf.function(self._loss, autograph=False)
 
     @tf.function(autograph=False)
     def loss_and_gradient(self, batch):
         """Return the mean loss of samples, int32 ``[n, length + 1]``, and its gradient, float32 ``[parameters]``."""
         with tf.GradientTape() as tape:
-            loss = self._loss(batch, self.weights.value())
+            loss = self.loss(batch, self.weights.value())
         return loss, tape.gradient(loss, self.weights)
-
-    def loss(self, batch, weights=None):
-        """Return the mean loss of samples, with the model's weights or others."""
-        return self._compiled(tf.constant(batch), self.weights.value() if weights is None else weights)
 
     def update(self, gradient, step):
         """Take a step of Adam."""
         adam(self.weights, self._slots, gradient, self._rate, step)
 
-    def _loss(self, batch, weights):
+    @tf.function(autograph=False)
+    def loss(self, batch, weights):
+        """Return the mean loss of samples with these weights, float32 ``[parameters]``."""
         sizes = [math.prod(shape) for shape in self._shapes]
         matrices = [tf.reshape(part, shape) for part, shape in zip(tf.split(weights, sizes), self._shapes, strict=True)]
         x, targets = batch[:, :-1], batch[:, 1:]
