@@ -280,16 +280,6 @@ def test_the_kernel_is_killed(script, nothing_left):
 
 
 @cold
-def test_the_launcher_is_killed(script, nothing_left):
-    run = launch(script(SLEEP), wait=False, oversubscribe=True)
-    until(lambda: run.state == "running")
-    os.kill(read_json_lines(run.folder / "launcher.jsonl")[0]["pid"], signal.SIGKILL)
-    run.wait()
-    assert run.state == "failed" and "launcher was killed by SIGKILL" in run.failure.sentence
-    nothing_left(run)
-
-
-@cold
 def test_horovods_server_cannot_be_loaded(script, monkeypatch, tmp_path, nothing_left):
     (tmp_path / "sitecustomize.py").write_text("import sys; sys.modules['horovod.runner.http.http_server'] = None")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))

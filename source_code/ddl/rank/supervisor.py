@@ -70,22 +70,21 @@ class Supervisor:
             self.watch(self._await_launcher, _take_standard_input())
 
     def start_rank(self, words: Sequence[str], slot: Slot, **variables: str) -> "ForkedRank | subprocess.Popen":
-        """Start a rank with this process' environment and these variables, and look after it."""
+        """Start a rank with this process' environment and these variables, and look after it.
+
+        If the others have been asked to end already, so is this one.
+        """
         environment = {**os.environ, **slot.horovod, "PYTHONUNBUFFERED": "1", "DDL_RANKS_OF": self.run_id, **variables}
         if not self.folder.job.exists():  # of a pasted line: what its ranks print goes to the terminal
             environment.pop("DDL_RUN_DIR")
         child = start(words, environment, self.stopping)
-        self.follow(child)
-        return child
-
-    def follow(self, child: "ForkedRank | subprocess.Popen") -> None:
-        """Look after a process; if the others have been asked to end already, so is this one."""
         with self._lock:
             self._children.append(child)
             late = self._ending
         if late:
             child.send_signal(signal.SIGTERM)
             self.watch(self._kill_after_grace, self._start)
+        return child
 
     def watch(self, function: Callable, *arguments: object) -> None:
         """Call a function in a thread that ends with this process."""
