@@ -1,5 +1,7 @@
 """Figures of what the benchmarks measured: time and bandwidth over message sizes."""
 
+from functools import partial
+
 import numpy
 from matplotlib.ticker import LogLocator, NullLocator
 
@@ -201,13 +203,4 @@ def _in_units(value, units):
     return f"{value / unit:.3g} {units[unit]}"
 
 
-def _size(size_bytes):
-    return _in_units(size_bytes, SIZES)
-
-
-def _time(seconds):
-    return _in_units(seconds, TIMES)
-
-
-def _rate(bytes_per_s):
-    return _in_units(bytes_per_s, RATES)
+_size, _time, _rate = (partial(_in_units, units=units) for units in (SIZES, TIMES, RATES))
