@@ -37,58 +37,44 @@ class PlainView:
         self._last = clock()
         self._redraws = sys.stdout.isatty()
         self._drawn = ""
-        self._seen = dict(line=False, state=None, waiting="", ranks=0, notes=set(), evaluations=0, failure=None)
+        self._seen = {}  # what was there at the last look, by kind
+        self._evaluations = 0
         self._tails = {}  # of each rank's log
 
     def update(self, progress):
         """Print what is new; after nine seconds without news, where the run stands."""
-        seen = self._seen
-        if not seen["line"]:
+        if self._is_new("line", progress.shell_line):
             self._print(f"$ {progress.shell_line}")
-            seen["line"] = True
-        if len(progress.ranks) > seen["ranks"]:
-            seen["ranks"] = len(progress.ranks)
+        if self._is_new("ranks", max(len(progress.ranks), self._seen.get("ranks", 0))):
             self._say(progress, ranks_of(progress))
-        if progress.waiting != seen["waiting"]:
-            seen["waiting"] = progress.waiting
-            if progress.waiting:
-                self._say(progress, progress.waiting)
-        if progress.state != seen["state"] and not progress.over:
-            seen["state"] = progress.state
+        if self._is_new("waiting", progress.waiting):
+            self._say(progress, progress.waiting)
+        if not progress.over and self._is_new("state", progress.state):
             data = f", data: {data_label(progress.data)}" if progress.data else ""
             self._say(progress, f"{progress.state} {progress.name}{data}")
         for note in progress.notes:
-            if note not in seen["notes"]:
+            if self._is_new(f"note {note}", note):
                 self._say(progress, f"note: {note}")
-                seen["notes"].add(note)
-        for row in progress.history[seen["evaluations"] :]:
+        for row in progress.history[self._evaluations :]:
             self._say(progress, _evaluation(row, progress))
-        seen["evaluations"] = len(progress.history)
+        self._evaluations = len(progress.history)
         if not progress.steps:
             self._echo(progress)
         failure = progress.failure
-        if failure and failure.sentence != seen["failure"]:
-            output = [f"rank {failure.rank}'s last lines:", *failure.output]
-            self._print(
-                "\n\n".join(
-                    filter(
-                        None,
-                        (
-                            failure.sentence,
-                            "\n".join(output) if failure.output and progress.steps else "",
-                            failure.traceback.rstrip(),
-                        ),
-                    )
-                )
-            )
-            seen["failure"] = failure.sentence
+        if failure and self._is_new("failure", failure.sentence):
+            parts = [failure.sentence]
+            if failure.output and progress.steps:
+                parts.append("\n".join([f"rank {failure.rank}'s last lines:", *failure.output]))
+            self._print("\n\n".join(filter(None, [*parts, failure.traceback.rstrip()])))
         if self._clock() - self._last >= HEARTBEAT_S:
-            facts = [
-                progress.state,
-                *(facts_of(progress) if progress.step else [progress.waiting or ranks_of(progress)]),
-            ]
-            self._say(progress, " · ".join([*facts, *filter(None, [self._current()])]))
+            facts = facts_of(progress) if progress.step else [progress.waiting or ranks_of(progress)]
+            self._say(progress, " · ".join(filter(None, [progress.state, *facts, self._current()])))
         self._draw(progress)
+
+    def _is_new(self, kind, value):
+        """Whether there is a value, and another one than at the last look."""
+        before, self._seen[kind] = self._seen.get(kind), value
+        return bool(value) and value != before
 
     def close(self, progress):
         """Print what is still unsaid, then what a failure needs, then how the run ended."""
