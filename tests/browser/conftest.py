@@ -27,32 +27,15 @@ class Lab:
         self.root.mkdir(parents=True)
         self.log = folder / "jupyter.log"
         self.port = free_port()
-        environment = os.environ | {
-            "DDL_RUNS_DIR": str(self.runs),
-            "JUPYTERLAB_SETTINGS_DIR": str(folder / "settings"),
-            "JUPYTERLAB_WORKSPACES_DIR": str(folder / "workspaces"),
-            "JUPYTER_CONFIG_DIR": str(folder / "config"),
-            "JUPYTER_RUNTIME_DIR": str(folder / "runtime"),
-            "IPYTHONDIR": str(folder / "ipython"),
-        }
-        for name in ("DDL_VIEW", "DDL_WARM"):  # as users have it
-            environment.pop(name, None)
+        environment = {k: v for k, v in os.environ.items() if k not in ("DDL_VIEW", "DDL_WARM")}  # as users have it
+        environment |= {"DDL_RUNS_DIR": str(self.runs), "IPYTHONDIR": str(folder / "ipython")}
+        for name in ("JUPYTERLAB_SETTINGS", "JUPYTERLAB_WORKSPACES", "JUPYTER_CONFIG", "JUPYTER_RUNTIME"):
+            environment[f"{name}_DIR"] = str(folder / name.partition("_")[2].lower())
         with open(self.log, "wb") as log:
+            options = ["--no-browser", "--ip=127.0.0.1", f"--port={self.port}", "--allow-root", *more]
+            options += [f"--IdentityProvider.token={TOKEN}", f"--ServerApp.root_dir={self.root}"]
             self.process = subprocess.Popen(
-                [
-                    *command,
-                    "--no-browser",
-                    "--ip=127.0.0.1",
-                    f"--port={self.port}",
-                    f"--IdentityProvider.token={TOKEN}",
-                    "--allow-root",
-                    f"--ServerApp.root_dir={self.root}",
-                    *more,
-                ],
-                cwd=self.root,
-                env=environment,
-                stdout=log,
-                stderr=subprocess.STDOUT,
+                [*command, *options], cwd=self.root, env=environment, stdout=log, stderr=subprocess.STDOUT
             )
         until(lambda: self.api("status"), 60, f"JupyterLab did not start: see {self.log}")
 
@@ -151,6 +134,16 @@ class Tab:
 
         until(written, 20, "the notebook was not saved", pause=self.page.wait_for_timeout)
         return Saved(self.path)
+
+    def wait_for_progress(self, panel):
+        """Wait until the bar of a run's panel has moved."""
+        bar = panel.get_by_role("progressbar")
+        before = int(bar.get_attribute("aria-valuenow"))
+
+        def moved():
+            return int(bar.get_attribute("aria-valuenow")) > before
+
+        until(moved, 20, "the bar stands still", pause=self.page.wait_for_timeout)
 
     def screenshot(self, name):
         SCREENSHOTS.mkdir(parents=True, exist_ok=True)

@@ -11,7 +11,7 @@ from pathlib import Path
 import horovod as horovod_here
 import pytest
 
-from helpers import ROOT, until
+from helpers import ROOT
 
 pytestmark = pytest.mark.nightly(
     "source_code/ddl/*", "source_code/pyproject.toml", "source_code/README.md", "tools/setup.sh"
@@ -104,11 +104,7 @@ def test_a_notebook_shows_a_run_live(environment, start_lab, new_tab, browser):
     tab.run_all()
     panel = tab.page.locator(".jp-OutputArea", has=tab.page.locator(".ddl-training")).last
     panel.wait_for(timeout=60_000)
-    bar = panel.get_by_role("progressbar")
-    before = int(bar.get_attribute("aria-valuenow"))
-    until(
-        lambda: int(bar.get_attribute("aria-valuenow")) > before, 20, "the bar stands still", tab.page.wait_for_timeout
-    )
+    tab.wait_for_progress(panel)
     tab.screenshot("tool-alone")
     saved = tab.wait_until_idle(60)
     assert not saved.errors and any("held-out accuracy" in html for html in saved.html)

@@ -47,16 +47,11 @@ def test_a_run_is_shown_live_ends_as_summary_and_chart_and_the_next_is_stopped(c
     tab.run_all()
     panel = live_panel(tab)
     panel.locator(".ddl-copy").wait_for()
-    bar = panel.get_by_role("progressbar")
-    step = int(bar.get_attribute("aria-valuenow"))
     curve = panel.locator("polyline.ddl-loss")
     curve.wait_for(state="attached", timeout=20_000)
     points = len(curve.get_attribute("points"))
-
-    def grown():
-        return int(bar.get_attribute("aria-valuenow")) > step and len(curve.get_attribute("points")) > points
-
-    until(grown, 20, "bar or chart stands still", tab.page.wait_for_timeout)
+    tab.wait_for_progress(panel)
+    until(lambda: len(curve.get_attribute("points")) > points, 20, "the chart stands still", tab.page.wait_for_timeout)
     assert not tab.widens_the_page()
     tab.screenshot("live")
     tab.page.locator(".jp-Cell").nth(1).locator(".ddl-done").first.wait_for(timeout=60_000)
@@ -87,10 +82,7 @@ def test_after_a_reload_in_mid_run_the_view_is_there_again(course, open_notebook
     tab.page.reload()
     tab.page.locator(".jp-NotebookPanel:visible .jp-Cell").first.wait_for(timeout=60_000)
     panel = live_panel(tab)
-    bar = panel.get_by_role("progressbar")
-    step = int(bar.get_attribute("aria-valuenow"))
-    grown = lambda: int(bar.get_attribute("aria-valuenow")) > step  # noqa: E731
-    until(grown, 20, "the bar stands still", tab.page.wait_for_timeout)
+    tab.wait_for_progress(panel)
     panel.get_by_text("2 more cells of the notebook will run after this one").wait_for(timeout=10_000)
     tab.screenshot("reloaded")
     panel.get_by_role("button", name="Stop all").click()
