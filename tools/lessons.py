@@ -25,7 +25,8 @@ from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
-from line import Line, follow, last_lines
+from ddl.records.log import last_lines
+from line import Line, follow
 
 ROOT = Path(__file__).resolve().parent.parent
 METADATA = {
@@ -321,7 +322,7 @@ def execute(notebook, source: Path, root: Path, size: str, line: Line, course: d
         if follow(papermill, log, env, line) == 0:
             return None
         return failing_cell(result) or Failure(
-            f"stopped without a failing cell; the log is {log}", "\n".join(last_lines(log)[-15:])
+            f"stopped without a failing cell; the log is {log}", "\n".join(last_lines(log, 15))
         )
     finally:
         shutil.rmtree(work, ignore_errors=True)

@@ -1,11 +1,12 @@
 """The line that a long step shows while it runs: redrawn in a terminal, elsewhere repeated every ten seconds."""
 
-import re
 import shutil
 import subprocess
 import sys
 import time
 from pathlib import Path
+
+from ddl.records.log import last_lines
 
 SILENCE_S = 10
 POLL_S = 0.5
@@ -49,15 +50,9 @@ def follow(command: list, log: Path, env: dict[str, str], line: Line) -> int:
     ):
         try:
             while process.poll() is None:
-                line.show(last_lines(log)[-1])
+                line.show("".join(last_lines(log, 1)))
                 time.sleep(POLL_S)
         except BaseException:
             process.terminate()
             raise
     return process.returncode
-
-
-def last_lines(log: Path) -> list[str]:
-    """The end of a log, line by line, whatever redrew them and however they are encoded."""
-    text = log.read_bytes()[-(2**16) :].decode(errors="replace")
-    return [line.rstrip() for line in re.split(r"[\r\n]+", text) if line.strip()] or [""]
