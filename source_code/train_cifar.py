@@ -275,20 +275,15 @@ def comparable(config, data, precision):
 
 def facts(config, model, data, schedule, precision):
     """Return what result.json says of the settings."""
+    names = "recipe model global_batch backward_passes_per_step held_out identical_data seed".split()
     return {
         "config": vars(config),
-        "recipe": config.recipe,
-        "model": config.model,
+        **{name: getattr(config, name) for name in names},
         "parameters": sum(int(np.prod(weight.shape)) for weight in model.trainable_variables),
         "data": data.describe(),
         "ranks": hvd.size(),
         "per_rank_batch": config.global_batch // hvd.size(),
-        "global_batch": config.global_batch,
-        "backward_passes_per_step": config.backward_passes_per_step,
         "ghost_batch": ghost_batch(config),
-        "held_out": config.held_out,
-        "identical_data": config.identical_data,
-        "seed": config.seed,
         "learning_rate": schedule.peak,
         "precision": precision,
     }
