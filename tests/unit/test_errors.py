@@ -94,10 +94,3 @@ def test_every_command_refuses_in_one_line(monkeypatch, capsys, tmp_path, words,
     assert cli.main(words) == 2
     printed = capsys.readouterr().err
     assert printed.startswith("ddl: ") and expected in printed and printed.count("\n") == 1, printed
-
-
-@pytest.mark.parametrize("words", [["data", "fetch", "nosuch"], ["predict"], ["list", "--nosuch"]])
-def test_words_that_are_no_command_end_with_status_2(capsys, words):
-    with pytest.raises(SystemExit, match="2"):
-        cli.main(words)
-    assert capsys.readouterr().err.startswith("usage: ddl")

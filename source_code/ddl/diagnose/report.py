@@ -16,10 +16,6 @@ class Check:
     detail: str  # what was found
     advice: str = ""  # what to do, if anything
 
-    def __post_init__(self):
-        if self.state not in SIGNS:
-            raise ValueError(f"state {self.state!r} is not one of: {', '.join(SIGNS)}")
-
 
 def missing(name: str, detail: str, advice: str) -> Check:
     """Return the result of a check that found something missing: what it is, and what to do."""

@@ -8,7 +8,6 @@ import time
 
 import pytest
 
-from ddl import __version__
 from ddl.cli import main
 from ddl.records.jsonfiles import append_json_line, write_json
 from ddl.records.paths import runs_dir
@@ -67,12 +66,6 @@ def test_a_wrong_word_is_refused_with_the_usage_of_its_command(capsys, words, us
         main(words)
     shown = capsys.readouterr().err
     assert shown.startswith(f"usage: {usage} ") and shown.rstrip().endswith(refusal)
-
-
-def test_its_version_is_said(capsys):
-    with pytest.raises(SystemExit, match="0"):
-        main(["--version"])
-    assert capsys.readouterr().out == f"ddl {__version__}\n"
 
 
 def test_what_follows_the_script_is_the_script_s(launched):

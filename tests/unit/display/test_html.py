@@ -1,4 +1,21 @@
+"""Text, tables and guesses in HTML: what a reader types is shown, and not run."""
+
+import numpy
+import pytest
+
+from ddl.display.guess import beside
 from ddl.display.html import Markup, html_table, prose
+
+
+@pytest.mark.parametrize(
+    "guess, shown",
+    [(None, "no guess made"), (0, "your guess: 0"), (0.125, "your guess: 0.125"), ("<b>", "your guess: <b>")],
+)
+def test_a_guess_stands_beside_what_came_out(guess, shown):
+    pair = beside(guess, numpy.float64(1 / 3), "x & y")
+    assert repr(pair) == f"x & y: {shown} · came out: 0.3333"
+    html = pair._repr_html_()
+    assert prose(shown) in html and "<b>0.3333</b>" in html and "x &amp; y" in html
 
 
 def test_cells_and_heads_are_escaped_and_markup_is_not():

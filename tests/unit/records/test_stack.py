@@ -52,10 +52,6 @@ def test_what_is_wrong_with_keras_is_one_sentence(here, tensorflow, tf_keras, va
         stack.require_keras_2()
 
 
-def test_a_release_is_the_first_two_numbers_of_a_version():
-    assert [stack.release(version) for version in ("2.15.1", "3.0", None, "nightly")] == [(2, 15), (3, 0), None, None]
-
-
 def test_each_stack_has_the_keras_and_the_variable_that_it_needs():
     """Every process of the next stack's environment has the variable from its start, and none of the default's."""
     tf = pytest.importorskip("tensorflow")

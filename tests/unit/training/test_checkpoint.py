@@ -178,12 +178,17 @@ def urgent():
     signal.signal(signal.SIGURG, before)
 
 
-def test_a_signal_gives_notice_once_and_for_all(folder, urgent):
+def test_a_signal_gives_notice_once_and_for_all_inside_a_run(folder, monkeypatch, urgent):
+    monkeypatch.delenv("DDL_RUN_DIR")
+    outside = Notice()
+    urgent()
+    assert not outside.given and signal.getsignal(signal.SIGURG) is signal.SIG_DFL
+    monkeypatch.setenv("DDL_RUN_DIR", str(folder))
     notice = Notice()
     assert not notice.given
     urgent()
     urgent()
-    assert notice.given
+    assert notice.given and not outside.given
 
 
 def test_a_signal_that_comes_before_a_rank_listens_is_kept_for_it(folder, script):
@@ -195,10 +200,3 @@ def test_a_signal_that_comes_before_a_rank_listens_is_kept_for_it(folder, script
     """)
     subprocess.run([sys.executable, "-m", "ddl.rank", "--threads", "1", early], check=True)
     assert (folder / "rank-0.log").read_text().endswith("given: True\n")  # TensorFlow may say more
-
-
-def test_outside_a_run_the_signal_stays_ignored(monkeypatch, urgent):
-    monkeypatch.delenv("DDL_RUN_DIR", raising=False)
-    notice = Notice()
-    urgent()
-    assert not notice.given and signal.getsignal(signal.SIGURG) is signal.SIG_DFL
