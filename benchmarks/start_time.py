@@ -26,8 +26,7 @@ from statistics import median
 from horovod.runner.http.http_server import RendezvousHandler, RendezvousHTTPServer, RendezvousServer
 
 from ddl import launch
-from ddl.rank.rendezvous import BACKLOG
-from ddl.rank.slot import slots
+from ddl.rank.rendezvous import BACKLOG, slots
 from turns import Turns, take_turns
 
 SCRIPT = """

@@ -27,7 +27,7 @@ from course.training import examiner
 from ddl.launcher.extras import NO_TORCH
 from ddl.rank import cluster, rendezvous
 from ddl.rank.ending import end_with_parent, fork, run_and_end
-from ddl.rank.slot import slots
+from ddl.rank.rendezvous import slots
 from ddl.rank.worker import enter_script, run_script
 
 LOOK_EVERY_S = 0.02

@@ -4,7 +4,7 @@ import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ddl.launcher import sitefile
 from ddl.launcher.sitefile import SiteError, key, keys, needed, seconds, shown, validated
@@ -136,11 +136,19 @@ class Site:
 
     def _at(self, allocation: Allocation | None, joint: str) -> "Site":
         """This site for a process that is where this one is: in a job of Slurm, in a container."""
-        site = self
+        known: dict[str, Any] = {}
         if allocation:
-            site = replace(site, allocation=allocation.job, origin=f"{self.origin}{joint}{allocation}")
-        if allocation and site.scheduler == "slurm":
-            site = _within(site, allocation)
+            known = {"allocation": allocation.job, "origin": f"{self.origin}{joint}{allocation}"}
+        if allocation and self.scheduler == "slurm":
+            known |= {"nodes": allocation.nodes}
+            if allocation.around:  # the one node that we are on: without Slurm
+                known |= {"scheduler": "local", "controller": "gloo"}
+                known |= {"cores_per_node": usable_cores(), "gpus_per_node": len(gpu_names())}
+            else:
+                known["cores_per_node"] = allocation.cores_per_node or self.cores_per_node
+                if allocation.gpus_per_node is not None:
+                    known["gpus_per_node"] = allocation.gpus_per_node
+        site = replace(self, **known)
         return replace(site, inside="" if site.scheduler == "slurm" else container_around())
 
     @property
@@ -195,19 +203,6 @@ class Site:
 
 
 KEYS = keys(Site)
-
-
-def _within(site: Site, allocation: Allocation) -> Site:
-    """A site with the nodes of a job; without Slurm where they are the one we are on."""
-    if allocation.around:
-        cores, gpus = usable_cores(), len(gpu_names())
-        return replace(site, scheduler="local", controller="gloo", nodes=1, cores_per_node=cores, gpus_per_node=gpus)
-    return replace(
-        site,
-        nodes=allocation.nodes,
-        cores_per_node=allocation.cores_per_node or site.cores_per_node,
-        gpus_per_node=site.gpus_per_node if allocation.gpus_per_node is None else allocation.gpus_per_node,
-    )
 
 
 def _with_defaults(values: dict) -> dict:

@@ -44,7 +44,7 @@ from ddl.launcher.commands import COOLDOWN_S, ElasticCommand
 from ddl.rank import rendezvous
 from ddl.rank.ending import run_and_end
 from ddl.rank.one_host import LOOK_EVERY_S, OneHost
-from ddl.rank.slot import Slot
+from ddl.rank.rendezvous import Slot
 from ddl.rank.supervisor import shell_status
 from ddl.records.log import keep_writing
 from ddl.words import plural

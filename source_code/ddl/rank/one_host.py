@@ -25,7 +25,7 @@ from ddl.launcher.restarts import decide
 from ddl.rank import rendezvous
 from ddl.rank.ending import run_and_end
 from ddl.rank.queue import Ticket
-from ddl.rank.slot import Slot, slots
+from ddl.rank.rendezvous import Slot, slots
 from ddl.rank.supervisor import Supervisor, shell_status
 from ddl.records.jsonfiles import DamagedFile, read_json, write_json
 from ddl.records.log import keep_writing

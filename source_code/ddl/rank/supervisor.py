@@ -19,7 +19,7 @@ import psutil
 from ddl.launcher.roles import roles_of
 from ddl.launcher.settings import stall_s
 from ddl.rank import cluster
-from ddl.rank.slot import Slot
+from ddl.rank.rendezvous import Slot
 from ddl.rank.start import ForkedRank, start
 from ddl.rank.straggler import EVERY_S, Straggler, at_work
 from ddl.records.folder import STACK_SIGNAL, RunFolder, StorageError, stack_of

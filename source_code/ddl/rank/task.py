@@ -20,7 +20,7 @@ from ddl.errors import CourseError
 from ddl.launcher.commands import GLOO_TIMEOUT_S, TaskCommand
 from ddl.launcher.restarts import decide
 from ddl.rank import cluster, rendezvous
-from ddl.rank.slot import Slot
+from ddl.rank.rendezvous import Slot
 from ddl.rank.supervisor import Supervisor, enter_folder, shell_status, waits
 from ddl.records.folder import RunFolder
 from ddl.records.jsonfiles import read_json

@@ -13,7 +13,7 @@ from ddl.cli import main
 from ddl.launcher.roles import assign_roles, role_of
 from ddl.rank import cluster, rendezvous
 from ddl.rank.cluster import Cluster, ClusterError
-from ddl.rank.slot import Slot
+from ddl.rank.rendezvous import Slot
 from ddl.records import machine
 from helpers import free_ports
 

@@ -9,7 +9,7 @@ import pytest
 from horovod.runner.common.util.hosts import get_host_assignments, parse_hosts
 
 from ddl.rank import rendezvous, task
-from ddl.rank.slot import HOROVODS, SLURMS, Slot, slots
+from ddl.rank.rendezvous import HOROVODS, SLURMS, Slot, slots
 
 
 def variables(rank, nodes, per_node):
