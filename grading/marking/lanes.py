@@ -1,7 +1,6 @@
 """Work on one student after another in processes of their own, several at a time."""
 
 import contextlib
-import ctypes
 import multiprocessing
 import os
 import signal
@@ -16,6 +15,7 @@ from pathlib import Path
 import nbformat
 from nbformat import v4
 
+from ddl.rank.ending import end_with_parent
 from ddl.records.machine import usable_cores
 from ddl.words import plural
 from line import Line
@@ -23,7 +23,7 @@ from marking.course import Course
 
 GRACE_S = 15  # for a process to end its sandbox
 POLL_S = 0.2
-DIE_WITH_PARENT = 1  # prctl's PR_SET_PDEATHSIG
+INTERRUPTS = {signal.SIGINT, signal.SIGTERM}
 
 
 def each(
@@ -76,8 +76,11 @@ class _Process:
         self._result, result = fork.Pipe(duplex=False)
         self._process = fork.Process(target=_work, args=(course, app, name, work, student, result, os.getpid()))
         self._begun = time.monotonic()
-        with _interrupts_held():
+        signal.pthread_sigmask(signal.SIG_BLOCK, INTERRUPTS)  # Python loses one that comes during a fork
+        try:
             self._process.start()
+        finally:
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, INTERRUPTS)
         result.close()
 
     @property
@@ -107,31 +110,14 @@ class _Process:
         self._process.join()
 
 
-@contextlib.contextmanager
-def _interrupts_held():
-    """Delay interrupts: Python loses one that comes during a fork."""
-    held = []
-    before = {
-        number: signal.signal(number, lambda number, frame: held.append(number))
-        for number in (signal.SIGINT, signal.SIGTERM)
-    }
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-        for number in held[:1]:
-            signal.raise_signal(number)
-
-
 def _work(course, app, name, work, student, result, parent):
-    # If the command is killed, its processes end too.
-    ctypes.CDLL(None).prctl(DIE_WITH_PARENT, signal.SIGKILL)
+    end_with_parent()
     if os.getppid() != parent:
         os._exit(1)
     # The terminal's interrupt reaches all processes; the parent ends this one.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("interrupted"))
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, INTERRUPTS)
     try:
         with course.log(name, app) as log:
             output = os.open(log, os.O_WRONLY | os.O_APPEND)

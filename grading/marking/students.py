@@ -41,14 +41,13 @@ class Student:
 def read(path: Path) -> tuple[list[Student], list[str]]:
     """Read a CSV file of students with the columns id, first_name, last_name, email.
 
-    Return the students, and the problems of the rows that are left out; a file without a valid row is a MarkingError.
+    Return the students, and the problems of the rows that are left out; a file without a valid row, or with quotes that
+    do not match, is a MarkingError.
     """
     found: dict[str, Student] = {}
     problems = []
     for line, values in _rows(path):
         try:
-            if isinstance(values, csv.Error):
-                raise InputError(str(values))
             student = Student(**values)
             if student.id.casefold() in found:
                 raise InputError(f"the id {student.id} appears twice")
@@ -62,7 +61,7 @@ def read(path: Path) -> tuple[list[Student], list[str]]:
 
 
 def _rows(path):
-    """Yield (line number, known columns) for each non-empty row of a CSV file, or its error."""
+    """Yield (line number, known columns) for each non-empty row of a CSV file."""
     content = io.StringIO(_text(path), newline="")
     start, separators = 0, ",;\t"
     while (first := content.readline()) and (not first.strip() or SEPARATOR.fullmatch(first)):
@@ -71,43 +70,21 @@ def _rows(path):
     separator = max(separators, key=first.count)
     before = content.getvalue()[:start].count("\n")
     content.seek(start)
-    lines = list(content)
-    rows = _cells(lines, separator)
-    line, first = next(rows, (1, []))
-    if isinstance(first, csv.Error):
-        raise MarkingError(f"{path}, line {before + line}: {first}")
-    names = ["_".join(name.split()).casefold() for name in first]
+    table = csv.reader(content, delimiter=separator, skipinitialspace=True, strict=True)
+    try:
+        rows = [(before + table.line_num, row) for row in table]
+    except csv.Error as error:
+        raise MarkingError(f"{path}, line {before + table.line_num}: {error}") from None
+    names = ["_".join(name.split()).casefold() for name in (rows[0][1] if rows else ())]
     for name in COLUMNS:
         if names.count(name) > 1 or (name == "id" and name not in names):
             count = "more than one column" if name in names else "no column"
             raise MarkingError(f"{path} has {count} “{name}”: its first line must be {','.join(COLUMNS)}")
-    for line, cells in rows:
-        if isinstance(cells, csv.Error):
-            yield before + line, cells
-            continue
+    for line, cells in rows[1:]:
         row = dict(zip(names, cells, strict=False))
         values = {name: " ".join(row.get(name, "").split()) for name in COLUMNS}
         if any(values.values()):
-            yield before + line, values
-
-
-def _cells(lines, separator):
-    """Yield (last line number, cells) for each row; for an invalid one, its first line and the error.
-
-    The line after an invalid one begins a new row.
-    """
-    done = 0
-    while done < len(lines):
-        table = csv.reader(lines[done:], delimiter=separator, skipinitialspace=True, strict=True)
-        read = 0
-        try:
-            for row in table:
-                read = table.line_num
-                yield done + read, row
-            return
-        except csv.Error as error:
-            done += read + 1
-            yield done, error
+            yield line, values
 
 
 def _text(path):

@@ -23,11 +23,8 @@ OPERATORS = {
     ast.BitOr: [ast.BitAnd],
     ast.BitXor: [ast.BitOr],
 }
-COMPARISONS = {
-    ast.Lt: [ast.LtE, ast.GtE, ast.Gt],
-    ast.LtE: [ast.Lt, ast.Gt, ast.GtE],
-    ast.Gt: [ast.GtE, ast.LtE, ast.Lt],
-    ast.GtE: [ast.Gt, ast.Lt, ast.LtE],
+ORDERS = (ast.Lt, ast.LtE, ast.Gt, ast.GtE)
+COMPARISONS = {order: [other for other in ORDERS if other is not order] for order in ORDERS} | {
     ast.Eq: [ast.NotEq, ast.LtE, ast.GtE],
     ast.NotEq: [ast.Eq, ast.Lt, ast.Gt],
     ast.In: [ast.NotIn],
@@ -35,31 +32,23 @@ COMPARISONS = {
     ast.Is: [ast.IsNot],
     ast.IsNot: [ast.Is],
 }
+# Either becomes the other.
+PAIRS = [
+    ("min", "max"), ("any", "all"), ("argmax", "argmin"), ("ceil", "floor"), ("round", "int"), ("max", "sum"),
+    ("permutations", "combinations"), ("ValueError", "KeyError"), ("var", "std"),
+]  # fmt: skip
 NAMES = {
-    "min": ["max"],
-    "max": ["min", "sum"],
-    "sum": ["max", "len"],
-    "any": ["all"],
-    "all": ["any"],
+    "sum": ["len"],
     "mean": ["sum", "median", "max"],
-    "argmax": ["argmin"],
-    "argmin": ["argmax"],
-    "ceil": ["floor"],
-    "floor": ["ceil"],
-    "round": ["int"],
-    "int": ["round"],
     "sqrt": ["abs"],
     "sorted": ["list"],
-    "permutations": ["combinations"],
-    "combinations": ["permutations"],
     "append": ["extend"],
-    "ValueError": ["KeyError"],
-    "KeyError": ["ValueError"],
-    "var": ["std"],
-    "std": ["var"],
     "prod": ["sum"],
     "split": ["rsplit"],
 }
+for one, other in PAIRS:
+    NAMES.setdefault(one, []).append(other)
+    NAMES.setdefault(other, []).append(one)
 NEVER_DROPPED = (ast.FunctionDef, ast.Import, ast.ImportFrom, ast.Pass)
 
 

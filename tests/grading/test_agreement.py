@@ -6,6 +6,7 @@ import json
 import nbformat
 import pytest
 
+import lessons
 from course.grader import cells
 from course.grader.check import check_file
 from marking import answers
@@ -18,7 +19,7 @@ SHOWS = (
 MEAN = "def mean(values):\n    return sum(values) / len(values)"
 SPREAD = "def spread(values):\n    return max(values) - min(values)"
 TABLE = "table = [1, 4, 9]"
-STUB = "raise NotImplementedError()"
+ANSWERS = (MEAN, SPREAD, TABLE)
 TESTS = {
     "q1": "assert mean([1, 3]) == 2\ntry:\n    mean([])\nexcept (ValueError, ZeroDivisionError):\n"
     "    pass\nelse:\n    raise AssertionError('none')",
@@ -27,9 +28,8 @@ TESTS = {
 }
 
 
-def lesson(*answered):
-    """A lesson of three questions, and what somebody has answered."""
-    import lessons
+def changed(changes):
+    """A lesson of three questions as it is released, and a solved one with changes."""
 
     def graded(name, source, **about):
         return nbformat.v4.new_code_cell(
@@ -37,7 +37,7 @@ def lesson(*answered):
         )
 
     cells = [nbformat.v4.new_code_cell(SETUP), nbformat.v4.new_code_cell(SHOWS, metadata={"tags": ["demo"]})]
-    for (name, test), answer in zip(TESTS.items(), answered, strict=True):
+    for (name, test), answer in zip(TESTS.items(), ANSWERS, strict=True):
         cells += [
             graded(name, f"### BEGIN SOLUTION\n{answer}\n### END SOLUTION", grade=False, locked=False, solution=True),
             graded(f"{name}_test", test, grade=True, locked=True, solution=False, points=1),
@@ -46,8 +46,10 @@ def lesson(*answered):
         cell.id = f"cell-{number}"
     released = lessons.release(nbformat.v4.new_notebook(cells=cells))
     notebook = copy.deepcopy(released)
-    for cell, answer in zip(notebook.cells[2::2], answered, strict=True):
+    for cell, answer in zip(notebook.cells[2::2], ANSWERS, strict=True):
         cell.source = answer
+    for change in changes:
+        change(notebook)
     return released, notebook
 
 
@@ -55,158 +57,118 @@ def own(source, **metadata):
     return nbformat.v4.new_code_cell(source, metadata=metadata)
 
 
-def split(notebook, place, *sources, keep=True):
+# What can be done to a notebook: each returns a function that does it.
+
+
+def becomes(place, source):
+    return lambda notebook: notebook.cells[place].update(source=source)
+
+
+def split(place, *sources, keep=True):
     """Split a cell as JupyterLab does (`keep`: its metadata), or another editor."""
-    parts = [own(source, **(copy.deepcopy(notebook.cells[place].metadata) if keep else {})) for source in sources]
-    notebook.cells[place : place + 1] = parts
+
+    def change(notebook):
+        metadata = notebook.cells[place].metadata if keep else {}
+        notebook.cells[place : place + 1] = [own(source, **copy.deepcopy(metadata)) for source in sources]
+
+    return change
 
 
-def merge(notebook, place, into):
+def merge(place, into):
     """Merge two neighbours, one of which keeps its metadata."""
     first, second = sorted((place, into))
-    source = f"{notebook.cells[first].source}\n\n{notebook.cells[second].source}"
-    notebook.cells[into].source = source
-    notebook.cells.pop(place)
+
+    def change(notebook):
+        notebook.cells[into].source = f"{notebook.cells[first].source}\n\n{notebook.cells[second].source}"
+        notebook.cells.pop(place)
+
+    return change
 
 
-def setup_split(notebook):
-    split(notebook, 0, "import math", "scale = 3")
-    notebook.cells[-2].source = "table = [1, 1 + scale, math.floor(9.5)]"
+def insert(place, source, **metadata):
+    return lambda notebook: notebook.cells.insert(place, own(source, **metadata))
 
 
-def answer_that_uses_the_course(notebook):
-    notebook.cells[0].source += "\nfrom ddl import paired\n\nscale = paired({1: 0}, {1: scale}).mean"
-    notebook.cells[
-        2
-    ].source = (
-        "def mean(values):\n    return paired(dict.fromkeys(range(len(values)), 0), dict(enumerate(values))).mean"
-    )
+def made(place, kind):
+    def change(notebook):
+        cell = notebook.cells[place]
+        notebook.cells[place] = kind(cell.source, metadata=cell.metadata)
+
+    return change
 
 
-def definitions_from_a_cell_that_shows(notebook):
-    notebook.cells[2].source = "def mean(values):\n    return twice(sum(values)) * half / len(values)"
-
-
-def import_added_to_a_cell_that_shows(notebook):
-    notebook.cells[1].source += "\nfrom statistics import fmean"
-    notebook.cells[2].source = "def mean(values):\n    return fmean(values)"
-
-
-def value_from_a_cell_that_shows(notebook):
-    notebook.cells[2].source = "def mean(values):\n    return len(points) and sum(values) / len(values)"
-
-
-def copy_of_a_cell_that_shows(notebook):
-    notebook.cells.insert(2, own(f"{SHOWS}\nraise RuntimeError", tags=["demo"]))
-
-
-def answer_merged_into_a_cell_that_shows(notebook):
-    merge(notebook, 2, into=1)
-
-
-def answer_split(notebook):
-    notebook.cells[2].source = "def helper(x):\n    return sum(x)"
-    split(
-        notebook, 2, "def helper(x):\n    return sum(x)", "def mean(values):\n    return helper(values) / len(values)"
-    )
-
-
-def answer_split_elsewhere(notebook):
-    split(notebook, 2, "n = 1", MEAN, keep=False)
-
-
-def two_answers_in_one_cell(notebook):
-    notebook.cells[2].source += f"\n\n{SPREAD}"
-    notebook.cells.pop(4)
-
-
-def answer_merged_with_its_test(notebook):
-    merge(notebook, 3, into=2)
-
-
-def answer_merged_into_its_test(notebook):
-    merge(notebook, 2, into=3)
-
-
-def answer_there_twice_the_last_right(notebook):
-    split(notebook, 2, "def mean(values):\n    return 0", MEAN)
-
-
-def answer_there_twice_the_last_wrong(notebook):
-    split(notebook, 2, MEAN, "def mean(values):\n    return 0")
-
-
-def answer_moved_up(notebook):
-    notebook.cells.insert(0, notebook.cells.pop(6))
-
-
-def answer_deleted(notebook):
-    notebook.cells.pop(2)
-
-
-def answer_made_text(notebook):
-    cell = notebook.cells[2]
-    notebook.cells[2] = nbformat.v4.new_markdown_cell(cell.source, metadata=cell.metadata)
-
-
-def answer_without_its_metadata(notebook):
-    for cell in notebook.cells[2::2]:
-        cell.metadata = {}
+def arranged(order):
+    return lambda notebook: notebook.cells.__setitem__(slice(None), order(notebook.cells))
 
 
 def copied_test(notebook):
-    second = copy.deepcopy(notebook.cells[3])
-    second.source, second.id = "pass", "copied"
-    notebook.cells.append(second)
+    notebook.cells.append(copy.deepcopy(notebook.cells[3]))
+    notebook.cells[-1].update(source="pass", id="copied")
 
 
-def ids_lost(notebook):
-    for number, cell in enumerate(notebook.cells):
-        cell.id = f"other-{number}"
+def each_cell(change):
+    return lambda notebook: [change(cell, number) for number, cell in enumerate(notebook.cells)]
 
 
-def magics(notebook):
-    notebook.cells.insert(0, own("%matplotlib inline\nimport math"))
-
-
-def merged_with_the_next_answer(notebook):
-    merge(notebook, 4, into=3)
-
-
-def import_in_a_test(notebook):
-    notebook.cells[3].source = f"import statistics\n\n{notebook.cells[3].source}"
-    notebook.cells[4].source = "def spread(values):\n    assert statistics\n    return max(values) - min(values)"
-
-
-def moved_up_tests(notebook):
-    notebook.cells[2:] = [*notebook.cells[3::2], *notebook.cells[2::2]]
-
-
-def answers_moved_down(notebook):
-    notebook.cells[2:] = [*notebook.cells[3::2], *reversed(notebook.cells[2::2])]
-
-
-def a_test_made_text(notebook):
-    cell = notebook.cells[3]
-    notebook.cells[3] = nbformat.v4.new_raw_cell(cell.source, metadata=cell.metadata)
-
-
-def helper_below_its_test(notebook):
-    notebook.cells[2].source = "def mean(values):\n    return total(values) / len(values)"
-    notebook.cells.append(own("def total(values):\n    return sum(values)"))
-
-
-CHANGES = [
-    setup_split, definitions_from_a_cell_that_shows, import_added_to_a_cell_that_shows, value_from_a_cell_that_shows,
-    copy_of_a_cell_that_shows, answer_merged_into_a_cell_that_shows, answer_split, answer_split_elsewhere,
-    two_answers_in_one_cell, answer_merged_with_its_test, answer_merged_into_its_test,
-    answer_there_twice_the_last_right, answer_there_twice_the_last_wrong, answer_deleted, answer_made_text,
-    answer_without_its_metadata, copied_test, ids_lost, magics, merged_with_the_next_answer, import_in_a_test,
-    moved_up_tests, answers_moved_down, a_test_made_text, helper_below_its_test,
-]  # fmt: skip
+HALF = "def mean(values):\n    return 0"
+SHOWN_MEAN = "def mean(values):\n    return twice(sum(values)) * half / len(values)"
+CHANGES = {
+    "the set-up split": [
+        becomes(6, "table = [1, 1 + scale, math.floor(9.5)]"), split(0, "import math", "scale = 3")
+    ],
+    "definitions from a cell that shows": [becomes(2, SHOWN_MEAN)],
+    "an import added to a cell that shows": [
+        becomes(1, f"{SHOWS}\nfrom statistics import fmean"), becomes(2, "def mean(values):\n    return fmean(values)")
+    ],
+    "a value from a cell that shows": [
+        becomes(2, "def mean(values):\n    return len(points) and sum(values) / len(values)")
+    ],
+    "a copy of a cell that shows": [insert(2, f"{SHOWS}\nraise RuntimeError", tags=["demo"])],
+    "an answer merged into a cell that shows": [merge(2, into=1)],
+    "an answer split": [
+        split(2, "def helper(x):\n    return sum(x)", "def mean(values):\n    return helper(values) / len(values)")
+    ],
+    "an answer split elsewhere": [split(2, "n = 1", MEAN, keep=False)],
+    "two answers in one cell": [becomes(2, f"{MEAN}\n\n{SPREAD}"), arranged(lambda cells: cells[:4] + cells[5:])],
+    "an answer merged with its test": [merge(3, into=2)],
+    "an answer merged into its test": [merge(2, into=3)],
+    "an answer there twice, the last right": [split(2, HALF, MEAN)],
+    "an answer there twice, the last wrong": [split(2, MEAN, HALF)],
+    "an answer moved up": [arranged(lambda cells: [cells[6], *cells[:6], *cells[7:]])],
+    "an answer deleted": [arranged(lambda cells: cells[:2] + cells[3:])],
+    "an answer made text": [made(2, nbformat.v4.new_markdown_cell)],
+    "answers without their metadata": [each_cell(lambda cell, n: n in (2, 4, 6) and cell.update(metadata={}))],
+    "a copied test": [copied_test],
+    "ids lost": [each_cell(lambda cell, n: cell.update(id=f"other-{n}"))],
+    "magics": [insert(0, "%matplotlib inline\nimport math")],
+    "a test merged with the next answer": [merge(4, into=3)],
+    "an import in a test": [
+        becomes(3, f"import statistics\n\n{TESTS['q1']}"),
+        becomes(4, "def spread(values):\n    assert statistics\n    return max(values) - min(values)"),
+    ],
+    "tests moved up": [arranged(lambda cells: cells[:2] + cells[3::2] + cells[2::2])],
+    "answers moved down": [arranged(lambda cells: cells[:2] + cells[3::2] + cells[6:1:-2])],
+    "a test made text": [made(3, nbformat.v4.new_raw_cell)],
+    "a helper below its test": [
+        becomes(2, "def mean(values):\n    return total(values) / len(values)"),
+        insert(8, "def total(values):\n    return sum(values)"),
+    ],
+}  # fmt: skip
+USES_THE_COURSE = [
+    becomes(0, f"{SETUP}\nfrom ddl import paired\n\nscale = paired({{1: 0}}, {{1: scale}}).mean"),
+    becomes(
+        2, "def mean(values):\n    return paired(dict.fromkeys(range(len(values)), 0), dict(enumerate(values))).mean"
+    ),
+]
 # What a cell shows, the course's functions and a helper below do not count; definitions do.
-FIRST_WRONG = [value_from_a_cell_that_shows, answer_that_uses_the_course, helper_below_its_test]
-RIGHT = [answer_moved_up, definitions_from_a_cell_that_shows, answer_merged_into_its_test]
+COUNTS = [
+    (CHANGES["an answer moved up"], True),
+    (CHANGES["definitions from a cell that shows"], True),
+    (CHANGES["an answer merged into its test"], True),
+    (CHANGES["a value from a cell that shows"], False),
+    (CHANGES["a helper below its test"], False),
+    (USES_THE_COURSE, False),
+]
 
 
 def steps(notebook):
@@ -215,10 +177,9 @@ def steps(notebook):
     return [tests[place][0] if place in tests else codes[place].strip() for place in sorted(codes | tests)]
 
 
-@pytest.mark.parametrize("change", CHANGES)
-def test_a_check_runs_what_marking_runs(change):
-    released, notebook = lesson(MEAN, SPREAD, TABLE)
-    change(notebook)
+@pytest.mark.parametrize("changes", CHANGES.values(), ids=CHANGES)
+def test_a_check_runs_what_marking_runs(changes):
+    released, notebook = changed(changes)
     text = nbformat.writes(notebook)
     marked, _ = answers.answered(released, answers.cells(text.encode()))
     checked, _ = cells.as_answered(json.loads(text))
@@ -226,11 +187,10 @@ def test_a_check_runs_what_marking_runs(change):
     assert [step for step in steps(marked) if step not in put_back] == steps(checked)
 
 
-@pytest.mark.parametrize("change", [*RIGHT, *FIRST_WRONG])
-def test_what_counts_of_it(change, tmp_path, monkeypatch):
+@pytest.mark.parametrize("changes, counts", COUNTS)
+def test_what_counts_of_it(changes, counts, tmp_path, monkeypatch):
     monkeypatch.setenv("DDL_RUNS_DIR", str(tmp_path / "runs"))
-    _, notebook = lesson(MEAN, SPREAD, TABLE)
-    change(notebook)
+    _, notebook = changed(changes)
     nbformat.write(notebook, tmp_path / "1.Agreed.ipynb")
     found = check_file(tmp_path / "1.Agreed.ipynb").verdicts
-    assert [verdict.passed for verdict in found] == [change in RIGHT, True, True]
+    assert [verdict.passed for verdict in found] == [counts, True, True]

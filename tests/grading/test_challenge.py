@@ -102,7 +102,8 @@ def journal_of(course, student):
 
 
 def test_marks_go_by_what_counts_built_in_the_sandbox_and_run_in_lanes(course, take_in, stage, scored):
-    from marking import sandbox
+    from marking import grades, sandbox
+    from marking.course import CHALLENGE
 
     files = {
         "ann.py": FILE,
@@ -117,20 +118,11 @@ def test_marks_go_by_what_counts_built_in_the_sandbox_and_run_in_lanes(course, t
     assert scored() == {"ann": 4.0, "bob": 0.0}
     assert len(stage.launches) == 10 and {options["role"] for options in stage.launches} == {"submission"}
     assert [built["start"] for built in stage.builds] == [sandbox.start_builder] * 2 and stage.most == 2
-
-
-def test_marks_are_an_assignment_of_their_own_and_in_the_table_of_grades(course, take_in, stage, scored):
-    from marking import grades
-    from marking.course import CHALLENGE
-
-    take_in({"ann.py": FILE})
-    scored()
     (path, *_), _ = grades.grades(course, [CHALLENGE])
     with open(path) as file:
-        ann, bob, *_ = csv.DictReader(file)
-    assert (ann["lesson"], ann["auto"], ann["max"]) == ("5.Challenge-score", "4.0", "10.0")
-    assert bob["total"] == ""
-    with course.gradebook() as gradebook:
+        ann, _, cyd, *_ = csv.DictReader(file)
+    assert (ann["lesson"], ann["auto"], ann["max"], cyd["total"]) == ("5.Challenge-score", "4.0", "10.0", "")
+    with course.gradebook() as gradebook:  # an assignment of its own
         assert [assignment.name for assignment in gradebook.assignments] == [CHALLENGE]
 
 

@@ -49,23 +49,17 @@ def test_into_a_folder_it_goes_by_name_and_replaces_the_earlier_one(tmp_path, ti
     assert there == into / "ann" / f"{tiny.name}.ipynb" and nbformat.read(there, 4) == tiny.right()
 
 
-def test_without_a_place_it_says_where_to(tiny, mine, monkeypatch):
+def test_what_cannot_be_handed_in_is_refused_with_the_reason(tiny, mine, monkeypatch, tmp_path):
+    path = mine("ann", tiny.right())
     monkeypatch.delenv("DDL_EXCHANGE", raising=False)
     with pytest.raises(InputError, match=r"no exchange .*--into FOLDER.*or upload"):
-        hand_in(mine("ann", tiny.right()))
-
-
-def test_what_is_no_notebook_is_refused(mine, tiny, tmp_path):
-    path = mine("ann", tiny.right())
+        hand_in(path)
+    monkeypatch.setenv("DDL_EXCHANGE", str(tmp_path / "nowhere"))
+    with pytest.raises(CourseError, match="released it there"):
+        hand_in(path)
     path.write_text("{")
     with pytest.raises(InputError, match="cannot be read as a notebook"):
         hand_in(path, tmp_path)
-
-
-def test_an_exchange_without_the_lesson_says_so(tiny, mine, monkeypatch, tmp_path):
-    monkeypatch.setenv("DDL_EXCHANGE", str(tmp_path / "nowhere"))
-    with pytest.raises(CourseError, match="released it there"):
-        hand_in(mine("ann", tiny.right()))
 
 
 def test_the_button_in_a_notebook_hands_in_and_says_what_became_of_it(tiny, mine, monkeypatch, tmp_path):

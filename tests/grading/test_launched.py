@@ -1,19 +1,22 @@
 """Lesson 3's answers that are launched: right ones in several styles, and what each mistake loses.
 
-A script made distributed runs on two or three ranks, a loop's step on two replicas. All launches share one process
+A script made distributed runs on two or three ranks, a loop's step on three replicas. All launches share one process
 with TensorFlow in it.
 """
 
 import re
+from functools import partial
 
 import pytest
+import torch_answers as torch
 
 import lessons
-from course.grader import conversion, launches, loop
+from course.grader import conversion, loop
 from course.grader.limits import Limits
 from ddl.launcher.extras import NO_TORCH
 from helpers import ROOT
 
+pytestmark = pytest.mark.slow
 SOURCES = ROOT / "grading" / "source"
 LESSON, LOOPS = SOURCES / "3.Multi-GPU" / "3.Multi-GPU.py", SOURCES / "3d.Text-and-Loops" / "3d.Text-and-Loops.py"
 ALL = {check.__name__ for check in conversion.CHECKS}
@@ -144,25 +147,39 @@ WRONG = {
 }  # fmt: skip
 RAISES = {
     "PyTorch, where it is not installed": (
+        MODEL,
         [("import horovod.tensorflow as hvd\n", "raise ModuleNotFoundError('not found', name='torch')\n")],
         rf"rank \d raised ModuleNotFoundError in line 1: {NO_TORCH}",
     ),
     "frozen weights are trained, too": (
+        MODEL,
         [("zip(gradients, model.trainable_variables)", "zip(gradients, model.variables, strict=True)")],
         r"rank \d raised ValueError in line 24: zip\(\) argument 2 is longer",
     ),
     "it says that all is well, and ends": (
+        MODEL,
         [("task.begin(", "print('passed')\nimport os\nos._exit(0)\ntask.begin(")],
         "called `begin` 0 times, not once",
     ),
-    "one rank ends": ([("task.begin(", "import os\nif hvd.rank(): os._exit(5)\ntask.begin(")], "ended with status 5"),
+    "one rank ends": (
+        MODEL,
+        [("task.begin(", "import os\nif hvd.rank(): os._exit(5)\ntask.begin(")],
+        "ended with status 5",
+    ),
     "one rank makes a call by itself": (
+        MODEL,
         [("if hvd.rank() == 0:\n", "if hvd.rank() == 0:\n    hvd.allreduce(loss)\n")],
         "rank 0 waited in line 27 for a rank that had ended: do all ranks make the same",
     ),
     "ranks wait for each other": (
+        MODEL,
         [("    task.step(", "    hvd.allreduce(loss) if hvd.rank() else hvd.broadcast(loss, 0)\n    task.step(")],
         r"did not end within 10 s \(rank 0 waits after step 0, rank 1 waits after step 0\): do all ranks make the same",
+    ),
+    "PyTorch: one rank makes a call by itself": (
+        torch.MODEL,
+        torch.ALONE,
+        "rank 0 waited in line 24 for a rank that had ended: do all ranks make the same",
     ),
 }
 
@@ -315,6 +332,7 @@ FORGED = {
         MODEL, [*GATHER, (APPLY, "    hvd.grouped_allreduce([0 * g for g in gradients])\n" + APPLY)], GRADIENTS_STAY
     ),
     "samples are gathered for rank 0, which trains alone": (MODEL, [*GATHER, *RANK_0_ALONE], GRADIENTS_STAY),
+    "PyTorch: samples are gathered, not gradients": (torch.MODEL, torch.GATHER, GRADIENTS_STAY),
 }  # fmt: skip
 
 
@@ -325,48 +343,66 @@ def changed(script, changes):
     return script
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("changes", RIGHT.values(), ids=RIGHT)
-def test_right_answers_in_other_styles_keep_all_points(lost, changes):
-    assert lost(changed(MODEL, changes), sizes=[3] if changes else [2, 3]) == {}
+def of_torch(rows):
+    return {f"PyTorch: {name}": row for name, row in rows.items()}
 
 
-@pytest.mark.slow
-def test_a_right_answer_may_train_by_keras_fit(lost):
-    assert lost(KERAS, sizes=[3]) == {}
+def scripts(model, rows):
+    return {name: changed(model, changes) for name, changes in rows.items()}
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("changes, loses, sentence", WRONG.values(), ids=WRONG)
-def test_a_mistake_loses_its_own_points_with_its_own_sentence(lost, changes, loses, sentence):
-    found = lost(changed(MODEL, changes), sizes=[2])
+RIGHT_SCRIPTS = scripts(MODEL, RIGHT) | {"by Keras' fit": KERAS} | of_torch(scripts(torch.MODEL, torch.RIGHT))
+MISTAKES = {name: (changed(MODEL, changes), *rest) for name, (changes, *rest) in WRONG.items()}
+MISTAKES |= of_torch({name: (changed(torch.MODEL, changes), *rest) for name, (changes, *rest) in torch.WRONG.items()})
+
+
+@pytest.fixture
+def lost_points(lost):
+    """Return a function that launches a script on so many ranks, and gives the sentences of the checks it fails."""
+
+    def check(script, *sizes):
+        if "import torch" in script:
+            pytest.importorskip("torch")
+        return lost(
+            script, [partial(conversion.training, "my_horovod.py", size, 5) for size in sizes], conversion.CHECKS
+        )
+
+    return check
+
+
+@pytest.mark.parametrize("script", RIGHT_SCRIPTS.values(), ids=RIGHT_SCRIPTS)
+def test_right_answers_in_several_styles_keep_all_points(lost_points, script):
+    assert lost_points(script, *([2, 3] if script in (MODEL, torch.MODEL) else [3])) == {}
+
+
+@pytest.mark.parametrize("script, loses, sentence", MISTAKES.values(), ids=MISTAKES)
+def test_a_mistake_loses_its_own_points_with_its_own_sentence(lost_points, script, loses, sentence):
+    found = lost_points(script, 2)
     assert loses <= set(found) <= loses | {"same_weights"}, found
     assert any(sentence in text for text in found.values()), found
 
 
-@pytest.mark.slow
-def test_the_script_for_one_device_is_not_distributed(lost):
-    found = lost(ONE_DEVICE, sizes=[2])
+@pytest.mark.parametrize("script", [ONE_DEVICE, torch.ONE_DEVICE])
+def test_the_script_for_one_device_is_not_distributed(lost_points, script):
+    found = lost_points(script, 2)
     assert set(found) >= {"same_weights", "own_samples", "began_alike", "scaled", "true_metrics", "one_writer"}
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("changes, sentence", RAISES.values(), ids=RAISES)
-def test_a_script_that_does_not_come_to_its_end_says_why(ranks, lost, monkeypatch, changes, sentence):
-    monkeypatch.setattr(ranks, "_limits", Limits(launch_s=10))
+@pytest.mark.parametrize("script, changes, sentence", RAISES.values(), ids=RAISES)
+def test_a_script_that_does_not_come_to_its_end_says_why(ranks, lost_points, monkeypatch, script, changes, sentence):
+    monkeypatch.setattr(ranks, "_limits", Limits(launch_s=10 if script is MODEL else 20))
     with pytest.raises(AssertionError, match=f"my_horovod.py on 2 ranks.*{sentence}"):
-        lost(changed(MODEL, changes), sizes=[2])
+        lost_points(changed(script, changes), 2)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("script, changes, earned", FORGED.values(), ids=FORGED)
-def test_a_script_earns_nothing_by_what_it_says(lost, script, changes, earned):
+def test_a_script_earns_nothing_by_what_it_says(lost_points, script, changes, earned):
     script = changed(script, changes)
     if isinstance(earned, str):
         with pytest.raises(AssertionError, match=earned):
-            lost(script, sizes=[2])
+            lost_points(script, 2)
     else:
-        assert ALL - set(lost(script, sizes=[2])) == earned
+        assert ALL - set(lost_points(script, 2)) == earned
 
 
 # ---------------------------------------------------------------- a loop for replicas
@@ -430,31 +466,24 @@ WRONG_LOOPS = {
 }  # fmt: skip
 
 
-def lost_by(ranks, monkeypatch, script):
-    monkeypatch.setattr(launches, "launch", lambda request: ranks.answer(request, script))
-    trial, sentences = loop.trial("my_loop.py", seed=7, replicas=3), {}
-    for check in (loop.single_step, loop.learns):
-        try:
-            check(trial)
-        except AssertionError as error:
-            sentences[check.__name__] = str(error)
-    return sentences
+@pytest.fixture
+def lost_by_loop(lost):
+    """Return a function that tries a loop on three replicas, and gives the sentences of the checks it fails."""
+    trial = partial(loop.trial, "my_loop.py", seed=7, replicas=3)
+    return lambda script: lost(script, [trial], (loop.single_step, loop.learns))
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("changes", RIGHT_LOOPS.values(), ids=RIGHT_LOOPS)
-def test_a_right_loop_keeps_all_points(ranks, monkeypatch, changes):
-    assert lost_by(ranks, monkeypatch, changed(STEP, changes)) == {}
+def test_a_right_loop_keeps_all_points(lost_by_loop, changes):
+    assert lost_by_loop(changed(STEP, changes)) == {}
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("changes, loses, sentence", WRONG_LOOPS.values(), ids=WRONG_LOOPS)
-def test_a_wrong_loop_loses_points_by_its_run(ranks, monkeypatch, changes, loses, sentence):
-    found = lost_by(ranks, monkeypatch, changed(STEP, changes))
+def test_a_wrong_loop_loses_points_by_its_run(lost_by_loop, changes, loses, sentence):
+    found = lost_by_loop(changed(STEP, changes))
     assert set(found) == loses and any(sentence in text for text in found.values()), found
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "script, sentence",
     [
@@ -463,7 +492,7 @@ def test_a_wrong_loop_loses_points_by_its_run(ranks, monkeypatch, changes, loses
         (STEP.replace("        return loss\n", "        raise ValueError('no')\n"), "raised ValueError"),
     ],
 )
-def test_a_loop_that_does_not_come_to_its_end_says_why(ranks, monkeypatch, script, sentence):
+def test_a_loop_that_does_not_come_to_its_end_says_why(ranks, lost_by_loop, monkeypatch, script, sentence):
     monkeypatch.setattr(ranks, "_limits", Limits(launch_s=10 if "while" in script else 60))
     with pytest.raises(AssertionError, match=f"my_loop.py.*{sentence}"):
-        lost_by(ranks, monkeypatch, script)
+        lost_by_loop(script)

@@ -21,19 +21,6 @@ def leaks(tiny, released):
     return release.leaks(tiny.solved, released, {"lesson.ipynb"})
 
 
-def test_secrets_are_found_in_every_kind_of_region(tiny):
-    found = release.secrets(tiny.solved)
-    for line in (
-        "canary_in_a_solution = len(values)",
-        "canary_in_a_hidden_test = 8191.0",
-        "3 points: canary in a mark scheme, namely N·x / N.",
-        "squares = [1, 4, 9]",
-        "A canary in a model answer: their sum is N times the number.",
-    ):
-        assert line in found
-    assert "def mean(values):" not in found
-
-
 def test_a_proper_release_has_no_leak(tiny, released):
     assert leaks(tiny, released) == []
 
@@ -41,7 +28,7 @@ def test_a_proper_release_has_no_leak(tiny, released):
 def test_one_line_too_many_is_a_leak(tiny, released):
     for name, line in {
         "q01_mean": "    canary_in_a_solution = len(values)",
-        "q01_mean_test": "assert mean([]) == 0.0",
+        "q01_mean_test": "canary_in_a_hidden_test = 8191.0",
         "q03_why_prompt": "3 points: canary in a mark scheme, namely N·x / N.",
         "q03_why": "For example: A canary in a model answer: their sum is N times the number.",
         "q04_double": "### BEGIN SOLUTION",

@@ -4,17 +4,17 @@ Each is tried on real ranks, in the sandbox of marking; all launches share one p
 """
 
 import re
-import shutil
+from functools import partial
 
 import pytest
+from test_launched import changed
 
 import lessons
-from course.grader import launches, sharded
+from course.grader import sharded
 from course.grader.limits import Limits
 from helpers import ROOT
-from marking import sandbox
 
-pytestmark = [pytest.mark.slow, pytest.mark.skipif(not shutil.which("bwrap"), reason="bubblewrap is not installed")]
+pytestmark = pytest.mark.slow
 
 ZERO = ("same_weights", "averaged", "gathered", "state_shared", "few_bytes")
 CHECKS = {
@@ -255,80 +255,58 @@ NONSENSE = {
 }
 
 
-@pytest.fixture(scope="module")
-def ranks():
-    started = launches.Launches(sandbox.start_ranks, Limits(launch_s=60))
-    yield started
-    started.close()
-
-
 @pytest.fixture
-def lost(ranks, monkeypatch):
+def lost_points(lost):
     """Return a function that tries an answer, and gives the sentence of each check that it does not pass."""
 
     def check(kind, script, size=2, trained=sharded.ODD):
-        monkeypatch.setattr(launches, "launch", lambda request: ranks.answer(request, script))
+        trial = partial(sharded.trial, "my.py", size, seed=5, kind=kind, trained=trained)
         if kind == "tensor":
-            trial = sharded.tensor_trial("my.py", size, seed=5)
-        else:
-            trial = sharded.trial("my.py", size, seed=5, kind=kind, trained=trained)
-        sentences = {}
-        for name in CHECKS[kind]:
-            try:
-                getattr(sharded, name)(trial)
-            except AssertionError as error:
-                sentences[name] = str(error)
-        return sentences
+            trial = partial(sharded.tensor_trial, "my.py", size, seed=5)
+        return lost(script, [trial], [getattr(sharded, name) for name in CHECKS[kind]])
 
     return check
 
 
-def changed(script, changes):
-    for old, new in changes:
-        assert script.count(old) == 1, old
-        script = script.replace(old, new)
-    return script
-
-
 @pytest.mark.parametrize("kind, changes", RIGHT.values(), ids=RIGHT)
-def test_right_answers_in_several_styles_keep_all_points(lost, kind, changes):
+def test_right_answers_in_several_styles_keep_all_points(lost_points, kind, changes):
     size = 4 if kind != "fully" else 3
-    assert lost(kind, changed(MODEL[kind], changes), size) == {}
+    assert lost_points(kind, changed(MODEL[kind], changes), size) == {}
 
 
 @pytest.mark.parametrize("kind", MODEL)
-def test_one_rank_is_the_whole(lost, kind):
-    assert lost(kind, MODEL[kind], 1) == {}
+def test_one_rank_is_the_whole(lost_points, kind):
+    assert lost_points(kind, MODEL[kind], 1) == {}
 
 
 @pytest.mark.parametrize("kind, changes, loses, sentence", WRONG.values(), ids=WRONG)
-def test_a_mistake_loses_these_checks_and_no_others(lost, kind, changes, loses, sentence):
-    found = lost(kind, changed(MODEL[kind], changes))
+def test_a_mistake_loses_these_checks_and_no_others(lost_points, kind, changes, loses, sentence):
+    found = lost_points(kind, changed(MODEL[kind], changes))
     assert set(found) == set(loses.split()), found
     assert any(re.search(sentence, text) for text in found.values()), found
 
 
 @pytest.mark.parametrize("mistake", ["what is left over stays as it is", "weights padded in front"])
-def test_a_slip_in_the_padding_shows_only_where_ranks_do_not_divide_the_weights(lost, mistake):
-    assert lost("sharded", changed(MODEL["sharded"], WRONG[mistake][1]), trained=sharded.EVEN) == {}
+def test_a_slip_in_the_padding_shows_only_where_ranks_do_not_divide_the_weights(lost_points, mistake):
+    assert lost_points("sharded", changed(MODEL["sharded"], WRONG[mistake][1]), trained=sharded.EVEN) == {}
 
 
 @pytest.mark.parametrize("kind", ["sharded", "fully"])
-def test_who_notes_weights_of_a_rank_alone_has_no_points_for_them(lost, kind):
-    found = lost(kind, NOTES)
+def test_who_notes_weights_of_a_rank_alone_has_no_points_for_them(lost_points, kind):
+    found = lost_points(kind, NOTES)
     assert set(found) >= {"same_weights", "averaged", "gathered"}
     assert kind == "fully" or "padded" in found
 
 
-def test_a_rank_cannot_note_the_sum_of_what_others_have(lost):
-    assert set(lost("tensor", NOTES_TENSOR)) == {"forward_equal", "input_gradient"}
+def test_a_rank_cannot_note_the_sum_of_what_others_have(lost_points):
+    assert set(lost_points("tensor", NOTES_TENSOR)) == {"forward_equal", "input_gradient"}
 
 
 @pytest.mark.parametrize("kind, script, sentence", NONSENSE.values(), ids=NONSENSE)
-def test_nonsense_is_refused_with_a_sentence(ranks, lost, monkeypatch, kind, script, sentence):
+def test_nonsense_is_refused_with_a_sentence(ranks, lost_points, monkeypatch, kind, script, sentence):
     monkeypatch.setattr(ranks, "_limits", Limits(launch_s=4))
     try:
-        texts = list(lost(kind, script).values())
+        texts = list(lost_points(kind, script).values())
     except AssertionError as error:
         texts = [str(error)]
     assert any(re.search(sentence, text) for text in texts), texts

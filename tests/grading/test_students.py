@@ -1,7 +1,5 @@
 """The list of students, as spreadsheets write it and people break it."""
 
-import re
-
 import pytest
 
 from marking import students
@@ -26,6 +24,9 @@ WRONG = {
     "id\na*\n": "line 2",
     "id,id\nann,bob\n": "more than one column “id”",
     f"id\n{'x' * 300}\n": "has 300 characters",
+    '\ufeff\ufeffsep=,\nid,first_name\nann,Ann\ncyd,"C"x\nbob,Bob\n': "line 4: .*expected after",
+    'id,first_name\nann,Ann\ncyd,"Cyd\nbob,Bob\n': "unexpected end",
+    f"id\nann\n{'x' * 200_000}\n": "line 3: field larger",
 }
 
 
@@ -54,8 +55,3 @@ def test_a_wrong_row_costs_no_other(tmp_path):
     found, problems = students.read(path)
     assert [student.id for student in found] == ["ann", "bob"]
     assert [row.partition(", ")[2][:6] for row in problems] == ["line 3", "line 5", "line 6"]
-    for row in ('cyd,"C"x,Ames,c', 'cyd,"Cyd,Ames,c', f"cyd,{'x' * 200_000}"):
-        path.write_text(f"\ufeff\ufeffsep=,\nid,first_name\nann,Ann\n{row}\nbob,Bob\n")
-        found, (problem,) = students.read(path)
-        assert [student.id for student in found] == ["ann", "bob"]
-        assert re.search("line 4: .*(expected after|unexpected end|field larger)", problem)

@@ -4,6 +4,21 @@ from ddl.arguments import add_command
 from ddl.errors import InputError
 from ddl.words import plural
 
+# Options of `ddl predict`: type, default, what stands for a value, and what it is.
+PREDICT = (
+    ("--network", str, None, "CARDSxGBIT", "of a server, if the topology has none: 8x200 is 8 cards of 200 Gbit/s"),
+    ("--link-gb-per-s", float, None, "X", "from a GPU to the next, per direction, where the topology does not say"),
+    ("--nodes", int, 1, None, "up to so many servers (default 1)"),
+    ("--model", str, None, "NAME", "a published network, such as resnet50"),
+    ("--batch", int, 64, None, "samples of each GPU (default 64)"),
+    ("--parameters", int, None, "N", "of a network of your own, instead of --model"),
+    ("--images-per-s", float, None, "X", "that one GPU trains with it (default: published for the model)"),
+    ("--gradient-bytes", int, 4, "N", "of a parameter's gradient: 2 in half precision (default 4)"),
+    ("--fusion-threshold-mb", float, 128, "MB", "gradients travel together up to so many MiB (default 128, Horovod's)"),
+    ("--baseline", int, 1, "N", "efficiency is against N GPUs (default 1)"),
+    ("--figure", str, None, "FILE", "draw it too: a .png or .svg"),
+)
+
 
 def add(commands):
     """Add the commands to the program's."""
@@ -26,42 +41,8 @@ def _add_predict(commands):
     predict.add_argument(
         "--topology", required=True, metavar="NAME_OR_FILE", help="of a server, as for `ddl topology`, with its network"
     )
-    predict.add_argument(
-        "--network",
-        metavar="CARDSxGBIT",
-        help="of a server, where the topology does not say: 8x200 is 8 cards of 200 Gbit/s",
-    )
-    predict.add_argument(
-        "--link-gb-per-s",
-        type=float,
-        metavar="X",
-        help="from a GPU to the next, per direction, where the topology does not say",
-    )
-    predict.add_argument("--nodes", type=int, default=1, help="up to so many servers (default 1)")
-    predict.add_argument("--model", metavar="NAME", help="a published network, such as resnet50")
-    predict.add_argument("--batch", type=int, default=64, help="samples of each GPU (default 64)")
-    predict.add_argument("--parameters", type=int, metavar="N", help="of a network of your own, instead of --model")
-    predict.add_argument(
-        "--images-per-s", type=float, metavar="X", help="that one GPU trains with it (default: published for the model)"
-    )
-    predict.add_argument(
-        "--gradient-bytes",
-        type=int,
-        default=4,
-        metavar="N",
-        help="of a parameter's gradient: 2 in half precision (default 4)",
-    )
-    predict.add_argument(
-        "--fusion-threshold-mb",
-        type=float,
-        default=128,
-        metavar="MB",
-        help="gradients travel together up to so many MiB (default 128, Horovod's)",
-    )
-    predict.add_argument(
-        "--baseline", type=int, default=1, metavar="N", help="efficiency is against N GPUs (default 1)"
-    )
-    predict.add_argument("--figure", metavar="FILE", help="draw it too: a .png or .svg")
+    for name, kind, default, metavar, text in PREDICT:
+        predict.add_argument(name, type=kind, default=default, metavar=metavar, help=text)
 
 
 def _topology(arguments):
@@ -88,11 +69,8 @@ def _predict(arguments):
         arguments.nodes,
         arguments.model,
         arguments.batch,
-        parameters=arguments.parameters,
-        images_per_s=arguments.images_per_s,
-        gradient_bytes=arguments.gradient_bytes,
-        baseline=arguments.baseline,
         fusion_bytes=arguments.fusion_threshold_mb * 2**20,
+        **{name: getattr(arguments, name) for name in ("parameters", "images_per_s", "gradient_bytes", "baseline")},
         **links,
     )
     what = arguments.model or f"{arguments.parameters:,} parameters"

@@ -7,12 +7,13 @@ tests.
 import contextlib
 import os
 import shutil
+import signal
 import tempfile
 import textwrap
 import threading
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from html import escape
@@ -27,7 +28,6 @@ from course.grader.handin import EXCHANGE, hand_in
 from course.grader.limits import Limits
 from course.grader.notebooks import find_notebook, lessons, notebook_of_kernel, read_notebook
 from course.grader.share import renew
-from course.grader.stopping import in_main_thread, interruptible
 from course.grader.worker import GRADING
 from ddl.display.html import Markup, html_table, prose
 from ddl.errors import CourseError, InputError
@@ -256,7 +256,7 @@ def _show_button(path, cell):
         if button.description == CHECK:
             button.description = CHECKING
             table.update(checking)
-            in_main_thread(checked)  # where interrupts arrive
+            _in_main_thread(checked)  # where interrupts arrive
 
     def checked():
         try:
@@ -321,3 +321,33 @@ def _hand_in_button(path, line):
 
     button.on_click(clicked)
     return button
+
+
+# ---------------------------------------------------------------- interrupts, which reach the main thread only
+
+
+@contextlib.contextmanager
+def interruptible() -> Iterator[None]:
+    """Let SIGINT raise KeyboardInterrupt in the main thread, as in a cell; an idle kernel ignores it."""
+    if not _main():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def _in_main_thread(act):
+    """Call `act` in the kernel's main thread: JupyterLab lets the clicks of widgets be handled beside it."""
+    from IPython import get_ipython
+
+    if _main():
+        act()
+    else:
+        get_ipython().kernel.io_loop.add_callback(act)  # as soon as it is idle
+
+
+def _main():
+    return threading.current_thread() is threading.main_thread()

@@ -10,6 +10,8 @@ The network is that of `training.exercise`: ``h = tanh(x F)``, ``r = (h W + b) W
 ``(r - h)²``, with the frozen ``F`` [12, 16], the tied ``W`` [16, 5], ``b`` [5] and ``c`` [16].
 """
 
+from types import SimpleNamespace
+
 import numpy as np
 
 from course.grader.launched import SHAPES, TRAINED, Training, require, training
@@ -60,14 +62,11 @@ def own_samples(t: Training) -> None:
         )
         uneven = [len(rank.steps[number].samples) for rank in t.ranks if len(rank.steps[number].samples) != t.batch]
         require(not uneven, f"{where}, a rank had {(uneven or [0])[0]} samples, not {t.batch}")
-    for number in _looked_at(t)[1:]:
-        gradients = [own for _, own in _found(t, number)]
-        for index, rank in enumerate(t.ranks):
-            moved = _moved(rank, number)["outer"]
-            require(
-                any(_along(moved, own["outer"]) for own in (_mean(gradients), *gradients)),
-                f"in step {number + 1} on {t.size} ranks, rank {index} did not train on the samples that it took",
-            )
+    for u in _updates(t):
+        require(
+            u.number == _looked_at(t)[0] or any(_along(u.moved["outer"], own["outer"]) for own in (u.mean, *u.every)),
+            f"{u.where} did not train on the samples that it took",
+        )
     wanted = len(t.global_batches())
     made = [len(rank.steps) for rank in t.ranks]
     require(
@@ -79,43 +78,31 @@ def own_samples(t: Training) -> None:
 
 def averaged(t: Training) -> None:
     """Look for updates that are not along the mean of all ranks' gradients."""
-    for number in _looked_at(t):
-        gradients = [own for _, own in _found(t, number)]
-        mean = _mean(gradients)
-        for index, rank in enumerate(t.ranks):
-            moved = _moved(rank, number)
-            if all(_along(moved[name], mean[name]) for name in TRAINED):
-                continue
-            own = all(_along(moved[name], gradients[index][name]) for name in TRAINED)
-            raise AssertionError(
-                f"in step {number + 1} on {t.size} ranks, rank {index} applied "
-                + ("the gradient of its own samples only" if own else "something else")
-                + ", not the mean of all ranks' gradients"
-            )
+    for u in _updates(t):
+        own = all(_along(u.moved[name], u.own[name]) for name in TRAINED)
+        what = "the gradient of its own samples only" if own else "something else"
+        require(
+            all(_along(u.moved[name], u.mean[name]) for name in TRAINED),
+            f"{u.where} applied {what}, not the mean of all ranks' gradients",
+        )
     _through_collectives(t)
 
 
 def scaled(t: Training) -> None:
     """Look for updates that do not have the learning rate of the global batch (Goyal et al. 2017, section 2.1)."""
     wanted = t.size * t.rate
-    for number in _looked_at(t):
-        gradients = [own for _, own in _found(t, number)]
-        for index, rank in enumerate(t.ranks):
-            moved = _moved(rank, number)
-            lengths = [
-                _factor(moved["outer"], along["outer"])
-                for along in (_mean(gradients), gradients[index])
-                if _along(moved["outer"], along["outer"])
-            ]
-            where = f"in step {number + 1} on {t.size} ranks, rank {index}'s update"
-            require(lengths, f"{where} follows no gradient, so its learning rate cannot be seen")
-            found = min(lengths, key=lambda length: abs(length - wanted))
-            why = "the rate of one rank's batch" if np.isclose(found, t.rate, rtol=0.01) else "another factor"
-            why = "scaled twice, or summed and scaled" if np.isclose(found, t.size * wanted, rtol=0.01) else why
-            require(
-                np.isclose(found, wanted, rtol=0.01),
-                f"{where} is {found:.3g} times the gradient, {why}; the global batch's rate is {t.size} × {t.rate:.3g}",
-            )
+    for u in _updates(t):
+        moved, gradients = u.moved["outer"], (u.mean["outer"], u.own["outer"])
+        lengths = [_factor(moved, gradient) for gradient in gradients if _along(moved, gradient)]
+        require(lengths, f"{u.where}'s update follows no gradient, so its learning rate cannot be seen")
+        found = min(lengths, key=lambda length: abs(length - wanted))
+        why = "the rate of one rank's batch" if np.isclose(found, t.rate, rtol=0.01) else "another factor"
+        why = "scaled twice, or summed and scaled" if np.isclose(found, t.size * wanted, rtol=0.01) else why
+        require(
+            np.isclose(found, wanted, rtol=0.01),
+            f"{u.where}'s update is {found:.3g} times the gradient, {why}; the global batch's rate is "
+            f"{t.size} × {t.rate:.3g}",
+        )
 
 
 def began_alike(t: Training) -> None:
@@ -133,44 +120,35 @@ def began_alike(t: Training) -> None:
 def frozen_and_tied(t: Training) -> None:
     """Look for frozen weights that differ or move, and for a tied matrix whose two uses do not both count."""
     for index, rank in enumerate(t.ranks):
-        where = f"on {t.size} ranks, rank {index}'s"
         require(
             not _together(t) or _alike(rank.began, t.ranks[0].began, ["frozen"]),
-            f"{where} frozen weights are not rank 0's: weights that nobody trains have to be sent, too",
+            f"on {t.size} ranks, rank {index}'s frozen weights are not rank 0's: weights that nobody trains have to be "
+            "sent, too",
         )
-        for number in _looked_at(t):
-            stayed = _alike(rank.steps[number].weights, rank.before(number), ["frozen"])
-            require(stayed, f"{where} frozen weights have moved")
-            gradients = [own for _, own in _found(t, number)]
-            moved = _moved(rank, number)
-            right = any(
-                _along(moved["tied"], along["tied"])
-                and np.isclose(
-                    _factor(moved["tied"], along["tied"]), _factor(moved["outer"], along["outer"]), rtol=0.01
-                )
-                for along in (_mean(gradients), gradients[index])
-            )
-            require(right, f"{where} tied weights did not move by the gradient of both their uses in step {number + 1}")
+    for u in _updates(t):
+        require(not u.moved["frozen"].any(), f"{u.where}'s frozen weights have moved")
+        right = any(
+            _along(u.moved["tied"], along["tied"])
+            and np.isclose(*(_factor(u.moved[name], along[name]) for name in ("tied", "outer")), rtol=0.01)
+            for along in (u.mean, u.own)
+        )
+        require(right, f"{u.where}'s tied weights did not move by the gradient of both their uses")
 
 
 def true_metrics(t: Training) -> None:
     """Look for losses that are not the mean over all ranks, and for samples that are miscounted."""
-    for number in _looked_at(t):
-        losses = [loss for loss, _ in _found(t, number)]
-        mean = float(np.mean(losses))
-        different = len(set().union(*(rank.steps[number].samples.tolist() for rank in t.ranks)))
-        for index, rank in enumerate(t.ranks):
-            step = rank.steps[number]
-            where = f"in step {number + 1} on {t.size} ranks, rank {index}"
-            own = ", which is that of its own samples" if np.isclose(step.loss, losses[index], rtol=CLOSE) else ""
-            require(
-                np.isclose(step.loss, mean, rtol=CLOSE),
-                f"{where} reported a loss of {step.loss:.4g}{own}; the mean of all ranks' is {mean:.4g}",
-            )
-            require(
-                step.counted in (different, t.batch * t.size),  # who shares samples has another mistake
-                f"{where} counted {step.counted} samples; all ranks together trained on {different}",
-            )
+    for u in _updates(t):
+        mean = float(np.mean(u.losses))
+        different = len(set().union(*(rank.steps[u.number].samples.tolist() for rank in t.ranks)))
+        own = ", which is that of its own samples" if np.isclose(u.step.loss, u.losses[u.index], rtol=CLOSE) else ""
+        require(
+            np.isclose(u.step.loss, mean, rtol=CLOSE),
+            f"{u.where} reported a loss of {u.step.loss:.4g}{own}; the mean of all ranks' is {mean:.4g}",
+        )
+        require(
+            u.step.counted in (different, t.batch * t.size),  # who shares samples has another mistake
+            f"{u.where} counted {u.step.counted} samples; all ranks together trained on {different}",
+        )
 
 
 def one_writer(t: Training) -> None:
@@ -211,14 +189,11 @@ def _global_batch(t, number):
 
 def _through_collectives(t):
     """Look for a rank whose own gradient went through no collective of Horovod or torch.distributed in a step."""
-    for number in _looked_at(t):
-        for index, (rank, (_, gradients)) in enumerate(zip(t.ranks, _found(t, number), strict=True)):
-            sent, weights = rank.steps[number].sent, rank.before(number)
-            require(
-                all(any(_carries(array, gradients[name], weights[name]) for array in sent) for name in TRAINED),
-                f"in step {number + 1} on {t.size} ranks, rank {index} passed the gradient of its own "
-                "samples to no collective",
-            )
+    for u in _updates(t):
+        require(
+            all(any(_carries(array, u.own[name], u.before[name]) for array in u.step.sent) for name in TRAINED),
+            f"{u.where} passed the gradient of its own samples to no collective",
+        )
 
 
 def _carries(sent, gradient, weights):
@@ -236,21 +211,30 @@ def _carries(sent, gradient, weights):
         return bool(np.any(off < AS_SENT * np.linalg.norm(times[:, :1] * gradient.ravel(), axis=1)))
 
 
-def _found(t, number):
-    """Return each rank's own loss and gradients in a step, at the weights that it had."""
-    return [
-        _loss_and_gradients(rank.before(number), samples[rank.steps[number].samples])
-        for rank, samples in zip(t.ranks, t.samples, strict=True)
-    ]
+def _updates(t):
+    """Yield what is to be compared of each rank in each step that can be looked at.
+
+    ``where`` it is, in words, and by ``number`` of the step and ``index`` of the rank; the rank's ``step``, its weights
+    ``before`` that and how they ``moved``; its ``own`` gradient at these weights, that of ``every`` rank, their
+    ``mean``, and the ``losses`` of all.
+    """
+    for number in _looked_at(t):
+        found = [
+            _loss_and_gradients(rank.before(number), samples[rank.steps[number].samples])
+            for rank, samples in zip(t.ranks, t.samples, strict=True)
+        ]
+        losses, every = zip(*found, strict=True)
+        for index, rank in enumerate(t.ranks):
+            step, before = rank.steps[number], rank.before(number)
+            yield SimpleNamespace(
+                where=f"in step {number + 1} on {t.size} ranks, rank {index}", number=number, index=index, step=step,
+                before=before, moved={name: before[name] - step.weights[name] for name in SHAPES},
+                own=every[index], every=every, mean=_mean(every), losses=losses,
+            )  # fmt: skip
 
 
 def _mean(gradients):
     return {name: np.mean([own[name] for own in gradients], axis=0) for name in TRAINED}
-
-
-def _moved(rank, number):
-    before, after = rank.before(number), rank.steps[number].weights
-    return {name: before[name] - after[name] for name in TRAINED}
 
 
 def _factor(moved, gradient):

@@ -7,7 +7,6 @@ the plain type with its real value; a range, a fraction and the like arrive as t
 
 import array
 import base64
-import binascii
 import json
 import sys
 from collections import deque
@@ -51,7 +50,7 @@ def decode(text):
         return _value(json.loads(text), DEPTH)
     except BoundaryError:
         raise
-    except (ValueError, RecursionError, MemoryError) as error:
+    except (ValueError, TypeError, OverflowError, RecursionError, MemoryError) as error:
         raise BoundaryError(f"what came back is not plain data: {error}") from None
 
 
@@ -136,15 +135,19 @@ def _value(plain, depth):
         case [("tuple", list(items))]:
             return tuple(_value(item, depth - 1) for item in items)
         case [("dict", list(pairs))]:
-            return _dictionary(pairs, depth - 1)
+            return {_value(key, depth - 1): _value(item, depth - 1) for key, item in pairs}
         case [("set" | "frozenset" as kind, list(items))]:
-            return _set(kind, [_value(item, depth - 1) for item in items])
+            return {"set": set, "frozenset": frozenset}[kind](_value(item, depth - 1) for item in items)
         case [("bytes", str(data))]:
-            return _bytes(data)
+            return base64.b64decode(data, validate=True)
         case [("complex", [float(real), float(imaginary)])]:
             return complex(real, imaginary)
         case [("items", ["U" | "O" as kind, list(shape), list(items)])]:
-            return _items(kind, shape, [_value(item, depth - 1) for item in items])
+            flat = np.empty(len(items), object)
+            flat[:] = [_value(item, depth - 1) for item in items]
+            if kind == "U" and not all(isinstance(item, str) for item in flat):
+                raise BoundaryError("an array of text with something else in it")
+            return _shaped(flat.astype(str) if kind == "U" else flat, shape)
         case [("array", [str(dtype), list(shape), str(data)])]:
             return _array(dtype, shape, data)
         case [("scalar", [str(dtype), str(data)])]:
@@ -152,58 +155,14 @@ def _value(plain, depth):
     raise BoundaryError("what came back is not plain data")
 
 
-def _dictionary(pairs, depth):
-    result = {}
-    for pair in pairs:
-        if not isinstance(pair, list) or len(pair) != 2:
-            raise BoundaryError("what came back is not plain data: a dictionary without pairs")
-        key, item = (_value(part, depth) for part in pair)
-        try:
-            result[key] = item
-        except TypeError:
-            raise BoundaryError(f"a dictionary's key of type {type(key).__name__}") from None
-    return result
-
-
-def _set(kind, items):
-    try:
-        return {"set": set, "frozenset": frozenset}[kind](items)
-    except TypeError:
-        raise BoundaryError("a set of what no set can hold") from None
-
-
-def _bytes(data):
-    try:
-        return base64.b64decode(data, validate=True)
-    except binascii.Error:
-        raise BoundaryError("bytes that cannot be read") from None
-
-
-def _items(kind, shape, items):
-    _check(shape)
-    if kind == "U" and not all(isinstance(item, str) for item in items):
-        raise BoundaryError("an array of text with something else in it")
-    flat = np.empty(len(items), object)
-    flat[:] = items
-    return (flat.astype(str) if kind == "U" else flat).reshape(shape)
-
-
 def _array(dtype, shape, data):
     if dtype not in DTYPES:
         raise BoundaryError(f"a NumPy value of type {dtype[:20]!r}")
-    _check(shape)
-    content = _bytes(data)
-    expected = np.dtype(dtype).itemsize
-    for length in shape:
-        expected *= length
-    if len(content) != expected:
-        raise BoundaryError(f"an array of shape {tuple(shape)} with {len(content)} bytes")
-    if not expected:
-        return np.empty(shape, dtype)
-    # A copy, as an array on top of bytes is read-only.
-    return np.frombuffer(content, dtype).reshape(shape).copy()
+    content = bytearray(base64.b64decode(data, validate=True))  # unlike bytes, an array on top of it can be written to
+    return _shaped(np.frombuffer(content, dtype) if content else np.empty(0, dtype), shape)
 
 
-def _check(shape):
-    if len(shape) > 32 or any(type(n) is not int or not 0 <= n < 2**31 for n in shape):
+def _shaped(flat, shape):
+    if any(type(n) is not int or n < 0 for n in shape):  # a length of -1 would be worked out
         raise BoundaryError("an array without a proper shape")
+    return flat.reshape(shape)

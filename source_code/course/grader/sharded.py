@@ -183,23 +183,19 @@ def little_kept(t: Trial) -> None:
 
 def forward_equal(t: Trial) -> None:
     """Compare the result on each rank with that of the whole layer."""
-    _compare(t, "y", _dense(t)["y"], "result")
+    _compare(t, "y", [_dense(t)["y"]] * t.size, "result is not the whole layer's")
 
 
 def input_gradient(t: Trial) -> None:
     """Compare the input's gradient on each rank with that of the whole layer."""
-    _compare(t, "of_input", _dense(t)["of_input"], "gradient of the input")
+    _compare(t, "of_input", [_dense(t)["of_input"]] * t.size, "gradient of the input is not the whole layer's")
 
 
 def matrix_gradients(t: Trial) -> None:
     """Compare each rank's gradients of its parts with those parts of the whole layer's."""
-    dense, part = _dense(t), HIDDEN // t.size
-    for rank in range(t.size):
-        own = slice(rank * part, (rank + 1) * part)
-        for name, wanted in (("of_first", dense["of_first"][:, own]), ("of_second", dense["of_second"][own])):
-            found = _read(t.steps[rank][0], name, t)
-            right = found.shape == wanted.shape and np.allclose(found, wanted, rtol=CLOSE, atol=CLOSE)
-            require(right, f"{t.where()}: rank {rank}'s gradient {name} is not its part of the whole layer's")
+    for name, axis in (("of_first", 1), ("of_second", 0)):
+        parts = np.split(_dense(t)[name], t.size, axis)
+        _compare(t, name, parts, f"gradient {name} is not its part of the whole layer's")
 
 
 def one_sum_each_way(t: Trial) -> None:
@@ -277,11 +273,11 @@ def _dense(t):
     }
 
 
-def _compare(t, name, wanted, what):
-    for rank, steps in enumerate(t.steps):
+def _compare(t, name, wanted, otherwise):
+    for rank, (steps, part) in enumerate(zip(t.steps, wanted, strict=True)):
         found = _read(steps[0], name, t)
-        right = found.shape == wanted.shape and np.allclose(found, wanted, rtol=CLOSE, atol=CLOSE)
-        require(right, f"{t.where()}: rank {rank}'s {what} is not the whole layer's")
+        right = found.shape == part.shape and np.allclose(found, part, rtol=CLOSE, atol=CLOSE)
+        require(right, f"{t.where()}: rank {rank}'s {otherwise}")
 
 
 def _read(line, name, t):

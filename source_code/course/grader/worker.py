@@ -6,13 +6,11 @@ than the submission. Whoever starts it isolates it; limits that a process can se
 
 import builtins
 import contextlib
-import ctypes
 import io
 import itertools
 import math
 import os
 import resource
-import signal
 import sys
 import traceback
 from collections.abc import Iterator
@@ -22,13 +20,13 @@ import ddl
 from course.grader.serialize import ITEMS, BoundaryError, decode, encode
 from course.grader.wire import Wire
 from ddl import former
+from ddl.rank.ending import end_with_parent
 
 GRADING = "DDL_GRADING"  # a variable that is set where a notebook is graded
 MESSAGE_CHARACTERS = 2_000
 FRAMES = 6  # the last ones of a traceback
 FILES = 128
 FILE_CHARACTERS = 100_000  # of a script to launch
-PR_SET_PDEATHSIG = 1
 GRADER = os.path.dirname(__file__) + os.sep
 COURSE = tuple(os.path.dirname(package.__file__) + os.sep for package in (course, ddl))
 NAMES = former.__file__  # asked for every module that is imported
@@ -228,8 +226,7 @@ def _limit(limits):
 
 
 def main():
-    # An endless cell does not outlive the parent process.
-    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    end_with_parent()
     os.environ[GRADING] = "1"
     shell = Shell()
     wire = Wire()

@@ -15,7 +15,7 @@ def merged(mine, base, theirs):
     result, notes = copy.deepcopy(theirs), []
     before = {_key(cell): cell for cell in base["cells"]}
     now = {_key(cell): cell for cell in result["cells"]}
-    added, previous, seen = {}, None, set()
+    added, previous, seen, ids = {}, None, set(), {None, *(cell.get("id") for cell in result["cells"])}
     for cell in mine["cells"]:
         key = _key(cell)
         if key in now and key not in seen:
@@ -31,22 +31,14 @@ def merged(mine, base, theirs):
         if kept is not None:
             kept = copy.deepcopy(kept)
             kept.get("metadata", {}).pop("nbgrader", None)  # it has no role in the release
+            kept["id"] = random_cell_id() if kept.get("id") in ids else kept["id"]
+            ids.add(kept["id"])
             added.setdefault(previous, []).append(kept)
     cells = added.get(None, [])
     for cell in result["cells"]:
         cells += [cell, *added.pop(_key(cell), ())]
-    result["cells"] = _with_own_ids(cells)
+    result["cells"] = cells
     return result, notes
-
-
-def _with_own_ids(cells):
-    """Give a cell whose id stands above already another one."""
-    seen = set()
-    for cell in cells:
-        if cell.get("id") in seen:
-            cell["id"] = random_cell_id()
-        seen.add(cell.get("id"))
-    return cells
 
 
 def _take(cell, old, new, notes):

@@ -1,17 +1,8 @@
 # Right and wrong answers to the questions of lesson 1: tests/grading/test_variants.py reads them.
 
-# %% q01_gradients right: a mean that refuses the empty list
-from statistics import fmean
-
-
-def grad_multi(w, data):
-    return fmean(grad_point(w, point, 1) for point in data)
-
-
 # %% q01_gradients right
 # with NumPy: `sum(grad_point(w, point, len(data)) for point in data)` ->
 #     `np.mean([grad_point(w, point, 1) for point in data])`
-# with NumPy's single precision: `x, y = data` -> `x, y = np.float32(data)`, `w * x) / n` -> `np.float32(w) * x) / n`
 # central differences: `-2 * x * (y - w * x) / n` -> `((y - (w + 1) * x) ** 2 - (y - (w - 1) * x) ** 2) / 2 / n`
 
 # %% q01_gradients plain
@@ -25,26 +16,7 @@ def grad_multi(w, data):
 # rounded: `return sum(` -> `return round(sum(`, `for point in data)` -> `for point in data), 4)`
 # the mean of those that are not 0: `sum(grad_point(w, point, len(data)) for point in data)` ->
 #     `np.mean([g for point in data if (g := grad_point(w, point, 1))] or 0)`
-# grad_multi of none is 0: `not data` -> `False`
 # grad_multi refuses a single point: `not data` -> `len(data) <= 1`
-
-
-# %% q02_distributed right: every worker has its own weight
-def train_loop_distributed(w, lr, shards, iterations):
-    weights = [w] * len(shards)
-    for i in range(iterations):
-        gradients = [worker_gradient(weights[k], shard[i % len(shard)]) for k, shard in enumerate(shards)]
-        for worker in range(len(shards)):
-            weights[worker] -= lr * average_gradients(gradients)
-    return weights[-1]
-
-
-# %% q02_distributed right: a mean that refuses the empty list
-import statistics
-
-
-def average_gradients(gradients):
-    return statistics.mean(gradients)
 
 
 # %% q02_distributed right
@@ -62,8 +34,6 @@ def average_gradients(gradients):
 # nothing to average in zeros: `not gradients` -> `not any(gradients)`
 # the mean of none is 0: `raise ValueError("there are no gradients to average")` -> `return 0.0`
 # a single gradient is a ValueError: `not gradients` -> `len(gradients) < 2`
-# the first batch or the last: `i % len(s)` -> `-(i % 2)`
-# stops when it diverges: `w - lr` -> `w - (abs(w) < 1e6) * lr`
 
 
 # %% q02_distributed wrong: the weights are averaged at the end

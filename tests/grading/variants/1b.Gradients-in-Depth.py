@@ -1,15 +1,5 @@
 # Right and wrong answers to the questions of lesson 1b: tests/grading/test_variants.py reads them.
 
-# %% q03_table right: with NumPy
-table_ypred = 2 * np.arange(1, 5)
-table_loss_point = (np.arange(1, 5) - table_ypred) ** 2 / 4
-table_loss_mse = table_loss_point.sum()
-
-# %% q03_table right: with NumPy's single precision
-table_ypred = [np.float32(2 * x) for x, _ in easy]
-table_loss_point = [np.float32((y - 2 * x) ** 2) / 4 for x, y in easy]
-table_loss_mse = np.float32(np.mean([(y - 2 * x) ** 2 for x, y in easy]))
-
 # %% q03_table right
 # with numbers of other types: `[2, 4, 6, 8]` -> `(2.0, 4.0, 6.0, 8.0)`, `7.5` -> `30 / 4`
 # from one another: `[0.25, 1, 2.25, 4]` -> `[(y / 2) ** 2 / 4 for y in table_ypred]`, `7.5` -> `sum(table_loss_point)`
@@ -17,23 +7,12 @@ table_loss_mse = np.float32(np.mean([(y - 2 * x) ** 2 for x, y in easy]))
 # %% q03_table plain
 # parts without the division: `[0.25, 1, 2.25, 4]` -> `[1, 4, 9, 16]`, `7.5` -> `30`
 # the root of the mean square: `7.5` -> `7.5**0.5`
-# predictions at w = 1: `[2, 4, 6, 8]` -> `[1, 2, 3, 4]`
 # errors for predictions: `[2, 4, 6, 8]` -> `[-1, -2, -3, -4]`
-# one point less: `[2, 4, 6, 8]` -> `[2, 4, 6]`
 
 # %% q03_table wrong
 # whole numbers only: `[0.25, 1, 2.25, 4]` -> `[0, 1, 2, 4]`, `7.5` -> `7`
 # text: `[2, 4, 6, 8]` -> `["2", "4", "6", "8"]`
 # the parts in a set: `[0.25, 1, 2.25, 4]` -> `{0.25, 1, 2.25, 4}`
-
-
-# %% q04_loss_mse right: prints as it goes
-def loss_mse(w, dataset):
-    print("loss_mse", w, dataset)
-    match dataset:
-        case []:
-            raise ValueError("no points")
-    return math.fsum(abs(w * x - y) ** 2 / len(dataset) for x, y in dataset)
 
 
 # %% q04_loss_mse right: a mean that refuses the empty list
@@ -58,7 +37,6 @@ def loss_mse(w, dataset):
 # does not end: `in dataset)` -> `in iter(lambda: dataset[0], 0))`
 # rounded to six digits: `return sum` -> `return round(sum`, `/ len(dataset)` -> `/ len(dataset), 6)`
 # none is not a number: `not dataset` -> `False`, `/ len(dataset)` -> `/ np.float64(len(dataset))`
-# none divides by zero: `not dataset` -> `False`
 # a ValueError for a single point: `not dataset` -> `len(dataset) < 2`
 # the size of y: `(y - w * x)` -> `(abs(y) - w * x)`
 
@@ -78,39 +56,19 @@ def train_loop(w, lr, dataset, iterations):
     return w
 
 
-# %% q05_train_loop right: pass by pass
-def train_loop(w, lr, dataset, iterations):
-    if len(dataset) == 0:
-        raise ValueError("no points")
-    while iterations > 0:
-        for x, y in dataset[:iterations]:
-            w = w + lr * 2 * x * (y - w * x)
-        iterations -= len(dataset)
-    return w
-
-
 # %% q05_train_loop right
 # in closed form: `w - lr * grad_point(w, point, 1)` ->
 #     `(1 - 2 * lr * point[0] ** 2) * w + 2 * lr * point[0] * point[1]`
-# with NumPy's single precision: `w - lr * grad_point(w, point, 1)` -> `np.float32(w - lr * grad_point(w, point, 1))`
 
 # %% q05_train_loop plain
-# with the gradient: `w - lr` -> `w + lr`
 # an iteration is a pass: `range(iterations)` -> `range(iterations * len(dataset))`
-# begins with the second point: `range(iterations)` -> `range(1, iterations + 1)`
 
 # %% q05_train_loop wrong
 # stops at a low loss: `w - lr` -> `w - (loss_mse(w, dataset) >= 1e-4) * lr`
-# long gradients are clipped: `grad_point(w, point, 1)` -> `max(-100, min(grad_point(w, point, 1), 100))`
 # stays at the last point: `iteration % len(dataset)` -> `min(iteration, len(dataset) - 1)`
 # four points: `iteration % len(dataset)` -> `iteration % 4 % len(dataset)`
 # nothing without an iteration: `return w` -> `return w if iterations else None`
 # no points leave the weight: `raise ValueError("there are no points to train on")` -> `return w`
-
-# %% q10_table right: with NumPy
-_x, _y = np.array(noisy).T
-table_grad_point = -2 * _x * (_y - 2 * _x)
-table_grad_multi = table_grad_point.reshape(2, 2).mean(axis=1)
 
 # %% q10_table right: fractions
 from fractions import Fraction
@@ -119,7 +77,6 @@ table_grad_point = [Fraction(grad_point(2, point, 1)) for point in noisy]
 table_grad_multi = (sum(table_grad_point[:2]) / 2, sum(table_grad_point[2:]) / 2)
 
 # %% q10_table right
-# tuples: `[4, 12, 30, 14]` -> `4.0, 12.0, 30.0, 14.0`, `[8, 22]` -> `8.0, 22.0`
 # sums of halves: `[8, 22]` -> `[4 / 2 + 12 / 2, np.float32(30 / 2) + np.float32(14 / 2)]`
 
 # %% q10_table plain
@@ -133,22 +90,10 @@ table_grad_multi = (sum(table_grad_point[:2]) / 2, sum(table_grad_point[2:]) / 2
 # the batches in a set: `[8, 22]` -> `{8, 22}`
 
 
-# %% q12_train_loop_batches right: recursive, by keywords
-def train_loop_batches(w, lr, dataset, iterations):
-    if not dataset:
-        raise ValueError("no batches")
-    if iterations <= 0:
-        return w
-    return train_loop_batches(
-        w=w - lr * grad_multi(w=w, data=dataset[0]), lr=lr, dataset=dataset[1:] + dataset[:1], iterations=iterations - 1
-    )
-
-
 # %% q12_train_loop_batches right
 # without the answers before: `grad_multi(w, dataset[iteration % len(dataset)])` ->
 #     `np.mean([-2 * x * (y - w * x) for x, y in dataset[iteration % len(dataset)]])`
 # from the end of the list: `iteration % len(dataset)` -> `iteration % len(dataset) - len(dataset)`
-# with NumPy's single precision: `w - lr * grad` -> `np.float32(w) - np.float32(lr) * grad`
 
 # %% q12_train_loop_batches plain
 # a larger rate for a larger batch: `* grad` -> `* len(dataset[iteration % len(dataset)]) / len(dataset[0]) * grad`
@@ -162,15 +107,6 @@ def train_loop_batches(w, lr, dataset, iterations):
 # stops at a low loss: `w - lr` -> `w - (loss_mse(w, dataset[0]) >= 1e-4) * lr`
 # stops when it diverges: `w - lr` -> `w - (abs(w) < 1e6) * lr`
 # no iterations are a ValueError: `not dataset` -> `not dataset or not iterations`
-# rounded to six digits in the end: `return w` -> `return round(w, 6)`
-
-
-# %% q13_split right: lists
-def split(values, ranks):
-    values = list(values)
-    sizes = [len(values) // ranks + (rank < len(values) % ranks) for rank in range(ranks)]
-    ends = [sum(sizes[: rank + 1]) for rank in range(ranks)]
-    return [values[end - size : end] for size, end in zip(sizes, ends)]
 
 
 # %% q13_split right
@@ -183,18 +119,15 @@ def split(values, ranks):
 # like cards: `return chunks` -> `return [values[rank::ranks] for rank in range(ranks)]`
 # chunks of that size: `return chunks` -> `return [values[i : i + ranks] for i in range(0, len(values), ranks)]`
 # without empty chunks: `return chunks` -> `return [chunk for chunk in chunks if len(chunk)]`
-# one chunk too few: `return chunks` -> `return chunks[:-1]`
 
 # %% q13_split wrong
 # equal values once: `return chunks` -> `return np.array_split(list(dict.fromkeys(values.tolist())), ranks)`
 # None for an empty chunk: `return chunks` -> `return [chunk if len(chunk) else None for chunk in chunks]`
-# four ranks: `return chunks` -> `return np.array_split(values, 4)`
 
 # %% q14_ring right
 # one remainder for both phases: `(rank - step) % ranks` -> `(rank + step * (ranks - 1)) % ranks`
 # the other way round: `rank - step` -> `step - rank`
 # in place: `mine + received` -> `np.add(mine, received, out=mine)`
-# a number of another type: `(rank - step) % ranks` -> `np.mod(np.float64(rank - step), ranks)`
 
 # %% q14_ring plain
 # without the remainder: `(rank - step) % ranks` -> `rank - step`

@@ -1,18 +1,6 @@
 # Right and wrong answers to the questions of lesson 2: tests/grading/test_variants.py reads them.
 
-# %% q01_slowest right: recursive
-def slowest(ring, gb_per_s):
-    def least(hops):
-        if len(hops) == 1:
-            return hops[0]
-        rest = least(hops[1:])
-        return hops[0] if gb_per_s[hops[0]] <= gb_per_s[rest] else rest
-
-    return least(list(zip(ring, ring[1:] + ring[:1])))
-
-
 # %% q01_slowest right
-# a list: `min(hops, key=lambda hop: gb_per_s[hop])` -> `list(min(hops, key=gb_per_s.get))`
 # sorted by speed, which keeps the order of equals: `min(hops, key=lambda hop: gb_per_s[hop])` ->
 #     `sorted(itertools.pairwise([*ring, ring[0]]), key=gb_per_s.get)[0]`
 # an iterator of two: `min(hops, key=lambda hop: gb_per_s[hop])` -> `iter(min(hops, key=lambda hop: gb_per_s[hop]))`
@@ -21,18 +9,9 @@ def slowest(ring, gb_per_s):
 # the ring is not closed: `[*ring[1:], ring[0]]` -> `ring[1:]`
 # the last of equally slow ones: `min(hops` -> `min(reversed(list(hops))`
 # the first by name of equally slow ones: `gb_per_s[hop]` -> `(gb_per_s[hop], hop)`
-# of all links: `min(hops` -> `min(gb_per_s`
 # links are the same both ways: `gb_per_s[hop]` -> `gb_per_s[hop[::-1]]`
 # its speed: `min(hops, key=lambda hop: gb_per_s[hop])` -> `min(gb_per_s[hop] for hop in hops)`
 # compares whole GB/s: `gb_per_s[hop]` -> `int(gb_per_s[hop])`
-
-
-# %% q02_fit_link right: polyfit with weights
-def fit_link(points, ranks):
-    x = [2 * (ranks - 1) / ranks * n for n, _ in points]
-    y = [t for _, t in points]
-    beta, start = np.polyfit(x, y, 1, w=[1 / t for t in y])
-    return start / (2 * (ranks - 1)), beta
 
 
 # %% q02_fit_link right
@@ -40,7 +19,6 @@ def fit_link(points, ranks):
 #     `np.linalg.solve(rows.T @ rows, rows.sum(axis=0))`
 # the pseudo-inverse: `np.linalg.lstsq(rows, np.ones(len(points)), rcond=None)[0]` ->
 #     `np.linalg.pinv(rows) @ np.ones(len(points))`
-# a list: `rcond=None)[0]` -> `rcond=None)[0].tolist()`
 
 # %% q02_fit_link wrong
 # absolute errors: `[steps / seconds, steps * size / ranks / seconds]` -> `[steps + 0 * size, steps * size / ranks]`,
@@ -48,7 +26,6 @@ def fit_link(points, ranks):
 # a line, without the ring's steps: `[steps / seconds, steps * size / ranks / seconds]` ->
 #     `[1 / seconds, size / seconds]`
 # the latency once: `[steps / seconds` -> `[1 / seconds`
-# every step sends everything: `steps * size / ranks` -> `steps * size`
 # the ring in N steps: `2 * (ranks - 1)` -> `2 * ranks`
 # four ranks: `2 * (ranks - 1)` -> `6`, `size / ranks` -> `size / 4`
 # the first and the last point only: `np.array(points)` -> `np.array(points := [points[0], points[-1]])`

@@ -1,31 +1,11 @@
 # Right and wrong answers to the questions of lesson 2b: tests/grading/test_variants.py reads them.
 
-# %% q01_connection right: reads line by line and stops at the empty one
-def connection(text, one, other):
-    lines = text.split("\n")
-    while not lines[0].strip():
-        lines.pop(0)
-    columns = lines[0].split()
-    table = {}
-    for line in lines[1:]:
-        if not line.strip():
-            break
-        name, *words = line.split()
-        table[name] = words
-    if one not in table or other not in table:
-        raise ValueError("no such device")
-    return table[one][columns.index(other)]
-
-
 # %% q01_connection right
 # the other's row, as paths go both ways: `rows[one][head.split().index(other)]` ->
 #     `rows[other][head.split().index(one)]`
 # by the order of the rows: `head.split().index(other)` -> `list(rows).index(other)`
-# a word of NumPy's: `return rows[one]` -> `return np.array(rows[one])`
 
 # %% q01_connection wrong
-# one column to the left: `.index(other)` -> `.index(other) - 1`
-# a KeyError where a device is not there: `one not in rows or other not in rows` -> `False`
 # None where a device is not there: `raise ValueError(f"no {one} or no {other}: there are {list(rows)}")` ->
 #     `return None`
 # takes other columns for devices: `other not in rows` -> `other not in head.split()`
@@ -42,13 +22,6 @@ def connection(text, one, other):
 # the text begins with its first line: `head.split` -> `text.split`
 
 
-# %% q02_peer_to_peer right: numbers for distances
-def peer_to_peer(word, level):
-    distance = {"PIX": 2, "PXB": 3, "PHB": 4, "NODE": 4, "SYS": 5}
-    most = {"LOC": 0, "NVL": 1, "PIX": 2, "PXB": 3, "PHB": 4, "SYS": 5}
-    return distance.get(word, 1) <= most[level]
-
-
 # %% q02_peer_to_peer right: one expression
 peer_to_peer = lambda word, level: (  # noqa: E731
     "NV PIX PXB PHB SYS".split().index("PHB" if word == "NODE" else word.rstrip("0123456789"))
@@ -56,11 +29,9 @@ peer_to_peer = lambda word, level: (  # noqa: E731
 )
 
 # %% q02_peer_to_peer right
-# a truth of NumPy's: `far.index(word) <= far.index(level)` -> `np.less_equal(far.index(word), far.index(level))`
 # in a slice: `far.index(word) <= far.index(level)` -> `word in far[: far.index(level) + 1]`
 
 # %% q02_peer_to_peer wrong
-# strictly nearer: `<=` -> `<`
 # exactly that far: `<=` -> `==`
 # NODE is beyond PHB: `"PHB", "SYS"` -> `"PHB", "NODE", "SYS"`, `word == "NODE"` -> `False`
 # NODE is as far as SYS: `word = "PHB"` -> `word = "SYS"`
@@ -72,54 +43,19 @@ peer_to_peer = lambda word, level: (  # noqa: E731
 # of the words that are left, NODE is the first by the alphabet: `word == "NODE"` -> `word <= "NODE"`
 
 
-# %% q03_units right: with fractions
-from fractions import Fraction
-
-
-def gib_per_s(size_kib, taken_us):
-    return Fraction(size_kib, 2**20) / Fraction(taken_us, 10**6)
-
-
-def staged_gb_per_s(up, down):
-    return 1 / (Fraction(1, up) + Fraction(1, down))
-
-
 # %% q03_units right
 # in base units: `size_kib / 2**20 / (taken_us * 1e-6)` -> `size_kib * 1024 / (taken_us / 1_000_000) / 1024**3`,
 #     `8 * size_bytes / gbit_per_s * 1e-3` -> `size_bytes * 8 / (gbit_per_s * 10**9) * 10**6`
 # product by sum: `1 / (1 / up + 1 / down)` -> `up * down / (up + down)`
-# in single precision: `size_kib / 2**20` -> `np.float32(size_kib) / 2**20`, `8 * size_bytes` ->
-#     `np.float32(8 * size_bytes)`, `1 / up + 1 / down` -> `1 / np.float32(up) + 1 / np.float32(down)`
 
 # %% q03_units wrong
 # GB for GiB: `size_kib / 2**20` -> `size_kib * 1024 / 1e9`
-# a KiB of 1000 bytes: `size_kib / 2**20` -> `size_kib * 1000 / 2**30`
 # bits are bytes: `8 * size_bytes` -> `size_bytes`
 # whole microseconds: `* 1e-3` -> `// 1000`
-# half of the slower: `1 / (1 / up + 1 / down)` -> `min(up, down) / 2`
 # the slower, as if both went on at once: `1 / (1 / up + 1 / down)` -> `min(up, down)`
 # GiB/s rounded to seven digits: `size_kib / 2**20 / (taken_us * 1e-6)` ->
 #     `round(size_kib / 2**20 / (taken_us * 1e-6), 7)`
 # the staged copy's GB/s rounded to three digits: `1 / (1 / up + 1 / down)` -> `round(up * down / (up + down), 3)`
-
-
-# %% q04_best_ring right: depth first, cutting off what is slower
-def best_ring(gpus, gb_per_s):
-    best = [-1, None]
-
-    def go(ring, left, speed):
-        if speed <= best[0]:
-            return
-        if not left:
-            speed = min(speed, gb_per_s[ring[-1], ring[0]])
-            if speed > best[0]:
-                best[:] = speed, ring
-            return
-        for gpu in left:
-            go(ring + [gpu], [g for g in left if g != gpu], min(speed, gb_per_s[ring[-1], gpu]))
-
-    go([gpus[0]], gpus[1:], math.inf)
-    return best[1]
 
 
 # %% q04_best_ring right
@@ -129,7 +65,6 @@ def best_ring(gpus, gb_per_s):
 
 # %% q04_best_ring wrong
 # the largest sum: `min(` -> `sum(`
-# the fastest hop is fastest: `min(` -> `max(`
 # the ring is not closed: `[*ring[1:], ring[0]]` -> `ring[1:]`
 # begins anywhere: `([first, *order] for order in itertools.permutations(rest))` -> `itertools.permutations(gpus[::-1])`
 # begins with the least name: `= gpus` -> `= sorted(gpus)`
@@ -150,31 +85,6 @@ def best_ring(gpus, gb_per_s):
 # each ring begins with the first GPU: `ring[0]` -> `gpus[0]`
 
 
-# %% q05_disjoint_rings right: step by step, taking links away
-def disjoint_rings(gpus, links):
-    left = {frozenset(pair): count for pair, count in links.items()}
-
-    def grow(ring):
-        if len(ring) == len(gpus):
-            if left.get(frozenset((ring[-1], ring[0])), 0):
-                yield ring
-            return
-        for gpu in gpus:
-            pair = frozenset((ring[-1], gpu))
-            if gpu not in ring and left.get(pair, 0):
-                left[pair] -= 1
-                yield from grow([*ring, gpu])
-                left[pair] += 1
-
-    for one in grow([gpus[0]]):
-        closing = frozenset((one[-1], one[0]))
-        left[closing] -= 1
-        for other in grow([gpus[0]]):
-            return one, other
-        left[closing] += 1
-    return None
-
-
 # %% q05_disjoint_rings right
 # lists of hops: `all(links.get(hop, 0) >= count for hop, count in used.items())` ->
 #     `not [hop for hop in used if used[hop] > links.get(hop, 0)]`
@@ -185,9 +95,7 @@ def disjoint_rings(gpus, links):
 # two different rings, whatever they share: `if fits(*pair)` -> `if pair[0] != pair[1]`
 # never the same ring twice: `combinations_with_replacement(rings, 2)` ->
 #     `combinations([r for r in rings if r[1] < r[-1]], 2)`
-# one ring only: `(pair for` -> `([pair[0]] for`
 # the first GPU is left out: `(pair for` -> `([ring[1:] for ring in pair] for`
-# never any: `if fits(*pair)` -> `if False`
 # the second only from what comes after the first in order: `itertools.combinations_with_replacement(rings, 2)` ->
 #     `zip(rings, rings[1:])`
 # greedy, the first ring and another in what it leaves: `if fits(*pair)` -> `if pair[0] is rings[0] and fits(*pair)`
@@ -201,55 +109,24 @@ def disjoint_rings(gpus, links):
 # each ring begins with the first GPU: `ring[0]` -> `gpus[0]`
 # what is used is used once or more: `links.get(hop, 0)` -> `links.get(hop, -1)`
 
-# %% q06_bus_bandwidth right: functions of the number of ranks
-FACTORS = {"all_reduce": lambda n: 2 * (n - 1) / n, "all_gather": lambda n: (n - 1) / n, "broadcast": lambda n: 1.0}
-
-
-def bus_gb_per_s(operation, size_bytes, seconds, ranks):
-    try:
-        factor = FACTORS[operation](ranks)
-    except KeyError as error:
-        raise ValueError("no such operation") from error
-    return np.float64(size_bytes) / seconds * factor * 1e-9
-
-
 # %% q06_bus_bandwidth right
 # algorithm bandwidth first: `factors[operation] * size_bytes / seconds / 1e9` ->
 #     `size_bytes / 1_000_000_000 / seconds * factors[operation]`
 # ones less a part: `2 * (ranks - 1) / ranks` -> `2 - 2 / ranks`, `"all_gather": (ranks - 1) / ranks` ->
 #     `"all_gather": 1 - 1 / ranks`
-# in single precision: `size_bytes / seconds / 1e9` -> `np.float32(size_bytes) / np.float32(seconds) / np.float32(1e9)`
 
 # %% q06_bus_bandwidth wrong
-# algorithm bandwidth: `factors[operation] * size_bytes` -> `size_bytes`
 # GiB: `1e9` -> `2**30`
 # all_gather as all_reduce: `"all_gather": (` -> `"all_gather": 2 * (`
 # broadcast counts the receivers: `"broadcast": 1` -> `"broadcast": ranks - 1`
 # another operation is as a broadcast: `raise ValueError(f"{operation!r} is none of {list(factors)}")` ->
 #     `operation = "broadcast"`
-# a KeyError: `operation not in factors` -> `False`
 # whole GB: `/ seconds` -> `// seconds`
 # parts of an operation's name will do: `operation not in factors` ->
 #     `not (operation := next((name for name in factors if operation.startswith(name)), None))`
 
 # %% q06_bus_bandwidth equivalent
 # less than what single precision may do: `1e9` -> `1000000001.0`, `1e9` -> `999999999.0`
-
-
-# %% q08_all_reduce right: a dictionary of times
-def all_reduce_s(algorithm, size_bytes, ranks, alpha, beta):
-    if ranks == 1:
-        return 0
-    power = max(2**k for k in range(30) if 2**k <= ranks)
-    log, up = math.log2(power), math.ceil(math.log2(ranks))
-    t = alpha + size_bytes * beta
-    extra = 2 * t * (power < ranks)
-    return {
-        "ring": 2 * (ranks - 1) * alpha + 2 * (ranks - 1) / ranks * size_bytes * beta,
-        "recursive doubling": log * t + extra,
-        "halving and doubling": 2 * log * alpha + (2 - 2 / power) * size_bytes * beta + extra,
-        "tree": 2 * up * t,
-    }[algorithm]
 
 
 # %% q08_all_reduce right
@@ -261,7 +138,6 @@ def all_reduce_s(algorithm, size_bytes, ranks, alpha, beta):
 #     `sum(alpha + size_bytes / ranks * beta for _ in range(2 * (ranks - 1)))`
 
 # %% q08_all_reduce wrong
-# the doublings leave the other ranks out: `2 * message if ranks > power else 0` -> `0`
 # the tree rounds down: `math.ceil(` -> `math.floor(`
 # the tree rounds twice the logarithm: `2 * math.ceil(math.log2(ranks))` -> `math.ceil(2 * math.log2(ranks))`
 # the ring's latency once: `2 * (ranks - 1) * (alpha + size_bytes / ranks * beta)` ->
@@ -315,8 +191,6 @@ def piece(step, rank, ranks, count):
 # %% q09_halving right
 # the larger half goes to the lower rank, as a list: `(first + end) // 2` -> `(first + end + 1) // 2`,
 #     `return first, end` -> `return [first, end]`
-# NumPy's whole numbers: `rank ^ 2**level` -> `np.bitwise_xor(rank, np.left_shift(1, level))`, `return first, end` ->
-#     `return np.int64(first), np.int32(end)`
 
 # %% q09_halving wrong
 # recursive doubling, all of the numbers each time: `return first, end` -> `return 0, count`
@@ -360,13 +234,8 @@ def piece(step, rank, ranks, count):
 # yields both: `return without, compute_s / max(compute_s, exchange_s)` ->
 #     `yield from (without, compute_s / max(compute_s, exchange_s))`
 # the smaller of two: `compute_s / max(compute_s, exchange_s)` -> `min(1, compute_s / exchange_s)`
-# in single precision: `compute_s / (compute_s + exchange_s)` ->
-#     `np.float32(compute_s) / np.float32(compute_s + exchange_s)`, `bits / exchange_s / 1e9` ->
-#     `np.float32(bits * 1e-9) / np.float32(exchange_s)`
 
 # %% q11_efficiencies wrong
-# the pair the other way round: `without, compute_s / max(compute_s, exchange_s)` ->
-#     `compute_s / max(compute_s, exchange_s), without`
 # full overlap is always 1: `compute_s / max(compute_s, exchange_s)` -> `1`
 # not capped at 1: `max(compute_s, exchange_s)` -> `exchange_s`
 # all data once: `2 * (ranks - 1) / ranks * size_bytes` -> `size_bytes`
@@ -387,9 +256,6 @@ def piece(step, rank, ranks, count):
 #     `sum((one == 0) != (other == 0) for one, other in hops) / 2`
 # a ring of hosts for each part: `local_size * 2 * (hosts - 1) / hosts * part` ->
 #     `sum(ring_crossing([*range(hosts)], part) for _ in range(local_size))`
-# in single precision: `crossing * 2 * (ranks - 1) / ranks * size_bytes` ->
-#     `np.float32(crossing) * np.float32(2 - 2 / ranks) * np.float32(size_bytes)`, `hosts * part` ->
-#     `hosts * np.float32(part)`
 
 # %% q12_crossing wrong
 # the ring is not closed: `[*host_of[1:], host_of[0]]` -> `host_of[1:]`
@@ -398,9 +264,7 @@ def piece(step, rank, ranks, count):
 # the data one and a half times a hop: `crossing * 2 * (ranks - 1) / ranks` -> `crossing * 1.5`
 # every hop to another host: `one == 0 and other != 0` -> `other > one`
 # the bytes that leave the first rank's host: `one == 0 and other != 0` -> `one == host_of[0] != other`
-# only one part crosses: `local_size * 2` -> `2`
 # a ring of the local ranks: `local_size * 2 * (hosts - 1) / hosts` -> `2 * (local_size - 1)`
-# parts of whole bytes: `size_bytes / local_size` -> `size_bytes // local_size`
 
 # %% q12_crossing equivalent
 # a ring comes back to host 0 as often as it leaves: `zip(host_of, [*host_of[1:], host_of[0]])` ->

@@ -12,7 +12,6 @@
 # at least one step: `samples // global_batch` -> `max(1, samples // global_batch)`
 # an exact fit loses a step: `samples // global_batch` -> `(samples - 1) // global_batch`
 # the ratio of times: `speed / (ranks * single_speed)` -> `one[1] / (ranks * many[1]) if many[0] else 0`
-# the speed-up: `speed / (ranks * single_speed)` -> `speed / single_speed`
 # capped at 1: `speed / (ranks * single_speed)` -> `min(1, speed / (ranks * single_speed))`
 # one rank as many: `speed / (ranks * single_speed)` -> `speed / (ranks * single_speed) if ranks > 1 else 0`
 # rounded: `speed / (ranks * single_speed)` -> `round(speed / (ranks * single_speed), 2)`
@@ -26,24 +25,12 @@ def steps_twice(step, every):
     return step % every
 
 
-# %% q03_steps_twice right: by counting
-def steps_twice(step, every):
-    twice = 0
-    for done in range(1, step + 1):
-        twice += 1
-        if every and done % every == 0:
-            twice = 0
-    return twice
-
-
 # %% q03_steps_twice right
 # an interval longer than the run: `step // every * every if every else 0` -> `step - step % (every or step + 1)`
 # in floating point: `step // every * every if every else 0` -> `math.floor(step / every) * float(every) if every else 0`
 
 # %% q03_steps_twice plain
-# what was kept: `return step - kept` -> `return kept`
 # until the next checkpoint: `return step - kept` -> `return kept + every - step`
-# the number of checkpoints: `step // every * every` -> `step // every`
 # without checkpoints nothing is lost: `else 0` -> `else step`
 # a whole interval: `step // every * every` -> `step - every`
 # half an interval, as on average: `step // every * every` -> `step - every // 2`

@@ -8,26 +8,13 @@ def tf_config(addresses, index):
     return '{"cluster": {"worker": [' + workers + ']}, "task": {"type": "worker", "index": %d}}' % index
 
 
-# %% q01_tf_config right: an error of its own
-class NoWorker(ValueError):
-    pass
-
-
-def tf_config(addresses, index):
-    if not 0 <= index < len(addresses):
-        raise NoWorker(index)
-    return json.JSONEncoder().encode({"cluster": {"worker": addresses}, "task": {"type": "worker", "index": index}})
-
-
 # %% q01_tf_config right
 # a tuple of addresses: `{"worker": addresses}` -> `{"worker": tuple(addresses)}`
-# text of NumPy's: `json.dumps({` -> `np.str_(json.dumps({`, `    })` -> `    }, indent=2, sort_keys=True))`
 
 # %% q01_tf_config wrong
 # a dictionary, not text: `json.dumps` -> `dict`
 # bytes: `    })` -> `    }).encode()`
 # the first one is the chief: `"type": "worker"` -> `"type": "worker" if index else "chief"`
-# any index: `not 0 <= index < len(addresses)` -> `False`
 # the first worker is no worker: `0 <= index` -> `0 < index`
 # an IndexError: `ValueError` -> `IndexError`
 # sorted addresses: `{"worker": addresses}` -> `{"worker": sorted(addresses)}`
@@ -38,13 +25,10 @@ def tf_config(addresses, index):
 # the mean of all times the share of samples: `each.sum()` -> `per_example.mean() * len(per_example)`
 # a sum over values of a sample: `np.reshape(per_example, (len(per_example), -1)).mean(axis=1)` ->
 #     `np.sum(per_example) / math.prod(per_example.shape[1:])`
-# in single precision: `return 0.0` -> `return np.float32(0)`, `each.sum()` -> `each.astype(np.float32).sum()`,
-#     `penalty / replicas` -> `np.float32(penalty) / np.float32(replicas)`
 
 # %% q03_replica_loss wrong
 # the mean over the replica: `each.sum() / global_batch` -> `each.mean()`
 # half of the mean, for two replicas: `each.sum() / global_batch` -> `each.mean() / 2`
-# all values are summed: `each.sum()` -> `per_example.sum()`
 # NaN without samples: `return 0.0` -> `return math.nan`
 # None without samples: `return 0.0` -> `return None`
 # nothing without samples: `return 0.0` -> `return per_example`
@@ -55,15 +39,6 @@ def tf_config(addresses, index):
 # NumPy works out every negative length: `, -1)` -> `, -2)`
 
 
-# %% q04_averaged right: a loop
-def averaged(gradients, samples):
-    total = np.zeros(gradients[0].shape)
-    for gradient, n in zip(gradients, samples):
-        if n != 0:
-            total += gradient * n
-    return total / sum(samples)
-
-
 # %% q04_averaged right
 # NaN to 0: `n * g for` -> `n * np.nan_to_num(g) for`, ` if n]` -> `]`
 # a sum without NaN: ` if n]` -> `]`, `sum(parts)` -> `np.nansum(parts, axis=0)`
@@ -72,36 +47,11 @@ def averaged(gradients, samples):
 
 # %% q04_averaged wrong
 # the mean over ranks: `n * g for` -> `g for`, `sum(samples)` -> `len(parts)`
-# the sum over ranks: ` / sum(samples)` -> ``
-# NaN spoils it: ` if n]` -> `]`
 # one number for all weights: `n * g for` -> `n * g.mean() for`
 # flat: `n * g for` -> `n * g.ravel() for`
 # two ranks: `zip(gradients, samples)` -> `zip(gradients[:2], samples)`, `sum(samples)` -> `sum(samples[:2])`
 # weights are the other way round: `n * g for` -> `g / n for`, `sum(samples)` -> `sum(1 / n for n in samples if n)`
 # rounded: `sum(parts) / sum(samples)` -> `np.round(sum(parts) / sum(samples), 2)`
-
-
-# %% q05_checks right: sets and pairs of ranks
-import itertools
-
-
-def shared_samples(ranks):
-    for one, other in itertools.combinations(ranks, 2):
-        for step, same_step in zip(one["steps"], other["steps"]):
-            if set(step["samples"]) & set(same_step["samples"]):
-                return True
-    return False
-
-
-def began_apart(ranks):
-    return any(rank["weights"] != ranks[0]["weights"] for rank in ranks)
-
-
-def drifting(ranks):
-    for i in range(len(ranks[0]["steps"])):
-        if any(rank["steps"][i]["update"] != ranks[0]["steps"][i]["update"] for rank in ranks[1:]):
-            return True
-    return False
 
 
 # %% q05_checks right
@@ -116,7 +66,6 @@ def drifting(ranks):
 # %% q05_checks wrong
 # samples of different steps: `zip(*(rank["steps"] for rank in ranks)):` ->
 #     `[[{"samples": [n for step in rank["steps"] for n in step["samples"]]} for rank in ranks]]:`
-# a sample twice on one rank: `set(step["samples"])` -> `step["samples"]`
 # samples of the first step: `zip(*(rank["steps"] for rank in ranks)):` ->
 #     `zip(*(rank["steps"][:1] for rank in ranks)):`
 # begins as the first and the last rank do: `for rank in ranks}) > 1` -> `for rank in (ranks[0], ranks[-1])}) > 1`
@@ -147,7 +96,6 @@ def drifting(ranks):
 #     `any(rank["samples_counted"] != sum(len(step["samples"]) for step in rank["steps"]) for rank in ranks)`
 # rank 0's count times the ranks: `sum(rank["samples_counted"] for rank in ranks)` ->
 #     `ranks[0]["samples_counted"] * len(ranks)`
-# only what was not counted: `!= trained_on` -> `< trained_on`
 # all steps as large as the first: `len(step["samples"])` -> `len(rank["steps"][0]["samples"])`
 # a sample more or less does not matter: `sum(rank["samples_counted"] for rank in ranks) != trained_on` ->
 #     `not math.isclose(sum(rank["samples_counted"] for rank in ranks), trained_on, rel_tol=0.01)`
@@ -173,10 +121,6 @@ bugs = dict(zip("ABCDEF", "wrap throughput shard write broadcast scale".split())
 # %% q07_bugs right: entered one by one
 bugs["F"], bugs["E"] = "scale", "broadcast"
 bugs |= {"B": "throughput", "A": "wrap"}
-
-# %% q07_bugs right: from the words
-letters = {"broadcast": "E", "scale": "F", "shard": "C", "throughput": "B", "wrap": "A", "write": "D"}
-bugs = {letter: word for word, letter in letters.items()}
 
 # %% q07_bugs wrong
 # B and D the other way round: `"B": "throughput"` -> `"B": "write"`, `"D": "write"` -> `"D": "throughput"`

@@ -6,16 +6,12 @@
 # step by step round the ring: `rounds * (alpha_s + size_bytes / (ranks * bandwidth))` ->
 #     `sum(alpha_s + size_bytes / ranks / bandwidth for _ in range(rounds))`
 # what is saved is more than what is added: `many < whole_s` -> `whole_s - part_s > many - part_s`
-# in single precision: `return compute_s` -> `return np.float32(compute_s)`, `size_bytes / (ranks * bandwidth)` ->
-#     `np.float32(size_bytes) / np.float32(ranks * bandwidth)`
 
 # %% q03_pays wrong
 # the latency once: `rounds * (alpha_s + size_bytes / (ranks * bandwidth))` ->
 #     `bool(rounds) * 2 * alpha_s + rounds * size_bytes / (ranks * bandwidth)`
-# half the ring: `2 * (ranks - 1)` -> `ranks - 1`
 # one rank exchanges with itself: `2 * (ranks - 1)` -> `max(1, 2 * (ranks - 1))`
 # parts of whole bytes: `size_bytes / (ranks * bandwidth)` -> `size_bytes // ranks / bandwidth`
-# equally fast pays: `many < whole_s` -> `many <= whole_s`
 # slower pays: `many < whole_s` -> `many > whole_s`
 # two ranks: `(part_s, size_bytes, ranks` -> `(part_s, size_bytes, 2`
 # by a millisecond at least: `many < whole_s` -> `many <= whole_s - 1e-3`

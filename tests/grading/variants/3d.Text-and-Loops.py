@@ -1,21 +1,5 @@
 # Right and wrong answers to the questions of lesson 3d: tests/grading/test_variants.py reads them.
 
-# %% q02_evaluate right: counts batch by batch
-def evaluate(batches):
-    tp = fp = fn = tn = 0
-    for labels, given in batches:
-        for label, p in zip(labels, given):
-            said = p >= 0.5
-            tp += bool(label and said)
-            fp += bool(said and not label)
-            fn += bool(label and not said)
-            tn += bool(not label and not said)
-    precision = tp / (tp + fp) if tp + fp else 0
-    recall = tp / (tp + fn) if tp + fn else 0
-    f1 = 2 * precision * recall / (precision + recall) if precision + recall else 0
-    return dict(accuracy=(tp + tn) / (tp + tn + fp + fn), precision=precision, recall=recall, f1=f1)
-
-
 # %% q02_evaluate right
 # F1 from the counts: `2 * precision * recall / total if total else 0.0` ->
 #     `2 * hits / max(said.sum() + labels.sum(), 1)`
@@ -28,7 +12,6 @@ def evaluate(batches):
 # F1 is the smaller: `2 * precision * recall / total if total else 0.0` -> `min(precision, recall)`
 # F1 is 1 where there is nothing at all: `recall / total if total else 0.0` ->
 #     `recall / total if total else not labels.any()`
-# more than a half: `>= 0.5` -> `> 0.5`
 # specificity for recall: `hits / labels.sum() if labels.any() else 0.0` -> `np.mean(~said[~labels]) if hits else 0.0`
 # the agreement of those found only: `np.mean(labels == said)` -> `np.mean(labels[said])`
 
@@ -81,7 +64,6 @@ def evaluate(batches):
 # channels first: `np.moveaxis(mat["X"], 3, 0)` -> `mat["X"].transpose(3, 2, 0, 1)`
 # one image loses an axis: `np.moveaxis(mat["X"], 3, 0)` -> `np.moveaxis(mat["X"], 3, 0).squeeze()`
 # between 0 and 1: `np.moveaxis(mat["X"], 3, 0)` -> `np.moveaxis(mat["X"], 3, 0) / 255`
-# 10 stays: ` % 10` -> ``
 # one less: ` % 10` -> ` - 1`
 # labels keep their type: `.astype(np.int32)` -> ``
 # labels keep their column: `.reshape(-1)` -> ``

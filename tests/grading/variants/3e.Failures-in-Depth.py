@@ -1,11 +1,5 @@
 # Right and wrong answers to the questions of lesson 3e: tests/grading/test_variants.py reads them.
 
-# %% q01_lost_share right: in one second of training
-def lost_share(interval_s, checkpoint_s, restart_s, mtbf_s):
-    checkpoints, crashes = 1 / interval_s, 1 / mtbf_s
-    return checkpoints * checkpoint_s + crashes * (0.5 * interval_s + restart_s)
-
-
 # %% q01_lost_share right: over one failure
 def lost_share(interval_s, checkpoint_s, restart_s, mtbf_s):
     intervals = mtbf_s / interval_s
@@ -13,15 +7,10 @@ def lost_share(interval_s, checkpoint_s, restart_s, mtbf_s):
 
 
 # %% q01_lost_share right
-# by NumPy: `checkpoint_s / interval_s` -> `np.divide(checkpoint_s, interval_s)`
 # two terms of a failure: `(interval_s / 2 + restart_s) / mtbf_s` -> `interval_s / (2 * mtbf_s) + restart_s / mtbf_s`
 
 # %% q01_lost_share plain
 # a whole interval: `interval_s / 2 +` -> `interval_s +`
-# no restart: `(interval_s / 2 + restart_s)` -> `interval_s / 2`
-# checkpoints alone: `written + failed` -> `written`
-# failures alone: `written + failed` -> `failed`
-# divided the other way: `checkpoint_s / interval_s` -> `interval_s / checkpoint_s`
 
 # %% q01_lost_share wrong
 # the larger of both: `written + failed` -> `max(written, failed)`
@@ -29,11 +18,6 @@ def lost_share(interval_s, checkpoint_s, restart_s, mtbf_s):
 # the restart is halved, too: `(interval_s / 2 + restart_s)` -> `(interval_s + restart_s) / 2`
 # the checkpoint that failed, too: `(interval_s / 2 + restart_s)` -> `(interval_s / 2 + restart_s + checkpoint_s)`
 # checkpoints within the interval: `checkpoint_s / interval_s` -> `checkpoint_s / (interval_s + checkpoint_s)`
-
-
-# %% q02_young right: a power
-def young(checkpoint_s, mtbf_s):
-    return (2.0 * mtbf_s * checkpoint_s) ** 0.5
 
 
 # %% q02_young right: by bisection of the derivative
@@ -49,12 +33,9 @@ def young(checkpoint_s, mtbf_s):
 
 
 # %% q02_young right
-# by NumPy: `math.sqrt(` -> `np.sqrt(`
 # two roots: `math.sqrt(2 * checkpoint_s * mtbf_s)` -> `math.sqrt(2 * checkpoint_s) * math.sqrt(mtbf_s)`
 
 # %% q02_young plain
-# without the factor: `2 * checkpoint_s` -> `checkpoint_s`
-# no root: `math.sqrt(2 * checkpoint_s * mtbf_s)` -> `2 * checkpoint_s * mtbf_s`
 # half in place of twice: `2 * checkpoint_s` -> `checkpoint_s / 2`
 # the ratio: `checkpoint_s * mtbf_s` -> `mtbf_s / checkpoint_s`
 # the factor outside: `math.sqrt(2 * checkpoint_s * mtbf_s)` -> `2 * math.sqrt(checkpoint_s * mtbf_s)`
@@ -66,39 +47,17 @@ def young(checkpoint_s, mtbf_s):
 # minus the checkpoint: `* mtbf_s)` -> `* mtbf_s) - checkpoint_s`
 
 
-# %% q03_daly right: one after the other
-def daly(checkpoint_s, mtbf_s):
-    if checkpoint_s < 2 * mtbf_s:
-        first = (2 * checkpoint_s * mtbf_s) ** 0.5
-        second = (checkpoint_s / (2 * mtbf_s)) ** 0.5 / 3
-        third = (checkpoint_s / (2 * mtbf_s)) / 9
-        return first * (1 + second + third) - checkpoint_s
-    return mtbf_s
-
-
-# %% q03_daly right: multiplied out
-def daly(checkpoint_s, mtbf_s):
-    if checkpoint_s >= 2 * mtbf_s:
-        return mtbf_s
-    best = young(checkpoint_s, mtbf_s)
-    return best - 2 * checkpoint_s / 3 + best * checkpoint_s / mtbf_s / 18
-
-
 # %% q03_daly right
 # with the answer before: `math.sqrt(2 * checkpoint_s * mtbf_s) *` -> `young(checkpoint_s, mtbf_s) *`
 # a power: `math.sqrt(ratio)` -> `ratio**0.5`
 
 # %% q03_daly plain
-# without the checkpoint: ` - checkpoint_s` -> ``
-# the series only: `math.sqrt(2 * checkpoint_s * mtbf_s) * series` -> `series`
 # always by the series: `ratio >= 1` -> `ratio >= 100`
 # Young's: `series = 1 + math.sqrt(ratio) / 3 + ratio / 9` -> `series = 1`
-# without the root of the ratio: `math.sqrt(ratio) / 3` -> `ratio / 3`
 # the term of second order is missing: ` + ratio / 9` -> ``
 
 # %% q03_daly wrong
 # half the MTBF: `return mtbf_s` -> `return mtbf_s / 2`
 # above the MTBF, not twice the MTBF: `ratio >= 1` -> `ratio >= 0.5`
-# at the limit by the series: `ratio >= 1` -> `ratio > 1`
 # never below the checkpoint: `return math.sqrt(2 * checkpoint_s * mtbf_s) * series - checkpoint_s` ->
 #     `return max(checkpoint_s, math.sqrt(2 * checkpoint_s * mtbf_s) * series - checkpoint_s)`

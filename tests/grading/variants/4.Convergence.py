@@ -1,21 +1,5 @@
 # Right and wrong answers to the questions of lesson 4: tests/grading/test_variants.py reads them.
 
-# %% q01_fit right: logarithms, by a search
-def fit(batches, steps):
-    batches, steps = np.array(batches, float), np.array(steps, float)
-
-    def rest(critical):
-        part = np.log(steps) - np.log1p(critical / batches)
-        return np.var(part), math.exp(np.mean(part)), critical
-
-    grid = np.geomspace(1, 1e5, 400)
-    for _ in range(4):
-        best = min(range(len(grid)), key=lambda i: rest(grid[i])[0])
-        grid = np.geomspace(grid[max(best - 1, 0)], grid[min(best + 1, len(grid) - 1)], 100)
-    _, fewest, critical = min(map(rest, grid))
-    return [fewest, critical]
-
-
 # %% q01_fit right: SciPy's curve_fit
 from scipy.optimize import curve_fit
 
@@ -34,8 +18,6 @@ def fit(batches, steps):
 # an array: `fewest, slope / fewest` -> `np.array([fewest, slope / fewest])`
 
 # %% q01_fit wrong
-# steps are weighed alike: `, w=1 / steps` -> ``
-# the slope is the critical batch: `slope / fewest` -> `slope`
 # a line in the batch: `polyfit(1 / batches` -> `polyfit(batches`
 # the fewest steps are those of the largest batch: `slope / fewest` -> `np.mean(batches * (steps / min(steps) - 1))`,
 #     `return fewest` -> `return min(steps)`
@@ -59,30 +41,6 @@ def fit(batches, steps):
 # twice every weight is the same weights: `w=1 /` -> `w=2 /`
 
 
-# %% q02_rate_at right: NumPy, and a table of rules
-def rate_at(step, steps, climb, base, batch, rule):
-    scale = {"linear": batch / 64, "sqrt": np.sqrt(batch / 64)}.get(rule)
-    if scale is None:
-        raise ValueError("no such rule")
-    if step >= climb:
-        return np.float64(base * scale * np.cos(np.pi / 2 * (step - climb) / (steps - climb)) ** 2)
-    return np.interp(step, [0, climb], [base, base * scale])
-
-
-# %% q02_rate_at right: an error of its own
-class NoRule(ValueError):
-    pass
-
-
-def rate_at(step, steps, climb, base, batch, rule):
-    if rule != "linear" and rule != "sqrt":
-        raise NoRule(rule)
-    peak = base * (batch / 64 if rule == "linear" else (batch / 64) ** 0.5)
-    rising = [base + i * (peak - base) / climb for i in range(climb)]
-    falling = [peak * (1 + math.cos(math.pi * i / (steps - climb))) / 2 for i in range(steps - climb + 1)]
-    return (rising + falling)[step]
-
-
 # %% q02_rate_at right
 # parts of both: `base + (peak - base) * step / climb` -> `(1 - step / climb) * base + step / climb * peak`
 # the peak belongs to the climb: `step < climb` -> `0 < climb and step <= climb`
@@ -95,7 +53,6 @@ def rate_at(step, steps, climb, base, batch, rule):
 # the cosine of all steps: `(step - climb) / (steps - climb)` -> `step / steps`
 # every rule is linear: `"sqrt": 0.5` -> `"sqrt": 1`
 # any other rule is the square root: `raise ValueError(f"{rule!r} is neither 'linear' nor 'sqrt'")` -> `rule = "sqrt"`
-# fails without a climb: `step < climb` -> `step <= climb`
 # k is a whole number: `(batch / 64)` -> `(batch // 64 or batch / 64)`
 
 # %% q02_rate_at equivalent

@@ -1,26 +1,5 @@
 # Right and wrong answers to the questions of lesson 4b: tests/grading/test_variants.py reads them.
 
-# %% q01_changed right: one fact after the other
-def changed(one, other):
-    found = []
-    for key, word in (("global_batch", "global batch"), ("rate", "rate"), ("seed", "seed")):
-        if one[key] != other[key]:
-            found.append(word)
-    looked_at, seen = [], []
-    for run in (one, other):
-        share = run["global_batch"] // run["passes"]
-        if not run["sync_bn"]:
-            share = share // run["ranks"]
-        looked_at.append(share)
-        steps = run["images"] // run["global_batch"] * run["epochs"]
-        seen.append(steps * run["global_batch"])
-    if looked_at[0] != looked_at[1]:
-        found.append("norm batch")
-    if seen[0] != seen[1]:
-        found.append("images seen")
-    return found
-
-
 # %% q01_changed right
 # a set of names and values: `{name for name in first if first[name] != second[name]}` ->
 #     `frozenset(name for name, _ in first.items() ^ second.items())`
@@ -30,8 +9,6 @@ def changed(one, other):
 
 # %% q01_changed wrong
 # only the settings that have a word: `batch / parts` -> `0`, `run["images"] // batch * batch * run["epochs"]` -> `0`
-# batch norm sees the rank's part of all passes: `run["passes"] * (1` -> `(1`
-# sync-BN is nothing: `1 if run["sync_bn"] else run["ranks"]` -> `run["ranks"]`
 # sync-BN joins the passes, too: `run["passes"] * (1 if run["sync_bn"] else run["ranks"])` ->
 #     `1 if run["sync_bn"] else run["passes"] * run["ranks"]`
 # the remainder is made up for: `run["images"] // batch` -> `-(-run["images"] // batch)`
@@ -47,15 +24,6 @@ def changed(one, other):
 #     `facts(other), facts(one)`, `name in first if` -> `name in second if`
 
 
-# %% q02_noise_scale right: solved as a system
-def noise_scale(small_sq, big_sq, small_batch, big_batch):
-    matrix = np.array([[1, 1 / small_batch], [1, 1 / big_batch]])
-    gradient, variance = np.linalg.solve(matrix, [np.mean(small_sq), np.mean(big_sq)])
-    if gradient < 1e-12:
-        return
-    return float(variance / gradient)
-
-
 # %% q02_noise_scale right
 # equation A.2 of the paper: `gradient_sq = big - variance / big_batch` ->
 #     `gradient_sq = (big_batch * big - small_batch * small) / (big_batch - small_batch)`
@@ -69,7 +37,6 @@ def noise_scale(small_sq, big_sq, small_batch, big_batch):
 # the mean of the steps' ratios: `np.mean(small_sq), np.mean(big_sq)` -> `np.array(small_sq), np.array(big_sq)`,
 #     `variance / gradient_sq if gradient_sq > 0` -> `np.mean(variance / gradient_sq) if min(gradient_sq) > 0`
 # the last step only: `np.mean(small_sq), np.mean(big_sq)` -> `small_sq[-1], big_sq[-1]`
-# the averaged gradient is the true one: `big - variance / big_batch` -> `big`
 # infinity where there is none: `else None` -> `else math.inf`
 # negative where there is none: `gradient_sq > 0` -> `gradient_sq`
 # the medians of steps: `np.mean(small_sq), np.mean(big_sq)` -> `np.median(small_sq), np.median(big_sq)`
@@ -105,7 +72,6 @@ def verdict(first, second, margin):
 # a limit on the margin is inside: `-margin < low and high < margin` -> `low >= -margin and high <= margin`
 
 # %% q03_verdict wrong
-# first minus second: `second[seed] - first[seed]` -> `first[seed] - second[seed]`
 # pairs in the order of the dictionaries: `second[seed] - first[seed] for seed in first if seed in second` ->
 #     `b - a for a, b in zip(first.values(), second.values())`
 # the means of all seeds, not pairs: `spread = np.std(pairs, ddof=1) / math.sqrt(len(pairs))` ->
@@ -153,8 +119,6 @@ def verdict(first, second, margin):
 
 # %% q04_whole_batch wrong
 # the mean of the variances: ` + between` -> ``
-# the variance of the means: `np.mean(variances, axis=0) + between` -> `between`
-# the sum of the variances: `np.mean(variances` -> `np.sum(variances`
 # all channels together: `np.mean(means, axis=0), np.mean(variances, axis=0)` -> `np.mean(means), np.mean(variances)`,
 #     `np.var(means, axis=0)` -> `np.var(means)`
 # over channels: `np.mean(means, axis=0), np.mean(variances, axis=0)` ->
@@ -164,16 +128,6 @@ def verdict(first, second, margin):
 # variances are divided by the ghosts: `+ between` -> `/ len(means) + between`
 # two ghosts only: `np.var(means, axis=0)` -> `np.var(means := means[:2], axis=0)`, `np.mean(variances` ->
 #     `np.mean(variances[:2]`
-
-
-# %% q05_lars_step right: in place
-def lars_step(weights, gradient, velocity, rate, momentum, trust, decay):
-    size, steep = np.linalg.norm(weights), np.linalg.norm(gradient)
-    local = trust * size / (steep + decay * size) if size and steep + decay * size else 1
-    velocity *= momentum
-    velocity += local * rate * gradient + local * rate * decay * weights
-    weights -= velocity
-    return weights, velocity
 
 
 # %% q05_lars_step right
@@ -186,45 +140,26 @@ def lars_step(weights, gradient, velocity, rate, momentum, trust, decay):
 #     `ratio * (rate * gradient + rate * decay * weights)`
 
 # %% q05_lars_step wrong
-# SGD with momentum: `rate * ratio` -> `rate`
 # the rate multiplies the velocity: `rate * ratio` -> `ratio`, `weights - velocity` -> `weights - rate * velocity`
 # the ratio is turned round: `trust * norm / scale` -> `trust * scale / norm`
 # no decay in the denominator: ` + decay * norm` -> ``
-# decay in the denominator only: `(gradient + decay * weights)` -> `gradient`
 # the norm of gradient and decay together: `np.sqrt(np.sum(gradient**2)) + decay * norm` ->
 #     `np.sqrt(np.sum((gradient + decay * weights) ** 2))`
 # divides by zero: ` if norm > 0 and scale > 0 else 1.0` -> ``
 # up the slope: `weights - velocity` -> `weights + velocity`
 
 
-# %% q06_lamb_step right: written out
-def lamb_step(weights, gradient, m, v, i, rate, beta_1, beta_2, epsilon, decay):
-    new_m = m + (1 - beta_1) * (gradient - m)
-    new_v = v + (1 - beta_2) * (gradient * gradient - v)
-    d = new_m / (1 - beta_1**i) / (np.sqrt(new_v / (1 - beta_2**i)) + epsilon) + decay * weights
-    w_norm, d_norm = np.sqrt((weights**2).sum()), np.sqrt((d**2).sum())
-    factor = 1 if w_norm == 0 or d_norm == 0 else w_norm / d_norm
-    return weights - rate * factor * d, new_m, new_v
-
-
 # %% q06_lamb_step right
 # norms by hand: `np.linalg.norm(weights)` -> `np.sqrt(np.sum(weights**2))`
 # a product decides: `norm > 0 and length > 0` -> `norm * length > 0`
-# a list of three: `return weights - rate * trust * direction, m, v` -> `return [weights - rate * trust * direction, m, v]`
 
 # %% q06_lamb_step plain
-# Adam, without the norms: `rate * trust * direction` -> `rate * direction`
-# uphill: `weights - rate` -> `weights + rate`
 # the sum of both averages: `beta_2 * v + (1 - beta_2)` -> `v + (1 - beta_2) * 2`
 
 # %% q06_lamb_step wrong
 # no correction for the beginning: `m / (1 - beta_1**i), v / (1 - beta_2**i)` -> `m, v`
 # the corrected averages are returned: `direction, m, v` -> `direction, mean, square`
-# the fraction upside down: `norm / length if` -> `length / norm if`
 # decay outside of the direction: `+ decay * weights` -> `+ 0 * weights`, `weights - rate` ->
 #     `weights - rate * decay * weights - rate`
 # epsilon inside the root: `np.sqrt(square) + epsilon` -> `np.sqrt(square + epsilon)`
 # the averages change places: `beta_1 * m + (1 - beta_1) * gradient` -> `beta_2 * m + (1 - beta_2) * gradient`
-# the factor is 0 for weights of 0: `else 1.0` -> `else 0.0`
-# weight decay pulls outwards: `+ decay * weights` -> `- decay * weights`
-# the gradient's norm: `np.linalg.norm(direction)` -> `np.linalg.norm(gradient)`

@@ -1,18 +1,5 @@
 # Right and wrong answers to the questions of lesson 5: tests/grading/test_variants.py reads them.
 
-# %% q01_counts right: from the standard library
-def counts(accuracies, target):
-    import statistics
-
-    n = len(accuracies)
-    if n not in range(5, 21):
-        return False
-    reached = [10 if value is None else value for value in accuracies]
-    deviation = statistics.stdev(reached)
-    gap = statistics.mean(reached) - target
-    return gap > 0 if deviation == 0 else gap * math.sqrt(n) / deviation > T99[n - 1]
-
-
 # %% q01_counts right
 # t itself: `np.mean(reached) - target > T99[n - 1] * error` ->
 #     `(np.mean(reached) - target) / max(error, 1e-9) > T99[n - 1]`
@@ -25,8 +12,6 @@ def counts(accuracies, target):
 # crashes left out: `10.0 if each is None else each for each in accuracies` ->
 #     `each for each in accuracies if each is not None`
 # a run that reached 0 is taken as a crash: `10.0 if each is None else each` -> `each or 10.0`
-# the spread of a run, not of the mean: ` / math.sqrt(n)` -> ``
-# the deviation of these runs, not of all: `, ddof=1` -> ``
 # four runs are enough: `n < 5` -> `n < 4`, `T99[n - 1]` -> `T99.get(n - 1, 4.541)`
 # below the target by as much: `np.mean(reached) - target` -> `abs(np.mean(reached) - target)`
 

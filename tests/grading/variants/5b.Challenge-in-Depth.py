@@ -1,30 +1,5 @@
 # Right and wrong answers to the questions of lesson 5b: tests/grading/test_variants.py reads them.
 
-# %% q01_expected_best right: from the best one down
-def expected_best(accuracies, k):
-    rest = len(accuracies)
-    if k not in range(1, rest + 1):
-        raise ValueError(k)
-    mean, chance = 0.0, 1.0  # that all that are better were not chosen
-    for accuracy in sorted(accuracies, reverse=True):
-        chosen = k / rest
-        mean += chance * chosen * accuracy
-        chance *= 1 - chosen
-        rest -= 1
-        if chance <= 0:
-            break
-    return mean
-
-
-# %% q01_expected_best right: all choices, one by one
-def expected_best(accuracies, k):
-    import itertools
-
-    if k < 1 or k > len(accuracies):
-        raise ValueError("there are not so many runs")
-    return np.mean([max(chosen) for chosen in itertools.combinations(accuracies, k)])
-
-
 # %% q01_expected_best right
 # an array of weights: `total / math.comb(n, k)` ->
 #     `np.average(np.sort(accuracies), weights=[math.comb(i, k - 1) for i in range(n)])`
@@ -39,21 +14,9 @@ def expected_best(accuracies, k):
 # all of the runs is too many, too: `k <= n` -> `k < n`
 # drawn at random: `total / math.comb(n, k)` ->
 #     `np.mean([max(np.random.permutation(accuracies)[:k]) for _ in range(300)])`
-# in the order of the runs: `sorted(accuracies)` -> `accuracies`
 
 # %% q01_expected_best equivalent
 # math.comb raises the ValueError for k = 0: `1 <= k` -> `0 <= k`
-
-
-# %% q02_samples_to right: by place
-def samples_to(samples, accuracies, target):
-    for place in range(len(samples)):
-        if accuracies[place] < target:
-            continue
-        if place == 0:
-            return samples[0]
-        part = (target - accuracies[place - 1]) / (accuracies[place] - accuracies[place - 1])
-        return samples[place - 1] + part * (samples[place] - samples[place - 1])
 
 
 # %% q02_samples_to right
@@ -70,7 +33,6 @@ def samples_to(samples, accuracies, target):
 # infinity where it is never reached: `return None` -> `return math.inf`
 # half-way between the two: `(target - low) / (accuracy - low)` -> `0.5`
 # it goes on beyond the end: `return None` -> `return samples[-1] * target / accuracies[-1] if samples else None`
-# it has to be above: `>= target` -> `> target`
 
 # %% q02_samples_to equivalent
 # a function that ends returns None: `return None` -> `pass`

@@ -1,13 +1,5 @@
 # Right and wrong answers to the questions of lesson 6: tests/grading/test_variants.py reads them.
 
-# %% q01_needed right: kind by kind, in a list
-def needed(parameters, slots, mixed=False):
-    state = 4 * slots * parameters
-    if not mixed:
-        return [4 * parameters, 4 * parameters, state]
-    return [2 * parameters, 2 * parameters, state + 4 * parameters]
-
-
 # %% q01_needed right
 # the copy from what the weights lack: `(2, 4) if mixed else (4, 0)` -> `(2, 2 * 2) if mixed else (4, 0)`
 # an array: `return number * parameters, number * parameters, state` ->
@@ -27,7 +19,6 @@ def needed(parameters, slots, mixed=False):
 # gradients of four bytes: `number * parameters, state` -> `4 * parameters, state`
 # a copy of the gradients, too: `copy + 4` -> `2 * copy + 4`
 # MiB: `, state` -> `, state / 2**20`
-# mixed precision as it comes: `mixed=False` -> `mixed=True`
 
 
 # %% q03_gpipe right: what a stage waits for
@@ -51,20 +42,8 @@ def gpipe(stages, microbatches):
     return table
 
 
-# %% q03_gpipe right: each stage by its pieces
-def gpipe(stages, microbatches):
-    forward = [("F", m) for m in range(microbatches)]
-    backward = [("B", m) for m in range(microbatches)]
-    rows = []
-    for stage in range(stages):
-        after = stages - 1 - stage
-        rows.append([None] * stage + forward + [None] * (2 * after) + backward + [None] * stage)
-    return rows
-
-
 # %% q03_gpipe right
 # tuples: `return table` -> `return tuple(map(tuple, table))`
-# cells that are lists: `("F", m)` -> `["F", m]`, `("B", m)` -> `["B", m]`
 
 # %% q03_gpipe plain
 # backward in the same order of stages: `half + stages - 1 - stage + m` -> `half + stage + m`
@@ -76,6 +55,5 @@ def gpipe(stages, microbatches):
 # backward from the last microbatch: `row[half + stages - 1 - stage + m] = ("B", m)` ->
 #     `row[half + stages - 1 - stage + m] = ("B", microbatches - 1 - m)`
 # cycles by stages: `return table` -> `return list(zip(*table))`
-# a cycle more between forward and backward: `half = microbatches + stages - 1` -> `half = microbatches + stages`
 # microbatches count from one: `("F", m)` -> `("F", m + 1)`, `("B", m)` -> `("B", m + 1)`
 # two stages, however many there are: `half + stages - 1 - stage` -> `half + 1 - stage`

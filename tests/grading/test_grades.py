@@ -4,7 +4,7 @@ import csv
 import io
 
 from marking.autograde import Row
-from marking.platforms import canvas, moodle
+from marking.grades import canvas, moodle
 from marking.students import Student
 
 ADA = Student("ada01", "Ada", "Lovelace", "ada@example.org")
