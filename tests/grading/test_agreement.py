@@ -134,7 +134,6 @@ CHANGES = {
     "an answer merged into its test": [merge(2, into=3)],
     "an answer there twice, the last right": [split(2, HALF, MEAN)],
     "an answer there twice, the last wrong": [split(2, MEAN, HALF)],
-    "an answer moved up": [arranged(lambda cells: [cells[6], *cells[:6], *cells[7:]])],
     "an answer deleted": [arranged(lambda cells: cells[:2] + cells[3:])],
     "an answer made text": [made(2, nbformat.v4.new_markdown_cell)],
     "answers without their metadata": [each_cell(lambda cell, n: n in (2, 4, 6) and cell.update(metadata={}))],
@@ -154,6 +153,7 @@ CHANGES = {
         insert(8, "def total(values):\n    return sum(values)"),
     ],
 }  # fmt: skip
+MOVED_UP = [arranged(lambda cells: [cells[6], *cells[:6], *cells[7:]])]
 USES_THE_COURSE = [
     becomes(0, f"{SETUP}\nfrom ddl import paired\n\nscale = paired({{1: 0}}, {{1: scale}}).mean"),
     becomes(
@@ -162,7 +162,7 @@ USES_THE_COURSE = [
 ]
 # What a cell shows, the course's functions and a helper below do not count; definitions do.
 COUNTS = [
-    (CHANGES["an answer moved up"], True),
+    (MOVED_UP, True),
     (CHANGES["definitions from a cell that shows"], True),
     (CHANGES["an answer merged into its test"], True),
     (CHANGES["a value from a cell that shows"], False),
