@@ -179,7 +179,9 @@ COMMANDS = {command.__name__: command for command in (release, due, collect, aut
 def _enrol(course, path):
     from marking import students
 
-    for row in students.enrol_list(course, path):
+    people, problems = students.read(path)
+    students.enrol(course, people)
+    for row in problems:
         print(f"left out of the list of students: {row}")
 
 

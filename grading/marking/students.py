@@ -97,13 +97,6 @@ def _text(path):
         raise MarkingError(f"{path} is not UTF-8: save it as “CSV UTF-8”") from None
 
 
-def enrol_list(course: Course, path: Path) -> list[str]:
-    """Put a list of students into the gradebook; return the problems of the other rows."""
-    people, problems = read(path)
-    enrol(course, people)
-    return problems
-
-
 def enrol(course: Course, people: list[Student]) -> None:
     """Add students to the gradebook, or update them."""
     with course.gradebook() as gradebook:

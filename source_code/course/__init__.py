@@ -15,7 +15,7 @@ _HOME = {
     "classroom": "grader.classroom",
     "hint": "grader.hints",
     "progress": "grader.progress",
-    "share": "grader.share",
+    "share": "grader.classroom",
     "recorded": "shared.recorded",
     "agreement": "workers.agreement",
     "difference": "workers.difference",

@@ -111,7 +111,7 @@ def _progress(arguments):
 
 
 def _share(arguments):
-    from course.grader.share import share
+    from course.grader.classroom import share
 
     print(share(arguments.what == "on"))
 

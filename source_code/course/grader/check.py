@@ -23,11 +23,11 @@ from urllib.parse import quote
 from course.grader import journal
 from course.grader.cells import answers_of, as_answered, labels, role_of, source_of, test_cells, tested
 from course.grader.channel import start_worker
+from course.grader.classroom import renew
 from course.grader.grade import Verdict, grade_notebook
 from course.grader.handin import EXCHANGE, hand_in
 from course.grader.limits import Limits
 from course.grader.notebooks import find_notebook, lessons, notebook_of_kernel, read_notebook
-from course.grader.share import renew
 from course.grader.worker import GRADING
 from ddl.display.html import Markup, html_table, prose
 from ddl.errors import CourseError, InputError

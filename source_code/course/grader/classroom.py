@@ -1,9 +1,14 @@
-"""What attendees share of where they are, as a table for their instructor.
+"""What attendees share of where they are, and the table of it for their instructor.
+
+Only what an attendee chooses to is shared. ``DDL_CLASS`` names the class's folder, in which each has a ``NAME.json``::
+
+    {"name": "ann", "lesson": "1.Gradient-Basics", "time": 1700000000.0, "passes": {"1.Gradient-Basics": {"q01": true}}}
 
 Everybody in a class can write into its folder: nothing in it is believed. A file counts if it is a small, regular file
 with JSON in it, of the owner whose name it has; of that only known lessons and questions are taken.
 """
 
+import contextlib
 import json
 import os
 import pwd
@@ -14,8 +19,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from course.grader import journal, notebooks
-from course.grader.progress import LESSON, aligned, questions_of
+from course.grader.handin import student
+from course.grader.progress import LESSON, aligned, progress, questions_of
 from ddl.errors import InputError
+from ddl.records.jsonfiles import write_json
 from ddl.words import plural
 
 MOST_BYTES = 65536
@@ -76,6 +83,41 @@ class Classroom:
         yield from self.left_out[:SHOWN]
         if len(self.left_out) > SHOWN:
             yield f"{len(self.left_out) - SHOWN:,} more files are left out."
+
+
+def share(on: bool = True) -> str:
+    """Share where you are with your instructor, or end that; return a sentence that says what is shared."""
+    folder = os.environ.get(journal.CLASS)
+    if not folder:
+        raise InputError(f"there is no class to share with: {journal.CLASS} names no folder")
+    path = Path(folder, f"{student()}.json")
+    journal.keep_sharing(on)
+    if not on:
+        path.unlink(missing_ok=True)
+        return "Nothing of yours is shared any more."
+    _write(path, "")
+    return (
+        f"Your instructor sees from now on, renewed by each check: your name ({student()}), the lesson that you "
+        "checked, whether each question passes its tests, and when. Never code, answers or outputs. "
+        "`share(False)` or `ddl share off` ends this."
+    )
+
+
+def renew(lesson: str) -> None:
+    """Write anew what is shared after a lesson was checked, where its attendee has chosen to share."""
+    folder = os.environ.get(journal.CLASS)
+    if folder and journal.sharing():
+        with contextlib.suppress(OSError, InputError):  # the check is what was asked for
+            _write(Path(folder, f"{student()}.json"), lesson)
+
+
+def _write(path, lesson):
+    passes = {}
+    for each in progress().lessons:
+        marks = {q.name: q.state == "done" for q in each.tested if q.state in ("done", "failed")}
+        passes |= {each.path.stem: marks} if marks else {}
+    write_json(path, {"name": path.stem, "lesson": lesson, "time": time.time(), "passes": passes})
+    path.chmod(0o640)  # for the folder's group, which is its owner's: see `make hub`
 
 
 def classroom(folder: str | Path | None = None) -> Classroom:

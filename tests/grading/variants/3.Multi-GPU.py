@@ -11,7 +11,6 @@
 # all samples: `samples // global_batch * global_batch` -> `samples`
 # at least one step: `samples // global_batch` -> `max(1, samples // global_batch)`
 # an exact fit loses a step: `samples // global_batch` -> `(samples - 1) // global_batch`
-# the ratio of times: `speed / (ranks * single_speed)` -> `one[1] / (ranks * many[1]) if many[0] else 0`
 # capped at 1: `speed / (ranks * single_speed)` -> `min(1, speed / (ranks * single_speed))`
 # one rank as many: `speed / (ranks * single_speed)` -> `speed / (ranks * single_speed) if ranks > 1 else 0`
 # rounded: `speed / (ranks * single_speed)` -> `round(speed / (ranks * single_speed), 2)`
@@ -33,7 +32,6 @@ def steps_twice(step, every):
 # until the next checkpoint: `return step - kept` -> `return kept + every - step`
 # without checkpoints nothing is lost: `else 0` -> `else step`
 # a whole interval: `step // every * every` -> `step - every`
-# half an interval, as on average: `step // every * every` -> `step - every // 2`
 
 # %% q03_steps_twice wrong
 # a checkpoint of this step is not there yet: `step // every * every` -> `(step - 1) // every * every`

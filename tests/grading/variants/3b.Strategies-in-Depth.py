@@ -66,12 +66,9 @@ def tf_config(addresses, index):
 # %% q05_checks wrong
 # samples of different steps: `zip(*(rank["steps"] for rank in ranks)):` ->
 #     `[[{"samples": [n for step in rank["steps"] for n in step["samples"]]} for rank in ranks]]:`
-# samples of the first step: `zip(*(rank["steps"] for rank in ranks)):` ->
-#     `zip(*(rank["steps"][:1] for rank in ranks)):`
 # begins as the first and the last rank do: `for rank in ranks}) > 1` -> `for rank in (ranks[0], ranks[-1])}) > 1`
 # exactly two kinds of beginning: `ranks}) > 1` -> `ranks}) == 2`
 # updates of the first and the last rank: `for step in s}` -> `for step in (s[0], s[-1])}`
-# updates of the first step: `together = zip(*(rank["steps"]` -> `together = zip(*(rank["steps"][:1]`
 # updates in any order: `any(len({step["update"] for step in s}) > 1 for s in together)` ->
 #     `len({frozenset(step["update"] for step in rank["steps"]) for rank in ranks}) > 1`
 # updates that change from step to step: `any(len({step["update"] for step in s}) > 1 for s in together)` ->

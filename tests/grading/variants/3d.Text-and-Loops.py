@@ -34,15 +34,6 @@ def evaluate(batches):
     return {name: np.average([values[name] for values in each], weights=samples) for name in each[0]}
 
 
-# %% q02_evaluate wrong: different samples only
-together = evaluate
-
-
-def evaluate(batches):
-    pairs = np.array(list({(y, p) for labels, given in batches for y, p in zip(labels, given)}))
-    return together([(pairs[:, 0], pairs[:, 1])])
-
-
 # %% q02_evaluate equivalent
 # labels are 0 or 1: `== 1` -> `>= 1`
 # both are both in either order: `labels & said` -> `said & labels`

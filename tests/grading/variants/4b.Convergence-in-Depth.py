@@ -36,12 +36,9 @@
 # %% q02_noise_scale wrong
 # the mean of the steps' ratios: `np.mean(small_sq), np.mean(big_sq)` -> `np.array(small_sq), np.array(big_sq)`,
 #     `variance / gradient_sq if gradient_sq > 0` -> `np.mean(variance / gradient_sq) if min(gradient_sq) > 0`
-# the last step only: `np.mean(small_sq), np.mean(big_sq)` -> `small_sq[-1], big_sq[-1]`
 # infinity where there is none: `else None` -> `else math.inf`
 # negative where there is none: `gradient_sq > 0` -> `gradient_sq`
 # the medians of steps: `np.mean(small_sq), np.mean(big_sq)` -> `np.median(small_sq), np.median(big_sq)`
-# two ranks, whatever the batches: `(1 / small_batch - 1 / big_batch)` -> `(0.5 / small_batch)`,
-#     `variance / big_batch` -> `variance / small_batch / 2`
 # a variance below zero is taken as zero: `(small - big) /` -> `max(small - big, 0) /`
 # the variance without its sign: `(small - big) /` -> `abs(small - big) /`
 

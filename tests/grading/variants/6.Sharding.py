@@ -16,9 +16,6 @@
 # moments of two bytes: `4 * slots` -> `number * slots`
 # the copy counts as weights: `return number * parameters, number` -> `return (number + copy) * parameters, number`
 # a copy only where there are moments: `copy + 4 * slots` -> `copy * (slots > 0) + 4 * slots`
-# gradients of four bytes: `number * parameters, state` -> `4 * parameters, state`
-# a copy of the gradients, too: `copy + 4` -> `2 * copy + 4`
-# MiB: `, state` -> `, state / 2**20`
 
 
 # %% q03_gpipe right: what a stage waits for
@@ -54,6 +51,4 @@ def gpipe(stages, microbatches):
 # all rows are one list: `[[None] * (2 * half) for _ in range(stages)]` -> `[[None] * (2 * half)] * stages`
 # backward from the last microbatch: `row[half + stages - 1 - stage + m] = ("B", m)` ->
 #     `row[half + stages - 1 - stage + m] = ("B", microbatches - 1 - m)`
-# cycles by stages: `return table` -> `return list(zip(*table))`
-# microbatches count from one: `("F", m)` -> `("F", m + 1)`, `("B", m)` -> `("B", m + 1)`
 # two stages, however many there are: `half + stages - 1 - stage` -> `half + 1 - stage`
