@@ -12,7 +12,11 @@ GIVE_BACK = -3, 2**18  # mallopt(3), M_MMAP_THRESHOLD: what NumPy and Gloo free 
 
 
 class Memory:
-    """Bytes since this object was made; of tensors, those in the processor's memory."""
+    """Bytes since this object was made; of tensors, those in the processor's memory.
+
+    TensorFlow counts them where it uses oneDNN, which ``TF_ENABLE_ONEDNN_OPTS=1`` asks for on any processor before
+    TensorFlow is imported; ValueError where it does not.
+    """
 
     def __init__(self):
         ctypes.CDLL(None).mallopt(*GIVE_BACK)
