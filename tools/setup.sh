@@ -82,12 +82,12 @@ trap stopped EXIT
 trap 'exit 130' INT
 trap 'exit 143' TERM
 
-mkdir -p build/setup
-if command -v flock >/dev/null; then
-    exec 9>build/setup/lock
-    flock --nonblock 9 || { echo "set-up: waiting for another set-up of this folder" && flock 9; }
-fi
 cache=${XDG_CACHE_HOME:-$HOME/.cache}/ddl
+mkdir -p build/setup "$cache"
+if command -v flock >/dev/null; then # of two set-ups at a time uv would compile Horovod in both
+    exec 9>"$cache/lock"
+    flock --nonblock 9 || { echo "set-up: waiting for another set-up of yours" && flock 9; }
+fi
 tool=$cache/uv-$(version uv)
 for uv in "$tool/bin/uv" "$venv/bin/uv" none; do
     [ ! -x "$uv" ] || break

@@ -1,5 +1,6 @@
 """The set-up's own decisions: tools/setup.sh on a machine of stand-ins, where uv and Python write down what they do."""
 
+import fcntl
 import os
 import re
 import shutil
@@ -54,13 +55,19 @@ class Machine:
         path.write_text(text)
         path.chmod(0o755)
 
-    def __call__(self, *arguments, **variables):
-        """Run the set-up; return its status, what it printed, and what the stand-ins did."""
+    def start(self, *arguments, **variables):
+        """Start the set-up."""
         self.log.write_text("")
         environment = {"PATH": str(self.path), "HOME": str(self.home), "LOG": str(self.log), **variables}
         command = [self.path / "sh", self.course / "tools/setup.sh", *arguments]
-        done = subprocess.run(command, cwd=self.course, env=environment, capture_output=True, text=True)
-        return done.returncode, done.stdout + done.stderr, self.log.read_text().splitlines()
+        streams = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
+        return subprocess.Popen(command, cwd=self.course, env=environment, text=True, **streams)
+
+    def __call__(self, *arguments, **variables):
+        """Run the set-up; return its status, what it printed, and what the stand-ins did."""
+        process = self.start(*arguments, **variables)
+        printed, _ = process.communicate()
+        return process.returncode, printed, self.log.read_text().splitlines()
 
 
 @pytest.fixture
@@ -151,6 +158,16 @@ def test_a_machine_with_gpus_gets_the_lock_for_gpus(machine):
     machine.program(machine.path / "nvidia-smi", "#!/bin/sh\necho 'GPU 0: one'\n")
     assert any("requirements-gpu.lock" in line for line in machine()[2])
     assert not any("requirements-gpu.lock" in line for line in machine("other", DDL_ACCELERATOR="cpu")[2])
+
+
+def test_two_set_ups_of_one_user_take_turns_so_that_one_compiles_for_both(machine):
+    with open(machine.home / ".cache/ddl/lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        process = machine.start()
+        assert process.stdout.readline() == "set-up: waiting for another set-up of yours\n"
+        assert machine.log.read_text() == ""
+    process.communicate()
+    assert process.returncode == 0 and "requirements.lock" in machine.log.read_text()
 
 
 def test_without_uv_any_python_installs_it(machine):
