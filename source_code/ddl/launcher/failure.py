@@ -9,7 +9,6 @@ from typing import Any
 from ddl.launcher.evidence import Ending, Evidence, name_ranks, stacks_of
 from ddl.launcher.extras import NO_TORCH
 from ddl.launcher.roles import role_of
-from ddl.records.folder import RunFolder
 from ddl.records.jsonfiles import is_full
 from ddl.records.log import last_lines
 from ddl.words import did_you_mean
@@ -101,23 +100,20 @@ class Failure:
         return self.output
 
 
-def failure_of(
-    folder: RunFolder, job: dict, launcher: list[dict], events: list[dict], state: str, end: dict
-) -> Failure | None:
-    """Find the first cause of a run's failure, from what an `Evidence` holds.
+def failure_of(e: Evidence) -> Failure | None:
+    """Find the first cause of a run's failure.
 
     None unless the run has failed or is lost, or one of its ranks has failed already.
     """
-    if state in ("done", "stopped"):
+    if e.state in ("done", "stopped"):
         return None
-    evidence = Evidence(folder, job, launcher, events, state, end)
-    if state in ("failed", "lost"):
-        failure: Failure | None = _cause(evidence)
+    if e.state in ("failed", "lost"):
+        failure: Failure | None = _cause(e)
     else:  # a rank's error is shown while the others still run
-        failure = _raised(evidence, evidence.raised) if evidence.raised else None
-    if failure and (why_not := end.get("no_restart")):
+        failure = _raised(e, e.raised) if e.raised else None
+    if failure and (why_not := e.end.get("no_restart")):
         failure = replace(failure, sentence=f"{failure.sentence}; {why_not}")
-    return failure and replace(failure, logs=evidence.logs)
+    return failure and replace(failure, logs=e.logs)
 
 
 def _cause(e: Evidence) -> Failure:

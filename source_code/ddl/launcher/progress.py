@@ -7,7 +7,7 @@ from pathlib import Path
 from types import NoneType
 from typing import Any
 
-from ddl.launcher.evidence import stall_of, straggler_of
+from ddl.launcher.evidence import Evidence, stall_of, straggler_of
 from ddl.launcher.failure import Failure, failure_of
 from ddl.launcher.restarts import STARTS, STEPS, Restart, changes_of, last_start, notes_of, ranks_of, restarts_of
 from ddl.launcher.roles import role_of
@@ -183,7 +183,7 @@ def _read(
         remaining_s=_remaining(facts, events, now) if state == "training" else None,
         max_restarts=job.get("max_restarts") or 0,
         restarts=restarts,
-        failure=failure_of(folder, job, last_start(launcher), events, state, recorded),
+        failure=failure_of(Evidence(folder, job, last_start(launcher), events, state, recorded)),
         **facts,
     )
 
