@@ -136,15 +136,13 @@ def hierarchical(size_bytes: float, ranks_per_node: int, nodes: int, inside: Lin
 
 
 @dataclass(frozen=True)
-class Fit:
-    """Latencies and inverse bandwidth with which an algorithm costs what was measured at some points."""
+class Fit(Link):
+    """What a link costs if an algorithm takes what was measured at some points."""
 
     algorithm: str
     ranks: tuple[int, ...]  # of each point
     size_bytes: tuple[float, ...]
     seconds: tuple[float, ...]
-    alpha_s: float
-    beta_s_per_byte: float
     operation_s: float = 0.0  # of an all-reduce, whatever the number of its messages
 
     def __call__(self, size_bytes, ranks=None):
@@ -160,11 +158,6 @@ class Fit:
                 f"each message and what part once: to predict {ranks} ranks, measure with another number, too"
             )
         return self.operation_s + ALGORITHMS[self.algorithm](size_bytes, ranks, self.alpha_s, self.beta_s_per_byte)
-
-    @property
-    def bandwidth_gb_per_s(self):
-        """10⁹ bytes/s; infinite where beta is 0."""
-        return Link(self.alpha_s, self.beta_s_per_byte).bandwidth_gb_per_s
 
     @property
     def residuals(self):
@@ -220,7 +213,8 @@ def fit(points, ranks, algorithm: str = "ring") -> Fit:
         off = numpy.abs(columns @ factors / seconds - 1)
         typical = max(1.4826 * float(numpy.median(off)), 1e-9)  # the deviation, were it normal
         weights = numpy.minimum(1, HUBER * typical / numpy.maximum(off, 1e-12))
-    return Fit(algorithm, tuple(every.tolist()), tuple(size_bytes.tolist()), tuple(seconds.tolist()), *factors.tolist())
+    alpha, beta, *once = factors.tolist()
+    return Fit(alpha, beta, algorithm, *(tuple(column.tolist()) for column in (every, size_bytes, seconds)), *once)
 
 
 ENOUGH = 5  # points: of fewer, none counts as an outlier

@@ -12,20 +12,7 @@ from course.topology.graph import Device, Numa, NvLink, Socket, Topology
 
 DATA = Path(__file__).parent / "data"
 
-SMALL = """\
-\tGPU0\tGPU1\tNIC0\tCPU Affinity\tNUMA Affinity\tGPU NUMA ID
-GPU0\t X \tNV4\tPIX\t0-3\t0\t\tN/A
-GPU1\tNV4\t X \tSYS\t4-7\t1\t\tN/A
-NIC0\tPIX\tSYS\t X \t\t\t\t
-
-Legend:
-
-  NV#  = so many NVLinks
-
-NIC Legend:
-
-  NIC0: mlx5_3
-"""
+SMALL = (DATA / "small.txt").read_text()
 
 
 @pytest.mark.parametrize("name", ["dgx-1", "dgx-a100", "dgx-h100", "tesla-k80"])

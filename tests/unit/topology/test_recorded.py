@@ -16,30 +16,7 @@ from helpers import ROOT
 
 DATA = Path(__file__).parent / "data"
 
-SERVER = """
-title = "A server"
-sources = ["made up"]
-root = [{ name = "root0", numa = 0 }]
-gpu = [{ name = "GPU0", under = "root0" }, { name = "GPU1", under = "root0", width = 8 }]
-nvlink = [{ a = ["GPU0"], b = ["GPU1"], count = 2 }]
-
-[[socket]]
-cores = 4
-threads_per_core = 2
-numa = 2
-memory_gib = 8
-memory_gb_per_s = 40
-cache = [{ level = 2, kib = 512, cores = 2 }]
-
-[all.gpu]
-generation = 4
-width = 16
-
-[network]
-kind = "Ethernet"
-nics = 2
-gbit_per_s = 10
-"""
+SERVER = (DATA / "server.toml").read_text()
 
 
 def read(text):
@@ -64,7 +41,7 @@ def test_a_server_is_read():
 @pytest.mark.parametrize(
     ("old", "new", "expected"),
     [
-        ("cores = 4", "cores = ", "not TOML.*line 9"),
+        ("cores = 4", "cores = ", "not TOML.*line 8"),
         ('title = "A server"', "", "the file lacks title"),
         ("[network]", "[net]", "the file has unknown keys: net; known: title"),
         ("[all.gpu]", "[all.tpu]", "has unknown keys: tpu; known: socket"),
