@@ -18,6 +18,7 @@ from ddl.records.jsonfiles import FULL
 
 CHUNK_BYTES = 1 << 20
 TAIL_BYTES = 1 << 16  # more than any screen shows
+WIDEST = 4000  # characters of an unfinished line that are shown
 # Colours and other movements of a terminal's cursor, and its title.
 ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\^_])|\0")
 HALF_ESCAPE = re.compile(r"\x1b(?:\[[0-?]*[ -/]*)?$")
@@ -100,12 +101,12 @@ class LogTail:
                 for part in whole:
                     line, self._rest = self._rest + part, b""
                     yield shown(line)
-                self._rest = _last_drawn(self._rest + rest)[-CHUNK_BYTES:]  # a line may have no end
-        self.current = shown(self._rest, whole=False)
+                self._rest = _last_drawn(self._rest + rest)[-TAIL_BYTES:]  # a line may have no end
+        self.current = shown(self._rest, whole=False)[:WIDEST]
 
     def take_current(self) -> str:
         """Return the unfinished line as if it were finished."""
-        text, self._rest, self.current = shown(self._rest), b"", ""
+        text, self._rest, self.current = shown(self._rest)[:WIDEST], b"", ""
         return text
 
 

@@ -60,6 +60,8 @@ def test_half_a_character_and_half_an_escape_wait_for_the_rest(log):
     assert list(tail.lines()) == [] and tail.current == "né"
     append(log, b"1mred\n")
     assert list(tail.lines()) == ["néred"]
+    append(log, b"x" * 3_000_000)  # without an end
+    assert list(tail.lines()) == [] and tail.current == tail.take_current() == 4000 * "x"
 
 
 def bytes_read():
