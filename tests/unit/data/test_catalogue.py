@@ -130,8 +130,10 @@ def test_generated_pictures_repeat_and_a_smaller_set_is_the_beginning():
         assert not np.array_equal(images[:500], synthetic.generate(part, 500, seed)[0])
 
 
-def test_whole_set_is_kept_and_mapped(folder, small_whole):
-    assert not is_there("synthetic")
+def test_whole_set_is_kept_mapped_and_listed(folder, small_whole):
+    cifar, generated, *_ = listing()
+    assert not cifar.is_here and "ddl data fetch cifar10" in str(cifar)
+    assert not generated.is_here and "generated when first used" in str(generated)
     direct = load("synthetic", train_samples=50, test_samples=20)
     assert not is_there("synthetic")  # So few are not worth keeping.
     lines = []
@@ -141,10 +143,12 @@ def test_whole_set_is_kept_and_mapped(folder, small_whole):
     assert isinstance(whole.train_images, np.memmap) and whole.train_samples == 600
     np.testing.assert_array_equal(whole.train_images[:50], direct.train_images)
     assert load("synthetic", test_samples=7).test_samples == 7
-    with pytest.raises(DataError, match="has 600 train samples: 601 is not possible"):
-        load("synthetic", train_samples=601)
-    with pytest.raises(DataError, match="200 test samples: 0 is not possible"):
-        load("synthetic", test_samples=0)
+    for part, samples in (("train", 601), ("test", 0)):
+        with pytest.raises(DataError, match=f"00 {part} samples: {samples} is not possible"):
+            load("synthetic", **{f"{part}_samples": samples})
+    generated = listing()[1]
+    assert generated.is_here and generated.samples == 800
+    assert generated.size_bytes == synthetic.path(folder).stat().st_size > 800 * 3072
 
 
 def test_ranks_that_start_together_generate_once(small_whole, monkeypatch):
@@ -174,20 +178,10 @@ def test_folder_that_can_not_be_made(tmp_path, small_whole, monkeypatch):
         fetch("synthetic", str)
 
 
-def test_listing_says_what_is_here(folder, small_whole):
-    cifar, generated, *_ = listing()
-    assert not cifar.is_here and "ddl data fetch cifar10" in str(cifar)
-    assert not generated.is_here and "generated when first used" in str(generated)
-    fetch("synthetic", str)
-    generated = listing()[1]
-    assert generated.is_here and generated.samples == 800
-    assert generated.size_bytes == synthetic.path(folder).stat().st_size > 800 * 3072
-
-
 # ---------------------------------------------------------------- the mapped file
 
 
-def test_store_gives_back_what_was_written_where_tensorflow_can_use_it(tmp_path):
+def test_store_gives_back_what_was_written_where_tensorflow_can_use_it_and_nothing_that_is_damaged(tmp_path):
     grid = np.arange(12, dtype=np.int32).reshape(3, 4).T
     store.write(tmp_path / "a.npy", number=7, text="äöü", odd=np.zeros(13, np.uint8), grid=grid)
     back = store.read(tmp_path / "a.npy")
@@ -195,6 +189,11 @@ def test_store_gives_back_what_was_written_where_tensorflow_can_use_it(tmp_path)
     assert (str(back["text"]), int(back["number"])) == ("äöü", 7)
     assert [back[name].ctypes.data % store.ALIGNMENT for name in ("odd", "grid")] == [0, 0]
     assert os.listdir(tmp_path) == ["a.npy"]
+    (tmp_path / "a.npy").unlink()
+    assert store.read(tmp_path / "a.npy") is None
+    for damaged in (b"", b"no array", b"\x93NUMPY\x01\x00\x40\x00{"):
+        (tmp_path / "a.npy").write_bytes(damaged)
+        assert store.read(tmp_path / "a.npy") is None
 
 
 def test_pictures_that_have_no_room_are_not_generated(monkeypatch):
@@ -202,10 +201,3 @@ def test_pictures_that_have_no_room_are_not_generated(monkeypatch):
     monkeypatch.setattr(synthetic, "generate", None)
     with pytest.raises(DataError, match=r"No space left on device for 175 MiB: .*synthetic-0.npy"):
         fetch("synthetic", progress=lambda line: None)
-
-
-def test_store_takes_a_damaged_file_as_missing(tmp_path):
-    assert store.read(tmp_path / "a.npy") is None
-    for content in (b"", b"no array", b"\x93NUMPY\x01\x00\x40\x00{"):
-        (tmp_path / "a.npy").write_bytes(content)
-        assert store.read(tmp_path / "a.npy") is None
