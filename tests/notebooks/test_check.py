@@ -4,6 +4,8 @@ import os
 
 import nbformat
 import pytest
+from jupyter_client.manager import KernelManager
+from nbclient import NotebookClient
 
 from course.grader import journal
 from doubling import SOLVED, write_lesson
@@ -11,27 +13,17 @@ from doubling import SOLVED, write_lesson
 pytestmark = pytest.mark.slow
 
 
-@pytest.fixture
-def ran():
-    """Return a function that runs a notebook in a real kernel; gives all that it printed."""
-
-    def run(path, **environment):
-        from jupyter_client.manager import KernelManager
-        from nbclient import NotebookClient
-
-        notebook = nbformat.read(path, as_version=4)
-        manager = KernelManager(kernel_name="python3")
-        client = NotebookClient(
-            notebook, km=manager, timeout=120, allow_errors=True, resources={"metadata": {"path": str(path.parent)}}
-        )
-        client.execute(env=os.environ | environment)
-        outputs = [output for cell in notebook.cells for output in cell.get("outputs", ())]
-        return "".join(output.get("text") or output.get("data", {}).get("text/html", "") for output in outputs)
-
-    return run
+def ran(path, **environment):
+    """Run a notebook in a real kernel; return all that it printed."""
+    notebook, place = nbformat.read(path, as_version=4), {"metadata": {"path": str(path.parent)}}
+    manager = KernelManager(kernel_name="python3")
+    client = NotebookClient(notebook, km=manager, timeout=120, allow_errors=True, resources=place)
+    client.execute(env=os.environ | environment)
+    outputs = [output for cell in notebook.cells for output in cell.get("outputs", ())]
+    return "".join(output.get("text") or output.get("data", {}).get("text/html", "") for output in outputs)
 
 
-def test_in_a_kernel_it_prints(tmp_path, ran, monkeypatch):
+def test_in_a_kernel_it_prints(tmp_path, monkeypatch):
     monkeypatch.setenv("DDL_RUNS_DIR", str(tmp_path / "runs"))
     # The kernel has the right table when it checks; the saved notebook, from top to bottom, has it too late.
     calls = "from ddl import check\ncheck()\ncheck('7')"
@@ -41,7 +33,7 @@ def test_in_a_kernel_it_prints(tmp_path, ran, monkeypatch):
     assert found == {"q01_double_test": True, "q02_table_test": False}
 
 
-def test_in_jupyterlab_it_shows_a_button(tmp_path, ran):
+def test_in_jupyterlab_it_shows_a_button(tmp_path):
     press = """
 from ipywidgets import Button
 from ipywidgets.widgets.widget import _instances

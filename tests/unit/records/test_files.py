@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+from unittest.mock import Mock
 
 import pytest
 
@@ -46,17 +47,12 @@ HOLD = "import sys, time; from ddl.records.files import locked\nwith locked(sys.
 
 
 def test_a_lock_that_is_held_is_told_and_free_when_its_holder_dies(tmp_path):
-    class Busy(Exception):
-        pass
-
-    def busy():
-        raise Busy
-
+    busy = Mock(side_effect=InterruptedError)
     path = tmp_path / "new folder" / "lock"
     holder = subprocess.Popen([sys.executable, "-c", HOLD, path], stdout=subprocess.PIPE)
     try:
         holder.stdout.readline()
-        with pytest.raises(Busy), files.locked(path, busy):
+        with pytest.raises(InterruptedError), files.locked(path, busy):
             pytest.fail("it is held by another process")
         with files.locked(path, lambda: holder.send_signal(signal.SIGKILL)):
             assert holder.wait(10) == -signal.SIGKILL
