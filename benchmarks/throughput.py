@@ -16,7 +16,8 @@ ranks_equal_cores     2 ranks of 1 thread against 1 rank of 2 threads, 1024 samp
 loop                  one process: this course's loop, augmentation included, against a plain Keras
                       fit of the same residual network with the usual input pipeline
                       from_tensor_slices(float32).repeat().shuffle(10_000).batch(512)
-bfloat16              the same, this loop in bfloat16 and the plain Keras fit in float32, where the
+onednn                one process: the residual network with oneDNN, as ranks have it, against without
+bfloat16              as loop, this loop in bfloat16 and the plain Keras fit in float32, where the
                       processor has instructions for bfloat16
 """
 
@@ -36,13 +37,13 @@ SHOW = "{:.0f} images/s".format
 PARAMETERS = {"cnn": 242_474, "resnet": 484_426}  # that are trained, with batch norm
 
 
-def ours(model, ranks, threads, batch, steps, precision="float32"):
+def ours(model, ranks, threads, batch, steps, precision="float32", **variables):
     """Return a function that trains with train_cifar.py and returns images/s."""
 
     def measure():
         work = {"model": model, "global_batch": batch, "precision": precision}
         data = {"data_set": "synthetic", "train_samples": SAMPLES, "test_samples": 100}
-        how = {"workers": ranks, "threads": threads, "oversubscribe": True}
+        how = {"workers": ranks, "threads": threads, "oversubscribe": True, "env": variables}
         result = launch("train_cifar.py", recipe="batch_norm", steps=steps, **work, **data, **how).result
         asked = {"ranks": ranks, "threads_per_rank": threads, "parameters": PARAMETERS[model], "samples": steps * batch}
         check_work(result, {**work, **asked})
@@ -112,6 +113,10 @@ def pairs(model, steps):
         "loop": {
             "this loop, resnet, 2 threads": ours("resnet", 1, 2, 512, steps),
             "Keras fit, resnet, 2 threads": keras,
+        },
+        "onednn": {
+            "this loop, resnet, 2 threads": ours("resnet", 1, 2, 512, steps),
+            "without oneDNN": ours("resnet", 1, 2, 512, steps, TF_ENABLE_ONEDNN_OPTS="0"),
         },
         "bfloat16": {
             "this loop in bfloat16, resnet, 2 threads": ours("resnet", 1, 2, 512, steps, "bfloat16"),

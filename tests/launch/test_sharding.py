@@ -24,7 +24,6 @@ WIDTH, DEPTH, HEADS, LENGTH, BATCH = 256, 1, 4, 64, 8  # of all ranks together; 
 NETWORK = memory.Network(WIDTH, DEPTH, HEADS, LENGTH, BATCH)
 OUTPUT = WIDTH * memory.SYMBOLS  # weights of the last layer
 SHAPE = dict(width=WIDTH, depth=DEPTH, heads=HEADS, length=LENGTH, steps=3, threads=1, oversubscribe=True)
-SHAPE["env"] = {"TF_ENABLE_ONEDNN_OPTS": "0"}  # as TensorFlow has it on processors without AVX-512 VNNI
 WAYS = {
     "one": dict(workers=1, batch=BATCH),
     "checkpoint": dict(workers=1, batch=BATCH, checkpoint=True),

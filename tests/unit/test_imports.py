@@ -1,6 +1,8 @@
 """What is light to import stays light: all asked of one process, the lightest first."""
 
 import json
+import os
+import subprocess
 import sys
 
 import pytest
@@ -15,6 +17,7 @@ LIGHT = {
     "course.workers.classification course.workers.plot_classification": MODELS,
     "course.training.strategy course.workers.difference course.workers.plot_strategies": MODELS,
 }
+ONEDNN = "TF_ENABLE_ONEDNN_OPTS"
 PROBE = """
 import importlib, json, sys
 imported = {}
@@ -37,3 +40,12 @@ def imported(output_of):
 @pytest.mark.parametrize("modules", LIGHT)
 def test_nothing_heavier_is_imported_with(modules, imported):
     assert LIGHT[modules] & set(imported[modules]) == set()
+
+
+@pytest.mark.parametrize("chosen, has", [(None, "1"), ("0", "0")])
+def test_the_tool_asks_for_onednn_unless_somebody_has_chosen(chosen, has):
+    environment = {name: value for name, value in os.environ.items() if name != ONEDNN} | (
+        {ONEDNN: chosen} if chosen else {}
+    )
+    code = f"import ddl, os; print(os.environ[{ONEDNN!r}])"
+    assert subprocess.check_output([sys.executable, "-c", code], env=environment, text=True).strip() == has

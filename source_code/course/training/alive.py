@@ -6,6 +6,8 @@ import ctypes
 import psutil
 import tensorflow as tf
 
+from ddl.errors import InputError
+
 DEVICE = "CPU:0"
 CLEAR_PEAK = "5"  # proc(5), clear_refs: begin the peak of resident memory anew
 GIVE_BACK = -3, 2**18  # mallopt(3), M_MMAP_THRESHOLD: what NumPy and Gloo free goes back to the system at once
@@ -14,8 +16,7 @@ GIVE_BACK = -3, 2**18  # mallopt(3), M_MMAP_THRESHOLD: what NumPy and Gloo free 
 class Memory:
     """Bytes since this object was made; of tensors, those in the processor's memory.
 
-    TensorFlow counts them where it uses oneDNN, which ``TF_ENABLE_ONEDNN_OPTS=1`` asks for on any processor before
-    TensorFlow is imported; ValueError where it does not.
+    TensorFlow counts them where it uses oneDNN; InputError where it does not.
     """
 
     def __init__(self):
@@ -44,4 +45,7 @@ class Memory:
         return 1024 * int(peak.split()[1]) - self._resident
 
     def _tensors(self, which):
-        return tf.config.experimental.get_memory_info(DEVICE)[which]
+        try:
+            return tf.config.experimental.get_memory_info(DEVICE)[which]
+        except ValueError as error:
+            raise InputError(f"{error}: TensorFlow counts tensors with TF_ENABLE_ONEDNN_OPTS=1 only") from None

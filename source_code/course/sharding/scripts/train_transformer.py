@@ -30,11 +30,7 @@ def parse(arguments=None):
 if __name__ == "__main__":
     config = parse()  # before the slow imports: a wrong option is refused at once
 
-import os
 import time
-
-# TensorFlow counts the bytes of tensors where it uses oneDNN. It leaves that off on processors without AVX-512 VNNI.
-os.environ["TF_ENABLE_ONEDNN_OPTS"] = "1"
 
 import tensorflow as tf
 
