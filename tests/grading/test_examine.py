@@ -8,10 +8,8 @@ import os
 import shutil
 import socket
 import threading
-from functools import partial
 from pathlib import Path
 
-import psutil
 import pytest
 
 from course.grader import conversion
@@ -51,44 +49,17 @@ def submission(*attack, asked=QUESTION):
 
 
 @pytest.fixture
-def marked():
+def marked(orphans):
     """Return a function that grades a notebook, and then finds none of its processes."""
-    spaces = set()
-
-    def starting(limits, start=sandbox.start_worker):
-        worker = start(limits)
-        spaces.update(until(lambda: _spaces(worker.pid), 20))
-        return worker
 
     def mark(notebook, limits=SHORT):
-        with contextlib.closing(Launches(partial(starting, start=sandbox.start_ranks), limits)) as launches:
-            return grade_notebook(notebook, hidden=True, start_worker=starting, launches=launches, limits=limits)
+        with contextlib.closing(Launches(sandbox.start_ranks, limits)) as launches:
+            return grade_notebook(
+                notebook, hidden=True, start_worker=sandbox.start_worker, launches=launches, limits=limits
+            )
 
     yield mark
-    assert spaces
-    until(lambda: not _left_in(spaces), 10, lambda: f"left: {_left_in(spaces)}")
-
-
-def _space(pid):
-    try:
-        return os.readlink(f"/proc/{pid}/ns/pid")
-    except OSError:
-        return None
-
-
-def _spaces(pid):
-    """The sandbox's own process namespaces, as seen from outside."""
-    tree = psutil.Process(pid).children(recursive=True)
-    return {_space(process.pid) for process in tree} - {_space(os.getpid()), None}
-
-
-def _left_in(spaces):
-    """What still runs in these namespaces; a zombie has ended, whoever ought to collect it."""
-    return [
-        process
-        for process in psutil.process_iter(["status"])
-        if process.info["status"] != psutil.STATUS_ZOMBIE and _space(process.pid) in spaces
-    ]
+    until(lambda: not orphans(), 10, lambda: f"left: {orphans()}")
 
 
 def passed(grading):

@@ -12,10 +12,8 @@ from datetime import datetime
 
 import pytest
 
-from helpers import ROOT, until
+from helpers import until
 from marking.course import Course
-
-PATHS = os.pathsep.join([str(ROOT / "grading"), str(ROOT / "tools")])
 
 pytestmark = pytest.mark.slow
 
@@ -202,7 +200,7 @@ def test_marks_for_an_answer_that_was_handed_in_anew_are_set_aside(course, hand_
     assert course.totals() == {"ann": 5.5, "bob": 7.5, "cyd": 7.5}
 
 
-def test_an_interrupt_at_the_moment_of_a_fork_is_none_that_is_lost(tmp_path):
+def test_an_interrupt_at_the_moment_of_a_fork_is_none_that_is_lost(tmp_path, tiny, course_folder):
     script = tmp_path / "interrupted.py"
     script.write_text("""
 import os, signal, time
@@ -216,6 +214,6 @@ try:
 except KeyboardInterrupt:
     print("interrupted")
 """)
-    env = os.environ | {"PYTHONPATH": PATHS}
+    env = course_folder(tmp_path, tiny).env()
     done = subprocess.run([sys.executable, script], cwd=tmp_path, text=True, capture_output=True, env=env, timeout=120)
     assert done.stdout.endswith("interrupted\n") and "ignored" not in done.stderr, done

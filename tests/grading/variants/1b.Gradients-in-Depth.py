@@ -127,7 +127,6 @@ table_grad_multi = (sum(table_grad_point[:2]) / 2, sum(table_grad_point[2:]) / 2
 # %% q14_ring right
 # one remainder for both phases: `(rank - step) % ranks` -> `(rank + step * (ranks - 1)) % ranks`
 # the other way round: `rank - step` -> `step - rank`
-# in place: `mine + received` -> `np.add(mine, received, out=mine)`
 
 # %% q14_ring plain
 # without the remainder: `(rank - step) % ranks` -> `rank - step`

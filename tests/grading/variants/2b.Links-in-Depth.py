@@ -44,9 +44,9 @@ peer_to_peer = lambda word, level: (  # noqa: E731
 
 
 # %% q03_units right
+# product by sum: `1 / (1 / up + 1 / down)` -> `up * down / (up + down)`
 # in base units: `size_kib / 2**20 / (taken_us * 1e-6)` -> `size_kib * 1024 / (taken_us / 1_000_000) / 1024**3`,
 #     `8 * size_bytes / gbit_per_s * 1e-3` -> `size_bytes * 8 / (gbit_per_s * 10**9) * 10**6`
-# product by sum: `1 / (1 / up + 1 / down)` -> `up * down / (up + down)`
 
 # %% q03_units wrong
 # GB for GiB: `size_kib / 2**20` -> `size_kib * 1024 / 1e9`
@@ -110,10 +110,10 @@ def best_ring(gpus, gb_per_s):
 # what is used is used once or more: `links.get(hop, 0)` -> `links.get(hop, -1)`
 
 # %% q06_bus_bandwidth right
-# algorithm bandwidth first: `factors[operation] * size_bytes / seconds / 1e9` ->
-#     `size_bytes / 1_000_000_000 / seconds * factors[operation]`
 # ones less a part: `2 * (ranks - 1) / ranks` -> `2 - 2 / ranks`, `"all_gather": (ranks - 1) / ranks` ->
 #     `"all_gather": 1 - 1 / ranks`
+# algorithm bandwidth first: `factors[operation] * size_bytes / seconds / 1e9` ->
+#     `size_bytes / 1_000_000_000 / seconds * factors[operation]`
 
 # %% q06_bus_bandwidth wrong
 # GiB: `1e9` -> `2**30`
@@ -134,8 +134,6 @@ def best_ring(gpus, gb_per_s):
 #     `math.floor(math.log2(ranks))` -> `np.floor(np.log2(ranks))`
 # bits of a whole number: `math.ceil(math.log2(ranks))` -> `(ranks - 1).bit_length()`, `math.floor(math.log2(ranks))` ->
 #     `ranks.bit_length() - 1`
-# step by step round the ring: `2 * (ranks - 1) * (alpha + size_bytes / ranks * beta)` ->
-#     `sum(alpha + size_bytes / ranks * beta for _ in range(2 * (ranks - 1)))`
 
 # %% q08_all_reduce wrong
 # the tree rounds down: `math.ceil(` -> `math.floor(`
@@ -233,7 +231,6 @@ def piece(step, rank, ranks, count):
 # what is left of a step: `compute_s / wanted - compute_s` -> `(1 - wanted) / wanted * compute_s`
 # yields both: `return without, compute_s / max(compute_s, exchange_s)` ->
 #     `yield from (without, compute_s / max(compute_s, exchange_s))`
-# the smaller of two: `compute_s / max(compute_s, exchange_s)` -> `min(1, compute_s / exchange_s)`
 
 # %% q11_efficiencies wrong
 # full overlap is always 1: `compute_s / max(compute_s, exchange_s)` -> `1`
@@ -252,8 +249,6 @@ def piece(step, rank, ranks, count):
 # %% q12_crossing right
 # with NumPy: `sum(one == 0 and other != 0 for one, other in hops)` ->
 #     `np.count_nonzero((np.array(host_of) == 0) & (np.roll(host_of, -1) > 0))`
-# half of all changes to and from host 0, as a ring comes back: `sum(one == 0 and other != 0 for one, other in hops)` ->
-#     `sum((one == 0) != (other == 0) for one, other in hops) / 2`
 # a ring of hosts for each part: `local_size * 2 * (hosts - 1) / hosts * part` ->
 #     `sum(ring_crossing([*range(hosts)], part) for _ in range(local_size))`
 

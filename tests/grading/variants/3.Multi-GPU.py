@@ -1,10 +1,8 @@
 # Right and wrong answers to the questions of lesson 3: tests/grading/test_variants.py reads them.
 
 # %% q02_efficiency right
-# less the remainder: `samples // global_batch * global_batch` -> `samples - samples % global_batch`
 # a float of whole steps: `samples // global_batch * global_batch` ->
 #     `math.floor(samples / global_batch) * float(global_batch)`
-# each rank's own steps: `samples // global_batch` -> `samples // ranks // per_rank_batch`
 # one fraction: `speed / (ranks * single_speed)` -> `many[0] * one[1] / (one[0] * many[1] * ranks)`
 
 # %% q02_efficiency wrong

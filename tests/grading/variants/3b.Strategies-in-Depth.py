@@ -22,7 +22,6 @@ def tf_config(addresses, index):
 
 # %% q03_replica_loss right
 # in a loop: `each.sum()` -> `sum(np.mean(sample) for sample in per_example)`
-# the mean of all times the share of samples: `each.sum()` -> `per_example.mean() * len(per_example)`
 # a sum over values of a sample: `np.reshape(per_example, (len(per_example), -1)).mean(axis=1)` ->
 #     `np.sum(per_example) / math.prod(per_example.shape[1:])`
 
@@ -41,7 +40,6 @@ def tf_config(addresses, index):
 
 # %% q04_averaged right
 # NaN to 0: `n * g for` -> `n * np.nan_to_num(g) for`, ` if n]` -> `]`
-# a sum without NaN: ` if n]` -> `]`, `sum(parts)` -> `np.nansum(parts, axis=0)`
 # a weighted average: `sum(parts) / sum(samples)` ->
 #     `np.average([g for g, n in zip(gradients, samples) if n], axis=0, weights=[n for n in samples if n])`
 
@@ -58,8 +56,6 @@ def tf_config(addresses, index):
 # counting: `len(everyones) > len(set(everyones))` -> `max(map(everyones.count, everyones), default=0) > 1`,
 #     `len({rank["weights"] for rank in ranks}) > 1` ->
 #     `[rank["weights"] for rank in ranks].count(ranks[0]["weights"]) < len(ranks)`
-# with NumPy: `len(everyones) > len(set(everyones))` -> `np.unique(everyones).size < len(everyones)`,
-#     `len({rank["weights"] for rank in ranks}) > 1` -> `np.unique([rank["weights"] for rank in ranks]).size > 1`
 # how many, not whether: `any(len({step["update"] for step in s}) > 1 for` ->
 #     `sum(len({step["update"] for step in s}) - 1 for`
 
@@ -81,8 +77,6 @@ def tf_config(addresses, index):
 # %% q06_more_checks right
 # the ranks after the first: `any(rank["wrote"] for rank in ranks if rank["rank"] != 0)` ->
 #     `[rank["wrote"] for rank in ranks[1:]] != [None] * (len(ranks) - 1)`
-# the difference: `sum(rank["samples_counted"] for rank in ranks) != trained_on` ->
-#     `abs(sum(rank["samples_counted"] for rank in ranks) - trained_on) > 0`
 # NumPy's own absolute tolerance beside the relative one: `all(math.isclose(r, right, rel_tol=1e-4) for r in rates)` ->
 #     `np.allclose(rates, right, rtol=1e-4)`
 # the factor, up to a ten-thousandth: `math.isclose(r, right, rel_tol=1e-4)` ->

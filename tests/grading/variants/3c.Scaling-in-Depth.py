@@ -1,8 +1,6 @@
 # Right and wrong answers to the questions of lesson 3c: tests/grading/test_variants.py reads them.
 
 # %% q03_pays right
-# term by term: `rounds * (alpha_s + size_bytes / (ranks * bandwidth))` ->
-#     `rounds * alpha_s + rounds / ranks * size_bytes / bandwidth`
 # step by step round the ring: `rounds * (alpha_s + size_bytes / (ranks * bandwidth))` ->
 #     `sum(alpha_s + size_bytes / ranks / bandwidth for _ in range(rounds))`
 # what is saved is more than what is added: `many < whole_s` -> `whole_s - part_s > many - part_s`

@@ -3,8 +3,6 @@
 # %% q02_evaluate right
 # F1 from the counts: `2 * precision * recall / total if total else 0.0` ->
 #     `2 * hits / max(said.sum() + labels.sum(), 1)`
-# a harmonic mean: `2 * precision * recall / total if total else 0.0` ->
-#     `2 / (1 / precision + 1 / recall) if hits else 0`
 # of one at least: `said.sum() if said.any() else 0.0` -> `max(said.sum(), 1)`,
 #     `labels.sum() if labels.any() else 0.0` -> `max(labels.sum(), 1)`
 
@@ -45,10 +43,6 @@ def evaluate(batches):
 # stacked image by image, in a list: `np.moveaxis(mat["X"], 3, 0)` ->
 #     `np.stack([mat["X"][..., i] for i in range(mat["X"].shape[3])])`, `return images, labels` ->
 #     `return [images, labels]`
-# compared: `mat["y"].reshape(-1).astype(np.int32) % 10` ->
-#     `np.where(mat["y"][:, 0] == 10, 0, mat["y"][:, 0]).astype("i4")`
-# number by number: `mat["y"].reshape(-1).astype(np.int32) % 10` ->
-#     `np.array([y % 10 for y in mat["y"].ravel()], "int32")`
 
 # %% q03_pictures_of wrong
 # reshaped, not moved: `np.moveaxis(mat["X"], 3, 0)` -> `mat["X"].reshape(-1, 32, 32, 3)`

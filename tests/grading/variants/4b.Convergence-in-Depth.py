@@ -30,8 +30,6 @@
 # arrays, and sums in place of means: `np.mean(small_sq), np.mean(big_sq)` -> `np.array(small_sq), np.array(big_sq)`,
 #     `variance / gradient_sq if gradient_sq > 0` ->
 #     `np.sum(variance) / np.sum(gradient_sq) if np.sum(gradient_sq) > 1e-9`
-# one fraction: `(small - big) / (1 / small_batch - 1 / big_batch)` ->
-#     `(small - big) * small_batch * big_batch / (big_batch - small_batch)`
 
 # %% q02_noise_scale wrong
 # the mean of the steps' ratios: `np.mean(small_sq), np.mean(big_sq)` -> `np.array(small_sq), np.array(big_sq)`,
@@ -63,8 +61,6 @@ def verdict(first, second, margin):
 
 
 # %% q03_verdict right
-# by hand: `np.std(pairs, ddof=1) / math.sqrt(len(pairs))` ->
-#     `(sum((pair - np.mean(pairs)) ** 2 for pair in pairs) / len(pairs) / (len(pairs) - 1)) ** 0.5`
 # the seeds of both: `for seed in first if seed in second` -> `for seed in first.keys() & second.keys()`
 # a limit on the margin is inside: `-margin < low and high < margin` -> `low >= -margin and high <= margin`
 
@@ -107,8 +103,6 @@ def verdict(first, second, margin):
 # %% q04_whole_batch right
 # the mean of squares less the square of the mean: `np.mean(variances, axis=0) + between` ->
 #     `np.mean(np.array(variances) + np.square(means), axis=0) - np.mean(means, axis=0) ** 2`
-# squares of the distances, in a generator: `np.var(means, axis=0)` ->
-#     `sum((mean - np.mean(means, axis=0)) ** 2 for mean in means) / len(means)`
 # lists: `return np.mean(means, axis=0), np.mean(variances, axis=0) + between` ->
 #     `return [np.mean(means, axis=0).tolist(), list(np.mean(variances, axis=0) + between)]`
 # an array of two rows: `return np.mean(means, axis=0), np.mean(variances, axis=0) + between` ->
@@ -131,8 +125,6 @@ def verdict(first, second, margin):
 # NumPy's norms, and a list: `np.sqrt(np.sum(weights**2))` -> `np.linalg.norm(weights.ravel())`,
 #     `np.sqrt(np.sum(gradient**2))` -> `np.linalg.norm(gradient.ravel())`, `return weights - velocity, velocity` ->
 #     `return [weights - velocity, velocity]`
-# sums of squares: `np.sqrt(np.sum(weights**2))` -> `math.sqrt(float((weights * weights).sum()))`,
-#     `if norm > 0 and scale > 0` -> `if norm * scale`
 # what the ratio gets: `rate * ratio * (gradient + decay * weights)` ->
 #     `ratio * (rate * gradient + rate * decay * weights)`
 

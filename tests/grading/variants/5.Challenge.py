@@ -5,7 +5,6 @@
 #     `(np.mean(reached) - target) / max(error, 1e-9) > T99[n - 1]`
 # the lower end of an interval: `bool(np.mean(reached) - target > T99[n - 1] * error)` ->
 #     `np.mean(reached) - T99[n - 1] * error > target`
-# the root of the mean's variance: `np.std(reached, ddof=1) / math.sqrt(n)` -> `math.sqrt(np.var(reached, ddof=1) / n)`
 
 # %% q01_counts wrong
 # the mean alone: `T99[n - 1] * error` -> `0`

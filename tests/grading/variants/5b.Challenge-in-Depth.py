@@ -23,7 +23,6 @@
 # backwards from the evaluation: `start + (at - start) * (target - low)` -> `at - (at - start) * (accuracy - target)`
 # NumPy's interpolation between two: `start + (at - start) * (target - low) / (accuracy - low)` ->
 #     `np.interp(target, [low, accuracy], [start, at])`
-# a weighted mean: `start + (at - start) * (target - low)` -> `(start * (accuracy - target) + at * (target - low))`
 
 # %% q02_samples_to wrong
 # the evaluation itself: `start + (at - start) * (target - low) / (accuracy - low)` -> `at`

@@ -4,7 +4,6 @@
 # the copy from what the weights lack: `(2, 4) if mixed else (4, 0)` -> `(2, 2 * 2) if mixed else (4, 0)`
 # an array: `return number * parameters, number * parameters, state` ->
 #     `return np.array([number * parameters, number * parameters, state])`
-# a state that is there or not: `copy + 4 * slots` -> `(4 if mixed else 0) + 4 * slots`
 
 # %% q01_needed plain
 # numbers, not bytes: `(2, 4) if mixed else (4, 0)` -> `(1, 1) if mixed else (1, 0)`

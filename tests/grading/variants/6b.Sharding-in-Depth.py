@@ -51,7 +51,6 @@ def order(stage, stages, microbatches):
 
 # %% q05_compress right
 # a partition: `np.argsort(-np.abs(wanted))[:k]` -> `np.argpartition(np.abs(wanted), -k)[-k:]`
-# the last of the smallest first: `np.argsort(-np.abs(wanted))[:k]` -> `np.argsort(wanted**2)[::-1][:k]`
 # a mask: `sent[places] = wanted[places]` -> `sent += wanted * np.isin(np.arange(len(wanted)), places)`
 
 # %% q05_compress plain
