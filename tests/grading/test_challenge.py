@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import zipfile
+from unittest import mock
 
 import psutil
 import pytest
@@ -17,6 +18,9 @@ from course.challenge.journal import journals
 from ddl.errors import CourseError
 from ddl.launcher import warm
 from helpers import ROOT
+from marking import challenge, grades, sandbox
+from marking.course import CHALLENGE, Course
+from marking.students import Student, enrol
 from stage import Stage, StandInFailure
 from submissions import TINY
 
@@ -45,8 +49,6 @@ def archive(files):
 @pytest.fixture
 def stage(monkeypatch):
     """A stage for runs, and no sandbox: nothing is run in it."""
-    from marking import challenge, sandbox
-
     found = Stage().set(monkeypatch)
     monkeypatch.setattr(sandbox, "find", lambda: sandbox.bubblewrap)
     monkeypatch.setattr(challenge, "labels_of", lambda name, samples=None: found.labels)
@@ -57,9 +59,6 @@ def stage(monkeypatch):
 @pytest.fixture
 def course(tmp_path, empty_gradebook, monkeypatch):
     """A course folder with students in the gradebook."""
-    from marking.course import Course
-    from marking.students import Student, enrol
-
     monkeypatch.setenv("DDL_RUNS_DIR", str(tmp_path / "elsewhere"))  # and back after the test
     folder = tmp_path / "course"
     folder.mkdir()
@@ -74,8 +73,6 @@ def take_in(course, hand_in):
     """Return a function that hands in {path: content} and takes it in."""
 
     def take(files):
-        from marking import challenge
-
         for name, content in files.items():
             hand_in(name, content if isinstance(content, bytes) else content.encode())
         return challenge.collect(course, hand_in.folder)
@@ -88,8 +85,6 @@ def scored(course):
     """Return a function that scores what was taken in, and gives the marks by student."""
 
     def score(**options):
-        from marking import challenge
-
         challenge.score(course, lanes=2, say=lambda line: None, **options)
         return {row.student.id: row.auto for row in challenge.rows(course)}
 
@@ -102,27 +97,20 @@ def journal_of(course, student):
 
 
 def test_marks_go_by_what_counts_built_in_the_sandbox_and_run_in_lanes(course, take_in, stage, scored):
-    from marking import grades, sandbox
-    from marking.course import CHALLENGE
-
-    files = {
-        "ann.py": FILE,
-        "bob/mine.py": "# other\n",
-        "bob/copy.zip": archive({"mine.py": "# other\n"}),
-        "zoe.py": FILE,
-    }
-    found, strays = take_in(files)
+    copy = archive({"mine.py": "# other\n"})
+    found, strays = take_in({"ann.py": FILE, "bob/mine.py": "# other\n", "bob/copy.zip": copy, "zoe.py": FILE})
     assert found == ["ann", "bob"] and [stray.name for stray in strays] == ["zoe.py"]
     stage.plan = dict.fromkeys(range(5, 10), 0.6)
     stage.looks = 2
     assert scored() == {"ann": 4.0, "bob": 0.0}
     assert len(stage.launches) == 10 and {options["role"] for options in stage.launches} == {"submission"}
     assert [built["start"] for built in stage.builds] == [sandbox.start_builder] * 2 and stage.most == 2
+    # Marks are an assignment of their own, and in the table of grades.
     (path, *_), _ = grades.grades(course, [CHALLENGE])
     with open(path) as file:
         ann, _, cyd, *_ = csv.DictReader(file)
     assert (ann["lesson"], ann["auto"], ann["max"], cyd["total"]) == ("5.Challenge-score", "4.0", "10.0", "")
-    with course.gradebook() as gradebook:  # an assignment of its own
+    with course.gradebook() as gradebook:
         assert [assignment.name for assignment in gradebook.assignments] == [CHALLENGE]
 
 
@@ -139,14 +127,10 @@ def test_no_number_that_is_handed_in_is_believed(course, take_in, stage, scored)
 
 def test_a_hand_in_does_not_write_into_anothers_folder(course, take_in, stage, scored):
     before = set(course.folder.parent.rglob("*"))
-    take_in(
-        {
-            "ann.py": FILE,
-            "bob.zip": archive({"../students/ann/submission/mine.py": "# bob's\n", "/tmp/ddl-outside.py": "# bob's\n"}),
-        }
-    )
+    outside = dict.fromkeys(("../students/ann/submission/mine.py", "/tmp/ddl-outside.py"), "# bob's\n")
+    take_in({"ann.py": FILE, "bob.zip": archive(outside)})
     assert scored() == {"ann": 4.0, "bob": None}
-    reasons = course.notes("5.Challenge-score", "bob").collected
+    reasons = course.notes(CHALLENGE, "bob").collected
     assert any("leads out of its archive" in reason for reason in reasons) and "no Python file" in reasons[-1]
     assert journal_of(course, "ann").name == "ann.py" and not os.path.exists("/tmp/ddl-outside.py")
     new = set(course.folder.parent.rglob("*")) - before
@@ -170,25 +154,20 @@ def test_what_is_no_submission_has_no_mark_and_says_why(course, take_in, hand_in
     take_in({"ann.py": FILE} | {name: content for files, _ in WRONG_FILES.values() for name, content in files.items()})
     assert scored() == {"ann": 4.0, **dict.fromkeys(WRONG_FILES)}
     for student, (_, reason) in WRONG_FILES.items():
-        assert any(reason in note for note in course.notes("5.Challenge-score", student).collected)
+        assert any(reason in note for note in course.notes(CHALLENGE, student).collected)
 
 
 def test_a_refused_file_has_no_points_and_its_sentence_is_noted(course, take_in, stage, scored):
     take_in({"ann.py": FILE, "bob.py": "REFUSE = 1\n"})
     assert scored() == {"ann": 4.0, "bob": 0.0}
-    (reason,) = course.notes("5.Challenge-score", "bob").marked
+    (reason,) = course.notes(CHALLENGE, "bob").marked
     assert reason == "counts as chance: bob.py: refused, as the test wants it"
     assert scored() == {"ann": 4.0, "bob": 0.0} and len(stage.builds) == 2  # neither is built again
 
 
 def test_without_a_sandbox_nothing_is_built_or_run(take_in, stage, scored, monkeypatch):
-    from marking import sandbox
-
-    def missing():
-        raise sandbox.SandboxMissing("none")
-
     take_in({"ann.py": FILE})
-    monkeypatch.setattr(sandbox, "find", missing)
+    monkeypatch.setattr(sandbox, "find", mock.Mock(side_effect=sandbox.SandboxMissing("none")))
     with pytest.raises(sandbox.SandboxMissing):
         scored()
     assert not stage.builds and not stage.launches
@@ -207,7 +186,7 @@ def test_an_interrupted_command_goes_on_with_the_same_seeds_and_tries_no_crash_a
     assert seeds == {name: [entry.seed for entry in journal_of(course, name).entries] for name in ("ann", "bob")}
     again = {options["seed"] for options in stage.launches[launched:]}
     assert not again & (done | crashed) and again | done | crashed == {*seeds["ann"], *seeds["bob"]}
-    assert "unlucky" in course.notes("5.Challenge-score", "ann").marked[0]
+    assert "unlucky" in course.notes(CHALLENGE, "ann").marked[0]
 
 
 def test_a_new_hand_in_is_scored_anew_and_the_rest_stays(course, take_in, stage, scored):
@@ -215,16 +194,16 @@ def test_a_new_hand_in_is_scored_anew_and_the_rest_stays(course, take_in, stage,
     scored()
     stage.samples = 67_584
     take_in({"ann.py": FILE + "# better\n"})
-    assert course.notes("5.Challenge-score", "ann").marked == ("handed in anew, and not scored since",)
+    assert course.notes(CHALLENGE, "ann").marked == ("handed in anew, and not scored since",)
     assert scored() == {"ann": 10.0, "bob": 4.0}
-    assert len(stage.launches) == 15 and course.notes("5.Challenge-score", "ann").marked == ()
+    assert len(stage.launches) == 15 and course.notes(CHALLENGE, "ann").marked == ()
     known = {student: journals(course.folder / "challenge" / "students" / student) for student in ("ann", "bob")}
     assert [each.number for each in known["ann"]] == [1, 2]  # looks are a student's, not a file's
     assert [each.number for each in known["bob"]] == [1]
     stage.samples = 20_480
     take_in({"ann.py": FILE + "# best\n"})
     assert scored() == {"ann": 10.0, "bob": 4.0}
-    (reason,) = course.notes("5.Challenge-score", "ann").marked
+    (reason,) = course.notes(CHALLENGE, "ann").marked
     assert reason == "it reached the target with 11% of the baseline's samples"
 
 
@@ -247,8 +226,6 @@ def test_a_trial_gives_no_points_and_fewer_runs_are_refused(take_in, stage, scor
 
 
 def test_the_board_and_the_verdicts_to_hand_back(course, take_in, stage):
-    from marking import challenge
-
     take_in({"Ames Ann_123_assignsubmission_file_/mine.py": FILE, "bob.py": "REFUSE = 1\n"})
     scores = challenge.score(course, say=lambda line: None)
     board, figure, pages = challenge.board(course, scores)
@@ -353,10 +330,9 @@ def test_one_command_scores_a_class_with_five_cheats_in_the_sandbox(course_folde
     after = entries()
     assert sorted(after) == names
     for name, (entry,) in after.items():
-        assert {key: entry[key] for key in ("seed", "secret")} == {
-            key: before[name][0][key] for key in ("seed", "secret")
-        }
-        assert name not in done or entry == before[name][0]  # no run twice
+        (earlier,) = before[name]
+        assert (entry["seed"], entry["secret"]) == (earlier["seed"], earlier["secret"])
+        assert name not in done or entry == earlier  # no run twice
 
     accuracy = {name: entry["accuracy"] for name, (entry,) in after.items()}
     assert {name: accuracy[name] for name in WRONG} == dict.fromkeys(WRONG, 0.1)
@@ -369,16 +345,9 @@ def test_one_command_scores_a_class_with_five_cheats_in_the_sandbox(course_folde
     assert samples == {"ann": 1024, "bob": 1024, "cyd": 1024, "dan": 2048, "eve": 1024, "gus": 1024}
     assert after["gus"][0]["seconds"] > 0
 
-    rows = {row.student.id: row for row in challenge_rows(course)}
+    rows = {row.student.id: row for row in challenge.rows(Course(course.folder))}
     assert {name: row.auto for name, row in rows.items()} == dict.fromkeys(names, 0.0)  # of a trial nobody gets points
     assert {name for name, row in rows.items() if row.reasons} == set(WRONG)
     assert "10 students, 10 marked, 4 need a look" in again
     with zipfile.ZipFile(course.folder / "feedback-5.Challenge-score.zip") as pages:
         assert len(pages.namelist()) == 10
-
-
-def challenge_rows(course):
-    from marking import challenge
-    from marking.course import Course
-
-    return challenge.rows(Course(course.folder))

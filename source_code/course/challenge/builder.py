@@ -196,9 +196,8 @@ class Submission:
         tf.keras.utils.set_random_seed(seed)
         with self.explained("model"):
             model = self.model()
-        if not isinstance(model, tf.keras.Model):
-            raise Refused(f"{self.name}: model() returns {kind_of(model)}: it should return a tf.keras.Model")
-        with self.explained("model"):
+            if not isinstance(model, tf.keras.Model):
+                raise Refused(f"{self.name}: model() returns {kind_of(model)}: it should return a tf.keras.Model")
             if not model.built or not model.weights:
                 model(tf.zeros([self.GHOST_BATCH, 32, 32, 3]), training=False)
         created = []
@@ -207,25 +206,21 @@ class Submission:
             created.append(make(**options))
             return created[-1]
 
-        with tf.variable_creator_scope(keep):
-            with self.explained("optimizer"):
-                optimizer = self.optimizer()
-            kinds = (tf.keras.optimizers.Optimizer, tf.keras.optimizers.legacy.Optimizer)
-            if not isinstance(optimizer, kinds):
+        with tf.variable_creator_scope(keep), self.explained("optimizer"):
+            optimizer = self.optimizer()
+            if not isinstance(optimizer, (tf.keras.optimizers.Optimizer, tf.keras.optimizers.legacy.Optimizer)):
                 raise Refused(
                     f"{self.name}: optimizer() returns {kind_of(optimizer)}: it should return one of "
                     "tf.keras.optimizers, or of a class derived from one"
                 )
-            with self.explained("optimizer"):
-                weights = model.trainable_variables
-                make_slots = optimizer.build if hasattr(optimizer, "build") else optimizer._create_all_weights
-                make_slots(weights)
-                rate = getattr(optimizer, "_learning_rate", optimizer.learning_rate)
-                if not hasattr(rate, "assign"):
-                    raise Refused(
-                        f"{self.name}: the optimizer's learning rate is {kind_of(rate)}: give it a number, and write "
-                        "the schedule as schedule(done)"
-                    )
+            make_slots = optimizer.build if hasattr(optimizer, "build") else optimizer._create_all_weights
+            make_slots(model.trainable_variables)
+            rate = getattr(optimizer, "_learning_rate", optimizer.learning_rate)
+            if not hasattr(rate, "assign"):
+                raise Refused(
+                    f"{self.name}: the optimizer's learning rate is {kind_of(rate)}: give it a number, and write "
+                    "the schedule as schedule(done)"
+                )
         return Made(model, optimizer, created)
 
     def functions(self, made: "Made") -> dict[str, Callable | None]:

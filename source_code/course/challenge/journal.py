@@ -11,7 +11,7 @@ import os
 import secrets
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -87,10 +87,8 @@ def journals(root: Path | None = None) -> list["Journal"]:
     """All journals below a folder, oldest first; a damaged one is left out."""
     found = []
     for path in (root or runs_dir() / "challenge").glob(f"*/{NAME}"):
-        try:
+        with suppress(DamagedFile):
             found.append(Journal.read(path.parent))
-        except DamagedFile:
-            continue
     return sorted((journal for journal in found if journal), key=lambda journal: journal.drawn)
 
 

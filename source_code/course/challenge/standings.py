@@ -77,20 +77,9 @@ def table(rows: Iterable[dict], by: str = "samples", note: str = "") -> Table:
 def standing(score: Score) -> dict[str, Any]:
     """One row of a board."""
     low, high, _ = median_interval(score.ratios)
-    return {
-        "name": score.name,
-        "samples": score.samples,
-        "ratio": score.ratio,
-        "ratio_low": low,
-        "ratio_high": high,
-        "time_interval": f"{low:.2f} to {high:.2f}" if len(score.ratios) > 1 else None,
-        "mean": score.mean,
-        "half_width": score.half_width,
-        "n": score.n,
-        "p": score.p,
-        "counts": score.counts,
-        "kind": "own",
-    }
+    interval = f"{low:.2f} to {high:.2f}" if len(score.ratios) > 1 else None
+    known = {name: getattr(score, name) for name in LABELS if hasattr(score, name)}
+    return {**known, "ratio_low": low, "ratio_high": high, "time_interval": interval, "kind": "own"}
 
 
 def recorded() -> list[dict[str, Any]]:
@@ -117,9 +106,8 @@ def recorded() -> list[dict[str, Any]]:
 
 
 def _recorded(name, needs=None):
-    path = reference_dir() / f"{name}.jsonl"
     needs = {"samples": int, "seed": int, "private_accuracy": float} | (needs or {})
-    return read_json_lines(path, needs) if path.exists() else []
+    return read_json_lines(reference_dir() / f"{name}.jsonl", needs)
 
 
 def attempts() -> list[dict[str, Any]]:

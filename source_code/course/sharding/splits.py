@@ -79,9 +79,8 @@ def memory(model: Model, split: Split) -> float:
     kept = sum(per_rank(math.ceil(model.parameters / (split.tensor * split.pipeline)), mixed=True).values())
     one = HALF * model.length * model.width
     waiting = min(split.pipeline, model.batch // split.data)  # microbatches that are alive in the first stage
-    again = (
-        one * 17 / split.tensor + HALF * model.heads / split.tensor * model.length**2 * 2.5
-    )  # a layer's, computed anew
+    # A layer's, computed anew
+    again = one * 17 / split.tensor + HALF * model.heads / split.tensor * model.length**2 * 2.5
     return kept + waiting * model.layers / split.pipeline * one + again
 
 

@@ -94,11 +94,3 @@ def test_equal_shards_step_like_one_batch_and_unequal_ones_do_not():
     assert equal.after == pytest.approx(together.after)
     assert unequal.average == pytest.approx(sum(unequal.gradients) / 2)
     assert abs(unequal.after - together.after) > 0.05
-
-
-def test_generated_points_lie_around_the_line_and_depend_on_their_seed_alone():
-    x, y = descent.generated(5000, noise=0.5, seed=3).T
-    assert 1 <= x.min() and x.max() <= 4
-    assert (y - x).std() == pytest.approx(0.5, rel=0.05)
-    assert numpy.array_equal(descent.generated(8), descent.generated(8))
-    assert not numpy.array_equal(descent.generated(8), descent.generated(8, seed=1))
