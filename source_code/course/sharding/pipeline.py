@@ -5,7 +5,7 @@ forward pass of microbatch 2, ``("B", 2)`` its backward pass, both counted as on
 """
 
 from collections.abc import Sequence
-from itertools import product
+from itertools import accumulate, product
 
 from ddl.errors import InputError
 
@@ -86,14 +86,8 @@ def bubble(schedule: Schedule) -> float:
 
 def alive(schedule: Schedule) -> list[int]:
     """Return of each stage how many microbatches' activations it keeps at most."""
-    most = []
-    for row in schedule:
-        kept = peak = 0
-        for cell in row:
-            kept += {"F": 1, "B": -1}[cell[0]] if cell else 0
-            peak = max(peak, kept)
-        most.append(peak)
-    return most
+    step = {"F": 1, "B": -1}
+    return [max(accumulate((step[cell[0]] for cell in row if cell), initial=0)) for row in schedule]
 
 
 def _needs(stage, task, stages):
