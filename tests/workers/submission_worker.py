@@ -17,9 +17,9 @@ import numpy as np
 import tensorflow as tf
 
 from course.challenge.build import BASELINE, _keep
-from course.challenge.builder import Submission
 from course.challenge.scripts import train_submission
 from course.challenge.split import Split
+from course.challenge.submission import Submission
 from ddl.errors import CourseError
 
 TINY = """

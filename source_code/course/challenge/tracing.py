@@ -3,6 +3,10 @@
 import io
 from collections.abc import Callable
 
+import numpy as np
+import tensorflow as tf
+
+from course.challenge import checks, functions
 from course.challenge.operations import DATA_ADVICE
 from course.challenge.rules import Refused
 
@@ -13,8 +17,6 @@ class Made:
     """A model and an optimizer of one seed, and their variables in order: the model's, then the optimizer's."""
 
     def __init__(self, model, optimizer, created):
-        from course.challenge import functions
-
         self.model, self.optimizer = model, optimizer
         weights, others = model.trainable_variables, model.non_trainable_variables
         known = {id(variable) for variable in (*weights, *others)}
@@ -34,8 +36,6 @@ class Made:
 
     def initial_values(self) -> bytes:
         """Return the values of all variables as the bytes of an npz file."""
-        import numpy as np
-
         file = io.BytesIO()
         arrays = {f"variable_{number}": variable.numpy() for number, variable in enumerate(self.variables)}
         np.savez_compressed(file, **arrays)
@@ -51,10 +51,6 @@ class Tracer:
 
     def export(self, name: str, function: Callable):
         """Trace a function, check what it returns, and return a `functions.Exported`."""
-        import tensorflow as tf
-
-        from course.challenge import functions
-
         shapes = [each.shape for each in self.made.described if each.role == "weight"]
         takes, gives = functions.signature(name, self.ghost_batch, shapes)
         translate = name in ("augment", "loss", "prepare", "finish")
@@ -117,8 +113,6 @@ class Tracer:
 
     def check(self, exported):
         """Check the graphs as the ranks will, and return what they count as, or say which line has a problem."""
-        from course.challenge import checks, functions
-
         try:
             return checks.check(exported, self.made.described, self.ghost_batch)
         except functions.Problem as problem:
