@@ -36,7 +36,7 @@ def start(**options):
     """Start the course's loop."""
     options = {"workers": 2, "steps": 150, **LOOP, **options}
     return launch(
-        "elastic_loop.py", elastic=True, oversubscribe=True, timeout_s=200, wait=False, check=False, **options
+        "elastic_loop.py", elastic=True, oversubscribe=True, timeout_s=400, wait=False, check=False, **options
     )
 
 
