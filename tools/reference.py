@@ -142,6 +142,7 @@ def record_noise(options):
 
 
 def record_challenge(options):
+    choose("bfloat16")  # a part of it; refused now where the processor can't
     need_data(options)
     size = challenge.SIZES[options.size]
     make = challenge.Scored(options.work / "challenge", options.data_set, size.trial)
