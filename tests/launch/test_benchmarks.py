@@ -18,6 +18,7 @@ BENCHMARKS = ROOT / "benchmarks"
 COMMANDS = {
     "launch_overhead": ["--pairs", "1", "--output"],
     "prediction": ["--repeats", "1", "--steps", "8", "--output"],
+    "pytorch": ["--repeats", "1", "--steps", "24", "--ranks", "1", "--ways", "eager", "--output"],
     "start_time": ["--repeats", "1", "--ranks", "2", "--output"],
     "throughput": ["--repeats", "1", "--steps", "8", "--output"],
 }

@@ -1,0 +1,180 @@
+"""Images/s of train_cifar.py against PyTorch training the same network, in pairs. It needs `make setup TORCH=1`.
+
+    python benchmarks/pytorch.py                                       # all pairs, about half an hour on two cores
+    python benchmarks/pytorch.py --repeats 1 --ways eager --ranks 2
+
+Both sides train the small network with batch norm (242,474 parameters) in float32 on generated pictures, 512 samples a
+rank and step, with the same flips and shifts, Nesterov momentum, and the loss and accuracy of each step. Each pair is
+run A B A B ..., and a ratio is the median of the ratios of neighbours. The steps of the first epoch are warm-up on both
+sides, compiling included. PyTorch's ways:
+
+eager           as it comes: convolutions in the layout [batch, channels, height, width]
+channels_last   the same, with the channels last in memory, as TensorFlow has them
+compiled        channels last, and torch.compile
+"""
+
+import argparse
+import math
+import os
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from ddl import launch
+from throughput import PARAMETERS, SAMPLES, SHOW, check_work, ours
+from turns import Turns, paired, print_pairs, take_turns
+
+WAYS = ("eager", "channels_last", "compiled")
+BATCH, SIDE, SHIFT, FILTERS = 512, 32, 4, (32, 64, 128, 128)
+WARM_UP = SAMPLES // BATCH  # steps, of one rank
+HOW = {1: 2, 2: 1}  # threads of each of so many ranks
+
+
+def theirs(way, ranks, steps):
+    """Return a function that trains with PyTorch and returns images/s."""
+
+    def measure():
+        how = {"workers": ranks, "threads": HOW[ranks], "oversubscribe": True, "cluster": "torchrun"}
+        run = launch(__file__, args=["--train", way, steps], **how)
+        result = run.result
+        asked = {"ranks": ranks, "threads_per_rank": HOW[ranks], "parameters": PARAMETERS["cnn"]}
+        check_work(result, {**asked, "samples": steps * ranks * BATCH})
+        return result["images_per_s"]
+
+    return measure
+
+
+def train(way, steps):
+    """Train on this rank, and record the speed."""
+    import torch
+    import torch.distributed as dist
+    from torch import nn
+
+    from course.data import load
+    from ddl.records.recorder import Recorder
+
+    dist.init_process_group("gloo")
+    rank, ranks = dist.get_rank(), dist.get_world_size()
+    data = load("synthetic", train_samples=SAMPLES, test_samples=100)
+    pictures, labels = torch.tensor(data.train_images), torch.tensor(data.train_labels).long()
+    layout = torch.contiguous_format if way == "eager" else torch.channels_last
+    torch.manual_seed(0)
+    network = small_network().to(memory_format=layout)
+    trained = sum(math.prod(weight.shape) for weight in network.parameters())
+    model = nn.parallel.DistributedDataParallel(network) if ranks > 1 else network
+    if way == "compiled":
+        model = torch.compile(model)
+    optimizer = torch.optim.SGD(model.parameters(), 0.05, 0.9, nesterov=True)
+    warm_up, order = WARM_UP // ranks, torch.empty(0, dtype=torch.long)
+    for step in range(steps):
+        if step == warm_up:
+            dist.barrier()
+            began = time.perf_counter()
+        if len(order) < ranks * BATCH:
+            order = torch.randperm(SAMPLES)  # the same on all ranks
+        batch, order = order[: ranks * BATCH][rank * BATCH :][:BATCH], order[ranks * BATCH :]
+        logits = model(normalised(augmented(pictures[batch])).contiguous(memory_format=layout))
+        loss = nn.functional.cross_entropy(logits, labels[batch])
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        figures = torch.stack([loss.detach(), (logits.argmax(1) == labels[batch]).float().mean()])
+        if ranks > 1:
+            dist.all_reduce(figures)
+    seconds = time.perf_counter() - began
+    if rank == 0:
+        Recorder().result(
+            {
+                "ranks": ranks,
+                "threads_per_rank": torch.get_num_threads(),
+                "parameters": trained,
+                "samples": steps * ranks * BATCH,
+                "images_per_s": (steps - warm_up) * ranks * BATCH / seconds,
+                "loss": figures[0].item() / ranks,
+            }
+        )
+
+
+def small_network():
+    """Return `course.training.models`' small network with batch norm: float32 ``[batch, 3, 32, 32]`` to logits."""
+    from torch import nn
+
+    layers, before = [], 3
+    for index, filters in enumerate(FILTERS):
+        layers.append(nn.Conv2d(before, filters, 3, padding=1, bias=False))
+        if index < 3:
+            layers.append(nn.MaxPool2d(2))
+        layers += [nn.BatchNorm2d(filters, momentum=0.3), nn.ReLU()]
+        before = filters
+    return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(before, 10))
+
+
+def augmented(pictures):
+    """Mirror half of the pictures and shift each by up to 4 pixels, by one choice of pixels as train_cifar.py does."""
+    import torch
+
+    count = len(pictures)
+    mirrored = torch.rand(count, 1) < 0.5
+    down, right = torch.randint(-SHIFT, SHIFT + 1, (2, count, 1))
+    line = torch.arange(SIDE)
+    rows, columns = reflected(line + down), reflected(line + right)
+    columns = torch.where(mirrored, SIDE - 1 - columns, columns)
+    places = torch.arange(count)[:, None, None] * SIDE**2 + rows[:, :, None] * SIDE + columns[:, None, :]
+    return pictures.reshape(-1, 3)[places]
+
+
+def reflected(place):
+    place = place.abs()
+    return place.minimum(2 * (SIDE - 1) - place)
+
+
+def normalised(pictures):
+    return ((pictures.float() - 120) / 64).permute(0, 3, 1, 2)
+
+
+def pairs(ranks, ways, steps):
+    """Return every pair's two sides: what it is, and how to measure it."""
+    where = {1: "1 process x 2 threads", 2: "2 ranks x 1 thread"}
+    return {
+        f"{way}, {where[count]}": {
+            "train_cifar.py": ours("cnn", count, HOW[count], count * BATCH, steps),
+            f"PyTorch, {way}": theirs(way, count, steps),
+        }
+        for count in ranks
+        for way in ways
+    }
+
+
+def main():
+    if sys.argv[1:2] == ["--train"]:
+        train(sys.argv[2], int(sys.argv[3]))
+        return
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--steps", type=int, default=60, help="of each measurement (default: 60)")
+    parser.add_argument("--ranks", type=int, nargs="+", default=[1, 2], choices=HOW)
+    parser.add_argument("--ways", nargs="+", default=WAYS, choices=WAYS)
+    parser.add_argument("--output", type=Path, default=Path("build/pytorch.json"))
+    options = parser.parse_args()
+    if options.steps <= WARM_UP:
+        parser.error(f"--steps: more than the {WARM_UP} of the warm-up are needed")
+
+    os.environ["DDL_VIEW"] = "plain"
+    with tempfile.TemporaryDirectory() as folder:
+        os.environ.setdefault("DDL_RUNS_DIR", folder)
+        report = take_turns(
+            options.output,
+            {
+                name: Turns(sides, options.repeats, SHOW)
+                for name, sides in pairs(options.ranks, options.ways, options.steps).items()
+            },
+            lambda rows: {"pairs": {name: paired(measured, "images_per_s") for name, measured in rows.items()}},
+            repeats=options.repeats,
+            steps=options.steps,
+        )
+    print_pairs(report["pairs"], SHOW)
+
+
+if __name__ == "__main__":
+    main()
