@@ -92,12 +92,6 @@ def test_check_names_what_differs_and_what_to_do(course, capsys):
     assert second.startswith("notebooks/2.Second.ipynb")
 
 
-def test_a_lesson_that_is_not_there_lists_those_that_are(course, capsys):
-    course("1.First")
-    course.main("build")
-    assert course.main("run", "7") == 1 and "1.First" in capsys.readouterr().err
-
-
 def test_what_is_no_lesson_is_refused_before_any_runs(course, capsys):
     course("1.First")
     course("2.Second", GOOD.replace(' tags=["parameters"]', ""))

@@ -21,7 +21,6 @@ ONE_FILE = 20  # minutes at most: for a script that is judged in several parts
 MARK_SCHEME = re.compile(r"=== BEGIN MARK SCHEME ===.*?=== END MARK SCHEME ===", re.DOTALL)
 UNREAD = re.compile(rf"{MARK_SCHEME.pattern}|!\[[^\]]*\]\([^)]*\)", re.DOTALL)  # and what an image says in words
 TIME = re.compile(r"^# \| time \| (\d+) minutes", re.MULTILINE)
-SITTING = re.compile(r"^# \| [^|]+ \| (\d+)(?: to (\d+))? \| (\d+) \|$", re.MULTILINE)
 MOST_MINUTES = {"5.Challenge": 45}  # of a core; of the others 60
 MOST_WORDS, MOST_WORDS_A_LINE, LEAST_DONE = 2_200, 8, 2 / 3
 
@@ -110,41 +109,4 @@ def test_a_core_is_short_and_most_of_it_is_doing(source):
     assert clock.doing / clock.minutes >= LEAST_DONE
 
 
-@pytest.mark.parametrize("source", sorted(set(LESSONS) - set(CORES)), ids=lambda source: source.stem)
-def test_sittings_of_a_long_notebook_take_as_long_as_its_head_says(source):
-    taken, text = sections(source), source.read_text()
-    sittings = [(int(first), int(last or first), int(length)) for first, last, length in SITTING.findall(text[:4000])]
-    if not sittings:
-        assert stated(source) <= 60
-        return
-    assert [first for first, *_ in sittings] == [1, *(last + 1 for _, last, _ in sittings[:-1])]
-    assert sittings[-1][1] == max(taken)
-    for first, last, length in sittings:
-        parts = range(0 if first == 1 else first, last + 1)
-        assert total(taken[number] for number in parts).minutes == pytest.approx(length, rel=0.12), (first, last)
-        assert length <= 60
-    assert text.count("**A good place to stop.**") == len(sittings) - 1
-
-
 # ---------------------------------------------------------------- the page for instructors
-
-TEACHING = (ROOT / "docs" / "instructors.md").read_text()
-ROW = re.compile(r"^\| (\d[a-z]?\. [^|]+) \| (\d+) \|", re.MULTILINE)
-SLOT = re.compile(r"^\| (\d+):(\d\d) \| ?(\d*) \| ([^|]+) \|$", re.MULTILINE)
-
-
-def test_the_page_for_instructors_gives_each_lesson_the_minutes_of_its_head():
-    assert ROW.findall(TEACHING) == [(lessons.title(source), str(stated(source))) for source in LESSONS]
-
-
-def test_timetables_follow_on_and_give_each_lesson_its_time():
-    slots = SLOT.findall(TEACHING)
-    begin = [60 * int(hour) + int(minute) for hour, minute, *_ in slots]
-    for (*_, length, what), start, after in zip(slots, begin, begin[1:], strict=False):
-        assert not length or start + int(length) == after, what
-    assert [what for *_, length, what in slots if not length] == ["end", "end"]
-    length_of = {source.stem[0]: stated(source) for source in CORES}
-    taught = [(lesson, int(length)) for *_, length, what in slots for lesson in re.findall(r"^lesson (\d)", what)]
-    assert {lesson for lesson, _ in taught} == set(length_of)
-    for lesson, length in taught:
-        assert length_of[lesson] <= length <= length_of[lesson] + 5, lesson

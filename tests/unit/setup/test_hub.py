@@ -16,7 +16,6 @@ pytest.importorskip("jupyterhub", reason="jupyterhub is not installed")
 sys.path.append(str(ROOT / "grading"))
 
 from hub.__main__ import MODES, prepare, sign_in, write_bundle
-from hub.slurm import sentence
 from hub.spawners import ClassSpawner, share_of_cores
 
 
@@ -104,15 +103,3 @@ def test_what_cannot_be_copied_is_said(course, tmp_path, monkeypatch):
         take_seat()
     monkeypatch.delenv(COURSE)
     assert take_seat() is None
-
-
-@pytest.mark.parametrize(
-    "answer, said",
-    [
-        ("PENDING|Resources|N/A| n/a", "Slurm job 7 waits: Resources"),
-        ("PENDING|Priority|2026-01-02T03:04:05| n/a", "Slurm job 7 waits: Priority, expected to start at 2026-01-02"),
-        ("RUNNING|None|2026-01-02T03:04:05| node01", "Slurm job 7 runs: your server starts"),
-    ],
-)
-def test_the_page_of_who_waits_says_what_slurm_does(answer, said):
-    assert sentence("7", answer).startswith(said) and sentence("7", "") == ""

@@ -9,26 +9,7 @@ import sys
 import psutil
 import pytest
 
-import line
 from helpers import ROOT, until
-from line import Line
-
-
-def test_a_step_is_repeated_in_a_file_and_redrawn_in_a_terminal(capsys, monkeypatch):
-    monkeypatch.setattr(line, "SILENCE_S", 0)
-    step = Line("set-up", "horovod")
-    step.show("building")
-    step.end("compiled")
-    lines = capsys.readouterr().out.splitlines()
-    assert [text.split("s  ")[-1] for text in lines] == ["set-up  horovod …", "building", "compiled"]
-    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
-    monkeypatch.setenv("COLUMNS", "40")
-    step = Line("set-up", "data")
-    step.show("x" * 100)
-    step.end()
-    printed = capsys.readouterr().out
-    assert printed.count("\n") == 1 and printed.count("\r\033[K") == 3
-    assert max(len(part) for part in printed.split("\r\033[K")) < 40
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

@@ -68,21 +68,6 @@ def test_text_and_html_have_the_same_signs(pair):
         difference("strategies/single.py", "strategies/nonsense.py")
 
 
-@pytest.mark.parametrize(
-    ("first", "other", "most"),
-    [
-        ("single", "mirrored", 4),
-        ("single", "multi_worker", 35),
-        ("single", "loop", 35),
-        ("loop", "horovod_loop", 35),
-        ("loop", "parameter_server", 35),
-        ("horovod_loop", "torch_ddp", 35),
-    ],
-)
-def test_what_a_strategy_needs_fits_on_a_page(first, other, most):
-    assert 0 < difference(f"strategies/{first}.py", f"strategies/{other}.py").added <= most
-
-
 def test_the_torch_script_has_horovods_six_steps():
     script = (source_dir() / "strategies/torch_ddp.py").read_text()
     steps = "".join(re.findall(r"# Horovod ([\d and]+):", script))
