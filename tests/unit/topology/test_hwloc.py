@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from course import topology
-from course.links.plot_topology import plot_topology
 from course.topology import TopologyError, hwloc
 from course.topology.graph import Cache, Core, NvLink
 
@@ -22,10 +21,6 @@ VERSION_3 = (DATA / "hwloc-3.xml").read_text()  # what the system makes of devic
 def device(busid, pci_type, *below):
     facts = f'pci_busid="{busid}" pci_type="{pci_type} [0000:0000] a1" pci_link_speed="15.753846"'
     return [f'<object type="PCIDev" {facts}>', *below, "</object>"]
-
-
-def os_device(name, kind, subtype="", info=""):
-    return f'<object type="OSDev" name="{name}" subtype="{subtype}" osdev_type="{kind}">{info}</object>'
 
 
 def matrix(ends, rates):
@@ -53,30 +48,6 @@ def test_version_3_has_the_network_cards_and_tells_models_memory_and_nvlinks():
     assert not machine.device("0000:81:00.0").model
 
 
-@pytest.mark.parametrize(
-    ("version", "types"),
-    [
-        ("2.0", {"eth": 2, "mem": 0, "nvme": 0, "persistent": 0}),
-        ("3.0", {"eth": 16, "mem": 2, "nvme": 1, "persistent": 3}),
-    ],
-)
-def test_cxl_memory_is_memory_and_neither_a_network_card_nor_a_disk(version, types):
-    size = '<info name="CXLRAMSize" value="262144KiB"/>'
-    lines = [
-        *device("0000:90:00.0", "0502 [8086:0d93]", os_device("mem0", types["mem"], "CXLMem", size)),
-        *device("0000:91:00.0", "0200 [8086:10d3]", os_device("eth0", types["eth"])),
-        *device("0000:92:00.0", "0108 [144d:a808]", os_device("nvme0n1", types["nvme"], "Disk")),
-        *device("0000:93:00.0", "0502 [8086:0d93]", os_device("mem1", types["persistent"], "CXLMem")),
-    ]
-    text = VERSION_2 if version == "2.0" else VERSION_3
-    machine = hwloc.parse(with_device(text, *lines))
-    kinds = {device.name: device.kind for device in machine.devices}
-    assert [kinds[name] for name in ("mem0", "mem1", "eth0", "nvme0n1")] == ["memory", "memory", "nic", "disk"]
-    assert machine.device("mem0").memory_bytes == 2**28
-    assert "memory mem0  0000:90:00.0, PCIe: 15.75 GB/s, 256 MiB" in str(machine)
-    plot_topology(machine)
-
-
 def test_nvlinks_to_switches_and_processors():
     switch = device("0000:90:00.0", "0000 [0000:0000]")  # one whose PCI facts are hidden
     switch[0] = switch[0].replace("<object ", '<object gp_index="70" subtype="NVSwitch" ')
@@ -89,16 +60,6 @@ def test_nvlinks_to_switches_and_processors():
     machine = hwloc.parse(text)
     assert machine.nvlinks == (NvLink("GPU0", "NVSwitch0", 6, 2), NvLink("GPU1", "NVSwitch0", 6, 2))
     assert "GPU0 – Package 1 50 GB/s" in " ".join(machine.notes)
-
-
-def test_nvlinks_of_gpus_whose_generation_is_not_known_keep_their_rate():
-    text = VERSION_3.replace("Tesla V100-SXM2-16GB", "RTX A1000")
-    assert hwloc.parse(text).nvlinks == (NvLink("GPU0", "GPU1", 2, each_gb_per_s=25),)
-    same = text.replace('<distances2hetero nbobjs="2"', '<distances2 type="OSDev" nbobjs="2"')
-    same = same.replace("</distances2hetero>", "</distances2>").replace("OSDev:0 OSDev:1", "0 1")
-    assert hwloc.parse(same).nvlinks == hwloc.parse(text).nvlinks
-    with pytest.raises(TopologyError, match="line .*NVLinkBandwidth of 2 objects needs 4 numbers"):
-        hwloc.parse(VERSION_3.replace("1000000 50000 50000", "1000000 50000"))
 
 
 def test_version_2_is_read():
@@ -152,14 +113,8 @@ def test_a_file_is_told_by_its_name_or_by_how_it_begins_and_a_pipe_is_read(tmp_p
     ("old", "new", "expected"),
     [
         ("</topology>", "", "line {last}: this is not XML"),
-        ('<topology version="2.0">', '<system version="2.0">', "mismatched tag"),
         ('cpuset="0x00000033"', 'cpuset="all"', "line 5: cpuset='all'; expected words like"),
-        (' cache_type="0"', "", "lacks cache_type"),
-        ('cache_type="1"', 'cache_type="7"', "cache_type='7'; expected one of 0, 1, 2"),
-        ('pci_busid="0000:83:00.0"', 'pci_busid="83"', "pci_busid='83'; expected one like 0000:81:00.0"),
         ('bridge_type="0-1"', 'bridge_type="x"', "bridge_type='x'; expected 0-1 .host to PCI. or"),
-        ('pci_type="0302 [10de', 'pci_type="GPU [10de', "pci_type='GPU .*class"),
-        ('pci_link_speed="15.753846"', 'pci_link_speed="fast"', "pci_link_speed='fast'; expected GB/s"),
         ("</topology>", '<object type="Group">' * 5000, "this is not XML"),
         ('version="2.0"', 'version="4.0"', "version='4.0'; expected hwloc's versions 1 to 3"),
     ],
