@@ -214,25 +214,3 @@ def test_recorded_runs_have_rows_of_their_own():
     assert list(alone["arm"]) == ["a", "b"] and "Recorded runs, compared" in alone._repr_html_()
     assert "Recorded runs" not in table._repr_html_()
     assert list(table["verdict"]) == ["", ""]
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (dict(runs=[]), "no runs"),
-        (dict(runs=[run("a", 0.5)], at="hours"), "'epochs', at 'steps'"),
-        (dict(runs=[run("a", 0.5)], against="b"), "no arm 'b' to compare with; there are: a"),
-    ],
-)
-def test_what_cannot_be_compared_is_said(arguments, message):
-    with pytest.raises(ValueError, match=message):
-        compare(**arguments)
-
-
-def test_columns_that_no_run_has_measured_are_not_shown():
-    timeless = dict(images_per_s=None, train_seconds=None)
-    table = compare([run("a", 0.5, **timeless), run("b", 0.6, **timeless)])
-    shown = table.readable()
-    assert not {"images/s", "ratio", "train, s"} & set(shown) and "held-out accuracy, %" in shown
-    assert "Ratio" not in str(table) and "Ratio" in str(compare([run("a", 0.5), run("b", 0.6)]))
-    assert "images/s" in compare([run("a", 0.5), run("b", 0.6, **timeless)]).readable()

@@ -65,15 +65,6 @@ def test_two_batches_have_a_curve_without_an_interval():
     assert np.isnan(found.interval).all() and np.isnan(found.band([64, 128])).all() and "no interval" in str(found)
 
 
-@pytest.mark.parametrize(
-    ("batches", "steps", "message"),
-    [([64, 64], [10, 11], "two batch sizes"), ([64, 128], [10, math.nan], "positive numbers"), ([], [], "two batch")],
-)
-def test_what_has_no_curve_is_refused(batches, steps, message):
-    with pytest.raises(ValueError, match=message):
-        fit(batches, steps)
-
-
 # ---------------------------------------------------------------- runs
 
 

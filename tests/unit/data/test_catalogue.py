@@ -170,14 +170,6 @@ def test_half_or_older_file_is_made_anew(folder, small_whole, monkeypatch):
     assert not is_there("synthetic")
 
 
-def test_folder_that_can_not_be_made(tmp_path, small_whole, monkeypatch):
-    (tmp_path / "file").write_text("")
-    monkeypatch.setenv("DDL_DATA_DIR", str(tmp_path / "file" / "data"))
-    assert load("synthetic").train_samples == 600
-    with pytest.raises(DataError, match="cannot be used.*Set DDL_DATA_DIR"):
-        fetch("synthetic", str)
-
-
 # ---------------------------------------------------------------- the mapped file
 
 

@@ -108,20 +108,13 @@ class Malicious:
         return os.system, ("touch broken-in",)
 
 
-def without(key):
-    return {name: value for name, value in batch(2).items() if name != key}
-
-
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
         ("data_batch_3", None, "the file is missing"),
-        ("batches.meta", {b"label_names": NAMES}, "no class names"),
         ("data_batch_3", pickle.dumps(batch(2))[:5000], "cannot be unpickled"),
         ("test_batch", Malicious(), "asks for posix.system, which no batch needs"),
-        ("data_batch_3", without(b"labels"), "not a batch of images"),
         ("data_batch_3", batch(2, rows=ROWS - 1), r"its data is uint8 \(39, 3072\), not uint8 \(40"),
-        ("data_batch_3", {**batch(2), b"data": np.zeros((ROWS, 3072))}, "its data is float64"),
         ("data_batch_3", {**batch(2), b"labels": [10] * ROWS}, "not 40 numbers from 0 to 9"),
     ],
 )

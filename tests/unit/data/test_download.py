@@ -170,14 +170,6 @@ def test_a_web_page_is_named_and_what_was_there_is_kept(folder, server, page):
         assert len(server.asked) == 1 and part(folder).read_bytes() == ARCHIVE[:kept]
 
 
-def test_a_page_as_the_rest_of_an_archive_is_named_and_not_asked_for_again(folder, server):
-    server.content, server.type = (ARCHIVE[:70_000] + b"Log in").ljust(len(ARCHIVE)), "text/html"
-    part(folder).write_bytes(ARCHIVE[:70_000])
-    with pytest.raises(DataError, match="a login page"):
-        fetch("cifar10", str)
-    assert len(server.asked) == 1 and part(folder).read_bytes() == ARCHIVE[:70_000]
-
-
 REFUSED = {
     "altered": ({"content": ARCHIVE[:-1] + b"?"}, "not the official .*checksum differs, so it was deleted"),
     "in circles": ({"status": 302, "leads_to": "/again"}, "answers 302 .*infinite loop"),

@@ -6,7 +6,7 @@ import zipfile
 import numpy as np
 import pytest
 
-from course.data import DataError, Questions, add, fetch, is_there, listing, load, load_questions, quora
+from course.data import DataError, add, is_there, listing, load_questions, quora
 from ddl.cli import main
 
 # What a real file has: quotes, commas, line ends inside a question, letters of other languages.
@@ -84,18 +84,6 @@ def test_files_that_are_no_csv_are_refused(tmp_path, capsys):
     assert "nowhere.csv" in capsys.readouterr().err
 
 
-def test_questions_are_neither_fetched_nor_pictures():
-    for wrong, words in (
-        (lambda: fetch("quora", str), "no data set 'quora'.*`load_questions`"),
-        (lambda: load("questions"), "`load_questions`"),
-        (lambda: load_questions("cifar10"), "no questions 'cifar10'; there are: quora, questions"),
-        (lambda: load_questions("quora"), "`ddl data add quora train.csv`; or use the generated"),
-        (lambda: add("svhn", "file"), "Only quora can be added"),
-    ):
-        with pytest.raises(DataError, match=words):
-            wrong()
-
-
 def test_a_part_of_the_real_ones_keeps_their_imbalance(tmp_path):
     rows = [(str(k), f"Question {k}?", int(k % 10 == 0)) for k in range(400)]
     add("quora", write(tmp_path / "train.csv", rows), str)
@@ -123,17 +111,6 @@ def test_parts_are_disjoint_cover_all_and_are_stratified():
     described = parts.describe()
     assert [described[f"{name}_samples"] for name in ("train", "validation", "test")] == [2100, 600, 300]
     assert described["positive_share"] == parts.train.targets.mean()
-
-
-def test_questions_refuse_what_does_not_fit():
-    for shares, words in (({"validation": 0.9}, "cannot be split into three parts"), ({"test": 0.004}, "more samples")):
-        with pytest.raises(DataError, match=words):
-            quora.generate(500).parts(**shares)
-    texts = np.array(["a", "b"], object)
-    Questions("x", "y", texts, np.array([0, 1], np.int32))
-    for targets in (np.array([0, 1, 0], np.int32), np.array([0, 1]), np.array([0, 2], np.int32)):
-        with pytest.raises(DataError):
-            Questions("x", "y", texts, targets)
 
 
 # ---------------------------------------------------------------- generated questions

@@ -88,13 +88,9 @@ def test_a_data_set_is_missed_loaded_balanced_mapped_and_listed(folder, name):
     [
         ("svhn", "train_32x32.mat", mat(TRAIN, y=None), "it holds no y"),
         ("svhn", "train_32x32.mat", mat(5, X=np.zeros((5, 32, 32, 3), np.uint8)), r"its X is uint8 \(5, 32, 32, 3\)"),
-        ("svhn", "train_32x32.mat", mat(TRAIN, y=np.ones((3, 1), np.uint8)), "its y is not 30 whole numbers"),
-        ("fashion_mnist", "train-images-idx3-ubyte.gz", b"no archive", "cannot be unpacked"),
         ("fashion_mnist", "train-images-idx3-ubyte.gz", idx(greys(TRAIN), 2051)[:-9], "cannot be unpacked"),
         ("fashion_mnist", "t10k-images-idx3-ubyte.gz", idx(greys(TEST), 2049), "header does not say"),
-        ("fashion_mnist", "train-labels-idx1-ubyte.gz", gzip.compress(b""), "header does not say"),
         ("fashion_mnist", "train-labels-idx1-ubyte.gz", idx(np.zeros(29, np.uint8), 2049), "beside 29 labels"),
-        ("fashion_mnist", "t10k-labels-idx1-ubyte.gz", idx(np.full(20, 10, np.uint8), 2049), "labels of 0 to 10"),
     ],
 )
 def test_a_damaged_file_is_named(folder, name, file, content, what):

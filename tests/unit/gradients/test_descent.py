@@ -5,7 +5,7 @@ import itertools
 import numpy
 import pytest
 
-from course.gradients import descent, sgd
+from course.gradients import descent
 from course.gradients.descent import EASY, NOISY
 
 RATES = [0.001 * 2**k for k in range(9)]
@@ -21,19 +21,6 @@ def test_the_gradient_is_the_slope_of_the_loss_and_least_squares_is_best(data):
     x, y = numpy.array(data, float).T
     (expected,), *_ = numpy.linalg.lstsq(x[:, None], y, rcond=None)
     assert descent.best_weight(data) == pytest.approx(expected)
-
-
-def test_what_is_no_data_set_or_batch_is_refused():
-    for data in ([], [1, 2], [(1, 2, 3)]):
-        with pytest.raises(ValueError, match=r"points \(x, y\)"):
-            descent.loss(1, data)
-    for refused in (lambda: descent.batches_of(EASY, 0), lambda: sgd.rate_border(0, MANY)):
-        with pytest.raises(ValueError, match="at least one point, not 0"):
-            refused()
-    assert descent.batch_gradients(1, EASY, 9, 5).shape == (5,)
-    with pytest.raises(ValueError, match="a batch of 5 cannot be drawn from 4"):
-        descent.batch_gradients(1, EASY, 5, 5, replace=False)
-    assert descent.batches_of([1, 2, 3, 4, 5], 2) == [[1, 2], [3, 4], [5]]
 
 
 def test_single_points_in_turn_give_the_published_weights():

@@ -38,11 +38,8 @@ def test_workers_are_those_that_compute(cluster, servers, workers):
 @pytest.mark.parametrize(
     "command, line, message",
     [
-        (RankCommand, "--threads 2", "ddl.rank needs a script"),
         (RankCommand, "--threads two x.py", "ddl.rank --threads 'two': a number is needed"),
         (TaskCommand, "--controler gloo x", "--controler is not an option of ddl.rank.task; there are: --controller,"),
-        (HostsCommand, "--processes 2 x", "ddl.rank.hosts needs --hosts and --rate-mbit"),
-        (OneHostCommand, "python -m ddl.rank x.py", "ddl.rank.one_host needs --processes"),
     ],
 )
 def test_a_line_that_cannot_be_read_is_refused(command, line, message, monkeypatch, capsys):

@@ -50,17 +50,3 @@ def test_what_is_no_script_is_refused_with_those_that_there_are(tmp_path):
         resolve_script("nonsense", tmp_path)
     with pytest.raises(JobError, match="is a directory, not a script; the scripts in it are: mine"):
         resolve_script(tmp_path, "/")
-
-
-@pytest.mark.parametrize(
-    "options, servers, processes",
-    [
-        ({}, 0, 2),
-        ({"cluster": "multi_worker"}, 0, 2),
-        ({"cluster": "parameter_server"}, 1, 4),
-        ({"cluster": "parameter_server", "parameter_servers": 3}, 3, 6),
-    ],
-)
-def test_a_cluster_has_workers_and_those_that_serve_them(options, servers, processes):
-    job = Job(script="x.py", workers=2, **options)
-    assert (job.parameter_servers, job.processes) == (servers, processes)

@@ -67,11 +67,3 @@ def test_a_wrong_option_starts_nothing(script, course, options, message):
         launch(script(PARSES), **options)
     assert str(refused.value) == message
     assert not list(runs_dir().iterdir())
-
-
-def test_the_course_s_own_scripts_are_known():
-    for epochs in ("epoch", "epochz"):
-        with pytest.raises(JobError, match=f"train_cifar.py has no option {epochs}: did you mean 'epochs'"):
-            launch("train_cifar.py", **{epochs: 1})
-    with pytest.raises(JobError, match="hello.py has no option speed; it has none"):
-        launch("hello.py", speed=1)

@@ -261,25 +261,6 @@ exit $status
     )
 
 
-@pytest.mark.parametrize(
-    "site, where",
-    [
-        (SITE, "on this machine"),
-        (CLUSTER, "in a job of Slurm, on 1 node"),
-        (IN_CONTAINER, "in a job of Slurm, on 1 node, entering /shared/ddl.sif with singularity"),
-        (
-            replace(IN_CONTAINER, nodes=1, scheduler="local", inside="singularity"),
-            "on this machine, inside the singularity container that this process runs in",
-        ),
-        (replace(CLUSTER, allocation="17"), "in Slurm job 17, which this process runs in"),
-    ],
-)
-def test_the_plan_says_where_it_runs(site, where):
-    result = planned(JOB, site)
-    assert result.where == where
-    assert ("singularity exec" in result.shell_line) == ("entering" in where)
-
-
 def test_in_an_allocation_a_step_is_started_after_modules_are_loaded_and_nothing_is_queued():
     text = line(replace(JOB, workers=8), replace(CLUSTER, allocation="17", modules=("cuda/12",)))
     assert text.startswith("""bash -lc 'module load cuda/12 && exec "$@"' ddl srun --nodes=2 --ntasks-per-node=4""")

@@ -108,21 +108,6 @@ def test_other_folders_are_no_runs_and_an_id_is_no_pattern(folder):
         attach("*")
 
 
-def test_a_folder_that_goes_away_meanwhile_hides_no_other(folder, monkeypatch):
-    folder(GOOD)
-    gone = folder(BAD)
-    gone.job.unlink()
-    stat = Path.stat
-
-    def vanished(path, **options):
-        if path == gone.path:
-            raise FileNotFoundError(path)
-        return stat(path, **options)
-
-    monkeypatch.setattr(Path, "stat", vanished)
-    assert [run.id for run in runs()] == [GOOD]
-
-
 # ---------------------------------------------------------------- a folder that cannot be used
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from course import topology
 from course.links.clusters import FUSION_BYTES, LATE, LATENCY_S, MARGIN_POINTS, SHARE, SHOWN, cluster, scaling, server
-from course.links.plot_prediction import plot_fit, plot_prediction
+from course.links.plot_prediction import plot_prediction
 from course.links.prediction import Prediction, expected_maximum, points, predict_step, report, slowest, table
 from course.shared import cost
 from ddl.cli import main
@@ -56,15 +56,6 @@ def test_as_much_communication_as_shows_makes_a_step_longer():
     # What is longer than the computation shows whatever is hidden: between 0.5 and 0.8 s.
     assert predicted(communication_s=0.5, shown=0).seconds == 0.5
     assert predicted(communication_s=0.5, shown=0.5).seconds == pytest.approx(0.65)
-
-
-@pytest.mark.parametrize(
-    "facts",
-    [{"ranks": 0}, {"computation_s": 0}, {"communication_s": -1}, {"communication_s": math.nan}, {"shown": 1.1}],
-)
-def test_what_can_not_be_is_refused(facts):
-    with pytest.raises(ValueError, match=next(iter(facts))):
-        predicted(**facts)
 
 
 # ---------------------------------------------------------------- the slowest rank
@@ -180,12 +171,10 @@ def test_a_server_is_its_links_as_far_as_programs_reach_them():
 @pytest.mark.parametrize(
     "text, message",
     [
-        ("gpu = []\n", "has no GPU"),
-        ('gpu = [{ name = "GPU0" }]\n', "needs a \\[network\\]"),
         (
             'gpu = [{ name = "GPU0" }, { name = "GPU1" }]\n[network]\nkind = "x"\nnics = 1\ngbit_per_s = 1\n',
             "between its GPUs is not known",
-        ),
+        )
     ],
 )
 def test_a_server_that_is_not_known_enough_is_refused(tmp_path, text, message):
@@ -277,22 +266,12 @@ def test_the_command_predicts_and_draws(capsys, tmp_path):
     ("changed", "expected"),
     [
         ({"--images-per-s": "nan"}, "images_per_s=nan: a number above 0"),
-        ({"--images-per-s": "inf"}, "images_per_s=inf: too large"),
-        ({"--images-per-s": "1e-320"}, "it must be above 0, and finite"),
         ({"--parameters": -5}, "parameters=-5: a whole number, 1 or more"),
-        ({"--nodes": 0}, "nodes=0: a whole number, 1 or more"),
         ({"--baseline": 9}, "baseline=9: whole servers of dgx-a100 have a multiple of 8"),
-        ({"--baseline": 17}, "baseline=17: that is more than the 16 GPUs of 2 × dgx-a100"),
         ({"--gradient-bytes": 3}, "gradient_bytes=3: 1, 2, 4 or 8"),
-        ({"--fusion-threshold-mb": "1e-300"}, "at least one byte"),
         ({"--network": "eight"}, "network='eight': cards × Gbit/s of each"),
-        ({"--network": "0x100"}, "a network of 0 cards"),
-        ({"--link-gb-per-s": 0}, "link_gb_per_s=0.0: a number above 0"),
         ({"--model": "resnet50"}, "model='resnet50' and parameters=1000: give one of them"),
-        ({"--parameters": None}, "a model is needed, or its parameters and"),
-        ({"--parameters": None, "--model": "gpt"}, "there is no model 'gpt'; there are: resnet50"),
         (RESNET | {"--topology": "dgx-h100"}, "give its images/s"),
-        ({"--topology": "dgx-9"}, "'dgx-9' is neither a file nor a recorded topology"),
     ],
 )
 def test_what_can_not_be_predicted_is_one_line(capsys, changed, expected):
@@ -349,17 +328,3 @@ def test_a_matrix_is_predicted_with_a_network_beside_it(tmp_path, capsys, kind, 
 
 
 # ---------------------------------------------------------------- figures
-
-
-def test_figures_say_in_words_what_they_show():
-    sizes = [4**power for power in range(1, 12)]
-    made = [(size, cost.ring(size, 2, 1e-4, 1e-9)) for size in sizes]
-    timed = [(size, {"median": taken, "low": 0.9 * taken, "high": 1.2 * taken}) for size, taken in made]
-    bench = run(points=[{"operation": "all_reduce", "size_bytes": size, "seconds": each} for size, each in timed])
-    picture = plot_fit(bench, cost.fit(made, 2))
-    assert "11 points from 4 bytes in 200 µs" in picture.alt and "ring: alpha 100 µs" in picture.alt
-    steps = [predict_step(computing(), BOTH, ranks) for ranks in (1, 2, 3)]
-    picture = plot_prediction(steps, [run(ranks=2, global_batch=64, images_per_s=1000)])
-    assert "measured on 2: 64.00 ms" in picture.alt and "3 ranks: " in picture.alt
-    with pytest.raises(ValueError, match="no predictions"):
-        plot_prediction([])

@@ -8,7 +8,6 @@ import numpy
 import pytest
 
 from course.links import race
-from course.links.plot_race import plot_algorithms, plot_race
 from course.shared import cost
 
 SIZES = [4**power for power in range(5, 13)]
@@ -77,13 +76,3 @@ def test_quartiles_make_a_band_and_what_is_not_reached_is_infinite():
     assert race.crossover(run, "recursive doubling", "ring") == before
     with pytest.raises(ValueError, match="'tree' and 'ring' did not race here; those that did: ring, recursive"):
         race.crossover(raced(), "tree", "ring")
-
-
-def test_figures_have_a_line_each_and_say_where_lines_cross():
-    picture = plot_race(raced(spread=0.1))
-    assert len(picture.axes[0].get_legend_handles_labels()[1]) == 2 * len(NAMES)
-    assert "by the model at 400,000 bytes" in picture.alt
-    assert "beyond the largest size" in plot_race(raced(faster={"recursive doubling": 9})).alt
-    model = plot_algorithms(64, 10e-6, 1e-10)
-    assert {line.get_label() for line in model.axes[0].lines} == set(cost.ALGORITHMS)
-    assert "halving and doubling 0.12 ms for a byte" in model.alt

@@ -104,13 +104,6 @@ def test_a_readers_runs_land_on_the_recorded_curve():
     assert "Your run at batch 64: 908 steps, 58,112 samples" in figure.alt and "batch 1,024: 9 steps" not in figure.alt
 
 
-def test_too_few_batches_for_a_curve_are_drawn_without():
-    figure = plot.plot_critical_batch(critical_batch(sweep("momentum", 430, batches=(64,))))
-    assert "too few batches reached the target" in figure.alt
-    with pytest.raises(ValueError, match="no critical batch size to draw"):
-        plot.plot_critical_batch([])
-
-
 def test_differences_are_means_of_pairs_with_their_intervals():
     figure = plot.plot_differences(ARMS, "small", margin=1.0)
     panel = figure.axes[0]

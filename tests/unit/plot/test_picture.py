@@ -8,7 +8,7 @@ import pytest
 from matplotlib.colors import to_rgb
 
 from course import plot, recorded
-from course.shared.picture import COLOURS, GREY, Picture, arm_looks
+from course.shared.picture import COLOURS, GREY, arm_looks
 from ddl.display.themes import HEX, PAGE, contrast, in_the_dark
 
 SEEN = 3  # contrast of what is not text (Web Content Accessibility Guidelines 2.2, 1.4.11)
@@ -42,19 +42,6 @@ def test_a_picture_holds_both_themes_and_its_letters_stay_readable():
     sizes = [float(size) for size in re.findall(r"font(?:-size)?: (?:\d+ )?([\d.]+)px", drawn)]
     assert sizes and least / float(root.get("viewBox").split()[2]) * max(sizes) >= 11
     assert ".ddl-picture" in html and width == round(96 * plot.plot_minima().get_figwidth())
-
-
-@pytest.mark.parametrize("panels", [1, 2])
-def test_a_long_title_takes_several_lines(panels, cut):
-    made = Picture(7.5)
-    made.suptitle("data: cifar10 (official layout, JPEG re-encoded) " * 3)
-    made.subplots(1, panels, squeeze=False)[0, 0].set_title("wide and wider " * 12)
-    assert cut(made) == []
-
-
-def test_pictures_are_small():
-    arms = [run for run in recorded("convergence-cifar10") if run.name in FINAL]
-    assert len(plot.plot_convergence(arms)._repr_mimebundle_()["text/html"]) < 100_000
 
 
 def test_each_recorded_arm_of_the_course_has_its_own_colour_and_marker():

@@ -55,9 +55,3 @@ def test_agreement_is_drawn_over_the_steps_that_all_kept(tmp_path):
     assert "two 0e+00, 5e-04; three 1e-01, 1e-01" in picture.alt
     with pytest.raises(ValueError, match="at least two runs"):
         plot_agreement(runs[:1])
-
-
-@pytest.mark.parametrize("plot", [plot_staleness, plot_loss_scaling])
-def test_a_run_of_another_script_is_refused(plot):
-    with pytest.raises(ValueError, match=r"id \(ps, done\) has no '(staleness|cases)'.*launch"):
-        plot(run())

@@ -14,7 +14,6 @@ from ddl.launcher.job import Job
 from ddl.launcher.plan import plan
 from ddl.launcher.site import SiteError
 from ddl.rank import hosts
-from ddl.records import network
 
 FOLDER = Path("/runs/r1")
 
@@ -53,15 +52,6 @@ def test_all_hosts_are_used_unless_a_job_says_how_many(site):
         planned(Job("/course/x.py", workers=10, nodes=2, cwd="/c"), site)
 
 
-def test_a_rank_is_told_of_its_link(monkeypatch):
-    monkeypatch.delenv(network.RATE, raising=False)
-    assert network.link_made_here() == ""
-    monkeypatch.setenv(network.RATE, "1000")
-    assert network.link_made_here() == "eth0, limited to 1,000 Mbit/s, between hosts made on this machine"
-    monkeypatch.setenv(network.RATE, "0")
-    assert "without a limit" in network.link_made_here()
-
-
 # ---------------------------------------------------------------- where it cannot be done
 
 
@@ -70,8 +60,6 @@ def test_a_rank_is_told_of_its_link(monkeypatch):
     [
         (None, "ip and tc not here (Debian and Ubuntu: apt-get install iproute2)"),
         ("true", "this user may not make network namespaces here: Operation not permitted"),
-        ("mount", "this user may not give a process an /etc/hosts of its own: Operation not permitted"),
-        ("ip link", "the kernel has no pairs of virtual interfaces (veth): Operation not permitted"),
         ("tc qdisc", "the kernel cannot limit the rate of an interface (tbf): Operation not permitted"),
     ],
 )
@@ -86,11 +74,3 @@ def test_what_is_missing_is_named_and_what_the_kernel_refuses_is_said_in_its_wor
         program.chmod(0o755)
     monkeypatch.setattr(hosts, "environment", lambda: {**os.environ, "PATH": str(tmp_path)})
     assert hosts.permitted() == reason
-
-
-def test_a_run_fails_with_the_reason(monkeypatch, tmp_path):
-    monkeypatch.setenv("DDL_RUN_DIR", str(tmp_path))
-    monkeypatch.setattr(hosts, "permitted", lambda: "the kernel said no")
-    monkeypatch.setattr(sys, "argv", ["ddl.rank.hosts", "--hosts", "2", "--rate-mbit", "0", "--processes", "2", "true"])
-    with pytest.raises(SystemExit, match="cannot be made on this machine: the kernel said no"):
-        hosts.main()

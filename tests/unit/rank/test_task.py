@@ -64,15 +64,6 @@ def test_an_address_is_the_interfaces_or_the_names_unless_only_this_host_reaches
         task.own_address("ib9")
 
 
-def test_the_interface_that_leads_to_an_address(interfaces):
-    interfaces["ib0"] = "127.0.0.1"  # from where this host would call itself
-    del interfaces["lo"]
-    assert task.interface_towards("127.0.0.1") == "ib0"
-    del interfaces["ib0"]
-    with pytest.raises(OSError, match="no interface of this host has the address 127.0.0.1 .*network_interfaces"):
-        task.interface_towards("127.0.0.1")
-
-
 def test_the_server_keeps_more_callers_waiting_than_python_does():
     server, port = rendezvous.server(64, 2)
     try:

@@ -2,14 +2,12 @@
 
 import json
 import os
-import socket
 import subprocess
 import sys
 from types import SimpleNamespace
 
 import pytest
 
-from ddl.errors import InputError
 from ddl.launcher import processes, warm
 from ddl.rank import template
 
@@ -38,16 +36,6 @@ def test_a_process_is_forked_only_if_it_has_initialised_nothing(process, monkeyp
         (process / "fd" / "7").unlink()
     monkeypatch.setitem(sys.modules, context, SimpleNamespace(_context=SimpleNamespace(_context_handle=object())))
     assert template.unfit(process) == "TensorFlow is initialised"
-
-
-def test_a_supervisor_that_goes_as_its_fork_ends_is_no_error():
-    ours, theirs = socket.socketpair()
-    with socket.socket(socket.AF_UNIX) as listener, theirs:
-        listener.bind(f"\0ddl-test-{os.getpid()}")
-        listener.listen()
-        served = template.Template(listener)
-        ours.close()
-        served._end_with_supervisor(ours)
 
 
 def test_the_stamp_sees_a_changed_file_and_a_new_package_and_not_bytecode(tmp_path, monkeypatch):
@@ -93,13 +81,6 @@ def test_a_template_gets_only_what_all_its_ranks_have():
     given = {"PATH": "/bin", "SSH_AUTH_SOCK": "/secret", "JPY_SESSION_NAME": "secret", "DDL_WARM_IDLE_S": "5"}
     given |= {"DDL_RUN_ID": "7", "DDL_LIFELINE": "stdin", "OMP_NUM_THREADS": "3"}
     assert warm.template_environment(given) == {"PATH": "/bin", "DDL_WARM_IDLE_S": "5", processes.TEMPLATE: "1"}
-
-
-@pytest.mark.parametrize("text", ["x", "-1", "nan"])
-def test_a_wrong_time_limit_of_templates_is_said_before_one_starts(text, monkeypatch):
-    monkeypatch.setattr("subprocess.Popen", lambda *arguments, **options: pytest.fail("a template was started"))
-    with pytest.raises(InputError, match=f"DDL_WARM_IDLE_S='{text}': a number of seconds above 0 is needed"):
-        warm.start({"DDL_WARM_IDLE_S": text})
 
 
 INHERITED = {  # what a fork cannot take over: system calls of x86-64 and their arguments

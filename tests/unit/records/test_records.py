@@ -4,8 +4,6 @@ import math
 import numpy
 import pytest
 
-from course.shared.recorded import recorded
-from ddl.errors import NotFound
 from ddl.records import folder, jsonfiles
 from ddl.records.recorder import Recorder
 
@@ -49,11 +47,6 @@ def test_a_result_carries_the_name_of_its_job(tmp_path):
     jsonfiles.write_json(tmp_path / "job.json", {"id": "r1", "name": "small batch"})
     Recorder(tmp_path).result({"loss": 1.0})
     assert jsonfiles.read_json(tmp_path / "result.json") == {"id": "r1", "name": "small batch", "loss": 1.0}
-
-
-def test_unknown_recorded_results_name_those_that_there_are():
-    with pytest.raises(NotFound, match="there are: "):
-        recorded("nonsense")
 
 
 STACK = """Thread 0x01 (most recent call first):

@@ -75,14 +75,6 @@ def test_a_file_may_end_anywhere(keep):
     assert read(keep(TEXT)) == whole
 
 
-def test_what_is_no_timeline_is_said(keep, tmp_path):
-    with pytest.raises(ValueError, match="launched with timeline=True"):
-        read(tmp_path / "nowhere.json")
-    for text in ("", "[\n", "no trace"):
-        with pytest.raises(ValueError, match="has no event"):
-            read(keep(text))
-
-
 def test_bytes_are_counted_by_the_type_that_was_sent(keep):
     assert sent(keep(TEXT)) == {"float32": 2 * 96 * 4, "float16": 2 * 96 * 2}
     cut = TEXT[: TEXT.rindex('"args"')]  # the last all-reduce, of float32, has not ended

@@ -47,11 +47,9 @@ def test_stages_that_wait_for_one_another_are_refused():
     ("rows", "sentence"),
     [
         (["F0 B0", "-- F0 B0"], "its rows are not equally long"),
-        (["F0 F0 B0"], "stage 0 does F0 twice"),
         (["F0 -- --"], "stage 0 never does B0"),
         (["F0 -- -- B0", "F0 -- B0 --"], "stage 1 does F0 in cycle 0, before stage 0 has done F0"),
         (["F0 -- B0 --", "-- F0 B0 --"], "stage 0 does B0 in cycle 2, before stage 1 has done B0"),
-        (["B0 F0"], "stage 0 does B0 in cycle 0, before stage 0 has done F0"),
         (["F0 B0 F1 B1"], "it has more than 1 microbatches"),
         (["F0 -- -- B0", "-- F0 B0 --"], ""),
     ],

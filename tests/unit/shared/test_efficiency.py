@@ -68,7 +68,6 @@ def test_scaling_compares_with_one_rank_and_with_equal_hardware():
     "second, message",
     [
         (run(2, 180, script="other.py"), "script is"),
-        (run(2, 180, parameters=7), "parameters is"),
         (run(2, 180, precision="bfloat16"), "precision is 'float32' in run"),
         (run(2, 180, hardware={**HARDWARE, "cpu": "a faster one"}), "different machines"),
         (run(2, None), "no throughput"),

@@ -6,7 +6,6 @@ import pytest
 
 from course.training import bench
 from course.training.bench import BenchError
-from ddl.records.network import interface_of
 
 
 def config(*arguments):
@@ -59,16 +58,3 @@ def test_what_does_not_fit_is_refused_with_what_would(monkeypatch):
     with pytest.raises(BenchError, match="200,000,000 bytes need about 1,600 MB.*--max-bytes 125000000 would fit"):
         bench.refuse_what_does_not_fit(200_000_000, copies=4, ranks=2)
     bench.refuse_what_does_not_fit(125_000_000, copies=4, ranks=2)
-
-
-def test_it_is_said_where_bytes_go(monkeypatch):
-    assert bench.link("", hosts=1) == "loopback (TCP inside this host, no network card)"
-    assert bench.link("lo", hosts=1) == bench.link("", hosts=1)
-    assert "that is not known" in bench.link("", hosts=2)
-    assert bench.link("lo", hosts=2).startswith("TCP between hosts over lo (")
-    monkeypatch.setenv("DDL_RATE_MBIT", "1000")  # as on a host that was made on this machine
-    assert "limited to 1,000 Mbit/s" in bench.link("lo", hosts=2)
-    assert bench.address("lo") == "127.0.0.1"
-    assert interface_of("127.0.0.1") == "lo" and interface_of("192.0.2.1") == ""
-    with pytest.raises(BenchError, match=r"--interface ib7: .*there are: .*\blo\b"):
-        bench.link("ib7", hosts=1)

@@ -88,13 +88,6 @@ def test_address_is_downloaded_once_and_kept_beside_the_data(own, folder, tmp_pa
     assert list((tmp_path / "hub").glob("*/saved_model.pb"))
 
 
-def test_no_network_is_said(tmp_path, monkeypatch):
-    monkeypatch.setenv("no_proxy", "*")
-    monkeypatch.setenv("TFHUB_CACHE_DIR", str(tmp_path))
-    with pytest.raises(embedding.EmbeddingError, match="cannot be downloaded.*--embedding own"):
-        embedding.make("http://127.0.0.1:9/a/1")
-
-
 def save(path, function, *signature):
     module = tf.train.Checkpoint()
     module.__call__ = tf.function(function, input_signature=signature)

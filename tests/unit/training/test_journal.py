@@ -159,15 +159,6 @@ def test_what_was_lost_is_not_counted_and_every_start_is_known(clock, folder):
     assert started(8, 8).state()["resumed_at"] == [2, 2, 0]  # over again, without a checkpoint
 
 
-def test_a_note_is_recorded_once_in_all_parts(clock, folder, capsys):
-    for _ in range(2):
-        diary = Journal(True, steps=4, steps_per_epoch=2, global_batch=10)
-        diary.note("the data are generated")
-        diary.start()
-    assert [event["message"] for event in events(folder) if event["event"] == "note"] == ["the data are generated"]
-    assert capsys.readouterr().out.count("generated") == 2
-
-
 @pytest.fixture
 def row(clock):
     """Return a function that trains ten steps with the script's own loop, and gives the evaluations' rows."""

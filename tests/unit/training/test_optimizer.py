@@ -7,7 +7,6 @@ tf = pytest.importorskip("tensorflow")
 
 from course.training import models
 from course.training.optimizer import LAMB, LARS, MOMENTUM, lamb, make
-from course.training.recipes import SettingError
 from ddl.records import stack
 
 
@@ -124,8 +123,3 @@ def test_slots_are_there_before_the_first_step():
         assert len(before) == 1 + slots * len(variables)  # and the count of steps
         optimizer.apply_gradients([(tf.zeros_like(variable), variable) for variable in variables])
         assert [variable.shape for variable in optimizer.variables()] == before
-
-
-def test_an_unknown_optimizer_is_refused_with_the_list():
-    with pytest.raises(SettingError, match="'adamw'.*sgd, adam, lars, lamb"):
-        make("adamw", 0.1, [])

@@ -22,21 +22,13 @@ HEAVY = ("tensorflow", "horovod", "pandas", "matplotlib")
 WHOLE = ("", "x", "1.5", "nan", "9" * 30)
 NUMBER = ("", "x", "nan", "inf", "-inf", "1e999")
 TOGETHER = {
-    "step_times.py": (["--model", "cnn", "--aggregate", "2"], "leave out --aggregate"),
-    "loss_scaling.py": (["--replicas", "3"], "does not split evenly over 3 replicas"),
     "train_text.py": (["--embedding", "folder", "--export", "there"], "use --embedding own"),
-    "svhn_loop.py": (["--loop", "nowhere.py"], "--loop nowhere.py: there is no such file in"),
-    "strategies/mirrored.py": (["--replicas", "5"], "does not split evenly over 5 replicas"),
     "train_cifar.py": (["--recipe", "hot"], "invalid choice: 'hot' (choose from"),
     "train_submission.py": (
         "--built x --pictures x --seed 1 --secret 2 --samples 1000".split(),
         "--samples 1000 is no multiple of the global batch, 1,024",
     ),
-    "landscape.py": (["--weights", "x", "--samples", "100", "--chunk", "64"], "100 is not a multiple of --chunk 64"),
     "bench_allreduce.py": (["--nccl", "PATH=x"], "NCCL_NAME=VALUE is needed"),
-    "bench_p2p.py": (["--interface", "ib7"], "--interface ib7: there is none"),
-    "hierarchical_allreduce.py": (["--min-bytes", "8", "--max-bytes", "4"], "--min-bytes 8 is above --max-bytes 4"),
-    "race_allreduce.py": (["--sizes", "6"], "multiples of 4"),
 }
 
 # Runs every script as Python would, with wrong options one after another; a parser, once met,

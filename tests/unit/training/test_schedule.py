@@ -2,7 +2,6 @@ import math
 
 import pytest
 
-from course.training.recipes import SettingError
 from course.training.schedule import Schedule
 
 
@@ -23,13 +22,3 @@ def test_steps_divide_by_ten_at_a_third_two_thirds_and_eight_ninths():
     rate = Schedule(peak=1.0, epochs=90, decay="step")
     at = {0: 1, 29.9: 1, 30: 0.1, 59.9: 0.1, 60: 0.01, 79.9: 0.01, 80: 0.001, 89: 0.001}
     assert [rate(epoch) for epoch in at] == pytest.approx(list(at.values()))
-
-
-def test_a_schedule_that_can_not_work_is_refused():
-    for fields, words in (
-        ({"decay": "sine"}, "'sine'.*constant, cosine, step"),
-        ({"peak": -1.0}, "negative"),
-        ({"warmup_epochs": 9}, "warm-up of 9 epochs.*training of 8"),
-    ):
-        with pytest.raises(SettingError, match=words):
-            Schedule(**{"peak": 1.0, "epochs": 8} | fields)
