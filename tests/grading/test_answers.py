@@ -59,16 +59,6 @@ def test_test_cells_are_put_back(tiny):
     assert aside.cell_type == "markdown"
 
 
-def test_of_two_answers_both_are_run_in_their_order_as_in_the_notebook(tiny):
-    notebook = tiny.right()
-    second = copied(tiny.answer(notebook, "q01_mean"), "def mean(values):\n    return None")
-    notebook.cells.append(second)
-    made, notes = answered(tiny, notebook)
-    assert "answers appeared more than once, and are all run in their order: q01_mean" in notes
-    assert "canary" in tiny.answer(made, "q01_mean").source
-    assert made.cells[-1].cell_type == "code" and made.cells[-1].source == second.source
-
-
 def test_parts_of_a_split_cell_are_all_there(tiny):
     """JupyterLab gives both the metadata of the one that there was, and new ids."""
     notebook = tiny.right()
@@ -83,18 +73,6 @@ def test_parts_of_a_split_cell_are_all_there(tiny):
     assert made.cells[after].source == "def helper(x):\n    return x"
     why = tiny.answer(made, "q03_why").source
     assert why.startswith("A canary") and why.endswith(f"\n\nAnd <{NO_SPACE}b>more<{NO_SPACE}/b> of it.")
-
-
-def test_merged_cells_leave_no_stub_and_are_run(tiny):
-    notebook = tiny.right()
-    first, second, test = (tiny.answer(notebook, name) for name in ("q01_mean", "q04_double", "q04_double_test"))
-    first.source += "\n\nassert mean"
-    test.source = f"{second.source}\n\n{test.source}"
-    notebook.cells.remove(second)
-    made, notes = answered(tiny, notebook)
-    assert "changed: q04_double_test" in notes and "deleted: q04_double" in notes
-    assert tiny.answer(made, "q04_double").source == ""
-    assert made.cells[made.cells.index(tiny.answer(made, "q04_double_test")) - 1].source == second.source.strip()
 
 
 def test_the_lessons_own_cells_are_as_the_student_left_them(tiny):
@@ -135,16 +113,6 @@ def test_an_answer_that_became_text_is_code_again_and_a_cell_of_ours_is_put_back
     assert "made text, and are code again: q01_mean" in notes and "again what they were" in notes
     assert tiny.answer(made, "q01_mean").source.strip() == answer.source.strip()
     assert made.cells[1] == tiny.released.cells[1]
-
-
-def test_own_cells_stay_where_they_are(tiny):
-    notebook = tiny.right()
-    place = notebook.cells.index(tiny.answer(notebook, "q02_table"))
-    notebook.cells.insert(place, nbformat.v4.new_code_cell("import numpy"))
-    notebook.cells.insert(0, nbformat.v4.new_markdown_cell("# Mine"))
-    made, notes = answered(tiny, notebook)
-    assert notes == "" and made.cells[0].source == "# Mine"
-    assert made.cells[made.cells.index(tiny.answer(made, "q02_table")) - 1].source == "import numpy"
 
 
 def test_what_no_cell_can_be_is_left_out(tiny):

@@ -1,10 +1,8 @@
 """Taking in what a class handed in: whose it is, archives, hostile files, full disks."""
 
 import errno
-import gc
 import io
 import os
-import re
 import resource
 import shutil
 import stat
@@ -146,14 +144,6 @@ def test_what_somebody_asks_to_be_looked_at_again_stands_in_the_table(taken, han
     assert not row.reasons and commands._unmarked(row) == "not marked yet"
 
 
-def test_a_table_of_several_lessons_names_them_and_counts_each_student_once(capsys):
-    rows = [autograde.Row(person, None, None, 8.0, 0, [], handed_in=person is ANN) for person in (ANN, BOB, CYD)]
-    commands._summary({"1.First": rows, "2.Second": rows})
-    said = capsys.readouterr().out
-    assert "3 students in 2 lessons, 0 marked" in said
-    assert re.search(r"^ann +2.Second +– +not marked yet$", said, re.M) and said.count("nothing handed in") == 4
-
-
 def test_a_missing_sandbox_is_said_before_marking_and_nothing_is_marked_without_one(
     taken, hand_in, tiny, capsys, monkeypatch
 ):
@@ -289,15 +279,6 @@ def test_a_full_disk_is_said_and_loses_nothing(taken, hand_in, tiny, full_disk, 
         assert collected(taken, tiny) == before
     taken()
     assert "[1, 4, 9]" in tiny.answer(taken.notebook("ann"), "q02_table").source
-
-
-def test_what_nbgrader_says_is_kept_when_an_earlier_application_is_collected(taken):
-    earlier, app = taken.course.nbgrader(), taken.course.nbgrader()
-    with taken.course.log("feedback", app) as path:
-        del earlier
-        gc.collect()
-        app.log.error("said later")
-    assert "said later" in path.read_text()
 
 
 def test_a_disk_without_room_for_a_page_is_said(taken, hand_in, tiny, full_disk, monkeypatch):

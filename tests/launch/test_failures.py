@@ -120,13 +120,6 @@ def test_a_rank_leaves_early_while_others_wait(ran):
     assert "script.py" in run.failure.traceback and run.status == 1
 
 
-@cold
-def test_ranks_print_bytes_that_are_not_utf_8(ran):
-    run = ran('sys.stdout.buffer.write(b"before \\xff\\xfe after\\n")', wait=False)
-    assert run.state == "done"
-    assert run.logs(rank=1) == "before \ufffd\ufffd after\n"
-
-
 @pytest.mark.slow  # it waits for its time limit
 @pytest.mark.parametrize("start", ["warm"], indirect=True)  # to import takes longer than that on a busy machine
 def test_a_rank_that_never_reaches_the_collective_is_named(ran, monkeypatch, capfd):
@@ -277,13 +270,3 @@ def test_the_kernel_is_killed(script, nothing_left):
     kernel.wait()
     until(lambda: processes.of_run(run.id) == [], timeout_s=8)
     assert attach(run.id).state == "stopped"
-
-
-@cold
-def test_horovods_server_cannot_be_loaded(script, monkeypatch, tmp_path, nothing_left):
-    (tmp_path / "sitecustomize.py").write_text("import sys; sys.modules['horovod.runner.http.http_server'] = None")
-    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    run = launch(script("pass"), workers=1, check=False)
-    assert run.state == "failed" and "before any rank ran" in run.failure.sentence
-    assert "import of horovod.runner.http.http_server halted" in run.failure.sentence
-    nothing_left(run)

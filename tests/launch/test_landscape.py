@@ -1,6 +1,5 @@
 """`landscape.py` on one and on two real ranks: the same measurements of the same weights."""
 
-import json
 from itertools import pairwise
 
 import numpy as np
@@ -54,41 +53,13 @@ def command(ranks):
     return made
 
 
-# Measures in each of the folders, and prints in JSON what it says against them.
-ASK = """
-import json, sys
-from course.convergence.scripts import landscape
-from ddl.errors import CourseError
-complaints, (folders, options) = [], json.loads(sys.argv[1])
-for folder in folders:
-    try:
-        landscape.main(landscape.parse(["--weights", folder, *options]))
-    except CourseError as error:
-        complaints.append(str(error))
-print(json.dumps(complaints))
-"""
-
-
-def complain(folder):
-    kept = [
-        folder / "nowhere",
-        keep(folder / "other", recipe="batch_norm"),
-        keep(folder / "diverged", scale=np.nan),
-        keep(folder / "damaged"),
-        keep(folder / "alone"),
-    ]
-    RunFolder(folder / "damaged").weights.write_bytes(b"PK no zip")
-    RunFolder(folder / "alone").result.unlink()
-    return on_ranks(1, "-c", ASK, json.dumps([list(map(str, kept)), OPTIONS]))
-
-
 pytestmark = pytest.mark.nightly(
     "source_code/course/convergence/scripts/landscape.py",
     "source_code/course/training/landscape.py",
     "source_code/course/training/matrices.py",
 )
 
-OUTPUTS = {"one": command(1), "two": command(2), "complaints": complain}
+OUTPUTS = {"one": command(1), "two": command(2)}
 
 
 @pytest.fixture(scope="module")
@@ -99,11 +70,6 @@ def one(output_of):
 @pytest.fixture(scope="module")
 def two(output_of):
     return RunFolder(output_of("two")[0] / "record")
-
-
-@pytest.fixture(scope="module")
-def complaints(output_of):
-    return json.loads(output_of("complaints")[1].splitlines()[-1])
 
 
 def test_two_ranks_measure_what_one_does(one, two):
@@ -135,12 +101,3 @@ def test_the_record_says_whose_weights_were_measured_and_a_view_can_follow_it(tw
     assert start["event"] == "start" and start["data"]["name"] == "synthetic"
     counts = [event["step"] for event in steps]
     assert counts and counts == sorted(set(counts)) and counts[-1] <= start["steps"]
-
-
-def test_weights_that_can_not_be_used_are_refused(complaints):
-    nowhere, other, diverged, damaged, alone = complaints
-    assert "no weights of a run with --keep-weights: looked for" in nowhere
-    assert "are not those of a 'cnn' with the norm of its recipe: 10 arrays" in other
-    assert "is not a finite number: the run diverged" in diverged
-    assert "is damaged, or does not hold weights" in damaged
-    assert "no result.json of train_cifar.py" in alone

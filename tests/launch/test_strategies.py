@@ -84,12 +84,6 @@ def test_logical_devices_are_told_from_gpus(runs):
         assert logical == any("logical devices of one processor" in note for note in notes)
 
 
-def test_a_batch_that_cannot_be_split_ends_with_the_reason(nothing_left):
-    run = launch("strategies/mirrored.py", workers=1, replicas=3, check=False, **FEW)
-    assert run.state == "failed" and "split evenly over 3 replicas" in str(run.failure)
-    nothing_left(run)
-
-
 def test_a_parameter_server_trains_out_of_step_and_gets_there(nothing_left):
     """Two workers on however few cores: it does not hang, and it learns."""
     options = dict(epochs=5, train_samples=5000, test_samples=1000, data_set="synthetic", timeout_s=300)

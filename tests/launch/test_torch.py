@@ -108,12 +108,3 @@ def test_the_same_pictures_give_the_same_logits():
     ours = model(torch.from_numpy(pictures.transpose(0, 3, 1, 2).copy())).detach().numpy()
     theirs = keras(pictures).numpy()
     assert np.abs(ours - theirs).max() < 1e-5 * np.abs(theirs).max()
-
-
-@pytest.mark.nightly("source_code/strategies/*")  # the extra is installed for the full run only
-def test_a_bucket_of_ddp_is_as_large_as_the_lesson_says():
-    pytest.importorskip("torch")
-    from torch.nn.parallel import distributed
-
-    lesson = (ROOT / "grading/source/3b.Strategies-in-Depth/3b.Strategies-in-Depth.py").read_text()
-    assert f"buckets of at most {distributed._DEFAULT_BUCKET_CAP_MB} MiB by default" in lesson

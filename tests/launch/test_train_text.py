@@ -7,11 +7,9 @@ pytest.importorskip("tensorflow")
 pytest.importorskip("horovod.tensorflow")
 pytest.importorskip("tensorflow_hub")
 
-from course import plot
 from course.data import load_questions
-from course.workers import classification
 from course.workers.scores import majority
-from ddl import RunFailed, compare, launch
+from ddl import RunFailed, launch
 from helpers import launched, launches
 
 pytestmark = pytest.mark.nightly("source_code/course/workers/scripts/train_text.py", "source_code/course/training/*")
@@ -66,16 +64,6 @@ def test_all_ways_end_with_the_same_weights_and_records(ways, way, nothing_left)
     assert any("logical devices" in note for note in notes) == way.startswith("mirrored")
 
 
-def test_tables_and_pictures_of_real_runs(ways):
-    runs = list(ways.values())
-    table = classification.report(runs)
-    assert table["strategy"].tolist() == list(WAYS)
-    assert np.ptp(table["accuracy"]) < 0.01
-    assert len(compare(runs)) == 5
-    assert "horovod: at threshold 0.50" in plot.plot_precision_recall(runs).alt
-    assert "over 3 epochs" in plot.plot_overfitting(ways["single"]).alt
-
-
 def test_stopping_goes_back_to_the_best_weights_and_an_export_is_an_embedding(tmp_path):
     exported = tmp_path / "embedding"
     options = dict(epochs=40, patience=1, learning_rate=0.003, verbose="full", export=exported)
@@ -94,18 +82,6 @@ def test_stopping_goes_back_to_the_best_weights_and_an_export_is_an_embedding(tm
     table = weights(first)[0].size
     assert second.result["parameters"] == first.result["parameters"] - table
     assert second.result["embedding"] == str(exported)
-
-
-def test_a_wrong_embedding_and_a_missing_cluster_are_said(tmp_path):
-    for options, words in (
-        (dict(embedding=tmp_path), "it has no saved_model.pb"),
-        (dict(strategy="multi_worker"), "TF_CONFIG is not set"),
-    ):
-        with pytest.raises(RunFailed, match="gave up") as failed:
-            launch("train_text.py", workers=1, **options, **SMALL)
-        log = failed.value.run.logs(0)
-        assert f"train_text.py: {tmp_path if 'embedding' in options else 'TF_CONFIG'}" in log
-        assert words in log and "Traceback" not in log
 
 
 LOOP = """
