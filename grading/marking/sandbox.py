@@ -16,13 +16,13 @@ import subprocess
 import sys
 import threading
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 
 import psutil
 
 import ddl
-from course.grader.channel import WorkerProcess, start, worker_command
+from course.grader.channel import Channel, worker_command
 from course.grader.launches import ranks_command
 from course.grader.limits import Limits
 from ddl.errors import CourseError
@@ -51,22 +51,22 @@ class SandboxMissing(CourseError, OSError):
     """No sandbox works here; the text says what to install."""
 
 
-def start_worker(limits: Limits) -> WorkerProcess:
+def start_worker(limits: Limits) -> Channel:
     """Start a worker in a sandbox; it is ended when it has too many processes or uses too much memory."""
-    return _Watched(_start(find(), limits, worker_command()), limits)
+    return _start(partial(_Watched, limits), find(), limits, worker_command())
 
 
-def start_ranks(limits: Limits) -> WorkerProcess:
+def start_ranks(limits: Limits) -> Channel:
     """Start the process whose forks are the ranks of a submission's script, as `start_worker` does."""
     kind, limits = find(), replace(RANKS, total_s=limits.total_s)
-    return _Watched(_start(kind, limits, _limited(kind, limits, ranks_command(), ADDRESSES_BYTES)), limits)
+    return _start(partial(_Watched, limits), kind, limits, _limited(kind, limits, ranks_command(), ADDRESSES_BYTES))
 
 
-def start_builder(command: list[str]) -> WorkerProcess:
+def start_builder(command: list[str]) -> Channel:
     """Start the builder of the challenge's submissions as `start_worker` does, for `course.challenge.build.build`."""
     kind = find()
-    process = _start(kind, BUILDER, _limited(kind, BUILDER, command, BUILDER.memory_bytes))
-    return _Watched(process, replace(BUILDER, memory_bytes=BUILDER_RESIDENT_BYTES))
+    watched = partial(_Watched, replace(BUILDER, memory_bytes=BUILDER_RESIDENT_BYTES))
+    return _start(watched, kind, BUILDER, _limited(kind, BUILDER, command, BUILDER.memory_bytes))
 
 
 def _limited(kind, limits, command, addresses_bytes):
@@ -83,15 +83,15 @@ def find():
     troubles = []
     for kind in (bubblewrap, apptainer):
         try:
-            process = _start(kind, Limits(), [sys.executable, "-I", "-c", "import course.grader.worker"])
-            _, error = process.communicate(timeout=60)
+            run = partial(subprocess.run, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60)
+            ran = _start(run, kind, Limits(), [sys.executable, "-I", "-c", "import course.grader.worker"])
         except (OSError, subprocess.TimeoutExpired) as trouble:
             troubles.append(f"{kind.__name__}: {trouble}")
             continue
-        if process.returncode == 0:
+        if ran.returncode == 0:
             return kind
-        last_line = error.decode(errors="replace").strip().splitlines()[-1:]
-        troubles.append(f"{kind.__name__}: {''.join(last_line) or f'status {process.returncode}'}")
+        last_line = ran.stderr.strip().splitlines()[-1:]
+        troubles.append(f"{kind.__name__}: {''.join(last_line) or f'status {ran.returncode}'}")
     raise SandboxMissing(f"{ADVICE} ({'; '.join(troubles)})")
 
 
@@ -139,7 +139,8 @@ def apptainer(limits, command, seccomp):
     return [*line, image, "python", *command[1:]]
 
 
-def _start(kind, limits, command):
+def _start(start, kind, limits, command):
+    """Call `start` with the command line that runs `command` in a sandbox, and what it needs."""
     descriptor = os.memfd_create("seccomp")
     try:
         os.write(descriptor, system_calls())
@@ -261,11 +262,11 @@ def system_calls():
 # ---------------------------------------------------------------- watching
 
 
-class _Watched(WorkerProcess):
-    """A worker whose processes are counted from outside."""
+class _Watched(Channel):
+    """A process whose own processes are counted from outside."""
 
-    def __init__(self, process, limits):
-        super().__init__(process)
+    def __init__(self, limits, command, **options):
+        super().__init__(command, **options)
         self._limits = limits
         self._over = threading.Event()
         self._watcher = threading.Thread(target=self._watch, daemon=True)

@@ -19,7 +19,6 @@ from ddl.records.jsonfiles import read_json, write_json
 
 BASELINE = Path(__file__).parent / "submissions" / "baseline.py"
 COMMAND = [sys.executable, "-I", "-m", "course.challenge.builder"]
-SEND_S = 30.0
 ANSWER_BYTES = 256 * 2**20
 FILE = "built.json"
 
@@ -92,14 +91,13 @@ def _start(command, scratch):
     """Start a builder here: nothing of this process's environment tells it where data and runs are."""
     environment = {name: os.environ[name] for name in ("PATH", "LD_LIBRARY_PATH") if name in os.environ}
     environment |= {"HOME": scratch, "TMPDIR": scratch, "LANG": "C.UTF-8"}
-    return channel.Channel(channel.start(command, cwd=scratch, env=environment))
+    return channel.Channel(command, cwd=scratch, env=environment)
 
 
 def _ask(request, start, name, timeout_s):
     process = start(COMMAND)
     try:
-        process.send(request, SEND_S)
-        return process.receive(timeout_s, ANSWER_BYTES)
+        return process.ask(request, timeout_s, ANSWER_BYTES)
     except channel.Late:
         raise Refused(
             f"{name}: it was not built within {timeout_s:g} s; its functions should describe a training, not train"

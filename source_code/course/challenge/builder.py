@@ -6,13 +6,12 @@ has Landlock. Its answer is trusted no more than the submission: `graphs.Program
 """
 
 import contextlib
-import json
 import os
-import sys
 import tempfile
 
 from course.challenge.confinement import confine
 from course.challenge.rules import Refused
+from course.grader.wire import Wire
 
 ENVIRONMENT = {
     "TF_CPP_MIN_LOG_LEVEL": "3",
@@ -22,25 +21,23 @@ ENVIRONMENT = {
 
 
 def main() -> None:
-    """Answer the one request of standard input."""
-    # Nothing prints into the answer, and what the submission prints fills no pipe.
-    channel = os.dup(1)
-    os.dup2(2, 1)
-    request = json.loads(sys.stdin.readline())
+    """Answer the one request of standard input; then wait for the parent to end this, and what the file has started."""
+    wire = Wire(heard=True)
     for name, value in ENVIRONMENT.items():
         os.environ.setdefault(name, value)
-    try:
-        from course.challenge.submission import Submission  # and TensorFlow, before the doors close
+    from course.challenge.submission import Submission  # and TensorFlow, before the doors close
 
-        nowhere = open(os.devnull, "w")
-        confine(writes=[tempfile.gettempdir()])
-        with contextlib.redirect_stdout(nowhere), contextlib.redirect_stderr(nowhere):
-            answer = Submission(request["name"], request["source"], request["baseline"]).built(request["seeds"])
-    except Refused as error:
-        answer = {"refused": str(error)}
-    with open(channel, "wb") as file:
-        file.write(json.dumps(answer).encode() + b"\n")
-    sys.stdin.read()  # until the parent ends it, with the processes that the submission has started
+    nowhere = open(os.devnull, "w")
+    confine(writes=[tempfile.gettempdir()])
+
+    def answer(request):
+        try:
+            with contextlib.redirect_stdout(nowhere), contextlib.redirect_stderr(nowhere):
+                return Submission(request["name"], request["source"], request["baseline"]).built(request["seeds"])
+        except Refused as error:
+            return {"refused": str(error)}
+
+    wire.serve(answer)
     os._exit(0)
 
 

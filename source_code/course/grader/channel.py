@@ -7,8 +7,8 @@ the protocol is ended with everything it started, and not asked again.
 import contextlib
 import json
 import os
-import selectors
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -29,57 +29,76 @@ class Late(Exception):
 
 
 class Channel:
-    """A process that exchanges lines of JSON, started by `start`."""
+    """A process that answers requests over its standard input and output: dictionaries, each a line of JSON.
 
-    def __init__(self, process: subprocess.Popen):
-        self._process = process
-        self._rest = bytearray()
+    While it works on a request it may ask questions itself, ``{"ask": question}``. `course.grader.wire` is its end.
+    """
+
+    def __init__(self, command, **options):
+        """Start the command in a new session; `options` are those of `subprocess.Popen`."""
+        self._socket, theirs = socket.socketpair()
+        with theirs:
+            ends = {"stdin": theirs, "stdout": theirs, "stderr": subprocess.PIPE}
+            self._process = subprocess.Popen(command, start_new_session=True, **ends, **options)
+        os.set_blocking(self._process.stderr.fileno(), False)
+        self._rest = b""
+        self._asked = 0
+        self.due = 0.0  # when the current request has to be answered, by `time.monotonic`
         self.why = None  # it was ended, set by a watcher
-        for pipe in (process.stdin, process.stdout, process.stderr):
-            os.set_blocking(pipe.fileno(), False)
 
     @property
     def pid(self):
         return self._process.pid
 
-    def send(self, message, timeout_s):
-        """Send a dictionary; raise `Late` if it is not read in time, `Ended` if it can't be."""
-        data = memoryview(json.dumps(message).encode() + b"\n")
-        pipe, due = self._process.stdin, time.monotonic() + timeout_s
-        while data:
-            self._wait(pipe, selectors.EVENT_WRITE, due)
-            try:
-                data = data[os.write(pipe.fileno(), data) :]
-            except BlockingIOError:
-                continue
-            except OSError:
-                raise Ended(self._reason()) from None
+    def ask(self, request, timeout_s, limit_bytes, serve=None):
+        """Return the answer to `request`; raise `Late` or `Ended` where there is none of so many bytes in time.
 
-    def receive(self, timeout_s, limit_bytes):
-        """Return the next message, a dictionary of at most `limit_bytes` as text; raise `Late` or `Ended`."""
-        pipe, due = self._process.stdout, time.monotonic() + timeout_s
-        searched = 0
-        while (end := self._rest.find(b"\n", searched)) < 0 and len(self._rest) <= limit_bytes:
-            searched = len(self._rest)
-            self._wait(pipe, selectors.EVENT_READ, due)
-            try:
-                chunk = os.read(pipe.fileno(), CHUNK_BYTES)
-            except BlockingIOError:
-                continue
+        `serve` replies to the process's own questions; it may set `due` anew.
+        """
+        self._asked += 1
+        self.due = time.monotonic() + timeout_s
+        self._send(request | {"id": self._asked})
+        answer = self._receive(limit_bytes)
+        while serve and "ask" in answer:
+            self._send(serve(answer["ask"]))
+            answer = self._receive(limit_bytes)
+        # The code being graded may have written a line beforehand: that is no answer to this request.
+        if answer.pop("id", None) != self._asked:
+            raise Ended("its answer is to another question")
+        return answer
+
+    def _send(self, message):
+        self._in_time(self._socket.sendall, json.dumps(message).encode() + b"\n")
+
+    def _receive(self, limit_bytes):
+        received = bytearray(self._rest)
+        while (end := received.find(b"\n", max(0, len(received) - CHUNK_BYTES))) < 0 and len(received) <= limit_bytes:
+            chunk = self._in_time(self._socket.recv, CHUNK_BYTES)
             if not chunk:
                 raise Ended(self._reason())
-            self._rest += chunk
+            received += chunk
         if not 0 <= end <= limit_bytes:
             raise Ended(f"it answered with more than {limit_bytes:,} bytes")
-        line = bytes(self._rest[:end])
-        del self._rest[: end + 1]
+        self._rest = received[end + 1 :]
         try:
-            message = json.loads(line)
+            message = json.loads(received[:end])
         except (ValueError, RecursionError, MemoryError):
             message = None
         if not isinstance(message, dict):
             raise Ended("its answer is not a JSON object")
         return message
+
+    def _in_time(self, act, argument):
+        left = self.due - time.monotonic()
+        if left <= 0:
+            raise Late
+        self._socket.settimeout(left)
+        try:
+            return act(argument)
+        except TimeoutError:
+            raise Late from None
+        except OSError:
+            raise Ended(self._reason()) from None
 
     def errors(self):
         """Return the standard error of a process that failed to start."""
@@ -91,9 +110,8 @@ class Channel:
         """End the process and everything it started; return when they are gone."""
         self.kill_all()
         self._process.wait()
-        for pipe in (self._process.stdin, self._process.stdout, self._process.stderr):
-            with contextlib.suppress(OSError):
-                pipe.close()
+        self._process.stderr.close()
+        self._socket.close()
 
     def kill_all(self):
         """End the process and everything it started, but keep the connection."""
@@ -120,43 +138,12 @@ class Channel:
             return self.why or f"it ended with status {status}"
         return self.why or "it closed its connection"
 
-    def _wait(self, pipe, event, due):
-        with selectors.DefaultSelector() as selector:
-            selector.register(pipe, event)
-            if not selector.select(max(0.0, due - time.monotonic())):
-                raise Late
-
 
 def _alive(process):
     try:
         return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
     except psutil.Error:
         return False
-
-
-class WorkerProcess(Channel):
-    """A process that runs `course.grader.worker`: ask it what a submission's code does."""
-
-    def __init__(self, process):
-        super().__init__(process)
-        self._asked = 0
-
-    def ask(self, request, timeout_s, limit_bytes, serve=None):
-        """Return the worker's answer to `request`; raises as `send` and `receive` do.
-
-        `serve` replies to the messages about ranks that come before the answer.
-        """
-        self._asked += 1
-        due = time.monotonic() + timeout_s
-        self.send(request | {"id": self._asked}, timeout_s)
-        answer = self.receive(max(0.0, due - time.monotonic()), limit_bytes)
-        while serve and "rank" in answer:
-            self.send(serve(answer), max(0.0, due - time.monotonic()))
-            answer = self.receive(max(0.0, due - time.monotonic()), limit_bytes)
-        # The code being graded may have written a line beforehand: that is no answer to this request.
-        if answer.pop("id", None) != self._asked:
-            raise Ended("its answer is to another question")
-        return answer
 
 
 def worker_command():
@@ -170,16 +157,4 @@ def start_worker(limits, folder=None):
     Limits of memory, file size and time hold; it can read and write everything its user can.
     """
     env = os.environ | {"MPLBACKEND": "Agg", "DDL_VIEW": "plain", "OPENBLAS_NUM_THREADS": "1"}
-    return WorkerProcess(start(worker_command(), cwd=folder, env=env))
-
-
-def start(command, **options):
-    """Start a process in a new session, with pipes for standard input, output and error."""
-    return subprocess.Popen(
-        command,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        start_new_session=True,
-        **options,
-    )
+    return Channel(worker_command(), cwd=folder, env=env)

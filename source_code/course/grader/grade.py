@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 
 from course.grader.cells import code_cells, source_of, test_cells
-from course.grader.channel import Channel, Ended, Late, start
+from course.grader.channel import Channel, Ended, Late
 from course.grader.channel import start_worker as start_plain_worker
 from course.grader.launches import Launches, launches_here
 from course.grader.limits import Limits
@@ -271,22 +271,20 @@ class Judge:
 
     def judge(self, source: str, answer: Callable[[dict], dict], timeout_s: float) -> dict:
         """Run a test cell; return ``passed``, ``message`` and ``printed``. `answer` serves the test's requests."""
-        due = time.monotonic() + timeout_s
+
+        def serve(request):
+            asked = time.monotonic()
+            reply = answer(request)
+            if request["do"] == "launch":  # it has a time limit of its own
+                self._channel.due += time.monotonic() - asked
+            return reply
+
+        limits = {name: getattr(self._limits, name) for name in ("memory_bytes", "printed_bytes")}
         try:
             if self._channel is None:
-                self._channel = Channel(start([sys.executable, "-I", "-m", "course.grader.judge"]))
-            limits = {name: getattr(self._limits, name) for name in ("memory_bytes", "printed_bytes")}
-            self._channel.send({"test": source, **limits}, START_S)
-            while True:
-                left = max(0.0, due - time.monotonic())
-                message = self._channel.receive(left, 2**16 + 8 * self._limits.reply_bytes)
-                if "done" in message:
-                    return message["done"]
-                asked = time.monotonic()
-                reply = answer(message["ask"])
-                if message["ask"]["do"] == "launch":  # it has a time limit of its own
-                    due += time.monotonic() - asked
-                self._channel.send(reply, max(0.0, due - time.monotonic()))
+                self._channel = Channel([sys.executable, "-I", "-m", "course.grader.judge"])
+            limit_bytes = 2**16 + 8 * self._limits.reply_bytes
+            return self._channel.ask({"test": source, **limits}, timeout_s, limit_bytes, serve)
         except Late:
             self.close()
             return NOTHING | {"message": f"the test did not end within {timeout_s:g} s"}

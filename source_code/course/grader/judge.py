@@ -269,14 +269,12 @@ def main():
     wire = Wire()
     sys.stdin, sys.stdout, sys.stderr = io.StringIO(), Kept(), Kept()
 
-    def ask(request):
-        wire.write({"ask": request})
-        return wire.read()
-
-    while message := wire.read():
-        most = message["memory_bytes"]
+    def answer(request):
+        most = request["memory_bytes"]
         resource.setrlimit(resource.RLIMIT_AS, (most, resource.getrlimit(resource.RLIMIT_AS)[1]))
-        wire.write({"done": judge(message["test"], ask, message["printed_bytes"])})
+        return judge(request["test"], wire.ask, request["printed_bytes"])
+
+    wire.serve(answer)
 
 
 if __name__ == "__main__":

@@ -20,7 +20,7 @@ from dataclasses import asdict
 from functools import cache
 
 from course.grader.cells import STUB
-from course.grader.channel import Ended, Late, WorkerProcess, start
+from course.grader.channel import Channel, Ended, Late
 from course.grader.limits import Limits
 from course.grader.worker import respond
 
@@ -52,16 +52,16 @@ def ranks_command() -> list[str]:
     return [sys.executable, "-I", "-m", "course.grader.ranks"]
 
 
-def start_ranks(limits: Limits, folder: str | None = None) -> WorkerProcess:
+def start_ranks(limits: Limits, folder: str | None = None) -> Channel:
     """Start that process without a sandbox, for attendees' own code on their own machines."""
     env = os.environ | {"DDL_VIEW": "plain"}
-    return WorkerProcess(start(ranks_command(), cwd=folder, env=env))
+    return Channel(ranks_command(), cwd=folder, env=env)
 
 
 class Launches:
     """Launches scripts, each once: several tests look at the same launch."""
 
-    def __init__(self, start_ranks: Callable[[Limits], WorkerProcess], limits: Limits):
+    def __init__(self, start_ranks: Callable[[Limits], Channel], limits: Limits):
         self._start, self._limits = start_ranks, limits
         self._process = None
         self._known = {}

@@ -51,12 +51,14 @@ def main() -> None:
     gc.collect()
     gc.freeze()
     ctypes.CDLL(None).prctl(*NON_DUMPABLE)
-    while request := wire.read():
+
+    def answer(request):
         if "torch" in request.get("script", ""):
             with contextlib.suppress(ImportError):  # then a rank says so
                 importlib.import_module(FOR_TORCH)
-        answer = {} if request["do"] == "start" else _Launch(request, wire).run()
-        wire.write({**answer, "id": request["id"]})
+        return {} if request["do"] == "start" else _Launch(request, wire).run()
+
+    wire.serve(answer)
 
 
 class _Launch:
@@ -112,8 +114,8 @@ class _Launch:
         """Pass a rank's message to the grader, and the reply back."""
         try:
             text = ready.recv_bytes(MESSAGE_BYTES).decode()
-            self._wire.write({"rank": self._connections[ready], "message": text})
-            ready.send_bytes(json.dumps(self._wire.read()).encode())
+            reply = self._wire.ask({"rank": self._connections[ready], "message": text})
+            ready.send_bytes(json.dumps(reply).encode())
         except (EOFError, OSError, ValueError):  # it has ended, or sent what is no message
             self._leave(ready)
 

@@ -232,20 +232,19 @@ def main():
     wire = Wire()
     sys.stdin, sys.stdout, sys.stderr = io.StringIO(), Kept(), Kept()
     sys.path.insert(0, "")  # as in a notebook, but only after the imports above
-    limits, pid = None, os.getpid()
-    while request := wire.read():
+    limits = {}
+
+    def answer(request):
         match request["do"]:
             case "start":
-                limits = request["limits"]
+                limits.update(request["limits"])
                 _limit(limits)
-                answer = {}
+                return {}
             case "run":
-                answer = shell.run(request["source"], limits["printed_bytes"])
-            case _:
-                answer = respond(shell.names, request)
-        if os.getpid() != pid:  # forked by a cell: it must not answer, too
-            os._exit(0)
-        wire.write(answer | {"id": request["id"]})
+                return shell.run(request["source"], limits["printed_bytes"])
+        return respond(shell.names, request)
+
+    wire.serve(answer)
 
 
 if __name__ == "__main__":

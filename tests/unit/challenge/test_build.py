@@ -6,6 +6,7 @@ import os
 import sys
 import textwrap
 
+import psutil
 import pytest
 
 from course.challenge import rules
@@ -20,7 +21,7 @@ import json, os, sys
 
 assert json.loads(sys.stdin.readline())["seeds"] == [1]
 home = os.environ["HOME"] == os.environ["TMPDIR"] == os.getcwd() and not os.listdir()
-print(json.dumps({"refused": f"{sorted(os.environ)} {home}"}), flush=True)
+print(json.dumps({"refused": f"{sorted(os.environ)} {home}", "id": 1}), flush=True)
 """
 
 
@@ -46,8 +47,8 @@ def answering(code):
 
     def start(command):
         assert command == [sys.executable, "-I", "-m", "course.challenge.builder"]
-        started.append(channel.start([sys.executable, "-I", "-c", code]))
-        return channel.Channel(started[-1])
+        started.append(channel.Channel([sys.executable, "-I", "-c", code]))
+        return started[-1]
 
     start.started = started
     return start
@@ -57,7 +58,7 @@ def answering(code):
     ("code", "words"),
     [
         ("os._exit(0)", "gave no answer: it ended with status 0"),
-        ("print('{\"public_accuracy\": 1.0}', flush=True)", "what was built is not what the harness reads"),
+        ('print(\'{"public_accuracy": 1.0, "id": 1}\', flush=True)', "what was built is not what the harness reads"),
         ("print('no JSON', flush=True)", "gave no answer: its answer is not a JSON object"),
         ("sys.exit('out of memory')", "it ended with status 1 \\(out of memory\\)"),
         ("time.sleep(60)", "it was not built within 1 s; its functions should describe a training, not train"),
@@ -68,7 +69,7 @@ def test_a_builder_that_answers_nothing_or_anything_else_is_refused(path, tmp_pa
     with pytest.raises(Refused, match=words) as caught:
         build(path, [1], tmp_path / "built", start, timeout_s=1 if "sleep" in code else 100)
     assert "\n" not in str(caught.value) and str(caught.value).startswith("mine.py")
-    assert start.started[0].poll() is not None
+    assert not psutil.pid_exists(start.started[0].pid)
     assert not (tmp_path / "built").exists()
 
 
@@ -84,7 +85,12 @@ ANSWER = {
 
 def test_an_answer_is_kept_with_the_hash_that_the_parent_took(path, tmp_path):
     answer = {**ANSWER, "file": "forged", "file_name": "forged"}
-    made = build(path, [1], tmp_path / "a" / "built", answering(f"print({json.dumps(json.dumps(answer))}, flush=True)"))
+    made = build(
+        path,
+        [1],
+        tmp_path / "a" / "built",
+        answering(f"print({json.dumps(json.dumps(answer | {'id': 1}))}, flush=True)"),
+    )
     assert (made.file, made.file_name) == (sha256(path.read_bytes()), "mine.py")
     assert (made.folder / "loss.pb").read_bytes() == b"\0\0\0"
     assert json.loads((made.folder / "built.json").read_text())["file"] == made.file

@@ -13,7 +13,7 @@ import psutil
 import pytest
 
 from course.grader.cells import asked_names
-from course.grader.channel import Channel, Ended, Late, WorkerProcess, start
+from course.grader.channel import Channel, Ended, Late
 from course.grader.grade import CellError, Verdict, grade_notebook, visible_part
 from course.grader.judge import judge
 from course.grader.limits import Limits
@@ -290,7 +290,7 @@ def test_a_test_that_a_result_keeps_busy_is_ended():
 
 def test_a_worker_that_does_not_start_is_said():
     def start_worker(limits):
-        return WorkerProcess(start([sys.executable, "-c", "import nowhere"]))
+        return Channel([sys.executable, "-c", "import nowhere"])
 
     with pytest.raises(OSError, match="did not start.*status 1.*No module named 'nowhere'"):
         grade_notebook({"cells": [code("1")]}, hidden=False, start_worker=start_worker)
@@ -305,7 +305,7 @@ def channel():
     started = []
 
     def begin(program):
-        started.append(Channel(start([sys.executable, "-c", program])))
+        started.append(Channel([sys.executable, "-c", program]))
         return started[-1]
 
     yield begin
@@ -321,34 +321,30 @@ def channel():
     ("print('[1]')", "not a JSON object"), ("print('[' * 900)", "not a JSON object"),
     ("import sys; sys.stdout.buffer.write(b'\\xff\\n')", "not a JSON object"),
     ("", "status 0"), ("import os; os.abort()", "SIGABRT"), ("import os; os._exit(137)", "SIGKILL"),
-    ("import os, time; os.close(1); time.sleep(60)", "closed its connection"),
+    ("import os, time; os.closerange(0, 2); time.sleep(60)", "closed its connection"),
 ])  # fmt: skip
 def test_no_answer_takes_longer_or_more_than_it_may(channel, program, trouble):
     if trouble is Late:
         process = channel(program)
         with pytest.raises(Late):
-            process.receive(0.3, 1_000)
+            process.ask({}, 0.3, 1_000)
         with pytest.raises(Late):  # nor does it listen
-            process.send({"x": "y" * 2**20}, 0.3)
+            process.ask({"x": "y" * 2**20}, 0.3, 1_000)
     else:
         with pytest.raises(Ended, match=trouble):
-            channel(program).receive(20, 1_000)
+            channel(program).ask({}, 20, 1_000)
 
 
-def test_an_answer_to_another_question_is_none():
-    program = 'print(\'{"id": 7, "value": "9"}\', flush=True); input()'
-    worker = WorkerProcess(start([sys.executable, "-c", program]))
-    try:
-        with pytest.raises(Ended, match="to another question"):
-            worker.ask({"do": "call"}, 20, 1_000)
-    finally:
-        worker.kill()
+def test_an_answer_to_another_question_is_none(channel):
+    worker = channel('print(\'{"id": 7, "value": "9"}\', flush=True); input()')
+    with pytest.raises(Ended, match="to another question"):
+        worker.ask({"do": "call"}, 20, 1_000)
 
 
 def test_killing_reaches_children():
-    program = "import subprocess; p = subprocess.Popen(['sleep', '99']); print('{}', flush=True); p.wait()"
-    one = Channel(start([sys.executable, "-c", program]))
-    one.receive(20, 99)
+    program = "import subprocess; p = subprocess.Popen(['sleep', '99']); print('{\"id\": 1}', flush=True); p.wait()"
+    one = Channel([sys.executable, "-c", program])
+    one.ask({}, 20, 99)
     children = psutil.Process(one.pid).children()
     assert children
     one.kill()
