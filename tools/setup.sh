@@ -5,9 +5,9 @@
 #     setup.sh DIR environment    only what the lock pins    } what the container images
 #     setup.sh DIR course         only the course itself     } are built with
 #
-# uv finds Python or gets one, installs what the lock pins by its hashes, compiles Horovod against that TensorFlow, and
-# keeps all of it in its cache. Here is what uv does not know: which stack, which accelerator, Horovod's options,
-# certificates, PyTorch and data. An environment that is complete says in `ddl-made` what it was made from.
+# uv finds Python or gets one, and installs what the lock pins by its hashes. Here is what uv does not know: which stack,
+# which accelerator, Horovod (compiled against that TensorFlow, by pip, and kept in the user's cache), certificates,
+# PyTorch and data. An environment that is complete says in `ddl-made` what it was made from.
 #
 # Environment variables: DDL_STACK=next, DDL_TORCH=1, DDL_ACCELERATOR=cpu|gpu overrules what `nvidia-smi -L` says,
 # DDL_MPI=1 builds Horovod with MPI (a site file's controller = "mpi" needs that), PYTHON=FILE names a Python,
@@ -69,6 +69,7 @@ if [ -z "${SSL_CERT_DIR:-}" ] || [ "${SSL_CERT_FILE:-}" ]; then
     [ ! -e "$SSL_CERT_FILE" ] || export SSL_CERT_FILE PIP_CERT="$SSL_CERT_FILE" REQUESTS_CA_BUNDLE="$SSL_CERT_FILE"
 fi
 [ -z "${PIP_INDEX_URL:-}" ] || export UV_DEFAULT_INDEX="${UV_DEFAULT_INDEX:-$PIP_INDEX_URL}"
+[ -z "${UV_DEFAULT_INDEX:-}" ] || export PIP_INDEX_URL="${PIP_INDEX_URL:-$UV_DEFAULT_INDEX}"
 # A copy: hard links would let a change to one environment's files reach all others and the cache.
 export UV_LINK_MODE=copy PYTHONNOUSERSITE=1
 unset MAKEFLAGS MAKELEVEL MFLAGS VIRTUAL_ENV
@@ -83,8 +84,8 @@ trap 'exit 130' INT
 trap 'exit 143' TERM
 
 cache=${XDG_CACHE_HOME:-$HOME/.cache}/ddl
-mkdir -p build/setup "$cache"
-if command -v flock >/dev/null; then # of two set-ups at a time uv would compile Horovod in both
+mkdir -p build/setup "$cache/wheels"
+if command -v flock >/dev/null; then # two set-ups at a time would both compile Horovod
     exec 9>"$cache/lock"
     flock --nonblock 9 || { echo "set-up: waiting for another set-up of yours" && flock 9; }
 fi
@@ -124,7 +125,7 @@ if [ "$part" != course ]; then
     esac
     case $venv in "$root/.venv" | "$root/.venv-next") course_venv=yes ;; *) course_venv= ;; esac
     # What was interrupted begins anew, as one package may be half there. An environment of the user's own is not replaced:
-    # its packages are installed again, for which uv compiles Horovod again, too.
+    # its packages are installed again.
     again=
     if [ -e "$venv/ddl-begun" ]; then
         if [ "$course_venv" ]; then rm -rf "$venv"; else again=--reinstall; fi
@@ -138,60 +139,53 @@ if [ "$part" != course ]; then
     fi
     rm -f "$made"
 
-    # ---- what the lock pins; Horovod's options, which are part of what its wheel is cached by
+    # ---- what the lock pins; Horovod, of which each wheel is kept by what it was compiled for
 
-    built=$("$uv" cache dir)
-    mkdir -p "$built"
-    if [ -z "$(find "$built" -maxdepth 1 -name 'sdists-*' -exec find {} -name 'horovod-*.whl' \; | head -n 1)" ]; then
-        command -v "${CXX:-c++}" >/dev/null || command -v g++ >/dev/null || command -v clang++ >/dev/null ||
-            fail "Horovod has to be compiled and there is no C++ compiler: \`apt install g++\`, \`dnf install gcc-c++\`" \
-                "or \`conda install cxx-compiler\` gets one."
-        echo "set-up: Horovod is compiled once, which takes some minutes"
-    fi
-    flags='HOROVOD_WITH_TENSORFLOW = "1", HOROVOD_WITHOUT_PYTORCH = "1", HOROVOD_WITHOUT_MXNET = "1", HOROVOD_WITH_GLOO = "1"'
+    flags="HOROVOD_WITH_TENSORFLOW=1 HOROVOD_WITHOUT_PYTORCH=1 HOROVOD_WITHOUT_MXNET=1 HOROVOD_WITH_GLOO=1"
     if [ "$mpi" ]; then
         command -v mpicxx >/dev/null || fail "DDL_MPI=1 asks for Horovod with MPI and there is no mpicxx:" \
             "\`apt install libopenmpi-dev\` or your cluster's \`module load\` of an MPI gets one."
-        flags="$flags, HOROVOD_WITH_MPI = \"1\""
+        flags="$flags HOROVOD_WITH_MPI=1"
     else
-        flags="$flags, HOROVOD_WITHOUT_MPI = \"1\""
+        flags="$flags HOROVOD_WITHOUT_MPI=1"
     fi
     cuda=${CUDA_HOME:-/usr/local/cuda}
     if [ "$accelerator" = gpu ] && { command -v nvcc >/dev/null || [ -e "$cuda/bin/nvcc" ]; }; then
         for nccl in "${HOROVOD_NCCL_HOME:-/usr}" /usr "$cuda"; do
-            [ ! -e "$nccl/include/nccl.h" ] || { flags="$flags, HOROVOD_GPU_OPERATIONS = \"NCCL\"" && break; }
+            [ ! -e "$nccl/include/nccl.h" ] || { flags="$flags HOROVOD_GPU_OPERATIONS=NCCL" && break; }
         done
     fi
-    # 1.5 GiB a compiler
-    jobs=$(awk -v cores="$(nproc)" '/^MemTotal/ { most = int($2 / 2097152); print most < 1 ? 1 : most < cores ? most : cores }' \
-        /proc/meminfo)
-    export MAKEFLAGS="-j$jobs"
-    install() {
-        cat >build/setup/uv.toml <<END
-[extra-build-dependencies]
-horovod = [
-    "setuptools<70", "wheel", "cmake==$(version cmake)", "packaging", "cffi", "cloudpickle", "psutil", "pyyaml",
-    "$tensorflow==$(version "$tensorflow")", "numpy==$(version numpy)",
-]
-[extra-build-variables]
-horovod = { $flags }
-END
-        uv pip install --python "$venv/bin/python" --config-file build/setup/uv.toml \
-            --no-deps --require-hashes $again -r "$lock" "$@"
-    }
+    python=$("$venv/bin/python" -c "import sys; print(sys.implementation.cache_tag)")
+    made_for="$python $tensorflow $(version "$tensorflow") $(version horovod) $flags ${CXXFLAGS:-}"
+    wheel=$cache/wheels/horovod-$(echo "$made_for" | sha256sum | cut -c1-16)
+    [ -e "$wheel" ] || command -v "${CXX:-c++}" >/dev/null || command -v g++ >/dev/null || command -v clang++ >/dev/null ||
+        fail "Horovod has to be compiled and there is no C++ compiler: \`apt install g++\`, \`dnf install gcc-c++\`" \
+            "or \`conda install cxx-compiler\` gets one."
+
     touch "$venv/ddl-begun"
-    if [ "$stack" = next ]; then
-        # Horovod 0.28.1 looks for some of TensorFlow 2.21's headers where they no longer are.
-        echo "horovod" >build/setup/without.txt
-        install --excludes build/setup/without.txt
-        include=$cache/include-$(version tensorflow-cpu)
-        rm -rf "$include" && mkdir -p "$include"
-        cp -R tools/include/. "$include"
-        external=$(echo "$venv"/lib/python3.*/site-packages/tensorflow/include/external)
-        cp -R "$external/highwayhash/." "$external/farmhash_archive/src/." "$include"
-        flags="$flags, CXXFLAGS = \"${CXXFLAGS:-} -I$include\""
+    echo horovod >build/setup/without.txt
+    uv pip install --python "$venv/bin/python" --excludes build/setup/without.txt --no-deps --require-hashes $again -r "$lock"
+    if [ ! -e "$wheel" ]; then
+        echo "set-up: Horovod is compiled once, which takes some minutes"
+        if [ "$stack" = next ]; then
+            # Horovod 0.28.1 looks for some of TensorFlow 2.21's headers where they no longer are.
+            include=$wheel.include
+            rm -rf "$include"
+            cp -R tools/include "$include"
+            external=$(echo "$venv"/lib/python3.*/site-packages/tensorflow/include/external)
+            cp -R "$external/highwayhash/." "$external/farmhash_archive/src/." "$include"
+            export CXXFLAGS="${CXXFLAGS:-} -I$include"
+        fi
+        # 1.5 GiB a compiler
+        jobs=$(awk -v cores="$(nproc)" '/^MemTotal/ { most = int($2 / 2097152); print most < 1 ? 1 : most < cores ? most : cores }' \
+            /proc/meminfo)
+        sed -n '/^horovod==/,/^[^ ]*==/{/^horovod==/p;/^ /p}' "$lock" >build/setup/horovod.txt
+        rm -rf "$wheel.part"
+        env $flags MAKEFLAGS="-j$jobs" PATH="$venv/bin:$PATH" "$venv/bin/python" -m pip wheel --disable-pip-version-check \
+            --no-cache-dir --no-deps --no-build-isolation --require-hashes --wheel-dir "$wheel.part" -r build/setup/horovod.txt
+        mv "$wheel.part" "$wheel"
     fi
-    install
+    uv pip install --quiet --python "$venv/bin/python" --no-deps "$wheel"/*.whl
     TF_CPP_MIN_LOG_LEVEL=2 "$venv/bin/python" -c "import horovod.tensorflow as hvd; assert hvd.gloo_built()"
     rm "$venv/ddl-begun"
 fi

@@ -5,7 +5,6 @@ import json
 import os
 import shutil
 import subprocess
-import sys
 import uuid
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +13,7 @@ import psutil
 import pytest
 
 from ddl.records import stack
+from ddl.records.paths import cache_dir
 from helpers import ROOT
 
 SITE_CERTIFICATES = Path(os.environ.get("SSL_CERT_FILE", "/etc/ssl/certs/ca-certificates.crt"))
@@ -71,10 +71,8 @@ class Image:
 
 
 def lend_horovod(debian):
-    """Put what uv has compiled for this machine into the base: to compile it once is long enough for a test."""
-    cache = Path(subprocess.check_output([Path(sys.prefix) / "bin" / "uv", "cache", "dir"], text=True).strip())
-    for built in cache.glob("sdists-*/*/horovod"):
-        shutil.copytree(built, debian / LENT.lstrip("/") / "uv" / built.relative_to(cache))
+    """Put what was compiled for this machine into the base: to compile it once is long enough for a test."""
+    shutil.copytree(cache_dir() / "wheels", debian / LENT.lstrip("/") / "ddl" / "wheels")
 
 
 @pytest.fixture(scope="session")
