@@ -143,11 +143,11 @@ lock: setup  ## pin everything that pyproject.toml's pins bring with them
 	@for accelerator in cpu gpu; do \
 		suffix="$${accelerator#cpu}"; \
 		($(PY) -m uv pip compile pyproject.toml --quiet --no-header --generate-hashes \
-			--python-version 3.11 --extra default --extra "$$accelerator" --extra test --extra lint --extra hub --extra build \
+			--python-version 3.11 --constraint tools/constraints.txt --extra default --extra "$$accelerator" --extra test --extra lint --extra hub --extra build \
 			--output-file "requirements$${suffix:+-$$suffix}.lock") || exit 1; \
 	done
 	@$(PY) -m uv pip compile pyproject.toml --quiet --no-header --generate-hashes \
-		--universal --python-version 3.10 --override tools/next-overrides.txt \
+		--universal --python-version 3.10 --constraint tools/constraints.txt --override tools/next-overrides.txt \
 		--extra next --extra test --extra build --output-file requirements-next.lock
 
 reference: setup  ## record the results that the lessons compare with (about five hours on two cores)
