@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 from course.links.bandwidth import algorithm_bandwidth, bandwidths, bus_bandwidth, bus_factor, pairs
-from course.links.plot_bandwidth import plot_bandwidth, plot_pairs
 from course.shared.recorded import Recorded
 
 KEYS = ("median", "low", "high", "least")
@@ -84,49 +83,3 @@ def test_a_row_for_each_path_between_each_two_ranks():
 
 
 # ---------------------------------------------------------------- figures
-
-
-def drawn(panel):
-    """The labelled lines of a panel, by label: x and y."""
-    return {line.get_label(): line.get_data() for line in panel.get_lines() if not line.get_label().startswith("_")}
-
-
-def test_each_operation_has_a_column_of_its_own():
-    picture = plot_bandwidth([collective("mine"), collective("other", backend="tensorflow")])
-    times, speeds = picture.axes[:3], picture.axes[3:]
-    assert [panel.get_title() for panel in times] == ["all_reduce", "broadcast", "all_gather"]
-    for panel in (*times, *speeds):
-        assert list(drawn(panel)) == ["mine", "other"] and len(panel.collections) == 2
-    sizes, taken = drawn(times[0])["mine"]
-    assert sizes.tolist() == [64, 4096, 2**20]
-    assert taken == pytest.approx(1.5 * sizes / 1e9)
-    for panel in speeds:
-        assert drawn(panel)["mine"][1] == pytest.approx([1e9] * 3)
-    assert "all_reduce, mine: 0.096 µs for 64 B, 1.57 ms for 1 MiB, at best 1 GB/s" in picture.alt
-    # One rank has no bus bandwidth.
-    points = [{"operation": "all_reduce", "size_bytes": size, "seconds": seconds(1e-3)} for size in (4, 4096)]
-    picture = plot_bandwidth(collective(ranks=1, points=points))
-    assert len(drawn(picture.axes[0])) == 1 and not drawn(picture.axes[1])
-    assert "at best" not in picture.alt
-
-
-def test_the_figure_of_more_ranks_has_a_matrix_for_each_path():
-    picture = plot_pairs(between(ranks=3))
-    assert [panel.get_title() for panel in picture.axes[2:]] == ["tcp: at best, GB/s", "shared memory: at best, GB/s"]
-    matrix = picture.axes[2].get_images()[0].get_array()
-    assert matrix.shape == (3, 3)
-    assert [bool(matrix.mask[k, k]) for k in range(3)] == [True] * 3
-    assert matrix[0, 2] == matrix[2, 0] == pytest.approx(2, rel=1e-3)
-    assert "(median of 3 pairs)" in picture.alt and "0 to 2 2" in picture.alt
-    # Copies to a GPU have a direction.
-    points = [
-        {"path": "device", "pair": pair, "size_bytes": size, "repeats": 3, "seconds": seconds(1e-5 + size / rate)}
-        for pair, rate in ((["host", "GPU 0"], 2e10), (["GPU 0", "host"], 1e10))
-        for size in (4, 2**28)
-    ]
-    run = Recorded({**between().result, "points": points})
-    picture = plot_pairs(run)
-    matrix = picture.axes[2].get_images()[0].get_array()
-    assert {round(float(value)) for value in matrix.compressed()} == {10, 20}
-    assert "host to GPU 0 20, GPU 0 to host 10" in picture.alt
-    assert pairs(run)["from"].tolist() == ["host", "GPU 0"]

@@ -53,20 +53,6 @@ def test_convergence_draws_mean_and_range_over_seeds():
         plot.plot_convergence(RUNS, x="hours")
 
 
-def test_recorded_runs_are_lighter_and_their_hardware_is_named_once():
-    figure = plot.plot_convergence([*RUNS, Recorded(result("a", [0.3, 0.6]))], x="epochs")
-    own, _, recorded = figure.axes[0].lines
-    assert own.get_color() == recorded.get_color()
-    assert recorded.get_alpha() < 1 == own.get_alpha()
-    assert [own.get_label(), recorded.get_label()] == ["a (2 seeds)", "a, recorded"]
-    (legend,) = figure.legends
-    assert legend.get_title().get_text() == "lighter: recorded on Some CPU, 1 seed an arm"
-    alone = plot.plot_convergence([Recorded(result(name, [0.3, 0.6])) for name in "ab"], x="epochs")
-    assert [line.get_label() for line in alone.axes[0].lines] == ["a", "b"]
-    assert alone.legends[0].get_title().get_text() == "1 seed an arm"
-    assert "recorded on Some CPU" in alone.get_suptitle()
-
-
 def test_diverged_runs_are_drawn_as_far_as_they_go_and_failed_ones_left_out():
     figure = plot.plot_convergence(run("a", [0.3, None], test_accuracy=None), x="steps")
     assert numpy.isnan(figure.axes[0].lines[0].get_ydata()[-1])

@@ -70,19 +70,6 @@ def test_the_fitted_curve_is_drawn_for_steps_and_samples():
     assert list(dots[0].get_ydata()) == [found.steps for found in MEASURED.points[0].seeds.values()]
 
 
-def test_regions_are_named_where_they_are():
-    steps = (4000, 2000, 1080, 700, 500, 400, 390, 380)
-    rows = [{"step": s, "samples": s * b, "test_accuracy": 0.61} for s, b in zip(steps, BATCHES, strict=True)]
-    runs = [
-        run("sgd", global_batch=row["samples"] // row["step"], config={"target_accuracy": 0.6}, history=[row])
-        for row in rows
-    ]
-    figure = plot.plot_critical_batch(critical_batch(runs))
-    spans = {patch.get_label(): patch.get_x() for patch in figure.axes[0].patches}
-    assert spans["diminishing returns"] == 128 and spans["maximal data parallelism"] == 1024
-    assert "halves the steps up to 128, and saves almost none from 1,024 on" in figure.alt
-
-
 def test_noise_scales_stand_on_the_same_axis_with_their_spread():
     noise = {"live": Noise((300.0, 900.0, 2000.0, float("inf"))), "frozen": Noise((8000.0, 9000.0))}
     figure = plot.plot_critical_batch(MEASURED, noise=noise)

@@ -1,6 +1,5 @@
 """The gradient lesson's figures: what they draw is compared with the maths, and they have words."""
 
-import ipywidgets
 import numpy
 import pytest
 
@@ -18,23 +17,6 @@ def test_steps_lie_on_the_loss_curve():
     assert steps.get_ydata() == pytest.approx(descent.loss(steps.get_xdata(), EASY))
     assert "leaves the picture" not in picture.alt
     assert "leaves the figure at step 2" in plot.plot_descent(EASY, 0.15).alt
-
-
-def test_without_somebody_to_move_it_a_slider_is_its_figure(monkeypatch):
-    seen = []
-
-    def figure(lr):
-        seen.append(lr)
-        return plot.plot_descent(EASY, lr)
-
-    assert plot.slider(figure, "lr", 0.01, 1, start=0.1).alt and seen == [0.1]
-    monkeypatch.setenv("DDL_VIEW", "live")
-    box = plot.slider(figure, "lr", 0.01, 1, start=0.1)
-    assert isinstance(box, ipywidgets.VBox)
-    handle, shown = box.children
-    before = shown.value
-    handle.value = 0.5
-    assert seen[-1] == pytest.approx(0.5) and shown.value != before and "<img" in shown.value
 
 
 # ---------------------------------------------------------------- what a batch buys

@@ -7,12 +7,11 @@ import xml.etree.ElementTree as ElementTree
 import pytest
 from matplotlib.colors import to_rgb
 
-from course import plot, recorded
-from course.shared.picture import COLOURS, GREY, arm_looks
+from course import plot
+from course.shared.picture import COLOURS, GREY
 from ddl.display.themes import HEX, PAGE, contrast, in_the_dark
 
 SEEN = 3  # contrast of what is not text (Web Content Accessibility Guidelines 2.2, 1.4.11)
-FINAL = ("small batch + BN", "large batch + BN", "+ linear scaling, warm-up", "LARS", "LAMB")  # lesson 4, section 9
 
 
 def test_colours_are_seen_on_both_pages():
@@ -42,21 +41,3 @@ def test_a_picture_holds_both_themes_and_its_letters_stay_readable():
     sizes = [float(size) for size in re.findall(r"font(?:-size)?: (?:\d+ )?([\d.]+)px", drawn)]
     assert sizes and least / float(root.get("viewBox").split()[2]) * max(sizes) >= 11
     assert ".ddl-picture" in html and width == round(96 * plot.plot_minima().get_figwidth())
-
-
-def test_each_recorded_arm_of_the_course_has_its_own_colour_and_marker():
-    names = list(dict.fromkeys(run.name for run in recorded("convergence-cifar10")))
-    looks = arm_looks(names)
-    pairs = {(style["color"], style["marker"]) for style in looks.values()}
-    assert len(pairs) == len(names) > len(COLOURS)
-    assert len({style["color"] for style in looks.values()}) == len(COLOURS)
-
-
-def test_an_arm_keeps_its_look_in_all_figures_and_in_none_two_share_a_colour():
-    lesson = [["small batch + BN", "same rate", "few steps"], [*"abcd"], ["large batch + BN", *"efgh"], FINAL]
-    known = {}
-    for names in lesson:
-        looks = arm_looks(names)
-        assert len({style["color"] for style in looks.values()}) == len(names)
-        assert all(known.setdefault(name, style) == style for name, style in looks.items())
-    assert known["LARS"]["color"] != known["small batch + BN"]["color"]

@@ -2,11 +2,9 @@
 
 from types import SimpleNamespace
 
-import numpy as np
 import pytest
 
-from course.workers.plot_strategies import plot_agreement, plot_loss_scaling, plot_staleness
-from ddl.records.folder import RunFolder
+from course.workers.plot_strategies import plot_loss_scaling, plot_staleness
 
 DATA = {"name": "cifar10", "form": "official layout, JPEG re-encoded", "train_samples": 45_056}
 
@@ -38,20 +36,3 @@ def test_loss_scaling_tells_right_from_wrong_in_more_than_colour():
     words = [text.get_text() for text in panel.texts]
     assert "right, 1.00 × as long" in words and "wrong, 2.00 × as long" in words
     assert "short batch: 2 + 1 samples" in picture.alt
-
-
-def test_agreement_is_drawn_over_the_steps_that_all_kept(tmp_path):
-    runs = []
-    for name, gaps in (("one", {1: 0, 4: 0, 16: 0}), ("two", {1: 0, 4: 1e-3, 16: 0.1}), ("three", {1: 0.2, 4: 0.2})):
-        folder = RunFolder(tmp_path / name)
-        folder.path.mkdir()
-        np.savez(folder.weights, **{f"{step}.0": np.float32([1 + gap, -2]) for step, gap in gaps.items()})
-        runs.append(SimpleNamespace(id=name, name=name, folder=folder.path, state="done", result={"data": DATA}))
-    picture = plot_agreement(runs)
-    two, three, _ = picture.axes[0].lines
-    assert two.get_xdata().tolist() == [4]  # after one update the same bit for bit
-    assert two.get_ydata() == pytest.approx([5e-4], rel=1e-3)
-    assert three.get_xdata().tolist() == [1, 4]
-    assert "two 0e+00, 5e-04; three 1e-01, 1e-01" in picture.alt
-    with pytest.raises(ValueError, match="at least two runs"):
-        plot_agreement(runs[:1])

@@ -1,11 +1,8 @@
 """Bytes of a rank by arithmetic: numbers of the ZeRO paper, and small ones by hand."""
 
-from types import SimpleNamespace
-
 import pytest
 
-from course import memory, plot
-from ddl.errors import InputError
+from course import memory
 
 
 @pytest.mark.parametrize(("stage", "gigabytes"), [(0, 120), (1, 31.4), (2, 16.6), (3, 1.9)])
@@ -56,24 +53,3 @@ def test_activations_count_where_they_are_more_than_gradients(stage, ranks, chec
     assert predicted["activations"] == 4 * (whole - parts)
     found = [predicted[kind] / (4 * 4 * 64) for kind in ("copies", "libraries")]
     assert found == ([memory.COPIES[stage], memory.LIBRARIES[stage]] if ranks > 1 else [1, 1])
-
-
-def run(name, stage, resident):
-    config = dict(width=64, depth=2, heads=4, length=16, batch=4, optimizer="adam", stage=stage, checkpoint=True)
-    result = dict(config=config, ranks=2, resident_bytes=resident * 2**20, finished="2026-11-25T12:00:00")
-    return SimpleNamespace(name=name, result=result)
-
-
-def test_the_figure_stacks_what_was_predicted_and_marks_what_was_measured():
-    runs = [run("whole", 0, 9), run("parts", 3, 5)]
-    network = memory.Network(64, 2, heads=4, length=16, batch=4)
-    assert memory.of_run(runs[0]) == memory.predicted(network, "adam", stage=0, ranks=2, checkpoint=True)
-    picture = plot.plot_memory([*runs, SimpleNamespace(name="unfinished", result=None)])
-    (panel,) = picture.axes
-    totals = [sum(memory.of_run(each).values()) / 2**20 for each in runs]
-    ends = [max(bar.get_x() + bar.get_width() for bars in panel.containers for bar in [bars[row]]) for row in range(2)]
-    assert ends == pytest.approx(totals)
-    assert panel.lines[0].get_xdata() == pytest.approx([9, 5])
-    assert f"whole: 9 MiB, predicted {totals[0]:.0f}; parts: 5 MiB, predicted {totals[1]:.0f}." in picture.alt
-    with pytest.raises(InputError, match="none of these is a finished run"):
-        plot.plot_memory([SimpleNamespace(name="unfinished", result={})])

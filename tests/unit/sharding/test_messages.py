@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from course import messages, plot
+from course import messages
 from ddl.errors import InputError
 
 RUNS = [
@@ -25,11 +25,3 @@ def test_ways_are_compared_with_an_all_reduce_of_the_same_seed():
     assert sorted(few.pairs.differences) == pytest.approx([0.5, 0.7])
     with pytest.raises(InputError, match="no run named 'all-reduce' to compare with; there are: few"):
         messages.differences(RUNS[:3])
-
-
-def test_the_figure_has_a_mark_for_each_way():
-    picture = plot.plot_messages(RUNS)
-    (panel,) = picture.axes
-    marks = [bars.lines[0].get_xydata()[0] for bars in panel.containers]
-    assert marks == [pytest.approx([0, 0], abs=1e-9), pytest.approx([0.6, 1])]
-    assert "half: 50.0 % of the bytes, loss +0.000 ± 0.248; few: 2.5 % of the bytes, loss +0.600" in picture.alt

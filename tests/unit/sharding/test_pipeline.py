@@ -2,7 +2,7 @@
 
 import pytest
 
-from course import pipeline, plot
+from course import pipeline
 from ddl.errors import InputError
 
 
@@ -56,12 +56,3 @@ def test_stages_that_wait_for_one_another_are_refused():
 )
 def test_what_is_wrong_with_a_schedule_is_said(rows, sentence):
     assert pipeline.problem(read(*rows), 1) == sentence
-
-
-def test_a_cell_of_the_figure_is_a_pass():
-    schedules = {"GPipe": pipeline.gpipe(2, 3), "1F1B": pipeline.one_f_one_b(2, 3)}
-    picture = plot.plot_cycles(**schedules)
-    for panel, schedule in zip(picture.axes, schedules.values(), strict=True):
-        passes = [(cycle, stage) for stage, row in enumerate(schedule) for cycle, cell in enumerate(row) if cell]
-        assert [patch.get_xy() for patch in panel.patches] == passes
-    assert "1F1B: 8 cycles, 25 % idle, activations of 2 microbatches." in picture.alt

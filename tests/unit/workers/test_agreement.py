@@ -34,17 +34,3 @@ def test_agreement_is_the_largest_difference_of_any_weight(tmp_path):
     many = [[float(number)] for number in range(12)]
     kept = kept_weights(run(tmp_path, "many", {4: many}))
     assert [weight.tolist() for weight in kept[4]] == many
-
-
-def test_what_cannot_be_compared_is_refused(tmp_path):
-    one = run(tmp_path, "one", {1: [[1.0]], 4: [[1.0]]})
-    other = run(tmp_path, "b", {4: [[1.0]], 9: [[1.0]]})
-    empty = SimpleNamespace(id="id-d", name="d", folder=tmp_path, state="failed", result=None)
-    for runs, message in (
-        ([], "no runs"),
-        ([one, other], r"id-b \(b\).* after 9 updates; both kept: 4"),
-        ([one, run(tmp_path, "c", {4: [[1.0, 2.0]]})], r"id-c \(c\) and .* trained different networks"),
-        ([one, empty], r"id-d \(d, failed\) has kept no weights"),
-    ):
-        with pytest.raises(ValueError, match=message):
-            agreement(runs)

@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 
-from course import plot
 from course.shared.recorded import Recorded
 from course.workers import classification
 from course.workers.scores import best_threshold, figures, loss_and_accuracy, majority, precision_recall
@@ -84,23 +83,3 @@ def test_report_has_a_row_an_arm_and_the_baseline_beside_accuracy():
     shown = repr(table)
     assert f"{np.mean(scores):.3f} ± {np.std(scores, ddof=1):.3f}" in shown
     assert "questions (generated), 4,000 questions" in shown and "1 × 2" in shown
-
-
-def test_precision_recall_is_drawn_for_each_run():
-    picture = plot.plot_precision_recall(RUNS[1:])
-    line = picture.axes[0].lines[0]
-    curve = RUNS[1].result["precision_recall"]
-    assert line.get_xdata() == pytest.approx(100 * np.array(curve["recall"]))
-    assert line.get_ydata() == pytest.approx(100 * np.array(curve["precision"]))
-    test = RUNS[2].result["test"]
-    assert f"b: at threshold 0.50 precision {test['precision']:.1%}, recall {test['recall']:.1%}" in picture.alt
-    assert f"Guessing has a precision of {100 * TARGETS.mean():.1f} %" in picture.alt
-
-
-def test_overfitting_marks_the_lowest_validation_loss():
-    picture = plot.plot_overfitting(RUNS[0])
-    loss, accuracy = picture.axes
-    assert loss.lines[1].get_ydata().tolist() == [0.3, 0.2, 0.25]
-    assert loss.lines[2].get_xdata() == [2, 2]
-    assert accuracy.lines[-1].get_ydata()[0] == pytest.approx(100 * majority(TARGETS))
-    assert "lowest after epoch 2, 0.200 (training 0.150), and 0.250 at the end" in picture.alt

@@ -137,13 +137,3 @@ def test_records_are_read_back_and_examined(tmp_path):
     table = mistakes.excerpt(tmp_path, steps=2)
     assert table[["step", "rank"]].values.tolist() == [[s, r] for s in (1, 2) for r in range(3)]
     assert table["samples"][4] == "32, 33, 34, … (8)" and table["update"][4] == "update1"
-
-
-def test_what_is_not_there_is_said(tmp_path):
-    keep(tmp_path, right()[:2])
-    with pytest.raises(ValueError, match="has 2 witness records, of 3 ranks"):
-        witnesses(tmp_path)
-    path = RunFolder(tmp_path).witness(1)
-    path.write_text("".join(path.read_text().splitlines(keepends=True)[:-1]))
-    with pytest.raises(ValueError, match="did not finish; see rank-1.log"):
-        witnesses(tmp_path)
