@@ -50,19 +50,6 @@ RIGHT = {
         ("dist.destroy_process_group()\n", ""),
     ],
     "every gradient by hand": by_hand(AVERAGED),
-    "gathered": by_hand(
-        "every = [torch.zeros_like(weight) for _ in range(dist.get_world_size())]\n"
-        "        dist.all_gather(every, weight.grad)\n        weight.grad = sum(every) / len(every)"
-    ),
-    "gathered as objects": by_hand(
-        "every = [None] * dist.get_world_size()\n"
-        "        dist.all_gather_object(every, weight.grad.numpy())\n"
-        "        weight.grad = torch.from_numpy(sum(every) / len(every))"
-    ),
-    "compressed": [
-        (WRAP, "from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import fp16_compress_hook\n"
-         + WRAP + "ddp.register_comm_hook(None, fp16_compress_hook)\n"),
-    ],
 }  # fmt: skip
 # The mistake, what it loses besides the points for the weights, and what the sentence says.
 WRONG = {
