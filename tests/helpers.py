@@ -2,12 +2,14 @@
 
 import contextlib
 import http.client
+import io
 import json
 import re
 import socket
 import sys
 import threading
 import time
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -59,6 +61,23 @@ def http_status(port, path):
                 return None
 
     return until(answer, 30)
+
+
+def program(path, text):
+    """Write a program, with the folder that it is in; return its path."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    path.chmod(0o755)
+    return path
+
+
+def archive(files):
+    """Return a zip archive of {name: text or bytes}."""
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as file:
+        for name, content in files.items():
+            file.writestr(name, content)
+    return packed.getvalue()
 
 
 @contextlib.contextmanager

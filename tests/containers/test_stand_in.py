@@ -9,7 +9,7 @@ import pytest
 
 from ddl import launch
 from ddl.launcher.site import Site
-from helpers import printed
+from helpers import printed, program
 
 pytestmark = pytest.mark.slow
 
@@ -24,14 +24,11 @@ SHOW = """
 def stand_in(tmp_path, monkeypatch):
     """Put the stand-in on the path under a name; return where it writes down what it is asked."""
     folder = tmp_path / "programs"
-    folder.mkdir()
     monkeypatch.setenv("PATH", str(folder), prepend=":")
 
-    def install(program):
-        path = folder / program
-        path.write_text(f"#!{sys.executable}\n" + Path(__file__).with_name("stand_in.py").read_text())
-        path.chmod(0o755)
-        return path.with_suffix(".jsonl")
+    def install(name):
+        stand_in = Path(__file__).with_name("stand_in.py").read_text()
+        return program(folder / name, f"#!{sys.executable}\n{stand_in}").with_suffix(".jsonl")
 
     return install
 

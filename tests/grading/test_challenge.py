@@ -1,7 +1,6 @@
 """A class's submissions: what is handed in, run again, and marked; nothing that is handed in is believed."""
 
 import csv
-import io
 import json
 import os
 import re
@@ -17,7 +16,7 @@ import pytest
 from course.challenge.journal import journals
 from ddl.errors import CourseError
 from ddl.launcher import warm
-from helpers import ROOT
+from helpers import ROOT, archive
 from marking import challenge, grades, sandbox
 from marking.course import CHALLENGE, Course
 from marking.students import Student, enrol
@@ -36,14 +35,6 @@ FORGED = {
     "board.json": json.dumps([{"name": "bob", "counts": True}]),
     "challenge/students/ann/submission/mine.py": "",
 }
-
-
-def archive(files):
-    packed = io.BytesIO()
-    with zipfile.ZipFile(packed, "w") as file:
-        for name, content in files.items():
-            file.writestr(name, content)
-    return packed.getvalue()
 
 
 @pytest.fixture

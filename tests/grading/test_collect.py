@@ -1,7 +1,6 @@
 """Taking in what a class handed in: whose it is, archives, hostile files, full disks."""
 
 import errno
-import io
 import os
 import resource
 import shutil
@@ -11,6 +10,7 @@ import zipfile
 import nbformat
 import pytest
 
+from helpers import archive as packed
 from marking import __main__ as commands
 from marking import autograde, sandbox, students
 from marking.collect import collect as take_in
@@ -41,13 +41,8 @@ def taken(tmp_path, tiny, hand_in, empty_gradebook):
 
 
 def archive(files):
-    content = io.BytesIO()
-    with zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED) as file:
-        for name, data in files.items():
-            if not isinstance(data, bytes):
-                data = nbformat.writes(data).encode()
-            file.writestr(name, data)
-    return content.getvalue()
+    """Return a zip archive of {name: bytes or a notebook}."""
+    return packed({name: data if isinstance(data, bytes) else nbformat.writes(data) for name, data in files.items()})
 
 
 # ---------------------------------------------------------------- whose is it?

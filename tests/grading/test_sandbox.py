@@ -7,6 +7,7 @@ import sys
 import pytest
 
 from course.grader.limits import Limits
+from helpers import program
 from marking import sandbox
 
 
@@ -16,13 +17,7 @@ def programs(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", str(tmp_path))
     sandbox.find.cache_clear()
 
-    def program(name, script):
-        path = tmp_path / name
-        path.write_text(f"#!/bin/sh\n{script}\n")
-        path.chmod(0o755)
-        return str(path)
-
-    yield program
+    yield lambda name, script: program(tmp_path / name, f"#!/bin/sh\n{script}\n")
     sandbox.find.cache_clear()
 
 
@@ -43,12 +38,12 @@ def test_apptainer_takes_its_place(programs, tmp_path, monkeypatch):
     image.touch()
     monkeypatch.setenv("DDL_GRADING_IMAGE", str(image))
     monkeypatch.setenv("A_SECRET", "not for submissions")
-    program = programs("apptainer", f'/usr/bin/env > "{tmp_path}/env"; exit 0')
+    apptainer = programs("apptainer", f'/usr/bin/env > "{tmp_path}/env"; exit 0')
     assert sandbox.find() is sandbox.apptainer
     assert "SECRET" not in (tmp_path / "env").read_text()
     command = [sys.executable, "-I", "-m", "course.grader.worker"]
     assert " ".join(sandbox.apptainer(Limits(), command, 9)) == (
-        f"{program} --silent exec --containall --cleanenv --no-home --net --network none --pwd /tmp "
+        f"{apptainer} --silent exec --containall --cleanenv --no-home --net --network none --pwd /tmp "
         "--env USER=student --env LANG=C.UTF-8 --env DDL_VIEW=plain --env MPLBACKEND=Agg --env OMP_NUM_THREADS=1 "
         f"--env OPENBLAS_NUM_THREADS=1 --env MALLOC_ARENA_MAX=2 {image} python -I -m course.grader.worker"
     )

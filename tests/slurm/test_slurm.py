@@ -15,7 +15,7 @@ from ddl.launcher import processes
 from ddl.launcher.run import RunFailed
 from ddl.launcher.slurm import SlurmError, SlurmJob
 from ddl.records.jsonfiles import read_json
-from helpers import LAUNCHING, ROOT, printed, until
+from helpers import LAUNCHING, ROOT, printed, program, until
 
 WHERE = """
     import json, os
@@ -218,14 +218,6 @@ def test_slurm_refuses_in_its_own_words(on_slurm, script):
 
 
 @pytest.mark.nightly(*LAUNCHING)
-def test_a_job_cancelled_by_someone_else(on_slurm, script):
-    run = launch(script(SLEEP), workers=2, wait=False)
-    until(lambda: run.state == "running")
-    subprocess.run(["scancel", SlurmJob(run.id).state(fresh=True).id], check=True)
-    assert run.wait().state == "stopped"
-
-
-@pytest.mark.nightly(*LAUNCHING)
 def test_a_planned_line_pasted_into_a_terminal(on_slurm, script, capfd):
     launch(script(WHERE), workers=4, dry_run=True)
     where, line = capfd.readouterr().out.splitlines()
@@ -239,11 +231,9 @@ def test_a_planned_line_pasted_into_a_terminal(on_slurm, script, capfd):
 @pytest.mark.nightly(*LAUNCHING)
 def test_two_nodes_enter_singularity(on_slurm, script, tmp_path, monkeypatch):
     """Slurm is real, `singularity` a stand-in that checks its command line (tests/containers)."""
-    program = tmp_path / "programs" / "singularity"
-    program.parent.mkdir()
-    program.write_text(f"#!{sys.executable}\n" + (ROOT / "tests" / "containers" / "stand_in.py").read_text())
-    program.chmod(0o755)
-    monkeypatch.setenv("PATH", str(program.parent), prepend=":")
+    stand_in = (ROOT / "tests" / "containers" / "stand_in.py").read_text()
+    singularity = program(tmp_path / "programs" / "singularity", f"#!{sys.executable}\n{stand_in}")
+    monkeypatch.setenv("PATH", str(singularity.parent), prepend=":")
     image = tmp_path / "ddl.sif"
     image.touch()
     on_slurm(container="singularity", image=str(image))
@@ -251,7 +241,7 @@ def test_two_nodes_enter_singularity(on_slurm, script, tmp_path, monkeypatch):
     assert run.state == "done", run.failure
     seen = [(each["local_rank"], each["node"], each["gpus"], each["sum"]) for each in printed(run)]
     assert seen == [(local, node, "0,1", 10.0) for node in ("node01", "node02") for local in (0, 1)]
-    calls = [json.loads(line) for line in program.with_suffix(".jsonl").read_text().splitlines()]
+    calls = [json.loads(line) for line in singularity.with_suffix(".jsonl").read_text().splitlines()]
     assert len(calls) == 4 and all(call["options"]["--nv"] for call in calls)
 
 
@@ -337,15 +327,6 @@ def test_time_limits(on_slurm, script):
     sleeper.wait()
     assert sleeper.failure.type == "TIMEOUT"
     assert "reached its time limit (TIMEOUT)" in sleeper.failure.sentence
-
-
-@pytest.mark.nightly(*LAUNCHING)
-def test_a_node_goes_down(on_slurm, script):
-    run = launch(script(SLEEP), workers=4, wait=False)
-    until(lambda: run.state == "running")
-    with node02_down():
-        run.wait()
-    assert "a node failed (NODE_FAIL)" in run.failure.sentence
 
 
 @pytest.mark.slow

@@ -7,13 +7,13 @@ loads it for all tests.
 import json
 import os
 import shutil
-import stat
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from helpers import program
 from made_machine import build
 
 pytestmark = pytest.mark.slow  # takes a compiler, which an image of the course has not
@@ -66,10 +66,7 @@ def answers(tmp_path_factory):
         [compiler, "-shared", "-fPIC", "-Wall", "-Werror", "-o", folder / "libnvidia-ml.so.1", SOURCE], check=True
     )
     root = str(build(folder / "machine"))
-    smi = folder / "bin" / "nvidia-smi"
-    smi.parent.mkdir()
-    smi.write_text(f"#!/bin/sh\ncat <<'END'\n{MATRIX}END\n")
-    smi.chmod(smi.stat().st_mode | stat.S_IXUSR)
+    smi = program(folder / "bin" / "nvidia-smi", f"#!/bin/sh\ncat <<'END'\n{MATRIX}END\n")
     cases = {
         "direct": {"STAND_IN_GPUS": " ".join(GPUS), "STAND_IN_LINKS": f"{both(0, 1, 2)};{both(2, 3, 1)}"},
         "switched": {

@@ -7,6 +7,7 @@ import pytest
 from ddl.launcher import site
 from ddl.launcher.job import Job
 from ddl.records import machine
+from helpers import program
 
 
 @pytest.fixture
@@ -16,9 +17,7 @@ def nvidia_smi(tmp_path, monkeypatch):
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
 
     def install(text):
-        program = tmp_path / "nvidia-smi"
-        program.write_text(f"#!/bin/sh\n{text}\n")
-        program.chmod(0o755)
+        program(tmp_path / "nvidia-smi", f"#!/bin/sh\n{text}\n")
         monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
 
     yield install

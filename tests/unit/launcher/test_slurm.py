@@ -3,6 +3,7 @@
 import pytest
 
 from ddl.launcher.slurm import JobState, SlurmError, SlurmJob, submit
+from helpers import program
 
 
 @pytest.fixture
@@ -10,12 +11,7 @@ def stand_in(tmp_path, monkeypatch):
     """Return a function that puts a program on the path."""
     monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
 
-    def install(name, text):
-        program = tmp_path / name
-        program.write_text(f"#!/bin/sh\n{text}\n")
-        program.chmod(0o755)
-
-    return install
+    return lambda name, text: program(tmp_path / name, f"#!/bin/sh\n{text}\n")
 
 
 def test_a_job_says_what_it_waits_for(stand_in):

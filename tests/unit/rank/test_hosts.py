@@ -14,6 +14,7 @@ from ddl.launcher.job import Job
 from ddl.launcher.plan import plan
 from ddl.launcher.site import SiteError
 from ddl.rank import hosts
+from helpers import program
 
 FOLDER = Path("/runs/r1")
 
@@ -69,8 +70,6 @@ def test_what_is_missing_is_named_and_what_the_kernel_refuses_is_said_in_its_wor
     """`unshare` stands in for a kernel: it runs what it is given, but for one thing."""
     refuse = f'case "$last" in *"{fails}"*) echo "Operation not permitted" >&2; exit 1;; esac'
     for name in ("unshare", "nsenter", "mount", *(("ip", "tc") if fails else ())):
-        program = tmp_path / name
-        program.write_text("#!/bin/sh\n" + f"for last; do :; done\n{refuse}\n" * (name == "unshare"))
-        program.chmod(0o755)
+        program(tmp_path / name, "#!/bin/sh\n" + f"for last; do :; done\n{refuse}\n" * (name == "unshare"))
     monkeypatch.setattr(hosts, "environment", lambda: {**os.environ, "PATH": str(tmp_path)})
     assert hosts.permitted() == reason

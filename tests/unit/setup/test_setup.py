@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from helpers import ROOT
+from helpers import ROOT, program
 
 NEEDED = ["tools/setup.sh", "pyproject.toml", "requirements.lock", "requirements-gpu.lock", "requirements-next.lock"]
 SYSTEM = "awk cat cp cut dirname env find flock grep head mkdir mv nproc printf rm sed sh sha256sum sleep touch uname"
@@ -54,15 +54,10 @@ class Machine:
         self.path = folder / "bin"
         version = re.search(r"^uv==(\S+)", (ROOT / "requirements.lock").read_text(), re.M)[1]
         self.uv = self.home / f".cache/ddl/uv-{version}/bin/uv"
-        self.program(self.uv, UV)
-        self.program(self.home / "python", PYTHON)
-        self.program(self.home / "ddl", DDL)
-        self.program(self.path / "g++", "")
-
-    def program(self, path, text):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
-        path.chmod(0o755)
+        program(self.uv, UV)
+        program(self.home / "python", PYTHON)
+        program(self.home / "ddl", DDL)
+        program(self.path / "g++", "")
 
     def start(self, *arguments, **variables):
         """Start the set-up."""
@@ -132,8 +127,8 @@ def test_horovod_is_compiled_once_for_each_set_of_options(machine):
     assert compiles(), "what is half made is made again"
     (machine.path / "g++").unlink()
     assert not compiles("other")
-    machine.program(machine.path / "g++", "")
-    machine.program(machine.path / "mpicxx", "")
+    program(machine.path / "g++", "")
+    program(machine.path / "mpicxx", "")
     assert compiles("third", DDL_MPI="1")
     assert not compiles("fourth")
 
@@ -151,8 +146,8 @@ def test_a_conda_environment_is_taken_as_it_is(machine):
     """Its prefix is its own, and no other one's."""
     code = "import sys; sys.prefix = sys.base_prefix = sys.argv[1]; $2"
     own = f'case $* in\n*sys.exit*) exec "{sys.executable}" -c "{code}" "$3" ;;\n'
-    machine.program(machine.course / "conda/bin/python", PYTHON.replace("case $* in\n", own))
-    machine.program(machine.course / "conda/bin/ddl", DDL)
+    program(machine.course / "conda/bin/python", PYTHON.replace("case $* in\n", own))
+    program(machine.course / "conda/bin/ddl", DDL)
     (machine.home / "fails").touch()
     assert machine("conda")[0] == 2
     (machine.home / "fails").unlink()
@@ -166,8 +161,8 @@ def test_the_next_stack_has_its_own_lock_headers_and_keras(machine):
     packages = venv / "lib/python3.13/site-packages"
     for name in ("highwayhash", "farmhash_archive/src"):
         (packages / "tensorflow/include/external" / name).mkdir(parents=True)
-    machine.program(venv / "bin/python", PYTHON)
-    machine.program(venv / "bin/ddl", DDL)
+    program(venv / "bin/python", PYTHON)
+    program(venv / "bin/ddl", DDL)
     shutil.copytree(ROOT / "tools/include", machine.course / "tools/include")
     status, printed, done = machine(".venv-next", DDL_STACK="next")
     assert status == 0, printed
@@ -179,7 +174,7 @@ def test_the_next_stack_has_its_own_lock_headers_and_keras(machine):
 
 
 def test_a_machine_with_gpus_gets_the_lock_for_gpus(machine):
-    machine.program(machine.path / "nvidia-smi", "#!/bin/sh\necho 'GPU 0: one'\n")
+    program(machine.path / "nvidia-smi", "#!/bin/sh\necho 'GPU 0: one'\n")
     assert any("requirements-gpu.lock" in line for line in machine()[2])
     assert not any("requirements-gpu.lock" in line for line in machine("other", DDL_ACCELERATOR="cpu")[2])
 
@@ -199,7 +194,7 @@ def test_without_uv_any_python_installs_it(machine):
     made = (
         '#!/bin/sh\necho "python3 $*" >>"$LOG"\nmkdir -p "$3/bin"\nfor p in python uv; do cp "$0" "$3/bin/$p"; done\n'
     )
-    machine.program(machine.path / "python3", made)
+    program(machine.path / "python3", made)
     _, _, done = machine()
     assert done[0].startswith("python3 -m venv") and "--require-hashes -r build/setup/uv.txt" in done[1]
     wanted = (machine.course / "build/setup/uv.txt").read_text()
@@ -226,6 +221,6 @@ def test_what_is_missing_or_wrong_is_one_sentence(machine, missing, arguments, v
 
 def test_a_build_of_pytorch_for_gpus_is_refused_before_it_is_loaded(machine):
     planned = """case $* in\n*--dry-run*) echo '{"name": "nvidia-cudnn"}' && exit ;;\n"""
-    machine.program(machine.home / "python", PYTHON.replace("case $* in\n", planned))
+    program(machine.home / "python", PYTHON.replace("case $* in\n", planned))
     status, printed, done = machine(DDL_TORCH="1")
     assert status == 1 and "PIP_EXTRA_INDEX_URL" in printed and not any("torch==" in line for line in done)
