@@ -1,23 +1,19 @@
 """What a page in Markdown sends its readers to: `faults` says which of it is not there.
 
-Followed are links, their anchors, pictures, paths, commands, and Python; an address on the web is not asked for.
+Followed are links, their anchors, pictures, paths and commands; an address on the web is not asked for.
 Commands stand in blocks, and in sentences, where they may be cut short (`ddl run --cold`).
 """
 
-import ast
 import contextlib
-import inspect
 import io
 import re
 import shlex
-from importlib import import_module
 from pathlib import Path
 
 from ddl import cli
 from ddl.errors import CourseError
 from ddl.launcher import options
-from ddl.launcher.job import option_arguments, resolve_script
-from ddl.launcher.launch import launch
+from ddl.launcher.job import resolve_script
 from helpers import ROOT
 
 BLOCK = re.compile(r"^(?:```(\w*)\n(.*?)^```$|\n((?: {4}\S[^\n]*\n)+))", re.MULTILINE | re.DOTALL)
@@ -45,7 +41,6 @@ def faults(text, folder=ROOT):
     checks = [(_link, target, text, folder) for target in LINK.findall(CODE.sub("", prose))]
     for language, fenced, indented in BLOCK.findall(text):
         if language == "python":
-            checks.append((_python, fenced))
             continue
         lines = _lines(fenced or indented)
         checks += [(_command, line) for line in lines if language == "sh" or line.split()[0] in OURS]
@@ -88,12 +83,6 @@ def _span(code):
     first = code.split()[0]
     if first in OURS and code != first:
         _command(code, cut=True)
-    elif re.match(r"from ddl|launch\(", code):
-        _python(code)
-    elif re.fullmatch(r"\w+\.py", code):
-        _somewhere(code)
-    elif re.fullmatch(r"\w+\.py", first):
-        _script(first, code.split()[1:])
     elif re.fullmatch(r"[\w.-]+/[\w./-]*", first) and first.split("/")[0] in TOP:
         _path(first)
 
@@ -120,11 +109,6 @@ def _path(word):
     path = word.replace("NAME", "1.Gradient-Basics")
     if not path.startswith(MADE) and not (ROOT / path).exists():
         raise Fault(f"{word}: no such path")
-
-
-def _somewhere(name):
-    if not any(any((ROOT / folder).rglob(name)) for folder in TOP):
-        raise Fault(f"{name}: no such file")
 
 
 def _make(words):
@@ -175,36 +159,6 @@ def _options(script, arguments):
     for option in (word.split("=")[0] for word in arguments):
         if parser and option.startswith("--") and option not in parser._option_string_actions:
             raise Fault(f"{Path(script).name} has no option {option[2:]}")
-
-
-def _python(code):
-    try:
-        tree = ast.parse(code.replace("…", "..."))
-    except SyntaxError as error:
-        raise Fault(f"{code}: {error.msg}") from None
-    for node in ast.walk(tree):
-        if isinstance(node, ast.ImportFrom):
-            _names(node.module, [alias.name for alias in node.names])
-        elif isinstance(node, ast.Call) and getattr(node.func, "id", "") == "launch":
-            _launch(node)
-
-
-def _names(module, names):
-    for name in names:
-        try:
-            if not hasattr(import_module(module), name):
-                import_module(f"{module}.{name}")
-        except ModuleNotFoundError:
-            raise Fault(f"{module} has no {name}") from None
-
-
-def _launch(call):
-    named = {each.arg: each.value for each in call.keywords}
-    own = inspect.signature(launch).parameters.keys() & named.keys()
-    arguments = option_arguments({name: ast.unparse(named[name]) for name in named.keys() - own})
-    for script in call.args:
-        if isinstance(script, ast.Constant) and isinstance(script.value, str):
-            _script(script.value, arguments)
 
 
 def pages():

@@ -1,14 +1,10 @@
 """The server that `ddl lab` opens."""
 
 import json
-import re
-import sys
-from pathlib import Path
 
 import nbformat
 import psutil
 import pytest
-import websocket
 
 from helpers import ROOT, until
 
@@ -30,23 +26,6 @@ def kernels_are_not_reached_over_tcp(lab):
     lab.stop_kernels()
     until(lambda: not channels(), 20, "the kernel did not end")
     assert {each.laddr.port for each in server.net_connections(kind="inet")} == {lab.port}
-
-
-def test_a_terminal_finds_the_course_s_command(lab):
-    """Also where the server's output goes to a file, as here."""
-    name = lab.api("terminals", method="POST")["name"]
-    address = f"ws://127.0.0.1:{lab.port}/terminals/websocket/{name}?token={lab.token}"
-    connection = websocket.create_connection(address, timeout=30)
-    try:
-        connection.send(json.dumps(["stdin", "echo found: $(command -v ddl).\r"]))
-        said = ""
-        while not (found := re.search(r"found: (/\S+)?\.", said)):
-            kind, *words = json.loads(connection.recv())
-            said += words[0] if kind == "stdout" else ""
-    finally:
-        connection.close()
-        lab.api(f"terminals/{name}", method="DELETE")
-    assert found[1] == str(Path(sys.executable).with_name("ddl"))
 
 
 @pytest.mark.parametrize("everything", [False, True])

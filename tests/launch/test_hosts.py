@@ -99,19 +99,6 @@ def test_two_hosts_are_two_networks(two_hosts, script, nothing_left, monkeypatch
     assert not {rank["network"] for rank in found} & networks()
 
 
-@pytest.mark.nightly(*LAUNCHING)
-def test_three_hosts_reach_each_other(two_hosts, script, nothing_left):
-    path = script("""
-    import horovod.tensorflow as hvd
-    import tensorflow as tf
-    hvd.init()
-    print(float(hvd.allreduce(tf.constant(1.0), op=hvd.Sum)))
-    """)
-    run = launch(path, workers=3, nodes=3, site=hosts.site(rate_mbit=100, hosts=3))
-    assert printed(run) == [3.0] * 3
-    nothing_left(run)
-
-
 @pytest.mark.slow
 def test_the_printed_line_pasted_into_a_terminal(two_hosts, script, capfd):
     path = script(WHERE)
@@ -226,12 +213,6 @@ def test_horovod_in_several_ways_over_the_link(two_hosts, nothing_left):
             assert spread["least"] >= over_the_link, point["variant"]
     assert len(variants(run)) == len(points) and "4 ranks on 2 hosts" in plot_variants(run).alt
     nothing_left(run)
-
-
-@pytest.mark.slow
-def test_on_one_host_there_is_no_hierarchy(two_hosts):
-    run = launch("hierarchical_allreduce.py", workers=2, nodes=2, site=two_hosts, check=False)
-    assert run.failure.type == "SystemExit" and "two hosts with two ranks each" in (run.failure.traceback)
 
 
 MEETING = {

@@ -13,7 +13,6 @@ import tensorflow as tf
 from course import drill
 from course.training import checkpoint
 from ddl import launch, runs
-from ddl.errors import InputError
 from ddl.launcher import processes
 from ddl.rank import hosts
 from ddl.records.jsonfiles import read_json, read_json_lines
@@ -175,14 +174,6 @@ def test_a_rank_is_killed_at_a_step_and_its_cost_is_read(nothing_left):
     assert run.state == "done" and len(run.restarts) == 1
     assert cost["killed at step"] >= 20 and cost["steps twice"] <= 2
     assert 0 < cost["lost_s"] and 0 < cost["step_s"] < 5 and 0 <= cost["checkpoint_s"] < cost["step_s"]
-
-
-@pytest.mark.slow
-def test_a_run_that_is_over_before_is_said_to_be(nothing_left):
-    run = launch("train_cifar.py", **SMALL | {"steps": 3}, wait=False)
-    with pytest.raises(InputError, match="was done before rank 1 could be killed at step 50"):
-        drill.kill_at(run, rank=1, step=50)
-    nothing_left(run)
 
 
 POWER_CUT = """

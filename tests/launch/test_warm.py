@@ -188,11 +188,6 @@ def test_what_reads_other_variables_starts_cold(script, monkeypatch):
     assert start_of(launch(plain, workers=1)) == ["cold"]
 
 
-def test_the_command_line_can_ask_for_a_cold_start(script, capfd):
-    assert main(["run", "--workers", "1", "--cold", "--dry-run", str(script("pass"))]) == 0
-    assert "-m ddl.rank --threads" in (line := capfd.readouterr().out) and "--start cold" in line
-
-
 @pytest.mark.slow
 def test_ten_launches_leave_nothing_behind(script, template):
     trivial = script("import horovod.tensorflow as hvd; hvd.init()")

@@ -46,28 +46,6 @@ def test_links_lead_to_files_that_are_there(source):
             assert (folder / target).exists(), f"{source.name} links to {target}"
 
 
-def test_one_gets_from_any_lesson_to_the_next_the_last_and_home_and_back():
-    cores = [
-        lessons.notebook_path(each, ROOT) for each in SOURCES if each.stem == lessons.HOME or lessons.is_core(each)
-    ]
-    for path in lessons.notebooks(ROOT):
-        core = next(each for each in cores if each.stem[0] == path.stem[0])
-        place = cores.index(core)
-        cells = nbformat.read(path, as_version=4).cells
-        # Start_Here says first what the course is.
-        assert cells[0].source == cells[-1].source if place else cells[0].source.startswith("# ")
-        links = re.findall(r"(\w+): \[.*?\]\((.*?)\)", cells[-1].source)
-        found = {word: (path.parent / target).resolve() for word, target in links}
-        if path != core:
-            assert found == {"Core": core, "Home": cores[0]}
-            continue
-        expected = {"Previous": cores[place - 1]} if place > 1 else {}
-        expected |= {"Home": cores[0]} if place else {}
-        deeper = [each for each in lessons.notebooks(ROOT) if place and each != core and each.stem[0] == core.stem[0]]
-        expected |= {"depth": deeper[-1]} if deeper else {}
-        assert found == expected | ({"Next": cores[place + 1]} if core != cores[-1] else {})
-
-
 # Lessons 1 and 2 run in JupyterLab (tests/browser), and what goes deeper than these in the pipeline (tests/grading). What is expected here does not depend on the machine: a factor, an
 # answer.
 EXPECTED = {

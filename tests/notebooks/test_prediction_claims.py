@@ -1,6 +1,5 @@
 """What lesson 2 says of published scaling: each sentence is a predicate on the recorded figures, as in test_claims."""
 
-import re
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -8,7 +7,6 @@ import pandas
 import pytest
 
 from course.links import published
-from course.links.prediction import expected_maximum
 from ddl.pairs import Paired
 from helpers import ROOT, claims_of
 
@@ -169,17 +167,6 @@ def test_a_claim_holds_on_the_figures(claim, recorded):
 @pytest.mark.parametrize("claim", CLAIMS)
 def test_a_claim_can_fail(claim, doctored):
     assert not all(CLAIMS[claim](figures) for figures in doctored)
-
-
-def test_the_lesson_says_how_late_the_slowest_is_and_what_was_recorded(recorded):
-    text = re.sub(r"\n# ?", " ", lesson())
-    late = {
-        name: f"{expected_maximum(ranks):.1f} for {name}" for name, ranks in {"two": 2, "eight": 8, "256": 256}.items()
-    }
-    assert ", ".join(late.values()) in text
-    ranks = [point.step.ranks for point in recorded.points]
-    assert (min(ranks), max(ranks)) == (8, 512) and len({point.publisher for point in recorded.points}) == 6
-    assert "figures of six publishers, from eight P100s to 512 GPUs" in text
 
 
 def test_the_page_of_measurements_has_the_figures(recorded):

@@ -1,7 +1,5 @@
 """PyTorch beside Horovod in lesson 3: what stands in a row is in both scripts, and without PyTorch the notebook goes on."""
 
-import re
-
 import jupytext
 
 import ddl
@@ -11,22 +9,6 @@ from helpers import ROOT
 
 def cells_of(name):
     return jupytext.read(ROOT / "grading" / "source" / name / f"{name}.py", fmt="py:percent").cells
-
-
-def test_each_line_of_horovods_and_its_counterpart_are_in_the_scripts():
-    (cell,) = [cell for cell in cells_of("3.Multi-GPU") if "two-libraries" in cell.metadata.get("tags", ())]
-    rows = re.findall(r"^\| \d (\w+) \| ([^|]+) \| ([^|]+) \|", cell.source, re.MULTILINE)
-    assert len(rows) == 6
-    scripts = [(ROOT / "source_code" / "strategies" / name).read_text() for name in ("horovod_loop.py", "torch_ddp.py")]
-    missing = [
-        line for _, *columns in rows
-        for script, column in zip(scripts, columns, strict=True)
-        for line in re.findall(r"`([^`]+)`", column)
-        if line not in script
-    ]  # fmt: skip
-    assert missing == []
-    named = [re.findall(r"`((?:hvd|dist)\.[^`]+)`", text) for text in cell.source.split("Two more habits")[1:]]
-    assert named and all(any(line in script for script in scripts) for line in named[0])
 
 
 def test_without_pytorch_the_section_on_it_says_how_to_get_it_and_goes_on(monkeypatch, capsys):

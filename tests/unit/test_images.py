@@ -4,7 +4,6 @@ import xml.etree.ElementTree as ElementTree
 
 import draw
 import pytest
-from PIL import Image
 
 from ddl.display.themes import HEX, PAGE
 from helpers import ROOT
@@ -29,11 +28,6 @@ def test_committed_diagram_is_what_the_script_draws_with_words_in_the_colours_of
         if not box.get("width").endswith("%"):
             assert float(box.get("x", 0)) + float(box.get("width")) <= width
             assert float(box.get("y", 0)) + float(box.get("height")) <= height
-
-
-def test_the_animation_of_a_run_is_small_and_moves():
-    path = IMAGES / "run.gif"
-    assert path.stat().st_size < 1_000_000 and Image.open(path).n_frames > 10
 
 
 def test_map_shows_every_lesson_that_there_is():

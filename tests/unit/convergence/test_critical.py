@@ -154,10 +154,8 @@ TWO_ARMS = sweep([100] * 8) + sweep([200] * 8, arm="LAMB")
     ("runs", "arm", "message"),
     [
         ([], None, "no judged runs"),
-        (sweep([100] * 8, role="tuning"), None, "no judged runs"),
         ([run(64, 100), run(128, 90, target=0.7)], None, "no target in common"),
         (TWO_ARMS, None, "several arms: choose one with arm=…, of momentum, LAMB"),
-        (TWO_ARMS, "Adam", "no arm 'Adam'; there are: momentum, LAMB"),
     ],
 )
 def test_what_has_no_critical_batch_is_refused(runs, arm, message):

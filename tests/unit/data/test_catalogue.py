@@ -48,20 +48,6 @@ def test_steps_go_through_the_epochs_from_any_step_on():
         np.testing.assert_array_equal(batches, whole[first:8])
 
 
-def test_what_is_impossible_is_refused():
-    for global_batch, size, nearest in ((100, 3, 99), (2, 4, 4), (1023, 2, 1024), (11, 4, 12)):
-        with pytest.raises(DataError, match=f"the nearest that can is {nearest}\\."):
-            shard(np.arange(global_batch), 0, size)
-    for wrong, words in (
-        (lambda: shard(np.arange(4), 2, 2), "numbered 0 to 1"),
-        (lambda: load("mnist"), "no data set 'mnist'; there are: cifar10, synthetic"),
-        (lambda: Order(10, 11), "10 samples do not fill one global batch of 11"),
-        (lambda: Order(10, 0), "must be 1 or more"),
-    ):
-        with pytest.raises(DataError, match=words):
-            wrong()
-
-
 # ---------------------------------------------------------------- data sets
 
 

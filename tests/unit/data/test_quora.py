@@ -55,8 +55,6 @@ def test_auto_takes_the_real_ones_where_they_are(tmp_path, folder):
     [
         ([], ("qid", "question_text"), "has no column target.*test.csv has no targets"),
         ([("a", "Yes?", 0), ("b", "No?", 2)], quora.COLUMNS, "line 3: .*'No\\?' and '2'"),
-        ([("a", "Cut off", 0), ("b",)], quora.COLUMNS, "line 3: .*Is the download complete"),
-        ([("a", "Only one?", 0)], quora.COLUMNS, r"targets are int32 \[0\], not int32 \[0, 1\]"),
     ],
 )
 def test_another_file_is_refused_and_nothing_kept(tmp_path, folder, rows, columns, message):

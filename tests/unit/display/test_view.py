@@ -335,21 +335,6 @@ def test_a_terminal_redraws_a_progress_bar_in_one_line(monkeypatch, printing):
     assert text.count("\n[0] 1/2") == 0
 
 
-def test_without_a_terminal_the_heartbeat_says_how_far_the_bar_is(capsys, printing):
-    snapshot, write = printing
-    clock = Clock()
-    lines = view.PlainView(None, clock)
-    write(b"\r1/48 [>...]\r2/48 [=>..]")
-    lines.update(snapshot())
-    clock.now = 10.0
-    lines.update(snapshot())
-    write(b"\r48/48 [====]\n")
-    lines.close(snapshot("done"))
-    text = capsys.readouterr().out
-    assert "running · 2 ranks on vm · [0] 2/48 [=>..]\n" in text and "\r" not in text
-    assert [line for line in text.splitlines() if "48/48" in line] == ["[0] 48/48 [====]"]
-
-
 def test_what_was_printed_before_a_failure_comes_before_it_and_its_traceback_once(capsys, printing):
     snapshot, write = printing
     write(b"loading\nhalf a line")

@@ -85,11 +85,6 @@ def test_a_lesson_is_found_by_its_beginning(lesson, tmp_path):
         find_notebook("9.ipynb")
 
 
-def test_outside_a_notebook_it_says_so():
-    with pytest.raises(ValueError, match="ddl check LESSON"):
-        check("7")
-
-
 def test_an_endless_loop_is_stopped_and_the_rest_is_checked(lesson):
     path = lesson(SOLVED | {"q01_double": "def double(x):\n    while True: pass"})
     begun = []

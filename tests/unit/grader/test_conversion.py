@@ -2,14 +2,9 @@
 
 import json
 
-import numpy as np
 import pytest
 
 from course.grader import conversion, launches
-
-
-def plain(weights):
-    return {name: np.asarray(weights[name]).tolist() for name in ("frozen", "tied", "inner", "outer")}
 
 
 def note(event, **fields):
@@ -18,27 +13,6 @@ def note(event, **fields):
 
 def sent(array):
     return note("sent", dtype="float32", values=array.ravel().tolist())
-
-
-def trained(request, batch_of=lambda numbers, rank, ranks: numbers[rank::ranks], told=lambda rank, event: event):
-    """Train as the ranks of a script do, in NumPy; return what they would have read, sent and noted."""
-    ranks, given = len(request["inputs"]), request["inputs"][0]["given"]
-    weights = {name: np.array(array) for name, array in given["weights"].items()}
-    notes = [[sent(weights["tied"]), note("begin", weights=plain(weights))] for _ in range(ranks)]
-    size = given["batch"] * ranks
-    for numbers in np.array(given["order"][: len(given["order"]) // size * size]).reshape(-1, size):
-        parts = [batch_of(numbers, rank, ranks) for rank in range(ranks)]
-        samples = [np.array(each["samples"])[part] for each, part in zip(request["inputs"], parts)]
-        found = [conversion._loss_and_gradients(weights, own) for own in samples]
-        for rank, (_, gradients) in enumerate(found):
-            notes[rank] += [{"read": parts[rank].tolist()}, *map(sent, gradients.values())]
-        for name in conversion.TRAINED:
-            weights[name] = weights[name] - given["rate"] * sum(gradients[name] for _, gradients in found)
-        loss = np.mean([loss for loss, _ in found])
-        for rank in range(ranks):
-            step = note("step", loss=loss, counted=size, weights=plain(weights))
-            notes[rank].append({"note": told(rank, step["note"])})
-    return {"notes": notes, "ranks": [{"status": 0, "wrote": rank == 0} for rank in range(ranks)]}
 
 
 def lost(monkeypatch, reply, ranks=3):
@@ -51,28 +25,6 @@ def lost(monkeypatch, reply, ranks=3):
         except AssertionError:
             found.add(check.__name__)
     return found
-
-
-def test_a_training_of_the_closed_form_keeps_all_points(monkeypatch):
-    for ranks in (2, 3, 5):
-        assert lost(monkeypatch, trained, ranks) == set()
-
-
-def test_a_mistake_loses_its_own_point(monkeypatch):
-    def shared(request):
-        return trained(request, batch_of=lambda numbers, rank, ranks: numbers[:: len(numbers) // 4])
-
-    def too_many(request):
-        return trained(request, told=lambda rank, event: event | {"counted": 1})
-
-    def writes(request):
-        reply = trained(request)
-        reply["ranks"][1]["wrote"] = True
-        return reply
-
-    assert lost(monkeypatch, shared) == {"own_samples", "same_weights"}
-    assert lost(monkeypatch, too_many) == {"true_metrics"}
-    assert lost(monkeypatch, writes) == {"one_writer"}
 
 
 STEP = {"event": "step", "loss": 1.0, "counted": 1, "weights": {}}

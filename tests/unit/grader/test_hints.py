@@ -42,14 +42,6 @@ def test_all_cells_run_again_after_a_restart_take_no_hint(monkeypatch):
     assert len(hint("q04").steps) == 1
 
 
-def test_a_question_that_is_not_there():
-    for question, count in (("q99", "no"), ("q0", "more than one")):
-        sentence = f"{count} question with hints in {LESSON} begins with '{question}'; there are: q03_table, "
-        with pytest.raises(LookupError, match=sentence):
-            hint(question, "1b")
-    assert journal.hints_taken(LESSON) == {}
-
-
 def test_marking_runs_no_hint():
     sources = ['hint("q03")', 'from ddl import hint\nhint("q03")', 'x = 1\nhint("q03")\ny = 2']
     cells = [{"cell_type": "code", "metadata": {}, "source": source} for source in sources]

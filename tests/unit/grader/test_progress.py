@@ -27,11 +27,6 @@ def stand():
     return [(each.state, each.answered, each.earned) for each in lesson.questions], lesson.next
 
 
-def test_an_untouched_lesson(lesson):
-    lesson(STUBS)
-    assert stand() == ([("open", False, 0)] * 3, "question 1: to be answered")
-
-
 def test_a_check_is_kept_until_its_answer_changes(lesson, capsys):
     path = lesson(SOLVED | {"q02_table": "table = [1]"})
     assert stand() == ([("unchecked", True, 0)] * 2 + [("open", False, 0)], "question 1: to be checked")
@@ -72,11 +67,6 @@ def test_a_damaged_record_is_written_anew(lesson, tmp_path):
     assert stand()[0][0] == ("unchecked", True, 0)
     journal.keep_check(path.stem, {"q01_double_test": (True, journal.digest(SOLVED["q01_double"]))})
     assert stand()[0][0] == ("done", True, 2)
-
-
-def test_without_lessons_it_says_where_it_looked(tmp_path):
-    with pytest.raises(ValueError, match=f"no lessons in {tmp_path}"):
-        progress(tmp_path)
 
 
 def test_a_refused_answer_that_comes_back_does_not_count_as_the_right_one(lesson):

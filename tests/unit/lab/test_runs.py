@@ -113,16 +113,6 @@ def test_what_is_saved_as_going_on_is_saved_as_it_ended(make, tmp_path):
     assert f"attach(&quot;{IDS[0]}&quot;)" in saved.cells[0].outputs[0]["data"]["text/html"].replace('"', "&quot;")
 
 
-def test_opening_changes_nothing_where_nothing_was_launched(make, tmp_path):
-    path = tmp_path / NAME
-    nbformat.write(notebook(a=[], b=[]), path)
-    before = nbformat.read(path, as_version=4)
-    model = asyncio.run(CourseFiles(root_dir=str(tmp_path)).get(NAME))
-    for cell in model["content"]["cells"]:
-        cell["metadata"].pop("trusted")
-    assert model["content"] == before
-
-
 def test_the_server_tells_what_changes_what_waits_and_then_the_end(make, monkeypatch):
     folder = make()
     runs = Runs("/ddl")
@@ -144,12 +134,3 @@ def test_the_page_of_a_run_has_nothing_of_it_as_markup_and_unknown_runs_are_name
     for ask in (Runs("/ddl").state, Runs("/ddl").stop):
         with pytest.raises(CourseError, match="no run 'nowhere'"):
             ask("nowhere")
-
-
-def test_no_more_runs_are_kept_than_are_looked_at(make, monkeypatch):
-    monkeypatch.setattr("ddl.server.serving.KEPT", 2)
-    runs = Runs("/ddl")
-    for run_id in IDS[:3]:
-        make(run_id, ended=200.0)
-        runs.state(run_id)
-    assert list(runs._followed) == IDS[1:3]

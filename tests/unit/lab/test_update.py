@@ -192,13 +192,6 @@ def test_a_fresh_copy_is_as_released_and_replaces_nothing(course):
     assert copied.read_text() == "mine by now"
 
 
-def test_a_copy_within_another_repository_is_no_clone(course):
-    (course.root / "copy").mkdir()
-    for command in (lambda: update(course.root / "copy"), lambda: fresh("7", course.root / "copy")):
-        with pytest.raises(UpdateError, match="copy is not a git clone of the course"):
-            command()
-
-
 def test_a_notebook_that_cannot_be_read_is_in_the_backup(course):
     course.path.write_text("{")
     course.publish(second())

@@ -36,9 +36,7 @@ def course(tmp_path, monkeypatch):
     [
         "import argparse\np = argparse.ArgumentParser()\np.parse_args()",
         "import own\nown.add(parser)\nparser.parse_args()",
-        "raise SystemExit(3)",
         "import tensorflow\nraise KeyboardInterrupt",
-        "no Python",
     ],
 )
 def test_where_nothing_can_be_known_nothing_is_refused(script, course, text, monkeypatch):

@@ -117,7 +117,6 @@ STACK = (
 )
 SLURM = dict(job="17", nodes="node01")
 CLUSTER = dict(processes=4, cluster="parameter_server", parameter_servers=1)
-COLLECTIVE = "Collective ops is aborted by: bad batch\nThe error could be from a previous operation. Restart ..."
 
 
 def status_2(log):
@@ -161,8 +160,6 @@ CASES = {
         others="rank 0 lost touch",
         advice="Fix what",
     ),
-    "memory": dict(sentence="raised MemoryError", errors={1: (2.0, "MemoryError", "")}, advice="smaller batch"),
-    "Horovod's word alone": dict(sentence="raised", errors={1: (2.0, *LOST_TOUCH)}, advice="other logs"),
     "killed": dict(
         sentence="rank 1 of 2 on node1 was killed by SIGKILL 4.1 s after it started",
         errors={0: (5.0, *LOST_TOUCH)},
@@ -280,11 +277,6 @@ CASES = {
         job=CLUSTER,
         errors={0: (4.0, "UnavailableError", "Socket closed"), 2: (4.1, "ValueError", "bad batch")},
         others="rank 0 lost touch; ranks 1 and 3 were ended",
-    ),
-    "a collective operation of tf.distribute": dict(
-        sentence="rank 2 of 4 (worker 1) on node1 raised ValueError",
-        job=CLUSTER,
-        errors={0: (4.0, "InternalError", COLLECTIVE), 2: (4.1, "ValueError", "bad batch")},
     ),
     "who never joined a cluster": dict(
         sentence="rank 2 of 4 (worker 1) ended and never joined the cluster, which others were waiting for",

@@ -168,22 +168,6 @@ def test_a_server_is_its_links_as_far_as_programs_reach_them():
     assert plain.inside.bandwidth_gb_per_s == pytest.approx(SHARE["PCIe"] * slowest_way)
 
 
-@pytest.mark.parametrize(
-    "text, message",
-    [
-        (
-            'gpu = [{ name = "GPU0" }, { name = "GPU1" }]\n[network]\nkind = "x"\nnics = 1\ngbit_per_s = 1\n',
-            "between its GPUs is not known",
-        )
-    ],
-)
-def test_a_server_that_is_not_known_enough_is_refused(tmp_path, text, message):
-    file = tmp_path / "mine.toml"
-    file.write_text(f'title = "mine"\nsources = ["me"]\n{text}')
-    with pytest.raises(ValueError, match=message):
-        server(file)
-
-
 def test_a_cluster_counts_messages_and_takes_the_faster_way():
     one = cluster("dgx-1", 4, "vgg16", 64, images_per_s=200)
     size_bytes = 4 * 138_357_544

@@ -44,20 +44,6 @@ def test_an_algorithm_costs_its_messages_and_bytes(algorithm, ranks, messages, s
     assert seconds == pytest.approx(messages * ALPHA + share * 1e6 * BETA)
 
 
-@pytest.mark.parametrize(
-    "make, message",
-    [
-        *((lambda bad=bad: cost.ring(1, bad, ALPHA, BETA), "ranks=") for bad in (0, -1, 1.5)),
-        (lambda: Link(-1, 0), "alpha_s=-1"),
-        (lambda: Link(0, float("nan")), "beta_s_per_byte=nan"),
-        (lambda: fit([(8, 1e-3), (16, 2e-3)], 2, "star"), "no algorithm 'star'"),
-    ],
-)
-def test_what_has_no_cost_is_refused(make, message):
-    with pytest.raises(ValueError, match=message):
-        make()
-
-
 # ---------------------------------------------------------------- nodes
 
 INSIDE, BETWEEN = Link(2e-6, 1 / 100e9), Link(10e-6, 1 / 10e9)

@@ -1,14 +1,11 @@
 """Scaling, step times and when several ranks pay: compared with numbers worked out by hand."""
 
-import json
 from types import SimpleNamespace
 
 import pytest
 
-from course import plot
 from course.shared.efficiency import payoff, published, samples_processed, scaling, start_times, step_parts, tuning
 from course.training.bench import PARTS
-from ddl.records.timeline import FILE
 
 HARDWARE = {"host": "here", "cpu": "a processor", "cores": 4, "memory_gib": 8.0, "gpus": []}
 
@@ -180,8 +177,6 @@ def test_lines_that_do_not_cross(alpha, words):
 @pytest.mark.parametrize(
     "one, many, message",
     [
-        (sweep(2), sweep(2), "one rank and several"),
-        (sweep(1, batch=32), sweep(2), "global_batch is 32"),
         (sweep(1), sweep(4), "did not time 1/4"),
         (sweep(1, models=PARAMETERS[:2]), sweep(2, models=PARAMETERS[:2]), "2 sizes are too few"),
     ],
@@ -192,30 +187,3 @@ def test_runs_that_do_not_fit_together_are_refused(one, many, message):
 
 
 # ---------------------------------------------------------------- figures
-
-
-def trace(folder, steps=3):
-    events = [{"name": "process_name", "ph": "M", "pid": row, "args": {"name": f"gradient{row}"}} for row in (1, 2)]
-    for step in range(steps):
-        for row in (1, 2):
-            start = 1000 * step
-            begun = ((0, "NEGOTIATE_ALLREDUCE"), (300, "ALLREDUCE"), (350, "GLOO_ALLREDUCE"))
-            timed = [(at, {"ph": "B", "name": name}) for at, name in begun] + [
-                (at, {"ph": "E"}) for at in (300, 450, 500)
-            ]
-            timed.insert(1, timed.pop(3))  # the negotiation ends before the all-reduce begins
-            events += [{**event, "pid": row, "ts": start + at} for at, event in timed]
-    (folder / FILE).write_text(json.dumps(events))
-
-
-def test_figures_say_their_numbers(tmp_path):
-    strong, weak = [run(1, 100), run(2, 170), run(1, 200, threads=2)], [run(1, 100, batch=32), run(2, 180, batch=64)]
-    alt = plot.plot_scaling(strong, weak).alt
-    assert "efficiency 85%, 0.85 times one rank" in alt and "weak, 2 × 1: 180 images/s, efficiency 90%" in alt
-    assert "of which input 0.10, computation 50.50" in plot.plot_step_times([sweep(1), sweep(2)]).alt
-    assert "Communication: alpha 2.00 ms" in plot.plot_payoff(sweep(1), sweep(2)).alt
-    trace(tmp_path)
-    alt = plot.plot_timeline(tmp_path, steps=2).alt
-    assert "2 tensors in steps 1 to 2" in alt and "0.30 ms in negotiation, 0.10 ms queued" in alt
-    with pytest.raises(ValueError, match="the timeline has 3 steps"):
-        plot.plot_timeline(tmp_path, last=4)

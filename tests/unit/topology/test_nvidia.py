@@ -1,14 +1,12 @@
 """Matrices of nvidia-smi topo -m: those that are published, made-up ones, and broken ones."""
 
-import random
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from course import topology
 from course.topology import TopologyError, nvidia
-from course.topology.graph import Device, Numa, NvLink, Socket, Topology
+from course.topology.graph import NvLink
 
 DATA = Path(__file__).parent / "data"
 
@@ -66,51 +64,3 @@ def test_what_cannot_be_read_is_named_with_its_line(old, new, expected):
     assert old in SMALL
     with pytest.raises(TopologyError, match=expected):
         nvidia.parse(SMALL.replace(old, new, 1), file="topo.txt")
-
-
-def random_machine(seed):
-    """Roots, switches in two levels, GPUs and cards at random, and NVLinks between some."""
-    dice = random.Random(seed)
-    nodes = dice.randint(1, 4)
-    devices, gpus, nics = [], 0, 0
-    for node in range(nodes):
-        for root in range(dice.randint(1, 2)):
-            top = f"r{node}{root}"
-            devices.append(Device(top, "root", numa=node))
-            unders = [top]
-            for outer in range(dice.randint(0, 2)):
-                devices.append(Device(f"{top}s{outer}", "switch", top))
-                unders.append(f"{top}s{outer}")
-                for inner in range(dice.randint(0, 2)):
-                    devices.append(Device(f"{top}s{outer}{inner}", "switch", f"{top}s{outer}"))
-                    unders.append(f"{top}s{outer}{inner}")
-            for _ in range(dice.randint(1, 3)):
-                devices.append(Device(f"GPU{gpus}", "gpu", dice.choice(unders)))
-                gpus += 1
-            if dice.random() < 0.5:
-                devices.append(Device(f"mlx5_{nics}", "nic", dice.choice(unders)))
-                nics += 1
-    pairs = [(f"GPU{a}", f"GPU{b}") for b in range(gpus) for a in range(b)]
-    links = [NvLink(a, b, dice.randint(1, 2), 3) for a, b in dice.sample(pairs, min(len(pairs), dice.randint(0, 3)))]
-    return Topology(
-        f"random {seed}",
-        "made up",
-        (Socket(0),),
-        tuple(Numa(node, 0) for node in range(nodes)),
-        devices=tuple(devices),
-        nvlinks=tuple(links),
-    )
-
-
-def test_random_machines_come_back_from_their_matrix_and_broken_ones_are_read_or_refused():
-    for seed in range(25):
-        machine = random_machine(seed)
-        text = machine.matrix_text()
-        again = nvidia.parse(text)
-        assert again.matrix(nics=True).equals(machine.matrix(nics=True)), text
-        assert nvidia.read_matrix(again.matrix_text()).kinds == nvidia.read_matrix(text).kinds
-        dice, broken = random.Random(seed), list(text)
-        for _ in range(dice.randint(1, 4)):
-            broken[dice.randrange(len(broken))] = dice.choice(["", "\t", "\n", "X", "9", " ", "Ω", "NV"])
-        with suppress(TopologyError):
-            nvidia.parse("".join(broken))

@@ -1,13 +1,7 @@
 """Sentence embeddings: our own, its export, others from a folder or over loopback, and mistakes."""
 
-import http.server
-import io
-import tarfile
-
 import numpy as np
 import pytest
-
-from helpers import serving
 
 tf = pytest.importorskip("tensorflow")
 pytest.importorskip("tensorflow_hub")
@@ -59,33 +53,6 @@ def test_exported_folder_gives_the_same_vectors_on_a_strategys_replicas_too(own,
         layer = embedding.make(str(folder), trainable=True)
     vectors = tf.function(lambda: strategy.run(layer, (TEXTS,)))()
     np.testing.assert_array_equal(vectors, own(TEXTS))
-
-
-def test_address_is_downloaded_once_and_kept_beside_the_data(own, folder, tmp_path, monkeypatch):
-    packed = io.BytesIO()
-    with tarfile.open(fileobj=packed, mode="w:gz") as archive:
-        archive.add(folder, ".")
-    asked = []
-
-    class Handler(http.server.BaseHTTPRequestHandler):
-        def do_GET(self):
-            asked.append(self.path)
-            self.send_response(200)
-            self.end_headers()
-            self.wfile.write(packed.getvalue())
-
-        def log_message(self, *_):
-            pass
-
-    monkeypatch.setenv("no_proxy", "127.0.0.1")
-    monkeypatch.setenv("DDL_DATA_DIR", str(tmp_path))
-    monkeypatch.delenv("TFHUB_CACHE_DIR", raising=False)
-    with serving(http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)) as server:
-        address = f"http://127.0.0.1:{server.server_port}/somebody/own/1"
-        for _ in range(2):
-            np.testing.assert_array_equal(embedding.make(address)(TEXTS), own(TEXTS))
-    assert asked == ["/somebody/own/1?tf-hub-format=compressed"]
-    assert list((tmp_path / "hub").glob("*/saved_model.pb"))
 
 
 def save(path, function, *signature):
