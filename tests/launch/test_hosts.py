@@ -250,16 +250,3 @@ def test_other_clusters_meet_over_the_link(two_hosts, script, nothing_left, clus
 
 
 # ---------------------------------------------------------------- recorded for those who may not
-
-
-@pytest.mark.nightly(*LAUNCHING)
-def test_recording_what_two_hosts_do(two_hosts, tmp_path):
-    options = ["--only", "two-hosts", "--size", "smoke", "--work", tmp_path / "work", "--results", tmp_path]
-    ran = subprocess.run([sys.executable, ROOT / "tools" / "reference.py", *options], capture_output=True, text=True)
-    assert ran.returncode == 0, ran.stdout + ran.stderr
-    results = read_json_lines(tmp_path / "two-hosts.jsonl")
-    assert [(result["script"], result["rate_mbit"]) for result in results] == [
-        ("hierarchical_allreduce.py", 1000),
-        ("step_times.py", None),
-        ("step_times.py", 1000),
-    ]

@@ -1,4 +1,4 @@
-"""The course's own notebooks: in step with their sources, in the house style, and they run."""
+"""The course's own notebooks: in step with their sources, and they run."""
 
 import ast
 import re

@@ -1,4 +1,4 @@
-"""PyTorch beside Horovod in lesson 3: what stands in a row is in both scripts, and without PyTorch the notebook goes on."""
+"""Without PyTorch, lesson 3's notebook goes on."""
 
 import jupytext
 

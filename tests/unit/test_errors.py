@@ -1,4 +1,4 @@
-"""The family of errors: what a user did or has is a `CourseError`, and one line; the rest is a traceback."""
+"""Errors: what a user did or has is a `CourseError`, and one line; the rest is a traceback."""
 
 from unittest.mock import Mock
 

@@ -1,4 +1,4 @@
-"""Who may import whom: CONTRIBUTING.md has the same lines."""
+"""The tool stands by itself."""
 
 import ast
 

@@ -1,4 +1,4 @@
-"""What the checks of a distributed training make of records: simulated ones, and ones that are none."""
+"""What the checks of a distributed training make of records: ones that are none, and what ranks are handed."""
 
 import json
 

@@ -1,17 +1,13 @@
 """What an attendee's file list leaves out is there, and nothing that attendees made."""
 
 import asyncio
-import json
 import shutil
 import subprocess
-import sys
-from pathlib import Path
 
 import nbformat
 import pytest
 from ipykernel.ipkernel import IPythonKernel
 
-from course import lab
 from course.lab.files import ATTENDEES, MAINTAINERS, AttendeesFiles, CourseFiles
 from helpers import ROOT
 
@@ -72,13 +68,3 @@ def test_a_new_notebook_or_another_kernel_is_saved_with_its_own(opened):
     metadata["language_info"] = {"name": "R"}
     asyncio.run(files.save({"type": "notebook", "content": model["content"]}, path.name))
     assert asyncio.run(files.get(path.name))["content"]["metadata"] == metadata
-
-
-def test_settings_are_json_that_jupyterlab_knows():
-    page = json.loads((lab.SETTINGS / "page_config.json").read_text())
-    assert all(name.startswith("@jupyter/nbgrader:") for name in page["disabledExtensions"])
-    overrides = json.loads((lab.SETTINGS / "overrides.json").read_text())
-    schemas = Path(sys.prefix, "share", "jupyter", "lab", "schemas")
-    for name, settings in overrides.items():
-        schema = json.loads((schemas / name.replace(":", "/")).with_suffix(".json").read_text())
-        assert settings.keys() <= schema["properties"].keys()

@@ -30,11 +30,6 @@ def test_what_is_written_is_read(command):
     assert (RANK.script, RANK.arguments) == (SCRIPT[0], SCRIPT[1:])
 
 
-@pytest.mark.parametrize("cluster, servers, workers", [("horovod", 0, 6), ("parameter_server", 2, 3)])
-def test_workers_are_those_that_compute(cluster, servers, workers):
-    assert RankCommand(threads=1, cluster=cluster, parameter_servers=servers, command=SCRIPT).workers(6) == workers
-
-
 @pytest.mark.parametrize(
     "command, line, message",
     [

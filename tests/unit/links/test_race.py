@@ -1,4 +1,4 @@
-"""Where algorithms overtake each other: crossings, the model's, and the figures."""
+"""Where algorithms overtake each other: crossings, and the model's."""
 
 import itertools
 import math

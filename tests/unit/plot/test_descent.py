@@ -32,15 +32,6 @@ def test_the_map_has_the_colours_of_its_outcomes():
         assert drawn[row].tolist() == [int(rate > narrow) + int(rate >= border) for rate in rates]
 
 
-def test_one_step_and_many_part_where_the_steps_are_long():
-    one, two, *_ = plot.plot_one_step((2,)).axes[0].lines
-    assert one.get_ydata()[-1] == 2 and two.get_ydata()[-1] == 1
-    # As trained: two steps on the same point, against one of twice the rate.
-    part, data = 0.5, [(1, 1)]
-    steps = descent.descend(0, part / 4, [data], 2)[-1]
-    assert two.get_ydata()[numpy.searchsorted(two.get_xdata(), part)] == pytest.approx(steps)
-
-
 def test_samples_are_steps_times_the_batch_and_seconds_are_points_in_sequence():
     steps, samples, seconds = plot.plot_to_target(MANY, 0.2, 0.002, (1, 4), 1e-6).axes
     for one, other in zip(steps.lines, samples.lines, strict=True):

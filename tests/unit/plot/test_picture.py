@@ -1,4 +1,4 @@
-"""What all pictures share: two themes, a look for each arm, and letters that stay readable."""
+"""What all pictures share: two themes, and letters that stay readable."""
 
 import base64
 import re

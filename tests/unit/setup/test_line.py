@@ -1,4 +1,4 @@
-"""The line that a long step shows, and what becomes of a lesson's process when its runner is interrupted."""
+"""What becomes of a lesson's process when its runner is interrupted."""
 
 import contextlib
 import re

@@ -1,4 +1,4 @@
-"""The experiments of lesson 4, as they are planned: with trainings that are formulas."""
+"""How the experiments of lesson 4 look for a rate, and what is kept of them."""
 
 import math
 

@@ -94,22 +94,16 @@ def test_the_way_there_and_back_has_one_name_also_where_rates_are_not_known():
         assert machine.kind(a, b) == machine.kind(b, a) == kind
 
 
-@pytest.mark.parametrize(
-    ("parts", "expected"),
-    [
-        ({"devices": (Device("a", "gpu"), Device("a", "gpu"))}, "two devices have one name, a"),
-        ({"devices": (Device("a", "gpu", under="b"),)}, "device a refers to 'b'.*known: a"),
-        ({"devices": (Device("a", "switch", "b"), Device("b", "switch", "a"))}, "a is under itself"),
-    ],
-)
-def test_parts_that_do_not_fit_together_are_refused(parts, expected):
-    with pytest.raises(TopologyError, match=expected):
-        Topology("wrong", "made up", **parts)
+def made(*devices):
+    return Topology("wrong", "made up", devices=devices)
 
 
 @pytest.mark.parametrize(
     ("make", "expected"),
     [
+        (lambda: made(Device("a", "gpu"), Device("a", "gpu")), "two devices have one name, a"),
+        (lambda: made(Device("a", "gpu", under="b")), "device a refers to 'b'.*known: a"),
+        (lambda: made(Device("a", "switch", "b"), Device("b", "switch", "a")), "a is under itself"),
         (lambda: topology.load("dgx-1").bandwidth("GPU0", "GPU8"), "dgx-1 has no 'GPU8'; it has: root0"),
         (lambda: NvLink("a", "a", 1), "two different ends"),
         (lambda: Network("none", 1, math.nan), "at least one card and a rate above 0"),

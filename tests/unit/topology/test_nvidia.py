@@ -1,4 +1,4 @@
-"""Matrices of nvidia-smi topo -m: those that are published, made-up ones, and broken ones."""
+"""Matrices of nvidia-smi topo -m: those that are published, a small one, and broken ones."""
 
 from pathlib import Path
 

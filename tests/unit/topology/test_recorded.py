@@ -1,4 +1,4 @@
-"""Recorded machines, the table of links, the tables and figures of them, and the command line."""
+"""Recorded machines, the table of links, the tables of them, and the command line."""
 
 import math
 from pathlib import Path

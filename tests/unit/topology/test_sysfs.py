@@ -2,9 +2,7 @@
 
 import shutil
 
-import pytest
-
-from course.topology import TopologyError, sysfs
+from course.topology import sysfs
 from course.topology.graph import Cache, Core
 
 
@@ -61,16 +59,3 @@ def test_no_numa_nodes_count_as_one(machine):
     assert [(n.number, n.memory_bytes) for n in topology.numas] == [(0, 2 * 2**30)]
     assert {core.numa for core in topology.cores} == {0}
     assert "no NUMA nodes" in topology.notes[0]
-
-
-@pytest.mark.parametrize(
-    ("file", "text", "expected"),
-    [
-        ("sys/devices/system/cpu/online", "0-x", "online, line 1: '0-x' is not a list of numbers"),
-        ("sys/devices/system/cpu/online", "", "online: it lists no processors"),
-    ],
-)
-def test_what_cannot_be_read_is_named(machine, file, text, expected):
-    (machine / file).write_text(text)
-    with pytest.raises(TopologyError, match=expected):
-        sysfs.read(machine)

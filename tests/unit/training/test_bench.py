@@ -1,4 +1,4 @@
-"""What the benchmarks share: sizes, repeats, memory, settings, and where bytes go."""
+"""What the benchmarks share: sizes, repeats, memory and settings."""
 
 import argparse
 

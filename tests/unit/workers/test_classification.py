@@ -1,4 +1,4 @@
-"""Figures of rare things against counting by hand, and what tables and pictures say of them."""
+"""Figures of rare things against counting by hand, and what a table says of them."""
 
 import numpy as np
 import pytest
