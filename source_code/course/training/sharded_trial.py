@@ -9,7 +9,6 @@ import runpy
 import numpy as np
 
 from course.training.examiner import examiner
-from course.training.world import World
 from ddl.errors import InputError
 
 SHAPES = {"frozen": (6, 8), "tied": (8, 3), "inner": (3,), "outer": (8,)}
@@ -45,6 +44,8 @@ class Ranks:
     """What a reader's code has of the other ranks: `rank`, `size`, and collectives on NumPy arrays."""
 
     def __init__(self):
+        from course.training.world import World  # with TensorFlow, which who judges can do without
+
         self._world, self._calls = World(), 0
         self.rank, self.size = self._world.rank, self._world.size
 
