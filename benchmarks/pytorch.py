@@ -26,7 +26,7 @@ from throughput import PARAMETERS, SAMPLES, SHOW, check_work, ours
 from turns import Turns, paired, print_pairs, take_turns
 
 WAYS = ("eager", "channels_last", "compiled")
-BATCH, SIDE, SHIFT, FILTERS = 512, 32, 4, (32, 64, 128, 128)
+BATCH, SIDE, SHIFT = 512, 32, 4
 WARM_UP = SAMPLES // BATCH  # steps, of one rank
 HOW = {1: 2, 2: 1}  # threads of each of so many ranks
 
@@ -52,6 +52,7 @@ def train(way, steps):
     from torch import nn
 
     from course.data import load
+    from course.training import torch_strategy
     from ddl.records.recorder import Recorder
 
     dist.init_process_group("gloo")
@@ -60,7 +61,7 @@ def train(way, steps):
     pictures, labels = torch.tensor(data.train_images), torch.tensor(data.train_labels).long()
     layout = torch.contiguous_format if way == "eager" else torch.channels_last
     torch.manual_seed(0)
-    network = small_network().to(memory_format=layout)
+    network = torch_strategy.network(10, "batch").to(memory_format=layout)
     trained = sum(math.prod(weight.shape) for weight in network.parameters())
     model = nn.parallel.DistributedDataParallel(network) if ranks > 1 else network
     if way == "compiled":
@@ -94,20 +95,6 @@ def train(way, steps):
                 "loss": figures[0].item() / ranks,
             }
         )
-
-
-def small_network():
-    """Return `course.training.models`' small network with batch norm: float32 ``[batch, 3, 32, 32]`` to logits."""
-    from torch import nn
-
-    layers, before = [], 3
-    for index, filters in enumerate(FILTERS):
-        layers.append(nn.Conv2d(before, filters, 3, padding=1, bias=False))
-        if index < 3:
-            layers.append(nn.MaxPool2d(2))
-        layers += [nn.BatchNorm2d(filters, momentum=0.3), nn.ReLU()]
-        before = filters
-    return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(before, 10))
 
 
 def augmented(pictures):

@@ -78,14 +78,18 @@ def losses_and_hits(labels, logits):
     return losses, (logits.argmax(1) == labels).float()
 
 
-def network(classes: int) -> nn.Module:
-    """Return `course.training.models`' small network with group norm: float32 ``[batch, 3, 32, 32]`` to logits."""
+def network(classes: int, norm: str = "group") -> nn.Module:
+    """Return `course.training.models`' small network: float32 ``[batch, 3, 32, 32]`` to logits.
+
+    The `norm` is "group" or "batch".
+    """
     layers, before = [], 3
     for index, filters in enumerate(FILTERS):
         layers.append(nn.Conv2d(before, filters, 3, padding=1, bias=False))
         if index < 3:
             layers.append(nn.MaxPool2d(2))
-        layers += [nn.GroupNorm(NORM_GROUPS, filters, EPSILON), nn.ReLU()]
+        layers.append(nn.GroupNorm(NORM_GROUPS, filters, EPSILON) if norm == "group" else nn.BatchNorm2d(filters))
+        layers.append(nn.ReLU())
         before = filters
     return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(before, classes))
 

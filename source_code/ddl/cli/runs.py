@@ -16,8 +16,16 @@ from ddl.words import plural
 DAY_S = 24 * 60 * 60
 
 
+RUN = "its id, or the beginning of it"
+
+
 def add(commands):
     """Add the commands to the program's."""
+    _add_starts(commands)
+    _add_looks(commands)
+
+
+def _add_starts(commands):
     run = add_command(commands, "run", _run, "run a script for Horovod, tf.distribute or torchrun on several workers")
     run.add_argument("-n", "--workers", type=int, default=2, help="number of ranks that compute (default 2)")
     run.add_argument(
@@ -59,7 +67,10 @@ def add(commands):
         metavar="SCRIPT",
         help="a path, or the name of one of the course's scripts, and its own arguments",
     )
+    rerun.add_argument("run", metavar="RUN", help=RUN)
 
+
+def _add_looks(commands):
     listing = add_command(commands, "list", _list, "list runs, oldest first")
     listing.add_argument("--state", metavar="STATE", help="only those in this state, such as failed or training")
     listing.add_argument("--last", type=int, metavar="N", help="only the latest N")
@@ -69,8 +80,8 @@ def add(commands):
     logs.add_argument("--rank", type=int, default=0, metavar="K", help="whose log (default 0)")
     logs.add_argument("--follow", action="store_true", help="go on until the run is over")
     stop = add_command(commands, "stop", _stop, "stop a run")
-    for sub in (rerun, show, logs, stop):
-        sub.add_argument("run", metavar="RUN", help="its id, or the beginning of it")
+    for sub in (show, logs, stop):
+        sub.add_argument("run", metavar="RUN", help=RUN)
     for sub in (listing, show):
         sub.add_argument("--json", action="store_true", help="as JSON; follows nothing")
     remove = add_command(commands, "rm", _remove, "delete folders of runs that are over")
