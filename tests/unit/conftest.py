@@ -28,13 +28,8 @@ def no_text_is_cut(monkeypatch):
     assert {name: texts for name in new if (texts := cut(made[name]))} == {}
 
 
-@pytest.fixture(name="cut", scope="session")
-def cut_texts():
-    """Return the function that finds the texts of a figure that are not wholly on its canvas."""
-    return cut
-
-
 def cut(picture):
+    """Return the texts of a figure that are not wholly on its canvas."""
     renderer, drawn = FigureCanvasAgg(picture).get_renderer(), []
     with mock.patch.object(Text, "draw", lambda text, renderer: drawn.append(text)):
         picture.draw(renderer)
