@@ -141,6 +141,39 @@ RAISES = {
 }
 
 
+KERAS = """
+import horovod.tensorflow
+import horovod.tensorflow.keras as hvd
+import tensorflow as tf
+
+from course.training.exercise import Network, Task
+
+hvd.init()
+task, network = Task(), Network()
+
+
+class Model(tf.keras.Model):
+    trainable_variables = [network.tied, network.inner, network.outer]
+
+    def train_step(self, samples):
+        with tf.GradientTape() as tape:
+            loss = network.loss(samples)
+        self.optimizer.minimize(loss, self.trainable_variables, tape=tape)
+        return {"loss": loss}
+
+
+model = Model()
+model.compile(hvd.DistributedOptimizer(tf.keras.optimizers.SGD(task.rate * hvd.size())))
+horovod.tensorflow.broadcast_variables(network.variables, root_rank=0)
+task.begin(network)
+for numbers in task.batches(task.batch * hvd.size()):
+    mine = numbers[hvd.rank() :: hvd.size()]
+    losses = model.fit(task.samples(mine), batch_size=task.batch, verbose=0).history["loss"]
+    task.step(network, loss=hvd.allreduce(tf.constant(losses[0])), samples=len(numbers))
+if hvd.rank() == 0:
+    task.save(network)
+"""
+
 # Scripts that earn points for what they did not do, or try to; what is true of them all the same, at most.
 WHOLE = [(TAPE, ""), ("task.samples(mine)", "task.samples(numbers)"), (LOSS, "loss=loss")]
 GATHER = [(TAPE, ""), ("task.samples(mine)", "hvd.allgather(task.samples(mine))"), (LOSS, "loss=loss")]
@@ -275,7 +308,7 @@ def scripts(model, rows):
     return {name: changed(model, changes) for name, changes in rows.items()}
 
 
-RIGHT_SCRIPTS = scripts(MODEL, RIGHT) | of_torch(scripts(torch.MODEL, torch.RIGHT))
+RIGHT_SCRIPTS = scripts(MODEL, RIGHT) | {"by Keras' fit": KERAS} | of_torch(scripts(torch.MODEL, torch.RIGHT))
 MISTAKES = {name: (changed(MODEL, changes), *rest) for name, (changes, *rest) in WRONG.items()}
 MISTAKES |= of_torch({name: (changed(torch.MODEL, changes), *rest) for name, (changes, *rest) in torch.WRONG.items()})
 

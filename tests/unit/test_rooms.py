@@ -1,10 +1,78 @@
-"""The tool stands by itself."""
+"""Who may import whom: CONTRIBUTING.md has the same lines."""
 
 import ast
 
 from helpers import ROOT
 
 SOURCE = ROOT / "source_code"
+# A room imports from those above its own line, never from its neighbours or from below.
+TOOL = [
+    {"errors", "former", "interval", "lazy", "plugins", "words"},
+    {"arguments"},
+    {"records"},
+    {"display"},
+    {"launcher", "pairs"},
+    {"rank"},
+    {"comparison", "diagnose", "server"},
+    {"cli"},
+]
+COURSE = [
+    {"data", "topology"},
+    {"training"},
+    {"grader", "shared"},
+    {"challenge", "convergence", "gradients", "links", "sharding", "workers"},
+    {"plot", "lab"},
+    {"cli"},
+    {"plugin"},
+]
+LINE_OF = {
+    f"{package}.{room}": number
+    for package, lines in (("ddl", TOOL), ("course", COURSE))
+    for number, line in enumerate(lines)
+    for room in line
+}
+SCRIPTS = {"scripts", "submissions"}  # programs, of which nothing imports anything
+
+
+def modules():
+    """Every module of the two packages: (its name, its file)."""
+    for package in ("ddl", "course"):
+        for path in sorted((SOURCE / package).rglob("*.py")):
+            if not SCRIPTS & set(path.parts):
+                yield ".".join(path.relative_to(SOURCE).with_suffix("").parts).removesuffix(".__init__"), path
+
+
+def imports():
+    """Every import of one of the packages' modules by another: (importing module, imported module)."""
+    names = dict(modules())
+    for module, path in names.items():
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ImportFrom) and (node.module or "").partition(".")[0] in ("ddl", "course"):
+                for alias in node.names:
+                    inside = f"{node.module}.{alias.name}"
+                    yield module, inside if inside in names else node.module
+            elif isinstance(node, ast.Import):
+                yield from ((module, alias.name) for alias in node.names if alias.name in names)
+
+
+def room_of(module):
+    return ".".join(module.split(".")[:2])
+
+
+def test_every_module_is_in_a_room():
+    rooms = {room_of(module) for module, _ in modules()}
+    assert rooms - {"ddl", "course"} == set(LINE_OF)
+
+
+def test_no_room_imports_a_neighbour_or_upward():
+    wrong = [
+        (importing, imported)
+        for importing, imported in imports()
+        for below, above in [(room_of(importing), room_of(imported))]
+        if {below, above} <= set(LINE_OF) and below != above and below.split(".")[0] == above.split(".")[0]
+        if LINE_OF[below] <= LINE_OF[above]
+    ]
+    assert not wrong
 
 
 def test_the_tool_imports_nothing_of_the_course():

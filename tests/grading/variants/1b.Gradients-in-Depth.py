@@ -10,6 +10,7 @@
 # errors for predictions: `[2, 4, 6, 8]` -> `[-1, -2, -3, -4]`
 
 # %% q03_table wrong
+# whole numbers only: `[0.25, 1, 2.25, 4]` -> `[0, 1, 2, 4]`, `7.5` -> `7`
 # text: `[2, 4, 6, 8]` -> `["2", "4", "6", "8"]`
 # the parts in a set: `[0.25, 1, 2.25, 4]` -> `{0.25, 1, 2.25, 4}`
 
@@ -33,6 +34,8 @@ def loss_mse(w, dataset):
 # always four points: `/ len(dataset)` -> `/ 4`
 
 # %% q04_loss_mse wrong
+# does not end: `in dataset)` -> `in iter(lambda: dataset[0], 0))`
+# rounded to six digits: `return sum` -> `return round(sum`, `/ len(dataset)` -> `/ len(dataset), 6)`
 # none is not a number: `not dataset` -> `False`, `/ len(dataset)` -> `/ np.float64(len(dataset))`
 # a ValueError for a single point: `not dataset` -> `len(dataset) < 2`
 # the size of y: `(y - w * x)` -> `(abs(y) - w * x)`
@@ -61,6 +64,7 @@ def train_loop(w, lr, dataset, iterations):
 # an iteration is a pass: `range(iterations)` -> `range(iterations * len(dataset))`
 
 # %% q05_train_loop wrong
+# stops at a low loss: `w - lr` -> `w - (loss_mse(w, dataset) >= 1e-4) * lr`
 # stays at the last point: `iteration % len(dataset)` -> `min(iteration, len(dataset) - 1)`
 # four points: `iteration % len(dataset)` -> `iteration % 4 % len(dataset)`
 # nothing without an iteration: `return w` -> `return w if iterations else None`
@@ -81,6 +85,7 @@ table_grad_multi = (sum(table_grad_point[:2]) / 2, sum(table_grad_point[2:]) / 2
 # the batches swapped: `[8, 22]` -> `[22, 8]`
 
 # %% q10_table wrong
+# every second point: `[8, 22]` -> `[17, 13]`
 # the mean of all for both: `[8, 22]` -> `[15, 15]`
 # the batches in a set: `[8, 22]` -> `{8, 22}`
 
@@ -94,6 +99,10 @@ table_grad_multi = (sum(table_grad_point[:2]) / 2, sum(table_grad_point[2:]) / 2
 # a larger rate for a larger batch: `* grad` -> `* len(dataset[iteration % len(dataset)]) / len(dataset[0]) * grad`
 
 # %% q12_train_loop_batches wrong
+# train_loop on all the points: `grad_multi(w, dataset[iteration % len(dataset)])` ->
+#     `grad_multi(w, [sum(dataset, [])[iteration % len(sum(dataset, []))]])`
+# a first batch without a gradient ends it: `range(iterations)` ->
+#     `range(iterations if grad_multi(w, dataset[0]) else 0)`
 # no batches leave the weight: `raise ValueError("there are no batches to train on")` -> `return w`
 # stops at a low loss: `w - lr` -> `w - (loss_mse(w, dataset[0]) >= 1e-4) * lr`
 # stops when it diverges: `w - lr` -> `w - (abs(w) < 1e6) * lr`
@@ -112,6 +121,7 @@ table_grad_multi = (sum(table_grad_point[:2]) / 2, sum(table_grad_point[2:]) / 2
 # without empty chunks: `return chunks` -> `return [chunk for chunk in chunks if len(chunk)]`
 
 # %% q13_split wrong
+# equal values once: `return chunks` -> `return np.array_split(list(dict.fromkeys(values.tolist())), ranks)`
 # None for an empty chunk: `return chunks` -> `return [chunk if len(chunk) else None for chunk in chunks]`
 
 # %% q14_ring right
@@ -124,6 +134,7 @@ table_grad_multi = (sum(table_grad_point[:2]) / 2, sum(table_grad_point[2:]) / 2
 # the same chunk on all ranks: `rank - step` -> `step`
 
 # %% q14_ring wrong
+# begins again with the second phase: `rank - step` -> `rank - step % (ranks - 1)`
 # for four ranks at most: `% ranks` -> `% min(ranks, 4)`
 # pairs of ranks, as a butterfly: `rank - step` -> `rank ^ step`
 

@@ -7,6 +7,7 @@
 
 # %% q01_slowest wrong
 # the ring is not closed: `[*ring[1:], ring[0]]` -> `ring[1:]`
+# the last of equally slow ones: `min(hops` -> `min(reversed(list(hops))`
 # the first by name of equally slow ones: `gb_per_s[hop]` -> `(gb_per_s[hop], hop)`
 # links are the same both ways: `gb_per_s[hop]` -> `gb_per_s[hop[::-1]]`
 # its speed: `min(hops, key=lambda hop: gb_per_s[hop])` -> `min(gb_per_s[hop] for hop in hops)`
@@ -20,6 +21,8 @@
 #     `np.linalg.pinv(rows) @ np.ones(len(points))`
 
 # %% q02_fit_link wrong
+# absolute errors: `[steps / seconds, steps * size / ranks / seconds]` -> `[steps + 0 * size, steps * size / ranks]`,
+#     `np.ones(len(points))` -> `seconds`
 # a line, without the ring's steps: `[steps / seconds, steps * size / ranks / seconds]` ->
 #     `[1 / seconds, size / seconds]`
 # the latency once: `[steps / seconds` -> `[1 / seconds`

@@ -6,6 +6,8 @@
 # by the order of the rows: `head.split().index(other)` -> `list(rows).index(other)`
 
 # %% q01_connection wrong
+# None where a device is not there: `raise ValueError(f"no {one} or no {other}: there are {list(rows)}")` ->
+#     `return None`
 # takes other columns for devices: `other not in rows` -> `other not in head.split()`
 # the text begins with an empty line: `text.strip()` -> `text[text.index("\n") + 1 :]`
 # the columns are split at spaces only: `head.split()` -> `[word for word in head.split(" ") if word]`
@@ -30,6 +32,7 @@ peer_to_peer = lambda word, level: (  # noqa: E731
 # in a slice: `far.index(word) <= far.index(level)` -> `word in far[: far.index(level) + 1]`
 
 # %% q02_peer_to_peer wrong
+# exactly that far: `<=` -> `==`
 # NODE is beyond PHB: `"PHB", "SYS"` -> `"PHB", "NODE", "SYS"`, `word == "NODE"` -> `False`
 # NODE is as far as SYS: `word = "PHB"` -> `word = "SYS"`
 # NVLink whatever the level: `word = "NVL"` -> `return True`
@@ -50,6 +53,8 @@ peer_to_peer = lambda word, level: (  # noqa: E731
 # bits are bytes: `8 * size_bytes` -> `size_bytes`
 # whole microseconds: `* 1e-3` -> `// 1000`
 # the slower, as if both went on at once: `1 / (1 / up + 1 / down)` -> `min(up, down)`
+# GiB/s rounded to seven digits: `size_kib / 2**20 / (taken_us * 1e-6)` ->
+#     `round(size_kib / 2**20 / (taken_us * 1e-6), 7)`
 # the staged copy's GB/s rounded to three digits: `1 / (1 / up + 1 / down)` -> `round(up * down / (up + down), 3)`
 
 
@@ -59,6 +64,8 @@ peer_to_peer = lambda word, level: (  # noqa: E731
 # an array of names: `max(rings, key=least)` -> `np.array(max(rings, key=least))`
 
 # %% q04_best_ring wrong
+# the largest sum: `min(` -> `sum(`
+# the ring is not closed: `[*ring[1:], ring[0]]` -> `ring[1:]`
 # begins anywhere: `([first, *order] for order in itertools.permutations(rest))` -> `itertools.permutations(gpus[::-1])`
 # begins with the least name: `= gpus` -> `= sorted(gpus)`
 # its speed beside it: `max(rings, key=least)` -> `max((ring, least(ring)) for ring in rings)`
@@ -86,6 +93,8 @@ def best_ring(gpus, gb_per_s):
 
 # %% q05_disjoint_rings wrong
 # two different rings, whatever they share: `if fits(*pair)` -> `if pair[0] != pair[1]`
+# never the same ring twice: `combinations_with_replacement(rings, 2)` ->
+#     `combinations([r for r in rings if r[1] < r[-1]], 2)`
 # the first GPU is left out: `(pair for` -> `([ring[1:] for ring in pair] for`
 # the second only from what comes after the first in order: `itertools.combinations_with_replacement(rings, 2)` ->
 #     `zip(rings, rings[1:])`
@@ -110,6 +119,8 @@ def best_ring(gpus, gb_per_s):
 # GiB: `1e9` -> `2**30`
 # all_gather as all_reduce: `"all_gather": (` -> `"all_gather": 2 * (`
 # broadcast counts the receivers: `"broadcast": 1` -> `"broadcast": ranks - 1`
+# another operation is as a broadcast: `raise ValueError(f"{operation!r} is none of {list(factors)}")` ->
+#     `operation = "broadcast"`
 # whole GB: `/ seconds` -> `// seconds`
 # parts of an operation's name will do: `operation not in factors` ->
 #     `not (operation := next((name for name in factors if operation.startswith(name)), None))`
@@ -125,6 +136,7 @@ def best_ring(gpus, gb_per_s):
 #     `ranks.bit_length() - 1`
 
 # %% q08_all_reduce wrong
+# the tree rounds down: `math.ceil(` -> `math.floor(`
 # the tree rounds twice the logarithm: `2 * math.ceil(math.log2(ranks))` -> `math.ceil(2 * math.log2(ranks))`
 # the ring's latency once: `2 * (ranks - 1) * (alpha + size_bytes / ranks * beta)` ->
 #     `(ranks > 1) * alpha + 2 * (ranks - 1) / ranks * size_bytes * beta`
@@ -179,6 +191,7 @@ def piece(step, rank, ranks, count):
 #     `return first, end` -> `return [first, end]`
 
 # %% q09_halving wrong
+# recursive doubling, all of the numbers each time: `return first, end` -> `return 0, count`
 # a quarter instead of a half: `(first + end) // 2` -> `(first + end) // 4`
 # nothing but the first and the last number: `return first, end` -> `return 0, min(count, 1)`
 # nothing is sent: `return first, end` -> `return 0, 0`
@@ -220,11 +233,14 @@ def piece(step, rank, ranks, count):
 #     `yield from (without, compute_s / max(compute_s, exchange_s))`
 
 # %% q11_efficiencies wrong
+# full overlap is always 1: `compute_s / max(compute_s, exchange_s)` -> `1`
 # not capped at 1: `max(compute_s, exchange_s)` -> `exchange_s`
 # all data once: `2 * (ranks - 1) / ranks * size_bytes` -> `size_bytes`
 # all data twice: `2 * (ranks - 1) / ranks * size_bytes` -> `2 * size_bytes`
 # bytes: `bits / exchange_s` -> `bits / 8 / exchange_s`
 # a part of the computation is left: `compute_s / wanted - compute_s` -> `compute_s * (1 - wanted)`
+# a set of both: `without, compute_s / max(compute_s, exchange_s)` ->
+#     `{without, compute_s / max(compute_s, exchange_s)}`
 
 # %% q11_efficiencies equivalent
 # the larger is the larger in either order: `max(compute_s, exchange_s)` -> `max(exchange_s, compute_s)`
@@ -237,6 +253,8 @@ def piece(step, rank, ranks, count):
 #     `sum(ring_crossing([*range(hosts)], part) for _ in range(local_size))`
 
 # %% q12_crossing wrong
+# the ring is not closed: `[*host_of[1:], host_of[0]]` -> `host_of[1:]`
+# one hop whatever the order: `sum(one == 0 and other != 0 for one, other in hops)` -> `len(set(host_of)) > 1`
 # the data once a hop: `crossing * 2 * (ranks - 1) / ranks` -> `crossing`
 # the data one and a half times a hop: `crossing * 2 * (ranks - 1) / ranks` -> `crossing * 1.5`
 # every hop to another host: `one == 0 and other != 0` -> `other > one`

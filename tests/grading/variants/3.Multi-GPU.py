@@ -7,6 +7,8 @@
 
 # %% q02_efficiency wrong
 # all samples: `samples // global_batch * global_batch` -> `samples`
+# at least one step: `samples // global_batch` -> `max(1, samples // global_batch)`
+# an exact fit loses a step: `samples // global_batch` -> `(samples - 1) // global_batch`
 # capped at 1: `speed / (ranks * single_speed)` -> `min(1, speed / (ranks * single_speed))`
 # one rank as many: `speed / (ranks * single_speed)` -> `speed / (ranks * single_speed) if ranks > 1 else 0`
 # rounded: `speed / (ranks * single_speed)` -> `round(speed / (ranks * single_speed), 2)`
@@ -30,5 +32,8 @@ def steps_twice(step, every):
 # a whole interval: `step // every * every` -> `step - every`
 
 # %% q03_steps_twice wrong
+# a checkpoint of this step is not there yet: `step // every * every` -> `(step - 1) // every * every`
+# steps are counted from 0: `step // every * every` -> `(step + 1) // every * every - 1`
+# always after 100 steps: `step // every * every` -> `step // 100 * 100`
 # to the nearest checkpoint: `step // every * every` -> `round(step / every) * every`
 # one interval further back: `step // every * every` -> `max(0, step // every - 1) * every`

@@ -12,6 +12,8 @@ def tf_config(addresses, index):
 # a tuple of addresses: `{"worker": addresses}` -> `{"worker": tuple(addresses)}`
 
 # %% q01_tf_config wrong
+# a dictionary, not text: `json.dumps` -> `dict`
+# bytes: `    })` -> `    }).encode()`
 # the first one is the chief: `"type": "worker"` -> `"type": "worker" if index else "chief"`
 # the first worker is no worker: `0 <= index` -> `0 < index`
 # an IndexError: `ValueError` -> `IndexError`
@@ -25,6 +27,8 @@ def tf_config(addresses, index):
 
 # %% q03_replica_loss wrong
 # the mean over the replica: `each.sum() / global_batch` -> `each.mean()`
+# half of the mean, for two replicas: `each.sum() / global_batch` -> `each.mean() / 2`
+# NaN without samples: `return 0.0` -> `return math.nan`
 # None without samples: `return 0.0` -> `return None`
 # nothing without samples: `return 0.0` -> `return per_example`
 # empty only where there is one axis: `not len(per_example)` -> `per_example.shape == (0,)`
@@ -40,6 +44,7 @@ def tf_config(addresses, index):
 #     `np.average([g for g, n in zip(gradients, samples) if n], axis=0, weights=[n for n in samples if n])`
 
 # %% q04_averaged wrong
+# the mean over ranks: `n * g for` -> `g for`, `sum(samples)` -> `len(parts)`
 # one number for all weights: `n * g for` -> `n * g.mean() for`
 # flat: `n * g for` -> `n * g.ravel() for`
 # two ranks: `zip(gradients, samples)` -> `zip(gradients[:2], samples)`, `sum(samples)` -> `sum(samples[:2])`
@@ -55,9 +60,13 @@ def tf_config(addresses, index):
 #     `sum(len({step["update"] for step in s}) - 1 for`
 
 # %% q05_checks wrong
+# samples of different steps: `zip(*(rank["steps"] for rank in ranks)):` ->
+#     `[[{"samples": [n for step in rank["steps"] for n in step["samples"]]} for rank in ranks]]:`
 # begins as the first and the last rank do: `for rank in ranks}) > 1` -> `for rank in (ranks[0], ranks[-1])}) > 1`
 # exactly two kinds of beginning: `ranks}) > 1` -> `ranks}) == 2`
 # updates of the first and the last rank: `for step in s}` -> `for step in (s[0], s[-1])}`
+# updates in any order: `any(len({step["update"] for step in s}) > 1 for s in together)` ->
+#     `len({frozenset(step["update"] for step in rank["steps"]) for rank in ranks}) > 1`
 # updates that change from step to step: `any(len({step["update"] for step in s}) > 1 for s in together)` ->
 #     `len({step["update"] for s in together for step in s}) > 1`
 # the weights as well as the updates: `{step["update"] for` -> `{(step["update"], step["weights"]) for`
@@ -74,11 +83,17 @@ def tf_config(addresses, index):
 #     `abs(r / ranks[0]["rate_of_one_rank"] - len(ranks)) < 1e-4`
 
 # %% q06_more_checks wrong
+# each rank's own count: `sum(rank["samples_counted"] for rank in ranks) != trained_on` ->
+#     `any(rank["samples_counted"] != sum(len(step["samples"]) for step in rank["steps"]) for rank in ranks)`
 # rank 0's count times the ranks: `sum(rank["samples_counted"] for rank in ranks)` ->
 #     `ranks[0]["samples_counted"] * len(ranks)`
 # all steps as large as the first: `len(step["samples"])` -> `len(rank["steps"][0]["samples"])`
+# a sample more or less does not matter: `sum(rank["samples_counted"] for rank in ranks) != trained_on` ->
+#     `not math.isclose(sum(rank["samples_counted"] for rank in ranks), trained_on, rel_tol=0.01)`
 # to the last digit: `rel_tol=1e-4` -> `rel_tol=0`
 # only rates that are too low: `math.isclose(r, right, rel_tol=1e-4)` -> `r >= right * (1 - 1e-4)`
+# two writers: `any(rank["wrote"] for rank in ranks if rank["rank"] != 0)` ->
+#     `sum(bool(rank["wrote"]) for rank in ranks) > 1`
 # another one than rank 0 alone: `any(rank["wrote"] for rank in ranks if rank["rank"] != 0)` ->
 #     `[rank["rank"] for rank in ranks if rank["wrote"]] != [0]`
 
@@ -99,6 +114,7 @@ bugs["F"], bugs["E"] = "scale", "broadcast"
 bugs |= {"B": "throughput", "A": "wrap"}
 
 # %% q07_bugs wrong
+# B and D the other way round: `"B": "throughput"` -> `"B": "write"`, `"D": "write"` -> `"D": "throughput"`
 # A and E the other way round: `"A": "wrap"` -> `"A": "broadcast"`, `"E": "broadcast"` -> `"E": "wrap"`
 # one is missing: `, "F": "scale"` -> ``
 # one too many: `"F": "scale"` -> `"F": "scale", "G": "scale"`

@@ -8,6 +8,8 @@
 
 # %% q02_evaluate wrong
 # F1 is the smaller: `2 * precision * recall / total if total else 0.0` -> `min(precision, recall)`
+# F1 is 1 where there is nothing at all: `recall / total if total else 0.0` ->
+#     `recall / total if total else not labels.any()`
 # specificity for recall: `hits / labels.sum() if labels.any() else 0.0` -> `np.mean(~said[~labels]) if hits else 0.0`
 # the agreement of those found only: `np.mean(labels == said)` -> `np.mean(labels[said])`
 
@@ -43,6 +45,8 @@ def evaluate(batches):
 #     `return [images, labels]`
 
 # %% q03_pictures_of wrong
+# reshaped, not moved: `np.moveaxis(mat["X"], 3, 0)` -> `mat["X"].reshape(-1, 32, 32, 3)`
+# channels first: `np.moveaxis(mat["X"], 3, 0)` -> `mat["X"].transpose(3, 2, 0, 1)`
 # one image loses an axis: `np.moveaxis(mat["X"], 3, 0)` -> `np.moveaxis(mat["X"], 3, 0).squeeze()`
 # between 0 and 1: `np.moveaxis(mat["X"], 3, 0)` -> `np.moveaxis(mat["X"], 3, 0) / 255`
 # one less: ` % 10` -> ` - 1`

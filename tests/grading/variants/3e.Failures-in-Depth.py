@@ -13,6 +13,7 @@ def lost_share(interval_s, checkpoint_s, restart_s, mtbf_s):
 # a whole interval: `interval_s / 2 +` -> `interval_s +`
 
 # %% q01_lost_share wrong
+# the larger of both: `written + failed` -> `max(written, failed)`
 # of all the time that passes: `written + failed` -> `(written + failed) / (1 + written + failed)`
 # the restart is halved, too: `(interval_s / 2 + restart_s)` -> `(interval_s + restart_s) / 2`
 # the checkpoint that failed, too: `(interval_s / 2 + restart_s)` -> `(interval_s / 2 + restart_s + checkpoint_s)`
@@ -41,6 +42,8 @@ def young(checkpoint_s, mtbf_s):
 
 # %% q02_young wrong
 # whole seconds: `math.sqrt(2 * checkpoint_s * mtbf_s)` -> `math.ceil(math.sqrt(2 * checkpoint_s * mtbf_s))`
+# never below three checkpoints: `math.sqrt(2 * checkpoint_s * mtbf_s)` ->
+#     `max(3 * checkpoint_s, math.sqrt(2 * checkpoint_s * mtbf_s))`
 # minus the checkpoint: `* mtbf_s)` -> `* mtbf_s) - checkpoint_s`
 
 
@@ -56,3 +59,5 @@ def young(checkpoint_s, mtbf_s):
 # %% q03_daly wrong
 # half the MTBF: `return mtbf_s` -> `return mtbf_s / 2`
 # above the MTBF, not twice the MTBF: `ratio >= 1` -> `ratio >= 0.5`
+# never below the checkpoint: `return math.sqrt(2 * checkpoint_s * mtbf_s) * series - checkpoint_s` ->
+#     `return max(checkpoint_s, math.sqrt(2 * checkpoint_s * mtbf_s) * series - checkpoint_s)`

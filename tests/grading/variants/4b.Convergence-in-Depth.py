@@ -9,6 +9,8 @@
 
 # %% q01_changed wrong
 # only the settings that have a word: `batch / parts` -> `0`, `run["images"] // batch * batch * run["epochs"]` -> `0`
+# sync-BN joins the passes, too: `run["passes"] * (1 if run["sync_bn"] else run["ranks"])` ->
+#     `1 if run["sync_bn"] else run["passes"] * run["ranks"]`
 # the remainder is made up for: `run["images"] // batch` -> `-(-run["images"] // batch)`
 # the remainder counts: `run["images"] // batch * batch` -> `run["images"]`
 # steps, not images: `// batch * batch` -> `// batch`
@@ -32,6 +34,7 @@
 # %% q02_noise_scale wrong
 # the mean of the steps' ratios: `np.mean(small_sq), np.mean(big_sq)` -> `np.array(small_sq), np.array(big_sq)`,
 #     `variance / gradient_sq if gradient_sq > 0` -> `np.mean(variance / gradient_sq) if min(gradient_sq) > 0`
+# infinity where there is none: `else None` -> `else math.inf`
 # negative where there is none: `gradient_sq > 0` -> `gradient_sq`
 # the medians of steps: `np.mean(small_sq), np.mean(big_sq)` -> `np.median(small_sq), np.median(big_sq)`
 # a variance below zero is taken as zero: `(small - big) /` -> `max(small - big, 0) /`
@@ -62,6 +65,10 @@ def verdict(first, second, margin):
 # a limit on the margin is inside: `-margin < low and high < margin` -> `low >= -margin and high <= margin`
 
 # %% q03_verdict wrong
+# pairs in the order of the dictionaries: `second[seed] - first[seed] for seed in first if seed in second` ->
+#     `b - a for a, b in zip(first.values(), second.values())`
+# the means of all seeds, not pairs: `spread = np.std(pairs, ddof=1) / math.sqrt(len(pairs))` ->
+#     `spread = math.sqrt(sum(np.var(list(some.values()), ddof=1) / len(some) for some in (first, second)))`
 # no difference where the interval holds 0: `-margin < low and high < margin` -> `low <= 0 <= high`
 # every seed has to agree: `-margin < low and high < margin` -> `max(map(abs, pairs)) < margin`, `low > 0` ->
 #     `min(pairs) > 0`, `high < 0` -> `max(pairs) < 0`
@@ -103,6 +110,8 @@ def verdict(first, second, margin):
 
 # %% q04_whole_batch wrong
 # the mean of the variances: ` + between` -> ``
+# all channels together: `np.mean(means, axis=0), np.mean(variances, axis=0)` -> `np.mean(means), np.mean(variances)`,
+#     `np.var(means, axis=0)` -> `np.var(means)`
 # over channels: `np.mean(means, axis=0), np.mean(variances, axis=0)` ->
 #     `np.mean(means, axis=1), np.mean(variances, axis=1)`, `np.var(means, axis=0)` -> `np.var(means, axis=1)`
 # the variance first: `np.mean(means, axis=0), np.mean(variances, axis=0) + between` ->
@@ -123,6 +132,8 @@ def verdict(first, second, margin):
 # the rate multiplies the velocity: `rate * ratio` -> `ratio`, `weights - velocity` -> `weights - rate * velocity`
 # the ratio is turned round: `trust * norm / scale` -> `trust * scale / norm`
 # no decay in the denominator: ` + decay * norm` -> ``
+# the norm of gradient and decay together: `np.sqrt(np.sum(gradient**2)) + decay * norm` ->
+#     `np.sqrt(np.sum((gradient + decay * weights) ** 2))`
 # divides by zero: ` if norm > 0 and scale > 0 else 1.0` -> ``
 # up the slope: `weights - velocity` -> `weights + velocity`
 
@@ -137,5 +148,7 @@ def verdict(first, second, margin):
 # %% q06_lamb_step wrong
 # no correction for the beginning: `m / (1 - beta_1**i), v / (1 - beta_2**i)` -> `m, v`
 # the corrected averages are returned: `direction, m, v` -> `direction, mean, square`
+# decay outside of the direction: `+ decay * weights` -> `+ 0 * weights`, `weights - rate` ->
+#     `weights - rate * decay * weights - rate`
 # epsilon inside the root: `np.sqrt(square) + epsilon` -> `np.sqrt(square + epsilon)`
 # the averages change places: `beta_1 * m + (1 - beta_1) * gradient` -> `beta_2 * m + (1 - beta_2) * gradient`

@@ -12,6 +12,8 @@
 # the mean of the k best: `total / math.comb(n, k)` -> `np.mean(sorted(accuracies)[-k:])`
 # no error for too many: `raise ValueError(f"{k} of {n} runs cannot be chosen")` -> `k = min(max(k, 1), n)`
 # all of the runs is too many, too: `k <= n` -> `k < n`
+# drawn at random: `total / math.comb(n, k)` ->
+#     `np.mean([max(np.random.permutation(accuracies)[:k]) for _ in range(300)])`
 
 # %% q01_expected_best equivalent
 # math.comb raises the ValueError for k = 0: `1 <= k` -> `0 <= k`
@@ -24,6 +26,8 @@
 
 # %% q02_samples_to wrong
 # the evaluation itself: `start + (at - start) * (target - low) / (accuracy - low)` -> `at`
+# interpolation over all points, as if they rose: `return start + (at - start) * (target - low) / (accuracy - low)` ->
+#     `return np.interp(target, accuracies, samples)`
 # on a line from zero: `before = None` -> `before = 0, 0.0`
 # infinity where it is never reached: `return None` -> `return math.inf`
 # half-way between the two: `(target - low) / (accuracy - low)` -> `0.5`

@@ -12,6 +12,8 @@
 # moments of Adam, whatever the optimizer: `4 * slots` -> `8`
 
 # %% q01_needed wrong
+# moments of two bytes: `4 * slots` -> `number * slots`
+# the copy counts as weights: `return number * parameters, number` -> `return (number + copy) * parameters, number`
 # a copy only where there are moments: `copy + 4 * slots` -> `copy * (slots > 0) + 4 * slots`
 
 
@@ -46,4 +48,6 @@ def gpipe(stages, microbatches):
 
 # %% q03_gpipe wrong
 # all rows are one list: `[[None] * (2 * half) for _ in range(stages)]` -> `[[None] * (2 * half)] * stages`
+# backward from the last microbatch: `row[half + stages - 1 - stage + m] = ("B", m)` ->
+#     `row[half + stages - 1 - stage + m] = ("B", microbatches - 1 - m)`
 # two stages, however many there are: `half + stages - 1 - stage` -> `half + 1 - stage`

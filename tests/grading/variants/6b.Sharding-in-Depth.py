@@ -23,6 +23,7 @@ def order(stage, stages, microbatches):
 # one pass less ahead: `min(stages - stage, microbatches)` -> `min(stages - stage - 1, microbatches)`
 
 # %% q03_order wrong
+# passes ahead that are not there: `min(stages - stage, microbatches)` -> `stages - stage`
 # as many ahead in each stage: `min(stages - stage, microbatches)` -> `min(1 + (stage == 0), microbatches)`
 # the last ones first: `("B", m))` -> `("B", (m + ahead - 1) % microbatches))`
 
@@ -42,6 +43,8 @@ def order(stage, stages, microbatches):
 #     `key=lambda split: seconds[split], ` -> ``
 
 # %% q04_best wrong
+# the last of all that are possible: `return min(found, key=lambda split: seconds[split], default=None)` ->
+#     `return found[-1] if found else None`
 # pipeline first: `data, tensor, pipeline = split` -> `pipeline, tensor, data = split`
 # tensor parallelism of a whole host: `per_host % tensor` -> `per_host != tensor`
 
@@ -55,6 +58,7 @@ def order(stage, stages, microbatches):
 # what is left of the gradient alone: `wanted - sent` -> `gradient - sent`
 
 # %% q05_compress wrong
+# one value, whatever k is: `[:k]` -> `[:1]`
 # all but k: `np.argsort(-np.abs(wanted))[:k]` -> `np.argsort(np.abs(wanted))[: len(wanted) - k]`
 # the values alone, without their places: `return sent, ` -> `return wanted[places], `
 # halves: `wanted[places]` -> `wanted[places] / 2`

@@ -624,6 +624,14 @@ REFUSED = {
         """,
         "augment returns float32 \\(8, 32, 32, 3\\) .* float32 \\[32, 32, 32, 3\\]",
     ),
+    "too few logits": (
+        """
+        def model():  # HERE
+            pictures = layers.Input((32, 32, 3))
+            return tf.keras.Model(pictures, layers.Dense(7)(layers.Flatten()(pictures)))
+        """,
+        "model returns float32 \\(32, 7\\) .* float32 \\[32, 10\\]",
+    ),
     "no Python": ("def loss(logits, labels:  # HERE\n    return 1\n", "this is not Python"),
     "a mistake in a traced function": (
         """
@@ -633,6 +641,8 @@ REFUSED = {
         "in loss: ValueError: ",
     ),
     "leaving": ("import sys\nsys.exit(0)  # HERE\n", "it ends the process"),
+    "a part of a step": ("SAMPLES = 1000", "mine.py: SAMPLES is 1,000: it must be a multiple of the global batch"),
+    "uneven passes": ("GHOST_BATCH = 48", "mine.py: GHOST_BATCH is 48"),
     "a name that means another": (
         "GHOST_BACTH = 64",
         "no setting or function is called GHOST_BACTH: did you mean GHOST_BATCH",

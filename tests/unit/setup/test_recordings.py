@@ -1,13 +1,76 @@
-"""How the experiments of lesson 4 look for a rate, and what is kept of them."""
+"""The experiments of lesson 4, as they are planned: with trainings that are formulas."""
 
 import math
+from dataclasses import replace
 
 import pytest
 
 pytest.importorskip("horovod.tensorflow")
 
-from convergence import Search
+import train_cifar
+from convergence import (
+    JUDGED,
+    OPTIMIZERS,
+    PRUNE,
+    SIZES,
+    TUNED,
+    TUNING,
+    Search,
+    generalisation,
+    ghost_batches,
+    judge_arms,
+    landscapes,
+    noise_runs,
+    sweep,
+    tune_arms,
+)
+from course.training.recipes import settle
+from ddl.launcher.job import option_arguments
 from recordings import compact
+
+SIZE = SIZES["reader"]
+B_CRIT, LEAST = 700, 40_000  # of the made-up trainings
+
+
+class Made:
+    """Trainings that are formulas of rate and batch, made in order; their settings are those of real ones."""
+
+    def __init__(self, best_rate):
+        self.best_rate, self.asked, self.ran = best_rate, [], []
+
+    def together(self, function, *columns):
+        return list(map(function, *columns))
+
+    def run(self, script, name, **settings):
+        assert script == "landscape.py" and settings["weights"]
+        self.ran.append(settings["measure"])
+        return {"name": name, "seed": 0}
+
+    def train(self, name, **settings):
+        self.asked.append((name, settings))
+        workers = settings.pop("workers", 1)
+        config = train_cifar.parse([str(word) for word in option_arguments(settings)])  # refuses what is no option
+        arm, steps = settle(config, config.train_samples // config.global_batch, workers)
+        rate = arm.rate(config.global_batch, config.learning_rate)
+        batch = config.global_batch
+        off = abs(math.log2(rate / self.best_rate(name, batch)))
+        needs = LEAST * (1 + batch / B_CRIT) * (1 + 0.3 * off)
+        most = steps * batch
+        reached = config.target_accuracy is not None and needs <= most
+        return {
+            "id": f"run-{len(self.asked)}",
+            "name": name,
+            "learning_rate": rate,
+            "seed": config.seed,
+            "config": vars(config),
+            "global_batch": batch,
+            "samples": batch * math.ceil(min(needs, most) / batch),
+            "steps": math.ceil(min(needs, most) / batch),
+            "history": [{"noise_scale": 500.0, "gradient_sq": 0.1, "variance": 50.0}],
+            "stopped_by": "target" if reached else "steps",
+            "test_accuracy": 0.1 if off > 6 else 0.7 - 0.05 * off,
+            "diverged": False,
+        }
 
 
 def test_a_grid_grows_until_its_best_rate_is_not_at_an_edge_or_any_has_worked():
@@ -19,6 +82,99 @@ def test_a_grid_grows_until_its_best_rate_is_not_at_an_edge_or_any_has_worked():
         assert len(grid.tried) <= 4 + abs(math.log2(best / 0.05))
     for works in (lambda rate: rate < 0.002, lambda rate: rate > 1):
         assert works(Search(0.05, lambda rate, works=works: 1.0 if works(rate) else math.inf, 20).best())
+
+
+def test_arms_are_tuned_on_validation_pictures_with_seeds_that_are_not_judged():
+    made = Made(lambda name, batch: 0.1 * math.sqrt(batch / 64))
+    rates, results = tune_arms(made, SIZE)
+    assert set(rates) == set(TUNED) and len(results) == len(made.asked)
+    for arm, rate in rates.items():
+        tried = {settings["learning_rate"] for name, settings in made.asked if name == arm}
+        assert min(tried) < rate < max(tried)
+        assert {settings["seed"] for name, settings in made.asked if name == arm} == set(TUNING)
+    assert {settings["held_out"] for _, settings in made.asked} == {"validation"}
+    assert {settings["train_samples"] for _, settings in made.asked} == {45_056}
+
+    tuning = len(made.asked)
+    judged = judge_arms(made, SIZE, rates)
+    asked = made.asked[tuning:]
+    assert {settings["seed"] for _, settings in asked} == set(JUDGED) and not set(JUDGED) & set(TUNING)
+    assert all("held_out" not in settings and settings["train_samples"] == 45_056 for _, settings in asked)
+    names = {result["name"] for result in judged}
+    assert len(judged) == len(names) * len(JUDGED) and set(TUNED) < names
+    peaks = {result["name"]: result["learning_rate"] for result in judged}
+    base = peaks["small batch + BN"]
+    assert peaks["+ linear scaling"] == peaks["+ linear scaling, warm-up"] == pytest.approx(16 * base)
+    assert peaks["+ square-root scaling, warm-up"] == pytest.approx(4 * base)
+    assert peaks["large batch + BN, same rate"] == base
+
+
+def test_rates_at_which_nothing_is_learned_are_never_the_best():
+    # Far above what works, as a large batch without batch norm is.
+    made = Made(lambda name, batch: 1e-3)
+    rates, _ = tune_arms(made, SIZE)
+    assert rates["large batch"] == pytest.approx(1e-3, rel=0.5)
+
+
+@pytest.mark.parametrize("optimizer", OPTIMIZERS)
+def test_a_sweep_finds_each_batch_its_rate_and_judges_it_with_other_seeds(optimizer):
+    made = Made(lambda name, batch: 0.02 * (batch / 32) ** 0.7)
+    results = sweep(made, SIZE, optimizer)
+    for batch in SIZE.batches:
+        mine = [result for result in results if result["global_batch"] == batch]
+        judged = [result for result in mine if result["role"] == "judged"]
+        tuning = [result for result in mine if result["role"] == "tuning"]
+        (rate,) = {result["learning_rate"] for result in judged}
+        assert [result["seed"] for result in judged] == [0, 1, 2] and {r["seed"] for r in tuning} == {100}
+        assert all(result["stopped_by"] == "target" for result in judged)
+        tried = [result["learning_rate"] for result in tuning]
+        assert min(tried) < rate < max(tried) and abs(math.log2(rate / (0.02 * (batch / 32) ** 0.7))) <= 0.5
+        # Runs that can't win are stopped, and nothing else is.
+        best = min(r["samples"] for r in tuning if r["stopped_by"] == "target")
+        for result in tuning:
+            if result["stopped_by"] != "target":
+                assert result["samples"] >= PRUNE * best - batch
+
+
+def test_where_no_rate_reaches_the_target_in_time_the_most_accurate_is_judged_with_more():
+    late = replace(SIZE, most_epochs=0.9 * LEAST * (1 + 4096 / B_CRIT) / SIZE.samples, batches=(4096,))
+    made = Made(lambda name, batch: 1.0)
+    results = sweep(made, late, "plain SGD")
+    tuning = [result for result in results if result["role"] == "tuning"]
+    assert {result["stopped_by"] for result in tuning} == {"steps"}
+    tried = [result["learning_rate"] for result in tuning]
+    judged = [result for result in results if result["role"] == "judged"]
+    (rate,) = {result["learning_rate"] for result in judged}
+    assert min(tried) < rate < max(tried) and abs(math.log2(rate)) <= 0.5 and len(tried) < 10
+    assert {result["stopped_by"] for result in judged} == {"target"}
+
+
+def test_a_gap_is_looked_for_at_equal_epochs_equal_steps_and_one_loss():
+    made = Made(lambda name, batch: 0.1 * math.sqrt(batch / 64))
+    results = generalisation(made, SIZE)
+    judged = [result for result in results if result["role"] == "judged"]
+    steps = {}
+    for name, settings in made.asked:
+        assert settings["no_augment"] and settings["ghost_batch"] == 32
+        if "target_loss" in settings:
+            assert settings["schedule"] == "constant" and settings["keep_weights"]
+        else:
+            steps[name] = settings["epochs"] * (SIZE.few // settings["global_batch"])
+    assert steps["small batch"] == steps["large batch, equal steps"] == 16 * steps["large batch"]
+    assert len(judged) == 7 * len(JUDGED)
+    landscapes(made, SIZE, results)
+    assert len(made.ran) == 4 * len(JUDGED) and {"eigenvalue", "invariant", "trace"} <= set(made.ran[0])
+
+
+def test_ghost_batches_differ_in_the_norm_alone_and_noise_is_measured_at_weights_that_are_kept():
+    made = Made(lambda name, batch: 1.0)
+    results = ghost_batches(made, SIZE, 0.05)
+    differ = {key for _, one in made.asked for key in one if any(one.get(key) != two.get(key) for _, two in made.asked)}
+    assert differ == {"ghost_batch", "seed", "sync_bn"} and len(results) == 5 * len(JUDGED)
+    made = Made(lambda name, batch: 1.0)
+    results = noise_runs(made, SIZE, 256, 0.2)
+    assert all(settings["keep_weights"] and settings["noise_scale"] for _, settings in made.asked)
+    assert made.ran == [["noise"]] * len(results) and len(results) == 3 * len(SIZE.frozen)
 
 
 def test_a_record_is_rounded_and_one_of_runs_side_by_side_has_no_times():
