@@ -103,7 +103,7 @@ def _ask(request, start, name, timeout_s):
             f"{name}: it was not built within {timeout_s:g} s; its functions should describe a training, not train"
         ) from None
     except channel.Ended as error:
-        last = "".join(f" ({line[:300]})" for line in process.errors().strip().splitlines()[-1:])
+        last = f" ({process.last_words[:300]})" if process.last_words else ""
         raise Refused(f"{name}: the process that builds it gave no answer: {error}{last}") from None
     finally:
         process.kill()  # with all that the file has started

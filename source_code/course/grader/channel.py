@@ -32,6 +32,7 @@ class Channel:
     """A process that answers requests over its standard input and output: dictionaries, each a line of JSON.
 
     While it works on a request it may ask questions itself, ``{"ask": question}``. `course.grader.wire` is its end.
+    Once it has `ended`, `last_words` is the last line that it wrote to standard error.
     """
 
     def __init__(self, command, **options):
@@ -43,6 +44,7 @@ class Channel:
         os.set_blocking(self._process.stderr.fileno(), False)
         self._rest = b""
         self._asked = 0
+        self.ended, self.last_words = False, ""
         self.due = 0.0  # when the current request has to be answered, by `time.monotonic`
         self.why = None  # it was ended, set by a watcher
 
@@ -53,8 +55,15 @@ class Channel:
     def ask(self, request, timeout_s, limit_bytes, serve=None):
         """Return the answer to `request`; raise `Late` or `Ended` where there is none of so many bytes in time.
 
-        `serve` replies to the process's own questions; it may set `due` anew.
+        `serve` replies to the process's own questions; it may set `due` anew. Whatever is raised, the process is ended.
         """
+        try:
+            return self._answer(request, timeout_s, limit_bytes, serve)
+        except BaseException:
+            self.kill()
+            raise
+
+    def _answer(self, request, timeout_s, limit_bytes, serve):
         self._asked += 1
         self.due = time.monotonic() + timeout_s
         self._send(request | {"id": self._asked})
@@ -100,16 +109,16 @@ class Channel:
         except OSError:
             raise Ended(self._reason()) from None
 
-    def errors(self):
-        """Return the standard error of a process that failed to start."""
-        with contextlib.suppress(OSError):
-            return os.read(self._process.stderr.fileno(), CHUNK_BYTES).decode(errors="replace")
-        return ""
-
     def kill(self):
         """End the process and everything it started; return when they are gone."""
+        if self.ended:
+            return
+        self.ended = True
         self.kill_all()
         self._process.wait()
+        with contextlib.suppress(OSError):  # it wrote nothing
+            errors = os.read(self._process.stderr.fileno(), CHUNK_BYTES).decode(errors="replace")
+            self.last_words = "".join(errors.strip().splitlines()[-1:])
         self._process.stderr.close()
         self._socket.close()
 

@@ -5,16 +5,14 @@ A test draws the samples' order, and each rank's own samples and weights, and ha
 they have the same numbers. What a script says itself is not believed: every check computes in NumPy, in float64, what a
 rank must have found with its samples at these weights, and that has to have gone through Horovod or torch.distributed.
 Each mistake has a check of its own, which raises AssertionError with a sentence that says where the mistake shows.
-
-The network is that of `training.exercise`: ``h = tanh(x F)``, ``r = (h W + b) Wᵀ + c``, and the loss is the mean of
-``(r - h)²``, with the frozen ``F`` [12, 16], the tied ``W`` [16, 5], ``b`` [5] and ``c`` [16].
 """
 
 from types import SimpleNamespace
 
 import numpy as np
 
-from course.grader.launched import SHAPES, TRAINED, Training, require, training
+from course.grader.launched import TRAINED, Training, require, training
+from course.training.task import SHAPES, loss_and_gradients
 
 __all__ = [
     "CHECKS", "averaged", "began_alike", "frozen_and_tied", "one_writer", "own_samples", "same_weights", "scaled",
@@ -33,7 +31,7 @@ def same_weights(t: Training) -> None:
     _begins_drawn(t)
     weights = {name: t.ranks[0].began[name] for name in SHAPES}
     for number in range(len(t.global_batches())):
-        gradients = _mean([_loss_and_gradients(weights, samples)[1] for samples in _global_batch(t, number)])
+        gradients = _mean([loss_and_gradients(weights, samples)[1] for samples in _global_batch(t, number)])
         weights |= {name: weights[name] - t.size * t.rate * gradients[name] for name in TRAINED}
     way = _length({name: weights[name] - t.ranks[0].began[name] for name in TRAINED})
     for number, rank in enumerate(t.ranks):
@@ -168,17 +166,6 @@ CHECKS = (
 # ---------------------------------------------------------------- what is computed here
 
 
-def _loss_and_gradients(weights, samples):
-    """Return the mean loss of samples, and its gradients by name."""
-    mixed = np.tanh(samples @ weights["frozen"])
-    code = mixed @ weights["tied"] + weights["inner"]
-    error = code @ weights["tied"].T + weights["outer"] - mixed
-    back = 2 * error / error.size
-    to_code = back @ weights["tied"]
-    gradients = {"tied": mixed.T @ to_code + back.T @ code, "inner": to_code.sum(axis=0), "outer": back.sum(axis=0)}
-    return float(np.mean(error**2)), gradients
-
-
 def _global_batch(t, number):
     """Return the samples of a step, each in the ``[readers, 12]`` versions that its readers have; else in rank 0's."""
     read = [set(rank.steps[number].samples.tolist()) if number < len(rank.steps) else () for rank in t.ranks]
@@ -220,7 +207,7 @@ def _updates(t):
     """
     for number in _looked_at(t):
         found = [
-            _loss_and_gradients(rank.before(number), samples[rank.steps[number].samples])
+            loss_and_gradients(rank.before(number), samples[rank.steps[number].samples])
             for rank, samples in zip(t.ranks, t.samples, strict=True)
         ]
         losses, every = zip(*found, strict=True)

@@ -181,7 +181,6 @@ class _Run:
     def close(self):
         if self._worker is not None:
             self._worker.kill()
-            self._worker = None
 
     def _cell(self, index, source):
         try:
@@ -223,14 +222,12 @@ class _Run:
         return reply
 
     def _ready(self):
-        while self._worker is None:
+        while self._worker is None or self._worker.ended:
             self._worker = self._start(self._limits)
             try:
                 self._worker.ask({"do": "start", "limits": asdict(self._limits)}, START_S, 2**16)
             except (Ended, Late) as error:
-                last_line = self._worker.errors().strip().splitlines()[-1:]
-                self.close()
-                reason = ": ".join([str(error) or "it is too slow", *last_line])
+                reason = ": ".join(filter(None, [str(error) or "it is too slow", self._worker.last_words]))
                 raise StartError(f"the process for a notebook's code did not start: {reason}") from None
             for source in tuple(self._good):
                 try:
@@ -251,11 +248,7 @@ class _Run:
         try:
             return self._worker.ask(request, seconds, limit_bytes)
         except Late:
-            self.close()
             self._clock.at_most(seconds)  # raises if the notebook's whole time is over
-            raise
-        except BaseException:
-            self.close()
             raise
 
 
@@ -281,24 +274,18 @@ class Judge:
 
         limits = {name: getattr(self._limits, name) for name in ("memory_bytes", "printed_bytes")}
         try:
-            if self._channel is None:
+            if self._channel is None or self._channel.ended:
                 self._channel = Channel([sys.executable, "-I", "-m", "course.grader.judge"])
             limit_bytes = 2**16 + 8 * self._limits.reply_bytes
             return self._channel.ask({"test": source, **limits}, timeout_s, limit_bytes, serve)
         except Late:
-            self.close()
             return NOTHING | {"message": f"the test did not end within {timeout_s:g} s"}
         except Ended as error:
-            self.close()
             return NOTHING | {"message": f"the test could not be carried out: {error}"}
-        except BaseException:
-            self.close()
-            raise
 
     def close(self):
         if self._channel is not None:
             self._channel.kill()
-            self._channel = None
 
 
 def _text(value):

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from course.grader import launches
+from course.training.task import SHAPES
 
-SHAPES = {"frozen": (12, 16), "tied": (16, 5), "inner": (5,), "outer": (16,)}
 TRAINED = ("tied", "inner", "outer")
 LEFT_ALONE = ("HorovodInternalError", "UnknownError")  # what Horovod raises when another rank is gone
 CLOSED = "gloo/transport"  # in what torch.distributed then says
@@ -78,9 +78,8 @@ def training(file: str, ranks: int, seed: int) -> Training:
     """
     given = _drawn(ranks, seed)
     inputs = [_input(given, rank) for rank in range(ranks)]
-    reply = launches.launch({"do": "launch", "program": "ranks", "file": file, "inputs": inputs})
     where = f"{file} on {ranks} ranks"
-    explain_failure(reply, where)
+    reply = launched("ranks", file, inputs, where)
     wrote = [isinstance(rank, dict) and rank.get("wrote") is True for rank in reply["ranks"][:ranks]]
     require(len(wrote) == ranks, f"{where}: {len(wrote)} of them left records")
     read = [_rank(*record, f"{where}: rank {k}") for k, record in enumerate(zip(reply["notes"], wrote, strict=True))]
@@ -121,7 +120,14 @@ def events(notes: list) -> list[dict]:
     return [line["note"] for line in notes if "note" in line]
 
 
-def explain_failure(reply: dict, where: str) -> None:
+def launched(program: str, file: str, inputs: list[dict], where: str) -> dict:
+    """Have a file launched, on a rank for each input; return the reply, or raise AssertionError that says why not."""
+    reply = launches.launch({"do": "launch", "program": program, "file": file, "inputs": inputs})
+    _explain_failure(reply, where)
+    return reply
+
+
+def _explain_failure(reply, where):
     """Raise the sentence of a launch that did not come to its end."""
     require("missing" not in reply, f"there is no file {reply.get('missing')}: run the cell that writes it")
     require("unwritten" not in reply, f"{reply.get('unwritten')} is still to be written")

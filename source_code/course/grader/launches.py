@@ -80,21 +80,18 @@ class Launches:
     def close(self):
         if self._process is not None:
             self._process.kill()
-            self._process = None
 
     def _launched(self, request):
         try:
-            if self._process is None:
+            if self._process is None or self._process.ended:
                 self._process = self._start(self._limits)
                 self._process.ask({"do": "start", "limits": asdict(self._limits)}, START_S, 2**16)
             desk = _Desk(request.pop("inputs"))
             seconds = self._limits.launch_s + MARGIN_S
             reply = self._process.ask(request | {"size": len(desk.notes)}, seconds, REPLY_BYTES, desk.serve)
         except Late:
-            self.close()
             return {"ended": f"nothing came back within {self._limits.launch_s:g} s"}
         except Ended as error:
-            self.close()
             return {"ended": str(error)}
         return reply | {"seconds": self._limits.launch_s, "notes": desk.notes}
 

@@ -19,18 +19,19 @@ import sys
 import tempfile
 import time
 import traceback
-from multiprocessing import Pipe, connection
+from multiprocessing import connection, get_context
 from pathlib import Path
 
 from course.grader.wire import Wire
 from course.training import examiner
 from ddl.launcher.extras import NO_TORCH
 from ddl.rank import cluster, rendezvous
-from ddl.rank.ending import end_with_parent, fork, run_and_end
+from ddl.rank.ending import end_with_parent, run_and_end
 from ddl.rank.rendezvous import slots
 from ddl.rank.worker import enter_script, run_script
 
-LOOK_EVERY_S = 0.02
+FORK = get_context("fork")
+LOOK_EVERY_S = 0.5  # for ranks that have ended and left processes behind, which hide it
 GRACE_S = 2.0  # for the other ranks, after one has failed: their own error may be the first one
 MESSAGE_BYTES = 2**20  # of a rank
 TEXT = 500  # characters of an error
@@ -69,46 +70,49 @@ class _Launch:
         self._due = time.monotonic() + request["seconds"]
         self._home = Path(tempfile.mkdtemp(prefix="launch-"))
         self._connections = {}  # to the rank of each
-        self._ended = {}  # the status of each rank
 
     def run(self):
-        """Return ``late``, and of each rank its ``status``, and whether it ``wrote`` weights."""
-        reader, writer = os.pipe()
-        server = _start(lambda: _serve(self._size, writer))
+        """Return ``late``, and of each rank its ``status`` (None: it was ended), and whether it ``wrote`` weights."""
+        at, told = FORK.Pipe(duplex=False)
+        server = _start(_serve, self._size, told)
+        told.close()
+        ranks = []
         try:
-            with open(reader) as pipe:
-                os.close(writer)
-                port = pipe.readline().strip()
-            ranks = {}
+            port = at.recv()
             for slot in slots(self._size, 1):
-                connection, of_rank = Pipe()
+                connection, of_rank = FORK.Pipe()
                 self._connections[connection] = slot.rank
-                ranks[_start(lambda slot=slot, of_rank=of_rank: self._become(slot, port, of_rank))] = slot.rank
+                ranks.append(_start(self._become, slot, port, of_rank))
                 of_rank.close()
-            late = self._wait(ranks)
-            return {"late": late, "ranks": [self._record(rank) for rank in range(self._size)]}
+            late, statuses = self._wait(ranks)
+            wrote = [(self._home / str(rank) / "weights.npz").is_file() for rank in range(self._size)]
+            return {
+                "late": late,
+                "ranks": [{"status": each, "wrote": file} for each, file in zip(statuses, wrote, strict=True)],
+            }
         finally:
-            _end(server)
+            for process in (server, *ranks):
+                process.kill()
+                process.join()
             self._leave(*self._connections)
             shutil.rmtree(self._home, ignore_errors=True)
 
     def _wait(self, ranks):
-        """Wait for all ranks, by process; end them when time is over, or soon after one has failed. Return if late."""
-        due = self._due
-        while ranks:
-            for pid in list(ranks):
-                ended, status = os.waitpid(pid, os.WNOHANG)
-                if ended:
-                    self._ended[ranks.pop(pid)] = os.waitstatus_to_exitcode(status)
-                    if status:
-                        due = min(due, time.monotonic() + GRACE_S)
-            if ranks and time.monotonic() > due:
-                for pid in ranks:
-                    _end(pid)
-                return not any(self._ended.values())
-            for ready in connection.wait(list(self._connections), LOOK_EVERY_S):
-                self._pass_on(ready)
-        return False
+        """Pass on what ranks ask until all have ended, time is over, or one has failed a while ago.
+
+        Return whether time is over and none has failed, and the status of each that has ended.
+        """
+        due, failed = self._due, False
+        while running := [rank.sentinel for rank in ranks if rank.exitcode is None]:
+            if not failed and any(rank.exitcode for rank in ranks):
+                failed, due = True, min(due, time.monotonic() + GRACE_S)
+            if (left := due - time.monotonic()) <= 0:
+                break
+            for ready in connection.wait([*self._connections, *running], min(left, LOOK_EVERY_S)):
+                if ready in self._connections:
+                    self._pass_on(ready)
+        statuses = [rank.exitcode for rank in ranks]
+        return None in statuses and not any(statuses), statuses
 
     def _pass_on(self, ready):
         """Pass a rank's message to the grader, and the reply back."""
@@ -123,10 +127,6 @@ class _Launch:
         for each in connections:
             del self._connections[each]
             each.close()
-
-    def _record(self, rank):
-        weights = self._home / str(rank) / "weights.npz"
-        return {"status": self._ended.get(rank), "wrote": weights.is_file()}  # no status: it was ended
 
     # ---------------------------------------------------------------- in a rank
 
@@ -177,26 +177,23 @@ def _explain(error, name):
     examiner.examiner().note("error", **described, time=time.monotonic())
 
 
-def _start(work):
-    """Do `work` in a process that ends with this one; return its id."""
-    pid = fork()
-    if pid == 0:
-        run_and_end(work)
-    return pid
+def _start(act, *arguments):
+    """Call `act` in a fork of this process, which ends with it."""
+
+    def begin():
+        end_with_parent()
+        run_and_end(lambda: act(*arguments))
+
+    process = FORK.Process(target=begin)
+    process.start()
+    return process
 
 
-def _serve(size, writer):
+def _serve(size, told):
     """Be the server where Gloo's ranks meet, in a process of its own: threads do not live on in a fork."""
     _, port = rendezvous.server(size, 1)
-    os.write(writer, f"{port}\n".encode())
-    os.close(writer)
+    told.send(port)
     signal.pause()
-
-
-def _end(pid):
-    with contextlib.suppress(ProcessLookupError, ChildProcessError):
-        os.kill(pid, signal.SIGKILL)
-        os.waitpid(pid, 0)
 
 
 if __name__ == "__main__":

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from course.grader import launches
-from course.grader.launched import events, explain_failure, require
-from course.training.sharded_trial import BETA, SHAPES, gradients
+from course.grader.launched import events, launched, require
+from course.training.sharded_trial import BETA, SHAPES
+from course.training.task import loss_and_gradients
 
 STEPS, BATCH = 3, 24  # samples of all ranks; it is shared out evenly over one to four of them
 CLOSE = 1e-3  # relative; float32 rounds to about 1e-6
@@ -216,9 +216,8 @@ def _launched(file, given, samples, parts=None):
     """Return what each rank notes, which is given the same as the others but for its own samples and `parts`."""
     parts = parts or [{}] * len(samples)
     inputs = [{"given": given | part, "samples": own.tolist()} for own, part in zip(samples, parts, strict=True)]
-    reply = launches.launch({"do": "launch", "program": "sharded", "file": file, "inputs": inputs})
     where = f"{file} on {len(samples)} ranks"
-    explain_failure(reply, where)
+    reply = launched("sharded", file, inputs, where)
     noted = tuple(tuple(event for event in events(notes) if event.get("event") == "step") for notes in reply["notes"])
     wanted = 1 if given["kind"] == "tensor" else STEPS
     require(all(len(steps) == wanted for steps in noted), f"{where}: not all of them came to the end of {wanted} steps")
@@ -230,7 +229,7 @@ def _twin(t):
     weights = {name: np.array(values, float) for name, values in t.given["weights"].items()}
     names, velocity, found = t.given["trained"], 0.0, []
     for numbers in t.given["batches"]:
-        each = [gradients(weights, t.samples[rank, numbers[rank :: t.size]]) for rank in range(t.size)]
+        each = [loss_and_gradients(weights, t.samples[rank, numbers[rank :: t.size]])[1] for rank in range(t.size)]
         mean = np.mean([np.concatenate([found[name].ravel() for name in names]) for found in each], axis=0)
         velocity = BETA * velocity + mean
         vector = np.concatenate([weights[name].ravel() for name in names]) - t.given["rate"] * velocity

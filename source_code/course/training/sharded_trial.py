@@ -1,7 +1,6 @@
 """Try what a reader has written for lesson 6 on real ranks, while it is graded: `course.grader.sharded` judges.
 
-The network is a small autoencoder: ``h = tanh(x F)``, ``r = (h W + b) Wᵀ + c``, and the loss is the mean of
-``(r - h)²``, with a frozen ``F`` [6, 8], a tied ``W`` [8, 3], ``b`` [3] and ``c`` [8]. Each rank has its own samples.
+The network is a small autoencoder, that of `course.training.task` with other `SHAPES`. Each rank has its own samples.
 """
 
 import runpy
@@ -9,20 +8,11 @@ import runpy
 import numpy as np
 
 from course.training.examiner import examiner
+from course.training.task import loss_and_gradients
 from ddl.errors import InputError
 
 SHAPES = {"frozen": (6, 8), "tied": (8, 3), "inner": (3,), "outer": (8,)}
 BETA = 0.9  # of the momentum
-
-
-def gradients(weights: dict[str, np.ndarray], samples: np.ndarray) -> dict[str, np.ndarray]:
-    """Return the gradients of the mean loss of samples, ``[n, 6]``, by the names of the trained weights."""
-    mixed = np.tanh(samples @ weights["frozen"])
-    code = mixed @ weights["tied"] + weights["inner"]
-    error = code @ weights["tied"].T + weights["outer"] - mixed
-    back = 2 * error / error.size
-    to_code = back @ weights["tied"]
-    return {"tied": mixed.T @ to_code + back.T @ code, "inner": to_code.sum(axis=0), "outer": back.sum(axis=0)}
 
 
 class Momentum:
@@ -109,7 +99,7 @@ def _sharded(Sharded, given, ranks):
     answer = Sharded(_vector(start, given["trained"]), ranks, make)
     for numbers in _own(given, ranks):
         samples = np.array(examiner().samples(numbers))
-        found = gradients(start | _named(answer.weights, given["trained"]), samples)
+        _, found = loss_and_gradients(start | _named(answer.weights, given["trained"]), samples)
         sent = ranks.sent
         answer.update(_vector(found, given["trained"]).astype(np.float32))
         _note(answer.weights, sent=ranks.sent - sent, lengths=make.lengths)
@@ -125,7 +115,7 @@ def _fully(FullySharded, given, ranks):
         for name in trained:  # forward
             answer.gather(name)
         weights = {name: np.reshape(answer.gather(name), SHAPES[name]) for name in trained}  # backward
-        found = gradients(start | weights, samples)
+        _, found = loss_and_gradients(start | weights, samples)
         for name in reversed(trained):
             answer.reduce(name, found[name].ravel().astype(np.float32))
             most = max(most, _kept(answer))

@@ -15,6 +15,7 @@ from ddl.records.folder import RunFolder
 from ddl.records.recorder import Recorder
 
 FEATURES, MIXED, CODE = 12, 16, 5
+SHAPES = {"frozen": (FEATURES, MIXED), "tied": (MIXED, CODE), "inner": (CODE,), "outer": (MIXED,)}
 SAMPLES, BATCH, RATE = 200, 8, 0.5
 
 
@@ -99,5 +100,19 @@ def _example():
 def _draw():
     """Return weights that no other process has."""
     draw = numpy.random.default_rng()
-    shapes = {"frozen": (FEATURES, MIXED), "tied": (MIXED, CODE), "inner": (CODE,), "outer": (MIXED,)}
-    return {name: draw.normal(scale=0.3, size=shape) for name, shape in shapes.items()}
+    return {name: draw.normal(scale=0.3, size=shape) for name, shape in SHAPES.items()}
+
+
+def loss_and_gradients(weights: dict[str, numpy.ndarray], samples: numpy.ndarray) -> tuple[float, dict]:
+    """Return the mean loss of samples ``[n, features]``, and its gradients by the names of the trained weights.
+
+    With a frozen ``F``, a tied ``W``, ``b`` and ``c`` it is the mean of ``(r - h)²``, where ``h = tanh(x F)`` and
+    ``r = (h W + b) Wᵀ + c``.
+    """
+    mixed = numpy.tanh(samples @ weights["frozen"])
+    code = mixed @ weights["tied"] + weights["inner"]
+    error = code @ weights["tied"].T + weights["outer"] - mixed
+    back = 2 * error / error.size
+    to_code = back @ weights["tied"]
+    gradients = {"tied": mixed.T @ to_code + back.T @ code, "inner": to_code.sum(axis=0), "outer": back.sum(axis=0)}
+    return float(numpy.mean(error**2)), gradients
