@@ -213,34 +213,27 @@ def _checksum(cell):
 
 def _defined(demos, wanted):
     """Return, of each demo's source, the definitions of `wanted` names and of those that they use."""
-    candidates = {index: list(_definitions(source)) for index, source in demos.items()}
-    taken = {index: set() for index in demos}
-    before = None
+    known = {index: list(_definitions(source)) for index, source in demos.items()}
+    every, before = [each for definitions in known.values() for each in definitions], None
     while before != wanted:
-        before = set(wanted)
-        for index, definitions in candidates.items():
-            for number, (statement, names) in enumerate(definitions):
-                if names & wanted:
-                    taken[index].add(number)
-                    wanted = wanted | {node.id for node in ast.walk(statement) if isinstance(node, ast.Name)}
-    return {
-        index: "\n".join(ast.unparse(candidates[index][number][0]) for number in sorted(numbers))
-        for index, numbers in taken.items()
-        if numbers
-    }
+        before, wanted = wanted, wanted.union(*(used for _, used, bound in every if bound & wanted))
+    taken = {index: [text for text, _, bound in each if bound & wanted] for index, each in known.items()}
+    return {index: "\n".join(texts) for index, texts in taken.items() if texts}
 
 
 def _definitions(source):
-    """Yield a cell's statements that compute nothing and bind names that no other one binds, with those names."""
+    """Yield a cell's statements that compute nothing and bind names that no other one binds.
+
+    Each as its text, the names that it uses, and those that it binds.
+    """
     tree = _parsed(source)
-    if tree is None:
-        return
-    statements = [part for statement in tree.body for part in _parts(statement)]
-    bound = [_bound(statement) for statement in statements]
-    for statement, names in zip(statements, bound, strict=True):
-        alone = all(sum(name in others for others in bound) == 1 for name in names)
-        if names and alone and _computes_nothing(statement):
-            yield statement, names
+    statements = [part for statement in tree.body for part in _parts(statement)] if tree else []
+    texts = [ast.unparse(statement) for statement in statements]
+    names = [names_in(text) for text in texts]
+    times = Counter(name for _, bound in names for name in bound)
+    for statement, text, (used, bound) in zip(statements, texts, names, strict=True):
+        if bound and _computes_nothing(statement) and all(times[name] == 1 for name in bound):
+            yield text, used, bound
 
 
 def _parts(statement):
@@ -250,14 +243,6 @@ def _parts(statement):
     if isinstance(statement, ast.ImportFrom):
         return [ast.ImportFrom(statement.module, [alias], statement.level) for alias in statement.names]
     return [statement]
-
-
-def _bound(statement):
-    if isinstance(statement, (ast.Import, ast.ImportFrom)):
-        return {alias.asname or alias.name.partition(".")[0] for alias in statement.names} - {"*"}
-    if isinstance(statement, DEFINITIONS):
-        return {statement.name}
-    return {node.id for node in ast.walk(statement) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
 
 
 def _computes_nothing(statement):
