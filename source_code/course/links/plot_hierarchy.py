@@ -1,7 +1,7 @@
 """Figures of hierarchical all-reduces."""
 
 from course.links.hierarchy import gain, setting, time_gain
-from course.shared.picture import COLOURS, Picture, band, look, styled
+from course.shared.picture import COLOURS, Picture, band, frame, look, styled
 from course.training.bench import FLAT, VARIANTS
 from ddl.errors import InputError
 
@@ -24,14 +24,10 @@ def plot_fade(inside, between) -> Picture:
         right.plot(HOSTS, times, label=label, **look(number))
     for panel, title in ((left, "bytes that leave a host"), (right, f"time, {RANKS[-1]} ranks a host, by the model")):
         panel.axhline(1, color="black", linewidth=1)
-        panel.set(xscale="log", xlabel="hosts", title=title)
-        panel.set_xticks(HOSTS, labels=HOSTS)
-        panel.minorticks_off()
+        frame(panel, x=HOSTS, xlabel="hosts", title=title)
         panel.legend()
     left.set(ylabel="flat ring ÷ hierarchical", ylim=(0.9, None))
-    right.set(yscale="log")
-    right.set_yticks([1, 2, 5, 10, 20], labels=[1, 2, 5, 10, 20])
-    right.minorticks_off()
+    frame(right, y=[1, 2, 5, 10, 20])
     most, many = HOSTS[0], HOSTS[-1]
     picture.alt = (
         f"What a hierarchical all-reduce gains over a flat ring. Bytes that leave a host, with {RANKS[0]} ranks each: "
