@@ -67,6 +67,8 @@ done
 if [ -z "${SSL_CERT_DIR:-}" ] || [ "${SSL_CERT_FILE:-}" ]; then
     SSL_CERT_FILE=${SSL_CERT_FILE:-${PIP_CERT:-$store}}
     [ ! -e "$SSL_CERT_FILE" ] || export SSL_CERT_FILE PIP_CERT="$SSL_CERT_FILE" REQUESTS_CA_BUNDLE="$SSL_CERT_FILE"
+else
+    export PIP_CERT="${PIP_CERT:-${SSL_CERT_DIR%%:*}}"
 fi
 [ -z "${PIP_INDEX_URL:-}" ] || export UV_DEFAULT_INDEX="${UV_DEFAULT_INDEX:-$PIP_INDEX_URL}"
 [ -z "${UV_DEFAULT_INDEX:-}" ] || export PIP_INDEX_URL="${PIP_INDEX_URL:-$UV_DEFAULT_INDEX}"

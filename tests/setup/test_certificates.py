@@ -8,13 +8,17 @@ import shutil
 import ssl
 import subprocess
 import sys
+import tarfile
 import zipfile
 
 import pytest
 
 from helpers import ROOT, SETTING_UP, serving
 
-PACKAGES = ("uv", "cmake", "numpy", "tensorflow_cpu")  # those that the set-up reads the versions of, with no content
+# Those that the set-up reads the versions of, with no content; the last one is to be compiled.
+PACKAGES = ("uv", "cmake", "numpy", "tensorflow_cpu", "horovod")
+BACKEND = "import shutil\n\n\ndef build_wheel(folder, *_):\n    return shutil.copy({0!r}, folder) and {0!r}\n"
+BUILD_SYSTEM = '[build-system]\nrequires = []\nbuild-backend = "backend"\nbackend-path = ["."]\n'
 
 KEY = "-newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes"
 OPENSSL = (
@@ -28,6 +32,22 @@ OPENSSL = (
 class Index(http.server.SimpleHTTPRequestHandler):
     def log_message(self, *_):
         pass
+
+
+def as_source(wheel):
+    """Put an archive of sources, which "compiles" to a wheel, in that wheel's place; return it."""
+    for name, text in {
+        "backend.py": BACKEND.format(wheel.name),
+        "pyproject.toml": BUILD_SYSTEM,
+        "PKG-INFO": "",
+    }.items():
+        (wheel.parent / name).write_text(text)
+    archive = wheel.parent / "horovod-1.0.tar.gz"
+    with tarfile.open(archive, "w:gz") as sources:
+        for path in [path for path in wheel.parent.iterdir() if path != archive]:
+            sources.add(path, f"horovod-1.0/{path.name}")
+            path.unlink()
+    return archive
 
 
 @pytest.fixture(scope="module")
@@ -51,7 +71,8 @@ def network(tmp_path_factory):
             archive.writestr(f"{info}/METADATA", f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
             archive.writestr(f"{info}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
             archive.writestr(f"{info}/RECORD", "")
-        lock += f"{package.name}==1.0 \\\n    --hash=sha256:{hashlib.sha256(wheel.read_bytes()).hexdigest()}\n"
+        file = as_source(wheel) if name == "horovod" else wheel
+        lock += f"{package.name}==1.0 \\\n    --hash=sha256:{hashlib.sha256(file.read_bytes()).hexdigest()}\n"
     (folder / "requirements.lock").write_text(lock)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(folder / "index.pem", folder / "index.key")
@@ -67,7 +88,7 @@ def network(tmp_path_factory):
 def set_up(tmp_path, network, monkeypatch):
     """Return a function that sets up a course with that index's lock: the packages installed, and what was printed.
 
-    Horovod is not among them, so that the set-up stops where it looks at it.
+    Horovod's is empty, so that the set-up stops where it looks at it.
     """
     for name in list(os.environ):
         if name.startswith(("SSL_CERT_", "UV_", "PIP_")) or name.endswith("_CA_BUNDLE"):
@@ -82,13 +103,14 @@ def set_up(tmp_path, network, monkeypatch):
         shutil.copy(source, course / ("tools" if source.suffix == ".sh" else "."))
     tool.parent.mkdir(parents=True)
     tool.symlink_to(shutil.which("uv", path=f"{sys.prefix}/bin"))
-    subprocess.run([sys.executable, "-m", "venv", "--without-pip", course / ".venv"], check=True)
+    subprocess.run([sys.executable, "-m", "venv", course / ".venv"], check=True)
 
     def run(before=("sh",), **variables):
         command = [*before, "tools/setup.sh"]
         done = subprocess.run(command, cwd=course, env=os.environ | variables, capture_output=True, text=True)
         assert done.returncode != 0
-        return {path.name.partition("-")[0] for path in course.rglob("*.dist-info")}, done.stdout + done.stderr
+        installed = {path.name.partition("-")[0] for path in course.rglob("*.dist-info")}
+        return installed - {"pip", "setuptools"}, done.stdout + done.stderr
 
     return run
 
