@@ -2,9 +2,7 @@
 
 import pytest
 
-pytest.importorskip("tensorflow")
-
-import tensorflow as tf
+tf = pytest.importorskip("tensorflow")
 
 from course.challenge.arithmetic import Uncounted, work
 

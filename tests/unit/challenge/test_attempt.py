@@ -18,13 +18,9 @@ from ddl.records.paths import runs_dir
 from stage import StandInFailure
 
 
-def quiet(_):
-    """Print nothing."""
-
-
 def score(path, **options):
     """Score a file without the baseline beside it, quietly, unless told otherwise."""
-    return scoring.score(path, **{"beside": False, "progress": quiet, **options})
+    return scoring.score(path, **{"beside": False, "progress": str, **options})
 
 
 def seeds_of(kept):

@@ -6,9 +6,7 @@ import textwrap
 import numpy as np
 import pytest
 
-pytest.importorskip("tensorflow")
-
-import tensorflow as tf
+tf = pytest.importorskip("tensorflow")
 
 import submissions
 from course.challenge import rules

@@ -7,9 +7,7 @@ import shutil
 import numpy as np
 import pytest
 
-pytest.importorskip("tensorflow")
-
-import tensorflow as tf
+tf = pytest.importorskip("tensorflow")
 
 from course.challenge.graphs import Program, failed
 from course.challenge.rules import Refused

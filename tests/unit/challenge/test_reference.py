@@ -3,9 +3,7 @@
 import numpy as np
 import pytest
 
-pytest.importorskip("tensorflow")
-
-import tensorflow as tf
+tf = pytest.importorskip("tensorflow")
 
 import challenge
 from submissions import submission

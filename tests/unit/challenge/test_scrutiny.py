@@ -6,9 +6,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-pytest.importorskip("tensorflow")
-
-import tensorflow as tf
+tf = pytest.importorskip("tensorflow")
 
 from course.challenge import scrutiny
 from course.challenge.rules import INFERENCE_BATCH, Refused

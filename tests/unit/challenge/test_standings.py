@@ -19,10 +19,6 @@ from ddl.records.paths import runs_dir
 GOOD, BAD = (0.75, 0.752, 0.748, 0.751, 0.753), (0.70, 0.71, 0.69, 0.7, 0.705)
 
 
-def quiet(_):
-    """Print nothing."""
-
-
 def rows(*scores):
     return [standings.standing(each) for each in scores]
 
@@ -65,11 +61,11 @@ def test_a_board_shows_what_has_no_samples_place_or_time_beside_what_has():
 
 def test_the_board_leaves_out_trials_and_generated_pictures(stage, submission):
     path = submission()
-    score(path, n=1, samples=1024, progress=quiet)
-    score(path, data_set="synthetic", progress=quiet)
+    score(path, n=1, samples=1024, progress=str)
+    score(path, data_set="synthetic", progress=str)
     found = standings.board()
     assert "2 scores on other images or sizes left out" in repr(found)
-    score(path, progress=quiet)
+    score(path, progress=str)
     found = standings.board()
     assert list(found["name"]) == ["mine.py"] and list(found["counts"]) == ["yes"]
     assert "75.00%" in repr(found) and "180,224" in repr(found) and "0.80 to 0.80" in repr(found)
@@ -134,7 +130,7 @@ def test_what_is_handed_in_has_the_file_its_records_and_versions(stage, submissi
 
     path = submission()
     assert packed()[1]["score"] == "not scored" and (tmp_path / "challenge-mine.zip").exists()
-    score(path, progress=quiet)
+    score(path, progress=str)
     names, about = packed(tmp_path / "out.zip")
     assert about["score"].startswith("counts: ") and "tensorflow" in about["versions"]
     assert "records/journal.json" in names and "records/run-9/result.json" in names

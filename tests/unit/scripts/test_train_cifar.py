@@ -6,7 +6,6 @@ import pytest
 
 from helpers import ROOT
 
-pytest.importorskip("tensorflow")
 pytest.importorskip("horovod.tensorflow")
 
 from ddl.errors import CourseError

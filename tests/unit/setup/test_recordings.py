@@ -7,23 +7,9 @@ import pytest
 
 pytest.importorskip("horovod.tensorflow")
 
+import convergence
 import train_cifar
-from convergence import (
-    JUDGED,
-    OPTIMIZERS,
-    PRUNE,
-    SIZES,
-    TUNED,
-    TUNING,
-    Search,
-    generalisation,
-    ghost_batches,
-    judge_arms,
-    landscapes,
-    noise_runs,
-    sweep,
-    tune_arms,
-)
+from convergence import JUDGED, OPTIMIZERS, PRUNE, SIZES, TUNED, TUNING, Search
 from course.training.recipes import settle
 from ddl.launcher.job import option_arguments
 from recordings import compact
@@ -86,7 +72,7 @@ def test_a_grid_grows_until_its_best_rate_is_not_at_an_edge_or_any_has_worked():
 
 def test_arms_are_tuned_on_validation_pictures_with_seeds_that_are_not_judged():
     made = Made(lambda name, batch: 0.1 * math.sqrt(batch / 64))
-    rates, results = tune_arms(made, SIZE)
+    rates, results = convergence.tune_arms(made, SIZE)
     assert set(rates) == set(TUNED) and len(results) == len(made.asked)
     for arm, rate in rates.items():
         tried = {settings["learning_rate"] for name, settings in made.asked if name == arm}
@@ -96,7 +82,7 @@ def test_arms_are_tuned_on_validation_pictures_with_seeds_that_are_not_judged():
     assert {settings["train_samples"] for _, settings in made.asked} == {45_056}
 
     tuning = len(made.asked)
-    judged = judge_arms(made, SIZE, rates)
+    judged = convergence.judge_arms(made, SIZE, rates)
     asked = made.asked[tuning:]
     assert {settings["seed"] for _, settings in asked} == set(JUDGED) and not set(JUDGED) & set(TUNING)
     assert all("held_out" not in settings and settings["train_samples"] == 45_056 for _, settings in asked)
@@ -112,14 +98,14 @@ def test_arms_are_tuned_on_validation_pictures_with_seeds_that_are_not_judged():
 def test_rates_at_which_nothing_is_learned_are_never_the_best():
     # Far above what works, as a large batch without batch norm is.
     made = Made(lambda name, batch: 1e-3)
-    rates, _ = tune_arms(made, SIZE)
+    rates, _ = convergence.tune_arms(made, SIZE)
     assert rates["large batch"] == pytest.approx(1e-3, rel=0.5)
 
 
 @pytest.mark.parametrize("optimizer", OPTIMIZERS)
 def test_a_sweep_finds_each_batch_its_rate_and_judges_it_with_other_seeds(optimizer):
     made = Made(lambda name, batch: 0.02 * (batch / 32) ** 0.7)
-    results = sweep(made, SIZE, optimizer)
+    results = convergence.sweep(made, SIZE, optimizer)
     for batch in SIZE.batches:
         mine = [result for result in results if result["global_batch"] == batch]
         judged = [result for result in mine if result["role"] == "judged"]
@@ -139,7 +125,7 @@ def test_a_sweep_finds_each_batch_its_rate_and_judges_it_with_other_seeds(optimi
 def test_where_no_rate_reaches_the_target_in_time_the_most_accurate_is_judged_with_more():
     late = replace(SIZE, most_epochs=0.9 * LEAST * (1 + 4096 / B_CRIT) / SIZE.samples, batches=(4096,))
     made = Made(lambda name, batch: 1.0)
-    results = sweep(made, late, "plain SGD")
+    results = convergence.sweep(made, late, "plain SGD")
     tuning = [result for result in results if result["role"] == "tuning"]
     assert {result["stopped_by"] for result in tuning} == {"steps"}
     tried = [result["learning_rate"] for result in tuning]
@@ -151,7 +137,7 @@ def test_where_no_rate_reaches_the_target_in_time_the_most_accurate_is_judged_wi
 
 def test_a_gap_is_looked_for_at_equal_epochs_equal_steps_and_one_loss():
     made = Made(lambda name, batch: 0.1 * math.sqrt(batch / 64))
-    results = generalisation(made, SIZE)
+    results = convergence.generalisation(made, SIZE)
     judged = [result for result in results if result["role"] == "judged"]
     steps = {}
     for name, settings in made.asked:
@@ -162,17 +148,17 @@ def test_a_gap_is_looked_for_at_equal_epochs_equal_steps_and_one_loss():
             steps[name] = settings["epochs"] * (SIZE.few // settings["global_batch"])
     assert steps["small batch"] == steps["large batch, equal steps"] == 16 * steps["large batch"]
     assert len(judged) == 7 * len(JUDGED)
-    landscapes(made, SIZE, results)
+    convergence.landscapes(made, SIZE, results)
     assert len(made.ran) == 4 * len(JUDGED) and {"eigenvalue", "invariant", "trace"} <= set(made.ran[0])
 
 
 def test_ghost_batches_differ_in_the_norm_alone_and_noise_is_measured_at_weights_that_are_kept():
     made = Made(lambda name, batch: 1.0)
-    results = ghost_batches(made, SIZE, 0.05)
+    results = convergence.ghost_batches(made, SIZE, 0.05)
     differ = {key for _, one in made.asked for key in one if any(one.get(key) != two.get(key) for _, two in made.asked)}
     assert differ == {"ghost_batch", "seed", "sync_bn"} and len(results) == 5 * len(JUDGED)
     made = Made(lambda name, batch: 1.0)
-    results = noise_runs(made, SIZE, 256, 0.2)
+    results = convergence.noise_runs(made, SIZE, 256, 0.2)
     assert all(settings["keep_weights"] and settings["noise_scale"] for _, settings in made.asked)
     assert made.ran == [["noise"]] * len(results) and len(results) == 3 * len(SIZE.frozen)
 

@@ -3,9 +3,8 @@
 import numpy as np
 import pytest
 
-pytest.importorskip("tensorflow")
+tf = pytest.importorskip("tensorflow")
 
-import tensorflow as tf
 from tensorflow.keras import layers
 
 from course.training import models
