@@ -6,6 +6,7 @@ import io
 import json
 import re
 import socket
+import subprocess
 import sys
 import threading
 import time
@@ -69,6 +70,12 @@ def program(path, text):
     path.write_text(text)
     path.chmod(0o755)
     return path
+
+
+def git(folder, *words):
+    """Run git in a folder, as somebody; return what it prints."""
+    somebody = ["-c", "user.name=me", "-c", "user.email=me@example.org", "-c", "init.defaultBranch=main"]
+    return subprocess.check_output(["git", "-C", folder, *somebody, *words], text=True).strip()
 
 
 def archive(files):

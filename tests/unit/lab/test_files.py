@@ -41,9 +41,8 @@ def test_every_name_of_the_course_is_for_the_one_or_the_other():
 
 
 @pytest.fixture
-def opened(tmp_path, monkeypatch):
+def opened(tmp_path):
     """A lesson's file, its server, and its contents as they are handed to JupyterLab."""
-    monkeypatch.setenv("DDL_RUNS_DIR", str(tmp_path / "runs"))
     shutil.copy(ROOT / ATTENDEES[0], tmp_path)
     files = CourseFiles(root_dir=str(tmp_path))
     return tmp_path / ATTENDEES[0], files, asyncio.run(files.get(ATTENDEES[0]))

@@ -14,6 +14,7 @@ from ddl.errors import CourseError
 from ddl.launcher.processes import of_run
 from ddl.records.folder import RunFolder
 from ddl.records.jsonfiles import write_json
+from ddl.records.paths import runs_dir
 from ddl.server.serving import Connection, Runs
 from helpers import until
 
@@ -22,15 +23,13 @@ IDS = [f"20260101-00000{n}-aaaa" for n in range(4)]
 
 
 @pytest.fixture
-def make(tmp_path, monkeypatch):
+def make():
     """Return a function that makes a run's folder, with a process where it goes on."""
-    root = tmp_path / "runs"
-    monkeypatch.setenv("DDL_RUNS_DIR", str(root))
     processes = []
 
     def make(run_id=IDS[0], cell="a", execution="m1", ended=None, notebook=f"/course/notebooks/{NAME}", name="<b>good"):
-        folder = RunFolder(root / run_id)
-        folder.path.mkdir(parents=True)
+        folder = RunFolder(runs_dir() / run_id)
+        folder.path.mkdir()
         job = {"id": run_id, "name": name, "created": 100.0, "workers": 1, "processes": 1, "site": {}}
         write_json(folder.job, job)
         write_json(folder.shown, {"notebook": notebook, "cell": cell, "execution": execution})

@@ -1,24 +1,15 @@
 """A new release of the course, from a bare repository, and what an attendee has made of the last one."""
 
-import os
-import subprocess
-
 import nbformat
 import pytest
 from nbformat import v4
 
 from course.lab import update as module
 from course.lab.update import UpdateError, fresh, update
+from helpers import git
 
 NAME = "notebooks/7.Doubling.ipynb"
 STUB = "raise NotImplementedError()"
-
-
-def git(folder, *arguments):
-    who = {f"GIT_{role}_{what}": "me" for role in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}
-    return subprocess.check_output(
-        ["git", "-c", "init.defaultBranch=main", *arguments], cwd=folder, text=True, env=os.environ | who
-    )
 
 
 def role(name, **more):

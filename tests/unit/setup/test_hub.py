@@ -10,7 +10,7 @@ import pytest
 
 from course.lab.seat import COURSE, take_seat
 from ddl.errors import CourseError, InputError
-from helpers import ROOT
+from helpers import ROOT, git
 
 pytest.importorskip("jupyterhub", reason="jupyterhub is not installed")
 sys.path.append(str(ROOT / "grading"))
@@ -53,11 +53,6 @@ def test_what_is_the_hubs_is_for_nobody_else(tmp_path):
     assert stat.S_IMODE(password.stat().st_mode) == stat.S_IMODE(admin.stat().st_mode) == 0o600
     sign_in(tmp_path, accounts=False)
     assert (password.read_text(), admin.read_text()) == kept
-
-
-def git(folder, *arguments):
-    identity = ["-c", "user.name=a", "-c", "user.email=a@b"]
-    return subprocess.check_output(["git", "-C", folder, *identity, *arguments], text=True).strip()
 
 
 @pytest.fixture
