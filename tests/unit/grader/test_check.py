@@ -22,7 +22,6 @@ from doubling import SOLVED, STUBS, TESTS, write_lesson, write_released
 def lesson(tmp_path, monkeypatch):
     """Return a function that writes the lesson into this folder's ``notebooks/``."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("DDL_RUNS_DIR", str(tmp_path / "runs"))
     return partial(write_lesson, tmp_path)
 
 
@@ -52,7 +51,7 @@ def test_cells_find_the_files_beside_the_notebook_and_replace_none(lesson):
         (path.parent / name).write_text(text)
     assert check_file(path).passed
     assert {name: (path.parent / name).read_text() for name in files} == files
-    assert {each.name for each in path.parent.parent.iterdir()} == {"notebooks", "more.txt", "runs"}
+    assert {each.name for each in path.parent.parent.iterdir()} == {"notebooks", "more.txt"}
 
 
 def test_a_damaged_notebook_is_said_to_be(lesson, capsys):

@@ -22,7 +22,6 @@ ANN = {"name": "ann", "lesson": LESSON, "time": 0, "passes": {LESSON: {"q01_doub
 def folder(tmp_path, monkeypatch):
     """A class's folder, for an attendee called ann with a lesson that is half right."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("DDL_RUNS_DIR", str(tmp_path / "runs"))
     shared = tmp_path / "table"
     shared.mkdir()
     monkeypatch.setenv("DDL_CLASS", str(shared))

@@ -12,8 +12,7 @@ STEPS = hints.steps_of(LESSON)["q03_table"]
 
 
 @pytest.fixture(autouse=True)
-def runs(tmp_path, monkeypatch):
-    monkeypatch.setenv("DDL_RUNS_DIR", str(tmp_path))
+def new_kernel(monkeypatch):
     monkeypatch.setattr(hints, "_asked", set())
 
 

@@ -10,6 +10,7 @@ from course import progress
 from course.grader import journal
 from course.grader.check import check_file
 from ddl import cli
+from ddl.records.paths import runs_dir
 from doubling import SOLVED, STUBS, write_released
 
 
@@ -17,8 +18,6 @@ from doubling import SOLVED, STUBS, write_released
 def lesson(tmp_path, monkeypatch):
     """Return a function that writes the lesson with answers, as it is released; gives its path."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("DDL_RUNS_DIR", str(tmp_path / "runs"))
-
     return partial(write_released, tmp_path)
 
 
@@ -41,11 +40,11 @@ def test_a_check_is_kept_until_its_answer_changes(lesson, capsys):
     assert "1 of 1 lesson done, 3 of 3 questions answered, 4 of 4 points" in repr(progress("notebooks"))
 
 
-def test_runs_are_counted_by_the_notebook_that_shows_them(lesson, tmp_path):
+def test_runs_are_counted_by_the_notebook_that_shows_them(lesson):
     path = lesson(STUBS)
     for number, notebook in enumerate((str(path), "/elsewhere/Start_Here.ipynb", None)):
-        folder = tmp_path / "runs" / str(number)
-        folder.mkdir(parents=True)
+        folder = runs_dir() / str(number)
+        folder.mkdir()
         (folder / "job.json").write_text("{}")
         if notebook:
             (folder / "shown.json").write_text(json.dumps({"notebook": notebook}))
@@ -60,10 +59,9 @@ def test_no_answer_is_run_and_the_row_leads_to_the_lesson(lesson, tmp_path):
     assert not (tmp_path / "ran").exists()
 
 
-def test_a_damaged_record_is_written_anew(lesson, tmp_path):
+def test_a_damaged_record_is_written_anew(lesson):
     path = lesson(SOLVED)
-    (tmp_path / "runs").mkdir()
-    (tmp_path / "runs" / "answers.json").write_text("{")
+    (runs_dir() / "answers.json").write_text("{")
     assert stand()[0][0] == ("unchecked", True, 0)
     journal.keep_check(path.stem, {"q01_double_test": (True, journal.digest(SOLVED["q01_double"]))})
     assert stand()[0][0] == ("done", True, 2)
