@@ -183,8 +183,7 @@ def test_a_check_runs_what_marking_runs(changes):
 
 
 @pytest.mark.parametrize("changes, counts", COUNTS)
-def test_what_counts_of_it(changes, counts, tmp_path, monkeypatch):
-    monkeypatch.setenv("DDL_RUNS_DIR", str(tmp_path / "runs"))
+def test_what_counts_of_it(changes, counts, tmp_path):
     _, notebook = changed(changes)
     nbformat.write(notebook, tmp_path / "1.Agreed.ipynb")
     found = check_file(tmp_path / "1.Agreed.ipynb").verdicts

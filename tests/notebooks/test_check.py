@@ -23,8 +23,7 @@ def ran(path, **environment):
     return "".join(output.get("text") or output.get("data", {}).get("text/html", "") for output in outputs)
 
 
-def test_in_a_kernel_it_prints(tmp_path, monkeypatch):
-    monkeypatch.setenv("DDL_RUNS_DIR", str(tmp_path / "runs"))
+def test_in_a_kernel_it_prints(tmp_path):
     # The kernel has the right table when it checks; the saved notebook, from top to bottom, has it too late.
     calls = "from ddl import check\ncheck()\ncheck('7')"
     path = write_lesson(tmp_path, SOLVED | {"q02_table": "table = 0"}, "table = [1, 4, 9]", calls)
