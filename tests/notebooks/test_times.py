@@ -107,6 +107,3 @@ def test_a_core_is_short_and_most_of_it_is_doing(source):
     assert clock.words <= MOST_WORDS
     assert clock.words / lines_of_code(source) <= MOST_WORDS_A_LINE
     assert clock.doing / clock.minutes >= LEAST_DONE
-
-
-# ---------------------------------------------------------------- the page for instructors

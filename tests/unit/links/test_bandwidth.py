@@ -80,6 +80,3 @@ def test_a_row_for_each_path_between_each_two_ranks():
     assert tcp["latency_s"] == pytest.approx(1e-5, rel=1e-3)
     assert tcp["gb_per_s"] == pytest.approx(2, rel=1e-3) and tcp["best_bytes"] == 2**26
     assert "shared_memory: memory" in repr(table)
-
-
-# ---------------------------------------------------------------- figures

@@ -306,6 +306,3 @@ def test_a_matrix_is_predicted_with_a_network_beside_it(tmp_path, capsys, kind, 
     assert assumed in capsys.readouterr().out
     # A recorded server keeps its own network, unless another is said.
     assert server("dgx-1", "25").between.bandwidth_gb_per_s == pytest.approx(3)
-
-
-# ---------------------------------------------------------------- figures

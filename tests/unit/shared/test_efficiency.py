@@ -184,6 +184,3 @@ def test_lines_that_do_not_cross(alpha, words):
 def test_runs_that_do_not_fit_together_are_refused(one, many, message):
     with pytest.raises(ValueError, match=message):
         payoff(one, many)
-
-
-# ---------------------------------------------------------------- figures
