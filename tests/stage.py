@@ -28,9 +28,7 @@ class StandInRun:
         self.over = False
 
     def progress(self):
-        if self.state == "interrupted":
-            self.state = "stopped"
-            raise KeyboardInterrupt
+        self.wait()
         self.looks -= 1
         self.over = self.looks < 0
         return self

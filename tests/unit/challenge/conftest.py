@@ -15,15 +15,9 @@ def stage(monkeypatch):
 
 
 @pytest.fixture
-def submission(tmp_path):
+def submission(script):
     """Return a function that writes a submission's file."""
-
-    def write(text="SAMPLES = 180_224\n", name="mine.py"):
-        path = tmp_path / name
-        path.write_text(text)
-        return path
-
-    return write
+    return lambda text="SAMPLES = 180_224\n", name="mine.py": script(text, name)
 
 
 @pytest.fixture
