@@ -12,6 +12,7 @@ import threading
 import time
 import zipfile
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -94,6 +95,34 @@ def serving(server):
         threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
         yield server
         server.shutdown()
+
+
+def code(source, **metadata):
+    """A notebook's cell of code, as it stands in the file."""
+    return {"cell_type": "code", "source": source, "metadata": metadata}
+
+
+def question(name, source, points=1):
+    """A cell with the tests of a question."""
+    return code(source, nbgrader={"grade_id": name, "points": points, "grade": True, "solution": False})
+
+
+@contextlib.contextmanager
+def started(*command):
+    """Start a program whose output is read here; kill it afterwards."""
+    with subprocess.Popen([str(word) for word in command], stdout=subprocess.PIPE, text=True) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def finished(result, **more):
+    """A run that is over, as tables and figures take one."""
+    import pandas
+
+    known = dict(name=result["name"], recorded=False, state="done", restarts=(), result=result)
+    return SimpleNamespace(**known, history=pandas.DataFrame(result.get("history", [])), **more)
 
 
 def on_ranks(ranks, *words, **variables):

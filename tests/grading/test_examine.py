@@ -16,7 +16,7 @@ from course.grader import conversion
 from course.grader.grade import grade_notebook
 from course.grader.launches import Launches
 from course.grader.limits import Limits
-from helpers import until
+from helpers import code, question, until
 from marking import sandbox
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(not shutil.which("bwrap"), reason="bubblewrap is not installed")]
@@ -24,15 +24,6 @@ pytestmark = [pytest.mark.slow, pytest.mark.skipif(not shutil.which("bwrap"), re
 SHORT = Limits(cell_s=4, call_s=2, test_s=20, total_s=90, memory_bytes=2**30)
 WRONG = "def square(x):\n    return -1\n"
 QUESTION = "assert square(3) == 9\n### BEGIN HIDDEN TESTS\nassert square(4) == 16\n### END HIDDEN TESTS"
-
-
-def code(source):
-    return {"cell_type": "code", "source": source, "metadata": {}}
-
-
-def question(name, source):
-    about = {"grade_id": name, "points": 1, "grade": True, "solution": False}
-    return {"cell_type": "code", "source": source, "metadata": {"nbgrader": about}}
 
 
 def submission(*attack, asked=QUESTION):

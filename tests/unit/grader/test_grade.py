@@ -18,14 +18,12 @@ from course.grader.grade import CellError, Verdict, grade_notebook, visible_part
 from course.grader.judge import judge
 from course.grader.limits import Limits
 from course.grader.worker import respond
+from helpers import code, question
 
 
-def code(source, **metadata):
-    return {"cell_type": "code", "source": source, "metadata": metadata}
-
-
-def question(name, source, points=1):
-    return code(source, nbgrader={"grade_id": name, "points": points, "grade": True, "solution": False})
+def graded(*cells, **options):
+    """Grade a notebook by its visible tests."""
+    return grade_notebook({"cells": cells}, hidden=False, **options)
 
 
 @pytest.fixture(autouse=True)
@@ -242,13 +240,13 @@ def test_a_notebook_is_graded_in_order():
 
 
 def test_a_cell_that_ends_its_process_costs_no_other_question():
-    notebook = {"cells": [
+    found = graded(
         code("def f(x):\n    return x"), code("import os\nos._exit(3)"),
         code("def g(x):\n    return f(x)"), question("g", "assert g(1) == 1"),
         code("def h(x):\n    while True: pass"), question("h", "assert h(1) == 1"),
         code("while True: pass"), question("g again", "assert g(1) == 1"),
-    ]}  # fmt: skip
-    found = grade_notebook(notebook, hidden=False, limits=Limits(cell_s=1, call_s=0.5))
+        limits=Limits(cell_s=1, call_s=0.5),
+    )  # fmt: skip
     assert [verdict.passed for verdict in found.verdicts] == [True, False, True]
     assert found.verdicts[1].message == "h(1) was stopped after 0.5 s: does it come to an end?"
     assert found.cells[1].error == CellError("ProcessEnded", "it ended with status 3")
@@ -261,39 +259,31 @@ def test_a_cell_that_ends_its_process_costs_no_other_question():
 
 
 def test_a_cell_that_copies_its_process_costs_no_question():
-    notebook = {
-        "cells": [
-            code("import os\ndef one():\n    return 1"),
-            code("copies = [os.fork() for _ in range(3)]"),
-            question("after", "assert one() == 1"),
-            code("print('still here')"),
-            question("end", "assert one() == 1"),
-        ]
-    }
-    found = grade_notebook(notebook, hidden=False)
+    found = graded(
+        code("import os\ndef one():\n    return 1"),
+        code("copies = [os.fork() for _ in range(3)]"),
+        question("after", "assert one() == 1"),
+        code("print('still here')"),
+        question("end", "assert one() == 1"),
+    )
     assert [verdict.passed for verdict in found.verdicts] == [True, True] and not found.notes
     assert found.cells[-1].printed == "still here\n"
 
 
 def test_a_test_that_a_result_keeps_busy_is_ended():
-    notebook = {
-        "cells": [
-            code("def f():\n    return 10**15"),
-            question("busy", "for _ in range(f()): pass"),
-            question("next", "assert f() == 10**15"),
-        ]
-    }
-    found = grade_notebook(notebook, hidden=False, limits=Limits(test_s=1))
+    found = graded(
+        code("def f():\n    return 10**15"),
+        question("busy", "for _ in range(f()): pass"),
+        question("next", "assert f() == 10**15"),
+        limits=Limits(test_s=1),
+    )
     assert [verdict.passed for verdict in found.verdicts] == [False, True]
     assert found.verdicts[0].message == "the test did not end within 1 s"
 
 
 def test_a_worker_that_does_not_start_is_said():
-    def start_worker(limits):
-        return Channel([sys.executable, "-c", "import nowhere"])
-
     with pytest.raises(OSError, match="did not start.*status 1.*No module named 'nowhere'"):
-        grade_notebook({"cells": [code("1")]}, hidden=False, start_worker=start_worker)
+        graded(code("1"), start_worker=lambda limits: Channel([sys.executable, "-c", "import nowhere"]))
 
 
 # ---------------------------------------------------------------- the conversation

@@ -8,6 +8,7 @@ import pytest
 
 from course import plot
 from course.shared.recorded import Recorded
+from helpers import finished
 
 DATA = {"name": "cifar10", "form": "official layout, JPEG re-encoded", "train_samples": 45_056}
 
@@ -22,15 +23,7 @@ def result(name, accuracies, seed=0, **fields):
 
 
 def run(name, accuracies, events=(), **fields):
-    made = result(name, accuracies, **fields)
-    return SimpleNamespace(
-        name=name,
-        recorded=False,
-        state="done",
-        result=made,
-        history=pandas.DataFrame(made["history"]),
-        events=lambda: list(events),
-    )
+    return finished(result(name, accuracies, **fields), events=lambda: list(events))
 
 
 RUNS = [run("a", [0.2, 0.4], seed=0), run("a", [0.3, 0.5], seed=1), run("b", [0.1, 0.2])]

@@ -1,29 +1,18 @@
 """Figures of the critical batch, of differences and of rates: what they draw is what was measured."""
 
-from types import SimpleNamespace
-
-import pandas
 import pytest
 
 from course import plot
 from course.convergence.critical import Noise, critical_batch
+from helpers import finished
 
 BATCHES = (32, 64, 128, 256, 512, 1024, 2048, 4096)
 DATA = {"name": "cifar10", "form": "official layout, JPEG re-encoded", "train_samples": 45_056}
 
 
 def run(name, **fields):
-    result = {
-        "name": name,
-        "arm": name,
-        "data": DATA,
-        "stopped_by": "target",
-        "learning_rate": 0.1,
-        "seed": 0,
-        **fields,
-    }
-    history = pandas.DataFrame(result.pop("history", []))
-    return SimpleNamespace(name=name, recorded=False, state="done", result=result, history=history, restarts=())
+    usual = {"name": name, "arm": name, "data": DATA, "stopped_by": "target", "learning_rate": 0.1, "seed": 0}
+    return finished(usual | fields)
 
 
 def sweep(arm, critical, batches=BATCHES, seeds=3):

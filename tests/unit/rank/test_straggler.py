@@ -2,13 +2,12 @@
 
 import os
 import signal
-import subprocess
 import sys
 
 import pytest
 
 from ddl.rank.straggler import SAMPLES, Straggler, at_work
-from helpers import until
+from helpers import started, until
 
 
 @pytest.mark.parametrize(
@@ -32,13 +31,9 @@ def test_a_straggler_is_at_work_while_all_others_mostly_wait(shares, found):
 
 def test_who_waits_is_not_at_work_and_who_is_stopped_would_be():
     code = "import time; print(flush=True)\nwhile True: time.sleep(1)"
-    process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE)
-    try:
+    with started(sys.executable, "-c", code) as process:
         process.stdout.readline()
         until(lambda: not at_work(process.pid), 10)
         process.send_signal(signal.SIGSTOP)
         until(lambda: at_work(process.pid), 10)
-    finally:
-        process.kill()
-        process.communicate()
     assert at_work(os.getpid()) and not at_work(process.pid)

@@ -3,13 +3,13 @@
 import errno
 import os
 import signal
-import subprocess
 import sys
 from unittest.mock import Mock
 
 import pytest
 
 from ddl.records import files
+from helpers import started
 
 
 @pytest.fixture
@@ -42,15 +42,11 @@ HOLD = "import sys, time; from ddl.records.files import locked\nwith locked(sys.
 def test_a_lock_that_is_held_is_told_and_free_when_its_holder_dies(tmp_path):
     busy = Mock(side_effect=InterruptedError)
     path = tmp_path / "new folder" / "lock"
-    holder = subprocess.Popen([sys.executable, "-c", HOLD, path], stdout=subprocess.PIPE)
-    try:
+    with started(sys.executable, "-c", HOLD, path) as holder:
         holder.stdout.readline()
         with pytest.raises(InterruptedError), files.locked(path, busy):
             pytest.fail("it is held by another process")
         with files.locked(path, lambda: holder.send_signal(signal.SIGKILL)):
             assert holder.wait(10) == -signal.SIGKILL
-    finally:
-        holder.kill()
-        holder.communicate()
     with files.locked(path, busy):
         pass
