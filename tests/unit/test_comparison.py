@@ -8,6 +8,7 @@ import pytest
 
 from course.shared.recorded import Recorded
 from ddl.comparison import compare
+from helpers import finished
 
 HARDWARE = {"host": "vm", "cpu": "Some CPU", "cores": 2, "gpus": []}
 
@@ -46,10 +47,7 @@ def result(name, accuracy, *, seed=0, steps=80, epochs=8, batch=1024, **fields):
 
 
 def run(name, accuracy, **fields):
-    made = result(name, accuracy, **fields)
-    return SimpleNamespace(
-        name=name, recorded=False, state="done", result=made, history=pandas.DataFrame(made["history"]), restarts=()
-    )
+    return finished(result(name, accuracy, **fields))
 
 
 def arm(name, *accuracies, **fields):
