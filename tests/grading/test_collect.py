@@ -6,6 +6,7 @@ import resource
 import shutil
 import stat
 import zipfile
+from unittest.mock import Mock
 
 import nbformat
 import pytest
@@ -142,13 +143,10 @@ def test_what_somebody_asks_to_be_looked_at_again_stands_in_the_table(taken, han
 def test_a_missing_sandbox_is_said_before_marking_and_nothing_is_marked_without_one(
     taken, hand_in, tiny, capsys, monkeypatch
 ):
-    def find():
-        raise sandbox.SandboxMissing("install bubblewrap")
-
     def command(name, *more):
         return commands.main(["--course", str(taken.course.folder), name, *more]), capsys.readouterr().err
 
-    monkeypatch.setattr(sandbox, "find", find)
+    monkeypatch.setattr(sandbox, "find", Mock(side_effect=sandbox.SandboxMissing("install bubblewrap")))
     hand_in("ann.ipynb", tiny.right())
     collected, said = command("collect", "1", "--from", str(hand_in.folder))
     assert collected == 0 and "install bubblewrap" in said

@@ -1,6 +1,7 @@
 """What a site finds on its machine."""
 
 import subprocess
+from unittest.mock import Mock
 
 import pytest
 
@@ -43,11 +44,7 @@ def test_a_driver_that_fails_or_hangs_offers_no_gpu(nvidia_smi, monkeypatch):
     nvidia_smi("echo 'NVIDIA-SMI has failed' >&2; exit 9")
     assert site.gpu_names() == ()
     site.gpu_names.cache_clear()
-
-    def hang(*_, **options):
-        raise subprocess.TimeoutExpired("nvidia-smi", options["timeout"])
-
-    monkeypatch.setattr(machine.subprocess, "run", hang)
+    monkeypatch.setattr(machine.subprocess, "run", Mock(side_effect=subprocess.TimeoutExpired("nvidia-smi", 1)))
     assert site.gpu_names() == ()
 
 

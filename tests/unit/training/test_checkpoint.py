@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -128,10 +129,8 @@ def test_checkpoints_are_written_every_so_many_steps_and_at_once(kept, folder):
 
 
 def test_a_full_disk_costs_the_checkpoint_and_ends_only_who_must_stop(kept, monkeypatch):
-    def full(*_, **__):
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    monkeypatch.setattr(checkpoint.np, "savez", full)
+    full = OSError(errno.ENOSPC, "No space left on device")
+    monkeypatch.setattr(checkpoint.np, "savez", Mock(side_effect=full))
     written, notes = kept(every=2)
     assert written == [] and len(notes) == 1 and notes[0].endswith("The training goes on without this checkpoint")
     with pytest.raises(StorageError):

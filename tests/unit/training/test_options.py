@@ -3,6 +3,7 @@
 import json
 import sys
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
@@ -128,12 +129,8 @@ def test_wrong_options_end_a_script_before_tensorflow_is_imported(answers, scrip
 
 def test_a_mistake_ends_a_script_with_one_line(monkeypatch):
     monkeypatch.setattr(sys, "argv", ["/somewhere/train.py"])
-
-    def main(config):
-        raise InputError("not so")
-
     with pytest.raises(SystemExit, match=r"^train\.py: not so$"):
-        run(main, None)
+        run(Mock(side_effect=InputError("not so")), None)
 
 
 def test_numbers_that_can_be_are_read():
