@@ -59,7 +59,6 @@ def test_two_ranks_in_a_container_of_this_machine(stand_in, script, monkeypatch,
         assert variables["PYTHONNOUSERSITE"] == "1"
         assert "MY_API_TOKEN" not in variables and "PYTHONSTARTUP" not in variables
     assert "hush-4711" not in json.dumps(call)
-    nothing_left(run)
 
 
 def test_a_container_program_that_is_missing(script, monkeypatch, tmp_path):

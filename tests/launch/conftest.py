@@ -5,6 +5,11 @@ import pytest
 from ddl.launcher import warm
 
 
+@pytest.fixture(scope="session", autouse=True)
+def horovod():
+    pytest.importorskip("horovod")
+
+
 @pytest.fixture(scope="session")
 def template():
     """The template of all tests here (tests/conftest.py ends it)."""

@@ -5,17 +5,13 @@ import signal
 
 import pytest
 
-from helpers import until
-
-pytest.importorskip("tensorflow")
-pytest.importorskip("horovod.tensorflow")
-
 from course.links.bandwidth import bandwidths, pairs
 from course.links.plot_bandwidth import plot_bandwidth, plot_pairs
 from course.links.plot_race import plot_race
 from course.links.race import crossovers
 from course.shared import cost
 from ddl import RunFailed, launch
+from helpers import until
 
 pytestmark = pytest.mark.nightly("source_code/*bench*", "source_code/*allreduce*")
 
@@ -59,7 +55,6 @@ def test_collectives_of_two_ranks(cluster, library, backend, nothing_left):
     check_times(result["points"], 4)
     check_events(run, 3 * 8)
     assert len(bandwidths(run)) == 8 and "all_gather" in plot_bandwidth(run).alt
-    nothing_left(run)
 
 
 def test_settings_reach_the_environment_and_the_record():
@@ -93,7 +88,6 @@ def test_messages_between_all_pairs(nothing_left):
     check_events(run, 18)
     assert "shared_memory: memory of this host; horovod: gloo, loopback" in result["transport"]
     assert len(pairs(run)) == 9 and "(median of 3 pairs)" in plot_pairs(run).alt
-    nothing_left(run)
 
 
 def test_three_algorithms_race_on_four_ranks(nothing_left):
@@ -111,7 +105,6 @@ def test_three_algorithms_race_on_four_ranks(nothing_left):
         assert point["messages"] == messages and point["sent_bytes"] == pytest.approx(share * point["size_bytes"])
         assert set(point["ahead_of"]) == set(names) - {point["algorithm"]}
     assert len(crossovers(run)) == 3 and "on 4 ranks" in plot_race(run).alt
-    nothing_left(run)
 
 
 @pytest.mark.parametrize(
@@ -129,7 +122,6 @@ def test_what_cannot_be_measured_is_said(script, workers, options, message, noth
         launch(script, workers=workers, oversubscribe=True, **options)
     run = raised.value.run
     assert message in run.logs(run.failure.rank)  # the first to say so ends the others
-    nothing_left(run)
 
 
 @pytest.mark.parametrize("script, cluster", [("bench_allreduce.py", "multi_worker"), ("bench_p2p.py", "horovod")])
@@ -143,7 +135,6 @@ def test_a_rank_is_killed(script, cluster, nothing_left):
     run.wait()
     assert run.state == "failed"
     assert "rank 1 of 2" in run.failure.sentence
-    nothing_left(run)
 
 
 def test_copies_are_timed_between_devices():

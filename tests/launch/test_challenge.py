@@ -1,21 +1,15 @@
 """A real score: the baseline on generated pictures, killed in its middle, and gone on with."""
 
 import json
-import os
-import signal
 import subprocess
 import sys
 
 import pytest
 
-from helpers import until
-
-pytest.importorskip("tensorflow")
-pytest.importorskip("horovod.tensorflow")
-
 from ddl.launcher import processes
 from ddl.launcher.run import attach
 from ddl.records.paths import runs_dir
+from helpers import started, until
 
 pytestmark = pytest.mark.nightly("source_code/course/challenge/*")
 SIZES = "--samples 2048 --train-samples 4096 --public-samples 500 --private-samples 500"
@@ -30,15 +24,11 @@ def entries():
 
 
 def test_a_score_that_is_killed_goes_on_with_its_seeds_and_leaves_no_process():
-    score = subprocess.Popen(COMMAND, stdout=subprocess.DEVNULL)
-    try:
+    with started(*COMMAND):
         until(lambda: any(entry["run"] for entry in entries()))
         before = entries()
         (run_id,) = [entry["run"] for entry in before if entry["run"]]
         until(lambda: (runs_dir() / run_id / "rank-1.json").exists())
-    finally:
-        os.kill(score.pid, signal.SIGKILL)
-        score.wait()
     until(lambda: not processes.of_run(run_id))
     assert attach(run_id).state == "stopped"
 

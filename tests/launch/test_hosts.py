@@ -20,7 +20,7 @@ from ddl import attach, launch, runs
 from ddl.launcher import processes
 from ddl.rank import hosts
 from ddl.records.jsonfiles import read_json_lines
-from helpers import LAUNCHING, ROOT, printed, until
+from helpers import LAUNCHING, ROOT, printed, started, until
 
 # It takes iproute2, and a machine that lets them make networks: not every one that runs fast tests.
 WHERE = """
@@ -95,7 +95,6 @@ def test_two_hosts_are_two_networks(two_hosts, script, nothing_left, monkeypatch
         assert "tbf" in rank["limit"] and "rate 100Mbit" in rank["limit"]
         assert rank["gpus"] == "" and rank["slurms"] == []
     assert [rank.host for rank in run.progress().ranks] == ["host0"] * 2 + ["host1"] * 2
-    nothing_left(run)
     assert not {rank["network"] for rank in found} & networks()
 
 
@@ -176,8 +175,7 @@ def test_whoever_is_killed_nothing_stays(two_hosts, script, nothing_left, detach
         "import sys, time; from ddl import hosts, launch; run = launch(sys.argv[1], workers=2, "
         f"nodes=2, site=hosts.site(100), wait=False, detach={detach}); print(run.id, flush=True); time.sleep(600)"
     )
-    kernel = subprocess.Popen([sys.executable, "-c", code, str(script(SLEEP))], stdout=subprocess.PIPE, text=True)
-    try:
+    with started(sys.executable, "-c", code, script(SLEEP)) as kernel:
         run = attach(kernel.stdout.readline().strip())
         until(lambda: up(run))
         assert run.state == "running"
@@ -187,10 +185,6 @@ def test_whoever_is_killed_nothing_stays(two_hosts, script, nothing_left, detach
             kernel.wait()
         until(lambda: processes.of_run(run.id, besides={kernel.pid}) == [], timeout_s=20)
         assert run.state == ("lost" if detach else "stopped")
-    finally:
-        kernel.kill()
-        kernel.wait()
-    nothing_left(run)
 
 
 # ---------------------------------------------------------------- with Horovod and tf.distribute
@@ -212,7 +206,6 @@ def test_horovod_in_several_ways_over_the_link(two_hosts, nothing_left):
             over_the_link = 8 * (counted["expected"] - hosts.BURST_BYTES) / 100e6
             assert spread["least"] >= over_the_link, point["variant"]
     assert len(variants(run)) == len(points) and "4 ranks on 2 hosts" in plot_variants(run).alt
-    nothing_left(run)
 
 
 MEETING = {
@@ -246,7 +239,3 @@ def test_other_clusters_meet_over_the_link(two_hosts, script, nothing_left, clus
     run = launch(script(MEETING[cluster]), workers=2, nodes=2, site=two_hosts, cluster=cluster, timeout_s=150)
     last = [run.logs(rank).splitlines()[-1].split() for rank in range(2)]  # PyTorch warns that addresses have no names
     assert last == [[hosts.address(rank), "2.0"] for rank in range(2)]
-    nothing_left(run)
-
-
-# ---------------------------------------------------------------- recorded for those who may not

@@ -5,13 +5,9 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from helpers import ROOT, on_ranks
-
-pytest.importorskip("tensorflow")
-pytest.importorskip("horovod.tensorflow")
-
 from ddl.records.folder import RunFolder
 from ddl.records.jsonfiles import read_json, read_json_lines, write_json
+from helpers import ROOT, on_ranks
 
 SCRIPT = ROOT / "source_code/course/convergence/scripts/landscape.py"
 FILTERS = (3, 32, 64, 128, 128)

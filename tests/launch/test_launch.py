@@ -176,7 +176,6 @@ def test_two_runs_at_the_same_time_keep_apart(script, nothing_left):
     for run, name in zip(both, "ab"):
         assert run.wait().state == "done"
         assert all(output["argv"][1] == name for output in printed(run))
-        nothing_left(run)
     assert [run.id for run in runs()] == sorted(run.id for run in both)
 
 
@@ -189,7 +188,6 @@ def test_a_run_is_followed_and_stopped_from_another_process(script, nothing_left
     other = subprocess.run([sys.executable, "-c", code, run.id], capture_output=True, text=True)
     assert other.stdout.split() == ["running", "stopped"], other.stderr
     assert run.state == "stopped" and run.failure is None
-    nothing_left(run)
 
 
 def test_a_detached_run_outlives_its_kernel_and_an_interrupt(script, tmp_path, nothing_left):
@@ -213,7 +211,6 @@ def test_a_detached_run_outlives_its_kernel_and_an_interrupt(script, tmp_path, n
     interrupted.touch()
     assert run.wait().state == "done"
     assert [run.logs(rank).split() for rank in (0, 1)] == [["up", "through"]] * 2
-    nothing_left(run)
 
 
 def test_a_run_from_the_command_line(script, capfd):

@@ -64,7 +64,6 @@ def counted(script, ends, **options):
 @both
 def test_killed_ranks_cost_the_steps_since_the_checkpoint(script, nothing_left, start, capfd):
     run = counted(script, ["1:1:25", "2:0:35", "2:1:35"])
-    nothing_left(run)
     restart, second = run.restarts
     assert run.state == "done" and run.progress().step == 40
     assert (second.step, second.resumed_at, second.ranks) == (35, 30, 2)  # both at once
@@ -78,7 +77,6 @@ def test_killed_ranks_cost_the_steps_since_the_checkpoint(script, nothing_left, 
 
 def test_the_same_failure_in_the_same_step_is_not_repeated_for_ever(script, nothing_left):
     run = counted(script, ["1:1:25", "2:1:25", "3:1:25"])
-    nothing_left(run)
     assert run.state == "failed" and len(run.restarts) == 1
     assert "failed at step 25 twice for this reason, so it was not started again" in run.failure.sentence
 
@@ -86,7 +84,6 @@ def test_the_same_failure_in_the_same_step_is_not_repeated_for_ever(script, noth
 @pytest.mark.slow
 def test_a_place_that_is_gone_makes_one_rank_fewer(script, nothing_left):
     run = counted(script, ["1:1:25", "2:1:first"], min_workers=1)
-    nothing_left(run)
     assert run.state == "done" and [restart.ranks for restart in run.restarts] == [2, 1]
     assert run.progress().world == 1 and len(run.progress().ranks) == 1
 
@@ -102,7 +99,6 @@ def test_a_host_that_is_gone_leaves_its_ranks_out(script, nothing_left):
     holder = next(pid for pid in processes.of_run(run.id) if b"'host1'" in command_of(pid))
     os.kill(holder, signal.SIGKILL)
     run.wait()
-    nothing_left(run)
     assert run.state == "done" and [restart.ranks for restart in run.restarts] == [2]
     assert {rank.host for rank in run.progress().ranks} == {"host0"}
 
@@ -125,7 +121,6 @@ def test_the_weights_are_those_of_an_undisturbed_run(nothing_left, fewest, ranks
         until(lambda: hit.restarts and len(hit.progress().ranks) == 2, 60)
         hit.kill_rank(1)
     hit.wait()
-    nothing_left(hit)
     assert hit.state == "done" and hit.restarts[-1].ranks == ranks, hit.failure
     assert all(restart.resumed_at % 5 == 0 and restart.resumed_at for restart in hit.restarts)
     before, after = (np.load(run.folder / "weights.npz") for run in (calm, hit))
@@ -144,7 +139,6 @@ def test_a_machine_that_is_taken_away_leaves_a_checkpoint_first(nothing_left):
     run = runs()[-1]
     process.send_signal(signal.SIGTERM)
     assert process.wait(60) == 1
-    nothing_left(run)
     kept = [event for event in run.events() if event["event"] == "checkpoint"]
     assert run.state == "stopped" and [event["reason"] for event in kept] == ["time limit"]
     assert (run.folder / checkpoint.FILE).exists()
@@ -169,7 +163,6 @@ def test_a_killed_launcher_leaves_a_checkpoint_and_no_process(nothing_left):
 def test_a_rank_is_killed_at_a_step_and_its_cost_is_read(nothing_left):
     run = launch("train_cifar.py", **SMALL | {"steps": 300}, checkpoint_every=1, max_restarts=2, wait=False)
     assert drill.kill_at(run, rank=1, step=20) is run
-    nothing_left(run)
     cost = drill.costs([run]).iloc[0]
     assert run.state == "done" and len(run.restarts) == 1
     assert cost["killed at step"] >= 20 and cost["steps twice"] <= 2

@@ -7,9 +7,6 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-pytest.importorskip("tensorflow")
-pytest.importorskip("horovod.tensorflow")
-
 from course import memory, pipeline
 from ddl import RunFailed, launch
 from ddl.errors import InputError

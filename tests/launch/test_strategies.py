@@ -95,7 +95,6 @@ def test_a_parameter_server_trains_out_of_step_and_gets_there(nothing_left):
     # One device had 45 % then, and this 42 %, with one seed; chance is 10 %.
     assert result["test_accuracy"] > 0.25
     assert set(kept_weights(run)) == {1, 4, 16, 64, 256, 390}
-    nothing_left(run)
 
 
 def test_a_loss_is_scaled_right_by_what_is_really_in_the_global_batch(nothing_left):
@@ -115,4 +114,3 @@ def test_a_loss_is_scaled_right_by_what_is_really_in_the_global_batch(nothing_le
     nominal = cases["sum over the nominal batch, short batch"]
     assert nominal["ratio"] == pytest.approx(5 / 64, rel=1e-4)
     assert read_json(run.folder / "result.json")["replicas"] == 2
-    nothing_left(run)

@@ -9,13 +9,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from helpers import ROOT, on_ranks
-
-pytest.importorskip("tensorflow")
-pytest.importorskip("horovod.tensorflow")
-
 from course.data import store
 from ddl.records.jsonfiles import read_json, read_json_lines
+from helpers import ROOT, on_ranks
 
 pytestmark = pytest.mark.slow
 

@@ -39,7 +39,6 @@ def test_every_rank_is_told_what_torchrun_tells_and_finds_no_tensorflow(script, 
     run = launch(path, cluster="torchrun", oversubscribe=True)
     assert printed(run, 0) == [[str(rank), "2", str(rank), "2", "0", "127.0.0.1", "lo", True] for rank in (0, 1)]
     assert printed(run) == [[], []]
-    nothing_left(run)
 
 
 @pytest.mark.parametrize(
@@ -52,7 +51,6 @@ def test_every_rank_is_told_what_torchrun_tells_and_finds_no_tensorflow(script, 
 def test_without_pytorch_or_its_variables_a_launch_says_how_to_get_them(script, nothing_left, raised, options, advice):
     run = launch(script(f"raise {raised}\n"), check=False, oversubscribe=True, **options)
     assert run.failure.type in raised and advice in run.failure.advice
-    nothing_left(run)
 
 
 @pytest.mark.nightly(*LAUNCHING)
@@ -86,14 +84,12 @@ def test_a_killed_rank_is_named_and_not_who_noticed(together, nothing_left):
     os.kill(run.progress().ranks[1].pid, signal.SIGKILL)
     run.wait()
     assert run.failure.sentence.startswith("rank 1 of 2 on ") and "was killed by SIGKILL" in run.failure.sentence
-    nothing_left(run)
 
 
 @pytest.mark.nightly(*LAUNCHING)
 def test_a_rank_that_others_wait_for_is_named_at_the_time_limit(together, nothing_left):
     run = together("    total()\n    time.sleep(600 * rank)\n    total()\n", timeout_s=15)
     assert "the others were waiting for rank 1" in run.failure.sentence, run.failure
-    nothing_left(run)
 
 
 @pytest.mark.nightly("source_code/strategies/*")  # the extra is installed for the full run only

@@ -6,15 +6,11 @@ All cases of a number of ranks share one start, because starting costs more than
 import numpy as np
 import pytest
 
-from helpers import ROOT, on_ranks
-
-pytest.importorskip("tensorflow")
-pytest.importorskip("horovod.tensorflow")
-
 from course.training.precision import instructions
 from ddl import launch
 from ddl.records import timeline
 from ddl.records.jsonfiles import read_json, read_json_lines
+from helpers import ROOT, on_ranks
 
 pytestmark = pytest.mark.slow
 

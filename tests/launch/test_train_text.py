@@ -3,8 +3,6 @@
 import numpy as np
 import pytest
 
-pytest.importorskip("tensorflow")
-pytest.importorskip("horovod.tensorflow")
 pytest.importorskip("tensorflow_hub")
 
 from course.data import load_questions
@@ -131,7 +129,6 @@ def test_house_numbers_are_trained_by_the_step_of_a_file(house_numbers, script, 
     assert hits == pytest.approx(round(hits), abs=1e-3)
     first, *_, last = run.history["loss"]
     assert last < first - 0.2 and last < np.log(10)
-    nothing_left(run)
 
 
 def test_a_step_that_takes_the_mean_of_each_replica_is_found_and_a_file_that_is_none_named(house_numbers, script):
