@@ -112,7 +112,6 @@ class Hostile:
         right, untouched = lesson.right, lesson.untouched
         self.add("sql", self.attack("sql", untouched()), 0)
         self.add("exit", self.attack("exit", right()), full, "cell 1")
-        self._cells(right, untouched, full)
         endless = right()
         lesson.code_answers(endless)[-1].source = ENDLESS
         self.add("endless", endless, self.without_last, "did not end within")
@@ -120,23 +119,21 @@ class Hostile:
         self.add("broken", b'{"cells": [', 0, "JSON is broken")
         self.add("two", right(), full)
         self.add("two", untouched(), full, name="old.ipynb")
-
-    def _cells(self, right, untouched, full):
-        """Test cells deleted, duplicated, edited."""
-        tests = self.lesson.tests
+        # Test cells deleted, duplicated, edited.
+        tests = lesson.tests
         for kind, make, mark in (("deleted", right, full), ("deleted-stub", untouched, 0)):
             notebook = make()
             for name in tests:
-                notebook.cells.remove(self.lesson.answer(notebook, name))
+                notebook.cells.remove(lesson.answer(notebook, name))
             self.add(kind, notebook, mark, f"deleted: {tests[0]}")
         notebook = right()
-        copied = nbformat.from_dict(json.loads(json.dumps(self.lesson.answer(notebook, tests[0]))))
+        copied = nbformat.from_dict(json.loads(json.dumps(lesson.answer(notebook, tests[0]))))
         copied.source, copied.id = "pass", "copied"
         notebook.cells.append(copied)
         self.add("duplicated", notebook, full, f"the first counts: {tests[0]}")
         notebook = untouched()
         for name in tests:
-            self.lesson.answer(notebook, name).source = "pass"
+            lesson.answer(notebook, name).source = "pass"
         self.add("edited", notebook, 0, f"changed: {tests[0]}")
 
 
