@@ -25,7 +25,7 @@ SEED = 1234567
 def build(folder, source, scratch):
     """Return what the builder answers, or how it ended without."""
     request, answer = folder / "request", folder / "answer"
-    asked = {"name": "mine.py", "source": source, "baseline": BASELINE.read_text(), "seeds": [SEED]}
+    asked = {"name": "mine.py", "source": source, "baseline": BASELINE.read_text(), "seeds": [SEED], "id": 1}
     request.write_text(json.dumps(asked) + "\n")
     child = os.fork()
     if not child:
