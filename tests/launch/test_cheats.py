@@ -15,14 +15,11 @@ import textwrap
 
 import pytest
 
-from helpers import ROOT
-
-pytest.importorskip("tensorflow")
-
 from course.challenge import rules
 from course.challenge.attempt import read
 from course.challenge.confinement import landlock
 from course.challenge.rules import Refused
+from helpers import ROOT
 from submissions import TINY
 
 WORKER = ROOT / "tests" / "workers" / "builder_worker.py"
