@@ -15,7 +15,7 @@ from ddl.launcher import processes
 from ddl.launcher.run import RunFailed
 from ddl.launcher.slurm import SlurmError, SlurmJob
 from ddl.records.jsonfiles import read_json
-from helpers import LAUNCHING, ROOT, printed, program, until
+from helpers import LAUNCHING, ROOT, printed, program, started, until
 
 WHERE = """
     import json, os
@@ -159,10 +159,8 @@ def test_a_detached_run_outlives_its_kernel_and_is_stopped_from_the_command_line
         "import sys, time; from ddl import launch; "
         "print(launch(sys.argv[1], workers=4, detach=True).id, flush=True); time.sleep(600)"
     )
-    kernel = subprocess.Popen([sys.executable, "-c", code, script(SLEEP)], stdout=subprocess.PIPE, text=True)
-    run = attach(kernel.stdout.readline().strip())
-    kernel.kill()
-    kernel.wait()
+    with started(sys.executable, "-c", code, script(SLEEP)) as kernel:
+        run = attach(kernel.stdout.readline().strip())
     until(lambda: all((run.folder / f"rank-{rank}.log").exists() for rank in range(4)))
     assert run.state == "running" and (run.folder / "batch.sh").exists()
     stopped = subprocess.run([sys.executable, "-m", "ddl.cli", "stop", run.id], capture_output=True, text=True)
