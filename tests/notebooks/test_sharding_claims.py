@@ -29,25 +29,21 @@ class Records:
         runs = [run for run in self.runs("sharding-memory") if run.result["config"]["width"] >= least_width]
         return max(abs(sum(memory.of_run(run).values()) / run.result["resident_bytes"] - 1) for run in runs)
 
+    def seconds(self, model, gpus, split=None):
+        """Return the time of a step, with the best split unless one is given."""
+        cluster = splits.Cluster(gpus, speed=self.speed * splits.Cluster(gpus).speed)
+        return sum(splits.seconds(model, cluster, split or splits.best(model, cluster)).values())
+
     def speeds(self):
         """Return predicted ÷ published speed of each of Megatron's models."""
-        found = []
-        for model, gpus, split, published in splits.MEGATRON:
-            cluster = splits.Cluster(gpus, speed=self.speed * splits.Cluster(gpus).speed)
-            seconds = sum(splits.seconds(model, cluster, split).values())
-            found.append(model.operations / gpus / seconds / 1e12 / published)
-        return found
+        return [
+            model.operations / gpus / self.seconds(model, gpus, split) / 1e12 / published
+            for model, gpus, split, published in splits.MEGATRON
+        ]
 
     def slower(self):
         """Return by which part each published split is slower than the best one."""
-        found = []
-        for model, gpus, split, _ in splits.MEGATRON:
-            cluster = splits.Cluster(gpus, speed=self.speed * splits.Cluster(gpus).speed)
-            theirs, best = (
-                sum(splits.seconds(model, cluster, each).values()) for each in (split, splits.best(model, cluster))
-            )
-            found.append(theirs / best - 1)
-        return found
+        return [self.seconds(*how, split) / self.seconds(*how) - 1 for *how, split, _ in splits.MEGATRON]
 
 
 def feedback(records):

@@ -55,9 +55,9 @@ def test_successive_epochs_show_each_picture_both_ways(reference):
     numbers = tf.range(64, dtype=tf.int32)
     # Dark on the left: no shift by a few pixels changes on which side it is.
     half = tf.tile(tf.concat([tf.zeros([1, 32, 16, 3]), tf.ones([1, 32, 16, 3])], 2), [64, 1, 1, 1])
-    augment = reference.augment
     mirrored = [
-        tf.reduce_mean(augment(half, numbers, epoch, (epoch, 5))[:, :, 0], [1, 2]).numpy() > 0.5 for epoch in (0, 1, 2)
+        tf.reduce_mean(reference.augment(half, numbers, epoch, (epoch, 5))[:, :, 0], [1, 2]).numpy() > 0.5
+        for epoch in (0, 1, 2)
     ]
     assert np.array_equal(mirrored[0], ~mirrored[1])
     assert np.array_equal(mirrored[0], mirrored[2])

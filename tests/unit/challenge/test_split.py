@@ -38,7 +38,6 @@ def real(monkeypatch):
 
 
 def test_the_file_has_all_pictures_and_no_private_labels(real):
-    there = real
     path = pictures_file("cifar10")
     assert path == data_dir() / "challenge-cifar10.npy"
     split = Split.at(path)
@@ -46,20 +45,19 @@ def test_the_file_has_all_pictures_and_no_private_labels(real):
     for name in ("images", "labels"):
         np.testing.assert_array_equal(getattr(split, f"train_{name}"), getattr(learn, f"train_{name}"))
         np.testing.assert_array_equal(getattr(split, f"public_{name}"), getattr(learn, f"test_{name}"))
-    np.testing.assert_array_equal(split.private_images, there.test_images)
+    np.testing.assert_array_equal(split.private_images, real.test_images)
     # Not in any field, and not in bytes of the file that are no field.
-    assert there.test_labels.tobytes() not in path.read_bytes()
-    np.testing.assert_array_equal(labels_of("cifar10"), there.test_labels)
+    assert real.test_labels.tobytes() not in path.read_bytes()
+    np.testing.assert_array_equal(labels_of("cifar10"), real.test_labels)
     assert split.describe()["test_samples"] == VALIDATION_SAMPLES
 
 
 def test_smaller_sizes_are_the_beginning_of_the_same_file(real):
-    there = real
     assert pictures_file("cifar10", SMALL) == pictures_file("cifar10")
     small = Split.at(pictures_file("cifar10")).beginning(40, 20, 30)
     assert [len(getattr(small, name)) for name in ("train_images", "train_labels", "public_labels")] == [40, 40, 20]
-    np.testing.assert_array_equal(small.private_images, there.test_images[:30])
-    np.testing.assert_array_equal(labels_of("cifar10", 30), there.test_labels[:30])
+    np.testing.assert_array_equal(small.private_images, real.test_images[:30])
+    np.testing.assert_array_equal(labels_of("cifar10", 30), real.test_labels[:30])
     for too_many in (lambda: labels_of("cifar10", 51), lambda: small.beginning(private=31)):
         with pytest.raises(InputError, match="private images"):
             too_many()

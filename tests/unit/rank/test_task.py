@@ -66,10 +66,8 @@ def test_an_address_is_the_interfaces_or_the_names_unless_only_this_host_reaches
 
 def test_the_server_keeps_more_callers_waiting_than_python_does():
     server, port = rendezvous.server(64, 2)
-    try:
-        with contextlib.ExitStack() as stack:  # more than five, and nobody serves them yet
-            server._httpd.shutdown()
-            for _ in range(64):
-                stack.enter_context(socket.create_connection(("127.0.0.1", port), timeout=0.5))
-    finally:
-        server._httpd.server_close()
+    with contextlib.ExitStack() as stack:  # more than five, and nobody serves them yet
+        stack.callback(server._httpd.server_close)
+        server._httpd.shutdown()
+        for _ in range(64):
+            stack.enter_context(socket.create_connection(("127.0.0.1", port), timeout=0.5))
