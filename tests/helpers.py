@@ -117,6 +117,13 @@ def started(*command):
             process.kill()
 
 
+def output(*command, **options):
+    """What a program prints, which has to succeed."""
+    done = subprocess.run([str(word) for word in command], capture_output=True, text=True, **options)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
 def finished(result, **more):
     """A run that is over, as tables and figures take one."""
     import pandas

@@ -20,7 +20,7 @@ from ddl import attach, launch, runs
 from ddl.launcher import processes
 from ddl.rank import hosts
 from ddl.records.jsonfiles import read_json_lines
-from helpers import LAUNCHING, ROOT, printed, started, until
+from helpers import LAUNCHING, ROOT, output, printed, started, until
 
 # It takes iproute2, and a machine that lets them make networks: not every one that runs fast tests.
 WHERE = """
@@ -104,9 +104,7 @@ def test_the_printed_line_pasted_into_a_terminal(two_hosts, script, capfd):
     launch(path, workers=2, nodes=2, site=two_hosts, dry_run=True)
     where, line = capfd.readouterr().out.splitlines()
     assert where == "# on 2 hosts made on this machine, with 100 Mbit/s between them"
-    ran = subprocess.run(["sh", "-c", line], capture_output=True, text=True)
-    assert ran.returncode == 0, ran.stdout + ran.stderr
-    found = [json.loads(line) for line in ran.stdout.splitlines()]
+    found = [json.loads(line) for line in output("sh", "-c", line).splitlines()]
     assert sorted((rank["rank"], rank["host"]) for rank in found) == [(0, "host0"), (1, "host1")] and runs() == []
 
 

@@ -15,7 +15,7 @@ from ddl.launcher import processes
 from ddl.launcher.run import RunFailed
 from ddl.launcher.slurm import SlurmError, SlurmJob
 from ddl.records.jsonfiles import read_json
-from helpers import LAUNCHING, ROOT, printed, program, started, until
+from helpers import LAUNCHING, ROOT, output, printed, program, started, until
 
 WHERE = """
     import json, os
@@ -220,9 +220,8 @@ def test_a_planned_line_pasted_into_a_terminal(on_slurm, script, capfd):
     launch(script(WHERE), workers=4, dry_run=True)
     where, line = capfd.readouterr().out.splitlines()
     assert where == "# in a job of Slurm, on 2 nodes"
-    pasted = subprocess.run(["sh", "-c", line], capture_output=True, text=True, timeout=120)
-    assert pasted.returncode == 0, pasted.stdout + pasted.stderr
-    sums = [json.loads(line)["sum"] for line in pasted.stdout.splitlines() if line.startswith("{")]
+    pasted = output("sh", "-c", line, timeout=120)
+    sums = [json.loads(line)["sum"] for line in pasted.splitlines() if line.startswith("{")]
     assert sums == [10.0] * 4 and runs() == []
 
 
@@ -247,11 +246,8 @@ def test_two_nodes_enter_singularity(on_slurm, script, tmp_path, monkeypatch):
 def test_the_report_for_an_instructor(on_slurm):
     """`ddl doctor --submit`; the site says no GPUs, because behind the stand-ins there are none."""
     site = on_slurm(gpus_per_node=0)
-    report = subprocess.run(
-        [sys.executable, "-m", "ddl.cli", "doctor", "--site", site, "--submit"], capture_output=True, text=True
-    )
-    assert report.returncode == 0, report.stdout + report.stderr
-    assert "first all-reduce after" in report.stdout and "node01" in report.stdout
+    report = output(sys.executable, "-m", "ddl.cli", "doctor", "--site", site, "--submit")
+    assert "first all-reduce after" in report and "node01" in report
     site = on_slurm(gpus_per_node=0, partition="nonsense")
     report = subprocess.run([sys.executable, "-m", "ddl.cli", "doctor", "--site", site], capture_output=True, text=True)
     assert report.returncode == 1 and "nonsense" in report.stdout
@@ -260,13 +256,8 @@ def test_the_report_for_an_instructor(on_slurm):
 @pytest.mark.nightly(*LAUNCHING)
 def test_in_an_allocation_ranks_start_as_a_step_of_it(on_slurm, script):
     code = "import sys; from ddl import launch\nrun = launch(sys.argv[1], workers=4)\nprint(run.id, run.state)\n"
-    program = [sys.executable, "-c", code, script(WHERE)]
-    done = subprocess.run(
-        [*"salloc --nodes=2 --ntasks-per-node=2 --cpus-per-task=2 --gres=gpu:2".split(), *program],
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
+    allocated = "salloc --nodes=2 --ntasks-per-node=2 --cpus-per-task=2 --gres=gpu:2".split()
+    output(*allocated, sys.executable, "-c", code, script(WHERE))
     (run,) = runs()
     assert run.state == "done" and run.job["site"]["allocation"]
     assert "srun --nodes=2" in run.job["shell_line"] and "--overlap" in run.job["shell_line"]

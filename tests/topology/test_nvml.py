@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from helpers import program
+from helpers import output, program
 from made_machine import build
 
 pytestmark = pytest.mark.slow  # takes a compiler, which an image of the course has not
@@ -79,16 +79,7 @@ def answers(tmp_path_factory):
     }
     environment = os.environ | {"LD_LIBRARY_PATH": str(folder)}
     asked = {name: {**case, "root": root} for name, case in cases.items()}
-    done = subprocess.run(
-        [sys.executable, "-c", ASK],
-        input=json.dumps(asked),
-        text=True,
-        capture_output=True,
-        env=environment,
-        timeout=120,
-    )
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
+    return json.loads(output(sys.executable, "-c", ASK, input=json.dumps(asked), env=environment, timeout=120))
 
 
 def test_gpus_are_found_in_the_pcie_tree_and_told_more_of(answers):

@@ -10,6 +10,7 @@ import pytest
 
 from ddl.launcher import processes, warm
 from ddl.rank import template
+from helpers import output
 
 
 @pytest.fixture
@@ -108,10 +109,7 @@ for name, change in json.loads(%r).items():
     asked[name] = os.read(read, 99).decode()
 print(json.dumps(asked))
 """
-    done = subprocess.run(
-        [sys.executable, "-c", code % json.dumps(INHERITED)], capture_output=True, text=True, check=True
-    )
-    asked = json.loads(done.stdout)
+    asked = json.loads(output(sys.executable, "-c", code % json.dumps(INHERITED)))
     assert [name for name in asked if name != "nothing" and asked[name] == asked["nothing"]] == []
 
 

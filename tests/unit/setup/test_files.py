@@ -91,13 +91,8 @@ def test_conda_users_get_the_same_versions(file, lock, python, later):
 
 def test_make_passes_a_courses_folder_on_whatever_it_is_called():
     name = """a b it's "quoted" $HOME $x a?b#c%20 `date`"""
-    planned = subprocess.run(
-        ["make", "-n", "collect", "LESSON=1", f"COURSE={name}", f"FROM={name}", f"STUDENTS={name}"],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=True,
-    ).stdout
+    command = ["make", "-n", "collect", "LESSON=1", f"COURSE={name}", f"FROM={name}", f"STUDENTS={name}"]
+    planned = subprocess.check_output(command, cwd=ROOT, text=True)
     words = shlex.split(planned[planned.index("-m marking") :].replace("\\\n", " "))
     for option in ("--course", "--from", "--students"):
         assert words[words.index(option) + 1] == name
