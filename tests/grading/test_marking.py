@@ -12,7 +12,7 @@ from datetime import datetime
 
 import pytest
 
-from helpers import until
+from helpers import output, until
 from marking.course import Course
 
 pytestmark = pytest.mark.slow
@@ -156,8 +156,7 @@ def test_nbgraders_own_command_marks_in_the_sandbox_too(course, hand_in, tiny):
     tiny.answer(notebook, "q02_table").source = "squares = [1, 4, 9]\nopen('/etc/passwd')"
     take_in(course, hand_in, ann=notebook)
     command = [sys.executable, "-m", "nbgrader", "autograde", tiny.name, "--student", "ann"]
-    done = subprocess.run(command, cwd=course.folder, text=True, capture_output=True)
-    assert done.returncode == 0, done.stderr
+    output(*command, cwd=course.folder)
     assert course.totals()["ann"] == 5
     (answer,) = [
         cell for cell in course.notebook("autograded", "ann").cells if cell.source.endswith("open('/etc/passwd')")

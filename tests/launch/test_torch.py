@@ -2,14 +2,13 @@
 
 import os
 import signal
-import subprocess
 import sys
 
 import numpy as np
 import pytest
 
 from ddl import launch
-from helpers import LAUNCHING, ROOT, free_port, printed, until
+from helpers import LAUNCHING, ROOT, free_port, output, printed, until
 
 TOLD = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "GROUP_RANK", "MASTER_ADDR", "GLOO_SOCKET_IFNAME")
 TOGETHER = """
@@ -56,11 +55,8 @@ def test_without_pytorch_or_its_variables_a_launch_says_how_to_get_them(script, 
 @pytest.mark.nightly(*LAUNCHING)
 def test_the_script_runs_under_torchrun_itself_too():
     pytest.importorskip("torch")
-    result = subprocess.run(
-        [*TORCHRUN, "--master-port", str(free_port()), SCRIPT, *OPTIONS], capture_output=True, text=True, timeout=200
-    )
-    assert result.returncode == 0, result.stderr
-    assert result.stdout.count("step     2") == 1  # rank 0 alone writes
+    said = output(*TORCHRUN, "--master-port", free_port(), SCRIPT, *OPTIONS, timeout=200)
+    assert said.count("step     2") == 1  # rank 0 alone writes
 
 
 @pytest.fixture

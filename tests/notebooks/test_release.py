@@ -2,14 +2,13 @@
 
 import json
 import os
-import subprocess
 import sys
 
 import nbformat
 import pytest
 
 import lessons
-from helpers import ROOT
+from helpers import ROOT, output
 
 GRADED = [source for source in lessons.sources(ROOT) if '"grade": true' in source.read_text()]
 
@@ -58,7 +57,6 @@ def test_nbgrader_releases_the_same(source, tmp_path):
     )
     command = [sys.executable, "-m", "nbgrader", "generate_assignment", name]
     environment = os.environ | {"PATH": f"{sys.prefix}/bin:{os.environ['PATH']}"}
-    done = subprocess.run(command, cwd=tmp_path, env=environment, text=True, capture_output=True)
-    assert done.returncode == 0, done.stderr
+    output(*command, cwd=tmp_path, env=environment)
     released = json.loads((tmp_path / "release" / name / f"{name}.ipynb").read_text())
     assert released == json.loads(lessons.convert(source.read_text()))
