@@ -3,6 +3,7 @@
 from dataclasses import dataclass, replace
 from functools import cached_property
 
+import numpy
 import pandas
 import pytest
 
@@ -184,3 +185,41 @@ def test_the_page_of_measurements_has_the_figures(recorded):
         f"are {apart / recorded.programs['programs'].sum():.1f} points apart from their median",
     ):
         assert words in measured, words
+
+
+def held_out_words(table):
+    """Return what the page says of figures that were held out."""
+    scores = published.by_publisher(table).set_index("publisher").round(1)
+    gains = table["always_error_points"].abs() - table["error_points"].abs()
+    each = gains.groupby(table["publisher"]).mean()
+    *most, last = sorted(each.index, key=str.lower)
+    every, half, strong = (scores.loc[name] for name in ("all", *published.PARTS.values()))
+    by_figure, by_publisher = (
+        f"{pairs.mean:.1f} points ({pairs.low:.1f} to {pairs.high:.1f})".replace("-", "−")
+        for pairs in (Paired(tuple(gains)), Paired(tuple(each)))
+    )
+    efficiencies = table["published_percent"]
+    return (
+        f"{len(table)} scaling efficiencies of six publishers that it had not seen",
+        f"of {', '.join(most)} and {last}, on {table['gpus'].min()} to {table['gpus'].max()} GPUs",
+        f"off by {every['model']} points on average. Always guessing 90 % is off by {every['always']} points, and guessing "
+        f"the mean of the 67 by {every['mean']}. By figure, the prediction is nearer than 90 % by {by_figure}",
+        f"nearer for {(each > 0).sum()} of the {len(each)} publishers, and the mean of the publishers' means is "
+        f"{by_publisher}",
+        f"contains {every['inside']:.0f} of the {len(table)}, or {100 * every['inside'] / len(table):.0f} %",
+        f"Of the {half['figures']:.0f} figures in half precision the prediction is off by {half['model']} points and 90 % by "
+        f"{half['always']}; of the {strong['figures']:.0f} with strong scaling by {strong['model']} and {strong['always']}.",
+        f"{(efficiencies > 100).sum()} of the figures are above 100 %, up to {efficiencies.max():.0f} %",
+    )
+
+
+def test_the_page_of_measurements_has_the_figures_that_were_held_out(monkeypatch):
+    measured = " ".join((ROOT / "docs" / "measured.md").read_text().split())
+    for words in held_out_words(published.held_out()):
+        assert words in measured, words
+    recorded = published._recorded
+    held = recorded("held-out-scaling")
+    faster = held | {"point": [point | {"one": 0.8 * numpy.asarray(point["one"])} for point in held["point"][:-1]]}
+    monkeypatch.setattr(published, "_recorded", lambda *name: faster if name else recorded())
+    for words in held_out_words(published.held_out()):
+        assert words not in measured, words

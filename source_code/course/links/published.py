@@ -2,6 +2,7 @@
 
 The computation c of each of N ranks varies by a standard deviation of s c, so that the slowest is late by e(N) s c on
 average (`prediction.expected_maximum`). For one publisher's figures, s is fitted to those of the other publishers.
+Figures of yet others were recorded after the fit, to try it: `held_out`.
 """
 
 from dataclasses import dataclass, replace
@@ -10,7 +11,7 @@ from functools import cache
 import numpy
 
 from course.links.clusters import FUSION_BYTES_BEFORE, LATENCY_S, SHARE, Server, cluster, known, server
-from course.links.prediction import REFERENCE, Prediction, expected_maximum
+from course.links.prediction import BYTES, REFERENCE, Prediction, expected_maximum
 from course.shared import cost
 from ddl.display.table import Table
 from ddl.records import toml
@@ -18,6 +19,7 @@ from ddl.records import toml
 OF_FIVE = 4  # of five figures that were not used in the fit, so many lie within the margin
 LATES = numpy.arange(0, 0.2, 0.0005)
 ALWAYS = 90.0  # percent: what somebody answers who knows no model
+PARTS = {"half": "half precision", "strong": "strong scaling"}  # of the figures that were held out, also scored apart
 
 
 @dataclass(frozen=True)
@@ -55,18 +57,19 @@ def figures() -> tuple[Point, ...]:
 
 
 @cache
-def _recorded():
-    return toml.loads((REFERENCE / "published-scaling.toml").read_text())
+def _recorded(name="published-scaling"):
+    return toml.loads((REFERENCE / f"{name}.toml").read_text())
 
 
 def _point(point, recorded):
     model = recorded["model"].get(point["model"]) or known(point["model"])
     options = {
-        "topology": _server(point["topology"], point.get("network")),
+        "topology": _server(point["topology"], point.get("network"), recorded["server"]),
         "parameters": model["parameters"],
         "images_per_s": float(numpy.median(point["one"])),
         "algorithm": point.get("algorithm", "ring"),
         "all_reduces": point.get("all_reduces"),
+        "gradient_bytes": point.get("gradient_bits", 8 * BYTES) // 8,
         "fusion_bytes": FUSION_BYTES_BEFORE,
         "late": 0.0,
     }
@@ -84,12 +87,15 @@ def _point(point, recorded):
     )
 
 
-@cache
-def _server(name, network):
-    machine = _recorded()["server"].get(name)
+_known_server = cache(server)
+
+
+def _server(name, network, machines):
+    machine = machines.get(name)
     if machine is None:
-        return server(name, network)
-    gb_per_s = {"PCIe": machine["pcie_gb_per_s"], "network": machine["gbit_per_s"] / 8}
+        return _known_server(name, network)
+    kind = "NVLink" if "nvlink_gb_per_s" in machine else "PCIe"
+    gb_per_s = {kind: machine[f"{kind.lower()}_gb_per_s"], "network": machine["gbit_per_s"] / 8}
     inside, between = (cost.Link(LATENCY_S[kind], 1e-9 / (SHARE[kind] * gb_per_s[kind])) for kind in gb_per_s)
     return Server(name, machine["gpus"], machine["gpu"], inside, between)
 
@@ -138,41 +144,69 @@ def compared() -> Table:
     late = _left_out(points)
     margins = {name: _margin(_others(name, points)) for name in late}
     means = {name: float(numpy.mean([other.percent for other in _others(name, points)])) for name in late}
-    rows = []
-    for point in points:
-        predicted = 100 * point.predicted(late[point.publisher]).efficiency
-        margin = margins[point.publisher]
-        low, high = predicted - margin, min(predicted + margin, 100.0)
-        rows.append(
-            {
-                "publisher": point.publisher,
-                "study": (point.source, "study", "s"),
-                "network": (point.network, "network", "s"),
-                "gpus": (point.step.ranks, "GPUs", "d"),
-                "through": (point.through, "through", "s"),
-                "published_percent": (point.percent, "published, %", ".0f"),
-                "punctual_percent": (100 * point.predicted(0.0).efficiency, "if nobody is late, %", ".0f"),
-                "predicted_percent": (predicted, "predicted, %", ".0f"),
-                "low_percent": (low, "from, %", ".0f"),
-                "high_percent": (high, "to, %", ".0f"),
-                "inside": bool(low <= point.percent <= high),
-                "error_points": (predicted - point.percent, "error, points", "+.0f"),
-                "always_error_points": ALWAYS - point.percent,
-                "mean_error_points": means[point.publisher] - point.percent,
-            }
-        )
-    sources = "; ".join(f"{name}: {source['text']}" for name, source in _recorded()["source"].items())
-    caption = (
+    rows = [_row(point, *(of[point.publisher] for of in (late, margins, means))) for point in points]
+    return Table.of(
+        rows,
         "Scaling efficiency. Each prediction was fitted to the other publishers' figures, and never to its own. "
-        f"Sources: {sources}."
+        f"Sources: {_sources(_recorded())}.",
     )
-    return Table.of(rows, caption)
+
+
+def held_out() -> Table:
+    """Compare figures of publishers that had no part in the model with what it predicts for them; in percent.
+
+    Columns are those of `compared`. Each figure is predicted with the wait that is fitted to all of `figures`; their
+    margin makes the interval, and their mean is what ``mean_error_points`` answers. ``half`` marks training in half
+    precision, and ``strong`` a batch of all GPUs that does not grow with their number.
+    """
+    recorded, known_points = _recorded("held-out-scaling"), figures()
+    late, margin = fitted(known_points), _margin(known_points)
+    mean = float(numpy.mean([point.percent for point in known_points]))
+    rows = [
+        _row(_point(point, recorded), late, margin, mean)
+        | {"half": point.get("precision") == "half", "strong": point.get("scaling") == "strong"}
+        for point in recorded["point"]
+    ]
+    return Table.of(
+        rows,
+        "Scaling efficiency of publishers whose figures were recorded after the model was made, and not fitted. "
+        f"Sources: {_sources(recorded)}.",
+    )
+
+
+def _row(point, late, margin, mean):
+    predicted = 100 * point.predicted(late).efficiency
+    low, high = predicted - margin, min(predicted + margin, 100.0)
+    return {
+        "publisher": point.publisher,
+        "study": (point.source, "study", "s"),
+        "network": (point.network, "network", "s"),
+        "gpus": (point.step.ranks, "GPUs", "d"),
+        "through": (point.through, "through", "s"),
+        "published_percent": (point.percent, "published, %", ".0f"),
+        "punctual_percent": (100 * point.predicted(0.0).efficiency, "if nobody is late, %", ".0f"),
+        "predicted_percent": (predicted, "predicted, %", ".0f"),
+        "low_percent": (low, "from, %", ".0f"),
+        "high_percent": (high, "to, %", ".0f"),
+        "inside": bool(low <= point.percent <= high),
+        "error_points": (predicted - point.percent, "error, points", "+.0f"),
+        "always_error_points": ALWAYS - point.percent,
+        "mean_error_points": mean - point.percent,
+    }
+
+
+def _sources(recorded):
+    return "; ".join(f"{name}: {source['text']}" for name, source in recorded["source"].items())
 
 
 def by_publisher(table=None) -> Table:
-    """Tabulate the mean absolute error in points by publisher, beside two answers that need no model."""
+    """Tabulate the mean absolute error in points by publisher, beside two answers that need no model.
+
+    `table` is that of `compared`, by default, or of `held_out`.
+    """
     table = compared() if table is None else table
     rows = [_score(name, group) for name, group in table.groupby("publisher", sort=False)]
+    rows += [_score(name, table[table[part]]) for part, name in PARTS.items() if part in table]
     rows.append(_score("all", table))
     caption = (
         "Mean absolute error of the efficiency in points. Nothing was fitted to a publisher's own figures; "

@@ -107,3 +107,13 @@ def test_the_interval_is_counted_and_errors_stand_beside_answers_that_need_no_mo
     assert scores["model"]["all"] == pytest.approx(table["error_points"].abs().mean())
     errors = table["predicted_percent"] - table["published_percent"]
     assert table["error_points"].tolist() == pytest.approx(errors.tolist())
+
+
+def test_what_is_held_out_is_of_others_and_predicted_as_clusters_take_the_model():
+    table = published.held_out()
+    assert not set(table["publisher"]) & {source["publisher"] for source in RECORDED["source"].values()}
+    row = table.query("study == 'fleet' and network == 'VGG-16' and gpus == 32 and half").iloc[0]
+    options = {"network": "1x100", "fusion_bytes": 64 * 2**20, "images_per_s": 407.69, "gradient_bytes": 2}
+    assert row["published_percent"] == pytest.approx(100 * 9544.81 / 32 / 407.69)
+    same = cluster("dgx-1", 4, "vgg16", batch=32, late=LATE, **options)
+    assert row["predicted_percent"] == pytest.approx(100 * same.efficiency, abs=0.1)
