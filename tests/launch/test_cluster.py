@@ -52,9 +52,6 @@ def started(script):
     return lambda text, cluster="multi_worker", **options: launch(script(text), cluster=cluster, **common, **options)
 
 
-# ---------------------------------------------------------------- it works
-
-
 def test_every_rank_knows_its_task(started, nothing_left):
     prints = """    print(task.name, task.writes, repr(os.environ["CUDA_VISIBLE_DEVICES"]))\n"""
     run = started(READ + prints, "parameter_server", parameter_servers=2, workers=1).wait()
@@ -81,9 +78,6 @@ def test_a_coordinator_has_its_steps_done_and_lets_all_go(started, nothing_left)
     assert run.logs(0).splitlines()[-1] == "20.0"
     last = [run.logs(rank).splitlines()[-1] for rank in (1, 2, 3)]
     assert last == [f"{task} was let go" for task in ("worker 0", "worker 1", "ps 0")]
-
-
-# ---------------------------------------------------------------- what goes wrong
 
 
 STEP = """

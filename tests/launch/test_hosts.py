@@ -77,9 +77,6 @@ def up(run):
     return all(path.exists() and "up" in path.read_text() for path in paths)
 
 
-# ---------------------------------------------------------------- two hosts, and nothing else
-
-
 @pytest.mark.slow
 def test_two_hosts_are_two_networks(two_hosts, script, nothing_left, monkeypatch):
     monkeypatch.setenv("SLURM_PROCID", "7")  # a job of Slurm around it is another matter
@@ -162,9 +159,6 @@ def for_nobody(folder):
     pytest.skip("no Python here that the user nobody may run and that has psutil")
 
 
-# ---------------------------------------------------------------- what can go wrong
-
-
 @pytest.mark.nightly(*LAUNCHING)
 @pytest.mark.parametrize("detach", [False, True])
 def test_whoever_is_killed_nothing_stays(two_hosts, script, nothing_left, detach):
@@ -183,9 +177,6 @@ def test_whoever_is_killed_nothing_stays(two_hosts, script, nothing_left, detach
             kernel.wait()
         until(lambda: processes.of_run(run.id, besides={kernel.pid}) == [], timeout_s=20)
         assert run.state == ("lost" if detach else "stopped")
-
-
-# ---------------------------------------------------------------- with Horovod and tf.distribute
 
 
 @pytest.mark.slow

@@ -128,9 +128,6 @@ def test_what_people_are_handed_has_no_hint_in_plain_text(lesson):
         assert not any(step[:40] in text for step in steps[:2])
 
 
-# ---------------------------------------------------------------- executed
-
-
 @pytest.mark.nightly("grading/source/1*")
 def test_as_handed_out_it_runs_to_its_end_and_only_the_tests_fail(monkeypatch):
     name = "1.Gradient-Basics"  # the others' runs take minutes: tests/browser runs them so

@@ -116,9 +116,6 @@ def test_attempts_are_ones_single_runs_on_cifar_10():
     assert standings.attempts()[0]["ratio"] == 0.5
 
 
-# ---------------------------------------------------------------- handing in
-
-
 def test_what_is_handed_in_has_the_file_its_records_and_versions(stage, submission, tmp_path, monkeypatch):
     monkeypatch.setattr(handin, "pictures", lambda data_set: "cifar10")
     monkeypatch.chdir(tmp_path)
@@ -137,9 +134,6 @@ def test_what_is_handed_in_has_the_file_its_records_and_versions(stage, submissi
     assert [name for name in names if name.endswith(".py")] == ["mine.py"]
     with pytest.raises(InputError, match="its name must end in .zip"):
         challenge.submit(path, tmp_path / "out.tar")
-
-
-# ---------------------------------------------------------------- commands
 
 
 def test_the_command_scores_with_its_options_and_shows_and_draws_the_board(stage, submission, capsys, tmp_path):

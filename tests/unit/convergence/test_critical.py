@@ -29,9 +29,6 @@ def sweep(steps, batches=BATCHES, seeds=(0, 1, 2), **fields):
     return [run(int(b), int(s), seed=seed, **fields) for b, s in zip(batches, steps, strict=True) for seed in seeds]
 
 
-# ---------------------------------------------------------------- the curve
-
-
 def test_an_exact_curve_is_found_again():
     found = fit(BATCHES, 120 * (1 + 430 / BATCHES))
     assert (found.critical, found.steps_min) == (pytest.approx(430, rel=1e-3), pytest.approx(120, rel=1e-3))
@@ -63,9 +60,6 @@ def test_two_batches_have_a_curve_without_an_interval():
     found = fit([64, 1024], 120 * (1 + 430 / np.array([64, 1024])))
     assert found.critical == pytest.approx(430, rel=1e-2)
     assert np.isnan(found.interval).all() and np.isnan(found.band([64, 128])).all() and "no interval" in str(found)
-
-
-# ---------------------------------------------------------------- runs
 
 
 def test_a_run_reaches_a_target_at_the_first_evaluation_at_or_above_it():
@@ -162,9 +156,6 @@ def test_what_has_no_critical_batch_is_refused(runs, arm, message):
     with pytest.raises(ValueError, match=message):
         critical_batch(runs, arm=arm)
     assert critical_batch(TWO_ARMS, arm="LAMB").points[0].steps == pytest.approx(200)
-
-
-# ---------------------------------------------------------------- the noise scale
 
 
 def test_noise_that_could_not_be_told_counts_as_beyond_all_others():

@@ -18,9 +18,6 @@ def small_whole(monkeypatch):
     monkeypatch.setattr(synthetic, "SMALL", 100)
 
 
-# ---------------------------------------------------------------- order and shards
-
-
 @pytest.mark.parametrize("size", [1, 2, 4])
 def test_shards_are_disjoint_equal_and_cover_the_epoch(size):
     batches = Order(96, 12, seed=3).epoch(0)
@@ -46,9 +43,6 @@ def test_steps_go_through_the_epochs_from_any_step_on():
         steps, batches = zip(*order.batches(first, 8))
         assert steps == tuple(range(first, 8))
         np.testing.assert_array_equal(batches, whole[first:8])
-
-
-# ---------------------------------------------------------------- data sets
 
 
 def test_subset_is_balanced_and_nested():
@@ -101,9 +95,6 @@ def test_generated_validation_pictures_are_neither_training_nor_test_pictures():
         load("synthetic", train_samples=45_057, held_out="validation")
 
 
-# ---------------------------------------------------------------- generated pictures
-
-
 def test_generated_pictures_repeat_and_a_smaller_set_is_the_beginning():
     images, labels = synthetic.generate("train", 1200, seed=4)
     again, few = synthetic.generate("train", 1200, seed=4), synthetic.generate("train", 730, seed=4)
@@ -154,9 +145,6 @@ def test_half_or_older_file_is_made_anew(folder, small_whole, monkeypatch):
     assert is_there("synthetic")
     monkeypatch.setattr(synthetic, "VERSION", synthetic.VERSION + 1)
     assert not is_there("synthetic")
-
-
-# ---------------------------------------------------------------- the mapped file
 
 
 def test_store_gives_back_what_was_written_where_tensorflow_can_use_it_and_nothing_that_is_damaged(tmp_path):

@@ -20,9 +20,6 @@ def write(path, rows=None, columns=quora.COLUMNS, encoding="utf-8"):
     return path
 
 
-# ---------------------------------------------------------------- the real file
-
-
 def test_a_csv_is_kept_word_for_word(tmp_path, folder, capsys):
     assert main(["data", "add", "quora", str(write(tmp_path / "train.csv"))]) == 0
     assert f"quora: 5 questions, 40.0% of them insincere, in {folder}" in capsys.readouterr().out
@@ -86,9 +83,6 @@ def test_a_part_of_the_real_ones_keeps_their_imbalance(tmp_path):
         load_questions("quora", samples=401)
 
 
-# ---------------------------------------------------------------- parts
-
-
 def test_parts_are_disjoint_cover_all_and_are_stratified():
     questions = quora.generate(3000)
     parts = questions.parts(validation=0.2, test=0.1)
@@ -103,9 +97,6 @@ def test_parts_are_disjoint_cover_all_and_are_stratified():
     described = parts.describe()
     assert [described[f"{name}_samples"] for name in ("train", "validation", "test")] == [2100, 600, 300]
     assert described["positive_share"] == parts.train.targets.mean()
-
-
-# ---------------------------------------------------------------- generated questions
 
 
 def test_fewer_generated_questions_are_the_beginning_of_more():

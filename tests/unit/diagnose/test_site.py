@@ -137,9 +137,6 @@ def test_a_reservation_is_used_when_it_is_on(programs, tmp_path):
     assert (found.state, found.detail) == ("missing", "Reservation class not found")
 
 
-# ---------------------------------------------------------------- containers, folders, modules
-
-
 @pytest.fixture
 def in_container(tmp_path):
     image = tmp_path / "course.sif"
@@ -159,9 +156,6 @@ def test_an_image_and_its_program(programs, in_container, tmp_path, monkeypatch)
     assert found.state == "missing" and "`make sif`" in found.advice
     monkeypatch.setattr(diagnose.os, "access", lambda path, mode: False)  # root reads everything
     assert "can't be read by you" in check(in_container, "image").detail
-
-
-# ---------------------------------------------------------------- the run of two ranks
 
 
 class Finished:
@@ -221,9 +215,6 @@ def test_two_ranks_ran_also_where_a_site_has_one_slot(monkeypatch):
 def test_two_ranks_that_did_not_do_it(monkeypatch, finished, said):
     found, _ = two_ranks(monkeypatch, CLUSTER, finished)
     assert found.state == "missing" and said in found.detail and found.advice
-
-
-# ---------------------------------------------------------------- the whole report
 
 
 def test_a_broken_file_is_the_first_thing_said(tmp_path):

@@ -52,9 +52,6 @@ def test_steps_are_the_first_that_reach_the_target():
     assert sgd.steps_to(0.05, BEST, RATE, 1, MANY) == 0
 
 
-# ---------------------------------------------------------------- what the lesson says
-
-
 def test_spread_goes_with_rate_over_batch_size_and_not_with_its_root():
     one = sgd.settled_spread(RATE, 1, MANY)
     for size in (4, 16):

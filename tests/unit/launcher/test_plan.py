@@ -81,8 +81,6 @@ def test_arguments_with_shell_characters_survive_the_shell_line():
     assert result.argv[-len(awkward) - 1 :] == ("/my course/x y.py", *awkward)
 
 
-# ---------------------------------------------------------------- through Slurm and containers
-
 JOB = Job("/course/train_cifar.py", ("--recipe", "warmup"), workers=2, cwd="/course/notebooks")
 CLUSTER = Site(
     scheduler="slurm",

@@ -108,9 +108,6 @@ def test_other_folders_are_no_runs_and_an_id_is_no_pattern(folder):
         attach("*")
 
 
-# ---------------------------------------------------------------- a folder that cannot be used
-
-
 COMMANDS = (["list"], ["show", "x"], ["stop", "x"], ["run", "hello.py"])
 
 
@@ -157,9 +154,6 @@ def test_errors_of_a_launch_are_one_line_in_a_notebook(tmp_path, monkeypatch):
             launch(script, workers=workers)
         assert caught.value._render_traceback_() == [f"{error}: {caught.value}"]
     assert runs() == []
-
-
-# ---------------------------------------------------------------- a disk that is full
 
 
 class Disk:

@@ -48,8 +48,6 @@ def test_a_driver_that_fails_or_hangs_offers_no_gpu(nvidia_smi, monkeypatch):
     assert site.gpu_names() == ()
 
 
-# ---------------------------------------------------------------- what a site holds
-
 CLUSTER = site.Site(scheduler="slurm", cores_per_node=8, gpus_per_node=4, nodes=3)
 
 
@@ -87,9 +85,6 @@ def test_oversubscribing_is_for_one_node_and_only_where_nothing_fits():
 @pytest.mark.parametrize("workers, asked, threads", [(4, None, 2), (8, None, 2), (4, 2, 4), (3, None, 2)])
 def test_a_nodes_cores_are_shared_by_the_ranks_on_it(workers, asked, threads):
     assert CLUSTER.threads_per_rank(job(workers, nodes=asked)) == threads
-
-
-# ---------------------------------------------------------------- which site this is
 
 
 @pytest.fixture

@@ -23,9 +23,6 @@ def scores(table):
     return published.by_publisher(table).set_index("publisher")
 
 
-# ---------------------------------------------------------------- the figures
-
-
 def test_every_figure_has_a_source_and_every_source_a_figure(table):
     assert {point["source"] for point in RECORDED["point"]} == set(RECORDED["source"])
     assert set(table["study"]) == set(RECORDED["source"]) and len(table) == len(RECORDED["point"])
@@ -57,9 +54,6 @@ def test_of_several_programs_the_median_counts(table):
     first = next(point for point in RECORDED["point"] if point["source"] == "dlperf")
     shares = 100 * numpy.array(first["all"]) / numpy.array(first["one"]) / 8
     assert spread["apart_points"][0] == pytest.approx(abs(shares - numpy.median(shares)).mean())
-
-
-# ---------------------------------------------------------------- the model
 
 
 def test_a_step_that_is_late_is_what_the_cluster_predicts():

@@ -19,9 +19,6 @@ def test_steps_lie_on_the_loss_curve():
     assert "leaves the figure at step 2" in plot.plot_descent(EASY, 0.15).alt
 
 
-# ---------------------------------------------------------------- what a batch buys
-
-
 def test_the_map_has_the_colours_of_its_outcomes():
     (mesh,) = plot.plot_map(MANY, (1, 4), 0.002).axes[0].collections
     drawn = numpy.asarray(mesh.get_array()).reshape(2, -1)

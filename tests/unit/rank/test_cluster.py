@@ -24,9 +24,6 @@ def config(spec, type="worker", index=0):
     return {"TF_CONFIG": json.dumps({"cluster": spec, "task": {"type": type, "index": index}})}
 
 
-# ---------------------------------------------------------------- who is who
-
-
 def test_roles():
     """The coordinator comes first, and the parameter servers last; Horovod's ranks are all alike."""
     assert assign_roles("multi_worker", 2) == (("worker", 0), ("worker", 1))
@@ -46,9 +43,6 @@ def test_a_cluster_knows_its_tasks_and_who_writes():
     assert json.loads(task.tf_config) == {"cluster": spec, "task": {"type": "worker", "index": 2}}
     assert [Cluster(type, 0, *by_type).writes for type in ("chief", "worker", "ps")] == [True, False, False]
     assert Cluster("worker", 0, PAIR["worker"]).writes
-
-
-# ---------------------------------------------------------------- TF_CONFIG
 
 
 WRONG = [
@@ -83,9 +77,6 @@ def test_a_port_in_use_is_refused_unless_it_is_ones_own():
     assert cluster.read({"TF_CONFIG": task.tf_config}) == task
     with socket.create_server(("", int(port))):
         assert cluster.read({"TF_CONFIG": task.tf_config}) == task
-
-
-# ---------------------------------------------------------------- waiting
 
 
 def test_workers_wait_for_each_other():
@@ -199,9 +190,6 @@ def test_the_supervisor_sees_who_never_joined(server, monkeypatch):
         assert cluster.first_absent(3) == [0, 2]
         with socket.create_server(("127.0.0.1", ports[0])):
             assert cluster.first_absent(2) == []
-
-
-# ---------------------------------------------------------------- GPUs
 
 
 def test_each_worker_sees_one_gpu_of_its_host_and_the_others_none():

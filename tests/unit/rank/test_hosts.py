@@ -53,9 +53,6 @@ def test_all_hosts_are_used_unless_a_job_says_how_many(site):
         planned(Job("/course/x.py", workers=10, nodes=2, cwd="/c"), site)
 
 
-# ---------------------------------------------------------------- where it cannot be done
-
-
 @pytest.mark.parametrize(
     "fails, reason",
     [

@@ -18,9 +18,6 @@ def noisy(ranks, algorithm="ring", deviation=0.0, outliers=0, seed=0):
     return list(zip(SIZES, seconds.tolist(), strict=True))
 
 
-# ---------------------------------------------------------------- what algorithms cost
-
-
 @pytest.mark.parametrize(
     "algorithm, ranks, messages, share",
     [
@@ -44,8 +41,6 @@ def test_an_algorithm_costs_its_messages_and_bytes(algorithm, ranks, messages, s
     assert seconds == pytest.approx(messages * ALPHA + share * 1e6 * BETA)
 
 
-# ---------------------------------------------------------------- nodes
-
 INSIDE, BETWEEN = Link(2e-6, 1 / 100e9), Link(10e-6, 1 / 10e9)
 
 
@@ -67,9 +62,6 @@ def test_a_hierarchy_sends_less_through_the_network_and_fewer_messages():
     assert seconds == pytest.approx(inside + 4 * 10e-6 + 2 * 3 / 4 * 1e8 / 10e9)
     many = {way.__name__: way(4e3, 8, 1024, INSIDE, BETWEEN) for way in (ring_over_nodes, hierarchical)}
     assert many["hierarchical"] < many["ring_over_nodes"] / 50
-
-
-# ---------------------------------------------------------------- fitting
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)

@@ -16,9 +16,6 @@ def run(ranks, images_per_s, threads=1, batch=64, name=None, **facts):
     return SimpleNamespace(name=name or f"{ranks} × {threads}", result=result | facts, state="done")
 
 
-# ---------------------------------------------------------------- counting
-
-
 @pytest.mark.parametrize(
     "samples, batch, ranks, expected",
     [(60_000, 2048, 1, 59_392), (60_000, 2048, 8, 49_152), (60_000, 4096, 8, 32_768), (64, 8, 8, 64), (65, 8, 8, 64)],
@@ -39,9 +36,6 @@ def test_every_published_figure_is_computed_from_its_throughput():
         assert abs(row["as_counted_percent"] - row["stated_percent"]) < 1.5
         right = speed * whole * row["ranks"] * 2048 / one / row["ranks"]
         assert row["computed_percent"] == pytest.approx(100 * right)
-
-
-# ---------------------------------------------------------------- scaling
 
 
 def test_scaling_compares_with_one_rank_and_with_equal_hardware():
@@ -76,9 +70,6 @@ def test_what_cannot_be_compared_is_refused(second, message):
         scaling([run(1, 100), second])
     with pytest.raises(ValueError, match="must have one rank"):
         scaling([run(2, 100)])
-
-
-# ---------------------------------------------------------------- the parts of a step
 
 
 def times(value):
@@ -150,9 +141,6 @@ def test_tuning_compares_with_the_first_and_calls_small_differences_none():
         tuning([sweep(2), sweep(2, batch=128)])
     with pytest.raises(ValueError, match="ranks is 2.*1"):
         tuning([sweep(2), sweep(1)])
-
-
-# ---------------------------------------------------------------- when does it pay?
 
 
 def test_the_prediction_is_right_where_its_model_is():

@@ -84,9 +84,6 @@ def test_waits_are_bounded_by_a_latency_for_each_message_and_one_for_each_all_re
     assert waits([8e6], 1, link, measured_on=2) == (0, 0)
 
 
-# ---------------------------------------------------------------- any algorithm
-
-
 def piece_of(number, ranks, count):
     return count * number // ranks, count * (number + 1) // ranks
 

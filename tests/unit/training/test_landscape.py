@@ -72,9 +72,6 @@ def known():
     return Landscape(model, batches()), hessian
 
 
-# ---------------------------------------------------------------- the Hessian
-
-
 def test_products_are_those_of_the_whole_hessian_and_leave_the_model_as_it_was(known):
     landscape, hessian = known
     before = landscape.model.get_weights()
@@ -117,9 +114,6 @@ def test_a_part_of_the_batches_is_a_part_of_the_sum(known):
         np.testing.assert_allclose(sum(map(of, parts)), of(landscape), rtol=1e-5, atol=1e-7)
 
 
-# ---------------------------------------------------------------- matrices that are known
-
-
 def quadratic(eigenvalues):
     turn = np.linalg.qr(np.random.default_rng(5).normal(size=(len(eigenvalues),) * 2))[0]
     return turn @ np.diag(eigenvalues) @ turn.T
@@ -147,9 +141,6 @@ def test_lanczos_says_how_far_off_it_is_and_ends_when_it_has_converged():
     few, more = (lanczos(matrix.dot, 100, 50, count, tolerance) for count, tolerance in ((1, 0.02), (3, 0.002)))
     assert 2 < few.iterations < 10 and few.residuals[0] <= 0.02 * few.values[0]
     assert few.iterations < more.iterations < 50 and more.residuals.max() <= 0.1
-
-
-# ---------------------------------------------------------------- scale
 
 
 @pytest.mark.parametrize("norm", ["batch", "none"])
@@ -200,9 +191,6 @@ def test_slices_move_each_filter_by_its_own_norm_and_nothing_else(monkeypatch):
         np.testing.assert_allclose(np.linalg.norm(direction[:24].reshape(-1, 3), axis=0), kernel / 2, rtol=1e-5)
         assert not direction[24:30].any()  # the norm's scale and shift
     assert np.abs(first - second).max() > 0.1
-
-
-# ---------------------------------------------------------------- noise
 
 
 def per_sample_gradients(data):

@@ -51,9 +51,6 @@ def test_what_is_chosen_on_each_hardware(processor):
             choose("bfloat16")
 
 
-# ---------------------------------------------------------------- what is computed in which precision
-
-
 @pytest.fixture(scope="module", params=["batch", "sync"])
 def step(request):
     """A training step of a network built for bfloat16: (model, optimizer, gradients, logits, loss, operations)."""

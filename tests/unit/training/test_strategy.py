@@ -14,9 +14,6 @@ def prepared(*arguments, replicas=None, **places):
     return Experiment(options.strategy("", replicas, [*SMALL, *arguments]), **places)
 
 
-# ---------------------------------------------------------------- a training's plan
-
-
 def test_steps_epochs_and_a_rate_that_grows_with_the_batch():
     ours = prepared("--learning-rate", "0.1")
     assert ours.rate(64) == pytest.approx(0.1) and ours.rate(16) == pytest.approx(0.025)
@@ -32,9 +29,6 @@ def test_a_batch_that_does_not_split_evenly_is_refused(capsys):
         words = f"{end.value} {capsys.readouterr().err}"
         assert "cannot be split evenly over" in words or "does not split evenly over" in words
     assert prepared(ranks=3, splits=False).replicas == 3  # each takes whole batches
-
-
-# ---------------------------------------------------------------- data and model
 
 
 @pytest.fixture(scope="module")

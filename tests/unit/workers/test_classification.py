@@ -12,9 +12,6 @@ TARGETS = (RNG.random(400) < 0.1).astype(np.int32)
 SCORES = np.round(np.clip(0.3 * TARGETS + 0.6 * RNG.random(400), 0, 1), 2)  # with ties
 
 
-# ---------------------------------------------------------------- figures
-
-
 def test_figures_count_what_was_found_and_missed():
     shares = {"threshold": 0.5, "accuracy": 0.8, "majority": 0.7, "precision": 2 / 3, "recall": 2 / 3, "f1": 2 / 3}
     counts = {"true_positives": 2, "false_positives": 1, "false_negatives": 1, "true_negatives": 6}
@@ -49,9 +46,6 @@ def test_curve_is_what_each_threshold_gives():
 def test_best_threshold_has_no_better_one():
     best = figures(TARGETS, SCORES, best_threshold(TARGETS, SCORES))["f1"]
     assert best == max(figures(TARGETS, SCORES, limit)["f1"] for limit in np.linspace(-0.005, 1, 400))
-
-
-# ---------------------------------------------------------------- tables and pictures
 
 
 def run(name, shift, seed=0, losses=(0.3, 0.2, 0.25)):
