@@ -308,8 +308,8 @@ def channel():
     ("import time; print('{\"a\": 1}', end='', flush=True); time.sleep(60)", Late),
     ("print('x' * 5000, flush=True); input()", "more than 1,000 bytes"),
     ("import sys\nwhile True: sys.stdout.write('x' * 5000)", "more than 1,000 bytes"),
-    ("print('[1]')", "not a JSON object"), ("print('[' * 900)", "not a JSON object"),
-    ("import sys; sys.stdout.buffer.write(b'\\xff\\n')", "not a JSON object"),
+    ("input(); print('[1]')", "not a JSON object"), ("input(); print('[' * 900)", "not a JSON object"),
+    ("import sys; input(); sys.stdout.buffer.write(b'\\xff\\n')", "not a JSON object"),
     ("", "status 0"), ("import os; os.abort()", "SIGABRT"), ("import os; os._exit(137)", "SIGKILL"),
     ("import os, time; os.closerange(0, 2); time.sleep(60)", "closed its connection"),
 ])  # fmt: skip
