@@ -201,6 +201,28 @@ class Critical:
         return len(self.whole) > 1
 
     @cached_property
+    def lack_of_fit(self) -> float:
+        """p of an F test of the curve's deviations against those of seeds, in log S; NaN with too few of either."""
+        from scipy.stats import f
+
+        seeds = {point.batch: np.log([run.steps for run in point.seeds.values()]) for point in self.whole}
+        spread = sum(((steps - steps.mean()) ** 2).sum() for steps in seeds.values())
+        off = sum(len(steps) * (steps.mean() - np.log(self.fit.steps(b))) ** 2 for b, steps in seeds.items())
+        between, within = len(seeds) - 2, sum(map(len, seeds.values())) - len(seeds)
+        return float(f.sf(off / between / (spread / within), between, within)) if between > 0 < spread else math.nan
+
+    @cached_property
+    def exponent(self) -> tuple[float, float]:
+        """The exponent a of S = S_min (1 + (B_crit/B)^a) that fits best, and its B_crit; the curve above has 1."""
+        from scipy.optimize import least_squares
+
+        runs = [(point.batch, run.steps) for point in self.whole for run in point.seeds.values()]
+        batch, steps = np.log(np.array(runs, float)).T
+        begin = math.log(self.fit.steps_min), math.log(self.fit.critical), 1.0
+        off = least_squares(lambda at: at[0] + np.logaddexp(0, at[2] * (at[1] - batch)) - steps, begin)
+        return float(off.x[2]), math.exp(off.x[1])
+
+    @cached_property
     def doublings(self) -> dict[int, float]:
         """By what twice the batch divides the steps, for each batch whose double was run, too."""
         pairs = pairwise(self.whole)
@@ -246,6 +268,8 @@ class Critical:
             for point in self.points
         ]
         curve = f"Critical batch {self.fit}, 95 % interval by bootstrap; " if self.has_fit else ""
+        if self.has_fit and not math.isnan(self.lack_of_fit):
+            curve += f"lack of fit, p = {self.lack_of_fit:.2g}; "
         caption = (
             f"{self.arm}: steps to a held-out accuracy of {100 * self.target:g} %, on {self.data}; the geometric mean "
             f"of the seeds. {curve}perfect scaling: each doubling of the batch halves the steps within 10 %; maximal "

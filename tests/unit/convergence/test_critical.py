@@ -38,6 +38,18 @@ def test_an_exact_curve_is_found_again():
     assert found.steps(430) == pytest.approx(240, rel=1e-3)
 
 
+def test_another_shape_is_seen_by_its_lack_of_fit_and_its_exponent():
+    noise = np.exp(np.random.default_rng(2).normal(0, 0.03, (3, len(BATCHES))))
+    for exponent, fits in ((1.0, True), (1.6, False)):
+        steps = 9_000 * (1 + (430 / BATCHES) ** exponent)
+        runs = [each for seed in range(3) for each in sweep(steps * noise[seed], seeds=(seed,))]
+        found = critical_batch(runs)
+        assert (found.lack_of_fit > 0.05) == fits and (found.lack_of_fit < 0.01) != fits
+        assert found.exponent == (pytest.approx(exponent, rel=0.05), pytest.approx(430, rel=0.1))
+        assert f"lack of fit, p = {found.lack_of_fit:.2g}" in str(found.table())
+    assert math.isnan(critical_batch(sweep(steps)).lack_of_fit)  # its seeds do not differ
+
+
 def test_intervals_contain_the_true_value_nine_times_out_of_ten():
     random = np.random.default_rng(1)
     batches, critical, contained = np.repeat(BATCHES, 3), 2000, 0
