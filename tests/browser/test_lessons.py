@@ -54,8 +54,9 @@ def check_answers(tab, last):
     """Press the button that checks one's answers, and return what it says when it is done."""
     button = tab.page.get_by_role("button", name="Check my answers").last
     button.scroll_into_view_if_needed()
-    button.click()
     table = tab.page.locator(".jp-OutputArea", has=button).last
+    assert "object>" not in table.inner_text()  # before anything has been checked, nothing stands below
+    button.click()
     table.get_by_text(last).wait_for(timeout=60_000)
     tab.screenshot(f"{tab.path.stem}-checked")
     return table.inner_text()

@@ -249,7 +249,7 @@ def _show_button(path, cell):
     )
     buttons = ipywidgets.HBox([button])
     display(buttons)
-    table = display(HTML(), display_id=True)  # of the notebook, so that its links work and it is saved
+    table = display(HTML(""), display_id=True)  # of the notebook, so that its links work and it is saved
     checking = HTML(f'<p role="status">{CHECKING}</p>')
 
     def clicked(_):
