@@ -276,13 +276,32 @@ def generalisation(make: Trainings, size: Size) -> list:
 
     rates = dict(zip(arms, make.together(tune, arms), strict=True))
     wanted = {arm: settings | {"learning_rate": rates[arm]} for arm, (_, settings) in arms.items()}
-    to_loss = dict(schedule="constant", target_loss=size.matched, keep_weights=True, epochs=4 * size.most_epochs)
     for arm in ("small batch", "large batch"):
-        for name, factor in (("", 1), (", low rate", 1 / 8)):
-            wanted[f"{arm}{name}, to a loss"] = arms[arm][1] | to_loss | {"learning_rate": factor * rates[arm]}
+        wanted |= to_a_loss(size, arm, arms[arm][1], rates[arm])
     wanted = {arm: settings | dict(test_samples=size.test_samples) for arm, settings in wanted.items()}
     judged = each_seed(make, wanted, size.judged)
     return results + [{**run, "role": "judged"} for run in judged]
+
+
+AGAIN = range(10, 20)  # seeds that had no part in what the lesson says
+
+
+def to_a_loss_again(make: Trainings, size: Size, rates: dict) -> list:
+    """Return, with other seeds, the arms that stop at a loss, at rates that were chosen before, by batch size."""
+    fixed = NORM | dict(train_samples=size.few, no_augment=True, test_samples=size.test_samples)
+    wanted = {}
+    for arm, batch in (("small batch", SMALL), ("large batch", LARGE)):
+        wanted |= to_a_loss(size, arm, fixed | dict(global_batch=batch), rates[batch])
+    return each_seed(make, wanted, AGAIN if size.judged == JUDGED else size.judged)
+
+
+def to_a_loss(size: Size, arm: str, settings: dict, rate: float) -> dict:
+    """Return the arms of a batch that stop at a loss: at its rate, and at an eighth of it."""
+    until = dict(schedule="constant", target_loss=size.matched, keep_weights=True, epochs=4 * size.most_epochs)
+    return {
+        f"{arm}{name}, to a loss": settings | until | {"learning_rate": factor * rate}
+        for name, factor in (("", 1), (", low rate", 1 / 8))
+    }
 
 
 def landscapes(make: Trainings, size: Size, trained: list) -> list:

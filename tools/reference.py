@@ -12,7 +12,8 @@ under Keras 3, where ranks drift apart (`--only keras`).
 For lesson 4, on CIFAR-10, the experiments of convergence.py: the arms of its comparison, each with the
 rate that its own grid chose (`--only convergence`, an hour and a quarter); steps to a target against the
 batch (`--only critical-batch`, as long); the search for a generalisation gap, and sharpness at equal
-training loss (`--only generalisation`, an hour); batch norm over 32 to 1,024 images (`--only
+training loss (`--only generalisation`, an hour); the arms of equal loss again, with ten other seeds (`--only
+equal-loss-again`, twenty minutes); batch norm over 32 to 1,024 images (`--only
 ghost-batches`), and the noise scale at weights that stand still (`--only noise`; ten minutes each).
 
 For lesson 6 (`--only sharding`, a quarter of an hour): a rank's memory at several sizes in each of
@@ -36,6 +37,7 @@ from pathlib import Path
 import challenge
 import convergence
 from course.data import DataError, fetch
+from course.shared.recorded import recorded as earlier
 from course.training.precision import choose
 from course.workers import mistakes
 from ddl.errors import CourseError
@@ -125,6 +127,17 @@ def record_generalisation(options):
     results = convergence.generalisation(make, size)
     keep(options.results / "generalisation.jsonl", results)
     keep(options.results / "landscape.jsonl", convergence.landscapes(make, size, results))
+
+
+def record_equal_loss_again(options):
+    # At the rates that were chosen for `generalisation`, as it is kept with the course.
+    make, size = recordings(options)
+    rates = {
+        run.result["global_batch"]: run.result["config"]["learning_rate"]
+        for run in earlier("generalisation")
+        if run.name in ("small batch, to a loss", "large batch, to a loss")
+    }
+    keep(options.results / "equal-loss-again.jsonl", convergence.to_a_loss_again(make, size, rates))
 
 
 def record_ghost_batches(options):
@@ -289,6 +302,7 @@ PARTS = {
     "convergence": record_convergence,
     "critical-batch": record_critical_batch,
     "generalisation": record_generalisation,
+    "equal-loss-again": record_equal_loss_again,
     "ghost-batches": record_ghost_batches,
     "noise": record_noise,
     "challenge": record_challenge,

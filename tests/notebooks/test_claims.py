@@ -607,6 +607,31 @@ def test_the_findings_have_the_records_figures():
         assert row in FINDINGS or row in " ".join(FINDINGS.split()), row
 
 
+AGAIN_ARMS = ("large batch", "small batch, low rate", "large batch, low rate")
+
+
+def test_the_findings_have_what_ten_other_seeds_showed():
+    records = Records()
+    file = "equal-loss-again"
+    judged = {result["seed"] for result in records.results(GAP) if result["role"] == "judged"}
+    assert {result["precision"] for result in records.results(file)} == {"float32"}
+    assert not judged & {result["seed"] for result in records.results(file)}
+    before, again = (
+        {arm: records.gain("small batch, to a loss", f"{arm}, to a loss", file=each) for arm in AGAIN_ARMS}
+        for each in (GAP, file)
+    )
+    for arm, what in zip(AGAIN_ARMS, ("batch 1,024", "batch 64, an eighth", "batch 1,024, an eighth"), strict=True):
+        assert len(again[arm].differences) == 10
+        assert f"| {what} | {points(before[arm])} | {points(again[arm])} |" in FINDINGS, (what, points(again[arm]))
+    low = records.gain("small batch, low rate, to a loss", "large batch, to a loss", file=file)
+    assert f"{points(low)} points: {low.verdict(MARGIN)}" in " ".join(FINDINGS.split()), (
+        points(low),
+        low.verdict(MARGIN),
+    )
+    held = "All three sentences hold again" in FINDINGS
+    assert held == all(map(below, again.values()))
+
+
 def test_the_findings_compare_with_papers_as_the_records_do():
     records = Records()
     findings = " ".join(FINDINGS.split())

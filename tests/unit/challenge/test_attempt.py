@@ -253,9 +253,6 @@ def test_a_trial_and_generated_pictures_are_kept_apart_and_count_for_nothing(sta
     assert (score(path).n, len(stage.launches)) == (5, 11)
 
 
-# ---------------------------------------------------------------- the judge's side of a score
-
-
 def test_logits_that_are_no_answer_score_as_none_whatever_judgement_lies_there(stage, submission):
     def leaving(value):
         def edit(folder):
@@ -268,9 +265,6 @@ def test_logits_that_are_no_answer_score_as_none_whatever_judgement_lies_there(s
     stage.plan = {number: ("done", leaving(value)) for number, value in enumerate(values)}
     assert score(submission()).accuracies == tuple(values.values())
     assert '"accuracy": 0.1' in (runs_dir() / "run-3" / "judged.json").read_text()
-
-
-# ---------------------------------------------------------------- one run, and files
 
 
 def test_one_run_says_what_it_would_score_on_public_pictures(stage, submission, monkeypatch):

@@ -41,9 +41,6 @@ def computing(ranks=2, each=32, part=None, times=((0.02, 0.03), (0.02, 0.04))):
     return run(ranks=ranks, per_rank_batch=each, sizes=[size], global_batch=batch, images_per_s=batch / 0.05)
 
 
-# ---------------------------------------------------------------- overlap
-
-
 def test_as_much_communication_as_shows_makes_a_step_longer():
     one = predicted()
     assert one.seconds == one.no_overlap_s == pytest.approx(0.4) and one.full_overlap_s == 0.3
@@ -55,9 +52,6 @@ def test_as_much_communication_as_shows_makes_a_step_longer():
     # What is longer than the computation shows whatever is hidden: between 0.5 and 0.8 s.
     assert predicted(communication_s=0.5, shown=0).seconds == 0.5
     assert predicted(communication_s=0.5, shown=0.5).seconds == pytest.approx(0.65)
-
-
-# ---------------------------------------------------------------- the slowest rank
 
 
 def test_the_slowest_of_two_dice_and_of_what_is_drawn():
@@ -78,9 +72,6 @@ def test_the_expected_maximum_of_two_and_three_is_known_in_closed_form():
     assert expected_maximum(1) == 0
     assert expected_maximum(2) == pytest.approx(1 / math.sqrt(math.pi), rel=1e-3)
     assert expected_maximum(3) == pytest.approx(1.5 / math.sqrt(math.pi), rel=1e-3)
-
-
-# ---------------------------------------------------------------- from runs
 
 
 def test_points_are_the_all_reduces_of_a_run_and_runs_that_say_nothing_are_refused():
@@ -151,9 +142,6 @@ def test_a_report_shows_parts_overlap_and_error():
     for wrong in ({"global_batch": 128}, {"ranks": 4}):
         with pytest.raises(ValueError, match="has {} {}, and ".format(*next(iter(wrong.items())))):
             report(one, run(**{**training.result, **wrong}))
-
-
-# ---------------------------------------------------------------- clusters
 
 
 def test_a_server_is_its_links_as_far_as_programs_reach_them():

@@ -148,6 +148,15 @@ def test_a_gap_is_looked_for_at_equal_epochs_equal_steps_and_one_loss():
             steps[name] = settings["epochs"] * (SIZE.few // settings["global_batch"])
     assert steps["small batch"] == steps["large batch, equal steps"] == 16 * steps["large batch"]
     assert len(judged) == 7 * len(JUDGED)
+    before = {name: settings for name, settings in made.asked if settings["seed"] == 0}
+    rates = {
+        settings["global_batch"]: settings["learning_rate"] for name, settings in before.items() if "low" not in name
+    }
+    made.asked.clear()
+    convergence.to_a_loss_again(made, SIZE, rates)
+    assert len(made.asked) == 40 and not {settings["seed"] for _, settings in made.asked} & {*JUDGED, *TUNING}
+    for name, settings in made.asked:
+        assert settings == before[name] | {"seed": settings["seed"]}
     convergence.landscapes(made, SIZE, results)
     assert len(made.ran) == 4 * len(JUDGED) and {"eigenvalue", "invariant", "trace"} <= set(made.ran[0])
 
