@@ -49,6 +49,7 @@ class Size:
     frozen: tuple = (0.5, 0.58, 0.65)  # held-out accuracies at which the noise scale is measured at weights that stay
     tuning: tuple = TUNING
     judged: tuple = JUDGED
+    again: tuple = tuple(range(10, 20))  # seeds that had no part in what the lesson says
     widest: int = 16  # rates of a grid at most
 
 
@@ -69,6 +70,7 @@ SIZES = {
         most_epochs=2,
         tuning=(100,),
         judged=(0,),
+        again=(10,),
         widest=3,
     ),
 }
@@ -259,7 +261,7 @@ def generalisation(make: Trainings, size: Size) -> list:
     Few pictures, none of them mirrored or shifted. An arm that stops at a loss keeps its rate constant: where a decay
     stands would otherwise differ between arms.
     """
-    few = NORM | dict(train_samples=size.few, no_augment=True)
+    few = by_heart(size)
     ratio = LARGE // SMALL
     arms = {
         "small batch": (0.05, few | dict(global_batch=SMALL, epochs=size.long)),
@@ -283,16 +285,18 @@ def generalisation(make: Trainings, size: Size) -> list:
     return results + [{**run, "role": "judged"} for run in judged]
 
 
-AGAIN = range(10, 20)  # seeds that had no part in what the lesson says
-
-
 def to_a_loss_again(make: Trainings, size: Size, rates: dict) -> list:
     """Return, with other seeds, the arms that stop at a loss, at rates that were chosen before, by batch size."""
-    fixed = NORM | dict(train_samples=size.few, no_augment=True, test_samples=size.test_samples)
+    fixed = by_heart(size) | dict(test_samples=size.test_samples)
     wanted = {}
     for arm, batch in (("small batch", SMALL), ("large batch", LARGE)):
         wanted |= to_a_loss(size, arm, fixed | dict(global_batch=batch), rates[batch])
-    return each_seed(make, wanted, AGAIN if size.judged == JUDGED else size.judged)
+    return each_seed(make, wanted, size.again)
+
+
+def by_heart(size: Size) -> dict:
+    """Return the settings of runs that may learn their pictures by heart."""
+    return NORM | dict(train_samples=size.few, no_augment=True)
 
 
 def to_a_loss(size: Size, arm: str, settings: dict, rate: float) -> dict:

@@ -60,6 +60,9 @@ digest=$(cat "$lock" pyproject.toml tools/setup.sh | sha256sum | cut -d' ' -f1)-
 version() { # of a package in the lock
     sed -n "s/^$1==\([^ ]*\).*/\1/p" "$lock"
 }
+pinned() { # a package's part of the lock, with its hashes
+    sed -n "/^$1==/,/^[^ ]*==/{/^$1==/p;/^ /p}" "$lock"
+}
 
 for store in /etc/ssl/certs/ca-certificates.crt /etc/pki/tls/certs/ca-bundle.crt /etc/ssl/ca-bundle.pem /etc/ssl/cert.pem; do
     [ ! -e "$store" ] || break
@@ -98,7 +101,7 @@ done
 if [ "$uv" = none ]; then
     uv=$tool/bin/uv
     echo "set-up: uv $(version uv)"
-    sed -n '/^uv==/,/^[^ ]*==/{/^uv==/p;/^ /p}' "$lock" >build/setup/uv.txt
+    pinned uv >build/setup/uv.txt
     for python in "${PYTHON:-python3}" python3.14 python3.13 python3.12 python3.11 python3.10 none; do
         [ "$python" != none ] || fail "no Python can make virtual environments: \`apt install python3-venv\`," \
             "\`dnf install python3\`, or name one with PYTHON=/path/to/python."
@@ -181,7 +184,7 @@ if [ "$part" != course ]; then
         # 1.5 GiB a compiler
         jobs=$(awk -v cores="$(nproc)" '/^MemTotal/ { most = int($2 / 2097152); print most < 1 ? 1 : most < cores ? most : cores }' \
             /proc/meminfo)
-        sed -n '/^horovod==/,/^[^ ]*==/{/^horovod==/p;/^ /p}' "$lock" >build/setup/horovod.txt
+        pinned horovod >build/setup/horovod.txt
         rm -rf "$wheel.part"
         env $flags MAKEFLAGS="-j$jobs" PATH="$venv/bin:$PATH" "$venv/bin/python" -m pip wheel --disable-pip-version-check \
             --no-cache-dir --no-deps --no-build-isolation --require-hashes --wheel-dir "$wheel.part" -r build/setup/horovod.txt
