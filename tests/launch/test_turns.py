@@ -57,12 +57,13 @@ def test_another_user_reads_a_ticket_and_need_not_remove_it(tmp_path):
     assert roots.waits_for() == ""
     assert stat.S_IMODE(queue.stat().st_mode) == 0o1777
     (queue / "ticket-0-dead").write_text("{}")
-    if not os.fork():
+    child = os.fork()
+    if not child:
         try:
             os.umask(0o77)
             os.setuid(65534)
             os._exit(Ticket(queue, 1, "nobody's", 2).waits_for() != "waits for 1 of 2 cores; they are with root's")
         finally:
             os._exit(2)
-    assert os.wait()[1] == 0
+    assert os.waitpid(child, 0)[1] == 0
     roots.give_back()

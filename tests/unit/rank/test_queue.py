@@ -38,8 +38,9 @@ def test_launches_wait_in_order_are_told_for_what_and_run_side_by_side_where_the
 
 
 def test_what_a_process_held_is_free_when_it_has_died(ticket, tmp_path):
-    if not os.fork():
+    child = os.fork()
+    if not child:
         os._exit(bool(Ticket(tmp_path / "queue", 2, "dying", 2).waits_for()))
-    assert os.wait()[1] == 0
+    assert os.waitpid(child, 0)[1] == 0
     assert ticket(2).waits_for() == ""
     assert len(list((tmp_path / "queue").iterdir())) == 1
