@@ -38,7 +38,7 @@ import challenge
 import convergence
 from course.data import DataError, fetch
 from course.shared.recorded import recorded as earlier
-from course.training.precision import choose
+from course.training.precision import PRECISIONS, choose
 from course.workers import mistakes
 from ddl.errors import CourseError
 from ddl.launcher import warm
@@ -55,7 +55,7 @@ SIZES = {
 # For each rate of the link, in Mbit/s (0: none): the largest message that takes no minutes.
 LINKS = {"reader": {0: 2**24, 1000: 2**24, 100: 2**22}, "smoke": {1000: 2**12}}
 # The same seeds in both precisions; speed is measured in pairs that follow each other.
-PRECISIONS = ("float32", "bfloat16")
+BOTH = ("float32", "bfloat16")
 PAIRS = {"reader": dict(seeds=range(5), pairs=5, steps=24), "smoke": dict(seeds=range(1), pairs=1, steps=4)}
 MEMORY = {"reader": [(384, 6), (512, 6), (640, 6), (768, 8), (1024, 6)], "smoke": [(32, 1)]}  # width and depth
 MESSAGES = {"reader": dict(seeds=range(5), steps=800), "smoke": dict(seeds=range(1), steps=16)}
@@ -77,6 +77,7 @@ def main():
     parser.add_argument("--only", choices=PARTS)
     parser.add_argument("--size", choices=SIZES, default="reader")
     parser.add_argument("--data-set", default="cifar10")
+    parser.add_argument("--precision", choices=PRECISIONS, default="auto", help="of lesson 4's trainings")
     parser.add_argument("--work", type=Path, default=ROOT / "build" / "reference")
     parser.add_argument("--results", type=Path, default=ROOT / "results" / "reference")
     options = parser.parse_args()
@@ -140,6 +141,12 @@ def record_equal_loss_again(options):
     keep(options.results / "equal-loss-again.jsonl", convergence.to_a_loss_again(make, size, rates))
 
 
+def record_arms_again(options):
+    make, size = recordings(options)
+    rates = {run.name: run.result["config"]["learning_rate"] for run in earlier("convergence-cifar10")}
+    keep(options.results / "arms-again.jsonl", convergence.arms_again(make, size, rates))
+
+
 def record_ghost_batches(options):
     make, size = recordings(options)
     rates, _ = convergence.tune_arms(make, size)  # made already, where the arms are
@@ -174,7 +181,7 @@ def record_challenge(options):
 def recordings(options):
     """Return what makes the runs of lesson 4, and their size."""
     need_data(options)
-    make = Trainings(options.work / "convergence", data_set=options.data_set, precision="auto")
+    make = Trainings(options.work / "convergence", data_set=options.data_set, precision=options.precision)
     return make, convergence.SIZES[options.size]
 
 
@@ -207,7 +214,7 @@ def precision_runs(options):
             make, "train_cifar.py", each, "seed", seed, precision=each, seed=seed, **settings, **SIZES[options.size]
         )
         for seed in PAIRS[options.size]["seeds"]
-        for each in PRECISIONS
+        for each in BOTH
     ]
 
 
@@ -223,7 +230,7 @@ def speed_runs(options):
     return [
         {**recorded(make, "train_cifar.py", each, "pair", pair, facts=facts, precision=each, **settings), "pair": pair}
         for pair in range(many["pairs"])
-        for each in PRECISIONS
+        for each in BOTH
     ]
 
 
@@ -303,6 +310,7 @@ PARTS = {
     "critical-batch": record_critical_batch,
     "generalisation": record_generalisation,
     "equal-loss-again": record_equal_loss_again,
+    "arms-again": record_arms_again,
     "ghost-batches": record_ghost_batches,
     "noise": record_noise,
     "challenge": record_challenge,
