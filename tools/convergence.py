@@ -17,6 +17,7 @@ import statistics
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from course.convergence.critical import crossing
 from recordings import Trainings
 
 SMALL, LARGE, GHOST = 64, 1024, 32
@@ -43,11 +44,13 @@ class Size:
     test_samples: int | None = None
     target: float = 0.65  # held-out accuracy that the search for the critical batch size trains to
     batches: tuple = BATCHES  # that it tries
+    few_batches: tuple = (32, 128, 512, 1024, 2048, 4096)  # where all that goes with a batch is tuned
     matched: float = 0.3  # training loss, on pictures as they are, that arms are compared at
     landscape: dict = field(default_factory=lambda: dict(eigenvalues=1, tolerance=0.02))  # options of landscape.py
     most_epochs: int = 16
     frozen: tuple = (0.5, 0.58, 0.65)  # held-out accuracies at which the noise scale is measured at weights that stay
     tuning: tuple = TUNING
+    thrice: tuple = (100, 101, 102)
     judged: tuple = JUDGED
     again: tuple = tuple(range(10, 20))  # seeds that had no part in what the lesson says
     widest: int = 16  # rates of a grid at most
@@ -64,11 +67,13 @@ SIZES = {
         test_samples=200,
         target=0.12,
         batches=(64, 128),
+        few_batches=(64, 128),
         matched=2.2,
         landscape=dict(samples=128, chunk=64, iterations=3, eigenvalues=1, probes=2, points=3, noise_samples=512),
         frozen=(0.1, 0.12),
         most_epochs=2,
         tuning=(100,),
+        thrice=(100, 101),
         judged=(0,),
         again=(10,),
         widest=3,
@@ -85,26 +90,27 @@ def failure_rate(runs: list) -> float:
 
 @dataclass
 class Search:
-    """The rates of one arm, tried until the best is not at an edge."""
+    """The rates of one arm, each `factor` times the one before, tried until the best is not at an edge."""
 
     first: float
     cost: Callable[[float], float]  # of a rate: the lower the better
     widest: int
+    factor: float = 2
     tried: dict = field(default_factory=dict)
 
     def best(self) -> float:
         """Return the best rate."""
-        for factor in (1, 2, 0.5):
-            self._try(factor * self.first)
+        for power in (0, 1, -1):
+            self._try(self.factor**power * self.first)
         while len(self.tried) < self.widest:
             best = min(self.tried, key=self.tried.get)
             if self.tried[best] == math.inf:  # none has worked yet
-                self._try(min(self.tried) / 2)
-                self._try(2 * max(self.tried))
+                self._try(min(self.tried) / self.factor)
+                self._try(self.factor * max(self.tried))
             elif best == max(self.tried):
-                self._try(2 * best)
+                self._try(self.factor * best)
             elif best == min(self.tried):
-                self._try(best / 2)
+                self._try(best / self.factor)
             else:
                 break
         return min(self.tried, key=self.tried.get)
@@ -304,6 +310,94 @@ def sweep(make: Trainings, size: Size, optimizer: str) -> list:
 def best_rates(results: list) -> dict:
     """Return the rate at which each batch was judged."""
     return {result["global_batch"]: result["learning_rate"] for result in results if result["role"] == "judged"}
+
+
+# ---------------------------------------------------------------- the same, with all that goes with a batch tuned
+
+# Values of momentum; the rate goes with 1 − momentum, what a gradient moves weights by in the end.
+MOMENTA = {"SGD with momentum": (0.9, 0.8, 0.95)}
+FINER = math.sqrt(2)  # the factor of grids
+CLIMB = 1 / 4  # of the samples that the best run without a warm-up needs
+FINALISTS = 3  # settings that get all tuning seeds
+FEWER_EVALUATIONS = 16  # until about the target, which is interpolated between two
+SOONER, LATER = 1.2, 2  # times the fewest samples: where a run is stopped that tries a setting, and that tries it again
+
+
+class Tuned:
+    """The tuning of one optimizer at one batch: learning rate, warm-up and momentum, by samples to the target.
+
+    One seed goes through all; the best settings get the others as well, and the best of these is judged, on other
+    pictures and seeds. A run is stopped where it can't be the best any more.
+    """
+
+    def __init__(self, make: Trainings, size: Size, optimizer: str, batch: int):
+        self.make, self.size, self.optimizer, self.batch = make, size, optimizer, batch
+        self.results: list = []
+        self.needed: dict = {}  # samples of each seed, by setting
+
+    def find(self, rate: float) -> list:
+        """Return all runs; grids begin at `rate`."""
+        best = Search(rate, lambda each: self._cost(learning_rate=each), self.size.widest, FINER).best()
+        climb = CLIMB * min(map(min, self.needed.values())) / self.size.samples
+        warm = dict(warmup_epochs=round(climb, 4), warmup_start=SMALL / LARGE)
+        best = Search(best, lambda each: self._cost(learning_rate=each, **warm), self.size.widest, FINER).best()
+        usual, *others = MOMENTA.get(self.optimizer, (None,))
+        for momentum in others:
+            fixed = (warm if dict(self._ranked()[0]).get("warmup_epochs") else {}) | dict(momentum=momentum)
+            first = dict(self._ranked()[0])["learning_rate"] * (1 - momentum) / (1 - usual)
+            Search(first, lambda each, fixed=fixed: self._cost(learning_rate=each, **fixed), 3, FINER).best()
+        self.make.together(lambda setting: self._others(setting), self._ranked()[:FINALISTS])
+        chosen = self._ranked()[0]
+        self.make.together(lambda seed: self._run(chosen, seed, 3 * self._fewest(), "judged"), self.size.judged)
+        return self.results
+
+    def _ranked(self):
+        # Settings with more seeds come before those that were left behind after the first.
+        return sorted(self.needed, key=lambda each: (-len(self.needed[each]), statistics.fmean(self.needed[each])))
+
+    def _fewest(self):
+        most = self.size.samples * self.size.most_epochs
+        return min([most, *(statistics.fmean(found) for found in self.needed.values())])
+
+    def _cost(self, **setting):
+        key = tuple(setting.items())
+        self.needed[key] = [self._samples(key, self.size.thrice[0], SOONER)]
+        return self.needed[key][0]
+
+    def _others(self, setting):
+        self.needed[setting] += self.make.together(lambda seed: self._samples(setting, seed, LATER), self.size.thrice[1:])
+
+    def _samples(self, setting, seed, times):
+        most = min(self.size.samples * self.size.most_epochs, times * self._fewest())
+        result = self._run(setting, seed, most, "tuning")
+        if result["stopped_by"] == "target":
+            return crossing(result["history"], self.size.target).samples
+        # More than any that gets there.
+        return 2 * self.size.samples * self.size.most_epochs * (1 + failure_rate([result]))
+
+    def _run(self, setting, seed, most, role):
+        spacing = self.size.samples * (1 + self.batch / 500) / FEWER_EVALUATIONS
+        result = self.make.train(
+            f"{self.optimizer}, batch {self.batch}",
+            **NORM | OPTIMIZERS[self.optimizer][1] | dict(setting),
+            global_batch=self.batch,
+            schedule="constant",
+            seed=seed,
+            steps=max(1, round(most / self.batch)),
+            evaluate_every=max(1, round(spacing / self.batch)),
+            target_accuracy=self.size.target,
+            held_out="test" if role == "judged" else "validation",
+            train_samples=self.size.samples,
+            test_samples=self.size.test_samples,
+        )
+        self.results.append({**result, "arm": self.optimizer, "role": role})
+        return result
+
+
+def tuned_sweep(make: Trainings, size: Size, optimizer: str, rates: dict) -> list:
+    """Return the runs of `Tuned` at each batch; `rates` are the best ones without warm-up, by batch."""
+    found = make.together(lambda batch: Tuned(make, size, optimizer, batch).find(rates[batch]), size.few_batches)
+    return [result for results in found for result in results]
 
 
 # ---------------------------------------------------------------- is there a generalisation gap?

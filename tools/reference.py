@@ -123,6 +123,15 @@ def record_critical_batch(options):
     keep(options.results / "critical-batch.jsonl", results)
 
 
+def record_critical_batch_tuned(options):
+    make, size = recordings(options)
+    results = []
+    for optimizer in ("SGD with momentum", "LAMB"):
+        before = [run.result for run in earlier("critical-batch") if run.result["arm"] == optimizer]
+        results += convergence.tuned_sweep(make, size, optimizer, convergence.best_rates(before))
+    keep(options.results / "critical-batch-tuned.jsonl", results)
+
+
 def record_generalisation(options):
     make, size = recordings(options)
     results = convergence.generalisation(make, size)
@@ -308,6 +317,7 @@ PARTS = {
     "keras": record_keras,
     "convergence": record_convergence,
     "critical-batch": record_critical_batch,
+    "critical-batch-tuned": record_critical_batch_tuned,
     "generalisation": record_generalisation,
     "equal-loss-again": record_equal_loss_again,
     "arms-again": record_arms_again,

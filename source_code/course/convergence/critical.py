@@ -29,23 +29,40 @@ GRID = 512  # values of B_crit that are tried; between them, a parabola
 
 @dataclass(frozen=True)
 class Reached:
-    """When a run was first seen at its target."""
+    """When a run reached its target: on a straight line between the evaluation before and the first at or above it."""
 
-    steps: int
-    samples: int
+    steps: float
+    samples: float
 
 
 def reached(run: Any, target: float) -> Reached | None:
-    """Return the first evaluation of held-out accuracy at or above `target`, None if there is none.
+    """Return when held-out accuracy reached `target`, a share; None if no evaluation was at or above it.
 
     Raises InputError if the run ended at a lower target of its own, and so never reached this one.
     """
-    if len(run.history):
-        rows = run.history[run.history["test_accuracy"].astype(float) >= target]
-        if len(rows):
-            return Reached(int(rows["step"].iloc[0]), int(rows["samples"].iloc[0]))
+    rows = run.history.to_dict("records")
+    if found := crossing(rows, target):
+        return found
     if run.result is not None and run.result.get("stopped_by") == "target":
         raise InputError(f"{run.name!r} stopped at its own target, below {target:g}: ask for that or a lower one")
+    return None
+
+
+def crossing(rows: Sequence[Mapping], target: float) -> Reached | None:
+    """Return when evaluations, with ``step``, ``samples`` and ``test_accuracy``, crossed `target`; None if none did.
+
+    Of a run whose first evaluation is above it, that evaluation.
+    """
+    before = None
+    for row in rows:
+        if not is_number(row.get("test_accuracy")):
+            continue
+        if row["test_accuracy"] >= target:
+            last = before or row
+            rise = row["test_accuracy"] - last["test_accuracy"]
+            part = (target - last["test_accuracy"]) / rise if rise else 1
+            return Reached(*(last[unit] + part * (row[unit] - last[unit]) for unit in ("step", "samples")))
+        before = row
     return None
 
 
