@@ -90,7 +90,7 @@ from course.training.loop import DIVERGED, LEAVING, in_passes, make_evaluation, 
 from course.training.noise import NoiseScale
 from course.training.notice import Notice
 from course.training.recipes import micro_batch, settle
-from course.training.schedule import Schedule
+from course.training.schedule import schedule_of
 from course.training.witness import keep_weights
 from ddl.records import timeline
 from ddl.records.folder import StorageError
@@ -125,9 +125,7 @@ def main(config):
     startup.ends("data")
 
     # Horovod: scale the learning rate with the global batch, if the recipe says so.
-    peak, epochs = arm.rate(config.global_batch, config.learning_rate), steps / order.steps
-    start = config.learning_rate if config.warmup_start is None else config.warmup_start * peak
-    schedule = Schedule(peak, epochs, start, arm.warmup_epochs, config.schedule)
+    schedule = schedule_of(config, arm, steps / order.steps)
     model = models.build(config.model, norm=arm.norm, sync_norm=config.sync_bn, seed=config.seed)
     knobs = config.weight_decay, config.momentum, config.trust, config.bias_rate
     optim = optimizer.make(arm.optimizer, schedule(0), model.trainable_variables, *knobs)

@@ -337,19 +337,22 @@ class Tuned:
 
     def find(self, rate: float) -> list:
         """Return all runs; grids begin at `rate`."""
-        best = Search(rate, lambda each: self._cost(learning_rate=each), self.size.widest, FINER).best()
+        best = self._best(rate)
         climb = CLIMB * min(map(min, self.needed.values())) / self.size.samples
         warm = dict(warmup_epochs=round(climb, 4), warmup_start=SMALL / LARGE)
-        best = Search(best, lambda each: self._cost(learning_rate=each, **warm), self.size.widest, FINER).best()
+        self._best(best, **warm)
         usual, *others = MOMENTA.get(self.optimizer, (None,))
         for momentum in others:
-            fixed = (warm if dict(self._ranked()[0]).get("warmup_epochs") else {}) | dict(momentum=momentum)
-            first = dict(self._ranked()[0])["learning_rate"] * (1 - momentum) / (1 - usual)
-            Search(first, lambda each, fixed=fixed: self._cost(learning_rate=each, **fixed), 3, FINER).best()
+            leading = dict(self._ranked()[0])
+            first = leading["learning_rate"] * (1 - momentum) / (1 - leading.get("momentum", usual))
+            self._best(first, **warm if "warmup_epochs" in leading else {}, momentum=momentum)
         self.make.together(lambda setting: self._others(setting), self._ranked()[:FINALISTS])
         chosen = self._ranked()[0]
         self.make.together(lambda seed: self._run(chosen, seed, 3 * self._fewest(), "judged"), self.size.judged)
         return self.results
+
+    def _best(self, first, **fixed):
+        return Search(first, lambda rate: self._cost(learning_rate=rate, **fixed), self.size.widest, FINER).best()
 
     def _ranked(self):
         # Settings with more seeds come before those that were left behind after the first.

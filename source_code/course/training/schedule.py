@@ -48,3 +48,13 @@ class Schedule:
         if self.decay == "step":
             return self.peak * 0.1 ** sum(epoch >= part * self.epochs for part in STEP_AT)
         return self.peak
+
+
+def schedule_of(config, recipe, epochs):
+    """Return the schedule that options of ``train_cifar.py`` ask for, in a training of so many `epochs`.
+
+    The climb begins at the rate before scaling, or at ``warmup_start``, a share of the peak.
+    """
+    peak = recipe.rate(config.global_batch, config.learning_rate)
+    start = config.learning_rate if config.warmup_start is None else config.warmup_start * peak
+    return Schedule(peak, epochs, start, recipe.warmup_epochs, config.schedule)

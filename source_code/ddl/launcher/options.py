@@ -65,6 +65,10 @@ def check(script: str | Path, arguments: Iterable[str], others: Iterable[str] = 
         asked = next((_plain(word.split("=")[0]) for word in unknown if word.startswith("-") and word != "--"), "")
         if not asked:
             refuse(f"unrecognized arguments: {' '.join(unknown)}")
+        if asked in others:
+            raise JobError(
+                f"{name} has no option {asked}, which is the launch's: write it before the script, or {asked}=… in launch"
+            )
         known = sorted({_plain(option) for option in parser._option_string_actions} - {"h", "help"})
         has = f"; it has {', '.join(known)}" if known else "; it has none"
         raise JobError(f"{name} has no option {asked}{did_you_mean(asked, [*known, *others]) or has}")

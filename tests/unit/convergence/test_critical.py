@@ -74,9 +74,10 @@ def test_two_batches_have_a_curve_without_an_interval():
     assert np.isnan(found.interval).all() and np.isnan(found.band([64, 128])).all() and "no interval" in str(found)
 
 
-def test_a_run_reaches_a_target_at_the_first_evaluation_at_or_above_it():
-    found = reached(run(64, 100), 0.3)
-    assert (found.steps, found.samples) == (50, 3200)
+def test_a_run_reaches_a_target_on_the_line_between_two_evaluations():
+    found = reached(run(64, 100), 0.33)
+    assert (found.steps, found.samples) == (pytest.approx(55), pytest.approx(55 * 64))
+    assert reached(run(64, 100), 0.01).steps == 25  # the first evaluation: what was before it, is not known
     assert reached(run(64, 100), 0.6).steps == 100
     assert reached(run(64, 100, hit=False), 0.6) is None
     with pytest.raises(ValueError, match="stopped at its own target, below 0.7"):

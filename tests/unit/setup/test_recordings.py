@@ -21,8 +21,8 @@ B_CRIT, LEAST = 700, 40_000  # of the made-up trainings
 class Made:
     """Trainings that are formulas of rate and batch, made in order; their settings are those of real ones."""
 
-    def __init__(self, best_rate):
-        self.best_rate, self.asked, self.ran = best_rate, [], []
+    def __init__(self, best_rate, times=lambda config: 1):  # what other settings multiply the samples by
+        self.best_rate, self.times, self.asked, self.ran = best_rate, times, [], []
 
     def together(self, function, *columns):
         return list(map(function, *columns))
@@ -39,8 +39,9 @@ class Made:
         arm, steps = settle(config, config.train_samples // config.global_batch, workers)
         rate = arm.rate(config.global_batch, config.learning_rate)
         batch = config.global_batch
-        off = abs(math.log2(rate / self.best_rate(name, batch)))
-        needs = LEAST * (1 + batch / B_CRIT) * (1 + 0.3 * off)
+        usual = rate * 0.1 / (1 - config.momentum) if config.momentum else rate  # what it is worth with momentum 0.9
+        off = abs(math.log2(usual / self.best_rate(name, batch)))
+        needs = LEAST * (1 + batch / B_CRIT) * (1 + 0.3 * off) * self.times(config)
         most = steps * batch
         reached = config.target_accuracy is not None and needs <= most
         return {
@@ -52,7 +53,10 @@ class Made:
             "global_batch": batch,
             "samples": batch * math.ceil(min(needs, most) / batch),
             "steps": math.ceil(min(needs, most) / batch),
-            "history": [{"noise_scale": 500.0, "gradient_sq": 0.1, "variance": 50.0}],
+            "history": [
+                {"step": needs / batch, "samples": needs, "test_accuracy": config.target_accuracy if reached else 0.1}
+                | {"noise_scale": 500.0, "gradient_sq": 0.1, "variance": 50.0}
+            ],
             "stopped_by": "target" if reached else "steps",
             "test_accuracy": 0.1 if off > 6 else 0.7 - 0.05 * off,
             "diverged": False,
@@ -120,6 +124,26 @@ def test_a_sweep_finds_each_batch_its_rate_and_judges_it_with_other_seeds(optimi
         for result in tuning:
             if result["stopped_by"] != "target":
                 assert result["samples"] >= PRUNE * best - batch
+
+
+def test_where_all_is_tuned_the_best_of_three_settings_on_three_seeds_is_judged_on_other_pictures():
+    def times(config):  # the warm-up and more momentum help, on the usual seed too little momentum as well
+        worse = 1.0 if config.warmup_epochs else 1.1
+        return worse * {None: 1, 0.8: 0.97 if config.seed == 100 else 1.3, 0.95: 0.95}[config.momentum]
+
+    made = Made(lambda name, batch: 0.02 * (batch / 32) ** 0.7, times)
+    rates = {batch: 0.05 for batch in SIZE.few_batches}
+    results = convergence.tuned_sweep(made, SIZE, "SGD with momentum", rates)
+    for batch in SIZE.few_batches:
+        mine = [result for result in results if result["global_batch"] == batch]
+        judged = [result["config"] for result in mine if result["role"] == "judged"]
+        tuning = [result["config"] for result in mine if result["role"] == "tuning"]
+        (found,) = {(one["learning_rate"], one["momentum"], one["warmup_epochs"]) for one in judged}
+        assert found[1] == 0.95 and found[2] > 0 and abs(math.log2(2 * found[0] / (0.02 * (batch / 32) ** 0.7))) <= 0.51
+        assert [one["seed"] for one in judged] == [*JUDGED] and {one["held_out"] for one in judged} == {"test"}
+        assert {one["held_out"] for one in tuning} == {"validation"} and not {one["seed"] for one in tuning} & {*JUDGED}
+        again = [one for one in tuning if one["seed"] != 100]
+        assert len(again) == 6 and all(one["warmup_epochs"] for one in again)
 
 
 def test_where_no_rate_reaches_the_target_in_time_the_most_accurate_is_judged_with_more():

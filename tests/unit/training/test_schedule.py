@@ -1,8 +1,10 @@
 import math
+from types import SimpleNamespace
 
 import pytest
 
-from course.training.schedule import Schedule
+from course.training.recipes import RECIPES
+from course.training.schedule import Schedule, schedule_of
 
 
 def test_warm_up_climbs_linearly_from_the_start_to_the_peak():
@@ -22,3 +24,10 @@ def test_steps_divide_by_ten_at_a_third_two_thirds_and_eight_ninths():
     rate = Schedule(peak=1.0, epochs=90, decay="step")
     at = {0: 1, 29.9: 1, 30: 0.1, 59.9: 0.1, 60: 0.01, 79.9: 0.01, 80: 0.001, 89: 0.001}
     assert [rate(epoch) for epoch in at] == pytest.approx(list(at.values()))
+
+
+def test_a_climb_begins_at_the_rate_before_scaling_or_at_a_share_of_the_peak():
+    config = SimpleNamespace(global_batch=1024, learning_rate=0.1, warmup_start=None, schedule="constant")
+    assert [schedule_of(config, RECIPES["warmup"], 8)(epoch) for epoch in (0, 2)] == pytest.approx([0.1, 1.6])
+    config.warmup_start = 0.25
+    assert [schedule_of(config, RECIPES["warmup"], 8)(epoch) for epoch in (0, 2)] == pytest.approx([0.4, 1.6])
