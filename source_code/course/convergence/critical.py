@@ -229,6 +229,26 @@ class Critical:
         return float(f.sf(off / between / (spread / within), between, within)) if between > 0 < spread else math.nan
 
     @cached_property
+    def drawn(self) -> np.ndarray:
+        """B_crit with the seeds drawn again, with replacement, the same ones at all batches: shape [repetitions].
+
+        Deviations are widened by √(n / (n − 1)) for n seeds, and by Student's t over the normal quantile. Curves of the
+        same seeds have the same draws, so that their ratio may be taken. InputError, where batches differ in seeds.
+        """
+        from scipy.stats import norm, t
+
+        seeds = sorted({seed for point in self.whole for seed in point.seeds})
+        if len(seeds) < 2 or any(sorted(point.seeds) != seeds for point in self.whole):
+            raise InputError(f"{self.arm}: to draw seeds again, all batches need the same seeds, two or more")
+        logs = np.log([[point.seeds[seed].steps for point in self.whole] for seed in seeds])  # [seeds, batches]
+        draws = np.random.default_rng(0).integers(len(seeds), size=(REPETITIONS, len(seeds)))
+        freedom = len(seeds) - 1
+        widened = math.sqrt(len(seeds) / freedom) * t.ppf(0.975, freedom) / norm.ppf(0.975)
+        deviations = logs[draws].mean(axis=1) - logs.mean(axis=0)
+        batch = np.array([point.batch for point in self.whole], float)
+        return _solve(batch, logs.mean(axis=0) + widened * deviations)[0]
+
+    @cached_property
     def exponent(self) -> tuple[float, float]:
         """The exponent a of S = S_min (1 + (B_crit/B)^a) that fits best, and its B_crit; the curve above has 1."""
         from scipy.optimize import least_squares
@@ -307,8 +327,10 @@ def _notes(point):
         yield "rate at its grid's edge"
     if point.grid is not None and point.grid.best is None:
         yield "no rate of the grid reached the target in time"
-    elif point.grid is not None and point.grid.means.get(point.rate) != point.grid.means[point.grid.best]:
-        yield "another rate was faster in the grid"
+    elif point.grid is not None:
+        one, best = (point.grid.figures.get(rate, ()) for rate in (point.rate, point.grid.best))
+        if len(best) >= len(one) and statistics.fmean(best) < statistics.fmean(one or (math.inf,)):
+            yield "another rate was faster in the grid"
 
 
 def critical_batch(runs: Iterable[Any], target: float | None = None, arm: str | None = None) -> Critical:
@@ -341,16 +363,23 @@ def critical_batch(runs: Iterable[Any], target: float | None = None, arm: str | 
 
 def _point(batch, runs, target):
     tuned, judged = {}, {}  # where each seed reached the target, by learning rate
+    runs = [run for run in runs if run.result["global_batch"] == batch]
+    others = {_others(run) for run in runs if run.result.get("role") != "tuning"}
     for run in runs:
-        result = run.result
-        if result["global_batch"] == batch:
-            rates = tuned if result.get("role") == "tuning" else judged
-            rates.setdefault(result["learning_rate"], {})[result["seed"]] = reached(run, target)
+        result, tuning = run.result, run.result.get("role") == "tuning"
+        if not tuning or _others(run) in others:
+            (tuned if tuning else judged).setdefault(result["learning_rate"], {})[result["seed"]] = reached(run, target)
     grid = _grid(batch, tuned) if tuned else None
     best = (grid or _grid(batch, judged)).best
     rate = best if best in judged else next(iter(judged))
     seeds = {seed: found for seed, found in judged[rate].items() if found is not None}
     return Point(batch, rate, seeds, len(judged[rate]) - len(seeds), grid)
+
+
+def _others(run):
+    """Return what else may have been tuned with the learning rate."""
+    config = run.result.get("config") or {}
+    return config.get("momentum"), config.get("warmup_epochs")
 
 
 def _grid(batch, rates):

@@ -8,6 +8,7 @@ import pandas
 import pytest
 
 from course.convergence.critical import Noise, critical_batch, fit, noise, reached
+from ddl.errors import InputError
 
 BATCHES = np.array([32, 64, 128, 256, 512, 1024, 2048, 4096])
 DATA = {"name": "synthetic", "form": "generated", "train_samples": 45_056}
@@ -18,7 +19,7 @@ def run(batch, steps, *, rate=0.1, seed=0, role="judged", target=0.6, hit=True, 
     ends = [-(-steps * quarter // 4) for quarter in (1, 2, 3, 4)]
     top = target if hit else target - 0.01
     history = pandas.DataFrame(
-        {"step": ends, "samples": [end * batch for end in ends], "test_accuracy": [top * end / steps for end in ends]}
+        {"step": ends, "samples": [end * batch for end in ends], "test_accuracy": [top * (end / steps) for end in ends]}
     )
     result = {"arm": "momentum", "role": role, "global_batch": batch, "learning_rate": rate, "seed": seed, "data": DATA}
     result |= {"stopped_by": "target" if hit else "steps", "config": {"target_accuracy": target}, **fields}
@@ -59,6 +60,23 @@ def test_intervals_contain_the_true_value_nine_times_out_of_ten():
         contained += low <= critical <= high
         assert high / low < 1.6  # an interval that contains everything says nothing
     assert 0.90 <= contained / 100 <= 0.99
+
+
+def test_seeds_that_are_drawn_again_give_the_interval_of_one_curve_and_of_a_ratio():
+    batches, contained, ratios = BATCHES[::2], 0, 0
+    random = np.random.default_rng(3)
+    for _ in range(30):
+        both = []
+        shared = random.normal(0, 0.05, (5, 1))  # a seed that is slow is slow in both arms
+        for critical in (500, 1000):
+            steps = 120 * (1 + critical / batches) * np.exp(random.normal(0, 0.05, (5, len(batches))) + shared)
+            both.append(critical_batch([each for s in range(5) for each in sweep(1000 * steps[s], batches, (s,))]))
+        one, ratio = both[0].drawn, both[1].drawn / both[0].drawn
+        contained += np.percentile(one, 2.5) <= 500 <= np.percentile(one, 97.5)
+        ratios += np.percentile(ratio, 2.5) <= 2 <= np.percentile(ratio, 97.5) and np.ptp(ratio) < 4
+    assert min(contained, ratios) >= 26
+    with pytest.raises(InputError, match="the same seeds"):
+        _ = critical_batch([*sweep(steps[0], batches), run(32, 100, seed=7)]).drawn
 
 
 def test_bounds_are_open_where_the_batches_leave_them_open():
@@ -105,6 +123,10 @@ def test_points_are_judged_seeds_at_the_rate_that_tuning_chose():
     assert (second.rate, second.at_edge) == (0.1, True)
     text = str(critical_batch(runs).table())
     assert "rate at its grid's edge; another rate was faster in the grid" in text
+    # Where other knobs were tuned, too, the grid is that of the judged ones.
+    config = {"target_accuracy": 0.6, "momentum": 0.95}
+    other = [run(64, 100, rate=rate, config=config, **tuning) for rate in (0.05, 0.1)]
+    assert set(critical_batch([*runs, *other]).points[0].grid.means) == {0.05, 0.1, 0.2}
 
 
 def test_a_batch_whose_grid_never_got_there_says_so():
