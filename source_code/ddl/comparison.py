@@ -6,7 +6,7 @@ import statistics
 from ddl.display.style import data_label, hardware_label
 from ddl.display.table import Table, cell, is_number
 from ddl.errors import InputError
-from ddl.pairs import means, paired
+from ddl.pairs import holm, means, paired
 from ddl.records.stack import release
 from ddl.words import plural
 
@@ -22,7 +22,8 @@ def compare(runs, at=None, steps=None, epochs=None, against=None, margin=1.0) ->
     Held-out accuracy is compared with that of the arm `against` or, without one, of the arm with the highest mean;
     recorded arms, other data and other held-out images are compared among themselves. ``difference_points`` is the
     mean difference over the `pairs` of equal seeds, ``low_points`` to ``high_points`` its 95 % interval (NaN below two
-    pairs); without a pair it is the difference of the means. With `against`, ``verdict`` is `Paired.verdict` at a
+    pairs); without a pair it is the difference of the means. ``p_holm`` is p of Student's t test that the difference is
+    0, corrected for the number of rows by Holm's method; NaN where not more than three are compared. With `against`, ``verdict`` is `Paired.verdict` at a
     `margin` in points; without, the highest mean is called ``"best"``.
 
     Accuracies are fractions; ``test_accuracy_sd`` is the sample standard deviation over the `seeds`, NaN for one.
@@ -55,18 +56,24 @@ def compare(runs, at=None, steps=None, epochs=None, against=None, margin=1.0) ->
         other = _opponent(key, rows, against)
         row |= _judged(row, rows.get(other), points[key], points.get(other), None if against is None else margin)
         row |= {"ratio": _ratio(row, first), "note": _marked(row, first)}
+    compared = [row for row in rows.values() if row["pairs"] > 1]
+    if len(compared) > FEW:
+        for row, p in zip(compared, holm([row["p"] for row in compared]), strict=True):
+            row["p_holm"] = p
     title = _title([point for seeds in points.values() for _, point in seeds], unit, limit)
     table = _table(rows.values(), title, against, margin)
     table.attrs.update(title=title, differences=[row["differences"] for row in rows.values()])
     return table
 
 
+FEW = 3  # comparisons whose p need no correction
+
 # Shown in every table in which a row has it, whether or not the rows differ in it.
 MEASURED = ("held-out accuracy, %", "training accuracy, %", "images/s")
 
 COLUMNS = (
     "arm ranks threads precision tensorflow global_batch learning_rate steps epochs samples held_out "
-    "test_accuracy test_accuracy_sd seeds difference_points low_points high_points pairs verdict "
+    "test_accuracy test_accuracy_sd seeds difference_points low_points high_points pairs verdict p_holm "
     "train_accuracy train_accuracy_of images_per_s ratio train_seconds data hardware recorded note"
 ).split()
 
@@ -203,7 +210,7 @@ def _opponent(key, rows, against):
 
 def _judged(row, other, seeds, other_seeds, margin):
     """Return the difference to another row and, with a margin, the verdict."""
-    nothing = dict.fromkeys(("difference_points", "low_points", "high_points"), math.nan)
+    nothing = dict.fromkeys(("difference_points", "low_points", "high_points", "p_holm"), math.nan)
     judged = {**nothing, "pairs": 0, "verdict": "", "differences": ()}
     if other is None:
         return judged
@@ -214,10 +221,11 @@ def _judged(row, other, seeds, other_seeds, margin):
         difference = 100 * (row["test_accuracy"] - other["test_accuracy"])
         return judged | {"difference_points": difference, "verdict": "" if margin is None else "not decided"}
     result = paired(*({seed: 100 * accuracy for seed, accuracy in arm.items()} for arm in (first, second)))
-    return {
+    return judged | {
         "difference_points": result.mean,
         "low_points": result.low,
         "high_points": result.high,
+        "p": result.p,
         "pairs": result.n,
         "verdict": "" if margin is None else result.verdict(margin),
         "differences": result.differences,
@@ -289,6 +297,8 @@ def _table(rows, title, against, margin):
         caption.append(
             f"“No difference”: the interval lies within ±{margin:g}; “better”, “worse”: on one side of zero."
         )
+    if common.get("p") != "–":
+        caption.append("p: that there is no difference, corrected for the number of rows (Holm).")
     if common.get("ratio") != "–":
         caption.append("Ratio: images/s over the first row's, on the same hardware only.")
     running = "the running mean over batches as they are trained on"
@@ -321,6 +331,7 @@ def _labels(against_name, mixed):
         "held_out": ("held out", "s"),
         "test_accuracy": ("held-out accuracy, %", _held_out_accuracy),
         "difference_points": (f"against {against_name}", _difference),
+        "p_holm": ("p", _p),
         "train_accuracy": ("training accuracy, %", training_accuracy),
         "images_per_s": ("images/s", ",.0f"),
         "ratio": ("ratio", ".2f"),
@@ -350,6 +361,12 @@ def _difference(row):
     else:
         text += ", one seed" if row["pairs"] else ", no seed in common"
     return text + (f", {row['verdict']}" if row["verdict"] else "")
+
+
+def _p(row):
+    if math.isnan(row["p_holm"]):
+        return "–"
+    return "< 0.001" if row["p_holm"] < 0.001 else f"{row['p_holm']:.3f}"
 
 
 def _percent(value):

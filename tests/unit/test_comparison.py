@@ -5,6 +5,7 @@ from types import SimpleNamespace
 
 import pandas
 import pytest
+from scipy.stats import ttest_1samp
 
 from course.shared.recorded import Recorded
 from ddl.comparison import compare
@@ -97,8 +98,14 @@ def test_an_arms_differences_are_paired_by_seed_and_judged_by_their_interval():
     }
     assert "against small" in table.readable() and "lies within ±1" in str(table)
     assert "+3.0\u00a0±\u00a00.0, better" in str(table)
+    # Of four comparisons the smallest p counts four times, of three each once.
+    p = {row["arm"]: row["p_holm"] for row in table.to_dict("records")}
+    down = ttest_1samp([-4, -3, -4], 0).pvalue
+    assert (p["up"], p["down"], p["wide"]) == (pytest.approx(0, abs=1e-9), pytest.approx(3 * down), 1)
+    assert "Holm" in str(table) and "< 0.001" in str(table)
     narrow = compare([*reference, *others], against="small", margin=0.1)
     assert by_arm(narrow)["same"]["verdict"] == "not decided"
+    assert narrow["p_holm"].isna().all() and "Holm" not in str(narrow)
 
 
 def test_one_seed_or_none_in_common_settles_nothing():
