@@ -5,6 +5,7 @@ import pytest
 
 from course import memory, messages, recorded, splits
 from course.shared.recorded import Recorded
+from ddl.pairs import holm
 from helpers import ROOT, claims_of
 
 LESSONS = ("6.Sharding", "6b.Sharding-in-Depth")
@@ -83,9 +84,10 @@ def test_a_claim_holds(claim):
 
 def test_the_pages_have_the_records_figures():
     findings, measured = ((ROOT / "docs" / name).read_text() for name in ("findings.md", "measured.md"))
-    for way in messages.differences(Records().runs("few-messages")):
+    ways = messages.differences(Records().runs("few-messages"))
+    for way, p in zip(ways, holm([way.pairs.p for way in ways]), strict=True):
         difference = f"{way.pairs.mean:+.3f} ± {way.pairs.half_width:.3f}".replace("-", "−")
-        assert f"| {way.name} | {100 * way.sent_share:.1f} % | {difference} |" in findings
+        assert f"| {way.name} | {100 * way.sent_share:.1f} % | {difference} | {p:.2f} |" in findings
     ratios = [sum(memory.of_run(run).values()) / run.result["resident_bytes"] for run in recorded("sharding-memory")]
     assert f"2026-11-25: {min(ratios):.2f} to {max(ratios):.2f} |" in measured
 
