@@ -314,8 +314,7 @@ def best_rates(results: list) -> dict:
 
 # ---------------------------------------------------------------- the same, with all that goes with a batch tuned
 
-# Values of momentum; the rate goes with 1 − momentum, what a gradient moves weights by in the end.
-MOMENTA = {"SGD with momentum": (0.9, 0.8, 0.95)}
+MOMENTUM = 0.9  # that grids begin with
 FINER = math.sqrt(2)  # the factor of grids
 CLIMB = 1 / 4  # of the samples that the best run without a warm-up needs
 FINALISTS = 3  # settings that get all tuning seeds
@@ -341,11 +340,9 @@ class Tuned:
         climb = CLIMB * min(map(min, self.needed.values())) / self.size.samples
         warm = dict(warmup_epochs=round(climb, 4), warmup_start=SMALL / LARGE)
         self._best(best, **warm)
-        usual, *others = MOMENTA.get(self.optimizer, (None,))
-        for momentum in others:
-            leading = dict(self._ranked()[0])
-            first = leading["learning_rate"] * (1 - momentum) / (1 - leading.get("momentum", usual))
-            self._best(first, **warm if "warmup_epochs" in leading else {}, momentum=momentum)
+        if self.optimizer == "SGD with momentum":
+            # A grid of 1 − momentum, with a grid of rates for each: these go with it, by what a gradient moves weights.
+            Search(1 - MOMENTUM, lambda rest: self._with_momentum(round(1 - rest, 4), warm), self.size.widest).best()
         self.make.together(lambda setting: self._others(setting), self._ranked()[:FINALISTS])
         chosen = self._ranked()[0]
         self.make.together(lambda seed: self._run(chosen, seed, 3 * self._fewest(), "judged"), self.size.judged)
@@ -353,6 +350,14 @@ class Tuned:
 
     def _best(self, first, **fixed):
         return Search(first, lambda rate: self._cost(learning_rate=rate, **fixed), self.size.widest, FINER).best()
+
+    def _with_momentum(self, momentum, warm):
+        if momentum != MOMENTUM:
+            leading = dict(self._ranked()[0])
+            first = leading["learning_rate"] * (1 - momentum) / (1 - leading.get("momentum", MOMENTUM))
+            self._best(first, **warm if "warmup_epochs" in leading else {}, momentum=momentum)
+        found = self.needed.items()
+        return min(needed[0] for setting, needed in found if dict(setting).get("momentum", MOMENTUM) == momentum)
 
     def _ranked(self):
         # Settings with more seeds come before those that were left behind after the first.

@@ -378,35 +378,20 @@ plot.plot_critical_batch(curve, noise=noise)
 # as in Adam or LAMB), move the bend to larger batches.
 
 # %% tags=["demo", "recorded"]
-plot.plot_critical_batch([
-    critical.critical_batch(sweeps, arm=arm)
-    for arm in ("plain SGD", "SGD with momentum", "LAMB")
-])
-
-# %% tags=["demo", "recorded"]
 found = {
-    arm: critical.critical_batch(recorded("critical-batch"), arm=arm)
+    arm: critical.critical_batch(sweeps, arm=arm)
     for arm in ("plain SGD", "SGD with momentum", "LAMB")
 }
+plot.plot_critical_batch([*found.values()])
+
+# %% tags=["demo", "recorded"]
 for arm, curve in found.items():
     print(f"{arm}: critical batch {curve.fit}; fewest steps "
           f"{curve.fit.steps_min:,.0f}, samples {curve.fit.samples_min:,.0f}")
 curve = found["SGD with momentum"]
 print(f"with momentum: perfect scaling up to {curve.perfect_until}, next to "
       f"no step saved from {curve.maximal_from} on")
-
-# %% tags=["demo", "recorded"]
-estimates = {"at frozen weights": critical.Noise(tuple(
-    run.result["noise"]["noise_scale"] or math.inf
-    for run in recorded("noise-frozen")
-))}
-for batch in (64, 1024):
-    estimates[f"live, batch {batch:,}"] = critical.noise(
-        run for run in recorded("critical-batch")
-        if run.name == f"SGD with momentum, batch {batch}"
-        and run.result["role"] == "judged"
-    )
-for what, scale in estimates.items():
+for what, scale in noise.items():
     low, high = scale.spread
     print(f"noise scale {what}: {scale.middle:,.0f} (middle 80 %: {low:,.0f} "
           f"to {high:,.0f}); critical batch ÷ noise scale: "
