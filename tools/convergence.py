@@ -464,28 +464,15 @@ def to_a_loss(size: Size, arm: str, settings: dict, rate: float) -> dict:
     }
 
 
-def sharpness_by_setting(make: Trainings, size: Size, rates: dict) -> list:
-    """Return the sharpness of networks that stopped at one training loss, of three batches at four rates each.
-
-    `rates` are those chosen before, by batch size; a batch between them starts from their geometric mean.
-    """
-    fixed = by_heart(size) | dict(test_samples=size.test_samples, epochs=4 * size.most_epochs)
-    fixed |= dict(schedule="constant", target_loss=size.matched, keep_weights=True)
-    between = math.sqrt(SMALL * LARGE)
-    rates = rates | {round(between): statistics.geometric_mean(rates.values())}
-    wanted = {
-        f"batch {batch:,}, rate {rates[batch] / divisor:.3g}": fixed
-        | dict(global_batch=batch, learning_rate=rates[batch] / divisor)
-        for batch in sorted(rates)
-        for divisor in (1, 2, 4, 8)
-    }
-    trained = each_seed(make, wanted, size.judged[:3])
+def landscapes(make: Trainings, size: Size, trained: list) -> list:
+    """Return the sharpness at the weights of the judged runs that stopped at a loss."""
+    measures = ["eigenvalue", "invariant", "trace", "slices"]
 
     def measure(run):
-        measures = ["eigenvalue", "invariant"]
         return make.run("landscape.py", run["name"], weights=run["id"], measure=measures, **size.landscape)
 
-    return make.together(measure, trained)
+    judged = [run for run in trained if run["role"] == "judged" and run["config"]["keep_weights"]]
+    return make.together(measure, judged)
 
 
 # ---------------------------------------------------------------- one axis of norms

@@ -134,26 +134,20 @@ def record_critical_batch_tuned(options):
 
 def record_generalisation(options):
     make, size = recordings(options)
-    keep(options.results / "generalisation.jsonl", convergence.generalisation(make, size))
+    results = convergence.generalisation(make, size)
+    keep(options.results / "generalisation.jsonl", results)
+    keep(options.results / "landscape.jsonl", convergence.landscapes(make, size, results))
 
 
-def rates_to_a_loss():
-    """Return the rates that were chosen for `generalisation`, as it is kept with the course, by batch size."""
-    return {
+def record_equal_loss_again(options):
+    # At the rates that were chosen for `generalisation`, as it is kept with the course.
+    make, size = recordings(options)
+    rates = {
         run.result["global_batch"]: run.result["config"]["learning_rate"]
         for run in earlier("generalisation")
         if run.name in ("small batch, to a loss", "large batch, to a loss")
     }
-
-
-def record_equal_loss_again(options):
-    make, size = recordings(options)
-    keep(options.results / "equal-loss-again.jsonl", convergence.to_a_loss_again(make, size, rates_to_a_loss()))
-
-
-def record_sharpness(options):
-    make, size = recordings(options)
-    keep(options.results / "sharpness.jsonl", convergence.sharpness_by_setting(make, size, rates_to_a_loss()))
+    keep(options.results / "equal-loss-again.jsonl", convergence.to_a_loss_again(make, size, rates))
 
 
 def record_arms_again(options):
@@ -326,7 +320,6 @@ PARTS = {
     "critical-batch-tuned": record_critical_batch_tuned,
     "generalisation": record_generalisation,
     "equal-loss-again": record_equal_loss_again,
-    "sharpness": record_sharpness,
     "arms-again": record_arms_again,
     "ghost-batches": record_ghost_batches,
     "noise": record_noise,

@@ -181,11 +181,8 @@ def test_a_gap_is_looked_for_at_equal_epochs_equal_steps_and_one_loss():
     assert len(made.asked) == 40 and not {settings["seed"] for _, settings in made.asked} & {*JUDGED, *TUNING}
     for name, settings in made.asked:
         assert settings == before[name] | {"seed": settings["seed"]}
-    made.asked.clear()
-    convergence.sharpness_by_setting(made, SIZE, rates)
-    settings = {(one["global_batch"], one["learning_rate"]) for _, one in made.asked}
-    assert {batch for batch, _ in settings} == {64, 256, 1024} and len(settings) == 12 and len(made.asked) == 36
-    assert made.ran == [["eigenvalue", "invariant"]] * 36
+    convergence.landscapes(made, SIZE, results)
+    assert len(made.ran) == 4 * len(JUDGED) and {"eigenvalue", "invariant", "trace"} <= set(made.ran[0])
 
 
 def test_ghost_batches_differ_in_the_norm_alone_and_noise_is_measured_at_weights_that_are_kept():
