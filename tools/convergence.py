@@ -242,6 +242,7 @@ def arms_again(make: Trainings, size: Size, rates: dict) -> list:
         "LARS, biases apart": lars | tuned_lars,
         "LAMB": warm | dict(recipe="lamb", learning_rate=rates["LAMB"]),
     }
+    arms = {arm: settings | dict(evaluate_epochs=round(size.epochs)) for arm, settings in arms.items()}
     judged = each_seed(make, arms, size.again)
     exact = {f"{arm}, float32": arms[arm] | dict(precision="float32") for arm in ("small batch + BN", "LARS", "LAMB")}
     judged += each_seed(make, exact, size.again[:5])
