@@ -206,7 +206,7 @@ def arms_again(make: Trainings, size: Size, rates: dict) -> list:
     """Return, with other seeds, the arms whose sentences hold by little, and two that say what one of them rests on.
 
     `rates` are those that arms were judged at before. The two are tuned here: batch 64 with the warm-up that the large
-    batch has, and LARS whose biases have a rate apart from its weights'. Three arms are trained in both precisions.
+    batch has, and LARS whose biases have a rate apart from its weights'.
     """
     samples = dict(train_samples=size.samples, test_samples=size.test_samples, epochs=size.epochs)
     warm = warmed(WARM, size) | samples
@@ -243,9 +243,8 @@ def arms_again(make: Trainings, size: Size, rates: dict) -> list:
         "LAMB": warm | dict(recipe="lamb", learning_rate=rates["LAMB"]),
     }
     arms = {arm: settings | dict(evaluate_epochs=round(size.epochs)) for arm, settings in arms.items()}
-    judged = each_seed(make, arms, size.again)
-    exact = {f"{arm}, float32": arms[arm] | dict(precision="float32") for arm in ("small batch + BN", "LARS", "LAMB")}
-    judged += each_seed(make, exact, size.again[:5])
+    by_layer = {arm: arms.pop(arm) for arm in ("LARS", "LARS, biases apart")}
+    judged = each_seed(make, arms, size.again) + each_seed(make, by_layer, size.again[:5])
     return results + [{**run, "role": "judged"} for run in judged]
 
 
