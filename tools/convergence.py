@@ -373,7 +373,9 @@ class Tuned:
         return self.needed[key][0]
 
     def _others(self, setting):
-        self.needed[setting] += self.make.together(lambda seed: self._samples(setting, seed, LATER), self.size.thrice[1:])
+        self.needed[setting] += self.make.together(
+            lambda seed: self._samples(setting, seed, LATER), self.size.thrice[1:]
+        )
 
     def _samples(self, setting, seed, times):
         most = min(self.size.samples * self.size.most_epochs, times * self._fewest())

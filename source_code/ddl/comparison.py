@@ -23,8 +23,8 @@ def compare(runs, at=None, steps=None, epochs=None, against=None, margin=1.0) ->
     recorded arms, other data and other held-out images are compared among themselves. ``difference_points`` is the
     mean difference over the `pairs` of equal seeds, ``low_points`` to ``high_points`` its 95 % interval (NaN below two
     pairs); without a pair it is the difference of the means. ``p_holm`` is p of Student's t test that the difference is
-    0, corrected for the number of rows by Holm's method; NaN where not more than three are compared. With `against`, ``verdict`` is `Paired.verdict` at a
-    `margin` in points; without, the highest mean is called ``"best"``.
+    0, corrected for the number of rows by Holm's method; NaN where not more than three are compared. With `against`,
+    ``verdict`` is `Paired.verdict` at a `margin` in points; without, the highest mean is called ``"best"``.
 
     Accuracies are fractions; ``test_accuracy_sd`` is the sample standard deviation over the `seeds`, NaN for one.
     ``train_accuracy`` is ``"clean"``, on training images without augmentation, where all of an arm's runs measured

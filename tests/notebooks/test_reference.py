@@ -1,6 +1,7 @@
 """Recording the reference results, at a size that only proves that it works."""
 
 import hashlib
+import math
 import statistics
 import subprocess
 import sys
@@ -70,7 +71,10 @@ def results_of(name):
     return read_json_lines(ROOT / "results" / "reference" / f"{name}.jsonl")
 
 
-TRAININGS = ("convergence-cifar10", "convergence-tuning", "critical-batch", "generalisation", "ghost-batches")
+TRAININGS = (
+    *("convergence-cifar10", "convergence-tuning", "critical-batch", "critical-batch-tuned", "arms-again"),
+    *("generalisation", "equal-loss-again", "ghost-batches"),
+)
 LANDSCAPES = ("landscape", "noise-frozen")
 
 
@@ -158,6 +162,30 @@ def test_batch_sizes_were_tuned_on_one_seed_and_judged_on_three_others():
         for point in curve.points:
             assert not point.at_edge and not point.missed and sorted(point.seeds) == [0, 1, 2], (arm, point.batch)
     assert {run.result["seed"] for run in runs if run.result["role"] == "tuning"} == {100}
+
+
+def test_all_that_goes_with_a_batch_was_tuned_on_three_seeds_and_judged_on_five_others_and_other_pictures():
+    runs = recorded("critical-batch-tuned")
+    for arm in ("SGD with momentum", "LAMB"):
+        curve = critical.critical_batch(runs, arm=arm)
+        assert [point.batch for point in curve.points] == [32, 128, 512, 1024, 2048, 4096]
+        for point in curve.points:
+            assert not point.missed and sorted(point.seeds) == [0, 1, 2, 3, 4], (arm, point.batch)
+            assert not math.isnan(sum(point.grid.figures[point.rate])) and len(point.grid.figures[point.rate]) == 3
+    for role, pictures, seeds in (("tuning", "validation", {100, 101, 102}), ("judged", "test", {0, 1, 2, 3, 4})):
+        found = [run.result for run in runs if run.result["role"] == role]
+        assert {result["held_out"] for result in found} == {pictures}
+        assert {result["seed"] for result in found} == seeds
+
+
+def test_arms_were_recorded_again_with_seeds_that_had_no_part_before():
+    results, before = results_of("arms-again"), results_of("convergence-cifar10") + results_of("convergence-tuning")
+    judged = [result for result in results if result["role"] == "judged"]
+    assert {result["held_out"] for result in judged} == {"test"}
+    assert not {result["seed"] for result in judged} & {result["seed"] for result in before}
+    rates = {result["name"]: result["learning_rate"] for result in results_of("convergence-cifar10")}
+    again = {result["name"]: result["learning_rate"] for result in judged if result["name"] in rates}
+    assert len(again) == 5 and all(rates[name] == rate for name, rate in again.items())
 
 
 def test_a_gap_was_looked_for_with_rates_chosen_on_other_pictures_and_seeds():

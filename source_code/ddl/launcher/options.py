@@ -67,7 +67,7 @@ def check(script: str | Path, arguments: Iterable[str], others: Iterable[str] = 
             refuse(f"unrecognized arguments: {' '.join(unknown)}")
         if asked in others:
             raise JobError(
-                f"{name} has no option {asked}, which is the launch's: write it before the script, or {asked}=… in launch"
+                f"{name} has no option {asked}, which is the launch's: write it before the script, or {asked}=…"
             )
         known = sorted({_plain(option) for option in parser._option_string_actions} - {"h", "help"})
         has = f"; it has {', '.join(known)}" if known else "; it has none"

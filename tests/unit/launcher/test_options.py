@@ -57,7 +57,10 @@ def test_what_argparse_takes_is_taken(script, course, words):
         ({"recipes": "warmup"}, "script.py has no option recipes: did you mean 'recipe'?"),
         ({"glob": 64}, "script.py has no option glob; it has global_batch, no_sync_bn, r, recipe, sync_bn"),
         ({"worker": 2}, "script.py has no option worker: did you mean 'workers'?"),
-        ({"args": ["--workers", "2"]}, "script.py has no option workers, which is the launch's: write it before the script, or workers=… in launch"),
+        (
+            {"args": ["--workers", "2"]},
+            "script.py has no option workers, which is the launch's: write it before the script, or workers=…",
+        ),
         ({"recipe": "x"}, "script.py: argument -r/--recipe: invalid choice: 'x' (choose from 'base', 'warmup')"),
     ],
 )

@@ -132,7 +132,7 @@ def test_where_all_is_tuned_the_best_of_three_settings_on_three_seeds_is_judged_
         return worse * {None: 1, 0.8: 0.97 if config.seed == 100 else 1.3, 0.95: 0.95}.get(config.momentum, 1.2)
 
     made = Made(lambda name, batch: 0.02 * (batch / 32) ** 0.7, times)
-    rates = {batch: 0.05 for batch in SIZE.few_batches}
+    rates = dict.fromkeys(SIZE.few_batches, 0.05)
     results = convergence.tuned_sweep(made, SIZE, "SGD with momentum", rates)
     for batch in SIZE.few_batches:
         mine = [result for result in results if result["global_batch"] == batch]
