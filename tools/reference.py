@@ -1,4 +1,4 @@
-"""Record the results that lessons compare with: `make reference`, about five hours on two cores.
+"""Record the results that lessons compare with: `make reference`, about eight hours on two cores.
 
 For lesson 2 (`--only two-hosts`, five minutes): this machine as two hosts, for readers who may not
 make any; all-reduce in several ways, and training steps, over links of several rates.
@@ -10,8 +10,10 @@ For lesson 3 on the next stack (`make reference STACK=next` records this only; t
 under Keras 3, where ranks drift apart (`--only keras`).
 
 For lesson 4, on CIFAR-10, the experiments of convergence.py: the arms of its comparison, each with the
-rate that its own grid chose (`--only convergence`, an hour and a quarter); steps to a target against the
-batch (`--only critical-batch`, as long); the search for a generalisation gap, and sharpness at equal
+rate that its own grid chose (`--only convergence`, an hour and a quarter), and what holds by little once more with
+other seeds (`--only arms-again`, three quarters of an hour); steps to a target against the batch (`--only
+critical-batch`, an hour and a quarter), and with momentum and warm-up tuned as well (`--only critical-batch-tuned`, two
+hours); the search for a generalisation gap, and sharpness at equal
 training loss (`--only generalisation`, an hour); the arms of equal loss again, with ten other seeds (`--only
 equal-loss-again`, twenty minutes); batch norm over 32 to 1,024 images (`--only
 ghost-batches`), and the noise scale at weights that stand still (`--only noise`; ten minutes each).
@@ -23,7 +25,8 @@ For lesson 5 (`--only challenge`, two hours): the baseline on twenty seeds; base
 turns, with their times; one pass of the reference without each of its tricks, and with each alone.
 
 Runs that are done are kept under build/reference/, so an interrupted recording resumes. Written to
-results/reference/: one result.json a line, with hardware, date, versions, precision and data in it.
+results/reference/: one result.json a line, with hardware, date, versions, precision and data in it. `--precision`
+chooses lesson 4's: with AVX512_BF16 alone, auto takes float32, and on an AMD EPYC bfloat16 was 1.4 times as fast.
 
 `--size smoke` with other folders only checks that the recording works.
 """
