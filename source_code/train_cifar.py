@@ -53,7 +53,6 @@ def parse(arguments=None):
     add("--schedule", default="cosine", choices=DECAYS, help="after the warm-up (default: cosine)")
     add("--momentum", type=Number(0, 1), metavar="M", help="of sgd (Nesterov's; 0: plain) and lars (default: 0.9)")
     add("--trust", type=above_0, metavar="T", help="of lars (default: 0.02)")
-    add("--bias-rate", type=above_0, metavar="F", help="of lars: of biases, as a multiple of the weights' (default: 1)")
     add("--weight-decay", type=Number(0), default=0.0)
     add("--label-smoothing", type=Number(0, 1), default=0.0)
     add("--seed", type=SEED, default=0, help="of initial weights, order and augmentation")
@@ -127,8 +126,8 @@ def main(config):
     # Horovod: scale the learning rate with the global batch, if the recipe says so.
     schedule = schedule_of(config, arm, steps / order.steps)
     model = models.build(config.model, norm=arm.norm, sync_norm=config.sync_bn, seed=config.seed)
-    knobs = config.weight_decay, config.momentum, config.trust, config.bias_rate
-    optim = optimizer.make(arm.optimizer, schedule(0), model.trainable_variables, *knobs)
+    decay, momentum, trust = config.weight_decay, config.momentum, config.trust
+    optim = optimizer.make(arm.optimizer, schedule(0), model.trainable_variables, decay, momentum, trust)
     # Horovod: wrap. The step averages the gradients of all ranks before it applies them.
     train_step = make_train_step(model, optim, data, config, part)
     evaluations = make_evaluations(model, data, config)

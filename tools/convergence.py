@@ -120,24 +120,16 @@ class Search:
             self.tried[rate] = self.cost(rate)
 
 
-def best_rate(
-    make: Trainings, size: Size, arm: str, first: float, settings: dict, seeds: tuple, results: list,
-    knob="learning_rate",
-):  # fmt: skip
+def best_rate(make: Trainings, size: Size, arm: str, first: float, settings: dict, seeds: tuple, results: list):
     """Return an arm's best rate on validation pictures, of a grid around the `first`; its runs go into `results`."""
 
     def cost(rate):
-        return tuning_cost(make, size, arm, settings | {knob: rate}, seeds, results)
+        fixed = settings | dict(learning_rate=rate, held_out="validation", test_samples=size.test_samples)
+        runs = make.together(lambda seed: make.train(arm, **fixed, seed=seed), seeds)
+        results.extend({**run, "role": "tuning"} for run in runs)
+        return failure_rate(runs)
 
     return Search(first, cost, size.widest).best()
-
-
-def tuning_cost(make: Trainings, size: Size, arm: str, settings: dict, seeds: tuple, results: list) -> float:
-    """Return the `failure_rate` of settings on validation pictures; the runs go into `results`."""
-    fixed = settings | dict(held_out="validation", test_samples=size.test_samples)
-    runs = make.together(lambda seed: make.train(arm, **fixed, seed=seed), seeds)
-    results.extend({**run, "role": "tuning"} for run in runs)
-    return failure_rate(runs)
 
 
 # ---------------------------------------------------------------- the arms
@@ -203,48 +195,26 @@ def each_seed(make: Trainings, arms: dict, seeds: tuple) -> list:
 
 
 def arms_again(make: Trainings, size: Size, rates: dict) -> list:
-    """Return, with other seeds, the arms whose sentences hold by little, and two that say what one of them rests on.
+    """Return, with other seeds, arms whose sentences hold by little, and batch 64 with the large batch's warm-up.
 
-    `rates` are those that arms were judged at before. The two are tuned here: batch 64 with the warm-up that the large
-    batch has, and LARS whose biases have a rate apart from its weights'.
+    `rates` are those that arms were judged at before; that of the new arm is chosen here.
     """
     samples = dict(train_samples=size.samples, test_samples=size.test_samples, epochs=size.epochs)
     warm = warmed(WARM, size) | samples
-    lars = warm | dict(recipe="lars")
-    small = TUNED["small batch + BN"][1] | samples
+    small = rates["small batch + BN"]
     small_warm = warm | dict(global_batch=SMALL, warmup_start=SMALL / LARGE)  # as far as the large batch climbs
     results: list = []
-
-    def best(arm, first, settings, knob="learning_rate"):
-        return best_rate(make, size, arm, first, settings, size.tuning, results, knob)
-
-    def tune_small():
-        return {"learning_rate": best("batch 64 with warm-up", rates["small batch + BN"], small_warm)}
-
-    def tune_lars():
-        # The biases' rate at the weights' earlier best, then the weights' at that rate of biases.
-        arm, rate = "LARS, biases apart", rates["LARS"]
-        bias = rate * best(arm, 1.0, lars | dict(learning_rate=rate), "bias_rate")
-        cost = {}
-        for factor in (0.5, 1, 2):
-            fixed = lars | dict(learning_rate=factor * rate, bias_rate=bias / (factor * rate))
-            cost[factor] = fixed, tuning_cost(make, size, arm, fixed, size.tuning, results)
-        fixed, _ = min(cost.values(), key=lambda found: found[1])
-        return {knob: fixed[knob] for knob in ("learning_rate", "bias_rate")}
-
-    tuned_small, tuned_lars = make.together(lambda tune: tune(), [tune_small, tune_lars])
+    best = best_rate(make, size, "batch 64 with warm-up", small, small_warm, size.tuning, results)
     arms = {
-        "small batch + BN": small | dict(learning_rate=rates["small batch + BN"]),
-        "batch 64 with warm-up": small_warm | tuned_small,
+        "small batch + BN": TUNED["small batch + BN"][1] | samples | dict(learning_rate=small),
+        "batch 64 with warm-up": small_warm | dict(learning_rate=best),
         "+ warm-up": warm | dict(learning_rate=rates["+ warm-up"]),
-        "+ linear scaling, warm-up": warm | dict(learning_rate=rates["small batch + BN"]),
-        "LARS": lars | dict(learning_rate=rates["LARS"]),
-        "LARS, biases apart": lars | tuned_lars,
+        "+ linear scaling, warm-up": warm | dict(learning_rate=small),
         "LAMB": warm | dict(recipe="lamb", learning_rate=rates["LAMB"]),
     }
-    arms = {arm: settings | dict(evaluate_epochs=round(size.epochs)) for arm, settings in arms.items()}
-    by_layer = {arm: arms.pop(arm) for arm in ("LARS", "LARS, biases apart")}
-    judged = each_seed(make, arms, size.again) + each_seed(make, by_layer, size.again[:5])
+    judged = each_seed(
+        make, {arm: each | dict(evaluate_epochs=round(size.epochs)) for arm, each in arms.items()}, size.again
+    )
     return results + [{**run, "role": "judged"} for run in judged]
 
 

@@ -98,6 +98,12 @@ def test_arms_are_tuned_on_validation_pictures_with_seeds_that_are_not_judged():
     assert peaks["+ square-root scaling, warm-up"] == pytest.approx(4 * base)
     assert peaks["large batch + BN, same rate"] == base
 
+    made.asked.clear()
+    again = convergence.arms_again(made, SIZE, rates | {"small batch + BN": 0.1})
+    warm = [settings for name, settings in made.asked if name == "batch 64 with warm-up"]
+    assert {(one["warmup_start"], one["warmup_epochs"], one["global_batch"]) for one in warm} == {(1 / 16, 1, 64)}
+    assert [result["seed"] for result in again if result["role"] == "judged"] == [s for s in SIZE.again for _ in range(5)]
+
 
 def test_rates_at_which_nothing_is_learned_are_never_the_best():
     # Far above what works, as a large batch without batch norm is.
