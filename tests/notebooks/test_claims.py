@@ -51,9 +51,14 @@ class Records:
         return paired(self.arm(one, figure, file), self.arm(other, figure, file))
 
     @cache  # noqa: B019 - a few of these live in this module's tests
-    def curve(self, arm) -> Critical:
+    def curve(self, arm, file="critical-batch") -> Critical:
         """Return the steps to the target by batch size, of an optimizer."""
-        return critical.critical_batch(map(Recorded, self.results("critical-batch")), arm=arm)
+        return critical.critical_batch(map(Recorded, self.results(file)), arm=arm)
+
+    def chosen(self, arm, knob) -> dict[int, float]:
+        """Return what the sweep with all tuned chose for each batch."""
+        judged = (r for r in self.results(ALL_TUNED) if (r["arm"], r["role"]) == (arm, "judged"))
+        return {result["global_batch"]: result["config"][knob] or 0 for result in judged}
 
     def live_noise(self, batch) -> Noise:
         """Return what judged runs of SGD with momentum estimated while they trained."""
@@ -137,11 +142,18 @@ BATCH_1024 = "large batch + BN"
 LINEAR, SQUARE_ROOT = "+ linear scaling, warm-up", "+ square-root scaling, warm-up"
 
 MOMENTUM, PLAIN, LAMB = "SGD with momentum", "plain SGD", "LAMB"
+ALL_TUNED = "critical-batch-tuned"
 
 
-def seeds_steps(records, arm, batch):
+def later(records):
+    """Return the 95 % interval of LAMB's critical batch over momentum's, all tuned, with the seeds drawn again."""
+    curves = [records.curve(arm, ALL_TUNED) for arm in (LAMB, MOMENTUM)]
+    return np.percentile(curves[0].drawn / curves[1].drawn, (2.5, 97.5))
+
+
+def seeds_steps(records, arm, batch, file="critical-batch"):
     """Return the steps to the target of each judged seed."""
-    (point,) = (point for point in records.curve(arm).points if point.batch == batch)
+    (point,) = (point for point in records.curve(arm, file).points if point.batch == batch)
     return [run.steps for run in point.seeds.values()]
 
 
@@ -320,7 +332,7 @@ CLAIMS = {
     "In these runs, and if its curve is right, the critical batch size of SGD with momentum lies between 400 and 900.": lambda r: (
         400 < r.curve(MOMENTUM).fit.interval[0] and r.curve(MOMENTUM).fit.interval[1] < 900
     ),
-    "But its points differ from the curve by more than seeds do: lack of fit has p < 0.01.": lambda r: (
+    "But its points differ from the curve by more than seeds do in these runs: lack of fit has p < 0.01.": lambda r: (
         r.curve(MOMENTUM).lack_of_fit < 0.01
     ),
     "From 32 to 64 the steps halve, and from 2,048 on a larger batch saves next to none.": halves_then_saves_nothing,
@@ -336,6 +348,26 @@ CLAIMS = {
     "At 64 LAMB takes more steps than SGD with momentum, at 4,096 fewer.": lambda r: (
         min(seeds_steps(r, LAMB, 64)) > max(seeds_steps(r, MOMENTUM, 64))
         and max(seeds_steps(r, LAMB, 4096)) < min(seeds_steps(r, MOMENTUM, 4096))
+    ),
+    "With everything tuned, LAMB still bends later than SGD with momentum: the interval of the ratio lies above 1.": (
+        lambda r: later(r)[0] > 1
+    ),
+    "At 4,096 LAMB takes fewer steps, up to 1,024 SGD with momentum does.": lambda r: (
+        max(seeds_steps(r, LAMB, 4096, ALL_TUNED)) < min(seeds_steps(r, MOMENTUM, 4096, ALL_TUNED))
+        and all(
+            statistics.fmean(seeds_steps(r, MOMENTUM, batch, ALL_TUNED))
+            < statistics.fmean(seeds_steps(r, LAMB, batch, ALL_TUNED))
+            for batch in (32, 128, 512, 1024)
+        )
+    ),
+    "In these runs no warm-up was best for LAMB at any batch, nor for SGD with momentum at 2,048 and 4,096, so its "
+    "absence is not what makes LAMB bend later.": lambda r: (
+        not any(r.chosen(LAMB, "warmup_epochs").values())
+        and not any(r.chosen(MOMENTUM, "warmup_epochs")[batch] for batch in (2048, 4096))
+    ),
+    "From 512 on the best momentum of these runs was 0.95, below that 0.9.": lambda r: (
+        {batch: momentum or 0.9 for batch, momentum in r.chosen(MOMENTUM, "momentum").items()}
+        == {32: 0.9, 128: 0.9, 512: 0.95, 1024: 0.95, 2048: 0.95, 4096: 0.95}
     ),
     # The gap
     "At equal epochs the large batch is more than five points behind, but it has not learned its images, and the small "
@@ -497,8 +529,9 @@ def leveled(name, results):
 
 def reversed_arms(name, results):
     """The best arm has the figures of the worst, and so on."""
-    if name == "critical-batch":
-        other = dict(zip((PLAIN, MOMENTUM, LAMB), (LAMB, PLAIN, MOMENTUM), strict=True))
+    if name.startswith("critical-batch"):
+        arms = {ALL_TUNED: (MOMENTUM, LAMB)}.get(name, (PLAIN, MOMENTUM, LAMB))
+        other = dict(zip(arms, (arms[-1], *arms[:-1]), strict=True))
         return [result | {"arm": other[result["arm"]]} for result in results]
     if name == "noise-frozen":
         return [result | {"noise": {"noise_scale": 1_000 / result["target"] ** 4}} for result in results]
@@ -609,6 +642,28 @@ def test_the_findings_have_the_records_figures():
     ]
     for row in rows:
         assert row in FINDINGS or row in " ".join(FINDINGS.split()), row
+
+
+def test_the_findings_have_what_a_sweep_with_everything_tuned_showed():
+    records, (low, high) = Records(), later(Records())
+    more = {}  # of LAMB's steps, in %: what the geometric mean says, and whether seeds decide
+    for batch in (32, 128, 512, 1024, 2048, 4096):
+        steps = [np.log(seeds_steps(records, arm, batch, ALL_TUNED)) for arm in (MOMENTUM, LAMB)]
+        pair = paired(*(dict(enumerate(each)) for each in steps))
+        more[batch] = round(100 * (math.exp(pair.mean) - 1)), above(pair) or below(pair)
+    assert [batch for batch, (_, decided) in more.items() if not decided] == [2048]
+    least, *_, most = sorted(value for value, decided in more.values() if decided and value > 0)
+    rows = [
+        f"LAMB's critical batch is {low:.2f} to {high:.2f} times that of SGD with momentum",
+        f"at 4,096 alone, with {-more[4096][0]} % fewer steps",
+        f"up to 1,024 it takes {least} to {most} % more",
+    ]
+    for arm in (MOMENTUM, LAMB):
+        curve = records.curve(arm, ALL_TUNED)
+        drawn = "{:,.0f} to {:,.0f}".format(*np.percentile(curve.drawn, (2.5, 97.5)))
+        rows.append(f"| {arm} | {curve.fit} | {drawn} | {curve.lack_of_fit:.1g} | {curve.exponent[0]:.2f} |")
+    for row in rows:
+        assert row in " ".join(FINDINGS.split()), row
 
 
 AGAIN_ARMS = ("large batch", "small batch, low rate", "large batch, low rate")

@@ -102,7 +102,9 @@ def test_arms_are_tuned_on_validation_pictures_with_seeds_that_are_not_judged():
     again = convergence.arms_again(made, SIZE, rates | {"small batch + BN": 0.1})
     warm = [settings for name, settings in made.asked if name == "batch 64 with warm-up"]
     assert {(one["warmup_start"], one["warmup_epochs"], one["global_batch"]) for one in warm} == {(1 / 16, 1, 64)}
-    assert [result["seed"] for result in again if result["role"] == "judged"] == [s for s in SIZE.again for _ in range(5)]
+    assert [result["seed"] for result in again if result["role"] == "judged"] == [
+        s for s in SIZE.again for _ in range(5)
+    ]
 
 
 def test_rates_at_which_nothing_is_learned_are_never_the_best():
