@@ -298,7 +298,7 @@ class Critical:
                 "most": (max((run.steps for run in point.seeds.values()), default=math.nan), "highest", ",.0f"),
                 "curve": (float(self.fit.steps(point.batch)) if self.has_fit else math.nan, "by the curve", ",.0f"),
                 "samples": (point.steps * point.batch, "samples", ",.0f"),
-                "region": (self.region(point.batch) if point in self.whole else "", "region", "s"),
+                "region": (self.region(point.batch) if self._doubled(point) else "", "region", "s"),
                 "seeds": (len(point.seeds), "seeds", "d"),
                 "note": ("; ".join(_notes(point)), "note", "s"),
             }
@@ -313,6 +313,9 @@ class Critical:
             "data parallelism: each saves less than 5 %."
         )
         return Table.of(rows, caption)
+
+    def _doubled(self, point):
+        return point in self.whole and not self.doublings.keys().isdisjoint((point.batch, point.batch / 2))
 
     @cached_property
     def whole(self) -> list[Point]:

@@ -136,6 +136,7 @@ def test_a_batch_whose_grid_never_got_there_says_so():
     assert (point.rate, point.at_edge, point.steps) == (0.1, False, pytest.approx(950))
     assert "no rate of the grid reached the target in time" in str(curve.table())
     assert "faster in the grid" not in str(curve.table())
+    assert curve.table()["region"].tolist() == [""]  # neither half nor twice the batch was run
 
 
 def test_a_batch_with_a_seed_that_missed_is_left_out_of_the_fit():
