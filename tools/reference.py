@@ -9,14 +9,14 @@ instructions for it; accuracy in pairs with the same seed, then images/s in pair
 For lesson 3 on the next stack (`make reference STACK=next` records this only; two minutes): Horovod under Keras 2 and
 under Keras 3, where ranks drift apart (`--only keras`).
 
-For lesson 4, on CIFAR-10, the experiments of convergence.py: the arms of its comparison, each with the
+For lesson 4, on CIFAR-10, the experiments of convergence.py and sweeps.py: the arms of its comparison, each with the
 rate that its own grid chose (`--only convergence`, an hour and a quarter), and what holds by little once more with
 other seeds (`--only arms-again`, three quarters of an hour); steps to a target against the batch (`--only
-critical-batch`, an hour and a quarter), and with momentum and warm-up tuned as well (`--only critical-batch-tuned`, two
-hours); the search for a generalisation gap, and sharpness at equal
-training loss (`--only generalisation`, an hour); the arms of equal loss again, with ten other seeds (`--only
-equal-loss-again`, twenty minutes); batch norm over 32 to 1,024 images (`--only
-ghost-batches`), and the noise scale at weights that stand still (`--only noise`; ten minutes each).
+critical-batch`, an hour and a quarter), and with momentum and warm-up tuned as well (`--only critical-batch-tuned`,
+two hours); the search for a generalisation gap, and sharpness at equal training loss (`--only generalisation`, an
+hour); the arms of equal loss again, with ten other seeds (`--only equal-loss-again`, twenty minutes); batch norm over
+32 to 1,024 images (`--only ghost-batches`), and the noise scale at weights that stand still (`--only noise`; ten
+minutes each).
 
 For lesson 6 (`--only sharding`, a quarter of an hour): a rank's memory at several sizes in each of
 ZeRO's stages, and what fewer bytes cost in loss, the same seeds for each way of exchanging.
@@ -39,6 +39,7 @@ from pathlib import Path
 
 import challenge
 import convergence
+import sweeps
 from course.data import DataError, fetch
 from course.shared.recorded import recorded as earlier
 from course.training.precision import PRECISIONS, choose
@@ -122,7 +123,7 @@ def record_convergence(options):
 
 def record_critical_batch(options):
     make, size = recordings(options)
-    results = [result for optimizer in convergence.OPTIMIZERS for result in convergence.sweep(make, size, optimizer)]
+    results = [result for optimizer in sweeps.OPTIMIZERS for result in sweeps.sweep(make, size, optimizer)]
     keep(options.results / "critical-batch.jsonl", results)
 
 
@@ -131,7 +132,7 @@ def record_critical_batch_tuned(options):
     results = []
     for optimizer in ("SGD with momentum", "LAMB"):
         before = [run.result for run in earlier("critical-batch") if run.result["arm"] == optimizer]
-        results += convergence.tuned_sweep(make, size, optimizer, convergence.best_rates(before))
+        results += sweeps.tuned_sweep(make, size, optimizer, sweeps.best_rates(before))
     keep(options.results / "critical-batch-tuned.jsonl", results)
 
 
@@ -168,7 +169,7 @@ def record_ghost_batches(options):
 def record_noise(options):
     make, size = recordings(options)
     # At the rate that the search for the critical batch size found for this batch.
-    rates = convergence.best_rates(convergence.sweep(make, size, "SGD with momentum"))
+    rates = sweeps.best_rates(sweeps.sweep(make, size, "SGD with momentum"))
     batch = min(256, max(rates))
     keep(options.results / "noise-frozen.jsonl", convergence.noise_runs(make, size, batch, rates[batch]))
 

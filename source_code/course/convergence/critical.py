@@ -7,13 +7,14 @@ regions: Shallue et al. 2019, "Measuring the Effects of Data Parallelism on Neur
 import math
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise, takewhile
 from typing import Any
 
 import numpy as np
 
+from course.convergence.curve import REPETITIONS, Fit, fit, solve, widening
 from course.convergence.tuning import Grid, arm_of
 from ddl.display.style import data_of
 from ddl.display.table import Table, is_number
@@ -21,10 +22,6 @@ from ddl.errors import InputError
 
 PERFECT = 1.10  # twice the batch takes at most this times half the steps
 MAXIMAL = 0.95  # twice the batch takes at least this share of the steps
-BEYOND = 64  # a critical batch is looked for this many times below and above the batches that were run
-EDGE = 1.001  # what lies this near a bound has run into it
-REPETITIONS = 1000  # of the bootstrap
-GRID = 512  # values of B_crit that are tried; between them, a parabola
 
 
 @dataclass(frozen=True)
@@ -66,112 +63,6 @@ def crossing(rows: Sequence[Mapping], target: float) -> Reached | None:
     return None
 
 
-# ---------------------------------------------------------------- the curve
-
-
-@dataclass(frozen=True)
-class Fit:
-    """The curve S = S_min (1 + B_crit/B) through steps S at batches B, with 95 % intervals.
-
-    ``critical`` is B_crit in samples and ``steps_min`` S_min. Bounds of the interval of B_crit are 0 or infinite where
-    the batches that were run leave them open.
-    """
-
-    batches: tuple[int, ...]
-    critical: float
-    steps_min: float
-    draws: np.ndarray = field(repr=False, compare=False)  # shape [repetitions, 2]: B_crit and S_min of each
-
-    @property
-    def samples_min(self) -> float:
-        """E_min = B_crit S_min: the fewest samples, those of the smallest batches."""
-        return self.critical * self.steps_min
-
-    @cached_property
-    def interval(self) -> tuple[float, float]:
-        """The 95 % interval of B_crit, in samples; NaN with less than three batches."""
-        if not len(self.draws):
-            return math.nan, math.nan
-        low, high = (float(np.percentile(self.draws[:, 0], at, method="nearest")) for at in (2.5, 97.5))
-        least, most = _bounds(self.batches)
-        return (0.0 if low <= least * EDGE else low), (math.inf if high >= most / EDGE else high)
-
-    def steps(self, batch):
-        """Return the steps at some batch sizes, by the curve."""
-        return self.steps_min * (1 + self.critical / np.asarray(batch, float))
-
-    def band(self, batch) -> tuple[np.ndarray, np.ndarray]:
-        """Return the 95 % interval of the curve's steps at some batch sizes; NaN with less than three batches."""
-        batch = np.asarray(batch, float)
-        critical, steps_min = self.draws.T if len(self.draws) else np.full((2, 1), np.nan)
-        curves = steps_min[:, None] * (1 + critical[:, None] / batch.ravel())
-        low, high = np.percentile(curves, (2.5, 97.5), axis=0)
-        return low.reshape(batch.shape), high.reshape(batch.shape)
-
-    def __str__(self):
-        low, high = self.interval
-        between = f"{low:,.0f} to {high:,.0f}" if math.isfinite(high) else f"{low:,.0f} or more"
-        return f"{self.critical:,.0f} ({'no interval' if math.isnan(low) else between})"
-
-
-def fit(batches: Sequence[float], steps: Sequence[float]) -> Fit:
-    """Fit S = S_min (1 + B_crit/B) to the steps of runs, one entry a run, by least squares in log S.
-
-    This is ``(S/S_min − 1) (E/E_min − 1) = 1`` (McCandlish et al. 2018, equation 2.11), solved for S with ``E = B S``
-    and ``B_crit = E_min / S_min`` (equation 2.12).
-
-    Runs at one batch size, its seeds, count by their geometric mean. The intervals come from a bootstrap of these
-    means' deviations from the curve: many times, each mean is put back on the curve with the deviation of some
-    batch, either sign, and the curve is fitted anew. Deviations are widened by √(k / (k − 2)) for k batches and two
-    parameters, and by Student's t over the normal quantile.
-
-    Raises InputError if there are less than two batch sizes, or steps that are not positive.
-    """
-    sizes, logs = np.asarray(batches, float), np.asarray(steps, float)
-    if len(sizes) != len(logs) or not (np.all(sizes > 0) and np.all(logs > 0) and np.all(np.isfinite(logs))):
-        raise InputError("a curve of steps against batch sizes needs both of each run, as positive numbers")
-    batch = np.unique(sizes)
-    if len(batch) < 2:
-        raise InputError("a curve of steps against batch sizes needs two batch sizes or more")
-    means = np.array([np.log(logs[sizes == size]).mean() for size in batch])
-    critical, steps_min = (float(value[0]) for value in _solve(batch, means[None]))
-    curve = np.log(steps_min * (1 + critical / batch))
-    draws = np.empty((0, 2))
-    if len(batch) > 2:
-        from scipy.stats import norm, t
-
-        freedom = len(batch) - 2
-        widened = math.sqrt(len(batch) / freedom) * t.ppf(0.975, freedom) / norm.ppf(0.975) * (means - curve)
-        deviations = np.random.default_rng(0).choice(
-            np.concatenate([widened, -widened]), size=(REPETITIONS, len(batch))
-        )
-        draws = np.stack(_solve(batch, curve + deviations), axis=1)
-    return Fit(tuple(batch.astype(int).tolist()), critical, steps_min, draws)
-
-
-def _bounds(batches):
-    return min(batches) / BEYOND, max(batches) * BEYOND
-
-
-def _solve(batch, logs):
-    """Return B_crit and S_min of each row of `logs`, the logarithms of the steps at each batch."""
-    # For a given B_crit the best log S_min is the mean of log S − log(1 + B_crit/B), so that only B_crit is searched:
-    # on a grid, and between its points by a parabola.
-    grid = np.linspace(*np.log(_bounds(batch)), GRID)
-    shape = np.log1p(np.exp(grid)[:, None] / batch)
-    centred = shape - shape.mean(1, keepdims=True)
-    error = (centred**2).sum(1) - 2 * (logs - logs.mean(1, keepdims=True)) @ centred.T
-    least = error.argmin(1)
-    rows, inner = np.arange(len(logs)), np.clip(least, 1, GRID - 2)
-    before, at, after = (error[rows, inner + shift] for shift in (-1, 0, 1))
-    curvature = before - 2 * at + after
-    shift = np.where(
-        (least == inner) & (curvature > 0), (before - after) / 2 / np.where(curvature > 0, curvature, 1), 0
-    )
-    critical = np.exp(grid[least] + shift * (grid[1] - grid[0]))
-    return critical, np.exp((logs - np.log1p(critical[:, None] / batch)).mean(1))
-
-
 # ---------------------------------------------------------------- what was run
 
 
@@ -209,8 +100,7 @@ class Critical:
     @cached_property
     def fit(self) -> Fit:
         """The curve through all batch sizes at which every seed reached the target."""
-        runs = [(point.batch, run.steps) for point in self.whole for run in point.seeds.values()]
-        return fit([batch for batch, _ in runs], [steps for _, steps in runs])
+        return fit(*self._runs)
 
     @property
     def has_fit(self) -> bool:
@@ -235,26 +125,21 @@ class Critical:
         Deviations are widened by √(n / (n − 1)) for n seeds, and by Student's t over the normal quantile. Curves of the
         same seeds have the same draws, so that their ratio may be taken. InputError, where batches differ in seeds.
         """
-        from scipy.stats import norm, t
-
         seeds = sorted({seed for point in self.whole for seed in point.seeds})
         if len(seeds) < 2 or any(sorted(point.seeds) != seeds for point in self.whole):
             raise InputError(f"{self.arm}: to draw seeds again, all batches need the same seeds, two or more")
         logs = np.log([[point.seeds[seed].steps for point in self.whole] for seed in seeds])  # [seeds, batches]
         draws = np.random.default_rng(0).integers(len(seeds), size=(REPETITIONS, len(seeds)))
-        freedom = len(seeds) - 1
-        widened = math.sqrt(len(seeds) / freedom) * t.ppf(0.975, freedom) / norm.ppf(0.975)
-        deviations = logs[draws].mean(axis=1) - logs.mean(axis=0)
+        deviations = widening(len(seeds), len(seeds) - 1) * (logs[draws].mean(axis=1) - logs.mean(axis=0))
         batch = np.array([point.batch for point in self.whole], float)
-        return _solve(batch, logs.mean(axis=0) + widened * deviations)[0]
+        return solve(batch, logs.mean(axis=0) + deviations)[0]
 
     @cached_property
     def exponent(self) -> tuple[float, float]:
         """The exponent a of S = S_min (1 + (B_crit/B)^a) that fits best, and its B_crit; the curve above has 1."""
         from scipy.optimize import least_squares
 
-        runs = [(point.batch, run.steps) for point in self.whole for run in point.seeds.values()]
-        batch, steps = np.log(np.array(runs, float)).T
+        batch, steps = np.log(self._runs)
         begin = math.log(self.fit.steps_min), math.log(self.fit.critical), 1.0
         off = least_squares(lambda at: at[0] + np.logaddexp(0, at[2] * (at[1] - batch)) - steps, begin)
         return float(off.x[2]), math.exp(off.x[1])
@@ -313,6 +198,11 @@ class Critical:
             "data parallelism: each saves less than 5 %."
         )
         return Table.of(rows, caption)
+
+    @property
+    def _runs(self):
+        """Batch sizes and steps of the runs, shape [2, runs], at batch sizes at which every seed got there."""
+        return np.array([(point.batch, run.steps) for point in self.whole for run in point.seeds.values()], float).T
 
     def _doubled(self, point):
         return point in self.whole and not self.doublings.keys().isdisjoint((point.batch, point.batch / 2))

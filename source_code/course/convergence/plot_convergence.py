@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 import numpy
 import pandas
 
-from course.convergence.critical import Fit
+from course.convergence.curve import Fit
 from course.shared.picture import COLOURS, GREY, Picture, arm_looks, band, frame, look, styled
 from ddl.display.chart import short
 from ddl.display.style import data_of

@@ -8,11 +8,13 @@ import pytest
 pytest.importorskip("horovod.tensorflow")
 
 import convergence
+import sweeps
 import train_cifar
-from convergence import JUDGED, OPTIMIZERS, PRUNE, SIZES, TUNED, TUNING, Search
+from convergence import JUDGED, SIZES, TUNED, TUNING, Search
 from course.training.recipes import settle
 from ddl.launcher.job import option_arguments
 from recordings import compact
+from sweeps import OPTIMIZERS, PRUNE
 
 SIZE = SIZES["reader"]
 B_CRIT, LEAST = 700, 40_000  # of the made-up trainings
@@ -117,7 +119,7 @@ def test_rates_at_which_nothing_is_learned_are_never_the_best():
 @pytest.mark.parametrize("optimizer", OPTIMIZERS)
 def test_a_sweep_finds_each_batch_its_rate_and_judges_it_with_other_seeds(optimizer):
     made = Made(lambda name, batch: 0.02 * (batch / 32) ** 0.7)
-    results = convergence.sweep(made, SIZE, optimizer)
+    results = sweeps.sweep(made, SIZE, optimizer)
     for batch in SIZE.batches:
         mine = [result for result in results if result["global_batch"] == batch]
         judged = [result for result in mine if result["role"] == "judged"]
@@ -141,7 +143,7 @@ def test_where_all_is_tuned_the_best_of_three_settings_on_three_seeds_is_judged_
 
     made = Made(lambda name, batch: 0.02 * (batch / 32) ** 0.7, times)
     rates = dict.fromkeys(SIZE.few_batches, 0.05)
-    results = convergence.tuned_sweep(made, SIZE, "SGD with momentum", rates)
+    results = sweeps.tuned_sweep(made, SIZE, "SGD with momentum", rates)
     for batch in SIZE.few_batches:
         mine = [result for result in results if result["global_batch"] == batch]
         judged = [result["config"] for result in mine if result["role"] == "judged"]
@@ -157,7 +159,7 @@ def test_where_all_is_tuned_the_best_of_three_settings_on_three_seeds_is_judged_
 def test_where_no_rate_reaches_the_target_in_time_the_most_accurate_is_judged_with_more():
     late = replace(SIZE, most_epochs=0.9 * LEAST * (1 + 4096 / B_CRIT) / SIZE.samples, batches=(4096,))
     made = Made(lambda name, batch: 1.0)
-    results = convergence.sweep(made, late, "plain SGD")
+    results = sweeps.sweep(made, late, "plain SGD")
     tuning = [result for result in results if result["role"] == "tuning"]
     assert {result["stopped_by"] for result in tuning} == {"steps"}
     tried = [result["learning_rate"] for result in tuning]
