@@ -59,7 +59,6 @@ SIZES = {
 # For each rate of the link, in Mbit/s (0: none): the largest message that takes no minutes.
 LINKS = {"reader": {0: 2**24, 1000: 2**24, 100: 2**22}, "smoke": {1000: 2**12}}
 # The same seeds in both precisions; speed is measured in pairs that follow each other.
-BOTH = ("float32", "bfloat16")
 PAIRS = {"reader": dict(seeds=range(5), pairs=5, steps=24), "smoke": dict(seeds=range(1), pairs=1, steps=4)}
 MEMORY = {"reader": [(384, 6), (512, 6), (640, 6), (768, 8), (1024, 6)], "smoke": [(32, 1)]}  # width and depth
 MESSAGES = {"reader": dict(seeds=range(5), steps=800), "smoke": dict(seeds=range(1), steps=16)}
@@ -160,6 +159,19 @@ def record_arms_again(options):
     keep(options.results / "arms-again.jsonl", convergence.arms_again(make, size, rates))
 
 
+def record_lars_biases(options):
+    make, size = recordings(options)
+    rates = {run.name: run.result["config"]["learning_rate"] for run in earlier("convergence-cifar10")}
+    keep(options.results / "lars-biases.jsonl", convergence.lars_biases(make, size, rates))
+
+
+def record_precision_arms(options):
+    choose("bfloat16")  # a half of it; refused now where the processor can't
+    make, size = recordings(options)
+    rates = {run.name: run.result["config"]["learning_rate"] for run in earlier("convergence-cifar10")}
+    keep(options.results / "precision-arms.jsonl", convergence.in_both_precisions(make, size, rates))
+
+
 def record_ghost_batches(options):
     make, size = recordings(options)
     rates, _ = convergence.tune_arms(make, size)  # made already, where the arms are
@@ -227,7 +239,7 @@ def precision_runs(options):
             make, "train_cifar.py", each, "seed", seed, precision=each, seed=seed, **settings, **SIZES[options.size]
         )
         for seed in PAIRS[options.size]["seeds"]
-        for each in BOTH
+        for each in convergence.BOTH
     ]
 
 
@@ -243,7 +255,7 @@ def speed_runs(options):
     return [
         {**recorded(make, "train_cifar.py", each, "pair", pair, facts=facts, precision=each, **settings), "pair": pair}
         for pair in range(many["pairs"])
-        for each in BOTH
+        for each in convergence.BOTH
     ]
 
 
@@ -325,6 +337,8 @@ PARTS = {
     "generalisation": record_generalisation,
     "equal-loss-again": record_equal_loss_again,
     "arms-again": record_arms_again,
+    "lars-biases": record_lars_biases,
+    "precision-arms": record_precision_arms,
     "ghost-batches": record_ghost_batches,
     "noise": record_noise,
     "challenge": record_challenge,
