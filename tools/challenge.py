@@ -1,12 +1,14 @@
 """The recordings of the challenge: its baseline, which the target comes from, and what `tools/reference.py` compares it
 with.
 
-Each is a list of arms: a submission of the course, perhaps with a few of its capitals changed. All arms share their
+Each is a list of arms: a submission of the course, perhaps with a few of its capitals changed. An arm without one of
+the reference's tricks has its own rate and momentum, of as many that were tried as the whole's. All arms share their
 seeds, so that differences can be paired: runs of one seed have the same order of pictures, names of classes and
 augmentation. One rank takes the global batch in more passes, which makes no difference to gradients and norms, and
 two such runs share two cores without waiting for each other; where times count, two ranks train, as in a score.
 """
 
+import math
 import os
 import re
 import tempfile
@@ -19,6 +21,7 @@ from typing import Any
 from course.challenge.attempt import SCRIPT, read
 from course.challenge.build import build
 from course.challenge.judge import judge, labels_of, pictures_file
+from course.challenge.rules import CHANCE
 from ddl.errors import InputError
 from recordings import TIMES, Recordings, rounded
 
@@ -52,40 +55,32 @@ TRICKS: dict[str, dict[str, Any]] = {
     "whitening": {"WHITEN": False},
     "dirac start": {"DIRAC": False},
     "width late": {"WIDTHS": (64, 64, 64)},  # about as many multiplications
-    "GELU": {"ACTIVATION": "relu"},
+    "width late, equal weights": {"WIDTHS": (128, 128, 128)},
     "label smoothing": {"SMOOTHING": 0.0},
     "faster biases": {"BIAS_FASTER": 1.0},
     "triangular schedule": {"SCHEDULE": "cosine"},
-    "Lookahead": {"LOOKAHEAD": 0},
     "faster norm statistics": {"NORM_MOMENTUM": 0.99},
     "small shifts": {"SHIFT": 0},
-    "alternating flip": {"FLIP": "random"},
 }
 BFLOAT16 = {"PRECISION": "bfloat16"}
-SHORT = BFLOAT16 | {"SAMPLES": 45_056}  # one pass, in which flips cannot alternate
+# Tricks are left out of one pass of a narrower network, in which a run takes half a minute.
+SHORT = BFLOAT16 | {"SAMPLES": 45_056, "WIDTHS": (32, 96, 192)}
+WHOLE = Arm("one pass", "reference.py", SHORT)
+ONE_PASS = [WHOLE, *(Arm(f"without {trick}", "reference.py", SHORT | left_out) for trick, left_out in TRICKS.items())]
+LONGER = Arm("longer, in bfloat16", "reference.py", BFLOAT16 | {"SAMPLES": 356_352})
+TIMED = [BASELINE, REFERENCE, LONGER]
 
 
-def without(trick: str, capitals: Mapping) -> Arm:
-    """Return the reference without one of its tricks."""
-    return Arm(f"without {trick}", "reference.py", {**capitals, **TRICKS[trick]})
+def tuned(arm: Arm, rate: float, rest: float) -> Arm:
+    """Return an arm with other settings of both optimizers: `rate` times the learning rate, `rest` times 1 − momentum.
 
-
-def alone(trick: str | None, capitals: Mapping) -> Arm:
-    """Return the reference without all its tricks but one, or without any."""
-    others = {key: value for name in TRICKS if name != trick for key, value in TRICKS[name].items()}
-    return Arm(f"{trick} alone" if trick else "no trick", "reference.py", {**capitals, **others})
-
-
-ONE_PASS = [
-    Arm("one pass", "reference.py", SHORT),
-    *(without(trick, SHORT) for trick in TRICKS if trick != "alternating flip"),
-]
-FLOAT32 = {"SAMPLES": SHORT["SAMPLES"]}  # on a processor without AMX as fast
-ALONE = [
-    Arm("all tricks", "reference.py", FLOAT32),
-    *(alone(trick, FLOAT32) for trick in (None, *TRICKS) if trick != "alternating flip"),
-]
-TIMED = [BASELINE, REFERENCE, Arm("in bfloat16", "reference.py", BFLOAT16), without("alternating flip", BFLOAT16)]
+    The rate goes with the latter, so that a gradient moves weights as far as before.
+    """
+    text = REFERENCE.source()
+    value = {name: float(found) for name, found in re.findall(r"(?m)^(\w*(?:PEAK|MOMENTUM)) = ([\d.]+)", text)}
+    capitals = {name: round(value[name] * rate * rest, 5) for name in ("PEAK", "MUON_PEAK")}
+    capitals |= {name: round(1 - (1 - value[name]) * rest, 5) for name in ("MOMENTUM", "MUON_MOMENTUM")}
+    return Arm(arm.name, arm.file, {**arm.capitals, **capitals})
 
 
 @dataclass(frozen=True)
@@ -94,14 +89,14 @@ class Size:
 
     baseline: int = 20
     others: int = 5
-    alone: int = 2
+    tuning: int = 1_000  # the seed that settings are chosen with
     arms: int | None = None  # of each list the first ones
     trial: Mapping = field(default_factory=dict)
 
 
 SIZES = {
     "reader": Size(),
-    "smoke": Size(2, 1, 1, 1, dict(samples=2_048, train_samples=2_048, public_samples=200, private_samples=200)),
+    "smoke": Size(2, 1, arms=1, trial=dict(samples=2_048, train_samples=2_048, public_samples=200, private_samples=200)),
 }
 
 
@@ -121,6 +116,27 @@ class Scored(Recordings):
         pairs = [(arm, seed) for seed in seeds for arm in arms]
         results = self.together(lambda arm, seed: self._result(arm, seed, workers), *zip(*pairs, strict=True))
         return [without_times(result) for result in results]
+
+    def tune(self, arm: Arm, seed: int) -> tuple[Arm, list[dict]]:
+        """Return the arm with the settings of six that are best on public pictures, and the results of all six.
+
+        They are three rates, a fourth beside the best of them, and with the best of these two other momenta.
+        """
+        results: dict = {}
+
+        def reached(rate, rest=1.0):
+            if (rate, rest) not in results:
+                (result,) = self.accuracies([tuned(arm, rate, rest)], [seed])
+                results[rate, rest] = {**result, "role": "tuning", "rate": rate, "rest": rest}
+            return results[rate, rest]["public_accuracy"]
+
+        rates = sorted((0.5, 1.0, 2.0), key=reached)
+        beyond = {0.5: 0.25, 1.0: math.sqrt(rates[1]), 2.0: 4.0}
+        reached(beyond[rates[-1]])
+        best, _ = max(results, key=lambda key: reached(*key))
+        for rest in (0.5, 2.0):
+            reached(best, rest)
+        return tuned(arm, *max(results, key=lambda key: reached(*key))), list(results.values())
 
     def times(self, arms: Iterable[Arm], seeds: Iterable[int]) -> list[dict]:
         """Return results of arms on two ranks that run in turns, with their times, and the machine's load before."""
@@ -151,7 +167,10 @@ class Scored(Recordings):
             )
         labels = labels_of(self.data_set, self.trial.get("private_samples"))
         expected = {"world": workers, "seed": seed, "file": built.file, "trial": bool(self.trial)}
-        reached, result = judge(run.folder, labels, expected)
+        if run.result["diverged"]:
+            reached, result = CHANCE, run.result
+        else:
+            reached, result = judge(run.folder, labels, expected)
         print(f"{datetime.now():%H:%M:%S}  {arm.name}, seed {seed}: {reached:.2%}", flush=True)
         return {**result, "private_accuracy": reached, "load_before": load}
 

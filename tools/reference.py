@@ -21,8 +21,8 @@ minutes each).
 For lesson 6 (`--only sharding`, a quarter of an hour): a rank's memory at several sizes in each of
 ZeRO's stages, and what fewer bytes cost in loss, the same seeds for each way of exchanging.
 
-For lesson 5 (`--only challenge`, two hours): the baseline on twenty seeds; baseline and reference in
-turns, with their times; one pass of the reference without each of its tricks, and with each alone.
+For lesson 5: the baseline on twenty seeds (`--only challenge-baseline`, half an hour); and (`--only challenge`, an hour
+and a quarter) baseline and reference in turns, with their times; one pass of the reference without each of its tricks, all with rate and momentum tuned.
 
 Runs that are done are kept under build/reference/, so an interrupted recording resumes. Written to
 results/reference/: one result.json a line, with hardware, date, versions, precision and data in it. `--precision`
@@ -186,21 +186,29 @@ def record_noise(options):
     keep(options.results / "noise-frozen.jsonl", convergence.noise_runs(make, size, batch, rates[batch]))
 
 
+def record_challenge_baseline(options):
+    make, size = scored(options)
+    baselines = make.accuracies([challenge.BASELINE], range(size.baseline), challenge.WORKERS)
+    keep(options.results / "challenge-baseline.jsonl", baselines)
+
+
 def record_challenge(options):
     choose("bfloat16")  # a part of it; refused now where the processor can't
-    need_data(options)
-    size = challenge.SIZES[options.size]
-    make = challenge.Scored(options.work / "challenge", options.data_set, size.trial)
-    keep(
-        options.results / "challenge-baseline.jsonl",
-        make.accuracies([challenge.BASELINE], range(size.baseline), challenge.WORKERS),
-    )
+    make, size = scored(options)
     few, seeds = size.arms, range(size.others)
     keep(options.results / "challenge-times.jsonl", make.times(challenge.TIMED[: few and few + 1], seeds))
-    ideas = make.accuracies(challenge.ONE_PASS[: few and few + 1], seeds)
-    keep(options.results / "challenge-ablations.jsonl", ideas)
-    alone = make.accuracies(challenge.ALONE[: few and few + 1], range(size.alone))
-    keep(options.results / "challenge-alone.jsonl", alone)
+    arms = challenge.ONE_PASS[: few and few + 1]
+    found = make.together(lambda arm: make.tune(arm, size.tuning), arms)
+    tuning = [result for _, results in found for result in results]
+    judged = make.accuracies([arm for arm, _ in found], seeds)
+    keep(options.results / "challenge-ablations.jsonl", tuning + [{**run, "role": "judged"} for run in judged])
+
+
+def scored(options):
+    """Return what makes the runs of lesson 5, and their size."""
+    need_data(options)
+    size = challenge.SIZES[options.size]
+    return challenge.Scored(options.work / "challenge", options.data_set, size.trial), size
 
 
 def recordings(options):
@@ -341,6 +349,7 @@ PARTS = {
     "precision-arms": record_precision_arms,
     "ghost-batches": record_ghost_batches,
     "noise": record_noise,
+    "challenge-baseline": record_challenge_baseline,
     "challenge": record_challenge,
 }
 
