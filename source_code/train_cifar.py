@@ -53,7 +53,12 @@ def parse(arguments=None):
     add("--schedule", default="cosine", choices=DECAYS, help="after the warm-up (default: cosine)")
     add("--momentum", type=Number(0, 1), metavar="M", help="of sgd (Nesterov's; 0: plain) and lars (default: 0.9)")
     add("--trust", type=above_0, metavar="T", help="of lars (default: 0.02)")
-    add("--bias-rate", type=above_0, metavar="F", help="of lars: the learning rate of biases is F times that (default: 1)")
+    add(
+        "--bias-rate",
+        type=above_0,
+        metavar="F",
+        help="of lars: the learning rate of biases is F times that (default: 1)",
+    )
     add("--weight-decay", type=Number(0), default=0.0)
     add("--label-smoothing", type=Number(0, 1), default=0.0)
     add("--seed", type=SEED, default=0, help="of initial weights, order and augmentation")

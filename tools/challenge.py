@@ -8,7 +8,6 @@ augmentation. One rank takes the global batch in more passes, which makes no dif
 two such runs share two cores without waiting for each other; where times count, two ranks train, as in a score.
 """
 
-import math
 import os
 import re
 import tempfile
@@ -96,7 +95,9 @@ class Size:
 
 SIZES = {
     "reader": Size(),
-    "smoke": Size(2, 1, arms=1, trial=dict(samples=2_048, train_samples=2_048, public_samples=200, private_samples=200)),
+    "smoke": Size(
+        2, 1, arms=1, trial=dict(samples=2_048, train_samples=2_048, public_samples=200, private_samples=200)
+    ),
 }
 
 
@@ -118,25 +119,22 @@ class Scored(Recordings):
         return [without_times(result) for result in results]
 
     def tune(self, arm: Arm, seed: int) -> tuple[Arm, list[dict]]:
-        """Return the arm with the settings of six that are best on public pictures, and the results of all six.
+        """Return the arm with the best of five settings on public pictures, and the results of all five.
 
-        They are three rates, a fourth beside the best of them, and with the best of these two other momenta.
+        They are three rates, and with the best of these two other momenta.
         """
         results: dict = {}
 
         def reached(rate, rest=1.0):
             if (rate, rest) not in results:
                 (result,) = self.accuracies([tuned(arm, rate, rest)], [seed])
+                result.pop("private_accuracy")  # nothing is chosen by it
                 results[rate, rest] = {**result, "role": "tuning", "rate": rate, "rest": rest}
             return results[rate, rest]["public_accuracy"]
 
-        rates = sorted((0.5, 1.0, 2.0), key=reached)
-        beyond = {0.5: 0.25, 1.0: math.sqrt(rates[1]), 2.0: 4.0}
-        reached(beyond[rates[-1]])
-        best, _ = max(results, key=lambda key: reached(*key))
-        for rest in (0.5, 2.0):
-            reached(best, rest)
-        return tuned(arm, *max(results, key=lambda key: reached(*key))), list(results.values())
+        best = max((1.0, 0.5, 2.0), key=reached)
+        rest = max((1.0, 0.5, 2.0), key=lambda rest: reached(best, rest))
+        return tuned(arm, best, rest), list(results.values())
 
     def times(self, arms: Iterable[Arm], seeds: Iterable[int]) -> list[dict]:
         """Return results of arms on two ranks that run in turns, with their times, and the machine's load before."""

@@ -237,7 +237,7 @@ def lars_biases(make: Trainings, size: Size, rates: dict) -> list:
     arms = {name: warmed(TUNED[name][1], size) | samples for name in ("LARS", "LARS, trust 0.001")}
     arms = {name: settings | dict(learning_rate=rates[name]) for name, settings in arms.items()}
     arms[BIASES_APART] = apart | dict(learning_rate=rate, bias_rate=part)
-    return results + [{**run, "role": "judged"} for run in each_seed(make, at_the_end(arms, size), size.again)]
+    return results + [{**run, "role": "judged"} for run in each_seed(make, at_the_end(arms, size), size.again[:5])]
 
 
 def in_both_precisions(make: Trainings, size: Size, rates: dict) -> list:

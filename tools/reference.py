@@ -10,19 +10,21 @@ For lesson 3 on the next stack (`make reference STACK=next` records this only; t
 under Keras 3, where ranks drift apart (`--only keras`).
 
 For lesson 4, on CIFAR-10, the experiments of convergence.py and sweeps.py: the arms of its comparison, each with the
-rate that its own grid chose (`--only convergence`, an hour and a quarter), and what holds by little once more with
-other seeds (`--only arms-again`, three quarters of an hour); steps to a target against the batch (`--only
-critical-batch`, an hour and a quarter), and with momentum and warm-up tuned as well (`--only critical-batch-tuned`,
-two hours); the search for a generalisation gap, and sharpness at equal training loss (`--only generalisation`, an
-hour); the arms of equal loss again, with ten other seeds (`--only equal-loss-again`, twenty minutes); batch norm over
-32 to 1,024 images (`--only ghost-batches`), and the noise scale at weights that stand still (`--only noise`; ten
-minutes each).
+rate that its own grid chose (`--only convergence`, an hour and a quarter), what holds by little once more with other
+seeds (`--only arms-again`, three quarters of an hour), LARS with another rate of its biases (`--only lars-biases`) and
+the same seeds in both precisions (`--only precision-arms`; a quarter of an hour each); steps to a target against the
+batch (`--only critical-batch`, an hour and a quarter), and with momentum and warm-up tuned as well (`--only
+critical-batch-tuned`, two hours); the search for a generalisation gap, and sharpness at equal training loss (`--only
+generalisation`, an hour); the arms of equal loss again, with ten other seeds (`--only equal-loss-again`, twenty
+minutes); batch norm over 32 to 1,024 images (`--only ghost-batches`), and the noise scale at weights that stand still
+(`--only noise`; ten minutes each).
 
 For lesson 6 (`--only sharding`, a quarter of an hour): a rank's memory at several sizes in each of
 ZeRO's stages, and what fewer bytes cost in loss, the same seeds for each way of exchanging.
 
 For lesson 5: the baseline on twenty seeds (`--only challenge-baseline`, half an hour); and (`--only challenge`, an hour
-and a quarter) baseline and reference in turns, with their times; one pass of the reference without each of its tricks, all with rate and momentum tuned.
+and a quarter) baseline and reference in turns, with their times, and one pass of the reference without each of its
+tricks, all with rate and momentum tuned.
 
 Runs that are done are kept under build/reference/, so an interrupted recording resumes. Written to
 results/reference/: one result.json a line, with hardware, date, versions, precision and data in it. `--precision`

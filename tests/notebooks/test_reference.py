@@ -78,7 +78,7 @@ TRAININGS = (
 LANDSCAPES = ("landscape", "noise-frozen")
 
 
-CHALLENGE = ("challenge-baseline", "challenge-ablations", "challenge-alone", "challenge-times")
+CHALLENGE = ("challenge-baseline", "challenge-ablations", "challenge-times")
 SCRIPTS = dict.fromkeys(LANDSCAPES, "landscape.py") | dict.fromkeys(CHALLENGE, "train_submission.py")
 SCRIPTS["keras"] = "bug_hunt_fit.py"
 

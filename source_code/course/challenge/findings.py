@@ -14,13 +14,17 @@ WITHOUT = "without "  # and the trick: the name of an arm
 
 
 def judged(runs: Iterable[Any]) -> list[Recorded]:
-    """Return recorded runs of the challenge by arm, with the private accuracy as the held-out one."""
+    """Return recorded runs of the challenge by arm, with the private accuracy as the held-out one.
+
+    Runs that settings were chosen by are left out.
+    """
     return [
         Recorded(
             run.result
             | {"name": run.result["arm"], "test_accuracy": run.result["private_accuracy"], "held_out": "test"}
         )
         for run in runs
+        if run.result.get("role") != "tuning"
     ]
 
 

@@ -65,7 +65,7 @@ class LARS(_LayerWise):
         w ← w − v
 
     Biases and norm parameters take λ = `bias_rate` and β = 0: plain momentum at the global rate, unless they are given a
-    part of it. `trust` is η, how far a layer may move in one step as a share of its norm, and `weight_decay` is β.
+    part of it. `trust` is η, how far a layer may move in one step as a share of its norm, `weight_decay` is β.
     """
 
     SLOTS = ("momentum",)
