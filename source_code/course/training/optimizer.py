@@ -64,8 +64,8 @@ class LARS(_LayerWise):
         v ← m v + γ λ (g + β w)
         w ← w − v
 
-    Biases and norm parameters take λ = `bias_rate` and β = 0: plain momentum at the global rate, unless they are given a
-    part of it. `trust` is η, how far a layer may move in one step as a share of its norm, `weight_decay` is β.
+    Biases and norm parameters take λ = `bias_rate` and β = 0: plain momentum at so many times the global rate. `trust`
+    is η, how far a layer may move in one step as a share of its norm, and `weight_decay` is β.
     """
 
     SLOTS = ("momentum",)

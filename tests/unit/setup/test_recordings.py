@@ -7,6 +7,7 @@ import pytest
 
 pytest.importorskip("horovod.tensorflow")
 
+import challenge
 import convergence
 import sweeps
 import train_cifar
@@ -107,6 +108,46 @@ def test_arms_are_tuned_on_validation_pictures_with_seeds_that_are_not_judged():
     assert [result["seed"] for result in again if result["role"] == "judged"] == [
         s for s in SIZE.again for _ in range(5)
     ]
+
+    made.asked.clear()
+    found = convergence.lars_biases(made, SIZE, rates)
+    tuning, judged = ([one for one in found if one["role"] == role] for role in ("tuning", "judged"))
+    assert {one["config"]["held_out"] for one in tuning} == {"validation"}
+    assert {one["config"]["bias_rate"] for one in tuning} == {1 / 8, 1 / 4, 1 / 2}
+    assert {(one["name"], one["config"]["bias_rate"], one["seed"]) for one in judged} == {
+        (name, part, seed)
+        for name, part in (("LARS", None), ("LARS, trust 0.001", None), (convergence.BIASES_APART, 1 / 4))
+        for seed in SIZE.again[:5]
+    }
+
+    made.asked.clear()
+    convergence.in_both_precisions(made, SIZE, rates)
+    for (one, first), (other, second) in zip(made.asked[::2], made.asked[1::2], strict=True):
+        assert (one, other) == tuple(f"{one.split(',')[0]}, {each}" for each in convergence.BOTH)
+        assert first | {"precision": "bfloat16"} == second and first["precision"] == "float32"
+
+
+def test_arms_of_the_challenge_get_the_best_of_five_settings_on_public_pictures():
+    class Public(challenge.Scored):
+        def __init__(self):
+            pass
+
+        def accuracies(self, arms, seeds, workers=1):
+            peak, momentum = (arms[0].capitals[name] for name in ("MUON_PEAK", "MOMENTUM"))
+            reached = 0.7 - 0.01 * abs(math.log2(peak / 0.14)) - abs(momentum - 0.925)
+            return [{"public_accuracy": reached, "private_accuracy": peak, "seed": seeds[0]}]
+
+    arm, results = Public().tune(challenge.ONE_PASS[1], 1000)
+    assert [(result["rate"], result["rest"]) for result in results] == [(1, 1), (0.5, 1), (2, 1), (1, 0.5), (1, 2)]
+    assert not any("private_accuracy" in result for result in results)
+    assert arm.capitals == {
+        **challenge.ONE_PASS[1].capitals,
+        "PEAK": 0.75,
+        "MUON_PEAK": 0.07,
+        "MOMENTUM": 0.925,
+        "MUON_MOMENTUM": 0.8,
+    }
+    assert "MUON_MOMENTUM = 0.8\n" in arm.source() and "MUON = False\n" in arm.source()
 
 
 def test_rates_at_which_nothing_is_learned_are_never_the_best():
