@@ -11,7 +11,7 @@ import math
 import tensorflow as tf
 from tensorflow.keras import layers
 
-SAMPLES = 229_376
+SAMPLES = 219_136
 GHOST_BATCH = 128
 PRECISION = "float32"
 
