@@ -58,9 +58,11 @@ def test_recording_the_challenge_keeps_what_is_done(tmp_path, record):
     if not instructions():
         assert "neither amx_bf16 nor avx512_bf16" in record("challenge", status=1).stderr
         return
-    record("challenge")
+    for part in ("challenge-baseline", "challenge"):
+        record(part)
     recorded = {path.stem: read_json_lines(path) for path in (tmp_path / "results").iterdir()}
-    assert {name: len(results) for name, results in recorded.items()} == dict.fromkeys(CHALLENGE, 2)
+    lines = dict(zip(CHALLENGE, (2, 12, 2), strict=True))  # two arms, each with five settings and one judged run
+    assert {name: len(results) for name, results in recorded.items()} == lines
     assert all(result["trial"] and "argv" not in result for results in recorded.values() for result in results)
     assert all(result["seconds"] > 0 for result in recorded["challenge-times"])
     assert not any("seconds" in result for result in recorded["challenge-ablations"])
@@ -111,17 +113,19 @@ def test_runs_recorded_side_by_side_have_no_times(name):
 
 
 def test_the_challenge_s_arms_share_their_seeds_and_are_of_the_files_that_are_there():
-    for name, arms, seeds in (
-        ("challenge-ablations", challenge.ONE_PASS, range(5)),
-        ("challenge-alone", challenge.ALONE, range(2)),
-        ("challenge-times", challenge.TIMED, range(5)),
-    ):
+    for name, arms in (("challenge-ablations", challenge.ONE_PASS), ("challenge-times", challenge.TIMED)):
         for arm in arms:
             results = [result for result in results_of(name) if result["arm"] == arm.name]
-            assert [result["seed"] for result in results] == list(seeds), arm.name
+            tuning = [result for result in results if result.get("role") == "tuning"]
+            judged = [result for result in results if result.get("role") != "tuning"]
+            assert [result["seed"] for result in judged] == [*range(5)], arm.name
+            if name == "challenge-ablations":
+                best = max(tuning, key=lambda result: result["public_accuracy"])
+                arm = challenge.tuned(arm, best["rate"], best["rest"])
+                assert len(tuning) == 5 and not {result["seed"] for result in tuning} & {*range(20)}
             file = hashlib.sha256(arm.source().encode()).hexdigest()
-            assert {result["challenge"]["file"] for result in results} == {file}, f"record {arm.name} again"
-            assert not any(result["trial"] or result["diverged"] for result in results)
+            assert {result["challenge"]["file"] for result in judged} == {file}, f"record {arm.name} again"
+            assert not any(result["trial"] or result["diverged"] for result in judged)
     assert challenge.REFERENCE.source() == BASELINE.with_name("reference.py").read_text()
 
 
