@@ -26,7 +26,6 @@ TUNING, JUDGED = (100, 101), (0, 1, 2, 3, 4)
 NORM = dict(recipe="batch_norm", ghost_batch=GHOST, statistics="recomputed")
 # Peak rates are 16 times those at the reference batch, which the climb starts from.
 WARM = NORM | dict(recipe="warmup", global_batch=LARGE)
-BIASES_APART = "LARS, trust 0.001, biases apart"
 BOTH = ("float32", "bfloat16")
 LEARNED = 0.15  # held-out accuracy of a run that has learned anything: of ten classes, a guess hits a tenth
 
@@ -214,30 +213,6 @@ def arms_again(make: Trainings, size: Size, rates: dict) -> list:
         "LAMB": warm | dict(recipe="lamb", learning_rate=rates["LAMB"]),
     }
     return results + [{**run, "role": "judged"} for run in each_seed(make, at_the_end(arms, size), size.again)]
-
-
-def lars_biases(make: Trainings, size: Size, rates: dict) -> list:
-    """Return LARS with its paper's trust coefficient and a rate of the biases' own, and LARS as it was, other seeds.
-
-    First the biases' part of the rate is chosen at the arm's rate of before, then the rate at that part.
-    """
-    papers = TUNED["LARS, trust 0.001"][1]
-    samples = dict(train_samples=size.samples, test_samples=size.test_samples, epochs=size.epochs)
-    apart, results = warmed(papers, size) | samples, []
-
-    def cost(rate, part):
-        fixed = apart | dict(learning_rate=rate, bias_rate=part, held_out="validation")
-        runs = make.together(lambda seed: make.train(BIASES_APART, **fixed, seed=seed), size.tuning)
-        results.extend({**run, "role": "tuning"} for run in runs)
-        return failure_rate(runs)
-
-    before = rates["LARS, trust 0.001"]
-    part = Search(1 / 4, lambda part: cost(before, part), size.widest).best()
-    rate = Search(before, lambda rate: cost(rate, part), size.widest).best()
-    arms = {name: warmed(TUNED[name][1], size) | samples for name in ("LARS", "LARS, trust 0.001")}
-    arms = {name: settings | dict(learning_rate=rates[name]) for name, settings in arms.items()}
-    arms[BIASES_APART] = apart | dict(learning_rate=rate, bias_rate=part)
-    return results + [{**run, "role": "judged"} for run in each_seed(make, at_the_end(arms, size), size.again[:5])]
 
 
 def in_both_precisions(make: Trainings, size: Size, rates: dict) -> list:

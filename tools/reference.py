@@ -11,13 +11,12 @@ under Keras 3, where ranks drift apart (`--only keras`).
 
 For lesson 4, on CIFAR-10, the experiments of convergence.py and sweeps.py: the arms of its comparison, each with the
 rate that its own grid chose (`--only convergence`, an hour and a quarter), what holds by little once more with other
-seeds (`--only arms-again`, three quarters of an hour), LARS with another rate of its biases (`--only lars-biases`) and
-the same seeds in both precisions (`--only precision-arms`; a quarter of an hour each); steps to a target against the
-batch (`--only critical-batch`, an hour and a quarter), and with momentum and warm-up tuned as well (`--only
-critical-batch-tuned`, two hours); the search for a generalisation gap, and sharpness at equal training loss (`--only
-generalisation`, an hour); the arms of equal loss again, with ten other seeds (`--only equal-loss-again`, twenty
-minutes); batch norm over 32 to 1,024 images (`--only ghost-batches`), and the noise scale at weights that stand still
-(`--only noise`; ten minutes each).
+seeds (`--only arms-again`, three quarters of an hour), and in both precisions (`--only precision-arms`, a quarter of an
+hour); steps to a target against the batch (`--only critical-batch`, an hour and a quarter), and with momentum and
+warm-up tuned as well (`--only critical-batch-tuned`, two hours); the search for a generalisation gap, and sharpness at
+equal training loss (`--only generalisation`, an hour); the arms of equal loss again, with ten other seeds (`--only
+equal-loss-again`, twenty minutes); batch norm over 32 to 1,024 images (`--only ghost-batches`), and the noise scale at
+weights that stand still (`--only noise`; ten minutes each).
 
 For lesson 6 (`--only sharding`, a quarter of an hour): a rank's memory at several sizes in each of
 ZeRO's stages, and what fewer bytes cost in loss, the same seeds for each way of exchanging.
@@ -159,12 +158,6 @@ def record_arms_again(options):
     make, size = recordings(options)
     rates = {run.name: run.result["config"]["learning_rate"] for run in earlier("convergence-cifar10")}
     keep(options.results / "arms-again.jsonl", convergence.arms_again(make, size, rates))
-
-
-def record_lars_biases(options):
-    make, size = recordings(options)
-    rates = {run.name: run.result["config"]["learning_rate"] for run in earlier("convergence-cifar10")}
-    keep(options.results / "lars-biases.jsonl", convergence.lars_biases(make, size, rates))
 
 
 def record_precision_arms(options):
@@ -347,7 +340,6 @@ PARTS = {
     "generalisation": record_generalisation,
     "equal-loss-again": record_equal_loss_again,
     "arms-again": record_arms_again,
-    "lars-biases": record_lars_biases,
     "precision-arms": record_precision_arms,
     "ghost-batches": record_ghost_batches,
     "noise": record_noise,

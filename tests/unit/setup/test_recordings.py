@@ -110,17 +110,6 @@ def test_arms_are_tuned_on_validation_pictures_with_seeds_that_are_not_judged():
     ]
 
     made.asked.clear()
-    found = convergence.lars_biases(made, SIZE, rates)
-    tuning, judged = ([one for one in found if one["role"] == role] for role in ("tuning", "judged"))
-    assert {one["config"]["held_out"] for one in tuning} == {"validation"}
-    assert {one["config"]["bias_rate"] for one in tuning} == {1 / 8, 1 / 4, 1 / 2}
-    assert {(one["name"], one["config"]["bias_rate"], one["seed"]) for one in judged} == {
-        (name, part, seed)
-        for name, part in (("LARS", None), ("LARS, trust 0.001", None), (convergence.BIASES_APART, 1 / 4))
-        for seed in SIZE.again[:5]
-    }
-
-    made.asked.clear()
     convergence.in_both_precisions(made, SIZE, rates)
     for (one, first), (other, second) in zip(made.asked[::2], made.asked[1::2], strict=True):
         assert (one, other) == tuple(f"{one.split(',')[0]}, {each}" for each in convergence.BOTH)
