@@ -374,23 +374,19 @@ beside(guess_missed, table["trick"].iloc[0], "is missed most")
 table
 
 # %% tags=["demo", "recorded"]
-names = ["one pass", *("without " + trick for trick in table["trick"])]
-plot.plot_differences(
-    [run for run in judged(left_out) if run.name in names],
-    against="one pass", margin=0.5,
-)
+plot.plot_differences(judged(left_out), against="one pass", margin=0.5)
 
 # %% [markdown] tags=["claims"]
 # Without Muon one pass ends more than five points lower; no other trick
 # matters as much. Taking late widening out lowers accuracy where the
 # multiplications stay the same; where the weights do, it does not. In these
-# runs whitening and label smoothing are missed as well. In these runs nine of
-# the eleven arms were best at the highest learning rate that was tried.
+# runs whitening and label smoothing are missed as well, and nine of the eleven
+# arms were best at the highest learning rate that was tried.
 
 # %% [markdown]
 # Where an interval contains 0, five pairs were too few to see a difference of that
 # size; that is not the same as none. Of ten intervals, at least one is likelier to
-# miss than a single one, so the last column corrects p for their number (Holm, 1979).
+# miss than a single one, so the table corrects p for their number (Holm, 1979).
 #
 # Look at *pairs to see it*: how many pairs of runs it takes until the interval
 # is likely to exclude 0. Where that is a handful, you can test the idea in an
