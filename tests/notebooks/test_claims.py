@@ -738,6 +738,14 @@ def test_the_findings_compare_with_papers_as_the_records_do():
         assert sentence in findings and holds, sentence
 
 
+def test_the_findings_have_the_difference_that_the_precision_makes():
+    records = Records()
+    for name, arm in (("batch 64", SMALL_BN), ("LARS", "LARS"), ("LAMB", "LAMB")):
+        pair = records.gain(f"{arm}, float32", f"{arm}, bfloat16", file="precision-arms")
+        row = f"| {name} | {pair.mean:+.1f} ± {(pair.high - pair.low) / 2:.1f} | {pair.verdict(MARGIN)} |"
+        assert row.replace("-", "−") in FINDINGS, row
+
+
 def test_the_findings_have_the_challenge_s_figures():
     records = Records()
     turns = records.results("challenge-times")

@@ -1,6 +1,7 @@
 """Recording the reference results, at a size that only proves that it works."""
 
 import hashlib
+import json
 import math
 import statistics
 import subprocess
@@ -103,6 +104,16 @@ def test_what_is_compared_was_recorded_in_one_precision_on_one_machine(name):
     for key in ("precision", "versions", "hardware", "parameters"):
         values = [result.get(key) for result in results if (key != "parameters" or result.get("recipe") != "base")]
         assert all(value == values[0] for value in values), key
+
+
+def test_both_precisions_were_recorded_with_the_same_seeds_on_one_machine():
+    results = results_of("precision-arms")
+    assert len({json.dumps(result["hardware"]) for result in results}) == 1
+    seeds = {(result["name"], result["precision"]): [] for result in results}
+    for result in results:
+        assert result["name"].endswith(f", {result['precision']}") and result["held_out"] == "test"
+        seeds[result["name"], result["precision"]].append(result["seed"])
+    assert len(seeds) == 6 and {tuple(found) for found in seeds.values()} == {(10, 11, 12, 13, 14)}
 
 
 @pytest.mark.parametrize("name", TRAININGS)
