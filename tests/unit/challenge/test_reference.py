@@ -73,3 +73,12 @@ def test_half_are_mirrored_and_shifts_reflect_and_stay_small(reference, pictures
         places |= {("down", down), ("right", right)}
         mirrored += way < 0
     assert len(places) == 10 and 16 < mirrored < 48
+
+
+def test_a_step_of_muon_is_nearly_orthogonal(reference):
+    gradient = tf.random.stateless_normal([3, 3, 8, 24], [1, 2])
+    matrix = tf.reshape(reference.orthogonal(gradient), [72, 24])
+    sizes = np.linalg.svd(matrix.numpy(), compute_uv=False)
+    given = np.linalg.svd(tf.reshape(gradient, [72, 24]).numpy(), compute_uv=False)
+    assert 0.5 < sizes.min() and sizes.max() < 1.3
+    assert sizes.max() / sizes.min() < given.max() / given.min()
