@@ -151,7 +151,7 @@ lock: setup  ## pin everything that pyproject.toml's pins bring with them
 		--universal --python-version 3.10 --constraint tools/constraints.txt --override tools/next-overrides.txt \
 		--extra next --extra test --extra build --output-file requirements-next.lock
 
-reference: setup  ## record the results that the lessons compare with (about eight hours on two cores)
+reference: setup  ## record the results that the lessons compare with (about nine hours on two cores)
 	@$(PY) tools/reference.py
 
 bench: setup  ## measure launching, training, how a start scales, and how good predictions are

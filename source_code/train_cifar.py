@@ -53,6 +53,7 @@ def parse(arguments=None):
     add("--schedule", default="cosine", choices=DECAYS, help="after the warm-up (default: cosine)")
     add("--momentum", type=Number(0, 1), metavar="M", help="of sgd (Nesterov's; 0: plain) and lars (default: 0.9)")
     add("--trust", type=above_0, metavar="T", help="of lars (default: 0.02)")
+    add("--bias-rate", type=above_0, metavar="F", help="of lars: × the rate, for biases and norms (default: 1)")
     add("--weight-decay", type=Number(0), default=0.0)
     add("--label-smoothing", type=Number(0, 1), default=0.0)
     add("--seed", type=SEED, default=0, help="of initial weights, order and augmentation")
@@ -88,7 +89,7 @@ from course.training.journal import Journal, Startup
 from course.training.loop import DIVERGED, LEAVING, in_passes, make_evaluation, train
 from course.training.noise import NoiseScale
 from course.training.notice import Notice
-from course.training.recipes import micro_batch, settle
+from course.training.recipes import FITS, micro_batch, settle
 from course.training.schedule import schedule_of
 from course.training.witness import keep_weights
 from ddl.records import timeline
@@ -126,8 +127,8 @@ def main(config):
     # Horovod: scale the learning rate with the global batch, if the recipe says so.
     schedule = schedule_of(config, arm, steps / order.steps)
     model = models.build(config.model, norm=arm.norm, sync_norm=config.sync_bn, seed=config.seed)
-    decay, momentum, trust = config.weight_decay, config.momentum, config.trust
-    optim = optimizer.make(arm.optimizer, schedule(0), model.trainable_variables, decay, momentum, trust)
+    settings = {name: getattr(config, name) for name in ("weight_decay", *FITS)}
+    optim = optimizer.make(arm.optimizer, schedule(0), model.trainable_variables, **settings)
     # Horovod: wrap. The step averages the gradients of all ranks before it applies them.
     train_step = make_train_step(model, optim, data, config, part)
     evaluations = make_evaluations(model, data, config)

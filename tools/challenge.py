@@ -2,7 +2,7 @@
 with.
 
 Each is a list of arms: a submission of the course, perhaps with a few of its capitals changed. An arm without one of
-the reference's tricks has its own rate and momentum, of as many that were tried as the whole's. All arms share their
+the reference's tricks has its own rate and momentum, of grids like the whole's. All arms share their
 seeds, so that differences can be paired: runs of one seed have the same order of pictures, names of classes and
 augmentation. One rank takes the global batch in more passes, which makes no difference to gradients and norms, and
 two such runs share two cores without waiting for each other; where times count, two ranks train, as in a score.
@@ -17,6 +17,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from convergence import Search
 from course.challenge.attempt import SCRIPT, read
 from course.challenge.build import build
 from course.challenge.judge import judge, labels_of, pictures_file
@@ -25,6 +26,7 @@ from ddl.errors import InputError
 from recordings import TIMES, Recordings, rounded
 
 WORKERS = 2
+WIDEST = 6  # settings of a grid at most
 
 
 @dataclass(frozen=True)
@@ -78,7 +80,7 @@ def tuned(arm: Arm, rate: float, rest: float) -> Arm:
     text = REFERENCE.source()
     value = {name: float(found) for name, found in re.findall(r"(?m)^(\w*(?:PEAK|MOMENTUM)) = ([\d.]+)", text)}
     capitals = {name: round(value[name] * rate * rest, 5) for name in ("PEAK", "MUON_PEAK")}
-    capitals |= {name: round(1 - (1 - value[name]) * rest, 5) for name in ("MOMENTUM", "MUON_MOMENTUM")}
+    capitals |= {name: round(max(0.0, 1 - (1 - value[name]) * rest), 5) for name in ("MOMENTUM", "MUON_MOMENTUM")}
     return Arm(arm.name, arm.file, {**arm.capitals, **capitals})
 
 
@@ -119,9 +121,9 @@ class Scored(Recordings):
         return [without_times(result) for result in results]
 
     def tune(self, arm: Arm, seed: int) -> tuple[Arm, list[dict]]:
-        """Return the arm with the best of five settings on public pictures, and the results of all five.
+        """Return the arm with its best setting on public pictures, and the results of all that were tried.
 
-        They are three rates, and with the best of these two other momenta.
+        They are a grid of rates, and with the best of these one of momenta, each of which grows as lesson 4's do.
         """
         results: dict = {}
 
@@ -132,8 +134,8 @@ class Scored(Recordings):
                 results[rate, rest] = {**result, "role": "tuning", "rate": rate, "rest": rest}
             return results[rate, rest]["public_accuracy"]
 
-        best = max((1.0, 0.5, 2.0), key=reached)
-        rest = max((1.0, 0.5, 2.0), key=lambda rest: reached(best, rest))
+        best = Search(1.0, lambda rate: -reached(rate), WIDEST).best()
+        rest = Search(1.0, lambda rest: -reached(best, rest), WIDEST).best()
         return tuned(arm, best, rest), list(results.values())
 
     def times(self, arms: Iterable[Arm], seeds: Iterable[int]) -> list[dict]:

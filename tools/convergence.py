@@ -19,13 +19,14 @@ from dataclasses import dataclass, field
 
 from recordings import Trainings
 
-SMALL, LARGE, GHOST = 64, 1024, 32
+SMALL, MIDDLE, LARGE, GHOST = 64, 256, 1024, 32
 BATCHES = (32, 64, 128, 256, 512, 1024, 2048, 4096)
 TUNING, JUDGED = (100, 101), (0, 1, 2, 3, 4)
 
 NORM = dict(recipe="batch_norm", ghost_batch=GHOST, statistics="recomputed")
 # Peak rates are 16 times those at the reference batch, which the climb starts from.
 WARM = NORM | dict(recipe="warmup", global_batch=LARGE)
+BIASES_APART = "LARS, trust 0.001, biases apart"
 BOTH = ("float32", "bfloat16")
 LEARNED = 0.15  # held-out accuracy of a run that has learned anything: of ten classes, a guess hits a tenth
 
@@ -46,6 +47,7 @@ class Size:
     batches: tuple = BATCHES  # that it tries
     few_batches: tuple = (32, 128, 512, 1024, 2048, 4096)  # where all that goes with a batch is tuned
     matched: float = 0.3  # training loss, on pictures as they are, that arms are compared at
+    parts: tuple = (1, 1 / 2, 1 / 4, 1 / 8)  # of a batch's rate, of networks whose sharpness is compared
     landscape: dict = field(default_factory=lambda: dict(eigenvalues=1, tolerance=0.02))  # options of landscape.py
     most_epochs: int = 16
     frozen: tuple = (0.5, 0.58, 0.65)  # held-out accuracies at which the noise scale is measured at weights that stay
@@ -69,6 +71,7 @@ SIZES = {
         batches=(64, 128),
         few_batches=(64, 128),
         matched=2.2,
+        parts=(1, 1 / 8),
         landscape=dict(samples=128, chunk=64, iterations=3, eigenvalues=1, probes=2, points=3, noise_samples=512),
         frozen=(0.1, 0.12),
         most_epochs=2,
@@ -215,6 +218,31 @@ def arms_again(make: Trainings, size: Size, rates: dict) -> list:
     return results + [{**run, "role": "judged"} for run in each_seed(make, at_the_end(arms, size), size.again)]
 
 
+def lars_biases(make: Trainings, size: Size, rates: dict) -> list:
+    """Return LARS with its paper's trust coefficient and a rate of the biases' own, and LARS as it was, other seeds.
+
+    First the biases' part of the rate is chosen at the arm's rate of before, then the rate at that part.
+    """
+    samples = dict(train_samples=size.samples, test_samples=size.test_samples, epochs=size.epochs)
+    apart, results = warmed(TUNED["LARS, trust 0.001"][1], size) | samples, []
+
+    def cost(rate, part):
+        fixed = apart | dict(learning_rate=rate, bias_rate=part, held_out="validation")
+        runs = make.together(lambda seed: make.train(BIASES_APART, **fixed, seed=seed), size.tuning)
+        results.extend({**run, "role": "tuning"} for run in runs)
+        return failure_rate(runs)
+
+    before = rates["LARS, trust 0.001"]
+    parts = Search(1 / 4, lambda part: cost(before, part), size.widest)
+    part = parts.best()
+    rate = Search(before, lambda rate: cost(rate, part), size.widest, tried={before: parts.tried[part]}).best()
+    arms = {name: warmed(TUNED[name][1], size) | samples for name in ("LARS", "LARS, trust 0.001")}
+    arms = {name: settings | dict(learning_rate=rates[name]) for name, settings in arms.items()}
+    arms[BIASES_APART] = apart | dict(learning_rate=rate, bias_rate=part)
+    judged = each_seed(make, at_the_end(arms, size), size.again[:5])
+    return results + [{**run, "role": "judged"} for run in judged]
+
+
 def in_both_precisions(make: Trainings, size: Size, rates: dict) -> list:
     """Return the small batch, LARS and LAMB at their rates, the same seeds in float32 and in bfloat16."""
     samples = dict(train_samples=size.samples, test_samples=size.test_samples, epochs=size.epochs)
@@ -239,8 +267,7 @@ def at_the_end(arms: dict, size: Size) -> dict:
 def generalisation(make: Trainings, size: Size) -> list:
     """Return runs that may learn their pictures by heart: at equal epochs, at equal steps, and at one training loss.
 
-    Few pictures, none of them mirrored or shifted. An arm that stops at a loss keeps its rate constant: where a decay
-    stands would otherwise differ between arms.
+    Few pictures, none of them mirrored or shifted.
     """
     few = by_heart(size)
     ratio = LARGE // SMALL
@@ -282,22 +309,37 @@ def by_heart(size: Size) -> dict:
 
 def to_a_loss(size: Size, arm: str, settings: dict, rate: float) -> dict:
     """Return the arms of a batch that stop at a loss: at its rate, and at an eighth of it."""
-    until = dict(schedule="constant", target_loss=size.matched, keep_weights=True, epochs=4 * size.most_epochs)
     return {
-        f"{arm}{name}, to a loss": settings | until | {"learning_rate": factor * rate}
+        f"{arm}{name}, to a loss": settings | until_a_loss(size) | {"learning_rate": factor * rate}
         for name, factor in (("", 1), (", low rate", 1 / 8))
     }
 
 
-def landscapes(make: Trainings, size: Size, trained: list) -> list:
-    """Return the sharpness at the weights of the judged runs that stopped at a loss."""
-    measures = ["eigenvalue", "invariant", "trace", "slices"]
+def until_a_loss(size: Size) -> dict:
+    """Return the settings of runs that stop at a loss, at a constant rate: where a decay stands would differ."""
+    return dict(schedule="constant", target_loss=size.matched, epochs=4 * size.most_epochs)
 
-    def measure(run):
-        return make.run("landscape.py", run["name"], weights=run["id"], measure=measures, **size.landscape)
 
-    judged = [run for run in trained if run["role"] == "judged" and run["config"]["keep_weights"]]
-    return make.together(measure, judged)
+# ---------------------------------------------------------------- sharpness
+
+
+def sharpness(make: Trainings, size: Size, rates: dict) -> list:
+    """Return how sharp the loss is around networks of equal training loss: three batch sizes, several rates of each.
+
+    `rates` are the highest of the smallest and of the largest batch; between both lies their geometric mean.
+    """
+    few = by_heart(size) | dict(test_samples=size.test_samples)
+    highest = {SMALL: rates[SMALL], MIDDLE: math.sqrt(rates[SMALL] * rates[LARGE]), LARGE: rates[LARGE]}
+
+    def measure(batch, part, seed):
+        settings = few | until_a_loss(size) | dict(global_batch=batch, learning_rate=part * highest[batch])
+        trained = make.train(f"batch {batch:,}", **settings, keep_weights=True, seed=seed)
+        measures = dict(measure=["eigenvalue", "invariant"], **size.landscape)
+        found = make.run("landscape.py", trained["name"], weights=trained["id"], **measures)
+        return {**found, "stopped_by": trained["stopped_by"]}
+
+    wanted = [(batch, part, seed) for seed in size.again[:3] for batch in highest for part in size.parts]
+    return make.together(measure, *zip(*wanted, strict=True))
 
 
 # ---------------------------------------------------------------- one axis of norms

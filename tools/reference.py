@@ -1,4 +1,4 @@
-"""Record the results that lessons compare with: `make reference`, about eight hours on two cores.
+"""Record the results that lessons compare with: `make reference`, about nine hours on two cores.
 
 For lesson 2 (`--only two-hosts`, five minutes): this machine as two hosts, for readers who may not
 make any; all-reduce in several ways, and training steps, over links of several rates.
@@ -13,10 +13,11 @@ For lesson 4, on CIFAR-10, the experiments of convergence.py and sweeps.py: the 
 rate that its own grid chose (`--only convergence`, an hour and a quarter), what holds by little once more with other
 seeds (`--only arms-again`, three quarters of an hour), and in both precisions (`--only precision-arms`, a quarter of an
 hour); steps to a target against the batch (`--only critical-batch`, an hour and a quarter), and with momentum and
-warm-up tuned as well (`--only critical-batch-tuned`, two hours); the search for a generalisation gap, and sharpness at
-equal training loss (`--only generalisation`, an hour); the arms of equal loss again, with ten other seeds (`--only
-equal-loss-again`, twenty minutes); batch norm over 32 to 1,024 images (`--only ghost-batches`), and the noise scale at
-weights that stand still (`--only noise`; ten minutes each).
+warm-up tuned as well (`--only critical-batch-tuned`, two hours and a half); the search for a generalisation gap
+(`--only generalisation`, three quarters of an hour), its arms of equal loss with ten other seeds (`--only
+equal-loss-again`, twenty minutes), and sharpness at equal loss (`--only sharpness`, half an hour); LARS with a rate of
+the biases' own (`--only lars-biases`, a quarter of an hour); batch norm over 32 to 1,024 images (`--only
+ghost-batches`), and the noise scale at weights that stand still (`--only noise`; ten minutes each).
 
 For lesson 6 (`--only sharding`, a quarter of an hour): a rank's memory at several sizes in each of
 ZeRO's stages, and what fewer bytes cost in loss, the same seeds for each way of exchanging.
@@ -130,7 +131,7 @@ def record_critical_batch(options):
 def record_critical_batch_tuned(options):
     make, size = recordings(options)
     results = []
-    for optimizer in ("SGD with momentum", "LAMB"):
+    for optimizer in sweeps.OPTIMIZERS:
         before = [run.result for run in earlier("critical-batch") if run.result["arm"] == optimizer]
         results += sweeps.tuned_sweep(make, size, optimizer, sweeps.best_rates(before))
     keep(options.results / "critical-batch-tuned.jsonl", results)
@@ -138,26 +139,38 @@ def record_critical_batch_tuned(options):
 
 def record_generalisation(options):
     make, size = recordings(options)
-    results = convergence.generalisation(make, size)
-    keep(options.results / "generalisation.jsonl", results)
-    keep(options.results / "landscape.jsonl", convergence.landscapes(make, size, results))
+    keep(options.results / "generalisation.jsonl", convergence.generalisation(make, size))
 
 
 def record_equal_loss_again(options):
-    # At the rates that were chosen for `generalisation`, as it is kept with the course.
     make, size = recordings(options)
-    rates = {
+    keep(options.results / "equal-loss-again.jsonl", convergence.to_a_loss_again(make, size, rates_to_a_loss()))
+
+
+def record_sharpness(options):
+    make, size = recordings(options)
+    keep(options.results / "landscape.jsonl", convergence.sharpness(make, size, rates_to_a_loss()))
+
+
+def rates_to_a_loss():
+    """Return the rates that were chosen for `generalisation`, as it is kept with the course, by batch."""
+    return {
         run.result["global_batch"]: run.result["config"]["learning_rate"]
         for run in earlier("generalisation")
         if run.name in ("small batch, to a loss", "large batch, to a loss")
     }
-    keep(options.results / "equal-loss-again.jsonl", convergence.to_a_loss_again(make, size, rates))
 
 
 def record_arms_again(options):
     make, size = recordings(options)
     rates = {run.name: run.result["config"]["learning_rate"] for run in earlier("convergence-cifar10")}
     keep(options.results / "arms-again.jsonl", convergence.arms_again(make, size, rates))
+
+
+def record_lars_biases(options):
+    make, size = recordings(options)
+    rates = {run.name: run.result["config"]["learning_rate"] for run in earlier("convergence-cifar10")}
+    keep(options.results / "lars-biases.jsonl", convergence.lars_biases(make, size, rates))
 
 
 def record_precision_arms(options):
@@ -339,7 +352,9 @@ PARTS = {
     "critical-batch-tuned": record_critical_batch_tuned,
     "generalisation": record_generalisation,
     "equal-loss-again": record_equal_loss_again,
+    "sharpness": record_sharpness,
     "arms-again": record_arms_again,
+    "lars-biases": record_lars_biases,
     "precision-arms": record_precision_arms,
     "ghost-batches": record_ghost_batches,
     "noise": record_noise,

@@ -22,7 +22,7 @@ from course.challenge import TARGET
 from course.challenge.findings import ablations, best_of
 from course.challenge.verdict import Score
 from course.convergence.critical import Critical, Noise
-from course.convergence.sharpness import MEASURES, rank_correlation, sharpness
+from course.convergence.sharpness import MEASURES, between_settings, sharpness, within_settings
 from course.shared.recorded import Recorded
 from ddl.pairs import Paired, holm, paired
 from helpers import ROOT, claims_of
@@ -79,9 +79,11 @@ class Records:
             for result in self.results("noise-frozen")
         }
 
-    def sharpest(self, name) -> list[float]:
-        """Return the largest eigenvalue of each network of an arm."""
-        return [r["eigenvalue"]["eigenvalues"][0] for r in self.results("landscape") if r["name"] == name]
+    def sharpest(self, batch, least) -> list[float]:
+        """Return the largest eigenvalue of each network of a batch's least or largest learning rate."""
+        mine = [result for result in self.results("landscape") if result["global_batch"] == batch]
+        rate = (min if least else max)(result["run"]["learning_rate"] for result in mine)
+        return [r["eigenvalue"]["eigenvalues"][0] for r in mine if r["run"]["learning_rate"] == rate]
 
     def parameters(self, arm) -> int:
         """Return the number of weights of an arm of the challenge's ablations."""
@@ -111,6 +113,7 @@ def level(pair):
     return pair.verdict(MARGIN) == "no difference"
 
 
+PAPERS = "LARS, trust 0.001"
 LARGE_ARMS = (
     "large batch",
     "large batch + BN",
@@ -120,7 +123,7 @@ LARGE_ARMS = (
     "+ linear scaling, warm-up",
     "+ square-root scaling, warm-up",
     "LARS",
-    "LARS, trust 0.001",
+    PAPERS,
     "LAMB",
 )
 
@@ -187,17 +190,15 @@ def gap(records, one, other):
     return records.gain(one, other, file=GAP)
 
 
-def ranks_by_sharpness(records, measure, figure):
-    """Return the rank correlation of a measure of sharpness with a held-out figure."""
+def by_sharpness(records, find, figure):
+    """Return the rank correlations of both measures of sharpness with a held-out figure."""
     table = sharpness([Recorded(result) for result in records.results("landscape")])
-    return rank_correlation(table[measure], table[figure])
+    return [find(table, measure, figure) for measure in MEASURES]
 
 
-def ordered(records, measure, figure):
-    """Return how many settings there are, if their means of a measure of sharpness and of a figure have one order."""
-    table = pd.DataFrame(sharpness([Recorded(result) for result in records.results("landscape")]))
-    means = table.groupby("arm")[[measure, figure]].mean().sort_values(measure)
-    return len(means) if means[figure].is_monotonic_increasing else 0
+def within(records):
+    """Return the rank correlations of seeds, of both measures with held-out errors and losses."""
+    return [each for figure in ("test_error", "test_loss") for each in by_sharpness(records, within_settings, figure)]
 
 
 BASELINE = "challenge-baseline"
@@ -391,19 +392,20 @@ CLAIMS = {
         for arm in ("small batch", "large batch", "small batch, low rate")
     ),
     # Sharpness
-    "In these runs the four settings have by both measures the order of their held-out errors, which chance gives four "
-    "settings with p = 0.083.": lambda r: all(
-        ordered(r, measure, "test_error") == 4 for measure in MEASURES
-    ),  # 2 of 4! orders
-    "Taken as twenty networks, sharpness does not order held-out losses: both intervals contain 0.": lambda r: all(
-        ranks_by_sharpness(r, measure, "test_loss").low < 0 < ranks_by_sharpness(r, measure, "test_loss").high
-        for measure in MEASURES
+    "Between the twelve settings, the sharper, the more held-out images are wrong, by both measures.": lambda r: all(
+        above(found) for found in by_sharpness(r, between_settings, "test_error")
     ),
-    "An eighth of the learning rate ends in a sharper place, at both batch sizes and for every seed of these runs.": lambda r: (
-        all(
-            min(r.sharpest(f"{size} batch, low rate, to a loss")) > max(r.sharpest(f"{size} batch, to a loss"))
-            for size in ("small", "large")
-        )
+    "Their held-out losses have no order that these runs decide: both intervals contain 0.": lambda r: all(
+        found.low < 0 < found.high for found in by_sharpness(r, between_settings, "test_loss")
+    ),
+    "Within a setting the records do not decide: one of four intervals leaves out 0, by less than a tenth.": lambda r: (
+        len(clear := [found.low for found in within(r) if found.low > 0]) == 1
+        and max(clear) < 0.1
+        and all(found.high > 0 for found in within(r))
+    ),
+    "An eighth of the learning rate ends in a sharper place, at each of the batch sizes and for every seed of these "
+    "runs.": lambda r: all(
+        min(r.sharpest(batch, least=True)) > max(r.sharpest(batch, least=False)) for batch in (64, 256, 1024)
     ),
     # Norms
     "In these runs every interval against a ghost batch of 32 contains 0.": lambda r: all(
@@ -443,8 +445,11 @@ CLAIMS = {
     "LAMB is behind SGD with warm-up, and again with ten other seeds.": lambda r: (
         below(r.gain("+ warm-up", "LAMB")) and below(r.gain("+ warm-up", "LAMB", file=ARMS_AGAIN))
     ),
-    "LARS with its paper's trust coefficient is behind LARS with ours.": lambda r: below(
-        r.gain("LARS", "LARS, trust 0.001")
+    "LARS with its paper's trust coefficient is behind LARS with ours.": lambda r: below(r.gain("LARS", PAPERS)),
+    "With a learning rate of their own for biases and norms, LARS with its paper's coefficient is ahead of the same "
+    "without, and there is no difference to LARS with ours.": lambda r: (
+        above(r.gain(PAPERS, f"{PAPERS}, biases apart", file="lars-biases"))
+        and level(r.gain("LARS", f"{PAPERS}, biases apart", file="lars-biases"))
     ),
     # Lesson 3: the seventh case of the bug hunt
     "In the recorded runs, no script ended with an error, and every loss fell.": lambda r: all(
@@ -528,6 +533,8 @@ def test_a_claim_that_another_recording_may_not_show_is_worded_so(claim, capsys)
 
 def leveled(name, results):
     """Every arm as good as the others, seeds a little apart."""
+    if name == "landscape":  # ranks need values that differ
+        return results
     return [
         result | {figure: 0.7 + 0.01 * result["seed"] for figure in result if "accuracy" in figure}
         for result in results
@@ -542,6 +549,8 @@ def reversed_arms(name, results):
         return [result | {"arm": other[result["arm"]]} for result in results]
     if name == "noise-frozen":
         return [result | {"noise": {"noise_scale": 1_000 / result["target"] ** 4}} for result in results]
+    if name == "landscape":  # the least learning rate is the largest
+        return [r | {"run": r["run"] | {"learning_rate": 1 / r["run"]["learning_rate"]}} for r in results]
     arms = sorted(
         {r["name"] for r in results},
         key=lambda arm: statistics.fmean(r["test_accuracy"] for r in results if r["name"] == arm),
@@ -552,11 +561,11 @@ def reversed_arms(name, results):
 
 def spread_arms(name, results):
     """Every arm three points above the one before."""
-    if name == "landscape":  # and the sharper, the better
+    if name == "landscape":  # the sharper, the fewer errors, and the higher the loss
         by_sharpness = sorted(results, key=lambda result: result["eigenvalue"]["eigenvalues"][0])
         return [
             result
-            | {"test_accuracy": 0.5 + 0.01 * place, "test_loss": 2 - 0.1 * place, "invariant": result["eigenvalue"]}
+            | {"test_accuracy": 0.5 + 0.01 * place, "test_loss": 1 + 0.1 * place, "invariant": result["eigenvalue"]}
             for place, result in enumerate(by_sharpness)
         ]
     named = "arm" if name.startswith("challenge") else "name"
@@ -698,6 +707,25 @@ def test_the_findings_have_what_ten_other_seeds_showed():
     assert held == all(map(below, again.values()))
 
 
+def test_the_findings_have_what_sharpness_ranks():
+    table = pd.DataFrame(sharpness(recorded("landscape")))
+    rows = []
+    for measure, label in MEASURES.items():
+        for figure, held_out in (("test_error", "errors"), ("test_loss", "loss")):
+            found = [find(table, measure, figure) for find in (between_settings, within_settings)]
+            cells = [f"{each.value:+.2f} ({each.low:+.2f} to {each.high:+.2f})".replace("-", "−") for each in found]
+            rows.append(f"| {label}, held-out {held_out} | {cells[0]} | {cells[1]} |")
+    losses = table.groupby(["arm", "learning_rate"])["clean_loss"].mean()
+    stopped = between_settings(table, "clean_loss", "test_error")
+    assert stopped.low < 0 < stopped.high and between_settings(table, "clean_loss", "sharpness").low < 0
+    rows += [
+        f"their means lie between {losses.min():.2f} and {losses.max():.2f}, and their rank correlation with the "
+        f"held-out error is {stopped.value:+.2f} ({stopped.low:+.2f} to {stopped.high:+.2f})".replace("-0", "−0")
+    ]
+    for row in rows:
+        assert row in " ".join(FINDINGS.split()), row
+
+
 def test_the_findings_have_what_ten_other_seeds_showed_of_arms():
     records = Records()
     compared = {
@@ -713,6 +741,15 @@ def test_the_findings_have_what_ten_other_seeds_showed_of_arms():
         before = "" if SMALL_WARM in compared[what] else points(records.gain(*compared[what]))
         row = f"| {what} | {before} | {points(pair)} | {'< 0.001' if p < 0.001 else f'{p:.3f}'} |".replace("  ", " ")
         assert row in FINDINGS, row
+
+
+def test_the_findings_have_what_lars_owes_to_the_rate_of_biases():
+    records, apart = Records(), f"{PAPERS}, biases apart"
+    judged = [r for r in records.results("lars-biases") if r["role"] == "judged" and r["name"] == apart]
+    assert {(r["config"]["bias_rate"], r["learning_rate"]) for r in judged} == {(1 / 8, 25.6)}
+    for one, other in ((PAPERS, apart), ("LARS", PAPERS), ("LARS", apart)):
+        pair = records.gain(one, other, file="lars-biases")
+        assert f"| {other} | {one} | {points(pair)} | {pair.verdict(MARGIN)} |" in FINDINGS, points(pair)
 
 
 def test_the_findings_compare_with_papers_as_the_records_do():

@@ -1,5 +1,6 @@
 """Recording the reference results, at a size that only proves that it works."""
 
+import collections
 import hashlib
 import json
 import math
@@ -38,19 +39,16 @@ def record(tmp_path, monkeypatch):
 
 @pytest.mark.nightly("tools/*.py")
 def test_recording_keeps_what_is_done_and_resumes(tmp_path, record):
-    record("generalisation")
-    results = read_json_lines(tmp_path / "results" / "generalisation.jsonl")
-    judged = [result for result in results if result["role"] == "judged"]
-    assert [result["seed"] for result in judged] == [0] * 7
-    assert all(result["data"]["name"] == "synthetic" and result["history"] for result in results)
+    record("sharpness")
     landscape = read_json_lines(tmp_path / "results" / "landscape.jsonl")
-    assert len(landscape) == 4 and all(result["eigenvalue"]["eigenvalues"][0] > 0 for result in landscape)
+    assert len(landscape) == 6 and all(result["eigenvalue"]["eigenvalues"][0] > 0 for result in landscape)
+    assert {(result["data"]["name"], result["stopped_by"]) for result in landscape} == {("synthetic", "target")}
     runs = tmp_path / "work" / "convergence" / "runs"
     before = sorted(runs.iterdir())
     # A run that was not done yet, and that no other builds on.
     kept = sorted((tmp_path / "work" / "convergence").glob("*.json"))
     next(path for path in kept if read_json(path)["script"] == "landscape.py").unlink()
-    record("generalisation")
+    record("sharpness")
     assert len(set(runs.iterdir()) - set(before)) == 1
 
 
@@ -76,7 +74,7 @@ def results_of(name):
 
 TRAININGS = (
     *("convergence-cifar10", "convergence-tuning", "critical-batch", "critical-batch-tuned", "arms-again"),
-    *("generalisation", "equal-loss-again", "ghost-batches"),
+    *("lars-biases", "generalisation", "equal-loss-again", "ghost-batches"),
 )
 LANDSCAPES = ("landscape", "noise-frozen")
 
@@ -181,9 +179,9 @@ def test_batch_sizes_were_tuned_on_one_seed_and_judged_on_three_others():
 
 def test_all_that_goes_with_a_batch_was_tuned_on_three_seeds_and_judged_on_five_others_and_other_pictures():
     runs = recorded("critical-batch-tuned")
-    for arm in ("SGD with momentum", "LAMB"):
+    for arm, batches in (("SGD with momentum", 6), ("LAMB", 6)):
         curve = critical.critical_batch(runs, arm=arm)
-        assert [point.batch for point in curve.points] == [32, 128, 512, 1024, 2048, 4096]
+        assert [point.batch for point in curve.points] == [32, 128, 512, 1024, 2048, 4096][:batches]
         for point in curve.points:
             assert not point.missed and sorted(point.seeds) == [0, 1, 2, 3, 4], (arm, point.batch)
             assert not math.isnan(sum(point.grid.figures[point.rate])) and len(point.grid.figures[point.rate]) == 3
@@ -211,8 +209,31 @@ def test_a_gap_was_looked_for_with_rates_chosen_on_other_pictures_and_seeds():
     assert {result["held_out"] for result in roles["judged"]} == {"test"}
     seeds = [{result["seed"] for result in results} for results in roles.values()]
     assert not seeds[0] & seeds[1] and len(seeds[1]) >= 5
-    measured = {(result["run"]["name"], result["run"]["seed"]) for result in results_of("landscape")}
-    assert measured == {(r["name"], r["seed"]) for r in roles["judged"] if r["config"]["keep_weights"]}
+
+
+def test_lars_with_biases_apart_has_its_grids_best_part_and_rate():
+    results = results_of("lars-biases")
+    judged = [result for result in results if result["role"] == "judged"]
+    tuning = [result for result in results if result["role"] == "tuning"]
+    assert {result["held_out"] for result in tuning} == {"validation"}
+    assert not {result["seed"] for result in judged} & {result["seed"] for result in tuning}
+    reached = collections.defaultdict(list)
+    for result in tuning:
+        reached[result["config"]["bias_rate"], result["learning_rate"]].append(result["test_accuracy"])
+    best = max(reached, key=lambda setting: statistics.fmean(reached[setting]))
+    chosen = {(r["config"]["bias_rate"], r["learning_rate"]) for r in judged if r["config"]["bias_rate"]}
+    assert chosen == {best} and all(len(found) == 2 for found in reached.values())
+    rates = {result["name"]: result["learning_rate"] for result in results_of("convergence-cifar10")}
+    as_before = {result["name"]: result["learning_rate"] for result in judged if not result["config"]["bias_rate"]}
+    assert as_before == {name: rates[name] for name in ("LARS", "LARS, trust 0.001")}
+
+
+def test_sharpness_is_compared_between_twelve_settings_of_three_seeds_that_all_got_to_one_loss():
+    measured = results_of("landscape")
+    settings = collections.Counter((result["global_batch"], result["run"]["learning_rate"]) for result in measured)
+    assert len(settings) == 12 and set(settings.values()) == {3}
+    assert {result["stopped_by"] for result in measured} == {"target"}
+    assert not {result["seed"] for result in measured} & {result["seed"] for result in results_of("generalisation")}
 
 
 def test_every_arm_has_its_grids_best_rate_and_no_best_is_at_an_edge():

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 import numpy
 
-from course.convergence.sharpness import MEASURES, rank_correlation, sharpness
+from course.convergence.sharpness import MEASURES, between_settings, sharpness, within_settings
 from course.convergence.tuning import arm_of
 from course.shared.picture import Picture, arm_looks, band, frame, styled
 from ddl.display.style import data_of
@@ -60,8 +60,9 @@ def plot_slices(runs) -> Picture:
 def plot_sharpness(runs, y: str = "test_loss") -> Picture:
     """Draw each network's held-out loss against its sharpness: as it is, and independent of the weights' scale.
 
-    With ``y="test_error"`` it is the share of held-out pictures that it gets wrong. An arm a colour; the titles have
-    Spearman's rank correlation (`course.convergence.sharpness.rank_correlation`).
+    With ``y="test_error"`` it is the share of held-out pictures that it gets wrong. An arm a colour; a line goes
+    through the means of its settings, from the highest learning rate to the lowest. The titles have Spearman's rank
+    correlation between settings and within them (`course.convergence.sharpness`).
     """
     if y not in HELD_OUT:
         raise InputError(f"y={y!r} is not one of: {', '.join(HELD_OUT)}")
@@ -73,14 +74,17 @@ def plot_sharpness(runs, y: str = "test_loss") -> Picture:
     for panel, (column, label) in zip(panels, MEASURES.items(), strict=True):
         for arm, style in arm_looks(table["arm"]).items():
             mine = table[table["arm"] == arm]
-            panel.plot(mine[column], mine[y], label=arm, **style | {"linestyle": ""})
-        found = str(rank_correlation(table[column], table[y]))
+            means = mine.groupby("learning_rate")[[column, y]].mean().sort_index(ascending=False)
+            panel.plot(mine[column], mine[y], **style | {"linestyle": "", "markersize": 3})
+            panel.plot(means[column], means[y], label=arm, **style)
+        between, within = (str(each(table, column, y)) for each in (between_settings, within_settings))
         low, high = table[column].min(), table[column].max()
         ticks = "{x:g}" if high > 10 * low > 0 else ""
-        frame(panel, x=ticks, xlabel=f"sharpness: {label}", title=found.replace(" (", "\n("))
-        texts.append(f"against the {label} ({low:.3g} to {high:.3g}): {found}")
+        title = f"{between}\n{within}".replace("rank correlation ", "")
+        frame(panel, x=ticks, xlabel=f"sharpness: {label}", title=title)
+        texts.append(f"against the {label} ({low:.3g} to {high:.3g}): {between}; {within}")
     panels[0].set_ylabel(HELD_OUT[y])
-    picture.suptitle(f"data: {data_of(runs)}", fontsize=11)
+    picture.suptitle(f"rank correlations; data: {data_of(runs)}", fontsize=11)
     picture.legend_below(panels[0], columns=3)
     picture.alt = (
         f"{HELD_OUT[y].removesuffix(', %').capitalize()} of {plural(len(table), 'network')} "

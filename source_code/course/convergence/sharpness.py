@@ -1,6 +1,7 @@
 """How sharp the loss is around trained weights, and whether that orders their loss on held-out pictures."""
 
 import math
+import statistics
 from dataclasses import dataclass
 
 import numpy
@@ -9,27 +10,30 @@ from course.convergence.tuning import arm_of
 from ddl.display.style import data_label
 from ddl.display.table import Table
 from ddl.errors import InputError
+from ddl.interval import half_width
 
 MEASURES = {"sharpness": "largest eigenvalue", "invariant": "largest eigenvalue, scale-invariant"}
+SETTING = ("arm", "learning_rate")  # networks that share both differ in their seed alone
 RESAMPLES = 2000
 LEAST = 4  # pairs: of three, one in six orders is perfect by chance
 
 
 @dataclass(frozen=True)
 class RankCorrelation:
-    """Spearman's rank correlation of n pairs, with a 95 % interval by bootstrap."""
+    """Spearman's rank correlation of n pairs, or the mean of n of them, with a 95 % interval."""
 
     value: float
     low: float
     high: float
     n: int
+    of: str
 
     def __str__(self):
-        interval = f"95 %: {self.low:+.2f} to {self.high:+.2f}, {self.n} networks"
+        interval = f"95 %: {self.low:+.2f} to {self.high:+.2f}, {self.of.format(self.n)}"
         return f"rank correlation {self.value:+.2f} ({interval})"
 
 
-def rank_correlation(x, y) -> RankCorrelation:
+def rank_correlation(x, y, of: str = "{} networks") -> RankCorrelation:
     """Return Spearman's rank correlation, equal values sharing the mean of their ranks.
 
     The interval lies between percentiles 2.5 and 97.5 of resampled pairs (Efron 1979). Raises InputError for fewer than
@@ -45,7 +49,27 @@ def rank_correlation(x, y) -> RankCorrelation:
         raise InputError("a rank correlation takes values that differ, and those of one kind are all equal")
     draws = numpy.random.default_rng(0).integers(len(x), size=(RESAMPLES, len(x)))
     low, high = numpy.nanpercentile(_spearman(x[draws], y[draws]), [2.5, 97.5])
-    return RankCorrelation(value, float(low), float(high), len(x))
+    return RankCorrelation(value, float(low), float(high), len(x), of)
+
+
+def between_settings(table: Table, x: str, y: str) -> RankCorrelation:
+    """Return the `rank_correlation` of two columns of `sharpness`, of the means of each setting."""
+    means = table.groupby(list(SETTING))[[x, y]].mean()
+    return rank_correlation(means[x], means[y], "between {} settings")
+
+
+def within_settings(table: Table, x: str, y: str) -> RankCorrelation:
+    """Return the mean of the rank correlations of each setting's seeds, and Student's interval of it.
+
+    Raises InputError where there are fewer than four settings of several seeds whose values differ.
+    """
+    groups = table.groupby(list(SETTING))[[x, y]]
+    each = [float(_spearman(*group.to_numpy(float).T)) for _, group in groups]
+    found = [value for value in each if math.isfinite(value)]
+    if len(found) < LEAST:
+        raise InputError(f"the mean within settings takes {LEAST} of several seeds, and there are {len(found)}")
+    mean, half = statistics.fmean(found), half_width(found)
+    return RankCorrelation(mean, mean - half, mean + half, len(found), "within {} settings")
 
 
 def _spearman(x, y):
@@ -60,9 +84,9 @@ def _spearman(x, y):
 def sharpness(runs) -> Table:
     """Return what runs of landscape.py found, a row a network; what was not measured is missing.
 
-    Columns: ``arm``, ``seed``, ``clean_loss``, ``test_loss``, ``test_error`` in %, ``sharpness`` (the Hessian's
-    largest eigenvalue), ``invariant`` (see `course.training.landscape.filter_norms`), ``trace``, ``noise_scale`` in
-    samples; and standard errors ``trace_error``, ``noise_scale_error``.
+    Columns: ``arm``, ``learning_rate``, ``seed``, ``clean_loss``, ``test_loss``, ``test_error`` in %, ``sharpness``
+    (the Hessian's largest eigenvalue), ``invariant`` (see `course.training.landscape.filter_norms`), ``trace``,
+    ``noise_scale`` in samples; and standard errors ``trace_error``, ``noise_scale_error``.
 
     Raises InputError if there are no runs, or one is no finished run of landscape.py.
     """
@@ -82,6 +106,7 @@ def _row(run):
     trace, noise = result.get("trace") or {}, result.get("noise") or {}
     return {
         "arm": (arm_of(run), "weights of", "s"),
+        "learning_rate": (_number(result.get("run") or {}, "learning_rate"), "learning rate", ".3g"),
         "seed": (result.get("seed"), "seed", "d"),
         "clean_loss": (_number(result, "clean_loss"), "training loss", ".3f"),
         "test_loss": (_number(result, "test_loss"), "held-out loss", ".3f"),

@@ -64,15 +64,15 @@ class LARS(_LayerWise):
         v ← m v + γ λ (g + β w)
         w ← w − v
 
-    Biases and norm parameters take λ = 1 and β = 0: plain momentum at the global rate. `trust` is η, how far a layer
-    may move in one step as a share of its norm, and `weight_decay` is β.
+    Biases and norm parameters take λ = `bias_rate` and β = 0: plain momentum, at the global rate where that is 1.
+    `trust` is η, how far a layer may move in one step as a share of its norm, and `weight_decay` is β.
     """
 
     SLOTS = ("momentum",)
 
-    def __init__(self, learning_rate, momentum=MOMENTUM, trust=TRUST, weight_decay=0.0):
+    def __init__(self, learning_rate, momentum=MOMENTUM, trust=TRUST, weight_decay=0.0, bias_rate=1.0):
         super().__init__(learning_rate, weight_decay)
-        self.momentum, self.trust = momentum, trust
+        self.momentum, self.trust, self.bias_rate = momentum, trust, bias_rate
 
     def _resource_apply_dense(self, grad, var, apply_state=None):
         rate = self._get_hyper("learning_rate", var.dtype.base_dtype)
@@ -80,6 +80,8 @@ class LARS(_LayerWise):
             weight_norm = tf.norm(var)
             rate = rate * _ratio(self.trust * weight_norm, tf.norm(grad) + self.weight_decay * weight_norm)
             grad = grad + self.weight_decay * var
+        else:
+            rate = rate * self.bias_rate
         velocity = self.get_slot(var, "momentum")
         velocity.assign(self.momentum * velocity + rate * grad)
         return var.assign_sub(velocity)
@@ -158,25 +160,26 @@ class _Adam(_DecayedGradient, _legacy.Adam):
 
 
 _MAKERS = {
-    "sgd": lambda rate, decay, momentum, _: _SGD(rate, momentum, nesterov=momentum > 0, weight_decay=decay),
-    "adam": lambda rate, decay, *_: _Adam(rate, weight_decay=decay),
-    "lars": lambda rate, decay, momentum, trust: LARS(rate, momentum, trust, decay),
-    "lamb": lambda rate, decay, *_: lamb(rate, decay),
+    "sgd": lambda rate, decay, momentum=MOMENTUM: _SGD(rate, momentum, nesterov=momentum > 0, weight_decay=decay),
+    "adam": lambda rate, decay: _Adam(rate, weight_decay=decay),
+    "lars": lambda rate, decay, **settings: LARS(rate, weight_decay=decay, **settings),
+    "lamb": lamb,
 }
 
 
-def make(name, learning_rate, variables, weight_decay=0.0, momentum=None, trust=None):
+def make(name, learning_rate, variables, weight_decay=0.0, **settings):
     """Return an optimizer whose slots exist already.
 
     Horovod broadcasts the slots before the first step, and a checkpoint fills them: so they are
     made here and not, as Keras would, during the first step.
 
-    The rate is that of the first step; assign to ``.learning_rate`` later. `momentum`, 0.9, is for "sgd" (Nesterov's,
-    unless it is 0) and "lars", and `trust`, 0.02, for "lars".
+    The rate is that of the first step; assign to ``.learning_rate`` later. Further `settings` are ``momentum``, 0.9, of
+    "sgd" (Nesterov's, unless it is 0) and "lars", and of "lars" ``trust``, 0.02, and ``bias_rate``, 1. None is the same
+    as none given.
     """
     if name not in _MAKERS:
         raise SettingError(f"there is no optimizer {name!r}; the optimizers are: {', '.join(_MAKERS)}")
-    momentum = MOMENTUM if momentum is None else momentum
-    optimizer = _MAKERS[name](learning_rate, weight_decay, momentum, TRUST if trust is None else trust)
+    given = {key: value for key, value in settings.items() if value is not None}
+    optimizer = _MAKERS[name](learning_rate, weight_decay, **given)
     optimizer._create_all_weights(variables)  # the older family has no public way
     return optimizer

@@ -38,7 +38,8 @@ class SettingError(CourseError, ValueError):
     """A setting that does not exist, or that does not go with the others."""
 
 
-FITS = {"momentum": ("sgd", "lars"), "trust": ("lars",)}  # the optimizers that an option goes with
+# The optimizers that an option goes with.
+FITS = {"momentum": ("sgd", "lars"), "trust": ("lars",), "bias_rate": ("lars",)}
 
 
 @dataclass(frozen=True)
@@ -126,7 +127,8 @@ def settle(config, steps_per_epoch, ranks):
         config.optimizer = arm.optimizer
     for name, optimizers in FITS.items():
         if getattr(config, name) is not None and config.optimizer not in optimizers:
-            raise SettingError(f"--{name} goes with {' and '.join(optimizers)}, not with {config.optimizer}")
+            option = name.replace("_", "-")
+            raise SettingError(f"--{option} goes with {' and '.join(optimizers)}, not with {config.optimizer}")
     if config.learning_rate is None:
         config.learning_rate = BASE_RATES[config.optimizer]
     if config.warmup_epochs is None:

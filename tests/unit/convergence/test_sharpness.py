@@ -4,7 +4,8 @@ import numpy
 import pytest
 from scipy.stats import spearmanr
 
-from course.convergence.sharpness import rank_correlation, sharpness
+from course.convergence.sharpness import between_settings, rank_correlation, sharpness, within_settings
+from ddl.errors import InputError
 
 DATA = {"name": "cifar10", "form": "official", "train_samples": 10_240, "test_samples": 10_000}
 
@@ -17,8 +18,9 @@ RESULT = dict(samples=2048, chunk=1024, data=DATA, clean_loss=0.2, test_loss=0.9
 }
 
 
-def run(trained, seed=0, **fields):
-    return SimpleNamespace(name="landscape", result={**RESULT, "run": {"name": trained}, "seed": seed, **fields})
+def run(trained, seed=0, rate=0.1, **fields):
+    about = {"name": trained, "learning_rate": rate}
+    return SimpleNamespace(name="landscape", result={**RESULT, "run": about, "seed": seed, **fields})
 
 
 def test_the_rank_correlation_is_spearmans():
@@ -41,6 +43,25 @@ def test_the_interval_covers_the_true_correlation_about_as_often_as_it_says():
         found = rank_correlation(x, 0.7 * x + numpy.sqrt(1 - 0.7**2) * noise)
         covered.append(found.low <= true <= found.high)
     assert 50 <= sum(covered)
+
+
+def test_settings_may_rise_together_where_their_seeds_fall():
+    runs = [
+        run(batch, seed, rate, eigenvalue={"eigenvalues": [level + seed / 10]}, test_accuracy=0.7 - level / 100 + late[seed])
+        for late, level, batch, rate in zip(
+            ([0, 1e-4, 2e-4], [0, 2e-4, 1e-4], [1e-4, 2e-4, 3e-4], [3e-4, 4e-4, 5e-4], [0, 0, 0]),
+            (1, 2, 3, 4, 5), ("small", "small", "large", "large", "large"), (0.1, 0.2, 0.1, 0.2, 0.4), strict=True
+        )
+        for seed in range(3)
+    ]  # fmt: skip
+    table = sharpness(runs)
+    between, within = (found(table, "sharpness", "test_error") for found in (between_settings, within_settings))
+    assert (between.value, between.n) == (pytest.approx(1), 5)
+    # Of four: the fifth's seeds don't differ in their errors. -1, -1/2, -1, -1: -0.875 ± 3.182 × 0.25 / 2.
+    assert (within.value, within.low, within.high) == pytest.approx((-0.875, -1.2728, -0.4772), abs=1e-4)
+    assert str(within) == "rank correlation -0.88 (95 %: -1.27 to -0.48, within 4 settings)"
+    with pytest.raises(InputError, match="takes 4 of several seeds, and there are 2"):
+        within_settings(table.tail(9), "sharpness", "test_error")
 
 
 def test_a_row_a_network():

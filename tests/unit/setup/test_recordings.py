@@ -116,26 +116,30 @@ def test_arms_are_tuned_on_validation_pictures_with_seeds_that_are_not_judged():
         assert first | {"precision": "bfloat16"} == second and first["precision"] == "float32"
 
 
-def test_arms_of_the_challenge_get_the_best_of_five_settings_on_public_pictures():
+def test_arms_of_the_challenge_get_the_best_of_grids_that_grow_on_public_pictures():
     class Public(challenge.Scored):
         def __init__(self):
             pass
 
         def accuracies(self, arms, seeds, workers=1):
             peak, momentum = (arms[0].capitals[name] for name in ("MUON_PEAK", "MOMENTUM"))
-            reached = 0.7 - 0.01 * abs(math.log2(peak / 0.14)) - abs(momentum - 0.925)
+            reached = 0.7 - 0.01 * abs(math.log2(peak / 0.56)) - abs(momentum - 0.925)
             return [{"public_accuracy": reached, "private_accuracy": peak, "seed": seeds[0]}]
 
     arm, results = Public().tune(challenge.ONE_PASS[1], 1000)
-    assert [(result["rate"], result["rest"]) for result in results] == [(1, 1), (0.5, 1), (2, 1), (1, 0.5), (1, 2)]
+    assert [(result["rate"], result["rest"]) for result in results] == [
+        *((rate, 1) for rate in (1, 2, 0.5, 4, 8)),
+        *((4, rest) for rest in (2, 0.5, 0.25)),
+    ]
     assert not any("private_accuracy" in result for result in results)
     assert arm.capitals == {
         **challenge.ONE_PASS[1].capitals,
-        "PEAK": 0.75,
-        "MUON_PEAK": 0.07,
+        "PEAK": 3.0,
+        "MUON_PEAK": 0.28,
         "MOMENTUM": 0.925,
         "MUON_MOMENTUM": 0.8,
     }
+    assert challenge.tuned(arm, 1, 4).capitals["MUON_MOMENTUM"] == 0
     assert "MUON_MOMENTUM = 0.8\n" in arm.source() and "MUON = False\n" in arm.source()
 
 
@@ -207,7 +211,7 @@ def test_a_gap_is_looked_for_at_equal_epochs_equal_steps_and_one_loss():
     for name, settings in made.asked:
         assert settings["no_augment"] and settings["ghost_batch"] == 32
         if "target_loss" in settings:
-            assert settings["schedule"] == "constant" and settings["keep_weights"]
+            assert settings["schedule"] == "constant"
         else:
             steps[name] = settings["epochs"] * (SIZE.few // settings["global_batch"])
     assert steps["small batch"] == steps["large batch, equal steps"] == 16 * steps["large batch"]
@@ -221,8 +225,31 @@ def test_a_gap_is_looked_for_at_equal_epochs_equal_steps_and_one_loss():
     assert len(made.asked) == 40 and not {settings["seed"] for _, settings in made.asked} & {*JUDGED, *TUNING}
     for name, settings in made.asked:
         assert settings == before[name] | {"seed": settings["seed"]}
-    convergence.landscapes(made, SIZE, results)
-    assert len(made.ran) == 4 * len(JUDGED) and {"eigenvalue", "invariant", "trace"} <= set(made.ran[0])
+
+
+def test_sharpness_is_measured_at_one_loss_in_settings_of_three_seeds_that_had_no_part_in_choosing_rates():
+    made = Made(lambda name, batch: 1.0)
+    results = convergence.sharpness(made, SIZE, {64: 0.1, 1024: 0.4})
+    asked = [settings for _, settings in made.asked]
+    for batch, highest in ((64, 0.1), (256, 0.2), (1024, 0.4)):
+        rates = sorted({each["learning_rate"] for each in asked if each["global_batch"] == batch}, reverse=True)
+        assert rates == pytest.approx([highest, highest / 2, highest / 4, highest / 8])
+    assert {each["target_loss"] for each in asked} == {SIZE.matched} and all(each["keep_weights"] for each in asked)
+    assert len(results) == len(made.ran) == 36 and {"eigenvalue", "invariant"} <= set(made.ran[0])
+    assert not {each["seed"] for each in asked} & {*JUDGED, *TUNING}
+
+
+def test_biases_get_their_part_of_the_rate_and_then_the_rate_is_chosen_again():
+    made = Made(lambda name, batch: 25.0)  # 16 times the rate at batch 64
+    results = convergence.lars_biases(made, SIZE, {"LARS": 0.1, "LARS, trust 0.001": 0.8})
+    tuning, judged = ([each for each in results if each["role"] == role] for role in ("tuning", "judged"))
+    assert {each["config"]["held_out"] for each in tuning} == {"validation"}
+    tried = list(dict.fromkeys((each["config"]["bias_rate"], each["config"]["learning_rate"]) for each in tuning))
+    assert tried == [(0.25, 0.8), (0.5, 0.8), (0.125, 0.8), (0.25, 1.6), (0.25, 0.4), (0.25, 3.2)]
+    assert len(tuning) == len(TUNING) * len(tried)
+    chosen = {(each["name"], each["config"]["bias_rate"], each["config"]["learning_rate"]) for each in judged}
+    assert chosen == {("LARS", None, 0.1), ("LARS, trust 0.001", None, 0.8), (convergence.BIASES_APART, 0.25, 1.6)}
+    assert not {each["seed"] for each in results} & {*JUDGED}
 
 
 def test_ghost_batches_differ_in_the_norm_alone_and_noise_is_measured_at_weights_that_are_kept():

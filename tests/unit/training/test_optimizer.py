@@ -33,18 +33,20 @@ def same(got, wanted, rtol=2e-5, atol=1e-6):
 
 def test_lars_is_equation_6_of_its_paper(problem):
     weights, variables, steps = problem
-    weights, rate, decay, trust, momentum = [w.copy() for w in weights], 0.7, 0.01, 0.003, 0.5
+    weights, rate, decay = [w.copy() for w in weights], 0.7, 0.01
+    trust, momentum, bias_rate = 0.003, 0.5, 0.25
     speeds = [np.zeros_like(w) for w in weights]
     for gradients in steps:
         for index, gradient in enumerate(gradients):
-            w, local = weights[index], 1.0
+            w, local = weights[index], bias_rate
             if index == 0:
                 norm = np.linalg.norm(w)
                 local = trust * norm / (np.linalg.norm(gradient) + decay * norm)
                 gradient = gradient + decay * w
             speeds[index] = momentum * speeds[index] + rate * local * gradient
             weights[index] = w - speeds[index]
-    same(train(make("lars", rate, variables, decay, momentum, trust), variables, steps), weights)
+    settings = dict(momentum=momentum, trust=trust, bias_rate=bias_rate)
+    same(train(make("lars", rate, variables, decay, **settings), variables, steps), weights)
 
 
 def test_sgd_without_momentum_is_plain(problem):

@@ -72,7 +72,10 @@ from ddl.records.folder import RunFolder
 from ddl.records.jsonfiles import read_json
 
 # What a record repeats of the run that kept the weights.
-OF_RUN = ("id", "name", "recipe", "model", "seed", "global_batch", "ghost_batch", "learning_rate", "epochs", "steps")
+OF_RUN = (
+    *("id", "name", "recipe", "model", "seed", "precision"),
+    *("global_batch", "ghost_batch", "learning_rate", "epochs", "steps"),
+)
 LOSSES = ("clean_loss", "clean_accuracy", "test_loss", "test_accuracy")
 DRAW_SEED = 0  # of random vectors and of the noise's order of pictures: the same for every network
 
