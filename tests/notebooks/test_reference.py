@@ -60,8 +60,10 @@ def test_recording_the_challenge_keeps_what_is_done(tmp_path, record):
     for part in ("challenge-baseline", "challenge"):
         record(part)
     recorded = {path.stem: read_json_lines(path) for path in (tmp_path / "results").iterdir()}
-    lines = dict(zip(CHALLENGE, (2, 12, 2), strict=True))  # two arms, each with five settings and one judged run
-    assert {name: len(results) for name, results in recorded.items()} == lines
+    assert set(recorded) == set(CHALLENGE) and [len(recorded[CHALLENGE[number]]) for number in (0, 2)] == [2, 2]
+    # Two arms, each with one judged run and with grids of three settings or more, which share one.
+    roles = collections.Counter((result["arm"], result["role"]) for result in recorded["challenge-ablations"])
+    assert len(roles) == 4 and all(count == 1 if role == "judged" else count >= 5 for (_, role), count in roles.items())
     assert all(result["trial"] and "argv" not in result for results in recorded.values() for result in results)
     assert all(result["seconds"] > 0 for result in recorded["challenge-times"])
     assert not any("seconds" in result for result in recorded["challenge-ablations"])
@@ -131,7 +133,13 @@ def test_the_challenge_s_arms_share_their_seeds_and_are_of_the_files_that_are_th
             if name == "challenge-ablations":
                 best = max(tuning, key=lambda result: result["public_accuracy"])
                 arm = challenge.tuned(arm, best["rate"], best["rest"])
-                assert len(tuning) == 5 and not {result["seed"] for result in tuning} & {*range(20)}
+                rates, rests = ({each[knob] for each in tuning} for knob in ("rate", "rest"))
+                assert (
+                    len(tuning) == 6
+                    and min(rates) < best["rate"] < max(rates)
+                    and min(rests) < best["rest"] < max(rests)
+                ), arm.name
+                assert not {result["seed"] for result in tuning} & {*range(20)}
             file = hashlib.sha256(arm.source().encode()).hexdigest()
             assert {result["challenge"]["file"] for result in judged} == {file}, f"record {arm.name} again"
             assert not any(result["trial"] or result["diverged"] for result in judged)

@@ -733,7 +733,8 @@ for column, measure in MEASURES.items():
         for part in (between_settings, within_settings):
             print(f"{measure}, {figure}: {part(table, column, figure)}")
 columns = [*MEASURES, "clean_loss", "test_loss", "test_error"]
-pd.DataFrame(table).groupby(["arm", "learning_rate"], sort=False)[columns].mean()
+settings = pd.DataFrame(table).groupby(["arm", "learning_rate"], sort=False)
+settings[columns].mean().round(3)
 
 # %% [markdown] tags=["claims"]
 # Between the twelve settings, the sharper, the more held-out images are wrong, by both
