@@ -338,7 +338,7 @@ def sharpness(make: Trainings, size: Size, rates: dict) -> list:
         found = make.run("landscape.py", trained["name"], weights=trained["id"], **measures)
         return {**found, "stopped_by": trained["stopped_by"]}
 
-    wanted = [(batch, part, seed) for seed in size.again[:3] for batch in highest for part in size.parts]
+    wanted = [(batch, part, seed) for seed in size.again[:6] for batch in highest for part in size.parts]
     return make.together(measure, *zip(*wanted, strict=True))
 
 

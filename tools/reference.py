@@ -15,7 +15,7 @@ seeds (`--only arms-again`, three quarters of an hour), and in both precisions (
 hour); steps to a target against the batch (`--only critical-batch`, an hour and a quarter), and with momentum and
 warm-up tuned as well (`--only critical-batch-tuned`, two hours and a half); the search for a generalisation gap
 (`--only generalisation`, three quarters of an hour), its arms of equal loss with ten other seeds (`--only
-equal-loss-again`, twenty minutes), and sharpness at equal loss (`--only sharpness`, half an hour); LARS with a rate of
+equal-loss-again`, twenty minutes), and sharpness at equal loss (`--only sharpness`, an hour); LARS with a rate of
 the biases' own (`--only lars-biases`, a quarter of an hour); batch norm over 32 to 1,024 images (`--only
 ghost-batches`), and the noise scale at weights that stand still (`--only noise`; ten minutes each).
 

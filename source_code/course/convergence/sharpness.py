@@ -27,6 +27,7 @@ class RankCorrelation:
     high: float
     n: int
     of: str
+    p: float = math.nan  # of a mean: Student's test that it is 0
 
     def __str__(self):
         interval = f"95 %: {self.low:+.2f} to {self.high:+.2f}, {self.of.format(self.n)}"
@@ -59,17 +60,20 @@ def between_settings(table: Table, x: str, y: str) -> RankCorrelation:
 
 
 def within_settings(table: Table, x: str, y: str) -> RankCorrelation:
-    """Return the mean of the rank correlations of each setting's seeds, and Student's interval of it.
+    """Return the mean of the rank correlations of each setting's seeds, with Student's interval and p.
 
     Raises InputError where there are fewer than four settings of several seeds whose values differ.
     """
+    from scipy.stats import ttest_1samp
+
     groups = table.groupby(list(SETTING))[[x, y]]
     each = [float(_spearman(*group.to_numpy(float).T)) for _, group in groups]
     found = [value for value in each if math.isfinite(value)]
     if len(found) < LEAST:
         raise InputError(f"the mean within settings takes {LEAST} of several seeds, and there are {len(found)}")
     mean, half = statistics.fmean(found), half_width(found)
-    return RankCorrelation(mean, mean - half, mean + half, len(found), "within {} settings")
+    p = float(ttest_1samp(found, 0).pvalue)
+    return RankCorrelation(mean, mean - half, mean + half, len(found), "within {} settings", p)
 
 
 def _spearman(x, y):

@@ -2,7 +2,7 @@ from types import SimpleNamespace
 
 import numpy
 import pytest
-from scipy.stats import spearmanr
+from scipy.stats import spearmanr, ttest_1samp
 
 from course.convergence.sharpness import between_settings, rank_correlation, sharpness, within_settings
 from ddl.errors import InputError
@@ -59,6 +59,7 @@ def test_settings_may_rise_together_where_their_seeds_fall():
     assert (between.value, between.n) == (pytest.approx(1), 5)
     # Of four: the fifth's seeds don't differ in their errors. -1, -1/2, -1, -1: -0.875 ± 3.182 × 0.25 / 2.
     assert (within.value, within.low, within.high) == pytest.approx((-0.875, -1.2728, -0.4772), abs=1e-4)
+    assert within.p == pytest.approx(ttest_1samp([-1, -0.5, -1, -1], 0).pvalue)
     assert str(within) == "rank correlation -0.88 (95 %: -1.27 to -0.48, within 4 settings)"
     with pytest.raises(InputError, match="takes 4 of several seeds, and there are 2"):
         within_settings(table.tail(9), "sharpness", "test_error")

@@ -227,7 +227,7 @@ def test_a_gap_is_looked_for_at_equal_epochs_equal_steps_and_one_loss():
         assert settings == before[name] | {"seed": settings["seed"]}
 
 
-def test_sharpness_is_measured_at_one_loss_in_settings_of_three_seeds_that_had_no_part_in_choosing_rates():
+def test_sharpness_is_measured_at_one_loss_in_settings_of_six_seeds_that_had_no_part_in_choosing_rates():
     made = Made(lambda name, batch: 1.0)
     results = convergence.sharpness(made, SIZE, {64: 0.1, 1024: 0.4})
     asked = [settings for _, settings in made.asked]
@@ -235,7 +235,7 @@ def test_sharpness_is_measured_at_one_loss_in_settings_of_three_seeds_that_had_n
         rates = sorted({each["learning_rate"] for each in asked if each["global_batch"] == batch}, reverse=True)
         assert rates == pytest.approx([highest, highest / 2, highest / 4, highest / 8])
     assert {each["target_loss"] for each in asked} == {SIZE.matched} and all(each["keep_weights"] for each in asked)
-    assert len(results) == len(made.ran) == 36 and {"eigenvalue", "invariant"} <= set(made.ran[0])
+    assert len(results) == len(made.ran) == 72 and {"eigenvalue", "invariant"} <= set(made.ran[0])
     assert not {each["seed"] for each in asked} & {*JUDGED, *TUNING}
 
 
