@@ -161,23 +161,25 @@ def rates_to_a_loss():
     }
 
 
+def rates_of_arms():
+    """Return the rates that arms were judged at in `convergence`, as it is kept with the course, by name."""
+    return {run.name: run.result["config"]["learning_rate"] for run in earlier("convergence-cifar10")}
+
+
 def record_arms_again(options):
     make, size = recordings(options)
-    rates = {run.name: run.result["config"]["learning_rate"] for run in earlier("convergence-cifar10")}
-    keep(options.results / "arms-again.jsonl", convergence.arms_again(make, size, rates))
+    keep(options.results / "arms-again.jsonl", convergence.arms_again(make, size, rates_of_arms()))
 
 
 def record_lars_biases(options):
     make, size = recordings(options)
-    rates = {run.name: run.result["config"]["learning_rate"] for run in earlier("convergence-cifar10")}
-    keep(options.results / "lars-biases.jsonl", convergence.lars_biases(make, size, rates))
+    keep(options.results / "lars-biases.jsonl", convergence.lars_biases(make, size, rates_of_arms()))
 
 
 def record_precision_arms(options):
     choose("bfloat16")  # a half of it; refused now where the processor can't
     make, size = recordings(options)
-    rates = {run.name: run.result["config"]["learning_rate"] for run in earlier("convergence-cifar10")}
-    keep(options.results / "precision-arms.jsonl", convergence.in_both_precisions(make, size, rates))
+    keep(options.results / "precision-arms.jsonl", convergence.in_both_precisions(make, size, rates_of_arms()))
 
 
 def record_ghost_batches(options):
