@@ -10,7 +10,7 @@ over its own part of the batch. The six steps have the numbers that they have in
 from course.training import options
 
 if __name__ == "__main__":
-    config = options.strategy(__doc__)  # before the slow imports: a wrong option is refused at once
+    config = options.strategy(__doc__, backend=True)  # before the slow imports: a wrong option is refused at once
 
 import os
 
@@ -22,7 +22,7 @@ from course.training.torch_strategy import MOMENTUM, Experiment, losses_and_hits
 
 def main(config):
     # Horovod 1: initialise. From here on this process knows its rank and how many there are.
-    dist.init_process_group("nccl" if torch.cuda.is_available() else "gloo")
+    dist.init_process_group(config.backend or ("nccl" if torch.cuda.is_available() else "gloo"))
     # Horovod 2: pin each rank to one GPU, where there are any.
     device = torch.device("cpu")
     if torch.cuda.is_available():  # a scheduler may show each rank only its own: hence the remainder

@@ -92,6 +92,15 @@ def transformer(ours: Parser, arguments, width: int, depth: int) -> argparse.Nam
     return config
 
 
+def add_backend(ours: Parser) -> None:
+    """Add the option of PyTorch's scripts that chooses what averages."""
+    ours.add_argument(
+        "--backend",
+        choices=("nccl", "gloo"),
+        help="what carries messages (default: nccl on GPUs, gloo on cores; nccl needs a GPU for each rank)",
+    )
+
+
 def add_data(ours: Parser, real: str = "cifar10") -> None:
     """Add the options of a data set of images, and of its parts."""
     add = ours.add_argument
@@ -100,13 +109,18 @@ def add_data(ours: Parser, real: str = "cifar10") -> None:
     add("--test-samples", type=Integer(), metavar="N", help="evaluate on a part (default: all)")
 
 
-def strategy(description: str, replicas: int | None = None, arguments=None) -> argparse.Namespace:
+def strategy(
+    description: str, replicas: int | None = None, arguments=None, backend: bool = False
+) -> argparse.Namespace:
     """Parse the options of a script in ``source_code/strategies``, whose docstring is the `description`.
 
-    `replicas` is how many each process has unless ``--replicas`` says otherwise; None: there is no such option.
+    `replicas` is how many each process has unless ``--replicas`` says otherwise; None: there is no such option. With
+    `backend`, there is ``--backend``.
     """
     ours = parser(description)
     add_data(ours)
+    if backend:
+        add_backend(ours)
     add = ours.add_argument
     add("--epochs", type=Number(above=0), default=1)
     add("--steps", type=Integer(), help="train for so many steps instead")

@@ -3,6 +3,8 @@
 TensorFlow is not imported. Records and weights are written as the others write them, in Keras' layout.
 """
 
+from importlib.util import find_spec
+
 import numpy as np
 import torch
 from torch import nn
@@ -23,13 +25,19 @@ class Experiment(strategy.Experiment):
     """`course.training.strategy.Experiment` for PyTorch."""
 
     def model(self):
-        """Return the course's network; on rank 0, whose weights the others take over, with Keras' initial weights."""
+        """Return the course's network; on rank 0, whose weights the others take over, with Keras' initial weights.
+
+        Without TensorFlow they are PyTorch's, drawn with the same seed.
+        """
+        torch.manual_seed(self.config.seed)
         # True float32: GPUs would round every factor to TF32's ten bits.
         torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
         classes = len(self.data.class_names)
         model = network(classes)
-        if self.rank == 0:
+        if self.rank == 0 and find_spec("tensorflow"):
             from_keras(model, initial_weights(self.config.seed, classes))
+        elif self.rank == 0:
+            print("TensorFlow is not installed: the initial weights are PyTorch's, not Keras'")
         return model
 
     def dataset(self, rank: int = 0, ranks: int = 1):

@@ -40,9 +40,14 @@ FULL = ("No space left on device", "Disk quota exceeded")  # the system's messag
 MORE_ROOM = "Free some space there, or put runs (DDL_RUNS_DIR) or data sets (DDL_DATA_DIR) on another disk."
 LESS_MEMORY = "Try a smaller batch, fewer workers, or more backward passes per step."
 # By what a message has in it.
+OWN_GPU = (
+    "NCCL needs a GPU for each rank. To share one, use PyTorch's gloo backend (--backend gloo in the course's scripts)."
+)
 FOR_TORCH = {
     "No module named 'torch'": NO_TORCH,
     "environment variable RANK expected": 'Launch it with cluster="torchrun" (ddl run --cluster torchrun).',
+    "Duplicate GPU detected": OWN_GPU,
+    "ncclCommInitRank failed: invalid usage": OWN_GPU,
 }
 FIX = "Fix what the last lines of the traceback point at, then run it again."
 # What to try, by the type of an exception or the name of a signal; empty where the message says it.

@@ -7,7 +7,7 @@
 "fsdp" fully_shard (stage 3). "gpipe" and "1f1b" cut the layers into a pipeline (torch.distributed.pipelining).
 """
 
-from course.training.options import Integer, Number, parser, run, transformer
+from course.training.options import Integer, Number, add_backend, parser, run, transformer
 
 METHODS = ("ddp", "zero1", "fsdp", "gpipe", "1f1b")
 
@@ -20,11 +20,14 @@ def parse(arguments=None):
     add("--microbatches", type=Integer(), default=8, help="of a step, in a pipeline")
     add("--steps", type=Integer(), default=5)
     add("--learning-rate", type=Number(above=0), default=1e-3)
+    add_backend(ours)
     return transformer(ours, arguments, width=256, depth=4)
 
 
 if __name__ == "__main__":
     config = parse()  # before the slow imports: a wrong option is refused at once
+
+import os
 
 import numpy as np
 import torch
@@ -41,7 +44,11 @@ from course.training.journal import Writer
 
 
 def main(config):
-    dist.init_process_group("gloo")
+    dist.init_process_group(config.backend or ("nccl" if torch.cuda.is_available() else "gloo"))
+    device = torch.device("cpu")
+    if torch.cuda.is_available():  # a scheduler may show each rank only its own GPU: hence the remainder
+        device = torch.device("cuda", int(os.environ["LOCAL_RANK"]) % torch.cuda.device_count())
+        torch.cuda.set_device(device)
     rank, ranks = dist.get_rank(), dist.get_world_size()
     writer = Writer(rank == 0)
     writer.event("start", steps=config.steps, world=ranks)
@@ -49,10 +56,10 @@ def main(config):
     samples = config.batch * (config.microbatches if pipelined else ranks)
     batches = text(config.steps * samples * (config.length + 1), config.seed)
     batches = torch.from_numpy(batches.reshape(config.steps, samples, config.length + 1).astype(np.int64))
-    train = pipeline(config, rank, ranks) if pipelined else data_parallel(config)
+    train = pipeline(config, rank, ranks, device) if pipelined else data_parallel(config, device)
     losses = []
-    for number, batch in enumerate(batches, 1):
-        loss = torch.tensor(train(batch if pipelined else batch[rank::ranks]))
+    for number, batch in enumerate(batches.to(device), 1):
+        loss = torch.tensor(train(batch if pipelined else batch[rank::ranks]), device=device)
         dist.all_reduce(loss)
         losses.append(loss.item() / (1 if pipelined else ranks))
         writer.event("step", step=number)
@@ -60,9 +67,9 @@ def main(config):
     writer.result(config=vars(config), ranks=ranks, losses=losses)
 
 
-def data_parallel(config):
+def data_parallel(config, device):
     """Return a function that takes a step on this rank's samples, and returns their loss."""
-    model, settings = Transformer(config), {"lr": config.learning_rate, "betas": (0.9, 0.99)}
+    model, settings = Transformer(config).to(device), {"lr": config.learning_rate, "betas": (0.9, 0.99)}
     if config.method == "fsdp":
         for layer in model.layers:
             fully_shard(layer)
@@ -84,13 +91,13 @@ def data_parallel(config):
     return step
 
 
-def pipeline(config, rank, ranks):
+def pipeline(config, rank, ranks, device):
     """Return a function that takes a step on all microbatches; the last stage returns their mean loss, others 0."""
     whole = Transformer(config)
     each = len(whole.layers) // ranks
     whole.layers = whole.layers[rank * each : (rank + 1) * each]
     whole.embeds, whole.ends = rank == 0, rank == ranks - 1
-    stage = PipelineStage(whole, rank, ranks, torch.device("cpu"))
+    stage = PipelineStage(whole.to(device), rank, ranks, device)
     kind = ScheduleGPipe if config.method == "gpipe" else Schedule1F1B
     schedule = kind(stage, config.microbatches, loss_fn=mean_loss)
     optimizer = torch.optim.Adam(
