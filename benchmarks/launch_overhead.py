@@ -2,14 +2,16 @@
 
     python benchmarks/launch_overhead.py [--pairs 7] [--only NAME ...]
 
-warm         `ddl run` of a trivial two-rank job, from a template that has TensorFlow imported (`ddl warm`), against
-             stock `horovodrun --gloo`: the script initialises Horovod and sums one number. Aim: at most 0.12
-cold         the same without a template. Aim: at most 0.50
-first step   train_cifar.py on two ranks, warm against cold: from the launch to the end of its first training step, as
-             rank 0 records it (`start_s` in result.json), with the medians of each part. Aim: at most 0.35
+warm         `launch` in a notebook kernel, whose fork server has imported TensorFlow, against stock `horovodrun
+--gloo`: a
+             two-rank script that initializes Horovod and sums one number. Aim: at most 0.10
+cold         `ddl run` of the same script in a terminal, against the same. Aim: at most 0.50 first step   train_cifar.py
+on two ranks, launched from the kernel warm and cold: from the launch to the end of its first
+             training step, as rank 0 records it (`start_s` in result.json), with the median of each part. Aim: at most
+             0.30
 
-Sides are run in turn, so that a change of the machine's speed meets both; the ratio is taken pair by pair, and its
-median is the figure.
+The sides take turns, so that a change of the machine's speed affects both. Ratios are taken pair by pair; the median
+counts.
 """
 
 import argparse
@@ -21,7 +23,8 @@ from functools import partial
 from pathlib import Path
 from statistics import median
 
-from ddl.launcher import warm
+from jupyter_client.manager import start_new_kernel
+
 from ddl.rank.one_host import built_with
 from ddl.records.jsonfiles import read_json
 from ddl.records.paths import runs_dir
@@ -36,7 +39,6 @@ assert hvd.allreduce(tf.constant(1.0), op=hvd.Sum) == hvd.size() == 2
 """
 PROGRAMS = Path(sys.executable).parent
 LAUNCH = (PROGRAMS / "ddl", "run", "--workers", "2", "--oversubscribe")
-TRAINING = ("train_cifar.py", "--steps", "1", "--test-samples", "100")
 
 
 def seconds(command):
@@ -45,22 +47,48 @@ def seconds(command):
     return time.perf_counter() - began
 
 
-def first_step(*how):
+class Kernel:
+    """A notebook kernel that launches scripts."""
+
+    def __init__(self):
+        self._manager, self._client = start_new_kernel(kernel_name="python3")
+        self.execute("from ddl import launch")
+
+    def execute(self, code):
+        """Run a cell; RuntimeError if it fails."""
+        reply = self._client.execute_interactive(code, timeout=300, output_hook=lambda message: None)["content"]
+        if reply["status"] != "ok":
+            raise RuntimeError(f"{code}: {reply.get('ename')}: {reply.get('evalue')}")
+
+    def seconds(self, code):
+        began = time.perf_counter()
+        self.execute(code)
+        return time.perf_counter() - began
+
+    def close(self):
+        self._client.stop_channels()
+        self._manager.shutdown_kernel(now=True)
+
+
+def first_step(kernel, warm):
     """Launch train_cifar.py; return the seconds until the end of its first step, by part and in total."""
     before = set(runs_dir().iterdir())
-    run([*LAUNCH, *how, *TRAINING])
+    kernel.execute(f"launch('train_cifar.py', steps=1, test_samples=100, oversubscribe=True, warm={warm})")
     (folder,) = set(runs_dir().iterdir()) - before
     parts = read_json(folder / "result.json")["start_s"]
     return {**parts, "total": sum(parts.values())}
 
 
-def series(script):
-    """Every pair's two sides: what it is, and how to measure it."""
+def series(script, kernel):
+    """Return the two sides of each comparison: a name, and a function that measures it."""
     stock = partial(seconds, [PROGRAMS / "horovodrun", "--gloo", "-np", "2", sys.executable, script])
     return {
-        "warm": {"ddl run": partial(seconds, [*LAUNCH, script]), "horovodrun": stock},
-        "cold": {"ddl run --cold": partial(seconds, [*LAUNCH, "--cold", script]), "horovodrun": stock},
-        "first step": {"warm": first_step, "cold": partial(first_step, "--cold")},
+        "warm": {
+            "launch": partial(kernel.seconds, f"launch({str(script)!r}, oversubscribe=True)"),
+            "horovodrun": stock,
+        },
+        "cold": {"ddl run": partial(seconds, [*LAUNCH, script]), "horovodrun": stock},
+        "first step": {"warm": partial(first_step, kernel, True), "cold": partial(first_step, kernel, False)},
     }
 
 
@@ -90,27 +118,25 @@ def main():
     parser.add_argument("--only", nargs="+", metavar="NAME", help="what to measure (default: everything)")
     parser.add_argument("--output", type=Path, default=Path("build/launch_overhead.json"))
     options = parser.parse_args()
-    built_with()  # asked once, by the set-up as a rule, and kept
-    earlier = {template["pid"] for template in warm.running()}
+    built_with()  # cached, usually by the set-up
     os.environ.pop("DDL_WARM", None)
     with tempfile.TemporaryDirectory() as folder:
         os.environ["DDL_RUNS_DIR"] = folder
         script = Path(folder) / "trivial.py"
         script.write_text(SCRIPT)
-        every = series(script)
+        kernel = Kernel()
+        every = series(script, kernel)
         if unknown := set(options.only or ()) - set(every):
             parser.error(f"--only {' '.join(sorted(unknown))}: choose from {', '.join(every)}")
         chosen = [name for name in every if name in (options.only or every)]
-        template = {} if chosen == ["cold"] else warm.await_ready()
         try:
             report = take_turns(
                 options.output,
                 {name: Turns(every[name], options.pairs, show, options.uncounted) for name in chosen},
                 summary,
-                template=template,
             )
         finally:
-            warm.stop({template.get("pid", 0)} - earlier)
+            kernel.close()
     print_pairs(report["pairs"], show)
     for side, parts in report.get("first_step_s", {}).items():
         print(f"first step, {side}: {show(parts)}")

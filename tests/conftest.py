@@ -1,6 +1,5 @@
 """Shared fixtures: a private runs folder and cache, scripts to launch, and a browser."""
 
-import contextlib
 import functools
 import os
 import shutil
@@ -8,11 +7,10 @@ import signal
 import subprocess
 import textwrap
 
-import psutil
 import pytest
 
 from ddl import runs
-from ddl.launcher import processes, warm
+from ddl.launcher import processes
 from ddl.records.paths import data_dir
 
 CHROMIUM_ARGUMENTS = [
@@ -26,20 +24,9 @@ CHROMIUM_ARGUMENTS = [
 ]
 
 
-SESSION = "DDL_TEST_SESSION"  # in the environment of all that a session starts, its xdist workers included
-
-
 def pytest_configure(config):
     if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:  # as in a script's background
         signal.signal(signal.SIGINT, signal.default_int_handler)  # what tests start can be interrupted
-    if not hasattr(config, "workerinput"):
-        os.environ[SESSION] = str(os.getpid())
-
-
-def pytest_unconfigure(config):
-    """End the templates that tests and their notebooks have started, when no worker needs them any more."""
-    if not hasattr(config, "workerinput"):
-        warm.stop([template["pid"] for template in warm.running() if _ours(template["pid"])])
 
 
 def pytest_make_parametrize_id(val, argname):
@@ -72,14 +59,7 @@ def private_folders(tmp_path_factory, monkeypatch):
     monkeypatch.setenv("DDL_DATA_DIR", str(data_dir()))
     monkeypatch.setenv("DDL_RUNS_DIR", str(tmp_path_factory.mktemp("runs")))
     monkeypatch.setenv("DDL_VIEW", "plain")
-    monkeypatch.setenv("DDL_WARM", "no")  # a template only where a test asks for one
-
-
-def _ours(pid):
-    """Whether a process was started from this session; others' tests may run beside it."""
-    with contextlib.suppress(psutil.Error):
-        return psutil.Process(pid).environ().get(SESSION) == os.environ[SESSION]
-    return False
+    monkeypatch.setenv("DDL_WARM", "no")  # forked ranks only where a test asks for them
 
 
 @pytest.fixture

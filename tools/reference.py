@@ -46,9 +46,8 @@ from course.data import DataError, fetch
 from course.shared.recorded import recorded as earlier
 from course.training.precision import PRECISIONS, choose
 from course.workers import mistakes
+from ddl import hosts
 from ddl.errors import CourseError
-from ddl.launcher import warm
-from ddl.rank import hosts
 from ddl.records import stack, timeline
 from lessons import ROOT
 from recordings import Recordings, Trainings
@@ -88,9 +87,8 @@ def main():
     options = parser.parse_args()
     options.work.mkdir(parents=True, exist_ok=True)
     options.results.mkdir(parents=True, exist_ok=True)
-    with warm.kept():  # of hundreds of short runs
-        for part in [options.only] if options.only else PARTS_OF[stack.name()]:
-            PARTS[part](options)
+    for part in [options.only] if options.only else PARTS_OF[stack.name()]:
+        PARTS[part](options)
 
 
 def record_two_hosts(options):

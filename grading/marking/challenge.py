@@ -15,7 +15,6 @@ import time
 import zipfile
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -27,7 +26,6 @@ from course.challenge.judge import labels_of
 from course.challenge.rules import LEAST_RUNS, POINTS, Refused, check_workers, points
 from course.challenge.standings import recorded, standing, table
 from course.challenge.verdict import Score
-from ddl.launcher import warm
 from ddl.launcher.run import Run
 from ddl.launcher.site import Site
 from ddl.records.machine import usable_cores
@@ -150,12 +148,11 @@ def score(
     options["threads"] = max(1, cores // (lanes * workers)) if site is None else None
     if not trial:
         _time_baseline(workers, data_set, options["site"], say)
-    with warm.kept() if options["site"].takes_templates else nullcontext():  # it imports while files are built
-        built = _build(course, journals, say)
-        for student in journals:
-            _mark_if_done(course, student, journals[student])
-        queue = [Task(who, each, entry) for who, each in journals.items() if who in built for entry in each.pending]
-        _run_all(course, queue, built, lanes, options, say)
+    built = _build(course, journals, say)
+    for student in journals:
+        _mark_if_done(course, student, journals[student])
+    queue = [Task(who, each, entry) for who, each in journals.items() if who in built for entry in each.pending]
+    _run_all(course, queue, built, lanes, options, say)
     return {student: journal.score() for student, journal in journals.items()}
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 import nbformat
 from nbformat import v4
 
-from ddl.rank.ending import end_with_parent
+from ddl.rank.fast_exit import end_with_parent
 from ddl.records.machine import usable_cores
 from ddl.words import plural
 from line import Line

@@ -1,27 +1,27 @@
 """Launch, follow, record and compare runs of distributed training scripts.
 
-The names below are all that a notebook needs. They are imported on first use, so that ``import ddl`` costs next to
-nothing in the workers and in the command line.
+A notebook needs only the names below. They are imported on first use, so that ``import ddl`` is fast in ranks and on
+the command line.
 """
 
 import os
 
-from ddl import former
 from ddl.lazy import lazy_names
 
-# TensorFlow leaves oneDNN off on processors without AVX-512 VNNI (AMD's before Zen 4, Intel's of laptops), where it
-# computes twice as fast, too. Whoever imports this before TensorFlow has it, and ranks do.
+# TensorFlow leaves oneDNN off on processors without AVX-512 VNNI (AMD before Zen 4, Intel's for laptops), although it
+# is twice as fast there too. This takes effect if `ddl` is imported before TensorFlow, as in every rank.
 os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "1")
 
 __version__ = "0.2.0"  # CHANGELOG.md says what is new
 
 _HOME = {
     "launch": "launcher.launch",
+    "allocation": "launcher.allocation",
     "attach": "launcher.run",
     "runs": "launcher.run",
     "Run": "launcher.run",
     "RunFailed": "launcher.run",
-    "has_torch": "launcher.extras",
+    "has_torch": "launcher.optional_deps",
     "Job": "launcher.job",
     "Site": "launcher.site",
     "Recorder": "records.recorder",
@@ -30,10 +30,6 @@ _HOME = {
     "doctor": "diagnose.machine",
     "beside": "display.guess",
 }
-_MODULES = {"cluster": "rank.cluster", "hosts": "rank.hosts", "stack": "records.stack"}
+_MODULES = {"cluster": "rank.tf_config", "hosts": "rank.netns_hosts", "stack": "records.stack"}
 
-_attribute, __dir__, __all__ = lazy_names(__name__, _HOME, _MODULES)
-
-
-def __getattr__(name):
-    return former.attribute(name) if name in former.NAMES else _attribute(name)
+__getattr__, __dir__, __all__ = lazy_names(__name__, _HOME, _MODULES)

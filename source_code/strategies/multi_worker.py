@@ -16,7 +16,7 @@ if __name__ == "__main__":
 import tensorflow as tf
 
 from course.training.strategy import MOMENTUM, Experiment
-from ddl.rank import cluster
+from ddl import cluster
 
 
 def main(config):

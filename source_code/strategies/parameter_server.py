@@ -20,7 +20,7 @@ import numpy as np
 import tensorflow as tf
 
 from course.training.strategy import MOMENTUM, Experiment, losses_and_hits
-from ddl.rank import cluster
+from ddl import cluster
 
 
 def main(config):

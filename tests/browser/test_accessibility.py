@@ -22,7 +22,7 @@ THEMES = {"JupyterLab Light": [255] * 3, "JupyterLab Dark": [17] * 3}  # and wha
 # Of axe's rules, those about a whole page are for who makes the page.
 WHOLE_PAGE = ("region", "landmark-one-main", "page-has-heading-one", "bypass", "document-title", "html-has-lang")
 EVERY_KIND = (  # of what the course shows
-    "from ddl import beside, compare, doctor, launch, plot, recorded, runs",
+    "from course import plot, recorded\nfrom ddl import beside, compare, doctor, launch, runs",
     "arms = recorded('convergence-cifar10')\n"
     "plot.plot_convergence([run for run in arms if run.name in ('small batch + BN', 'LARS')])",
     "plot.plot_ring(3)",

@@ -164,7 +164,7 @@ def test_two_attendees_share_a_server(hub, seats, new_tab, tmp_path):
     script, end = tmp_path / "wait.py", tmp_path / "end"
     script.write_text(UNTIL_THERE)
     launched = f"from ddl import launch\nrun = launch({str(script)!r}, workers=2, threads=1, args=[{str(end)!r}])"
-    cells = [LIMITS, launched, SUBMIT, "from ddl import share\nprint(share())"]
+    cells = [LIMITS, launched, SUBMIT, "from course import share\nprint(share())"]
     tabs = [new_tab(seat.page, seat, seat.write(cells)) for seat in seats]
     tabs[0].run_all()
     until(lambda: list(ann.root.glob("runs/*/rank-1.log")), 60, "ann's run did not start")
@@ -174,7 +174,7 @@ def test_two_attendees_share_a_server(hub, seats, new_tab, tmp_path):
         waits.wait_for(timeout=60_000)
     finally:
         tabs[1].screenshot("hub-waits")
-    assert "they are with ann's" in waits.inner_text()
+    assert "used by ann's" in waits.inner_text()
     assert not list(bob.root.glob("runs/*/rank-*.log"))
     end.touch()
     for seat, tab in zip(seats, tabs):

@@ -202,7 +202,7 @@ def double(x):
 
 @pytest.mark.slow
 def test_a_check_of_an_endless_loop_is_interrupted_and_old_results_go_away(course, open_notebook):
-    path = write_lesson(course.root, SOLVED | {"q01_double": LOOPS}, "from ddl import check\ncheck('7.Doubling')")
+    path = write_lesson(course.root, SOLVED | {"q01_double": LOOPS}, "from course import check\ncheck('7.Doubling')")
     tab = open_notebook(path)
     tab.run_all()
     tab.wait_until_idle(60)
@@ -232,10 +232,10 @@ def test_a_check_of_an_endless_loop_is_interrupted_and_old_results_go_away(cours
 
 @pytest.mark.slow
 def test_a_question_says_in_one_line_how_it_stands_and_a_check_leads_to_it(course, open_notebook):
-    checks = "from ddl import check\ncheck()"
+    checks = "from course import check\ncheck()"
     path = write_released(course.root, SOLVED | {"q02_table": STUBS["q02_table"]}, checks, text="Because.")
     notebook = nbformat.read(path, as_version=4)
-    notebook.cells.insert(0, nbformat.v4.new_code_cell("from ddl import hint"))
+    notebook.cells.insert(0, nbformat.v4.new_code_cell("from course import hint"))
     notebook.cells.insert(3, nbformat.v4.new_code_cell(checks))  # the first sitting has one question
     nbformat.write(notebook, path)
     tab = open_notebook(path, height=500)

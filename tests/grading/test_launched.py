@@ -13,7 +13,7 @@ import torch_answers as torch
 import lessons
 from course.grader import conversion, loop
 from course.grader.limits import Limits
-from ddl.launcher.extras import NO_TORCH
+from ddl.launcher.optional_deps import NO_TORCH
 from helpers import ROOT
 
 pytestmark = pytest.mark.slow

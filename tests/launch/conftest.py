@@ -1,8 +1,6 @@
-"""Ranks of these tests come from one template, unless a test asks for cold ones."""
+"""Ranks of these tests are forked, unless a test asks for cold ones."""
 
 import pytest
-
-from ddl.launcher import warm
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -10,19 +8,10 @@ def horovod():
     pytest.importorskip("horovod")
 
 
-@pytest.fixture(scope="session")
-def template():
-    """The template of all tests here (tests/conftest.py ends it)."""
-    return warm.await_ready()
-
-
 @pytest.fixture(autouse=True)
 def start(request, monkeypatch):
-    """How ranks start: "warm", or "cold" where a test is parametrized so."""
+    """How ranks start: "warm", or "cold" if a test is parametrized with it."""
     how = getattr(request, "param", "warm")
-    if how == "cold":
-        monkeypatch.setenv("DDL_WARM", "no")
-    else:
+    if how == "warm":
         monkeypatch.delenv("DDL_WARM", raising=False)
-        warm.await_ready()
     return how

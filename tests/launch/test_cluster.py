@@ -9,12 +9,12 @@ import sys
 import pytest
 
 from ddl import launch
-from ddl.rank.cluster import Cluster, answers
+from ddl.rank.tf_config import Cluster, answers
 from helpers import LAUNCHING, free_ports, until
 
 READ = """
     import os, sys, time
-    from ddl.rank import cluster
+    from ddl import cluster
     task = cluster.read()
 """
 MULTI_WORKER = f"""{READ}

@@ -177,7 +177,7 @@ def test_a_rank_that_others_wait_for_is_named_while_the_run_goes_on(script, noth
 INTERRUPTIBLE = """
 import signal, sys
 from ddl import launch
-from ddl.launcher import lifetime
+from ddl.launcher import process_control as lifetime
 signal.signal(signal.SIGINT, signal.default_int_handler)
 lifetime.STOP_GRACE_S = float(sys.argv[2])
 try:

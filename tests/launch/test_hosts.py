@@ -16,9 +16,8 @@ import pytest
 from course.links.hierarchy import variants
 from course.links.plot_hierarchy import plot_variants
 from course.training.bench import VARIANTS
-from ddl import attach, launch, runs
+from ddl import attach, hosts, launch, runs
 from ddl.launcher import processes
-from ddl.rank import hosts
 from ddl.records.jsonfiles import read_json_lines
 from helpers import LAUNCHING, ROOT, output, printed, started, until
 

@@ -82,7 +82,7 @@ def test_a_script_sees_what_python_would_show_it_and_its_run_leaves_its_records(
     assert run.job["name"] == "echo" and run.job["args"] == awkward
     assert (run.folder / "command.sh").read_text().splitlines()[1] == run.job["shell_line"]
     assert attach(run.id[:-2]).folder == run.folder
-    with pytest.raises(LookupError, match="the latest are"):
+    with pytest.raises(LookupError, match="the latest"):
         attach("1999")
 
 
@@ -207,7 +207,7 @@ def test_a_detached_run_outlives_its_kernel_and_an_interrupt(script, tmp_path, n
     while "up" not in (line := follower.stdout.readline()):
         assert line, follower.stderr.read()
     follower.send_signal(signal.SIGINT)
-    assert "goes on by itself: attach" in follower.communicate(timeout=30)[1]
+    assert "continues: attach" in follower.communicate(timeout=30)[1]
     interrupted.touch()
     assert run.wait().state == "done"
     assert [run.logs(rank).split() for rank in (0, 1)] == [["up", "through"]] * 2

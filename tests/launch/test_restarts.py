@@ -14,7 +14,6 @@ from course import drill
 from course.training import checkpoint
 from ddl import launch, runs
 from ddl.launcher import processes
-from ddl.rank import hosts
 from ddl.records.jsonfiles import read_json, read_json_lines
 from helpers import ROOT, until
 
@@ -62,66 +61,34 @@ def counted(script, ends, **options):
 
 
 @both
-def test_killed_ranks_cost_the_steps_since_the_checkpoint(script, nothing_left, start, capfd):
+def test_restart_resumes_from_last_checkpoint(script, nothing_left, start, capfd):
     run = counted(script, ["1:1:25", "2:0:35", "2:1:35"])
     restart, second = run.restarts
     assert run.state == "done" and run.progress().step == 40
-    assert (second.step, second.resumed_at, second.ranks) == (35, 30, 2)  # both at once
-    assert (restart.step, restart.resumed_at, restart.repeated, restart.ranks) == (25, 20, 5, 2)
+    assert (second.step, second.resumed_at) == (35, 30)  # both at once
+    assert (restart.step, restart.resumed_at, restart.repeated) == (25, 20, 5)
     assert restart.lost_s > 0 and "rank 1 of 2" in restart.reason and "SIGKILL" in restart.reason
     assert [read_json(run.folder / f"rank-{rank}.json")["start"] for rank in (0, 1)] == [start] * 2
     shown = capfd.readouterr().out
-    assert f"start 2, on 2 ranks, because {restart.reason}" in shown
-    assert "start 2 went on from step 20: 5 steps done twice" in shown
+    assert f"restart 1, because {restart.reason}" in shown
+    assert "restart 1 resumed at step 20: 5 steps repeated" in shown
 
 
-def test_the_same_failure_in_the_same_step_is_not_repeated_for_ever(script, nothing_left):
+def test_same_failure_at_the_same_step_is_not_restarted_again(script, nothing_left):
     run = counted(script, ["1:1:25", "2:1:25", "3:1:25"])
     assert run.state == "failed" and len(run.restarts) == 1
-    assert "failed at step 25 twice for this reason, so it was not started again" in run.failure.sentence
+    assert "failed at step 25 twice for this reason, so it was not restarted again" in run.failure.sentence
 
 
 @pytest.mark.slow
-def test_a_place_that_is_gone_makes_one_rank_fewer(script, nothing_left):
-    run = counted(script, ["1:1:25", "2:1:first"], min_workers=1)
-    assert run.state == "done" and [restart.ranks for restart in run.restarts] == [2, 1]
-    assert run.progress().world == 1 and len(run.progress().ranks) == 1
-
-
-@pytest.mark.slow
-def test_a_host_that_is_gone_leaves_its_ranks_out(script, nothing_left):
-    if reason := hosts.permitted():
-        pytest.skip(f"several hosts cannot be made here: {reason}")
-    run = counted(
-        script, ["1:2:25", "1:3:25"], workers=4, min_workers=2, site=hosts.site(rate_mbit=0, hosts=2), wait=False
-    )
-    until(lambda: run.progress().step >= 1, 90)
-    holder = next(pid for pid in processes.of_run(run.id) if b"'host1'" in command_of(pid))
-    os.kill(holder, signal.SIGKILL)
-    run.wait()
-    assert run.state == "done" and [restart.ranks for restart in run.restarts] == [2]
-    assert {rank.host for rank in run.progress().ranks} == {"host0"}
-
-
-def command_of(pid):
-    with open(f"/proc/{pid}/cmdline", "rb") as file:
-        return file.read()
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("fewest, ranks", [(None, 2), (1, 1)])
-def test_the_weights_are_those_of_an_undisturbed_run(nothing_left, fewest, ranks):
-    """Also on fewer ranks: the global batch and the order of samples stay, and only sums are rounded otherwise."""
+def test_restarted_run_ends_with_the_weights_of_an_undisturbed_run(nothing_left):
     options = dict(SMALL, workers=2, checkpoint_every=5, keep_weights=True, oversubscribe=True)
     calm = launch("train_cifar.py", **options)
-    hit = launch("train_cifar.py", **options, max_restarts=3, min_workers=fewest, wait=False)
+    hit = launch("train_cifar.py", **options, max_restarts=3, wait=False)
     until(lambda: hit.progress().step >= 8, 90)
     hit.kill_rank(1)
-    if fewest:  # the place of rank 1 is gone: whatever starts there is killed before it trains
-        until(lambda: hit.restarts and len(hit.progress().ranks) == 2, 60)
-        hit.kill_rank(1)
     hit.wait()
-    assert hit.state == "done" and hit.restarts[-1].ranks == ranks, hit.failure
+    assert hit.state == "done" and hit.restarts, hit.failure
     assert all(restart.resumed_at % 5 == 0 and restart.resumed_at for restart in hit.restarts)
     before, after = (np.load(run.folder / "weights.npz") for run in (calm, hit))
     for name in before.files:

@@ -6,7 +6,7 @@ import stat
 import pytest
 
 from ddl import launch
-from ddl.rank.queue import Ticket
+from ddl.rank.core_queue import Ticket
 from ddl.records.jsonfiles import read_json_lines
 from helpers import until
 
@@ -33,7 +33,7 @@ def test_two_of_a_class_run_in_turn_and_one_that_waits_can_be_stopped(script, qu
     second = start("second")
     until(lambda: second.progress().waiting)
     third = start("third")
-    until(lambda: "1 before" in third.progress().waiting)
+    until(lambda: "behind 1 other" in third.progress().waiting)
     waiting = second.progress()
     assert waiting.state == "queued" and 's "first"' in waiting.waiting
     third.stop()
@@ -62,7 +62,7 @@ def test_another_user_reads_a_ticket_and_need_not_remove_it(tmp_path):
         try:
             os.umask(0o77)
             os.setuid(65534)
-            os._exit(Ticket(queue, 1, "nobody's", 2).waits_for() != "waits for 1 of 2 cores; they are with root's")
+            os._exit(Ticket(queue, 1, "nobody's", 2).waits_for() != "waiting for 1 of 2 cores; used by root's")
         finally:
             os._exit(2)
     assert os.waitpid(child, 0)[1] == 0

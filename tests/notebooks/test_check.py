@@ -25,7 +25,7 @@ def ran(path, **environment):
 
 def test_in_a_kernel_it_prints(tmp_path):
     # The kernel has the right table when it checks; the saved notebook, from top to bottom, has it too late.
-    calls = "from ddl import check\ncheck()\ncheck('7')"
+    calls = "from course import check\ncheck()\ncheck('7')"
     path = write_lesson(tmp_path, SOLVED | {"q02_table": "table = 0"}, "table = [1, 4, 9]", calls)
     assert ran(path).count("question 1  passed\nquestion 2  not yet: ") == 2
     found = {test: passed for test, (passed, _) in journal.checked("7.Doubling").items()}
@@ -42,7 +42,7 @@ button.click()
 print([shown, button.description, button.disabled])
 """
     path = write_lesson(
-        tmp_path, SOLVED | {"q02_table": "table = [1, 4, '<b>']"}, "from ddl import check\ncheck()", press
+        tmp_path, SOLVED | {"q02_table": "table = [1, 4, '<b>']"}, "from course import check\ncheck()", press
     )
     printed = ran(path, DDL_VIEW="live", JPY_SESSION_NAME=str(path))
     assert "['Check my answers', 'Check my answers', False]" in printed

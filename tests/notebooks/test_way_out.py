@@ -2,8 +2,9 @@
 
 import jupytext
 
+import course
 import ddl
-from ddl.launcher import extras
+from ddl.launcher import optional_deps as extras
 from helpers import ROOT
 
 
@@ -16,7 +17,7 @@ def test_without_pytorch_the_section_on_it_says_how_to_get_it_and_goes_on(monkey
     cells = cells_of("3b.Strategies-in-Depth")
     first = next(number for number, cell in enumerate(cells) if cell.source.startswith("## 6. The same in PyTorch"))
     last = next(number for number, cell in enumerate(cells) if cell.source.startswith("## Your answers so far"))
-    names = {"ddl": ddl, "difference": ddl.difference}
+    names = {"ddl": ddl, "difference": course.difference}
     for cell in cells[first:last]:
         if cell.cell_type == "code":
             exec(cell.source, names)

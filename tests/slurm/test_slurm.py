@@ -1,6 +1,5 @@
 """Runs through a real Slurm: two nodes on this host, with stand-ins for GPUs."""
 
-import contextlib
 import json
 import os
 import signal
@@ -35,16 +34,6 @@ SLEEP = "import time; print('up', flush=True); time.sleep(600)"
 TRAIN = dict(recipe="batch_norm", data_set="synthetic", train_samples=512, test_samples=200, global_batch=64)
 
 
-@contextlib.contextmanager
-def node02_down():
-    """Take a node away."""
-    subprocess.run(["scontrol", "update", "NodeName=node02", "State=DOWN", "Reason=test"], check=True)
-    try:
-        yield
-    finally:
-        subprocess.run(["scontrol", "update", "NodeName=node02", "State=IDLE"])
-
-
 def slurm_state(run):
     state = SlurmJob(run.id).state(fresh=True)
     return state and state.state
@@ -71,7 +60,7 @@ def test_one_node_is_one_task_and_variables_that_are_not_named_stay_here(on_slur
 def test_two_nodes_are_one_task_a_rank(on_slurm, script):
     run = launch(script(WHERE), workers=4)
     assert run.state == "done", run.failure
-    assert "-m ddl.rank.task --controller gloo" in run.job["shell_line"]
+    assert "-m ddl.rank.task --threads" in run.job["shell_line"]
     keys = ("rank", "size", "local_rank", "local_size", "cross_rank", "sum", "node", "gpus")
     assert [tuple(each[key] for key in keys) for each in printed(run)] == [
         (rank, 4, rank % 2, 2, rank // 2, 10.0, f"node0{1 + rank // 2}", "0,1") for rank in range(4)
@@ -319,27 +308,15 @@ def test_time_limits(on_slurm, script):
 
 
 @pytest.mark.slow
-def test_a_killed_rank_on_the_second_node_starts_all_again(on_slurm):
+def test_killed_rank_on_the_second_node_restarts_the_run(on_slurm):
     run = launch("train_cifar.py", workers=4, wait=False, max_restarts=2, checkpoint_every=10, steps=100, **TRAIN)
     until(lambda: run.progress().step > 20)
     os.kill(run.progress().ranks[2].pid, signal.SIGKILL)
     check_one_record(run.wait(), 100)
     (restart,) = run.restarts
-    assert "rank 2 of 4 on node02 was killed by SIGKILL" in restart.reason and restart.ranks == 4
+    assert "rank 2 of 4 on node02 was killed by SIGKILL" in restart.reason
     assert restart.resumed_at % 10 == 0 and restart.lost_s > 0
     until(lambda: processes.of_run(run.id) == [], 10)
-
-
-@pytest.mark.nightly(*LAUNCHING)
-def test_a_node_that_goes_down_leaves_its_ranks_out(on_slurm):
-    settings = dict(max_restarts=2, min_workers=2, checkpoint_every=10, steps=100, **TRAIN)
-    run = launch("train_cifar.py", workers=4, wait=False, **settings)
-    until(lambda: run.progress().step > 20)
-    with node02_down():
-        run.wait()
-    check_one_record(run, 100)
-    assert [restart.ranks for restart in run.restarts] == [2]
-    assert {rank.host for rank in run.progress().ranks} == {"node01"}
 
 
 @pytest.mark.nightly(*LAUNCHING)

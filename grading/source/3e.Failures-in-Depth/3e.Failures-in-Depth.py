@@ -413,10 +413,10 @@ check()
 # - A failure costs a restart, and the steps since the last checkpoint.
 # - The best interval grows with the root of both times, and its minimum is flat.
 #
-# To try: launch such a run with `min_workers=1`, press *Kill rank 1* in its view in
-# JupyterLab, and again before the new ranks train. Or let the others go on while one rank
-# is replaced: `launch("elastic_loop.py", elastic=True)` runs Horovod's elastic training.
-# Edit `discover_hosts.sh` in its folder while it trains.
+# To try: launch such a run with `max_restarts=2` and press *Kill rank 1* in its view in
+# JupyterLab. Or let the other ranks continue while one is replaced:
+# `launch("elastic_loop.py", elastic=True)` runs Horovod's elastic training. Edit
+# `discover_hosts.sh` in its folder while it trains.
 #
 # Sources: Llama team 2024 (arXiv:2407.21783), Young 1974 (*A first order approximation to
 # the optimum checkpoint interval*, CACM 17(9)), Daly 2006 (*A higher order estimate of the

@@ -16,7 +16,7 @@ MOST_LINES = 300  # of a test cell merged with another cell
 WORD = re.compile(r"[^\W\d]\w*")
 DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 NOT_PYTHON = (SyntaxError, ValueError, RecursionError, MemoryError)
-HINT = re.compile(r"^hint\([^\n]*\)[ \t]*$|^from ddl import hint[ \t]*$", re.MULTILINE)  # no answer: not run
+HINT = re.compile(r"^hint\([^\n]*\)[ \t]*$|^from course import hint[ \t]*$", re.MULTILINE)  # no answer: not run
 
 
 def source_of(cell):

@@ -24,9 +24,10 @@ from pathlib import Path
 
 from course.grader.wire import Wire
 from course.training import examiner
-from ddl.launcher.extras import NO_TORCH
-from ddl.rank import cluster, rendezvous
-from ddl.rank.ending import end_with_parent, run_and_end
+from ddl.launcher.optional_deps import NO_TORCH
+from ddl.rank import rendezvous
+from ddl.rank import tf_config as cluster
+from ddl.rank.fast_exit import end_with_parent, run_and_exit
 from ddl.rank.rendezvous import slots
 from ddl.rank.worker import enter_script, run_script
 
@@ -154,13 +155,13 @@ class _Launch:
                 cluster.publish(0)
             os.environ |= cluster.torchrun()
         Path(name).write_text(self._request["script"])  # where tracebacks, and TensorFlow, find its lines
-        module = enter_script(name)
+        code, module = enter_script(name)
         sys.orig_argv = sys.argv
         try:
             if harness := HARNESSES.get(self._request["program"]):
                 importlib.import_module(harness).main(name)
             else:
-                run_script(module)
+                run_script(code, module)
         except BaseException as error:
             if not isinstance(error, SystemExit) or error.code:
                 _explain(error, name)
@@ -182,7 +183,7 @@ def _start(act, *arguments):
 
     def begin():
         end_with_parent()
-        run_and_end(lambda: act(*arguments))
+        run_and_exit(lambda: act(*arguments))
 
     process = FORK.Process(target=begin)
     process.start()

@@ -1,4 +1,4 @@
-"""The tool's commands: `ddl run`, `rerun`, `list`, `show`, `logs`, `stop`, `rm`, `compare`, `doctor` and `warm`."""
+"""The tool's commands: `ddl run`, `rerun`, `alloc`, `list`, `show`, `logs`, `stop`, `rm`, `compare` and `doctor`."""
 
 import argparse
 import json
@@ -10,100 +10,81 @@ import time
 
 from ddl.arguments import add_command
 from ddl.errors import InputError
-from ddl.launcher.roles import CLUSTERS
+from ddl.launcher.job import MODULE, OPTIONS, add_options
 from ddl.words import plural
 
 DAY_S = 24 * 60 * 60
-
-
-RUN = "its id, or the beginning of it"
+RUN = "id of a run, or the beginning of it"
 
 
 def add(commands):
-    """Add the commands to the program's."""
-    _add_starts(commands)
-    _add_looks(commands)
+    """Add the commands to the program's parser."""
+    _add_launching(commands)
+    _add_looking(commands)
 
 
-def _add_starts(commands):
+def _add_launching(commands):
     run = add_command(commands, "run", _run, "run a script for Horovod, tf.distribute or torchrun on several workers")
-    run.add_argument("-n", "--workers", type=int, default=2, help="number of ranks that compute (default 2)")
-    run.add_argument(
-        "--cluster", choices=CLUSTERS, default=CLUSTERS[0], help="what the ranks are to each other (default horovod)"
-    )
-    run.add_argument(
-        "--parameter-servers",
-        type=int,
-        metavar="N",
-        help="ranks that keep weights, with --cluster parameter_server (default 1)",
-    )
-    run.add_argument("--threads", type=int, help="threads per rank (default: cores / workers)")
-    run.add_argument("--timeout-s", type=float, help="end the run after this many seconds")
-    run.add_argument("--max-restarts", type=int, default=0, metavar="N", help="start again when a rank fails")
-    run.add_argument("--min-workers", type=int, metavar="M", help="let a restart, or an elastic run, have so few")
-    run.add_argument("--elastic", action="store_true", help="Horovod's elastic training: ranks come and go")
-    run.add_argument("--discovery", metavar="FILE", help="with --elastic: prints host:slots lines, and may be edited")
-    run.add_argument("--oversubscribe", action="store_true", help="allow more ranks than cores or GPUs")
-    run.add_argument("--nodes", type=int, help="spread the ranks over so many nodes")
-    run.add_argument("--cold", action="store_true", help="no rank from a template that has TensorFlow imported")
+    add_options(run)
     run.add_argument("--dry-run", action="store_true", help="print the command, run nothing")
-    rerun = add_command(commands, "rerun", _rerun, "run again what a run was: script, arguments, ranks, folder")
-    for starts in (run, rerun):
-        starts.add_argument("--name", help="what tables and figures call the run")
-        starts.add_argument("--site", metavar="FILE", help="where to run (default: found or detected)")
-        starts.add_argument(
+    run.add_argument("-m", dest="module", action="store_true", help="SCRIPT is a module, such as package.train")
+    rerun = add_command(commands, "rerun", _rerun, "run a script again as in an earlier run")
+    rerun.add_argument("--name", help="the new run's name in tables and figures")
+    for command in (run, rerun):
+        command.add_argument("--site", metavar="FILE", help="where to run (default: found or detected)")
+        command.add_argument(
             "--env",
             action="append",
             default=[],
             metavar="NAME[=VALUE]",
-            help="set a variable for the ranks, or pass yours on; values are neither shown nor recorded",
+            help="set a variable for the ranks, or pass on yours; values are neither shown nor recorded",
         )
-        starts.add_argument(
-            "--detach", action="store_true", help="return at once; the run goes on (`ddl show RUN` follows it)"
-        )
+        command.add_argument("--detach", action="store_true", help="return at once; `ddl show RUN` follows the run")
     run.add_argument(
         "script",
-        nargs=argparse.PARSER,  # and all that follows, also a `--` of the script's
+        nargs=argparse.PARSER,  # includes everything that follows, even a `--` for the script
         metavar="SCRIPT",
-        help="a path, or the name of one of the course's scripts, and its own arguments",
+        help="a path, or the name of a script of the course, and its arguments",
     )
     rerun.add_argument("run", metavar="RUN", help=RUN)
+    alloc = add_command(
+        commands, "alloc", _alloc, "open a shell with nodes of a Slurm cluster, which `ddl run` there uses"
+    )
+    alloc.add_argument("--nodes", type=int, default=1, metavar="N", help="number of whole nodes (default 1)")
+    alloc.add_argument("--site", metavar="FILE", help="the cluster's site file (default: found)")
 
 
-def _add_looks(commands):
+def _add_looking(commands):
     listing = add_command(commands, "list", _list, "list runs, oldest first")
-    listing.add_argument("--state", metavar="STATE", help="only those in this state, such as failed or training")
-    listing.add_argument("--last", type=int, metavar="N", help="only the latest N")
+    listing.add_argument("--state", metavar="STATE", help="only runs in this state, such as failed or training")
+    listing.add_argument("--last", type=int, metavar="N", help="only the latest N runs")
     show = add_command(commands, "show", _show, "follow a run, or show one that is over")
-    show.add_argument("--no-follow", action="store_true", help="show how it stands now, and return")
-    logs = add_command(commands, "logs", _logs, "print what a rank has printed")
-    logs.add_argument("--rank", type=int, default=0, metavar="K", help="whose log (default 0)")
-    logs.add_argument("--follow", action="store_true", help="go on until the run is over")
+    show.add_argument("--no-follow", action="store_true", help="show the present state and return")
+    logs = add_command(commands, "logs", _logs, "print the output of a rank")
+    logs.add_argument("--rank", type=int, default=0, metavar="K", help="which rank (default 0)")
+    logs.add_argument("--follow", action="store_true", help="continue until the run is over")
     stop = add_command(commands, "stop", _stop, "stop a run")
-    for sub in (show, logs, stop):
-        sub.add_argument("run", metavar="RUN", help=RUN)
-    for sub in (listing, show):
-        sub.add_argument("--json", action="store_true", help="as JSON; follows nothing")
+    for command in (show, logs, stop):
+        command.add_argument("run", metavar="RUN", help=RUN)
+    for command in (listing, show):
+        command.add_argument("--json", action="store_true", help="print JSON; does not follow")
     remove = add_command(commands, "rm", _remove, "delete folders of runs that are over")
-    remove.add_argument("run", nargs="*", metavar="RUN", help="their ids")
-    remove.add_argument("--older-than", type=float, metavar="DAYS", help="all that began so many days ago or earlier")
+    remove.add_argument("run", nargs="*", metavar="RUN", help=RUN)
+    remove.add_argument(
+        "--older-than", type=float, metavar="DAYS", help="all runs launched at least this many days ago"
+    )
     compare = add_command(commands, "compare", _compare, "compare runs in a table")
-    compare.add_argument("run", nargs="+", help="their ids")
-    doctor = add_command(commands, "doctor", _doctor, "what is here, and what to do about what is not")
+    compare.add_argument("run", nargs="+", metavar="RUN", help=RUN)
+    doctor = add_command(commands, "doctor", _doctor, "check this machine and its site, and say what to do")
     doctor.add_argument("--site", metavar="FILE", help="check this site file")
-    doctor.add_argument("--submit", action="store_true", help="run two ranks there, too")
-    warm = add_command(commands, "warm", _warm, "keep TensorFlow imported, so that local launches take a second")
-    warm.add_argument("--stop", action="store_true", help="end what was kept")
-
-
-LAUNCHED = ("workers", "threads", "timeout_s", "oversubscribe", "cluster", "parameter_servers", "nodes", "name")
-LAUNCHED += ("max_restarts", "min_workers", "elastic", "discovery")
+    doctor.add_argument("--submit", action="store_true", help="run two ranks there too")
 
 
 def _run(arguments):
     script, *args = [word for at, word in enumerate(arguments.script) if at or word != "--"]
-    job = {name: getattr(arguments, name) for name in LAUNCHED}
-    return _launch(arguments, script=script, args=args, warm=not arguments.cold, dry_run=arguments.dry_run, **job)
+    options = {name: getattr(arguments, name) for name in OPTIONS if hasattr(arguments, name)}
+    script = MODULE + script if arguments.module else script
+    return _launch(arguments, script=script, args=args, dry_run=arguments.dry_run, **options)
 
 
 def _rerun(arguments):
@@ -113,32 +94,39 @@ def _rerun(arguments):
     if not run.job:
         raise InputError(f"{run.id} cannot be run again: its job.json is missing or damaged")
     given = {word.partition("=")[0] for word in arguments.env}
-    arguments.env += sorted(set(run.job.get("env", ())) - given)  # those of this terminal
+    arguments.env += sorted(set(run.job.get("env", ())) - given)  # with the values of this terminal
     os.chdir(run.job.get("cwd", "."))
-    job = {name: run.job[name] for name in ("script", "args", *LAUNCHED) if name in run.job}
-    job["oversubscribe"] = True  # as far as it was then
+    job = {name: run.job[name] for name in ("script", "args", *OPTIONS) if name in run.job}
+    job["oversubscribe"] = True  # it fitted then
     job["name"] = arguments.name or run.job.get("name")
-    return _launch(arguments, warm="cold" not in run.job.get("argv", ()), **job)
+    return _launch(arguments, **job)
 
 
 def _launch(arguments, **job):
     from ddl.launcher.launch import launch
 
     env = dict(map(_variable, arguments.env))
-    run = launch(**job, env=env, site=arguments.site, detach=arguments.detach, wait=False, check=False)
+    job |= {"warm": False, "site": arguments.site, "env": env, "detach": arguments.detach}
+    run = launch(**job, wait=False, check=False)
     if run and not arguments.detach:
-        signal.signal(signal.SIGTERM, lambda *_: run.make_room())  # of a machine that is about to go away
+        signal.signal(signal.SIGTERM, lambda *_: run.make_room())  # the machine is about to be taken away
         run.wait()
     if run and arguments.detach:
-        print(f"{run.id} is on its way: `ddl show {run.id}` follows it, `ddl stop {run.id}` ends it")
+        print(f"{run.id} has started: `ddl show {run.id}` follows it, `ddl stop {run.id}` ends it")
         return 0
     return run.status if run else 0
+
+
+def _alloc(arguments):
+    from ddl.launcher.allocation import open_shell
+
+    open_shell(arguments.nodes, arguments.site)
 
 
 def _variable(word):
     name, given, value = word.partition("=")
     if not given and name not in os.environ:
-        raise InputError(f"--env {name}: there is no such variable here; give --env {name}=VALUE")
+        raise InputError(f"--env {name}: this variable is not set here; use --env {name}=VALUE")
     return name, value if given else os.environ[name]
 
 
@@ -148,10 +136,10 @@ def _list(arguments):
     from ddl.words import did_you_mean
 
     if arguments.state and arguments.state not in STATES:
-        known = did_you_mean(arguments.state, STATES) or f"; there are: {', '.join(STATES)}"
-        raise InputError(f"--state {arguments.state}: no such state{known}")
+        known = did_you_mean(arguments.state, STATES) or f"; the states are: {', '.join(STATES)}"
+        raise InputError(f"no state {arguments.state!r}{known}")
     if arguments.last is not None and arguments.last < 1:
-        raise InputError(f"--last {arguments.last}: at least 1 is needed")
+        raise InputError(f"--last must be an integer >= 1, got {arguments.last}")
     found = [run for run in runs() if not arguments.state or run.state == arguments.state]
     found = found[-arguments.last :] if arguments.last else found
     if arguments.json:
@@ -162,7 +150,7 @@ def _list(arguments):
 
 
 def _facts(run):
-    """What a program wants to know of a run."""
+    """Return facts about a run for programs."""
     progress, job = run.progress(), run.job
     return {
         "id": run.id,
@@ -192,7 +180,7 @@ def _show(arguments):
 
 
 def _logs(arguments):
-    from ddl.launcher.lifetime import POLL_S
+    from ddl.launcher.process_control import POLL_S
     from ddl.launcher.run import attach
     from ddl.records.folder import RunFolder
     from ddl.records.log import LogTail
@@ -221,7 +209,7 @@ def _stop(arguments):
     run = attach(arguments.run)
     before = run.progress()
     run.stop()
-    print(f"{run.id} was over already: {before.state}" if before.over else f"{run.id}  {run!r}")
+    print(f"{run.id} is over already: {before.state}" if before.over else f"{run.id}  {run!r}")
     if run.unwritten:
         raise run.unwritten
 
@@ -230,14 +218,14 @@ def _remove(arguments):
     from ddl.launcher.run import attach, runs
 
     if bool(arguments.run) == (arguments.older_than is not None):
-        raise InputError("ddl rm: either ids of runs or --older-than DAYS is needed")
+        raise InputError("ddl rm needs either ids of runs or --older-than DAYS")
     if arguments.run:
         found = [attach(run) for run in arguments.run]
     else:
         latest = time.time() - arguments.older_than * DAY_S
         found = [run for run in runs() if run.created <= latest and run.progress().over]
     if going := [run.id for run in found if not run.progress().over]:
-        raise InputError(f"{', '.join(going)} is not over, and nothing was deleted: `ddl stop` ends a run")
+        raise InputError(f"nothing was deleted, because {', '.join(going)} is not over: `ddl stop` ends a run")
     for run in found:
         shutil.rmtree(run.folder)
         print(f"{run.id}  deleted")
@@ -258,13 +246,3 @@ def _doctor(arguments):
     report = doctor(site=arguments.site, submit=arguments.submit)
     print(report)
     return 0 if report.ok else 1
-
-
-def _warm(arguments):
-    from ddl.launcher import warm
-
-    if arguments.stop:
-        ended = warm.stop()
-        print(f"{plural(len(ended), 'template')} ended" if ended else "there is no template")
-        return
-    print(warm.describe(warm.await_ready()))

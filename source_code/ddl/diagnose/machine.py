@@ -32,7 +32,7 @@ def doctor(site=None, submit: bool = False) -> Report:
 
 def _machine(site):
     """Check this machine, without what only ranks need if they run elsewhere."""
-    devices = [] if site.scheduler == "slurm" else [_cores(), _memory(), _gpus(), _slurm(), _templates(), _hosts(site)]
+    devices = [] if site.scheduler == "slurm" else [_cores(), _memory(), _gpus(), _slurm(), _hosts(site)]
     software = [_software(), _horovod(site.controller)]
     if site.enters_container:
         software = [
@@ -132,19 +132,6 @@ def _disk():
     return Check("disk", "OK", detail)
 
 
-def _templates():
-    from ddl.launcher import warm
-
-    name, found = "warm ranks", warm.running()
-    if not warm.allowed():
-        return Check(name, "optional", "switched off here (DDL_WARM=no, or a task of Slurm): every rank starts cold")
-    if found:
-        return Check(name, "OK", "; ".join(map(warm.describe, found)))
-    return Check(
-        name, "optional", "TensorFlow is not kept imported", "a notebook's first launch does so, or `ddl warm`"
-    )
-
-
 def _slurm():
     if shutil.which("sinfo"):
         return Check("Slurm", "OK", "its commands are here, and this site does not use them")
@@ -152,7 +139,7 @@ def _slurm():
 
 
 def _hosts(site):
-    from ddl.rank import hosts
+    from ddl.rank import netns_hosts as hosts
 
     name, reason = "several hosts", hosts.permitted()
     if not reason:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
-from ddl.launcher.roles import role_of
+from ddl.launcher.tf_cluster_roles import role_of
 from ddl.records.folder import RunFolder, processes_of, stack_of
 from ddl.records.jsonfiles import read_json
 from ddl.records.log import last_lines

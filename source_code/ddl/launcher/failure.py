@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from ddl.launcher.evidence import Ending, Evidence, name_ranks, stacks_of
-from ddl.launcher.extras import NO_TORCH
-from ddl.launcher.roles import role_of
+from ddl.launcher.optional_deps import NO_TORCH
+from ddl.launcher.tf_cluster_roles import role_of
 from ddl.records.jsonfiles import is_full
 from ddl.records.log import last_lines
 from ddl.words import did_you_mean
@@ -65,6 +65,8 @@ ADVICE = {
     "SIGABRT": "A library gave up: look at the end of that rank's log.",
     "SIGBUS": "A file that is used as memory had no room: check whether a disk, or /dev/shm, is full.",
 }
+# Errors if a script in the same folder has a package's name.
+HIDDEN = re.compile(r"'(\w+)' is not a package|module '(\w+)' has no attribute|cannot import name '\w+' from '(\w+)'")
 LOST_ADVICE = (
     "The ranks lost each other before training began. Gloo takes the first connection to its port for the other "
     "rank's, and another program may have come first: a Jupyter server, for one, keeps looking for kernels that have "
@@ -259,8 +261,27 @@ def _raised(e: Evidence, first: Ending) -> Failure:
         type=error["type"],
         message=error["message"],
         traceback=error["traceback"],
-        advice=next((told for sign, told in FOR_TORCH.items() if sign in error["message"]), advice),
+        advice=_special_advice(e, first) or advice,
     )
+
+
+def _special_advice(e: Evidence, first: Ending) -> str:
+    """Return advice about an exception that depends on its message or on the script's name; empty if there is none."""
+    error, script = first.error, e.job.get("script", "")
+    if error["type"] in ("EOFError", "BdbQuit"):
+        return f"Ranks have no keyboard. `ddl run --debug {first.rank}` gives this rank your terminal."
+    if "attempted relative import with no known parent package" in error["message"]:
+        path = Path(script)
+        return (
+            f"Run it as a module, from the folder that holds the package: `ddl run -m {path.parent.name}.{path.stem}`."
+        )
+    if error["type"] in ("ModuleNotFoundError", "AttributeError", "ImportError") and (
+        found := HIDDEN.search(error["message"])
+    ):
+        hiding = Path(script).with_name(f"{found[1] or found[2] or found[3]}.py")
+        if hiding.is_file():
+            return f"Rename {hiding}: its name hides the package {hiding.stem!r}."
+    return next((told for sign, told in FOR_TORCH.items() if sign in error["message"]), "")
 
 
 def _suggestion(why: str, usage: Iterable[str]) -> str:

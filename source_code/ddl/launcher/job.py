@@ -1,5 +1,11 @@
-"""What to run: a script, its arguments, and how many workers."""
+"""A job: a script, its arguments, and the options of a launch, each declared once.
 
+The fields of `Job` are the only declaration of an option. `ddl run` takes it as ``--name`` (`add_options`), `launch` as
+a keyword, ``job.json`` records it, and `ddl rerun` reads it from there.
+"""
+
+import argparse
+import dataclasses
 import os
 import re
 from collections.abc import Iterator, Mapping
@@ -10,45 +16,99 @@ from typing import Any
 
 from ddl import plugins
 from ddl.errors import CourseError
-from ddl.launcher.roles import CLUSTERS
+from ddl.launcher.tf_cluster_roles import CLUSTERS
 from ddl.words import did_you_mean, printable
+
+MODULE = "-m "  # begins a script that is a module's name
 
 
 class JobError(CourseError, ValueError):
-    """A job cannot be run as it was asked for."""
+    """A job that can't be run as asked for."""
+
+
+def option(default: Any, help: str, **rules: Any) -> Any:
+    """Declare an option: its default and help text.
+
+    `rules` may have `least`, the smallest integer; `choices`; `short`, such as ``"-n"``; `metavar`; and
+    `terminal=False` for an option that `ddl run` does not have.
+    """
+    return field(default=default, metadata={"help": help, "terminal": True, **rules})
 
 
 @dataclass(frozen=True)
 class Job:
-    """One launch: what `ddl.launch` is asked for, and the working directory of every rank.
+    """One launch. `args` of any type become text, and `cwd` is the working directory of every rank.
 
-    Of `args` any value becomes text; without a `name` the script's counts; `parameter_servers` are one or none by
-    default, as the cluster has it. JobError says what a wrong value can be.
+    JobError says what is wrong with a value and what it can be.
     """
 
     script: str
     args: tuple[str, ...] = ()
-    workers: int = 2
     cwd: str = "."
-    name: str = ""
-    threads: int | None = None
-    timeout_s: float | None = None
-    oversubscribe: bool = False
-    nodes: int | None = None
-    cluster: str = "horovod"
-    parameter_servers: int | None = None
-    max_restarts: int = 0
-    min_workers: int | None = None
-    elastic: bool = False
-    discovery: str = ""
-    warm: bool = True
     env: tuple[tuple[str, str], ...] = field(default=(), repr=False)
+
+    name: str = option("", "The run's name in tables and figures. Runs with the same name are seeds of one arm.")
+    workers: int = option(
+        2,
+        "Number of ranks that train. Each has its own core or GPU unless `oversubscribe` is set.",
+        least=1,
+        short="-n",
+    )
+    nodes: int | None = option(
+        None, "Number of nodes, with the same number of workers on each. The default is as few as possible.", least=1
+    )
+    threads: int | None = option(None, "Threads per rank. By default the ranks share the cores equally.", least=1)
+    timeout_s: float | None = option(None, "End the run after this many seconds.")
+    oversubscribe: bool = option(False, "Allow more ranks than cores or GPUs.")
+    cluster: str = option(
+        "horovod",
+        '"horovod"; "multi_worker" or "parameter_server" for tf.distribute, which set TF_CONFIG in every rank; or '
+        '"torchrun", which sets the variables that PyTorch\'s torchrun sets. "parameter_server" adds a coordinator '
+        "(rank 0) and parameter servers (the last ranks).",
+        choices=CLUSTERS,
+    )
+    parameter_servers: int | None = option(
+        None, 'Number of parameter servers in a "parameter_server" cluster. Default 1.'
+    )
+    max_restarts: int = option(
+        0,
+        "When a rank fails, restart all ranks, up to this many times. A script that keeps checkpoints in its run's "
+        "folder resumes from the last one. A run that fails twice at the same step for the same reason is not "
+        "restarted.",
+        least=0,
+    )
+    elastic: bool = option(
+        False,
+        "Run a script for Horovod's elastic training, with between `min_workers` and `workers` ranks on this machine. "
+        "Horovod replaces a rank that fails after some seconds.",
+    )
+    min_workers: int | None = option(None, "The smallest number of ranks of an elastic run. Default 1.", least=1)
+    discovery: str = option(
+        "",
+        "Executable that prints a line host:slots for each host of an elastic run; all must be names of this machine. "
+        "By default the run's folder gets one, discover_hosts.sh, with room for all workers. You can edit it during "
+        "the run.",
+        metavar="FILE",
+    )
+    debug: int | None = option(
+        None,
+        "Connect this rank to the terminal, so that breakpoint() and input() work in it while the others wait, and "
+        "debug it if it raises an exception.",
+        least=0,
+        metavar="RANK",
+    )
+    warm: bool = option(
+        True,
+        "Fork ranks from a process that has imported TensorFlow and Horovod. Use False for a script that sets "
+        "variables that TensorFlow reads when it is imported.",
+        terminal=False,
+    )
 
     def __post_init__(self) -> None:
         set_field = partial(object.__setattr__, self)
         set_field("args", tuple(str(argument) for argument in self.args))
-        set_field("name", self.name or Path(self.script).stem)
-        set_field("warm", self.warm and self.cluster != "torchrun")
+        stem = self.script.rpartition(".")[2] if self.is_module else Path(self.script).stem
+        set_field("name", self.name or stem)
         if self.parameter_servers is None:
             set_field("parameter_servers", int(self.cluster == "parameter_server"))
         for problem in self._problems():
@@ -56,98 +116,127 @@ class Job:
 
     def _problems(self) -> Iterator[str]:
         for text in (self.script, self.name, self.cwd, *self.args):
-            if re.search("[\ud800-\udfff]", text):  # bytes that are no UTF-8
-                yield f"{text!a} is not text in UTF-8: rename it, or pass it in a file"
+            if re.search("[\ud800-\udfff]", text):  # bytes that are not UTF-8
+                yield f"{text!a} must be UTF-8 text: rename it, or pass it in a file"
         if printable(self.name) != self.name:
-            yield f"name={self.name!r}: a name cannot have control characters"
-        for count in ("workers", "threads", "nodes"):
-            value = getattr(self, count)
-            if value is not None and (type(value) is not int or value < 1):
-                yield f"{count}={value!r}: a whole number of at least 1 is needed"
-        if type(self.max_restarts) is not int or self.max_restarts < 0:
-            yield f"max_restarts={self.max_restarts!r}: a whole number of at least 0 is needed"
-        if self.min_workers is not None:
-            yield from self._problems_of_fewer(self.min_workers)
-        if self.elastic:
-            yield from self._problems_of_elastic()
-        elif self.discovery:
-            yield f"discovery={self.discovery!r}: only an elastic run discovers hosts: give elastic=True, too"
+            yield f"name must not contain control characters, got {self.name!r}"
+        for name, declared in OPTIONS.items():
+            value, least = getattr(self, name), declared.metadata.get("least")
+            if least is not None and value is not None and (type(value) is not int or value < least):
+                yield f"{name} must be an integer >= {least}, got {value!r}"
         if self.timeout_s is not None and not self.timeout_s > 0:
-            yield f"timeout_s={self.timeout_s!r}: seconds above 0 are needed, or None"
+            yield f"timeout_s must be positive, got {self.timeout_s!r}"
         for name, value in self.env:
             if not re.fullmatch(r"[A-Za-z_]\w*", name, re.ASCII) or not isinstance(value, str) or "\0" in value:
-                yield f"env: {name!r} cannot be set: a variable's name and a text are needed"
+                yield f"env must map variable names to text, got {name!r}"
         if self.cluster not in CLUSTERS:
             known = ", ".join(CLUSTERS) + did_you_mean(str(self.cluster), CLUSTERS)
-            yield f"cluster={self.cluster!r} is not one of: {known}"
+            yield f"cluster must be one of {known}; got {self.cluster!r}"
         servers = self.parameter_servers
-        if self.cluster == "parameter_server":
-            if type(servers) is not int or servers < 1:
-                yield f"parameter_servers={servers!r}: a whole number of at least 1 is needed"
-        elif servers != 0:
-            yield f'parameter_servers={servers!r}: only cluster="parameter_server" has any, not {self.cluster!r}'
+        if self.cluster == "parameter_server" and (type(servers) is not int or servers < 1):
+            yield f"parameter_servers must be an integer >= 1, got {servers!r}"
+        if self.cluster != "parameter_server" and servers != 0:
+            yield f'parameter_servers={servers!r} needs cluster="parameter_server", not {self.cluster!r}'
+        if self.debug is not None and self.debug >= self.processes:
+            yield f"debug must be a rank from 0 to {self.processes - 1}, got {self.debug}"
+        yield from self._elastic_problems() if self.elastic else self._problems_without_elastic()
 
-    def _problems_of_fewer(self, fewest: Any) -> Iterator[str]:
-        if type(fewest) is not int or not 1 <= fewest <= self.workers:
-            yield f"min_workers={fewest!r}: a whole number from 1 to workers={self.workers} is needed"
-        elif not (self.max_restarts or self.elastic):
-            yield f"min_workers={fewest!r}: only a restart can have fewer ranks: give max_restarts, too"
-        elif self.cluster not in ("horovod", "torchrun"):
-            yield f"min_workers={fewest!r}: the cluster of {self.cluster!r} always needs all its ranks"
+    def _problems_without_elastic(self) -> Iterator[str]:
+        for name in ("min_workers", "discovery"):
+            if value := getattr(self, name):
+                yield f"{name}={value!r} needs elastic=True"
 
-    def _problems_of_elastic(self) -> Iterator[str]:
+    def _elastic_problems(self) -> Iterator[str]:
+        if self.min_workers is not None and self.min_workers > self.workers:
+            yield f"min_workers must be at most workers={self.workers}, got {self.min_workers}"
         if self.cluster != "horovod":
-            yield f'elastic=True: only cluster="horovod" gains and loses ranks while it trains, not {self.cluster!r}'
+            yield f'elastic=True needs cluster="horovod", not {self.cluster!r}'
         if self.max_restarts:
-            yield f"max_restarts={self.max_restarts!r}: an elastic run replaces single ranks itself, without restarts"
+            yield f"max_restarts={self.max_restarts!r} must be 0 with elastic=True: Horovod replaces single ranks"
         if (self.nodes or 1) > 1:
-            yield f"nodes={self.nodes!r}: an elastic run has all its ranks on this machine"
+            yield f"nodes={self.nodes!r} must be 1 with elastic=True: all ranks are on this machine"
+        if self.debug is not None:
+            yield "debug needs ranks that stay: it does not work with elastic=True"
+
+    @property
+    def is_module(self) -> bool:
+        """Whether the script is a module, as in ``python -m``."""
+        return self.script.startswith(MODULE)
 
     @property
     def processes(self) -> int:
-        """Number of ranks: the workers, and those that coordinate them or keep their weights."""
+        """Number of ranks: workers, a coordinator and parameter servers."""
         coordinator = int(self.cluster == "parameter_server")
         return coordinator + self.workers + (self.parameter_servers or 0)
 
+    def options(self) -> dict[str, Any]:
+        """Return every option with its value, as ``job.json`` records them."""
+        return {name: getattr(self, name) for name in OPTIONS}
+
+
+OPTIONS = {each.name: each for each in dataclasses.fields(Job) if each.metadata}
+CONVERTERS: dict[Any, type] = {int: int, int | None: int, float | None: float, str: str}
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options of a job to a command's parser."""
+    for name, declared in OPTIONS.items():
+        rules, words = declared.metadata, [f"--{name.replace('_', '-')}"]
+        if not rules["terminal"]:
+            continue
+        if rules.get("short"):
+            words.insert(0, rules["short"])
+        help = rules["help"].replace("`", "").replace("%", "%%")
+        if declared.type is bool:
+            parser.add_argument(*words, action="store_true", help=help)
+        else:
+            known = {key: rules[key] for key in ("choices", "metavar") if key in rules}
+            if not known:
+                known["metavar"] = "TEXT" if declared.type is str else "N"
+            parser.add_argument(*words, type=CONVERTERS[declared.type], default=declared.default, help=help, **known)
+
 
 def resolve_script(script: str | Path, cwd: str | Path) -> str:
-    """Return the absolute path of `script`, looked for in `cwd`, then in `script_folders`.
+    """Return the absolute path of `script`, looked for in `cwd` and then in `script_folders`; ``-m MODULE`` as it is.
 
-    JobError, with the scripts that there are, if it is in neither or is a directory.
+    JobError lists the known scripts if it is in neither or is a directory.
     """
+    if str(script).startswith(MODULE):
+        name = str(script).removeprefix(MODULE).strip()
+        if not re.fullmatch(r"\w+(\.\w+)*", name):
+            raise JobError(f"-m needs a module's name such as package.module, got {name!r}")
+        return MODULE + name
     folders = script_folders()
     for folder in (Path(cwd), *folders):
         path = folder / Path(script).expanduser()
         if path.is_dir():
             inside = ", ".join(sorted(file.name for file in path.glob("*.py")))
-            raise JobError(
-                f"{path} is a directory, not a script{f'; the scripts in it are: {inside}' if inside else ''}"
-            )
+            raise JobError(f"{path} is a directory, not a script{f'; it contains: {inside}' if inside else ''}")
         if path.is_file():
             return str(path.absolute())
     known = sorted(file.name for folder in folders for file in folder.glob("*.py"))
-    of_folder = sorted(file.name for file in Path(cwd).glob("*.py"))
-    hint = did_you_mean(str(script), [*of_folder, *known]) or f"; scripts that are found by name: {', '.join(known)}"
-    raise JobError(f"no script {str(script)!r} in {cwd} or among those that are found by name{hint}")
+    local = sorted(file.name for file in Path(cwd).glob("*.py"))
+    hint = did_you_mean(str(script), [*local, *known]) or f"; scripts found by name: {', '.join(known)}"
+    raise JobError(f"no script {str(script)!r} in {cwd}{hint}")
 
 
 def resolve_discovery(discovery: str | Path | None, cwd: str | Path) -> str:
-    """Return the absolute path of a host discovery script, looked for in `cwd`; empty where there is none.
+    """Return the absolute path of a host discovery script, looked for in `cwd`; empty if there is none.
 
-    JobError if it is no file, or not executable.
+    JobError if it is not an executable file.
     """
     if not discovery:
         return ""
     path = Path(cwd) / Path(discovery).expanduser()
     if not path.is_file():
-        raise JobError(f"discovery={str(discovery)!r}: there is no such file in {cwd}")
+        raise JobError(f"discovery={str(discovery)!r}: no such file in {cwd}")
     if not os.access(path, os.X_OK):
-        raise JobError(f"discovery={str(discovery)!r} is not executable: `chmod +x {path}` makes it so")
+        raise JobError(f"discovery={str(discovery)!r} is not executable: run `chmod +x {path}`")
     return str(path.absolute())
 
 
 def script_folders() -> list[Path]:
-    """Folders whose scripts are found by their names: this package's, and those of plugins."""
+    """Return the folders whose scripts are found by name: this package's, and those of plugins."""
     own = Path(__file__).parents[1] / "scripts"
     return [own, *(folder for folders in plugins.each("script_folders") for folder in folders())]
 
@@ -155,8 +244,8 @@ def script_folders() -> list[Path]:
 def option_arguments(options: Mapping[str, Any]) -> tuple[str, ...]:
     """Turn keyword options into command-line arguments.
 
-    ``recipe="warmup", sync_bn=True, seed=None`` gives ``("--recipe", "warmup", "--sync-bn")``:
-    True is a bare flag, False and None leave the option out, and a list gives several values.
+    ``recipe="warmup", sync_bn=True, seed=None`` gives ``("--recipe", "warmup", "--sync-bn")``: True is a bare flag,
+    False and None leave the option out, and a list gives several values.
     """
     arguments: list[str] = []
     for name, value in options.items():

@@ -1,12 +1,13 @@
-"""From a job and a site to the exact command, without side effects.
+"""Plan a run: from a job and a site to the exact command, without side effects.
 
 A command is built in layers, each in front of the next::
 
-    modules [ slurm [ container [ one host, several hosts or a task [ ddl.rank [ script ] ] ] ] ]
+    modules [ slurm [ container [ supervisor ] ] ]
 
-On a laptop the outer three are empty. On one node `ddl.rank.one_host` starts all ranks, as ``horovodrun`` does, which
-the line that is shown has in its place. On several nodes Slurm starts a task (`ddl.rank.task`) for each rank, and
-on hosts made on this machine `ddl.rank.hosts` starts all ranks.
+On a laptop the outer three are empty. The supervisor is `ddl.rank.one_host` on one node, `ddl.rank.netns_hosts` on
+hosts made on this machine, and one `ddl.rank.task` for each rank on several nodes of Slurm. Its only argument is the
+run's folder: it reads everything else from ``job.json`` there. The line that is shown has a stock ``horovodrun`` in its
+place, or carries the options, so that it does the same training when it is pasted into a terminal.
 """
 
 import json
@@ -16,12 +17,12 @@ import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
-from ddl.launcher.commands import ElasticCommand, HostsCommand, OneHostCommand, RankCommand, TaskCommand
 from ddl.launcher.job import Job
+from ddl.launcher.run_options import OF_HOSTS, OF_RANK, OF_TASK, RunOptions
 from ddl.launcher.site import Site, SiteError
 from ddl.launcher.slurm import job_name
+from ddl.launcher.timeouts import COOLDOWN_S, GLOO_TIMEOUT_S
 from ddl.records.folder import RunFolder
 from ddl.records.paths import source_dir
 from ddl.words import plural
@@ -29,10 +30,10 @@ from ddl.words import plural
 HERE = "on this machine"
 Words = tuple[str, ...]  # of a command line
 
-# What a run needs of its launcher's environment. Names only: everybody can see a command line.
+# Variables that a run needs from its launcher. Names only: everybody can see a command line.
 RUN = ("DDL_RUN_ID", "DDL_RUN_DIR", "DDL_RUNS_DIR", "DDL_DATA_DIR", "DDL_LIFELINE", "PYTHONNOUSERSITE")
 LOGIN = ("HOME", "LANG", "LD_LIBRARY_PATH", "LOGNAME", "PATH", "SHELL", "USER", "XDG_CACHE_HOME")
-# What Slurm tells each task, and a container hides.
+# Variables that Slurm sets for each task and a container hides.
 TASK = (
     "CUDA_VISIBLE_DEVICES",
     *(f"SLURM_{name}" for name in ("CPUS_PER_TASK", "JOB_ID", "JOB_NUM_NODES", "LOCALID", "NNODES", "NODEID")),
@@ -43,7 +44,7 @@ TASK = (
 
 @dataclass(frozen=True)
 class Plan:
-    """A command, the one that is shown for it, where it runs and in which environment, and what is written first."""
+    """A command, the line shown for it, its working directory and environment, and the files to write first."""
 
     argv: Words
     shown: Words
@@ -51,11 +52,11 @@ class Plan:
     environment: tuple[tuple[str, str], ...]
     files: tuple[tuple[Path, str], ...]
     where: str
-    given: Words = ()  # variables of `environment` that a terminal has to have, too
+    given: Words = ()  # variables of `environment` that a terminal needs too
 
     @property
     def shell_line(self) -> str:
-        """The line that, pasted into a terminal, does the same training."""
+        """The line that does the same training when it is pasted into a terminal."""
         variables = "".join(f'{name}="${name}" ' for name in self.given)
         return f"cd {shlex.quote(self.cwd)} && {variables}{shlex.join(self.shown)}"
 
@@ -70,23 +71,30 @@ def plan(
     detach: bool = False,
     needs: Sequence[str] = (),
     user: str = "",
+    terminal: str = "",
 ) -> Plan:
-    """Plan a run, or raise SiteError if the site cannot hold the job.
+    """Plan a run; SiteError if the site cannot hold the job.
 
-    `needs` are folders that a container must see, at the same place; `user` is the ``uid:gid`` that Docker's runs as.
+    `needs` are folders that a container must see at the same path; `user` is the ``uid:gid`` for Docker, and
+    `terminal` the path of the one that a rank to debug uses.
     """
     names = tuple(name for name, _ in job.env)
     site = replace(site, pass_environment=(*site.pass_environment, *names))
     paths = RunFolder(Path(folder))
-    started, files = _elastic(job, site, paths)
+    files = _discovery(job, site, paths)
+    described = _described(job, site, detach, terminal)
+    options = RunOptions.of_job(described | {"folder": str(folder)})
     container = _container(job, site, run_id, needs, user)
-    argv, shown = (container + ranks for ranks in _ranks(started, site))
+    supervisor = (_python(site), "-m", _supervisor(job, site), str(folder))
+    argv, shown = container + supervisor, container + _shown(options, job, site)
     if detach and site.scheduler == "slurm":
         batch = paths.path / "batch.sh"
         files.append((batch, _batch(job, site, argv)))
         argv = shown = (*_sbatch(job, site, run_id, paths), str(batch))
     else:
-        around = _modules(site) + _starter(job, site, run_id)
+        around = _modules(site)
+        if site.scheduler == "slurm":
+            around += _srun(job, site, () if site.allocation else _allocation(site, run_id))
         argv, shown = around + argv, around + shown
     planned = Plan(
         argv=argv,
@@ -94,31 +102,32 @@ def plan(
         cwd=job.cwd,
         environment=(*_environment(site, run_id, folder), *job.env),
         files=(),
-        where=_where(job, site, detach),
+        where=described["where"],
         given=names,
     )
-    described = {"id": run_id, "created": created, "detached": detach, **_described(job, site, planned)}
-    files += [
-        (paths.job, json.dumps(described, indent=1) + "\n"),
-        (paths.command, f"#!/bin/sh\n{planned.shell_line}\n"),
-    ]
+    record = {"id": run_id, "created": created, **described, "argv": argv, "shell_line": planned.shell_line}
+    files += [(paths.job, json.dumps(record, indent=1) + "\n"), (paths.command, f"#!/bin/sh\n{planned.shell_line}\n")]
     return replace(planned, files=tuple(files))
 
 
-def _described(job: Job, site: Site, planned: Plan) -> dict:
-    """What is recorded of a job, but no value of a variable."""
-    of_job = ("name", "script", "args", "workers", "cluster", "parameter_servers", "processes", "cwd", "timeout_s")
-    of_restarts = ("max_restarts", "min_workers", "elastic", "discovery")
+def _described(job: Job, site: Site, detach: bool, terminal: str) -> dict:
+    """Return what ``job.json`` says: the job's options and where it runs, but no value of a variable."""
     of_site = ("scheduler", "container", "controller", "cores_per_node", "gpus_per_node", "rate_mbit", "allocation")
+    if job.max_restarts and site.controller == "mpi" and not site.one_task(job):
+        raise SiteError('controller = "mpi": ranks that MPI connects can\'t be restarted; use "gloo"')
     return {
-        **{name: getattr(job, name) for name in of_job + of_restarts},
+        **job.options(),
+        **{name: getattr(job, name) for name in ("script", "args", "cwd", "processes")},
         "nodes": site.nodes_for(job),
         "threads": site.threads_per_rank(job),
-        "env": planned.given,
-        "where": planned.where,
-        "site": {name: getattr(site, name) for name in of_site},
-        "argv": planned.argv,
-        "shell_line": planned.shell_line,
+        "env": [name for name, _ in job.env],
+        "terminal": terminal,
+        "detached": detach,
+        "where": _where(job, site, detach),
+        "site": {
+            **{name: getattr(site, name) for name in of_site},
+            "network_interface": next(iter(site.network_interfaces), ""),
+        },
     }
 
 
@@ -126,13 +135,13 @@ def _environment(site: Site, run_id: str, folder: str | Path) -> Iterator[tuple[
     yield "DDL_RUN_ID", run_id
     yield "DDL_RUN_DIR", str(folder)
     if site.scheduler == "slurm" or site.enters_container:
-        yield "PYTHONNOUSERSITE", "1"  # ~/.local is not what was tested, there or inside
+        yield "PYTHONNOUSERSITE", "1"  # packages in ~/.local were not tested
     if site.enters_container:
-        yield "PYTHONPATH", str(source_dir())  # the package that plans runs, whatever version the image has
+        yield "PYTHONPATH", str(source_dir())  # this version of the package, not the image's
 
 
 def _where(job: Job, site: Site, detach: bool) -> str:
-    """Say where the ranks run, and in which container."""
+    """Say where the ranks run and in which container."""
     nodes = site.nodes_for(job)
     where = HERE
     if site.scheduler == "slurm":
@@ -156,87 +165,68 @@ def _python(site: Site) -> str:
     return site.python or ("python" if site.enters_container else sys.executable)
 
 
-def _ranks(job: Job, site: Site) -> tuple[Words, Words]:
-    """What starts the ranks of one host, or one of them, and looks after it in a job; and what is shown for it."""
-    python = _python(site)
-    rank = RankCommand(
-        threads=site.threads_per_rank(job),
-        cluster=job.cluster,
-        parameter_servers=job.parameter_servers or 0,
-        start="warm" if job.warm else "cold",
-        command=(job.script, *job.args),
+def _supervisor(job: Job, site: Site) -> str:
+    """Name the module that starts the ranks, or one of them, and supervises them."""
+    if job.elastic:
+        return "ddl.rank.elastic"
+    if site.scheduler == "namespaces" and not site.one_task(job):
+        return "ddl.rank.netns_hosts"
+    return "ddl.rank.one_host" if site.one_task(job) else "ddl.rank.task"
+
+
+def _shown(options: RunOptions, job: Job, site: Site) -> Words:
+    """Return the words that are shown in the supervisor's place."""
+    python, supervisor = _python(site), _supervisor(job, site)
+    if supervisor == "ddl.rank.task":
+        return (python, "-m", supervisor, *options.words(OF_TASK))
+    if supervisor == "ddl.rank.netns_hosts":
+        return (python, "-m", supervisor, *options.words(OF_HOSTS))
+    horovodrun = str(Path(python).with_name("horovodrun"))  # of the same environment
+    return (horovodrun, *_horovodrun_options(options), python, "-m", "ddl.rank", *options.words(OF_RANK))
+
+
+def _horovodrun_options(options: RunOptions) -> Words:
+    # All ranks are on this host. Left to itself, horovodrun takes any interface that is up, and a laptop's may go away
+    # in the middle of a run; or it waits for a second host, to look for common ones.
+    fixed = ("--gloo", "--network-interfaces", "lo", "--gloo-timeout-seconds", str(GLOO_TIMEOUT_S))
+    if not options.elastic:
+        return (*fixed, "-np", str(options.processes))
+    fewest = str(options.min_workers or 1)
+    return (
+        *(*fixed, "-np", fewest, "--min-np", fewest, "--max-np", str(options.processes)),
+        *("--blacklist-cooldown-range", *map(str, COOLDOWN_S)),
+        *("--host-discovery-script", shlex.quote(options.discovery)),  # a line for a shell
     )
-    command = (python, *rank.words)
-    if job.elastic or site.one_task(job):
-        options = {"processes": job.processes, **_supervision(job), "command": command}
-        supervised = ElasticCommand(discovery=job.discovery, **options) if job.elastic else OneHostCommand(**options)
-        horovodrun = str(Path(python).with_name("horovodrun"))  # of the same environment
-        return (python, *supervised.words), (horovodrun, *supervised.horovodrun)
-    if site.scheduler == "namespaces":
-        return command, command
-    if _controller(job, site) == "mpi" and job.max_restarts:
-        raise SiteError('controller = "mpi": ranks that MPI brings together cannot start again; use "gloo"')
-    task = TaskCommand(
-        controller=_controller(job, site),
-        network_interface=next(iter(site.network_interfaces), ""),
-        **_supervision(job),
-        command=command,
-    )
-    words = (python, *task.words)
-    return words, words
 
 
-def _elastic(job: Job, site: Site, paths: RunFolder) -> tuple[Job, list[tuple[Path, str]]]:
-    """Give an elastic job a discovery script in the run's folder, unless it has one; return the files to write, too.
+def _discovery(job: Job, site: Site, paths: RunFolder) -> list[tuple[Path, str]]:
+    """Return the discovery script to write for an elastic job that has none.
 
-    SiteError where it can't run. Two names of the loopback interface make two hosts of one machine: from a host on
-    which a rank fails, Horovod takes all its ranks.
+    SiteError if the site can't run it. Two names of the loopback interface stand for two hosts, because Horovod removes
+    all ranks of a host on which one fails.
     """
     if not job.elastic:
-        return job, []
+        return []
     if site.scheduler != "local" or site.enters_container:
         raise SiteError(
-            "an elastic run has all its ranks on this machine, outside containers: this site has "
+            "an elastic run needs all its ranks on this machine, outside containers; this site has "
             f'scheduler = "{site.scheduler}", container = "{site.container}"',
             "scheduler" if site.scheduler != "local" else "container",
         )
     if job.discovery:
-        return job, []
+        return []
     halves = {"localhost": -(-job.workers // 2), "127.0.0.1": job.workers // 2}
     lines = [f"echo {host}:{slots}\n" for host, slots in halves.items() if slots]
-    path = paths.discovery
-    return replace(job, discovery=str(path)), [(path, "#!/bin/sh\n" + "".join(lines))]
-
-
-def _starter(job: Job, site: Site, run_id: str) -> Words:
-    """What starts the tasks or ranks: Slurm, or what makes several hosts of this machine; nothing on one host."""
-    if site.scheduler == "slurm":
-        return _srun(job, site, () if site.allocation else _allocation(site, run_id))
-    if site.one_task(job):
-        return ()
-    several = HostsCommand(
-        hosts=site.nodes_for(job), rate_mbit=site.rate_mbit, processes=job.processes, **_supervision(job), command=()
-    )
-    return (_python(site), *several.words)
-
-
-def _supervision(job: Job) -> dict[str, Any]:
-    """What every supervisor is told."""
-    return {"timeout_s": job.timeout_s or 0.0, "max_restarts": job.max_restarts, "min_workers": job.min_workers or 0}
-
-
-def _controller(job: Job, site: Site) -> str:
-    """What brings the ranks of several tasks together; "none" where tf.distribute or PyTorch does."""
-    return site.controller if job.cluster == "horovod" else "none"
+    return [(paths.discovery, "#!/bin/sh\n" + "".join(lines))]
 
 
 def _container(job: Job, site: Site, run_id: str, needs: Sequence[str], user: str) -> Words:
     if not site.enters_container:
         return ()
-    folders = _outermost([*needs, job.cwd, os.path.dirname(job.script)])
+    folders = _outermost([*needs, job.cwd, *([] if job.is_module else [os.path.dirname(job.script)])])
     names: Words = (*RUN, "PYTHONPATH", *site.pass_environment)
     if site.scheduler == "slurm":
-        names += TASK + (("PMIX_*", "OMPI_*") if _controller(job, site) == "mpi" else ())
+        names += TASK + (("PMIX_*", "OMPI_*") if _through_mpi(job, site) else ())
     else:
         names += ("CUDA_VISIBLE_DEVICES",)
     if site.container == "docker":
@@ -263,7 +253,7 @@ def _container(job: Job, site: Site, run_id: str, needs: Sequence[str], user: st
 
 
 def _outermost(folders: Iterable[str]) -> list[str]:
-    """Drop folders that lie in another of them, and repetitions."""
+    """Drop folders that are inside another one, and repetitions."""
     kept: list[str] = []
     for folder in sorted({str(folder) for folder in folders}):
         if not any(folder == outer or folder.startswith(f"{outer.rstrip('/')}/") for outer in kept):
@@ -276,54 +266,67 @@ def _each(option: str, values: Iterable[str]) -> Words:
 
 
 def _allocation(site: Site, run_id: str) -> Words:
-    """What is asked of Slurm's queue."""
+    """Return the options of a request to Slurm's queue."""
     options = {
         "job-name": job_name(run_id),
         "partition": site.partition,
         "account": site.account,
         "reservation": site.reservation,
         "time": site.time_limit,
-        # SIGURG: who knows nothing of it ignores it, shells and launchers included.
+        # SIGURG is ignored by default, by shells and launchers too.
         "signal": f"URG@{site.time_limit_warning_s}",
     }
     return (*(f"--{name}={value}" for name, value in options.items() if value), *site.scheduler_arguments)
 
 
+def allocation_options(site: Site, nodes: int) -> Words:
+    """Return the options of ``salloc`` for whole nodes of a site."""
+    cores = max(1, site.cores_per_node // site.slots)
+    tasks = (f"--nodes={nodes}", f"--ntasks-per-node={site.slots}", f"--cpus-per-task={cores}")
+    return (*_allocation(site, "allocation"), *tasks, *_gpus(site, site.gpus_per_node))
+
+
+def _gpus(site: Site, count: int) -> Words:
+    """Return the option that asks for GPUs of a node.
+
+    Never GPUs per task: every rank would then see only its own, as number 0.
+    """
+    words = f"{site.gpu_type}:{count}" if site.gpu_type else str(count)
+    return (site.gpu_option.replace("{n}", words),) if count else ()
+
+
 def _tasks(job: Job, site: Site) -> Words:
-    """The number of tasks and their resources: the same for a job and for the step in it."""
+    """Return the number of tasks and their resources, the same for a job and the step in it."""
     nodes, ranks = site.nodes_for(job), site.ranks_per_node(job)
     tasks, cores = ranks, site.threads_per_rank(job)
     if site.one_task(job):
         tasks, cores = 1, cores * job.workers
     gpus = min(job.workers, ranks, site.gpus_per_node)  # tasks fill one node after the other
-    count = f"{site.gpu_type}:{gpus}" if site.gpu_type else str(gpus)
     return (
         f"--nodes={nodes}",
         *((f"--ntasks={job.processes}",) if job.processes != nodes * ranks else ()),
         f"--ntasks-per-node={tasks}",
         f"--cpus-per-task={min(cores, site.cores_per_node)}",
-        # Never GPUs per task: then every rank would see its own one only, as number 0.
-        *((site.gpu_option.replace("{n}", count),) if gpus else ()),
+        *_gpus(site, gpus),
     )
 
 
 def _srun(job: Job, site: Site, allocation: Words) -> Words:
-    mpi = "pmix" if _controller(job, site) == "mpi" else "none"
-    together = ("--distribution=block", f"--kill-on-bad-exit={int(not _may_shrink(job))}", f"--mpi={mpi}")
+    mpi = "pmix" if _through_mpi(job, site) else "none"
+    together = ("--distribution=block", "--kill-on-bad-exit=1", f"--mpi={mpi}")
     return (
         "srun",
         *allocation,
         *_tasks(job, site),
         *(() if site.one_task(job) else together),
-        *(("--no-kill",) if _may_shrink(job) else ()),
         *(("--overlap",) if site.allocation else ()),
         _exported(site),
     )
 
 
-def _may_shrink(job: Job) -> bool:
-    """Whether the others go on when a node fails, so that Slurm must not end them."""
-    return job.min_workers is not None and job.min_workers < job.workers
+def _through_mpi(job: Job, site: Site) -> bool:
+    """Return whether MPI connects the ranks; tf.distribute and PyTorch connect theirs."""
+    return site.controller == "mpi" and job.cluster == "horovod"
 
 
 def _exported(site: Site) -> str:
@@ -337,14 +340,13 @@ def _sbatch(job: Job, site: Site, run_id: str, paths: RunFolder) -> Words:
         *("sbatch", "--parsable", "--requeue", "--open-mode=append"),
         *_allocation(site, run_id),
         *_tasks(job, site),
-        *(("--no-kill",) if _may_shrink(job) else ()),
         _exported(site),
         f"--output={paths.launcher_log}",
     )
 
 
 def _batch(job: Job, site: Site, contained: Words) -> str:
-    """The script of a batch job; a run that made way at the time limit is queued again."""
+    """Return the script of a batch job. A run that stopped at its time limit with a checkpoint is requeued."""
     modules = f"module load {shlex.join(site.modules)}\n" if site.modules else ""
     step = shlex.join((*_srun(job, site, ()), *contained))
     return f"""\

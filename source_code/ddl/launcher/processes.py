@@ -1,8 +1,8 @@
-"""Find and end the processes of a run: all that carry its id in their environment, or have its job mapped.
+"""Find and end the processes of a run by a mark in their environment.
 
-``DDL_RUN_ID`` marks all of them, the launching side's too: an ``srun`` may run on the same host as the ranks.
-``DDL_RANKS_OF`` marks the ranks and what they start, and nothing else. Forks of a template have that one's environment,
-and so have their own: these have the run's ``job.json`` mapped into their memory (`ddl.rank.fork`).
+``DDL_RUN_ID`` marks all of them, including the launching side: an ``srun`` may run on the same host as the ranks.
+``DDL_RANKS_OF`` marks the ranks and their children only. /proc shows a process's environment as it was when it started,
+so a process can't lose its mark, even in a session of its own.
 """
 
 import contextlib
@@ -12,26 +12,21 @@ import time
 from collections.abc import Callable, Collection
 from pathlib import Path
 
-TEMPLATE = "DDL_TEMPLATE"  # in the environment of templates
-
 
 def of_run(run_id: str, besides: Collection[int] = (), mark: str = "DDL_RUN_ID") -> list[int]:
-    """Return the ids of a run's processes, of this user and on this host, but for those `besides`."""
+    """Return the ids of a run's processes of this user on this host, except those `besides`."""
     wanted = f"{mark}={run_id}".encode()
-    mapped = f"/{run_id}/job.json".encode()
     found = []
     for name in os.listdir("/proc"):
         if name.isdigit() and int(name) not in besides:
-            with contextlib.suppress(OSError):  # it ended meanwhile, or is another user's
-                variables = Path(f"/proc/{name}/environ").read_bytes().split(b"\0")  # a zombie's is empty
-                forked = f"{TEMPLATE}=1".encode() in variables and mapped in Path(f"/proc/{name}/maps").read_bytes()
-                if forked or wanted in variables:
+            with contextlib.suppress(OSError):  # it has ended, or is another user's
+                if wanted in Path(f"/proc/{name}/environ").read_bytes().split(b"\0"):  # empty for a zombie
                     found.append(int(name))
     return found
 
 
 def end(run_id: str, besides: Collection[int] = (), grace_s: float = 1.0, mark: str = "DDL_RUN_ID") -> None:
-    """End every process of a run: asked first, killed after `grace_s` seconds."""
+    """End every process of a run: send SIGTERM, and SIGKILL after `grace_s` seconds."""
     for number in (signal.SIGTERM, signal.SIGKILL):
         found = of_run(run_id, besides, mark)
         for pid in found:
@@ -42,13 +37,13 @@ def end(run_id: str, besides: Collection[int] = (), grace_s: float = 1.0, mark: 
 
 
 def wait_until(condition: Callable[[], bool], timeout_s: float, every_s: float = 0.05) -> None:
-    """Wait until `condition` holds, or the time is over."""
+    """Wait until `condition` holds or the timeout has passed."""
     deadline = time.monotonic() + timeout_s
     while not condition() and time.monotonic() < deadline:
         time.sleep(every_s)
 
 
 def send(pid: int, number: int) -> None:
-    """Send a signal to a process, which may have ended meanwhile."""
+    """Send a signal to a process that may have ended already."""
     with contextlib.suppress(ProcessLookupError):
         os.kill(pid, number)

@@ -10,7 +10,7 @@ from typing import Any
 from ddl.launcher.evidence import Evidence, stall_of, straggler_of
 from ddl.launcher.failure import Failure, failure_of
 from ddl.launcher.restarts import STARTS, STEPS, Restart, changes_of, last_start, notes_of, ranks_of, restarts_of
-from ddl.launcher.roles import role_of
+from ddl.launcher.tf_cluster_roles import role_of
 from ddl.records.folder import RunFolder, processes_of, start_of
 from ddl.records.jsonfiles import DamagedFile, JsonLines, is_full, read_json, read_json_lines
 from ddl.words import plural, printable

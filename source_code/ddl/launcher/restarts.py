@@ -1,16 +1,15 @@
-"""The starts of a run that was started again: whether it is, and what each cost.
+"""Restarts of a run: whether it is restarted, and what each restart cost.
 
-Who looks after the ranks records each in ``launcher.jsonl``: ``{"event": "restarted", "ranks": how many it has,
-"reason": a sentence, "cause": [rank, type, message], "step": how far the start before had come}``. Of an elastic run,
-``{"event": "ranks", "ranks": n}`` says each time that ranks came or went how many there are from now on, and
-``{"event": "discovery", "problem": text}`` what is wrong with the hosts that it is given, or empty that all is well.
+The supervisor records each in ``launcher.jsonl``: ``{"event": "restarted", "reason": a sentence, "cause": [rank, type,
+message], "step": the last step before it}``. In an elastic run, ``{"event": "ranks", "ranks": n}`` says how many ranks
+there are after a change, and ``{"event": "discovery", "problem": text}`` what is wrong with the discovery script's
+output.
 """
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 
-from ddl.launcher.commands import SupervisorCommand
 from ddl.launcher.evidence import Evidence
 from ddl.launcher.failure import failure_of
 from ddl.records.folder import RunFolder
@@ -23,29 +22,28 @@ STEPS = ("step", "evaluation")
 
 @dataclass(frozen=True)
 class Restart:
-    """One start after a failure.
+    """One restart.
 
-    `step` is the last one that the start before recorded (None: it recorded none), `resumed_at` the one that this start
-    goes on from, `repeated` how many were done twice, and `lost_s` the seconds between the two times at which `step`
-    was reached; the last three are None until they are known.
+    `step` is the last step that was recorded before it, `resumed_at` the step that training resumed from, and `lost_s`
+    the seconds between the two times at which `step` was reached. Each is None if it is not known.
     """
 
     time: float  # in seconds since the epoch
     reason: str
-    ranks: int
     step: int | None
     resumed_at: int | None = None
     lost_s: float | None = None
 
     @property
     def repeated(self) -> int | None:
+        """Number of steps that were done twice."""
         if self.step is None or self.resumed_at is None:
             return None
         return max(0, self.step - self.resumed_at)
 
 
 def last_start(launcher: Iterable[dict]) -> list[dict]:
-    """The launcher's events from the last start of the ranks on."""
+    """Return the launcher's events since the last start of the ranks."""
     kept: list[dict] = []
     for event in launcher:
         if event["event"] in STARTS:
@@ -55,12 +53,12 @@ def last_start(launcher: Iterable[dict]) -> list[dict]:
 
 
 def ranks_of(launcher: Iterable[dict]) -> int | None:
-    """How many ranks the last start has; None where it has as many as were asked for."""
+    """Return the present number of ranks of an elastic run; None if it has not changed."""
     return next((event.get("ranks") for event in last_start(launcher)), None)
 
 
 def restarts_of(launcher: Iterable[dict], script: list[dict]) -> tuple[Restart, ...]:
-    """The restarts of a run, from its launcher's events and all of its script's."""
+    """Return the restarts of a run, from its launcher's events and all of its script's events."""
     return tuple(_restart(event, script) for event in launcher if event["event"] == "restarted")
 
 
@@ -73,11 +71,11 @@ def _restart(event: dict, script: list[dict]) -> Restart:
     if step is not None:
         reached, again = (_reached(events, step) for events in (before, after))
         lost_s = again - reached if reached and again else None
-    return Restart(began, event.get("reason", ""), event.get("ranks", 0), step, resumed_at, lost_s)
+    return Restart(began, event.get("reason", ""), step, resumed_at, lost_s)
 
 
 def _reached(events: list[dict], step: int) -> float | None:
-    """When the last start in these events reached a step, between two that it recorded; None if it has not."""
+    """Return when the last start in these events reached a step, interpolated; None if it did not."""
     earlier = None
     for event in events[max((i for i, each in enumerate(events) if each["event"] == "start"), default=0) :]:
         if event["event"] not in ("start", *STEPS):
@@ -93,14 +91,14 @@ def _reached(events: list[dict], step: int) -> float | None:
 
 
 def notes_of(restarts: Iterable[Restart]) -> Iterator[str]:
-    """Say of each restart why it was, and what it cost once that is known."""
-    for number, restart in enumerate(restarts, start=2):
-        yield f"start {number}, on {plural(restart.ranks, 'rank')}, because {restart.reason}"
+    """Say why the run was restarted each time and, once known, what that cost."""
+    for number, restart in enumerate(restarts, start=1):
+        yield f"restart {number}, because {restart.reason}"
         if restart.repeated is not None and restart.lost_s is not None:
-            until = f"step {restart.step:,} was reached again" if restart.repeated else "it trained again"
+            until = f"step {restart.step:,} was reached again" if restart.repeated else "training went on"
             yield (
-                f"start {number} went on from step {restart.resumed_at:,}: {plural(restart.repeated, 'step')} done "
-                f"twice, {restart.lost_s:.1f} s lost until {until}"
+                f"restart {number} resumed at step {restart.resumed_at:,}: {plural(restart.repeated, 'step')} "
+                f"repeated, {restart.lost_s:.1f} s lost until {until}"
             )
 
 
@@ -109,7 +107,7 @@ def changes_of(launcher: Iterable[dict]) -> Iterator[str]:
     launcher = list(launcher)
     began = next((event["time"] for event in launcher if event["event"] == "launched"), 0.0)
     for before, event in pairwise(event for event in launcher if event["event"] == "ranks"):
-        change = f"changed ranks, and still has {event['ranks']},"
+        change = f"replaced ranks, still {event['ranks']},"
         if before["ranks"] != event["ranks"]:
             verb = "grew" if event["ranks"] > before["ranks"] else "shrank"
             change = f"{verb} from {before['ranks']} to {plural(event['ranks'], 'rank')}"
@@ -119,14 +117,13 @@ def changes_of(launcher: Iterable[dict]) -> Iterator[str]:
         yield looks[-1]["problem"]
 
 
-def decide(folder: RunFolder, command: SupervisorCommand, exits: Iterable[dict], ranks: int, places: int) -> dict:
-    """Decide whether a run of `ranks`, some of which have failed, starts again.
+def decide(folder: RunFolder, max_restarts: int, exits: Iterable[dict] = ()) -> dict:
+    """Decide whether a run with a failed rank is restarted.
 
-    `exits` are the launcher's events about the ranks' ends, and `places` is how many ranks there is still room for.
-    Returns the fields of the ``restarted`` event, or ``{"no_restart": why not}``, which is empty where none was asked
-    for.
+    `exits` are events about ranks' ends that ``launcher.jsonl`` does not have. Returns the fields of the ``restarted``
+    event, or ``{"no_restart": why not}``, which is empty if no restart was asked for.
     """
-    if not command.max_restarts:
+    if not max_restarts:
         return {"no_restart": ""}
     launcher = read_json_lines(folder.launcher, {"event": str, "time": (int, float)})
     began = max((event["time"] for event in launcher if event["event"] in STARTS), default=0.0)
@@ -139,24 +136,16 @@ def decide(folder: RunFolder, command: SupervisorCommand, exits: Iterable[dict],
     steps = [event["step"] for event in since if event["event"] in STEPS and event.get("step") is not None]
     step = max(steps, default=None)
     cause = [failure.rank, failure.type, failure.message]
-    fewest = command.min_workers or ranks
-    trained_before = any(event.get("step") is not None for event in earlier)
-    if places >= ranks and step is None and trained_before and ranks > fewest:
-        places = ranks - 1  # that one failed before it trained, where the start before did
-    elif earlier and earlier[-1].get("cause") == cause and _same(earlier[-1].get("step"), step, steps):
+    if earlier and earlier[-1].get("cause") == cause and _same(earlier[-1].get("step"), step, steps):
         where = "before its first step" if step is None else f"at step {step:,}"
-        return {"no_restart": f"it failed {where} twice for this reason, so it was not started again"}
-    if len(earlier) >= command.max_restarts:
-        return {
-            "no_restart": f"it had been started again {plural(len(earlier), 'time')}, as often as max_restarts says"
-        }
-    if places < fewest:
-        return {"no_restart": f"there is room for {plural(places, 'rank')} only, and min_workers says {fewest}"}
-    return {"ranks": min(ranks, places), "reason": failure.sentence, "cause": cause, "step": step}
+        return {"no_restart": f"it failed {where} twice for this reason, so it was not restarted again"}
+    if len(earlier) >= max_restarts:
+        return {"no_restart": f"it was restarted {plural(len(earlier), 'time')}, which is the limit (max_restarts)"}
+    return {"reason": failure.sentence, "cause": cause, "step": step}
 
 
 def _same(before: int | None, now: int | None, steps: list[int]) -> bool:
-    """Whether two starts have come equally far, as exactly as the steps that they recorded say."""
+    """Return whether two starts got equally far, within the distance between recorded steps."""
     if before is None or now is None:
         return before is now
     return abs(now - before) <= max((b - a for a, b in pairwise(steps)), default=0)

@@ -1,4 +1,4 @@
-"""Follow and stop runs, and look at what they recorded."""
+"""Runs: follow and stop them, and read what they recorded."""
 
 import os
 import re
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from ddl.errors import CourseError, NotFound, OneLine
 from ddl.launcher import processes
 from ddl.launcher.failure import Failure
-from ddl.launcher.lifetime import Lifetime
+from ddl.launcher.process_control import ProcessControl
 from ddl.launcher.progress import Progress, events_of, progress_of, read_job, without_repeats
 from ddl.launcher.restarts import Restart
 from ddl.records.folder import RunFolder, StorageError
@@ -25,15 +25,15 @@ if TYPE_CHECKING:
 
 FOLDER = re.compile(r"\d{8}-\d{6}-[0-9a-f]{4}")  # a run folder's name
 SHOWN = 12  # runs in the table that a notebook shows
-YOUNG_S = 5.0  # a younger folder may not have its job yet
+YOUNG_S = 5.0  # a newer folder may not have its job.json yet
 
 
 class NoSuchRun(CourseError, LookupError):
-    """No run, or more than one, has the id asked for."""
+    """No run, or more than one, has this id."""
 
 
 class RunFailed(CourseError, RuntimeError):
-    """A run failed; a short version of what has been shown already."""
+    """A run failed. The message is short, because the view has shown the failure already."""
 
     def __init__(self, run: "Run") -> None:
         failure = run.failure
@@ -46,7 +46,7 @@ class RunFailed(CourseError, RuntimeError):
 
 
 class RunInterrupted(OneLine, KeyboardInterrupt):
-    """The cell or terminal was interrupted: the run was stopped, or goes on without being followed."""
+    """The cell or terminal was interrupted. The run was stopped, or continues if it is detached."""
 
     def __init__(self, run: "Run", outcome: str) -> None:
         super().__init__(f"run {run.id} {outcome}")
@@ -54,7 +54,7 @@ class RunInterrupted(OneLine, KeyboardInterrupt):
 
 
 class Run:
-    """One run, active or over; all its state is in its folder. `job` is its ``job.json``, empty if that is damaged."""
+    """One run, active or over. All its state is in its folder; `job` is its ``job.json``, empty if that is damaged."""
 
     recorded = False
 
@@ -66,16 +66,16 @@ class Run:
             self.job = read_job(self._paths) or {}
         except DamagedFile:
             self.job = {}
-        self.id = self.folder.name  # a copy has the id of its own folder
+        self.id = self.folder.name  # not the recorded one: the folder may be a copy
         self.name = printable(self.job.get("name") or self.id)
-        self._lifetime = Lifetime(self._paths, self.job, process)
+        self._processes = ProcessControl(self._paths, self.job, process)
 
     # ------------------------------------------------------------ looking
 
     def progress(self) -> Progress:
-        """Return everything that can be known now."""
-        alive, waiting = self._lifetime.look()
-        unrecorded = self._lifetime.unrecorded
+        """Return everything that is known now."""
+        alive, waiting = self._processes.look()
+        unrecorded = self._processes.unrecorded
         return progress_of(self.folder, alive=alive, events=self._events, waiting=waiting, unrecorded=unrecorded)
 
     @property
@@ -85,19 +85,19 @@ class Run:
 
     @property
     def created(self) -> float:
-        """When it was launched, in seconds since the epoch."""
+        """The time of the launch, in seconds since the epoch."""
         return self.job.get("created") or self.folder.stat().st_mtime
 
     @property
     def failure(self) -> Failure | None:
-        """What went wrong, or None."""
+        """Why the run failed, or None."""
         return self.progress().failure
 
     @property
     def status(self) -> int:
-        """The run's exit status: 0 when done, else that of the first rank to fail, or 1 if no rank is to blame.
+        """The exit status: 0 if the run is done, else that of the first rank that failed, or 1 if none did.
 
-        As in a shell, that is 128 plus the signal's number for a killed rank.
+        For a killed rank it is 128 plus the signal's number, as in a shell.
         """
         progress = self.progress()
         if progress.state == "done":
@@ -106,16 +106,16 @@ class Run:
 
     @property
     def result(self) -> dict | None:
-        """What the script recorded at its end, or None."""
+        """The contents of ``result.json``, or None."""
         return read_json(self._paths.result)
 
     def events(self) -> list[dict]:
-        """Return all events that the script has recorded so far; repeated steps of a resumed training once."""
+        """Return the events that the script has recorded; steps that were repeated after a restart appear once."""
         return without_repeats(self._events.look())
 
     @property
     def history(self) -> "pandas.DataFrame":
-        """The evaluations so far, one row each."""
+        """The evaluations as a data frame, one row each."""
         import pandas
 
         rows = [
@@ -127,23 +127,23 @@ class Run:
 
     @property
     def restarts(self) -> tuple[Restart, ...]:
-        """Each start after a failed one, with its reason and what it cost."""
+        """The run's restarts, with their reasons and costs."""
         return self.progress().restarts
 
     def kill_rank(self, rank: int) -> None:
-        """Kill a rank with SIGKILL, as a machine without memory does. It must run on this machine: NotFound if not."""
+        """Kill a rank with SIGKILL, as a machine without memory does; NotFound if it is not on this machine."""
         record = read_json(self._paths.rank(rank)) or {}
         here = record.get("host") == host_name() or self.job.get("site", {}).get("scheduler") == "namespaces"
         if not here or record.get("pid") not in processes.of_run(self.id):
-            raise NotFound(f"rank {rank} of run {self.id} does not run on this machine")
+            raise NotFound(f"rank {rank} of run {self.id} is not running on this machine")
         processes.send(record["pid"], signal.SIGKILL)
 
     def logs(self, rank: int = 0) -> str:
-        """Return everything that one rank has printed."""
+        """Return the output of one rank; NotFound if there is none."""
         path = self._paths.log(rank)
         if not path.exists():
             logs = sorted(file.name for file in self.folder.glob("rank-*.log"))
-            raise NotFound(f"run {self.id} has no log of rank {rank}; there are: {', '.join(logs) or 'none'}")
+            raise NotFound(f"run {self.id} has no log of rank {rank}; its logs: {', '.join(logs) or 'none'}")
         return path.read_text(errors="replace")
 
     def __repr__(self) -> str:
@@ -159,9 +159,9 @@ class Run:
     # ------------------------------------------------------------ following and stopping
 
     def wait(self, view: Any = None) -> "Run":
-        """Show the run until it is over, and return it however it ended.
+        """Show the run until it is over, and return it.
 
-        An interrupt stops the run, but only stops following a detached one.
+        An interrupt stops the run; if it is detached, an interrupt only stops following it.
         """
         if view is None:
             from ddl.display import view as views
@@ -170,39 +170,39 @@ class Run:
         try:
             while not (progress := self.progress()).over:
                 view.update(progress)
-                self._lifetime.pause()
+                self._processes.pause()
         except KeyboardInterrupt:
             again = f"attach({self.id!r})"
-            outcome = f"goes on by itself: {again}.wait() follows it again, {again}.stop() ends it"
+            outcome = f"continues: {again}.wait() follows it again, {again}.stop() ends it"
             if not self.job.get("detached"):
                 try:
                     self.stop()
                 except KeyboardInterrupt:  # a second one
-                    self._lifetime.kill()
-                outcome = "was stopped, and none of its processes is left"
+                    self._processes.kill()
+                outcome = "was stopped"
             view.close(self.progress())
             raise RunInterrupted(self, outcome) from None
-        self._lifetime.await_end()
+        self._processes.await_end()
         view.close(self.progress())
         return self
 
     def stop(self) -> None:
-        """End the run and wait until its processes are gone; leaves a run that is over as it is."""
+        """End the run and wait until its processes are gone; do nothing if it is over."""
         if not self.progress().over:
-            self._lifetime.stop()
+            self._processes.stop()
 
     def make_room(self) -> None:
-        """Let the ranks write a checkpoint, if their script can, and end; return at once. After 20 s they are ended."""
-        self._lifetime.make_room()
+        """Ask the ranks to write a checkpoint if they can, and to end; return at once. After 20 s they are ended."""
+        self._processes.make_room()
 
     @property
     def unwritten(self) -> StorageError | None:
-        """Why the run's end could not be recorded, if so."""
-        return self._lifetime.unwritten
+        """The error because of which the run's end could not be recorded, or None."""
+        return self._processes.unwritten
 
 
 class Runs(list):
-    """A list of runs that a notebook shows as a table, the latest first, with links to their views."""
+    """A list of runs, shown in a notebook as a table with links to their views, latest first."""
 
     def _repr_html_(self) -> str:
         from ddl.display.panel import runs_html
@@ -212,12 +212,12 @@ class Runs(list):
 
 
 def runs() -> Runs:
-    """Return all runs in the runs folder, oldest first, damaged ones included; StorageError if it cannot be read."""
+    """Return all runs in the runs folder, oldest first, including damaged ones; StorageError if it cannot be read."""
     return Runs(Run(folder) for folder in _folders())
 
 
 def _folders() -> list[Path]:
-    """The folders of runs, sorted by name."""
+    """Return the folders of all runs, sorted by name."""
     try:
         with os.scandir(runs_dir()) as entries:
             folders = sorted(Path(entry.path) for entry in entries if entry.is_dir())
@@ -231,14 +231,14 @@ def _folders() -> list[Path]:
 def _lost_its_job(folder: Path) -> bool:
     try:
         return bool(FOLDER.fullmatch(folder.name)) and time.time() - folder.stat().st_mtime > YOUNG_S
-    except OSError:  # it is gone
+    except OSError:  # the folder is gone
         return False
 
 
 def attach(run_id: str) -> Run:
-    """Return a run by its id or the beginning of it, wherever it was started; `Run.wait` follows it.
+    """Return a run by its id or the beginning of it; `Run.wait` follows it.
 
-    NoSuchRun if no run, or more than one, has an id that begins so; StorageError if the runs folder cannot be read.
+    NoSuchRun if no run, or more than one, matches; StorageError if the runs folder cannot be read.
     """
     folders = _folders()
     found = [folder for folder in folders if folder.name.startswith(run_id)]
@@ -247,5 +247,5 @@ def attach(run_id: str) -> Run:
         return Run((exact or found)[0])
     if not found:
         latest = ", ".join(folder.name for folder in folders[-3:]) or "none yet"
-        raise NoSuchRun(f"no run {run_id!r} in {runs_dir()}; the latest are: {latest}")
-    raise NoSuchRun(f"{run_id!r} is the beginning of {len(found)} runs: {', '.join(path.name for path in found)}")
+        raise NoSuchRun(f"no run {run_id!r} in {runs_dir()}; the latest: {latest}")
+    raise NoSuchRun(f"{run_id!r} matches {len(found)} runs: {', '.join(path.name for path in found)}")

@@ -1,7 +1,7 @@
-"""What every worker runs first: ``python -m ddl.rank --threads N [OPTIONS] SCRIPT [ARGUMENT ...]``."""
+"""A rank's process: ``python -m ddl.rank FOLDER``, or ``python -m ddl.rank --threads N SCRIPT [ARGUMENT ...]``."""
 
 if __name__ == "__main__":
-    from ddl.rank.ending import run_and_end
+    from ddl.rank.fast_exit import run_and_exit
     from ddl.rank.worker import main
 
-    run_and_end(main)
+    run_and_exit(main)

@@ -1,27 +1,28 @@
-"""Horovod's elastic runs, on one host: ``python -m ddl.rank.elastic --processes N --discovery FILE COMMAND``.
+"""Run Horovod's elastic training on one host: ``python -m ddl.rank.elastic FOLDER``.
 
-Horovod's own driver looks for hosts, forms worlds of ranks and replaces ranks that fail; only the starting and ending
-of processes is ours, so that they leave the records of any other run. ``launcher.jsonl`` has an event ``ranks`` for
-each world that is formed, with its number of ranks.
+Horovod's own driver looks for hosts, forms worlds of ranks and replaces failed ranks. Only the starting and ending of
+processes is done here, so that an elastic run leaves the same records as any other. ``launcher.jsonl`` has an event
+``ranks`` for each world, with its number of ranks.
 
-A process keeps its number, which names its files (``rank-<number>.json`` and so on), while Horovod may change its rank;
-a new process takes the lowest number that is free, and goes on with that log.
+A process keeps its number, which names its files (``rank-<number>.json`` and so on), while Horovod may change its rank.
+A new process takes the lowest free number, and continues that log.
 
-What Horovod 0.28.1 does otherwise than one would expect, and what is done about it here:
+Surprises in Horovod 0.28.1, and what is done about them:
 
-* It looks for common network interfaces once two hosts are there. The loopback interface is given instead.
-* It ends all ranks of a host on which one fails, and never uses that host again. Here it does after `COOLDOWN_S`; where
-  all ranks are on that host, the run fails.
-* It fails, too, when the discovery script names none of the hosts that have ranks. Here hosts then stay as they are.
-* When a rank is killed before the others have met it in ``hvd.init()``, they wait there until Gloo's time limit, and
-  then abort. Here such a process is started once more, in its place. Between its first and its last connection to the
-  others nothing helps.
-* It tells rank 0 once that hosts have changed, and not again if that one still imports, or does not answer. Here it is
-  told every `TELL_S` until the world is the one that the discovery script asks for.
-* With as few places as `fewest`, it waits for the failed rank's host and then starts no rank on it. Here one is.
-* A rank whose host the discovery script leaves out any more ends with SIGABRT, which is no failure of the run.
-* Rank 0 broadcasts the optimizer's variables, which therefore must exist before the state is made (horovod #2652).
-* Scripts that hang or crash while the world changes have been reported and not explained (#2844, #3852, #4021).
+* It looks for common network interfaces as soon as there are two hosts. It gets the loopback interface instead.
+* It ends all ranks of a host on which one fails, and never uses that host again. Here it does after `COOLDOWN_S`; if all
+  ranks are on that host, the run fails.
+* It fails if the discovery script names none of the hosts that have ranks. Here the hosts then stay as they are.
+* If a rank is killed before the others have met it in ``hvd.init()``, they wait there until Gloo's timeout and then
+  abort. Here such a process is started once more in its place. Nothing helps between its first and its last connection
+  to the others.
+* It tells rank 0 only once that hosts have changed, even if rank 0 is still importing or does not answer. Here it is
+  told every `NOTIFY_S` until the world is the one that the discovery script asks for.
+* With only the minimum number of places left, it waits for the failed rank's host and then starts no rank on it. Here
+  a rank is started.
+* A rank whose host the discovery script drops ends with SIGABRT, which does not count as a failure of the run.
+* Rank 0 broadcasts the optimizer's variables, so they must exist before the state is created (horovod #2652).
+* Scripts that hang or crash while the world changes have been reported without an explanation (#2844, #3852, #4021).
 """
 
 import os
@@ -40,71 +41,69 @@ from typing import Any
 import psutil
 
 from ddl.errors import CourseError
-from ddl.launcher.commands import COOLDOWN_S, ElasticCommand
+from ddl.launcher.run_options import RunOptions
+from ddl.launcher.timeouts import COOLDOWN_S
 from ddl.rank import rendezvous
-from ddl.rank.ending import run_and_end
-from ddl.rank.one_host import LOOK_EVERY_S, OneHost
+from ddl.rank.fast_exit import run_and_exit
+from ddl.rank.one_host import POLL_S, OneHost
 from ddl.rank.rendezvous import Slot
 from ddl.rank.supervisor import shell_status
 from ddl.records.log import keep_writing
 from ddl.words import plural
 
-ENOUGH_S = 600  # for as many hosts as are needed to come
-DISCOVERY_S = 30  # for the script
-LEAVE_S = 20  # for a rank whose place is gone
-TELL_S = 5
-RESET_S = 0.5  # for Horovod's driver to begin counting a new world's ranks
+ENOUGH_S = 600  # for the minimum number of places to appear
+DISCOVERY_S = 30  # for the discovery script
+LEAVE_S = 20  # for a rank whose place is gone to end
+NOTIFY_S = 5
+RESET_S = 0.5  # for Horovod's driver to start counting the ranks of a new world
 
 Place = tuple[str, int]  # a host's name, and the number of a rank there
 
 
 class DiscoveryError(CourseError, RuntimeError):
-    """A discovery script does not say which hosts there are."""
+    """A discovery script failed, or its output cannot be used."""
 
 
 def main():
-    command = ElasticCommand.of_this_process()
+    options = RunOptions.of_process()
     keep_writing()
-    sys.exit(Elastic(command).run(command))
+    sys.exit(Elastic(options).run())
 
 
 class Elastic(OneHost):
     """Starts ranks where Horovod's driver wants them, and supervises them."""
 
-    def __init__(self, command: ElasticCommand):
-        super().__init__()
-        self._fewest, self._most, self._script = command.fewest, command.processes, command.discovery
-        self._words: Sequence[str] = ()
+    def __init__(self, options: RunOptions):
+        super().__init__(options)
+        self._fewest, self._most, self._script = options.min_workers or 1, options.processes, options.discovery
         self._driver: Any = None
-        self._numbers: list[int] = []  # of the processes that run
-        self._running: set[Place] = set()  # where these are
-        self._world: set[Place] = set()  # where ranks should be
-        self._slots: Sequence[Any] = ()  # the same, in the driver's words
+        self._numbers: list[int] = []  # of the running processes
+        self._running: set[Place] = set()  # their places
+        self._world: set[Place] = set()  # the places of the present world
+        self._slots: Sequence[Any] = ()  # the same, as the driver's slots
         self._server = Server(self._formed)
         self._ended = threading.Condition()
         self._hosts: dict[str, int] = {}
-        self._problem = ""  # of the discovery script's last run
+        self._problem = ""  # with the discovery script's last output
 
-    def _run_ranks(self, words):
+    def run_ranks(self):
         from horovod.runner import gloo_run
         from horovod.runner.elastic.settings import ElasticSettings
 
-        self.prepare("horovod")
-        self._hosts = hosts_of(self._script)  # what is wrong with it is said before anything starts
-        self._words = words
+        self._hosts = hosts_of(self._script)  # raises before anything starts
         os.environ |= {**rendezvous.through("gloo", self.interface), "HOROVOD_ELASTIC": "1"}
-        gloo_run.register_shutdown_event = threading.Event  # signals are for the supervisor
+        gloo_run.register_shutdown_event = threading.Event  # this supervisor handles signals
         limits = self._fewest, self._most, ENOUGH_S, None, COOLDOWN_S
         settings = ElasticSettings(self, *limits, num_proc=self._fewest, nics={self.interface})
         over = threading.Event()
         self.watch(self.await_stalls, self._numbers, over)
-        self.watch(self._keep_telling, over)
+        self.watch(self._keep_notifying, over)
         self.watch(self._drive, gloo_run.launch_gloo_elastic, settings, over)
-        while not over.wait(LOOK_EVERY_S) and (self._numbers or not self.stopping.is_set()):
-            pass  # when the run is to stop, nobody waits for the driver
+        while not over.wait(POLL_S) and (self._numbers or not self.stopping.is_set()):
+            pass  # when the run is stopped, the driver is not waited for
 
     def _drive(self, launch, settings, over):
-        """Let Horovod run the ranks; what it raises matters where no rank has failed."""
+        """Let Horovod run the ranks; an exception of its driver matters only if no rank has failed."""
 
         def interfaces(driver):
             self._driver = driver
@@ -119,7 +118,7 @@ class Elastic(OneHost):
             over.set()
 
     def _run_place(self, _, slot, events):
-        """Run one process, until it ends or one of the driver's events asks for its end; return (code, time)."""
+        """Run one process until it ends or one of the driver's events is set; return (code, time)."""
         place = slot.hostname, slot.local_rank
         with self._ended:
             self._ended.wait_for(lambda: len(self._numbers) < self._most, LEAVE_S)
@@ -130,11 +129,11 @@ class Elastic(OneHost):
             code = self._run_process(slot, number, events)
             if code > 128 and self._awaited(slot) and not any(event.is_set() for event in (*events, self.stopping)):
                 self._forget(number)
-                self.record("rank_exit", rank=number, code=code, asked=self._asked, reason="started again")
+                self.record("rank_exit", rank=number, code=code, asked=self.asked, reason="started again")
                 code = self._run_process(slot, number, events)
         finally:
             with self._ended:
-                gone = place not in self._world  # with its host, or because another rank failed there
+                gone = place not in self._world  # its host is gone, or another rank failed there
                 if gone:
                     self._forget(number)
                 self._numbers.remove(number)
@@ -142,15 +141,15 @@ class Elastic(OneHost):
                 self._ended.notify_all()
         if not gone:
             self.exit_codes[number] = code
-        self.record("rank_exit", rank=number, code=code, asked=self._asked, **({"reason": "removed"} if gone else {}))
+        self.record("rank_exit", rank=number, code=code, asked=self.asked, **({"reason": "removed"} if gone else {}))
         return code, time.time()
 
     def _run_process(self, slot, number, events):
-        """Run a process, ended when one of these events comes; return its exit status as a shell shows it."""
+        """Run a process, and end it when one of these events is set; return its exit status as a shell shows it."""
         over = threading.Event()
         ours = Slot(slot.rank, slot.size, slot.local_rank, slot.cross_rank, slot.cross_size)
         its = {"HOROVOD_HOSTNAME": slot.hostname, "HOROVOD_LOCAL_SIZE": str(slot.local_size)}
-        child = self.start_rank(self._words, ours, **its, DDL_PROCESS=str(number))
+        child = self.start_rank(ours, **its, DDL_PROCESS=str(number))
         self.watch(self._end_at, events, over, child)
         try:
             return shell_status(child.wait())
@@ -158,12 +157,12 @@ class Elastic(OneHost):
             over.set()
 
     def _awaited(self, slot):
-        """Whether the other ranks wait for one in ``hvd.init()``, or will: it has not come to it in this world."""
+        """Return whether other ranks will wait for this one in ``hvd.init()``: it has not got there in this world."""
         return slot.size > 1 and slot in self._slots and str(slot.rank) not in self._server.came
 
     def _end_at(self, events, over, child):
-        """End a process when one of these events comes before it is over."""
-        while not over.wait(LOOK_EVERY_S):
+        """End a process when one of these events is set before it is over."""
+        while not over.wait(POLL_S):
             if any(event.is_set() for event in events):
                 child.send_signal(signal.SIGTERM)
                 if not over.wait(self.grace_s):
@@ -171,7 +170,7 @@ class Elastic(OneHost):
                 return
 
     def _formed(self, slots):
-        """Take note of a new world, and start those of its ranks that the driver takes for running."""
+        """Record a new world, and start those of its ranks that the driver believes to be running."""
         with self._ended:
             before, self._world = self._world, {(slot.hostname, slot.local_rank) for slot in slots}
             self._slots = slots
@@ -191,56 +190,53 @@ class Elastic(OneHost):
         for file in (self.folder.rank, self.folder.error, self.folder.stack, self.folder.stalled):
             file(number).unlink(missing_ok=True)
 
-    def _keep_telling(self, over):
-        """Tell rank 0 that hosts have changed as long as the world is not the one that should be."""
+    def _keep_notifying(self, over):
+        """Notify rank 0 that hosts have changed until the world is the one that was asked for."""
         from horovod.runner.elastic.worker import HostUpdateResult
 
-        while not over.wait(TELL_S):
+        while not over.wait(NOTIFY_S):
             driver = self._driver
             if driver and driver.host_assignments and not driver.finished():
                 with driver._wait_hosts_cond:
                     driver._notify_workers_host_changes(driver._host_manager.current_hosts, HostUpdateResult.added)
 
-    # ---------------------------------------------------------------- what Horovod's driver asks
+    # ---------------------------------------------------------------- called by Horovod's driver
 
     def find_available_hosts_and_slots(self) -> dict[str, int]:
-        """Ask the discovery script; where it can't be followed, hosts stay, and the run's record says why."""
+        """Run the discovery script. If its output can't be used, keep the present hosts and record why."""
         problem, had = "", {host for host, _ in self._world}
         try:
             hosts = {host: slots for host, slots in hosts_of(self._script).items() if slots}
             if hosts and had and not had & hosts.keys():
                 names = " and ".join(sorted(had))
-                raise DiscoveryError(f"the discovery script {self._script} leaves out {names}, so no rank could go on")
+                raise DiscoveryError(f"the discovery script {self._script} drops {names}, which has all the ranks")
             self._hosts = hosts
             if (room := sum(hosts.values())) < self._fewest:
-                problem = f"there is room for {plural(room, 'rank')}: training waits for {self._fewest}"
+                problem = f"there is room for {plural(room, 'rank')}; training waits for {self._fewest}"
         except DiscoveryError as error:
-            problem = f"hosts stay as they are: {error}"
+            problem = f"hosts are unchanged: {error}"
         if problem != self._problem:
             self._problem = problem
             self.record("discovery", problem=problem)
         return self._hosts
 
-    # ---------------------------------------------------------------- what a supervisor asks
+    # ---------------------------------------------------------------- overrides
 
-    def _start_again(self, command):
-        """Say why Horovod gave up where all its ranks were on the host of one that failed; nothing starts again."""
+    def _decide_restart(self):
+        """Say why Horovod gave up if all ranks were on one host; an elastic run is never restarted as a whole."""
         hosts = {host for host, _ in self._world}
         if self.reason or not any(self.exit_codes.values()) or len(self._world) < 2 or len(hosts) > 1:
             return {}
-        return {"no_restart": f"all ranks were on {hosts.pop()}, and Horovod gives up a host on which one fails"}
+        return {"no_restart": f"all ranks were on {hosts.pop()}, and Horovod drops a host on which one fails"}
 
     def running(self):
         return list(self._numbers)
 
-    def waits(self, ranks):
-        return super().waits(ranks) if ranks else []
-
 
 class Server:
-    """Horovod's rendezvous server, which calls `formed` with the slots of each new world; on loopback only.
+    """Horovod's rendezvous server on loopback, which calls `formed` with the slots of each new world.
 
-    `came` are the ranks of this world that have come to Gloo's rendezvous.
+    `came` has the ranks of this world that have reached Gloo's rendezvous.
     """
 
     def __init__(self, formed: Callable[[Sequence[Any]], None]):
@@ -272,9 +268,9 @@ class Server:
 
 
 def hosts_of(script: str) -> dict[str, int]:
-    """Run a discovery script in a shell, as Horovod does; return how many ranks each host has room for.
+    """Run a discovery script in a shell, as Horovod does; return the number of slots of each host.
 
-    DiscoveryError if it fails, takes too long, or prints anything but names of this machine, each with a number.
+    DiscoveryError if it fails, takes too long, or prints anything but names of this machine with numbers.
     """
     try:
         ran = subprocess.run(["sh", "-c", shlex.quote(script)], capture_output=True, text=True, timeout=DISCOVERY_S)
@@ -298,7 +294,7 @@ def hosts_of(script: str) -> dict[str, int]:
 
 
 def _is_here(host: str) -> bool:
-    """Whether a name is this machine's."""
+    """Return whether a host name is this machine's."""
     try:
         address = socket.gethostbyname(host)
     except OSError:
@@ -308,4 +304,4 @@ def _is_here(host: str) -> bool:
 
 
 if __name__ == "__main__":
-    run_and_end(main)
+    run_and_exit(main)

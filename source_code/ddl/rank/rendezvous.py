@@ -1,6 +1,6 @@
-"""Each rank's slot, and Horovod's rendezvous server, where Gloo's ranks learn each other's addresses.
+"""Each rank's slot, and Horovod's rendezvous server, through which ranks learn each other's addresses.
 
-Ranks of tf.distribute and PyTorch keep their addresses in it, too, whoever has started it: stock horovodrun included.
+Gloo's ranks use it, and so do those of tf.distribute and PyTorch, whether it was started here or by stock horovodrun.
 """
 
 import os
@@ -9,23 +9,24 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ddl.errors import NotFound
-from ddl.launcher.commands import GLOO_TIMEOUT_S
+from ddl.launcher.timeouts import GLOO_TIMEOUT_S
 
 if TYPE_CHECKING:
     from typing import Self  # from Python 3.11 on
 
     from horovod.runner.http.http_server import RendezvousServer
 
-# All ranks come at once. Python's default keeps five callers waiting and drops the rest, which
-# call again after a second, then two, then four: with eight ranks a start took seconds longer.
+# All ranks connect at once. Python's default queue holds five connections and drops the rest, which are retried after
+# one second, then two, then four: with eight ranks, a start took seconds longer.
 BACKLOG = 1024
-SLURMS = ("SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID", "SLURM_NODEID", "SLURM_NNODES")
-HOROVODS = ("rank", "size", "local_rank", "local_size", "cross_rank", "cross_size", "hostname")
+DAY_S = 86_400
+SLURM = ("SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID", "SLURM_NODEID", "SLURM_NNODES")
+HOROVOD = ("rank", "size", "local_rank", "local_size", "cross_rank", "cross_size", "hostname")
 
 
 @dataclass(frozen=True)
 class Slot:
-    """One rank's slot among `size` ranks, in Horovod's words: `cross_rank` is its node's number of `cross_size`.
+    """One rank's place among `size` ranks; in Horovod's terms, it is on node `cross_rank` of `cross_size`.
 
     Nodes are filled one after the other.
     """
@@ -38,11 +39,11 @@ class Slot:
 
     @classmethod
     def here(cls, variables: Mapping[str, str] = os.environ) -> "Self":
-        """Read the slot of this task of Slurm from its environment."""
-        missing = [name for name in SLURMS if name not in variables]
+        """Return the slot of this Slurm task from its environment; NotFound if it is not one."""
+        missing = [name for name in SLURM if name not in variables]
         if missing:
-            raise NotFound(f"{', '.join(missing)} must be set: start tasks with srun")
-        return cls(*(int(variables[name]) for name in SLURMS))
+            raise NotFound(f"{', '.join(missing)} must be set: start this with srun")
+        return cls(*(int(variables[name]) for name in SLURM))
 
     @property
     def local_size(self) -> int:
@@ -50,16 +51,16 @@ class Slot:
 
     @property
     def hostname(self) -> str:
-        return f"node{self.cross_rank}"  # any name will do that ranks of a node share
+        return f"node{self.cross_rank}"  # any name that the ranks of a node share
 
     @property
     def horovod(self) -> dict[str, str]:
         """Horovod's variables: HOROVOD_RANK, HOROVOD_SIZE and others."""
-        return {f"HOROVOD_{name.upper()}": str(getattr(self, name)) for name in HOROVODS}
+        return {f"HOROVOD_{name.upper()}": str(getattr(self, name)) for name in HOROVOD}
 
 
 def slots(ranks: int, nodes: int) -> list[Slot]:
-    """Return every rank's slot; tasks of tf.distribute may fill the last node in part."""
+    """Return every rank's slot; the last node may have fewer ranks."""
     per_node = -(-ranks // nodes)
     return [Slot(rank, ranks, rank % per_node, rank // per_node, nodes) for rank in range(ranks)]
 
@@ -76,21 +77,24 @@ def server(size: int, nodes: int) -> "tuple[RendezvousServer, int]":
 
 
 def variables(address: str, port: int | str) -> dict[str, str]:
-    """What a rank needs to find a server."""
+    """Return the variables that tell a rank where the server is."""
     return {"HOROVOD_GLOO_RENDEZVOUS_ADDR": address, "HOROVOD_GLOO_RENDEZVOUS_PORT": str(port)}
 
 
-def through(controller: str, interface: str = "") -> dict[str, str]:
-    """What Horovod needs to join ranks through a controller, "gloo" (and its network interface) or "mpi"."""
+def through(controller: str, interface: str = "", debugging: bool = False) -> dict[str, str]:
+    """Return the variables that tell Horovod how to connect ranks: "gloo" and its network interface, or "mpi".
+
+    With `debugging`, ranks wait a day for the one that is debugged.
+    """
     chosen = {"HOROVOD_CONTROLLER": controller, "HOROVOD_CPU_OPERATIONS": controller}
     if controller == "mpi":
         return chosen
     interfaces = dict.fromkeys(("HOROVOD_GLOO_IFACE", "NCCL_SOCKET_IFNAME"), interface)
-    return {**chosen, **interfaces, "HOROVOD_GLOO_TIMEOUT_SECONDS": str(GLOO_TIMEOUT_S)}
+    return {**chosen, **interfaces, "HOROVOD_GLOO_TIMEOUT_SECONDS": str(DAY_S if debugging else GLOO_TIMEOUT_S)}
 
 
 def reachable() -> bool:
-    """Whether this process knows such a server."""
+    """Return whether this process knows such a server."""
     return "HOROVOD_GLOO_RENDEZVOUS_ADDR" in os.environ
 
 

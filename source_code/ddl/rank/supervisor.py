@@ -1,9 +1,12 @@
-"""Looks after the processes of a run: the base of `ddl.rank.one_host`, `ddl.rank.task` and `ddl.rank.hosts`."""
+"""Supervise the ranks of a run: start them, watch them, and end them when there is a reason to.
+
+`Supervisor` is the base of one small class for each place: `ddl.rank.one_host`, `ddl.rank.netns_hosts`,
+`ddl.rank.elastic` and `ddl.rank.task`.
+"""
 
 import json
 import math
 import os
-import re
 import signal
 import subprocess
 import sys
@@ -11,30 +14,25 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from pathlib import Path
 
-import psutil
-
-from ddl.launcher.roles import roles_of
-from ddl.launcher.settings import stall_s
-from ddl.rank import cluster
+from ddl.launcher.run_options import RunOptions
+from ddl.launcher.timeouts import stall_s
+from ddl.rank import tf_config
 from ddl.rank.rendezvous import Slot
-from ddl.rank.start import ForkedRank, start
-from ddl.rank.straggler import EVERY_S, Straggler, at_work
-from ddl.records.folder import STACK_SIGNAL, RunFolder, StorageError, stack_of
+from ddl.rank.spawn import ForkedRank, Spawner
+from ddl.rank.waiting import SAMPLE_S, Straggler, at_work, handles_signal, is_stopped, waits
+from ddl.records.folder import RunFolder, StorageError, stack_of
 from ddl.records.jsonfiles import read_json
 from ddl.records.paths import runs_dir
 
 STOPPING = (signal.SIGTERM, signal.SIGINT)
-NOTICE_S = 20.0  # for ranks that write a checkpoint first; machines that are taken away give 30 s or more
-LOOK_EVERY_S = 0.5  # at the clock
-STACK_S = 0.5
-LIBRARY = re.compile(r"/(horovod|tensorflow|keras|torch)/|horovod_")
+NOTICE_S = 20.0  # for ranks to write a checkpoint; clouds give at least 30 s before they take a machine away
+POLL_S = 0.5
 
 
 def enter_folder(name: str) -> None:
-    """Give the tasks of a line that was pasted into a terminal a folder where they meet. Its ranks keep no records."""
+    """Give the processes of a pasted line a folder in which they find each other. Its ranks keep no records."""
     if RunFolder.here() is None:
         folder = runs_dir() / name
         try:
@@ -45,39 +43,43 @@ def enter_folder(name: str) -> None:
 
 
 class Supervisor:
-    """Ends the processes of a run early when there is a reason to; one in a process.
+    """Starts processes, and ends them early when there is a reason to. There is one supervisor per process.
 
-    Reasons are SIGINT, SIGTERM (where ranks have a checkpoint to write, after that), a launcher that is gone, the time
-    limit, and ranks that never joined a cluster of tf.distribute. The first is kept in `reason`, with what the record
-    says besides in `details`, and sets `stopping`. A subclass starts the processes.
+    Reasons are SIGINT; SIGTERM, after ranks have written a checkpoint if they can; the death of the launcher; the time
+    limit; and ranks that never join a cluster of tf.distribute. The first reason is kept in `reason`, with more about
+    it in `details`, and sets `stopping`. Each reason is awaited in its own thread, because the main thread waits for
+    ranks.
     """
 
-    grace_s = 1.0  # between asking the processes to end and killing them
-    started = 0.0  # in seconds since the epoch: what a time limit counts from
+    grace_s = 1.0  # between SIGTERM and SIGKILL
+    started = 0.0  # in seconds since the epoch; the time limit counts from here
 
-    def __init__(self, watch_launcher: bool = True):
+    def __init__(self, options: RunOptions, watch_launcher: bool = True):
+        self.options = options
         self.run_id = os.environ["DDL_RUN_ID"]
         self.folder = RunFolder(Path(os.environ["DDL_RUN_DIR"]))
-        self.noticed = False  # the ranks have been told to make room
+        self.noticed = False  # ranks were told to write a checkpoint and end
+        self.asked = ""  # the signal that asked the ranks to end
         self.reason: str | None = None
         self.details: dict = {}
         self.stopping = threading.Event()
         self._children: list[ForkedRank | subprocess.Popen] = []
         self._lock, self._ending, self._start = threading.Lock(), False, 1
+        self._spawner = Spawner()
         self._watch_signals()
-        lifeline = os.environ.pop("DDL_LIFELINE", "")  # not for the processes started from here
+        lifeline = os.environ.pop("DDL_LIFELINE", "")  # not for processes started from here
         if lifeline and watch_launcher:
             self.watch(self._await_launcher, _take_standard_input())
 
-    def start_rank(self, words: Sequence[str], slot: Slot, **variables: str) -> "ForkedRank | subprocess.Popen":
-        """Start a rank with this process' environment and these variables, and look after it.
+    def start_rank(self, slot: Slot, prefix: Sequence[str] = (), **variables: str) -> ForkedRank | subprocess.Popen:
+        """Start a rank with these variables, behind a command's `prefix`, and supervise it.
 
         If the others have been asked to end already, so is this one.
         """
         environment = {**os.environ, **slot.horovod, "PYTHONUNBUFFERED": "1", "DDL_RANKS_OF": self.run_id, **variables}
-        if not self.folder.job.exists():  # of a pasted line: what its ranks print goes to the terminal
+        if not self.options.folder:  # ranks of a pasted line print to the terminal
             environment.pop("DDL_RUN_DIR")
-        child = start(words, environment, self.stopping)
+        child = self._spawner.start((*prefix, *self.options.rank_command), environment, self.stopping)
         with self._lock:
             self._children.append(child)
             late = self._ending
@@ -90,28 +92,30 @@ class Supervisor:
         """Call a function in a thread that ends with this process."""
         threading.Thread(target=function, args=arguments, daemon=True).start()
 
-    # ---------------------------------------------------------------- what a subclass may say otherwise
+    # ---------------------------------------------------------------- what a subclass may override
 
     def terminate(self) -> None:
         """Ask the processes to end."""
+        self.asked = self.asked or "SIGTERM"
         self._send(signal.SIGTERM)
 
     def kill(self) -> None:
         """Kill the processes that are left."""
+        self.asked = "SIGKILL"
         self._send(signal.SIGKILL)
 
     def diagnose(self, reason: str) -> dict:
-        """Look at the ranks before they are ended; return what the record is to say of them."""
+        """Look at the ranks before they are ended; return details for the record."""
         return {}
 
     def has_exited(self, rank: int) -> bool:
-        """Whether a rank's end is recorded."""
+        """Return whether a rank's end is recorded."""
         raise NotImplementedError
 
     # ---------------------------------------------------------------- ending early
 
     def end(self, reason: str, **details: object) -> None:
-        """End the processes; of several reasons the first one is kept."""
+        """End the processes; if there are several reasons, the first is kept."""
         if self.reason is None:
             self.reason, self.details = reason, details
         self.stopping.set()
@@ -125,13 +129,14 @@ class Supervisor:
         self.watch(self._kill_after_grace, self._start)
 
     def forget_processes(self) -> None:
-        """Begin anew, when all processes have ended."""
+        """Prepare for a restart, when all processes have ended."""
         with self._lock:
             self._children, self._ending, self._start = [], False, self._start + 1
+        self.asked = ""
 
     def _kill_after_grace(self, start: int) -> None:
         time.sleep(self.grace_s)
-        if start == self._start:  # otherwise they have ended, and others run
+        if start == self._start:  # otherwise these are other processes, after a restart
             self.kill()
 
     def _send(self, number: int) -> None:
@@ -140,10 +145,10 @@ class Supervisor:
         for child in children:
             child.send_signal(number)
 
-    # ---------------------------------------------------------------- reasons to end early, each awaited in a thread
+    # ---------------------------------------------------------------- reasons to end early
 
     def _watch_signals(self) -> None:
-        """End the processes on SIGTERM and SIGINT, whatever the main thread is doing."""
+        """Handle SIGTERM and SIGINT in a thread: Python's handlers run only when the main thread is not in C code."""
         reader, writer = os.pipe()
         os.set_blocking(writer, False)
         signal.set_wakeup_fd(writer)
@@ -161,9 +166,9 @@ class Supervisor:
                     self.end(signal.Signals(number).name)
 
     def give_notice(self) -> bool:
-        """Tell ranks that listen for it (SIGURG) to write a checkpoint and end; return whether any does."""
+        """Tell ranks that handle SIGURG to write a checkpoint and end; return whether any does."""
         with self._lock:
-            listening = [child for child in self._children if _handles(child.pid, signal.SIGURG)]
+            listening = [child for child in self._children if handles_signal(child.pid, signal.SIGURG)]
         for child in listening:
             child.send_signal(signal.SIGURG)
         return bool(listening)
@@ -172,28 +177,29 @@ class Supervisor:
         os.read(lifeline, 1)  # returns when the other end is closed
         self.end("launcher gone")
 
-    def await_time_limit(self, timeout_s: float) -> None:
-        """End the processes `timeout_s` after `started`, which may be set later while this waits."""
+    def await_time_limit(self) -> None:
+        """End the processes when the time limit has passed since `started`, which may still change."""
+        timeout_s = self.options.timeout_s or math.inf
         while (left := self.started + timeout_s - time.time()) > 0:
-            if self.stopping.wait(min(left, LOOK_EVERY_S)):
+            if self.stopping.wait(min(left, POLL_S)):
                 return
         self.end("timeout", timeout_s=timeout_s, **self.diagnose("timeout"))
 
     def await_cluster(self, over: threading.Event) -> None:
-        """End the processes when ranks of a cluster of tf.distribute do not join it, unless they are over."""
-        roles = roles_of(read_json(self.folder.job) or {})
-        missing = roles and cluster.first_absent(len(roles))
+        """End the processes if ranks of a cluster of tf.distribute do not join it, unless they are over."""
+        roles = self.options.roles()
+        missing = roles and tf_config.first_absent(len(roles))
         if missing and not over.is_set():
             gone = [rank for rank in missing if self.has_exited(rank)]
             self.end("absent", missing=missing, gone=gone, **self.diagnose("absent"))
 
-    # ---------------------------------------------------------------- who waits for others
+    # ---------------------------------------------------------------- ranks that wait
 
     def await_stalls(self, ranks: Sequence[int], over: threading.Event) -> None:
-        """Record which of these ranks wait for others when seconds (``DDL_STALL_S``) have brought nothing new.
+        """Record which of these ranks wait for others whenever the run has been silent for ``DDL_STALL_S`` seconds.
 
-        It ends when the ranks are over. Until a script has written anything it may be importing, for long on a busy
-        machine: it has ten times as many seconds.
+        Ends when the ranks are over. A script that has not written anything may still be importing, which takes long on
+        a busy machine, so it gets ten times as long.
         """
         limit_s, seen, due, before = stall_s(), 0.0, math.inf, None
         while not (over.wait(limit_s / 6) or self.stopping.is_set()):
@@ -204,43 +210,48 @@ class Supervisor:
                     self.folder.stalled(rank).unlink(missing_ok=True)
             elif time.monotonic() >= due:
                 answers = [self.waits(ranks), [stack_of(self.folder.stack(rank)) for rank in ranks]]
-                if answers == before:  # twice at the same point, so that it is no moment of a long computation
-                    for rank, waiting in zip(ranks, answers[0]):
+                if answers == before:  # twice the same stack: the rank is stuck, not just slow
+                    for rank, waiting in zip(ranks, answers[0], strict=True):
                         record = {"rank": rank, "waits": waiting, "quiet_s": limit_s, **self._stopped(rank)}
                         self.write(self.folder.write_json, self.folder.stalled(rank), record)
-                    due = math.inf  # until something new comes
+                    due = math.inf  # until there is something new
                 elif before:
                     due, before = time.monotonic() + limit_s, None
                 else:
                     before = answers
 
     def _stopped(self, rank: int) -> dict:
-        """The process id of a rank that a signal has stopped, as what is to be recorded."""
-        pid = (read_json(self.folder.rank(rank)) or {}).get("pid", 0)
-        return {"stopped": pid} if is_stopped(pid) else {}
+        """Return the process id of a rank that a signal has stopped, as part of a record."""
+        pid = self._pid(rank)
+        return {"stopped": pid} if pid and is_stopped(pid) else {}
 
     def await_straggler(self, ranks: Sequence[int], over: threading.Event) -> None:
-        """Record which of these ranks the others wait for while the run goes on; it ends when the ranks are over."""
+        """Record which of these ranks the others wait for; end when the ranks are over."""
         straggler, known = Straggler(), None
-        while not (over.wait(EVERY_S) or self.stopping.is_set()):
-            pids = [(read_json(self.folder.rank(rank)) or {}).get("pid") for rank in ranks]
+        while not (over.wait(SAMPLE_S) or self.stopping.is_set()):
+            pids = [self._pid(rank) for rank in ranks]
             if not all(pids):
                 continue
-            if (found := straggler.add([at_work(pid) for pid in pids])) != known:
+            if (found := straggler.add([at_work(pid) for pid in pids if pid])) != known:
                 self.folder.straggler.unlink(missing_ok=True)
                 if found is not None:
                     self.write(self.folder.write_json, self.folder.straggler, {"rank": ranks[found]})
                 known = found
 
     def waits(self, ranks: Sequence[int]) -> list[bool]:
-        """Ask these ranks at once whether they wait for others."""
+        """Return for each of these ranks whether it waits for others."""
+        if not ranks:
+            return []
 
         def rank_waits(rank: int) -> bool:
-            record = read_json(self.folder.rank(rank))
-            return bool(record) and waits(record["pid"], self.folder.stack(rank))
+            pid = self._pid(rank)
+            return bool(pid) and waits(pid, self.folder.stack(rank))
 
         with ThreadPoolExecutor(len(ranks)) as pool:
             return list(pool.map(rank_waits, ranks))
+
+    def _pid(self, rank: int) -> int:
+        return (read_json(self.folder.rank(rank)) or {}).get("pid", 0)
 
     # ---------------------------------------------------------------- records
 
@@ -249,9 +260,10 @@ class Supervisor:
         self.write(self.folder.append, self.folder.launcher, {"event": event, "time": time.time(), **fields})
 
     def write(self, write: Callable[[Path, dict], None], path: Path, record: dict) -> None:
+        """Write a record; if that fails, print it and let the ranks go on."""
         try:
             write(path, record)
-        except StorageError as error:  # the ranks go on; who follows them sees how this ends
+        except StorageError as error:
             print(f"{error}: {json.dumps(record)}", file=sys.stderr, flush=True)
 
 
@@ -267,41 +279,5 @@ def _take_standard_input() -> int:
 
 
 def shell_status(code: int) -> int:
-    """The exit status that a shell shows: 128 and the signal's number for a killed process."""
+    """Return the exit status that a shell shows: 128 plus the signal's number for a killed process."""
     return 128 - code if code < 0 else code
-
-
-def waits(pid: int, stack: Path) -> bool:
-    """Whether a rank waits for others, which takes half a second to find out.
-
-    One that waits in a collective operation, or in ``hvd.init()``, is inside Horovod, TensorFlow or PyTorch and uses
-    hardly any processor time. ``ddl.rank`` answers a signal with its stack, in the file `stack`.
-    """
-    try:
-        process = psutil.Process(pid)
-        if not _handles(pid, STACK_SIGNAL) or is_stopped(pid):
-            return False  # another program by now, which the signal would end; or it can't answer
-        process.send_signal(STACK_SIGNAL)
-        before = process.cpu_times()
-        time.sleep(STACK_S)
-        after = process.cpu_times()
-    except psutil.NoSuchProcess:
-        return False
-    idle = after.user + after.system - before.user - before.system < STACK_S / 2
-    return idle and bool(LIBRARY.search(stack_of(stack).split("\n")[0]))
-
-
-def is_stopped(pid: int) -> bool:
-    """Whether a signal (SIGSTOP) has stopped a process."""
-    with suppress(psutil.Error):
-        return psutil.Process(pid).status() == psutil.STATUS_STOPPED
-    return False
-
-
-def _handles(pid: int, number: int) -> bool:
-    """Whether a process has a handler for a signal."""
-    try:
-        caught = re.search(r"SigCgt:\s*(\w+)", Path(f"/proc/{pid}/status").read_text())
-    except OSError:
-        return False
-    return bool(caught) and bool(int(caught[1], 16) >> (number - 1) & 1)

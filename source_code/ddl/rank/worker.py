@@ -1,12 +1,13 @@
-"""A worker: what ``python -m ddl.rank --threads N [OPTIONS] SCRIPT [ARGUMENT ...]`` does.
+"""Run the script in a rank's process.
 
-It sends output to the rank's log, records that the rank has started, joins a cluster (``--cluster``), and becomes the
-script, with arguments, working directory and ``__main__`` as if python had started it. Output goes to a file and not
-through horovodrun's pipes: a crashed rank's child that holds a pipe open would make horovodrun wait for ever.
+The rank sends its output to its log, records that it has started, joins a cluster if there is one, and becomes the
+script, with the arguments, working directory and ``__main__`` that python gives it. Output goes to a file and not
+through horovodrun's pipes: a child of a crashed rank that holds a pipe open would make horovodrun wait forever.
 """
 
 import contextlib
 import faulthandler
+import importlib.util
 import os
 import signal
 import sys
@@ -17,141 +18,232 @@ import types
 from importlib.machinery import SourceFileLoader
 from pathlib import Path
 
-from ddl.launcher.commands import RankCommand
-from ddl.launcher.roles import assign_roles
-from ddl.rank import cluster
-from ddl.rank.ending import exit_status
+from ddl.errors import CourseError
+from ddl.launcher.run_options import RunOptions
+from ddl.rank import tf_config
+from ddl.rank.fast_exit import exit_status
 from ddl.records.folder import STACK_SIGNAL, RunFolder, StorageError
 from ddl.records.log import keep_writing
 from ddl.records.machine import gpu_numbers, host_name
 from ddl.records.stack import require_keras_2
 
-# A rank that failed must not wait in its exit handlers for ranks that wait for it.
+# A failed rank must not wait in its exit handlers for ranks that wait for it.
 EXIT_GRACE_S = 2.0
 
 
-def main():
-    command = RankCommand.of_this_process()
-    # Of an elastic run, a process keeps its number while its rank changes.
+class NoKeyboard(CourseError, RuntimeError):
+    """A rank called ``breakpoint()``, but has no terminal."""
+
+
+def main(forked: bool = False) -> None:
+    """Be a rank of the run that this process's command line names; `forked` if its libraries are already imported."""
+    options = RunOptions.of_process()
+    # A process of an elastic run keeps its number while its rank changes.
     rank = int(os.environ.get("DDL_PROCESS") or os.environ.get("HOROVOD_RANK", "0"))
-    workers = command.workers(int(os.environ.get("HOROVOD_SIZE", "1")))
-    roles = assign_roles(command.cluster, workers, command.parameter_servers)
-    for_torch = command.cluster == "torchrun"
-    _set_threads(str(command.threads))
+    roles = options.roles(int(os.environ.get("HOROVOD_SIZE", "1")))
+    debugged = options.debug == rank and options.terminal
+    _set_threads(str(options.threads), forked)
     folder = RunFolder.here()
-    # A warning of the time limit may come while the script imports: `course.training.notice.Notice` unblocks
-    # it. Scripts without a Notice would have ignored it, and still do.
+    # A warning of the time limit may come while the script imports: `course.training.notice.Notice` unblocks it. Other
+    # scripts ignore SIGURG with or without this.
     signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGURG])
     record = {
         "rank": rank,
         "host": host_name(),
         "pid": os.getpid(),
         "started": time.time(),
-        "threads": command.threads,
-        "start": "warm" if "ddl.rank.fork" in sys.modules else "cold",
+        "threads": options.threads,
+        "start": "warm" if forked else "cold",
     }
     if folder:
-        _open_files(folder, rank)
+        _open_files(folder, rank, options.terminal if debugged else "")
         _record(folder, folder.rank(rank), record)
+    if forked:
+        _warn_of_late_variables()
     try:
         require_keras_2()
-        if roles or (for_torch and not rank):
-            cluster.publish(rank)
+        if roles or (options.cluster == "torchrun" and not rank):
+            tf_config.publish(rank)
         if roles:
             _join(rank, roles)
-        if for_torch:
-            os.environ.update(cluster.torchrun())
-        run_script(enter_script(command.script, command.arguments))
+        if options.cluster == "torchrun":
+            os.environ.update(tf_config.torchrun())
+        if options.module:
+            run_script(*enter_module(options.module, options.args))
+        else:
+            run_script(*enter_script(options.script, options.args))
     except BaseException as error:
         if status := exit_status(error):
+            if debugged and not isinstance(error, SystemExit):
+                _debug(error)
             _report(error, status, rank, folder)
             timer = threading.Timer(EXIT_GRACE_S, os._exit, [status])
             timer.daemon = True
             timer.start()
             sys.exit(status)
     if roles and roles[rank][0] == "chief":
-        cluster.dismiss()  # or the others would serve for ever
-    if folder:  # its exit handlers may wait for other ranks
+        tf_config.dismiss()  # otherwise the other tasks would serve forever
+    if folder:  # before exit handlers, which may wait for other ranks
         _record(folder, folder.rank(rank), {**record, "ended": time.time()})
 
 
-def _set_threads(threads):
+def _set_threads(threads, forked):
     os.environ["DDL_THREADS"] = threads
     for name in ("OMP_NUM_THREADS", "TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS"):
         os.environ[name] = threads
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-    if fork := sys.modules.get("ddl.rank.fork"):  # this process is one: OpenBLAS was loaded before
-        fork.set_blas_threads()
+    if forked:  # OpenBLAS is loaded already
+        from ddl.rank.fork_server import set_blas_threads
+
+        set_blas_threads()
+
+
+def _warn_of_late_variables():
+    """Make ``os.environ`` warn when the script sets a variable that TensorFlow has read before the fork."""
+    from ddl.launcher.fork_client import read_at_import
+
+    kind = type(os.environ)
+    set_item = kind.__setitem__
+
+    def warn_and_set(self, name, value):
+        if read_at_import([name]) and self.get(name) != value:
+            print(
+                f"{name} has no effect here: this rank was forked from a process that had imported TensorFlow already. "
+                "launch(..., warm=False) starts ranks without that",
+                file=sys.stderr,
+                flush=True,
+            )
+        set_item(self, name, value)
+
+    kind.__setitem__ = warn_and_set
 
 
 def _join(rank, roles):
-    """Wait for the other ranks, and set the environment that tf.distribute reads."""
-    joined = cluster.assemble(rank, roles)
+    """Wait for the other ranks, and set the variables that tf.distribute reads."""
+    joined = tf_config.assemble(rank, roles)
     os.environ["TF_CONFIG"] = joined.tf_config
     local_rank = int(os.environ.get("HOROVOD_LOCAL_RANK", "0"))
-    os.environ["CUDA_VISIBLE_DEVICES"] = cluster.visible_devices(rank, local_rank, roles, gpu_numbers())
+    os.environ["CUDA_VISIBLE_DEVICES"] = tf_config.visible_devices(rank, local_rank, roles, gpu_numbers())
     if joined.chief:
-        # A step waits inside a server for other steps, one thread each: with fewer it hangs.
+        # Each step that waits inside a server for other steps takes a thread: with fewer threads it hangs.
         least = max(len(joined.workers) + 1, int(os.environ["DDL_THREADS"]))
         os.environ["TF_NUM_INTEROP_THREADS"] = str(least)
 
 
-def _open_files(folder, rank):
-    """Send output to the rank's log, and stacks to their file: on request, and from a crash."""
+def _open_files(folder, rank, terminal):
+    """Connect the streams to the rank's log, or to a terminal; open the file for stacks, on request and in a crash."""
     try:
-        log = os.open(folder.log(rank), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
-        os.dup2(log, 1)
-        os.dup2(log, 2)
-        os.close(log)
-        keep_writing(folder.lost(rank))
-        folder.error(rank).unlink(missing_ok=True)  # an earlier start of a requeued job left it
+        if terminal:
+            _open_terminal(terminal)
+        else:
+            log = os.open(folder.log(rank), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+            os.dup2(log, 1)
+            os.dup2(log, 2)
+            os.close(log)
+            keep_writing(folder.lost(rank))
+            sys.breakpointhook = _refuse_breakpoint
+        folder.error(rank).unlink(missing_ok=True)  # from an earlier start of a requeued job
         stacks = open(folder.stack(rank), "w")
     except OSError as error:
         problem = StorageError(error, error.filename or folder.path)
         print(f"rank {rank}: {problem}. It continues without", file=sys.stderr, flush=True)
         stacks = sys.stderr
-    # The launcher asks for this when a run hangs: where is each rank?
+    # The launcher asks for the stack when a run hangs.
     faulthandler.register(STACK_SIGNAL, file=stacks)
     faulthandler.enable(stacks)
 
 
+def _open_terminal(path):
+    """Connect this process's streams to a terminal."""
+    terminal = os.open(path, os.O_RDWR | os.O_NOCTTY)
+    for number, name, mode in ((0, "stdin", "r"), (1, "stdout", "w"), (2, "stderr", "w")):
+        os.dup2(terminal, number)
+        setattr(sys, name, open(number, mode, buffering=1, closefd=False))
+    os.close(terminal)
+
+
+def _refuse_breakpoint(*arguments, **keywords):
+    """Raise `NoKeyboard` with a hint, unless PYTHONBREAKPOINT chooses another debugger."""
+    if os.environ.get("PYTHONBREAKPOINT"):
+        return sys.__breakpointhook__(*arguments, **keywords)
+    rank = os.environ.get("HOROVOD_RANK", "0")
+    raise NoKeyboard(
+        f"breakpoint() needs a terminal, and ranks have none: `ddl run --debug {rank}` gives this rank yours"
+    )
+
+
+def _debug(error):
+    """Let the user look at the frames of an exception."""
+    import pdb
+
+    traceback.print_exception(type(error), error, _own_frames(error))
+    print("Post mortem: `bt` shows the frames, `up` and `down` move between them, `q` ends this rank.")
+    with contextlib.suppress(Exception):
+        pdb.post_mortem(_own_frames(error))
+
+
 def _record(folder, path, mapping):
-    """Write a record; without it this rank does its work, but nobody can see it."""
+    """Write a record; if that fails, continue without it."""
     try:
         folder.write_json(path, mapping)
     except StorageError as error:
         print(f"{error}. The rank continues without this record", file=sys.stderr, flush=True)
 
 
+# ---------------------------------------------------------------- the script
+
+
 def enter_script(script, arguments=()):
-    """Give this process the ``__main__``, arguments and path that python gives a script; return that module."""
-    main_module = types.ModuleType("__main__")
-    main_module.__file__ = script
-    main_module.__loader__ = SourceFileLoader("__main__", script)
-    main_module.__builtins__ = __builtins__
-    sys.modules["__main__"] = main_module
-    sys.argv = [script, *arguments]
+    """Give this process the ``__main__``, arguments and path that python gives a script; return its code and module."""
+    module = _enter_main(script, arguments, SourceFileLoader("__main__", script))
     sys.path[0] = os.path.dirname(os.path.realpath(script))
-    return main_module
+    return compile(Path(script).read_bytes(), script, "exec", dont_inherit=True), module
 
 
-def run_script(module):
-    """Run the script of a module that `enter_script` has made."""
-    code = compile(Path(module.__file__).read_bytes(), module.__file__, "exec", dont_inherit=True)
+def enter_module(name, arguments=()):
+    """Do the same for a module, as ``python -m`` does; ImportError if it is not found."""
+    sys.path[0] = os.getcwd()
+    spec = importlib.util.find_spec(name)
+    if spec and spec.submodule_search_locations is not None:
+        spec = importlib.util.find_spec(f"{name}.__main__")
+    if spec is None or spec.loader is None:
+        raise ModuleNotFoundError(f"No module named {name!r} in {sys.path[0]} or on the path", name=name)
+    module = _enter_main(spec.origin, arguments, spec.loader)
+    module.__spec__, module.__package__ = spec, spec.parent
+    return spec.loader.get_code(spec.name), module
+
+
+def _enter_main(file, arguments, loader):
+    module = types.ModuleType("__main__")
+    module.__file__, module.__loader__, module.__builtins__ = file, loader, __builtins__
+    sys.modules["__main__"] = module
+    sys.argv = [file, *arguments]
+    return module
+
+
+def run_script(code, module):
+    """Run the code that `enter_script` or `enter_module` has returned."""
     exec(code, vars(module))
 
 
+# ---------------------------------------------------------------- errors
+
+
+def _own_frames(error):
+    """Return an exception's traceback from the script's own frames down."""
+    frames = error.__traceback__
+    while frames and frames.tb_frame.f_code.co_filename == __file__:
+        frames = frames.tb_next
+    return frames
+
+
 def _report(error, status, rank, folder):
-    """Keep the traceback, from the script's own frames down, and print it."""
-    if isinstance(error, SystemExit):
-        # sys.exit("message") speaks for itself; a bare status says little, but it is all there is.
+    """Record the traceback and print it."""
+    if isinstance(error, SystemExit):  # a bare status says little, but it is all there is
         text = "" if isinstance(error.code, int) else f"{_text(error)}\n"
     else:
-        frames = error.__traceback__
-        while frames and frames.tb_frame.f_code.co_filename == __file__:
-            frames = frames.tb_next
-        text = "".join(traceback.format_exception(type(error), error, frames))
-    # A script may have closed its output, or redirected it: keep the error all the same.
+        text = "".join(traceback.format_exception(type(error), error, _own_frames(error)))
+    # A script may have closed or redirected its output: record the error before printing it.
     if folder:
         with contextlib.suppress(AttributeError, OSError, ValueError):
             sys.stdout.flush()
@@ -164,7 +256,7 @@ def _report(error, status, rank, folder):
             "message": _text(error),
             "traceback": text,
             "time": time.time(),
-            "log_bytes": log.stat().st_size if log.exists() else 0,  # what the log holds besides
+            "log_bytes": log.stat().st_size if log.exists() else 0,  # before the traceback
         }
         _record(folder, folder.error(rank), record)
     with contextlib.suppress(AttributeError, OSError, ValueError):
@@ -172,8 +264,8 @@ def _report(error, status, rank, folder):
 
 
 def _text(error):
-    """An exception's message; its own `__str__` may fail, too."""
+    """Return an exception's message, even if its ``__str__`` fails."""
     try:
         return str(error)
     except Exception:
-        return f"(a {type(error).__name__} that cannot be shown)"
+        return f"(a {type(error).__name__} whose message cannot be shown)"

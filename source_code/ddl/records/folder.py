@@ -1,7 +1,7 @@
-"""What a run leaves behind: its folder, and the records that ranks write into it.
+"""A run's folder: the path of each file in it, and writing them.
 
-Every file of a run's folder has exactly one writer, so nothing needs a lock. Every rank imports this before its script,
-so it needs the standard library only.
+Every file has exactly one writer, so nothing needs a lock. Every rank imports this module before its script, so it
+needs the standard library only.
 """
 
 import contextlib
@@ -20,7 +20,7 @@ from ddl.records.paths import runs_dir
 
 
 class _File:
-    """A file of that name in a run's folder."""
+    """A file in a run's folder."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -30,7 +30,7 @@ class _File:
 
 
 class _RankFile(_File):
-    """One for each rank: `folder.log(rank)`."""
+    """A file for each rank: `folder.log(rank)`."""
 
     def __get__(self, folder: "RunFolder", owner: type) -> Callable[[int], Path]:  # type: ignore[override]
         return lambda rank: folder.path / self._name.format(rank)
@@ -38,46 +38,42 @@ class _RankFile(_File):
 
 @dataclass(frozen=True)
 class RunFolder:
-    """The paths inside one run's folder, each with its only writer.
-
-    Where hosts are made on one machine, there is also `hosts` with their names and addresses.
-    """
+    """The paths inside one run's folder, grouped by writer."""
 
     path: Path
 
     # The launcher
     job = _File("job.json")  # before anything starts
     command = _File("command.sh")  # the printed line, to run again
-    launcher = _File("launcher.jsonl")  # launched, exit of each rank, restarted, end of the run
+    launcher = _File("launcher.jsonl")  # events: launched, rank_exit, restarted, ended
     launcher_log = _File("launcher.log")
-    discovery = _File("discover_hosts.sh")  # of an elastic run that was given none: its reader edits it
-    waiting = _File("waiting")  # where cores are shared: what it waits for
-    turn = _File("turn.json")  # and when its turn came
-    reserve = _File("reserve")  # room for the last records when the disk is full; gone at the end
+    discovery = _File("discover_hosts.sh")  # of an elastic run that was given none; the user may edit it
+    waiting = _File("waiting")  # if cores are shared: what the run waits for
+    turn = _File("turn.json")  # and when it got them
     # The kernel that shows the run
     shown = _File("shown.json")  # in which cell of which notebook
     # The task of rank 0, on several nodes
-    rendezvous = _File("rendezvous.json")  # where the ranks meet
+    rendezvous = _File("rendezvous.json")  # where the ranks connect
+    agreed = _File("agreed.json")  # whether the run is restarted
     # Each rank
     rank = _RankFile("rank-{}.json")  # as it starts: host, process id, threads; the end of its script
     log = _RankFile("rank-{}.log")  # everything that it prints
-    lost = _RankFile("lost-{}")  # when output of it found no room on the disk: an empty file
-    error = _RankFile("error-{}.json")  # when an exception ends it
-    stack = _RankFile("stack-{}.txt")  # where it is, when asked
-    witness = _RankFile("witness-{}.jsonl")  # its script, where it records what each rank saw, step by step
-    # Who looks after a rank
-    stalled = _RankFile("stalled-{}.json")  # when some seconds have brought nothing new: whether it waits for others
-    straggler = _File("straggler.json")  # on one host, while the run goes on: which rank the others wait for
+    lost = _RankFile("lost-{}")  # an empty file: the disk was full, and output is missing
+    error = _RankFile("error-{}.json")  # the exception that ended it
+    stack = _RankFile("stack-{}.txt")  # its stack, when asked
+    witness = _RankFile("witness-{}.jsonl")  # what its script recorded of each step
+    # The supervisor of a rank
+    stalled = _RankFile("stalled-{}.json")  # in a silent run: whether it waits for others
+    straggler = _File("straggler.json")  # on one host: the rank that the others wait for
     exit = _RankFile("exit-{}.json")  # on several nodes: how it ended
-    ready = _RankFile("ready-{}.json")  # there, where runs start again: that it has ended, and its task waits
-    agreed = _File("agreed.json")  # and who starts again, by the first of these tasks
+    ready = _RankFile("ready-{}.json")  # there, if the run may be restarted: that it has ended
     # Rank 0's script
     events = _File("events.jsonl")  # as it goes (`Recorder`)
     result = _File("result.json")  # at the end (`Recorder`)
-    weights = _File("weights.npz")  # at the end, where it keeps the model's weights; `checkpoint.npz` when asked to
-    timeline = _File("timeline.json")  # Horovod, where its script asks for that: what it did and when
+    weights = _File("weights.npz")  # at the end, if the script keeps the model's weights
+    timeline = _File("timeline.json")  # Horovod's timeline, if the script asks for it
     tensorboard = _File("tensorboard")  # logs for TensorBoard
-    requeue = _File("requeue")  # it stopped early with a checkpoint to go on from
+    requeue = _File("requeue")  # it stopped early with a checkpoint to resume from
 
     @classmethod
     def here(cls) -> "RunFolder | None":
@@ -86,16 +82,16 @@ class RunFolder:
         return cls(Path(path)) if path else None
 
     def last_change(self) -> float:
-        """When a rank last wrote something of its own accord, in seconds since the epoch."""
+        """Return when a rank last wrote a file by itself, in seconds since the epoch."""
         latest = 0.0
         with contextlib.suppress(OSError), os.scandir(self.path) as entries:
             for entry in entries:
-                if not entry.name.startswith(("stack-", "stalled-", "straggler")):  # what a look at the ranks leaves
+                if not entry.name.startswith(("stack-", "stalled-", "straggler")):  # written when ranks are asked
                     latest = max(latest, entry.stat().st_mtime)
         return latest
 
     def has_output(self, ranks: Iterable[int]) -> bool:
-        """Whether the script of one of these ranks has printed or recorded something."""
+        """Return whether the script of one of these ranks has printed or recorded anything."""
         for path in (self.events, *map(self.log, ranks)):
             with contextlib.suppress(OSError):
                 if path.stat().st_size:
@@ -103,14 +99,14 @@ class RunFolder:
         return False
 
     def forget_start(self, ranks: int) -> None:
-        """Remove what is known of so many ranks' processes, which have ended; their logs stay."""
+        """Remove the records of the first `ranks` ranks, which have ended, but not their logs."""
         for rank in range(ranks):
             for file in (self.rank, self.error, self.stack, self.stalled, self.exit):
                 file(rank).unlink(missing_ok=True)
         self.straggler.unlink(missing_ok=True)
 
     # ------------------------------------------------------------ writing
-    # All of it raises `StorageError`; where the disk is full, once `reserve` has been given up.
+    # Each method raises `StorageError` if it fails.
 
     def write_text(self, path: Path, text: str) -> None:
         """Write one file of this folder whole or not at all."""
@@ -134,41 +130,18 @@ class RunFolder:
         """Append one line to a JSON-lines file of this folder."""
         self._keep(path, lambda: append_json_line(path, mapping))
 
-    def reserve_space(self) -> None:
-        """Keep some room, as far as there is any, for the last records of a run on a full disk."""
-        with contextlib.suppress(OSError):
-            self.reserve.write_bytes(bytes(RESERVE_BYTES))
-
-    def free_reserved_space(self) -> bool:
-        """Free the room that `reserve_space` keeps; return whether there was any."""
-        try:
-            self.reserve.unlink()
-        except OSError:
-            return False
-        return True
-
     def _keep(self, path: Path, write: Callable[[], object]) -> None:
         try:
-            try:
-                write()
-            except OSError as error:
-                if error.errno not in FULL or not self.free_reserved_space():
-                    raise
-                write()
-                self.reserve_space()  # what is left of it
+            write()
         except OSError as error:
             raise StorageError(error, path) from error
 
 
-RESERVE_BYTES = 64 * 1024
-STACK_SIGNAL = signal.SIGRTMAX - 3  # a rank answers with `stack-<k>.txt`; SIGUSR1 may be its script's own
+STACK_SIGNAL = signal.SIGRTMAX - 3  # makes a rank write its stack; SIGUSR1 is left to scripts
 
 
 class StorageError(CourseError, OSError):
-    """A run's folder cannot be written (or read): where, why, and what to do.
-
-    `error` is what the system said, `path` what was to be written, `doing` what could not be done to it.
-    """
+    """A file of a run cannot be written, read or made; the message says which, why, and what to do."""
 
     def __init__(self, error: OSError, path: str | Path, doing: str = "written") -> None:
         super().__init__(
@@ -190,14 +163,14 @@ def _way_out(error: OSError) -> str:
 
 
 def processes_of(job: Mapping) -> int:
-    """How many ranks a run has, from its ``job.json``; one recorded long ago says its workers."""
+    """Return the number of ranks of a run, from its ``job.json``; old records have only the workers."""
     return job.get("processes", job.get("workers", 0))
 
 
 def start_of(folder: RunFolder) -> float | None:
-    """When a run began, in seconds since the epoch: its launch, its turn, or after Slurm's queue its first rank.
+    """Return when a run began, in seconds since the epoch; None if it has not.
 
-    None where nothing has begun.
+    That is the launch or, if the run had to wait, when it got its cores or its job of Slurm began.
     """
     job = read_json(folder.job) or {}
     if job.get("site", {}).get("scheduler") == "slurm":
@@ -206,9 +179,9 @@ def start_of(folder: RunFolder) -> float | None:
 
 
 def stack_of(path: str | Path) -> str:
-    """Return the main thread's frames in a rank's stack dump, from the script's own down.
+    """Return the main thread's frames in a rank's stack dump, innermost first, up to the script's own.
 
-    The innermost frame comes first; empty where the rank left no dump.
+    Empty if there is no dump.
     """
     try:
         threads = Path(path).read_text(errors="replace").split("\n\n")

@@ -2,11 +2,10 @@
 
 import pytest
 
+from ddl import hosts
 from ddl.diagnose.machine import doctor
 from ddl.diagnose.report import Check, Report
-from ddl.launcher import warm
 from ddl.launcher.site import Site
-from ddl.rank import hosts
 from ddl.records import machine, stack
 
 
@@ -46,29 +45,11 @@ def test_this_machine_is_looked_at():
     report = doctor()
     names = [check.name for check in report.checks]
     assert ", ".join(names) == (
-        "site, runs go, processor cores, memory, GPUs, Slurm, warm ranks, several hosts, software, Horovod build, "
+        "site, runs go, processor cores, memory, GPUs, Slurm, several hosts, software, Horovod build, "
         "CIFAR-10, generated images, disk, containers, this process"
     )
     assert all(check.advice for check in report.checks if check.state == "missing")
     assert "`" not in report._repr_html_()
-
-
-TEMPLATE = {"pid": 7, "here": True, "ready": True, "memory_bytes": 210 << 20, "served": 3, "idle_s": 900.0}
-
-
-@pytest.mark.parametrize(
-    "found, allowed, state, said",
-    [
-        ([TEMPLATE], "yes", "OK", "process 7 keeps TensorFlow imported: 210 MiB, 3 starts so far, ends 15 min after"),
-        ([], "yes", "optional", "TensorFlow is not kept imported"),
-        ([], "no", "optional", "switched off here"),
-    ],
-)
-def test_templates_are_shown(monkeypatch, found, allowed, state, said):
-    monkeypatch.setenv("DDL_WARM", allowed)
-    monkeypatch.setattr(warm, "running", lambda: found)
-    row = check("warm ranks", Site())
-    assert (row.state, row.detail[: len(said)]) == (state, said)
 
 
 @pytest.mark.parametrize("here, state", [(Site(), "optional"), (hosts.site(), "missing")])

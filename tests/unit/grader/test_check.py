@@ -97,7 +97,7 @@ def test_questions_above_a_cell_are_checked_and_others_stay_as_they_were(lesson,
     path = lesson(SOLVED)
     check_file(path)
     between = nbformat.read(path, as_version=4).cells[2].id
-    lesson(SOLVED | {"q01_double": "double = abs", "q02_table": "table = 0"}, "from ddl import check\ncheck()")
+    lesson(SOLVED | {"q01_double": "double = abs", "q02_table": "table = 0"}, "from course import check\ncheck()")
     notebook = nbformat.read(path, as_version=4)
     notebook.cells[2].id = between
     nbformat.write(notebook, path)

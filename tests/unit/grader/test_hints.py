@@ -42,6 +42,6 @@ def test_all_cells_run_again_after_a_restart_take_no_hint(monkeypatch):
 
 
 def test_marking_runs_no_hint():
-    sources = ['hint("q03")', 'from ddl import hint\nhint("q03")', 'x = 1\nhint("q03")\ny = 2']
+    sources = ['hint("q03")', 'from course import hint\nhint("q03")', 'x = 1\nhint("q03")\ny = 2']
     cells = [{"cell_type": "code", "metadata": {}, "source": source} for source in sources]
     assert code_cells({"cells": cells}) == {2: "x = 1\n\ny = 2"}

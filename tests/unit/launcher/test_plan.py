@@ -24,38 +24,31 @@ def planned(job, site=SITE):
     "job, ranks, command",
     [
         ({"args": ("--recipe", "warmup")}, 2, "/c/x.py --recipe warmup"),
+        ({"script": "-m pkg.train", "args": ("7",)}, 2, "-m pkg.train 7"),
         ({"cluster": "multi_worker"}, 2, "--cluster multi_worker /c/x.py"),
-        # They start cold: a template's forks would have TensorFlow in them.
-        ({"cluster": "torchrun"}, 2, "--cluster torchrun --start cold /c/x.py"),
+        ({"cluster": "torchrun"}, 2, "--cluster torchrun /c/x.py"),
         # Four cores, two workers: two threads each, though there are five processes.
         ({**SERVERS, "parameter_servers": 2}, 5, "--cluster parameter_server --parameter-servers 2 /c/x.py"),
     ],
 )
-def test_the_whole_command_on_this_machine(job, ranks, command):
-    """What is shown is what is started, with horovodrun in place of what supervises the ranks."""
-    result = planned(Job("/c/x.py", workers=2, cwd="/course/notebooks", timeout_s=7.5, **job))
+def test_command_on_this_machine(job, ranks, command):
+    result = planned(Job(**{"script": "/c/x.py"} | job, workers=2, cwd="/course/notebooks", timeout_s=7.5))
     line = f"/env/bin/python -m ddl.rank --threads 2 {command}"
     assert result.shell_line == f"cd /course/notebooks && /env/bin/horovodrun {' '.join(HOROVODRUN)} {ranks} {line}"
-    assert shlex.join(result.argv) == (
-        f"/env/bin/python -m ddl.rank.one_host --processes {ranks} --timeout-s 7.5 {line}"
-    )
+    assert shlex.join(result.argv) == "/env/bin/python -m ddl.rank.one_host /runs/r1"
 
 
 @pytest.mark.parametrize("given, path", [("", "/runs/r1/discover_hosts.sh"), ("/my hosts.sh", "/my hosts.sh")])
-def test_an_elastic_run_has_a_discovery_script(given, path):
+def test_elastic_run_has_a_discovery_script(given, path):
     result = planned(Job("/c/x.py", workers=3, min_workers=2, elastic=True, discovery=given, cwd="/c"))
-    at = result.argv.index("ddl.rank.elastic")
-    assert result.argv[at : at + 7] == (
-        *("ddl.rank.elastic", "--processes", "3", "--discovery", path),
-        *("--min-workers", "2"),
-    )
+    assert shlex.join(result.argv) == "/env/bin/python -m ddl.rank.elastic /runs/r1"
     assert " ".join(result.shown).startswith(
         "/env/bin/horovodrun --gloo --network-interfaces lo --gloo-timeout-seconds 180 -np 2 --min-np 2 --max-np 3 "
         f"--blacklist-cooldown-range 1 60 --host-discovery-script {shlex.quote(path)} /env/bin/python -m ddl.rank"
     )
     files = {path.name: text for path, text in result.files}
     assert files.get("discover_hosts.sh") == (None if given else "#!/bin/sh\necho localhost:2\necho 127.0.0.1:1\n")
-    assert json.loads(files["job.json"])["discovery"] == given  # `ddl rerun` gets a script of its own
+    assert json.loads(files["job.json"])["discovery"] == given  # `ddl rerun` gets a new script
 
 
 def test_what_is_written_before_the_start():
@@ -78,7 +71,8 @@ def test_arguments_with_shell_characters_survive_the_shell_line():
     words = shlex.split(result.shell_line)
     assert words[:3] == ["cd", "/my course", "&&"]
     assert tuple(words[3:]) == result.shown
-    assert result.argv[-len(awkward) - 1 :] == ("/my course/x y.py", *awkward)
+    assert result.shown[-len(awkward) - 1 :] == ("/my course/x y.py", *awkward)
+    assert json.loads(dict(result.files)[FOLDER / "job.json"])["args"] == list(awkward)
 
 
 JOB = Job("/course/train_cifar.py", ("--recipe", "warmup"), workers=2, cwd="/course/notebooks")
@@ -126,35 +120,28 @@ EIGHT_RANKS = "--exclusive --nodes=2 --ntasks-per-node=4 --cpus-per-task=8 --gre
 # Three tasks on one node, two on the other one.
 FIVE_RANKS = "--exclusive --nodes=2 --ntasks=5 --ntasks-per-node=3 --cpus-per-task=10 --gres=gpu:a100:2"
 TASKS = "--distribution=block --kill-on-bad-exit=1 --mpi=none "
-TASK = "/env/bin/python -m ddl.rank.task --controller {} --network-interface ib0"
+TASK = "/env/bin/python -m ddl.rank.task --network-interface ib0"
 
 
 @pytest.mark.parametrize(
-    "job, resources, together, starter, rank",
+    "job, resources, together, starter, options",
     [
-        ({}, ONE_NODE, "", f"/env/bin/horovodrun {' '.join(HOROVODRUN)} 2", "--threads 16"),
-        ({"workers": 8, "timeout_s": 600}, EIGHT_RANKS, TASKS, f"{TASK.format('gloo')} --timeout-s 600", "--threads 8"),
+        ({}, ONE_NODE, "", f"/env/bin/horovodrun {' '.join(HOROVODRUN)} 2 /env/bin/python -m ddl.rank", "--threads 16"),
+        ({"workers": 8, "timeout_s": 600}, EIGHT_RANKS, TASKS, TASK, "--threads 8"),
         (
             {"nodes": 2, "parameter_servers": 2, **SERVERS},
             FIVE_RANKS,
             TASKS,
-            TASK.format("none"),
+            TASK,
             "--threads 10 --cluster parameter_server --parameter-servers 2",
         ),
-        (
-            {"workers": 8, "cluster": "torchrun"},
-            EIGHT_RANKS,
-            TASKS,
-            TASK.format("none"),
-            "--threads 8 --cluster torchrun --start cold",
-        ),
+        ({"workers": 8, "cluster": "torchrun"}, EIGHT_RANKS, TASKS, TASK, "--threads 8 --cluster torchrun"),
     ],
 )
-def test_nodes_of_slurm(job, resources, together, starter, rank):
+def test_nodes_of_slurm(job, resources, together, starter, options):
     assert line(replace(JOB, **job), replace(CLUSTER, network_interfaces=("ib0",))) == (
         "srun --job-name=ddl-r1 --partition=gpu --account=class7 --time=1:00:00 --signal=URG@120 "
-        f"{resources} {together}--export={ENVIRONMENT} {starter} "
-        f"/env/bin/python -m ddl.rank {rank} /course/train_cifar.py --recipe warmup"
+        f"{resources} {together}--export={ENVIRONMENT} {starter} {options} /course/train_cifar.py --recipe warmup"
     )
 
 
@@ -180,9 +167,9 @@ def test_mpi_ranks_meet_through_pmix():
     assert "--ntasks-per-node=2 --cpus-per-task=16 --gres=gpu:2 --distribution=block " in text
     assert "--kill-on-bad-exit=1 --mpi=pmix " in text
     assert "SLURMD_NODENAME PMIX_* OMPI_* -- singularity exec" in text.replace("'", "")
-    assert "python -m ddl.rank.task --controller mpi python -m ddl.rank" in text
-    text = line(replace(JOB, cluster="multi_worker"), site)  # tf.distribute's need none
-    assert "--mpi=none" in text and "ddl.rank.task --controller none" in text
+    assert "python -m ddl.rank.task --controller mpi --threads" in text
+    text = line(replace(JOB, cluster="multi_worker"), site)  # tf.distribute needs no MPI
+    assert "--mpi=none" in text
 
 
 def test_a_detached_run_is_a_batch_job():
@@ -200,8 +187,7 @@ def test_a_detached_run_is_a_batch_job():
 module load cuda/12 nccl/2
 rm -f "$DDL_RUN_DIR/requeue"
 srun --nodes=1 --ntasks-per-node=1 --cpus-per-task=32 --gres=gpu:2 --export={ENVIRONMENT},NCCL_DEBUG \
-/env/python -m ddl.rank.one_host --processes 2 \
-/env/python -m ddl.rank --threads 16 /course/train_cifar.py --recipe warmup
+/env/python -m ddl.rank.one_host /runs/r1
 status=$?
 if [ $status -eq 0 ] && [ -e "$DDL_RUN_DIR/requeue" ]; then
     exec scontrol requeue "$SLURM_JOB_ID"

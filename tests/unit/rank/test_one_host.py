@@ -3,16 +3,17 @@
 import os
 import signal
 import subprocess
+import sys
 import threading
 
 import pytest
 
-from ddl.launcher.commands import OneHostCommand
-from ddl.rank import one_host, supervisor
+from ddl.launcher.run_options import RunOptions
+from ddl.rank import one_host, spawn
 from ddl.records.folder import RunFolder
 from ddl.records.jsonfiles import read_json_lines, write_json
 
-COMMAND = ("python", "-m", "ddl.rank", "--threads", "1", "x y.py", "--m", "A=b c", "-np", "9")
+ARGUMENTS = ("--m", "A=b c", "-np", "9")
 
 
 class Ended:
@@ -37,18 +38,18 @@ def run(tmp_path, monkeypatch):
     monkeypatch.delenv("DDL_LIFELINE", raising=False)
     monkeypatch.setattr(os, "environ", os.environ.copy())
     monkeypatch.setattr(one_host, "built_with", lambda: {"gloo": True})
-    write_json(RunFolder(tmp_path).job, {"processes": 2})
+    write_json(RunFolder(tmp_path).job, {"script": "x y.py", "args": ARGUMENTS, "processes": 2})
     handlers = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
     started, lock = {}, threading.Lock()
 
     def ranks(codes):
-        def start(words, environment, stopping):
+        def start(spawner, words, environment, stopping):
             with lock:
                 started[int(environment["HOROVOD_RANK"])] = words, environment
             return Ended(codes[int(environment["HOROVOD_RANK"])])
 
-        monkeypatch.setattr(supervisor, "start", start)
-        return one_host.OneHost().run(OneHostCommand(processes=2, command=COMMAND)), started
+        monkeypatch.setattr(spawn.Spawner, "start", start)
+        return one_host.OneHost(RunOptions.read(tmp_path)).run(), started
 
     yield ranks
     signal.set_wakeup_fd(-1)
@@ -60,17 +61,17 @@ def end(tmp_path):
     return read_json_lines(RunFolder(tmp_path).launcher)[-1]
 
 
-def test_each_rank_is_started_with_its_command_and_horovods_variables(run, tmp_path):
+def test_each_rank_gets_its_command_and_horovods_variables(run, tmp_path):
     status, started = run([0, 0])
     assert status == 0 and end(tmp_path)["state"] == "done"
-    assert [words for words, _ in (started[0], started[1])] == [COMMAND, COMMAND]
+    assert {words for words, _ in started.values()} == {(sys.executable, "-m", "ddl.rank", str(tmp_path))}
     for rank, (_, environment) in started.items():
         assert environment["HOROVOD_LOCAL_RANK"] == str(rank) and environment["HOROVOD_SIZE"] == "2"
         assert environment["HOROVOD_GLOO_IFACE"] == "lo" and environment["HOROVOD_GLOO_TIMEOUT_SECONDS"] == "180"
         assert int(environment["HOROVOD_GLOO_RENDEZVOUS_PORT"]) and environment["DDL_RANKS_OF"] == "r1"
 
 
-def test_a_rank_that_fails_fails_the_run_and_a_horovod_without_gloo_is_named(run, tmp_path, monkeypatch):
+def test_failed_rank_and_horovod_without_gloo_fail_the_run(run, tmp_path, monkeypatch):
     status, started = run([3, 0])
     assert status == 1 and end(tmp_path)["state"] == "failed" and "reason" not in end(tmp_path)
     started.clear()
@@ -80,7 +81,7 @@ def test_a_rank_that_fails_fails_the_run_and_a_horovod_without_gloo_is_named(run
     assert "was built without Gloo" in end(tmp_path)["message"]
 
 
-def test_what_horovod_was_built_with_is_asked_once(tmp_path, monkeypatch):
+def test_horovods_build_is_cached(tmp_path, monkeypatch):
     asked = []
 
     def ask(command, **_):

@@ -1,21 +1,17 @@
 """Reasons to end a run early; the programs that it is built into run in tests/launch."""
 
-import os
 import queue
 import signal
 import threading
 import time
-from types import SimpleNamespace
 
-import psutil
 import pytest
 
+from ddl.launcher.run_options import RunOptions
 from ddl.rank import supervisor
-from ddl.records.folder import STACK_SIGNAL, RunFolder
+from ddl.records.folder import RunFolder
 from ddl.records.jsonfiles import read_json, write_json
 from helpers import until
-
-INSIDE = "File /env/horovod/ops.py, line 1 in allreduce\nFile /course/script.py, line 2 in main"
 
 
 class Recording(supervisor.Supervisor):
@@ -23,9 +19,9 @@ class Recording(supervisor.Supervisor):
 
     grace_s = 0.0
 
-    def __init__(self):
+    def __init__(self, **options):
         self.happened = queue.Queue()
-        super().__init__()
+        super().__init__(RunOptions("x.py", **options))
 
     def terminate(self):
         self.happened.put("terminate")
@@ -67,18 +63,16 @@ def test_a_request_to_stop_ends_the_processes_and_the_first_reason_counts(superv
 
 
 def test_a_time_limit_counts_from_the_start(supervise):
-    supervised = supervise()
+    supervised = supervise(timeout_s=60)
     supervised.started = time.time() - 61
-    supervised.await_time_limit(60)
+    supervised.await_time_limit()
     assert ended(supervised) == ["terminate", "kill"]
     assert (supervised.reason, supervised.details) == ("timeout", {"timeout_s": 60, "found": "timeout"})
 
 
-def test_ranks_that_never_joined_their_cluster_are_named(supervise, monkeypatch, tmp_path):
-    folder = RunFolder(tmp_path)
-    write_json(folder.job, {"cluster": "multi_worker", "workers": 3, "parameter_servers": 0})
-    monkeypatch.setattr(supervisor.cluster, "first_absent", lambda size: [1, 2])
-    supervised = supervise()
+def test_ranks_that_never_joined_their_cluster_are_named(supervise, monkeypatch):
+    monkeypatch.setattr(supervisor.tf_config, "first_absent", lambda size: [1, 2])
+    supervised = supervise(cluster="multi_worker", processes=3)
     supervised.await_cluster(threading.Event())
     assert ended(supervised) == ["terminate", "kill"]
     assert (supervised.reason, supervised.details) == ("absent", {"missing": [1, 2], "gone": [2], "found": "absent"})
@@ -87,10 +81,10 @@ def test_ranks_that_never_joined_their_cluster_are_named(supervise, monkeypatch,
 def test_who_waits_is_recorded_when_nothing_new_comes_and_forgotten_when_it_does(supervise, monkeypatch, tmp_path):
     folder, asked = RunFolder(tmp_path), queue.Queue()
     for rank in (0, 1):
-        write_json(folder.rank(rank), {"pid": rank})
+        write_json(folder.rank(rank), {"pid": rank + 100})
         folder.stack(rank).write_text(f"Thread 1:\n  File x.py, line {rank}\n  File ddl/rank/worker.py")
     monkeypatch.setenv("DDL_STALL_S", "0.06")
-    monkeypatch.setattr(supervisor, "waits", lambda pid, stack: asked.put(pid) or pid == 0)
+    monkeypatch.setattr(supervisor, "waits", lambda pid, stack: asked.put(pid) or pid == 100)
     supervised = supervise()
     supervised.watch(supervised.await_stalls, [0, 1], threading.Event())
     until(lambda: folder.stalled(1).exists())
@@ -101,37 +95,3 @@ def test_who_waits_is_recorded_when_nothing_new_comes_and_forgotten_when_it_does
     folder.log(0).write_text("it goes on")
     until(lambda: not folder.stalled(1).exists())
     supervised.stopping.set()
-
-
-def test_a_process_that_would_die_of_the_signal_is_not_sent_it():
-    before = signal.signal(signal.SIGUSR1, lambda *_: None)
-    assert supervisor._handles(os.getpid(), signal.SIGUSR1) and not supervisor._handles(os.getpid(), STACK_SIGNAL)
-    signal.signal(signal.SIGUSR1, before)
-
-
-@pytest.mark.parametrize(
-    "used_s, stack, answer",
-    [(0.01, INSIDE, True), (0.01, INSIDE.split("\n")[1], False), (0.45, INSIDE, False), (None, INSIDE, False)],
-)
-def test_a_rank_waits_that_is_idle_inside_horovod(monkeypatch, used_s, stack, answer):
-    sent = []
-
-    class Rank:
-        def __init__(self, pid):
-            if used_s is None:
-                raise psutil.NoSuchProcess(pid)
-            self.used_s = iter((7.0, 7.0 + used_s))
-
-        def send_signal(self, number):
-            sent.append(number)
-
-        def cpu_times(self):
-            return SimpleNamespace(user=next(self.used_s), system=1.0)
-
-    monkeypatch.setattr(psutil, "Process", Rank)
-    monkeypatch.setattr(supervisor, "_handles", lambda pid, number: number == STACK_SIGNAL)
-    monkeypatch.setattr(supervisor, "is_stopped", lambda pid: False)
-    monkeypatch.setattr(time, "sleep", lambda seconds: None)
-    monkeypatch.setattr(supervisor, "stack_of", lambda path: stack)
-    assert supervisor.waits(4711, "stack-0.txt") is answer
-    assert sent == ([] if used_s is None else [STACK_SIGNAL])

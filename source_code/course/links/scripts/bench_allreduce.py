@@ -44,7 +44,7 @@ import tensorflow as tf
 from course.training.bench import BenchError, nccl_settings, refuse_what_does_not_fit, repeats, sizes, timing
 from course.training.collectives import Horovod, TFDistribute
 from course.training.journal import Writer
-from ddl.rank import cluster
+from ddl import cluster
 
 TURNS = 3  # of each size; one repetition at the beginning of a turn is not kept
 SETTINGS = ("HOROVOD_GLOO_IFACE", "HOROVOD_CYCLE_TIME", "HOROVOD_FUSION_THRESHOLD")

@@ -68,7 +68,7 @@ from course.training.callbacks import Epochs, Records, Stopping, Validation, hor
 from course.training.journal import Journal
 from course.training.strategy import devices_for
 from course.workers.scores import best_threshold, figures, loss_and_accuracy, precision_recall
-from ddl.rank import cluster
+from ddl import cluster
 
 CURVE_POINTS = 200
 

@@ -1,14 +1,15 @@
-"""Clusters of tf.distribute and PyTorch: which task a process is, where the others are, and which are missing.
+"""Clusters of tf.distribute and PyTorch: each process's task, its address, and which tasks are missing.
 
-``launch(..., cluster="multi_worker")`` starts processes as for Horovod. Each keeps its address in Horovod's rendezvous
-server, waits for the others', and sets ``TF_CONFIG`` before the script runs; under stock horovodrun, too::
+``launch(..., cluster="multi_worker")`` starts processes as for Horovod. Each publishes its address in Horovod's
+rendezvous server, waits for the other addresses, and sets ``TF_CONFIG`` before the script runs. This works under stock
+horovodrun too. The tasks are::
 
     multi_worker        rank k is worker k
-    parameter_server    rank 0 is the chief (the coordinator), then the workers, then the servers
+    parameter_server    rank 0 is the chief (the coordinator), then come the workers, then the servers
 
-A script asks `read` which task it is, and calls `await_all` before it makes its strategy, also where ``TF_CONFIG`` was
-set by hand. Workers and parameter servers of a ``ParameterServerStrategy`` do nothing but `serve`. TensorFlow's own
-servers listen on every interface, without authentication: use them in a network that you trust.
+A script calls `read` to learn its task and `await_all` before it makes its strategy, even if ``TF_CONFIG`` was set by
+hand. Workers and parameter servers of a ``ParameterServerStrategy`` only call `serve`. TensorFlow's servers listen on
+every interface without authentication: use them only in a network that you trust.
 """
 
 import json
@@ -20,8 +21,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from ddl.errors import CourseError
-from ddl.launcher.roles import TYPES, Roles, task_name
-from ddl.launcher.settings import cluster_timeout_s
+from ddl.launcher.tf_cluster_roles import TYPES, Roles, task_name
+from ddl.launcher.timeouts import cluster_timeout_s
 from ddl.rank import rendezvous
 from ddl.records.network import interface_of
 from ddl.words import plural
@@ -30,12 +31,12 @@ EXAMPLE = '{"cluster": {"worker": ["host1:2222", "host2:2222"]}, "task": {"type"
 
 LOOK_EVERY_S = 0.1
 CONNECT_S = 1.0
-# A script that waits by itself says more than its launcher can: it goes first.
+# The launcher gives up after the script, whose error says more.
 LAUNCHER_GRACE_S = 5.0
-# A coordinator that is done takes its functions off the servers while it ends, and TensorFlow prints errors where they
-# went first. One that goes on with other work is not waited for.
+# A coordinator that ends removes its functions from the servers, and TensorFlow prints errors if they ended first. A
+# coordinator that does other work afterwards is not waited for.
 COORDINATOR_ENDS_S = 10.0
-TORCHRUNS = {  # variables, by Horovod's names, which every rank has
+TORCHRUN = {  # its variables, and Horovod's with the same value
     "RANK": "HOROVOD_RANK",
     "WORLD_SIZE": "HOROVOD_SIZE",
     "LOCAL_RANK": "HOROVOD_LOCAL_RANK",
@@ -50,10 +51,10 @@ class ClusterError(CourseError, ValueError):
 
 @dataclass(frozen=True)
 class Cluster:
-    """A cluster as one of its tasks sees it: task `index` of a type, "chief", "worker" or "ps".
+    """A cluster as seen by one of its tasks, which has a type ("chief", "worker" or "ps") and an index.
 
-    `workers`, `chief` and `ps` are addresses, ``host:port``; there is at most one chief. ClusterError for a cluster
-    that cannot work.
+    `workers`, `chief` and `ps` are addresses, ``host:port``; there is at most one chief. ClusterError if a cluster
+    cannot work.
     """
 
     type: str
@@ -64,34 +65,33 @@ class Cluster:
 
     def __post_init__(self) -> None:
         if self.type not in TYPES:
-            raise ClusterError(f"the task's type {self.type!r} is not one of: {', '.join(TYPES)}")
+            raise ClusterError(f"the task's type must be one of {', '.join(TYPES)}; got {self.type!r}")
         alike = len(self.spec.get(self.type, ()))
         if type(self.index) is not int or not 0 <= self.index < alike:
             raise ClusterError(
-                f"the task's type is {self.type!r} and its index {self.index!r}, but the cluster has "
-                f"{plural(alike, 'task')} of that type, counted from 0"
+                f"the task's index must be below {alike}, the number of tasks of type {self.type!r}; got {self.index!r}"
             )
         if not self.workers or len(self.chief) > 1 or (self.ps and not self.chief):
             raise ClusterError(
-                f"a cluster needs at least one worker, has at most one chief, and needs it where there are "
-                f'parameter servers ("ps"), but this one has {plural(len(self.workers), "worker")}, '
-                f"{plural(len(self.chief), 'chief')} and {plural(len(self.ps), 'parameter server')}"
+                f"a cluster needs a worker, at most one chief, and a chief if it has parameter servers; this one has "
+                f"{plural(len(self.workers), 'worker')}, {plural(len(self.chief), 'chief')} and "
+                f"{plural(len(self.ps), 'parameter server')}"
             )
         addresses = list(self.tasks.values())
         for task, address in self.tasks.items():
             host_and_port(address, task)
             if addresses.count(address) > 1:
-                raise ClusterError(f"{task} has the address {address}, and so has another task: each needs its own")
+                raise ClusterError(f"{task} and another task have the same address, {address}: each needs its own")
 
     @property
     def spec(self) -> dict[str, list[str]]:
-        """Addresses by type, as ``tf.train.ClusterSpec`` takes them."""
+        """Addresses by type, for ``tf.train.ClusterSpec``."""
         by_type = {"chief": self.chief, "worker": self.workers, "ps": self.ps}
         return {name: list(addresses) for name, addresses in by_type.items() if addresses}
 
     @property
     def tasks(self) -> dict[str, str]:
-        """Addresses by the task's name ("chief", "worker 1"), in the order of ranks."""
+        """Addresses by task name ("chief", "worker 1"), in the order of ranks."""
         return {
             task_name(name, index): address
             for name, addresses in self.spec.items()
@@ -110,7 +110,7 @@ class Cluster:
 
     @property
     def writes(self) -> bool:
-        """Whether this task writes the records: the chief, or worker 0 where there is none."""
+        """Whether this task writes the records: the chief, or worker 0 if there is no chief."""
         return self.index == 0 and self.type == ("chief" if self.chief else "worker")
 
     @property
@@ -120,10 +120,10 @@ class Cluster:
 
 
 def host_and_port(address: str, task: str) -> tuple[str, int]:
-    """Divide a task's address; ClusterError if it is none."""
+    """Split a task's address; ClusterError if it is not ``host:port``."""
     host, _, port = str(address).rpartition(":")
     if not host or not port.isdigit() or not 0 < int(port) < 2**16:
-        raise ClusterError(f"{task} has the address {address!r}: host:port is needed, for example 10.0.0.7:2222")
+        raise ClusterError(f"the address of {task} must be host:port, such as 10.0.0.7:2222; got {address!r}")
     return host.strip("[]"), int(port)
 
 
@@ -133,38 +133,38 @@ def host_and_port(address: str, task: str) -> tuple[str, int]:
 def read(environment: Mapping[str, str] = os.environ) -> Cluster:
     """Return the cluster that ``TF_CONFIG`` describes.
 
-    ClusterError if it is not set, is not JSON, describes a cluster that cannot work, or gives this task a port that
-    another program uses.
+    ClusterError if it is not set, is not JSON, describes a cluster that cannot work, or names a port for this task that
+    is in use.
     """
     text = environment.get("TF_CONFIG")
     if not text:
         raise ClusterError(
-            "TF_CONFIG is not set: start the script with launch(..., cluster="
-            f'"multi_worker"), or set it in every process, as in {EXAMPLE}'
+            'TF_CONFIG is not set: start the script with launch(..., cluster="multi_worker"), or set it in every '
+            f"process. Example: {EXAMPLE}"
         )
     try:
         config = json.loads(text)
         spec, task = dict(config["cluster"]), dict(config["task"])
         for name, addresses in spec.items():
             if name not in TYPES:
-                raise ClusterError(f"the type {name!r} is not one of: {', '.join(TYPES)}")
+                raise ClusterError(f"a type must be one of {', '.join(TYPES)}; got {name!r}")
             if not isinstance(addresses, list):
-                raise ClusterError(f'"{name}" is {addresses!r}, which is not a list of addresses')
+                raise ClusterError(f'"{name}" must be a list of addresses, got {addresses!r}')
         by_type = [tuple(spec.get(name, ())) for name in ("worker", "chief", "ps")]
         cluster = Cluster(task["type"], task["index"], *by_type)
     except (KeyError, TypeError, ValueError) as error:
         problems = {KeyError: f"{error} is missing", json.JSONDecodeError: f"it is not JSON: {error}"}
         problem = problems.get(type(error), error)
         raise ClusterError(
-            f'TF_CONFIG cannot be used: {problem}. It needs "cluster" (lists of addresses by type) and "task" '
-            f"(type and index), as in {EXAMPLE}; it is {text!r}"
+            f'TF_CONFIG is not valid: {problem}. It needs "cluster" (lists of addresses by type) and "task" (type and '
+            f"index), as in {EXAMPLE}; got {text!r}"
         ) from None
     _refuse_taken_port(cluster)
     return cluster
 
 
 def _refuse_taken_port(cluster):
-    """Refuse a port that another process listens on; a server of this process may."""
+    """Raise ClusterError if another process listens on this task's port; a server of this process may."""
     _, port = host_and_port(cluster.address, cluster.name)
     try:
         _socket(port).close()
@@ -174,15 +174,15 @@ def _refuse_taken_port(cluster):
         connections = psutil.Process().net_connections("tcp")
         if not any(each.status == psutil.CONN_LISTEN and each.laddr.port == port for each in connections):
             raise ClusterError(
-                f"TF_CONFIG: {cluster.name}, this task, cannot have port {port}: {error.strerror}. End the program "
-                "that uses it, or choose another port, the same in every task"
+                f"TF_CONFIG: port {port} of this task, {cluster.name}, can't be used: {error.strerror}. End the "
+                "program that uses it, or choose another port in every task's TF_CONFIG"
             ) from None
 
 
 def _socket(port=0):
-    """A TCP socket bound to `port` on all interfaces, as TensorFlow's server does it."""
+    """Return a TCP socket bound to `port` on all interfaces, like that of TensorFlow's server."""
     bound = socket.socket()
-    # Until somebody listens, others with this option may bind, too: TensorFlow's server does.
+    # Until a socket listens, others with this option may bind too: TensorFlow's server does.
     bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         bound.bind(("", port))
@@ -193,11 +193,12 @@ def _socket(port=0):
 
 
 def await_all(cluster: Cluster | None = None, seconds: float | None = None) -> Cluster:
-    """Wait until every other task of the cluster (by default `read`'s) answers on its port.
+    """Wait until every other task of the cluster (by default that of `read`) answers on its port.
 
-    Call it before making the strategy, which would wait, too, but for ever and without saying for whom. The first task
-    (the chief, or worker 0) goes ahead when all others answer, and the others when it does. Tasks that `serve` return
-    at once. ClusterError names all that do not answer within `seconds` (``DDL_CLUSTER_TIMEOUT_S``, else 180).
+    Call it before making the strategy, which would wait forever without saying for which task. The first task (the
+    chief, or worker 0) continues when all others answer, and the others when it does. Tasks that `serve` return at
+    once. ClusterError names the tasks that do not answer within `seconds` (by default ``DDL_CLUSTER_TIMEOUT_S``, or
+    180).
     """
     cluster = cluster or read()
     seconds = cluster_timeout_s() if seconds is None else seconds
@@ -205,22 +206,22 @@ def await_all(cluster: Cluster | None = None, seconds: float | None = None) -> C
         return cluster
     tasks = cluster.tasks
     with _socket(host_and_port(cluster.address, cluster.name)[1]) as port:
-        # TensorFlow's servers connect to the first task's, and fail when that connection closes. So
-        # nothing listens on its port before its real server, and then all other ports can close.
+        # TensorFlow's servers connect to the first task's and fail when that connection closes. So nothing may listen
+        # on its port before its real server does, and then all other ports can close.
         if not cluster.writes:
             port.listen(socket.SOMAXCONN)  # listening is enough: no connection is accepted
         absent = wait_for([task for task in tasks if task != cluster.name], lambda task: answers(tasks[task]), seconds)
     if absent:
         raise ClusterError(
             f"{cluster.name} waited {seconds:g} s for {' and '.join(f'{task} at {tasks[task]}' for task in absent)}: "
-            "nothing answers there (the first task answers when all others do). Was it started, is the address right "
-            "in every task's TF_CONFIG, and does a firewall let it through?"
+            "nothing answers there (the first task answers when all others do). Check that it was started, that its "
+            "address is right in every task's TF_CONFIG, and that no firewall blocks it"
         )
     return cluster
 
 
 def wait_for(absent: Iterable, has_come: Callable, seconds: float) -> list:
-    """Look again and again which of `absent` have come; return those that have not within `seconds`."""
+    """Poll `has_come` for each of `absent`; return those for which it is still False after `seconds`."""
     deadline = time.monotonic() + seconds
     while (absent := [each for each in absent if not has_come(each)]) and time.monotonic() < deadline:
         time.sleep(LOOK_EVERY_S)
@@ -228,7 +229,7 @@ def wait_for(absent: Iterable, has_come: Callable, seconds: float) -> list:
 
 
 def answers(address: str) -> bool:
-    """Whether anything accepts connections at ``host:port``."""
+    """Return whether a server accepts connections at ``host:port``."""
     try:
         socket.create_connection(host_and_port(address, "task"), timeout=CONNECT_S).close()
     except OSError:
@@ -237,17 +238,16 @@ def answers(address: str) -> bool:
 
 
 def serve(cluster: Cluster) -> None:
-    """Do what the coordinator says, as a worker or a parameter server, until it is done.
+    """Serve the coordinator as a worker or a parameter server.
 
-    In a launched run, and under horovodrun, it returns when the coordinator has called `dismiss`, or its script has
-    ended, and then its process has, too, for which it waits at most ten seconds. Elsewhere it serves until it is
-    killed.
+    In a launched run, and under horovodrun, return when the coordinator has called `dismiss` or its script has ended,
+    and its process has exited or ten more seconds have passed. Elsewhere serve until killed.
     """
     import tensorflow as tf
 
     if cluster.type == "chief":
         raise ClusterError("the chief coordinates: serve() is for all the others")
-    # A step waits inside the server for other steps, one thread each: with fewer it hangs.
+    # Each step that waits inside the server for other steps takes a thread: with fewer threads it hangs.
     config = tf.compat.v1.ConfigProto(inter_op_parallelism_threads=len(cluster.workers) + 1)
     server = tf.distribute.Server(
         tf.train.ClusterSpec(cluster.spec),
@@ -263,9 +263,9 @@ def serve(cluster: Cluster) -> None:
 
 
 def dismiss() -> None:
-    """Let `serve` return in the other tasks; where tasks were started by hand, do nothing.
+    """Let `serve` return in the other tasks; do nothing if tasks were started by hand.
 
-    `ddl.rank` calls it, too, when the coordinator's script has ended without an error.
+    `ddl.rank` calls it too, when the coordinator's script has ended without an error.
     """
     if rendezvous.reachable():
         rendezvous.write("dismissed", "yes")
@@ -274,7 +274,7 @@ def dismiss() -> None:
 def _dismissed():
     try:
         return rendezvous.read("dismissed") is not None
-    except OSError:  # the server ends with rank 0, the coordinator
+    except OSError:  # the rendezvous server ends with rank 0, the coordinator
         return True
 
 
@@ -285,9 +285,9 @@ _reserved = []  # sockets that keep this process' port for its server until the 
 
 
 def publish(rank: int) -> None:
-    """Reserve a port for this process' server, and let the other ranks find its address.
+    """Reserve a port for this process's server, and publish its address for the other ranks.
 
-    While this process lives nothing else is given the port, and TensorFlow can still bind it.
+    Until this process ends, no other program is given the port, but TensorFlow can still bind it.
     """
     _reserved.append(_socket())
     host = os.environ.get("DDL_ADDRESS", "127.0.0.1")  # a task of Slurm's says which
@@ -295,7 +295,7 @@ def publish(rank: int) -> None:
 
 
 def assemble(rank: int, roles: Roles) -> Cluster:
-    """Wait until every rank has published its address; return the cluster as this rank sees it."""
+    """Wait until every rank has published its address; return the cluster as seen by this rank."""
     addresses = await_addresses([f"{task_name(*role)} (rank {other})" for other, role in enumerate(roles)])
     workers, chief, ps = (
         tuple(address for address, (type, _) in zip(addresses, roles, strict=True) if type == kind)
@@ -305,9 +305,9 @@ def assemble(rank: int, roles: Roles) -> Cluster:
 
 
 def await_addresses(names: Sequence[str], seconds: float | None = None) -> list[str]:
-    """Wait until the first ranks, one for each of `names`, have published their addresses; return these.
+    """Wait until ranks 0 to ``len(names) - 1`` have published their addresses, and return the addresses.
 
-    ClusterError names those that have not within `seconds` (``DDL_CLUSTER_TIMEOUT_S``, else 180).
+    ClusterError names those that have not done so within `seconds` (by default ``DDL_CLUSTER_TIMEOUT_S``, or 180).
     """
     seconds = cluster_timeout_s() if seconds is None else seconds
     addresses: dict[int, str | None] = {}
@@ -319,16 +319,16 @@ def await_addresses(names: Sequence[str], seconds: float | None = None) -> list[
     if absent := wait_for(range(len(names)), is_known, seconds):
         raise ClusterError(
             f"{' and '.join(names[rank] for rank in absent)} did not start within {seconds:g} s. "
-            "On a slow machine DDL_CLUSTER_TIMEOUT_S gives them more"
+            "On a slow machine, set DDL_CLUSTER_TIMEOUT_S to a longer time"
         )
     return [addresses[rank] for rank in range(len(names))]
 
 
 def first_absent(size: int) -> list[int]:
-    """Wait until every one of `size` ranks has opened its port; return those that did not in time.
+    """Wait until all `size` ranks have opened their ports; return those that did not in time.
 
-    A task that waits for another one in tf.distribute waits for ever, and lets no other thread of its Python run: so
-    the supervisor watches. Time counts from when the first port is open; a script without a strategy opens none.
+    In tf.distribute a task waits for others forever, and holds Python's lock meanwhile, so the supervisor watches. Time
+    counts from the moment when the first port is open; a script without a strategy opens none.
     """
     addresses = await_addresses([""] * size, math.inf)
     while not any(map(answers, addresses)):
@@ -337,7 +337,7 @@ def first_absent(size: int) -> list[int]:
 
 
 def visible_devices(rank: int, local_rank: int, roles: Roles, devices: Sequence[str]) -> str:
-    """Return ``CUDA_VISIBLE_DEVICES`` for a task: one of its host's `devices` for a worker, else none."""
+    """Return ``CUDA_VISIBLE_DEVICES`` for a task: one of its host's `devices` if it is a worker, else none."""
     if not devices or roles[rank][0] != "worker":
         return ""
     before = sum(type == "worker" for type, _ in roles[rank - local_rank : rank])
@@ -345,17 +345,16 @@ def visible_devices(rank: int, local_rank: int, roles: Roles, devices: Sequence[
 
 
 def torchrun(environment: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """Wait for rank 0's address, where PyTorch's ranks meet; return the environment that torchrun would give this rank.
+    """Wait for rank 0's address, where PyTorch's ranks connect; return the variables that torchrun would set.
 
-    They are the variables that PyTorch's documentation of torchrun lists under "Environment Variables";
-    ``init_process_group`` needs nothing else, and the script runs under torchrun, too. torchrun itself does not run
-    here: it would stand between the ranks and their supervisor, which could then neither say by which signal a rank
-    was killed, nor start a rank as a task of Slurm. Gloo and NCCL are told this host's interface: left to themselves
-    they look the host's name up.
+    They are listed in PyTorch's documentation of torchrun under "Environment Variables"; ``init_process_group`` needs
+    nothing else, and the script also runs under torchrun. torchrun itself is not used: it would stand between the ranks
+    and their supervisor, which could then neither tell by which signal a rank was killed nor start a rank as a task of
+    Slurm. Gloo and NCCL are given this host's interface, because by default they look up the host's name.
     """
     [meeting] = await_addresses(["rank 0"])
     host, _, port = meeting.rpartition(":")
     interface = interface_of(environment.get("DDL_ADDRESS", "127.0.0.1"))
-    ours = {name: environment[horovods] for name, horovods in TORCHRUNS.items()}
+    ours = {name: environment[horovods] for name, horovods in TORCHRUN.items()}
     at = {"MASTER_ADDR": host, "MASTER_PORT": port, "GLOO_SOCKET_IFNAME": interface, "NCCL_SOCKET_IFNAME": interface}
     return {**ours, **at}

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from ddl import hosts
 from ddl.launcher.job import Job
 from ddl.launcher.plan import plan
 from ddl.launcher.site import SiteError
-from ddl.rank import hosts
 from helpers import program
 
 FOLDER = Path("/runs/r1")
@@ -34,9 +34,10 @@ def test_the_whole_command(site):
     result = planned(job, site)
     python = sys.executable
     assert result.shell_line == (
-        f"cd /c && {python} -m ddl.rank.hosts --hosts 2 --rate-mbit 100 --processes 4 --timeout-s 9 "
-        f"{python} -m ddl.rank --threads 2 /course/x.py --epochs 2"
+        f"cd /c && {python} -m ddl.rank.netns_hosts --nodes 2 --rate-mbit 100 --processes 4 --threads 2 "
+        "/course/x.py --epochs 2"
     )
+    assert result.argv == (python, "-m", "ddl.rank.netns_hosts", "/runs/r1")
     assert result.where == "on 2 hosts made on this machine, with 100 Mbit/s between them"
     described = json.loads(dict(result.files)[FOLDER / "job.json"])
     assert (described["nodes"], described["site"]["rate_mbit"]) == (2, 100)
@@ -44,9 +45,9 @@ def test_the_whole_command(site):
 
 def test_all_hosts_are_used_unless_a_job_says_how_many(site):
     every = planned(Job("/course/x.py", workers=4, cwd="/c", cluster="multi_worker"), site)
-    assert every.argv[3:5] == ("--hosts", "2")
+    assert "--nodes 2" in every.shell_line
     one = planned(Job("/course/x.py", workers=4, nodes=1, cwd="/c"), site)
-    assert one.argv[2:4] == ("ddl.rank.one_host", "--processes") and one.where == "on this machine"
+    assert one.argv[2] == "ddl.rank.one_host" and one.where == "on this machine"
     with pytest.raises(SiteError, match="3 workers asked for, .* over 2 nodes"):
         planned(Job("/course/x.py", workers=3, cwd="/c"), site)
     with pytest.raises(SiteError, match="over 2 nodes with 4 cores each: workers=8 works"):
@@ -56,7 +57,7 @@ def test_all_hosts_are_used_unless_a_job_says_how_many(site):
 @pytest.mark.parametrize(
     "fails, reason",
     [
-        (None, "ip and tc not here (Debian and Ubuntu: apt-get install iproute2)"),
+        (None, "ip and tc not found (on Debian and Ubuntu: apt-get install iproute2)"),
         ("true", "this user may not make network namespaces here: Operation not permitted"),
         ("tc qdisc", "the kernel cannot limit the rate of an interface (tbf): Operation not permitted"),
     ],

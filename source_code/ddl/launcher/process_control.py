@@ -1,4 +1,4 @@
-"""The processes behind a run's folder: whether they live, how they are stopped, and the record of their end."""
+"""Control the processes of a run: find out whether they are alive, stop them, and record how they ended."""
 
 import contextlib
 import signal
@@ -15,14 +15,14 @@ from ddl.records.jsonfiles import FULL, is_full, read_json_lines
 from ddl.records.log import last_lines
 
 POLL_S = 0.2
-STOP_GRACE_S = 6.0  # ranks end within a second or two; after this their launcher is ended
+STOP_GRACE_S = 6.0  # ranks end within a second or two; after this their supervisor is killed
 CANCEL_GRACE_S = 60.0  # Slurm sends SIGTERM, and SIGKILL after KillWait, usually 30 s
 
 
-class Lifetime:
-    """The lifetime of one run, as seen from any process; `process` is its launcher where this process started it.
+class ProcessControl:
+    """Controls the processes of one run from any process; `process` is its supervisor if this process started it.
 
-    `unrecorded` are events that found no room on the disk, and `unwritten` says why.
+    `unrecorded` has events that could not be written, and `unwritten` says why.
     """
 
     def __init__(self, folder: RunFolder, job: dict, process: subprocess.Popen | None = None) -> None:
@@ -37,7 +37,7 @@ class Lifetime:
     # ------------------------------------------------------------ looking
 
     def look(self) -> tuple[bool, str]:
-        """Return whether the run goes on, and what it waits for; record an end that nobody else has recorded."""
+        """Return whether the run is alive and what it waits for; record its end if it is not recorded yet."""
         job = self._look_at_queue()
         self._notice_death(job)
         alive = self._alive(job)
@@ -48,7 +48,7 @@ class Lifetime:
         return alive, waiting
 
     def pause(self) -> None:
-        """Wait a moment; less if our process ends meanwhile."""
+        """Wait a moment, or until the supervisor ends."""
         if self._process and self._process.poll() is None:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self._process.wait(POLL_S)
@@ -56,7 +56,7 @@ class Lifetime:
             time.sleep(POLL_S)
 
     def _look_at_queue(self, fresh: bool = False) -> slurm.JobState | None:
-        """The job's state in Slurm, unless it doesn't matter: while our srun visibly runs ranks."""
+        """Return the job's state in Slurm; None if it doesn't matter because this process's srun is running ranks."""
         if not self._queue or self._settled():
             return None
         if self._process and self._process.poll() is None and self._folder.rank(0).exists():
@@ -64,12 +64,12 @@ class Lifetime:
         try:
             return self._queue.state(fresh=fresh)
         except slurm.SlurmError:
-            return None  # the controller doesn't answer for a while: the files have to do
+            return None  # the controller doesn't answer at the moment
 
     # ------------------------------------------------------------ ending
 
     def await_end(self) -> None:
-        """Wait until the launcher is gone, after it has recorded the run's end."""
+        """Wait until the supervisor has recorded the run's end and is gone."""
         grace_s = CANCEL_GRACE_S if self._queue else STOP_GRACE_S
         wait_until(lambda: not processes.of_run(self._id), grace_s)
         processes.end(self._id)
@@ -83,16 +83,16 @@ class Lifetime:
         if self._queue and self._queue.cancel():
             wait_until(self._cancelled, CANCEL_GRACE_S, POLL_S)
         elif pid := self._launcher_pid():
-            # An srun asks whether SIGINT was meant; to other launchers SIGTERM leaves time for a checkpoint.
+            # srun asks for confirmation of a SIGINT; for supervisors, SIGTERM would leave time for a checkpoint.
             of_slurm = self._job.get("site", {}).get("scheduler") == "slurm"
             processes.send(pid, signal.SIGTERM if of_slurm else signal.SIGINT)
-            # One that has only just started ends without a record.
+            # A supervisor that has just started ends without a record.
             wait_until(lambda: bool(self._end()) or pid not in processes.of_run(self._id), STOP_GRACE_S)
         self.await_end()
         self._record_end(state="stopped", reason="stopped")
 
     def make_room(self) -> None:
-        """Ask the launcher to end the run, after its ranks have written a checkpoint if they can."""
+        """Ask the supervisor to end the run, after its ranks have written a checkpoint if they can."""
         if pid := self._launcher_pid():
             processes.send(pid, signal.SIGTERM)
 
@@ -109,7 +109,7 @@ class Lifetime:
         return not (state and state.active)
 
     def _launcher_pid(self) -> int:
-        """The process to ask for an end; 0 if it is gone."""
+        """Return the id of the process to ask for an end; 0 if it is gone."""
         if self._process:
             return self._process.pid
         events = read_json_lines(self._folder.launcher, EVENT)
@@ -130,7 +130,7 @@ class Lifetime:
         return [*launcher_events(self._folder, processes_of(self._job), alive=False), *self.unrecorded]
 
     def _settled(self) -> bool:
-        """Whether the run's end is recorded for good."""
+        """Return whether the run's end is recorded for good."""
         end = self._end()
         return end is not None and (not self._queue or "job" in end)
 
@@ -139,7 +139,7 @@ class Lifetime:
         return self._settled()
 
     def _notice_death(self, job: slurm.JobState | None) -> None:
-        """Record an end that the launcher could not record or explain."""
+        """Record an end that the supervisor could not record or explain."""
         if self._settled():
             return
         status = self._process.poll() if self._process else None
@@ -150,13 +150,13 @@ class Lifetime:
             processes.end(self._id)
             if status < 0:
                 self._record_end(state="failed", reason="launcher killed", signal=signal.Signals(-status).name)
-            elif status == 0 or is_full(self._folder.path):  # it knew, but could not record it
+            elif status == 0 or is_full(self._folder.path):  # it could not record it
                 self._record_end(state="failed" if status else "done", reason="storage")
             else:
                 self._record_launch_failure(status)
 
     def _settle(self, queue: slurm.SlurmJob) -> None:
-        """Record how the job ended according to Slurm, beside what the ranks recorded."""
+        """Record how the job ended according to Slurm, together with what the ranks recorded."""
         try:
             job = queue.ended()
         except slurm.SlurmError:
@@ -186,12 +186,11 @@ class Lifetime:
         except StorageError as error:
             self.unwritten = error
             why = {"reason": "storage"} if error.errno in FULL else {}
-            self.unrecorded.append({**why, **end})  # known as long as this process lives
-        self._folder.free_reserved_space()
+            self.unrecorded.append({**why, **end})  # known only to this process
 
 
 def _end_by_slurm(job: slurm.JobState, end: dict) -> dict:
-    """Combine what Slurm says of a run's end with what the run recorded itself."""
+    """Combine Slurm's account of a run's end with the run's own."""
     known = {key: value for key, value in end.items() if key not in ("event", "time")}
     by_slurm = {"job": job.id, "slurm": job.state, "nodes": job.nodes, "by": job.by}
     if job.state in SLURM_ENDS and known.get("state") != "done":

@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from ddl.rank.queue import Ticket
+from ddl.rank.core_queue import Ticket
 
 
 @pytest.fixture
@@ -25,14 +25,16 @@ def ticket(tmp_path):
 def test_launches_wait_in_order_are_told_for_what_and_run_side_by_side_where_they_fit(ticket):
     first, second, third = ticket(2, "ann's “long”"), ticket(1, "bob's run"), ticket(1, "cy's")
     assert first.waits_for() == ""
-    assert second.waits_for() == "waits for 1 of 2 cores; they are with ann's “long”"
-    assert third.waits_for() == "waits for 1 of 2 cores, 1 before this one; they are with ann's “long”"
+    assert second.waits_for() == "waiting for 1 of 2 cores; used by ann's “long”"
+    assert third.waits_for() == "waiting for 1 of 2 cores, behind 1 other; used by ann's “long”"
     first.give_back()
     assert (second.waits_for(), third.waits_for()) == ("", "")
     fourth, fifth = ticket(64), ticket(1)
-    assert fourth.waits_for() == "waits for 2 of 2 cores; they are with bob's run and cy's"  # all that there are
+    assert fourth.waits_for() == "waiting for 2 of 2 cores; used by bob's run and cy's"  # all that there are
     third.give_back()
-    assert fifth.waits_for().startswith("waits for 1 of 2 cores, 1 before")  # a core is free, and another came first
+    assert fifth.waits_for().startswith(
+        "waiting for 1 of 2 cores, behind 1 other"
+    )  # a core is free, and another came first
     fourth.give_back()
     assert fifth.waits_for() == ""
 

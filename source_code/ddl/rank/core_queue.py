@@ -1,8 +1,8 @@
-"""A queue for shared cores: launches of several people on one machine wait for cores instead of fighting for them.
+"""A queue for shared cores: runs of several users on one machine wait for cores instead of sharing them.
 
-``DDL_QUEUE`` names a folder that all of them can write into. In it, each launch has a ticket, a file that says how many
-cores it needs, and goes ahead when the launches before it leave as many free. It keeps its ticket locked (``flock``),
-so that the kernel gives the cores back however the process that launches ends.
+``DDL_QUEUE`` names a folder that all users can write to. In it, each run has a ticket: a file that says how many cores
+it needs. A run starts when the runs before it leave enough cores free. It keeps its ticket locked (``flock``), so the
+kernel frees the cores however the supervisor ends.
 """
 
 import contextlib
@@ -20,10 +20,10 @@ QUEUE = "DDL_QUEUE"
 
 
 class Ticket:
-    """A launch's place in the queue, and then its cores.
+    """A run's place in the queue, and later its cores.
 
-    It needs `need` of the machine's `cores` (by default those that this process may use), at most all; `name` is what
-    the others are told has them.
+    The run needs `need` of the machine's `cores` (by default those that this process may use). `name` tells other users
+    who has the cores.
     """
 
     def __init__(self, folder: Path, need: int, name: str, cores: int | None = None):
@@ -31,9 +31,9 @@ class Ticket:
         self._need, self._folder = min(need, self._cores), folder
         if not folder.is_dir():
             folder.mkdir(parents=True)
-            folder.chmod(0o1777)  # everybody's, like /tmp
+            folder.chmod(0o1777)  # for all users, like /tmp
         queue = os.open(folder, os.O_RDONLY)
-        fcntl.flock(queue, fcntl.LOCK_EX)  # one at a time: who comes later finds this ticket here, and locked
+        fcntl.flock(queue, fcntl.LOCK_EX)  # later runs find this ticket, already locked
         self._file = folder / f"ticket-{time.monotonic_ns():020}-{os.getpid()}"
         self._held = os.open(self._file, os.O_RDWR | os.O_CREAT, 0o644)
         os.fchmod(self._held, 0o644)
@@ -43,7 +43,7 @@ class Ticket:
 
     @classmethod
     def of(cls, folder: RunFolder) -> "Ticket | None":
-        """Return the ticket of a run; None where there is no queue."""
+        """Return the ticket of a run; None if there is no queue."""
         queue = os.environ.get(QUEUE)
         if not queue:
             return None
@@ -53,7 +53,7 @@ class Ticket:
         return cls(Path(queue), need, f"{getpass.getuser()}'s {json.dumps(job.get('name', ''))}")
 
     def waits_for(self) -> str:
-        """Return what the launch waits for; "" when it may go ahead."""
+        """Say what the run waits for; empty if it may start."""
         free, names, waiting = self._cores, [], 0
         for path in sorted(self._folder.glob("ticket-*")):
             if path < self._file and (ticket := _held_ticket(path)):
@@ -65,24 +65,24 @@ class Ticket:
                     waiting += 1
         if self._need <= free and not waiting:
             return ""
-        before = f", {waiting} before this one" if waiting else ""
-        return f"waits for {self._need} of {self._cores} cores{before}; they are with {' and '.join(names)}"
+        before = f", behind {waiting} other{'s' * (waiting > 1)}" if waiting else ""
+        return f"waiting for {self._need} of {self._cores} cores{before}; used by {' and '.join(names)}"
 
     def give_back(self) -> None:
-        """Give the cores back, or the place in the queue."""
+        """Free the cores, or the place in the queue."""
         self._file.unlink(missing_ok=True)
         os.close(self._held)
 
 
 def _held_ticket(path):
-    """What a ticket says; None if its process has ended."""
+    """Return a ticket's content; None if its process has ended."""
     try:
         with open(path) as file:
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
         return read_json(path)
-    except OSError:  # it went at this moment
+    except OSError:  # it was removed just now
         return None
-    with contextlib.suppress(OSError):  # in such a folder nobody removes what is another's
+    with contextlib.suppress(OSError):  # users can't remove each other's files there
         path.unlink()
     return None

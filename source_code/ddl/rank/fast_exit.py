@@ -1,7 +1,7 @@
-"""How a worker ends: as the interpreter would, but for the libraries.
+"""Run a rank's main function and end its process as the interpreter would, without tearing down libraries.
 
-To take TensorFlow apart, its modules and then its tables in C++, takes most of a second, and frees memory that is
-free a moment later.
+Tearing down TensorFlow, first its modules and then its tables in C++, takes most of a second and frees memory that the
+kernel frees a moment later.
 """
 
 import atexit
@@ -16,20 +16,19 @@ from collections.abc import Callable
 from typing import NoReturn
 
 PR_SET_PDEATHSIG = 1
-PACKAGES = (
-    os.path.abspath(os.path.join(os.path.dirname(__file__), "..", "..")) + os.sep
-)  # this one's, and those beside it
+# This package and its neighbors: their modules are left alone, and scripts directly in this folder are not.
+PACKAGES = os.path.abspath(os.path.join(os.path.dirname(__file__), "..", "..")) + os.sep
 
 libc = ctypes.CDLL(None)
 
 
 def end_with_parent() -> None:
-    """Have the kernel kill this process when the thread that started it is gone."""
+    """Ask the kernel to kill this process when the thread that started it is gone."""
     libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def fork() -> int:
-    """Fork this process, as `os.fork` does; the child is killed when this process is gone."""
+    """Fork like `os.fork`; the child is killed when this process is gone."""
     parent = os.getpid()
     pid = os.fork()
     if pid == 0:
@@ -40,13 +39,13 @@ def fork() -> int:
 
 
 def exit_status(error: BaseException) -> int:
-    """The status of an interpreter that this exception ends."""
+    """Return the exit status of an interpreter that ends with this exception."""
     if not isinstance(error, SystemExit):
         return 1
     return error.code & 0xFF if isinstance(error.code, int) else int(error.code is not None)
 
 
-def run_and_end(main: Callable[[], object]) -> NoReturn:
+def run_and_exit(main: Callable[[], object]) -> NoReturn:
     """Call `main` and end the process with the status that the interpreter would give it."""
     status = 0
     try:
@@ -57,15 +56,15 @@ def run_and_end(main: Callable[[], object]) -> NoReturn:
             traceback.print_exc()
         elif not isinstance(error.code, (int, type(None))):
             print(error.code, file=sys.stderr)
-    _end(status)
+    _exit(status)
 
 
-def _end(code: int) -> NoReturn:
-    """Take apart, in the interpreter's order: threads, exit handlers, what scripts made, streams."""
+def _exit(code: int) -> NoReturn:
+    """Finish threads, exit handlers, the script's objects and streams, in the interpreter's order."""
     threading._shutdown()  # type: ignore[attr-defined]
     atexit._run_exitfuncs()
     modules = [sys.modules.pop(name) for name in reversed(list(sys.modules)) if _is_script(sys.modules[name])]
-    gc.collect()  # calls finalizers while the names that they use are there
+    gc.collect()  # finalizers run while the names that they use still exist
     for module in modules:
         names = vars(module)
         for name in names:
@@ -77,13 +76,13 @@ def _end(code: int) -> NoReturn:
         try:
             stream.flush()
         except (AttributeError, OSError, ValueError):  # closed, replaced, or its disk is full
-            code = code or 120  # as the interpreter says it
-    libc.fflush(None)  # what C has printed
+            code = code or 120  # the interpreter's status for this
+    libc.fflush(None)  # what C code has printed
     os._exit(code)
 
 
 def _is_script(module: object) -> bool:
-    """Whether a module is the user's own: not a library's, the interpreter's, or of a package of this folder."""
+    """Return whether a module is the user's, not part of a library, the interpreter or this project's packages."""
     name, path = getattr(module, "__name__", ""), getattr(module, "__file__", None)
     if name == "__main__":
         return True

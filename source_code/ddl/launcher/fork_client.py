@@ -1,0 +1,126 @@
+"""This process's fork server: a child that has imported TensorFlow and Horovod and forks ranks on request.
+
+TensorFlow takes two seconds to import, and a notebook launches many short runs. So the first `launch` of a process
+starts a fork server (`ddl.rank.fork_server`) in the background. The two are connected by a socket pair. The supervisor
+of each run inherits this process's end and asks for ranks through it; if it gets none, its ranks start cold.
+
+The server is a child of this process, so it has the same user, namespaces, limits, control group and priorities. It
+exits when this process has ended, or after ``DDL_WARM_IDLE_S`` seconds without a request.
+"""
+
+import os
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from ddl.launcher.timeouts import idle_s
+from ddl.records.paths import cache_dir
+
+VARIABLE = "DDL_FORK_SERVER"  # the number of the socket that a supervisor inherits
+ID_LENGTH = 20  # of a run's id
+MARKS = ("DDL_RUN_ID", "DDL_RANKS_OF")  # by which `ddl.launcher.processes` finds a run's processes
+LOG_BYTES = 1 << 16
+
+# Variables that an import of horovod.tensorflow reads (a test traces them), as prefixes, and exceptions: what the fork
+# sets again, and what is read later.
+READ_AT_IMPORT = tuple(
+    """
+    ABSL_ DISTUTILS_ FSSPEC_ GCS_ GFORTRAN_ GOTO HDF5_ HOME HOROVOD_AUTOTUNE_ KERAS_ KMP_ LANG LC_ LD_ LLVM_ MKL_ NPY_
+    NUMPY_ OMP_ ONEDNN_ DNNL_ OPENBLAS_ OPENSSL_ PANDAS_ PATH PILLOW_ PROTOCOL_BUFFERS_ PSUTIL_ PYTHON SCIPY_
+    SETUPTOOLS_ TEST_ TF_ WRAPT_ XLA_ ZENDNN_ """.split()
+)
+READ_LATER = ("OMP_NUM_THREADS", "PYTHONUNBUFFERED", "TF_CONFIG", "TF_NUM_INTEROP_THREADS", "TF_NUM_INTRAOP_THREADS")
+
+
+def read_at_import(names: Iterable[str]) -> list[str]:
+    """Return those variables that have no effect once TensorFlow and Horovod are imported."""
+    return [name for name in names if name.startswith(READ_AT_IMPORT) and name not in READ_LATER]
+
+
+def allowed(environment: Mapping[str, str] = os.environ) -> bool:
+    """Return whether ranks may be forked: not with ``DDL_WARM=no``, nor within a task of Slurm or MPI."""
+    tasks = ("SLURM_STEP", "SLURM_PROCID", "OMPI_COMM_WORLD_", "PMI_", "PMIX_")
+    return environment.get("DDL_WARM") != "no" and not any(name.startswith(tasks) for name in environment)
+
+
+class ForkServer:
+    """A running fork server, and this process's end of the connection to it."""
+
+    def __init__(self) -> None:
+        idle_s()  # refuse an invalid value here, not in the background
+        self.owner = os.getpid()
+        self._made_for = _current_state()
+        self.socket, remote = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        log_path = cache_dir() / "fork-server.log"
+        log_path.parent.mkdir(parents=True, exist_ok=True)
+        with remote, open(log_path, "ab") as log:
+            if log.tell() > LOG_BYTES:
+                log.truncate(0)
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "ddl.rank.fork_server", str(remote.fileno())],
+                cwd="/",
+                env={**_without_run(os.environ), **dict.fromkeys(MARKS, "-" * ID_LENGTH)},
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                pass_fds=[remote.fileno()],
+                start_new_session=True,
+            )
+        threading.Thread(target=self.process.wait, daemon=True).start()
+
+    def is_current(self) -> bool:
+        """Return whether this process's ranks would start the same way if they were started cold."""
+        return self.owner == os.getpid() and self._made_for == _current_state()
+
+    def close(self) -> None:
+        """Let the server exit after its last fork."""
+        self.socket.close()
+
+
+_server: ForkServer | None = None
+
+
+def connection() -> socket.socket | None:
+    """Return the connection to this process's fork server, starting one if needed; None if it can't start.
+
+    It may still be importing: requests wait until it is done. A server that failed to import is not started again.
+    """
+    global _server
+    if _server and not _server.is_current():
+        _server.close()
+        _server = None
+    if _server and _server.process.poll() is not None:
+        if _server.process.returncode > 0:
+            return None
+        _server.close()
+        _server = None
+    if not _server:
+        try:
+            _server = ForkServer()
+        except OSError:  # such as a read-only home; ranks start cold
+            return None
+    return _server.socket
+
+
+def close() -> None:
+    """Let this process's fork server exit, if there is one."""
+    global _server
+    if _server:
+        _server.close()
+        _server = None
+
+
+def _current_state() -> tuple:
+    """Return what a server must be restarted for: this package's files, and variables that an import reads."""
+    package = Path(__file__).parents[1]
+    files = sorted((str(path), path.stat().st_mtime_ns) for path in package.rglob("*.py"))
+    return files, {name: os.environ[name] for name in sorted(read_at_import(os.environ))}
+
+
+def _without_run(environment: Mapping[str, str]) -> dict[str, str]:
+    """Return an environment without the variables of a run that this process may be part of."""
+    of_run = ("DDL_RUN_", "DDL_RANKS_OF", "DDL_LIFELINE", VARIABLE)
+    return {name: value for name, value in environment.items() if not name.startswith(of_run)}

@@ -1,0 +1,132 @@
+"""The options that a run's processes need, read from ``job.json`` in the run's folder, or from a pasted command line.
+
+``python -m ddl.rank FOLDER`` reads ``job.json``; so do the supervisors. A line that a reader pastes into a terminal has
+no folder, so it carries what its processes need: ``python -m ddl.rank --threads 2 train.py --epochs 3``.
+
+Every rank imports this module: the standard library only. (argparse would take options of the script for its own.)
+"""
+
+import dataclasses
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ddl.errors import InputError
+from ddl.launcher.tf_cluster_roles import Roles, assign_roles
+from ddl.records.folder import RunFolder
+from ddl.records.jsonfiles import read_json
+
+MODULE = "-m"  # before a script that is a module's name
+OF_RANK = ("threads", "cluster", "parameter_servers")  # what a pasted line tells each rank
+OF_TASK = ("controller", "network_interface", *OF_RANK)
+OF_HOSTS = ("nodes", "rate_mbit", "processes", *OF_RANK)
+
+
+@dataclass(frozen=True)
+class RunOptions:
+    """Options of a run, as its supervisors and ranks use them.
+
+    `folder` is where they were read from, empty for a pasted line; `script` begins with ``-m`` and a space if it is a
+    module's name.
+    """
+
+    script: str
+    args: tuple[str, ...] = ()
+    threads: int = 1
+    cluster: str = "horovod"
+    parameter_servers: int = 0
+    processes: int = 1
+    nodes: int = 1
+    timeout_s: float | None = None
+    max_restarts: int = 0
+    elastic: bool = False
+    min_workers: int | None = None
+    discovery: str = ""
+    debug: int | None = None
+    terminal: str = ""
+    controller: str = "gloo"
+    network_interface: str = ""
+    rate_mbit: int = 0
+    folder: str = ""
+
+    @classmethod
+    def of_process(cls, words: Sequence[str] | None = None) -> "RunOptions":
+        """Read this process's options from its command line, or from the folder named there; exit if that fails."""
+        words = sys.argv[1:] if words is None else words
+        try:
+            return cls.read(words[0]) if words and not words[0].startswith("--") else cls.parse(words)
+        except InputError as error:
+            print(error, file=sys.stderr)
+            sys.exit(2)
+
+    @classmethod
+    def read(cls, folder: str | Path) -> "RunOptions":
+        """Read ``job.json`` in a run's folder; InputError if it is missing."""
+        job = read_json(RunFolder(Path(folder)).job)
+        if job is None:
+            raise InputError(f"{folder} is not a run's folder: it has no job.json")
+        return cls.of_job(job | {"folder": str(folder)})
+
+    @classmethod
+    def of_job(cls, job: Mapping[str, Any]) -> "RunOptions":
+        """Return the options that a ``job.json`` describes."""
+        known = {**job.get("site", {}), **job}
+        values = {each.name: known[each.name] for each in dataclasses.fields(cls) if known.get(each.name) is not None}
+        if values.get("elastic") and not values.get("discovery"):
+            values["discovery"] = str(RunFolder(Path(known["folder"])).discovery)
+        return cls(**values | {"args": tuple(job["args"])})
+
+    @classmethod
+    def parse(cls, words: Sequence[str]) -> "RunOptions":
+        """Read a pasted line; InputError if an option is unknown or not a number, or the script is missing."""
+        rest, values = list(words), {}
+        known: dict[str, Any] = {name: each for name in (*OF_TASK, *OF_HOSTS) for each in [_field(name)]}
+        while len(rest) > 1 and rest[0].startswith("--"):
+            flag, word, *rest = rest
+            name = flag[2:].replace("-", "_")
+            if name not in known:
+                raise InputError(f"unknown option {flag}; the options are: {', '.join(map(_flag, known))}")
+            try:
+                values[name] = known[name].type(word)
+            except ValueError:
+                raise InputError(f"{flag} must be a number, got {word!r}") from None
+        if rest[:1] == [MODULE] and len(rest) > 1:
+            rest[:2] = [f"{MODULE} {rest[1]}"]
+        if not rest:
+            raise InputError("a script is missing")
+        return cls(script=rest[0], args=tuple(rest[1:]), **values)
+
+    def words(self, names: Sequence[str]) -> tuple[str, ...]:
+        """Return these options, the script and its arguments for a command line; defaults are left out."""
+        given = [(name, getattr(self, name)) for name in names]
+        needed = [
+            (name, value) for name, value in given if value != _field(name).default or name in ("threads", "nodes")
+        ]
+        options = (word for name, value in needed for word in (_flag(name), str(value)))
+        script = (MODULE, self.module) if self.module else (self.script,)
+        return (*options, *script, *self.args)
+
+    @property
+    def module(self) -> str:
+        """The module's name if the script is one; else empty."""
+        return self.script.removeprefix(f"{MODULE} ") if self.script.startswith(f"{MODULE} ") else ""
+
+    @property
+    def rank_command(self) -> tuple[str, ...]:
+        """The command line of a rank in this process's environment."""
+        return (sys.executable, "-m", "ddl.rank", *([self.folder] if self.folder else self.words(OF_RANK)))
+
+    def roles(self, processes: int | None = None) -> Roles:
+        """Return the roles of this many ranks, by default all."""
+        others = 1 + self.parameter_servers if self.cluster == "parameter_server" else 0
+        return assign_roles(self.cluster, (processes or self.processes) - others, self.parameter_servers)
+
+
+def _field(name: str) -> dataclasses.Field:
+    return RunOptions.__dataclass_fields__[name]
+
+
+def _flag(name: str) -> str:
+    return f"--{name.replace('_', '-')}"

@@ -1,0 +1,232 @@
+"""The fork server: ``python -m ddl.rank.fork_server SOCKET`` imports TensorFlow once and forks ranks on request.
+
+It initializes nothing, because neither threads nor a GPU's driver survive a fork: no TensorFlow context, no Horovod.
+Its forks share one thing that cold starts don't: the seed of Python's string hashes.
+
+Supervisors send requests through the socket that they inherited from the launching process
+(`ddl.launcher.fork_client`). Each request carries a socket of its own for the answer: the fork's process id, and later
+its exit status. If that socket closes, the supervisor is gone, and the fork is killed. The server exits when all its
+clients have, or when it has been idle for ``DDL_WARM_IDLE_S`` seconds, but never before its last fork. If it is killed,
+its forks are too.
+"""
+
+import contextlib
+import ctypes
+import gc
+import glob
+import importlib
+import json
+import os
+import resource
+import selectors
+import signal
+import socket
+import sys
+import traceback
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from ddl.launcher.fork_client import ID_LENGTH, MARKS
+from ddl.launcher.timeouts import idle_s
+from ddl.rank import worker
+from ddl.rank.fast_exit import fork, libc, run_and_exit
+from ddl.rank.spawn import LIMITS
+from ddl.records.log import keep_writing
+
+ANSWER_S = 5.0
+MOST_BYTES = 1 << 20  # of a request
+IGNORED_BY_PYTHON = {signal.SIGPIPE, signal.SIGXFSZ}
+
+
+def main() -> None:
+    with socket.socket(fileno=int(sys.argv[1])) as requests:
+        requests.set_inheritable(False)
+        _import()
+        if reason := unfit():
+            sys.exit(f"no rank can be forked: {reason}")
+        request = ForkServer(requests).serve()
+    if request:
+        run_rank(request)
+
+
+def _import() -> None:
+    os.environ["OPENBLAS_NUM_THREADS"] = "1"  # starts no threads; `set_blas_threads` sets the real number
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")  # as `ddl.rank.worker` does
+    keep_writing()  # loggers that are set up now will write to the rank's log
+    importlib.import_module("horovod.tensorflow")  # imports Keras too
+    gc.collect()
+    gc.freeze()  # the collector of a fork does not touch, and so copy, these pages
+
+
+class ForkServer:
+    """Forks a rank for each request, and reports how it ended."""
+
+    def __init__(self, requests: socket.socket) -> None:
+        self._requests: socket.socket | None = requests
+        self._selector = selectors.DefaultSelector()
+        self._selector.register(requests, selectors.EVENT_READ, self._receive)
+        self._forks: dict[socket.socket, tuple[int, int]] = {}  # process id and pidfd, by the supervisor's socket
+        self._idle_s = idle_s()
+
+    def serve(self) -> dict | None:
+        """Serve until there is nothing left to do and return None; in each fork, return the request."""
+        process = os.getpid()
+        while self._requests or self._forks:
+            ready = self._selector.select(None if self._forks else self._idle_s)
+            if not ready:
+                return None
+            for key, _ in ready:
+                try:
+                    if request := key.data():
+                        return request
+                except Exception:
+                    traceback.print_exc()  # an error here must not kill other runs' ranks
+                    if os.getpid() != process:
+                        os._exit(1)
+        return None
+
+    def _receive(self) -> dict | None:
+        """Read one request and fork; in the fork, return the request."""
+        assert self._requests
+        data, files, _, _ = socket.recv_fds(self._requests, MOST_BYTES, 1)
+        if not data:  # all clients are gone
+            self._selector.unregister(self._requests)
+            self._requests = None
+            return None
+        supervisor = socket.socket(fileno=files[0])
+        sys.stdout.flush()
+        sys.stderr.flush()
+        pid = fork()
+        if pid == 0:
+            self._close_all(supervisor)
+            return json.loads(data.decode("utf-8", "surrogateescape"))
+        pidfd = os.pidfd_open(pid)
+        self._forks[supervisor] = pid, pidfd
+        self._selector.register(supervisor, selectors.EVENT_READ, lambda: self._kill(supervisor))
+        self._selector.register(pidfd, selectors.EVENT_READ, lambda: self._report(supervisor))
+        with contextlib.suppress(OSError):  # a supervisor that is gone is noticed next
+            socket.send_fds(supervisor, [json.dumps({"pid": pid}).encode()], [pidfd])
+        return None
+
+    def _close_all(self, supervisor: socket.socket) -> None:
+        """Close, in a fork, the server's descriptors."""
+        self._selector.close()
+        for each in filter(None, (self._requests, supervisor, *self._forks)):
+            each.close()
+        for _, pidfd in self._forks.values():
+            os.close(pidfd)
+
+    def _kill(self, supervisor: socket.socket) -> None:
+        """Kill the fork of a supervisor that is gone."""
+        if supervisor in self._forks:  # otherwise it was reported in the same round
+            self._selector.unregister(supervisor)
+            with contextlib.suppress(ProcessLookupError):
+                signal.pidfd_send_signal(self._forks[supervisor][1], signal.SIGKILL)
+
+    def _report(self, supervisor: socket.socket) -> None:
+        """Collect a fork that has ended, and send its status to its supervisor."""
+        pid, pidfd = self._forks.pop(supervisor)
+        _, status = os.waitpid(pid, 0)
+        self._selector.unregister(pidfd)
+        os.close(pidfd)
+        with contextlib.suppress(KeyError, ValueError):
+            self._selector.unregister(supervisor)
+        supervisor.settimeout(ANSWER_S)
+        with supervisor, contextlib.suppress(OSError):
+            supervisor.send(json.dumps({"status": status}).encode())
+
+
+def unfit(process: str = "/proc/self") -> str:
+    """Say why this process cannot be forked; empty if it can: threads and a GPU's driver don't survive a fork."""
+    if (threads := len(os.listdir(f"{process}/task"))) != 1:
+        return f"{threads} threads are running"
+    for path in glob.glob(f"{process}/fd/*"):
+        with contextlib.suppress(OSError):
+            if os.readlink(path).startswith(("/dev/nvidia", "/dev/kfd", "/dev/dri")):
+                return f"a GPU's driver is in use ({os.readlink(path)})"
+    return ""
+
+
+# ---------------------------------------------------------------- in a fork
+
+
+def run_rank(request: dict) -> None:
+    """Set up this fork as the supervisor would have started the rank, and be that rank."""
+    os.setsid()
+    environment = request["environment"]
+    _mark(environment)
+    _open_streams(os.path.join(environment["DDL_RUN_DIR"], "launcher.log"))
+    os.chdir(request["folder"])
+    os.umask(request["umask"])
+    for name, soft in request["limits"].items():
+        resource.setrlimit(LIMITS[name], (soft, resource.getrlimit(LIMITS[name])[1]))
+    os.sched_setaffinity(0, request["cores"])
+    _set_signals(request["ignored"])
+    signal.pthread_sigmask(signal.SIG_SETMASK, request["blocked"])
+    os.environ.clear()
+    os.environ.update(environment)
+    sys.orig_argv = request["words"]
+    sys.argv = request["words"][2:]  # without python -m
+    sys.executable = request["executable"]
+    _reseed()
+    worker.main(forked=True)
+
+
+def _mark(environment: Mapping[str, str]) -> None:
+    """Write the run's id over the placeholders that /proc shows as this process's first environment.
+
+    /proc/<pid>/environ shows the memory in which exec left the environment, whatever becomes of it later, and a fork of
+    this fork inherits it. So one search by environment (`ddl.launcher.processes`) finds forked and cold ranks, with all
+    that they leave behind.
+    """
+    libc.getenv.restype = ctypes.c_void_p
+    for name in MARKS:
+        value, place = environment[name].encode(), libc.getenv(name.encode())
+        if place and len(value) == ID_LENGTH:
+            ctypes.memmove(place, value, ID_LENGTH)
+
+
+def _open_streams(log: str) -> None:
+    """Open the standard streams as the supervisor has them: no input, and the launcher's log."""
+    for number, path, flags in ((0, os.devnull, os.O_RDONLY), (1, log, os.O_WRONLY | os.O_APPEND | os.O_CREAT)):
+        file = os.open(path, flags, 0o644)
+        os.dup2(file, number)
+        os.close(file)
+    os.dup2(1, 2)
+
+
+def _set_signals(ignored: list[int]) -> None:
+    """Handle signals like an interpreter that starts with these ignored; the server may ignore others."""
+    for number in signal.valid_signals() - IGNORED_BY_PYTHON - {signal.SIGKILL, signal.SIGSTOP}:
+        default = signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL
+        signal.signal(number, signal.SIG_IGN if number in ignored else default)
+
+
+def _reseed() -> None:
+    """Reset random state and settings that were drawn or read while importing; `random` reseeds itself."""
+    if numpy := sys.modules.get("numpy.random"):
+        numpy.seed()
+    if processes := sys.modules.get("multiprocessing.process"):
+        processes.current_process().authkey = os.urandom(32)
+    if "tempfile" in sys.modules:
+        sys.modules["tempfile"].tempdir = None  # TMPDIR may be another
+
+
+def set_blas_threads() -> None:
+    """Give every loaded OpenBLAS the number of threads that it would have started with."""
+    names = ("OPENBLAS_NUM_THREADS", "GOTO_NUM_THREADS", "OMP_NUM_THREADS")
+    threads = next((int(os.environ[name]) for name in names if os.environ.get(name, "").isdigit()), 0)
+    for function in blas_functions("set_num_threads"):
+        function(threads or len(os.sched_getaffinity(0)))
+
+
+def blas_functions(name: str) -> list[Callable]:
+    """Return the function of that name from each loaded OpenBLAS; builds add prefixes and suffixes to it."""
+    variants = [f"{prefix}openblas_{name}{suffix}" for prefix in ("", "scipy_") for suffix in ("", "64_", "_64")]
+    lines = Path("/proc/self/maps").read_text().splitlines()
+    libraries = map(ctypes.CDLL, sorted({line.split(maxsplit=5)[5].strip() for line in lines if "openblas" in line}))
+    return [getattr(library, variant) for library in libraries for variant in variants if hasattr(library, variant)]
+
+
+if __name__ == "__main__":
+    run_and_exit(main)

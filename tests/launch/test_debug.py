@@ -1,0 +1,141 @@
+"""A rank with a terminal, and ranks without one."""
+
+import os
+import pty
+import select
+import subprocess
+import sys
+import time
+
+import pytest
+
+from ddl import launch
+from ddl.launcher.job import JobError
+from ddl.records.jsonfiles import read_json
+
+ASKS = """
+import horovod.tensorflow as hvd
+import tensorflow as tf
+
+hvd.init()
+answer = input("how many? ") if hvd.rank() == 1 else "0"
+total = hvd.allreduce(tf.constant(float(answer)), op=hvd.Sum)
+print("total", float(total), flush=True)
+secret = 6 * 7
+if hvd.rank() == 1:
+    breakpoint()
+assert hvd.rank() == 0, "on purpose"
+"""
+
+
+class Terminal:
+    """A command in a pseudo-terminal."""
+
+    def __init__(self, command, **options):
+        self._ours, theirs = pty.openpty()
+        self.process = subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs, **options)
+        os.close(theirs)
+        self.text = ""
+
+    def expect(self, text, timeout_s=60):
+        """Read until the terminal has shown a text; return and forget everything up to it."""
+        deadline = time.monotonic() + timeout_s
+        while text not in self.text:
+            assert time.monotonic() < deadline, self.text
+            if select.select([self._ours], [], [], 0.2)[0]:
+                self.text += os.read(self._ours, 1 << 16).decode(errors="replace")
+        before, _, self.text = self.text.partition(text)
+        return before
+
+    def type(self, line):
+        os.write(self._ours, f"{line}\n".encode())
+
+
+def test_debugged_rank_has_the_terminal_and_a_post_mortem(script, nothing_left):
+    command = [sys.executable, "-m", "ddl.cli", "run", "-n", "2", "--oversubscribe", "--debug", "1", script(ASKS)]
+    terminal = Terminal(list(map(str, command)))
+    terminal.expect("how many? ")
+    terminal.type("5")
+    terminal.expect("total 5.0")
+    terminal.expect("(Pdb) ")
+    terminal.type("print(secret)")
+    terminal.expect("42")
+    terminal.type("c")
+    terminal.expect("AssertionError: on purpose")
+    terminal.expect("(Pdb) ")
+    terminal.type("print('rank', hvd.rank())")
+    terminal.expect("rank 1")
+    terminal.type("q")
+    terminal.expect("raised AssertionError")
+    assert terminal.process.wait(30) == 1
+
+
+@pytest.mark.parametrize("call, error", [("breakpoint()", "NoKeyboard"), ("input()", "EOFError")])
+def test_rank_without_a_terminal_says_how_to_get_one(script, call, error):
+    run = launch(
+        script(f"import os\nif os.environ['HOROVOD_RANK'] == '1':\n    {call}"), oversubscribe=True, check=False
+    )
+    assert run.failure.type == error and run.failure.rank == 1
+    assert "ddl run --debug 1" in run.failure.message + run.failure.advice
+
+
+def test_debug_without_a_terminal_names_the_command(script):
+    with pytest.raises(JobError, match=r"ddl run --debug 0 .*x\.py --m 3"):
+        launch(script("pass", "x.py"), debug=0, m=3, oversubscribe=True)
+
+
+# ---------------------------------------------------------------- modules
+
+MODULE = """
+import sys
+from .model import answer
+print(__name__, __package__, sys.argv[1:], answer, flush=True)
+"""
+
+
+@pytest.fixture
+def package(script, monkeypatch):
+    folder = script(MODULE, "mypkg/train.py").parent
+    script("answer = 42", "mypkg/model.py")
+    script("", "mypkg/__init__.py")
+    monkeypatch.chdir(folder.parent)
+    return folder
+
+
+@pytest.mark.parametrize("warm", [True, False])
+def test_module_runs_as_with_python_m(package, warm):
+    run = launch("-m mypkg.train", workers=1, args=["--epochs", 2], warm=warm)
+    assert run.logs() == "__main__ mypkg ['--epochs', '2'] 42\n" and run.name == "train"
+    assert run.job["shell_line"].endswith("-m mypkg.train --epochs 2")
+
+
+def test_pasted_line_and_command_line_run_the_module(package, tmp_path):
+    done = subprocess.run(
+        [sys.executable, "-m", "ddl.cli", "run", "-n", "1", "-m", "mypkg.train", "--epochs", "2"],
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert "__main__ mypkg ['--epochs', '2'] 42" in done.stdout
+    rank = [sys.executable, "-m", "ddl.rank", "--threads", "1", "-m", "mypkg.train", "7"]
+    done = subprocess.run(rank, capture_output=True, text=True, check=True)
+    assert done.stdout == "__main__ mypkg ['7'] 42\n"
+
+
+def test_missing_module_and_relative_import_say_what_to_do(package):
+    run = launch("-m mypkg.trian", workers=1, check=False)
+    assert run.failure.type == "ModuleNotFoundError" and "mypkg.trian" in run.failure.message
+    run = launch("mypkg/train.py", workers=1, check=False)
+    assert "ddl run -m mypkg.train" in run.failure.advice
+
+
+def test_script_that_hides_a_package_is_named(script):
+    run = launch(script("import horovod.tensorflow", "horovod.py"), workers=1, check=False, warm=False)
+    assert "horovod.py" in run.failure.advice and "rename" in run.failure.advice.lower()
+
+
+def test_plot_is_the_same_from_a_notebook(script, monkeypatch, tmp_path):
+    """Kernels set MPLBACKEND to a backend of their own."""
+    monkeypatch.setenv("MPLBACKEND", "module://matplotlib_inline.backend_inline")
+    prints = script("import os; print(os.environ.get('MPLBACKEND'))")
+    assert launch(prints, workers=1).logs() == "None\n"
+    assert launch(prints, workers=1, env={"MPLBACKEND": "agg"}).logs() == "agg\n"
+    assert read_json(launch(prints, workers=1).folder / "job.json")["env"] == []

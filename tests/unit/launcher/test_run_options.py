@@ -1,0 +1,129 @@
+"""Options of a run's processes, from job.json and from a pasted line."""
+
+import dataclasses
+import json
+
+import pytest
+
+from ddl.cli import main
+from ddl.launcher import launch as launching
+from ddl.launcher.job import OPTIONS, Job
+from ddl.launcher.plan import plan
+from ddl.launcher.run_options import OF_HOSTS, OF_RANK, OF_TASK, RunOptions
+from ddl.launcher.site import Site
+
+SCRIPT = ("/c/x.py", "a", "--threads", "9", "-np", "--timeout-s", "")
+
+
+@pytest.mark.parametrize("names", [OF_RANK, OF_TASK, OF_HOSTS])
+@pytest.mark.parametrize(
+    "options",
+    [
+        RunOptions("/c/x.py", SCRIPT[1:], threads=2),
+        RunOptions("-m pkg.train", SCRIPT[1:], threads=1, cluster="parameter_server", parameter_servers=3),
+        RunOptions(
+            "/c/x.py", threads=3, controller="mpi", network_interface="ib0", nodes=2, rate_mbit=100, processes=4
+        ),
+    ],
+)
+def test_pasted_line_is_read_as_it_was_written(names, options):
+    given = {name: getattr(options, name) for name in (*names, "script", "args")}
+    assert RunOptions.parse(options.words(names)) == RunOptions(**given)
+
+
+@pytest.mark.parametrize(
+    "line, message",
+    [
+        ("--threads two x.py", "--threads .*number"),
+        ("--thread 2 x.py", "unknown option --thread"),
+        ("--threads 2", "script"),
+    ],
+)
+def test_invalid_pasted_line_is_refused(line, message, capsys):
+    with pytest.raises(ValueError, match=message):
+        RunOptions.parse(line.split())
+    with pytest.raises(SystemExit, match="2"):
+        RunOptions.of_process(line.split())
+    assert capsys.readouterr().err
+
+
+def test_folder_without_a_job_is_refused(tmp_path):
+    with pytest.raises(ValueError, match=r"job\.json"):
+        RunOptions.read(tmp_path)
+
+
+# A value for each option that is not its default, and what goes with it.
+VALUES = {
+    "name": "mine",
+    "workers": 3,
+    "nodes": 1,
+    "threads": 2,
+    "timeout_s": 7.5,
+    "oversubscribe": True,
+    "cluster": "multi_worker",
+    "parameter_servers": 2,
+    "max_restarts": 4,
+    "elastic": True,
+    "min_workers": 2,
+    "discovery": "hosts.sh",
+    "debug": 1,
+    "warm": False,
+}
+NEEDS = {
+    "parameter_servers": {"cluster": "parameter_server"},
+    "min_workers": {"elastic": True},
+    "discovery": {"elastic": True},
+}
+
+
+@pytest.fixture
+def asked(monkeypatch, tmp_path):
+    """Return the jobs that are started, instead of starting them."""
+    jobs = []
+
+    class Started:
+        id, status = "r1", 0
+
+        def wait(self):
+            return self
+
+    monkeypatch.setattr(launching, "start", lambda job, *rest: jobs.append(job) or Started())
+    monkeypatch.setattr(launching, "_terminal", lambda job: "/dev/pts/0")
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "x.py").touch()
+    (tmp_path / "hosts.sh").touch(0o755)
+    return jobs
+
+
+@pytest.mark.parametrize("name", OPTIONS)
+def test_option_reaches_the_job_from_keyword_command_line_and_rerun(name, asked, tmp_path, monkeypatch):
+    expected = {name: VALUES[name], **NEEDS.get(name, {})}
+    if name == "discovery":
+        expected[name] = str(tmp_path / "hosts.sh")
+    site = Site(cores_per_node=4)
+    launching.launch("x.py", **expected, site=site, wait=False)
+    (job,) = asked
+    assert {name: getattr(job, name) for name in expected} == expected and OPTIONS[name].default != expected[name]
+
+    flags = []
+    for each, value in expected.items():
+        flags += [f"--{each.replace('_', '-')}", *([] if value is True else [str(value)])]
+    if OPTIONS[name].metadata["terminal"]:
+        monkeypatch.setattr(launching.Site, "here", lambda file=None: site)
+        assert main(["run", *flags, "x.py"]) == 0
+        assert dataclasses.replace(asked[-1], warm=job.warm) == job
+
+    planned = plan(job, site, run_id="r1", folder=tmp_path / "runs" / "r1", terminal="/dev/pts/0")
+    (text,) = [text for path, text in planned.files if path.name == "job.json"]
+    assert {name: json.loads(text)[name] for name in expected} == expected
+    monkeypatch.setenv("DDL_RUNS_DIR", str(tmp_path / "runs"))
+    (tmp_path / "runs" / "r1").mkdir(parents=True)
+    (tmp_path / "runs" / "r1" / "job.json").write_text(text)
+    monkeypatch.setattr(launching.Site, "here", lambda file=None: site)
+    assert main(["rerun", "r1"]) == 0
+    again = dataclasses.replace(asked[-1], warm=job.warm, oversubscribe=job.oversubscribe)
+    assert again == dataclasses.replace(job, threads=again.threads, nodes=again.nodes)
+
+
+def test_a_value_is_tested_for_every_option():
+    assert VALUES.keys() == OPTIONS.keys() and Job("x.py").options().keys() == OPTIONS.keys()
