@@ -110,6 +110,37 @@ def run_flow():
     return drawing
 
 
+def launch():
+    """The processes of one launch from a notebook, and what each reads and writes."""
+    drawing = Drawing(
+        1010,
+        330,
+        "One launch",
+        "The notebook kernel writes job.json, starts the supervisor, and owns the fork server, which has imported "
+        "TensorFlow. The supervisor reads job.json and asks the fork server for ranks through an inherited socket. "
+        "The fork server forks the ranks, and tells the supervisor how each ended. Ranks read job.json and write logs, "
+        "events and results into the run's folder. The kernel follows the files there.",
+    )
+    drawing.box(20, 20, 250, 92, "notebook kernel", "launch(): Job + Site → plan()\nfollows the run's files")
+    drawing.box(380, 20, 260, 92, "supervisor", "starts and restarts ranks,\nrecords how each ended", colour=GREEN)
+    drawing.box(380, 148, 260, 74, "fork server", "has imported TensorFlow,\nforks ranks on request", colour=GREEN)
+    for number, y in ((0, 40), (1, 132)):
+        drawing.box(760, y, 230, 66, f"rank {number}", "a fork of the fork server,\nor a new process", colour=ORANGE)
+    files = "job.json · launcher.jsonl · rank-0.log · rank-1.log · events.jsonl · result.json"
+    drawing.box(20, 256, 970, 60, "runs/<id>/", files, colour=GREY)
+    drawing.arrow((270, 56), (378, 56), label="starts", at=(324, 48))
+    drawing.arrow((200, 112), (200, 185), (378, 185), label="owns", at=(290, 177))
+    drawing.arrow((470, 112), (470, 146), label="asks for a rank", at=(417, 134))
+    drawing.arrow((560, 146), (560, 114), label="how it ended", at=(608, 134))
+    drawing.arrow((640, 185), (700, 185), (700, 73), (758, 73), label="forks", at=(668, 177))
+    drawing.arrow((640, 185), (700, 185), (700, 165), (758, 165))
+    drawing.arrow((100, 112), (100, 254), label="writes job.json", at=(60, 240))
+    drawing.arrow((150, 254), (150, 114))
+    drawing.arrow((510, 254), (510, 224), label="job.json", at=(545, 243))
+    drawing.arrow((875, 198), (875, 254), label="logs, records", at=(930, 232))
+    return drawing
+
+
 def batch_norm():
     """Statistics per worker against statistics over the whole batch."""
     drawing = Drawing(
@@ -394,6 +425,7 @@ def hierarchy():
 DRAWINGS = {
     "course_map.svg": course_map,
     "run_flow.svg": run_flow,
+    "launch.svg": launch,
     "batch_norm.svg": batch_norm,
     "descent.svg": descent,
     "ring.svg": ring,

@@ -9,9 +9,10 @@ import time
 
 import pytest
 
-from ddl import attach, launch, runs
+from ddl import allocation, attach, launch, runs
 from ddl.launcher import processes
 from ddl.launcher.run import RunFailed
+from ddl.launcher.site import SiteError
 from ddl.launcher.slurm import SlurmError, SlurmJob
 from ddl.records.jsonfiles import read_json
 from helpers import LAUNCHING, ROOT, output, printed, program, started, until
@@ -93,6 +94,26 @@ def test_a_submission_is_scored_on_two_nodes(on_slurm, tmp_path, capsys, monkeyp
     assert (run.result["world"], run.result["samples"]) == (4, 1024) and "slurm" in json.dumps(run.job)
     assert run.result["config"]["pictures"].startswith(str(run.folder.parent / "challenge" / "challenge-synthetic-"))
     assert read_json(run.folder / "judged.json")["accuracy"] > 0
+
+
+@pytest.mark.slow
+def test_launches_in_an_allocation_do_not_queue(on_slurm, script):
+    with allocation(nodes=2) as job:
+        first, second = (launch(script(WHERE, f"{name}.py"), workers=4) for name in ("first", "second"))
+        assert slurm_jobs() == {job}
+    assert first.state == second.state == "done", first.failure or second.failure
+    assert {each["node"] for each in printed(second)} == {"node01", "node02"}
+    assert "--overlap" in second.job["shell_line"] and second.job["site"]["allocation"] == job
+    assert "SLURM_JOB_ID" not in os.environ
+    until(lambda: slurm_jobs() == set())
+    with pytest.raises(SiteError, match="nodes"), allocation(nodes=3):
+        pass
+
+
+def slurm_jobs():
+    """The ids of the jobs in the queue."""
+    listed = subprocess.run(["squeue", "--noheader", "--format=%i"], capture_output=True, text=True, check=True)
+    return set(listed.stdout.split())
 
 
 @pytest.mark.nightly(*LAUNCHING)

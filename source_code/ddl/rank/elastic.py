@@ -10,8 +10,8 @@ A new process takes the lowest free number, and continues that log.
 Surprises in Horovod 0.28.1, and what is done about them:
 
 * It looks for common network interfaces as soon as there are two hosts. It gets the loopback interface instead.
-* It ends all ranks of a host on which one fails, and never uses that host again. Here it does after `COOLDOWN_S`; if all
-  ranks are on that host, the run fails.
+* It ends all ranks of a host on which one fails, and never uses that host again. Here it does after `COOLDOWN_S`; if
+  all ranks are on that host, the run fails.
 * It fails if the discovery script names none of the hosts that have ranks. Here the hosts then stay as they are.
 * If a rank is killed before the others have met it in ``hvd.init()``, they wait there until Gloo's timeout and then
   abort. Here such a process is started once more in its place. Nothing helps between its first and its last connection
