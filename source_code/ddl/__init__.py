@@ -6,7 +6,6 @@ nothing in the workers and in the command line.
 
 import os
 
-from ddl import former
 from ddl.lazy import lazy_names
 
 # TensorFlow leaves oneDNN off on processors without AVX-512 VNNI (AMD's before Zen 4, Intel's of laptops), where it
@@ -32,8 +31,4 @@ _HOME = {
 }
 _MODULES = {"cluster": "rank.cluster", "hosts": "rank.hosts", "stack": "records.stack"}
 
-_attribute, __dir__, __all__ = lazy_names(__name__, _HOME, _MODULES)
-
-
-def __getattr__(name):
-    return former.attribute(name) if name in former.NAMES else _attribute(name)
+__getattr__, __dir__, __all__ = lazy_names(__name__, _HOME, _MODULES)

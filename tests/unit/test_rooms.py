@@ -7,7 +7,7 @@ from helpers import ROOT
 SOURCE = ROOT / "source_code"
 # A room imports from those above its own line, never from its neighbours or from below.
 TOOL = [
-    {"errors", "former", "interval", "lazy", "plugins", "words"},
+    {"errors", "interval", "lazy", "plugins", "words"},
     {"arguments"},
     {"records"},
     {"display"},

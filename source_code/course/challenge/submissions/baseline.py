@@ -9,7 +9,7 @@ import math
 import tensorflow as tf
 from tensorflow.keras import layers
 
-from ddl.data.augment import augment as flip_and_shift
+from course.data.augment import augment as flip_and_shift
 
 SAMPLES = 180_224  # pictures that the training takes: four epochs of 45,056; a multiple of 1,024
 GHOST_BATCH = 32  # pictures in one pass, which batch norm normalises over
