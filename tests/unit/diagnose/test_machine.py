@@ -78,15 +78,45 @@ def test_hosts_that_cannot_be_made_are_missed_where_runs_need_them(monkeypatch, 
     assert found.state == state and "the kernel said no" in found.detail and found.advice
 
 
-def test_a_control_groups_limit_counts_without_cached_files(tmp_path, monkeypatch):
-    for name, mib in {"memory.max": 2048, "memory.current": 1536}.items():
-        (tmp_path / name).write_text(f"{mib << 20}\n")
-    (tmp_path / "memory.stat").write_text(f"anon 300000\ninactive_file {512 << 20}\n")
+V2 = {
+    "cpu.max": "100000 100000",
+    "memory.max": 2 << 30,
+    "memory.current": 3 << 29,
+    "memory.stat": "inactive_file 536870912",
+}
+V1 = {
+    "cpu": {"cpu.cfs_quota_us": 100_000, "cpu.cfs_period_us": 100_000},
+    "memory": {
+        "memory.limit_in_bytes": 2 << 30,
+        "memory.usage_in_bytes": 3 << 29,
+        "memory.stat": "inactive_file 1\ntotal_inactive_file 536870912",
+    },
+}
+
+
+@pytest.mark.parametrize(
+    "group, files",
+    [
+        ("0::/", {"": V2}),
+        ("0::/slice/step", {"slice": V2, "slice/step": {"cpu.max": "max 100000", "memory.max": "max"}}),
+        ("0::/\n4:memory:/job\n1:cpu,cpuacct:/job", {f"{name}/job": values for name, values in V1.items()}),
+        ("0::/\n4:memory:/host/path\n1:cpu:/host/path", V1),  # a container's own view of its group
+    ],
+)
+def test_limits_of_control_groups_count_at_every_level(tmp_path, monkeypatch, group, files):
     monkeypatch.setattr(machine, "CGROUP", tmp_path)
-    assert machine.available_bytes() == 1 << 30
+    monkeypatch.setattr(machine, "OWN_CGROUP", tmp_path / "own")
+    monkeypatch.setattr(machine.os, "sched_getaffinity", lambda _: {0, 1})
+    monkeypatch.delenv("SLURM_CPUS_ON_NODE", raising=False)
+    assert machine.usable_cores() == 2 and machine.available_bytes() > 1 << 30
+    (tmp_path / "own").write_text(group)
+    for folder, values in files.items():
+        (tmp_path / folder).mkdir(parents=True, exist_ok=True)
+        for name, value in values.items():
+            (tmp_path / folder / name).write_text(f"{value}\n")
+    assert machine.usable_cores() == 1
+    assert machine.available_bytes() == 1 << 30  # cached files give way
     assert check("memory").state == "missing"
-    (tmp_path / "memory.max").write_text("max\n")
-    assert machine.available_bytes() > 1 << 30
 
 
 def test_horovod_needs_the_sites_controller(monkeypatch):
