@@ -16,6 +16,7 @@ from ddl.launcher.job import Job, resolve_script
 from ddl.launcher.plan import plan
 from ddl.launcher.site import Site
 from ddl.launcher.sitefile import seconds
+from ddl.launcher.slurm import gpus_in
 from ddl.records.paths import runs_dir
 from ddl.words import plural
 
@@ -81,12 +82,7 @@ class _Node:
 
     def fits(self, site):
         """Whether it has the cores and GPUs that the site states."""
-        gpus = sum(
-            int(count)
-            for kind, count in re.findall(r"(?:^|,)gpu(?::([^:,(]+))?:(\d+)", self.gres)
-            if not site.gpu_type or kind == site.gpu_type
-        )
-        return int(self.cores) >= site.cores_per_node and gpus >= site.gpus_per_node
+        return int(self.cores) >= site.cores_per_node and gpus_in(self.gres, site.gpu_type) >= site.gpus_per_node
 
     @property
     def usable(self):
