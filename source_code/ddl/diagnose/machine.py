@@ -22,7 +22,7 @@ def doctor(site=None, submit: bool = False) -> Report:
     try:
         site = site if isinstance(site, Site) else Site.here(site)
     except CourseError as error:
-        advice = "containers/sites/README.md lists all keys; the checks below are of this machine alone"
+        advice = "fix this first (containers/sites/README.md lists all keys); the checks below cover only this machine"
         return Report((missing("site", str(error), advice), *_machine(Site())))
     ran = [two_ranks(site)] if submit else []
     return Report((*checks(site), *_machine(site), *ran))

@@ -16,12 +16,8 @@ def check(name, site=None):
 def test_report_names_what_is_missing_and_what_to_do_and_optional_things_stop_nobody():
     report = Report((Check("memory", "OK", "8 GiB"), Check("compiler", "missing", "no `g++`", "`apt install g++`")))
     assert not report.ok
-    assert repr(report).splitlines() == [
-        "✓ OK        memory    8 GiB",
-        "✗ missing   compiler  no `g++`",
-        f"{'':20}  → `apt install g++`",
-        "Not ready. First see to: compiler.",
-    ]
+    *_, advice, conclusion = repr(report).splitlines()
+    assert "`apt install g++`" in advice and "compiler" in conclusion
     html = report._repr_html_()
     assert "no <code>g++</code>" in html and "<code>apt install g++</code>" in html and "`" not in html
     report = Report((Check("GPUs", "optional", "none"),))
@@ -30,7 +26,7 @@ def test_report_names_what_is_missing_and_what_to_do_and_optional_things_stop_no
 
 def test_the_software_names_the_stack_and_refuses_keras_3(monkeypatch):
     found = check("software")
-    assert found.state == "OK" and found.detail.endswith(f": the {stack.name()} stack")
+    assert found.state == "OK" and stack.name() in found.detail
     monkeypatch.setattr(stack, "wrong_keras", lambda: "this Keras will not do.")
     found = check("software")
     assert (found.state, found.advice) == ("missing", "this Keras will not do.")
@@ -38,7 +34,7 @@ def test_the_software_names_the_stack_and_refuses_keras_3(monkeypatch):
     for name, other in (("next", "tf_keras"), ("default", "tensorflow_addons")):
         monkeypatch.setattr(stack, "name", lambda name=name: name)
         found = check("software")
-        assert found.state == "missing" and found.advice == f"`make setup` installs {other}"
+        assert found.state == "missing" and other in found.advice
 
 
 def test_this_machine_is_looked_at():
