@@ -17,7 +17,7 @@ def working_dir() -> Path:
     try:
         return Path.cwd()
     except FileNotFoundError:
-        raise NotFound("the working folder was deleted: change to another folder") from None
+        raise NotFound("the working folder was deleted: change to another one") from None
 
 
 def source_dir() -> Path:
