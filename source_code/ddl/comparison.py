@@ -291,12 +291,9 @@ def _table(rows, title, against, margin):
         caption.append("p: of no difference, corrected for the number of rows (Holm).")
     if common.get("ratio") != "–":
         caption.append("Ratio: images/s relative to the first row, on the same hardware only.")
-    running = "the running mean over training batches"
-    if kinds == {"running mean"}:
-        caption.append(f"Training accuracy: {running}.")
-    elif kinds:
-        note = f"; *: {running}" if len(kinds) > 1 else ""
-        caption.append(f"Training accuracy: on images without augmentation{note}.")
+    measured = {"clean": "on images without augmentation", "running mean": "the running mean over training batches"}
+    if kinds:
+        caption.append(f"Training accuracy: {'; *: '.join(measured[kind] for kind in sorted(kinds))}.")
     shown = {column: label for column, label in labels.items() if label[0] not in common}
     table.attrs.update(labels=shown, caption=" ".join(caption))
     return table

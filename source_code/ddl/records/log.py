@@ -1,6 +1,5 @@
 """Logs of ranks: writing that survives a full disk, and incremental reading."""
 
-import codecs
 import contextlib
 import io
 import os
@@ -18,7 +17,6 @@ TAIL_BYTES = 1 << 16
 WIDEST = 4000  # characters shown of an unfinished line
 # Terminal control sequences: colors, cursor movements, window titles.
 ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\^_])|\0")
-HALF_ESCAPE = re.compile(r"\x1b(?:\[[0-?]*[ -/]*)?$")
 
 
 class _Tolerant(io.FileIO):
@@ -98,7 +96,7 @@ class LogTail:
                     line, self._rest = self._rest + part, b""
                     yield shown(line)
                 self._rest = _last_drawn(self._rest + rest)[-TAIL_BYTES:]  # a line may never end
-        self.current = shown(self._rest, whole=False)[:WIDEST]
+        self.current = shown(self._rest)[:WIDEST]
 
     def take_current(self) -> str:
         """Return the unfinished line as if it were finished."""
@@ -106,10 +104,9 @@ class LogTail:
         return text
 
 
-def shown(line: bytes, whole: bool = True) -> str:
-    """Return what a terminal shows of a line; unless it is `whole`, without a partial character at its end."""
-    text = codecs.getincrementaldecoder("utf-8")("replace").decode(_last_drawn(line), whole).rstrip("\r")
-    text = ESCAPES.sub("", text if whole else HALF_ESCAPE.sub("", text))
+def shown(line: bytes) -> str:
+    """Return what a terminal shows of a line."""
+    text = ESCAPES.sub("", _last_drawn(line).decode("utf-8", "replace").rstrip("\r"))
     if "\b" in text:
         kept: list[str] = []
         for part in re.findall("\b|[^\b]+", text):

@@ -114,16 +114,14 @@ def _names_by_device() -> dict[str, str]:
         listed = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True, timeout=20).stdout
     except subprocess.TimeoutExpired:  # the driver is broken
         return names
-    whole: tuple[str, str] | None = None  # index and UUID of a GPU until its first instance is listed
     for line in listed.splitlines():
         if gpu := re.match(r"GPU (\d+): (.+) \(UUID: (.+)\)", line):
             index, model, uuid = gpu.groups()
-            whole = index, uuid
-            names |= dict.fromkeys(whole, model)
+            names[index] = names[uuid] = model
         elif instance := re.match(r"\s+MIG (\S+) .*\(UUID: (.+)\)", line):
-            names[instance[2]] = name = f"MIG {instance[1]} (a part of GPU {index}, {model})"
-            names |= dict.fromkeys(whole or (), name)
-            whole = None
+            names[instance[2]] = part = f"MIG {instance[1]} (a part of GPU {index}, {model})"
+            if names[index] == model:  # its first instance
+                names[index] = names[uuid] = part
     return names
 
 

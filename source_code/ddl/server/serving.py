@@ -18,6 +18,7 @@ import json
 import os
 from collections import OrderedDict, defaultdict, deque
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from html import escape
 from pathlib import Path
 from threading import Lock
@@ -137,6 +138,10 @@ class Runs:
         )
         return self.framed(f"{attach(run_id).name}: timeline", body)
 
+    def plugin_page(self, title, body):
+        """Return a plugin's page."""
+        return self.framed(title, body())
+
     def stop(self, run_id):
         """Stop a run and return its state."""
         run = attach(run_id)
@@ -179,17 +184,19 @@ class _Handler(JupyterHandler):
         self.finish(json.dumps({"message": str(cause or f"status {status_code}")}))
 
 
-class _Answer(_Handler):
-    """The result of a method of `Runs`: a string is a page, a dictionary is JSON."""
+class _Page(_Handler):
+    """The result of a function: a string is a page, a dictionary is JSON."""
 
-    def initialize(self, answer, **shared):
+    def initialize(self, answer, refresh=None, **shared):
         super().initialize(**shared)
-        self._answer = answer
+        self._answer, self._refresh = answer, refresh
 
     @web.authenticated
-    async def get(self, run_id):
+    async def get(self, *arguments):
         self.set_header("Cache-Control", "no-store")
-        self.finish(await self._in_thread(getattr(self._runs, self._answer), run_id))
+        if self._refresh:
+            self.set_header("Refresh", self._refresh)
+        self.finish(await self._in_thread(self._answer, *arguments))
 
 
 class _Stop(_Handler):
@@ -209,39 +216,28 @@ class _Kill(_Handler):
         self.finish(await self._in_thread(self._runs.kill, run_id, int(rank)))
 
 
-class _PluginPage(_Handler):
-    """A plugin's page, reloaded every ten seconds."""
-
-    def initialize(self, title, body, **shared):
-        super().initialize(**shared)
-        self._title, self._body = title, body
-
-    @web.authenticated
-    async def get(self):
-        self.set_header("Refresh", "10")
-        self.finish(await self._in_thread(lambda: self._runs.framed(self._title, self._body())))
-
-
 def serve(server):
     """Add the pages of runs to a Jupyter server, and tell its kernels about them."""
     pages = url_path_join(server.web_app.settings["base_url"], "ddl")
-    runs = {"runs": Runs(pages), "threads": ThreadPoolExecutor(8, thread_name_prefix="ddl")}
+    runs = Runs(pages)
+    shared = {"runs": runs, "threads": ThreadPoolExecutor(8, thread_name_prefix="ddl")}
     run = url_path_join(pages, "runs", r"([\w.-]+)")
     static = {"path": str(Path(__file__).with_name("static"))}
     # The search path of custom.css: after the user's, before Jupyter's empty one.
     server.web_app.settings["static_custom_path"].insert(1, static["path"])
     handlers = [
-        (run, _Answer, runs | {"answer": "page"}),
-        (url_path_join(run, "state"), _Answer, runs | {"answer": "state"}),
-        (url_path_join(run, "stop"), _Stop, runs),
-        (url_path_join(run, "kill", r"(\d+)"), _Kill, runs),
-        (url_path_join(run, "timeline"), _Answer, runs | {"answer": "timeline"}),
-        (url_path_join(run, "timeline", "spans"), _Answer, runs | {"answer": "spans"}),
+        (run, _Page, shared | {"answer": runs.page}),
+        (url_path_join(run, "state"), _Page, shared | {"answer": runs.state}),
+        (url_path_join(run, "stop"), _Stop, shared),
+        (url_path_join(run, "kill", r"(\d+)"), _Kill, shared),
+        (url_path_join(run, "timeline"), _Page, shared | {"answer": runs.timeline}),
+        (url_path_join(run, "timeline", "spans"), _Page, shared | {"answer": runs.spans}),
         (url_path_join(pages, r"(\w+\.js)"), web.StaticFileHandler, static),
     ]
     for added in plugins.each("pages"):
         for name, (title, body) in added().items():
-            handlers.append((url_path_join(pages, name), _PluginPage, runs | {"title": title, "body": body}))
+            page = {"answer": partial(runs.plugin_page, title, body), "refresh": "10"}
+            handlers.append((url_path_join(pages, name), _Page, shared | page))
     server.web_app.add_handlers(".*$", handlers)
     server.web_app.settings["kernel_websocket_connection_class"] = Connection
     os.environ[SERVED] = str(runs_dir())  # inherited by kernels
