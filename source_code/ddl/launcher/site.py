@@ -205,8 +205,8 @@ KEYS = keys(Site)
 def _with_defaults(values: dict) -> dict:
     """Return a file's values, with this machine's cores and GPUs as defaults.
 
-    A Slurm login node tells nothing about other nodes. There, GPUs alone imply one core each: too few to feed them, but
-    never more than a cluster grants.
+    A Slurm login node says nothing about the compute nodes. If a file states only GPUs, the default is one core each:
+    too few to feed them, but never more than a cluster grants.
     """
     for name in values:
         if name not in KEYS:
@@ -230,17 +230,17 @@ def _with_defaults(values: dict) -> dict:
 
 
 def _contradictions(site: Site) -> Iterator[tuple[str, str]]:
-    """Yield fields whose values contradict others, with the second half of a sentence that says why."""
+    """Yield fields whose values contradict others, with the end of a sentence about it."""
     if site.nodes > 1 and site.scheduler == "local":
         yield "nodes", ' needs scheduler = "slurm" or "namespaces"; otherwise all ranks are on this machine'
     if site.scheduler == "namespaces":
         if not 2 <= site.nodes <= MOST_HOSTS:
-            yield "nodes", f' must be 2 to {MOST_HOSTS} with scheduler = "namespaces"; use "local" for one host'
+            yield "nodes", f': scheduler = "namespaces" simulates 2 to {MOST_HOSTS} hosts; use "local" for one'
         if site.container != "none":
-            yield "container", ' needs scheduler = "local" or "slurm", because a container has a separate network'
+            yield "container", ' needs scheduler = "local" or "slurm": a container has a separate network'
         if site.gpus_per_node:
             why = "GPUs of one machine bypass the network between simulated hosts, so ranks run on cores"
-            yield "gpus_per_node", f' must be 0 with scheduler = "namespaces": {why}'
+            yield "gpus_per_node", f' needs scheduler = "local" or "slurm": {why}'
     if site.controller == "mpi" and site.scheduler != "slurm":
         yield "controller", ' needs scheduler = "slurm", which starts the ranks; use "gloo" here'
     if site.container == "docker" and site.scheduler == "slurm":
@@ -253,8 +253,8 @@ def _contradictions(site: Site) -> Iterator[tuple[str, str]]:
         yield "gpu_option", f" binds GPUs to tasks, so that every rank would use the first GPU; {instead}"
     limit_s, warning_s = seconds(site.time_limit), site.time_limit_warning_s
     if 0 < limit_s <= warning_s:  # 0 means no limit
-        why = f"must be longer than time_limit_warning_s = {warning_s}: otherwise, a run would only checkpoint"
-        yield "time_limit", f" ({limit_s} s) {why}"
+        why = f"it must exceed time_limit_warning_s = {warning_s}, or a run would only checkpoint"
+        yield "time_limit", f" ({limit_s} s) is too short: {why}"
 
 
 def _does_not_fit(workers: int, site: Site, allowed: Sequence[int]) -> str:

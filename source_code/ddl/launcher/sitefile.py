@@ -106,26 +106,26 @@ def validated(field: dataclasses.Field, value: Any) -> int | str | tuple[str, ..
     name, rules = field.name, field.metadata
 
     def refuse(wrong: Any, problem: str) -> NoReturn:
-        raise SiteError(f"{name} = {shown(wrong)}{problem}", name)
+        raise SiteError(f"{name} {problem}, got {shown(wrong)}", name)
 
     if field.type is int:
         if type(value) is not int or value < rules["least"]:
-            refuse(value, f" must be an integer >= {rules['least']}")
+            refuse(value, f"must be an integer >= {rules['least']}")
         return value
     if field.type is str:
         if type(value) is not str:
-            refuse(value, " must be text in quotes")
+            refuse(value, "must be text in quotes")
         if rules["choices"] and value not in rules["choices"]:
-            refuse(value, f" must be one of: {', '.join(rules['choices'])}")
+            refuse(value, f"must be one of {', '.join(rules['choices'])}")
         texts: tuple[str, ...] = (value,) if value or field.default else ()
     else:
         if not isinstance(value, (list, tuple)) or not all(type(text) is str for text in value):
-            refuse(value, f' must be a list of texts: {name} = ["…"]')
+            refuse(value, 'must be a list of texts, ["…"]')
         texts = value = tuple(value)
     form, words = rules["form"]
     for text in texts:
         if not re.fullmatch(form, text):
-            refuse(text, f" must be {words}")
+            refuse(text, f"must be {words}")
     return value
 
 

@@ -103,7 +103,7 @@ def _least(name: str) -> int | None:
 def _gpus_of_active(job: str) -> int | None:
     """Return how many GPUs per node a job was given; None if it has none or Slurm does not answer.
 
-    In a shell of ``salloc`` no variable tells. Raises SlurmError if the job is over.
+    In a shell opened by ``salloc``, no variable has this number. Raises SlurmError if the job is over.
     """
     try:
         rows = _table("squeue", "--noheader", "--states=all", f"--jobs={job}", "--format=%T|%b")

@@ -104,7 +104,7 @@ WRONG = {  # lines, of which the last is wrong: a part of the refusal
     "nodes = 2": 'scheduler = "slurm"',
     "rate_mbit = 100": 'scheduler = "namespaces"',
     HOSTS + "nodes = 1": "2 to 64",
-    HOSTS + "gpus_per_node = 1": "must be 0",
+    HOSTS + "gpus_per_node = 1": "bypass",
     HOSTS + 'image = "x"\ncontainer = "docker"': "network",
     'container = "docker"\nimage = "x"\nbinds = ["/s/$USER"]': "absolute paths",
 }
