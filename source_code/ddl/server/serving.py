@@ -16,9 +16,9 @@ in a browser's request for a module.
 import asyncio
 import json
 import os
-from collections import OrderedDict, defaultdict, deque
+from collections import defaultdict, deque
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
+from functools import lru_cache, partial
 from html import escape
 from pathlib import Path
 from threading import Lock
@@ -76,10 +76,10 @@ class Connection(ZMQChannelsWebsocketConnection):
                 self.sent[self.kernel_id].append(header["msg_id"])
 
     @classmethod
-    def waiting(cls, run):
+    def waiting(cls, folder):
         """Return (kernel that launched a run, number of cells queued there); (None, 0) if the kernel is unknown."""
         try:
-            execution = (read_json(RunFolder(run.folder).shown) or {}).get("execution")
+            execution = (read_json(RunFolder(folder).shown) or {}).get("execution")
         except DamagedFile:
             execution = None
         for kernel, sent in cls.sent.items():
@@ -93,16 +93,15 @@ class Runs:
 
     def __init__(self, pages):
         self._pages = pages
-        self._followed = OrderedDict()
+        self._follow = lru_cache(KEPT)(lambda run_id: (attach(run_id), LastLines()))
         self._lock = Lock()
 
     def state(self, run_id):
         """Return the parts of a run's panel that change, or its end."""
-        with self._lock:
-            progress, lines = self._look(run_id)
+        progress, lines = self._look(run_id)
         if progress.over:
             return {"over": True, "html": mime_bundle(progress, lines, back=True)["text/html"]}
-        _, waiting = Connection.waiting(self._followed[run_id][0])
+        _, waiting = Connection.waiting(progress.folder)
         waits = WAITING.format(cells=plural(waiting, "more cell")) if waiting else ""
         return {"over": False, "parts": parts_html(progress, lines) | {"waits": waits}}
 
@@ -112,8 +111,7 @@ class Runs:
 
     def page(self, run_id):
         """Return a page that shows one run."""
-        with self._lock:
-            progress, lines = self._look(run_id)
+        progress, lines = self._look(run_id)
         over = progress.over and mime_bundle(progress, lines, back=True)["text/html"]
         return self.framed(progress.name, over or panel_html(progress, lines, served=True))
 
@@ -156,14 +154,10 @@ class Runs:
         return {"rank": rank}
 
     def _look(self, run_id):
-        if run_id not in self._followed:
-            self._followed[run_id] = (attach(run_id), LastLines())
-            while len(self._followed) > KEPT:
-                self._followed.popitem(last=False)
-        self._followed.move_to_end(run_id)
-        run, lines = self._followed[run_id]
-        progress = run.progress()
-        return progress, lines(progress)
+        with self._lock:
+            run, lines = self._follow(run_id)
+            progress = run.progress()
+            return progress, lines(progress)
 
 
 class _Handler(JupyterHandler):
@@ -202,7 +196,7 @@ class _Page(_Handler):
 class _Stop(_Handler):
     @web.authenticated
     async def post(self, run_id):
-        kernel, _ = Connection.waiting(await self._in_thread(attach, run_id))
+        kernel, _ = Connection.waiting((await self._in_thread(attach, run_id)).folder)
         if "all" in self.request.query_arguments and kernel in self.kernel_manager:
             await ensure_async(self.kernel_manager.interrupt_kernel(kernel))
             self.finish({})
