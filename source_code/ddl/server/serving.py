@@ -119,7 +119,7 @@ class Runs:
         """Return the spans of a run's timeline as (tensor, phase, start, end) in seconds."""
         found = timeline.read(attach(run_id).folder / timeline.FILE)
         spans = [(span.tensor, span.phase, span.start_s, span.end_s) for span in found]
-        return {"spans": spans, "colours": COLORS}
+        return {"spans": spans, "colors": COLORS}
 
     def timeline(self, run_id):
         """Return a page with a run's timeline."""

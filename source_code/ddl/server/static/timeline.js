@@ -32,7 +32,7 @@ export async function show(address, canvas, line) {
     for (const [name, phase, start, stop] of spans) {
       if (stop < from || start > to) continue;
       const left = Math.max(x(start), LEFT);
-      pen.fillStyle = read.colours[phase];
+      pen.fillStyle = read.colors[phase];
       pen.fillRect(left, place.get(name) + 2, Math.max(x(stop) - left, 0.5), ROW - 4);
     }
   }
