@@ -25,13 +25,10 @@ MARK = "ddl"  # key in an output's metadata: {"run": id, "over": whether the out
 REDRAW_S = 2.0  # between panels that the kernel sends
 LINE_FITS = 100  # longer shell lines are folded
 OUTPUT_LINES = 8  # shown of a script that keeps no records
-COPY = escape(
-    "const code = this.parentElement.querySelector('code');"
-    "const done = () => { this.textContent = 'Copied' };"
-    "const select = () => { getSelection().selectAllChildren(code);"
-    " if (document.execCommand('copy')) done() };"
-    "navigator.clipboard ? navigator.clipboard.writeText(this.dataset.line).then(done, select)"
-    " : select()"
+COPY = escape(  # navigator.clipboard would need HTTPS
+    "const line = this.parentElement;"
+    "getSelection().selectAllChildren(line.querySelector('details[open]>code') || line.querySelector('code'));"
+    "if (document.execCommand('copy')) this.textContent = 'Copied'"
 )
 # In other front ends this does nothing, and the panel shows the time of its snapshot.
 FOLLOW = """<script>
@@ -214,14 +211,11 @@ def _links_html(progress):
 
 
 def _line_html(progress):
-    line = escape(progress.shell_line, quote=True)
-    code = f"<code>{line}</code>"
+    code = f"<code>{escape(progress.shell_line)}</code>"
     if len(progress.shell_line) > LINE_FITS:
         code = f"<details><summary>{code}</summary>{code}</details>"
-    return (
-        f'<div class="ddl ddl-line"><button class="ddl-copy" type="button" data-line="{line}" title="Copy this line" '
-        f'onclick="{COPY}">Copy</button>{code}</div>'
-    )
+    button = f'<button class="ddl-copy" type="button" title="Copy this line" onclick="{COPY}">Copy</button>'
+    return f'<div class="ddl ddl-line">{button}{code}</div>'
 
 
 def _status_html(progress, at=None):
