@@ -44,7 +44,6 @@ def _machine(site):
         *software,
         *(check for checks in plugins.each("checks") for check in checks()),
         _disk(),
-        _containers(),
         _inside(),
     )
 
@@ -146,13 +145,6 @@ def _hosts(site):
     if site.scheduler == "namespaces":
         return missing(name, detail, 'scheduler = "local" runs all ranks on this machine')
     return Check(name, "optional", detail, "the lesson shows recorded runs instead")
-
-
-def _containers():
-    found = [name for name in ("docker", "podman", "apptainer", "singularity") if shutil.which(name)]
-    if found:
-        return Check("containers", "OK", f"on the path: {', '.join(found)} (no image was run)")
-    return Check("containers", "optional", "none installed, and none needed")
 
 
 def _inside():
