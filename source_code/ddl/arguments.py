@@ -1,4 +1,4 @@
-"""Command lines of this package and of the course's scripts."""
+"""Argument parser for command lines and scripts: no abbreviations, and suggestions for misspelled options."""
 
 import argparse
 from collections.abc import Callable
@@ -7,20 +7,20 @@ from typing import Any
 
 from ddl.words import did_you_mean
 
-LOOKING = ContextVar("LOOKING", default=False)  # whether a script runs only so that its parser is found
+LOOKING = ContextVar("LOOKING", default=False)  # whether a script runs only to find its parser
 
 
 class ParserFound(BaseException):
-    """Ends a script where it would have parsed its command line."""
+    """Raised instead of parsing the command line when a script runs only to find its parser."""
 
     def __init__(self, parser: "Parser") -> None:
         self.parser = parser
 
 
 class Parser(argparse.ArgumentParser):
-    """Takes no abbreviations, and refuses an unknown option with the usage of its command and the one that was meant.
+    """A parser that allows no abbreviations and suggests the closest option for an unknown one.
 
-    A command with the default ``passes_on=True`` leaves unknown options to another program.
+    A command with the default ``passes_on=True`` passes unknown options on to another program.
     """
 
     def __init__(self, **options: Any) -> None:
@@ -41,7 +41,7 @@ class Parser(argparse.ArgumentParser):
 
 
 def add_command(commands: Any, name: str, function: Callable | None, text: str) -> Parser:
-    """Add a command to a parser's commands; `function` gets what was parsed, and may return an exit status."""
+    """Add a command that calls `function` with the parsed arguments; it may return an exit status."""
     parser: Parser = commands.add_parser(name, help=text, description=text)
     parser.set_defaults(command=function)
     return parser

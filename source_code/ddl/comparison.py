@@ -1,4 +1,4 @@
-"""The comparison of runs: a table with one row an arm."""
+"""Comparison tables of runs, with one row per arm."""
 
 import math
 import statistics
@@ -10,35 +10,40 @@ from ddl.pairs import holm, means, paired
 from ddl.records.stack import release
 from ddl.words import plural
 
+FEW = 3  # up to this many comparisons, p-values are not corrected
+
+# Shown if any row has a value, even if all rows have the same.
+MEASURED = ("held-out accuracy, %", "training accuracy, %", "images/s")
+
 
 def compare(runs, at=None, steps=None, epochs=None, against=None, margin=1.0) -> Table:
-    """Tabulate runs, one row an arm; runs with the same name are the seeds of one arm.
+    """Return a table of runs with one row per arm; runs with the same name are the seeds of one arm.
 
-    Recorded runs, and those evaluated on validation images, make rows of their own. A run without a result (failed,
-    stopped) is counted in its row's note, which also says what restarts cost. By default final results are compared;
-    ``at="epochs"`` and ``at="steps"`` compare after equally many epochs or optimizer steps, at each run's last
-    evaluation up to there. `steps` or `epochs` says how many; by default the most that every run reached.
+    Recorded runs, and runs evaluated on validation images, have separate rows. A run without a result (failed or
+    stopped) is counted in its row's note, which also reports the cost of restarts.
 
-    Held-out accuracy is compared with that of the arm `against` or, without one, of the arm with the highest mean;
-    recorded arms, other data and other held-out images are compared among themselves. ``difference_points`` is the
-    mean difference over the `pairs` of equal seeds, ``low_points`` to ``high_points`` its 95 % interval (NaN below two
-    pairs); without a pair it is the difference of the means. ``p_holm`` is p of Student's t test that the difference is
-    0, corrected for the number of rows by Holm's method; NaN where not more than three are compared. With `against`,
-    ``verdict`` is `Paired.verdict` at a `margin` in points; without, the highest mean is called ``"best"``.
+    By default, final results are compared. ``at="epochs"`` and ``at="steps"`` compare each run's last evaluation within
+    the same number of epochs or optimizer steps: `epochs` or `steps`, by default the most that every run reached.
+
+    Each arm's held-out accuracy is compared with the arm `against` or, by default, with the arm with the highest mean.
+    Recorded arms, other data and other held-out images are compared among themselves. ``difference_points`` is the mean
+    difference over the `pairs` of equal seeds, with the 95 % interval ``low_points`` to ``high_points`` (NaN below two
+    pairs); without pairs, it is the difference of the means. ``p_holm`` is the p-value of Student's t test for no
+    difference, corrected by Holm's method; NaN for at most three comparisons. With `against`, ``verdict`` is
+    `Paired.verdict` for a `margin` in points; otherwise the arm with the highest mean is "best".
 
     Accuracies are fractions; ``test_accuracy_sd`` is the sample standard deviation over the `seeds`, NaN for one.
-    ``train_accuracy`` is ``"clean"``, on training images without augmentation, where all of an arm's runs measured
-    that, else the ``"running mean"`` over batches; ``train_accuracy_of`` says which. ``ratio`` is throughput over the
-    first arm's, NaN where the hardware or ranks × threads differ. ``note`` marks a row that computes in another
-    ``precision`` than the first, or with another ``tensorflow``.
+    ``train_accuracy_of`` is "clean" if all runs of an arm measured accuracy on training images without augmentation,
+    otherwise "running mean" over batches. ``ratio`` is throughput relative to the first arm, NaN if hardware or
+    ranks × threads differ. ``note`` marks rows whose ``precision`` or ``tensorflow`` differs from the first row's.
 
-    Raises InputError if there are no runs, `at` is neither of the two, or there is no arm `against`.
+    Raises InputError for an empty list of runs, if `at` is invalid, or if no arm has the name `against`.
     """
     if at not in (None, "epochs", "steps"):
-        raise InputError(f"at={at!r}: compare at 'epochs', at 'steps', or leave it out for the end")
+        raise InputError(f"at must be 'epochs', 'steps' or None, got {at!r}")
     runs = list(runs)
     if not runs:
-        raise InputError("there are no runs to compare")
+        raise InputError("at least one run is needed")
     unit = at or ("steps" if steps is not None else "epochs" if epochs is not None else None)
     limit = steps if unit == "steps" else epochs
     if unit and limit is None:
@@ -47,50 +52,40 @@ def compare(runs, at=None, steps=None, epochs=None, against=None, margin=1.0) ->
     arms = _arms(runs)
     names = list(dict.fromkeys(name for name, *_ in arms))
     if against is not None and against not in names:
-        raise InputError(f"there is no arm {against!r} to compare with; there are: {', '.join(names)}")
+        raise InputError(f"against must be one of the arms, got {against!r}; the arms are: {', '.join(names)}")
     points = {key: _points(arm, unit, limit) for key, arm in arms.items()}
     mixed = len({recorded for _, recorded, _ in arms}) > 1
     rows = {key: _row(*key[:2], mixed, arm, points[key]) for key, arm in arms.items()}
     first = next(iter(rows.values()))
+    pairs = {}
     for key, row in rows.items():
+        row["ratio"] = _ratio(row, first)
+        row["note"] = _marked(row, first)
         other = _opponent(key, rows, against)
-        row |= _judged(row, rows.get(other), points[key], points.get(other), None if against is None else margin)
-        row |= {"ratio": _ratio(row, first), "note": _marked(row, first)}
-    compared = [row for row in rows.values() if row["pairs"] > 1]
+        pairs[key] = _judge(row, rows.get(other), points[key], points.get(other), None if against is None else margin)
+    compared = [key for key, pair in pairs.items() if pair and pair.n > 1]
     if len(compared) > FEW:
-        for row, p in zip(compared, holm([row["p"] for row in compared]), strict=True):
-            row["p_holm"] = p
+        for key, p in zip(compared, holm([pairs[key].p for key in compared]), strict=True):
+            rows[key]["p_holm"] = p
     title = _title([point for seeds in points.values() for _, point in seeds], unit, limit)
     table = _table(rows.values(), title, against, margin)
-    table.attrs.update(title=title, differences=[row["differences"] for row in rows.values()])
+    table.attrs.update(title=title, differences=[pair.differences if pair else () for pair in pairs.values()])
     return table
 
 
-FEW = 3  # comparisons whose p need no correction
-
-# Shown in every table in which a row has it, whether or not the rows differ in it.
-MEASURED = ("held-out accuracy, %", "training accuracy, %", "images/s")
-
-COLUMNS = (
-    "arm ranks threads precision tensorflow global_batch learning_rate steps epochs samples held_out "
-    "test_accuracy test_accuracy_sd seeds difference_points low_points high_points pairs verdict p_holm "
-    "train_accuracy train_accuracy_of images_per_s ratio train_seconds data hardware recorded note"
-).split()
-
-
 def _arms(runs):
-    """Group runs by name, whether they are recorded, and what they were evaluated on, in order of appearance."""
+    """Group runs by name, whether they are recorded, and held-out images, in order of appearance."""
     known = {(run.name, run.recorded): _held_out(run.result) for run in reversed(runs) if run.result is not None}
     arms = {}
     for run in runs:
-        # A run that ended without a result goes with those of its name.
+        # A run without a result joins an arm of its name.
         held_out = known.get((run.name, run.recorded)) if run.result is None else _held_out(run.result)
         arms.setdefault((run.name, run.recorded, held_out), []).append(run)
     return arms
 
 
 def _points(arm, unit, limit):
-    """Return what is compared of an arm: (seed, evaluation) of each run that has one."""
+    """Return (seed, evaluation) of each run in an arm that was evaluated in time."""
     found = [(run.result.get("seed"), _point(run, unit, limit)) for run in arm if run.result is not None]
     return [(seed, point) for seed, point in found if point is not None]
 
@@ -103,8 +98,7 @@ def _row(name, recorded, mixed, arm, seeds):
         "arm": f"{name} (recorded)" if recorded and mixed else name,
         "ranks": _same(_of_job(run, "ranks", "workers") for run in arm),
         "threads": _same(_of_job(run, "threads_per_rank", "threads") for run in arm),
-        # Results without it are from before there was a choice.
-        "precision": _same(result.get("precision", "float32") for result in results),
+        "precision": _same(result.get("precision") for result in results),
         "tensorflow": _same(_tensorflow(result) for result in results),
         "global_batch": _same(result.get("global_batch") for result in results),
         "learning_rate": _same(result.get("learning_rate") for result in results),
@@ -115,8 +109,13 @@ def _row(name, recorded, mixed, arm, seeds):
         "test_accuracy": _mean(accuracies),
         "test_accuracy_sd": statistics.stdev(accuracies) if len(accuracies) > 1 else math.nan,
         "seeds": len(accuracies),
+        **dict.fromkeys(("difference_points", "low_points", "high_points"), math.nan),
+        "pairs": 0,
+        "verdict": "",
+        "p_holm": math.nan,
         **_training(points),
         "images_per_s": _mean(result.get("images_per_s") for result in results),
+        "ratio": math.nan,
         "train_seconds": _mean(point.get("seconds") for point in points),
         "data": _same(data_label(result.get("data")) for result in results),
         "hardware": _same(hardware_label(result.get("hardware")) for result in results),
@@ -126,7 +125,7 @@ def _row(name, recorded, mixed, arm, seeds):
 
 
 def _point(run, unit, limit):
-    """Return the evaluation to compare: the end of the run, or the last one within the limit."""
+    """Return the evaluation to compare: the final one, or the last one within the limit."""
     if unit is None:
         result = run.result
         keys = {"step": "steps", "epoch": "epochs", "seconds": "train_seconds"}
@@ -136,13 +135,12 @@ def _point(run, unit, limit):
     history = run.history
     if len(history) == 0 or limit is None:
         return None
-    # Epochs are floats that went through a division and JSON.
-    within = history[history[unit[:-1]] <= limit * (1 + 1e-9)]
+    within = history[history[unit[:-1]] <= limit * (1 + 1e-9)]  # epochs are rounded quotients
     return within.iloc[-1].to_dict() if len(within) else None
 
 
 def _of_job(run, key, asked):
-    """Return a fact from the result or, for a run without one, from the job."""
+    """Return a value from the result or, for a run without one, from its job."""
     return run.result.get(key) if run.result is not None else run.job.get(asked)
 
 
@@ -159,14 +157,13 @@ def _note(arm, results, points):
         notes.append(f"{len(results) - points} of {len(arm)} not evaluated by then")
     if restarts := [restart for run in arm if not run.recorded for restart in run.restarts]:
         repeated, lost_s = (sum(getattr(each, name) or 0 for each in restarts) for name in ("repeated", "lost_s"))
-        notes.append(
-            f"started again {plural(len(restarts), 'time')}: {plural(repeated, 'step')} done twice, {lost_s:.1f} s lost"
-        )
+        times = plural(len(restarts), "time")
+        notes.append(f"restarted {times}: {plural(repeated, 'step')} repeated, {lost_s:.1f} s lost")
     return "; ".join(notes)
 
 
 def _marked(row, first):
-    """Return the row's note, with a mark where it computes in another precision or on another stack than the first."""
+    """Return the row's note, plus a mark if its precision or TensorFlow differs from the first row's."""
     notes = [row["note"]]
     for key, where in (("precision", "in "), ("tensorflow", "with TensorFlow ")):
         if None not in (row[key], first[key]) and row[key] != first[key]:
@@ -175,7 +172,7 @@ def _marked(row, first):
 
 
 def _tensorflow(result):
-    """Return the first two numbers of the TensorFlow of a result, which tell the course's stacks apart."""
+    """Return the major and minor version of a result's TensorFlow."""
     numbers = release((result.get("versions") or {}).get("tensorflow"))
     return numbers and "{}.{}".format(*numbers)
 
@@ -188,12 +185,11 @@ def _training(points):
 
 
 def _held_out(result):
-    # Results without it are from before there was a choice.
     return result.get("held_out") or (result.get("data") or {}).get("held_out") or "test"
 
 
 def _opponent(key, rows, against):
-    """Return the key of the row to compare with, None where there is none."""
+    """Return the key of the row to compare with, or None."""
     row = rows[key]
     peers = {
         name: peer
@@ -208,35 +204,29 @@ def _opponent(key, rows, against):
     return max(peers, key=lambda name: peers[name]["test_accuracy"])
 
 
-def _judged(row, other, seeds, other_seeds, margin):
-    """Return the difference to another row and, with a margin, the verdict."""
-    nothing = dict.fromkeys(("difference_points", "low_points", "high_points", "p_holm"), math.nan)
-    judged = {**nothing, "pairs": 0, "verdict": "", "differences": ()}
+def _judge(row, other, seeds, other_seeds, margin):
+    """Add the difference to another row and, with a margin, the verdict; return the pairs, if any."""
     if other is None:
-        return judged
+        return None
     if other is row:
-        return judged | {"verdict": "best" if margin is None else ""}
+        row["verdict"] = "best" if margin is None else ""
+        return None
     first, second = (means((seed, point["test_accuracy"]) for seed, point in arm) for arm in (other_seeds, seeds))
     if not first.keys() & second.keys():
-        difference = 100 * (row["test_accuracy"] - other["test_accuracy"])
-        return judged | {"difference_points": difference, "verdict": "" if margin is None else "not decided"}
-    result = paired(*({seed: 100 * accuracy for seed, accuracy in arm.items()} for arm in (first, second)))
-    return judged | {
-        "difference_points": result.mean,
-        "low_points": result.low,
-        "high_points": result.high,
-        "p": result.p,
-        "pairs": result.n,
-        "verdict": "" if margin is None else result.verdict(margin),
-        "differences": result.differences,
-    }
+        row["difference_points"] = 100 * (row["test_accuracy"] - other["test_accuracy"])
+        row["verdict"] = "" if margin is None else "not decided"
+        return None
+    pairs = paired(*({seed: 100 * accuracy for seed, accuracy in arm.items()} for arm in (first, second)))
+    verdict = "" if margin is None else pairs.verdict(margin)
+    row.update(difference_points=pairs.mean, low_points=pairs.low, high_points=pairs.high, pairs=pairs.n)
+    row["verdict"] = verdict
+    return pairs
 
 
 def _title(points, unit, limit):
-    """Say where rows are compared, and whether all have then seen equally many samples."""
+    """Say at which point runs are compared, and whether all have seen the same number of samples by then."""
     title = "at the end"
     if unit and limit is not None:
-        # Epochs are floats that went through a division and JSON.
         reached = all(math.isclose(point[unit[:-1]], limit) for point in points)
         title = f"at {limit:g} {unit}" if reached else f"at the last evaluation within {limit:g} {unit}"
     samples = {int(point["samples"]) for point in points if is_number(point["samples"])}
@@ -255,7 +245,7 @@ def _ratio(row, first):
 
 
 def _same(values):
-    """Return the value that all share, or all values: an arm that is not one arm must show it."""
+    """Return the value that all share; if values differ, all of them, so that a mixed arm is visible."""
     different = list(dict.fromkeys(value for value in values if value is not None))
     if len(different) > 1:
         return " / ".join(f"{v:g}" if is_number(v) else str(v) for v in different)
@@ -267,15 +257,15 @@ def _mean(values):
     return statistics.fmean(values) if values else math.nan
 
 
-# ---------------------------------------------------------------- what is shown
+# ---------------------------------------------------------------- display
 
 
 def _table(rows, title, against, margin):
-    """Return the table, with what is the same in all rows, or absent from all, in its caption alone."""
+    """Return the table; a column with the same value in all rows moves to the caption, an empty one is left out."""
     against_name = against or "the best"
     kinds = {row["train_accuracy_of"] for row in rows if is_number(row["train_accuracy"])}
     labels = _labels(against_name, len(kinds) > 1)
-    cells = [{name: (row[name], *labels[name]) if name in labels else row[name] for name in COLUMNS} for row in rows]
+    cells = [{name: (value, *labels[name]) if name in labels else value for name, value in row.items()} for row in rows]
     table = Table.of(cells, "")
     cells = table.readable()
     if len(rows) == 1:
@@ -287,33 +277,30 @@ def _table(rows, title, against, margin):
     texts |= {name: set() for name in MEASURED if set(cells[name]) == {"–"}}
     common = {name: next(iter(found), "–") for name, found in texts.items() if len(found) < 2}
     same = "; ".join(f"{name}: {text}" for name, text in common.items() if text != "–")
+    recorded = all(row["recorded"] for row in rows)
     caption = [f"In all rows, {same}."] if same else []
-    caption += [
-        "Recorded runs, compared" if all(row["recorded"] for row in rows) else "Compared",
-        f"{title}. Mean ± standard deviation over n seeds. Against {against_name}, in points: mean difference over "
-        "the same seeds ± half its 95 % interval (Student's t).",
-    ]
+    caption.append(
+        f"{'Recorded runs, compared' if recorded else 'Compared'} {title}. Mean ± standard deviation over n seeds. "
+        f"Against {against_name}, in points: mean difference over shared seeds ± half its 95 % interval (Student's t)."
+    )
     if against is not None:
         caption.append(
             f"“No difference”: the interval lies within ±{margin:g}; “better”, “worse”: on one side of zero."
         )
     if common.get("p") != "–":
-        caption.append("p: that there is no difference, corrected for the number of rows (Holm).")
+        caption.append("p: of no difference, corrected for the number of rows (Holm).")
     if common.get("ratio") != "–":
-        caption.append("Ratio: images/s over the first row's, on the same hardware only.")
-    running = "the running mean over batches as they are trained on"
-    if kinds == {"running mean"}:
-        caption.append(f"Training accuracy: {running}.")
-    elif kinds:
-        note = f"; *: {running}" if len(kinds) > 1 else ""
-        caption.append(f"Training accuracy: of images without augmentation{note}.")
+        caption.append("Ratio: images/s relative to the first row, on the same hardware only.")
+    measured = {"clean": "on images without augmentation", "running mean": "the running mean over training batches"}
+    if kinds:
+        caption.append(f"Training accuracy: {'; *: '.join(measured[kind] for kind in sorted(kinds))}.")
     shown = {column: label for column, label in labels.items() if label[0] not in common}
     table.attrs.update(labels=shown, caption=" ".join(caption))
     return table
 
 
 def _labels(against_name, mixed):
-    """Return the label and format of each column that can be shown; `mixed`: training accuracies are of two kinds."""
+    """Return the label and format of each visible column; `mixed` means two kinds of training accuracy."""
 
     def training_accuracy(row):
         return _percent(row["train_accuracy"]) + "*" * (mixed and row["train_accuracy_of"] == "running mean")
@@ -347,7 +334,7 @@ def _held_out_accuracy(row):
 
 
 def signed(points):
-    """Return points with their sign, and no −0.0."""
+    """Return points with a sign, but never −0.0."""
     return f"{round(points, 1) + 0.0:+.1f}".replace("-", "−")
 
 

@@ -1,20 +1,20 @@
-"""What a user did or has, said in one sentence: the errors that this package raises on purpose."""
+"""User-facing errors: each message states the problem and the fix in one sentence."""
 
 
 class OneLine:
-    """An exception that a notebook shows as one line: the package's own frames would say nothing."""
+    """Mixin for exceptions that a notebook shows as one line, without this package's frames."""
 
-    def _render_traceback_(self) -> list[str]:  # asked for by IPython
+    def _render_traceback_(self) -> list[str]:  # called by IPython
         return [f"{type(self).__name__}: {self}"]
 
 
 class CourseError(OneLine, Exception):
-    """Something that the user can put right; the message says what was wrong, where, what to do."""
+    """Base class of errors that the user can fix."""
 
 
 class InputError(CourseError, ValueError):
-    """A value that cannot be used: an argument, an option, or a run without what was asked of it."""
+    """An argument, option or run that cannot be used."""
 
 
 class NotFound(CourseError, LookupError):
-    """A name that nothing has: a notebook, a recorded result, a rank's log."""
+    """A notebook, recorded result or log that does not exist."""

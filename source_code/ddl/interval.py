@@ -1,4 +1,4 @@
-"""The 95 % confidence interval of a mean."""
+"""Confidence intervals of a mean."""
 
 import math
 import statistics
@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 
 def half_width(values: Sequence[float]) -> float:
-    """Return half the width, t(0.975, n − 1) × standard deviation / √n; NaN for fewer than two values."""
+    """Return half the width of the 95 % interval, t(0.975, n − 1) × s / √n; NaN for fewer than two values."""
     from scipy.stats import t
 
     n = len(values)

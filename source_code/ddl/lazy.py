@@ -10,9 +10,9 @@ def lazy_names(
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
     """Return a package's ``__getattr__``, ``__dir__`` and ``__all__``.
 
-    `names` has for each public name the package's module that defines it, `modules` for each module that is public
-    under a name of its own where it is in the package. No name may be that of a module of the package: importing that
-    would take its place.
+    `names` maps each public name to the module that defines it; `modules` maps the public name of a module to its
+    place in the package. A public name must not equal the name of one of the package's modules, because importing
+    that module would replace it.
     """
     modules = modules or {}
     public = [*names, *modules]

@@ -1,4 +1,4 @@
-"""Differences between two arms that were run with the same seeds."""
+"""Paired differences between two arms whose runs share their seeds."""
 
 import math
 import statistics
@@ -11,23 +11,23 @@ from ddl.display.table import is_number
 from ddl.errors import InputError
 from ddl.interval import half_width
 
-MOST_PAIRS = 1000  # that are looked through for how many are needed
+MOST_PAIRS = 1000  # limit of the search for the number of pairs needed
 
 
 @dataclass(frozen=True)
 class Paired:
-    """Differences of pairs, their mean, and its 95 % confidence interval by Student's t.
+    """Differences of pairs, with their mean and its 95 % confidence interval (Student's t).
 
-    A single pair has no interval: its bounds are NaN.
+    A single pair has no interval; its bounds are NaN.
     """
 
     differences: tuple[float, ...]
 
     def __post_init__(self):
         if not self.differences:
-            raise InputError("there is no pair to take a difference of")
+            raise InputError("at least one pair is needed")
         if not all(map(math.isfinite, self.differences)):
-            raise InputError(f"a pair's difference is not a finite number: {self.differences}")
+            raise InputError(f"differences must be finite numbers, got {self.differences}")
 
     @property
     def n(self) -> int:
@@ -53,9 +53,9 @@ class Paired:
 
     @property
     def needed(self) -> float:
-        """The fewest pairs with which such a mean and deviation give an interval without 0, at even chances.
+        """The fewest pairs for which the interval excludes 0, given this mean and standard deviation.
 
-        Infinite where the mean is 0, or more than `MOST_PAIRS` would be needed; NaN for a single pair.
+        Infinite if the mean is 0 or more than `MOST_PAIRS` pairs would be needed; NaN for a single pair.
         """
         from scipy.stats import t
 
@@ -67,7 +67,7 @@ class Paired:
 
     @property
     def p(self) -> float:
-        """Two-sided p of Student's t test that the mean is 0; 0 where all differences are equal, NaN for one pair."""
+        """Two-sided p of Student's t test that the mean is 0: 0 if all differences are equal, NaN for one pair."""
         from scipy.stats import t
 
         if self.n < 2:
@@ -76,13 +76,13 @@ class Paired:
         return float(2 * t.sf(abs(self.mean) / error, self.n - 1)) if error else float(not self.mean)
 
     def verdict(self, margin: float) -> str:
-        """Say what the interval decides, for figures of which more is better.
+        """Return what the interval shows, if higher values are better.
 
-        "no difference" where it lies within ±`margin`; "better" or "worse" where it lies on one side of zero (and
-        reaches beyond the margin); else, and with a single pair, "not decided".
+        "no difference" if it lies within ±`margin`; "better" or "worse" if it lies on one side of zero and reaches
+        beyond the margin; otherwise, and for a single pair, "not decided".
         """
         if not margin >= 0:
-            raise InputError(f"margin={margin:g}: a margin is zero or more")
+            raise InputError(f"margin must be at least 0, got {margin:g}")
         if -margin <= self.low and self.high <= margin:
             return "no difference"
         if self.low > 0:
@@ -91,7 +91,7 @@ class Paired:
 
 
 def holm(p: Sequence[float]) -> list[float]:
-    """Correct p for the number of comparisons, in the order given (Holm 1979, section 3)."""
+    """Return p-values corrected for their number, in the given order (Holm 1979, section 3)."""
     found, least = [0.0] * len(p), 0.0
     for place, index in enumerate(sorted(range(len(p)), key=p.__getitem__)):
         least = found[index] = max(least, min(1.0, (len(p) - place) * p[index]))
@@ -99,9 +99,9 @@ def holm(p: Sequence[float]) -> list[float]:
 
 
 def paired(first: Mapping[int, float], second: Mapping[int, float]) -> Paired:
-    """Pair two arms' figures by their common seeds, and return second − first.
+    """Return the differences second − first over the seeds that two arms share.
 
-    Raises InputError if the arms share no seed, or a figure is not finite.
+    Raises InputError if they share no seed or a value is not finite.
     """
     seeds = [seed for seed in first if seed in second]
     if not seeds:
@@ -110,9 +110,9 @@ def paired(first: Mapping[int, float], second: Mapping[int, float]) -> Paired:
 
 
 def by_seed(runs: Iterable[Any], figure: str | Callable[[dict], float | None]) -> dict[int, float]:
-    """Return a figure of the results of one arm's runs, by seed; of runs with the same seed, the mean.
+    """Return a number from the result of each run of an arm, by seed; runs with the same seed are averaged.
 
-    `figure` is a key of results, or a function of a result. Runs without it, or without a seed, are left out.
+    `figure` is a key of the result or a function of it. Runs without that number or without a seed are skipped.
     """
     results = [run.result for run in runs if run.result is not None]
     value = figure if callable(figure) else lambda result: result.get(figure)
@@ -120,7 +120,7 @@ def by_seed(runs: Iterable[Any], figure: str | Callable[[dict], float | None]) -
 
 
 def means(figures: Iterable[tuple[int | None, float | None]]) -> dict[int, float]:
-    """Return the mean figure of each seed, without those that have no seed or are no finite number."""
+    """Return the mean of each seed's numbers; pairs without a seed or a finite number are skipped."""
     found: dict[int, list[float]] = {}
     for seed, figure in figures:
         if seed is not None and is_number(figure) and math.isfinite(figure):

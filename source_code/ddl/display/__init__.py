@@ -1,1 +1,1 @@
-"""How a run and its results look, in a notebook and in a terminal."""
+"""Presentation of runs and results in notebooks and terminals."""

@@ -1,4 +1,4 @@
-"""A reader's guess beside what came out."""
+"""A reader's guess next to the actual outcome."""
 
 from dataclasses import dataclass
 from numbers import Real
@@ -8,25 +8,25 @@ from ddl.display.html import Markup, html_table, prose
 
 @dataclass(frozen=True)
 class Beside:
-    """A guess (None: none made) and an outcome: a small table in a notebook, a line in a terminal."""
+    """A guess (None if none was made) and an outcome: a small table in a notebook, a line in a terminal."""
 
-    what: str  # what was to be guessed, with its unit
+    what: str  # what was guessed, with its unit
     guess: object
     outcome: object
 
     def __repr__(self):
-        return f"{self.what}: {self._guess()} · came out: {_shown(self.outcome)}"
+        return f"{self.what}: {self._guess()} · outcome: {_shown(self.outcome)}"
 
     def _repr_html_(self):
-        outcome = Markup(f"came out: <b>{prose(_shown(self.outcome))}</b>")
+        outcome = Markup(f"outcome: <b>{prose(_shown(self.outcome))}</b>")
         return html_table((), [(Markup(f"<b>{prose(self.what)}</b>"), self._guess(), outcome)])
 
     def _guess(self):
-        return "no guess made" if self.guess is None else f"your guess: {_shown(self.guess)}"
+        return "no guess" if self.guess is None else f"your guess: {_shown(self.guess)}"
 
 
 def beside(guess: object, outcome: object, what: str) -> Beside:
-    """Put a guess, a number or a word or None, beside what was computed or measured."""
+    """Compare a guess (a number, a word or None) with what was computed or measured."""
     return Beside(what, guess, outcome)
 
 

@@ -1,4 +1,4 @@
-"""Text and tables in HTML, for what shows itself in a notebook."""
+"""HTML text and tables for display in notebooks."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -10,20 +10,20 @@ CODE = re.compile(r"`([^`\n]+)`")
 
 
 class Markup(str):
-    """HTML that goes into a cell as it is."""
+    """HTML that is not escaped again."""
 
     __slots__ = ()
 
 
 def prose(text: str) -> Markup:
-    """Return text as HTML: escaped, with what stands in `backticks` as code."""
+    """Return text as HTML: escaped, with parts in `backticks` formatted as code."""
     return Markup(CODE.sub(r"<code>\1</code>", escape(str(text))))
 
 
 def html_table(heads: Sequence[str], rows: Iterable[Sequence[str]], under: str = "", attributes: str = "") -> str:
-    """Return a table with `heads` (none: no row of them), scrolled where it is too wide, with `under` below it.
+    """Return a table with optional `heads` that scrolls if it is too wide, followed by `under`.
 
-    Cells and heads are `prose`; `under` and the table's `attributes` are HTML.
+    Cells and heads are text (see `prose`); `under` and the table's `attributes` are HTML.
     """
 
     def row(tag, cells):

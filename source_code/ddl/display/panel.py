@@ -1,9 +1,8 @@
-"""A run's panel in a notebook: shell line, status with a Stop button, bar, numbers, chart.
+"""A run's panel in a notebook: shell line, status with a Stop button, progress bar, numbers and chart.
 
-It is HTML that `ddl.server` keeps up to date from the page: it reads the run's folder, so that the panel goes on
-after a reload, and tells the truth after the kernel that launched the run has ended. What a notebook keeps of it is
-the run as it stood at a time that it says. Where another server shows the notebook, the launching kernel sends the
-panel anew, without a Stop button.
+The panel is HTML that the page updates from `ddl.server`, which reads the run's folder. So it keeps working after a
+reload and after the launching kernel has ended. A saved notebook keeps a snapshot with its time. On other servers, the
+launching kernel sends a new panel every few seconds, without a Stop button.
 """
 
 import contextlib
@@ -15,36 +14,23 @@ from html import escape
 from ddl.display.chart import chart_svg
 from ddl.display.html import Markup, html_table, prose
 from ddl.display.style import STYLE, data_label
-from ddl.display.summary import (
-    SIGNS,
-    duration,
-    facts_of,
-    number,
-    position_of,
-    ranks_of,
-    speed_unit,
-    summary,
-    summary_html,
-)
+from ddl.display.summary import SIGNS, duration, number, position_of, ranks_of, speed_unit, summary, summary_html
 from ddl.records.folder import RunFolder, StorageError
 from ddl.records.log import TAIL_BYTES, LogTail
 from ddl.records.paths import runs_dir
 from ddl.words import plural
 
-SERVED = "DDL_SERVED_RUNS"  # the runs folder that the notebook's server shows, in its kernels' environment
-MARK = "ddl"  # of an output's metadata: {"run": the run's id, "over": whether this is how it ended}
-REDRAW_S = 2.0  # where the kernel sends the panel
-LINE_FITS = 100  # characters of a shell line that are shown without folding
-OUTPUT_LINES = 8  # of a script that keeps no records
-COPY = escape(
-    "const code = this.parentElement.querySelector('code');"
-    "const done = () => { this.textContent = 'Copied' };"
-    "const select = () => { getSelection().selectAllChildren(code);"
-    " if (document.execCommand('copy')) done() };"
-    "navigator.clipboard ? navigator.clipboard.writeText(this.dataset.line).then(done, select)"
-    " : select()"
+SERVED = "DDL_SERVED_RUNS"  # variable that the server sets for its kernels: the runs folder that it shows
+MARK = "ddl"  # key in an output's metadata: {"run": id, "over": whether the output shows the run's end}
+REDRAW_S = 2.0  # between panels that the kernel sends
+LINE_FITS = 100  # longer shell lines are folded
+OUTPUT_LINES = 8  # shown of a script that keeps no records
+COPY = escape(  # navigator.clipboard would need HTTPS
+    "const line = this.parentElement;"
+    "getSelection().selectAllChildren(line.querySelector('details[open]>code') || line.querySelector('code'));"
+    "if (document.execCommand('copy')) this.textContent = 'Copied'"
 )
-# Elsewhere than in JupyterLab on this course's server, nothing follows, and the panel says of when it is.
+# In other front ends this does nothing, and the panel shows the time of its snapshot.
 FOLLOW = """<script>
 (() => {
   const page = document.getElementById("jupyter-config-data");
@@ -64,35 +50,35 @@ class LiveView:
         self._served = _served()
 
     def update(self, progress):
-        """Show the panel; later on, send it anew where the server does not keep it up to date."""
+        """Show the panel; later, send a new one unless the server keeps it up to date."""
         if self._handle is None:
-            self._open(progress)
+            from IPython.display import display
+
+            note_cell(progress)
+            bundle = mime_bundle(progress, self._lines(progress), served=self._served)
+            self._handle = display(bundle, raw=True, metadata=mark(progress), display_id=True)
         elif not self._served and self._clock() >= self._due:
-            self._handle.update(mime_bundle(progress, self._lines(progress)), raw=True, metadata=mark(progress))
-            self._due = self._clock() + REDRAW_S
+            self._send(progress)
+        else:
+            return
+        self._due = self._clock() + REDRAW_S
 
     def close(self, progress):
-        """Replace the panel by the run's end, which stays in the saved notebook."""
-        if self._handle is None:
-            self._open(progress)
+        """Replace the panel with the run's end, which stays in the saved notebook."""
+        self.update(progress)
+        self._send(progress)
+
+    def _send(self, progress):
         self._handle.update(mime_bundle(progress, self._lines(progress)), raw=True, metadata=mark(progress))
-
-    def _open(self, progress):
-        from IPython.display import display
-
-        note_cell(progress)
-        bundle = mime_bundle(progress, self._lines(progress), served=self._served)
-        self._handle = display(bundle, raw=True, metadata=mark(progress), display_id=True)
-        self._due = self._clock() + REDRAW_S
 
 
 def _served():
-    """Whether the notebook's server shows this process's runs."""
+    """Return whether the notebook's server shows this process's runs."""
     return os.environ.get(SERVED) == str(runs_dir())
 
 
 class LastLines:
-    """What rank 0 printed last, of a script that keeps no records that say it better."""
+    """The last lines that rank 0 printed, for scripts that keep no records."""
 
     def __init__(self):
         self._tail = None
@@ -107,13 +93,10 @@ class LastLines:
         return (*self._lines, *filter(None, [self._tail.current]))[-OUTPUT_LINES:]
 
 
-# ---------------------------------------------------------------- which cell shows a run
-
-
 def note_cell(progress):
-    """Record which cell of which notebook shows a run, so that the server can show it there again.
+    """Record which notebook cell shows a run, so that the server can show it there again.
 
-    JupyterLab names the cell when it asks for its execution; other programs may not.
+    JupyterLab sends the cell's id with its execution request; other front ends may not.
     """
     from IPython import get_ipython
 
@@ -122,12 +105,12 @@ def note_cell(progress):
     if cell := asked.get("metadata", {}).get("cellId"):
         shown = {"notebook": os.environ.get("JPY_SESSION_NAME", ""), "cell": cell, "execution": asked["msg_id"]}
         folder = RunFolder(progress.folder)
-        with contextlib.suppress(StorageError):  # the disk is full: the run says so, and a reload won't bring it back
+        with contextlib.suppress(StorageError):  # if the disk is full, the panel is just not restored
             folder.write_json(folder.shown, shown)
 
 
 def mark(progress):
-    """Return an output's metadata: which run it shows, and whether as it ended."""
+    """Return an output's metadata: which run it shows, and whether it shows its end."""
     return {MARK: {"run": progress.id, "over": progress.over}}
 
 
@@ -135,13 +118,13 @@ def mark(progress):
 
 
 def mime_bundle(progress, lines=(), served=False, back=False):
-    """Return what a notebook keeps of a run: its end, or how it stands now, with the time.
+    """Return the output that a notebook keeps of a run: its end, or a snapshot with the time.
 
-    `lines` are rank 0's last; `served` is whether this server brings the panel up to date, `back` whether to say how
-    the run gets back into a kernel that does not know it.
+    `lines` are rank 0's last lines. `served` means that the server updates the panel, `back` adds how to reconnect to
+    the run from another kernel.
     """
     if progress.over:
-        back = back or progress.state in ("stopped", "lost")  # its cell has given nothing back
+        back = back or progress.state in ("stopped", "lost")  # the cell was interrupted, so it returned no run
         html = final_html(progress, lines) + (f"<p class='ddl ddl-under'>{_back(progress)}</p>" if back else "")
         return {"text/html": html, "text/plain": summary(progress)}
     at = time.strftime("%Y-%m-%d %H:%M:%S")
@@ -149,19 +132,19 @@ def mime_bundle(progress, lines=(), served=False, back=False):
 
 
 def panel_html(progress, lines=(), served=False, at=None):
-    """Return the panel of a run that goes on: as it is now, or as it stood `at` a time."""
+    """Return the panel of a run that goes on; `at` is the time of a snapshot."""
     parts = parts_html(progress, lines, at)
     stop = (
         '<button class="ddl-stop" type="button" hidden title="End this run and all its ranks '
         '(interrupting the cell does the same)">■ Stop</button>'
     )
-    if progress.max_restarts:  # a drill
+    if progress.max_restarts:  # the run can practice a failure
         last = progress.world - 1
         stop += (
-            f'<button class="ddl-stop" type="button" hidden data-kill="{last}" title="Kill it with SIGKILL, as '
-            f'a machine without memory does: all ranks start again from the last checkpoint">Kill rank {last}</button>'
+            f'<button class="ddl-stop" type="button" hidden data-kill="{last}" title="Send SIGKILL, as a machine '
+            f'without memory does: all ranks restart from the last checkpoint">Kill rank {last}</button>'
         )
-    then = f"This panel is no longer updated: the run may have gone on. {_back(progress)}"
+    then = f"Updates have stopped here; the run may have continued. {_back(progress)}"
     then = f'<p class="ddl ddl-then">{then}</p>' if at else ""
     return (
         f'{STYLE}<div class="ddl-run" data-run="{escape(progress.id, quote=True)}">'
@@ -174,30 +157,28 @@ def panel_html(progress, lines=(), served=False, at=None):
 
 
 def runs_html(rows, count):
-    """Return a table of runs, with links to their views where this server has them.
+    """Return a table of runs, with links to their pages if this server has them.
 
-    `rows` are pairs of when a run was created (seconds since the epoch, or None) and its progress, of `count` runs.
+    `rows` are pairs of a run's creation time (seconds since the epoch, or None) and its progress; `count` is the number
+    of all runs.
     """
     if not count:
-        return '<p class="ddl">There are no runs yet.</p>'
+        return '<p class="ddl">No runs yet.</p>'
     cells = []
     for created, progress in rows:
-        run = escape(progress.id, quote=True)
-        link = Markup(
-            f'<a data-page="ddl/runs/{run}">{escape(progress.name)}</a>' if _served() else escape(progress.name)
-        )
+        run, name = escape(progress.id, quote=True), escape(progress.name)
+        link = f'<a data-page="ddl/runs/{run}">{name}</a>' if _served() else name
         began = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(created)) if created else ""
-        chip = Markup(f'<span class="ddl-chip ddl-{progress.state}">{SIGNS[progress.state]} {progress.state}</span>')
-        cells.append((link, began, chip, *facts_of(progress)[:1], Markup(f"<code>{run}</code>")))
-    how = "the latest first; <code>attach(…)</code> takes an id or the beginning of one"
+        chip = f'<span class="ddl-chip ddl-{progress.state}">{SIGNS[progress.state]} {progress.state}</span>'
+        cells.append((Markup(link), began, Markup(chip), ranks_of(progress), Markup(f"<code>{run}</code>")))
+    how = "latest first; <code>attach(…)</code> takes an id or its beginning"
     under = f'<div class="ddl-under">{len(rows)} of {plural(count, "run")}, {how}</div>'
     return html_table(("run", "launched", "state", "where", "id"), cells, under) + (FOLLOW if _served() else "")
 
 
 def parts_html(progress, lines=(), at=None):
-    """Return what changes in a panel while the run goes on: its status, body and chart."""
-    chart = chart_svg(progress) if progress.history or progress.losses else ""
-    return {"status": _status_html(progress, at), "body": _body_html(progress, lines), "chart": chart}
+    """Return the parts of a panel that change while the run goes on: status, body and chart."""
+    return {"status": _status_html(progress, at), "body": _body_html(progress, lines), "chart": _chart_html(progress)}
 
 
 def _back(progress):
@@ -205,20 +186,19 @@ def _back(progress):
 
 
 def final_html(progress, output=()):
-    """Return the HTML that a finished run leaves in the notebook; `output` is rank 0's last lines."""
-    parts = [STYLE, _line_html(progress)]
-    parts.append(
-        _failure_html(progress)
-        if progress.failure
-        else summary_html(progress) + _output_html(output) + _notes_html(progress)
-    )
-    if progress.history or progress.losses:
-        parts.append(chart_svg(progress))
-    return "".join(parts) + _links_html(progress)
+    """Return the HTML of a finished run; `output` is rank 0's last lines."""
+    body = summary_html(progress) + _output_html(output) + _notes_html(progress)
+    if progress.failure:
+        body = _failure_html(progress)
+    return STYLE + _line_html(progress) + body + _chart_html(progress) + _links_html(progress)
+
+
+def _chart_html(progress):
+    return chart_svg(progress) if progress.history or progress.losses else ""
 
 
 def _links_html(progress):
-    """Links to what the server shows of a run besides."""
+    """Return links to other pages that the server has about a run."""
     folder, run = RunFolder(progress.folder), escape(progress.id, quote=True)
     links = []
     if folder.timeline.exists():
@@ -227,25 +207,19 @@ def _links_html(progress):
         links.append(f'<a data-page="tensorboard/?runFilter={run}#timeseries">TensorBoard</a>')
     if not (links and _served()):
         return ""
-    return f'<p class="ddl">In a tab of its own: {" · ".join(links)}</p>{FOLLOW}'
+    return f'<p class="ddl">In a new tab: {" · ".join(links)}</p>{FOLLOW}'
 
 
 def _line_html(progress):
-    line = escape(progress.shell_line, quote=True)
-    copy = (
-        f'<button class="ddl-copy" type="button" data-line="{line}" title="Copy this line" '
-        f'onclick="{COPY}">Copy</button>'
-    )
-    if len(progress.shell_line) <= LINE_FITS:
-        return f'<div class="ddl ddl-line">{copy}<code>{line}</code></div>'
-    return (
-        f'<div class="ddl ddl-line">{copy}<details><summary><code>{line}</code></summary>'
-        f"<code>{line}</code></details></div>"
-    )
+    code = f"<code>{escape(progress.shell_line)}</code>"
+    if len(progress.shell_line) > LINE_FITS:
+        code = f"<details><summary>{code}</summary>{code}</details>"
+    button = f'<button class="ddl-copy" type="button" title="Copy this line" onclick="{COPY}">Copy</button>'
+    return f'<div class="ddl ddl-line">{button}{code}</div>'
 
 
 def _status_html(progress, at=None):
-    """The row under the shell line; `at` is the time of which it tells, where that is not now."""
+    """Return the row under the shell line; `at` is the time of a snapshot."""
     times = f"{duration(progress.elapsed_s)} elapsed"
     if progress.remaining_s is not None and not at:
         times += f", about {duration(progress.remaining_s)} left"
@@ -257,7 +231,6 @@ def _status_html(progress, at=None):
 
 
 def _output_html(lines):
-    """The last lines of a script that keeps no records."""
     if not lines:
         return ""
     return f'<div class="ddl ddl-output"><pre>{escape(chr(10).join(lines))}</pre></div>'
@@ -271,7 +244,7 @@ def _body_html(progress, output=()):
     if progress.failure:
         return _failure_html(progress)
     if not (progress.step or progress.steps):
-        # Still importing, or a script that keeps no records: there may never be a bar to show.
+        # Still importing, or a script that keeps no records and never shows a bar.
         where = escape(str(progress.folder / "rank-*.log"))
         text = f"no training records yet; output: <code>{where}</code>"
         under = f'<div class="ddl ddl-under">{text}</div>'

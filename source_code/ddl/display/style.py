@@ -1,4 +1,4 @@
-"""What every display shares: the style sheet, whether it may move, and how data is named."""
+"""Style sheet, live or plain display, and labels of data and hardware."""
 
 import os
 import sys
@@ -10,21 +10,20 @@ STYLE = f"<style>\n{Path(__file__).with_name('style.css').read_text()}</style>"
 
 
 def is_live():
-    """Whether what is shown may move: ``DDL_VIEW`` (plain or live), or what fits this process."""
+    """Return whether views are live: as ``DDL_VIEW`` says (plain or live), otherwise only in a person's notebook."""
     chosen = os.environ.get("DDL_VIEW")
     if chosen not in (None, "", "live", "plain"):
-        raise InputError(f"DDL_VIEW is {chosen!r}; it can be 'plain' or 'live'")
+        raise InputError(f"DDL_VIEW must be 'plain' or 'live', got {chosen!r}")
     if chosen:
         return chosen == "live"
-    # Jupyter's server names the session of every kernel that it starts for a person; papermill and nbconvert start
-    # kernels without one.
+    # Jupyter's server sets the session's name in kernels that it starts for a person; papermill and nbconvert do not.
     ipython = sys.modules.get("IPython")
     shell = ipython.get_ipython() if ipython else None
     return "JPY_SESSION_NAME" in os.environ and getattr(shell, "kernel", None) is not None
 
 
 def data_label(data):
-    """Name a data set, its form and its size: ``synthetic (generated), 10,000 images``."""
+    """Return a data set's name, form and size: ``synthetic (generated), 10,000 images``."""
     if not data:
         return "data not recorded"
     unit = data.get("unit", "images")
@@ -33,7 +32,7 @@ def data_label(data):
 
 
 def hardware_label(hardware):
-    """Name what a run computed on: ``2 × H100`` or ``4 cores of Some CPU``; None where it is not recorded."""
+    """Return what a run computed on: ``2 × H100`` or ``4 cores of Some CPU``; None if it is not recorded."""
     if not hardware or not (hardware.get("gpus") or "cpu" in hardware):
         return None
     gpus = hardware.get("gpus")
@@ -41,5 +40,5 @@ def hardware_label(hardware):
 
 
 def data_of(runs):
-    """Name what runs with results were trained on, each data set once (see `data_label`)."""
+    """Return the labels of the data sets that these runs were trained on, each once."""
     return " and ".join(dict.fromkeys(data_label(run.result.get("data")) for run in runs))

@@ -1,4 +1,4 @@
-"""A run in one line, and the words in which every display tells of a run."""
+"""A run in one line, and the phrases that all views share."""
 
 from ddl.display.html import prose
 from ddl.display.style import STYLE, data_label
@@ -25,12 +25,12 @@ def summary(progress):
 
 
 def outcome(progress):
-    """Return one line about a run without its failure, for where that has been shown."""
+    """Return one line about a run without its failure."""
     return " · ".join([f"{SIGNS[progress.state]} {progress.name} {_state(progress)}", *facts_of(progress)])
 
 
 def summary_html(progress):
-    """Return `summary` as an HTML row that follows JupyterLab's theme."""
+    """Return `summary` as a row in HTML."""
     parts = summary(progress).split(" · ")
     chip = f'<b class="ddl-chip ddl-{progress.state}">{prose(parts[0])}</b>'
     facts = "".join(f"<span>{prose(part)}</span>" for part in parts[1:])
@@ -38,7 +38,7 @@ def summary_html(progress):
 
 
 def speed_unit(data):
-    """Return the unit of a speed; records and tables keep ``images_per_s`` for every kind of sample."""
+    """Return the unit of throughput; records name it ``images_per_s`` for every kind of sample."""
     return f"{(data or {}).get('unit', 'images')}/s"
 
 
@@ -50,6 +50,7 @@ def _state(progress):
 
 
 def facts_of(progress):
+    """Return phrases about a run: its ranks, position, results and data."""
     facts = [ranks_of(progress)]
     if progress.step:
         facts.append(position_of(progress))
@@ -65,15 +66,21 @@ def facts_of(progress):
 
 
 def position_of(progress):
+    """Return the steps and epochs that a run has done, and while it goes on, of how many."""
     if progress.over:
         epochs = f", {progress.epoch:.3g} epochs" if progress.epoch else ""
         return f"{progress.step:,} steps{epochs}"
     step = f"step {progress.step:,}" + (f" of {progress.steps:,}" if progress.steps else "")
-    epoch = f", epoch {progress.epoch:.1f}" if progress.epoch else ""
-    return step + epoch + (f" of {progress.epochs:g}" if epoch and progress.epochs else "")
+    return step + (f", {epoch_of(progress.epoch, progress.epochs)}" if progress.epoch else "")
+
+
+def epoch_of(epoch, epochs):
+    """Return ``epoch 1.5 of 8``; the total is not always whole."""
+    return f"epoch {number(epoch, '.1f')}" + (f" of {round(epochs, 1):g}" if epochs else "")
 
 
 def ranks_of(progress):
+    """Return how many ranks have started, and on which hosts."""
     world = progress.world or len(progress.ranks)
     if not progress.ranks:
         return f"waiting for {plural(world, 'rank')} to start" if world else "no ranks yet"
@@ -98,4 +105,5 @@ def duration(seconds):
 
 
 def number(value, form):
+    """Return a formatted number, or a dash for None."""
     return "–" if value is None else format(value, form)

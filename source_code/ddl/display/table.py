@@ -1,4 +1,4 @@
-"""Tables that a notebook shows rounded, with units and a caption."""
+"""DataFrames that display rounded values with units and a caption."""
 
 import math
 from numbers import Real
@@ -13,17 +13,17 @@ def is_number(value):
 
 
 class Table(pandas.DataFrame):
-    """A DataFrame with plain values that is shown rounded, with units and a caption."""
+    """A DataFrame of unrounded values that displays them rounded, with units and a caption."""
 
     @property
     def _constructor(self):
-        return pandas.DataFrame  # a column or row taken out of the table is ordinary pandas again
+        return pandas.DataFrame  # selections and sorted copies are ordinary pandas
 
     @classmethod
     def of(cls, rows, caption):
-        """Make a table of dictionaries, of whose values those that are ``(value, label, format)`` are shown.
+        """Build a table from dictionaries; only values given as ``(value, label, format)`` are displayed.
 
-        A format may be a function, which returns the text for a row.
+        A format may be a function that returns the text for a row.
         """
         labels, values = {}, []
         for row in rows:
@@ -34,7 +34,7 @@ class Table(pandas.DataFrame):
         return table
 
     def readable(self):
-        """Return the table as text cells, as it is shown."""
+        """Return the displayed columns as text."""
         rows = self.to_dict("records")
         return pandas.DataFrame(
             {

@@ -1,7 +1,7 @@
-"""What a run looks like while it runs: a live panel in JupyterLab, plain lines elsewhere.
+"""Views of a run that goes on: a live panel in JupyterLab, plain lines elsewhere.
 
-`of(run)` picks the view; the launcher then calls ``update(progress)`` a few times a second and ``close(progress)``
-once. Each view decides how often it draws, since the cores are training.
+The launcher calls ``update(progress)`` several times per second and ``close(progress)`` once. Views draw less often,
+because the cores are busy training.
 """
 
 import shutil
@@ -10,7 +10,7 @@ import time
 
 from ddl.display.panel import LiveView
 from ddl.display.style import data_label, is_live
-from ddl.display.summary import duration, facts_of, number, outcome, ranks_of, speed_unit
+from ddl.display.summary import duration, epoch_of, facts_of, number, outcome, ranks_of, speed_unit
 from ddl.records.folder import RunFolder
 from ddl.records.jsonfiles import DamagedFile, read_json
 from ddl.records.log import LogTail
@@ -18,7 +18,7 @@ from ddl.words import printable
 
 __all__ = ["LiveView", "PlainView", "of"]
 
-HEARTBEAT_S = 9.0  # with the launcher's own polling this stays under ten seconds of silence
+HEARTBEAT_S = 9.0  # plus the launcher's polling interval: at most ten seconds of silence
 
 
 def of(run):
@@ -27,9 +27,9 @@ def of(run):
 
 
 class PlainView:
-    """Lines for terminals, papermill and logs: changes, evaluations, a heartbeat, the end.
+    """Lines for terminals, papermill and logs: changes, evaluations, a heartbeat and the end.
 
-    In a terminal a script's progress bar is redrawn as it stands; elsewhere the heartbeat reports it.
+    In a terminal, the script's progress bar is redrawn in place; elsewhere, the heartbeat includes it.
     """
 
     def __init__(self, run, clock=time.monotonic):
@@ -37,12 +37,12 @@ class PlainView:
         self._last = clock()
         self._redraws = sys.stdout.isatty()
         self._drawn = ""
-        self._seen = {}  # what was there at the last look, by kind
+        self._seen = {}  # last values, by kind
         self._evaluations = 0
-        self._tails = {}  # of each rank's log
+        self._tails = {}  # readers of the ranks' logs
 
     def update(self, progress):
-        """Print what is new; after nine seconds without news, where the run stands."""
+        """Print what is new or, after nine seconds without news, the current state."""
         if self._is_new("line", progress.shell_line):
             self._print(f"$ {progress.shell_line}")
         if self._is_new("ranks", max(len(progress.ranks), self._seen.get("ranks", 0))):
@@ -72,12 +72,12 @@ class PlainView:
         self._draw(progress)
 
     def _is_new(self, kind, value):
-        """Whether there is a value, and another one than at the last look."""
+        """Return whether a value is set and differs from the last one of its kind."""
         before, self._seen[kind] = self._seen.get(kind), value
         return bool(value) and value != before
 
     def close(self, progress):
-        """Print what is still unsaid, then what a failure needs, then how the run ended."""
+        """Print what is new, advice on a failure, and how the run ended."""
         self.update(progress)
         if failure := progress.failure:
             for title, text in (("other ranks", failure.others), ("what to try", failure.advice)):
@@ -87,7 +87,7 @@ class PlainView:
         self._print(outcome(progress))
 
     def _echo(self, progress):
-        """Print the ranks' output if the script keeps no records that say it better."""
+        """Print the ranks' output; used for scripts that keep no records."""
         folder = RunFolder(progress.folder)
         for rank in range(max([progress.world, *(each.rank + 1 for each in progress.ranks)])):
             tail = self._tails.setdefault(rank, LogTail(folder.log(rank)))
@@ -97,7 +97,7 @@ class PlainView:
                 self._print(f"[{rank}] {line}")
 
     def _current(self):
-        """Return the line that a rank is still writing, such as its progress bar."""
+        """Return the unfinished line of a rank, such as a progress bar."""
         return next(
             (f"[{rank}] {printable(tail.current)}" for rank, tail in self._tails.items() if tail.current.strip()), ""
         )
@@ -122,9 +122,9 @@ class PlainView:
 
 
 def _before_traceback(folder, rank):
-    """Return the offset of a rank's traceback in its log, which is shown separately; without one, the log's size.
+    """Return the offset of a rank's traceback in its log, or the log's size: the traceback is shown separately.
 
-    The rank records its error before it prints it, so the log's size is read first, too.
+    The size is read first because the rank records its error before it prints the traceback.
     """
     try:
         size = folder.log(rank).stat().st_size
@@ -135,11 +135,9 @@ def _before_traceback(folder, rank):
 
 
 def _evaluation(row, progress):
-    of_epochs = f" of {progress.epochs:g}" if progress.epochs else ""
-    accuracy = row.get("test_accuracy")
     return (
-        f"epoch {number(row.get('epoch'), '.1f')}{of_epochs} · step {row.get('step', '–')}"
+        f"{epoch_of(row.get('epoch'), progress.epochs)} · step {row.get('step', '–')}"
         f" · {number(row.get('images_per_s'), ',.0f')} {speed_unit(progress.data)}"
         f" · loss {number(row.get('loss'), '.3f')}"
-        f" · held-out accuracy {number(accuracy, '.1%')}"
+        f" · held-out accuracy {number(row.get('test_accuracy'), '.1%')}"
     )

@@ -1,4 +1,4 @@
-"""What a run's folder holds about how its ranks ended, or for whom they wait."""
+"""Facts from a run's folder about how its ranks ended, and which ranks the others wait for."""
 
 import signal
 from collections.abc import Iterable
@@ -11,12 +11,12 @@ from ddl.records.folder import RunFolder, processes_of, stack_of
 from ddl.records.jsonfiles import read_json
 from ddl.records.log import last_lines
 
-LATE_S = 1.0
+LATE_S = 1.0  # how much later than the other ranks the launcher may notice a killed rank
 ERROR = {"rank": int, "host": str, "type": str, "message": str, "traceback": str, "time": (int, float)}
 STALLED = {"rank": int, "quiet_s": (int, float)}
-BY_LAUNCHER = (signal.SIGTERM, signal.SIGKILL)  # how it ends ranks
+BY_LAUNCHER = (signal.SIGTERM, signal.SIGKILL)  # signals that the launcher sends to end ranks
 ENDED = "was ended"
-# Errors of ranks that only noticed the loss of another rank: Horovod's, then tf.distribute's.
+# Errors of ranks that lost another rank: Horovod's, then tf.distribute's.
 SECONDARY = (
     "HorovodInternalError",
     "Horovod has been shut down",
@@ -30,7 +30,7 @@ SECONDARY = (
 
 @dataclass(frozen=True)
 class Ending:
-    """How one rank ended, from its own record, its launcher's, or both; `output` is what it printed last."""
+    """How one rank ended, from its own record and the launcher's; `output` is its last lines."""
 
     rank: int
     time: float
@@ -39,13 +39,14 @@ class Ending:
     code: int
     error: dict = field(default_factory=dict)
     output: tuple[str, ...] = ()
-    struck: bool = False  # killed by a signal that was not its launcher's
+    struck: bool = False  # killed by a signal that the launcher did not send
 
     @property
     def order(self) -> float:
-        """When it happened, in seconds since the epoch, to sort by.
+        """The time to sort by, in seconds since the epoch.
 
-        Others notice a killed rank's closed connections at once; its launcher does when all its memory is gone.
+        Other ranks notice a killed rank at once, by its closed connections; the launcher, only when the system has
+        freed all its memory.
         """
         return self.time - LATE_S if self.struck else self.time
 
@@ -55,7 +56,7 @@ class Ending:
 
     @property
     def signal(self) -> str:
-        """Name of the signal that killed it; empty where none did."""
+        """The name of the signal that killed the rank; empty if none did."""
         number = self.code - 128
         if self.error or number <= 0:
             return ""
@@ -63,7 +64,7 @@ class Ending:
 
     @property
     def secondary(self) -> bool:
-        """Whether it only noticed that another rank was gone."""
+        """Whether the rank failed only because it lost another one."""
         if self.error:
             text = f"{self.error['type']} {self.error['message']}"
         else:
@@ -83,42 +84,42 @@ class Ending:
 
 @dataclass(frozen=True)
 class Evidence:
-    """Everything known about how a run ended."""
+    """All known facts about how a run ended."""
 
     folder: RunFolder
     job: dict
-    launcher: list[dict]  # the launcher's events since it last started the ranks
+    launcher: list[dict]  # its events since it last started the ranks
     events: list[dict]  # the script's events
     state: str
     end: dict  # the event that ended the run; empty while it is active
 
     @property
     def world(self) -> int:
-        asked = processes_of(self.job) or len(self.exits)  # a pasted line has no job
+        asked = processes_of(self.job) or len(self.exits)  # a pasted shell line has no job
         if self.job.get("elastic"):
-            return asked  # processes keep their numbers when others have gone
+            return asked  # processes keep their numbers when others are lost
         return next((event["ranks"] for event in self.launcher if "ranks" in event), asked)
 
     @property
     def logs(self) -> tuple[Path, ...]:
-        """Paths of all existing logs."""
+        """The paths of all existing logs."""
         logs = (*map(self.folder.log, range(self.world)), self.folder.launcher_log)
         return tuple(path for path in logs if path.exists())
 
     @cached_property
     def exits(self) -> dict[int, dict]:
-        """How ranks that ended by themselves did, by rank."""
+        """The exits of ranks that ended on their own, by rank."""
         exits = [event for event in self.launcher if event["event"] == "rank_exit" and not event.get("reason")]
         return {event["rank"]: event for event in exits}
 
     @property
     def raised(self) -> Ending | None:
-        """The first rank that raised an error of its own."""
+        """The first rank that failed with an exception that was not secondary."""
         return next((ending for ending in self.endings if ending.error and not ending.secondary), None)
 
     @cached_property
     def endings(self) -> list[Ending]:
-        """The ranks that have ended, in order."""
+        """The ranks that have ended, in that order."""
         endings = filter(None, map(self._ending, range(self.world)))
         return sorted(endings, key=lambda ending: ending.order)
 
@@ -133,19 +134,19 @@ class Evidence:
         if error:
             code, time = error.get("status", 1), error["time"]
         elif "ended" in info and code - 128 in BY_LAUNCHER:
-            code, time = 0, info["ended"]  # its script had ended before it was killed
+            code, time = 0, info["ended"]  # it was killed after its script had ended
         output: tuple[str, ...] = ()
-        if not error or "log_bytes" in error:  # what came before the traceback
+        if not error or "log_bytes" in error:  # the lines before the traceback
             output = tuple(last_lines(self.folder.log(rank), before=error.get("log_bytes")))
         return Ending(rank, time, info.get("host", ""), info.get("started"), code, error, output, struck)
 
     def who(self, rank: int) -> str:
-        """Name a rank, and its task in a cluster of tf.distribute: "rank 2 of 4 (worker 1)"."""
+        """Return a rank's name with its task in a tf.distribute cluster: "rank 2 of 4 (worker 1)"."""
         role = role_of(self.job, rank)
         return f"rank {rank} of {self.world}{f' ({role})' if role else ''}"
 
     def when(self, ending: Ending) -> str:
-        """Say when a rank ended: "3.2 s into epoch 2", or since the rank's start."""
+        """Return when a rank ended: "3.2 s into epoch 2" or "1.0 s after it started"."""
         at, started = ending.time, ending.started
         began = next((event["time"] for event in self.events if event["event"] in ("start", "step")), None)
         if began is None or at < began:
@@ -155,7 +156,7 @@ class Evidence:
         return f"{at - (past[-1]['time'] if past else began):.1f} s into epoch {epoch}"
 
     def others(self, first: Ending) -> str:
-        """Say what became of the ranks other than `first`, grouped by fate."""
+        """Return a sentence about how the ranks other than `first` ended."""
         known = {ending.rank: ending.fate for ending in self.endings if ending.time}
         fates: dict[str, list[int]] = {}
         for rank in range(self.world):
@@ -170,30 +171,30 @@ class Evidence:
 
 
 def stall_of(folder: RunFolder, world: int) -> str:
-    """Say for whom the ranks of a run that goes on have been waiting, and where that one is; empty if they have not."""
+    """Return a note on which ranks a stalled run waits for, and where they are; empty if it is not stalled."""
     records = [record for rank in range(world) if (record := read_json(folder.stalled(rank), STALLED))]
     waiting = [record["rank"] for record in records if record.get("waits")]
     late = [record["rank"] for record in records if not record.get("waits")]
     if not (waiting and late):
         return ""
     verb = "is" if len(waiting) == 1 else "are"
-    note = f"nothing new for {records[0]['quiet_s']:g} s: {name_ranks(waiting)} {verb} waiting for {name_ranks(late)}"
+    note = f"no output for {records[0]['quiet_s']:g} s: {name_ranks(waiting)} {verb} waiting for {name_ranks(late)}"
     stopped = {record["rank"]: record["stopped"] for record in records if record.get("stopped")}
     signals = [
-        f"rank {rank} is stopped by a signal: `kill -CONT {pid}` on its host lets it go on"
+        f"rank {rank} is stopped by a signal: `kill -CONT {pid}` on its host continues it"
         for rank, pid in stopped.items()
     ]
     return "\n".join(filter(None, [note, *signals, stacks_of(folder, [rank for rank in late if rank not in stopped])]))
 
 
 def straggler_of(folder: RunFolder, world: int) -> str:
-    """Say which rank of a run that goes on the others wait for most of the time; empty if there is none."""
+    """Return a note on the rank that the others wait for most of the time; empty if there is none."""
     rank = (read_json(folder.straggler, {"rank": int}) or {}).get("rank", world)
     return f"the others wait for rank {rank} most of the time: it is slower, or has more to do" if rank < world else ""
 
 
 def stacks_of(folder: RunFolder, ranks: Iterable[int]) -> str:
-    """Say where these ranks were when they were last asked."""
+    """Return the last recorded stacks of these ranks."""
     stacks = {rank: stack_of(folder.stack(rank)) for rank in ranks}
     return "\n".join(
         f"rank {rank} was here (innermost call first):\n{stack}" for rank, stack in stacks.items() if stack
@@ -201,6 +202,6 @@ def stacks_of(folder: RunFolder, ranks: Iterable[int]) -> str:
 
 
 def name_ranks(ranks: Iterable[int]) -> str:
-    """Name ranks: "rank 1", "ranks 0, 2 and 3"."""
+    """Return a list of ranks in words: "rank 1", "ranks 0, 2 and 3"."""
     *most, last = map(str, ranks)
     return f"ranks {', '.join(most)} and {last}" if most else f"rank {last}"

@@ -1,4 +1,4 @@
-"""Find out from a run's folder why it failed: the first cause, then the rest."""
+"""Explanation of a failed run: the first cause, what became of the other ranks, and what to try."""
 
 import re
 from collections.abc import Iterable
@@ -13,71 +13,69 @@ from ddl.records.jsonfiles import is_full
 from ddl.records.log import last_lines
 from ddl.words import did_you_mean
 
-# Slurm's job states that are not the script's fault: what they mean, and what to try.
+# Slurm's job states that are not the script's fault, with their meaning and advice.
 SLURM_ENDS = {
     "OUT_OF_MEMORY": (
-        "it needed more memory than it had asked for",
-        'Try a smaller batch or fewer workers, or ask for more: scheduler_arguments = ["--mem=..."] in the site file.',
+        "it needed more memory than requested",
+        'Try a smaller batch or fewer workers, or set scheduler_arguments = ["--mem=..."] in the site file.',
     ),
     "TIMEOUT": (
         "it reached its time limit",
-        "Ask for more with time_limit in the site file, or train in pieces: "
-        "--checkpoint-every, then --resume; a detached run does so by itself.",
+        "Raise time_limit in the site file, or train in parts with --checkpoint-every and --resume; a detached run "
+        "resumes automatically.",
     ),
     "DEADLINE": ("it reached its deadline", ""),
     "NODE_FAIL": (
         "a node failed",
-        "Start it again; if it happens again, tell the cluster's administrators which node.",
+        "Start it again. If it fails again, tell the cluster's administrators which node it was.",
     ),
     "BOOT_FAIL": ("a node did not start", "Start it again."),
     "PREEMPTED": (
-        "a job of higher priority took its place",
-        "Start it again, detached and with --checkpoint-every: then Slurm queues it again and it resumes by itself.",
+        "a job with higher priority preempted it",
+        "Start it again, detached and with --checkpoint-every: then Slurm requeues it and it resumes automatically.",
     ),
 }
 
-FULL = ("No space left on device", "Disk quota exceeded")  # the system's messages, whoever passes them on
+FULL = ("No space left on device", "Disk quota exceeded")  # the operating system's messages
 MORE_ROOM = "Free some space there, or put runs (DDL_RUNS_DIR) or data sets (DDL_DATA_DIR) on another disk."
 LESS_MEMORY = "Try a smaller batch, fewer workers, or more backward passes per step."
-# By what a message has in it.
 OWN_GPU = (
     "NCCL needs a GPU for each rank. To share one, use PyTorch's gloo backend (--backend gloo in the course's scripts)."
 )
+# Advice by a part of the message.
 FOR_TORCH = {
     "No module named 'torch'": NO_TORCH,
     "environment variable RANK expected": 'Launch it with cluster="torchrun" (ddl run --cluster torchrun).',
     "Duplicate GPU detected": OWN_GPU,
     "ncclCommInitRank failed: invalid usage": OWN_GPU,
 }
-FIX = "Fix what the last lines of the traceback point at, then run it again."
-# What to try, by the type of an exception or the name of a signal; empty where the message says it.
+FIX = "Fix the error in the last lines of the traceback, then run it again."
+# Advice by the type of an exception or the name of a signal; empty if the message is enough.
 ADVICE = {
     "SystemExit": "",
     "StorageError": MORE_ROOM,
     "ClusterError": "",
-    "ModuleNotFoundError": "Install it into the environment whose python the shell line names.",
-    "FileNotFoundError": "A relative path starts in the folder that the shell line changes to.",
+    "ModuleNotFoundError": "Install it into the environment of the python in the shell line.",
+    "FileNotFoundError": "Relative paths start in the folder that the shell line changes to.",
     "MemoryError": LESS_MEMORY,
     "ResourceExhaustedError": LESS_MEMORY,
-    "SIGKILL": "Nothing in the script does that. The usual cause is that the machine ran out of memory: try a smaller "
-    "batch, fewer workers, or fewer samples.",
+    "SIGKILL": "The usual cause is that the machine ran out of memory: try a smaller batch, fewer workers, or fewer "
+    "samples.",
     "SIGSEGV": "A library crashed: look at the end of that rank's log.",
     "SIGABRT": "A library gave up: look at the end of that rank's log.",
-    "SIGBUS": "A file that is used as memory had no room: check whether a disk, or /dev/shm, is full.",
+    "SIGBUS": "A memory-mapped file ran out of space: check whether a disk or /dev/shm is full.",
 }
 # Errors if a script in the same folder has a package's name.
 HIDDEN = re.compile(r"'(\w+)' is not a package|module '(\w+)' has no attribute|cannot import name '\w+' from '(\w+)'")
 LOST_ADVICE = (
-    "The ranks lost each other before training began. Gloo takes the first connection to its port for the other "
-    "rank's, and another program may have come first: a Jupyter server, for one, keeps looking for kernels that have "
-    "ended (not one that `ddl lab` opened). Run it again; if that does not help, look at the other logs."
+    "The ranks lost their connections before training began. Gloo accepts the first connection to its port, which may "
+    "come from another program, such as a Jupyter server that polls kernels that have ended (one opened with `ddl lab` "
+    "does not). Run it again; if that does not help, look at the other logs."
 )
-SECONDARY_ADVICE = (
-    "A rank says this when it has lost touch with another one, which may have ended before it: look at the other logs."
-)
+SECONDARY_ADVICE = "This rank lost its connection to another rank, which may have ended first: look at the other logs."
 LEFT_ADVICE = (
-    "Every rank must call the same collective operations, equally often: look for a loop that is shorter on that rank "
-    "(a smaller shard?), or a way out that only it takes."
+    "Every rank must call the same collective operations equally often: look for a loop that is shorter on that rank "
+    "(a smaller shard?) or an exit that only this rank takes."
 )
 
 
@@ -85,7 +83,7 @@ LEFT_ADVICE = (
 class Failure:
     """Why a run failed, in the order in which a reader needs it.
 
-    `output` holds the last lines that the rank printed, `status` its exit status, or 128 plus a signal's number.
+    `output` is the last lines that the rank printed; `status` is its exit status, or 128 plus a signal's number.
     """
 
     sentence: str
@@ -101,17 +99,14 @@ class Failure:
 
     @property
     def last_words(self) -> tuple[str, ...]:
-        """What to add to the sentence: the exception's last line, or the rank's last lines."""
+        """Text to print after the sentence: the traceback's last line or the rank's last lines."""
         if self.message and self.traceback:
             return tuple(self.traceback.rstrip().splitlines()[-1:])
         return self.output
 
 
 def failure_of(e: Evidence) -> Failure | None:
-    """Find the first cause of a run's failure.
-
-    None unless the run has failed or is lost, or one of its ranks has failed already.
-    """
+    """Return the first cause of a run's failure; None unless the run or one of its ranks has failed."""
     if e.state in ("done", "stopped"):
         return None
     if e.state in ("failed", "lost"):
@@ -127,7 +122,7 @@ def _cause(e: Evidence) -> Failure:
     reason, full = e.end.get("reason"), _full(e)
     if e.state == "lost":
         advice = "Its machine may have been switched off, or its launcher killed. Start it again."
-        why = f"the run's processes are gone and none of them recorded why{full}"
+        why = f"the run's processes are gone, and none of them recorded why{full}"
         return Failure(why, advice=MORE_ROOM if full else advice)
     if e.end.get("slurm") in SLURM_ENDS:
         return _ended_by_slurm(e)
@@ -136,7 +131,7 @@ def _cause(e: Evidence) -> Failure:
     if reason == "absent":
         return _absent(e)
     if reason == "launcher killed":
-        advice = "If it was not you: the machine may be out of memory."
+        advice = "If you did not do this, the machine may be out of memory."
         return Failure(f"the launcher was killed by {e.end['signal']}", advice=advice)
     before_ranks = reason == "launch" and not any(ending.error for ending in e.endings)
     if before_ranks and not full:
@@ -144,12 +139,12 @@ def _cause(e: Evidence) -> Failure:
             f"the launcher failed before any rank ran: {e.end['message']}",
             message=e.end["message"],
             traceback=e.end.get("log", ""),
-            advice="`ddl doctor` shows what this machine has and what is missing.",
+            advice="`ddl doctor` shows what is missing.",
         )
     if not before_ranks and (failure := _of_ranks(e)):
         return failure
     if full or reason == "storage":
-        sentence = f"the disk that holds {e.folder.path} is full, and what else happened could not be recorded"
+        sentence = f"the disk that holds {e.folder.path} is full, and nothing else could be recorded"
         return Failure(sentence, type="storage", advice=MORE_ROOM)
     return Failure("the run failed and no rank said why", advice="See the launcher's log.")
 
@@ -172,7 +167,7 @@ def _timed_out(e: Evidence) -> Failure:
     gone = [rank for rank in missing if rank in e.exits and not e.exits[rank]["code"]]
     timeout_s = e.end.get("timeout_s") or e.job.get("timeout_s")
     sentence = "the run was ended at its time limit" + (f" of {timeout_s:g} s" if timeout_s else "")
-    others, advice = "", "Give it more time with timeout_s, or look where the ranks were."
+    others, advice = "", "Increase timeout_s, or see in the stacks where the ranks were."
     if missing:
         names = name_ranks(missing)
         start = "init_process_group" if e.job.get("cluster") == "torchrun" else "hvd.init"
@@ -203,16 +198,13 @@ def _absent(e: Evidence) -> Failure:
         type="absent",
         traceback=stacks_of(e.folder, missing),
         others="the other ranks were ended",
-        advice="Every rank has to make its strategy, or to serve. DDL_CLUSTER_TIMEOUT_S gives one that needs longer "
-        "more seconds.",
+        advice="Every rank must create its strategy, or start its server. If a rank needs more time, raise "
+        "DDL_CLUSTER_TIMEOUT_S.",
     )
 
 
-# ---------------------------------------------------------------- what became of one rank
-
-
 def _of_ranks(e: Evidence) -> Failure | None:
-    """What the first rank says that failed by itself, or left too soon, or failed at all; None where none did."""
+    """Return the failure of the rank that failed first and not just because of another one; None if no rank failed."""
     bad = [ending for ending in e.endings if ending.bad]
     if not bad:
         return None
@@ -249,9 +241,9 @@ def _raised(e: Evidence, first: Ending) -> Failure:
         did = f"raised {error['type']}"
     elif refused and status == 2:
         did = f"refused its options ({refused[1]}{_suggestion(refused[1], output[:-1])})"
-        output = output[-1:]  # without its usage
+        output = output[-1:]  # without the usage
     else:
-        # sys.exit("message") explains itself; for a bare status the rank's last lines do.
+        # sys.exit("message") explains itself; for a bare status, the rank's last lines may.
         did = "gave up" if error["traceback"] else f"exited with status {status}"
     return _of_rank(
         e,
@@ -285,7 +277,7 @@ def _special_advice(e: Evidence, first: Ending) -> str:
 
 
 def _suggestion(why: str, usage: Iterable[str]) -> str:
-    """What to add to argparse's refusal of an option that its usage does not have."""
+    """Return a suggestion for the unknown option in an error of argparse."""
     option = re.match(r"unrecognized arguments: (-[\w-]+)(?!.*did you mean)", why)
     return did_you_mean(option[1], re.findall(r"--[\w-]+", " ".join(usage))) if option else ""
 
@@ -311,7 +303,7 @@ def _exited(e: Evidence, first: Ending) -> Failure:
 
 
 def _of_rank(e: Evidence, first: Ending, became: str, **fields: Any) -> Failure:
-    """A failure that a rank has caused: who, where, what became of it, and what it printed last."""
+    """Return a failure caused by a rank, with its host and the last lines that it printed."""
     host = first.host or first.error.get("host", "")
     defaults = {"output": first.output, "status": first.code, "rank": first.rank}
     on = f" on {host}" if host else ""
@@ -319,5 +311,5 @@ def _of_rank(e: Evidence, first: Ending, became: str, **fields: Any) -> Failure:
 
 
 def _full(e: Evidence) -> str:
-    """What to add to a sentence if the run's disk is full."""
+    """Return an addition to a sentence if the run's disk is full, or an empty string."""
     return f"; the disk that holds {e.folder.path} is full" if is_full(e.folder.path) else ""

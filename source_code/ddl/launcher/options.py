@@ -1,6 +1,6 @@
-"""Refuses misspelt options of a script that is found by name before anything starts.
+"""Early check of a script's options, before any rank starts.
 
-Of any other script, its own parser is the judge when it runs.
+It covers only scripts that are found by name; other scripts check their options when they run.
 """
 
 import argparse
@@ -17,16 +17,17 @@ from ddl.words import did_you_mean
 
 
 def parser_of(script: str | Path) -> Parser | None:
-    """Return the parser of one of the course's scripts, or None.
+    """Return the argument parser of a script that is found by name, or None.
 
-    The script runs until it would parse. Until then it imports only this package and the standard library, or it ends.
+    The script runs up to the call that parses arguments. Importing anything but this package, plugins and the standard
+    library ends it earlier.
     """
     path = Path(script).resolve()
     if not any(path.is_relative_to(folder) for folder in script_folders()):
         return None
     text = path.read_bytes()
     if not any(f"from {package}." in text.decode(errors="replace") for package in plugins.packages()):
-        return None  # it parses in its own way, and may do anything before
+        return None  # another kind of parser, after any side effects
     names = {"__name__": "__main__", "__file__": str(path), "__builtins__": {**vars(builtins), "__import__": _import}}
     looking = LOOKING.set(True)
     try:
@@ -34,7 +35,7 @@ def parser_of(script: str | Path) -> Parser | None:
     except ParserFound as found:
         return found.parser
     except (Exception, SystemExit):
-        pass  # its ranks will say what is wrong
+        pass  # the ranks will report it
     finally:
         LOOKING.reset(looking)
     return None
@@ -47,9 +48,9 @@ def _import(name: str, *rest: Any) -> object:
 
 
 def check(script: str | Path, arguments: Iterable[str], others: Iterable[str] = ()) -> None:
-    """Raise JobError if a script that is found by name does not take its arguments.
+    """Raise JobError if a script that is found by name refuses its arguments.
 
-    `others` are names that may have been meant as well: what the launch itself is asked for.
+    `others` are the launch's own options, to suggest if one of them was meant.
     """
     arguments, name = list(arguments), Path(script).name
     parser = parser_of(script)
@@ -66,14 +67,13 @@ def check(script: str | Path, arguments: Iterable[str], others: Iterable[str] = 
         if not asked:
             refuse(f"unrecognized arguments: {' '.join(unknown)}")
         if asked in others:
-            raise JobError(
-                f"{name} has no option {asked}, which is the launch's: write it before the script, or {asked}=…"
-            )
+            advice = f"it is an option of the launch: write it before the script, or {asked}=…"
+            raise JobError(f"{name} has no option {asked}; {advice}")
         known = sorted({_plain(option) for option in parser._option_string_actions} - {"h", "help"})
-        has = f"; it has {', '.join(known)}" if known else "; it has none"
+        has = f"; its options are {', '.join(known) or 'none'}"
         raise JobError(f"{name} has no option {asked}{did_you_mean(asked, [*known, *others]) or has}")
 
 
 def _plain(option: str) -> str:
-    """Return an option as `launch` takes it."""
+    """Return an option as a keyword of `launch`."""
     return option.lstrip("-").replace("-", "_")

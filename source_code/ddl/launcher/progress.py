@@ -1,4 +1,4 @@
-"""The progress of a run, computed only from the files in its folder."""
+"""Progress of a run, computed only from the files in its folder."""
 
 import time
 from collections.abc import Iterable, Iterator
@@ -15,11 +15,11 @@ from ddl.records.folder import RunFolder, processes_of, start_of
 from ddl.records.jsonfiles import DamagedFile, JsonLines, is_full, read_json, read_json_lines
 from ddl.words import plural, printable
 
-GONE_S = 5.0  # ranks that end together do so within a second or two
-ENDS = ("done", "failed", "stopped", "lost")  # what is recorded; any other word is no end
+GONE_S = 5.0  # normally, all ranks end within a second or two
+ENDS = ("done", "failed", "stopped", "lost")  # states that are recorded
 OVER = (*ENDS, "damaged")
 STATES = ("queued", "starting", "running", "training", *OVER)
-# Required keys of these files.
+# Required keys of the files in a run's folder, and their types.
 JOB = {"id": str, "created": (int, float), "workers": int, "site": (dict, NoneType), "processes": (int, NoneType)}
 JOB["max_restarts"] = (int, NoneType)
 JOB |= dict.fromkeys(("name", "shell_line", "where"), (str, NoneType))
@@ -27,7 +27,7 @@ MOST_RANKS = 100_000
 RANK = {"rank": int, "host": str, "pid": int, "started": (int, float)}
 EXIT = {"rank": int, "code": int, "time": (int, float)}
 EVENT = {"event": str, "time": (int, float)}
-# Fields of `Progress` that step and evaluation events carry.
+# Fields of `Progress` that are copied from step and evaluation events.
 MEASURES = ("step", "epoch", "images_per_s", "loss", "test_accuracy", "learning_rate")
 NUMBERS = (*MEASURES, "accuracy", "test_loss", "steps", "epochs", "samples")
 SCRIPT_EVENT = EVENT | {"data": (dict, NoneType)} | dict.fromkeys(NUMBERS, (int, float, NoneType))
@@ -35,7 +35,7 @@ SCRIPT_EVENT = EVENT | {"data": (dict, NoneType)} | dict.fromkeys(NUMBERS, (int,
 
 @dataclass(frozen=True)
 class RankInfo:
-    """One rank that has started; `role` is its task in a cluster of tf.distribute."""
+    """A rank that has started; `role` is its task in a tf.distribute cluster."""
 
     rank: int
     host: str
@@ -46,11 +46,11 @@ class RankInfo:
 
 @dataclass(frozen=True)
 class Progress:
-    """A snapshot of a run: everything that a view shows.
+    """A snapshot of a run, with everything that views show.
 
-    Times are in seconds; `step` and `steps` count from the start of training; `history` holds the evaluation events and
-    `losses` pairs of (samples, loss). `waiting` says, in the scheduler's words, what a queued run waits for;
-    `stopped_by` who cancelled it, if accounting knows.
+    Times are in seconds; `step` and `steps` count from the start of training. `history` holds the evaluation events,
+    `losses` pairs of (samples, loss). `waiting` is the scheduler's reason why the run is queued, and `stopped_by` the
+    user who canceled it, if known.
     """
 
     id: str
@@ -83,7 +83,7 @@ class Progress:
 
     @property
     def over(self) -> bool:
-        """Whether the run has ended in any way."""
+        """Whether the run has ended, for any reason."""
         return self.state in OVER
 
 
@@ -93,7 +93,7 @@ def events_of(folder: RunFolder) -> JsonLines:
 
 
 def read_job(folder: RunFolder) -> dict | None:
-    """Read a run's ``job.json``; None while it does not exist. DamagedFile where it does not describe a run."""
+    """Return a run's ``job.json``, or None if it does not exist; raise DamagedFile if it does not describe a run."""
     job = read_json(folder.job, JOB)
     if job and not 0 <= processes_of(job) <= MOST_RANKS:
         raise DamagedFile(f"{folder.job} is damaged: {processes_of(job)} ranks")
@@ -109,11 +109,12 @@ def progress_of(
     events: JsonLines | None = None,
     unrecorded: Iterable[dict] = (),
 ) -> Progress:
-    """Read a run folder.
+    """Return the progress of the run in a folder.
 
-    A damaged file makes the run "damaged" and the failure names it; while the run's processes are alive, it is a note.
-    A run that is not alive and whose end was never recorded is "lost". `waiting` says what it waits for in a queue;
-    `events`, of `events_of`, spares reading what is known; `unrecorded` are events that could not be written.
+    `alive` tells whether its processes run. If not, and no end was recorded, the run is "lost". A damaged file makes
+    the run "damaged", with a failure that names the file; while processes run, this is only a note. `waiting` is the
+    reason why the run is queued, `events` a reader from `events_of` to be used again, and `unrecorded` the launcher's
+    events that could not be written.
     """
     paths = RunFolder(Path(folder))
     now = time.time() if now is None else now
@@ -124,8 +125,8 @@ def progress_of(
         if alive:
             return Progress(name, name, "running", paths.path, notes=(problem,))
         advice = (
-            "What else is in its folder can still be read. A full disk, or a copy that was cut short, leaves such "
-            "files; delete the folder when you no longer need it."
+            "The other files in its folder can still be read. Typical causes are a full disk and an interrupted copy. "
+            "Delete the folder when you no longer need it."
         )
         return Progress(
             name, name, "damaged", paths.path, notes=(problem,), failure=Failure(problem, type="damaged", advice=advice)
@@ -141,7 +142,7 @@ def _read(
     created, world = job["created"], processes_of(job)
     launcher = [*launcher_events(folder, world, alive), *unrecorded]
     asked, world = world, ranks_of(launcher) or world
-    numbers = asked if job.get("elastic") else world  # its processes keep theirs when others have gone
+    numbers = asked if job.get("elastic") else world  # elastic processes keep their numbers when others are lost
     recorded_events = script.look()
     restarts, events = restarts_of(launcher, recorded_events), without_repeats(recorded_events)
     records = [] if waiting else [read_json(folder.rank(rank), RANK) for rank in range(numbers)]
@@ -151,9 +152,9 @@ def _read(
     )
     recorded = end = end_of(launcher) or {}
     if end.get("state") == "done" and folder.requeue.exists():
-        end = {**end, "state": "stopped"}  # it made way, with a checkpoint to resume from
+        end = {**end, "state": "stopped"}  # it stopped early with a checkpoint to resume from
     if alive and job.get("detached"):
-        end = {}  # the batch job is queued again
+        end = {}  # the batch job was requeued
     state = "queued" if waiting else end.get("state") or _state(launcher, events, len(ranks), world, alive)
     until = now
     if end:
@@ -189,7 +190,7 @@ def _read(
 
 
 def _waits(folder: RunFolder, launcher: list[dict], world: int, now: float) -> Iterator[str]:
-    """Notes on ranks that others wait for, or may: they ended normally a while ago."""
+    """Yield notes on ranks that the others wait for, or may wait for because they ended a while ago."""
     for event in last_start(launcher):
         alone = event["event"] == "rank_exit" and not event["code"] and not event.get("reason")
         if alone and event["time"] < now - GONE_S:
@@ -198,25 +199,25 @@ def _waits(folder: RunFolder, launcher: list[dict], world: int, now: float) -> I
 
 
 def _losses(folder: RunFolder, script: JsonLines, world: int, alive: bool) -> Iterator[str]:
-    """Notes on what cannot be read, or found no room on the disk."""
+    """Yield notes on records that cannot be read and output that was lost to a full disk."""
     if damaged := script.damaged + (script.unfinished and not alive):
-        yield f"{plural(damaged, 'line')} of {script.path} cannot be read, and the rest is shown"
+        yield f"{plural(damaged, 'line')} of {script.path} cannot be read; the rest is shown"
     for rank in range(world):
         if folder.lost(rank).exists():
             yield f"some of rank {rank}'s output is lost: the disk that holds {folder.log(rank)} was full"
     if alive and is_full(folder.path):
-        yield f"the disk that holds {folder.path} is full: what the ranks print now may be lost"
+        yield f"the disk that holds {folder.path} is full: the ranks' output may be lost"
 
 
 def launcher_events(folder: RunFolder, world: int, alive: bool) -> list[dict]:
-    """The events of the launcher and, on several nodes, of each rank's task, which may still write if `alive`."""
+    """Return the events of the launcher and, on several nodes, of the ranks' tasks, which may still run if `alive`."""
     events = read_json_lines(folder.launcher, EVENT)
     world = ranks_of(events) or world
     exits = [record for rank in range(world) if (record := read_json(folder.exit(rank), EXIT))]
     if exits:
         events += [{"event": "rank_exit", **record} for record in exits]
         events.sort(key=lambda event: event["time"])
-        # After a failure, the other tasks may have been killed before they could write.
+        # After a failure, the other tasks may be killed before they can write.
         complete = len(exits) == world or (not alive and any(record["code"] for record in exits))
         if complete and not end_of(events):
             events.append({"event": "ended", "time": events[-1]["time"], **_end_by_tasks(exits)})
@@ -224,7 +225,7 @@ def launcher_events(folder: RunFolder, world: int, alive: bool) -> list[dict]:
 
 
 def _end_by_tasks(exits: list[dict]) -> dict:
-    """How a run ended, from the records of its ranks' tasks."""
+    """Return how a run ended, from the records of its ranks' tasks."""
     reasons = {record.get("reason"): record for record in exits}
     if "timeout" in reasons:
         missing = [record["rank"] for record in exits if not record.get("waits")]
@@ -241,18 +242,18 @@ def _end_by_tasks(exits: list[dict]) -> dict:
 
 
 def end_of(launcher: Iterable[dict]) -> dict | None:
-    """The event that ended the run's last start; None while it is active."""
+    """Return the event that ended the run's last start; None while it goes on."""
     last = None
     for event in launcher:
         if event["event"] in STARTS:
-            last = None  # started again
+            last = None  # restarted
         elif event["event"] == "ended" and event.get("state") in ENDS:
             last = event
     return last
 
 
 def without_repeats(events: Iterable[dict]) -> list[dict]:
-    """Drop what a resumed training did over again: a ``start`` says from which step it goes on."""
+    """Drop the steps that a resumed training repeats: a ``start`` event has the step at which it resumes."""
     kept: list[dict] = []
     for event in events:
         if event["event"] == "start":
@@ -263,7 +264,7 @@ def without_repeats(events: Iterable[dict]) -> list[dict]:
 
 
 def _state(launcher: list[dict], events: list[dict], ranks: int, world: int, alive: bool) -> str:
-    """The state of a run whose end is not recorded, and of which so many `ranks` have started."""
+    """Return the state of a run whose end is not recorded; `ranks` of its `world` ranks have started."""
     if not alive:
         return "lost"
     if not launcher and not ranks:
@@ -283,7 +284,7 @@ def _training(events: list[dict], began: float | None) -> dict[str, Any]:
         elif kind == "note":
             facts["notes"].append(str(event.get("message", "")))
         elif kind in STEPS:
-            # Events of a requeued job's earlier start come before `began`.
+            # A requeued job has events from before `began`.
             if began is not None and event["time"] >= began:
                 facts.setdefault("time_to_first_step_s", event["time"] - began)
             facts |= {name: event[name] for name in MEASURES if event.get(name) is not None}

@@ -1,4 +1,4 @@
-"""Where a run goes: this machine, hosts made on it, or (through a scheduler) a cluster's."""
+"""Sites: the place where runs start, which is this machine, hosts simulated on it, or a Slurm cluster."""
 
 import os
 from collections.abc import Iterator, Sequence
@@ -15,8 +15,7 @@ from ddl.words import did_you_mean, plural
 if TYPE_CHECKING:
     from ddl.launcher.job import Job
 
-MOST_HOSTS = 64  # made on one machine: each rank is a process that imports TensorFlow
-
+MOST_HOSTS = 64  # simulated on one machine: each rank is a process that imports TensorFlow
 
 SLURM = ("scheduler", "slurm")
 HOSTS = ("scheduler", "namespaces")
@@ -30,14 +29,14 @@ TIME = (
 )
 GPU_OPTION = (
     r"-[^\s{}]*\{n\}[^\s{}]*",
-    'one option with {n} where the number of GPUs goes, such as "--gres=gpu:{n}" or "--gpus-per-node={n}"',
+    'one option with {n} for the number of GPUs, such as "--gres=gpu:{n}" or "--gpus-per-node={n}"',
 )
-GPU_TYPE = (r"[^\s:{}]+", 'a type as Slurm names it, such as "a100"')
+GPU_TYPE = (r"[^\s:{}]+", 'a GPU type in Slurm, such as "a100"')
 BIND = (
     r"/[^:,$]*(:/[^:,$]*(:(ro|rw))?)?",
     'absolute paths without variables: "/host", "/host:/inside" or "/host:/inside:ro"',
 )
-VARIABLE = (r"[A-Za-z_][A-Za-z0-9_]*", "the variable's name; its value stays out")
+VARIABLE = (r"[A-Za-z_][A-Za-z0-9_]*", "a variable's name (without its value)")
 INTERFACE = (r"[^\s,]+", 'one interface, such as "ib0"')
 
 
@@ -45,9 +44,9 @@ INTERFACE = (r"[^\s,]+", 'one interface, such as "ib0"')
 class Site:
     """One place to run in.
 
-    Fields that are a `key` are those of a site file: containers/sites/README.md says what each means. `origin` says
-    where their values come from; `allocation` is the Slurm job that this process runs in already, `inside` the
-    container that it and its ranks are in already (empty where Slurm starts the ranks: it does so outside of it).
+    Fields defined with `key` can be set in a site file; containers/sites/README.md explains them. `origin` is the
+    source of their values. `allocation` is the Slurm job that this process is in, and `inside` the container that this
+    process and its ranks are in (empty if Slurm starts the ranks, which it does outside the container).
     """
 
     scheduler: str = key("local", choices=("local", "slurm", "namespaces"))
@@ -86,14 +85,12 @@ class Site:
         for name, problem in _contradictions(self):
             raise SiteError(f"{name} = {shown(getattr(self, name))}{problem}", name)
 
-    # ------------------------------------------------------------ where it comes from
-
     @classmethod
     def here(cls, file: str | Path | None = None) -> "Site":
-        """Return the site of a file: `file`, else the first that `sitefile.find` finds, else `detect`'s.
+        """Return the site described by `file` or by the file that `sitefile.find` finds; without one, detect it.
 
-        Inside a Slurm job the job's nodes replace the file's; where they are this one node, runs start on it directly.
-        SiteError for a file that is not there or not right.
+        Inside a Slurm job, the job's nodes replace the file's; if this node is the only one, runs start on it directly.
+        Raises SiteError for a missing or invalid file, SlurmError if the Slurm job is over.
         """
         if file:
             path, why = Path(file).expanduser().absolute(), "as asked for"
@@ -106,7 +103,7 @@ class Site:
 
     @classmethod
     def detect(cls) -> "Site":
-        """Return the site that this process is on: a Slurm job, or a machine."""
+        """Return the site that this process is on: a Slurm job or a machine."""
         cores, gpus = usable_cores(), len(gpu_names())
         allocation = Allocation.here()
         what = f"with {plural(gpus, 'GPU')}" if gpus else f"without GPUs, {plural(cores, 'core')} usable"
@@ -120,9 +117,9 @@ class Site:
 
     @classmethod
     def read(cls, path: str | Path) -> "Site":
-        """Return what a site file says, whatever job or container this process is in.
+        """Return the site that a file describes, regardless of the job or container that this process is in.
 
-        SiteError, with the file and the line, if it is not there, not TOML, has an unknown key or a wrong value.
+        Raises SiteError with the file and line if the file is missing or invalid.
         """
         file = sitefile.SiteFile.read(path)
         try:
@@ -135,13 +132,13 @@ class Site:
         return site
 
     def _at(self, allocation: Allocation | None, joint: str) -> "Site":
-        """This site for a process that is where this one is: in a job of Slurm, in a container."""
+        """Return this site as seen from inside the current Slurm job and container."""
         known: dict[str, Any] = {}
         if allocation:
             known = {"allocation": allocation.job, "origin": f"{self.origin}{joint}{allocation}"}
         if allocation and self.scheduler == "slurm":
             known |= {"nodes": allocation.nodes}
-            if allocation.around:  # the one node that we are on: without Slurm
+            if allocation.around:  # start ranks on this node without Slurm
                 known |= {"scheduler": "local", "controller": "gloo"}
                 known |= {"cores_per_node": usable_cores(), "gpus_per_node": len(gpu_names())}
             else:
@@ -153,18 +150,18 @@ class Site:
 
     @property
     def slots(self) -> int:
-        """Number of ranks that one node runs without sharing a device: one per GPU, or one per core."""
+        """How many ranks one node runs without sharing devices: one per GPU or, without GPUs, one per core."""
         return self.gpus_per_node or self.cores_per_node
 
     def nodes_for(self, job: "Job") -> int:
-        """Number of nodes for a job: what it asks for, else the fewest that hold it evenly.
+        """Return the number of nodes for a job: as requested or, by default, the fewest that hold it evenly.
 
-        By default a job uses all hosts made on this machine. ``oversubscribe`` lets ranks share the devices of one node
-        where they would not fit. SiteError names the numbers of workers that fit.
+        By default a job uses all hosts simulated on this machine. With ``oversubscribe``, ranks that would not fit
+        share the devices of one node. SiteError names the numbers of workers that fit.
         """
         if job.nodes is not None and job.nodes > self.nodes:
-            origin = self.origin or "as described"
-            raise SiteError(f"nodes={job.nodes} asked for, but this site has {self.nodes} ({origin})")
+            origin = f" ({self.origin})" if self.origin else ""
+            raise SiteError(f"nodes must be at most {self.nodes} on this site{origin}, got {job.nodes}")
         asked = self.nodes if self.scheduler == "namespaces" and not job.nodes else job.nodes
         allowed = range(1, self.nodes + 1) if asked is None else (asked,)
         for nodes in allowed:
@@ -175,28 +172,28 @@ class Site:
         raise SiteError(_does_not_fit(job.workers, self, allowed))
 
     def one_task(self, job: "Job") -> bool:
-        """Whether one task holds all ranks, started by a horovodrun inside it."""
+        """Return whether one task holds all ranks, started by horovodrun inside it."""
         return self.controller == "gloo" and self.nodes_for(job) == 1
 
     @property
     def enters_container(self) -> bool:
-        """Whether commands enter a container: a site may have none, or this process be in it already."""
+        """Whether commands enter a container (not if this process already is in it)."""
         return self.container != "none" and not self.inside
 
     @property
     def takes_templates(self) -> bool:
-        """Whether ranks start on this machine as this process would, and so from a template (`ddl.launcher.warm`)."""
+        """Whether ranks start on this machine in this process's environment, so that they may start warm."""
         local = self.scheduler == "local" and not self.enters_container
         return local and self.controller == "gloo" and not self.python
 
     def ranks_per_node(self, job: "Job") -> int:
-        """The most ranks that one node gets, those that only coordinate included."""
+        """Return the most ranks on one node, including those that only coordinate."""
         return -(-job.processes // self.nodes_for(job))
 
     def threads_per_rank(self, job: "Job") -> int:
-        """Threads for each rank: what the job asks for, else its share of its node's cores.
+        """Return the number of threads per rank: as requested or, by default, an equal share of the node's cores.
 
-        In one task only the workers share the cores; a rank that is a task of its own has its own.
+        Within one task only the workers count; otherwise each rank is a task with its own cores.
         """
         ranks = job.workers if self.one_task(job) else self.ranks_per_node(job)
         return job.threads or max(1, self.cores_per_node // ranks)
@@ -206,16 +203,16 @@ KEYS = keys(Site)
 
 
 def _with_defaults(values: dict) -> dict:
-    """The values of a file with what this machine says about cores and GPUs where the file does not.
+    """Return a file's values, with this machine's cores and GPUs as defaults.
 
-    A login node of Slurm says nothing about other nodes. GPUs alone imply one core for each: too few to feed them, but
-    never more than a cluster grants.
+    A Slurm login node says nothing about the compute nodes. If a file states only GPUs, the default is one core each:
+    too few to feed them, but never more than a cluster grants.
     """
     for name in values:
         if name not in KEYS:
             longer = [f": did you mean {key!r}?" for key in KEYS if name.lower() in key]
             hint = did_you_mean(name.lower(), KEYS) or next(iter(longer), ".")
-            raise SiteError(f"{name} is not a key of a site file{hint} The keys are: {', '.join(KEYS)}", name)
+            raise SiteError(f"unknown key {name}{hint} The keys are: {', '.join(KEYS)}", name)
     values = {name: validated(KEYS[name], value) for name, value in values.items()}
     for name in values:
         if problem := needed(KEYS[name], values, KEYS):
@@ -227,41 +224,41 @@ def _with_defaults(values: dict) -> dict:
     if scheduler != "slurm":
         return {"cores_per_node": usable_cores(), "gpus_per_node": len(gpu_names()), **values}
     if not (values.get("cores_per_node") or values.get("gpus_per_node")):
-        need = "cores_per_node is needed: how many cores one node gives to a job"
-        raise SiteError(f"{need} (gpus_per_node, too, if it has GPUs)", "scheduler")
+        need = "cores_per_node must be set to the number of cores that a job gets on one node"
+        raise SiteError(f"{need}; with GPUs, also set gpus_per_node", "scheduler")
     return {"cores_per_node": values.get("gpus_per_node"), **values}
 
 
 def _contradictions(site: Site) -> Iterator[tuple[str, str]]:
-    """Yield a field and what is wrong with its value, given those of other fields."""
+    """Yield fields whose values contradict others, with the end of a sentence about it."""
     if site.nodes > 1 and site.scheduler == "local":
-        yield "nodes", ' needs scheduler = "slurm" or "namespaces": without it all ranks are on this machine'
+        yield "nodes", ' needs scheduler = "slurm" or "namespaces"; otherwise all ranks are on this machine'
     if site.scheduler == "namespaces":
         if not 2 <= site.nodes <= MOST_HOSTS:
-            yield "nodes", f': scheduler = "namespaces" makes 2 to {MOST_HOSTS} hosts; "local" is for one'
+            yield "nodes", f': scheduler = "namespaces" simulates 2 to {MOST_HOSTS} hosts; use "local" for one'
         if site.container != "none":
-            yield "container", ' needs scheduler = "local" or "slurm": a container has a network of its own'
+            yield "container", ' needs scheduler = "local" or "slurm": a container has a separate network'
         if site.gpus_per_node:
-            why = "GPUs of one machine talk past the network between the hosts made on it, so ranks run on cores"
-            yield "gpus_per_node", f": {why}: 0 works"
+            why = "GPUs of one machine bypass the network between simulated hosts, so ranks run on cores"
+            yield "gpus_per_node", f' needs scheduler = "local" or "slurm": {why}'
     if site.controller == "mpi" and site.scheduler != "slurm":
-        yield "controller", ' needs scheduler = "slurm", which starts the ranks; here "gloo" works'
+        yield "controller", ' needs scheduler = "slurm", which starts the ranks; use "gloo" here'
     if site.container == "docker" and site.scheduler == "slurm":
         why = "Docker's daemon starts processes outside the job"
-        yield "container", f' needs scheduler = "local": {why}. With Slurm, "singularity" or "none" works'
+        yield "container", f' needs scheduler = "local": {why}. With Slurm, use "singularity" or "none"'
     if site.container != "none" and not site.image:
         yield "container", " needs an image"
     if "--gpus-per-task" in site.gpu_option:
-        works = '"--gres=gpu:{n}" or "--gpus-per-node={n}" works'
-        yield "gpu_option", f" asks per task, which makes every rank use the first GPU: {works}"
+        instead = 'use "--gres=gpu:{n}" or "--gpus-per-node={n}"'
+        yield "gpu_option", f" binds GPUs to tasks, so that every rank would use the first GPU; {instead}"
     limit_s, warning_s = seconds(site.time_limit), site.time_limit_warning_s
-    if 0 < limit_s <= warning_s:  # a limit of 0 is none
-        why = f"ends before time_limit_warning_s = {warning_s} can warn of it: a run would only ever checkpoint"
-        yield "time_limit", f" ({limit_s} s) {why}"
+    if 0 < limit_s <= warning_s:  # 0 means no limit
+        why = f"it must exceed time_limit_warning_s = {warning_s}, or a run would only checkpoint"
+        yield "time_limit", f" ({limit_s} s) is too short: {why}"
 
 
 def _does_not_fit(workers: int, site: Site, allowed: Sequence[int]) -> str:
-    """Say that so many workers cannot be shared out over the allowed numbers of nodes, and how many can."""
+    """Return a refusal of this number of workers that names the closest numbers that fit."""
     device, most = "GPU" if site.gpus_per_node else "core", allowed[-1]
     slots = plural(site.slots, device)
     where = f"{slots} here" if most == 1 else f"{'up to ' * (len(allowed) > 1)}{most} nodes with {slots} each"
@@ -269,6 +266,6 @@ def _does_not_fit(workers: int, site: Site, allowed: Sequence[int]) -> str:
     below = max((count for count in fitting if count < workers), default=None)
     above = min((count for count in fitting if count > workers), default=None)
     works = " or ".join(f"workers={count}" for count in (below, above) if count)
-    share = f" oversubscribe=True (ddl run --oversubscribe) shares {device}s between ranks, which is slower."
-    refusal = f"{workers} workers asked for, which cannot be shared out evenly over {where}: {works} works."
+    share = f" With oversubscribe=True (ddl run --oversubscribe), ranks share {device}s, which is slower."
+    refusal = f"{workers} workers asked for, which do not divide evenly over {where}: {works} works."
     return refusal + share * (1 in allowed)

@@ -1,4 +1,4 @@
-"""Site files: flat TOML, found and read, with each key's line known; and what a key may be."""
+"""Site files: where they are found, how they are read, and which values their keys may have."""
 
 import dataclasses
 import os
@@ -14,11 +14,11 @@ from ddl.records.paths import course_root, working_dir
 from ddl.words import did_you_mean
 
 NAME = "site.toml"
-UTF_16 = (b"\xff\xfe", b"\xfe\xff")  # what Windows' editors may begin a file with
+UTF_16 = (b"\xff\xfe", b"\xfe\xff")  # byte order marks, written by some Windows editors
 
 
 class SiteError(CourseError, ValueError):
-    """A site cannot be what its description says, or cannot hold a job; `field` is the one of `Site` that is wrong."""
+    """An invalid site, or a job that does not fit it; `field` is the field of `Site` that is wrong."""
 
     def __init__(self, message: str, field: str = "") -> None:
         super().__init__(message)
@@ -27,7 +27,7 @@ class SiteError(CourseError, ValueError):
 
 @dataclass(frozen=True)
 class SiteFile:
-    """One file: its keys' values, and where each of them stands."""
+    """The text and the values of one file."""
 
     path: Path
     text: str
@@ -35,7 +35,7 @@ class SiteFile:
 
     @classmethod
     def read(cls, path: str | Path) -> "SiteFile":
-        """Read a file; SiteError, with its path and line, if it is not there or not TOML."""
+        """Read a file; raise SiteError with its path and line if it is missing or not TOML."""
         path = Path(path)
         try:
             raw = path.read_bytes()
@@ -43,20 +43,20 @@ class SiteFile:
             return cls(path, text, toml.loads(text))
         except FileNotFoundError:
             near = [each.name for each in path.absolute().parent.glob("*.toml")]
-            raise SiteError(f"{path}: there is no such site file{did_you_mean(path.name, near)}") from None
+            raise SiteError(f"{path}: this site file does not exist{did_you_mean(path.name, near)}") from None
         except OSError as error:
             raise SiteError(f"{path}: this site file cannot be read: {error.strerror}") from None
         except UnicodeDecodeError as error:
             line = raw[: error.start].count(b"\n") + 1
-            raise SiteError(f"{path}:{line}: this line is not UTF-8 text, which TOML has to be") from None
+            raise SiteError(f"{path}:{line}: this line is not UTF-8 text, which TOML requires") from None
         except toml.TOMLDecodeError as error:
             problem, _, at = str(error).partition(" (at line ")
             line = int(at.split(",")[0]) if at else len(text.splitlines())
-            rule = 'A line is: key = value, with text in quotes, a list as ["one", "two"], and each key once'
+            rule = 'Write key = value, with text in quotes, lists as ["one", "two"], and each key once'
             raise SiteError(f"{path}:{line}: not valid TOML: {problem}. {rule}") from None
 
     def location(self, key: str) -> str:
-        """Where `key` stands, ``path:line``; only the path where the file does not have it."""
+        """Return ``path:line`` of a key, or just the path if the file does not contain it."""
         stands = re.compile(rf"\s*\[*\s*([\"']?){re.escape(key)}\1\s*[=.\]]")
         for number, line in enumerate(self.text.splitlines(), 1):
             if stands.match(line):
@@ -65,12 +65,12 @@ class SiteFile:
 
 
 def find() -> tuple[Path, str] | None:
-    """Find the site file to use where none is asked for; return it and, in words, why it is the one."""
+    """Return the default site file, and where it was found."""
     named = os.environ.get("DDL_SITE")
     if named:
         path = Path(named).expanduser().absolute()
         if not path.exists():
-            raise SiteError(f"{path}: DDL_SITE names this site file, and it is not there: fix or unset the variable")
+            raise SiteError(f"{path}: this site file does not exist; fix or unset the variable DDL_SITE")
         return path, "DDL_SITE"
     settings = Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config")
     for folder, why in (
@@ -83,57 +83,54 @@ def find() -> tuple[Path, str] | None:
     return None
 
 
-# ---------------------------------------------------------------- keys
-
-
 RULES: dict[str, Any] = {
-    "choices": (),  # all values of a text
-    "least": 0,  # of a whole number
-    "form": (".*", ""),  # what a text, or each text of a list, has to match, and how to say so
-    "needs": (),  # another key, and those of its values without which this key would say nothing
+    "choices": (),  # all allowed texts
+    "least": 0,  # the smallest allowed integer
+    "form": (".*", ""),  # a pattern for a text or for each text of a list, and its description
+    "needs": (),  # another key, and the values of it that give this key a meaning
 }
 
 
 def key(default: Any, **rules: Any) -> Any:
-    """A field of `ddl.launcher.site.Site` that is a key of a site file, with some of `RULES`."""
+    """Define a field of `ddl.launcher.site.Site` that is a key of a site file, with rules as in `RULES`."""
     return dataclasses.field(default=default, metadata={**RULES, **rules})
 
 
 def keys(site: type) -> dict[str, dataclasses.Field]:
-    """Return the fields of a class that `key` describes, by name."""
+    """Return the fields of a class that were defined with `key`, by name."""
     return {field.name: field for field in dataclasses.fields(site) if field.metadata}
 
 
 def validated(field: dataclasses.Field, value: Any) -> int | str | tuple[str, ...]:
-    """Return the value of a key, a list as a tuple; raise `SiteError` with what it can be."""
+    """Return the value of a key, with a list as a tuple; raise SiteError if it is not allowed."""
     name, rules = field.name, field.metadata
 
     def refuse(wrong: Any, problem: str) -> NoReturn:
-        raise SiteError(f"{name} = {shown(wrong)}{problem}", name)
+        raise SiteError(f"{name} {problem}, got {shown(wrong)}", name)
 
     if field.type is int:
         if type(value) is not int or value < rules["least"]:
-            refuse(value, f": a whole number of at least {rules['least']} is needed")
+            refuse(value, f"must be an integer >= {rules['least']}")
         return value
     if field.type is str:
         if type(value) is not str:
-            refuse(value, ": text in quotes is needed")
+            refuse(value, "must be text in quotes")
         if rules["choices"] and value not in rules["choices"]:
-            refuse(value, f" is not one of: {', '.join(rules['choices'])}")
+            refuse(value, f"must be one of {', '.join(rules['choices'])}")
         texts: tuple[str, ...] = (value,) if value or field.default else ()
     else:
         if not isinstance(value, (list, tuple)) or not all(type(text) is str for text in value):
-            refuse(value, f': a list of texts is needed, {name} = ["…"]')
+            refuse(value, 'must be a list of texts, ["…"]')
         texts = value = tuple(value)
     form, words = rules["form"]
     for text in texts:
         if not re.fullmatch(form, text):
-            refuse(text, f" is not {words}")
+            refuse(text, f"must be {words}")
     return value
 
 
 def needed(field: dataclasses.Field, values: Mapping, known: Mapping[str, dataclasses.Field]) -> str:
-    """Say what a key needs that is not among the values: a partition Slurm, an image a container; else empty."""
+    """Return which other setting a key needs but does not have (a partition needs Slurm); empty if none."""
     other, *wanted = field.metadata["needs"] or ("",)
     if not other or (chosen := values.get(other, known[other].default)) in wanted:
         return ""
@@ -141,7 +138,7 @@ def needed(field: dataclasses.Field, values: Mapping, known: Mapping[str, datacl
 
 
 def seconds(time_limit: str) -> int:
-    """The seconds of a time as Slurm writes it; 0, which is no limit to Slurm, for an empty one."""
+    """Return the seconds of a time in Slurm's format; 0, which means no limit, for an empty one."""
     days, dash, clock = (time_limit or "0").rpartition("-")
     parts = [int(part) for part in clock.split(":")]
     if not dash and len(parts) < 3:
@@ -151,7 +148,7 @@ def seconds(time_limit: str) -> int:
 
 
 def shown(value: Any) -> str:
-    """A value as a site file has it, near enough to find it there."""
+    """Return a value in about the form in which a site file contains it."""
     if isinstance(value, str):
         return f'"{value}"'
     return str(value).lower() if isinstance(value, bool) else str(value)

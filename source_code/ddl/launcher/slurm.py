@@ -1,4 +1,4 @@
-"""Slurm: submit a run's job, ask about it, cancel it; and the job that this process runs in."""
+"""Slurm jobs: submit, watch and cancel a run's job, and find the job that this process runs in."""
 
 import os
 import pwd
@@ -12,26 +12,26 @@ from typing import Any
 from ddl.errors import CourseError
 from ddl.words import plural
 
-# Slurm's words for a job that isn't over (its job state codes, `man squeue`).
+# States of a job that is not over (`man squeue`, "JOB STATE CODES").
 ACTIVE = frozenset(
     "PENDING CONFIGURING RUNNING COMPLETING SUSPENDED STAGE_OUT SIGNALING REQUEUED REQUEUE_FED REQUEUE_HOLD RESIZING "
     "RESV_DEL_HOLD SPECIAL_EXIT STOPPED".split()
 )
-ASK_EVERY_S = 2.0  # a controller serves thousands of jobs: no need to ask at each redraw
+ASK_EVERY_S = 2.0  # a controller serves thousands of jobs
 FIRST_ASK_EVERY_S = 0.5  # until the job is in the queue
 PATIENCE_S = 30
 
 
 class SlurmError(CourseError, RuntimeError):
-    """Slurm refused, or did not answer; the message holds its own words."""
+    """Slurm refused a request or did not answer; the message is Slurm's."""
 
 
 @dataclass(frozen=True)
 class JobState:
-    """What Slurm says about a job, in its own words: PENDING, RUNNING, TIMEOUT, OUT_OF_MEMORY, ...
+    """A job's state as Slurm reports it: PENDING, RUNNING, TIMEOUT, OUT_OF_MEMORY, ...
 
-    `reason` is why it waits or ended, `start` the ISO time at which it is expected to start, `by` who cancelled it:
-    each empty where Slurm does not say.
+    `reason` is why it waits or ended, `start` its expected start as an ISO time, `by` the user who canceled it. Each is
+    empty if Slurm does not report it.
     """
 
     id: str
@@ -48,7 +48,7 @@ class JobState:
 
     @property
     def waiting(self) -> str:
-        """What the job waits for, in words; empty when it doesn't wait."""
+        """A sentence about what the job waits for; empty unless it waits."""
         if self.state != "PENDING":
             return ""
         start = f", expected to start at {self.start.replace('T', ' ')}" if self.start else ""
@@ -57,10 +57,10 @@ class JobState:
 
 @dataclass(frozen=True)
 class Allocation:
-    """The Slurm job that this process runs in already, from the variables that Slurm sets there.
+    """The Slurm job that this process already runs in.
 
-    `node` is empty on a host beside the allocation, such as the login node where ``salloc`` was typed.
-    Cores and GPUs are what each node gives, at least; None where Slurm doesn't say.
+    `node` is empty on a host outside the allocation, such as the login node where ``salloc`` was typed. Cores and GPUs
+    are the fewest that any of the nodes provides; None if Slurm does not report them.
     """
 
     job: str
@@ -71,21 +71,22 @@ class Allocation:
 
     @classmethod
     def here(cls) -> "Allocation | None":
-        """Return the allocation that this process is in, or None."""
+        """Return the allocation that this process is in, or None; raise SlurmError if its job is over."""
         job = os.environ.get("SLURM_JOB_ID")
         if not job:
             return None
+        given, here = _gpus_of_active(job), _least("SLURM_GPUS_ON_NODE")
         return cls(
             job=job,
             nodes=_least("SLURM_JOB_NUM_NODES") or 1,
             node=os.environ.get("SLURMD_NODENAME", ""),
             cores_per_node=_least("SLURM_JOB_CPUS_PER_NODE"),
-            gpus_per_node=_least("SLURM_GPUS_ON_NODE"),
+            gpus_per_node=given if here is None else here,
         )
 
     @property
     def around(self) -> bool:
-        """Whether all of it is the one node that this process is on."""
+        """Whether the allocation is just the node that this process is on."""
         return self.nodes == 1 and bool(self.node)
 
     def __str__(self) -> str:
@@ -94,23 +95,45 @@ class Allocation:
 
 
 def _least(name: str) -> int | None:
-    """The smallest number in a variable such as ``4``, ``8(x2)`` or ``72(x2),36``; or None."""
+    """Return the smallest number in a variable such as ``4``, ``8(x2)`` or ``72(x2),36``; None if it is not set."""
     counts = re.findall(r"(?:^|,)(\d+)", os.environ.get(name, ""))
     return min(map(int, counts), default=None)
 
 
+def _gpus_of_active(job: str) -> int | None:
+    """Return how many GPUs per node a job was given; None if it has none or Slurm does not answer.
+
+    In a shell opened by ``salloc``, no variable has this number. Raises SlurmError if the job is over.
+    """
+    try:
+        rows = _table("squeue", "--noheader", "--states=all", f"--jobs={job}", "--format=%T|%b")
+    except SlurmError as error:
+        if "Invalid job id" not in str(error):
+            return None
+        rows = []  # Slurm has forgotten the job
+    if not any(state in ACTIVE for state, _ in rows):
+        raise SlurmError(f"Slurm job {job} is over: leave this shell, or unset SLURM_JOB_ID")
+    return gpus_in(rows[0][1]) or None
+
+
+def gpus_in(resources: str, kind: str = "") -> int:
+    """Return the number of GPUs, of any or one kind, in generic resources such as ``gpu:a100:2(S:0-1),shard:4``."""
+    found = re.findall(r"(?:^|,)(?:gres[:/])?gpu(?:[:=]([^:=,(]+))??(?:[:=](\d+))?(?=[,(]|$)", resources)
+    return sum(int(count or 1) for each, count in found if kind in ("", each))
+
+
 def job_name(run_id: str) -> str:
-    """Name of a run's job: how Slurm finds it before anyone knows its number."""
+    """Return the name of a run's job, by which it is found before its id is known."""
     return f"ddl-{run_id}"
 
 
 def submit(argv: Sequence[str], cwd: str, environment: Mapping[str, str]) -> str:
-    """Run a planned ``sbatch --parsable``; return the job's id."""
+    """Run a planned ``sbatch --parsable`` and return the job's id."""
     return _ask(argv, cwd=cwd, env=environment).strip().split(";")[0]
 
 
 class SlurmJob:
-    """The job of one run, found by its name."""
+    """The job of one run, found by name."""
 
     def __init__(self, run_id: str, clock: Callable[[], float] = time.monotonic) -> None:
         self.name = job_name(run_id)
@@ -119,7 +142,7 @@ class SlurmJob:
         self._state: JobState | None = None
 
     def state(self, fresh: bool = False) -> JobState | None:
-        """Return the job's state, at most `ASK_EVERY_S` old; None where Slurm knows no such job."""
+        """Return the job's state, at most `ASK_EVERY_S` old; None if Slurm has no such job."""
         now = self._clock()
         every = ASK_EVERY_S if self._state else FIRST_ASK_EVERY_S
         if fresh or self._asked is None or now - self._asked >= every:
@@ -128,7 +151,7 @@ class SlurmJob:
         return self._state
 
     def ended(self) -> JobState | None:
-        """Return how the job ended, and who cancelled it; None where Slurm has forgotten it."""
+        """Return how the job ended and who canceled it; None if Slurm has forgotten it."""
         state = self.state(fresh=True)
         account = self._sacct()
         if account and state and account.id == state.id and state.state != account.state:
@@ -136,7 +159,7 @@ class SlurmJob:
         return account or state
 
     def cancel(self) -> bool:
-        """Cancel the job, waiting or running; return whether there was one."""
+        """Cancel the job if it waits or runs; return whether it did."""
         state = self.state(fresh=True)
         if not (state and state.active):
             return False
@@ -153,7 +176,7 @@ class SlurmJob:
         return JobState(number, state, reason, start if state == "PENDING" and start != "N/A" else "", nodes)
 
     def _sacct(self) -> JobState | None:
-        """Ask the accounting, which many small clusters don't keep."""
+        """Return the state from accounting; None if this cluster keeps none."""
         options = ("--parsable2", "--allocations", "--duplicates", "--format=JobID,State,NodeList")
         try:
             rows = _table("sacct", "--noheader", f"--name={self.name}", *options)
@@ -167,12 +190,12 @@ class SlurmJob:
 
 
 def _table(*command: str) -> list[list[str]]:
-    """Run a command of Slurm's; return the fields of each line that it prints."""
+    """Run a Slurm command and return the fields of each line that it prints."""
     return [line.split("|") for line in _ask(command).splitlines()]
 
 
 def _user(number: str) -> str:
-    """Name of the user with that id; the id itself where this host does not know it."""
+    """Return a user's name by id; "user ID" if this host does not know it."""
     try:
         return pwd.getpwuid(int(number)).pw_name
     except (KeyError, ValueError):
@@ -184,7 +207,7 @@ def _ask(argv: Sequence[str], **options: Any) -> str:
         answer = subprocess.run(argv, capture_output=True, text=True, timeout=PATIENCE_S, **options)
     except FileNotFoundError:
         raise SlurmError(
-            f"{argv[0]} is not on this machine's path: is this a host that Slurm takes jobs from?"
+            f"{argv[0]} is not on this machine's path: run this on a host where you can submit jobs"
         ) from None
     except subprocess.TimeoutExpired:
         raise SlurmError(f"{argv[0]} did not answer within {PATIENCE_S} s") from None

@@ -1,1 +1,1 @@
-"""A run's folder, and the host it runs on. Ranks import this before their script: standard library and psutil only."""
+"""Files of a run and facts about this host. Ranks import this before their script: standard library and psutil only."""

@@ -1,4 +1,4 @@
-"""Files that appear whole or not at all, and locks between processes. Needs the standard library only."""
+"""Atomic file replacement, and locks between processes."""
 
 import errno
 import fcntl
@@ -11,7 +11,7 @@ from typing import BinaryIO
 
 
 def opened(path: str | os.PathLike) -> BinaryIO:
-    """Open a regular file to read; OSError for what is none, such as a FIFO, which would keep its reader waiting."""
+    """Open a regular file for reading; raise OSError for anything else, such as a FIFO, which would block."""
     file = open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK))
     if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
         file.close()
@@ -21,11 +21,10 @@ def opened(path: str | os.PathLike) -> BinaryIO:
 
 @contextmanager
 def replacing(path: str | os.PathLike, durable: bool = False) -> Iterator[BinaryIO]:
-    """Open a file that takes the place of `path` when the block ends.
+    """Open a file that replaces `path` when the block ends; if the block fails, `path` stays unchanged.
 
-    Whoever reads `path` finds the old or the new file, never a part; where the block fails, the old one stays and
-    nothing else is left. An OSError names `path`. `durable` syncs the content first, so that a host that fails does not
-    leave the name of an empty file.
+    Readers of `path` see the old or the new content, never a part. An OSError names `path`. With `durable`, the content
+    is synced first, so that a host crash cannot leave an empty file.
     """
     path = Path(path)
     part = path.with_name(f".{path.name}.{os.urandom(4).hex()}.part")
@@ -37,26 +36,26 @@ def replacing(path: str | os.PathLike, durable: bool = False) -> Iterator[Binary
                 os.fsync(file.fileno())
         os.replace(part, path)
     except OSError as error:
-        if error.filename in (None, str(part)):  # a full disk is told without a name
+        if error.filename in (None, str(part)):  # "disk full" comes without a name
             error.filename = str(path)
         raise
     finally:
-        with suppress(OSError):  # such as a read-only disk, where there is none
+        with suppress(OSError):  # it was renamed, or never created
             part.unlink()
 
 
 def write(path: str | os.PathLike, content: str | bytes) -> None:
-    """Write a file whole or not at all, as `replacing` does."""
+    """Write a file atomically, as `replacing` does."""
     with replacing(path) as file:
         file.write(content.encode() if isinstance(content, str) else content)
 
 
 @contextmanager
 def locked(path: str | os.PathLike, busy: Callable[[], object] = lambda: None) -> Iterator[None]:
-    """Hold the lock file `path`, made with its folder where it is missing.
+    """Hold a lock on the file `path`, which is created if needed, with its folder.
 
-    Where another process holds it, `busy` is called once before waiting; what it raises ends the wait. The system frees
-    the lock when its holder dies.
+    If another process holds the lock, `busy` is called once before waiting; it may raise an exception instead. The
+    system frees the lock when its holder ends.
     """
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""JSON files: whole ones, and files of lines that grow."""
+"""JSON files, and JSON-lines files that grow while they are read."""
 
 import errno
 import json
@@ -11,16 +11,15 @@ from typing import Any
 from ddl.errors import CourseError
 from ddl.records import files
 
-# Errors of a full disk, or a full quota.
-FULL = (errno.ENOSPC, errno.EDQUOT)
+FULL = (errno.ENOSPC, errno.EDQUOT)  # a full disk or quota
 
 
 class DamagedFile(CourseError, ValueError):
-    """A file that exists but lacks what it should hold: empty, cut off or overwritten."""
+    """A file that is empty, truncated or overwritten."""
 
 
 def is_full(path: Path) -> bool:
-    """Whether the disk that holds `path` has no room left for a record."""
+    """Return whether the disk that holds `path` is too full for another record."""
     try:
         disk = os.statvfs(path)
     except OSError:
@@ -29,7 +28,7 @@ def is_full(path: Path) -> bool:
 
 
 def _finite(value: Any) -> Any:
-    """Make a value strict JSON: None for NaN and infinities, Python's types for NumPy's."""
+    """Convert a value to strict JSON: NaN and infinities to None, NumPy types to Python types."""
     if isinstance(value, dict):
         return {str(key): _finite(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
@@ -46,14 +45,14 @@ def _finite(value: Any) -> Any:
 
 
 def write_json(path: str | Path, mapping: Mapping) -> None:
-    """Write `mapping` to `path` whole or not at all."""
+    """Write `mapping` to `path` atomically."""
     files.write(path, json.dumps(_finite(mapping), indent=1, allow_nan=False) + "\n")
 
 
 def read_json(path: str | Path, needs: Mapping[str, Any] | None = None) -> dict | None:
-    """Return the object in `path`, or None while the file does not exist.
+    """Return the object in `path`, or None if the file does not exist.
 
-    `needs` are its required keys with their types; DamagedFile where it lacks one, or cannot be read.
+    `needs` maps required keys to their types. Raises DamagedFile if one is missing or the file cannot be read.
     """
     try:
         with files.opened(path) as file:
@@ -71,22 +70,21 @@ def read_json(path: str | Path, needs: Mapping[str, Any] | None = None) -> dict 
 
 
 def _lacks(value: object, needs: Mapping[str, Any]) -> str:
-    """Say what an object lacks; empty if nothing."""
+    """Return what is missing from an object; empty if nothing is."""
     if not isinstance(value, dict):
         return "not a JSON object"
     wrong = [key for key, kind in needs.items() if not _is(value.get(key), kind)]
-    return f"without a proper {' and '.join(wrong)}" if wrong else ""
+    return f"missing or invalid {' and '.join(wrong)}" if wrong else ""
 
 
 def _is(value: object, kind: Any) -> bool:
-    """Whether a value is of a kind; true and false are no numbers."""
-    return isinstance(value, kind) and (kind is bool or not isinstance(value, bool))
+    return isinstance(value, kind) and (kind is bool or not isinstance(value, bool))  # bool is a subclass of int
 
 
 def append_json_line(path: str | Path, mapping: Mapping) -> None:
-    """Append one line in a single write, so that lines never mix.
+    """Append one line in a single write, so that lines of several processes never mix.
 
-    If the disk has room only for a part of the line, that is removed before the error is raised.
+    If only part of the line fits on the disk, it is removed before the error is raised.
     """
     line = (json.dumps(_finite(mapping), allow_nan=False) + "\n").encode()
     descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
@@ -100,10 +98,10 @@ def append_json_line(path: str | Path, mapping: Mapping) -> None:
 
 
 class JsonLines:
-    """The objects in a file of JSON lines that grows: each look reads on where the last one ended.
+    """A reader of a growing JSON-lines file; each `look` continues where the last one ended.
 
-    A last line that is still being written (`unfinished`) is left for the next look. A damaged one is left out, and
-    counted; so is one without the keys that it `needs`, of their types.
+    A last line that is still being written (`unfinished`) is left for the next look. Lines that are damaged or lack one
+    of the keys in `needs` are skipped and counted in `damaged`.
     """
 
     def __init__(self, path: str | Path, needs: Mapping[str, Any] | None = None) -> None:
@@ -119,12 +117,12 @@ class JsonLines:
         self._offset = 0
 
     def look(self) -> list[dict]:
-        """Return all objects so far, in the same growing list."""
+        """Return all objects read so far, always in the same list."""
         try:
             with files.opened(self.path) as file:
                 about = os.fstat(file.fileno())
                 if about.st_ino != self._file or about.st_size < self._offset:
-                    self._start_over()  # another file, or one that was emptied
+                    self._start_over()  # the file was replaced or truncated
                 self._file = about.st_ino
                 file.seek(self._offset)
                 new = file.read(about.st_size - self._offset)

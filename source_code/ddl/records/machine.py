@@ -1,19 +1,22 @@
-"""This machine: cores, memory and GPUs that this process may use, and the container around it."""
+"""The cores, memory, GPUs and software that this process may use, and the container it is in."""
 
 import functools
+import itertools
 import math
 import os
 import platform
 import re
 import shutil
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import ddl
 
-CGROUP = Path("/sys/fs/cgroup")  # a container's limits, where there are any
-MARKS = {  # of a container that this process may be in: variables, files
+CGROUP = Path("/sys/fs/cgroup")
+OWN_CGROUP = Path("/proc/self/cgroup")
+CONTAINERS = {  # how to recognize each kind: variables, files
     "singularity": (("SINGULARITY_CONTAINER", "APPTAINER_CONTAINER"), ("/.singularity.d",)),
     "podman": ((), ("/run/.containerenv",)),
     "docker": (("DDL_IMAGE",), ("/.dockerenv",)),
@@ -21,89 +24,135 @@ MARKS = {  # of a container that this process may be in: variables, files
 
 
 def usable_cores() -> int:
-    """Number of cores that this process may use, by affinity, cgroup and Slurm."""
-    cores = len(os.sched_getaffinity(0))
-    given = os.environ.get("SLURM_CPUS_ON_NODE", "")  # not every Slurm enforces what it gives
+    """Return how many cores this process may use: the least of its affinity, control groups and Slurm allocation."""
+    limits: list[float] = [len(os.sched_getaffinity(0))]
+    given = os.environ.get("SLURM_CPUS_ON_NODE", "")  # Slurm may grant fewer cores without enforcing it
     if given.isdigit():
-        cores = min(cores, int(given))
-    try:
-        quota, period = (CGROUP / "cpu.max").read_text().split()
-        if quota != "max":
-            cores = min(cores, max(1, math.ceil(int(quota) / int(period))))
-    except (OSError, ValueError):
-        pass  # cgroup v1, or no cgroup
-    return cores
+        limits.append(int(given))
+    return max(1, math.ceil(min(limits + [_quota(group) for group in _control_groups("cpu")])))
+
+
+def _control_groups(controller: str) -> Iterator[Path]:
+    """Yield the folders of this process's control group and of all groups above it.
+
+    Version 2 has one tree of groups ("0::/path"), version 1 has one per controller ("4:memory:/path"). A container may
+    see only its own part of a tree, so some of the folders may not exist.
+    """
+    for line in _text(OWN_CGROUP).splitlines():
+        _, controllers, path = line.split(":", 2)
+        if not controllers or controller in controllers.split(","):
+            tree = CGROUP / controller if controllers else CGROUP
+            group = tree / path.lstrip("/")
+            yield from (folder for folder in (group, *group.parents) if folder.is_relative_to(tree))
+
+
+def _limit(group: Path, names: tuple[str, ...]) -> list[int] | None:
+    """Return the numbers in these files of a control group; None without a limit ("max", -1, or no such file)."""
+    words = [word for name in names for word in _text(group / name).split()]
+    return [int(word) for word in words] if len(words) == 2 and all(map(str.isdigit, words)) else None
+
+
+def _quota(group: Path) -> float:
+    """Return how many cores a control group may keep busy."""
+    limit = _limit(group, ("cpu.max",)) or _limit(group, ("cpu.cfs_quota_us", "cpu.cfs_period_us"))
+    return limit[0] / limit[1] if limit else math.inf
 
 
 def cores_of_host(hosts: int) -> int:
-    """Cores of each of several hosts made on this machine: its share, but at least two.
+    """Return the cores of each of several hosts simulated on this machine: an equal share, but at least two.
 
-    Ranks may share cores, but with fewer than two on a host there would be no traffic within it to compare with.
+    Ranks may share cores. With fewer than two ranks per host there would be no traffic within a host to measure.
     """
     return max(2, usable_cores() // max(1, hosts))
 
 
 def available_bytes() -> int:
-    """Memory still available on this machine, and within the control group's limit."""
+    """Return the memory that is still available on this machine and within the limits of the control groups."""
     import psutil
 
-    free = psutil.virtual_memory().available
-    try:
-        left = int((CGROUP / "memory.max").read_text()) - int((CGROUP / "memory.current").read_text())
-    except (OSError, ValueError):
-        return free  # no limit ("max"), cgroup v1, or no cgroup
-    cache = re.search(r"^inactive_file (\d+)", _text(CGROUP / "memory.stat"), re.MULTILINE)
-    return min(free, left + (int(cache[1]) if cache else 0))  # cached files give way
+    return min([psutil.virtual_memory().available, *map(_left_bytes, _control_groups("memory"))])
+
+
+def _left_bytes(group: Path) -> float:
+    """Return how much memory a control group may still use; the kernel drops cached files to make room."""
+    version_1 = ("memory.limit_in_bytes", "memory.usage_in_bytes")
+    limit = _limit(group, ("memory.max", "memory.current")) or _limit(group, version_1)
+    cached = re.findall(r"^(?:total_)?inactive_file (\d+)", _text(group / "memory.stat"), re.MULTILINE)
+    return limit[0] - limit[1] + max(map(int, cached), default=0) if limit else math.inf
 
 
 def threads_per_rank() -> int:
-    """Number of TensorFlow's compute threads in this process, as recorded."""
+    """Return the number of TensorFlow's compute threads in this process."""
     return int(os.environ.get("TF_NUM_INTRAOP_THREADS") or usable_cores())
 
 
 @functools.cache
 def gpu_names() -> tuple[str, ...]:
-    """Names of the GPUs that this process may use, as ``nvidia-smi -L`` lists them."""
-    if not shutil.which("nvidia-smi"):
-        return ()
-    try:
-        listed = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True, timeout=20)
-    except subprocess.TimeoutExpired:
-        return ()  # no driver answers, no GPU
-    names = [
-        line.split(":", 1)[1].split("(")[0].strip() for line in listed.stdout.splitlines() if line.startswith("GPU ")
-    ]
+    """Return the names of the GPUs that this process may use.
+
+    Of a GPU that is partitioned (MIG), CUDA uses the first instance unless ``CUDA_VISIBLE_DEVICES`` names another.
+    """
+    names = _names_by_device()
     visible = _visible_devices()
-    return tuple(names if visible is None else names[: len(visible)])
+    if visible is None:
+        return tuple(name for device, name in names.items() if device.isdigit())
+    found = []
+    for entry in visible:
+        devices = (device for device in names if device == entry or (device.startswith(entry) and not entry.isdigit()))
+        if not (device := next(devices, None)):
+            break  # CUDA ignores an invalid entry and everything after it: "-1" hides all GPUs
+        found.append(names[device])
+    return tuple(found)
+
+
+def _names_by_device() -> dict[str, str]:
+    """Return the name of each GPU by index and by UUID, and of each MIG instance by UUID, from ``nvidia-smi -L``."""
+    names: dict[str, str] = {}
+    if not shutil.which("nvidia-smi"):
+        return names
+    try:
+        listed = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True, timeout=20).stdout
+    except subprocess.TimeoutExpired:  # the driver is broken
+        return names
+    for line in listed.splitlines():
+        if gpu := re.match(r"GPU (\d+): (.+) \(UUID: (.+)\)", line):
+            index, model, uuid = gpu.groups()
+            names[index] = names[uuid] = model
+        elif instance := re.match(r"\s+MIG (\S+) .*\(UUID: (.+)\)", line):
+            names[instance[2]] = part = f"MIG {instance[1]} (a part of GPU {index}, {model})"
+            if names[index] == model:  # its first instance
+                names[index] = names[uuid] = part
+    return names
 
 
 def gpu_numbers() -> list[str]:
-    """The GPUs that this process may use, as ``CUDA_VISIBLE_DEVICES`` names them."""
-    count = len(gpu_names())  # asked, and kept, before a rank narrows what it sees
-    visible = _visible_devices()
-    return [str(number) for number in range(count)] if visible is None else visible
+    """Return the GPUs that this process may use, as entries of ``CUDA_VISIBLE_DEVICES``."""
+    count, visible = len(gpu_names()), _visible_devices()
+    if visible is None:
+        return [str(number) for number in range(count)]
+    return visible[:count] if shutil.which("nvidia-smi") else visible  # without it, nothing can be checked
 
 
 def _visible_devices() -> list[str] | None:
     devices = os.environ.get("CUDA_VISIBLE_DEVICES")
-    return None if devices is None else [name.strip() for name in devices.split(",") if name.strip()]
+    return None if devices is None else list(itertools.takewhile(bool, map(str.strip, devices.split(","))))
 
 
 def container_around() -> str:
-    """The kind of container that this process is in; empty outside of any."""
-    for kind, (names, files) in MARKS.items():
+    """Return the kind of container that this process is in; empty outside containers."""
+    for kind, (names, files) in CONTAINERS.items():
         if any(map(os.environ.get, names)) or any(Path(file).exists() for file in files):
             return kind
     return ""
 
 
 def host_name() -> str:
-    """This host's name, in a Slurm job the node's; hosts made by `ddl.rank.hosts` have different names."""
+    """Return this host's name: in a Slurm job, the node's. Hosts simulated by `ddl.rank.hosts` have distinct names."""
     return os.environ.get("SLURMD_NODENAME") or platform.node()
 
 
 def hardware() -> dict[str, Any]:
-    """Describe this host: name, processor, usable cores, memory in GiB, GPUs."""
+    """Return this host's name, processor, usable cores, memory in GiB, and GPUs."""
     import psutil
 
     return {
@@ -116,7 +165,7 @@ def hardware() -> dict[str, Any]:
 
 
 def processor_model(proc: str | Path = "/proc") -> str:
-    """The processor's name in /proc/cpuinfo; empty where that has none."""
+    """Return the processor's name from /proc/cpuinfo; empty if there is none."""
     found = re.search(r"^model name\s*:\s*(.+)$", _text(Path(proc) / "cpuinfo"), re.MULTILINE)
     return found[1].strip() if found else ""
 
@@ -129,18 +178,16 @@ def _text(path: Path) -> str:
 
 
 def versions() -> dict[str, str | None]:
-    """Versions of what results depend on, without importing it."""
-    found: dict[str, str | None] = {"python": platform.python_version()}
-    names = {
-        "tensorflow": ("tensorflow", "tensorflow-cpu"),
-        "horovod": ("horovod",),
-        "tensorflow_addons": ("tensorflow-addons",),
+    """Return the versions of the packages that results depend on, without importing them."""
+    found = {
+        "python": platform.python_version(),
+        "tensorflow": _version("tensorflow") or _version("tensorflow-cpu"),
+        "horovod": _version("horovod"),
+        "tensorflow_addons": _version("tensorflow-addons"),
     }
-    for key, distributions in names.items():
-        found[key] = next(filter(None, map(_version, distributions)), None)
-    if keras := _version("tf-keras"):  # on the next stack, in the place of tensorflow_addons
+    if keras := _version("tf-keras"):  # the next stack has it instead of tensorflow_addons
         found["tf_keras"] = keras
-    return found | {"ddl": ddl.__version__}  # on PYTHONPATH alone, as in a container, it is not installed
+    return found | {"ddl": ddl.__version__}  # in a container, ddl is on PYTHONPATH without being installed
 
 
 def _version(distribution: str) -> str | None:

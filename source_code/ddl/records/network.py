@@ -1,34 +1,34 @@
-"""How this host is joined to others: its interfaces, and the link of a host made on one machine."""
+"""Network interfaces of this host, and the limited link of a simulated host."""
 
 import os
 import socket
 
 import psutil
 
-INTERFACE = "eth0"  # of a host made on one machine
-RATE = "DDL_RATE_MBIT"  # tells each rank on such a host how fast it is
+INTERFACE = "eth0"  # of a simulated host
+RATE = "DDL_RATE_MBIT"  # variable with the rate of its link, for each rank there
 
 
 def addresses() -> dict[str, str]:
-    """Return the IPv4 address of each network interface of this host that has one."""
+    """Return the first IPv4 address of each network interface of this host."""
     return {
         name: entry.address
         for name, entries in psutil.net_if_addrs().items()
-        for entry in reversed(entries)  # the first one counts
+        for entry in reversed(entries)
         if entry.family == socket.AF_INET
     }
 
 
 def interface_of(address: str) -> str:
-    """Return the name of the interface that has this IPv4 address; empty where there is none."""
+    """Return the name of the interface with this IPv4 address, or an empty string."""
     known = psutil.net_if_addrs()
     return next((name for name in known if address in (entry.address for entry in known[name])), "")
 
 
 def link_made_here() -> str:
-    """Describe what joins this host to others; empty on a host that was not made by `ddl.rank.hosts`.
+    """Describe the link of a host simulated by `ddl.rank.hosts`; empty on any other host.
 
-    The interface's driver would say 10,000 Mbit/s, whatever the limit.
+    The interface's driver reports 10,000 Mbit/s regardless of the limit.
     """
     rate = os.environ.get(RATE)
     if rate is None:

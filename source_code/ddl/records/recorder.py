@@ -1,4 +1,4 @@
-"""Rank 0's records of a run."""
+"""Records that rank 0's script writes: events while it trains, and a result."""
 
 import contextlib
 import sys
@@ -12,20 +12,20 @@ from ddl.records.jsonfiles import append_json_line, read_json
 
 
 class Recorder:
-    """Writes rank 0's events while training, and the result at the end. Make one on rank 0 only.
+    """Writes events while training and the result at the end. Create one on rank 0 only.
 
-    Outside a launched run (no ``DDL_RUN_DIR``) it writes nothing, so that scripts also work under plain ``python`` or
+    Outside a launched run (no ``DDL_RUN_DIR``) it writes nothing, so scripts also work with plain ``python`` or
     ``horovodrun``.
     """
 
     def __init__(self, folder: str | Path | None = None) -> None:
         self.folder = RunFolder(Path(folder)) if folder else RunFolder.here()
-        self._lost = 0  # events since the last one that could be written
+        self._lost = 0  # events since the last one that was written
 
     def event(self, name: str, **fields: Any) -> None:
         """Append ``{"event": name, "time": now, **fields}`` to ``events.jsonl``.
 
-        If it cannot be written, as on a full disk, training continues; the rank's log and a note of the run say so.
+        If it cannot be written, for example because the disk is full, training continues; the log and a note say so.
         """
         if not self.folder:
             return
@@ -49,7 +49,7 @@ class Recorder:
             folder.append(folder.events, {"event": "note", "time": time.time(), "message": message})
 
     def result(self, mapping: Mapping) -> None:
-        """Write ``result.json``, with the run's id and name added from its job."""
+        """Write ``result.json``, adding the run's id and name."""
         if self.folder:
             job = read_json(self.folder.job) or {}
             names = {key: job[key] for key in ("id", "name") if job.get(key)}

@@ -1,8 +1,8 @@
-"""Which of the course's two stacks this is, TensorFlow 2.15 or the next one, and whether its Keras is one that works.
+"""Which software stack is installed, TensorFlow 2.15 ("default") or later ("next"), and whether its Keras works.
 
-Horovod's wrapper needs Keras 2. TensorFlow 2.15 brings it; later ones bring Keras 3, and take Keras 2 from the package
-tf_keras where ``TF_USE_LEGACY_KERAS`` is 1. The next stack's environment sets that for every process (ddl-next.pth).
-Every rank imports this: the standard library only.
+Horovod's wrapper needs Keras 2. TensorFlow 2.15 includes it. Later versions include Keras 3 and use Keras 2 from the
+package tf_keras if ``TF_USE_LEGACY_KERAS`` is 1; the next stack's environment sets that for every process
+(ddl-next.pth).
 """
 
 import os
@@ -12,11 +12,11 @@ from ddl.errors import CourseError
 from ddl.records.machine import versions
 
 VARIABLE = "TF_USE_LEGACY_KERAS"
-YES = ("1", "true", "True")  # what TensorFlow takes for a yes
+YES = ("1", "true", "True")  # values that TensorFlow takes as yes
 
 
 class WrongKeras(CourseError, RuntimeError):
-    """``tf.keras`` would be a Keras that Horovod's wrapper does not work with, or none."""
+    """``tf.keras`` is missing or does not work with Horovod's wrapper."""
 
 
 def release(version: str | None) -> tuple[int, int] | None:
@@ -26,27 +26,27 @@ def release(version: str | None) -> tuple[int, int] | None:
 
 
 def name() -> str:
-    """Return ``"default"`` or, from TensorFlow 2.16 on, ``"next"``; where there is no TensorFlow it is the default."""
+    """Return ``"next"`` from TensorFlow 2.16 on, otherwise (also without TensorFlow) ``"default"``."""
     return "next" if (release(versions()["tensorflow"]) or (2, 15)) >= (2, 16) else "default"
 
 
 def wrong_keras() -> str:
-    """Say in one sentence what is wrong with this process's Keras; "" if nothing is."""
+    """Return what is wrong with this process's Keras, as a sentence; empty if nothing is."""
     wanted, installed = os.environ.get(VARIABLE) in YES, find_spec("tf_keras") is not None
     if name() == "default":
         if wanted and not installed:
-            return f"{VARIABLE} is set, and TensorFlow 2.15 then looks for tf_keras, which it does not need: unset it."
+            return f"{VARIABLE} is set, so TensorFlow 2.15 looks for tf_keras, which it does not need: unset it."
         return ""
     if wanted and installed:
         return ""
     how = f"set {VARIABLE}=1" if installed else "`make setup STACK=next` installs tf_keras"
     return (
-        "this TensorFlow would take Keras 3, with which Horovod's optimizer raises no error and lets the ranks' "
-        f"weights drift apart: {how}."
+        "this TensorFlow would use Keras 3. Horovod's optimizer does not support it: without any error, the ranks' "
+        f"weights would drift apart. To use Keras 2, {how}."
     )
 
 
 def require_keras_2() -> None:
-    """Raise `WrongKeras` unless ``tf.keras`` is Keras 2 here."""
+    """Raise `WrongKeras` unless ``tf.keras`` is Keras 2."""
     if sentence := wrong_keras():
         raise WrongKeras(sentence)

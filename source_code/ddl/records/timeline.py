@@ -1,12 +1,12 @@
-"""Horovod's timeline: what it did with each tensor, and when.
+"""Horovod's timeline: when each tensor passed through each phase.
 
-With ``HOROVOD_TIMELINE`` set to a file, rank 0 writes Chrome trace events as they happen: a row (``pid``) a tensor,
-with nested begin and end events, times in microseconds. A job that is ended leaves the file without its end, so it is
-read event by event. The phases of a tensor:
+With ``HOROVOD_TIMELINE`` set to a file, rank 0 writes Chrome trace events while it runs: one row (``pid``) per tensor,
+with nested begin and end events and times in microseconds. If the job is killed, the file lacks its end, so it is read
+event by event. The phases of a tensor:
 
-- negotiation: one rank has it ready, until rank 0 knows that all have it ready
-- queued: its turn has come; what is left of the operation beside the next two
-- copying: into the fusion buffer, and out again, where several tensors travel together
+- negotiation: from the first rank that has the tensor ready until rank 0 knows that all have
+- queued: the whole operation after that, including the next two phases
+- copying: into and out of the fusion buffer, if several tensors are sent together
 - reducing: the ranks exchange and add
 """
 
@@ -30,7 +30,7 @@ PHASES = ("negotiation", "queued", "copying", "reducing")
 
 
 def request() -> None:
-    """Have Horovod write a timeline into the run's folder, or here outside a run; call it before ``hvd.init()``."""
+    """Make Horovod write a timeline to the run's folder or, outside a run, here. Call it before ``hvd.init()``."""
     run = RunFolder.here()
     os.environ["HOROVOD_TIMELINE"] = str(run.path / FILE if run else FILE)
 
@@ -39,7 +39,7 @@ def request() -> None:
 class Span:
     """One phase of one tensor. A queued span contains the spans of copying and reducing."""
 
-    tensor: str  # as Horovod calls it
+    tensor: str  # Horovod's name for it
     operation: str  # ``ALLREDUCE``, ``BROADCAST``, …
     phase: str  # one of `PHASES`
     start_s: float
@@ -47,7 +47,7 @@ class Span:
 
 
 def read(path: str | Path) -> list[Span]:
-    """Read a timeline, its spans in the order in which they end; what a cut-off file left open is omitted."""
+    """Return the finished spans of a timeline, in the order in which they end."""
     spans = []
     for tensor, around, begin, end in _ended(path):
         if phase := _phase(begin["name"], outermost=not around):
@@ -57,7 +57,7 @@ def read(path: str | Path) -> list[Span]:
 
 
 def sent(path: str | Path) -> dict[str, int]:
-    """Return the bytes that one rank gave to all-reduces, by the type of their elements as Horovod wrote it down."""
+    """Return the number of bytes that one rank passed to all-reduces, by data type."""
     total: Counter[str] = Counter()
     for _, _, begin, end in _ended(path):
         if begin["name"] == "ALLREDUCE" and "args" in end:
@@ -67,7 +67,7 @@ def sent(path: str | Path) -> dict[str, int]:
 
 
 def _ended(path: str | Path) -> Iterator[tuple[str, list[dict], dict, dict]]:
-    """Yield for each activity that ended its tensor, the events that began those around it, its begin, and its end."""
+    """Yield (tensor, begin events of the enclosing activities, begin event, end event) of each finished activity."""
     names: dict[Any, str] = {}
     under_way: dict[Any, list[dict]] = {}
     for event in _events(Path(path)):
@@ -82,15 +82,12 @@ def _ended(path: str | Path) -> Iterator[tuple[str, list[dict], dict, dict]]:
 
 
 def _events(path: Path) -> list[dict]:
-    """Return the events of a trace that may end anywhere; one without any is refused."""
+    """Return the events of a trace that may be truncated; raise InputError if there are none."""
     if not path.exists():
-        raise InputError(
-            f"there is no timeline {path}: was the run launched with timeline=True? "
-            "(A run of one rank has nothing to write.)"
-        )
+        raise InputError(f"no timeline {path}: launch with timeline=True, on at least two ranks")
     events = list(_parsed(path.read_text(errors="replace")))
     if not events:
-        raise InputError(f"{path} has no event of a timeline in it")
+        raise InputError(f"{path} contains no timeline events")
     return events
 
 
@@ -113,12 +110,12 @@ def _phase(activity: str, outermost: bool) -> str | None:
         return "queued"
     if activity.startswith("MEMCPY_"):
         return "copying"
-    # By the library that does it; what else is in a queued span (buffers, waiting) is no transfer.
+    # The prefix names the library; other activities in a queued span (buffers, waiting) transfer nothing.
     return "reducing" if activity.startswith(("GLOO_", "MPI_", "NCCL_", "CCL_")) else None
 
 
 def rounds(spans: Iterable[Span], prefix: str = "") -> list[list[Span]]:
-    """Divide all-reduces, of tensors whose names begin with `prefix`, into rounds in which each tensor appears once."""
+    """Group the all-reduces of tensors with this name prefix into rounds in which each tensor appears once."""
     found: list[list[Span]] = []
     seen: set[str] = set()
     for span in sorted(spans, key=lambda span: span.start_s):

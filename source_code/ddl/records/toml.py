@@ -1,8 +1,8 @@
-"""TOML, which the standard library reads from Python 3.11 on: before that, tomli does, under the same names."""
+"""A TOML reader: the standard library's or, for Python 3.10, the package tomli."""
 
 try:
     from tomllib import TOMLDecodeError, loads
-except ModuleNotFoundError:  # Python 3.10
+except ModuleNotFoundError:
     from tomli import TOMLDecodeError, loads  # type: ignore[no-redef]
 
 __all__ = ["TOMLDecodeError", "loads"]

@@ -1,4 +1,4 @@
-"""Say hello from every rank and add up one number: the smallest run that shows all is well.
+"""Print a line from every rank and all-reduce one number: the smallest test of a launch.
 
 ddl run --workers 2 hello.py
 horovodrun --gloo -np 2 python source_code/ddl/scripts/hello.py
@@ -9,7 +9,7 @@ from argparse import RawDescriptionHelpFormatter
 from ddl.arguments import Parser
 
 if __name__ == "__main__":
-    # Before the slow imports: there is no option, and any is refused at once.
+    # Before the slow imports: the script has no options and refuses any at once.
     Parser(description=__doc__, formatter_class=RawDescriptionHelpFormatter).parse_args()
 
 import os
@@ -30,7 +30,7 @@ def main():
     total = int(hvd.allreduce(tf.constant(rank + 1), op=hvd.Sum))
     expected = ranks * (ranks + 1) // 2
     if total != expected:
-        raise RuntimeError(f"the sum over {ranks} ranks is {total}, and should be {expected}")
+        raise RuntimeError(f"the sum over {ranks} ranks must be {expected}, got {total}")
     places = hvd.allgather_object([host_name(), device])
     if rank == 0:
         Recorder().event("all_reduced", ranks=ranks, places=places)
@@ -38,7 +38,7 @@ def main():
 
 
 def pin_device():
-    """Take this rank's GPU, if there are any; return what to call its device."""
+    """Pin this rank to its GPU, if there is one; return the device's name."""
     gpus = tf.config.list_physical_devices("GPU")
     if not gpus:
         return "processor cores"

@@ -1,4 +1,4 @@
-"""What a notebook server shows of runs: an extension of Jupyter's."""
+"""Jupyter server extension that shows runs."""
 
 
 def _jupyter_server_extension_points():

@@ -1,23 +1,24 @@
-"""The part of the notebook server that shows runs: it reads their folders, whatever became of their kernels.
+"""Pages of the notebook server that show runs, read from their folders and independent of their kernels.
 
 =======================  ====================================================================
 ddl/runs/RUN             a page with one run
-ddl/runs/RUN/state       JSON: the parts of its panel that change; its end as HTML
-ddl/runs/RUN/kill/RANK   (POST) kills a rank of it, which starts again
-ddl/runs/RUN/stop        (POST) ends it; …/stop?all interrupts its kernel, and so ends what waits for it, too
+ddl/runs/RUN/state       JSON: the parts of its panel that change, or its end as HTML
+ddl/runs/RUN/kill/RANK   (POST) kills a rank, which then restarts
+ddl/runs/RUN/stop        (POST) stops it; …/stop?all interrupts its kernel, so that queued cells don't run
 ddl/runs/RUN/timeline    a page with Horovod's timeline; its phases as JSON under …/spans
-ddl/view.js              what keeps panels up to date; ddl/timeline.js draws timelines
+ddl/view.js              updates panels; ddl/timeline.js draws timelines
 =======================  ====================================================================
 
-All but the scripts is for whoever has the server's token. A browser fetches modules in a way that JupyterHub does not
-take for that of somebody who has signed in.
+Everything but the scripts needs the server's token. The scripts don't, because JupyterHub does not recognize the user
+in a browser's request for a module.
 """
 
 import asyncio
 import json
 import os
-from collections import OrderedDict, defaultdict, deque
+from collections import defaultdict, deque
 from concurrent.futures import ThreadPoolExecutor
+from functools import lru_cache, partial
 from html import escape
 from pathlib import Path
 from threading import Lock
@@ -39,7 +40,7 @@ from ddl.records.jsonfiles import DamagedFile, read_json
 from ddl.records.paths import runs_dir
 from ddl.words import plural
 
-KEPT = 32  # runs whose records are not read anew each time
+KEPT = 32  # runs whose readers are kept between requests
 PAGE = """<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><title>{name}</title>
 <meta name="viewport" content="width=device-width"></head>
@@ -48,24 +49,24 @@ PAGE = """<!doctype html>
 <script type="module">import {{ follow }} from "{script}"; follow();</script></body></html>
 """
 
-TIMELINE = """<p>What Horovod did with each tensor. The wheel zooms, dragging moves; with the keyboard: + − 0 ← →.</p>
+TIMELINE = """<p>The phases of each tensor. Scroll to zoom and drag to move, or press + − 0 ← →.</p>
 <p>{legend}</p><p id="line" role="status">&nbsp;</p>
 <canvas id="timeline" tabindex="0" role="img" aria-label="{text}" style="width:100%;display:block"></canvas>
-<table><caption>Time in each phase, of all tensors together</caption><tbody>{rows}</tbody></table>
+<table><caption>Time in each phase, summed over all tensors</caption><tbody>{rows}</tbody></table>
 <script type="module">import {{ show }} from "{script}";
 show("{spans}", document.getElementById("timeline"), document.getElementById("line"));</script>"""
-COLOURS = {"negotiation": "#8a8a8a", "queued": "#e69f00", "copying": "#56b4e9", "reducing": "#0072b2"}
+COLORS = {"negotiation": "#8a8a8a", "queued": "#e69f00", "copying": "#56b4e9", "reducing": "#0072b2"}
 
 
 WAITING = """<p class="ddl">{cells} of the notebook will run after this one, even if a reloaded page shows no prompts.
-<button class="ddl-stop" type="button" data-all title="Interrupt the kernel: this run ends, and what waits for it">
+<button class="ddl-stop" type="button" data-all title="Interrupt the kernel: stops this run and all queued cells">
 ■ Stop all</button></p>"""
 
 
 class Connection(ZMQChannelsWebsocketConnection):
-    """A page's connection to a kernel; it notes in which order cells were sent, as a reloaded page does not know."""
+    """A page's connection to a kernel, which records the order of executed cells: a reloaded page does not know it."""
 
-    sent: ClassVar = defaultdict(lambda: deque(maxlen=1000))  # ids of messages, by kernel
+    sent: ClassVar = defaultdict(lambda: deque(maxlen=1000))  # message ids, by kernel
 
     def handle_incoming_message(self, incoming_msg):
         super().handle_incoming_message(incoming_msg)
@@ -75,10 +76,10 @@ class Connection(ZMQChannelsWebsocketConnection):
                 self.sent[self.kernel_id].append(header["msg_id"])
 
     @classmethod
-    def waiting(cls, run):
-        """Return the kernel that launched a run, None where no page has asked for it, and how many cells wait there."""
+    def waiting(cls, folder):
+        """Return (kernel that launched a run, number of cells queued there); (None, 0) if the kernel is unknown."""
         try:
-            execution = (read_json(RunFolder(run.folder).shown) or {}).get("execution")
+            execution = (read_json(RunFolder(folder).shown) or {}).get("execution")
         except DamagedFile:
             execution = None
         for kernel, sent in cls.sent.items():
@@ -88,39 +89,37 @@ class Connection(ZMQChannelsWebsocketConnection):
 
 
 class Runs:
-    """The runs that are looked at, each with what has been read of it so far; `pages` is the address of their pages."""
+    """The content of all pages, with a cache of the latest runs; `pages` is the base URL."""
 
     def __init__(self, pages):
         self._pages = pages
-        self._followed = OrderedDict()
+        self._follow = lru_cache(KEPT)(lambda run_id: (attach(run_id), LastLines()))
         self._lock = Lock()
 
     def state(self, run_id):
-        """Return what changes in a run's panel, or its end."""
-        with self._lock:
-            progress, lines = self._look(run_id)
+        """Return the parts of a run's panel that change, or its end."""
+        progress, lines = self._look(run_id)
         if progress.over:
             return {"over": True, "html": mime_bundle(progress, lines, back=True)["text/html"]}
-        _, waiting = Connection.waiting(self._followed[run_id][0])
+        _, waiting = Connection.waiting(progress.folder)
         waits = WAITING.format(cells=plural(waiting, "more cell")) if waiting else ""
         return {"over": False, "parts": parts_html(progress, lines) | {"waits": waits}}
 
     def framed(self, name, body):
-        """Return a page with a name and a body, whose panels follow their runs."""
+        """Return a page whose panels are kept up to date."""
         return PAGE.format(name=escape(name), panel=body, script=escape(url_path_join(self._pages, "view.js")))
 
     def page(self, run_id):
         """Return a page that shows one run."""
-        with self._lock:
-            progress, lines = self._look(run_id)
+        progress, lines = self._look(run_id)
         over = progress.over and mime_bundle(progress, lines, back=True)["text/html"]
         return self.framed(progress.name, over or panel_html(progress, lines, served=True))
 
     def spans(self, run_id):
-        """Return the phases of a run's timeline: its tensor, the phase, begin and end in seconds."""
+        """Return the spans of a run's timeline as (tensor, phase, start, end) in seconds."""
         found = timeline.read(attach(run_id).folder / timeline.FILE)
         spans = [(span.tensor, span.phase, span.start_s, span.end_s) for span in found]
-        return {"spans": spans, "colours": COLOURS}
+        return {"spans": spans, "colors": COLORS}
 
     def timeline(self, run_id):
         """Return a page with a run's timeline."""
@@ -129,7 +128,7 @@ class Runs:
             total[phase] += end - start
         times = {phase: f"{seconds:.3f} s" for phase, seconds in total.items()}
         body = TIMELINE.format(
-            legend=" ".join(f'<b style="border-left:12px solid {COLOURS[phase]}">&nbsp;{phase}</b>' for phase in times),
+            legend=" ".join(f'<b style="border-left:12px solid {COLORS[phase]}">&nbsp;{phase}</b>' for phase in times),
             text="Timeline. " + ", ".join(f"{phase} {seconds}" for phase, seconds in times.items()),
             rows="".join(f"<tr><th>{phase}</th><td>{seconds}</td></tr>" for phase, seconds in times.items()),
             script=url_path_join(self._pages, "timeline.js"),
@@ -137,8 +136,12 @@ class Runs:
         )
         return self.framed(f"{attach(run_id).name}: timeline", body)
 
+    def plugin_page(self, title, body):
+        """Return a plugin's page."""
+        return self.framed(title, body())
+
     def stop(self, run_id):
-        """End a run; return its state then."""
+        """Stop a run and return its state."""
         run = attach(run_id)
         run.stop()
         if run.unwritten:
@@ -146,19 +149,15 @@ class Runs:
         return {"state": run.state}
 
     def kill(self, run_id, rank):
-        """Kill a rank of a run; return its rank."""
+        """Kill a rank of a run."""
         attach(run_id).kill_rank(rank)
         return {"rank": rank}
 
     def _look(self, run_id):
-        if run_id not in self._followed:
-            self._followed[run_id] = (attach(run_id), LastLines())
-            while len(self._followed) > KEPT:
-                self._followed.popitem(last=False)
-        self._followed.move_to_end(run_id)
-        run, lines = self._followed[run_id]
-        progress = run.progress()
-        return progress, lines(progress)
+        with self._lock:
+            run, lines = self._follow(run_id)
+            progress = run.progress()
+            return progress, lines(progress)
 
 
 class _Handler(JupyterHandler):
@@ -166,7 +165,7 @@ class _Handler(JupyterHandler):
         self._runs, self._threads = runs, threads
 
     async def _in_thread(self, function, *arguments):
-        """Read files, or wait for processes, without holding up the server."""
+        """Call a function that reads files or waits for processes without blocking the server."""
         try:
             return await asyncio.get_running_loop().run_in_executor(self._threads, function, *arguments)
         except CourseError as error:
@@ -179,23 +178,25 @@ class _Handler(JupyterHandler):
         self.finish(json.dumps({"message": str(cause or f"status {status_code}")}))
 
 
-class _Answer(_Handler):
-    """What one of the methods of `Runs` answers: text as a page, else as JSON."""
+class _Page(_Handler):
+    """The result of a function: a string is a page, a dictionary is JSON."""
 
-    def initialize(self, answer, **shared):
+    def initialize(self, answer, refresh=None, **shared):
         super().initialize(**shared)
-        self._answer = answer
+        self._answer, self._refresh = answer, refresh
 
     @web.authenticated
-    async def get(self, run_id):
+    async def get(self, *arguments):
         self.set_header("Cache-Control", "no-store")
-        self.finish(await self._in_thread(getattr(self._runs, self._answer), run_id))
+        if self._refresh:
+            self.set_header("Refresh", self._refresh)
+        self.finish(await self._in_thread(self._answer, *arguments))
 
 
 class _Stop(_Handler):
     @web.authenticated
     async def post(self, run_id):
-        kernel, _ = Connection.waiting(await self._in_thread(attach, run_id))
+        kernel, _ = Connection.waiting((await self._in_thread(attach, run_id)).folder)
         if "all" in self.request.query_arguments and kernel in self.kernel_manager:
             await ensure_async(self.kernel_manager.interrupt_kernel(kernel))
             self.finish({})
@@ -209,41 +210,30 @@ class _Kill(_Handler):
         self.finish(await self._in_thread(self._runs.kill, run_id, int(rank)))
 
 
-class _PluginPage(_Handler):
-    """A page that a plugin makes, anew every ten seconds."""
-
-    def initialize(self, title, body, **shared):
-        super().initialize(**shared)
-        self._title, self._body = title, body
-
-    @web.authenticated
-    async def get(self):
-        self.set_header("Refresh", "10")
-        self.finish(await self._in_thread(lambda: self._runs.framed(self._title, self._body())))
-
-
 def serve(server):
-    """Add the pages of runs to a Jupyter server, and tell its kernels that it has them."""
+    """Add the pages of runs to a Jupyter server, and tell its kernels about them."""
     pages = url_path_join(server.web_app.settings["base_url"], "ddl")
-    runs = {"runs": Runs(pages), "threads": ThreadPoolExecutor(8, thread_name_prefix="ddl")}
+    runs = Runs(pages)
+    shared = {"runs": runs, "threads": ThreadPoolExecutor(8, thread_name_prefix="ddl")}
     run = url_path_join(pages, "runs", r"([\w.-]+)")
     static = {"path": str(Path(__file__).with_name("static"))}
-    # custom.css: after a user's own, before Jupyter's, which is empty.
+    # The search path of custom.css: after the user's, before Jupyter's empty one.
     server.web_app.settings["static_custom_path"].insert(1, static["path"])
     handlers = [
-        (run, _Answer, runs | {"answer": "page"}),
-        (url_path_join(run, "state"), _Answer, runs | {"answer": "state"}),
-        (url_path_join(run, "stop"), _Stop, runs),
-        (url_path_join(run, "kill", r"(\d+)"), _Kill, runs),
-        (url_path_join(run, "timeline"), _Answer, runs | {"answer": "timeline"}),
-        (url_path_join(run, "timeline", "spans"), _Answer, runs | {"answer": "spans"}),
+        (run, _Page, shared | {"answer": runs.page}),
+        (url_path_join(run, "state"), _Page, shared | {"answer": runs.state}),
+        (url_path_join(run, "stop"), _Stop, shared),
+        (url_path_join(run, "kill", r"(\d+)"), _Kill, shared),
+        (url_path_join(run, "timeline"), _Page, shared | {"answer": runs.timeline}),
+        (url_path_join(run, "timeline", "spans"), _Page, shared | {"answer": runs.spans}),
         (url_path_join(pages, r"(\w+\.js)"), web.StaticFileHandler, static),
     ]
     for added in plugins.each("pages"):
         for name, (title, body) in added().items():
-            handlers.append((url_path_join(pages, name), _PluginPage, runs | {"title": title, "body": body}))
+            page = {"answer": partial(runs.plugin_page, title, body), "refresh": "10"}
+            handlers.append((url_path_join(pages, name), _Page, shared | page))
     server.web_app.add_handlers(".*$", handlers)
     server.web_app.settings["kernel_websocket_connection_class"] = Connection
-    os.environ[SERVED] = str(runs_dir())  # kernels inherit it
-    if not server.identity_provider.token_generated:  # of which Jupyter says the address itself
+    os.environ[SERVED] = str(runs_dir())  # inherited by kernels
+    if not server.identity_provider.token_generated:  # otherwise Jupyter prints the address
         server.io_loop.call_later(0, server.log.critical, "JupyterLab: %s", server.display_url)

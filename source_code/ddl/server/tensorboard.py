@@ -1,7 +1,7 @@
 """TensorBoard on the runs folder, behind the notebook server: ``python -m ddl.server.tensorboard SOCKET PREFIX``.
 
-The server starts it when its page is asked for, and hands on only what comes with the server's token. TensorBoard asks
-for none itself, so it listens at a socket in a folder of the user's own, at no port that others on the machine reach.
+The server starts it when its page is first opened, and forwards only requests with the server's token. TensorBoard has
+no authentication, so it listens on a socket in a private folder, not on a port that other users could reach.
 """
 
 import sys
@@ -10,7 +10,7 @@ from ddl.records.paths import runs_dir
 
 
 def main(socket: str, prefix: str) -> None:
-    """Serve the TensorBoard logs of all runs until the process is ended."""
+    """Serve the TensorBoard logs of all runs until the process is terminated."""
     from tensorboard import default, program
     from werkzeug.serving import make_server
 
@@ -25,7 +25,7 @@ def main(socket: str, prefix: str) -> None:
             return prefix
 
     board = program.TensorBoard(default.get_plugins(), server_class=Server)
-    # Without load_fast=false, a process of its own would read the logs, behind an open port.
+    # With fast loading, a separate process would read the logs and listen on an open port.
     board.configure(argv=["tensorboard", "--logdir", str(runs_dir()), "--path_prefix", prefix, "--load_fast=false"])
     board._make_server().serve_forever()
 

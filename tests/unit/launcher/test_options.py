@@ -1,4 +1,4 @@
-"""A misspelt option of a script of the course starts nothing; of any other script, its own parser is the judge."""
+"""A misspelled option of a script that is found by name starts nothing; other scripts check their own options."""
 
 import pytest
 
@@ -52,20 +52,17 @@ def test_what_argparse_takes_is_taken(script, course, words):
 
 
 @pytest.mark.parametrize(
-    ("options", "message"),
+    ("options", "hint"),
     [
-        ({"recipes": "warmup"}, "script.py has no option recipes: did you mean 'recipe'?"),
-        ({"glob": 64}, "script.py has no option glob; it has global_batch, no_sync_bn, r, recipe, sync_bn"),
-        ({"worker": 2}, "script.py has no option worker: did you mean 'workers'?"),
-        (
-            {"args": ["--workers", "2"]},
-            "script.py has no option workers, which is the launch's: write it before the script, or workers=…",
-        ),
-        ({"recipe": "x"}, "script.py: argument -r/--recipe: invalid choice: 'x' (choose from 'base', 'warmup')"),
+        ({"recipes": "warmup"}, "did you mean 'recipe'?"),
+        ({"glob": 64}, "global_batch, no_sync_bn, r, recipe, sync_bn"),
+        ({"worker": 2}, "did you mean 'workers'?"),
+        ({"args": ["--workers", "2"]}, "before the script"),
+        ({"recipe": "x"}, "choose from 'base', 'warmup'"),
     ],
 )
-def test_a_wrong_option_starts_nothing(script, course, options, message):
+def test_a_wrong_option_starts_nothing(script, course, options, hint):
     with pytest.raises(JobError) as refused:
         launch(script(PARSES), **options)
-    assert str(refused.value) == message
+    assert str(refused.value).startswith("script.py") and hint in str(refused.value)
     assert not list(runs_dir().iterdir())

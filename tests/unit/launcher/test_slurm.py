@@ -2,7 +2,9 @@
 
 import pytest
 
-from ddl.launcher.slurm import JobState, SlurmError, SlurmJob, submit
+from ddl.diagnose.machine import doctor
+from ddl.launcher.site import Site
+from ddl.launcher.slurm import Allocation, JobState, SlurmError, SlurmJob, submit
 from helpers import program
 
 
@@ -12,6 +14,38 @@ def stand_in(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
 
     return lambda name, text: program(tmp_path / name, f"#!/bin/sh\n{text}\n")
+
+
+@pytest.mark.parametrize(
+    "squeue, gpus",
+    [
+        ("echo 'RUNNING|gres/gpu:a100:2'", 2),
+        ("echo 'RUNNING|gpu:3g.20gb:1,gpu:2,shard:4'", 3),
+        ("echo 'RUNNING|gres:gpu'", 1),
+        ("echo 'RUNNING|N/A'", None),
+        ("echo 'Unable to contact slurm controller' >&2; exit 1", None),
+    ],
+)
+def test_an_allocation_has_the_gpus_that_slurm_lists_for_its_job(stand_in, monkeypatch, squeue, gpus):
+    stand_in("squeue", squeue)
+    monkeypatch.setenv("SLURM_JOB_ID", "17")
+    monkeypatch.delenv("SLURM_GPUS_ON_NODE", raising=False)
+    assert Allocation.here().gpus_per_node == gpus
+    monkeypatch.setenv("SLURM_GPUS_ON_NODE", "4")  # inside a step
+    assert Allocation.here().gpus_per_node == 4
+
+
+@pytest.mark.parametrize(
+    "squeue", ["echo 'TIMEOUT|N/A'", "exit 0", "echo 'slurm_load_jobs error: Invalid job id specified' >&2; exit 1"]
+)
+def test_a_job_that_is_over_is_no_place_to_run(stand_in, monkeypatch, squeue):
+    stand_in("squeue", squeue)
+    monkeypatch.setenv("SLURM_JOB_ID", "17")
+    with pytest.raises(SlurmError, match="job 17 .*over"):
+        Site.here()
+    report = doctor()
+    assert report.checks[0].state == "missing" and "over" in report.checks[0].detail
+    assert "processor cores" in [each.name for each in report.checks]
 
 
 def test_a_job_says_what_it_waits_for(stand_in):

@@ -1,4 +1,4 @@
-/** Draws Horovod's timeline of a run: a row for each tensor, time from left to right; it zooms and can be dragged. */
+/** Draws Horovod's timeline of a run, with one row per tensor; it can be zoomed and dragged. */
 
 const ROW = 18, LEFT = 220, TOP = 22, LEAST_S = 1e-5;
 
@@ -6,7 +6,7 @@ export async function show(address, canvas, line) {
   const answer = await fetch(address, { credentials: "same-origin" });
   const read = await answer.json();
   if (!answer.ok) { line.textContent = read.message; return; }
-  const spans = read.spans.sort((a, b) => a[2] - b[2] || b[3] - a[3]); // what contains others is drawn first
+  const spans = read.spans.sort((a, b) => a[2] - b[2] || b[3] - a[3]); // draw enclosing spans first
   const rows = [...new Set(spans.map((span) => span[0]))];
   const end = Math.max(...spans.map((span) => span[3]));
   let from = 0, to = end;
@@ -32,7 +32,7 @@ export async function show(address, canvas, line) {
     for (const [name, phase, start, stop] of spans) {
       if (stop < from || start > to) continue;
       const left = Math.max(x(start), LEFT);
-      pen.fillStyle = read.colours[phase];
+      pen.fillStyle = read.colors[phase];
       pen.fillRect(left, place.get(name) + 2, Math.max(x(stop) - left, 0.5), ROW - 4);
     }
   }

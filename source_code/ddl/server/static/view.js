@@ -1,13 +1,13 @@
-/** Keeps the panels of runs on this page up to date, from what the server knows, and makes their buttons and links work. */
+/** Updates the panels of runs on this page from the server, and connects their buttons and links. */
 
 const EVERY_MS = 1000;
-const PATIENCE = 5; // answers that may be missed before a panel says so
-const LAST_MS = 3000; // the kernel that launched a run shows its end itself, where it still can
+const PATIENCE = 5; // failed requests before a panel reports it
+const LAST_MS = 3000; // time for the kernel that launched a run to show its end
 
 const address = (path) => new URL(path, import.meta.url);
 const wait = (ms) => new Promise((done) => setTimeout(done, ms));
 
-/** Follow every run of the page that is not followed yet. */
+/** Follow all runs on the page that are not yet followed. */
 export function follow() {
   for (const panel of document.querySelectorAll(".ddl-run:not([data-followed])")) watch(panel);
   for (const link of document.querySelectorAll("a[data-page]:not([href])")) {
@@ -29,10 +29,10 @@ async function watch(panel) {
     if ("all" in target.dataset) press(`${run}/stop?all`, target, "Stopping…");
   });
   for (let missed = 0; ; await wait(EVERY_MS)) {
-    if (!panel.isConnected) continue; // scrolled away: JupyterLab keeps it aside
+    if (!panel.isConnected) continue; // scrolled out of view: JupyterLab has detached it
     const answer = await ask(`${run}/state`);
     if (answer.error) {
-      if (++missed === PATIENCE) say(panel, `This panel is not updated: ${answer.error}`);
+      if (++missed === PATIENCE) say(panel, `This panel cannot be updated: ${answer.error}`);
       continue;
     }
     missed = 0;
@@ -47,7 +47,7 @@ async function watch(panel) {
   }
 }
 
-/** Replace what has changed. A panel that an older release saved lacks parts. */
+/** Update a part of a panel if it has changed. */
 function show(part, html) {
   if (!part || part.shown === html) return;
   part.shown = html;
@@ -65,7 +65,7 @@ function say(panel, text) {
   if (line && line.textContent !== text) line.textContent = text;
 }
 
-/** Ask for what a button says; it can be pressed once, unless `again`. */
+/** Send a button's request; it stays disabled afterwards unless `again` is set. */
 async function press(path, button, doing, again = false) {
   const label = button.textContent;
   button.disabled = true;
@@ -75,10 +75,10 @@ async function press(path, button, doing, again = false) {
     button.disabled = false;
     button.textContent = label;
   }
-  if (answer.error) say(button.closest(".ddl-run"), `“${label}” was not possible: ${answer.error}`);
+  if (answer.error) say(button.closest(".ddl-run"), `“${label}” failed: ${answer.error}`);
 }
 
-/** Return the server's answer; its `error` says what went wrong. */
+/** Return the server's answer, with `error` set if the request failed. */
 async function ask(path, options = {}) {
   const token = document.cookie.match(/(?:^|; )_xsrf=([^;]*)/);
   try {
