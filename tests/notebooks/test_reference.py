@@ -128,7 +128,6 @@ def as_recorded(source):
     return source.replace("from course.data.augment", "from ddl.data.augment")
 
 
-
 def test_the_challenge_s_arms_share_their_seeds_and_are_of_the_files_that_are_there():
     for name, arms in (("challenge-ablations", challenge.ONE_PASS), ("challenge-times", challenge.TIMED)):
         for arm in arms:
@@ -155,9 +154,9 @@ def test_the_challenge_s_arms_share_their_seeds_and_are_of_the_files_that_are_th
 def test_the_challenge_s_target_is_one_that_the_baseline_reaches_nine_times_in_ten():
     results = results_of("challenge-baseline")
     assert sorted(result["seed"] for result in results) == list(range(20))
-    assert {result["challenge"]["file"] for result in results} == {sha256(as_recorded(BASELINE.read_text()).encode())}, (
-        "record the baseline again"
-    )
+    assert {result["challenge"]["file"] for result in results} == {
+        sha256(as_recorded(BASELINE.read_text()).encode())
+    }, "record the baseline again"
     assert not any(result["trial"] or result["diverged"] for result in results)
     reached = [result["private_accuracy"] for result in results]
     mean, deviation = statistics.fmean(reached), statistics.stdev(reached)

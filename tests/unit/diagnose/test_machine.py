@@ -2,10 +2,10 @@
 
 import pytest
 
+from ddl import hosts
 from ddl.diagnose.machine import doctor
 from ddl.diagnose.report import Check, Report
 from ddl.launcher.site import Site
-from ddl import hosts
 from ddl.records import machine, stack
 
 
