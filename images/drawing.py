@@ -3,7 +3,7 @@
 import textwrap
 from html import escape
 
-from ddl.display.themes import themed
+from course.shared.themes import themed
 
 BLUE, ORANGE, GREEN, GREY, INK = "#0072B2", "#D55E00", "#009E73", "#767676", "#222222"
 TINT = {BLUE: "#e8f2f9", ORANGE: "#fcefe6", GREEN: "#e6f5f0", GREY: "#f6f6f6"}

@@ -82,7 +82,7 @@ import tensorflow as tf
 from course.data import Order, load
 from course.data.augment import augment, normalise
 from course.data.tensors import constant
-from course.training import models, optimizer
+from course.training import models, optimizer, timeline
 from course.training.checkpoint import Checkpoints, folder
 from course.training.exchange import average, average_statistics, cycle_time, pin_gpu, suitable_cycle_ms
 from course.training.journal import Journal, Startup
@@ -92,7 +92,6 @@ from course.training.notice import Notice
 from course.training.recipes import FITS, micro_batch, settle
 from course.training.schedule import schedule_of
 from course.training.witness import keep_weights
-from ddl.records import timeline
 from ddl.records.folder import StorageError
 
 

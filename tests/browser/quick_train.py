@@ -1,7 +1,6 @@
 """A training script in little: it writes the records of one, and sleeps instead of learning."""
 
 import argparse
-import json
 import math
 import os
 import time
@@ -13,7 +12,7 @@ parser.add_argument("--epochs", type=int, default=6)
 parser.add_argument("--fail-at-epoch", type=int, default=None)
 parser.add_argument("--step-s", type=float, default=0.05)
 parser.add_argument("--seed", type=int, default=0)
-parser.add_argument("--extras", action="store_true", help="a timeline, and logs for TensorBoard")
+parser.add_argument("--extras", action="store_true", help="logs for TensorBoard")
 options = parser.parse_args()
 
 
@@ -34,11 +33,6 @@ if record:
     steps = STEPS * options.epochs
     record.event("start", world=world, steps=steps, epochs=options.epochs, data=data)
 if record and options.extras:
-    at = [("NEGOTIATE_ALLREDUCE", 0, 400), ("ALLREDUCE", 500, 3000), ("NCCL_ALLREDUCE", 700, 2500)]
-    events = [(start, "B", name) for name, start, _ in at] + [(end, "E", name) for name, _, end in at]
-    lines = [{"name": "process_name", "ph": "M", "pid": 0, "args": {"name": "gradient <i>0"}}]
-    lines += [{"name": name, "ph": kind, "ts": ts, "pid": 0} for ts, kind, name in sorted(events)]
-    record.folder.timeline.write_text(json.dumps(lines))
     writer = EventFileWriter(str(record.folder.tensorboard))
     writer.add_event(Event(step=1, summary=Summary(value=[Summary.Value(tag="tried loss", simple_value=0.5)])))
     writer.close()

@@ -8,11 +8,10 @@ import pytest
 pytest.importorskip("horovod.tensorflow")
 
 from course.shared.efficiency import payoff, tuning
-from course.training import models
+from course.training import models, timeline
 from course.training.bench import PARTS
 from course.workers.plot_efficiency import plot_step_times, plot_timeline
 from ddl import RunFailed, launch
-from ddl.records import timeline
 
 pytestmark = pytest.mark.nightly("source_code/course/workers/scripts/step_times.py")
 

@@ -6,9 +6,9 @@ All cases of a number of ranks share one start, because starting costs more than
 import numpy as np
 import pytest
 
+from course.training import timeline
 from course.training.precision import instructions
 from ddl import launch
-from ddl.records import timeline
 from ddl.records.jsonfiles import read_json, read_json_lines
 from helpers import ROOT, on_ranks
 

@@ -5,7 +5,7 @@ import xml.etree.ElementTree as ElementTree
 import draw
 import pytest
 
-from ddl.display.themes import HEX, PAGE
+from course.shared.themes import HEX, PAGE
 from helpers import ROOT
 
 IMAGES = ROOT / "images"

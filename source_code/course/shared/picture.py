@@ -12,8 +12,8 @@ import matplotlib
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullFormatter
 
+from course.shared.themes import themed
 from ddl.display.style import STYLE as SHEET
-from ddl.display.themes import themed
 
 # Okabe and Ito's colour-blind safe palette as far as it can be told from white, and then what is far from it. Marker
 # and line styles change along with the colour, so that print and greyscale keep arms apart; the numbers of colours and

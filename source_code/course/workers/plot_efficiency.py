@@ -8,9 +8,9 @@ from matplotlib.patches import Patch
 
 from course.shared.efficiency import payoff, scaling, step_parts
 from course.shared.picture import COLOURS, GREY, Picture, frame, list_rows, look, styled
+from course.training import timeline
 from course.training.bench import PARTS
 from ddl.errors import InputError
-from ddl.records import timeline
 from ddl.words import plural
 
 HATCHES = ("", "//", "..", "xx", "\\\\")  # colour is not the only sign

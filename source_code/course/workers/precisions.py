@@ -4,11 +4,11 @@ import statistics
 from dataclasses import dataclass
 
 from course.shared.recorded import recorded
+from course.training import timeline
 from ddl.display.style import hardware_label
 from ddl.display.table import Table
 from ddl.errors import InputError
 from ddl.pairs import Paired
-from ddl.records import timeline
 
 
 @dataclass(frozen=True)

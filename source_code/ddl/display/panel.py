@@ -201,8 +201,6 @@ def _links_html(progress):
     """Return links to other pages that the server has about a run."""
     folder, run = RunFolder(progress.folder), escape(progress.id, quote=True)
     links = []
-    if folder.timeline.exists():
-        links.append(f'<a data-page="ddl/runs/{run}/timeline">Horovod\'s timeline</a>')
     if folder.tensorboard.is_dir():
         links.append(f'<a data-page="tensorboard/?runFilter={run}#timeseries">TensorBoard</a>')
     if not (links and _served()):

@@ -71,7 +71,6 @@ class RunFolder:
     events = _File("events.jsonl")  # as it goes (`Recorder`)
     result = _File("result.json")  # at the end (`Recorder`)
     weights = _File("weights.npz")  # at the end, if the script keeps the model's weights
-    timeline = _File("timeline.json")  # Horovod's timeline, if the script asks for it
     tensorboard = _File("tensorboard")  # logs for TensorBoard
     requeue = _File("requeue")  # it stopped early with a checkpoint to resume from
 

@@ -5,8 +5,7 @@ ddl/runs/RUN             a page with one run
 ddl/runs/RUN/state       JSON: the parts of its panel that change, or its end as HTML
 ddl/runs/RUN/kill/RANK   (POST) kills a rank, which then restarts
 ddl/runs/RUN/stop        (POST) stops it; …/stop?all interrupts its kernel, so that queued cells don't run
-ddl/runs/RUN/timeline    a page with Horovod's timeline; its phases as JSON under …/spans
-ddl/view.js              updates panels; ddl/timeline.js draws timelines
+ddl/view.js              updates panels
 =======================  ====================================================================
 
 Everything but the scripts needs the server's token. The scripts don't, because JupyterHub does not recognize the user
@@ -34,7 +33,6 @@ from ddl import plugins
 from ddl.display.panel import SERVED, LastLines, mime_bundle, panel_html, parts_html
 from ddl.errors import CourseError
 from ddl.launcher.run import attach
-from ddl.records import timeline
 from ddl.records.folder import RunFolder
 from ddl.records.jsonfiles import DamagedFile, read_json
 from ddl.records.paths import runs_dir
@@ -48,15 +46,6 @@ PAGE = """<!doctype html>
 <main><h1 style="font-size:20px">{name}</h1>{panel}</main>
 <script type="module">import {{ follow }} from "{script}"; follow();</script></body></html>
 """
-
-TIMELINE = """<p>The phases of each tensor. Scroll to zoom and drag to move, or press + − 0 ← →.</p>
-<p>{legend}</p><p id="line" role="status">&nbsp;</p>
-<canvas id="timeline" tabindex="0" role="img" aria-label="{text}" style="width:100%;display:block"></canvas>
-<table><caption>Time in each phase, summed over all tensors</caption><tbody>{rows}</tbody></table>
-<script type="module">import {{ show }} from "{script}";
-show("{spans}", document.getElementById("timeline"), document.getElementById("line"));</script>"""
-COLORS = {"negotiation": "#8a8a8a", "queued": "#e69f00", "copying": "#56b4e9", "reducing": "#0072b2"}
-
 
 WAITING = """<p class="ddl">{cells} of the notebook will run after this one, even if a reloaded page shows no prompts.
 <button class="ddl-stop" type="button" data-all title="Interrupt the kernel: stops this run and all queued cells">
@@ -114,27 +103,6 @@ class Runs:
         progress, lines = self._look(run_id)
         over = progress.over and mime_bundle(progress, lines, back=True)["text/html"]
         return self.framed(progress.name, over or panel_html(progress, lines, served=True))
-
-    def spans(self, run_id):
-        """Return the spans of a run's timeline as (tensor, phase, start, end) in seconds."""
-        found = timeline.read(attach(run_id).folder / timeline.FILE)
-        spans = [(span.tensor, span.phase, span.start_s, span.end_s) for span in found]
-        return {"spans": spans, "colors": COLORS}
-
-    def timeline(self, run_id):
-        """Return a page with a run's timeline."""
-        total = dict.fromkeys(timeline.PHASES, 0.0)
-        for _, phase, start, end in self.spans(run_id)["spans"]:
-            total[phase] += end - start
-        times = {phase: f"{seconds:.3f} s" for phase, seconds in total.items()}
-        body = TIMELINE.format(
-            legend=" ".join(f'<b style="border-left:12px solid {COLORS[phase]}">&nbsp;{phase}</b>' for phase in times),
-            text="Timeline. " + ", ".join(f"{phase} {seconds}" for phase, seconds in times.items()),
-            rows="".join(f"<tr><th>{phase}</th><td>{seconds}</td></tr>" for phase, seconds in times.items()),
-            script=url_path_join(self._pages, "timeline.js"),
-            spans=url_path_join(self._pages, "runs", run_id, "timeline", "spans"),
-        )
-        return self.framed(f"{attach(run_id).name}: timeline", body)
 
     def plugin_page(self, title, body):
         """Return a plugin's page."""
@@ -224,8 +192,6 @@ def serve(server):
         (url_path_join(run, "state"), _Page, shared | {"answer": runs.state}),
         (url_path_join(run, "stop"), _Stop, shared),
         (url_path_join(run, "kill", r"(\d+)"), _Kill, shared),
-        (url_path_join(run, "timeline"), _Page, shared | {"answer": runs.timeline}),
-        (url_path_join(run, "timeline", "spans"), _Page, shared | {"answer": runs.spans}),
         (url_path_join(pages, r"(\w+\.js)"), web.StaticFileHandler, static),
     ]
     for added in plugins.each("pages"):

@@ -9,7 +9,7 @@ from matplotlib.colors import to_rgb
 
 from course import plot
 from course.shared.picture import COLOURS, GREY
-from ddl.display.themes import HEX, PAGE, contrast, in_the_dark
+from course.shared.themes import HEX, PAGE, contrast, in_the_dark
 
 SEEN = 3  # contrast of what is not text (Web Content Accessibility Guidelines 2.2, 1.4.11)
 

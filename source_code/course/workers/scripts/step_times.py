@@ -58,13 +58,12 @@ from tensorflow.keras import layers
 
 import train_cifar
 from course.data import DataSet, Order, shard
-from course.training import models
+from course.training import models, timeline
 from course.training import optimizer as optimizers
 from course.training.bench import PARTS, spread
 from course.training.exchange import average, cycle_time, pin_gpu, suitable_cycle_ms
 from course.training.journal import Startup, Writer
 from ddl.errors import InputError
-from ddl.records import timeline
 
 CLASSES = 10
 WARM_UP = 3  # steps of each model, which build the graph and fill caches

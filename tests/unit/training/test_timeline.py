@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from ddl.records.timeline import Span, read, rounds, sent
+from course.training.timeline import Span, read, rounds, sent
 
 # Two gradients that travel together, twice; then something else. Times in microseconds.
 HEAD = """[
