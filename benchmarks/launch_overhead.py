@@ -25,7 +25,6 @@ from statistics import median
 
 from jupyter_client.manager import start_new_kernel
 
-from ddl.rank.one_host import built_with
 from ddl.records.jsonfiles import read_json
 from ddl.records.paths import runs_dir
 from turns import Turns, paired, print_pairs, run, take_turns
@@ -118,7 +117,6 @@ def main():
     parser.add_argument("--only", nargs="+", metavar="NAME", help="what to measure (default: everything)")
     parser.add_argument("--output", type=Path, default=Path("build/launch_overhead.json"))
     options = parser.parse_args()
-    built_with()  # cached, usually by the set-up
     os.environ.pop("DDL_WARM", None)
     with tempfile.TemporaryDirectory() as folder:
         os.environ["DDL_RUNS_DIR"] = folder

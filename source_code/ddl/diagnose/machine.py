@@ -97,7 +97,7 @@ def _software():
 
 
 def _horovod(controller):
-    from ddl.rank.one_host import built_with
+    from ddl.diagnose.horovod_build import built_with
 
     try:
         built = built_with()

@@ -4,20 +4,13 @@ The ranks are started as ``horovodrun --gloo`` would start them, and find each o
 The supervisor records when and how each rank ended, because a killed rank can't.
 """
 
-import json
 import os
-import subprocess
 import sys
 import threading
 import time
-import zlib
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
-from importlib.util import find_spec
-from pathlib import Path
 
-from ddl.errors import CourseError
 from ddl.launcher import processes
 from ddl.launcher.restarts import decide
 from ddl.launcher.run_options import RunOptions
@@ -26,15 +19,9 @@ from ddl.rank.core_queue import Ticket
 from ddl.rank.fast_exit import run_and_exit
 from ddl.rank.rendezvous import Slot, slots
 from ddl.rank.supervisor import Supervisor, shell_status
-from ddl.records.jsonfiles import DamagedFile, read_json, write_json
 from ddl.records.log import keep_writing
-from ddl.records.paths import cache_dir
 
 POLL_S = 0.3
-
-
-class BrokenHorovod(CourseError, RuntimeError):
-    """Horovod is not installed, cannot be loaded, or was built without TensorFlow and PyTorch."""
 
 
 def main():
@@ -97,9 +84,7 @@ class OneHost(Supervisor):
             self.folder.waiting.unlink(missing_ok=True)
 
     def prepare(self) -> None:
-        """Check what ranks need, once, before the first of them starts."""
-        if self.options.cluster == "horovod" and not built_with()["gloo"]:
-            raise BrokenHorovod("this Horovod was built without Gloo, which connects the ranks: run `make setup`")
+        """Prepare the place, once, before the first rank starts."""
 
     def _decide_restart(self) -> dict:
         """Return what `decide` says of the ranks that have ended; empty if none has failed."""
@@ -167,47 +152,6 @@ class OneHost(Supervisor):
     def running(self) -> Sequence[int]:
         """Return the numbers of the ranks' files."""
         return range(len(self.slots))
-
-
-def built_with() -> dict[str, bool]:
-    """Return what Horovod was built with, ``{"gloo": bool, "mpi": bool, "nccl": bool, "cuda": bool}``.
-
-    Another process loads it, which imports TensorFlow or PyTorch; so the answer is cached until Horovod's library
-    changes.
-    """
-    library = _library()
-    stat = library.stat()
-    key = zlib.crc32(f"{library}:{stat.st_size}:{stat.st_mtime_ns}".encode())
-    path = cache_dir() / f"horovod-build-{key:08x}.json"
-    with suppress(DamagedFile):
-        if known := read_json(path, {"gloo": bool}):
-            return known
-    code = (
-        f"import json, horovod.{library.parent.name} as hvd; print(json.dumps({{n: bool(getattr(hvd, "
-        "n + '_built')()) for n in ('gloo', 'mpi', 'nccl', 'cuda')}))"
-    )
-    answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    if answer.returncode:
-        raise BrokenHorovod(f"Horovod cannot be loaded: {answer.stderr.strip().splitlines()[-1]}")
-    built = json.loads(answer.stdout.splitlines()[-1])
-    with suppress(OSError):  # the disk is full or read-only: ask again next time
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_json(path, built)
-    return built
-
-
-def _library():
-    """Return the path of Horovod's library, for TensorFlow or else for PyTorch."""
-    spec = find_spec("horovod")
-    if not spec:
-        raise BrokenHorovod("Horovod is not installed: run `make setup`")
-    for framework in ("tensorflow", "torch"):
-        for library in Path(spec.origin).parent.glob(f"{framework}/mpi_lib*.so"):
-            return library
-    raise BrokenHorovod(
-        "this Horovod was built without TensorFlow and without PyTorch: remove it and its cached wheel, then run "
-        "`make setup` again"
-    )
 
 
 if __name__ == "__main__":

