@@ -204,9 +204,9 @@ def test_variables_read_at_import_start_ranks_cold_or_restart_the_server(script,
 
 
 def test_script_that_sets_such_a_variable_is_warned(script):
-    names = script("import os\nos.environ['TF_DETERMINISTIC_OPS'] = '1'\nos.environ['MINE'] = '2'")
+    names = script("import os\nos.environ['TF_DETERMINISTIC_OPS'] = '1'\nos.environ.update(MINE='2', XLA_FLAGS='x')")
     log = launch(names, workers=1).logs()
-    assert "TF_DETERMINISTIC_OPS" in log and "warm=False" in log and "MINE" not in log
+    assert all(text in log for text in ("TF_DETERMINISTIC_OPS", "XLA_FLAGS", "warm=False")) and "MINE" not in log
     assert launch(names, workers=1, warm=False).logs() == ""
 
 

@@ -61,7 +61,7 @@ def test_one_node_is_one_task_and_variables_that_are_not_named_stay_here(on_slur
 def test_two_nodes_are_one_task_a_rank(on_slurm, script):
     run = launch(script(WHERE), workers=4)
     assert run.state == "done", run.failure
-    assert "-m ddl.rank.task --threads" in run.job["shell_line"]
+    assert "-m ddl.rank.task --network-interface lo" in run.job["shell_line"]
     keys = ("rank", "size", "local_rank", "local_size", "cross_rank", "sum", "node", "gpus")
     assert [tuple(each[key] for key in keys) for each in printed(run)] == [
         (rank, 4, rank % 2, 2, rank // 2, 10.0, f"node0{1 + rank // 2}", "0,1") for rank in range(4)

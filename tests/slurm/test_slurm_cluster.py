@@ -45,7 +45,7 @@ def test_workers_on_two_nodes_add_up(on_slurm, script):
     """
     run = launch(script(TASK + steps), workers=2, nodes=2, cluster="multi_worker")
     assert run.state == "done", run.failure
-    assert "-m ddl.rank.task --threads" in run.job["shell_line"]
+    assert "-m ddl.rank.task --network-interface lo" in run.job["shell_line"]
     assert [run.logs(rank).splitlines()[-1] for rank in (0, 1)] == ["5.0", "5.0"]
 
 
@@ -63,7 +63,7 @@ def test_ranks_of_pytorch_on_two_nodes_add_up(on_slurm, script):
     """)
     run = launch(path, workers=4, nodes=2, cluster="torchrun")
     assert run.state == "done", run.failure
-    assert "-m ddl.rank.task --threads" in run.job["shell_line"]
+    assert "-m ddl.rank.task --network-interface lo" in run.job["shell_line"]
     assert printed(run) == [[node, local, 10.0] for node in ("node01", "node02") for local in "01"]
     assert processes.of_run(run.id) == []
 

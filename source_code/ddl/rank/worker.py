@@ -106,7 +106,15 @@ def _warn_of_late_variables():
     set_item = kind.__setitem__
 
     def warn_and_set(self, name, value):
-        if read_at_import([name]) and self.get(name) != value:
+        caller = sys._getframe(1)
+        while caller.f_code.co_filename in (
+            os.__file__,
+            "<frozen os>",
+            "<frozen _collections_abc>",
+        ):  # update() and such
+            caller = caller.f_back
+        from_library = caller.f_code.co_filename.startswith((sys.prefix, sys.base_prefix))
+        if read_at_import([name]) and self.get(name) != value and not from_library:
             print(
                 f"{name} has no effect here: this rank was forked from a process that had imported TensorFlow already. "
                 "launch(..., warm=False) starts ranks without that",
