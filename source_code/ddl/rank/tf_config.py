@@ -142,7 +142,7 @@ def read(environment: Mapping[str, str] = os.environ) -> Cluster:
             host_and_port(address, name)
     except (KeyError, TypeError, ValueError) as error:
         raise ClusterError(
-            f'TF_CONFIG is not valid ({type(error).__name__}: {error}). It needs "cluster" (lists of addresses by type) '
+            f'TF_CONFIG is not valid ({type(error).__name__}: {error}). It needs "cluster" (addresses by type) '
             f'and "task" (type and index), as in {EXAMPLE}; got {text!r}'
         ) from None
     _refuse_taken_port(cluster)
