@@ -23,7 +23,7 @@ def main(argv=None):
         status = arguments.command(arguments) or 0
         sys.stdout.flush()
         return status
-    except BrokenPipeError:  # who reads this, such as `head`, has seen enough
+    except BrokenPipeError:  # the reader, such as `head`, has closed the pipe
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the rest goes nowhere
         return 128 + signal.SIGPIPE
     except (CourseError, OSError) as error:

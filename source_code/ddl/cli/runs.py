@@ -75,7 +75,7 @@ def _add_looking(commands):
     )
     compare = add_command(commands, "compare", _compare, "compare runs in a table")
     compare.add_argument("run", nargs="+", metavar="RUN", help=RUN)
-    doctor = add_command(commands, "doctor", _doctor, "check this machine and its site, and say what to do")
+    doctor = add_command(commands, "doctor", _doctor, "check this machine and its site, and suggest fixes")
     doctor.add_argument("--site", metavar="FILE", help="check this site file")
     doctor.add_argument("--submit", action="store_true", help="run two ranks there too")
 

@@ -95,7 +95,7 @@ class Run:
 
     @property
     def status(self) -> int:
-        """The exit status: 0 if the run is done, else that of the first rank that failed, or 1 if none did.
+        """The exit status: 0 if the run is done, else the status of the first rank that failed, or 1 if none did.
 
         For a killed rank it is 128 plus the signal's number, as in a shell.
         """

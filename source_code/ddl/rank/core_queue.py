@@ -1,6 +1,6 @@
 """A queue for shared cores: runs of several users on one machine wait for cores instead of sharing them.
 
-``DDL_QUEUE`` names a folder that all users can write to. In it, each run has a ticket: a file that says how many cores
+``DDL_QUEUE`` names a folder that all users can write to. In it, each run has a ticket: a file with the number of cores
 it needs. A run starts when the runs before it leave enough cores free. It keeps its ticket locked (``flock``), so the
 kernel frees the cores however the supervisor ends.
 """
@@ -43,7 +43,7 @@ class Ticket:
 
     @classmethod
     def of(cls, folder: RunFolder) -> "Ticket | None":
-        """Return the ticket of a run; None if there is no queue."""
+        """Return the ticket of a run; None without a queue."""
         queue = os.environ.get(QUEUE)
         if not queue:
             return None

@@ -4,7 +4,7 @@ It initializes nothing, because neither threads nor a GPU's driver survive a for
 Its forks share one thing that cold starts don't: the seed of Python's string hashes.
 
 Supervisors send requests through the socket that they inherited from the launching process
-(`ddl.launcher.fork_client`). Each request carries a socket of its own for the answer: the fork's process id, and later
+(`ddl.launcher.fork_client`). Each request carries a new socket for the answer: the fork's process id, and later
 its exit status. If that socket closes, the supervisor is gone, and the fork is killed. The server exits when all its
 clients have, or when it has been idle for ``DDL_WARM_IDLE_S`` seconds, but never before its last fork. If it is killed,
 its forks are too.
@@ -175,7 +175,7 @@ def run_rank(request: dict) -> None:
 def _mark(environment: Mapping[str, str]) -> None:
     """Write the run's id over the placeholders that /proc shows as this process's first environment.
 
-    /proc/<pid>/environ shows the memory in which exec left the environment, whatever becomes of it later, and a fork of
+    /proc/<pid>/environ shows the memory in which exec left the environment, even if it changes later, and a fork of
     this fork inherits it. So one search by environment (`ddl.launcher.processes`) finds forked and cold ranks, with all
     that they leave behind.
     """

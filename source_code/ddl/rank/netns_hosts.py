@@ -29,7 +29,7 @@ QUEUE_MS = 50  # packets that wait longer are dropped, and TCP slows down
 
 
 def site(rate_mbit: int = 1000, hosts: int = 2) -> Site:
-    """Return a site where this machine stands for several hosts, for ``launch(..., site=hosts.site())``.
+    """Return a site that splits this machine into several hosts, for ``launch(..., site=hosts.site())``.
 
     `rate_mbit` is the rate between them in each direction, in Mbit/s; 0 means no limit. With ``nodes=1`` the same site
     starts all ranks on this machine directly, without a slow network.

@@ -84,7 +84,7 @@ def variables(address: str, port: int | str) -> dict[str, str]:
 def through(controller: str, interface: str = "", debugging: bool = False) -> dict[str, str]:
     """Return the variables that tell Horovod how to connect ranks: "gloo" and its network interface, or "mpi".
 
-    With `debugging`, ranks wait a day for the one that is debugged.
+    With `debugging`, ranks wait up to a day for a rank in the debugger.
     """
     chosen = {"HOROVOD_CONTROLLER": controller, "HOROVOD_CPU_OPERATIONS": controller}
     if controller == "mpi":

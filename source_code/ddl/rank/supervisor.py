@@ -74,7 +74,7 @@ class Supervisor:
     def start_rank(self, slot: Slot, prefix: Sequence[str] = (), **variables: str) -> ForkedRank | subprocess.Popen:
         """Start a rank with these variables, behind a command's `prefix`, and supervise it.
 
-        If the others have been asked to end already, so is this one.
+        If the others have been asked to end already, this one is asked too.
         """
         environment = {**os.environ, **slot.horovod, "PYTHONUNBUFFERED": "1", "DDL_RANKS_OF": self.run_id, **variables}
         if not self.options.folder:  # ranks of a pasted line print to the terminal

@@ -27,7 +27,7 @@ from ddl.records.log import keep_writing
 from ddl.records.machine import host_name
 from ddl.records.network import addresses, interface_of
 
-HOLD_S = 3.0  # when one rank ends, so do the others: let all tasks first record where their ranks are
+HOLD_S = 3.0  # when one rank ends, the others end too: all tasks first record where their ranks are
 POLL_S = 0.5
 JOIN_S = 20.0  # how long to wait for the next task whose rank has ended, before its node counts as lost
 SERVE_S = 10.0  # how long rank 0's task answers the others after its rank has ended
@@ -65,7 +65,7 @@ class Task(Supervisor):
 
     @property
     def controller(self):
-        """What connects the ranks; "none" if tf.distribute or PyTorch does."""
+        """The controller that connects the ranks; "none" if tf.distribute or PyTorch does it."""
         return self.options.controller if self.options.cluster == "horovod" else "none"
 
     @property
@@ -137,7 +137,7 @@ class Task(Supervisor):
     # ---------------------------------------------------------------- connecting the ranks
 
     def _meeting(self):
-        """Return the variables that say how and where the ranks connect; rank 0's task starts the server."""
+        """Return the variables that tell ranks how and where to connect; rank 0's task starts the server."""
         if self.controller == "mpi":
             return rendezvous.through("mpi")
         interface = self.options.network_interface
@@ -214,7 +214,7 @@ class Task(Supervisor):
 
 
 def own_address(interface: str) -> str:
-    """Return this host's address for other nodes: that of the interface, or else that of its name."""
+    """Return this host's address for other nodes: the interface's, or else the name's."""
     known = addresses()
     if interface:
         if interface not in known:

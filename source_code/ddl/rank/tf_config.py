@@ -63,8 +63,8 @@ class Cluster:
     ps: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        alike = len(self.spec.get(self.type, ()))
-        if type(self.index) is not int or not 0 <= self.index < alike:
+        count = len(self.spec.get(self.type, ()))
+        if type(self.index) is not int or not 0 <= self.index < count:
             raise ClusterError(
                 f"a task of type {self.type!r} with index {self.index!r} is not in this cluster, which has {self.spec}"
             )

@@ -1,7 +1,7 @@
 """Find out which ranks wait for others.
 
 Two questions are asked. In a silent run, each rank is asked for its stack: one inside Horovod, TensorFlow or PyTorch
-that uses hardly any processor time is waiting (`waits`). In a run that makes progress, a few samples a second show
+that uses almost no processor time is waiting (`waits`). In a run that makes progress, a few samples a second show
 which ranks sleep in all their threads; the rank that never sleeps is the one that the others wait for (`Straggler`).
 """
 

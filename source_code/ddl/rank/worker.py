@@ -181,7 +181,7 @@ def _refuse_breakpoint(*arguments, **keywords):
 
 
 def _debug(error):
-    """Let the user look at the frames of an exception."""
+    """Open the debugger at the frames of an exception."""
     import pdb
 
     traceback.print_exception(type(error), error, _own_frames(error))

@@ -53,7 +53,7 @@ class RunFolder:
     # The kernel that shows the run
     shown = _File("shown.json")  # in which cell of which notebook
     # The task of rank 0, on several nodes
-    rendezvous = _File("rendezvous.json")  # where the ranks connect
+    rendezvous = _File("rendezvous.json")  # the address at which ranks connect
     agreed = _File("agreed.json")  # whether the run is restarted
     # Each rank
     rank = _RankFile("rank-{}.json")  # as it starts: host, process id, threads; the end of its script
@@ -140,7 +140,7 @@ STACK_SIGNAL = signal.SIGRTMAX - 3  # makes a rank write its stack; SIGUSR1 is l
 
 
 class StorageError(CourseError, OSError):
-    """A file of a run cannot be written, read or made; the message says which, why, and what to do."""
+    """A file of a run cannot be written, read or made; the message names it, the reason and a remedy."""
 
     def __init__(self, error: OSError, path: str | Path, doing: str = "written") -> None:
         super().__init__(
@@ -157,7 +157,7 @@ def _way_out(error: OSError) -> str:
     if error.errno in (errno.ENOTDIR, errno.EEXIST):
         return "A folder is needed there: move that file away, or set DDL_RUNS_DIR to another folder"
     if error.errno in (errno.EACCES, errno.EPERM):
-        return "You have no permission: set DDL_RUNS_DIR to a folder of your own"
+        return "You have no permission: set DDL_RUNS_DIR to a folder that you own"
     return "Set DDL_RUNS_DIR to a folder that can be used"
 
 
@@ -180,7 +180,7 @@ def start_of(folder: RunFolder) -> float | None:
 def stack_of(path: str | Path) -> str:
     """Return the main thread's frames in a rank's stack dump, innermost first, up to the script's own.
 
-    Empty if there is no dump.
+    Return an empty string without a dump.
     """
     try:
         threads = Path(path).read_text(errors="replace").split("\n\n")
