@@ -1,9 +1,9 @@
 """Restarts of a run: whether it is restarted, and what each restart cost.
 
 The supervisor records each in ``launcher.jsonl``: ``{"event": "restarted", "reason": a sentence, "cause": [rank, type,
-message], "step": the last step before it}``. In an elastic run, ``{"event": "ranks", "ranks": n}`` gives the number of ranks
-there are after a change, and ``{"event": "discovery", "problem": text}`` what is wrong with the discovery script's
-output.
+message], "step": the last step before it}``. In an elastic run, ``{"event": "ranks", "ranks": n}`` gives the number of
+ranks there are after a change, and ``{"event": "discovery", "problem": text}`` what is wrong with the discovery
+script's output.
 """
 
 from collections.abc import Iterable, Iterator

@@ -1,7 +1,7 @@
 """The options that a run's processes need, read from ``job.json`` in the run's folder, or from a pasted command line.
 
-``python -m ddl.rank FOLDER`` reads ``job.json``, and the supervisors do the same. A line that a reader pastes into a terminal has
-no folder, so it carries what its processes need: ``python -m ddl.rank --threads 2 train.py --epochs 3``.
+``python -m ddl.rank FOLDER`` reads ``job.json``, and the supervisors do the same. A line that a reader pastes into a
+terminal has no folder, so it carries what its processes need: ``python -m ddl.rank --threads 2 train.py --epochs 3``.
 
 Every rank imports this module: the standard library only. (argparse would take options of the script for its own.)
 """
