@@ -1,18 +1,20 @@
 """What a page in Markdown sends its readers to: `faults` says which of it is not there.
 
 Followed are links, their anchors, pictures, paths and commands; an address on the web is not asked for.
-Commands stand in blocks, and in sentences, where they may be cut short (`ddl run --cold`).
+Commands stand in blocks, and in sentences, where they may be cut short (`ddl run --elastic`).
 """
 
 import contextlib
 import io
 import re
+import runpy
 import shlex
 from pathlib import Path
+from unittest.mock import patch
 
 from ddl import cli
+from ddl.arguments import Parser
 from ddl.errors import CourseError
-from ddl.launcher import options
 from ddl.launcher.job import resolve_script
 from helpers import ROOT
 
@@ -154,8 +156,23 @@ def _script(name, arguments):
     _options(script, arguments)
 
 
+def parser_of(script):
+    """Return the parser of one of the course's scripts; None if it has none of `ddl`'s."""
+    if "Parser" not in (text := Path(script).read_text()) and "parser(" not in text and "options" not in text:
+        return None
+    found = []
+
+    def stop(parser, *arguments):
+        found.append(parser)
+        raise SystemExit
+
+    with patch.object(Parser, "parse_known_args", stop), contextlib.suppress(SystemExit, ImportError):
+        runpy.run_path(str(script), run_name="__main__")
+    return found[0] if found else None
+
+
 def _options(script, arguments):
-    parser = options.parser_of(script)
+    parser = parser_of(script)
     for option in (word.split("=")[0] for word in arguments):
         if parser and option.startswith("--") and option not in parser._option_string_actions:
             raise Fault(f"{Path(script).name} has no option {option[2:]}")

@@ -2,19 +2,9 @@
 
 import argparse
 from collections.abc import Callable
-from contextvars import ContextVar
 from typing import Any
 
 from ddl.words import did_you_mean
-
-LOOKING = ContextVar("LOOKING", default=False)  # whether a script runs only to find its parser
-
-
-class ParserFound(BaseException):
-    """Raised instead of parsing the command line when a script runs only to find its parser."""
-
-    def __init__(self, parser: "Parser") -> None:
-        self.parser = parser
 
 
 class Parser(argparse.ArgumentParser):
@@ -25,11 +15,6 @@ class Parser(argparse.ArgumentParser):
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options, allow_abbrev=False)
-
-    def parse_args(self, args: Any = None, namespace: Any = None) -> argparse.Namespace:  # type: ignore[override]
-        if LOOKING.get():
-            raise ParserFound(self)
-        return super().parse_args(args, namespace)
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> tuple:  # type: ignore[override]
         found, rest = super().parse_known_args(args, namespace)

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from ddl.launcher.evidence import Ending, Evidence, name_ranks, stacks_of
+from ddl.launcher.job import OPTIONS
 from ddl.launcher.optional_deps import NO_TORCH
 from ddl.launcher.tf_cluster_roles import role_of
 from ddl.records.jsonfiles import is_full
@@ -277,9 +278,14 @@ def _special_advice(e: Evidence, first: Ending) -> str:
 
 
 def _suggestion(why: str, usage: Iterable[str]) -> str:
-    """Return a suggestion for the unknown option in an error of argparse."""
+    """Return a suggestion for the unknown option in an error of argparse: an option of the script or of the launch."""
     option = re.match(r"unrecognized arguments: (-[\w-]+)(?!.*did you mean)", why)
-    return did_you_mean(option[1], re.findall(r"--[\w-]+", " ".join(usage))) if option else ""
+    if not option:
+        return ""
+    launchs = [f"--{name.replace('_', '-')}" for name in OPTIONS]
+    if option[1] in launchs:
+        return ": it is an option of `ddl run`, where it comes before the script"
+    return did_you_mean(option[1], [*re.findall(r"--[\w-]+", " ".join(usage)), *launchs])
 
 
 def _killed(e: Evidence, first: Ending) -> Failure:

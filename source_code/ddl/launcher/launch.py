@@ -16,7 +16,6 @@ from typing import Any
 
 from ddl.launcher import fork_client, processes, slurm
 from ddl.launcher.job import OPTIONS, Job, JobError, option_arguments, resolve_discovery, resolve_script
-from ddl.launcher.options import check as check_options
 from ddl.launcher.plan import HERE, Plan, plan
 from ddl.launcher.run import Run, RunFailed
 from ddl.launcher.site import Site
@@ -80,7 +79,6 @@ def launch(
         env=tuple((env or {}).items()),
         **settings,
     )
-    check_options(job.script, job.args, (*OPTIONS, *(launch.__kwdefaults__ or ())))
     site = site if isinstance(site, Site) else Site.here(site)
     terminal = _terminal(job)
     if dry_run:
