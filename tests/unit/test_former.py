@@ -13,7 +13,6 @@ MODULES = {
     "ddl.analysis.paired": "by_seed paired",
     "ddl.analysis.ring": "all_reduce exchange",
     "ddl.analysis.sharpness": "MEASURES rank_correlation sharpness",
-    "ddl.challenge.build": "BASELINE",
     "ddl.challenge.rules": "GLOBAL_BATCH Refused",
     "ddl.data.augment": "augment",
     "ddl.grader": "conversion loop",
