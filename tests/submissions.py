@@ -44,8 +44,8 @@ class Stage:
     def private(self, name, secret, samples=None):
         return np.zeros((PRIVATE, 32, 32, 3), np.uint8), LABELS
 
-    def clock(self, core, stop, beside=None):
-        return StandInClock(self, core, stop, beside)
+    def clock(self, core, stop, baseline=None):
+        return StandInClock(self, core, stop, baseline)
 
 
 LABELS = np.arange(PRIVATE, dtype=np.int32) % 10
@@ -54,8 +54,8 @@ LABELS = np.arange(PRIVATE, dtype=np.int32) % 10
 class StandInClock:
     """A clock whose training ends at once."""
 
-    def __init__(self, stage, core, stop, beside):
-        self.stage, self.core, self.stop, self.mine = stage, core, stop, beside is not None
+    def __init__(self, stage, core, stop, baseline):
+        self.stage, self.core, self.stop, self.mine = stage, core, stop, baseline is not None
         self.cpu_s = stage.seconds if self.mine else 10.0
 
     def run(self, start, images, request, private):

@@ -81,7 +81,7 @@ TIMED = [BASELINE, REFERENCE, LONGER]
 def tuned(arm: Arm, rate: float, rest: float) -> Arm:
     """Return an arm with other settings of both optimizers: `rate` times the learning rate, `rest` times 1 − momentum.
 
-    The rate goes with the latter, so that a gradient moves weights as far as before.
+    The rate is scaled by the latter as well, so that a gradient moves weights as far as before.
     """
     text = REFERENCE.source()
     value = {name: float(found) for name, found in re.findall(r"(?m)^(\w*(?:PEAK|MOMENTUM)) = ([\d.]+)", text)}

@@ -3,8 +3,8 @@
 Only the one Python file of a hand-in counts. It is scored as `course.challenge.scoring` does, several files at a time,
 and each run is noted, so that an interrupted command resumes.
 
-The score is an assignment of its own in the gradebook, beside the lesson with its written answers: `make autograde`
-rewrites all marks of a lesson's notebook, and would take away marks that are not in it.
+The score is a separate assignment in the gradebook, because `make autograde` rewrites all marks of a lesson's notebook,
+and would remove marks that are not in it.
 """
 
 import io
@@ -60,7 +60,7 @@ def _take_in(course, student, pieces, kept, refused):
             again = folder.exists()
             shutil.rmtree(folder, ignore_errors=True)
             write(folder / name, content)
-            marked = ("handed in anew, and not scored since",) if again else ()
+            marked = ("a new file was handed in and is not scored yet",) if again else ()
     else:
         listed = ", ".join(plain(name) for name in [*files, *(piece.name for piece in pieces)][:5])
         notes.append(
@@ -92,7 +92,7 @@ def score(
 ) -> dict[str, Score]:
     """Score every submission that was taken in, two cores for each; return the scores by student.
 
-    What has been run before is not run again. `say` gets a line for each run that has ended. With another `n` or
+    Runs that are done are not repeated. `say` gets a line for each run that has ended. With another `n` or
     smaller `sizes`, nobody gets points.
     """
     sandbox.find()
@@ -156,7 +156,7 @@ def _mark(course, student, found):
 
 
 def rows(course: Course) -> list[Row]:
-    """Return the marks of everybody who has handed in a submission, or about whom something is noted."""
+    """Return the marks of everybody with a submission or a note."""
     with course.gradebook() as gradebook:
         _assignment(gradebook)
     return [row for row in autograde.rows(course, CHALLENGE) if row.auto is not None or row.reasons]

@@ -168,7 +168,7 @@ def test_a_new_hand_in_is_scored_anew_and_said_so(course, take_in, stage, scored
     scored()
     stage.seconds = 5.0
     take_in({"ann.py": FILE + "# better\n"})
-    assert course.notes(CHALLENGE, "ann").marked == ("handed in anew, and not scored since",)
+    assert course.notes(CHALLENGE, "ann").marked == ("a new file was handed in and is not scored yet",)
     assert scored() == {"ann": 10.0, "bob": 6.0} and len(stage.seeds) == 15
     assert course.notes(CHALLENGE, "ann").marked == ("2 files of this student have been scored",)
 

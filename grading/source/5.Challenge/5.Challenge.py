@@ -140,7 +140,7 @@ import math
 import tensorflow as tf
 
 SAMPLES = 157_696  # how long it trains: a multiple of 1,024
-SMOOTHING = 0.2  # share of the loss that asks for all classes alike
+SMOOTHING = 0.2  # share of the loss that asks for all classes equally
 PEAK = 1.6  # the highest learning rate
 WARMUP = 0.25  # part of the training in which it rises
 
@@ -187,7 +187,7 @@ plot.plot_convergence([attempt, baseline, *baselines], x="samples")
 # %% [markdown]
 # ## 4. A score, with its interval
 #
-# A score is five runs, each beside a run of the baseline, which gives the time. The
+# A score is five runs, each paired with a run of the baseline to compare times. The
 # mean *private* accuracy has to be so far above the target that luck is no
 # explanation: a one-sided t-test, p < 0.01.
 
@@ -298,8 +298,8 @@ scored
 # %% [markdown]
 # ## 5. The board
 #
-# **Predict first.** The course has a submission of its own, the **reference**,
-# made of published tricks. What percentage of CIFAR-10's private images does it
+# **Predict first.** The course's own submission, the **reference**, is made of
+# published tricks. What percentage of CIFAR-10's private images does it
 # get right on average?
 
 # %% tags=["demo"]

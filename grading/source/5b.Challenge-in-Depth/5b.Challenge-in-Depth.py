@@ -331,7 +331,7 @@ plot.plot_batch_size_tradeoff(curve.fit, batches=(64, GLOBAL_BATCH))
 # %% [markdown]
 # ## 4. Six ideas, and what each costs to try
 #
-# The course has a submission of its own, `submissions/reference.py`. It is
+# The course's own submission is `submissions/reference.py`. It is
 # made of tricks that others found and measured, each with a switch at the top
 # of the file. Here are six of the nine that are measured below.
 
@@ -342,7 +342,7 @@ plot.plot_batch_size_tradeoff(curve.fit, batches=(64, GLOBAL_BATCH))
 # | **whitening** | the first layer takes images apart into uncorrelated parts, and is not trained | Page, part 8; Jordan, 3.2 |
 # | **width late** | few filters where images are large, many where they are small: more weights for the same arithmetic | Jordan, 3.1 |
 # | **faster biases** | the biases of batch norm have a much higher learning rate | Page, part 8; Jordan, 3.4 |
-# | **label smoothing** | asks for 0.82, not 1: images that are already right hardly change the weights | Szegedy et al., 7 |
+# | **label smoothing** | asks for 0.82, not 1: images that are already right change the weights little | Szegedy et al., 7 |
 # | **faster norm statistics** | evaluations use the means of the last twenty passes or so, as weights change fast | Jordan's code |
 
 # %% [markdown]
@@ -381,13 +381,13 @@ plot.plot_differences(judged(left_out), against="one pass", margin=0.5)
 # arms were best at twice the whole file's learning rate, none at four times.
 
 # %% [markdown]
-# Where an interval contains 0, five pairs were too few to see a difference of that
+# If an interval contains 0, five pairs were too few to see a difference of that
 # size; that is not the same as none. With ten intervals, at least one is likely to
 # miss, so the table corrects p for their number (Holm, 1979).
 #
 # Look at *pairs to see it*: how many pairs of runs it takes until the interval
-# is likely to exclude 0. Where that is a handful, you can test the idea in an
-# hour. Where it is dozens, your table shows luck. So **what an idea costs to
+# is likely to exclude 0. If that is a handful, you can test the idea in an
+# hour. If it is dozens, your table shows luck. So **what an idea costs to
 # try** is not its ten lines of code, but the runs until you can tell that it
 # works. And the tricks do not add up: each was left out with all others present.
 
@@ -439,12 +439,12 @@ pd.DataFrame({
 # %% [markdown]
 # | rule | without it |
 # | --- | --- |
-# | the clock counts all time of the process, until it has classified the private images | work could hide before, beside or after the training |
+# | the clock counts all time of the process, until it has classified the private images | work could hide before or after the training |
 # | the batch is given | a smaller batch would win without an idea (lesson 4) |
 # | private images come last, without labels, in random order and with noise | a file could hold a table of answers |
 # | you tune on public images, and private ones decide | whatever was tuned on some images looks better on them |
 # | seeds are drawn first, and no run is left out | the best of many runs is luck |
-# | the baseline runs beside each run | the faster machine would win |
+# | each run is paired with one of the baseline | the faster machine would win |
 
 # %% [markdown]
 # An instructor can't read every file closely, so a report says which ones to read.

@@ -33,11 +33,11 @@ def start_trainer(command: list[str], files: Sequence[int]) -> Channel:
 class Clock:
     """The processor time, wall-clock time and memory of one training, as the operating system counts them.
 
-    The training gets one `core`, and ends when `stop` is set. The baseline's clock `beside` it limits time and memory.
+    The training gets one `core`, and ends when `stop` is set. The `baseline`'s clock limits its time and memory.
     """
 
-    def __init__(self, core: int, stop: threading.Event, beside: "Clock | None" = None):
-        self.core, self.stop, self.beside = core, stop, beside
+    def __init__(self, core: int, stop: threading.Event, baseline: "Clock | None" = None):
+        self.core, self.stop, self.baseline = core, stop, baseline
         self.cpu_s = self.wall_s = 0.0
         self.peak_bytes = 0
         self._over = threading.Event()
@@ -93,7 +93,7 @@ class Clock:
 
     def _measure(self, channel):
         """Measure time and memory; return which limit is exceeded, if any."""
-        beside, wall_s = self.beside, time.monotonic() - self._began
+        baseline, wall_s = self.baseline, time.monotonic() - self._began
         processes, cpu_s, memory = self._usage(channel)
         self.cpu_s, self.peak_bytes = cpu_s - self._before_s, max(self.peak_bytes, memory)
         if self.stop.is_set():
@@ -102,10 +102,10 @@ class Clock:
             return "it started another process"
         if self.cpu_s > wall_s + SLACK_S:
             return "it used more than its one core"
-        if beside and beside.wall_s and wall_s > BASELINE_TIMES * beside.wall_s:
-            return f"it took more than {BASELINE_TIMES} times the time of the baseline beside it"
-        if beside and beside.peak_bytes and memory > BASELINE_TIMES * beside.peak_bytes:
-            return f"it took more than {BASELINE_TIMES} times the memory of the baseline beside it"
+        if baseline and baseline.wall_s and wall_s > BASELINE_TIMES * baseline.wall_s:
+            return f"it took more than {BASELINE_TIMES} times the time of the baseline"
+        if baseline and baseline.peak_bytes and memory > BASELINE_TIMES * baseline.peak_bytes:
+            return f"it took more than {BASELINE_TIMES} times the memory of the baseline"
         return None
 
     @staticmethod

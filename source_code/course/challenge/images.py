@@ -17,8 +17,7 @@ def choose(data_set: str) -> str:
     """Return the data set to use: for "auto" CIFAR-10 if it is here, else generated images."""
     if data_set not in ("auto", *TARGETS):
         raise InputError(f"data_set must be auto, {' or '.join(TARGETS)}, got {data_set!r}")
-    available = "cifar10" if data.is_there("cifar10") else "synthetic"
-    return available if data_set == "auto" else data_set
+    return data_set if data_set != "auto" else "cifar10" if data.is_there("cifar10") else "synthetic"
 
 
 def training_images(name: str, samples: int | None = None) -> tuple[np.ndarray, np.ndarray]:

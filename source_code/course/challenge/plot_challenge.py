@@ -1,4 +1,4 @@
-"""The challenge's figure: accuracy against processor time, beside the baseline and the reference."""
+"""The challenge's figure: accuracy against processor time, with the baseline and the reference."""
 
 import math
 

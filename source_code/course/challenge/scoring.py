@@ -1,4 +1,4 @@
-"""Score a submission: runs beside the baseline, with seeds that are noted before the first one."""
+"""Score a submission: pairs of runs with the baseline, whose seeds are noted before the first one."""
 
 import os
 import secrets
@@ -36,7 +36,7 @@ def score(
     stop: threading.Event | None = None,
     **sizes: int,
 ) -> Score:
-    """Score a submission: `n` runs, each beside a run of the baseline with the same seed.
+    """Score a submission: `n` runs, each paired with a run of the baseline with the same seed.
 
     A score that was interrupted resumes with its seeds; one that is done is returned as it is. `path` is a file, or the
     name of one of the course's own. `data_set` is "cifar10", "synthetic", or "auto": CIFAR-10 if it is here. `progress`
@@ -98,7 +98,7 @@ def scores(root: Path | None = None) -> list[Score]:
 
 @dataclass
 class Pairs:
-    """Runs of a file, each beside one of the baseline."""
+    """Runs of a file, each paired with one of the baseline."""
 
     known: dict  # what ``score.json`` holds
     content: bytes  # the file's
@@ -110,12 +110,12 @@ class Pairs:
     def play(self, run: dict, cores: tuple[int, int]) -> None:
         """Make one run of both, and note in `run` how the file's ended."""
         baseline = Clock(cores[1], self.stop)
-        clock = Clock(cores[0], self.stop, beside=baseline)
+        clock = Clock(cores[0], self.stop, baseline)
         with ThreadPoolExecutor(2) as pool:
             mine = pool.submit(self.train, clock, run, self.known["name"], self.content)
-            beside = pool.submit(self.train, baseline, run, BASELINE.name, BASELINE.read_bytes())
+            theirs = pool.submit(self.train, baseline, run, BASELINE.name, BASELINE.read_bytes())
             try:
-                failure, wrong = mine.exception(), beside.exception()
+                failure, wrong = mine.exception(), theirs.exception()
             except BaseException:
                 self.stop.set()
                 raise
@@ -129,7 +129,7 @@ class Pairs:
             run |= mine.result() | {"cpu_s": clock.cpu_s, "baseline_cpu_s": baseline.cpu_s}
 
     def train(self, clock: Clock, run: dict, name: str, source: bytes) -> dict:
-        """Train a file; return its accuracy, judged here, where the private labels are."""
+        """Train a file and return its accuracy; only this process has the private labels."""
         trial, truth = self.known["trial"], []
         request = {
             "name": name,

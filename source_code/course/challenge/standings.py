@@ -1,4 +1,4 @@
-"""The board: every scored file beside the recorded baseline and reference."""
+"""The board: all scored files, with the recorded baseline and reference."""
 
 import itertools
 import math

@@ -54,7 +54,7 @@ class Submission:
         self._run(path, content)
         for name in sorted(filter(str.isupper, set(vars(self._module)) - known)):
             if close := difflib.get_close_matches(name, known, 1, 0.85):
-                raise Refused(f"{self.name}: there is no setting {name}: did you mean {close[0]}?")
+                raise Refused(f"{self.name}: unknown setting {name}: did you mean {close[0]}?")
         batch = rules.GLOBAL_BATCH
         self._need("SAMPLES", range(batch, 2**31, batch), f"a multiple of {batch:,}")
         self._need("GHOST_BATCH", [2**power for power in range(1, 11)], f"a power of two from 2 to {batch:,}")
@@ -65,7 +65,7 @@ class Submission:
         return getattr(self._module, name, None)
 
     def _run(self, path, content):
-        # Where TensorFlow's translation of Python conditions finds the source, if there is no such file here.
+        # TensorFlow translates Python conditions, and needs the source even if the file isn't here.
         lines = content.decode().splitlines(keepends=True)
         linecache.cache[path] = len(content), None, lines, path
         exec(compile(content, path, "exec", dont_inherit=True), vars(self._module))

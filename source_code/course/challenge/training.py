@@ -93,7 +93,7 @@ class Training:
             chosen = tf.ensure_shape(chosen, [submission.GHOST_BATCH])
             images = tf.cast(tf.gather(self._images, chosen), tf.float32) / 255
             labels = tf.gather(self._labels, chosen)
-            # The key depends on the place in the global batch alone: any number of ranks augments alike.
+            # The key depends only on the place in the global batch, so any number of ranks augments the same way.
             images = augment(images, tf.gather(self._numbers, chosen), epoch, tf.stack([self._key + place, step]))
             with tf.GradientTape() as tape:
                 logits = tf.cast(model(images, training=True), tf.float32)

@@ -1,4 +1,4 @@
-"""What the runs of a file show: a one-sided t-test of its accuracy, and its time relative to the baseline's."""
+"""The verdict on a file: a one-sided t-test of its accuracy, and its time relative to the baseline's."""
 
 import math
 import statistics
@@ -12,12 +12,12 @@ from ddl.words import plural
 
 @dataclass(frozen=True)
 class Score:
-    """What all runs of one file show."""
+    """The runs of one file, and the verdict on them."""
 
     name: str
     accuracies: tuple[float, ...]  # on the private images; a run that failed counts as chance
     samples: int | None = None  # images that the file trains on; None if no run finished
-    ratios: tuple[float, ...] = ()  # processor time over that of the baseline beside it
+    ratios: tuple[float, ...] = ()  # processor time over the baseline's
     failure: str = ""  # of a run, which ends the score
     left: int = 0  # runs still to come
     data: str = "cifar10"
@@ -81,8 +81,8 @@ class Score:
     def __repr__(self) -> str:
         lines = [f"{self.name}: {self.verdict}"]
         if self.ratios:
-            lines.append(f"  time    {self.ratio:.2f} of the baseline's processor time (median; {self.span})")
-            lines.append(f"  samples {self.samples:,}, {self.data} images")
+            time = f"  time    {self.ratio:.2f} of the baseline's processor time (median; {self.span})"
+            lines += [time, f"  samples {self.samples:,}, {self.data} images"]
         if self.report:
             lines += [f"  file    {self.report}", *(f"  a person should look: {flag}" for flag in self.report.flags)]
         return "\n".join(lines)

@@ -1,4 +1,4 @@
-"""What a person should look at: each flag on a file that has it, and none on honest ones."""
+"""The report for a person: each flag on a file that has it, and none on honest ones."""
 
 import base64
 from dataclasses import replace

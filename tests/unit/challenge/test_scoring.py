@@ -1,4 +1,4 @@
-"""Scores: seeds first, none left out, and a baseline beside each run."""
+"""Scores: seeds first, none left out, and each run paired with the baseline."""
 
 import json
 import re
@@ -82,7 +82,7 @@ def test_a_trial_is_kept_apart_and_does_not_count(stage, score, options):
 
 
 def test_labels_stay_here_and_private_images_are_shown_after_the_training(monkeypatch):
-    """Also: what is no class for each image is a failure, whatever the process says."""
+    """A process that doesn't return a class for each image has failed."""
     monkeypatch.setattr(clock.Clock, "_usage", staticmethod(lambda channel: ([], 0.0, 0)))
     shown, truth = images.private_images("synthetic", 7, 60)
     asked = []
@@ -117,19 +117,20 @@ LIMITS = {
     "another process": ({"processes": ["trainer", "other"]}, "another process"),
     "a second core": ({"cpu_s": 60.0}, "more than its one core"),
     "time": ({"wall_s": 401.0}, "4 times the time of the baseline"),
-    "time, beside one that is not done": ({"wall_s": 401.0, "baseline_s": 0.0}, None),
+    "time, before the baseline has finished": ({"wall_s": 401.0, "baseline_s": 0.0}, None),
     "memory": ({"memory": 401 * MEBI}, "4 times the memory of the baseline"),
 }
 
 
 @pytest.mark.parametrize("name", LIMITS)
-def test_limits_are_relative_to_the_baseline_beside_it(name, monkeypatch):
+def test_limits_are_relative_to_the_baseline(name, monkeypatch):
     given, reason = LIMITS[name]
     given = {"processes": ["trainer"], "cpu_s": 40.0, "wall_s": 50.0, "memory": 50 * MEBI, "baseline_s": 100.0, **given}
 
     stop = scoring.threading.Event()
-    beside, mine = clock.Clock(0, stop), clock.Clock(1, stop)
-    mine.beside, beside.wall_s, beside.peak_bytes = beside, given["baseline_s"], 100 * MEBI
+    baseline = clock.Clock(0, stop)
+    mine = clock.Clock(1, stop, baseline)
+    baseline.wall_s, baseline.peak_bytes = given["baseline_s"], 100 * MEBI
     mine._given, mine._before_s, mine._began = ["trainer"], 0.0, 0.0
     monkeypatch.setattr(clock.time, "monotonic", lambda: given["wall_s"])
     monkeypatch.setattr(mine, "_usage", lambda channel: (given["processes"], given["cpu_s"], given["memory"]))

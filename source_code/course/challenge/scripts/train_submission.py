@@ -53,7 +53,7 @@ from course.training.loop import DIVERGED, train
 
 def main(config):
     """Train, and return what goes into result.json."""
-    # Horovod: initialise, and pin each rank to one GPU, where there are any.
+    # Horovod: initialize, and pin each rank to one GPU, if there are any.
     with cycle_time(suitable_cycle_ms(rules.GLOBAL_BATCH)):
         hvd.init()
     gpu = pin_gpu()
