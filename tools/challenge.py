@@ -175,7 +175,7 @@ class Scored(Recordings):
         clock = Clock(max(os.sched_getaffinity(0)), stop)
         with shared(images, labels) as descriptor:
             pairs = Pairs(known, b"", labels, descriptor, start_trainer, stop)
-            found = pairs.train(clock, {"seed": seed, "secret": seed}, arm.file, source.encode())
+            found = pairs.train(clock, {"seed": seed, "secret": seed, "private": seed}, arm.file, source.encode())
         print(f"{datetime.now():%H:%M:%S}  {arm.name}, seed {seed}: {clock.cpu_s:.1f} s", flush=True)
         return {
             **provenance(),

@@ -89,7 +89,7 @@ def train():
             known = {"data": "synthetic", "trial": {"private_samples": 500}}
             pairs = scoring.Pairs(known, b"", labels, descriptor, started, stop)
             try:
-                found = pairs.train(timed, {"seed": 1, "secret": 2}, "mine.py", (TINY + text).encode())
+                found = pairs.train(timed, {"seed": 1, "secret": 2, "private": 3}, "mine.py", (TINY + text).encode())
             except clock.Failed as error:
                 found = str(error)
             return found, timed, processes[0]

@@ -26,15 +26,14 @@ def training_images(name: str, samples: int | None = None) -> tuple[np.ndarray, 
     return found.train_images, found.train_labels
 
 
-def private_images(name: str, secret: int, samples: int | None = None) -> tuple[np.ndarray, np.ndarray]:
+def private_images(name: str, seed: int, samples: int | None = None) -> tuple[np.ndarray, np.ndarray]:
     """Return the private images of one run, and their labels.
 
-    A file can hold a table of CIFAR-10's test images, so they come in a random order, and each value is changed by at
-    most one level. Generated images are made anew for each secret.
+    A file can hold a table of CIFAR-10's test images, so their order and the last bit of each value are random.
     """
-    draws = np.random.default_rng([secret, 1])
+    draws = np.random.default_rng([seed, 1])
     if name == "synthetic":
-        images, labels = synthetic.generate("test", samples or 10_000, secret)
+        images, labels = synthetic.generate("test", samples or 10_000, seed)
     else:
         whole = data.load(name, train_samples=1, test_samples=samples)
         images, labels = whole.test_images, whole.test_labels

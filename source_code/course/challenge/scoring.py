@@ -55,7 +55,8 @@ def score(
     with shared(images, labels) as descriptor:
         known = read_json(folder / NAME, NEEDS)
         if known is None:
-            seeds = [{"seed": secrets.randbits(31), "secret": secrets.randbits(62)} for _ in range(n)]
+            bits = {"seed": 31, "secret": 62, "private": 62}  # the last one never reaches the process that trains
+            seeds = [{name: secrets.randbits(count) for name, count in bits.items()} for _ in range(n)]
             known = {"data": data, "trial": trial, "runs": seeds}
         known["name"] = file.name
         folder.mkdir(parents=True, exist_ok=True)
@@ -141,7 +142,7 @@ class Pairs:
         }
 
         def private():
-            images, labels = private_images(self.known["data"], run["secret"], trial.get("private_samples"))
+            images, labels = private_images(self.known["data"], run["private"], trial.get("private_samples"))
             truth.extend(labels.tolist())
             return images
 

@@ -30,7 +30,7 @@ def test_private_images_have_little_noise_and_another_order_in_each_run(monkeypa
     assert (order != np.arange(len(order))).any() and not np.array_equal(first, other)
 
 
-def test_generated_private_images_are_made_anew_for_each_secret():
+def test_generated_private_images_are_made_from_their_seed():
     first, labels = images.private_images("synthetic", 5, 50)
     other, _ = images.private_images("synthetic", 6, 50)
     public, _ = synthetic.generate("test", 50, 0)

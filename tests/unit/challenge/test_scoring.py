@@ -89,13 +89,14 @@ def test_labels_stay_here_and_private_images_are_shown_after_the_training(monkey
 
     def private(*arguments):
         asked.append(len(channel.requests))
+        assert arguments[1] == 7  # which is in no request
         return shown, truth
 
     monkeypatch.setattr(scoring, "private_images", private)
 
     def judged(answers=None):
         pairs = scoring.Pairs({"data": "synthetic", "trial": {}}, b"", LABELS, 9, lambda *_: channel, stop=None)
-        return pairs.train(timed, {"seed": 1, "secret": 7}, "mine.py", b"A = 1\n")
+        return pairs.train(timed, {"seed": 1, "secret": 2, "private": 7}, "mine.py", b"A = 1\n")
 
     timed = clock.Clock(0, scoring.threading.Event())
     monkeypatch.setattr(clock.os, "sched_setaffinity", lambda *_: None)
