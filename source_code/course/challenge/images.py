@@ -29,7 +29,7 @@ def training_images(name: str, samples: int | None = None) -> tuple[np.ndarray, 
 def private_images(name: str, seed: int, samples: int | None = None) -> tuple[np.ndarray, np.ndarray]:
     """Return the private images of one run, and their labels.
 
-    A file can hold a table of CIFAR-10's test images, so their order and the last bit of each value are random.
+    A file can hold a table of CIFAR-10's test images, so their order is random and each value changes by up to 1.
     """
     draws = np.random.default_rng([seed, 1])
     if name == "synthetic":
