@@ -170,6 +170,7 @@ class Scored(Recordings):
         name, load = choose(self.data_set), os.getloadavg()[0]
         trial = {key: self.trial[key] for key in ("samples", "train_samples") if key in self.trial}
         known = {"name": arm.file, "data": name, "trial": trial | {"private_samples": self.trial.get("public_samples")}}
+        form = data.load(name, train_samples=1, test_samples=1).form
         images, labels = training_images(name, self.trial.get("train_samples"))
         stop = threading.Event()
         clock = Clock(max(os.sched_getaffinity(0)), stop)
@@ -181,7 +182,7 @@ class Scored(Recordings):
             **provenance(),
             "script": "trainer.py",
             "challenge": {"file": sha256(source.encode()), "file_name": arm.file},
-            "data": data.load(name, train_samples=1, test_samples=1).describe() | {"train_samples": len(labels)},
+            "data": {"name": name, "form": form, "train_samples": len(labels)},
             "private_accuracy": found["accuracy"],
             "samples": found["samples"],
             "seed": seed,

@@ -16,8 +16,8 @@ RUNS = 5
 ALPHA = 0.01  # of the one-sided t-test
 CHANCE = 1 / CLASSES  # the accuracy of a run that fails
 # The mean private accuracy to reach: the highest half percent at which five runs of the baseline count nine times in
-# ten. For CIFAR-10 it comes from results/reference/challenge-baseline.jsonl.
-TARGETS = {"cifar10": 0.725, "synthetic": 0.9}
+# ten, by results/reference/challenge-baseline.jsonl and challenge-generated.jsonl.
+TARGETS = {"cifar10": 0.725, "synthetic": 0.845}
 TARGET = TARGETS["cifar10"]
 BASELINE_TIMES = 4  # a run may take this many times the baseline's time and memory
 START_S = 120.0  # for a process to import TensorFlow
