@@ -2,7 +2,6 @@
 
 import csv
 import json
-import re
 import signal
 import subprocess
 import sys
@@ -98,33 +97,15 @@ def test_no_number_that_is_handed_in_is_believed(course, take_in, stage, scored)
     assert len(stage.seeds) == len(set(stage.seeds)) == 15 and not {seed for seed, _ in stage.seeds} & {7}
 
 
-def test_a_hand_in_does_not_write_into_anothers_folder(course, take_in, stage, scored):
-    outside = dict.fromkeys(("../students/ann/submission/mine.py", "/tmp/ddl-outside.py"), "# bob's\n")
-    take_in({"ann.py": FILE, "bob.zip": archive(outside)})
-    assert scored() == {"ann": 6.0, "bob": None}
-    reasons = course.notes(CHALLENGE, "bob").collected
-    assert any("leads out of its archive" in reason for reason in reasons) and "no Python file" in reasons[-1]
+def test_what_is_no_submission_has_no_mark_and_says_why(course, take_in, stage, scored):
+    two = {"a.py": "A = 1\n", "b.py": "B = 1\n"}
+    outside = archive({"../students/ann/submission/mine.py": "# cyd's\n"})
+    take_in({"ann.py": FILE, "bob.zip": archive(two), "cyd.zip": outside, "dan/notes.txt": "see mail"})
+    assert scored() == {"ann": 6.0, "bob": None, "cyd": None, "dan": None}
+    reasons = {student: course.notes(CHALLENGE, student).collected[-1] for student in ("bob", "cyd", "dan")}
+    assert "2 Python files" in reasons["bob"]
+    assert "no Python file" in reasons["cyd"] and "no Python file" in reasons["dan"]
     assert score_of(course, "ann").name == "ann.py"
-
-
-WRONG_FILES = {
-    "bob": ({"bob/a.py": "A = 1\n", "bob/b.py": "B = 1\n"}, "2 Python files where one is a submission"),
-    "cyd": ({"cyd.zip": archive({"a.py": "A = 1\n", "b.py": "B = 1\n"})}, "2 Python files where one is a submission"),
-    "dan": ({"dan/notes.txt": "see mail"}, "no Python file in what was handed in"),
-    "eve": ({"eve.zip": b"PK not a zip"}, "not a zip archive"),
-    "fay": ({"fay/mine.py": b"#" * (21 * 2**20)}, "21 MiB"),
-    "gus": ({}, "symbolic link"),
-}
-
-
-def test_what_is_no_submission_has_no_mark_and_says_why(course, take_in, hand_in, stage, scored, tmp_path):
-    (tmp_path / "secret.py").write_text(FILE)
-    (hand_in.folder / "gus").mkdir()
-    (hand_in.folder / "gus" / "mine.py").symlink_to(tmp_path / "secret.py")
-    take_in({"ann.py": FILE} | {name: content for files, _ in WRONG_FILES.values() for name, content in files.items()})
-    assert scored() == {"ann": 6.0, **dict.fromkeys(WRONG_FILES)}
-    for student, (_, reason) in WRONG_FILES.items():
-        assert any(reason in note for note in course.notes(CHALLENGE, student).collected)
 
 
 def test_what_a_person_should_look_at_is_noted(course, take_in, stage, scored):
@@ -136,11 +117,7 @@ def test_what_a_person_should_look_at_is_noted(course, take_in, stage, scored):
     notes = {student: course.notes(CHALLENGE, student).marked for student in ("ann", "bob", "cyd")}
     assert notes["ann"] == ("its untrained network tells 55% of the images apart",)
     assert "not valid Python" in notes["bob"][0]
-    assert [re.search(r"constant|imports|untrained", note)[0] for note in notes["cyd"]] == [
-        "constant",
-        "imports",
-        "untrained",
-    ]
+    assert all(word in note for word, note in zip(("constant", "imports", "untrained"), notes["cyd"], strict=True))
 
 
 def test_without_a_sandbox_nothing_is_run(take_in, stage, scored, monkeypatch):
@@ -171,11 +148,6 @@ def test_a_new_hand_in_is_scored_anew_and_said_so(course, take_in, stage, scored
     assert course.notes(CHALLENGE, "ann").marked == ("a new file was handed in and is not scored yet",)
     assert scored() == {"ann": 10.0, "bob": 6.0} and len(stage.seeds) == 15
     assert course.notes(CHALLENGE, "ann").marked == ("2 files of this student have been scored",)
-
-
-def test_a_trial_gives_no_points(take_in, stage, scored):
-    take_in({"ann.py": FILE})
-    assert scored(samples=1024, n=1) == {"ann": 0.0}
 
 
 def test_the_board_and_the_verdicts_to_hand_back(course, take_in, stage):
