@@ -20,7 +20,6 @@
 
 # %% tags=["parameters"]
 size = "reader"  # "smoke" only checks that everything runs
-data_set = "auto"  # CIFAR-10 if it is here, else generated images
 workers = 2
 
 # %%
