@@ -67,7 +67,6 @@ FAILURES = {
     "crash": ("A = [][0]\n", r"mine.py, line \d+: IndexError"),
     "ends the process": ("import os\nos._exit(0)\n", "ended"),
     "ends with an exception": ("raise SystemExit(0)\n", "SystemExit"),
-    "no model": ("def model():\n    return 3\n", "must return a tf.keras.Model"),
 }
 
 
