@@ -145,7 +145,7 @@ class Scored(Recordings):
 
     def times(self, arms: Iterable[Arm], seeds: Iterable[int]) -> list[dict]:
         """Return results of arms that train in turns as in a score, with their times and the machine's load before."""
-        return [self._kept("times", self._time, arm, seed) for seed in seeds for arm in arms]
+        return [without_paths(self._kept("times", self._time, arm, seed)) for seed in seeds for arm in arms]
 
     def _result(self, arm, seed, workers):
         return self._kept("accuracy", self._make, arm, seed, workers)
