@@ -1,4 +1,4 @@
-"""A training in a process of its own, timed and limited from outside."""
+"""A training in a separate process, timed and limited from outside."""
 
 import base64
 import contextlib

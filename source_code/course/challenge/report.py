@@ -1,4 +1,4 @@
-"""What a person should look at in a submission: these are hints, not verdicts."""
+"""The report on a submission's source, for the person who reads it: hints, not verdicts."""
 
 import ast
 import zlib
@@ -30,7 +30,7 @@ class Report:
 
     @property
     def flags(self) -> list[str]:
-        """What a person should look at, one sentence each."""
+        """Reasons to read the file, one sentence each."""
         untrained = self.untrained or 0.0
         found = []
         if self.constant > rules.CONSTANT_CHARACTERS:
@@ -62,7 +62,7 @@ def report(content: bytes) -> Report:
 
 
 def known_share(classes: object, labels: np.ndarray) -> float | None:
-    """Return the accuracy of answers if each counts as the class that it goes with most often; None without answers."""
+    """Return the accuracy of answers if each one counts as its most common class; None without answers."""
     if not isinstance(classes, list) or not 0 < len(classes) <= len(labels):
         return None
     table = np.zeros((rules.CLASSES + 1, rules.CLASSES), int)
