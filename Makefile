@@ -135,9 +135,9 @@ feedback: setup  ## make everyone's feedback, and a zip of it to hand back (LESS
 grades: setup  ## write grades.csv (LESSON=1, or all)
 	@$(MARKING) grades $(LESSON)
 
-challenge: setup  ## take in, score and mark the challenge's hand-ins (FROM=folder or zip, STUDENTS=FILE.csv); it resumes
+challenge: setup  ## collect, score and mark the challenge's hand-ins (FROM=folder or zip, STUDENTS=FILE.csv); it resumes
 	@$(MARKING) challenge $(if $(FROM),--from $(call quoted,FROM)) \
-		$(if $(STUDENTS),--students $(call quoted,STUDENTS)) $(if $(SITE),--site $(call quoted,SITE))
+		$(if $(STUDENTS),--students $(call quoted,STUDENTS))
 
 lock: setup  ## pin everything that pyproject.toml's pins bring with them
 	@for accelerator in cpu gpu; do \

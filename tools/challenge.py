@@ -1,16 +1,18 @@
-"""The recordings of the challenge: its baseline, which the target comes from, and what `tools/reference.py` compares it
+"""The recordings of the challenge: its baseline, which the targets come from, and what `tools/reference.py` compares it
 with.
 
 Each is a list of arms: a submission of the course, perhaps with a few of its capitals changed. An arm without one of
-the reference's tricks has its own rate and momentum, of grids like the whole's. All arms share their
-seeds, so that differences can be paired: runs of one seed have the same order of pictures, names of classes and
-augmentation. One rank takes the global batch in more passes, which makes no difference to gradients and norms, and
-two such runs share two cores without waiting for each other; where times count, two ranks train, as in a score.
+the reference's tricks has its own rate and momentum, of grids like the whole's. All arms share their seeds, so that
+differences can be paired: runs of one seed have the same order of images, names of classes and augmentation. Accuracies
+with their history come from launched runs. One rank takes the global batch in more passes, which makes no difference to
+gradients and norms, and two such runs share two cores without waiting for each other. Processor times come from the
+process that a score trains in.
 """
 
 import os
 import re
 import tempfile
+import threading
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -18,13 +20,17 @@ from pathlib import Path
 from typing import Any
 
 from convergence import Search
-from course.challenge.attempt import SCRIPT, read
-from course.challenge.build import build
-from course.challenge.judge import judge, labels_of, pictures_file
+from course import data
+from course.challenge.clock import Clock, start_trainer
+from course.challenge.images import choose, shared, training_images
 from course.challenge.rules import CHANCE
+from course.challenge.scoring import Pairs
+from course.challenge.submission import find, sha256
+from course.training.journal import provenance
 from ddl.errors import InputError
 from recordings import TIMES, Recordings, rounded
 
+SCRIPT = "train_submission.py"
 WORKERS = 2
 WIDEST = 6  # settings of a grid at most
 
@@ -39,7 +45,7 @@ class Arm:
 
     def source(self) -> str:
         """Return the file's text with its capitals changed; InputError where it lacks one."""
-        text = read(self.file)[0].decode()
+        text = find(self.file).read_text()
         for capital, value in self.capitals.items():
             text, found = re.subn(rf"(?m)^{capital} = [^#\n]*?(?=  #|$)", f"{capital} = {value!r}", text)
             if found != 1:
@@ -75,7 +81,7 @@ TIMED = [BASELINE, REFERENCE, LONGER]
 def tuned(arm: Arm, rate: float, rest: float) -> Arm:
     """Return an arm with other settings of both optimizers: `rate` times the learning rate, `rest` times 1 − momentum.
 
-    The rate goes with the latter, so that a gradient moves weights as far as before.
+    The rate is scaled by the latter as well, so that a gradient moves weights as far as before.
     """
     text = REFERENCE.source()
     value = {name: float(found) for name, found in re.findall(r"(?m)^(\w*(?:PEAK|MOMENTUM)) = ([\d.]+)", text)}
@@ -89,6 +95,7 @@ class Size:
     """How many seeds and arms, and what cuts a run short: as recorded, or only to see that the recording works."""
 
     baseline: int = 20
+    generated: int = 10  # of the baseline, on generated images
     others: int = 5
     tuning: int = 1_000  # the seed that settings are chosen with
     arms: int | None = None  # of each list the first ones
@@ -97,9 +104,7 @@ class Size:
 
 SIZES = {
     "reader": Size(),
-    "smoke": Size(
-        2, 1, arms=1, trial=dict(samples=2_048, train_samples=2_048, public_samples=200, private_samples=200)
-    ),
+    "smoke": Size(2, 1, 1, arms=1, trial=dict(samples=2_048, train_samples=2_048, public_samples=200)),
 }
 
 
@@ -139,40 +144,54 @@ class Scored(Recordings):
         return tuned(arm, best, rest), list(results.values())
 
     def times(self, arms: Iterable[Arm], seeds: Iterable[int]) -> list[dict]:
-        """Return results of arms on two ranks that run in turns, with their times, and the machine's load before."""
-        return [without_paths(self._result(arm, seed, WORKERS, "times")) for seed in seeds for arm in arms]
+        """Return results of arms that train in turns as in a score, with their times and the machine's load before."""
+        return [without_paths(self._kept("times", self._time, arm, seed)) for seed in seeds for arm in arms]
 
-    def _result(self, arm, seed, workers, kind="accuracy"):
+    def _result(self, arm, seed, workers):
+        return self._kept("accuracy", self._make, arm, seed, workers)
+
+    def _kept(self, kind, make, arm, seed, workers=1):
         source = arm.source()
         facts = [source, BASELINE.source(), self.data_set, seed, workers, kind, dict(self.trial)]
-        result = self.kept(facts, lambda: self._make(arm, source, seed, workers), workers)
+        result = self.kept(facts, lambda: make(arm, source, seed, workers), workers)
         return {**result, "arm": arm.name}
 
     def _make(self, arm, source, seed, workers):
-        load = os.getloadavg()[0]
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder, arm.file)
             path.write_text(source)
-            built = build(path, [seed], Path(folder, "built"))
-            run = self.finished(
-                SCRIPT,
-                arm.name,
-                workers=workers,
-                threads=1,
-                built=built.folder,
-                seed=seed,
-                secret=seed,
-                pictures=pictures_file(self.data_set, self.trial),
-                **self.trial,
-            )
-        labels = labels_of(self.data_set, self.trial.get("private_samples"))
-        expected = {"world": workers, "seed": seed, "file": built.file, "trial": bool(self.trial)}
-        if run.result["diverged"]:
-            reached, result = CHANCE, run.result
-        else:
-            reached, result = judge(run.folder, labels, expected)
+            settings = {"file": path, "seed": seed, "private": True, "data_set": self.data_set, **self.trial}
+            result = self.finished(SCRIPT, arm.name, workers=workers, threads=1, **settings).result
+        reached = CHANCE if result["diverged"] else result["private_accuracy"]
         print(f"{datetime.now():%H:%M:%S}  {arm.name}, seed {seed}: {reached:.2%}", flush=True)
-        return {**result, "private_accuracy": reached, "load_before": load}
+        return {**result, "private_accuracy": reached}
+
+    def _time(self, arm, source, seed, workers):
+        name, load = choose(self.data_set), os.getloadavg()[0]
+        trial = {key: self.trial[key] for key in ("samples", "train_samples") if key in self.trial}
+        known = {"name": arm.file, "data": name, "trial": trial | {"private_samples": self.trial.get("public_samples")}}
+        form = data.load(name, train_samples=1, test_samples=1).form
+        images, labels = training_images(name, self.trial.get("train_samples"))
+        stop = threading.Event()
+        clock = Clock(max(os.sched_getaffinity(0)), stop)
+        with shared(images, labels) as descriptor:
+            pairs = Pairs(known, b"", labels, descriptor, start_trainer, stop)
+            found = pairs.train(clock, {"seed": seed, "secret": seed, "private": seed}, arm.file, source.encode())
+        print(f"{datetime.now():%H:%M:%S}  {arm.name}, seed {seed}: {clock.cpu_s:.1f} s", flush=True)
+        return {
+            **provenance(),
+            "script": "trainer.py",
+            "challenge": {"file": sha256(source.encode()), "file_name": arm.file},
+            "data": {"name": name, "form": form, "train_samples": len(labels)},
+            "private_accuracy": found["accuracy"],
+            "samples": found["samples"],
+            "seed": seed,
+            "seconds": clock.wall_s,
+            "cpu_seconds": clock.cpu_s,
+            "trial": bool(self.trial),
+            "diverged": False,
+            "load_before": load,
+        }
 
 
 PATHS = {"argv", "config"}  # what in a result names folders of the machine that made it

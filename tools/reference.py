@@ -22,9 +22,9 @@ ghost-batches`), and the noise scale at weights that stand still (`--only noise`
 For lesson 6 (`--only sharding`, a quarter of an hour): a rank's memory at several sizes in each of
 ZeRO's stages, and what fewer bytes cost in loss, the same seeds for each way of exchanging.
 
-For lesson 5: the baseline on twenty seeds (`--only challenge-baseline`, half an hour); and (`--only challenge`, an hour
-and a quarter) baseline and reference in turns, with their times, and one pass of the reference without each of its
-tricks, all with rate and momentum tuned.
+For lesson 5: the baseline on twenty seeds, and on ten with generated images (`--only challenge-baseline`, an hour); and
+(`--only challenge`, an hour and a quarter) baseline and reference in turns, with their times, and one pass of the
+reference without each of its tricks, all with rate and momentum tuned.
 
 Runs that are done are kept under build/reference/, so an interrupted recording resumes. Written to
 results/reference/: one result.json a line, with hardware, date, versions, precision and data in it. `--precision`
@@ -198,6 +198,8 @@ def record_challenge_baseline(options):
     make, size = scored(options)
     baselines = make.accuracies([challenge.BASELINE], range(size.baseline), challenge.WORKERS)
     keep(options.results / "challenge-baseline.jsonl", baselines)
+    generated = challenge.Scored(options.work / "challenge", "synthetic", size.trial)
+    keep(options.results / "challenge-generated.jsonl", generated.times([challenge.BASELINE], range(size.generated)))
 
 
 def record_challenge(options):

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from sqlalchemy.exc import OperationalError
 
-from course.challenge.rules import LEAST_RUNS, TRAIN_SAMPLES
+from course.challenge.rules import TRAIN_SAMPLES
 from ddl.errors import CourseError
 from ddl.words import plural
 from marking.course import CHALLENGE, Course
@@ -157,20 +157,15 @@ def challenge(course, given):
     trial = {}
     if given.trial:
         train = min(given.trial, TRAIN_SAMPLES)
-        trial = {"samples": given.trial, "train_samples": train, "public_samples": 500, "private_samples": 500}
-    scores = challenge.score(
-        course,
-        runs=given.runs,
-        workers=given.workers,
-        lanes=given.lanes,
-        site=given.site,
-        trial=trial,
-        data_set="auto" if trial else "cifar10",
-    )
+        trial = {"n": 1, "samples": given.trial, "train_samples": train, "private_samples": 500}
+    scores = challenge.score(course, **trial)
     board, figure, pages = challenge.board(course, scores)
     print(f"\n{board!r}")
+    for student, score in scores.items():
+        if score.report:
+            print(f"{student:<14} {score.name}: {score.report}")
     _summary({CHALLENGE: challenge.rows(course)})
-    print(f"the board as a picture: {figure or 'none, as no run came to its end'}; all verdicts to hand back: {pages}")
+    print(f"the board as a figure: {figure or 'none, as no run finished'}; all verdicts to hand back: {pages}")
 
 
 COMMANDS = {command.__name__: command for command in (release, due, collect, autograde, feedback, grades, challenge)}
@@ -292,12 +287,8 @@ def _parser():
             command.add_argument("--from", dest="where", type=Path, help="a folder or zip archive")
         if name == "challenge":
             command.add_argument(
-                "--runs", type=int, default=LEAST_RUNS, help="of each submission (default: %(default)s)"
+                "--trial", type=int, metavar="SAMPLES", help="one run with this many samples, to try the command"
             )
-            command.add_argument("--workers", type=int, default=2, help="ranks of each run (default: %(default)s)")
-            command.add_argument("--lanes", type=int, help="runs at a time (default: as many as the cores hold)")
-            command.add_argument("--site", help="a site file: where to run")
-            command.add_argument("--trial", type=int, metavar="SAMPLES", help="train on so few, to try the command")
     commands.add_parser("formgrader", help="other options are Jupyter's own")
     return parser
 

@@ -1,46 +1,34 @@
-"""The challenge: take in a class's submissions, run each again, and write the marks into the gradebook.
+"""The challenge: take in a class's submissions, score each in the sandbox, and write the marks into the gradebook.
 
-Of a hand-in, its one Python file counts and nothing else: no result, journal or board in it is read. A file is built
-in the sandbox, and trained with fresh seeds, several runs at a time; each run is noted in a journal, so that an
-interrupted command goes on. Marks go by samples, not by time, as runs that share a machine have no time of their own.
+Only the one Python file of a hand-in counts. It is scored as `course.challenge.scoring` does, several files at a time,
+and each run is noted, so that an interrupted command resumes.
 
-The score is an assignment of its own in the gradebook, beside the lesson with its written answers: `make autograde`
-writes all marks of a lesson's notebook anew, and would take those away that are not in it.
+The score is a separate assignment in the gradebook, because `make autograde` rewrites all marks of a lesson's notebook,
+and would remove marks that are not in it.
 """
 
 import io
 import os
 import shutil
-import time
+import threading
 import zipfile
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
-from course.challenge import attempt, scoring
-from course.challenge.journal import SUBMISSION, Entry, Journal
-from course.challenge.judge import labels_of
-from course.challenge.rules import LEAST_RUNS, POINTS, Refused, check_workers, points
-from course.challenge.standings import recorded, standing, table
+from course.challenge import images, scoring
+from course.challenge.rules import POINTS, RUNS, Refused, points
+from course.challenge.standings import board as board_of
 from course.challenge.verdict import Score
-from ddl.launcher.run import Run
-from ddl.launcher.site import Site
-from ddl.records.machine import usable_cores
-from ddl.words import plural
-from line import Line
 from marking import autograde, sandbox
 from marking.autograde import Row
 from marking.collect import Stray, by_student, inside, kept_in, name_of
 from marking.course import CHALLENGE, Course, MarkingError, plain, write
-from marking.lanes import time_left
 from marking.students import students
 
 CELL = "score"
-POLL_S = 0.5
-REASON_CHARACTERS = 300
 
 
 def collect(course: Course, where: Path) -> tuple[list[str], list[Stray]]:
@@ -72,7 +60,7 @@ def _take_in(course, student, pieces, kept, refused):
             again = folder.exists()
             shutil.rmtree(folder, ignore_errors=True)
             write(folder / name, content)
-            marked = ("handed in anew, and not scored since",) if again else ()
+            marked = ("a new file was handed in and is not scored yet",) if again else ()
     else:
         listed = ", ".join(plain(name) for name in [*files, *(piece.name for piece in pieces)][:5])
         notes.append(
@@ -96,166 +84,63 @@ def _submission(course, student):
     return (found[0].name, found[0].read_bytes()) if found else None
 
 
-# ---------------------------------------------------------------- running
-
-
-# A view of a run that shows nothing: the command has a line of its own.
-UNSEEN = SimpleNamespace(update=lambda progress: None, close=lambda progress: None)
-
-
-@dataclass
-class Task:
-    """A run that is to be run, or that is under way."""
-
-    student: str
-    journal: Journal
-    entry: Entry
-    run: Run | None = None
+# ---------------------------------------------------------------- scoring
 
 
 def score(
-    course: Course,
-    *,
-    runs: int = LEAST_RUNS,
-    workers: int = 2,
-    lanes: int | None = None,
-    site: Site | str | None = None,
-    trial: dict[str, int] | None = None,
-    data_set: str = "cifar10",
-    say: Callable[[str], Any] = print,
+    course: Course, *, data_set: str = "auto", n: int = RUNS, say: Callable[[str], Any] = print, **sizes: int
 ) -> dict[str, Score]:
-    """Score every submission that was taken in; return the scores by student.
+    """Score every submission that was taken in, two cores for each; return the scores by student.
 
-    What has been run before is not run again. Interrupted, the runs under way are stopped, and run again with their
-    seeds the next time. `runs` are those of each submission, and `lanes` those at a time: by default as many as the
-    cores hold. With smaller sizes, a `trial`, nobody gets points. `say` gets a line for each run that has ended.
+    Runs that are done are not repeated. `say` gets a line for each run that has ended. With another `n` or
+    smaller `sizes`, nobody gets points.
     """
-    check_workers(workers)
-    if runs < LEAST_RUNS and not trial:
-        raise MarkingError(f"--runs {runs}: a score takes at least {LEAST_RUNS} runs")
     sandbox.find()
-    pictures = attempt.pictures(data_set)
-    if pictures != "cifar10" and not trial:
-        raise MarkingError("a class is scored on CIFAR-10: `ddl data fetch cifar10` first")
-    attempt.pictures_file(pictures, trial or {})  # a DataError before anything is drawn
-    os.environ["DDL_RUNS_DIR"] = str(course.folder / "challenge" / "runs")
-    journals = _journals(course, runs, workers, trial or {}, pictures)
-    if not journals:
+    handed_in = {person.id: _submission(course, person.id) for person in students(course)}
+    handed_in = {student: found for student, found in handed_in.items() if found}
+    if not handed_in:
         raise MarkingError(f"no submissions in {course.folder}: name them with FROM=FOLDER_OR_ZIP")
-    cores = usable_cores()
-    lanes = lanes or max(1, cores // workers)
-    options = dict(site=site if isinstance(site, Site) else Site.here(site), oversubscribe=lanes * workers > cores)
-    options["threads"] = max(1, cores // (lanes * workers)) if site is None else None
-    if not trial:
-        _time_baseline(workers, data_set, options["site"], say)
-    built = _build(course, journals, say)
-    for student in journals:
-        _mark_if_done(course, student, journals[student])
-    queue = [Task(who, each, entry) for who, each in journals.items() if who in built for entry in each.pending]
-    _run_all(course, queue, built, lanes, options, say)
-    return {student: journal.score() for student, journal in journals.items()}
+    name, stop, scores = images.choose(data_set), threading.Event(), {}
+    cores = sorted(os.sched_getaffinity(0))
+    pairs = [(cores[first], cores[first + 1]) for first in range(0, len(cores) - 1, 2)] or [(cores[0], cores[0])]
+    free = list(pairs)
 
-
-def _time_baseline(workers, data_set, site, say):
-    """Run the baseline once, unless its time on this machine is known."""
-    if attempt.baseline_seconds(workers, data_set) is None:
-        say("the baseline runs first: a run may take ten times as long")
-        attempt.run(attempt.BASELINE_FILE, workers=workers, data_set=data_set, site=site, oversubscribe=True)
-
-
-def _journals(course, runs, workers, trial, pictures):
-    """Everybody's journal, with seeds drawn for what has none."""
-    found = {}
-    for person in students(course):
-        submission = _submission(course, person.id)
-        if submission is None:
-            continue
-        name, content = submission
-        root = _folder(course, person.id)
-        journal = Journal.of(content, name, pictures, workers, trial, root)
-        if not journal.looks:
-            journal.draw(runs, beside=False)
-        found[person.id] = journal
-    return found
-
-
-def _build(course, journals, say):
-    """Build what is still to be run in the sandbox; a refused file has crashed in all its runs."""
-    waiting = [student for student, journal in journals.items() if journal.pending]
-
-    def build(student):
-        _, content = _submission(course, student)
+    def work(student):
+        path, mine = _folder(course, student) / "submission" / handed_in[student][0], free.pop()
         try:
-            return scoring.builds(journals[student], SUBMISSION, content, start=sandbox.start_builder)
-        except Refused as error:
-            return error
+            course.check_room()
+            return scoring.score(
+                path,
+                n=n,
+                data_set=name,
+                progress=lambda line: say(f"{student:<14} {plain(line)}"),
+                start=sandbox.start_trainer,
+                cores=mine,
+                root=_folder(course, student) / "scores",
+                stop=stop,
+                **sizes,
+            )
+        except Refused as error:  # it is never run
+            return Score(path.name, (), failure=str(error), data=name)
+        finally:
+            free.append(mine)
 
-    built = {}
-    # A builder takes one core; a sandbox ends with the thread that started it.
-    with ThreadPoolExecutor(usable_cores()) as pool:
-        for number, (student, result) in enumerate(zip(waiting, pool.map(build, waiting), strict=True), start=1):
-            if isinstance(result, Refused):
-                for entry in journals[student].pending:
-                    journals[student].crashed(entry, str(result)[:REASON_CHARACTERS])
-                say(f"built {number:>3} of {len(waiting)}  {student:<14} refused: {plain(str(result))}")
-            else:
-                built[student] = result
-                say(f"built {number:>3} of {len(waiting)}  {student}")
-    return built
-
-
-def _run_all(course, queue, built, lanes, options, say):
-    """Run tasks, so many at a time, and note each as it ends."""
-    total, done, begun = len(queue), 0, time.monotonic()
-    if not total:
-        return
-    first = queue[0].journal
-    labels = labels_of(first.data, first.trial.get("private_samples"))
-    waiting, active = list(queue), []
-    line = Line("scoring", plural(total, "run"))
-    try:
-        while waiting or active:
-            while waiting and len(active) < lanes:
-                course.check_room()
-                task = waiting.pop(0)
-                if task.entry.over:  # with another that did not end in time
-                    done += 1
-                    _mark_if_done(course, task.student, task.journal)
-                    continue
-                task.run = scoring.start(task.journal, task.entry, built[task.student], name=task.student, **options)
-                active.append(task)
-            for task in [task for task in active if task.run.progress().over]:
-                active.remove(task)
-                task.run.wait(view=UNSEEN)
-                if not scoring.settle(task.journal, task.entry, task.run, labels, task.journal.file):
-                    waiting.insert(0, task)  # stopped from outside: once more, with its own seeds
-                    continue
-                done += 1
-                left_s = (time.monotonic() - begun) / done * (total - done)
-                reached = task.entry.crash or f"{task.entry.accuracy:.2%}"
-                begin = f"run {done:>3} of {total}  {task.student:<14}"
-                say(f"{begin} {plain(reached)[:80]:<10} {time_left(left_s)}".rstrip())
-                _mark_if_done(course, task.student, task.journal)
-            line.show(f"{done} done, at work: {', '.join(task.student for task in active)}")
-            time.sleep(POLL_S)
-    except BaseException:
-        for task in active:
-            task.run.stop()
-            task.journal.interrupted(task.entry)
-        raise
-    line.end(f"{done} done")
+    with ThreadPoolExecutor(len(pairs)) as pool:
+        waiting = {pool.submit(work, student): student for student in handed_in}
+        try:
+            for done in as_completed(waiting):
+                scores[waiting[done]] = done.result()
+                _mark(course, waiting[done], done.result())
+        except BaseException:
+            stop.set()
+            pool.shutdown(cancel_futures=True)
+            raise
+    return {student: scores[student] for student in handed_in}
 
 
-# ---------------------------------------------------------------- marks
-
-
-def _mark_if_done(course, student, journal):
-    """Write a student's points into the gradebook, and why a person should look, once all runs are done."""
-    found = journal.score()
-    if found.left:
-        return
-    scoring.tidy(journal)
-    worth = points(found.counts, found.samples or 0)
+def _mark(course, student, found):
+    """Write a student's points into the gradebook, and note what a person should look at."""
+    worth = points(found.counts, found.ratio)
     with course.gradebook() as gradebook:
         _assignment(gradebook)
         with gradebook.db.no_autoflush:  # nbgrader's own way to add one would warn of it
@@ -263,12 +148,15 @@ def _mark_if_done(course, student, journal):
         grade = gradebook.find_grade(CELL, CHALLENGE, CHALLENGE, student)
         grade.auto_score, grade.needs_manual_grade = worth, False
         gradebook.db.commit()
-    looks = [*dict.fromkeys(f"counts as chance: {plain(why)}" for why in found.crashes), *filter(None, [found.look])]
+    looks = [f"a run failed: {plain(found.failure)}"] if found.failure else []
+    looks += found.report.flags if found.report else []
+    before = len(list((_folder(course, student) / "scores").glob("*")))
+    looks += [f"{before} files of this student have been scored"] if before > 1 else []
     course.note(CHALLENGE, student, replace(course.notes(CHALLENGE, student), marked=tuple(looks), failed=False))
 
 
 def rows(course: Course) -> list[Row]:
-    """The marks of everybody who has handed in a submission, and of whom something is noted."""
+    """Return the marks of everybody with a submission or a note."""
     with course.gradebook() as gradebook:
         _assignment(gradebook)
     return [row for row in autograde.rows(course, CHALLENGE) if row.auto is not None or row.reasons]
@@ -282,15 +170,14 @@ def _assignment(gradebook):
 
 
 def board(course: Course, scores: dict[str, Score]):
-    """Return the class's board, and write it as a picture and as feedback in a zip archive; with their paths."""
+    """Return the class's board, and write it as a figure and as feedback in a zip archive; with their paths."""
     from course.challenge.plot_challenge import plot_challenge
 
-    folder = course.folder / "challenge"
-    named = {student: replace(score, name=student) for student, score in scores.items()}
-    found = table([*(standing(score) for score in named.values()), *recorded()])
+    data = next(iter(scores.values())).data
+    found = board_of(data, [replace(score, name=student, trial=False) for student, score in scores.items()])
     figure = None
-    if any(score.samples for score in scores.values()):
-        figure = folder / "board.svg"
+    if any(score.ratios for score in scores.values()):
+        figure = course.folder / "challenge" / "board.svg"
         plot_challenge(found).savefig(figure)
     pages = course.folder / f"feedback-{CHALLENGE}.zip"
     write(pages, _feedback(course, scores))
@@ -298,12 +185,11 @@ def board(course: Course, scores: dict[str, Score]):
 
 
 def _feedback(course, scores: dict[str, Score]) -> bytes:
+    """Return each student's verdict as a text file in a zip archive; what a person should look at stays here."""
     archive = io.BytesIO()
     with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as pages:
         for student, score in scores.items():
-            if score.left:
-                continue
-            text = f"{score!r}\n  {points(score.counts, score.samples or 0)} of {POINTS} points\n"
+            text = f"{replace(score, report=None)!r}\n  {points(score.counts, score.ratio)} of {POINTS} points\n"
             name = course.notes(CHALLENGE, student).came_as or student
             pages.writestr(f"{name}/{CHALLENGE}.txt", text)
     return archive.getvalue()

@@ -15,6 +15,7 @@ import struct
 import subprocess
 import sys
 import threading
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache, partial
 from pathlib import Path
@@ -34,9 +35,8 @@ NOBODY = 65534  # a submission's group when root marks it
 USERS = range(2**30, 2**31)
 WATCH_EVERY_S = 0.1
 WORK = "/tmp/work"
-# For the process that traces a submission to graphs: TensorFlow reserves much address space, and starts threads.
-BUILDER = Limits(total_s=300.0, memory_bytes=8 * 2**30, processes=64)
-BUILDER_RESIDENT_BYTES = 4 * 2**30
+# For the training of a challenge's submission; `course.challenge.clock` limits its time and memory.
+TRAINER = Limits(total_s=3600.0, processes=64)
 # For the ranks of a script: as above, and each of three ranks has threads of TensorFlow's and of Horovod's.
 RANKS = Limits(memory_bytes=4 * 2**30, processes=128)
 ADDRESSES_BYTES = 16 * 2**30
@@ -62,11 +62,10 @@ def start_ranks(limits: Limits) -> Channel:
     return _start(partial(_Watched, limits), kind, limits, _limited(kind, limits, ranks_command(), ADDRESSES_BYTES))
 
 
-def start_builder(command: list[str]) -> Channel:
-    """Start the builder of the challenge's submissions as `start_worker` does, for `course.challenge.build.build`."""
+def start_trainer(command: list[str], files: Sequence[int]) -> Channel:
+    """Start the training of a challenge's submission, which inherits these descriptors."""
     kind = find()
-    watched = partial(_Watched, replace(BUILDER, memory_bytes=BUILDER_RESIDENT_BYTES))
-    return _start(watched, kind, BUILDER, _limited(kind, BUILDER, command, BUILDER.memory_bytes))
+    return _start(Channel, kind, TRAINER, _limited(kind, TRAINER, command, ADDRESSES_BYTES), files)
 
 
 def _limited(kind, limits, command, addresses_bytes):
@@ -139,15 +138,15 @@ def apptainer(limits, command, seccomp):
     return [*line, image, "python", *command[1:]]
 
 
-def _start(start, kind, limits, command):
-    """Call `start` with the command line that runs `command` in a sandbox, and what it needs."""
+def _start(start, kind, limits, command, files=()):
+    """Call `start` with the command line that runs `command` in a sandbox, and the descriptors that it inherits."""
     descriptor = os.memfd_create("seccomp")
     try:
         os.write(descriptor, system_calls())
         os.lseek(descriptor, 0, os.SEEK_SET)
         # An empty environment, because bubblewrap's own process in the sandbox could be read.
         env = {} if kind is bubblewrap else {"PATH": os.environ["PATH"]}
-        return start(kind(limits, command, descriptor), env=env, pass_fds=(descriptor,))
+        return start(kind(limits, command, descriptor), env=env, pass_fds=(descriptor, *files))
     finally:
         os.close(descriptor)
 

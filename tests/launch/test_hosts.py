@@ -161,7 +161,7 @@ def for_nobody(folder):
 @pytest.mark.nightly(*LAUNCHING)
 @pytest.mark.parametrize("detach", [False, True])
 def test_whoever_is_killed_nothing_stays(two_hosts, script, nothing_left, detach):
-    """By SIGKILL, which nobody can hear: the notebook's kernel, or `ddl.rank.hosts` where nobody looks on."""
+    """By SIGKILL, which nobody can hear: the notebook's kernel, or `ddl.rank.netns_hosts` where nobody looks on."""
     code = (
         "import sys, time; from ddl import hosts, launch; run = launch(sys.argv[1], workers=2, "
         f"nodes=2, site=hosts.site(100), wait=False, detach={detach}); print(run.id, flush=True); time.sleep(600)"

@@ -60,7 +60,7 @@ EXPECTED = {
     "5.Challenge": ("a trial, which does not count",),
     "6.Sharding": ("% of all cells are idle: no guess made · came out: 27",),
     "6b.Sharding-in-Depth": ("the GPUs of a host: no guess made · came out: 8",),
-    "5b.Challenge-in-Depth": ("of five are refused: no guess made · came out: 4",),
+    "5b.Challenge-in-Depth": ("of four are flagged: no guess made · came out: 3",),
 }
 
 

@@ -9,9 +9,9 @@
 # | hardware | two cores, and CIFAR-10 for a place on the board: `ddl data fetch cifar10` |
 # | before this | [4. Convergence](4.Convergence.ipynb) |
 #
-# Reach a held-out accuracy at a large, fixed global batch, with fewer samples or in
-# less time than a baseline. You bring one Python file; the course brings the clock,
-# the images, their order, the seeds and the evaluation.
+# Reach a held-out accuracy at a large, fixed global batch in less processor time than
+# a baseline. You bring one Python file. The course brings the images, their order, the
+# seeds, the clock and the evaluation.
 
 # %% tags=["parameters"]
 size = "reader"  # "smoke" only checks that everything runs
@@ -26,30 +26,29 @@ import numpy as np
 # %% tags=["demo"]
 import pandas as pd
 
-from ddl import beside
+from ddl import beside, launch
 from course import check, hint, plot, recorded
 from course import challenge
-from course.challenge.build import BASELINE
 from course.challenge.findings import best_of
+from course.challenge.submission import BASELINE
 
 smoke = size == "smoke"
-trial = {}  # sizes of a run that counts for nothing
-if smoke:
-    trial = dict(samples=2_048, train_samples=2_048, public_samples=200,
-                 private_samples=200)
-here = dict(workers=workers, data_set=data_set)
+trial = dict(samples=2_048, train_samples=2_048) if smoke else {}
+public = dict(public_samples=200) if smoke else {}
+private = dict(private_samples=200, n=2) if smoke else {}
+here = dict(workers=workers, data_set=data_set, **trial, **public)
 
 # %% [markdown]
 # ## 1. The rules, and why one run proves nothing
 #
-# You choose by the accuracy on **public** images, and **private** ones decide. Seeds
-# are drawn beforehand, and no run is left out. All the rules:
+# Tune on the **public** images; the **private** ones decide. Seeds are drawn
+# beforehand, and no run is left out. These are all the rules:
 
 # %% tags=["demo"]
 print(challenge.RULES)
 
 # %% [markdown]
-# Twenty recorded runs of the baseline differ *only* in their seed: in luck.
+# Twenty recorded runs of the baseline differ *only* in their seed, which is luck.
 #
 # **Predict first.** Somebody runs the baseline ten times and reports the best
 # run. By how many points does it exceed the mean of all runs?
@@ -82,20 +81,20 @@ pd.DataFrame({
 
 # %% [markdown]
 # This is **fishing**. Looking often, and stopping at the first accuracy above the
-# target, is the same in *time*: so a file states `SAMPLES` beforehand and is judged
-# at its end. [5b. Challenge in depth](5b.Challenge-in-Depth.ipynb), section 1,
-# computes what fishing gains.
+# target, is fishing in *time*. So a file states `SAMPLES` beforehand, and is judged at
+# its end. [5b. Challenge in depth](5b.Challenge-in-Depth.ipynb), section 1, computes
+# what fishing gains.
 #
 # ## 2. The baseline
 #
-# A submission is a file like this one. What yours leaves out is taken from here: the
+# A submission is a file like this one, which supplies whatever yours leaves out. The
 # one line `PEAK = 2.4` is a submission.
 
 # %% tags=["demo"]
 print(BASELINE.read_text())
 
 # %% [markdown]
-# `challenge.run` trains a file once, with fresh seeds.
+# `train_submission.py` trains a file once, with a fresh seed.
 #
 # **Predict first.** Four passes over 45,056 images, 176 steps: what percentage of
 # the public images will the baseline get right?
@@ -104,23 +103,20 @@ print(BASELINE.read_text())
 guess_baseline = None  # percent
 
 # %% tags=["demo"]
-baseline = challenge.run("baseline.py", **here, **trial)
+baseline = launch("train_submission.py", name="baseline",
+                  file="baseline.py", **here)
 
 # %% tags=["demo"]
-beside(
-    guess_baseline, 100 * baseline.public_accuracy, "% of the public images"
-)
-
-# %% tags=["demo"]
-baseline
+reached_once = 100 * baseline.result["public_accuracy"]
+beside(guess_baseline, reached_once, "% of the public images")
 
 # %% tags=["demo", "recorded"]
-plot.plot_convergence([baseline.run, *baselines], x="samples")
+plot.plot_convergence([baseline, *baselines], x="samples")
 
 # %% [markdown]
-# The band holds the recorded runs. Half-way, while the learning rate is high, it is
-# wide: an unfinished curve says little. To learn what a shorter training reaches,
-# let one *end* there, with a schedule of its own.
+# The band holds the recorded runs. It is wide half-way, while the learning rate is
+# high: an unfinished curve says little. To learn what a shorter training reaches,
+# let one *end* there, with its own schedule.
 
 # %% [markdown]
 # ## 3. An attempt
@@ -131,9 +127,9 @@ plot.plot_convergence([baseline.run, *baselines], x="samples")
 # The mean of its twenty runs is more than a point above the target.
 
 # %% [markdown]
-# This cell writes your file. Make it yours: everything that the baseline
-# defines can be defined here, and also `prepare` and `finish`, which it lacks.
-# To begin with, change one of the constants in capitals.
+# This cell writes your file. Make it yours: it can define everything that the
+# baseline defines, and `prepare` and `finish`, which the baseline lacks. Begin by
+# changing one of the constants in capitals.
 
 # %%
 %%writefile my_submission.py
@@ -144,7 +140,7 @@ import math
 import tensorflow as tf
 
 SAMPLES = 157_696  # how long it trains: a multiple of 1,024
-SMOOTHING = 0.2  # share of the loss that asks for all classes alike
+SMOOTHING = 0.2  # share of the loss that asks for all classes equally
 PEAK = 1.6  # the highest learning rate
 WARMUP = 0.25  # part of the training in which it rises
 
@@ -172,38 +168,34 @@ def schedule(done):
 guess_attempt = None  # percent
 
 # %% tags=["demo"]
-attempt = challenge.run("my_submission.py", **here, **trial)
+attempt = launch("train_submission.py", name="my submission",
+                 file="my_submission.py", **here)
 
 # %% tags=["demo"]
-beside(
-    guess_attempt, 100 * attempt.public_accuracy, "% of the public images"
-)
+reached_once = 100 * attempt.result["public_accuracy"]
+beside(guess_attempt, reached_once, "% of the public images")
 
 # %% tags=["demo"]
-attempt
-
-# %% tags=["demo"]
-plot.plot_challenge(challenge.board(), challenge.attempts())
+plot.plot_convergence([attempt, baseline, *baselines], x="samples")
 
 # %% [markdown]
-# Your attempts are hollow marks; scores are filled and have a bar. Change one thing
-# at a time, write down what you expect, run the cells again, and watch the marks
-# move. `challenge.run("my_submission.py", samples=45_056)` takes a quarter of the
-# time. Which ideas are worth trying is in [5b](5b.Challenge-in-Depth.ipynb),
-# sections 3 and 4.
+# Change one thing at a time, write down what you expect, and run the cells again.
+# With `samples=45_056` in `launch`, a run takes a quarter of the time.
+# [5b](5b.Challenge-in-Depth.ipynb), sections 3 and 4, says which ideas are worth
+# trying.
 
 # %% [markdown]
 # ## 4. A score, with its interval
 #
-# A score is five runs, each beside one of the baseline for the board of times. The
-# mean of their *private* accuracies has to be so far above the target that luck is
-# no explanation: a one-sided t-test, p < 0.01.
+# A score is five runs, each paired with a run of the baseline to compare times. The
+# mean *private* accuracy has to be so far above the target that luck is no
+# explanation: a one-sided t-test, p < 0.01.
 
 # %% [markdown]
 # **Question 1** (4 points)
 #
 # Write `counts(accuracies, target)`. `accuracies` lists the private accuracies of a
-# score in percent, with `None` for a run that crashed: it has reached chance, 10.
+# score in percent, with `None` for a run that crashed, which counts as chance, 10.
 # Return `True` if there are at least five runs and
 #
 # $$\frac{\text{mean} - \text{target}}{s / \sqrt n} > t_{n-1}$$
@@ -288,10 +280,8 @@ assert counts(spread, 48) in (True, False)  # and nothing else
 guess_half = None  # points, half of the interval's width
 
 # %% tags=["demo"]
-runs = 2 if smoke else 5
-minutes = runs * (baseline.seconds + attempt.seconds) / 60
-print(f"{2 * runs} runs: on the clock about {minutes:.0f} minutes")
-scored = challenge.score("my_submission.py", n=runs, **here, **trial)
+scored = challenge.score("my_submission.py", data_set=data_set,
+                         **trial, **private)
 
 # %% tags=["demo"]
 beside(guess_half, 100 * scored.half_width, "points, ±")
@@ -300,17 +290,17 @@ beside(guess_half, 100 * scored.half_width, "points, ±")
 scored
 
 # %% [markdown]
-# A score that you stop (■) goes on, with the same seeds, when you run the cell again.
-# "Not shown to reach the target" does not mean below it:
+# If you stop a score (■), run the cell again: it resumes with the same seeds. "Not
+# shown to be above the target" does not mean below it.
 # [5b](5b.Challenge-in-Depth.ipynb), section 5, asks how far above it a file must be,
 # and section 6 tries to cheat.
 
 # %% [markdown]
 # ## 5. The board
 #
-# **Predict first.** The course has a submission of its own, the **reference**,
-# made of published tricks. What percentage of the private images does it get
-# right on average?
+# **Predict first.** The course's own submission, the **reference**, is made of
+# published tricks. What percentage of CIFAR-10's private images does it
+# get right on average?
 
 # %% tags=["demo"]
 guess_reference = None  # percent
@@ -324,21 +314,17 @@ reference = [
 beside(guess_reference, np.mean(reference), "% of the private images")
 
 # %% tags=["demo"]
-challenge.board()
+board = challenge.board(data_set)
+board
 
 # %% tags=["demo"]
-plot.plot_challenge(challenge.board(), challenge.attempts())
+plot.plot_challenge(board)
 
 # %% [markdown]
-# When you are satisfied, pack your file:
-
-# %% tags=["demo"]
-challenge.submit("my_submission.py")
-
-# %% [markdown]
-# Hand the archive in with this notebook. The instructor runs the file again, with
-# fresh seeds, and that gives the points (rule 14). Three written answers, on what you
-# tried, expected and found, end [5b](5b.Challenge-in-Depth.ipynb).
+# When you are satisfied, hand in `my_submission.py` with this notebook. The
+# instructor scores it in a sandbox with fresh seeds, and that gives the points (rule
+# 10). [5b](5b.Challenge-in-Depth.ipynb) ends with three written answers, about what
+# you tried, expected and found.
 
 # %% [markdown]
 # ## Your answers so far

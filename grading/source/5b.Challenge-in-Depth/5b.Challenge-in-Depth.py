@@ -9,9 +9,9 @@
 # | hardware | two cores; the figures are drawn from recorded runs |
 # | before this | [5. Challenge](5.Challenge.ipynb) |
 #
-# What the challenge leaves open: how much fishing gains, where a run's time and
-# samples go, what six published ideas are worth in a short training, how far above
-# the target a file must be, and how people cheat.
+# This notebook asks what the challenge leaves open: how much fishing gains, where a
+# run's time and samples go, what six published ideas are worth in a short training, how
+# far above the target a file must be, and how people cheat.
 #
 # | sitting | sections | minutes |
 # | --- | --- | --- |
@@ -20,7 +20,6 @@
 
 # %% tags=["parameters"]
 size = "reader"  # "smoke" only checks that everything runs
-data_set = "auto"  # CIFAR-10 if it is here, else generated images
 workers = 2
 
 # %%
@@ -29,19 +28,16 @@ import math
 import numpy as np
 
 # %% tags=["demo"]
-import tempfile
-from pathlib import Path
-
 import pandas as pd
 
 from ddl import beside, launch
 from course import check, hint, plot, recorded
 from course import challenge, critical, efficiency
 from course.challenge.findings import ablations, best_of, judged
-from course.challenge.rules import GLOBAL_BATCH, Refused
+from course.challenge.report import report
+from course.challenge.rules import GLOBAL_BATCH
 
 smoke = size == "smoke"
-here = dict(workers=workers, data_set=data_set)
 baselines = recorded("challenge-baseline")  # twenty runs, other seeds
 reached = [100 * run.result["private_accuracy"] for run in baselines]
 middle = np.mean(reached)
@@ -50,9 +46,8 @@ turns = recorded("challenge-times")  # whole trainings, in turns
 # %% [markdown]
 # ## 1. What fishing gains
 #
-# The recorded runs of the baseline differ only in their seed. Whoever reports the
-# best of ten has gained more than half a point by luck
-# ([lesson 5](5.Challenge.ipynb), section 1).
+# The recorded runs of the baseline differ only in their seed. Reporting the best of
+# ten gains more than half a point by luck ([lesson 5](5.Challenge.ipynb), section 1).
 #
 # **Predict first.** Does the best of twenty gain twice as much as the best of five?
 # How many times as much?
@@ -260,11 +255,11 @@ beside(
 plot.plot_step_times([parts])
 
 # %% [markdown]
-# On one machine, time is arithmetic. It is won by computing less for each image (a
-# narrower network, or fewer layers where images are large), by computing in a
-# cheaper format, or by needing fewer images. `PRECISION = "bfloat16"` is refused
-# where a processor has no instructions for it. On an AMD EPYC, which has them
-# (AVX512_BF16), a sample took the reference this share of its time in float32:
+# On one machine, time is mostly arithmetic, so save time by computing less: less for
+# each image (a narrower network, or fewer layers while images are large), in a cheaper
+# format, or for fewer images. `PRECISION = "bfloat16"` needs a processor with
+# instructions for it. On an AMD EPYC, which has them (AVX512_BF16), the reference took
+# this share of its time in float32 for a sample:
 
 # %% tags=["demo", "recorded"]
 seconds = {
@@ -275,7 +270,8 @@ seconds = {
 round(seconds["longer, in bfloat16"] / seconds["reference"], 2)
 
 # %% [markdown]
-# `COMPRESSION = "fp16"` halves only the message.
+# `COMPRESSION = "fp16"` halves only the message. A score trains in a single process,
+# which sends none.
 #
 # ### Samples
 #
@@ -334,7 +330,7 @@ plot.plot_batch_size_tradeoff(curve.fit, batches=(64, GLOBAL_BATCH))
 # %% [markdown]
 # ## 4. Six ideas, and what each costs to try
 #
-# The course has a submission of its own, `submissions/reference.py`. It is
+# The course's own submission is `submissions/reference.py`. It is
 # made of tricks that others found and measured, each with a switch at the top
 # of the file. Here are six of the nine that are measured below.
 
@@ -345,7 +341,7 @@ plot.plot_batch_size_tradeoff(curve.fit, batches=(64, GLOBAL_BATCH))
 # | **whitening** | the first layer takes images apart into uncorrelated parts, and is not trained | Page, part 8; Jordan, 3.2 |
 # | **width late** | few filters where images are large, many where they are small: more weights for the same arithmetic | Jordan, 3.1 |
 # | **faster biases** | the biases of batch norm have a much higher learning rate | Page, part 8; Jordan, 3.4 |
-# | **label smoothing** | asks for 0.82, not 1: images that are already right hardly change the weights | Szegedy et al., 7 |
+# | **label smoothing** | asks for 0.82, not 1: images that are already right change the weights little | Szegedy et al., 7 |
 # | **faster norm statistics** | evaluations use the means of the last twenty passes or so, as weights change fast | Jordan's code |
 
 # %% [markdown]
@@ -384,20 +380,20 @@ plot.plot_differences(judged(left_out), against="one pass", margin=0.5)
 # arms were best at twice the whole file's learning rate, none at four times.
 
 # %% [markdown]
-# Where an interval contains 0, five pairs were too few to see a difference of that
-# size; that is not the same as none. Of ten intervals, at least one is likelier to
-# miss than a single one, so the table corrects p for their number (Holm, 1979).
+# If an interval contains 0, five pairs were too few to see a difference of that
+# size; that is not the same as none. With ten intervals, at least one is likely to
+# miss, so the table corrects p for their number (Holm, 1979).
 #
 # Look at *pairs to see it*: how many pairs of runs it takes until the interval
-# is likely to exclude 0. Where that is a handful, you can test the idea in an
-# hour. Where it is dozens, your table shows luck. So **what an idea costs to
+# is likely to exclude 0. If that is a handful, you can test the idea in an
+# hour. If it is dozens, your table shows luck. So **what an idea costs to
 # try** is not its ten lines of code, but the runs until you can tell that it
 # works. And the tricks do not add up: each was left out with all others present.
 
 # %% [markdown]
 # ## 5. How far above the target?
 #
-# A score that "is not shown to reach the target" may still be above it. How far
+# A score that "is not shown to be above the target" may still be above it. How far
 # above the target must a file score for five runs to show it? Draw five of the
 # baseline's twenty runs again and again, each time with replacement, and count how
 # often they would have passed the test, for several targets.
@@ -433,9 +429,8 @@ pd.DataFrame({
 # The target was set so that the baseline counts nine times in ten, so the first row
 # is its definition and not a finding. The others say what a small margin costs.
 #
-# With `challenge.score(…, again=True)` five more runs join the first ones, and p has
-# to be half as small. With every repeat allowed, luck then passes at most two of a
-# hundred files, not one.
+# A file is scored once. Each further file that you hand in is another chance for luck,
+# so the instructor's report says how many there were.
 
 # %% [markdown]
 # ## 6. Can the scorer be fooled?
@@ -443,74 +438,55 @@ pd.DataFrame({
 # %% [markdown]
 # | rule | without it |
 # | --- | --- |
-# | a file is traced to graphs | code that runs beside the clock can stop it, wait, or look for labels |
-# | batch, order, ranks and passes are given | a smaller batch would win without an idea (lesson 4) |
-# | each further pass over an image is a further sample, in training and in evaluations | "fewer samples" would be a matter of counting |
-# | no knowledge comes with the file: the first layers are probed | weights that were trained elsewhere need few samples here |
-# | you choose on public images, and private ones decide | whatever was chosen on some images looks better on them |
-# | seeds are drawn first, no run is left out, and a second look needs a smaller p | the best of many runs is luck |
-# | evaluation at fixed points, off the clock | looking often would cost time, or find a lucky moment |
-# | time as a ratio to the baseline beside it | the faster machine would win |
+# | the clock counts all time of the process, until it has classified the private images | work could hide before or after the training |
+# | the batch is given | a smaller batch would win without an idea (lesson 4) |
+# | private images come last, without labels, in random order and with noise | a file could hold a table of answers |
+# | you tune on public images, and private ones decide | whatever was tuned on some images looks better on them |
+# | seeds are drawn first, and no run is left out | the best of many runs is luck |
+# | each run is paired with one of the baseline | the faster machine would win |
 
 # %% [markdown]
-# Where a program scores people, they look for its gaps. Here are five files
-# that try. Your file's Python runs once, in a process of its own without
-# images, files or network, and only the graphs that it makes go on.
+# An instructor can't read every file closely, so a report says which ones to read.
+# Here are four files that try to cheat.
 #
-# **Predict first.** How many of the five are refused before they train?
+# **Predict first.** How many of the four does the report flag?
 
 # %% tags=["demo"]
-guess_refused = None  # how many of five
+guess_flagged = None  # how many of four
 
 # %% tags=["demo"]
+weights = np.random.default_rng(0).normal(size=400).round(3).tolist()
 cheats = {
     "labels.py": "KNOWN = open('/data/cifar10/labels.bin').read()\n",
-    "quits.py": "raise SystemExit(0)  # all is well\n",
-    "clock.py": "import time\n\ntime.monotonic = lambda: 0.0\n",
-    "python.py": """import tensorflow as tf
-
-def loss(logits, labels):
-    return tf.py_function(lambda x: 0 * x, [logits[:, 0]], tf.float32)
-""",
-    "weights.py": """import tensorflow as tf
-
-BROUGHT = tf.random.stateless_uniform([99, 999], [1, 2]).numpy()
-
-def loss(logits, labels):
-    return tf.reduce_mean(BROUGHT) * logits[:, 0]
+    "weights.py": f"BROUGHT = {weights}\n",
+    "clock.py": "import time\n\ntime.process_time = lambda: 0.0\n",
+    "views.py": """def views(network, images):
+    return network(images) + network(images[:, :, ::-1])
 """,
 }
+flags = {name: report(text.encode()).flags for name, text in cheats.items()}
+for name, found in flags.items():
+    print(f"{name}: {'; '.join(found) or 'nothing to look at'}")
 
 # %% tags=["demo"]
-tiny = dict(samples=1_024, train_samples=1_024, public_samples=100,
-            private_samples=100)
-refused = []
-with tempfile.TemporaryDirectory() as folder:
-    for name, text in cheats.items():
-        path = Path(folder, name)
-        path.write_text(text)
-        try:
-            run = challenge.run(path, **here, **tiny)
-            print(f"{name} ran: {run.seconds:.1f} s on the clock\n")
-        except Refused as error:
-            refused.append(name)
-            print(f"{error}\n")
-
-# %% tags=["demo"]
-beside(guess_refused, len(refused), "of five are refused")
+beside(guess_flagged, sum(map(bool, flags.values())), "of four are flagged")
 
 # %% [markdown]
-# The one that ran changed a clock that nobody reads: that of its own process.
-# The ranks run the course's Python and your graphs, so it is scored as what it
-# is, the baseline. What remains possible can only be forbidden by the rules,
-# such as knowledge about CIFAR-10 in the choice of a network. That is why a
-# person reads a file that is too fast to be true.
+# `views.py` shows each image to the network twice. The report doesn't notice, and it
+# doesn't have to: the second pass is on the clock. The others gain nothing either. The
+# sandbox has no file with labels, and processor time is measured from outside the
+# process, so `clock.py` changes a clock that nobody reads. Weights from elsewhere would
+# help. No program can tell them from a good idea with certainty, so a person reads
+# that file.
+#
+# Some cheats can only be forbidden. A file could take extra steps on smaller batches
+# inside `augment()`, and only a reader would notice.
 
 # %% [markdown]
 # ## What you tried, expected and found
 #
-# These answers are about your own file of lesson 5. A person reads them. They are
-# worth as much for a file that missed the target as for one that reached it.
+# These answers are about your own file of lesson 5. An instructor reads them. They
+# are worth as much for a file that missed the target as for one that reached it.
 
 # %% [markdown] nbgrader={"grade": false, "grade_id": "q03_tried_prompt", "locked": true, "schema_version": 3, "solution": false, "task": false}
 # **Question 3** (3 points)
@@ -573,13 +549,13 @@ beside(guess_refused, len(refused), "of five are refused")
 # *What do the intervals say?* Quote your score: the mean, its interval, p, and
 # the verdict. Does it count, and why, or why not? Where is the public accuracy of
 # your single runs relative to that interval, and why might it lie above? What
-# does the interval of the time ratio decide? What would you run next, and how
+# does the range of the time ratios say? What would you run next, and how
 # many times?
 #
 # === BEGIN MARK SCHEME ===
 # 1 point: mean, interval, p and verdict, read correctly ("not shown" is not
 # "below"). 1 point: public against private: chosen on the public images, other
-# images, one run against a mean. 1 point: the time ratio's interval, against 1.
+# images, one run against a mean. 1 point: the range of the time ratios, against 1.
 # 1 point: a next run with a number of runs that follows from an interval (or
 # from "pairs to see it"), not "more".
 # === END MARK SCHEME ===
@@ -591,9 +567,9 @@ beside(guess_refused, len(refused), "of five are refused")
 # does not count: that the mean is above the target is likely, and not shown. My
 # best single run had 73.6 % on the public images. It lies above the interval,
 # as I chose the file by that number, and as one run scatters more than a mean of
-# five. The time ratio is 0.89, from 0.86 to 0.93: faster, as it trains 12 % less.
-# With this spread seven runs would be enough. As a second look halves the p that
-# is needed, I would rather train 5 % longer and score that file anew.
+# five. The time ratio is 0.89, from 0.86 to 0.93: faster in all five pairs, as it
+# trains 12 % less. With this spread seven runs would be enough, but a file is scored
+# once, so I would train 5 % longer and score that file.
 # ### END SOLUTION
 
 # %% [markdown]
@@ -609,7 +585,6 @@ check()
 # - Two files that differ in one idea, eight seeds each. Does the interval of the
 #   paired difference agree with section 4?
 # - A file with `SAMPLES = 1_024` and an honest verdict.
-# - `workers=4`: which of the two boards changes?
 
 # %% [markdown]
 # ## Sources

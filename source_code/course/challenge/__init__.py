@@ -1,20 +1,11 @@
-"""The challenge: reach a held-out accuracy with fewer samples, in less time, and be believed.
+"""The challenge: reach a held-out accuracy in less processor time than the baseline.
 
-``from ddl import challenge`` gives what a lesson needs. A submission is built into graphs by a process of its own
-(`build`), trained by ranks that run the course's Python only (``train_submission.py``), and judged here, where the
-labels are.
+A submission is a Python file. ``launch("train_submission.py", file=…)`` trains it on ranks. `score` trains it in a
+process of its own (`trainer`), times that from outside (`clock`), and compares its answers with the private labels.
 """
 
 from ddl.lazy import lazy_names
 
-_HOME = {
-    "RULES": "rules",
-    "TARGET": "rules",
-    "run": "attempt",
-    "score": "scoring",
-    "board": "standings",
-    "attempts": "standings",
-    "submit": "handin",
-}
+_HOME = {"RULES": "rules", "TARGET": "rules", "TARGETS": "rules", "score": "scoring", "board": "standings"}
 
 __getattr__, __dir__, __all__ = lazy_names(__name__, _HOME)

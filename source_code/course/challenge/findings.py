@@ -1,4 +1,4 @@
-"""What the challenge's recorded runs show: their private accuracy, the best of several, and what each idea brings."""
+"""Statistics of the challenge's recorded runs: the best of several, and what each idea is worth."""
 
 import math
 import statistics
@@ -14,10 +14,7 @@ WITHOUT = "without "  # and the trick: the name of an arm
 
 
 def judged(runs: Iterable[Any]) -> list[Recorded]:
-    """Return recorded runs of the challenge by arm, with the private accuracy as the held-out one.
-
-    Runs that settings were chosen by are left out.
-    """
+    """Return recorded runs by arm, with private accuracy as the held-out one, and without those for tuning."""
     return [
         Recorded(
             run.result
@@ -29,7 +26,7 @@ def judged(runs: Iterable[Any]) -> list[Recorded]:
 
 
 def best_of(values: Sequence[float], k: int) -> float:
-    """Return the mean of the largest of `k` values that are drawn at random, none twice.
+    """Return the mean of the largest of `k` values that are drawn at random without replacement.
 
     The i-th smallest of n is the largest in C(i − 1, k − 1) of the C(n, k) draws.
 
@@ -43,23 +40,15 @@ def best_of(values: Sequence[float], k: int) -> float:
 
 
 def ablations(runs: Iterable[Any], whole: str) -> Table:
-    """Tabulate what each trick of a submission brings: the arms "without X" against the arm `whole`.
+    """Tabulate what each trick of a submission is worth: the arms "without X" against the arm `whole`.
 
-    Only arms with the steps and precision of `whole` are compared. ``difference_points`` is private accuracy minus
-    the whole's, paired by seed, the largest loss first; ``p`` is corrected for their number
-    (`holm`); ``needed`` is `Paired.needed`.
-
-    Raises InputError if there is no arm `whole`, or none without a trick to compare with it.
+    ``difference_points`` is private accuracy minus the whole's, paired by seed, the largest loss first; ``p`` is
+    corrected for the number of tricks (`holm`); ``needed`` is `Paired.needed`.
     """
     found = judged(runs)
-    sizes = {_size(run) for run in found if run.name == whole}
-    compared = [run for run in found if _size(run) in sizes]
-    arms = {name: [run for run in compared if run.name == name] for name in dict.fromkeys(run.name for run in compared)}
+    arms = {name: [run for run in found if run.name == name] for name in dict.fromkeys(run.name for run in found)}
     accuracies = {arm: by_seed(some, lambda result: 100 * result["test_accuracy"]) for arm, some in arms.items()}
     tricks = [arm.removeprefix(WITHOUT) for arm in arms if arm.startswith(WITHOUT)]
-    if not tricks:
-        named = ", ".join(dict.fromkeys(run.name for run in found)) or "none"
-        raise InputError(f"the arm {whole!r} is compared with those “{WITHOUT}…” of its size; there are: {named}")
     pairs = [paired(accuracies[whole], accuracies[WITHOUT + trick]) for trick in tricks]
     rows = [
         {
@@ -75,12 +64,7 @@ def ablations(runs: Iterable[Any], whole: str) -> Table:
     ]
     everything = statistics.fmean(accuracies[whole].values())
     caption = (
-        f"Private accuracy minus that with everything ({everything:.1f} %), paired by seed, with its 95 % interval. "
-        "Pairs to see it: from so many on, an even chance that the interval leaves out 0, if mean and spread are "
-        "these."
+        f"Private accuracy minus the whole file's ({everything:.1f} %), paired by seed, with its 95 % interval. Pairs "
+        "to see it: with this many, the interval excludes 0 half of the time, if mean and spread are these."
     )
     return Table.of(sorted(rows, key=lambda row: row["difference_points"]), caption)
-
-
-def _size(run):
-    return run.result["steps"], run.result.get("precision")  # `prepare` counts as samples, and as no step

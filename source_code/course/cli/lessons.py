@@ -1,6 +1,5 @@
 """Commands about the course: lessons, the class, the challenge, JupyterLab and data sets."""
 
-import sys
 import time
 
 from course.cli.clusters import save
@@ -48,33 +47,19 @@ def add(commands):
 
 
 def _add_challenge(commands):
-    challenge = add_command(commands, "challenge", None, "beat the clock: run, score and hand in a submission")
+    challenge = add_command(commands, "challenge", None, "beat the clock: score a submission")
     actions = challenge.add_subparsers(required=True, metavar="ACTION")
     add_command(actions, "rules", _challenge_rules, "the rules, on a page")
-    run = add_command(actions, "run", _challenge_run, "run a file once, and say what it reaches on the public images")
-    run.add_argument("--seed", type=int, help="of what the run draws (default: a new one)")
-    run.add_argument("--name", help="what figures call the run")
-    score = add_command(actions, "score", _challenge_score, "score a file: all seeds, beside the baseline; it resumes")
-    score.add_argument("--runs", type=int, help="runs to draw seeds for (default and least: 5)")
-    score.add_argument("--again", action="store_true", help="add runs to a score that is done")
-    score.add_argument(
-        "--samples-only", action="store_true", help="without the baseline: no place on the board of times"
-    )
-    for sub in (run, score):
-        sub.add_argument("file", help="a path, or the name of one of the course's submissions")
-        sub.add_argument("-n", "--workers", type=int, default=2, help="ranks that share the global batch (default 2)")
-        sub.add_argument("--site", metavar="FILE", help="where to run (default: found or detected)")
-        sub.add_argument("--oversubscribe", action="store_true", help="allow more ranks than cores or GPUs")
-        sub.add_argument("--data-set", default="auto", help="auto, cifar10 or synthetic (default auto)")
-        trial = sub.add_argument_group("smaller sizes, to try things out; such a run never counts")
-        for name in ("samples", "train-samples", "public-samples", "private-samples"):
-            trial.add_argument(f"--{name}", type=int, metavar="N")
+    score = add_command(actions, "score", _challenge_score, "score a file: five runs beside the baseline; it resumes")
+    score.add_argument("file", help="a path, or the name of one of the course's submissions")
+    score.add_argument("--data-set", default="auto", help="auto, cifar10 or synthetic (default auto)")
+    trial = score.add_argument_group("smaller sizes, to try things out; such a score does not count")
+    trial.add_argument("--runs", type=int, metavar="N")
+    for name in ("samples", "train-samples", "private-samples"):
+        trial.add_argument(f"--{name}", type=int, metavar="N")
     board = add_command(actions, "board", _challenge_board, "what has been scored here, beside the baseline")
-    board.add_argument("--by", choices=("samples", "time"), default="samples", help="which board (default samples)")
-    board.add_argument("--figure", metavar="FILE", help="draw it too, with your single runs: a .png or .svg")
-    submit = add_command(actions, "submit", _challenge_submit, "pack a file, its records and versions to hand in")
-    submit.add_argument("file", help="the submission's path")
-    submit.add_argument("--into", metavar="ZIP", help="the archive (default: challenge-NAME.zip here)")
+    board.add_argument("--data-set", default="auto", help="auto, cifar10 or synthetic (default auto)")
+    board.add_argument("--figure", metavar="FILE", help="also draw it: a .png or .svg")
 
 
 def _check(arguments):
@@ -145,51 +130,23 @@ def _challenge_rules(arguments):
     print(RULES, end="")
 
 
-def _challenge_options(arguments):
-    names = ("workers", "site", "oversubscribe", "data_set")
-    names += ("samples", "train_samples", "public_samples", "private_samples")
-    return {name: getattr(arguments, name) for name in names}
-
-
-def _challenge_run(arguments):
-    from course.challenge.attempt import run
-
-    print(run(arguments.file, seed=arguments.seed, name=arguments.name, **_challenge_options(arguments)))
-
-
 def _challenge_score(arguments):
-    from course.challenge.scoring import ScoreInterrupted, score
+    from course.challenge.rules import RUNS
+    from course.challenge.scoring import score
 
-    try:
-        found = score(
-            arguments.file,
-            again=arguments.again,
-            beside=not arguments.samples_only,
-            **({"n": arguments.runs} if arguments.runs is not None else {}),
-            **_challenge_options(arguments),
-        )
-    except ScoreInterrupted as error:
-        print(f"ddl: {error}", file=sys.stderr)
-        return 130
-    print(found)
-    return 0
+    sizes = {name: getattr(arguments, name) for name in ("samples", "train_samples", "private_samples")}
+    print(score(arguments.file, n=arguments.runs or RUNS, data_set=arguments.data_set, **sizes))
 
 
 def _challenge_board(arguments):
-    from course.challenge.standings import attempts, board
+    from course.challenge.standings import board
 
-    found = board(arguments.by)
+    found = board(arguments.data_set)
     print(found)
     if arguments.figure:
         from course.challenge.plot_challenge import plot_challenge
 
-        save(plot_challenge(found, attempts()), arguments.figure, dpi=150)
-
-
-def _challenge_submit(arguments):
-    from course.challenge.handin import submit
-
-    print(f"{submit(arguments.file, arguments.into)} is what to hand in")
+        save(plot_challenge(found), arguments.figure, dpi=150)
 
 
 def _data_fetch(arguments):

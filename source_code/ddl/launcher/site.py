@@ -180,12 +180,6 @@ class Site:
         """Whether commands enter a container (not if this process already is in it)."""
         return self.container != "none" and not self.inside
 
-    @property
-    def takes_templates(self) -> bool:
-        """Whether ranks start on this machine in this process's environment, so that they may start warm."""
-        local = self.scheduler == "local" and not self.enters_container
-        return local and self.controller == "gloo" and not self.python
-
     def ranks_per_node(self, job: "Job") -> int:
         """Return the most ranks on one node, including those that only coordinate."""
         return -(-job.processes // self.nodes_for(job))

@@ -12,11 +12,10 @@ from ddl.errors import InputError
 SAME = {"name": "file", "test_accuracy": 0.5, "held_out": "validation"}
 
 
-def runs(steps=4, precision="bfloat16", **arms):
-    """Runs of each arm, one a seed, with these private accuracies."""
-    size = {"steps": steps, "precision": precision}
+def runs(**arms):
+    """Return runs of each arm, one a seed, with these private accuracies."""
     return [
-        SimpleNamespace(result={"arm": arm.replace("_", " "), "seed": seed, "private_accuracy": found, **SAME, **size})
+        SimpleNamespace(result={"arm": arm.replace("_", " "), "seed": seed, "private_accuracy": found, **SAME})
         for arm, accuracies in arms.items()
         for seed, found in enumerate(accuracies)
     ]
@@ -53,15 +52,3 @@ def test_each_trick_left_out_is_compared_with_the_whole_by_seed():
     assert row["needed"] == 4  # 3.182 / 2 < 2 points, and 4.303 / √3 is not
     assert row["p"] == pytest.approx(2 * 0.0742, rel=0.01)  # t = 2 √3 of two degrees of freedom, twice as two tricks
     assert "81.0 %" in repr(table)
-
-
-def test_only_arms_of_the_same_size_and_precision_are_compared():
-    others = [*runs(steps=9, without_flip=WHOLE), *runs(precision="float32", without_shifts=WHOLE)]
-    table = ablations([*runs(whole=WHOLE, without_whitening=WHOLE), *others], "whole")
-    assert list(table["trick"]) == ["whitening"]
-
-
-@pytest.mark.parametrize("arms", [{"without_flip": WHOLE}, {"whole": WHOLE, "flip": WHOLE}, {}])
-def test_without_the_whole_or_anything_left_out_there_is_nothing_to_compare(arms):
-    with pytest.raises(InputError, match="the arm 'whole' is compared with those “without …”"):
-        ablations(runs(**arms), "whole")

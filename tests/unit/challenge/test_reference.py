@@ -8,12 +8,17 @@ import pytest
 tf = pytest.importorskip("tensorflow")
 
 import challenge
-from submissions import submission
+from course.challenge.submission import Submission
+from course.challenge.training import Training
+
+
+def submission(arm):
+    return Submission("mine.py", arm.source().encode())
 
 
 @pytest.fixture(scope="module")
 def reference():
-    return submission(challenge.REFERENCE.source())
+    return submission(challenge.REFERENCE)
 
 
 @pytest.fixture
@@ -27,14 +32,16 @@ BARE = challenge.Arm("no trick", "reference.py", ChainMap(*challenge.TRICKS.valu
 
 
 @pytest.mark.parametrize("arm", [challenge.REFERENCE, BARE], ids=lambda arm: arm.name)
-def test_it_builds(arm):
-    settings = submission(arm.source()).built([1])["settings"]
-    assert settings["passes"] == 1
-    assert settings["prepare_samples"] == 1024 * (arm.name == "reference")  # whitening is its only preparation
+def test_it_trains_a_step(arm):
+    images = np.random.default_rng(0).integers(0, 256, (1024, 32, 32, 3), np.uint8)
+    training = Training(submission(arm), images, np.arange(1024) % 10, 1, 2)
+    assert training.prepare() == (1024 if arm.name == "reference" else 0)  # whitening is its only preparation
+    ((number, batch),) = training.order.batches(0, 1)
+    assert np.isfinite(training.step(number, batch, 1)).all()
 
 
 def test_whitened_patches_have_equal_and_unrelated_parts(reference, pictures):
-    made = reference.make(1).model
+    made = reference.model()
     first = tf.keras.Model(made.input, made.get_layer("first").output)
 
     def spread():
