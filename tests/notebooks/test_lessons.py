@@ -49,18 +49,18 @@ def test_links_lead_to_files_that_are_there(source):
 # Lessons 1 and 2 run in JupyterLab (tests/browser), and what goes deeper than these in the pipeline (tests/grading). What is expected here does not depend on the machine: a factor, an
 # answer.
 EXPECTED = {
-    "Start_Here": ("% of the held-out images that are right: no guess made · came out: ", "questions answered, "),
-    "3.Multi-GPU": ("largest difference ÷ largest weight: no guess made · came out: ",),
-    "3b.Strategies-in-Depth": ("times the single device's gradient: no guess made · came out: 2",),
+    "Start_Here": ("% of the held-out images that are right: no guess · outcome: ", "questions answered, "),
+    "3.Multi-GPU": ("largest difference ÷ largest weight: no guess · outcome: ",),
+    "3b.Strategies-in-Depth": ("times the single device's gradient: no guess · outcome: 2",),
     "3c.Scaling-in-Depth": (),
     "3d.Text-and-Loops": ("agrees with a single device: True",),
-    "3e.Failures-in-Depth": ("minutes between checkpoints: no guess made · came out: 19",),
+    "3e.Failures-in-Depth": ("minutes between checkpoints: no guess · outcome: 19",),
     "4.Convergence": (),
     "4b.Convergence-in-Depth": (),
     "5.Challenge": ("a trial, which does not count",),
-    "6.Sharding": ("% of all cells are idle: no guess made · came out: 27",),
-    "6b.Sharding-in-Depth": ("the GPUs of a host: no guess made · came out: 8",),
-    "5b.Challenge-in-Depth": ("of four are flagged: no guess made · came out: 3",),
+    "6.Sharding": ("% of all cells are idle: no guess · outcome: 27",),
+    "6b.Sharding-in-Depth": ("the GPUs of a host: no guess · outcome: 8",),
+    "5b.Challenge-in-Depth": ("of four are flagged: no guess · outcome: 3",),
 }
 
 
