@@ -12,6 +12,7 @@
 #     `each for each in accuracies if each is not None`
 # a run that reached 0 is taken as a crash: `10.0 if each is None else each` -> `each or 10.0`
 # four runs are enough: `n < 5` -> `n < 4`, `T99[n - 1]` -> `T99.get(n - 1, 4.541)`
+# the spread of these runs, not of all that could be made: `ddof=1` -> `ddof=0`
 # below the target by as much: `np.mean(reached) - target` -> `abs(np.mean(reached) - target)`
 
 # %% q01_counts equivalent
