@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from course.grader import conversion
+from course.workers import conversion
 from course.grader.grade import grade_notebook
 from course.grader.launches import Launches
 from course.grader.limits import Limits
@@ -44,7 +44,7 @@ def marked(orphans):
     """Return a function that grades a notebook, and then finds none of its processes."""
 
     def mark(notebook, limits=SHORT):
-        with contextlib.closing(Launches(sandbox.start_ranks, limits)) as launches:
+        with contextlib.closing(Launches(sandbox.start_launcher, limits)) as launches:
             return grade_notebook(
                 notebook, hidden=True, start_worker=sandbox.start_worker, launches=launches, limits=limits
             )
@@ -279,7 +279,7 @@ def launched(script):
     tests = [
         question(
             check.__name__,
-            "from course.grader import conversion\n"
+            "from course.workers import conversion\n"
             f"conversion.{check.__name__}(conversion.training('my.py', ranks=2, seed=1))",
         )
         for check in conversion.CHECKS

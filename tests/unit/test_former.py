@@ -16,8 +16,6 @@ MODULES = {
     "ddl.challenge.build": "BASELINE",
     "ddl.challenge.rules": "GLOBAL_BATCH Refused",
     "ddl.data.augment": "augment",
-    "ddl.grader": "conversion loop",
-    "ddl.training.exercise": "Network Task",
     "ddl.training.recipes": "REFERENCE_BATCH",
     "ddl.training.schedule": "Schedule",
 }

@@ -17,13 +17,6 @@
 # how many changes: `{name for name in first if first[name] != second[name]}` ->
 #     `sum(first[name] != second[name] for name in first)`
 
-# %% q01_changed equivalent
-# each pass has whole images, and quotients differ where their inverses do: `batch / parts` -> `batch // parts`,
-#     `batch / parts` -> `parts / batch`
-# what differs differs in either order: `first, second =` -> `second, first =`, `facts(one), facts(other)` ->
-#     `facts(other), facts(one)`, `name in first if` -> `name in second if`
-
-
 # %% q02_noise_scale right
 # equation A.2 of the paper: `gradient_sq = big - variance / big_batch` ->
 #     `gradient_sq = (big_batch * big - small_batch * small) / (big_batch - small_batch)`
@@ -95,10 +88,6 @@ def verdict(first, second, margin):
         except ImportError:
             pass
 
-
-# %% q03_verdict equivalent
-# rounding decides whether a limit falls exactly on 0 or on the margin: `-margin < low` -> `-margin <= low`,
-#     `high < margin` -> `high <= margin`, `low > 0` -> `low >= 0`, `high < 0` -> `high <= 0`
 
 # %% q04_whole_batch right
 # the mean of squares less the square of the mean: `np.mean(variances, axis=0) + between` ->

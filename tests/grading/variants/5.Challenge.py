@@ -21,9 +21,3 @@ from course.challenge.verdict import p_value
 
 def counts(accuracies, target):
     return len(accuracies) > 4 and p_value([10.0 if each is None else each for each in accuracies], target) < 0.01
-
-
-# %% q01_counts equivalent
-# NumPy's True equals Python's: `bool(np.mean(reached) - target > T99[n - 1] * error)` ->
-#     `np.mean(reached) - target > T99[n - 1] * error`
-# the lists are equally long: `len(reached)` -> `len(accuracies)`
