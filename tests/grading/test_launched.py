@@ -151,8 +151,8 @@ WRONG = {
         TORCH, [("model = torch.nn.parallel.DistributedDataParallel(model)\n", "")], "averaged began_alike", "own samples"
     ),
     "torch: initial weights stay": (TORCH, [BY_HAND[1], (BY_HAND[0][0], "")], "began_alike", "own initial weights"),
-    "another network": (FIT, [('"tanh"', '"relu"')], " ".join(
-        ("own_samples", "right_steps", "averaged", "scaled", "began_alike")), "neither"),
+    "another network": (FIT, [('"tanh"', '"relu"')], "own_samples right_steps averaged scaled began_alike",
+        "neither"),
 }  # fmt: skip
 FAILS = {
     "PyTorch is not installed": (

@@ -97,12 +97,12 @@ def _explain_failure(reply, where):
     ranks = reply.get("ranks")
     require(isinstance(ranks, list) and all(isinstance(each, dict) for each in ranks), f"{where}: no reports")
     errors = {k: rank["error"] for k, rank in enumerate(ranks) if isinstance(rank.get("error"), dict)}
-    alone = {
-        k for k, error in errors.items() if error.get("type") in LEFT_ALONE or CLOSED in str(error.get("message"))
-    }
+    alone = {k for k, error in errors.items() if error.get("type") in LEFT_ALONE or CLOSED in str(error.get("message"))}
     for k in sorted(errors.keys() - alone, key=lambda k: str(errors[k].get("time"))):
         message = " ".join(str(errors[k].get("message")).split())[:MESSAGE]
-        raise AssertionError(f"{where}: rank {k} raised {str(errors[k].get('type'))[:100]}{_line(errors[k])}: {message}")
+        raise AssertionError(
+            f"{where}: rank {k} raised {str(errors[k].get('type'))[:100]}{_line(errors[k])}: {message}"
+        )
     if reply.get("late"):
         states = ", ".join(
             f"rank {k} {'has ended' if rank.get('done') else 'is still running' + _line(rank)}"

@@ -56,7 +56,9 @@ class Trial:
         """Return what all ranks reported by that name, float64 ``[ranks, *shape]``."""
         found = [rank.arrays.get(name, np.zeros(0)) for rank in self.ranks]
         for rank, array in enumerate(found):
-            require(array.shape == shape, f"{self.where()}: rank {rank}'s {name} has the shape {array.shape}, not {shape}")
+            require(
+                array.shape == shape, f"{self.where()}: rank {rank}'s {name} has the shape {array.shape}, not {shape}"
+            )
         return np.array(found, float)
 
     @cached_property

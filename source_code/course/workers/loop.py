@@ -99,4 +99,3 @@ def _drawn(seed, replicas):
         "others": images[count:],
     }
     return given, labels[count:]
-

@@ -119,6 +119,7 @@ def best_ring(gpus, gb_per_s):
 # one rank takes a message: `math.floor(math.log2(ranks))` -> `max(1, math.floor(math.log2(ranks)))`
 # no bytes take no time: `(alpha + size_bytes / ranks` -> `(bool(size_bytes) * alpha + size_bytes / ranks`
 
+
 # %% q09_halving right: recursive, and the pieces are those of the partner
 def mine(level, rank, count):
     if level < 0:

@@ -22,12 +22,7 @@ with np.load(args.data) as data:
     x, y = data["x"], data["y"]
 batches = tf.data.Dataset.from_tensor_slices((x, y)).batch(args.batch)
 
-model = tf.keras.Sequential(
-    [
-        tf.keras.layers.Dense(10, activation="tanh", input_shape=(6,)),
-        tf.keras.layers.Dense(1),
-    ]
-)
+model = tf.keras.Sequential([tf.keras.layers.Dense(10, activation="tanh", input_shape=(6,)), tf.keras.layers.Dense(1)])
 model.set_weights(initial_weights(model.weights))
 optimizer = tf.keras.optimizers.SGD(args.rate)
 
