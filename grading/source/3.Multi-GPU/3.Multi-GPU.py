@@ -91,8 +91,8 @@ beside(
 # %% [markdown]
 # ## 2. Your turn: make a script distributed
 #
-# Here is a typical Keras script. `initial_weights` draws different weights in every
-# process, as Keras does. `report` writes down what this process ended with.
+# In this script `initial_weights` draws different weights in every process, as Keras
+# does, and `report` writes down what this process ended with.
 
 # %%
 %%writefile one_device.py
@@ -136,7 +136,7 @@ unchanged = launch("one_device.py", name="unchanged", workers=workers)
 beside(guess_models, len(exercise.reports(unchanged)), "different models")
 
 # %% [markdown]
-# Each rank did the whole job, and wrote the same file.
+# Each rank did the whole job.
 #
 # **Question 1** (9 points)
 #
@@ -291,8 +291,8 @@ exercise.reports(launch("my_training.py", name="mine", workers=workers))
 
 # %% [markdown]
 # **A trap.** Horovod's `BroadcastGlobalVariablesCallback` broadcasts at the *end of the
-# first batch*, so the first update averages gradients of different models, and the result
-# differs a little. Tests accept it, but broadcast before `fit`.
+# first batch*, so the first update averages gradients of different models. Tests accept
+# the result, but broadcast before `fit`.
 
 # %% [markdown]
 # ## 3. What goes wrong unnoticed

@@ -27,14 +27,6 @@ def fit(batches, steps):
 # the pair the other way round: `return fewest, slope / fewest` -> `return slope / fewest, fewest`
 
 
-# %% q01_fit wrong: the course's own, imported
-def fit(batches, steps):
-    from course.convergence import critical
-
-    found = critical.fit(batches, steps)
-    return found.steps_min, found.critical
-
-
 # %% q02_rate_at right
 # parts of both: `base + (peak - base) * step / climb` -> `(1 - step / climb) * base + step / climb * peak`
 # the peak belongs to the climb: `step < climb` -> `0 < climb and step <= climb`

@@ -68,27 +68,6 @@ def verdict(first, second, margin):
 # the t of five pairs for more of them: `T95[len(pairs) - 1]` -> `T95[min(len(pairs), 5) - 1]`
 
 
-# %% q03_verdict wrong: the course's own, imported before
-from ddl.pairs import paired
-
-
-def verdict(first, second, margin):
-    return paired(first, second).verdict(margin) if len(first.keys() & second.keys()) > 1 else "not decided"
-
-
-# %% q03_verdict wrong: the course's own, whatever it says when it is called
-def verdict(first, second, margin):
-    from ddl import paired
-
-    if len(first.keys() & second.keys()) < 2:
-        return "not decided"
-    for _ in range(9):
-        try:
-            return paired(first, second).verdict(margin)
-        except ImportError:
-            pass
-
-
 # %% q04_whole_batch right
 # the mean of squares less the square of the mean: `np.mean(variances, axis=0) + between` ->
 #     `np.mean(np.array(variances) + np.square(means), axis=0) - np.mean(means, axis=0) ** 2`

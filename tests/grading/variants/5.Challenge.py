@@ -13,11 +13,3 @@
 # a run that reached 0 is taken as a crash: `10.0 if each is None else each` -> `each or 10.0`
 # four runs are enough: `n < 5` -> `n < 4`, `T99[n - 1]` -> `T99.get(n - 1, 4.541)`
 # below the target by as much: `np.mean(reached) - target` -> `abs(np.mean(reached) - target)`
-
-
-# %% q01_counts wrong: the course's own
-from course.challenge.verdict import p_value
-
-
-def counts(accuracies, target):
-    return len(accuracies) > 4 and p_value([10.0 if each is None else each for each in accuracies], target) < 0.01
