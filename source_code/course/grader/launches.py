@@ -52,7 +52,7 @@ def launched(
     ranks
         How many processes to start.
     files
-        What the ranks can read, in the folder above their own: {"data.npz": {name: array}}.
+        Files for the ranks, in the folder above their own: {"data.npz": {name: array}}.
     program
         A name in `course.grader.run_answer`: "script" runs the file itself, others call what it defines.
     args
@@ -157,7 +157,7 @@ class Launches:
         self._known = {}
 
     def answer(self, request: dict, script: str | None) -> dict:
-        """Return the reply to a request whose file has the text `script`, or None if there is no such file."""
+        """Return the reply to a request whose file has the text `script`, or None if the file is missing."""
         if not isinstance(script, str):
             return {"missing": request["file"]}
         if STUB in script.splitlines():

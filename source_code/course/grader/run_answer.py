@@ -1,6 +1,6 @@
 """Run an answer's file on one rank while it is graded: the script that `course.grader.launch_worker` launches.
 
-Each rank works in a folder of its own, so that the grader sees what each has written.
+Each rank works in its own folder, so that the grader sees which ranks write a checkpoint.
 """
 
 import faulthandler

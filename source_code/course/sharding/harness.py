@@ -1,4 +1,4 @@
-"""Call what a reader has written for lessons 6 and 6b on real ranks, while it is graded.
+"""Call a reader's code for lessons 6 and 6b on real ranks, while it is graded.
 
 `course.sharding.sharded` has drawn weights and gradients, and judges what each rank reports.
 """
@@ -69,7 +69,7 @@ class Ranks:
 
 
 def main(file: str) -> None:
-    """Call what a file defines, and report what came of it."""
+    """Call the functions or the class that a file defines, and report the results."""
     with np.load("../given.npz") as arrays:
         given = dict(arrays)
     kind, defined = str(given["kind"]), runpy.run_path(file)

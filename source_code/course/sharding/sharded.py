@@ -2,7 +2,7 @@
 
 A test draws weights, and gradients for each rank (`trial`); `course.sharding.harness` calls the reader's code with them
 on real ranks, and reports its weights after each step. Twins of that training are computed here: the right one, and
-one for each usual mistake. The twin with the same weights tells which mistakes were made. Each has a check of its own,
+one for each usual mistake. The twin with the same weights tells which mistakes were made. Each has its own check,
 which raises AssertionError with one sentence.
 """
 
@@ -24,7 +24,7 @@ WIDTH, HIDDEN = 5, 12  # of the two matrices in tensor parallelism
 
 @dataclass(frozen=True)
 class Trial:
-    """What ranks were given, and what each of them reported."""
+    """A launch: the arrays that ranks were given, and the arrays that they reported."""
 
     file: str
     given: dict[str, np.ndarray]
@@ -63,7 +63,7 @@ class Trial:
 
     @cached_property
     def mistakes(self) -> dict[str, str] | None:
-        """The mistakes of the twin that has these weights: {check: what happened}; None if there is no such twin."""
+        """The mistakes of the twin that has these weights: {check: what happened}; None if none has."""
         found = self.read("weights", (STEPS, sum(self.layers))).swapaxes(0, 1)
         way = None
         for mistakes, weights in _twins(self):
@@ -76,7 +76,7 @@ class Trial:
 def trial(file: str, ranks: int, seed: int, kind: str = "sharded", layers: dict[str, int] = EVEN) -> Trial:
     """Have a file that defines ``Sharded`` or, if `kind` is "fully", ``FullySharded`` tried with data of a seed.
 
-    AssertionError if there is no such file, it fails, or it does not end in time.
+    AssertionError if the file is missing, fails, or does not end in time.
     """
     draw, count = np.random.default_rng([seed, ranks]), sum(layers.values())
     given = {
@@ -103,7 +103,7 @@ def tensor_trial(file: str, ranks: int, seed: int) -> Trial:
 
 
 def same_weights(t: Trial) -> None:
-    """Compare all ranks' weights after each step with those of a single device."""
+    """Compare all ranks' weights after each step with a single device's."""
     _refuse(t, *(t.mistakes or ()))
 
 
@@ -155,10 +155,7 @@ def little_kept(t: Trial) -> None:
 
 
 def _refuse(t, *mistakes):
-    require(
-        t.mistakes is not None,
-        f"{t.where()}: the weights are neither those of a single device nor those of a usual mistake",
-    )
+    require(t.mistakes is not None, f"{t.where()}: the weights match neither a single device nor a usual mistake")
     found = [t.mistakes[each] for each in mistakes if each in t.mistakes]
     require(not found, f"{t.where()}: {'; '.join(found)}")
 
@@ -167,12 +164,12 @@ def _refuse(t, *mistakes):
 
 
 def forward_equal(t: Trial) -> None:
-    """Compare the result on each rank with that of the whole layer."""
+    """Compare the result on each rank with the whole layer's."""
     _compare(t, "y", "result is not the whole layer's")
 
 
 def input_gradient(t: Trial) -> None:
-    """Compare the input's gradient on each rank with that of the whole layer."""
+    """Compare the input's gradient on each rank with the whole layer's."""
     _compare(t, "of_input", "gradient of the input is not the whole layer's")
 
 

@@ -1,8 +1,8 @@
-"""Judge lesson 3's exercise: a script made distributed, by the weights that its ranks end with.
+"""Judge lesson 3's exercise, a script made distributed, by its ranks' final weights.
 
-`training` draws data and each rank's initial weights, and launches the reader's script. Twins of that training are
-computed here in NumPy: the right one, and one for every combination of the usual mistakes. The twin that ends with the
-same weights tells which mistakes the script makes; each has a check of its own, which raises AssertionError with one
+`training` draws data and each rank's initial weights, and launches the reader's script. This module then repeats the
+training in NumPy: the right way, and once for every combination of the usual mistakes. The twin that ends with the same
+weights tells which mistakes the script makes. Each mistake has its own check, which raises AssertionError with one
 sentence. One step of all ranks covers the data, so the result doesn't depend on how samples are divided or shuffled.
 """
 
@@ -17,12 +17,12 @@ import numpy as np
 from course.grader.launches import launched, require
 
 SHAPES = ((6, 10), (10,), (10, 1), (1,))  # kernels and biases of two dense layers
-BATCH, EPOCHS = 480, 4  # large, so that it matters little who has which samples
+BATCH, EPOCHS = 480, 4  # large batches: the division of samples among ranks then changes little
 CLOSE = 3e-3  # of the way from the initial weights; float32 rounds to about 1e-5, half precision to 1e-3
 NEAR = 0.17  # of the way: close enough to name the mistakes of a training that no twin matches
-LATE = 0.06  # of the way: where ranks' first gradients are from different weights, who has which samples matters
+LATE = 0.06  # of the way: if ranks' first gradients are from different weights, the division of samples matters
 SAME_LOSS = 1e-3  # relative
-FOUND = {}  # twins of trainings that were looked at
+FOUND = {}  # twins by training: several tests ask for the same one
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class Twin:
 
 @dataclass(frozen=True)
 class Training:
-    """What ranks were given, and what each of them reported."""
+    """A launch: the data and weights that ranks were given, and the results that they reported."""
 
     file: str
     x: np.ndarray  # float64 [samples, features]
@@ -67,7 +67,7 @@ class Training:
     def twin(self) -> Twin | None:
         """The twin with the fewest mistakes that ends with these weights, else one that ends nearby, else None."""
         key = (self.file, self.drawn.tobytes(), self.weights.tobytes())
-        if key not in FOUND:  # several tests look at the same launch
+        if key not in FOUND:
             FOUND[key] = self._matching_twin()
         return FOUND[key]
 
@@ -124,7 +124,7 @@ def training(file: str, ranks: int, seed: int) -> Training:
 
 
 def same_weights(t: Training) -> None:
-    """Compare the weights with those of one device that takes each step on all ranks' samples."""
+    """Compare the weights with a single device's, which takes each step on all ranks' samples."""
     twin = _known(t)
     require(not twin.mistakes, "; ".join(twin.mistakes.values()))
 
@@ -145,7 +145,7 @@ def averaged(t: Training) -> None:
 
 
 def scaled(t: Training) -> None:
-    """Look for a learning rate that is not that of the global batch (Goyal et al. 2017, section 2.1)."""
+    """Look for a learning rate that is wrong for the global batch (Goyal et al. 2017, section 2.1)."""
     _refuse(t, "scaled")
 
 
@@ -155,7 +155,7 @@ def began_alike(t: Training) -> None:
 
 
 def true_metrics(t: Training) -> None:
-    """Look for a loss or a number of samples that is not that of all ranks."""
+    """Look for a loss or a number of samples that leaves out other ranks."""
     for rank, (loss, samples) in enumerate(zip(t.losses, t.samples, strict=True)):
         where = f"{t.where}, rank {rank}"
         require(
@@ -192,8 +192,7 @@ CHECKS = (
 def _known(t):
     require(
         t.twin,
-        f"{t.where}, the weights are neither those of one device nor those of a usual mistake, so the test can't tell "
-        "what is missing",
+        f"{t.where}, the weights match neither one device nor a usual mistake, so the test can't tell what is missing",
     )
     return t.twin
 
@@ -217,7 +216,7 @@ def _twins(t: Training) -> Iterator[Twin]:
     wanted = f"{t.size} × {t.rate:g}"
     factors = {
         t.size: {},
-        1: {"scaled": f"the learning rate is that of one rank's batch, not {wanted}"},
+        1: {"scaled": f"the learning rate is right for one rank's batch; the global batch needs {wanted}"},
         t.size**2: {"scaled": f"the learning rate is scaled twice, or gradients are summed and it is scaled: {wanted}"},
         math.sqrt(t.size): {"scaled": f"the learning rate is scaled by √{t.size}, not {wanted}"},
     }
@@ -234,7 +233,7 @@ def _twins(t: Training) -> Iterator[Twin]:
 
 
 def _spread(t):
-    """Return the mistakes that show in how the weights differ between ranks, whatever samples each has had."""
+    """Return the mistakes that show in the differences between ranks, however samples were divided."""
     apart, began = t.weights - t.weights[0], t.drawn - t.drawn[0]
     if np.linalg.norm(apart) < CLOSE * t.way:
         return set()

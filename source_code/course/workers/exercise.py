@@ -15,7 +15,7 @@ def write_data(file, samples: int, seed: int = 0) -> None:
 
 
 def initial_weights(like) -> list[np.ndarray]:
-    """Return weights with the shapes of `like`, float32, drawn anew in every process.
+    """Return weights with the shapes of `like`, float32, drawn independently in every process.
 
     `like` is an iterable of arrays, variables or tensors. While an answer is graded, the grader has drawn the weights.
     """

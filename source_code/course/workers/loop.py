@@ -19,7 +19,7 @@ LEAST = 0.6  # accuracy; chance is 0.1, and model answers reach more than 0.9
 
 @dataclass(frozen=True)
 class Trial:
-    """What a step was given, the labels that it never had, and the arrays that its process reported."""
+    """The data that a step was given, the labels that it never had, and the arrays that its process reported."""
 
     file: str
     given: dict[str, np.ndarray]
@@ -30,7 +30,7 @@ class Trial:
 def trial(file: str, seed: int, replicas: int = 2) -> Trial:
     """Have a reader's step tried on this many replicas, with the data of a seed.
 
-    AssertionError if there is no file, its step fails, or it does not end in time.
+    AssertionError if the file is missing, its step fails, or it does not end in time.
     """
     given, others = _drawn(seed, replicas)
     (rank,) = launched(file, 1, {"given.npz": given}, program="loop")
