@@ -9,8 +9,9 @@ from functools import partial
 import pytest
 
 import lessons
-from course.grader import launches
+from course.grader import launch_worker, launches
 from course.grader.limits import Limits
+from course.grader.serialize import decode, encode
 from course.workers import conversion, loop
 from helpers import ROOT
 
@@ -223,6 +224,19 @@ def test_a_reply_is_read_as_plain_data(monkeypatch, reply, sentence):
     monkeypatch.setattr(launches, "launch", lambda request: reply)
     with pytest.raises(AssertionError, match=sentence):
         conversion.training("mine.py", 2, seed=1)
+
+
+def test_a_launch_leaves_nothing_in_the_reader_s_folders(monkeypatch, tmp_path):
+    monkeypatch.setenv("DDL_RUNS_DIR", str(tmp_path))
+    script = "from course import initial_weights, report\nreport(initial_weights([]), 1, 2)\nopen('model.weights', 'w')"
+    request = {"file": "mine.py", "script": script, "program": "script", "args": [], "ranks": 2, "seconds": 60}
+    reply = launch_worker.perform(request | {"files": encode({"initial.npz": {}})})
+    assert [(rank["done"], rank["wrote"], "error" in rank) for rank in reply["ranks"]] == [(True, True, False)] * 2
+    assert {name: value.item() for name, value in decode(reply["ranks"][0]["report"]).items()} == {
+        "loss": 1,
+        "samples": 2,
+    }
+    assert not reply["late"] and not list(tmp_path.iterdir())
 
 
 # ---------------------------------------------------------------- a loop for replicas
