@@ -36,7 +36,7 @@ class GradeHandIn(NbGraderPreprocessor):
     ).tag(config=True)
 
     def preprocess(self, notebook, resources):
-        with contextlib.closing(Launches(sandbox.start_ranks, LIMITS)) as launches:
+        with contextlib.closing(Launches(sandbox.start_launcher, LIMITS)) as launches:
             found = grade_notebook(
                 notebook, hidden=True, start_worker=sandbox.start_worker, launches=launches, limits=LIMITS
             )

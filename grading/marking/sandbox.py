@@ -24,7 +24,7 @@ import psutil
 
 import ddl
 from course.grader.channel import Channel, worker_command
-from course.grader.launches import ranks_command
+from course.grader.launches import launcher_command
 from course.grader.limits import Limits
 from ddl.errors import CourseError
 
@@ -56,10 +56,11 @@ def start_worker(limits: Limits) -> Channel:
     return _start(partial(_Watched, limits), find(), limits, worker_command())
 
 
-def start_ranks(limits: Limits) -> Channel:
-    """Start the process whose forks are the ranks of a submission's script, as `start_worker` does."""
+def start_launcher(limits: Limits) -> Channel:
+    """Start the process that launches a submission's files on ranks, as `start_worker` does."""
     kind, limits = find(), replace(RANKS, total_s=limits.total_s)
-    return _start(partial(_Watched, limits), kind, limits, _limited(kind, limits, ranks_command(), ADDRESSES_BYTES))
+    command = _limited(kind, limits, launcher_command(), ADDRESSES_BYTES)
+    return _start(partial(_Watched, limits), kind, limits, command)
 
 
 def start_trainer(command: list[str], files: Sequence[int]) -> Channel:

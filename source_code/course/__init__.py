@@ -19,6 +19,8 @@ _HOME = {
     "recorded": "shared.recorded",
     "agreement": "workers.agreement",
     "difference": "workers.difference",
+    "initial_weights": "workers.exercise",
+    "report": "workers.exercise",
 }
 _MODULES = {
     "challenge": "challenge",
@@ -39,6 +41,7 @@ _MODULES = {
     "classification": "workers.classification",
     "disturbed": "workers.disturbed",
     "drill": "workers.drill",
+    "exercise": "workers.exercise",
     "failures": "workers.failures",
     "mistakes": "workers.mistakes",
     "precisions": "workers.precisions",

@@ -217,7 +217,7 @@ def orphans():
 def ranks():
     if not shutil.which("bwrap"):
         pytest.skip("bubblewrap is not installed")
-    started = launches.Launches(sandbox.start_ranks, Limits(launch_s=60))
+    started = launches.Launches(sandbox.start_launcher, Limits(launch_s=60))
     yield started
     started.close()
 

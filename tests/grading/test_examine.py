@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from course.grader import conversion
 from course.grader.grade import grade_notebook
 from course.grader.launches import Launches
 from course.grader.limits import Limits
+from course.workers import conversion
 from helpers import code, question, until
 from marking import sandbox
 
@@ -44,7 +44,7 @@ def marked(orphans):
     """Return a function that grades a notebook, and then finds none of its processes."""
 
     def mark(notebook, limits=SHORT):
-        with contextlib.closing(Launches(sandbox.start_ranks, limits)) as launches:
+        with contextlib.closing(Launches(sandbox.start_launcher, limits)) as launches:
             return grade_notebook(
                 notebook, hidden=True, start_worker=sandbox.start_worker, launches=launches, limits=limits
             )
@@ -279,7 +279,7 @@ def launched(script):
     tests = [
         question(
             check.__name__,
-            "from course.grader import conversion\n"
+            "from course.workers import conversion\n"
             f"conversion.{check.__name__}(conversion.training('my.py', ranks=2, seed=1))",
         )
         for check in conversion.CHECKS
@@ -312,7 +312,7 @@ for path in [{str(here)!r}, {str(here.parents[2] / "grading/source")!r}, "/etc/p
 judges = [p for p in glob.glob("/proc/[0-9]*/cmdline") if b"judge" in open(p, "rb").read()]
 raise ValueError(f"read: {{read}} {{judges}}")
 """),
-        Limits(launch_s=8, total_s=90),
+        Limits(launch_s=40, total_s=150),
     )
     assert "raised ValueError in line 11: read: [] []" in found.verdicts[1].message, found.verdicts[1].message
 

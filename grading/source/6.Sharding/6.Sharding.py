@@ -239,7 +239,7 @@ class Sharded:
 # 3. `missing = self.part * self.world.size - len(gradient)`
 
 # %% nbgrader={"grade": true, "grade_id": "q02_sharded_test", "locked": true, "points": 1, "schema_version": 3, "solution": false, "task": false} tags=["raises-exception"]
-from course.grader import sharded
+from course.sharding import sharded
 
 for n in (1, 2, 4):
     sharded.same_weights(sharded.trial("my_sharding.py", n, seed=1))
@@ -249,7 +249,7 @@ for n in (1, 2, 4):
 ### END HIDDEN TESTS
 
 # %% nbgrader={"grade": true, "grade_id": "q02_averaged_test", "locked": true, "points": 1, "schema_version": 3, "solution": false, "task": false} tags=["raises-exception"]
-from course.grader import sharded
+from course.sharding import sharded
 
 for n in (2, 4):
     tried = sharded.trial("my_sharding.py", n, seed=1)
@@ -263,7 +263,7 @@ for n in (2, 4):
 ### END HIDDEN TESTS
 
 # %% nbgrader={"grade": true, "grade_id": "q02_little_test", "locked": true, "points": 1, "schema_version": 3, "solution": false, "task": false} tags=["raises-exception"]
-from course.grader import sharded
+from course.sharding import sharded
 
 for n in (2, 4):
     tried = sharded.trial("my_sharding.py", n, seed=1)
@@ -277,14 +277,14 @@ for n in (2, 4):
 ### END HIDDEN TESTS
 
 # %% nbgrader={"grade": true, "grade_id": "q02_padded_test", "locked": true, "points": 1, "schema_version": 3, "solution": false, "task": false} tags=["raises-exception"]
-from course.grader import sharded
+from course.sharding import sharded
 
 for n in (2, 3, 4):
-    odd = sharded.trial("my_sharding.py", n, seed=1, trained=sharded.ODD)
+    odd = sharded.trial("my_sharding.py", n, seed=1, layers=sharded.ODD)
     sharded.padded(odd)
 ### BEGIN HIDDEN TESTS
 for n in (2, 3, 4):
-    odd = sharded.trial("my_sharding.py", n, seed=2734, trained=sharded.ODD)
+    odd = sharded.trial("my_sharding.py", n, seed=2734, layers=sharded.ODD)
     sharded.padded(odd)
 ### END HIDDEN TESTS
 

@@ -117,9 +117,9 @@ class FullySharded:
 # 3. `self.parts[name] = world.split(weights)[world.rank].copy()`
 
 # %% nbgrader={"grade": true, "grade_id": "q01_fully_test", "locked": true, "points": 2, "schema_version": 3, "solution": false, "task": false} tags=["raises-exception"]
-from course.grader import sharded
+from course.sharding import sharded
 
-mine = dict(file="my_fully_sharded.py", kind="fully", trained=sharded.ODD)
+mine = dict(file="my_fully_sharded.py", kind="fully", layers=sharded.ODD)
 for n in (1, 2, 3):
     sharded.same_weights(sharded.trial(ranks=n, seed=1, **mine))
 ### BEGIN HIDDEN TESTS
@@ -128,9 +128,9 @@ for n in (1, 2, 3):
 ### END HIDDEN TESTS
 
 # %% nbgrader={"grade": true, "grade_id": "q01_averaged_test", "locked": true, "points": 1, "schema_version": 3, "solution": false, "task": false} tags=["raises-exception"]
-from course.grader import sharded
+from course.sharding import sharded
 
-mine = dict(file="my_fully_sharded.py", kind="fully", trained=sharded.ODD)
+mine = dict(file="my_fully_sharded.py", kind="fully", layers=sharded.ODD)
 for n in (2, 3):
     tried = sharded.trial(ranks=n, seed=1, **mine)
     sharded.averaged(tried)
@@ -143,9 +143,9 @@ for n in (2, 3):
 ### END HIDDEN TESTS
 
 # %% nbgrader={"grade": true, "grade_id": "q01_kept_test", "locked": true, "points": 1, "schema_version": 3, "solution": false, "task": false} tags=["raises-exception"]
-from course.grader import sharded
+from course.sharding import sharded
 
-mine = dict(file="my_fully_sharded.py", kind="fully", trained=sharded.ODD)
+mine = dict(file="my_fully_sharded.py", kind="fully", layers=sharded.ODD)
 for n in (2, 3):
     tried = sharded.trial(ranks=n, seed=1, **mine)
     sharded.little_kept(tried)
@@ -158,9 +158,9 @@ for n in (2, 3):
 ### END HIDDEN TESTS
 
 # %% nbgrader={"grade": true, "grade_id": "q01_bytes_test", "locked": true, "points": 1, "schema_version": 3, "solution": false, "task": false} tags=["raises-exception"]
-from course.grader import sharded
+from course.sharding import sharded
 
-mine = dict(file="my_fully_sharded.py", kind="fully", trained=sharded.ODD)
+mine = dict(file="my_fully_sharded.py", kind="fully", layers=sharded.ODD)
 for n in (2, 3):
     sharded.few_bytes(sharded.trial(ranks=n, seed=1, **mine))
 ### BEGIN HIDDEN TESTS
@@ -268,7 +268,7 @@ def backward(saved, back, world):
 # 3. `to_hidden = (back @ b.T) * (hidden > 0)`
 
 # %% nbgrader={"grade": true, "grade_id": "q02_tensor_test", "locked": true, "points": 1, "schema_version": 3, "solution": false, "task": false} tags=["raises-exception"]
-from course.grader import sharded
+from course.sharding import sharded
 
 for n in (1, 2, 4):
     tried = sharded.tensor_trial("my_tensor.py", n, seed=1)
@@ -280,7 +280,7 @@ for n in (1, 2, 4):
 ### END HIDDEN TESTS
 
 # %% nbgrader={"grade": true, "grade_id": "q02_input_test", "locked": true, "points": 1, "schema_version": 3, "solution": false, "task": false} tags=["raises-exception"]
-from course.grader import sharded
+from course.sharding import sharded
 
 for n in (1, 2, 4):
     tried = sharded.tensor_trial("my_tensor.py", n, seed=1)
@@ -292,7 +292,7 @@ for n in (1, 2, 4):
 ### END HIDDEN TESTS
 
 # %% nbgrader={"grade": true, "grade_id": "q02_matrices_test", "locked": true, "points": 1, "schema_version": 3, "solution": false, "task": false} tags=["raises-exception"]
-from course.grader import sharded
+from course.sharding import sharded
 
 for n in (1, 2, 4):
     tried = sharded.tensor_trial("my_tensor.py", n, seed=1)
@@ -304,7 +304,7 @@ for n in (1, 2, 4):
 ### END HIDDEN TESTS
 
 # %% nbgrader={"grade": true, "grade_id": "q02_sums_test", "locked": true, "points": 1, "schema_version": 3, "solution": false, "task": false} tags=["raises-exception"]
-from course.grader import sharded
+from course.sharding import sharded
 
 for n in (2, 4):
     tried = sharded.tensor_trial("my_tensor.py", n, seed=1)

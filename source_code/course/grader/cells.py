@@ -4,7 +4,6 @@ import ast
 import builtins
 import copy
 import hashlib
-import itertools
 import re
 import symtable
 from collections import Counter, defaultdict
@@ -12,7 +11,6 @@ from collections import Counter, defaultdict
 STUB = "raise NotImplementedError()"  # in released code, where an answer belongs
 
 MOST_CHARACTERS = 200_000  # of a cell to parse
-MOST_LINES = 300  # of a test cell merged with another cell
 WORD = re.compile(r"[^\W\d]\w*")
 DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 NOT_PYTHON = (SyntaxError, ValueError, RecursionError, MemoryError)
@@ -109,7 +107,6 @@ def as_answered(notebook):
         if name and not role.get("solution"):
             if role.get("checksum") and role["checksum"] != _checksum(cell):
                 odd["changed; marking puts it back"].append(name)
-                cells.extend(_parted(cell))
             elif name in seen:
                 odd["copied; the first one counts"].append(name)
         cells.append(cell)
@@ -122,47 +119,8 @@ def as_answered(notebook):
         and role.get("cell_type") == "code"
         and (test := f"{role['grade_id']}_test") not in seen
     ]
-    notebook["cells"] = _in_order(cells)
+    notebook["cells"] = cells
     return notebook, tuple(f"{', '.join(dict.fromkeys(names))} was {what}" for what, names in odd.items() if names)
-
-
-def _parted(cell):
-    """Reduce a changed test cell to its own lines; return a cell with the lines that were merged into it."""
-    lines = source_of(cell).splitlines()
-    if len(lines) > MOST_LINES:
-        return []
-    for first, last in itertools.combinations(range(len(lines) + 1), 2):
-        original = cell | {"source": "\n".join(lines[first:last])}
-        if _checksum(original) == role_of(cell)["checksum"]:
-            cell["source"] = original["source"]
-            rest = "\n".join([*lines[:first], *lines[last:]])
-            return [{"cell_type": "code", "metadata": {}, "source": rest}]
-    return []
-
-
-def _in_order(cells):
-    """Return cells in marking's order: questions by number, no test before its answer."""
-    cells = list(cells)
-    numbers = {}  # of the questions of answers, by index
-    for index, cell in enumerate(cells):
-        name = role_of(cell).get("grade_id") or ""
-        if role_of(cell).get("solution") and (match := re.match(r"q(\d+)", name)):
-            numbers[index] = int(match[1])
-    by_number = [cells[index] for index in sorted(numbers, key=numbers.get)]
-    for index, cell in zip(numbers, by_number, strict=True):
-        cells[index] = cell
-    for test in [cell for cell in cells if role_of(cell).get("grade")]:
-        names = [role_of(cell).get("grade_id") for cell in cells]
-        index = next(index for index, cell in enumerate(cells) if cell is test)
-        answer = names[index].removesuffix("_test")
-        if answer in names[: index + 1] or answer not in names:
-            continue
-        end = names.index(answer)
-        while end < len(cells) and names[end] in (None, answer):
-            end += 1
-        cells.insert(end, test)
-        del cells[index]
-    return cells
 
 
 def asked_names(source):

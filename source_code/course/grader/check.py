@@ -12,7 +12,6 @@ import tempfile
 import textwrap
 import threading
 import time
-from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -27,7 +26,7 @@ from course.grader.classroom import renew
 from course.grader.grade import Verdict, grade_notebook
 from course.grader.handin import EXCHANGE, hand_in
 from course.grader.limits import Limits
-from course.grader.notebooks import find_notebook, lessons, notebook_of_kernel, read_notebook
+from course.grader.notebooks import executed, find_notebook, read_notebook, this_notebook
 from course.grader.worker import GRADING
 from ddl.display.html import Markup, html_table, prose
 from ddl.errors import CourseError, InputError
@@ -168,28 +167,12 @@ def check(notebook: str | Path | None = None):
     shell = get_ipython()
     if shell is None:
         raise InputError("check() works in a notebook; in a terminal: `ddl check LESSON`")
-    ran = {source.strip() for source in shell.history_manager.input_hist_raw} - {""}
-    path = find_notebook(notebook) if notebook else _this_notebook(ran)
+    path = find_notebook(notebook) if notebook else this_notebook()
     if style.is_live():
         _show_button(path, shell.get_parent().get("metadata", {}).get("cellId"))
         return
     answers = check_file(path)
-    print(replace(answers, troubles=(*answers.troubles, *_differing(path, ran))))
-
-
-def _this_notebook(ran):
-    """Return the notebook of this kernel: the one that the server names, or whose cells the kernel has run."""
-    session = notebook_of_kernel()
-    if session and session.is_file():
-        return session
-    counts = Counter()
-    for path in lessons().values():
-        with contextlib.suppress(InputError):
-            counts[path] = len(ran & {source_of(cell).strip() for cell in _read(path)[0]["cells"]})
-    (best, most), (_, second) = [*counts.most_common(2), (None, 0), (None, 0)][:2]
-    if most == second:
-        raise InputError("say which lesson this is, for example: check('1.Gradient-Basics')")
-    return best
+    print(replace(answers, troubles=(*answers.troubles, *_differing(path, executed()))))
 
 
 def _differing(path, ran):

@@ -5,6 +5,7 @@ and answers between them. It runs the code of neither.
 """
 
 import contextlib
+import os
 import re
 import sys
 import time
@@ -275,7 +276,8 @@ class Judge:
         limits = {name: getattr(self._limits, name) for name in ("memory_bytes", "printed_bytes")}
         try:
             if self._channel is None or self._channel.ended:
-                self._channel = Channel([sys.executable, "-I", "-m", "course.grader.judge"])
+                command = [sys.executable, "-I", "-m", "course.grader.judge"]
+                self._channel = Channel(command, env=os.environ | {"OPENBLAS_NUM_THREADS": "1"})
             limit_bytes = 2**16 + 8 * self._limits.reply_bytes
             return self._channel.ask({"test": source, **limits}, timeout_s, limit_bytes, serve)
         except Late:

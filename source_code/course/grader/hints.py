@@ -7,9 +7,8 @@ from html import escape
 from pathlib import Path
 
 from course.grader.journal import hints_taken, take_hint
-from course.grader.notebooks import FRESH, find_notebook, notebook_of_kernel, the_one
+from course.grader.notebooks import FRESH, find_notebook, notebook_of_kernel, the_one, this_notebook
 from ddl.display.html import prose
-from ddl.errors import InputError
 
 FILE = Path(__file__).with_name("hints.json")  # built from the lessons' sources, and not to be read by chance
 _asked = set()  # lessons and questions for which this process was asked
@@ -47,7 +46,7 @@ def hint(question: str, lesson: str | None = None) -> Hint:
     default the one whose notebook calls this. A kernel that was started anew shows first what was taken before, so that
     running all cells again takes none. NotFound, if not exactly one question of the lesson begins so and has hints.
     """
-    name = (find_notebook(lesson) if lesson else _this_lesson()).stem.removesuffix(FRESH)
+    name = (find_notebook(lesson) if lesson else notebook_of_kernel() or this_notebook()).stem.removesuffix(FRESH)
     steps = steps_of(name)
     question = the_one(f"question with hints in {name}", str(question), list(steps))
     texts = steps[question]
@@ -62,10 +61,3 @@ def steps_of(lesson: str) -> dict[str, list[str]]:
         question: json.loads(base64.b64decode(text))
         for question, text in json.loads(FILE.read_text()).get(lesson, {}).items()
     }
-
-
-def _this_lesson():
-    path = notebook_of_kernel()
-    if path is None:
-        raise InputError("say which lesson this is, for example: hint('q03', '1.Gradient-Basics')")
-    return path

@@ -1,39 +1,131 @@
-"""Launch an answer that is a script, on several ranks, for the tests that judge it.
+"""Launch an answer's file on several ranks, for the tests that judge it by what its ranks report.
 
-The ranks' processes are those of `course.grader.ranks`, started where no grade is decided: what they say is data for
-`course.grader.judge`.
-
-A request is ``{"do": "launch", "program": name, "file": name, "inputs": [input, ...]}``; programs are those of
-`course.grader.ranks`. A rank's input is ``{"given": anything, "samples": [sample, ...]}``, handed out on request. The
-reply is what `course.grader.ranks` answers, with ``notes``, or ``{"missing": file}``, ``{"unwritten": file}`` or
-``{"ended": why}``. Each rank's notes are, in order, ``{"read": numbers}`` for samples that it was handed, and
-``{"note": event}`` for what it says itself.
+A test calls `launched` with the files that the answer is given, and gets what each rank reported, as plain arrays. The
+ranks run below a process of `course.grader.launch_worker`, which marking starts in a sandbox.
 """
 
 import atexit
-import contextlib
 import json
 import os
 import sys
-from collections.abc import Callable
-from dataclasses import asdict
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
 from functools import cache
+
+import numpy as np
 
 from course.grader.cells import STUB
 from course.grader.channel import Channel, Ended, Late
 from course.grader.limits import Limits
+from course.grader.serialize import BoundaryError, decode, encode
 from course.grader.worker import respond
 
 START_S = 90.0  # to import TensorFlow on a busy machine
-MARGIN_S = 20.0  # for a process that keeps the time limit of a launch itself
-REPLY_BYTES = 2**21
-NOTES_CHARACTERS = 32 * 2**20  # of a launch
+MARGIN_S = 30.0  # for a process that keeps the time limit of a launch itself
+REPLY_BYTES = 2**22
+MESSAGE = 300  # characters of a script's own error
+LEFT_ALONE = ("HorovodInternalError", "UnknownError", "DistBackendError")  # raised when another rank is gone
+CLOSED = "gloo/transport"  # in the message of torch.distributed's error then
+SAME_CALLS = "do all ranks make the same collective calls?"
+
+
+# ---------------------------------------------------------------- for tests
+
+
+@dataclass(frozen=True)
+class Rank:
+    """The arrays that one rank reported, and whether it wrote a checkpoint."""
+
+    arrays: dict[str, np.ndarray]
+    wrote: bool
+
+
+def launched(
+    file: str, ranks: int, files: dict[str, dict], *, program: str = "script", args: Sequence = ()
+) -> list[Rank]:
+    """Launch an answer's file and return what each rank reported.
+
+    Parameters
+    ----------
+    file
+        The file that the answer has written.
+    ranks
+        How many processes to start.
+    files
+        Files for the ranks, in the folder above their own: {"data.npz": {name: array}}.
+    program
+        A name in `course.grader.run_answer`: "script" runs the file itself, others call what it defines.
+    args
+        The file's command line.
+
+    Raises
+    ------
+    AssertionError
+        If the file does not exist, a rank fails or reports nothing, or the ranks do not end in time.
+    """
+    arguments = [str(each) for each in args]
+    request = {"do": "launch", "file": file, "ranks": ranks, "program": program, "args": arguments}
+    reply = launch(request | {"files": encode(files)})
+    _explain_failure(reply, f"{file} on {ranks} ranks")
+    return [_rank(found, f"{file} on {ranks} ranks, rank {k}") for k, found in enumerate(reply["ranks"])]
+
+
+def require(right, sentence: str) -> None:
+    """Raise AssertionError with a sentence unless `right` is true."""
+    if not right:
+        raise AssertionError(sentence)
+
+
+def _rank(found, where):
+    require(found.get("report"), f"{where} reported nothing: does it get to its call of `report`?")
+    try:
+        arrays = decode(found["report"])
+        right = all(isinstance(each, np.ndarray) and each.dtype.kind in "biuf" for each in arrays.values())
+    except (BoundaryError, AttributeError):
+        right = False
+    require(right, f"{where}: its report cannot be read")
+    for name, array in arrays.items():
+        require(np.isfinite(array).all(), f"{where}: `{name}` in its report is not finite")
+    return Rank(arrays, found.get("wrote") is True)
+
+
+def _explain_failure(reply, where):
+    """Raise one sentence about a launch that did not end well."""
+    require("missing" not in reply, f"there is no file {reply.get('missing')}: run the cell that writes it")
+    require("unwritten" not in reply, f"{reply.get('unwritten')} is still to be written")
+    require("ended" not in reply, f"{where}: {reply.get('ended')}")
+    ranks = reply.get("ranks")
+    require(isinstance(ranks, list) and all(isinstance(each, dict) for each in ranks), f"{where}: no reports")
+    errors = {k: rank["error"] for k, rank in enumerate(ranks) if isinstance(rank.get("error"), dict)}
+    alone = {k for k, error in errors.items() if error.get("type") in LEFT_ALONE or CLOSED in str(error.get("message"))}
+    for k in sorted(errors.keys() - alone, key=lambda k: str(errors[k].get("time"))):
+        message = " ".join(str(errors[k].get("message")).split())[:MESSAGE]
+        raise AssertionError(
+            f"{where}: rank {k} raised {str(errors[k].get('type'))[:100]}{_line(errors[k])}: {message}"
+        )
+    if reply.get("late"):
+        states = ", ".join(
+            f"rank {k} {'has ended' if rank.get('done') else 'is still running' + _line(rank)}"
+            for k, rank in enumerate(ranks)
+        )
+        raise AssertionError(f"{where} did not end within {reply.get('seconds', 0):g} s ({states}): {SAME_CALLS}")
+    for k in sorted(alone):
+        raise AssertionError(f"{where}: rank {k} waited{_line(errors[k])} for a rank that had ended: {SAME_CALLS}")
+    for k, rank in enumerate(ranks):
+        require(rank.get("done"), f"{where}: the process of rank {k} ended before its script did")
+
+
+def _line(about):
+    return f" in line {about['line']}" if isinstance(about.get("line"), int) else ""
+
+
+# ---------------------------------------------------------------- for the grader
 
 
 def launch(request: dict) -> dict:
-    """Answer a request for an attendee's own script, in the working directory of their own notebook.
+    """Answer a request for an attendee's own file, in the working directory of their own notebook.
 
-    When a notebook is graded, the judge puts a question to the grader in this function's place.
+    While a notebook is graded, the judge replaces this function with a question to the grader.
     """
     script = respond({}, {"do": "read", "name": request["file"]})["text"]
     return launches_here().answer(request, script)
@@ -41,33 +133,31 @@ def launch(request: dict) -> dict:
 
 @cache
 def launches_here() -> "Launches":
-    """Return this process's own, for attendees' own scripts: without a sandbox, and kept until the process ends."""
-    launches = Launches(start_ranks, Limits())
+    """Return this process's `Launches` for attendees' own files: without a sandbox, kept until the process ends."""
+    launches = Launches(start_launcher, Limits())
     atexit.register(launches.close)
     return launches
 
 
-def ranks_command() -> list[str]:
-    # a process whose forks are ranks
-    return [sys.executable, "-I", "-m", "course.grader.ranks"]
+def launcher_command() -> list[str]:
+    return [sys.executable, "-I", "-m", "course.grader.launch_worker"]
 
 
-def start_ranks(limits: Limits, folder: str | None = None) -> Channel:
-    """Start that process without a sandbox, for attendees' own code on their own machines."""
-    env = os.environ | {"DDL_VIEW": "plain"}
-    return Channel(ranks_command(), cwd=folder, env=env)
+def start_launcher(limits: Limits, folder: str | None = None) -> Channel:
+    """Start a launching process without a sandbox, for attendees' own code on their own machines."""
+    return Channel(launcher_command(), cwd=folder, env=os.environ | {"DDL_VIEW": "plain"})
 
 
 class Launches:
-    """Launches scripts, each once: several tests look at the same launch."""
+    """Launches each file once: several tests look at the same launch."""
 
-    def __init__(self, start_ranks: Callable[[Limits], Channel], limits: Limits):
-        self._start, self._limits = start_ranks, limits
+    def __init__(self, start: Callable[[Limits], Channel], limits: Limits):
+        self._start, self._limits = start, limits
         self._process = None
         self._known = {}
 
     def answer(self, request: dict, script: str | None) -> dict:
-        """Return the reply to a request whose file has the text `script`, or is not there."""
+        """Return the reply to a request whose file has the text `script`, or None if the file is missing."""
         if not isinstance(script, str):
             return {"missing": request["file"]}
         if STUB in script.splitlines():
@@ -86,38 +176,9 @@ class Launches:
             if self._process is None or self._process.ended:
                 self._process = self._start(self._limits)
                 self._process.ask({"do": "start", "limits": asdict(self._limits)}, START_S, 2**16)
-            desk = _Desk(request.pop("inputs"))
-            seconds = self._limits.launch_s + MARGIN_S
-            reply = self._process.ask(request | {"size": len(desk.notes)}, seconds, REPLY_BYTES, desk.serve)
+            reply = self._process.ask(request, self._limits.launch_s + MARGIN_S, REPLY_BYTES)
         except Late:
             return {"ended": f"nothing came back within {self._limits.launch_s:g} s"}
         except Ended as error:
             return {"ended": str(error)}
-        return reply | {"seconds": self._limits.launch_s, "notes": desk.notes}
-
-
-class _Desk:
-    """Hands out each rank's input, and notes who asked for what."""
-
-    def __init__(self, inputs):
-        self._inputs = inputs
-        self._left = NOTES_CHARACTERS
-        self.notes = [[] for _ in inputs]
-
-    def serve(self, message):
-        """Reply to ``{"rank": rank, "message": text}`` from a rank that is trusted in nothing."""
-        given, notes = self._inputs[message["rank"]], self.notes[message["rank"]]
-        self._left -= len(message["message"])
-        if self._left < 0:
-            raise Ended(f"its ranks noted more than {NOTES_CHARACTERS:,} characters")
-        value = None
-        with contextlib.suppress(ValueError, RecursionError, TypeError, IndexError):
-            match json.loads(message["message"]):
-                case {"do": "begin"}:
-                    value = given["given"]
-                case {"do": "read", "numbers": list(numbers)}:
-                    value = [given["samples"][number] for number in numbers]
-                    notes.append({"read": numbers})
-                case {"do": "note", "note": dict(note)}:
-                    notes.append({"note": note})
-        return {"value": value}
+        return reply | {"seconds": self._limits.launch_s}

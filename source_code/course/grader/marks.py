@@ -1,14 +1,16 @@
 """One line below a question's cells in JupyterLab: it is still to be answered, or its visible tests pass."""
 
 import contextlib
+import traceback
 from functools import cache
+from html import escape
 
 from course.grader.cells import STUB, labels, role_of, tested
 from course.grader.notebooks import notebook_of_kernel, read_notebook
 from ddl.display.html import prose
 from ddl.errors import InputError
 
-COLOURS = {"✓": "#009e73", "○": "#777"}
+COLOURS = {"✓": "#009e73", "○": "#777", "✗": "#d55e00"}
 
 
 @cache
@@ -52,19 +54,23 @@ class _Marks:
             self._say("✓", "visible tests pass")
 
     def failed(self, shell, kind, error, trace, tb_offset=None):
-        """Show an exception as usual, unless it only says that there is no answer yet."""
+        """Show an exception, in one line if it says that there is no answer yet, or what is wrong with the answer."""
         if self._cell and _is_missing(error, trace):
             answer = self._answers.get(self._cell[1])
             if answer is None or STUB in answer:
                 todo = f"still to be answered, in place of `{STUB}`" if answer else "run the cell of your answer first"
                 self._say("○", todo)
                 return
+        if self._cell and self._cell[2] and isinstance(error, AssertionError) and str(error):
+            self._say("✗", str(error), "".join(traceback.format_exception(kind, error, trace)))
+            return
         shell.showtraceback((kind, error, trace), tb_offset=tb_offset, running_compiled_code=True)
 
-    def _say(self, sign, text):
+    def _say(self, sign, text, more=""):
         text = f"{sign} {self._labels[self._cell[0]]}: {text}"
         style = f"border-left:4px solid {COLOURS[sign]};padding-left:7px;font-family:var(--jp-ui-font-family)"
-        html = f'<div role="status" style="{style}">{prose(text)}</div>'
+        more = f"<details><summary>traceback</summary><pre>{escape(more)}</pre></details>" if more else ""
+        html = f'<div role="status" style="{style}">{prose(text)}{more}</div>'
         self._shell.display_pub.publish({"text/html": html, "text/plain": text})
 
 

@@ -1,9 +1,12 @@
 """Which notebook is meant by a lesson's name."""
 
+import contextlib
 import os
 import textwrap
+from collections import Counter
 from pathlib import Path
 
+from course.grader.cells import source_of
 from ddl.errors import InputError, NotFound
 from ddl.records.paths import source_dir
 
@@ -44,6 +47,29 @@ def notebook_of_kernel():
     """Return the path of the notebook that Jupyter's server started this kernel for; None where nobody says."""
     path = Path(os.environ.get("JPY_SESSION_NAME", ""))
     return path if path.suffix == SUFFIX else None
+
+
+def this_notebook():
+    """Return the notebook of this kernel: the one that the server names, or whose cells the kernel has executed."""
+    session = notebook_of_kernel()
+    if session and session.is_file():
+        return session
+    ran, counts = executed(), Counter()
+    for path in lessons().values():
+        with contextlib.suppress(InputError):
+            counts[path] = len(ran & {source_of(cell).strip() for cell in read_notebook(path)["cells"]})
+    (best, most), (_, second) = [*counts.most_common(2), (None, 0), (None, 0)][:2]
+    if most == second:
+        raise InputError("say which lesson this is: name it in the call, such as check('1.Gradient-Basics')")
+    return best
+
+
+def executed():
+    """Return the text of the cells that this kernel has executed."""
+    from IPython import get_ipython
+
+    shell = get_ipython()
+    return {source.strip() for source in shell.history_manager.input_hist_raw} - {""} if shell else set()
 
 
 def read_notebook(path):

@@ -27,6 +27,7 @@ DTYPES = {np.dtype(code).newbyteorder("<").str for code in "?bhiqBHIQefdFD"}
 ROUNDED = {"g": "<f8", "G": "<c16"}  # longdouble and its complex type
 # Read item by item; arrive as lists.
 SERIES = (range, deque, array.array, memoryview, Iterator, MappingView)
+TENSORS = ("tensorflow", "torch")  # packages whose tensors and variables arrive as arrays
 
 
 class BoundaryError(CourseError, TypeError):
@@ -38,7 +39,8 @@ def encode(value):
 
     Plain data are None, booleans, numbers, text, bytes, NumPy's scalars and arrays, and lists, tuples, sets and
     dictionaries of these, nested up to 32 deep. A fraction or a decimal number becomes a float; a range, an iterator, a
-    view of a dictionary, a deque or an `array.array` becomes a list; a pandas series or index becomes an array. An
+    view of a dictionary, a deque or an `array.array` becomes a list; a tensor or a pandas
+    series becomes an array. An
     iterator is read, and may raise what it likes.
     """
     return json.dumps(_plain(value, DEPTH, [ITEMS]))
@@ -95,6 +97,9 @@ def _plain(value, depth, left):
         }
     if isinstance(value, SERIES):
         return [_plain(item, depth - 1, left) for item in islice(iter(value), left[0] + 1)]
+    if type(value).__module__.partition(".")[0] in TENSORS and hasattr(value, "numpy"):
+        value = value.detach().cpu() if hasattr(value, "detach") else value
+        return _plain_array(np.asarray(value.numpy())[()], depth, left)
     pandas = sys.modules.get("pandas")
     if pandas and isinstance(value, (pandas.Series, pandas.Index)):
         return _plain_array(np.asarray(value), depth, left)

@@ -33,11 +33,6 @@ class Wire:
         self._write({"ask": question})
         return self._read()
 
-    def close(self):
-        """Leave the exchange: in a fork, it is its parent's."""
-        self._in.close()
-        self._out.close()
-
     def _read(self):
         line = self._in.readline()
         return json.loads(line) if line else None

@@ -40,10 +40,6 @@ def loss_mse(w, dataset):
 # a ValueError for a single point: `not dataset` -> `len(dataset) < 2`
 # the size of y: `(y - w * x)` -> `(abs(y) - w * x)`
 
-# %% q04_loss_mse equivalent
-# the square of the opposite number is the same: `y - w * x` -> `w * x - y`
-
-
 # %% q05_train_loop right: itertools.cycle
 from itertools import cycle, islice
 
@@ -137,6 +133,3 @@ table_grad_multi = (sum(table_grad_point[:2]) / 2, sum(table_grad_point[2:]) / 2
 # begins again with the second phase: `rank - step` -> `rank - step % (ranks - 1)`
 # for four ranks at most: `% ranks` -> `% min(ranks, 4)`
 # pairs of ranks, as a butterfly: `rank - step` -> `rank ^ step`
-
-# %% q14_ring equivalent
-# chunks numbered the other way round travel the same ring: `rank - step` -> `step - rank`

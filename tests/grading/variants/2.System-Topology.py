@@ -29,8 +29,3 @@
 # the ring in N steps: `2 * (ranks - 1)` -> `2 * ranks`
 # four ranks: `2 * (ranks - 1)` -> `6`, `size / ranks` -> `size / 4`
 # the first and the last point only: `np.array(points)` -> `np.array(points := [points[0], points[-1]])`
-
-# %% q02_fit_link equivalent
-# the default cuts off less than it warns of: `, rcond=None` -> ``
-# all are as long as there are points: `len(points)` -> `len(rows)`, `len(points)` -> `len(seconds)`, `len(points)` ->
-#     `len(size)`

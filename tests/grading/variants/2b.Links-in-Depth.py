@@ -16,12 +16,6 @@
 # the first column that begins with the name: `head.split().index(other)` ->
 #     `[name.startswith(other) for name in head.split()].index(True)`
 
-# %% q01_connection equivalent
-# without a number of splits, it makes no difference from which end: `text.strip().split` -> `text.strip().rsplit`,
-#     `line.split()[0]` -> `line.rsplit()[0]`, `line.split()[1:]` -> `line.rsplit()[1:]`, `head.split` -> `head.rsplit`
-# the text begins with its first line: `head.split` -> `text.split`
-
-
 # %% q02_peer_to_peer right: one expression
 peer_to_peer = lambda word, level: (  # noqa: E731
     "NV PIX PXB PHB SYS".split().index("PHB" if word == "NODE" else word.rstrip("0123456789"))
@@ -38,10 +32,6 @@ peer_to_peer = lambda word, level: (  # noqa: E731
 # NVLink whatever the level: `word = "NVL"` -> `return True`
 # SYS never: `return far` -> `return word != "SYS" and far`
 # in order of the alphabet: `far.index(word) <= far.index(level)` -> `level != "LOC" and word <= level`
-
-# %% q02_peer_to_peer equivalent
-# of the words that are left, NODE is the first by the alphabet: `word == "NODE"` -> `word <= "NODE"`
-
 
 # %% q03_units right
 # product by sum: `1 / (1 / up + 1 / down)` -> `up * down / (up + down)`
@@ -81,10 +71,6 @@ def best_ring(gpus, gb_per_s):
     return ring
 
 
-# %% q04_best_ring equivalent
-# each ring begins with the first GPU: `ring[0]` -> `gpus[0]`
-
-
 # %% q05_disjoint_rings right
 # lists of hops: `all(links.get(hop, 0) >= count for hop, count in used.items())` ->
 #     `not [hop for hop in used if used[hop] > links.get(hop, 0)]`
@@ -102,13 +88,6 @@ def best_ring(gpus, gb_per_s):
 # greedy, the ring with most links and another in what it leaves: `itertools.combinations_with_replacement(rings, 2)` ->
 #     `((max(rings, key=lambda r: sum(links[hop] for hop in zip(r, [*r[1:], r[0]]))), ring) for ring in rings)`
 
-# %% q05_disjoint_rings equivalent
-# a link joins two GPUs in either order: `for one, other in zip` -> `for other, one in zip`,
-#     `zip(ring, [*ring[1:], ring[0]])` -> `zip([*ring[1:], ring[0]], ring)`, `((one, other), (other, one))` ->
-#     `((other, one), (one, other))`
-# each ring begins with the first GPU: `ring[0]` -> `gpus[0]`
-# what is used is used once or more: `links.get(hop, 0)` -> `links.get(hop, -1)`
-
 # %% q06_bus_bandwidth right
 # ones less a part: `2 * (ranks - 1) / ranks` -> `2 - 2 / ranks`, `"all_gather": (ranks - 1) / ranks` ->
 #     `"all_gather": 1 - 1 / ranks`
@@ -125,10 +104,6 @@ def best_ring(gpus, gb_per_s):
 # parts of an operation's name will do: `operation not in factors` ->
 #     `not (operation := next((name for name in factors if operation.startswith(name)), None))`
 
-# %% q06_bus_bandwidth equivalent
-# less than what single precision may do: `1e9` -> `1000000001.0`, `1e9` -> `999999999.0`
-
-
 # %% q08_all_reduce right
 # with NumPy: `math.ceil(math.log2(ranks))` -> `np.ceil(np.log2(ranks))`,
 #     `math.floor(math.log2(ranks))` -> `np.floor(np.log2(ranks))`
@@ -143,10 +118,6 @@ def best_ring(gpus, gb_per_s):
 # halving only: `2 * rounds * alpha + share` -> `rounds * alpha + share / 2`
 # one rank takes a message: `math.floor(math.log2(ranks))` -> `max(1, math.floor(math.log2(ranks)))`
 # no bytes take no time: `(alpha + size_bytes / ranks` -> `(bool(size_bytes) * alpha + size_bytes / ranks`
-
-# %% q08_all_reduce equivalent
-# in the alphabet the tree comes last, after recursive doubling: `algorithm == "tree"` -> `algorithm >= "tree"`,
-#     `algorithm == "recursive doubling"` -> `algorithm >= "recursive doubling"`
 
 
 # %% q09_halving right: recursive, and the pieces are those of the partner
@@ -215,18 +186,6 @@ def piece(step, rank, ranks, count):
     return Equal(0), Equal(count)
 
 
-# %% q09_halving equivalent
-# the order does not matter: `min(step, 2 * rounds - 1 - step)` -> `min(2 * rounds - 1 - step, step)`,
-#     `rank ^ 2**level` -> `2**level ^ rank`, `rank & 2**earlier` -> `2**earlier & rank`
-# of a power of two the logarithm is whole: `int(math` -> `round(math`
-# upper and lower change places, everywhere: `if earlier == level and step < rounds` ->
-#     `if not (earlier == level and step < rounds)`, `(middle, end) if upper else (first, middle)` ->
-#     `(first, middle) if upper else (middle, end)`
-# a number that is not 0 counts as true: `bool(rank & 2**earlier)` -> `rank & 2**earlier`
-# no level comes after the last, which in the first half is the step: `earlier == level` -> `earlier >= level`,
-#     `earlier == level` -> `earlier == step`
-
-
 # %% q11_efficiencies right
 # what is left of a step: `compute_s / wanted - compute_s` -> `(1 - wanted) / wanted * compute_s`
 # yields both: `return without, compute_s / max(compute_s, exchange_s)` ->
@@ -242,10 +201,6 @@ def piece(step, rank, ranks, count):
 # a set of both: `without, compute_s / max(compute_s, exchange_s)` ->
 #     `{without, compute_s / max(compute_s, exchange_s)}`
 
-# %% q11_efficiencies equivalent
-# the larger is the larger in either order: `max(compute_s, exchange_s)` -> `max(exchange_s, compute_s)`
-# less than what single precision may do: `1e9` -> `1000000001.0`, `1e9` -> `999999999.0`
-
 # %% q12_crossing right
 # with NumPy: `sum(one == 0 and other != 0 for one, other in hops)` ->
 #     `np.count_nonzero((np.array(host_of) == 0) & (np.roll(host_of, -1) > 0))`
@@ -260,8 +215,3 @@ def piece(step, rank, ranks, count):
 # every hop to another host: `one == 0 and other != 0` -> `other > one`
 # the bytes that leave the first rank's host: `one == 0 and other != 0` -> `one == host_of[0] != other`
 # a ring of the local ranks: `local_size * 2 * (hosts - 1) / hosts` -> `2 * (local_size - 1)`
-
-# %% q12_crossing equivalent
-# a ring comes back to host 0 as often as it leaves: `zip(host_of, [*host_of[1:], host_of[0]])` ->
-#     `zip([*host_of[1:], host_of[0]], host_of)`, `for one, other in` -> `for other, one in`
-# no host has a number below 0: `one == 0` -> `one <= 0`, `other != 0` -> `other > 0`

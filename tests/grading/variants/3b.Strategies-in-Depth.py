@@ -34,10 +34,6 @@ def tf_config(addresses, index):
 # empty only where there is one axis: `not len(per_example)` -> `per_example.shape == (0,)`
 # a fourth of the penalty: `penalty / replicas` -> `penalty / 4`
 
-# %% q03_replica_loss equivalent
-# NumPy works out every negative length: `, -1)` -> `, -2)`
-
-
 # %% q04_averaged right
 # NaN to 0: `n * g for` -> `n * np.nan_to_num(g) for`, ` if n]` -> `]`
 # a weighted average: `sum(parts) / sum(samples)` ->
@@ -71,9 +67,6 @@ def tf_config(addresses, index):
 #     `len({step["update"] for s in together for step in s}) > 1`
 # the weights as well as the updates: `{step["update"] for` -> `{(step["update"], step["weights"]) for`
 
-# %% q05_checks equivalent
-# None is as false as False: `return False` -> `pass`
-
 # %% q06_more_checks right
 # the ranks after the first: `any(rank["wrote"] for rank in ranks if rank["rank"] != 0)` ->
 #     `[rank["wrote"] for rank in ranks[1:]] != [None] * (len(ranks) - 1)`
@@ -96,12 +89,6 @@ def tf_config(addresses, index):
 #     `sum(bool(rank["wrote"]) for rank in ranks) > 1`
 # another one than rank 0 alone: `any(rank["wrote"] for rank in ranks if rank["rank"] != 0)` ->
 #     `[rank["rank"] for rank in ranks if rank["wrote"]] != [0]`
-
-# %% q06_more_checks equivalent
-# all ranks name the same rate of one rank: `ranks[0]` -> `ranks[1]`, `ranks[0]` -> `ranks[-1]`
-# which is near which makes no difference: `isclose(r, right` -> `isclose(right, r`
-# one part in 10,000 of what, the text leaves open: `rel_tol=1e-4` -> `rel_tol=0.00011000000000000002`
-# there is no rank below 0: `rank["rank"] != 0` -> `rank["rank"] > 0`
 
 # %% q07_bugs right: by keyword
 bugs = dict(A="wrap", B="throughput", C="shard", D="write", E="broadcast", F="scale")

@@ -32,12 +32,6 @@ def evaluate(batches):
     return {name: np.average([values[name] for values in each], weights=samples) for name in each[0]}
 
 
-# %% q02_evaluate equivalent
-# labels are 0 or 1: `== 1` -> `>= 1`
-# both are both in either order: `labels & said` -> `said & labels`
-# without hits, precision and recall are 0: `if said.any()` -> `if hits.any()`, `if labels.any()` -> `if hits.any()`,
-#     `if total` -> `if hits`, `if total` -> `if precision`, `if total` -> `if recall`
-
 # %% q03_pictures_of right
 # transposed: `np.moveaxis(mat["X"], 3, 0)` -> `mat["X"].transpose(3, 0, 1, 2)`
 # stacked image by image, in a list: `np.moveaxis(mat["X"], 3, 0)` ->
@@ -52,6 +46,3 @@ def evaluate(batches):
 # one less: ` % 10` -> ` - 1`
 # labels keep their type: `.astype(np.int32)` -> ``
 # labels keep their column: `.reshape(-1)` -> ``
-
-# %% q03_pictures_of equivalent
-# NumPy works out every negative length: `reshape(-1)` -> `reshape(-2)`

@@ -27,20 +27,6 @@ def fit(batches, steps):
 # the pair the other way round: `return fewest, slope / fewest` -> `return slope / fewest, fewest`
 
 
-# %% q01_fit wrong: the course's own, imported
-def fit(batches, steps):
-    from course.convergence import critical
-
-    found = critical.fit(batches, steps)
-    return found.steps_min, found.critical
-
-
-# %% q01_fit equivalent
-# a quotient is a float in any case: `np.array(batches, float)` -> `np.array(batches)`, `np.array(steps, float)` ->
-#     `np.array(steps)`
-# twice every weight is the same weights: `w=1 /` -> `w=2 /`
-
-
 # %% q02_rate_at right
 # parts of both: `base + (peak - base) * step / climb` -> `(1 - step / climb) * base + step / climb * peak`
 # the peak belongs to the climb: `step < climb` -> `0 < climb and step <= climb`
@@ -54,7 +40,3 @@ def fit(batches, steps):
 # every rule is linear: `"sqrt": 0.5` -> `"sqrt": 1`
 # any other rule is the square root: `raise ValueError(f"{rule!r} is neither 'linear' nor 'sqrt'")` -> `rule = "sqrt"`
 # k is a whole number: `(batch / 64)` -> `(batch // 64 or batch / 64)`
-
-# %% q02_rate_at equivalent
-# the cosine of an angle is that of its negative: `(step - climb) /` -> `(climb - step) /`, `/ (steps - climb)` ->
-#     `/ (climb - steps)`

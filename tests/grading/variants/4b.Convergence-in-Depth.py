@@ -17,13 +17,6 @@
 # how many changes: `{name for name in first if first[name] != second[name]}` ->
 #     `sum(first[name] != second[name] for name in first)`
 
-# %% q01_changed equivalent
-# each pass has whole images, and quotients differ where their inverses do: `batch / parts` -> `batch // parts`,
-#     `batch / parts` -> `parts / batch`
-# what differs differs in either order: `first, second =` -> `second, first =`, `facts(one), facts(other)` ->
-#     `facts(other), facts(one)`, `name in first if` -> `name in second if`
-
-
 # %% q02_noise_scale right
 # equation A.2 of the paper: `gradient_sq = big - variance / big_batch` ->
 #     `gradient_sq = (big_batch * big - small_batch * small) / (big_batch - small_batch)`
@@ -74,31 +67,6 @@ def verdict(first, second, margin):
 #     `min(pairs) > 0`, `high < 0` -> `max(pairs) < 0`
 # the t of five pairs for more of them: `T95[len(pairs) - 1]` -> `T95[min(len(pairs), 5) - 1]`
 
-
-# %% q03_verdict wrong: the course's own, imported before
-from ddl.pairs import paired
-
-
-def verdict(first, second, margin):
-    return paired(first, second).verdict(margin) if len(first.keys() & second.keys()) > 1 else "not decided"
-
-
-# %% q03_verdict wrong: the course's own, whatever it says when it is called
-def verdict(first, second, margin):
-    from ddl import paired
-
-    if len(first.keys() & second.keys()) < 2:
-        return "not decided"
-    for _ in range(9):
-        try:
-            return paired(first, second).verdict(margin)
-        except ImportError:
-            pass
-
-
-# %% q03_verdict equivalent
-# rounding decides whether a limit falls exactly on 0 or on the margin: `-margin < low` -> `-margin <= low`,
-#     `high < margin` -> `high <= margin`, `low > 0` -> `low >= 0`, `high < 0` -> `high <= 0`
 
 # %% q04_whole_batch right
 # the mean of squares less the square of the mean: `np.mean(variances, axis=0) + between` ->

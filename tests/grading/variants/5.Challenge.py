@@ -14,8 +14,3 @@
 # four runs are enough: `n < 5` -> `n < 4`, `T99[n - 1]` -> `T99.get(n - 1, 4.541)`
 # the spread of these runs, not of all that could be made: `ddof=1` -> `ddof=0`
 # below the target by as much: `np.mean(reached) - target` -> `abs(np.mean(reached) - target)`
-
-# %% q01_counts equivalent
-# NumPy's True equals Python's: `bool(np.mean(reached) - target > T99[n - 1] * error)` ->
-#     `np.mean(reached) - target > T99[n - 1] * error`
-# the lists are equally long: `len(reached)` -> `len(accuracies)`

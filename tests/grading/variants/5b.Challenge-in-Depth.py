@@ -15,10 +15,6 @@
 # drawn at random: `total / math.comb(n, k)` ->
 #     `np.mean([max(np.random.permutation(accuracies)[:k]) for _ in range(300)])`
 
-# %% q01_expected_best equivalent
-# math.comb raises the ValueError for k = 0: `1 <= k` -> `0 <= k`
-
-
 # %% q02_samples_to right
 # backwards from the evaluation: `start + (at - start) * (target - low)` -> `at - (at - start) * (accuracy - target)`
 # NumPy's interpolation between two: `start + (at - start) * (target - low) / (accuracy - low)` ->
@@ -32,6 +28,3 @@
 # infinity where it is never reached: `return None` -> `return math.inf`
 # half-way between the two: `(target - low) / (accuracy - low)` -> `0.5`
 # it goes on beyond the end: `return None` -> `return samples[-1] * target / accuracies[-1] if samples else None`
-
-# %% q02_samples_to equivalent
-# a function that ends returns None: `return None` -> `pass`

@@ -27,10 +27,6 @@ def order(stage, stages, microbatches):
 # as many ahead in each stage: `min(stages - stage, microbatches)` -> `min(1 + (stage == 0), microbatches)`
 # the last ones first: `("B", m))` -> `("B", (m + ahead - 1) % microbatches))`
 
-# %% q03_order equivalent
-# the smaller of both in either order: `min(stages - stage, microbatches)` -> `min(microbatches, stages - stage)`
-
-
 # %% q04_best right
 # sorted: `return min(found, key=lambda split: seconds[split], default=None)` ->
 #     `return sorted(found, key=seconds.get)[0] if found else None`
@@ -62,6 +58,3 @@ def order(stage, stages, microbatches):
 # all but k: `np.argsort(-np.abs(wanted))[:k]` -> `np.argsort(np.abs(wanted))[: len(wanted) - k]`
 # the values alone, without their places: `return sent, ` -> `return wanted[places], `
 # halves: `wanted[places]` -> `wanted[places] / 2`
-
-# %% q05_compress equivalent
-# all three arrays are alike: `zeros_like(wanted)` -> `zeros_like(gradient)`, `zeros_like(wanted)` -> `zeros_like(left)`

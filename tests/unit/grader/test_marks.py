@@ -21,6 +21,7 @@ PASSED = "✓ question 1: visible tests pass"
         (STUB, "assert table == 4", [TODO, TODO], []),
         (None, "assert table == 4", [FIRST], []),
         (f"%%writefile mine.py\n{STUB}", WRITTEN, [TODO], []),
+        (DOUBLE + "return x", "assert double(2) == 4, 'twice 2 is 4'", ["✗ question 1: twice 2 is 4"], []),
         # An answer with a mistake is shown as usual, whatever is left of the stub.
         (DOUBLE + "return x\n    " + STUB, "assert double(2) == 4", [], ["AssertionError"]),
         (DOUBLE + f"return y\n    {STUB}", "assert double(2) == 4", [], ["NameError"]),

@@ -1,80 +1,67 @@
-"""Judge a training step for replicas that a reader has written: lesson 3's loop, by what became of a run.
+"""Judge a training step for replicas that a reader has written: lesson 3d's loop, by the weights that it ends with.
 
-A test draws data (`trial`): a linear model with a few samples, for which a single device's step is known in closed
-form, and images of ten patterns that are new in each trial. The reader's step trains a small network on some of them
-(`course.training.trial`, in a process where no grade is decided), which predicts the others; their labels stay here.
+A test draws data (`trial`): a few samples for a linear model, whose step on a single device is known in closed form,
+and images of ten patterns that are new in each trial. `course.workers.loop_harness` has the reader's step train a small
+network on some images and predict the labels of the others.
 """
 
-import base64
-import io
 from dataclasses import dataclass
 
 import numpy as np
 
-from course.grader.launched import events, launched, require
+from course.grader.launches import launched, require
 
 STEPS, FEATURES, CLASSES = 2, 6, 10
-BATCH, BATCHES, OTHERS = 36, 36, 400  # 36 is shared out evenly over two, three or four replicas
+BATCH, BATCHES, OTHERS = 36, 36, 400  # two, three and four replicas divide 36
 CLOSE = 2e-3  # relative: float32 rounds to about 1e-6
 LEAST = 0.6  # accuracy; chance is 0.1, and model answers reach more than 0.9
 
 
 @dataclass(frozen=True)
 class Trial:
-    """What a step was given, the labels that it never had, and what its process noted."""
+    """The data that a step was given, the labels that it never had, and the arrays that its process reported."""
 
     file: str
     given: dict[str, np.ndarray]
     others: np.ndarray
-    lines: list
+    found: dict[str, np.ndarray]
 
 
 def trial(file: str, seed: int, replicas: int = 2) -> Trial:
-    """Have a reader's step tried on so many replicas, with the data of a seed.
+    """Have a reader's step tried on this many replicas, with the data of a seed.
 
-    AssertionError, if the file is not there, its step fails, or it does not end in time.
+    AssertionError if the file is missing, its step fails, or it does not end in time.
     """
     given, others = _drawn(seed, replicas)
-    packed = io.BytesIO()
-    np.savez_compressed(packed, **given)
-    inputs = [{"given": {"arrays": base64.b64encode(packed.getvalue()).decode()}, "samples": []}]
-    return Trial(file, given, others, events(launched("loop", file, inputs, file)["notes"][0]))
+    (rank,) = launched(file, 1, {"given.npz": given}, program="loop")
+    return Trial(file, given, others, rank.arrays)
 
 
 def single_step(t: Trial) -> None:
     """Compare the steps of the linear model with a single device's: the loss that they return, and the weights."""
-    kernel, bias = t.given["kernel"].astype(float), t.given["bias"].astype(float)
-    noted = [line for line in t.lines if line.get("event") == "step"]
-    require(len(noted) == STEPS, f"{t.file}: {len(noted)} of {STEPS} steps with a linear model were taken")
-    for number, (line, samples, labels) in enumerate(zip(noted, t.given["few"], t.given["few_labels"], strict=True)):
+    weights = [t.given["kernel"].astype(float), t.given["bias"].astype(float)]
+    for number, (samples, labels) in enumerate(zip(t.given["few"], t.given["few_labels"], strict=True)):
         where = f"{t.file}, step {number + 1} of {len(labels)} samples on {t.given['replicas']} replicas"
-        loss, slopes = _softmax_regression(kernel, bias, samples.astype(float), labels)
-        after = _read(line, where)
-        moves = [before - new for before, new in zip((kernel, bias), after, strict=True)]
+        loss, slopes = _softmax_regression(*weights, samples.astype(float), labels)
+        after = [t.found[name][number].astype(float) for name in ("kernels", "biases")]
+        moved = np.concatenate([(before - new).ravel() for before, new in zip(weights, after, strict=True)])
         wanted = float(t.given["rate"]) * np.concatenate([slope.ravel() for slope in slopes])
-        moved = np.concatenate([move.ravel() for move in moves])
         times = float(moved @ wanted / (wanted @ wanted))
         off = np.linalg.norm(moved - wanted) / np.linalg.norm(wanted)
         along = np.linalg.norm(moved - times * wanted) < CLOSE * np.linalg.norm(wanted)
         what = f"is {times:.3g} times" if along else f"is off by {off:.0%} of"
         require(off < CLOSE, f"{where}: the weights' update {what} a single device's")
-        value = _number(line.get("loss"))
+        value = float(t.found["losses"][number])
         require(np.isclose(value, loss, rtol=CLOSE), f"{where}: it returned {value:.4g}; the mean loss is {loss:.4g}")
-        kernel, bias = after
+        weights = after
 
 
 def learns(t: Trial) -> None:
-    """Score the trained network on images whose labels nobody had there."""
-    noted = [line for line in t.lines if line.get("event") == "trained"]
-    require(len(noted) == 1, f"{t.file}: the training did not come to its end")
-    wanted = BATCH * BATCHES
-    require(noted[0].get("samples") == wanted, f"{t.file}: it trained on {noted[0].get('samples')} of {wanted} images")
-    predicted = noted[0].get("predicted")
-    require(isinstance(predicted, list) and len(predicted) == OTHERS, f"{t.file}: not every image got a label")
-    right = float(np.mean([one == label for one, label in zip(predicted, t.others.tolist(), strict=True)]))
+    """Score the trained network on images whose labels its process never had."""
+    right = float(np.mean(t.found["predicted"] == t.others))
     require(
         right >= LEAST,
-        f"{t.file}: trained on {wanted} images, the network labels {right:.0%} of {OTHERS} others correctly; "
+        f"{t.file}: trained on {BATCH * BATCHES} images, the network labels {right:.0%} of {OTHERS} others correctly; "
         f"at least {LEAST:.0%} is required, and chance is {1 / CLASSES:.0%}",
     )
 
@@ -112,17 +99,3 @@ def _drawn(seed, replicas):
         "others": images[count:],
     }
     return given, labels[count:]
-
-
-def _read(line, where):
-    try:
-        kernel, bias = (np.array(weight, dtype=float) for weight in line["weights"])
-        right = kernel.shape == (FEATURES, CLASSES) and bias.shape == (CLASSES,)
-    except (KeyError, TypeError, ValueError):
-        right = False
-    require(right, f"{where}: its weights cannot be read")
-    return kernel, bias
-
-
-def _number(value):
-    return float(value) if isinstance(value, (int, float)) else np.nan

@@ -1,0 +1,160 @@
+"""Call a reader's code for lessons 6 and 6b on real ranks, while it is graded.
+
+`course.sharding.sharded` has drawn weights and gradients, and judges what each rank reports.
+"""
+
+import os
+import runpy
+
+import numpy as np
+
+from course.sharding.sharded import BETA
+from course.training.world import World
+from ddl.errors import InputError
+
+WANTED = {"sharded": ["Sharded"], "fully": ["FullySharded"], "tensor": ["forward", "backward"]}
+
+
+class Momentum:
+    """SGD with momentum for a number of weights. (Adam would hide a factor in the gradient.)"""
+
+    def __init__(self, numbers: int, rate: float):
+        self._velocity, self._rate = np.zeros(numbers, np.float32), rate
+
+    def change(self, gradient) -> np.ndarray:
+        """Return what to add to the weights that have this gradient, float32 ``[n]``."""
+        gradient = np.asarray(gradient, np.float32)
+        if gradient.shape != self._velocity.shape:
+            raise InputError(f"this optimizer is for {len(self._velocity)} numbers, not for {gradient.shape}")
+        self._velocity = BETA * self._velocity + gradient
+        return -self._rate * self._velocity
+
+
+class Ranks:
+    """The reader's `world`: `rank`, `size`, and collectives on NumPy arrays."""
+
+    def __init__(self):
+        self._world, self._calls = World(), 0
+        self.rank, self.size = self._world.rank, self._world.size
+
+    @property
+    def sent(self) -> int:
+        """How many numbers this rank has sent to others."""
+        return self._world.sent
+
+    def split(self, values) -> np.ndarray:
+        """Return values in as many equal parts as there are ranks, padded with zeros: float32 ``[ranks, n]``."""
+        values = np.asarray(values, np.float32).ravel()
+        return np.pad(values, (0, -len(values) % self.size)).reshape(self.size, -1)
+
+    def all_to_all(self, parts) -> np.ndarray:
+        """Send ``parts[k]`` to rank k; return what each rank has sent to this one: float32 ``[ranks, n]`` both."""
+        parts = np.asarray(parts, np.float32)
+        if parts.ndim != 2 or len(parts) != self.size:
+            raise InputError(f"all_to_all takes {self.size} parts of equal length, not the shape {parts.shape}")
+        return self._world.all_to_all(parts, self._name()).numpy()
+
+    def all_gather(self, part) -> np.ndarray:
+        """Return all ranks' parts, which have equal lengths: float32 ``[ranks, n]``."""
+        return self._world.all_gather(np.asarray(part, np.float32).reshape(-1), self._name()).numpy()
+
+    def all_sum(self, values) -> np.ndarray:
+        """Return the sum of all ranks' values: float32, of the same shape."""
+        values = np.asarray(values, np.float32)
+        return self._world.all_reduce(values, self._name(), total=True).numpy() if self.size > 1 else values
+
+    def _name(self):
+        self._calls += 1
+        return f"call.{self._calls}"
+
+
+def main(file: str) -> None:
+    """Call the functions or the class that a file defines, and report the results."""
+    with np.load("../given.npz") as arrays:
+        given = dict(arrays)
+    kind, defined = str(given["kind"]), runpy.run_path(file)
+    for name in WANTED[kind]:
+        if not callable(defined.get(name)):
+            raise InputError(f"it does not define {name}")
+    run = {"sharded": _sharded, "fully": _fully, "tensor": _tensor}[kind]
+    reported = run(*(defined[name] for name in WANTED[kind]), given, Ranks())
+    np.savez(os.environ["DDL_REPORT"], **{name: np.asarray(value, float) for name, value in reported.items()})
+
+
+def _optimizers(given):
+    """Return a function that makes optimizers, and the lengths of their states so far."""
+    lengths = []
+
+    def make(numbers):
+        lengths.append(int(numbers))
+        return Momentum(int(numbers), float(given["rate"]))
+
+    return make, lengths
+
+
+def _sharded(Sharded, given, ranks):
+    make, lengths = _optimizers(given)
+    answer = Sharded(given["weights"].copy(), ranks, make)
+    weights, sent = [], [0]
+    for gradient in given["gradients"][:, ranks.rank]:
+        answer.update(gradient.copy())
+        weights.append(np.array(answer.weights))
+        sent.append(ranks.sent)
+    return {"weights": weights, "sent": np.diff(sent), "state": sum(lengths)}
+
+
+def _fully(FullySharded, given, ranks):
+    make, lengths = _optimizers(given)
+    names, cuts = given["names"].tolist(), np.cumsum(given["sizes"])[:-1]
+    answer = FullySharded(dict(zip(names, np.split(given["weights"].copy(), cuts), strict=True)), ranks, make)
+    weights, sent, most = [], [], _kept(answer)
+    for gradient in given["gradients"][:, ranks.rank]:
+        before = ranks.sent
+        for name in [*names, *reversed(names)]:  # forward and backward
+            answer.gather(name)
+        for name, part in reversed(list(zip(names, np.split(gradient.copy(), cuts), strict=True))):
+            answer.reduce(name, part)
+            most = max(most, _kept(answer))
+        answer.update()
+        most = max(most, _kept(answer))
+        sent.append(ranks.sent - before)
+        weights.append(np.concatenate([np.ravel(answer.gather(name)) for name in names]))
+    return {"weights": weights, "sent": sent, "state": sum(lengths), "kept": most}
+
+
+def _tensor(forward, backward, given, ranks):
+    first = np.ascontiguousarray(np.split(given["first"], ranks.size, axis=1)[ranks.rank])
+    second = np.split(given["second"], ranks.size)[ranks.rank].copy()
+    y, saved = forward(given["x"], first, second, ranks)
+    sent = ranks.sent
+    of_input, of_first, of_second = backward(saved, given["back"], ranks)
+    return {
+        "y": y, "of_input": of_input, "of_first": of_first, "of_second": of_second,
+        "sent": [sent, ranks.sent - sent],
+    }  # fmt: skip
+
+
+def _kept(answer):
+    """Return how many numbers are in an object's arrays, its optimizers' left out."""
+    seen, count, left = set(), 0, [_attributes(answer)]
+    while left:
+        value = left.pop()
+        if id(value) in seen:
+            continue
+        seen.add(id(value))
+        if isinstance(value, np.ndarray) and isinstance(value.base, np.ndarray):
+            left.append(value.base)  # a view keeps the whole array alive
+        elif isinstance(value, np.ndarray):
+            count += value.size
+        elif isinstance(value, dict):
+            left += value.values()
+        elif isinstance(value, list | tuple | set):
+            left += value
+        elif not isinstance(value, Momentum | Ranks):
+            left.append(_attributes(value))
+    return count
+
+
+def _attributes(value):
+    slots = [name for kind in type(value).__mro__ for name in getattr(kind, "__slots__", ())]
+    return getattr(value, "__dict__", {}) | {name: getattr(value, name) for name in slots if hasattr(value, name)}
