@@ -69,10 +69,8 @@ def _rank(folder, name):
     found = {"wrote": any(folder.glob(f"{CHECKPOINT}*")), "done": (folder / "done").exists()}
     with suppress(OSError, ValueError):
         found["error"] = json.loads((folder / "error.json").read_text())
-    with (
-        suppress(Exception),
-        np.load(folder / "report.npz", allow_pickle=False) as arrays,
-    ):  # of the answer, so anything
+    # The answer has written this file, so reading it may raise anything.
+    with suppress(Exception), np.load(folder / "report.npz", allow_pickle=False) as arrays:
         found["report"] = encode(dict(arrays))
     with suppress(OSError):
         lines = re.findall(rf'File ".*{re.escape(name)}", line (\d+)', (folder / "stack").read_text())
