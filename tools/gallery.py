@@ -28,7 +28,7 @@ from urllib.parse import unquote
 
 import lessons
 from ddl.records.paths import data_dir
-from ddl.words import plural
+from ddl.text import plural
 
 TITLE = "Distributed deep learning, by doing it"
 TEMPLATE = Path(__file__).with_suffix(".html.j2")

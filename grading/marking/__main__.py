@@ -11,7 +11,7 @@ from sqlalchemy.exc import OperationalError
 
 from course.challenge.rules import TRAIN_SAMPLES
 from ddl.errors import CourseError
-from ddl.words import plural
+from ddl.text import plural
 from marking.course import CHALLENGE, Course
 from marking.due import due as dues
 from marking.due import set_due

@@ -17,7 +17,7 @@ from nbformat import v4
 
 from ddl.rank.fast_exit import end_with_parent
 from ddl.records.machine import usable_cores
-from ddl.words import plural
+from ddl.text import plural
 from line import Line
 from marking.course import Course
 

@@ -26,7 +26,7 @@ _HOME = {
     "Site": "launcher.site",
     "Recorder": "records.recorder",
     "compare": "comparison",
-    "paired": "pairs",
+    "paired": "paired_stats",
     "doctor": "diagnose.machine",
     "beside": "display.guess",
 }

@@ -4,7 +4,7 @@ import argparse
 from collections.abc import Callable
 from typing import Any
 
-from ddl.words import did_you_mean
+from ddl.text import did_you_mean
 
 
 class Parser(argparse.ArgumentParser):

@@ -6,9 +6,9 @@ import statistics
 from ddl.display.style import data_label, hardware_label
 from ddl.display.table import Table, cell, is_number
 from ddl.errors import InputError
-from ddl.pairs import holm, means, paired
+from ddl.paired_stats import holm, means, paired
 from ddl.records.stack import release
-from ddl.words import plural
+from ddl.text import plural
 
 FEW = 3  # up to this many comparisons, p-values are not corrected
 

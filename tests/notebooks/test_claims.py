@@ -24,7 +24,7 @@ from course.challenge.verdict import Score
 from course.convergence.critical import Critical, Noise
 from course.convergence.sharpness import MEASURES, between_settings, sharpness, within_settings
 from course.shared.recorded import Recorded
-from ddl.pairs import Paired, holm, paired
+from ddl.paired_stats import Paired, holm, paired
 from helpers import ROOT, claims_of
 
 MARGIN = 1.0  # points, within which there is said to be no difference

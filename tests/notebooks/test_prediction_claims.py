@@ -8,7 +8,7 @@ import pandas
 import pytest
 
 from course.links import published
-from ddl.pairs import Paired
+from ddl.paired_stats import Paired
 from helpers import ROOT, claims_of
 
 LESSON = "2b.Links-in-Depth"

@@ -5,7 +5,7 @@ import pytest
 
 from course import memory, messages, recorded, splits
 from course.shared.recorded import Recorded
-from ddl.pairs import holm
+from ddl.paired_stats import holm
 from helpers import ROOT, claims_of
 
 LESSONS = ("6.Sharding", "6b.Sharding-in-Depth")

@@ -7,11 +7,11 @@ from helpers import ROOT
 SOURCE = ROOT / "source_code"
 # A room imports from those above its own line, never from its neighbours or from below.
 TOOL = [
-    {"errors", "interval", "lazy", "plugins", "words"},
+    {"errors", "interval", "lazy", "plugins", "text"},
     {"arguments"},
     {"records"},
     {"display"},
-    {"launcher", "pairs"},
+    {"launcher", "paired_stats"},
     {"rank"},
     {"comparison", "diagnose", "server"},
     {"cli"},

@@ -29,7 +29,7 @@ import numpy as np
 # %% tags=["demo"]
 from course import check, critical, hint, plot, recorded, tuning
 from ddl import beside, compare, launch
-from ddl.pairs import by_seed, paired
+from ddl.paired_stats import by_seed, paired
 
 SIZES = {  # 10,240 is 160 × 64 and 10 × 1,024: nothing is left over
     "reader": dict(train_samples=10_240, test_samples=10_000, epochs=6),

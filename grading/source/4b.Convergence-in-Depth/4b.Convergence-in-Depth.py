@@ -44,7 +44,7 @@ from course.convergence.sharpness import (
 from course.training.recipes import REFERENCE_BATCH
 from course.training.schedule import Schedule
 from ddl import beside, compare, launch
-from ddl.pairs import by_seed, paired
+from ddl.paired_stats import by_seed, paired
 
 SIZES = {  # 10,240 is 160 × 64 and 10 × 1,024: nothing is left over
     "reader": dict(train_samples=10_240, test_samples=10_000, epochs=6),

@@ -8,7 +8,7 @@ from typing import Any
 from course.shared.recorded import Recorded
 from ddl.display.table import Table
 from ddl.errors import InputError
-from ddl.pairs import by_seed, holm, paired
+from ddl.paired_stats import by_seed, holm, paired
 
 WITHOUT = "without "  # and the trick: the name of an arm
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from course.challenge.report import Report
 from course.challenge.rules import ALPHA, RUNS, TARGETS
 from ddl.interval import half_width
-from ddl.words import plural
+from ddl.text import plural
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 from ddl.arguments import add_command
 from ddl.errors import InputError
-from ddl.words import plural
+from ddl.text import plural
 
 # Options of `ddl predict`: type, default, what stands for a value, and what it is.
 PREDICT = (

@@ -11,7 +11,7 @@ from ddl.display.chart import short
 from ddl.display.style import data_of
 from ddl.display.table import is_number
 from ddl.errors import InputError
-from ddl.words import plural
+from ddl.text import plural
 
 RECORDED_ALPHA = 0.45
 X_AXES = {

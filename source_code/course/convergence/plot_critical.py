@@ -14,7 +14,7 @@ from ddl.comparison import compare, signed
 from ddl.display.chart import short
 from ddl.display.style import data_of
 from ddl.errors import InputError
-from ddl.words import plural
+from ddl.text import plural
 
 REGIONS = {"perfect scaling": "#ffffff", "diminishing returns": "#eeeeee", "maximal data parallelism": "#d9d9d9"}
 VERDICTS = {"better": COLOURS[2], "worse": COLOURS[1], "no difference": COLOURS[0], "not decided": GREY}

@@ -9,7 +9,7 @@ from course.convergence.tuning import arm_of
 from course.shared.picture import Picture, arm_looks, band, frame, styled
 from ddl.display.style import data_of
 from ddl.errors import InputError
-from ddl.words import plural
+from ddl.text import plural
 
 HELD_OUT = {"test_loss": "held-out loss", "test_error": "held-out error, %"}
 

@@ -20,7 +20,7 @@ from course.grader.handin import student
 from course.grader.progress import LESSON, aligned, progress, questions_of
 from ddl.errors import InputError
 from ddl.records.jsonfiles import write_json
-from ddl.words import plural
+from ddl.text import plural
 
 MOST_BYTES = 65536
 MOST_FILES = 1000

@@ -17,7 +17,7 @@ from ddl.errors import InputError
 from ddl.records.folder import RunFolder
 from ddl.records.jsonfiles import DamagedFile, read_json
 from ddl.records.paths import runs_dir
-from ddl.words import plural
+from ddl.text import plural
 
 LESSON = re.compile(r"\d+[a-z]?\.[^.]+\.ipynb")  # not a fresh copy of one, such as 3.Multi-GPU.fresh.ipynb
 BRANCH = re.compile(r"\d+[a-z]\.")

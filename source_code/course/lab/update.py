@@ -18,7 +18,7 @@ from course.lab.merge import merged
 from ddl.errors import CourseError
 from ddl.records import files
 from ddl.records.paths import course_root
-from ddl.words import plural
+from ddl.text import plural
 
 
 class UpdateError(CourseError, ValueError):

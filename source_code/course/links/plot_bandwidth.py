@@ -8,7 +8,7 @@ from matplotlib.ticker import LogLocator, NullLocator
 from course.links.bandwidth import algorithm_bandwidth, bus_bandwidth, measured
 from course.shared.picture import Picture, band, look, styled
 from ddl.errors import InputError
-from ddl.words import plural
+from ddl.text import plural
 
 
 @styled

@@ -9,7 +9,7 @@ from matplotlib.path import Path
 
 from course.shared.picture import COLOURS, Picture, styled
 from course.topology import link
-from ddl.words import plural
+from ddl.text import plural
 
 WIDTH = 9.0  # inches, of the figure; all lengths are inches
 LINE, LEAF, PAD = 0.165, 0.44, 0.07  # a line of text, a device, a margin

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from ddl.errors import InputError
-from ddl.pairs import Paired, by_seed, paired
+from ddl.paired_stats import Paired, by_seed, paired
 
 BASELINE = "all-reduce"
 FIGURE = "held_out_loss"

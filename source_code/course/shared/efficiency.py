@@ -17,7 +17,7 @@ from ddl.display.style import hardware_label
 from ddl.display.table import Table
 from ddl.errors import InputError
 from ddl.records.paths import reference_dir
-from ddl.words import plural
+from ddl.text import plural
 
 # ---------------------------------------------------------------- counting right
 

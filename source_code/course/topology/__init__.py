@@ -61,7 +61,7 @@ from course.topology.link import links
 from course.topology.local import here
 from course.topology.placement import placements
 from course.topology.recorded import names
-from ddl.words import did_you_mean
+from ddl.text import did_you_mean
 
 __all__ = ["Topology", "TopologyError", "compare", "here", "links", "load", "names", "placements"]
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from course.topology.error import TopologyError
 from course.topology.graph import Device, Numa, NvLink, Topology
 from course.topology.sysfs import numbers
-from ddl.words import plural
+from ddl.text import plural
 
 # Colours and underlines; the escape byte may be lost or spelled out.
 ESCAPES = re.compile(

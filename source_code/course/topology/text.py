@@ -4,7 +4,7 @@ import math
 from collections import Counter
 
 from course.topology.parts import DEVICE_KINDS
-from ddl.words import plural
+from ddl.text import plural
 
 
 def tree(topology) -> str:

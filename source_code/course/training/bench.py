@@ -11,7 +11,7 @@ from course.training.options import Integer, Number
 from ddl.errors import CourseError
 from ddl.records.machine import available_bytes
 from ddl.records.network import addresses, link_made_here
-from ddl.words import plural
+from ddl.text import plural
 
 # From one float32 number to 256 MiB, each four times the one before it.
 DEFAULT_SIZES = {"min_bytes": 4, "max_bytes": 2**28, "factor": 4}

@@ -8,7 +8,7 @@ from html import escape
 from pathlib import Path
 
 from ddl.launcher.job import resolve_script
-from ddl.words import plural
+from ddl.text import plural
 
 CONTEXT = 1  # lines around a change that are shown too
 SIGNS = {"added": "+", "removed": "−", "same": " ", "gap": "⋯"}

@@ -14,7 +14,7 @@ from ddl.display.style import hardware_label
 from ddl.errors import InputError
 from ddl.records.folder import RunFolder
 from ddl.records.jsonfiles import read_json, read_json_lines
-from ddl.words import plural
+from ddl.text import plural
 
 
 def witnesses(run) -> list[dict]:

@@ -11,7 +11,7 @@ from course.shared.picture import COLOURS, GREY, Picture, frame, list_rows, look
 from course.training import timeline
 from course.training.bench import PARTS
 from ddl.errors import InputError
-from ddl.words import plural
+from ddl.text import plural
 
 HATCHES = ("", "//", "..", "xx", "\\\\")  # colour is not the only sign
 

@@ -6,7 +6,7 @@ from course.shared.picture import COLOURS, GREY, Picture, list_rows, look, style
 from course.workers.agreement import differences, kept_weights
 from ddl.display.style import data_label
 from ddl.errors import InputError
-from ddl.words import plural
+from ddl.text import plural
 
 # Gradients that differ by less than this, relative to their length, differ by float32's rounding.
 ROUNDING = 1e-4

@@ -8,7 +8,7 @@ from course.training import timeline
 from ddl.display.style import hardware_label
 from ddl.display.table import Table
 from ddl.errors import InputError
-from ddl.pairs import Paired
+from ddl.paired_stats import Paired
 
 
 @dataclass(frozen=True)

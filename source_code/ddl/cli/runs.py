@@ -11,7 +11,7 @@ import time
 from ddl.arguments import add_command
 from ddl.errors import InputError
 from ddl.launcher.job import MODULE, OPTIONS, add_options
-from ddl.words import plural
+from ddl.text import plural
 
 DAY_S = 24 * 60 * 60
 RUN = "id of a run, or the beginning of it"
@@ -133,7 +133,7 @@ def _variable(word):
 def _list(arguments):
     from ddl.launcher.progress import STATES
     from ddl.launcher.run import runs
-    from ddl.words import did_you_mean
+    from ddl.text import did_you_mean
 
     if arguments.state and arguments.state not in STATES:
         known = did_you_mean(arguments.state, STATES) or f"; the states are: {', '.join(STATES)}"

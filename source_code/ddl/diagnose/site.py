@@ -11,7 +11,7 @@ from ddl.diagnose.slurm import ask, slurm_checks
 from ddl.errors import CourseError
 from ddl.launcher.site import Site
 from ddl.records.paths import data_dir, runs_dir, source_dir
-from ddl.words import plural
+from ddl.text import plural
 
 HELLO_TIMEOUT_S = 300  # importing TensorFlow from a cold network file system takes minutes
 # Types of network file systems, which several machines can share.

@@ -18,7 +18,7 @@ from ddl.launcher.site import Site
 from ddl.launcher.sitefile import seconds
 from ddl.launcher.slurm import gpus_in
 from ddl.records.paths import runs_dir
-from ddl.words import plural
+from ddl.text import plural
 
 COMMANDS = ("srun", "sbatch", "squeue", "scancel", "scontrol", "sinfo")
 # Node states (`man sinfo`) in which a job can start now or when others end.

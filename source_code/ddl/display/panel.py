@@ -18,7 +18,7 @@ from ddl.display.summary import SIGNS, duration, number, position_of, ranks_of, 
 from ddl.records.folder import RunFolder, StorageError
 from ddl.records.log import TAIL_BYTES, LogTail
 from ddl.records.paths import runs_dir
-from ddl.words import plural
+from ddl.text import plural
 
 SERVED = "DDL_SERVED_RUNS"  # variable that the server sets for its kernels: the runs folder that it shows
 MARK = "ddl"  # key in an output's metadata: {"run": id, "over": whether the output shows the run's end}

@@ -2,7 +2,7 @@
 
 from ddl.display.html import prose
 from ddl.display.style import STYLE, data_label
-from ddl.words import plural, printable
+from ddl.text import plural, printable
 
 SIGNS = {
     "queued": "…",

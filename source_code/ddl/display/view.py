@@ -14,7 +14,7 @@ from ddl.display.summary import duration, epoch_of, facts_of, number, outcome, r
 from ddl.records.folder import RunFolder
 from ddl.records.jsonfiles import DamagedFile, read_json
 from ddl.records.log import LogTail
-from ddl.words import printable
+from ddl.text import printable
 
 __all__ = ["LiveView", "PlainView", "of"]
 

@@ -6,13 +6,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from ddl.launcher.evidence import Ending, Evidence, name_ranks, stacks_of
+from ddl.launcher.crash_report import CrashReport, Ending, name_ranks, stacks_of
 from ddl.launcher.job import OPTIONS
 from ddl.launcher.optional_deps import NO_TORCH
 from ddl.launcher.tf_cluster_roles import role_of
 from ddl.records.jsonfiles import is_full
 from ddl.records.log import last_lines
-from ddl.words import did_you_mean
+from ddl.text import did_you_mean
 
 # Slurm's job states that are not the script's fault, with their meaning and advice.
 SLURM_ENDS = {
@@ -106,7 +106,7 @@ class Failure:
         return self.output
 
 
-def failure_of(e: Evidence) -> Failure | None:
+def failure_of(e: CrashReport) -> Failure | None:
     """Return the first cause of a run's failure; None unless the run or one of its ranks has failed."""
     if e.state in ("done", "stopped"):
         return None
@@ -119,7 +119,7 @@ def failure_of(e: Evidence) -> Failure | None:
     return failure and replace(failure, logs=e.logs)
 
 
-def _cause(e: Evidence) -> Failure:
+def _cause(e: CrashReport) -> Failure:
     reason, full = e.end.get("reason"), _full(e)
     if e.state == "lost":
         advice = "Its machine may have been switched off, or its launcher killed. Start it again."
@@ -150,7 +150,7 @@ def _cause(e: Evidence) -> Failure:
     return Failure("the run failed and no rank said why", advice="See the launcher's log.")
 
 
-def _ended_by_slurm(e: Evidence) -> Failure:
+def _ended_by_slurm(e: CrashReport) -> Failure:
     why, advice = SLURM_ENDS[e.end["slurm"]]
     where = f" on {e.end['nodes']}" if e.end.get("nodes") else ""
     failed = [f"rank {rank} ended with status {event['code']}" for rank, event in e.exits.items() if event["code"]]
@@ -163,7 +163,7 @@ def _ended_by_slurm(e: Evidence) -> Failure:
     )
 
 
-def _timed_out(e: Evidence) -> Failure:
+def _timed_out(e: CrashReport) -> Failure:
     missing = e.end.get("missing") or []
     gone = [rank for rank in missing if rank in e.exits and not e.exits[rank]["code"]]
     timeout_s = e.end.get("timeout_s") or e.job.get("timeout_s")
@@ -189,7 +189,7 @@ def _timed_out(e: Evidence) -> Failure:
     )
 
 
-def _absent(e: Evidence) -> Failure:
+def _absent(e: CrashReport) -> Failure:
     missing = e.end["missing"]
     who = " and ".join(e.who(rank) + " ended and" * (rank in e.end["gone"]) for rank in missing)
     return Failure(
@@ -204,7 +204,7 @@ def _absent(e: Evidence) -> Failure:
     )
 
 
-def _of_ranks(e: Evidence) -> Failure | None:
+def _of_ranks(e: CrashReport) -> Failure | None:
     """Return the failure of the rank that failed first and not just because of another one; None if no rank failed."""
     bad = [ending for ending in e.endings if ending.bad]
     if not bad:
@@ -219,7 +219,7 @@ def _of_ranks(e: Evidence) -> Failure | None:
     return _killed(e, first) if first.signal else _exited(e, first)
 
 
-def _left_early(e: Evidence, left: Ending, bad: list[Ending]) -> Failure:
+def _left_early(e: CrashReport, left: Ending, bad: list[Ending]) -> Failure:
     noticed = next((ending for ending in bad if ending.error), None)
     return _of_rank(
         e,
@@ -232,7 +232,7 @@ def _left_early(e: Evidence, left: Ending, bad: list[Ending]) -> Failure:
     )
 
 
-def _raised(e: Evidence, first: Ending) -> Failure:
+def _raised(e: CrashReport, first: Ending) -> Failure:
     error, output, status = first.error, first.output, first.code
     message, advice = "", SECONDARY_ADVICE if first.secondary else ADVICE.get(error["type"], FIX)
     refused = re.fullmatch(r"\S+: error: (.+)", output[-1]) if output else None  # argparse's last line
@@ -258,7 +258,7 @@ def _raised(e: Evidence, first: Ending) -> Failure:
     )
 
 
-def _special_advice(e: Evidence, first: Ending) -> str:
+def _special_advice(e: CrashReport, first: Ending) -> str:
     """Return advice about an exception that depends on its message or on the script's name; empty if there is none."""
     error, script = first.error, e.job.get("script", "")
     if error["type"] in ("EOFError", "BdbQuit"):
@@ -288,7 +288,7 @@ def _suggestion(why: str, usage: Iterable[str]) -> str:
     return did_you_mean(option[1], [*re.findall(r"--[\w-]+", " ".join(usage)), *launchs])
 
 
-def _killed(e: Evidence, first: Ending) -> Failure:
+def _killed(e: CrashReport, first: Ending) -> Failure:
     lost = first.secondary and not e.events and not role_of(e.job, first.rank)
     uncaught = next((line for line in reversed(first.output) if "what():" in line), "")  # a C++ exception
     message = re.sub(r"^\s*what\(\):\s*(\[\S+:\d+\] )?", ": ", uncaught).rstrip()
@@ -302,13 +302,13 @@ def _killed(e: Evidence, first: Ending) -> Failure:
     )
 
 
-def _exited(e: Evidence, first: Ending) -> Failure:
+def _exited(e: CrashReport, first: Ending) -> Failure:
     full = _full(e)
     advice = MORE_ROOM if full else "" if first.output else "The end of its log may say more."
     return _of_rank(e, first, f"exited with status {first.code} {e.when(first)}, and no exception{full}", advice=advice)
 
 
-def _of_rank(e: Evidence, first: Ending, became: str, **fields: Any) -> Failure:
+def _of_rank(e: CrashReport, first: Ending, became: str, **fields: Any) -> Failure:
     """Return a failure caused by a rank, with its host and the last lines that it printed."""
     host = first.host or first.error.get("host", "")
     defaults = {"output": first.output, "status": first.code, "rank": first.rank}
@@ -316,6 +316,6 @@ def _of_rank(e: Evidence, first: Ending, became: str, **fields: Any) -> Failure:
     return Failure(f"{e.who(first.rank)}{on} {became}", others=e.others(first), **{**defaults, **fields})
 
 
-def _full(e: Evidence) -> str:
+def _full(e: CrashReport) -> str:
     """Return an addition to a sentence if the run's disk is full, or an empty string."""
     return f"; the disk that holds {e.folder.path} is full" if is_full(e.folder.path) else ""

@@ -17,7 +17,7 @@ from typing import Any
 from ddl import plugins
 from ddl.errors import CourseError
 from ddl.launcher.tf_cluster_roles import CLUSTERS
-from ddl.words import did_you_mean, printable
+from ddl.text import did_you_mean, printable
 
 MODULE = "-m "  # begins a script that is a module's name
 

@@ -25,7 +25,7 @@ from ddl.launcher.slurm import job_name
 from ddl.launcher.timeouts import COOLDOWN_S, GLOO_TIMEOUT_S
 from ddl.records.folder import RunFolder
 from ddl.records.paths import source_dir
-from ddl.words import plural
+from ddl.text import plural
 
 HERE = "on this machine"
 Words = tuple[str, ...]  # of a command line

@@ -7,13 +7,13 @@ from pathlib import Path
 from types import NoneType
 from typing import Any
 
-from ddl.launcher.evidence import Evidence, stall_of, straggler_of
+from ddl.launcher.crash_report import CrashReport, stall_of, straggler_of
 from ddl.launcher.failure import Failure, failure_of
 from ddl.launcher.restarts import STARTS, STEPS, Restart, changes_of, last_start, notes_of, ranks_of, restarts_of
 from ddl.launcher.tf_cluster_roles import role_of
 from ddl.records.folder import RunFolder, processes_of, start_of
 from ddl.records.jsonfiles import DamagedFile, JsonLines, is_full, read_json, read_json_lines
-from ddl.words import plural, printable
+from ddl.text import plural, printable
 
 GONE_S = 5.0  # normally, all ranks end within a second or two
 ENDS = ("done", "failed", "stopped", "lost")  # states that are recorded
@@ -184,7 +184,7 @@ def _read(
         remaining_s=_remaining(facts, events, now) if state == "training" else None,
         max_restarts=job.get("max_restarts") or 0,
         restarts=restarts,
-        failure=failure_of(Evidence(folder, job, last_start(launcher), events, state, recorded)),
+        failure=failure_of(CrashReport(folder, job, last_start(launcher), events, state, recorded)),
         **facts,
     )
 

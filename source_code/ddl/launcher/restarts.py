@@ -10,11 +10,11 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 
-from ddl.launcher.evidence import Evidence
+from ddl.launcher.crash_report import CrashReport
 from ddl.launcher.failure import failure_of
 from ddl.records.folder import RunFolder
 from ddl.records.jsonfiles import read_json, read_json_lines
-from ddl.words import plural
+from ddl.text import plural
 
 STARTS = ("launched", "restarted", "ranks")
 STEPS = ("step", "evaluation")
@@ -131,7 +131,7 @@ def decide(folder: RunFolder, max_restarts: int, exits: Iterable[dict] = ()) -> 
     events = read_json_lines(folder.events, {"event": str, "time": (int, float)})
     since = [event for event in events if event["time"] >= began]
     known = [*last_start(launcher), *exits]
-    failure = failure_of(Evidence(folder, read_json(folder.job) or {}, known, since, "failed", {"state": "failed"}))
+    failure = failure_of(CrashReport(folder, read_json(folder.job) or {}, known, since, "failed", {"state": "failed"}))
     assert failure, "a run without a failure needs no restart"
     steps = [event["step"] for event in since if event["event"] in STEPS and event.get("step") is not None]
     step = max(steps, default=None)

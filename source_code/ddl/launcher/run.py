@@ -18,7 +18,7 @@ from ddl.records.folder import RunFolder, StorageError
 from ddl.records.jsonfiles import DamagedFile, read_json
 from ddl.records.machine import host_name
 from ddl.records.paths import runs_dir
-from ddl.words import printable
+from ddl.text import printable
 
 if TYPE_CHECKING:
     import pandas

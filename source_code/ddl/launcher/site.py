@@ -10,7 +10,7 @@ from ddl.launcher import sitefile
 from ddl.launcher.sitefile import SiteError, key, keys, needed, seconds, shown, validated
 from ddl.launcher.slurm import Allocation
 from ddl.records.machine import container_around, cores_of_host, gpu_names, usable_cores
-from ddl.words import did_you_mean, plural
+from ddl.text import did_you_mean, plural
 
 if TYPE_CHECKING:
     from ddl.launcher.job import Job

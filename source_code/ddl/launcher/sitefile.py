@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 from ddl.errors import CourseError
 from ddl.records import toml
 from ddl.records.paths import course_root, working_dir
-from ddl.words import did_you_mean
+from ddl.text import did_you_mean
 
 NAME = "site.toml"
 UTF_16 = (b"\xff\xfe", b"\xfe\xff")  # byte order marks, written by some Windows editors

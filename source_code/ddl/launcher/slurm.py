@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ddl.errors import CourseError
-from ddl.words import plural
+from ddl.text import plural
 
 # States of a job that is not over (`man squeue`, "JOB STATE CODES").
 ACTIVE = frozenset(

@@ -49,7 +49,7 @@ from ddl.rank.one_host import POLL_S, OneHost
 from ddl.rank.rendezvous import Slot
 from ddl.rank.supervisor import shell_status
 from ddl.records.log import keep_writing
-from ddl.words import plural
+from ddl.text import plural
 
 ENOUGH_S = 600  # for the minimum number of places to appear
 DISCOVERY_S = 30  # for the discovery script

@@ -36,7 +36,7 @@ from ddl.launcher.run import attach
 from ddl.records.folder import RunFolder
 from ddl.records.jsonfiles import DamagedFile, read_json
 from ddl.records.paths import runs_dir
-from ddl.words import plural
+from ddl.text import plural
 
 KEPT = 32  # runs whose readers are kept between requests
 PAGE = """<!doctype html>

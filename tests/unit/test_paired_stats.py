@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 from scipy.stats import t, ttest_1samp
 
-from ddl.pairs import Paired, by_seed, holm, paired
+from ddl.paired_stats import Paired, by_seed, holm, paired
 
 
 def test_differences_are_second_minus_first_over_common_seeds():

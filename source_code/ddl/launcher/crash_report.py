@@ -83,7 +83,7 @@ class Ending:
 
 
 @dataclass(frozen=True)
-class Evidence:
+class CrashReport:
     """All known facts about how a run ended."""
 
     folder: RunFolder
