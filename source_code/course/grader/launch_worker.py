@@ -13,7 +13,6 @@ import tempfile
 import time
 from contextlib import suppress
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 
@@ -32,7 +31,6 @@ def main() -> None:
     wire = Wire()
     sys.stdin, sys.stdout, sys.stderr = io.StringIO(), io.StringIO(), io.StringIO()
     os.environ["CUDA_VISIBLE_DEVICES"] = "-1"
-    _pass_for_a_kernel()
     wire.serve(lambda request: {} if request["do"] == "start" else perform(request))
 
 
@@ -76,13 +74,6 @@ def _rank(folder, name):
         lines = re.findall(rf'File ".*{re.escape(name)}", line (\d+)', (folder / "stack").read_text())
         found |= {"line": int(lines[0])} if lines else {}
     return found
-
-
-def _pass_for_a_kernel():
-    """Let `launch` start ranks as forks of a process that has imported TensorFlow, as it does in a notebook."""
-    from IPython.core.interactiveshell import InteractiveShell
-
-    InteractiveShell.instance().kernel = SimpleNamespace()
 
 
 if __name__ == "__main__":
