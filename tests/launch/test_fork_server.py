@@ -177,11 +177,12 @@ atexit.register(print, "at exit")
 """
 
 
-def test_forked_rank_ends_like_an_interpreter(script, tmp_path):
+@pytest.mark.parametrize("warm", [True, False])
+def test_rank_ends_like_an_interpreter(script, tmp_path, warm):
     for number, (end, status) in enumerate(ENDS.items()):
         path = tmp_path / f"file-{number}-"
-        run = launch(script(LEAVES + end), workers=1, args=[path], check=False)
-        assert (end, run.status, start_of(run)) == (end, status, ["warm"])
+        run = launch(script(LEAVES + end), workers=1, args=[path], check=False, warm=warm)
+        assert (end, run.status, start_of(run)) == (end, status, ["warm" if warm else "cold"])
         log, regular = run.logs(), end.startswith(("sys.exit", "raise", "1 /", "threading"))
         assert ("at exit" in log) == regular and ("deleted with" in log) == regular, end
         assert ("waited for" in log) == ("waited for" in end)
