@@ -12,7 +12,6 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 from ddl.launcher import processes
-from ddl.launcher.restarts import decide
 from ddl.launcher.run_options import RunOptions
 from ddl.rank import rendezvous
 from ddl.rank.core_queue import Ticket
@@ -92,6 +91,8 @@ class OneHost(Supervisor):
             self.reason = self.reason or "SIGTERM"  # meant for all; some had nothing to write
         if self.reason or not any(self.exit_codes.values()):
             return {}
+        from ddl.launcher.restarts import decide  # takes 40 ms, which would delay every start
+
         return decide(self.folder, self.options.max_restarts)
 
     def run_ranks(self) -> None:
