@@ -282,10 +282,10 @@ def _suggestion(why: str, usage: Iterable[str]) -> str:
     option = re.match(r"unrecognized arguments: (-[\w-]+)(?!.*did you mean)", why)
     if not option:
         return ""
-    launchs = [f"--{name.replace('_', '-')}" for name in OPTIONS]
-    if option[1] in launchs:
+    launch_flags = [f"--{name.replace('_', '-')}" for name in OPTIONS]
+    if option[1] in launch_flags:
         return ": it is an option of `ddl run`, where it comes before the script"
-    return did_you_mean(option[1], [*re.findall(r"--[\w-]+", " ".join(usage)), *launchs])
+    return did_you_mean(option[1], [*re.findall(r"--[\w-]+", " ".join(usage)), *launch_flags])
 
 
 def _killed(e: CrashReport, first: Ending) -> Failure:

@@ -76,7 +76,7 @@ class ForkServer:
         return self.owner == os.getpid() and self._made_for == _current_state()
 
     def close(self) -> None:
-        """Let the server exit after its last fork."""
+        """Close the connection; the server exits after its last fork."""
         self.socket.close()
 
 

@@ -76,7 +76,7 @@ def plan(
     """Plan a run; SiteError if the site cannot hold the job.
 
     `needs` are folders that a container must see at the same path; `user` is the ``uid:gid`` for Docker, and
-    `terminal` the path of the one that a rank to debug uses.
+    `terminal` the path of the terminal for a rank to debug.
     """
     names = tuple(name for name, _ in job.env)
     site = replace(site, pass_environment=(*site.pass_environment, *names))

@@ -2,7 +2,7 @@
 
 ``DDL_RUN_ID`` marks all of them, including the launching side: an ``srun`` may run on the same host as the ranks.
 ``DDL_RANKS_OF`` marks the ranks and their children only. /proc shows a process's environment as it was when it started,
-so a process can't lose its mark, even in a session of its own.
+so a process can't lose its mark, even in a new session.
 """
 
 import contextlib

@@ -170,7 +170,7 @@ class Elastic(OneHost):
                 return
 
     def _formed(self, slots):
-        """Record a new world, and start those of its ranks that the driver believes to be running."""
+        """Record a new world, and start the ranks that the driver wrongly believes to be running."""
         with self._ended:
             before, self._world = self._world, {(slot.hostname, slot.local_rank) for slot in slots}
             self._slots = slots
@@ -191,7 +191,7 @@ class Elastic(OneHost):
             file(number).unlink(missing_ok=True)
 
     def _keep_notifying(self, over):
-        """Notify rank 0 that hosts have changed until the world is the one that was asked for."""
+        """Notify rank 0 that hosts have changed until the world matches the discovery script."""
         from horovod.runner.elastic.worker import HostUpdateResult
 
         while not over.wait(NOTIFY_S):

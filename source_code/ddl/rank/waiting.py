@@ -2,7 +2,7 @@
 
 Two questions are asked. In a silent run, each rank is asked for its stack: one inside Horovod, TensorFlow or PyTorch
 that uses almost no processor time is waiting (`waits`). In a run that makes progress, a few samples a second show
-which ranks sleep in all their threads; the rank that never sleeps is the one that the others wait for (`Straggler`).
+which ranks sleep in all their threads; the others wait for the rank that never sleeps (`Straggler`).
 """
 
 import contextlib

@@ -10,8 +10,6 @@ from ddl.launcher.launch import _forks
 from ddl.launcher.site import Site
 from ddl.rank import fork_server
 
-LOCAL = Site(cores_per_node=4)
-
 
 @pytest.fixture
 def process(tmp_path):

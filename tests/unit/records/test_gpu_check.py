@@ -1,4 +1,4 @@
-"""The numbers of docs/gpu.md, against the record that they come from."""
+"""The numbers of docs/gpu.md match the record."""
 
 import json
 
