@@ -15,7 +15,7 @@ from nbgrader.api import Gradebook
 from nbgrader.apps.baseapp import NbGrader
 from nbgrader.exchange import ExchangeFactory
 
-from course.grader import notebooks
+from course.lab import notebooks
 from ddl.errors import CourseError
 from ddl.records import files
 from ddl.records.stack import release

@@ -12,7 +12,7 @@ from nbgrader.converters import GenerateAssignment
 from nbgrader.exchange import ExchangeError
 
 import lessons
-from course.grader.handin import EXCHANGE
+from course.lab.handin import EXCHANGE
 from marking.course import Course, MarkingError, one, write
 
 KINDS = ("SOLUTION", "HIDDEN TESTS", "MARK SCHEME")

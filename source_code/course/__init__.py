@@ -11,11 +11,11 @@ from ddl.lazy import lazy_names
 __version__ = "0.2.0"  # CHANGELOG.md says what is new
 
 _HOME = {
-    "check": "grader.check",
-    "classroom": "grader.classroom",
-    "hint": "grader.hints",
-    "progress": "grader.progress",
-    "share": "grader.classroom",
+    "check": "lab.check",
+    "classroom": "lab.classroom",
+    "hint": "lab.hints",
+    "progress": "lab.progress",
+    "share": "lab.classroom",
     "recorded": "shared.recorded",
     "agreement": "workers.agreement",
     "difference": "workers.difference",
@@ -59,5 +59,5 @@ _attribute, __dir__, __all__ = lazy_names(__name__, _HOME, _MODULES)
 
 def __getattr__(name):
     if name in ("hint", "check"):
-        import_module("course.grader.marks").follow()  # the lesson's questions say how they stand
+        import_module("course.lab.question_status").follow()  # the lesson's questions say how they stand
     return _attribute(name)

@@ -11,7 +11,7 @@ from nbclient import NotebookClient
 
 import lessons
 from course.grader.cells import names_in
-from course.grader.hints import steps_of
+from course.lab.hints import steps_of
 from helpers import ROOT
 
 

@@ -11,7 +11,7 @@ import tempfile
 from datetime import datetime
 from pathlib import Path
 
-from course.grader.notebooks import find_notebook, read_notebook
+from course.lab.notebooks import find_notebook, read_notebook
 from ddl.errors import CourseError, InputError
 from ddl.records import files
 

@@ -7,9 +7,9 @@ import stat
 import pytest
 
 from course import share
-from course.grader import classroom as module
-from course.grader import notebooks
-from course.grader.classroom import classroom
+from course.lab import classroom as module
+from course.lab import notebooks
+from course.lab.classroom import classroom
 from ddl import cli
 from ddl.errors import InputError
 from doubling import SOLVED, write_released

@@ -1,4 +1,4 @@
-"""An attendee's seat in a class that shares a server: a copy of the course of their own."""
+"""An attendee's own copy of the course, on a server that a class shares."""
 
 import os
 import subprocess
@@ -11,7 +11,7 @@ COURSE = "DDL_COURSE"  # the course that a class works through, as a bundle of g
 FOLDER = "course"  # in the attendee's home
 
 
-def take_seat() -> Path | None:
+def check_out_course() -> Path | None:
     """Go into this attendee's copy of the course, made where it is missing, and use the package in it.
 
     Return the folder; None where no class's server started this.

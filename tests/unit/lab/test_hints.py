@@ -3,8 +3,8 @@
 import pytest
 
 from course import hint
-from course.grader import hints, journal
 from course.grader.cells import code_cells
+from course.lab import attendee, hints
 from ddl import cli
 
 LESSON = "1b.Gradients-in-Depth"
@@ -19,7 +19,7 @@ def new_kernel(monkeypatch):
 def test_each_call_gives_one_more_and_the_last_stays(capsys):
     taken = [hint("q03", "1b") for _ in range(4)]
     assert [list(each.steps) for each in taken] == [STEPS[:1], STEPS[:2], STEPS, STEPS]
-    assert journal.hints_taken(LESSON) == {"q03_table": 3}
+    assert attendee.hints_taken(LESSON) == {"q03_table": 3}
     assert cli.main(["hint", "1b", "q04"]) == 0
     assert capsys.readouterr().out.startswith("q04_loss_mse, hint 1 of 3:\n1. ")
 

@@ -10,10 +10,10 @@ import nbformat
 import pytest
 
 from course import check
-from course.grader import journal
-from course.grader.check import check_file, interruptible
 from course.grader.limits import Limits
-from course.grader.notebooks import find_notebook
+from course.lab import attendee
+from course.lab.check import check_file, interruptible
+from course.lab.notebooks import find_notebook
 from ddl import cli
 from doubling import SOLVED, STUBS, TESTS, write_lesson, write_released
 
@@ -106,7 +106,7 @@ def test_questions_above_a_cell_are_checked_and_others_stay_as_they_were(lesson,
     assert found.name == "7.Doubling to here"
     html = found._repr_html_()
     assert "not yet: expected <code>double(2) == 4</code>" in html and "`" not in html
-    found = {test: passed for test, (passed, _) in journal.checked("7.Doubling").items()}
+    found = {test: passed for test, (passed, _) in attendee.checked("7.Doubling").items()}
     assert found == {"q01_double_test": False, "q02_table_test": True}
     assert len(check_file(path, above="no such cell").verdicts) == 2
 

@@ -19,15 +19,15 @@ from html import escape
 from pathlib import Path
 from urllib.parse import quote
 
-from course.grader import journal
 from course.grader.cells import answers_of, as_answered, labels, role_of, source_of, test_cells, tested
 from course.grader.channel import start_worker
-from course.grader.classroom import renew
 from course.grader.grade import Verdict, grade_notebook
-from course.grader.handin import EXCHANGE, hand_in
 from course.grader.limits import Limits
-from course.grader.notebooks import executed, find_notebook, read_notebook, this_notebook
 from course.grader.worker import GRADING
+from course.lab import attendee
+from course.lab.classroom import renew
+from course.lab.handin import EXCHANGE, hand_in
+from course.lab.notebooks import executed, find_notebook, read_notebook, this_notebook
 from ddl.display.html import Markup, html_table, prose
 from ddl.errors import CourseError, InputError
 
@@ -133,9 +133,9 @@ def _keep(lesson, notebook, verdicts, whole):
     kept = {}
     for answer, test in tested(notebook):
         name, text = role_of(test)["grade_id"], texts[role_of(answer).get("grade_id")] if answer else ""
-        kept.setdefault(name, (passed.get(name, False), journal.digest(text)))
+        kept.setdefault(name, (passed.get(name, False), attendee.digest(text)))
     with contextlib.suppress(OSError):  # the disk is full: what was found is shown all the same
-        journal.keep_check(lesson, kept, whole)
+        attendee.keep_check(lesson, kept, whole)
         renew(lesson)
 
 

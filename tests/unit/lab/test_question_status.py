@@ -3,7 +3,7 @@
 import pytest
 from IPython.core.interactiveshell import InteractiveShell
 
-from course.grader.marks import watch
+from course.lab.question_status import watch
 
 STUB = "raise NotImplementedError()"
 DOUBLE = "def double(x):\n    "
@@ -43,3 +43,25 @@ def test_it_says_in_one_line_how_a_question_stands(monkeypatch, tmp_path, answer
         if source:
             shell.run_cell(source, cell_id=name)
     assert (said, errors) == (lines, shown)
+
+
+def test_an_open_question_comes_with_a_button_for_hints(monkeypatch):
+    monkeypatch.setenv("JPY_SESSION_NAME", "/course/notebooks/1.Gradient-Basics.ipynb")
+    monkeypatch.setenv("DDL_VIEW", "live")
+    shown = []
+    monkeypatch.setattr("IPython.display.display", shown.append)
+    shell = InteractiveShell()
+    monkeypatch.setattr(shell.display_pub, "publish", lambda data: None)
+    roles = ({"grade_id": "q01_gradients", "solution": True}, {"grade_id": "q01_gradients_test", "grade": True})
+    cells = [
+        {"id": id, "cell_type": "code", "metadata": {"nbgrader": role}} for id, role in zip("at", roles, strict=True)
+    ]
+    watch(shell, {"cells": cells})
+    shell.run_cell(DOUBLE + STUB, cell_id="a")
+    shell.run_cell("assert double(2) == 4", cell_id="t")
+    ((button, text),) = (box.children for box in shown)
+    button.click()
+    assert "hint 1 of 3" in text.value
+    shell.run_cell(DOUBLE + "return 2 * x", cell_id="a")
+    shell.run_cell("assert double(2) == 4", cell_id="t")
+    assert len(shown) == 1  # none where the tests pass

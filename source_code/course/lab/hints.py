@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from html import escape
 from pathlib import Path
 
-from course.grader.journal import hints_taken, take_hint
-from course.grader.notebooks import FRESH, find_notebook, notebook_of_kernel, the_one, this_notebook
+from course.lab.attendee import hints_taken, take_hint
+from course.lab.notebooks import FRESH, find_notebook, notebook_of_kernel, the_one, this_notebook
 from ddl.display.html import prose
 
 FILE = Path(__file__).with_name("hints.json")  # built from the lessons' sources, and not to be read by chance

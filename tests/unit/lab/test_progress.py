@@ -7,8 +7,8 @@ import nbformat
 import pytest
 
 from course import progress
-from course.grader import journal
-from course.grader.check import check_file
+from course.lab import attendee
+from course.lab.check import check_file
 from ddl import cli
 from ddl.records.paths import runs_dir
 from doubling import SOLVED, STUBS, write_released
@@ -63,7 +63,7 @@ def test_a_damaged_record_is_written_anew(lesson):
     path = lesson(SOLVED)
     (runs_dir() / "answers.json").write_text("{")
     assert stand()[0][0] == ("unchecked", True, 0)
-    journal.keep_check(path.stem, {"q01_double_test": (True, journal.digest(SOLVED["q01_double"]))})
+    attendee.keep_check(path.stem, {"q01_double_test": (True, attendee.digest(SOLVED["q01_double"]))})
     assert stand()[0][0] == ("done", True, 2)
 
 

@@ -15,9 +15,9 @@ from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
-from course.grader import journal, notebooks
-from course.grader.handin import student
-from course.grader.progress import LESSON, aligned, progress, questions_of
+from course.lab import attendee, notebooks
+from course.lab.handin import student
+from course.lab.progress import LESSON, aligned, progress, questions_of
 from ddl.errors import InputError
 from ddl.records.jsonfiles import write_json
 from ddl.text import plural
@@ -84,11 +84,11 @@ class Classroom:
 
 def share(on: bool = True) -> str:
     """Share where you are with your instructor, or end that; return a sentence that says what is shared."""
-    folder = os.environ.get(journal.CLASS)
+    folder = os.environ.get(attendee.CLASS)
     if not folder:
-        raise InputError(f"there is no class to share with: {journal.CLASS} names no folder")
+        raise InputError(f"there is no class to share with: {attendee.CLASS} names no folder")
     path = Path(folder, f"{student()}.json")
-    journal.keep_sharing(on)
+    attendee.keep_sharing(on)
     if not on:
         path.unlink(missing_ok=True)
         return "Nothing of yours is shared any more."
@@ -102,8 +102,8 @@ def share(on: bool = True) -> str:
 
 def renew(lesson: str) -> None:
     """Write anew what is shared after a lesson was checked, where its attendee has chosen to share."""
-    folder = os.environ.get(journal.CLASS)
-    if folder and journal.sharing():
+    folder = os.environ.get(attendee.CLASS)
+    if folder and attendee.sharing():
         with contextlib.suppress(OSError, InputError):  # the check is what was asked for
             _write(Path(folder, f"{student()}.json"), lesson)
 
@@ -119,9 +119,9 @@ def _write(path, lesson):
 
 def classroom(folder: str | Path | None = None) -> Classroom:
     """Say where a class is, from what its attendees share in a folder (by default that of ``DDL_CLASS``)."""
-    folder = folder or os.environ.get(journal.CLASS)
+    folder = folder or os.environ.get(attendee.CLASS)
     if not folder or not Path(folder).is_dir():
-        raise InputError(f"there is no class's folder {folder or ''}: name it, or let {journal.CLASS} name it".strip())
+        raise InputError(f"there is no class's folder {folder or ''}: name it, or let {attendee.CLASS} name it".strip())
     names = sorted(name for name in os.listdir(folder) if name.endswith(".json") and not name.startswith("."))
     known = {
         path.stem: {question.name for question in questions_of(path)}

@@ -1,4 +1,4 @@
-"""One line below a question's cells in JupyterLab: it is still to be answered, or its visible tests pass."""
+"""One line below a question's cells in JupyterLab, which says how the question stands, and a button for hints."""
 
 import contextlib
 import traceback
@@ -6,7 +6,9 @@ from functools import cache
 from html import escape
 
 from course.grader.cells import STUB, labels, role_of, tested
-from course.grader.notebooks import notebook_of_kernel, read_notebook
+from course.lab.hints import hint, steps_of
+from course.lab.notebooks import FRESH, notebook_of_kernel, read_notebook
+from ddl.display import style
 from ddl.display.html import prose
 from ddl.errors import InputError
 
@@ -36,12 +38,14 @@ class _Marks:
     def __init__(self, shell, notebook):
         self._shell = shell
         self._answers = {}  # the code of answers that were executed, by their cell's id
-        self._cell = None  # what is executed: (the id of the test, that of the answer's cell, whether it is the test)
+        # What is executed: (the id of the test, that of the answer's cell, whether it is the test, the question).
+        self._cell = None
         self._cells = {}
         for answer, test in tested(notebook):
             name, answer_id = role_of(test)["grade_id"], answer and answer["id"]
-            self._cells |= {answer_id: (name, answer_id, False)} if answer else {}
-            self._cells[test["id"]] = (name, answer_id, True)
+            question = role_of(answer).get("grade_id") if answer else None
+            self._cells |= {answer_id: (name, answer_id, False, question)} if answer else {}
+            self._cells[test["id"]] = (name, answer_id, True, question)
         self._labels = labels(name for name, *_ in self._cells.values())
 
     def begin(self, info):
@@ -68,10 +72,30 @@ class _Marks:
 
     def _say(self, sign, text, more=""):
         text = f"{sign} {self._labels[self._cell[0]]}: {text}"
-        style = f"border-left:4px solid {COLOURS[sign]};padding-left:7px;font-family:var(--jp-ui-font-family)"
+        css = f"border-left:4px solid {COLOURS[sign]};padding-left:7px;font-family:var(--jp-ui-font-family)"
         more = f"<details><summary>traceback</summary><pre>{escape(more)}</pre></details>" if more else ""
-        html = f'<div role="status" style="{style}">{prose(text)}{more}</div>'
+        html = f'<div role="status" style="{css}">{prose(text)}{more}</div>'
         self._shell.display_pub.publish({"text/html": html, "text/plain": text})
+        if sign != "✓" and style.is_live():
+            _offer_hints(self._cell[3])
+
+
+def _offer_hints(question):
+    """Show a button that gives one more hint of a question at each press."""
+    path = notebook_of_kernel()
+    if path is None or question not in steps_of(path.stem.removesuffix(FRESH)):
+        return
+    import ipywidgets
+    from IPython.display import display
+
+    button = ipywidgets.Button(description="Hint", icon="lightbulb-o", tooltip="One more hint; it costs no points")
+    shown = ipywidgets.HTML()
+
+    def clicked(_):
+        shown.value = hint(question)._repr_html_()
+
+    button.on_click(clicked)
+    display(ipywidgets.VBox([button, shown]))
 
 
 def _is_missing(error, trace):

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from html import escape
 from pathlib import Path
 
-from course.grader import notebooks
 from course.grader.cells import STUB, answers_of, labels, role_of, tested
-from course.grader.journal import CLASS, checked, digest, hints_taken, sharing
+from course.lab import notebooks
+from course.lab.attendee import CLASS, checked, digest, hints_taken, sharing
 from ddl.errors import InputError
 from ddl.records.folder import RunFolder
 from ddl.records.jsonfiles import DamagedFile, read_json
