@@ -44,11 +44,12 @@ import convergence
 import sweeps
 from course.data import DataError, fetch
 from course.shared.recorded import recorded as earlier
+from course.training import timeline
 from course.training.precision import PRECISIONS, choose
 from course.workers import mistakes
 from ddl import hosts
 from ddl.errors import CourseError
-from ddl.records import stack, timeline
+from ddl.records import stack
 from lessons import ROOT
 from recordings import Recordings, Trainings
 

@@ -442,7 +442,7 @@ CLAIMS = {
         above(r.gain(PAPERS, f"{PAPERS}, biases apart", file="lars-biases"))
         and level(r.gain("LARS", f"{PAPERS}, biases apart", file="lars-biases"))
     ),
-    # Lesson 3: the seventh case of the bug hunt
+    # Lesson 3b: the eighth case of the bug hunt
     "In the recorded runs, no script ended with an error, and every loss fell.": lambda r: all(
         result["loss"] < result["first_loss"] and [rank["rank"] for rank in result["witnesses"]] == [0, 1]
         for result in r.results("keras")

@@ -380,7 +380,9 @@ def near(value, right):
 
 
 count = samples_processed(1_000, 32, 2)
-assert count == 960, f"15 steps of 64 pictures, not {count} pictures"
+assert count == 960, (
+    f"samples_processed(1_000, 32, 2) returned {count}, not 960: 15 steps of 64"
+)
 value = efficiency_of((1_000, 10), (1_000, 5), 2)
 assert near(value, 1), f"half the time on two ranks: {value}"
 value = efficiency_of((1_000, 10), (960, 6), 2)
@@ -449,7 +451,9 @@ def steps_twice(step, every):
 
 # %% nbgrader={"grade": true, "grade_id": "q03_steps_twice_test", "locked": true, "points": 1, "schema_version": 3, "solution": false, "task": false} tags=["raises-exception"]
 twice = steps_twice(730, 100)
-assert twice == 30, f"from step 700 to step 730, not {twice}"
+assert twice == 30, (
+    f"steps_twice(730, 100) returned {twice}, not 30: steps 701 to 730"
+)
 twice = steps_twice(730, 0)
 assert twice == 730, f"without checkpoints all are done again, not {twice}"
 ### BEGIN HIDDEN TESTS

@@ -168,7 +168,7 @@ import numpy as np
 
 value = lost_share(100, 10, 0, 1e12)
 assert math.isclose(value, 0.1, rel_tol=1e-6), (
-    f"10 s of each 100 s, and no failures: {value}, not 0.1"
+    f"lost_share(100, 10, 0, 1e12) returned {value}, not 0.1: 10 s of each 100 s"
 )
 value = lost_share(100, 0, 50, 1_000)
 assert math.isclose(value, 0.1, rel_tol=1e-6), (
@@ -226,7 +226,9 @@ def young(checkpoint_s, mtbf_s):
 import math
 
 value = young(2, 100)
-assert math.isclose(value, 20, rel_tol=1e-6), f"2/20 = 20/2/100: not {value}"
+assert math.isclose(value, 20, rel_tol=1e-6), (
+    f"young(2, 100) returned {value}, not 20: 2/20 = 20/2/100"
+)
 value = young(8, 100)
 assert math.isclose(value, 40, rel_tol=1e-6), (
     f"a checkpoint that takes 4 times as long: twice the interval, not {value}"
@@ -271,7 +273,9 @@ def daly(checkpoint_s, mtbf_s):
 import math
 
 value = daly(5, 24 * 60)  # in minutes, as in the figures 3 and 5 of the paper
-assert math.isclose(value, 116.69, rel_tol=1e-4), f"117 minutes, not {value}"
+assert math.isclose(value, 116.69, rel_tol=1e-4), (
+    f"daly(5, 24 * 60) returned {value}, not 116.69"
+)
 value = daly(5, 15)
 assert math.isclose(value, 9.1409, rel_tol=1e-4), f"9.1 minutes, not {value}"
 value = daly(70, 15)

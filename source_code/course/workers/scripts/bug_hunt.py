@@ -2,6 +2,7 @@
 
     ddl run --workers 2 bug_hunt.py              # the correct script
     ddl run --workers 2 bug_hunt.py --case A     # or B, C, D, E, F: one step is missing or wrong
+    ddl run --workers 2 bug_hunt.py --case G     # with a frozen layer
 
 It trains on generated points for a few seconds, and ends well in every case. Each rank writes down
 what it saw in witness-<k>.jsonl (ddl/witness.py): that is where to look.
@@ -85,7 +86,10 @@ def main(config):
         return tape.gradient(loss, model.trainable_variables), loss
 
     # 6. Broadcast: all ranks begin with rank 0's weights.
-    if has(case, "broadcast"):
+    if case == "G":
+        model.layers[0].trainable = False
+        hvd.broadcast_variables(model.trainable_variables, root_rank=0, inplace=True)
+    elif has(case, "broadcast"):
         hvd.broadcast_variables(model.variables, root_rank=0, inplace=True)
 
     witness, writer = Witness(rank), Writer(rank == 0)

@@ -1,4 +1,4 @@
-"""The bug hunt's seventh case: Keras' own `fit` and Horovod's optimizer, on Keras 2 or on Keras 3.
+"""The bug hunt's eighth case: Keras' own `fit` and Horovod's optimizer, on Keras 2 or on Keras 3.
 
     ddl run --workers 2 bug_hunt_fit.py              # on Keras 2, for which Horovod 0.28.1 was written
     ddl run --workers 2 bug_hunt_fit.py --keras 3    # the same script on Keras 3 (`make setup STACK=next`)
