@@ -6,11 +6,11 @@ import sys
 
 import pytest
 
-from course.workers import mistakes
+from course.multi_gpu import mistakes
 from ddl import RunFailed, launch
 from ddl.records import stack
 
-pytestmark = pytest.mark.nightly("source_code/course/workers/scripts/bug_hunt*")
+pytestmark = pytest.mark.nightly("source_code/course/multi_gpu/scripts/bug_hunt*")
 
 SYMPTOMS = {
     "none": [],

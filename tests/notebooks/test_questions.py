@@ -42,7 +42,7 @@ class Lesson:
 
 GRADED = [path for path in lessons.sources(ROOT) if "### BEGIN HIDDEN TESTS" in path.read_text()]
 IMPORTED = {  # by tests: nothing heavy
-    "math", "numpy", "json", "itertools", "course.shared.ring", "course.workers", "course.sharding"
+    "math", "numpy", "json", "itertools", "course.shared.ring", "course.multi_gpu", "course.sharding"
 }  # fmt: skip
 
 

@@ -36,7 +36,7 @@ import pandas as pd
 import ddl
 from ddl import beside, compare, launch, stack
 from course import agreement, check, difference, hint, plot, recorded
-from course import disturbed, mistakes
+from course import ps_faults, mistakes
 
 smoke = size == "smoke"
 part = (1_024, 500) if smoke else (5_000, 2_000)
@@ -283,7 +283,7 @@ plot.plot_staleness(server)
 # by holding or killing processes of this very script:
 
 # %% tags=["demo"]
-disturbed.table()
+ps_faults.table()
 
 # %% [markdown]
 # Nobody waits for a worker's *gradient*, but our script takes results in the

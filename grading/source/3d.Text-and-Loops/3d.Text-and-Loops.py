@@ -433,19 +433,19 @@ def make_step(strategy, model, optimizer, global_batch):
 # 3. `losses = strategy.run(on_replica, args=(images, labels))`
 
 # %% nbgrader={"grade": true, "grade_id": "q04_svhn_loop_test", "locked": true, "points": 2, "schema_version": 3, "solution": false, "task": false} tags=["raises-exception"]
-from course.workers import loop
+from course.multi_gpu import own_loop
 
-loop.single_step(loop.trial("my_loop.py", seed=1))
+own_loop.single_step(own_loop.trial("my_loop.py", seed=1))
 ### BEGIN HIDDEN TESTS
-loop.single_step(loop.trial("my_loop.py", seed=5831, replicas=3))
+own_loop.single_step(own_loop.trial("my_loop.py", seed=5831, replicas=3))
 ### END HIDDEN TESTS
 
 # %% nbgrader={"grade": true, "grade_id": "q04_learns_test", "locked": true, "points": 2, "schema_version": 3, "solution": false, "task": false} tags=["raises-exception"]
-from course.workers import loop
+from course.multi_gpu import own_loop
 
-loop.learns(loop.trial("my_loop.py", seed=1))
+own_loop.learns(own_loop.trial("my_loop.py", seed=1))
 ### BEGIN HIDDEN TESTS
-loop.learns(loop.trial("my_loop.py", seed=5831, replicas=3))
+own_loop.learns(own_loop.trial("my_loop.py", seed=5831, replicas=3))
 ### END HIDDEN TESTS
 
 # %% [markdown]

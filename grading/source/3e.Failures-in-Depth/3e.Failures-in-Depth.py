@@ -27,7 +27,7 @@ import numpy as np
 import pandas as pd
 
 from ddl import beside, launch
-from course import check, drill, failures, hint, plot
+from course import check, fault_injection, failures, hint, plot
 
 smoke = size == "smoke"
 DAY, HOUR = 24 * 3_600, 3_600  # in seconds
@@ -101,11 +101,11 @@ for gap in gaps:
         "train_cifar.py", name=f"a checkpoint every {gap}", wait=False,
         max_restarts=2, checkpoint_every=gap, **training,
     )
-    killed.append(drill.kill_at(run, rank=1, step=kill_step))
+    killed.append(fault_injection.kill_at(run, rank=1, step=kill_step))
 beside(guess_twice, killed[-1].restarts[0].repeated, "steps done twice")
 
 # %% tags=["demo"]
-cost = drill.costs(killed)
+cost = fault_injection.costs(killed)
 cost.round(3)
 
 # %% [markdown]

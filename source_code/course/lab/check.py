@@ -20,10 +20,10 @@ from pathlib import Path
 from urllib.parse import quote
 
 from course.grader.cells import answers_of, as_answered, labels, role_of, source_of, test_cells, tested
-from course.grader.channel import start_worker
 from course.grader.grade import Verdict, grade_notebook
 from course.grader.limits import Limits
 from course.grader.worker import GRADING
+from course.grader.worker_process import start_worker
 from course.lab import attendee
 from course.lab.classroom import renew
 from course.lab.handin import EXCHANGE, hand_in
