@@ -55,7 +55,7 @@ export JUPYTER_PREFER_ENV_PATH := 1
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help lab setup update lint test test-all test-nightly run site pdf notebooks check lock reference bench images photograph image sif clean distclean
+.PHONY: help lab setup update lint test test-all test-nightly run site notebooks check lock reference bench images photograph image sif clean distclean
 .PHONY: release due hub collect autograde feedback grades formgrader challenge
 
 help:  ## list the targets
@@ -95,11 +95,8 @@ test-nightly: setup  ## run the second set: the image, a fresh clone, every less
 run: setup  ## execute the lessons into build/ (LESSON=4 for one, SIZE=smoke|reader)
 	@$(PY) tools/lessons.py run --size "$(SIZE)" $(LESSON)
 
-site: setup  ## show the executed lessons as a web site, in build/site (SIZE=smoke|reader); it runs what was not run
-	@$(PY) tools/gallery.py site --size "$(SIZE)"
-
-pdf: setup  ## print lessons with their figures to build/ (LESSON=4, or the path of a notebook as saved; SIZE=)
-	@$(PY) tools/gallery.py pdf --size "$(SIZE)" $(if $(LESSON),$(call quoted,LESSON))
+site: setup  ## show the executed lessons as a web site, in build/site
+	@$(PY) tools/website.py build
 
 notebooks: setup  ## build notebooks/ and Start_Here.ipynb from their one source, grading/source/
 	@$(PY) tools/lessons.py build
@@ -144,7 +141,7 @@ lock: setup  ## pin everything that pyproject.toml's pins bring with them
 		suffix="$${accelerator#cpu}"; \
 		($(PY) -m uv pip compile pyproject.toml --quiet --no-header --generate-hashes \
 			--python-version 3.11 --constraint tools/constraints.txt \
-			--extra default --extra "$$accelerator" --extra test --extra lint --extra hub --extra build \
+			--extra default --extra "$$accelerator" --extra test --extra lint --extra hub --extra site --extra build \
 			--output-file "requirements$${suffix:+-$$suffix}.lock") || exit 1; \
 	done
 	@$(PY) -m uv pip compile pyproject.toml --quiet --no-header --generate-hashes \

@@ -2,17 +2,12 @@
 
 import ast
 import re
-import shutil
-import subprocess
-import sys
 
 import jupytext
 import nbformat
 import pytest
 
-import gallery
 import lessons
-import static_site
 from helpers import ROOT
 
 SOURCES = lessons.sources(ROOT)
@@ -81,45 +76,3 @@ def test_a_lesson_runs_headlessly_at_smoke_size_with_all_answers(name, capsys, m
     texts = [o.get("text") or o.get("data", {}).get("text/plain", "") for o in outputs]
     for text in EXPECTED[name]:
         assert text in "\n".join(texts)
-
-
-def path_of(name):
-    return lessons.notebook_path(ROOT / "grading" / "source" / name / f"{name}.py", ROOT)
-
-
-def in_build(name):
-    """A lesson's execution in build/, from the tests above or another time; Start_Here takes seconds."""
-    path = path_of(name)
-    return gallery.executed(path, ROOT) or (name == "Start_Here" and lessons.main(["run", name]) == 0)
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(600)
-def test_the_executed_lessons_are_a_site_that_loads_nothing_from_elsewhere(tmp_path):
-    there = [name for name in EXPECTED if in_build(name)]
-    shown = {each.path.stem: each for each in gallery.build(ROOT, tmp_path / "site")}
-    assert static_site.faults(tmp_path / "site") == []
-    assert {*there, "Start_Here"} <= {name for name, each in shown.items() if each.note != "not executed"}
-    assert [name for name in there if name != "Start_Here" and not gallery.figure(shown[name])[2]] == []
-    assert [page for page in (tmp_path / "site").rglob("*.html") if str(ROOT) in page.read_text()] == []
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(600)
-def test_a_lesson_is_printed_with_its_figures_and_an_outline():
-    if not shutil.which("chromium"):
-        pytest.skip("chromium is not installed (Debian: apt-get install chromium)")
-    name = next(name for name in ("5.Challenge", "Start_Here") if in_build(name))
-    # In a process of its own: the browser's library allows no second one beside the other tests'.
-    command = [sys.executable, ROOT / "tools" / "gallery.py", "pdf", name]
-    printed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
-    assert printed.returncode == 0, printed.stdout + printed.stderr
-    data = (ROOT / "build" / f"{name}.pdf").read_bytes()
-    assert data.startswith(b"%PDF-") and data.rstrip().endswith(b"%%EOF")
-    shown = gallery.lesson(path_of(name), ROOT)
-    figures = (ROOT / "build" / f"{name}.html").read_text().count('class="ddl-picture"')
-    assert data.count(b"/S /Figure") >= figures and data.count(b"/Alt") >= figures  # each with its words
-    assert data.count(b"/Type /Page\n") >= figures / 2
-    titles = re.findall(r"^#{1,3} ([\w., -]+)$", shown.text, re.MULTILINE)
-    assert [title for title in titles if f"/Title ({title})".encode() not in data] == []
-    assert len(titles) > 2

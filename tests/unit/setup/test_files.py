@@ -15,8 +15,8 @@ PROJECT = toml.loads((ROOT / "pyproject.toml").read_text())["project"]
 EXTRAS = PROJECT["optional-dependencies"]
 LOCKS = {"cpu": "requirements.lock", "gpu": "requirements-gpu.lock", "next": "requirements-next.lock"}
 EXTRAS_OF = {  # linting and JupyterHub are for the default stack
-    "cpu": ("default", "cpu", "test", "lint", "hub", "build"),
-    "gpu": ("default", "gpu", "test", "lint", "hub", "build"),
+    "cpu": ("default", "cpu", "test", "lint", "hub", "site", "build"),
+    "gpu": ("default", "gpu", "test", "lint", "hub", "site", "build"),
     "next": ("next", "test", "build"),
 }
 PYTHONS = {"cpu": ["3.11"], "gpu": ["3.11"], "next": ["3.10", "3.11", "3.12", "3.13"]}

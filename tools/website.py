@@ -1,0 +1,190 @@
+"""Show the executed lessons as a web site: `make site` builds build/site with Sphinx, for any static host.
+
+    tools/website.py build     build/site
+    tools/website.py keep      results/lessons: what `make run SIZE=reader` has left in build/
+
+A page shows a lesson as attendees get it, with the outputs that the model answers gave: those of build/ at reader size,
+else those that are kept with the course, else those of build/ at any size. A cell that has changed since has none.
+"""
+
+import argparse
+import lzma
+import re
+import shutil
+import subprocess
+import sys
+from importlib.resources import files
+from pathlib import Path
+from urllib.parse import unquote
+
+import lessons
+from ddl.records.paths import data_dir
+from ddl.text import plural
+
+RECORDS = "results/lessons"
+TEXTS = ("cheat-sheet", "glossary", "findings", "launching", "cluster", "instructors", "measured", "gpu")  # of docs/
+ELSEWHERE = ("containers/sites/README.md", "grading/README.md")
+INDEX = """\
+# Distributed deep learning, by doing it
+
+Each lesson asks a question, launches real trainings on several workers, and answers it from their records. These
+are the lessons as they ran. The exercises are open, as attendees get them.
+
+{rows}
+
+```{{toctree}}
+:hidden:
+:caption: Lessons
+
+{lessons}
+```
+
+```{{toctree}}
+:hidden:
+:caption: Pages
+
+{texts}
+```
+"""
+LINK = re.compile(r"""(?:\]\(|\b(?:src|href)=["'])([^)"'#\s]+)""")
+TITLE = re.compile(r"^# (.*)", re.MULTILINE)
+QUESTION = re.compile(r"^\*\*(.*?)\*\*$", re.MULTILINE)
+NOTEBOOK = re.compile(r'(href="[^":]+)\.ipynb')
+STATES = re.compile(r"^\[ *\d+:\d\d\] (queued|starting|running|training|\d+ (of \d+ )?ranks?) .*\n", re.MULTILINE)
+
+
+def executed(path: Path, root: Path, size: str = "smoke"):
+    """Return what `make run` has left of a lesson; None if it is older, smaller or did not reach its end."""
+    import nbformat
+
+    result, source = root / "build" / path.name, lessons.source_of(path, root)
+    if not result.exists() or result.stat().st_mtime < source.stat().st_mtime:
+        return None
+    notebook = nbformat.read(result, as_version=4)
+    record = notebook.metadata.get("papermill", {})
+    if record.get("exception") or not record.get("end_time"):
+        return None
+    return notebook if record["parameters"].get("size") in (size, "reader") else None
+
+
+def recorded(path: Path, root: Path):
+    """Return the execution of a lesson that is kept with the course, or None."""
+    import nbformat
+
+    record = root / RECORDS / f"{path.name}.xz"
+    return nbformat.reads(lzma.decompress(record.read_bytes()).decode(), as_version=4) if record.exists() else None
+
+
+def keep(root: Path) -> None:
+    """Keep the executions at reader size that are in build/ with the course."""
+    import nbformat
+
+    for path in lessons.notebooks(root):
+        if notebook := executed(path, root, "reader"):
+            record = root / RECORDS / f"{path.name}.xz"
+            record.parent.mkdir(parents=True, exist_ok=True)
+            notebook.metadata.papermill = {key: notebook.metadata.papermill[key] for key in ("end_time", "parameters")}
+            for cell in notebook.cells:
+                cell.metadata.pop("papermill", None)
+            record.write_bytes(lzma.compress(without_places(nbformat.writes(notebook), root).encode()))
+            print(record.relative_to(root))
+
+
+def without_places(text: str, root: Path) -> str:
+    """Return a text that does not tell in which folders of which machine it was made."""
+    text = re.sub(rf"{re.escape(str(lessons.work_folder('', root)))}/[\w.-]+", "~/course", text)
+    names = {data_dir(): "~/.cache/ddl", Path(sys.prefix): ".venv", root: "~/course", Path.home(): "~"}
+    for path, name in names.items():
+        text = text.replace(str(path), name)
+    return text
+
+
+def page(path: Path, root: Path):
+    """Return a lesson as people are handed it, with outputs, and a line that says when it was executed."""
+    import nbformat
+
+    notebook = lessons.released(lessons.source_of(path, root), root)
+    ran, note = executed(path, root, "reader") or recorded(path, root) or executed(path, root), "Not executed."
+    code = [cell for cell in notebook.cells if cell.cell_type == "code"]
+    if ran:
+        outputs = {cell.id: cell.outputs for cell in ran.cells if cell.cell_type == "code"}
+        for cell in code:
+            cell.outputs = [_for_page(output) for output in outputs.get(cell.id, [])]
+        record, changed = ran.metadata.papermill, sum(cell.id not in outputs for cell in code)
+        note = f"Executed on {record.end_time[:10]} at {record.parameters['size']} size."
+        note += f" {plural(changed, 'cell')} changed since." if changed else ""
+    notebook.cells.append(nbformat.v4.new_markdown_cell(f"*{note}*"))
+    return notebook
+
+
+def _for_page(output):
+    """Drop the lines that say where a launch stands, as a page shows how it ended; have links lead to pages."""
+    if output.output_type == "stream":
+        output.text = STATES.sub("", output.text)
+    elif "text/html" in output.get("data", {}):
+        output.data["text/html"] = NOTEBOOK.sub(r"\1.html", output.data["text/html"])
+    return output
+
+
+def stage(root: Path, source: Path) -> None:
+    """Put together what Sphinx builds the site from."""
+    import nbformat
+
+    shutil.rmtree(source, ignore_errors=True)
+    shutil.copytree(root / "tools" / "site", source / "_static", ignore=shutil.ignore_patterns("conf.py"))
+    shutil.copyfile(root / "tools" / "site" / "conf.py", source / "conf.py")
+    mathjax = files("mathjax") / "static" / "mathjax" / "es5" / "tex-svg-full.js"
+    shutil.copyfile(str(mathjax), source / "_static" / "mathjax.js")
+    rows, pages = [], []
+    for path in lessons.notebooks(root):
+        notebook, place = page(path, root), path.relative_to(root)
+        text = "\n".join(cell.source for cell in notebook.cells if cell.cell_type == "markdown")
+        (source / place).parent.mkdir(parents=True, exist_ok=True)
+        (source / place).write_text(without_places(nbformat.writes(notebook), root))
+        _copy_linked(text, path.parent, root, source)
+        title, question = TITLE.search(text), QUESTION.search(text)
+        name = path.stem.replace("_", " ") if path.stem == lessons.HOME or not title else title[1]
+        pages.append(f"{name} <{place.with_suffix('').as_posix()}>")
+        rows.append(f"- [{name}]({place}): {question[1] if question else ''}")
+    texts = [*(f"docs/{name}.md" for name in TEXTS), *ELSEWHERE]
+    for name in texts:
+        text = (root / name).read_text()
+        (source / name).parent.mkdir(parents=True, exist_ok=True)
+        (source / name).write_text(text)
+        _copy_linked(text, (root / name).parent, root, source)
+    names = [name.removesuffix(".md") for name in texts]
+    index = INDEX.format(rows="\n".join(rows), lessons="\n".join(pages), texts="\n".join(names))
+    (source / "index.md").write_text(index)
+
+
+def _copy_linked(text, folder, root, source):
+    """Copy the course's files that a page links to or shows to the same places in the source."""
+    for target in LINK.findall(text):
+        file = (folder / unquote(target)).resolve()
+        if file.is_file() and file.is_relative_to(root) and file.suffix not in (".ipynb", ".md"):
+            copy = source / file.relative_to(root)
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(file, copy)
+
+
+def build(root: Path) -> int:
+    """Build build/site; return Sphinx's exit status."""
+    source, site = root / "build" / "site-source", root / "build" / "site"
+    stage(root, source)
+    shutil.rmtree(site, ignore_errors=True)
+    status = subprocess.call([sys.executable, "-m", "sphinx", "--quiet", "-j", "auto", source, site])
+    print(site / "index.html")
+    return status
+
+
+def main(arguments: list[str], root: Path = lessons.ROOT) -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("command", choices=("build", "keep"))
+    if parser.parse_args(arguments).command == "build":
+        return build(root)
+    keep(root)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
