@@ -1,6 +1,7 @@
 """An attendee's notebook and a new release of it, put together."""
 
 import copy
+from difflib import SequenceMatcher
 
 from nbformat.v4.nbbase import random_cell_id
 
@@ -12,7 +13,7 @@ def merged(mine, base, theirs):
     the same. A text or code cell of the lesson that both have changed is as released; the attendee's is below it.
     `mine`, `base` and `theirs` are in nbformat 4: the attendee's, the release that it came from, and the new one.
     """
-    result, notes = copy.deepcopy(theirs), []
+    mine, result, notes = _with_ids(mine, base), copy.deepcopy(theirs), []
     before = {_key(cell): cell for cell in base["cells"]}
     now = {_key(cell): cell for cell in result["cells"]}
     added, previous, seen, ids = {}, None, set(), {None, *(cell.get("id") for cell in result["cells"])}
@@ -39,6 +40,23 @@ def merged(mine, base, theirs):
         cells += [cell, *added.pop(_key(cell), ())]
     result["cells"] = cells
     return result, notes
+
+
+def _with_ids(mine, base):
+    """Return an attendee's notebook with the release's cell ids again, where an editor has dropped or replaced them."""
+    mine = copy.deepcopy(mine)
+    if {cell.get("id") for cell in mine["cells"]} & {cell.get("id") for cell in base["cells"]}:
+        return mine
+    cells = (
+        [_role(cell).get("grade_id") or cell["source"].strip() for cell in notebook["cells"]]
+        for notebook in (mine, base)
+    )
+    steps = SequenceMatcher(None, *cells, autojunk=False).get_opcodes()
+    for tag, first, last, from_, to in steps:
+        if tag == "equal" or (tag == "replace" and last - first == to - from_):  # changed, each in its place
+            for cell, before in zip(mine["cells"][first:last], base["cells"][from_:to], strict=True):
+                cell["id"] = before["id"]
+    return mine
 
 
 def _take(cell, old, new, notes):

@@ -101,6 +101,23 @@ def test_answers_own_cells_and_outputs_stay_and_everything_else_is_new(course):
     assert update(course.root) == "The course is up to date."
 
 
+@pytest.mark.parametrize("how", ["dropped", "replaced"])
+def test_an_editor_that_loses_cell_ids_doubles_no_cell(course, how):
+    course.edit(work)
+    notebook = nbformat.read(course.path, as_version=4)
+    for number, cell in enumerate(notebook.cells):
+        cell.id = f"new-{number}"
+        if how == "dropped":
+            del cell["id"]
+            notebook.nbformat_minor = 4
+    nbformat.write(notebook, course.path)
+    course.publish(second())
+    update(course.root)
+    cells = list(course.cells().values())
+    own = ["# Doubling, again", "size = 2", "def double(x):\n    return 2 * x", "my_own = 1"]
+    assert [cell.source for cell in cells] == [*own, "assert double(3) == 6", "Because.", "A new section"]
+
+
 def test_conflicts_are_said_in_a_sentence_each_and_nothing_is_lost(course):
     course.edit(work)
     (course.root / "both.py").write_text("mine")
