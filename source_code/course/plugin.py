@@ -1,7 +1,7 @@
 """What the course adds to `ddl`: commands, what `ddl doctor` says of data sets, and the page of a class."""
 
 from course.cli import add_commands
-from ddl.diagnose.report import Check
+from ddl.diagnose.report import Check, missing
 
 __all__ = ["add_commands", "checks", "needs", "pages", "script_folders"]
 
@@ -24,6 +24,10 @@ def checks():
 def _cifar10(entry):
     if entry.is_here:
         return Check("CIFAR-10", "OK", f"{entry.form}, {entry.samples:,} images, in {entry.path}")
+    if "is damaged" in entry.form:  # training scripts would end with this
+        return missing("CIFAR-10", *entry.form.split(". ", 1))
+    if "another format" in entry.form:
+        return Check("CIFAR-10", "optional", *entry.form.split(". ", 1))
     return Check(
         "CIFAR-10",
         "optional",

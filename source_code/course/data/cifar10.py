@@ -138,6 +138,6 @@ ARCHIVE = Archive(
     size_bytes=170_498_071,
     sha256="6d958be074577803d12ecdefd02955f39262c83c16fe9348329d7fe0b5c001ce",
     mirror="DDL_CIFAR10_URL",
-    begins=b"\x1f\x8b\x08",  # gzip
 )
-REAL = RealSet("cifar10", "CIFAR-10", (ARCHIVE,), _decode, unpacked=FOLDER)
+OTHERS = ("cifar-10-binary.tar.gz", "cifar-10-matlab.tar.gz")
+REAL = RealSet("cifar10", "CIFAR-10", (ARCHIVE,), _decode, unpacked=FOLDER, others=OTHERS)

@@ -53,7 +53,7 @@ def _idx(path, magic):
 REAL = RealSet(
     "fashion_mnist",
     "Fashion-MNIST",
-    tuple(Archive(file, f"{OFFICIAL}/{file}", *about, "DDL_FASHION_MNIST_URL", b"\x1f\x8b") for file, *about in FILES),
+    tuple(Archive(file, f"{OFFICIAL}/{file}", *about, "DDL_FASHION_MNIST_URL") for file, *about in FILES),
     _decode,
     class_names=("T-shirt", "trousers", "pullover", "dress", "coat", "sandal", "shirt", "sneaker", "bag", "ankle boot"),
 )

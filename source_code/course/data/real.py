@@ -27,6 +27,7 @@ class RealSet:
     decode: Callable[[list[Path]], dict]
     class_names: tuple[str, ...] = ()
     unpacked: str | None = None
+    others: tuple[str, ...] = ()  # archives of the same data in other formats, which cannot be read
 
     def archives(self) -> list[Archive]:
         """Return what to download: from the mirror that the files' variable names, or the official place.
@@ -55,6 +56,12 @@ class RealSet:
         """Return a text that changes when what `read` returns does; DataError where there is nothing to read."""
         paths = self.sources(folder)
         if not paths:
+            other = next((name for name in self.others if (folder / name).exists()), None)
+            if other:
+                raise DataError(
+                    f"{folder} has {other}, which is {self.title} in another format. Put {self.files[0].file} there, "
+                    f"or run `ddl data fetch {self.name}` to download it."
+                )
             holds = " and ".join(file.file for file in self.files) + (f" or {self.unpacked}" if self.unpacked else "")
             raise DataError(
                 f"{self.title} is not in {folder}. Run `ddl data fetch {self.name}` to download it, set DDL_DATA_DIR "

@@ -54,7 +54,7 @@ def _decode(paths):
 REAL = RealSet(
     "svhn",
     "SVHN",
-    tuple(Archive(file, f"{OFFICIAL}/{file}", *about, "DDL_SVHN_URL", begins=b"MATLAB") for file, *about in FILES),
+    tuple(Archive(file, f"{OFFICIAL}/{file}", *about, "DDL_SVHN_URL") for file, *about in FILES),
     _decode,
     class_names=tuple("0123456789"),
 )

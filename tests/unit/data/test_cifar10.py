@@ -130,3 +130,16 @@ def test_damaged_folder_is_refused_naming_the_file(folder, monkeypatch, name, co
     assert f"{name} is damaged" in str(refused.value)
     assert "Run `ddl data fetch cifar10`" in str(refused.value)
     assert not (folder / "broken-in").exists() and not (folder / "cifar10.npy").exists()
+
+
+def test_doctor_says_what_a_run_would_say_of_a_damaged_archive_and_of_another_format(folder):
+    from course.plugin import checks
+
+    (folder / "cifar-10-python.tar.gz").write_bytes(b"\x1f\x8b half of it")
+    with pytest.raises(DataError, match="is damaged"):
+        load("auto")
+    damaged = checks()[0]
+    assert damaged.state == "missing" and "is damaged" in damaged.detail and "ddl data fetch" in damaged.advice
+    (folder / "cifar-10-python.tar.gz").rename(folder / "cifar-10-binary.tar.gz")
+    other = checks()[0]
+    assert other.state == "optional" and "another format" in other.detail and "cifar-10-python" in other.advice

@@ -105,7 +105,6 @@ def test_all_files_are_fetched_from_a_mirror_and_later_only_a_damaged_one(folder
     files, asked, lines = [], [], []
     for archive in real.files:
         content = (mirror / archive.file).read_bytes()
-        assert content.startswith(archive.begins)
         files.append(replace(archive, size_bytes=len(content), sha256=hashlib.sha256(content).hexdigest()))
     monkeypatch.setattr(real, "files", tuple(files))
 
