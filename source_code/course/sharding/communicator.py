@@ -1,7 +1,7 @@
 """What ranks that share out a model exchange: Horovod's collectives on flat arrays, and a count of what is sent.
 
 `hvd.reducescatter` is not among them: on Gloo an all-to-all and a mean of one's own do the same in a third to a half of
-the time (Horovod 0.28.1, 4 MiB on two and four ranks: `benchmarks/reduce_scatter.py`).
+the time (Horovod 0.28.1, 4 MiB on two and four ranks; docs/measured.md).
 """
 
 import horovod.tensorflow as hvd
