@@ -89,7 +89,7 @@ def computation_ms(figures):
 
 CLAIMS = {
     "The prediction is off by 6.0 points on average.": lambda f: errors(f)[0] == 6.0,
-    "Always answering 90 % is off by 6.8, and answering the mean of the others' figures by 8.0.": lambda f: (
+    "A constant 90 % is off by 6.8, and answering the mean of the others' figures by 8.0.": lambda f: (
         errors(f)[1:] == [6.8, 8.0]
     ),
     "Per figure, the prediction is closer than 90 % by 0.9 points, with a 95 % interval from −0.6 to 2.4: no clear "

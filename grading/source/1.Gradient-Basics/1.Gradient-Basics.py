@@ -9,9 +9,9 @@
 # | hardware | two cores; the one launched run takes ten seconds |
 # | before this | [Start_Here](../Start_Here.ipynb); school calculus; Python |
 #
-# You train a single weight by hand, downhill (left). Then you average gradients
-# (right): over points, over workers, and between two real processes, whose numbers must
-# equal yours.
+# You fit a single weight by gradient descent (left). Then you average gradients
+# (right): over points, over workers, and between two real processes, and check that
+# their numbers match yours.
 #
 # ![Left: the loss over the weight is a valley. From a start on its left side,
 # steps lead down to the lowest point, shorter and shorter. Right: in one step
@@ -44,8 +44,9 @@ sizes = [1, 2, 4, 8, 16, 32, 64]
 # %% [markdown]
 # ## 1. One weight, and the slope of its loss
 #
-# The model is a line, $y_\text{pred} = w x$. How wrong the weight $w$ is over $n$ points
-# $(x, y)$, its **loss**, is the mean squared error, with one part for each point:
+# The model is a line, $y_\text{pred} = w x$. The **loss** measures how wrong the
+# weight $w$ is over $n$ points $(x, y)$. It is the mean squared error, with one term
+# for each point:
 #
 # $$\text{loss}(w) = \sum_{i=1}^{n} \frac{(y_i - w x_i)^2}{n}$$
 #
@@ -138,9 +139,9 @@ assert math.isclose(grad_multi(w=2, data=small), 0.64 / 3, rel_tol=1e-6)
 #
 # $$w \leftarrow w - \eta \cdot \text{gradient}$$
 #
-# **Predict first.** At a small **learning rate** $\eta$ the steps creep down one side. At
-# larger ones they jump from side to side, and at some learning rate they climb out. At
-# which?
+# **Predict first.** At a small **learning rate** $\eta$ the steps creep down one
+# side. At larger ones they jump from side to side, and from some learning rate on
+# they diverge. From which?
 
 # %% tags=["demo"]
 guess_limit = None  # a learning rate
@@ -155,15 +156,15 @@ beside(guess_limit, descent.rate_limit(easy), "learning rate, diverges from")
 
 # %% [markdown]
 # Each step multiplies the distance to the best weight by the same number, $1 -
-# 2\,\eta$ times the mean of $x^2$. Between 0 and 1 the steps creep; between −1
-# and 0 they jump across and still get closer; beyond −1 every jump is longer
-# than the one before: training **diverges**.
+# 2\,\eta\,\overline{x^2}$, where $\overline{x^2}$ is the mean of $x^2$. Between 0 and
+# 1 the steps creep; between −1 and 0 they jump across and still get closer; beyond −1
+# every jump is longer than the one before: training **diverges**.
 
 # %% [markdown]
 # ## 3. Noise, and batches
 #
-# The points of `noisy` have the same $x$ and the same best weight, 1. No
-# weight is right everywhere: each point pulls its own way.
+# The points of `noisy` have the same $x$ and the same best weight, 1. No weight is
+# right everywhere: each point favors a different weight.
 #
 # **Predict first.** At learning rate 0.128, training on one point after another ends
 # at 1 on `easy`. Where does it end on `noisy`?
@@ -180,10 +181,10 @@ beside(guess_noisy, ends, "weight after 1000 steps on `noisy`")
 plot.plot_training({"easy": easy, "noisy": noisy}, lr=0.016)
 
 # %% [markdown]
-# On `easy` training comes to rest; on `noisy` it goes round in a cycle, the farther off
-# the higher the learning rate ([1b. Gradients in depth](1b.Gradients-in-Depth.ipynb),
-# section 3). So take the gradients of several points, a **batch**, at the same weight,
-# average them, and take one step.
+# On `easy` training comes to rest; on `noisy` it ends in a cycle, which lies farther
+# off at higher learning rates ([1b. Gradients in depth](1b.Gradients-in-Depth.ipynb),
+# section 3). So take the gradients of several points, a **batch**, at the same
+# weight, average them, and take one step.
 #
 # **Predict first.** Draw batches of 16 from the 64 points of `many` at random,
 # *with replacement*. How many times narrower is the spread (the standard
@@ -241,11 +242,11 @@ print(f"steps of single points: {taken[1]:g}, of batches of 16: {taken[16]:g}")
 beside(guess_sooner, taken[1] / (16 * taken[16]), "times as fast, one worker")
 
 # %% [markdown]
-# One worker gains little: it computes almost as many gradients. **$B$
-# workers** compute them at the same time, in about $1/B$ of the time. That
-# answers the lesson's question: averaging turns $B$ steps, which must follow
-# each other, into one step of $B$ gradients, which need not. How far this goes
-# is in [1b](1b.Gradients-in-Depth.ipynb), sections 6 and 7.
+# One worker that computes one point after another gains little: it computes almost as
+# many gradients. **$B$ workers** compute them at the same time, in about $1/B$ of the
+# time. That answers the lesson's question: averaging turns $B$ steps, which must
+# follow each other, into one step of $B$ gradients, which can run in parallel. How
+# far this goes is in [1b](1b.Gradients-in-Depth.ipynb), sections 6 and 7.
 
 # %% [markdown]
 # ## 5. Workers: averaging over shards
@@ -376,8 +377,8 @@ else:
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# Averaging averages is right only for **equal batches**, and only if a point's gradient
-# does not depend on the other points of its batch, as with batch norm it does
+# Averaging averages is right only for **equal batches**, and only if a point's
+# gradient does not depend on the other points of its batch, which batch norm breaks
 # ([1b](1b.Gradients-in-Depth.ipynb), section 9).
 
 # %% [markdown]
@@ -441,8 +442,8 @@ check()
 # ## What to take away
 #
 # - **Batches and workers average the same gradients**, if batches are equal.
-# - $B$ times the learning rate goes with $B$ times the batch, and **only parallel workers
-#   save time**.
+# - Scale the learning rate and the batch by the same factor $B$; and **only parallel
+#   hardware saves time**: a GPU's cores, or workers.
 #
 # ---
 # Text and diagrams: CC BY 4.0. Code: Apache-2.0.

@@ -5,7 +5,7 @@
 #
 # | about | this notebook |
 # | --- | --- |
-# | time | 174 minutes, in four sittings |
+# | time | 175 minutes, in four sittings |
 # | hardware | two cores; the one launched run takes ten seconds |
 # | before this | [1. Gradient basics](1.Gradient-Basics.ipynb) |
 #
@@ -56,7 +56,7 @@ def grad_multi(w, data):
     return sum(grad_point(w, point, len(data)) for point in data)
 
 # %% [markdown]
-# They do what yours of lesson 1, question 1, do.
+# They match your functions of lesson 1, question 1.
 
 # %% [markdown]
 # ## 1. A loss by hand
@@ -690,9 +690,10 @@ plot.plot_settled(
 # all of it, and tries it on random batches.
 
 # %% [markdown]
-# This is SGD's rule. Optimizers that divide by a running size of the gradient, such as
-# Adam, already step less far where gradients are narrower; for them the rule that keeps
-# training alike is a learning rate in proportion to $\sqrt{B}$ (Malladi et al., 2022).
+# This is SGD's rule. Optimizers that divide by a running size of the gradient, such
+# as Adam, take steps of about the same length whatever the batch, so a larger batch
+# already gains a factor $\sqrt{B}$. A learning rate in proportion to $\sqrt{B}$, with
+# its other constants adjusted, supplies the rest (Malladi et al., 2022).
 
 # %% [markdown]
 # **Predict first.** From some learning rate on, training on random single points
@@ -719,7 +720,8 @@ plot.plot_map(many, sizes, rate)
 #   rate in proportion to the batch size, and not along its root. That is the **linear
 #   scaling rule** (Goyal et al., 2017). It ends at the other border.
 #
-# So averaging makes higher learning rates *usable*, much more than *possible*.
+# So averaging hardly moves the learning rate at which training diverges. It keeps
+# higher learning rates accurate.
 
 # %% [markdown]
 # **Predict first.** With batches of 16 at 16 times the learning rate, one
@@ -762,8 +764,8 @@ plot.plot_to_target(many, 0.05, rate, [*sizes, 128, 256], point_s)
 # - **$B$ workers** compute the points of a batch at the same time, and need about a
 #   $B$-th of the seconds (section 10 adds the messages).
 #
-# On the right of the figure this ends: too high a learning rate never gets there, and
-# the best one saves fewer and fewer steps for more and more samples.
+# This stops at the right of the figure: too high a learning rate never gets there,
+# and the best one saves fewer and fewer steps for more and more samples.
 
 # %% [markdown]
 # ## 7. What ends linear scaling
@@ -835,9 +837,9 @@ apart = abs(aggregated(passes, len(passes)) - final)
 beside(guess_apart, apart, "distance between the two weights")
 
 # %% [markdown]
-# Only rounding: time takes the place of workers, with equal batches. (Batch
-# norm breaks it: section 9.) It does not save time: the 8 passes are computed
-# one after another.
+# Only rounding: accumulating over time replaces workers, with equal batches. (Batch
+# norm breaks it: section 9.) It does not save time: the 8 passes are computed one
+# after another.
 #
 # Horovod's option for it is `backward_passes_per_step`. It **adds** the
 # gradients of the passes, unless you also say
@@ -1124,12 +1126,13 @@ took = dict(run.result["all_reduce_seconds"])
 beside(guess_latency, 1e6 * took[4096], "µs for an all-reduce of 4 KiB")
 
 # %% [markdown]
-# These times give us $\alpha$ and $\beta$. The time of a gradient is measured below, for
-# our single weight and for a dense layer of 1024 × 1024 weights with 256 samples: alone;
-# with 32 passes for one average, as in section 8; and the same with *synchronous* batch
-# norm, which takes mean and spread over all workers' points. Then training is that of
-# one large batch again, for the price of messages: in every pass, each such layer needs
-# an all-reduce on the way forward, and one on the way back.
+# These times give us $\alpha$ and $\beta$. The time of a gradient is measured below,
+# for our single weight and for a dense layer of 1024 × 1024 weights with 256 samples:
+# alone; with 32 passes for one average, as in section 8; and the same with
+# *synchronous* batch norm, which takes mean and spread over all workers' points. Then
+# each pass normalizes as one large batch would, for the price of messages: in every
+# pass, each such layer needs an all-reduce on the way forward, and one on the way
+# back.
 #
 # **Predict first.** Train our model of one weight on 64 ranks. How many times as many
 # samples a second does it process as on one rank?
@@ -1174,11 +1177,11 @@ plot.plot_cost(steps, link, workers)
 # aggregation, fast links. Synchronous batch norm eats into what aggregation
 # saves: its messages come in every pass.
 #
-# This is an estimate. Horovod looks for work about once per millisecond, and
-# $\alpha$ includes some of that waiting. Is it paid for each message, or once
-# for an all-reduce? A run on two ranks cannot tell: the bands lie between the
-# two. Other links would join 64 ranks, and a real trainer overlaps messages
-# with computation. Lesson 2 measures real links.
+# This is an estimate. Horovod looks for work about once per millisecond, and $\alpha$
+# includes some of that waiting. Is it paid for each message, or once for an
+# all-reduce? Two ranks cannot distinguish these: the bands lie between the two. Other
+# links would join 64 ranks, and a real trainer overlaps messages with computation.
+# Lesson 2 measures real links.
 
 # %% [markdown]
 # ## Your answers so far

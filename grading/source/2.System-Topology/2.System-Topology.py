@@ -5,7 +5,7 @@
 #
 # | about | this lesson |
 # | --- | --- |
-# | time | 56 minutes, of which the runs take two |
+# | time | 55 minutes, of which the runs take two |
 # | hardware | two cores; with GPUs and a network there is more to see |
 # | before this | [Start_Here](../Start_Here.ipynb), [1. Gradient basics](1.Gradient-Basics.ipynb) |
 #
@@ -56,10 +56,10 @@ beside(
 plot.plot_topology(machine)
 
 # %% [markdown]
-# From the inside out: a **core** has small caches of its own. The cores of a **socket**
-# share the last-level cache and the memory channels. A **NUMA node** is a block of
-# memory with the cores near it. **PCIe** is a tree from which GPUs and network cards
-# hang.
+# From the inside out: a **core** has small caches of its own. The cores of a
+# **socket** share the memory channels, and groups of them a last-level cache. A
+# **NUMA node** is a block of memory with the cores near it. GPUs and network cards
+# attach to a tree of **PCIe** links.
 #
 # `topology.load` reads a recorded machine. Some pairs of the GPUs of NVIDIA's DGX-1
 # (2017) are joined by **NVLinks**, fast links from GPU to GPU.
@@ -87,21 +87,21 @@ plot.plot_topology(dgx)
 print(dgx.matrix_text().expandtabs(7))
 
 # %% [markdown]
-# This **matrix** is what `nvidia-smi topo -m` prints: `NV2` means two NVLinks
-# used as one; `PIX` and `PXB` are PCIe switches, `PHB` and `NODE` host bridges
-# of one socket, `SYS` is the link between sockets. [2b. Links in
+# This **matrix** is what `nvidia-smi topo -m` prints: `NV2` means two NVLinks used as
+# one; `PIX` and `PXB` are PCIe switches, `PHB` and `NODE` host bridges of one socket,
+# `SYS` leads from one NUMA node to another. [2b. Links in
 # depth](2b.Links-in-Depth.ipynb), section 1, reads such matrices.
 
 # %% [markdown]
 # ## 2. Links, and the slowest hop
 #
-# Every link has a **bandwidth** (bytes per second, once data flows) and a
-# **latency** (the time until the first byte arrives). Data sheets add up *both
-# directions*; a transfer uses one. Networks are sold in *bits* per second: 8
-# Gbit/s are 1 GB/s.
+# Every link has a **bandwidth** (bytes per second, once data flows) and a **latency**
+# (the time until the first byte arrives). Data sheets of NVLink add up *both
+# directions*; a transfer uses one. Networks are sold in *bits* per second: 8 Gbit/s
+# are 1 GB/s.
 #
-# **Predict first.** Take one direction of all NVLinks of an H100 together. How many
-# times as fast is it as a network of 1 Gbit/s?
+# **Predict first.** Add up all NVLinks of an H100, in one direction. How many times
+# as fast is it as a network of 1 Gbit/s?
 
 # %% tags=["demo"]
 guess_times = None  # how many times
@@ -280,7 +280,7 @@ for ranks, alpha, beta, some in ((8, 5e-5, 1e-9, sizes),
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# The course's own fit does the same, less distorted by a few outliers:
+# The course's own fit does the same, and is more robust to outliers:
 
 # %% tags=["demo"]
 fit = cost.fit(prediction.points(measured), workers)
@@ -296,11 +296,11 @@ plot.plot_fit(measured, [fit])
 # %% [markdown]
 # ## 4. Predict your training, then run it
 #
-# A training step on $N$ ranks is one rank's computation for its part of the batch, and
-# then an all-reduce, here of 1 MB. Two things are easy to forget: ranks on one chip
-# share its caches and memory, so one is also measured **in company**, while its
-# neighbours compute; and all wait for the slowest, so what counts is the **expected
-# maximum** of $N$ steps.
+# A training step on $N$ ranks is one rank's computation for its part of the batch,
+# and then an all-reduce, here of 1 MB. Two things are easy to forget: ranks on one
+# chip share its caches and memory, so one is also measured **alongside** its
+# neighbors, while they compute; and all wait for the slowest, so what counts is the
+# **expected maximum** of $N$ steps.
 #
 # **Predict first.** Your ranks share a global batch of 64. What **scaling efficiency**
 # will they reach: images/s, divided by $N$ times those of one rank, in percent?
@@ -346,8 +346,11 @@ beside(guess_efficiency, 100 * found, "% scaling efficiency, measured")
 prediction.report(predicted, training)
 
 # %% [markdown]
-# How far off is the prediction? What the model leaves out comes on top: Horovod's
-# negotiation, threads that compete for cores, other programs.
+# How far off is the prediction? $\alpha$ is mostly Horovod's own cost of an
+# operation: it wakes up once in a cycle, and ranks agree on what to reduce. That is
+# paid once per operation rather than $2(N-1)$ times, so the fit does not carry over
+# to many more ranks. The model leaves out threads that compete for cores, and other
+# programs.
 #
 # More ranks, several hosts, and clusters that you don't have:
 # [2b](2b.Links-in-Depth.ipynb), sections 6 to 8.
@@ -363,8 +366,8 @@ check()
 #
 # - Bandwidths are **per direction**, bytes are not bits, and a ring is as fast as its
 #   **slowest hop**.
-# - For few bytes the number of **messages** decides, for many the **bytes**. Two numbers,
-#   fitted to a minute of measurements, predict a training step.
+# - For few bytes the number of **messages** decides, for many the **bytes**. The
+#   measured computation and two fitted numbers predict a training step.
 #
 # ---
 # Text and diagrams: CC BY 4.0. Code: Apache-2.0.

@@ -5,7 +5,7 @@
 #
 # | about | this notebook |
 # | --- | --- |
-# | time | 238 minutes, in six sittings; the runs alone take about five |
+# | time | 240 minutes, in six sittings; the runs alone take about five |
 # | hardware | two cores; with GPUs and a network there is more to see |
 # | before this | [2. System topology](2.System-Topology.ipynb) |
 #
@@ -102,7 +102,7 @@ print(dgx.matrix_text().expandtabs(7))
 # | `PXB` | several PCIe switches, but no host bridge |
 # | `PHB` | a host bridge, that is, through the CPU |
 # | `NODE` | two host bridges of the same NUMA node |
-# | `SYS` | two NUMA nodes, over the link between sockets |
+# | `SYS` | two NUMA nodes |
 #
 # ![A server with two sockets. Each has two host bridges: one leads to PCIe
 # switches with four GPUs, the other to one GPU. PIX connects GPUs on one
@@ -785,10 +785,9 @@ beside(guess_switch, sizes[doubling_s < ring_s].max() / 1024, "KiB")
 plot.plot_algorithms(64, 10e-6, 1e-10)
 
 # %% [markdown]
-# For few bytes on many ranks, recursive doubling is best. For many bytes,
-# halving and doubling is: it sends as few as the ring, in fewer messages. By
-# this model the ring is *never* faster. Why do libraries use rings all the
-# same?
+# For few bytes on many ranks, recursive doubling is best. For many bytes, halving and
+# doubling is: it sends as few as the ring, in fewer messages. By this model the ring
+# is *never* faster. Why do libraries still use rings?
 #
 # - A ring needs links to **two neighbours** only. It can be laid out so that
 #   each hop has a link of its own (question 5). Partners at distance $N/2$
@@ -1235,12 +1234,12 @@ prediction.table(pascal, "VGG-16, if nobody is late.")
 # %% [markdown]
 # ### What no data sheet says
 #
-# With these terms alone, predictions are too high: something takes time on
-# every cluster. The course's file has figures of six publishers, from eight
-# P100s to 512 GPUs. We give the model one more term, the **wait for the
-# slowest**. Each rank's computation varies by a standard deviation of $s$ times
-# its mean; of $N$ ranks the slowest is late by $e(N)\,s$, where $e(N)$ is the
-# expected maximum of $N$ normal variables: 0.6 for two, 1.4 for eight, 2.8 for
+# With these terms alone, predictions are too high: every cluster has costs that the
+# model lacks. The course's file has figures of six publishers, from eight P100s to
+# 512 GPUs. We give the model one more term, the **wait for the slowest**. Each rank's
+# computation varies by a standard deviation of $s$ times its mean; of $N$ ranks the
+# slowest is late by $e(N)\,s$, where $e(N)$ is the expected maximum of $N$ normal
+# variables: 0.6 for two, 1.4 for eight, 2.8 for
 # 256. One number, $s$, is fitted. It stands for everything that makes a rank
 # late: its input, its clock rate, kernels that compete with messages.
 #
@@ -1270,11 +1269,11 @@ plot.plot_published(figures)
 scores
 
 # %% [markdown] tags=["claims"]
-# The prediction is off by 6.0 points on average. Always answering 90 % is off
-# by 6.8, and answering the mean of the others' figures by 8.0. Per figure, the
-# prediction is closer than 90 % by 0.9 points, with a 95 % interval from −0.6
-# to 2.4: no clear difference. Without the wait for the slowest it would be too
-# high for 59 of the 67 figures, by 6.4 points on average.
+# The prediction is off by 6.0 points on average. A constant 90 % is off by 6.8, and
+# answering the mean of the others' figures by 8.0. Per figure, the prediction is
+# closer than 90 % by 0.9 points, with a 95 % interval from −0.6 to 2.4: no clear
+# difference. Without the wait for the slowest it would be too high for 59 of the 67
+# figures, by 6.4 points on average.
 #
 # The bars in the figure should contain four of five figures, and contain 56 of
 # 67. For some publishers they do not: they contain 9 of Horovod's 15 figures
@@ -1284,9 +1283,9 @@ scores
 
 # %% [markdown]
 # Hugging Face's five figures keep the global batch while GPUs are added (**strong
-# scaling**), which the others don't: take the interval as saying nothing there. Nor
-# does it know in how many bits a program computed. Computing in 16 bits takes a GPU less
-# time and leaves the rest of a step as it was, so expect a prediction to be too high.
+# scaling**), which the others don't: ignore the interval there. Nor does it know in
+# how many bits a program computed. Computing in 16 bits takes a GPU less time and
+# leaves the rest of a step as it was, so expect a prediction to be too high.
 
 # %% [markdown]
 # ### Why not closer?
@@ -1617,8 +1616,8 @@ check()
 # - With two numbers for a link, you can say where one algorithm overtakes another.
 # - Compare **bus bandwidth** with links; programs see **algorithm bandwidth**.
 # - Compare a prediction with a **baseline**, on figures that it has not seen.
-# - On slow links between fast hosts, add up **inside** each host first. On a few hosts
-#   that saves bytes, on many it saves latency.
+# - On slow links between fast hosts, add up **inside** each host first. That saves
+#   bytes. Whether it saves latency depends on the algorithm between the hosts.
 
 # %% [markdown]
 # Not shown: your cluster's real network, unless you ran this there. Loopback is

@@ -5,7 +5,7 @@
 #
 # | about | this lesson |
 # | --- | --- |
-# | time | 60 minutes, of which the runs take three |
+# | time | 65 minutes, of which the runs take three |
 # | hardware | two cores; on a machine with GPUs the same cells use the GPUs |
 # | before this | [Start_Here](../Start_Here.ipynb), [1. Gradient basics](1.Gradient-Basics.ipynb) |
 #
@@ -36,9 +36,9 @@ fixed = dict(images, global_batch=64, epochs=1 if smoke else 5, seed=seed)
 # %% [markdown]
 # ## 1. From one device to many
 #
-# In **data-parallel** training every rank has the whole model and its part of
-# each batch. A step ends with an **all-reduce** of the gradients, so all ranks
-# keep the same weights. Here is one device, with a training loop written by
+# In **data-parallel** training every rank has the whole model and its part of each
+# batch. In each step, an **all-reduce** averages the gradients before the update, so
+# all ranks keep the same weights. Here is one device, with a training loop written by
 # hand:
 
 # %% tags=["demo"]
@@ -56,15 +56,20 @@ difference("strategies/loop.py", "strategies/horovod_loop.py")
 #
 # | step | Horovod | PyTorch DDP | without it |
 # | --- | --- | --- | --- |
-# | 1 initialise | `hvd.init()` | `dist.init_process_group(` | each process believes that it is alone |
-# | 2 pin | `tf.config.set_visible_devices(` | `torch.cuda.set_device(device)` | all ranks crowd the first GPU |
+# | 1 initialise | `hvd.init()` | `dist.init_process_group(` | an error at the first call |
+# | 2 pin | `tf.config.set_visible_devices(` | `torch.cuda.set_device(device)` | all ranks use GPU 0 |
 # | 3 shard | `experiment.dataset(hvd.rank(), hvd.size())` | `experiment.dataset(dist.get_rank(), dist.get_world_size())` | ? |
 # | 4 scale | `per_rank_batch * hvd.size()` | `per_rank_batch * dist.get_world_size()` | ? |
 # | 5 wrap | `hvd.DistributedGradientTape(tape)` | `torch.nn.parallel.DistributedDataParallel(` | ? |
 # | 6 broadcast | `hvd.broadcast_variables(` | DDP does it when it is made | ? |
 #
-# Also **average metrics** over ranks (`hvd.allreduce(`, `dist.all_reduce(`)
-# before anybody reads them, and let only **rank 0 write** files.
+# Also **average metrics** over ranks (`hvd.allreduce(`, `dist.all_reduce(`) before
+# reporting them, and let only **rank 0 write** files. Step 4 changes nothing where
+# the *global* batch stays the same, as in these two scripts. In yours each rank keeps
+# its batch, so the rate is scaled: `SGD(rate * hvd.size())`. In a script that calls
+# Keras' `fit`, wrap the *optimizer* instead of the tape,
+# `hvd.DistributedOptimizer(optimizer)`, with `import horovod.tensorflow.keras as
+# hvd`.
 #
 # **Predict first.** Both runs have the same data, initial weights and global batch. After
 # four updates, how large is the largest difference of a weight, relative to the largest
@@ -140,11 +145,11 @@ beside(guess_models, len(exercise.reports(unchanged)), "different models")
 #
 # **Question 1** (9 points)
 #
-# Copy the script, and make it distributed. You can also start with a
-# [custom loop](../source_code/course/multi_gpu/scripts/one_device_loop.py) or in
+# Copy the script, and make it distributed. You can also start with a [custom
+# loop](../source_code/course/multi_gpu/scripts/one_device_loop.py) or in
 # [PyTorch](../source_code/course/multi_gpu/scripts/one_device_torch.py) (with
-# `cluster="torchrun"` in the launch below). On any number of ranks it has to end with the
-# weights of *one* device that takes each step on all ranks' samples.
+# `cluster="torchrun"` in the launch below). On any number of ranks it has to end with
+# the weights of *one* device that trains on the combined batch of all ranks.
 #
 # - `--batch` and `--rate` are the batch and the learning rate of one rank.
 # - Every rank reports the last epoch's mean `loss` over all ranks, and how many `samples`
@@ -299,8 +304,8 @@ exercise.reports(launch("my_training.py", name="mine", workers=workers))
 #
 # `bug_hunt.py` is such a script; in `case="A"` one of the steps is missing.
 #
-# **Predict first.** What does case A end with: an error, a loss that is clearly higher (by
-# a tenth or more), or neither?
+# **Predict first.** How does case A end: with an error, a loss that is clearly higher
+# (by a tenth or more), or neither?
 
 # %% tags=["demo"]
 guess_missing = None  # "error", "loss" or "neither"
@@ -317,11 +322,10 @@ beside(guess_missing, "loss" if higher else "neither", "in case A")
 mistakes.excerpt(wrong)
 
 # %% [markdown]
-# Each rank has recorded the samples it trained on, and checksums of its
-# updates and weights. Find the mistake there: which columns should be the same
-# on both ranks, and are not? **Ask each rank what it saw**: none of the usual
-# mistakes raises an error. You hunt for six of them in
-# [3b](3b.Strategies-in-Depth.ipynb), section 5.
+# Each rank has recorded the samples it trained on, and checksums of its updates and
+# weights. Find the mistake there: which columns should be the same on both ranks, and
+# are not? **Ask each rank what it saw**: none of six usual mistakes raises an error.
+# You hunt for them in [3b](3b.Strategies-in-Depth.ipynb), section 5.
 
 # %% [markdown]
 # ## 4. Is it faster?
@@ -331,8 +335,8 @@ mistakes.excerpt(wrong)
 # $$\text{efficiency} = \frac{\text{samples/s on } N \text{ ranks}}
 # {N \times \text{samples/s on one rank}}$$
 #
-# Count only samples that were **really processed**, and compare equal hardware: here,
-# ranks of *one* thread each.
+# Count only samples that were **really processed**, and give each rank the same
+# hardware: here, *one* thread each.
 
 # %% [markdown]
 # **Question 2** (2 points)
@@ -422,11 +426,25 @@ beside(guess_strong, 100 * strong["efficiency"].iloc[-1], "%, strong")
 # %% tags=["demo"]
 strong
 
+# %% tags=["demo"]
+one_ms, all_ms = (
+    1e3 * 64 / run.result["images_per_s"] for run in (alone, together)
+)
+print(f"a step: {one_ms:.1f} ms on one rank, and its share {one_ms / workers:.1f} ms;"
+      f" on {workers} ranks {all_ms:.1f} ms")
+
+# %% [markdown]
+# What a step takes beyond its share of the computation is lost: the all-reduce, the wait
+# for the slower rank, and work that is the same for any batch, such as starting
+# operations and updating the weights. With fewer images per rank, more of a step is such
+# work. [3c](3c.Scaling-in-Depth.ipynb), section 1, measures each part.
+
 # %% [markdown]
 # ### When a rank fails
 #
-# No rank can go on without the others. With `max_restarts=2, checkpoint_every=100` a
-# launch starts all of them again, from the last checkpoint.
+# Without elastic training ([3e](3e.Failures-in-Depth.ipynb)), no rank can go on
+# without the others. With `max_restarts=2, checkpoint_every=100` a launch starts all
+# of them again, from the last checkpoint.
 #
 # **Question 3** (1 point)
 #
@@ -478,10 +496,13 @@ check()
 # %% [markdown]
 # ## What to take away
 #
-# - **Six steps** make a script distributed, in Horovod as in PyTorch. Correct scripts make
-#   a single device's updates, up to rounding.
-# - **Ask each rank what it saw**: no usual mistake raises an error.
-# - Efficiency counts **samples really processed** on **equal hardware**.
+# - **Six steps** make a script distributed, in Horovod as in PyTorch. Correct scripts
+#   make a single device's updates, up to rounding, if the parts are equal and there
+#   is no batch norm or dropout.
+# - **Ask each rank what it saw**: none of these mistakes raises an error; others end
+#   with one, or hang.
+# - Efficiency counts **samples really processed**, with the **same hardware for each
+#   rank**.
 #
 # ---
 # Text and diagrams: CC BY 4.0. Code: Apache-2.0.

@@ -5,7 +5,7 @@
 #
 # | about | this notebook |
 # | --- | --- |
-# | time | 131 minutes, in three sittings; the runs alone take about four |
+# | time | 135 minutes, in three sittings; the runs alone take about four |
 # | hardware | two cores; on a machine with GPUs the same cells use the GPUs |
 # | before this | [3. Multi-GPU](3.Multi-GPU.ipynb) |
 #
@@ -104,8 +104,8 @@ difference("strategies/single.py", "strategies/mirrored.py")
 # %% [markdown]
 # The strategy makes a copy of each variable on each device (together a
 # `MirroredVariable`), splits every batch over the **replicas**, and sums their
-# gradients before the optimizer sees them. Without a list of devices it takes
-# all GPUs of the host.
+# gradients inside `apply_gradients`. Without a list of devices it takes all GPUs of
+# the host.
 #
 # How it sums is your choice: `cross_device_ops=tf.distribute.NcclAllReduce()`, the
 # default for GPUs, or `HierarchicalCopyAllReduce()` and `ReductionToOneDevice()`.
@@ -328,12 +328,12 @@ horovod = launch(
 )
 
 # %% [markdown]
-# **Predict first.** You have trained the same network in six ways. After four
-# updates, how many of the six have the weights of a single device, up to
-# rounding (a difference below 1e-3 of the largest weight)?
+# **Predict first.** You have trained the same network on one device, and in five
+# other ways. After four updates, how many of the five have the weights of the single
+# device, up to rounding (a difference below 1e-3 of the largest weight)?
 
 # %% tags=["demo"]
-guess_alike = None  # a number from 1 to 6
+guess_alike = None  # a number from 0 to 5
 
 # %% tags=["demo"]
 trained = [single, mirrored, mirrored_loop, multi_worker, server, horovod]
@@ -378,13 +378,13 @@ compare(trained)
 
 # %% [markdown] nbgrader={"grade": true, "grade_id": "q02_agree", "locked": false, "points": 2, "schema_version": 3, "solution": true, "task": false}
 # ### BEGIN SOLUTION
-# ParameterServer. Its workers do not wait for each other. By the time a
-# gradient is applied, the other worker has changed the weights that it was
-# computed from, and it is random which worker comes first, so even two such
-# runs differ. The others sum the same gradients at the same weights and differ
-# only by rounding (1e-4 or less in the first table, against about 1e-2). The
-# result is not wrong: it is another path of descent, and its held-out accuracy
-# is close to that of the others.
+# ParameterServer. Its workers do not wait for each other. By the time a gradient is
+# applied, the other worker has changed the weights that it was computed from, and it
+# is random which worker comes first, so even two such runs differ. The others sum the
+# same gradients at the same weights and differ only by rounding (1e-4 or less in the
+# first table, against about 1e-2). The result is not wrong: it is another path of
+# descent. After as many epochs, its held-out accuracy is clearly lower here than that
+# of the others.
 # ### END SOLUTION
 
 # %% [markdown]
@@ -584,12 +584,13 @@ for counts in ((0, 5, 2, 0, 7, 1), (9,), (3, 1, 0), (0, 0, 4), (2, 3, 4)):
 # %% [markdown]
 # ## 5. A bug hunt
 #
-# Lesson 3 left four of Horovod's six steps with a "?". Scaling is not like the others:
-# without them the program is wrong, while scaling the learning rate with the batch is a
-# *heuristic*, which lesson 4 puts to the test. Here, leaving it out is a mistake because
-# these scripts promise it: runs that promise the same learning rate and use different
-# ones cannot be compared. In a loop of your own, wrap the *tape*: with this Keras,
-# Horovod's wrapped optimizer averages in `fit` alone.
+# Lesson 3 left four of Horovod's six steps with a "?". Scaling is not like the
+# others. Omit one of them and the program is wrong; scaling the learning rate with
+# the batch is a *heuristic*, which lesson 4 puts to the test. Here, leaving it out is
+# a mistake because these scripts promise it: runs that promise the same learning rate
+# and use different ones cannot be compared. In a loop of your own, wrap the *tape*:
+# with this Keras, Horovod's wrapped optimizer averages in `fit` and `minimize`, and
+# not in `apply_gradients`.
 #
 # None of the cases below raises an error, and the loss falls in all of them. So you have
 # to look for the mistakes in what each rank has recorded.
@@ -916,20 +917,19 @@ mistakes.outcomes(eighth)
 # %% [markdown]
 # ## 6. The same in PyTorch
 #
-# Your own project may be in PyTorch. How much of all this can you take along?
-# Here is the Horovod script beside the same training with PyTorch's
-# `DistributedDataParallel` (**DDP**): the same network, initial weights, and
-# order of images.
+# Your own project may be in PyTorch. How much of all this carries over? Here is the
+# Horovod script beside the same training with PyTorch's `DistributedDataParallel`
+# (**DDP**): the same network, initial weights, and order of images.
 
 # %% tags=["demo"]
 difference("strategies/horovod_loop.py", "strategies/torch_ddp.py")
 
 # %% [markdown]
-# All six steps are there. Wrapping and broadcasting have become one line: a
-# model in DDP takes over rank 0's weights when it is made, and averages
-# gradients while `backward()` still computes those of earlier layers (Li et al.,
-# 2020, section 3.2). The loss is what it was with Horovod, for the same reason:
-# DDP averages, so each rank takes the mean over its own part.
+# All six steps are there. Wrapping and broadcasting have become one line: a model in
+# DDP copies rank 0's weights when it is constructed, and averages gradients while
+# `backward()` still computes those of earlier layers (Li et al., 2020, section 3.2).
+# The loss is what it was with Horovod, for the same reason: DDP averages, so each
+# rank takes the mean over its own part.
 #
 # **Predict first.** Take the weights of two ranks of PyTorch, and those of one
 # device of TensorFlow, after the same four updates. How large is their largest
@@ -972,7 +972,7 @@ if there:
 # | from | holds unchanged | changes |
 # | --- | --- | --- |
 # | lessons 1, 1b | all: it is about averages, not about a library | `backward_passes_per_step` becomes `with model.no_sync():` around all passes but the last, and you divide the loss yourself |
-# | lessons 2, 3c | links, rings, the cost of an all-reduce; Gloo and NCCL carry it here, too | DDP sends buckets of at most 25 MiB by default, Horovod fuses up to 128 MiB: fit again |
+# | lessons 2, 3c | links, rings, the cost of an all-reduce; Gloo and NCCL carry it here, too | DDP sends buckets of about 25 MiB by default, Horovod fuses up to 128 MiB: fit again |
 # | lessons 3, 3b | shards, mean loss, scaled learning rate, asking each rank what it saw, efficiency | `TF_CONFIG` becomes the variables that `torchrun` sets; `fit` and the parameter server have no counterpart in DDP |
 # | lessons 4, 4b | noise scale, critical batch size, warm-up, LARS | the numbers: they belong to a network, its data and its optimizer |
 

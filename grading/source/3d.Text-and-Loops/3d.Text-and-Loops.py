@@ -5,7 +5,7 @@
 #
 # | about | this notebook |
 # | --- | --- |
-# | time | 81 minutes, in two sittings; the runs alone take about three |
+# | time | 80 minutes, in two sittings; the runs alone take about three |
 # | hardware | two cores; on a machine with GPUs the same cells use the GPUs |
 # | before this | [3b. Strategies in depth](3b.Strategies-in-Depth.ipynb), sections 1, 2 and 4 |
 #
@@ -47,14 +47,13 @@ part = (1_024, 500) if smoke else (5_000, 2_000)
 # trained with them.
 
 # %% [markdown]
-# One pretrained embedding is Google's NNLM: 128 numbers a sentence, learnt
-# from 7 billion words of news. To use it, pass as `embedding=` the address
-# `"https://tfhub.dev/google/nnlm-en-dim128/2"`, or without a network the
-# folder of an unpacked download. What does it gain? A tutorial that trains
-# this very network on top of it prints a validation accuracy of 0.9385 after
-# one epoch, and its second log 94.6 to 95.3 %, where always saying "sincere" gets
-# about 94 %; it states no F1. So these figures show little gain. Measure it:
-# `report` below takes such a run, too.
+# One pretrained embedding is Google's NNLM: 128 numbers per sentence, trained on 200
+# billion words of news. To use it, pass as `embedding=` the address
+# `"https://tfhub.dev/google/nnlm-en-dim128/2"`, or without a network the folder of an
+# unpacked download. What does it gain? A tutorial that trains this very network on
+# top of it prints a validation accuracy of 0.9385 after one epoch, and its second log
+# 93.6 to 95.3 %, where always saying "sincere" gets about 94 %; it states no F1. So
+# these figures show little gain. Measure it: `report` below takes such a run, too.
 
 # %% [markdown]
 # **Predict first.** About 94 of 100 questions are sincere. By how many
@@ -100,11 +99,12 @@ plot.plot_precision_recall([plain])
 plot.plot_overfitting(plain)
 
 # %% [markdown]
-# Training loss falls to the end. Validation loss turns upwards: from there on,
-# the network learns the training questions by heart. Accuracy hardly moves
-# meanwhile. That is how a published log could show a validation loss rising by
-# 80 % from the turn on without a word about it. With `patience=2`, training stops two
-# epochs after the turn and goes back to the best weights.
+# Training loss falls to the end. Validation loss turns upwards: from there on, the
+# network memorizes the training questions. Accuracy hardly moves meanwhile. That is
+# how a published log could show a validation loss rising by 80 % from the turn on
+# without a word about it. With `patience=2`, training stops two epochs after the turn
+# and goes back to the best weights. (Keras' `EarlyStopping` does that only with
+# `restore_best_weights=True`.)
 #
 # Two lines of such scripts often go wrong silently. `shuffle(buffer)` draws
 # from a window of that many *samples*: a data frame's `size` is rows ×
@@ -134,8 +134,8 @@ classification.report([plain, kept, trained_on])
 # %% [markdown]
 # ## 2. Two replicas, and two processes
 #
-# Now run the same on two replicas, with `fit` and with your own loop, and on two
-# processes.
+# Now run the same with early stopping: on one device, on two replicas, with `fit` and
+# with your own loop, and on two processes.
 #
 # **Predict first.** How many of these three will have an F1 within 0.1 of the one
 # device's?
@@ -145,6 +145,9 @@ guess_near = None  # how many of three
 
 # %% tags=["demo"]
 stopped = dict(sentences, patience=2)
+on_one = launch(
+    "train_text.py", name="one device", strategy="single", workers=1, **stopped
+)
 by_fit = launch(
     "train_text.py", name="Mirrored, fit", strategy="mirrored",
     workers=1, replicas=workers, **stopped,
@@ -163,7 +166,7 @@ by_horovod = launch(
 )
 
 # %% tags=["demo"]
-texts = [plain, by_fit, by_loop, by_horovod]
+texts = [on_one, by_fit, by_loop, by_horovod]
 f1 = [run.result["test"]["f1"] for run in texts]
 near = sum(abs(each - f1[0]) <= 0.1 for each in f1[1:])
 beside(guess_near, near, "of three are within 0.1")
@@ -199,8 +202,9 @@ plot.plot_precision_recall(texts)
 
 # %% [markdown] nbgrader={"grade": true, "grade_id": "q01_faster", "locked": false, "points": 3, "schema_version": 3, "solution": true, "task": false}
 # ### BEGIN SOLUTION
-# In my table two replicas are no faster than one device: both have the same
-# cores, and the two replicas also exchange gradients. With four GPUs I would
+# In my table two replicas process half as many questions/s as one device. Both have
+# the same cores, but each replica runs all operations on half a batch, so their fixed
+# costs are paid twice, and gradients are exchanged. With four GPUs I would
 # expect one GPU to win, or nearly so. A step of three small dense layers takes
 # far less time than the all-reduce and the launch of its kernels, and the
 # embedding looks up strings on the CPU, which four GPUs share. A much larger
@@ -302,8 +306,8 @@ for rare, lift in ((0.3, 0.1), (0.6, -0.2)):
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# On several replicas the counts are made by a **distributed evaluation step**, and summed
-# before anybody divides. Keras' metrics do that when they are made in the strategy's
+# On several replicas the counts are made by a **distributed evaluation step**, and
+# summed before dividing. Keras' metrics do that when they are made in the strategy's
 # scope:
 #
 # ```python
@@ -348,8 +352,8 @@ def images_of(mat):
 # %% [markdown] tags=["hints"]
 # q03_pictures_of
 #
-# 1. Look at the shapes: which axis has to go where? A image must stay a
-#    image, so axes are moved, not reshaped.
+# 1. Look at the shapes: which axis has to go where? An image must stay an image, so
+#    axes are moved, not reshaped.
 # 2. `np.moveaxis` brings the last axis to the front. Labels lose their second
 #    axis and change their type; 10 becomes 0 and everything else stays: think of
 #    a remainder.

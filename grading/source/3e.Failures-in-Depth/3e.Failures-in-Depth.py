@@ -1,7 +1,7 @@
 # %% [markdown]
 # # 3e. Failures in depth
 #
-# **What does a failure cost, and how often should a training be written down?**
+# **What does a failure cost, and how often should you checkpoint?**
 #
 # | about | this notebook |
 # | --- | --- |
@@ -9,8 +9,9 @@
 # | hardware | two cores |
 # | before this | [3. Multi-GPU](3.Multi-GPU.ipynb) |
 #
-# Ranks of a training depend on each other: when one ends, none can go on. You kill one
-# on purpose, see what the run does, and compute when a checkpoint pays.
+# Ranks of a training depend on each other: when one ends, none can go on (elastic
+# training, below, is the exception). You kill one on purpose, see what the run does,
+# and compute when a checkpoint pays.
 
 # %% tags=["parameters"]
 size = "reader"  # "smoke" only checks that everything runs
@@ -75,9 +76,9 @@ pd.DataFrame(rows).set_index("GPUs").round(1)
 # are copied, and a thread writes the copy. With `max_restarts` the launcher
 # starts all ranks again when one has failed, and they go on from the last checkpoint.
 #
-# Three runs write one every 1, 10 and 100 steps. In each, rank 1 gets the signal SIGKILL,
-# which a machine without memory sends, too, once the record says step 185 or later. (Steps
-# are recorded twice a second.)
+# Three runs write one every 1, 10 and 100 steps. In each, rank 1 gets the signal
+# SIGKILL once the record says step 185 or later. Linux sends the same signal when
+# memory runs out. (Steps are recorded twice a second.)
 #
 # **Predict first.** How many steps will the run with the fewest checkpoints do twice?
 
@@ -140,8 +141,8 @@ pd.DataFrame({"loss of the last epoch": losses})
 # Write `lost_share`: seconds lost for each second of training, to first order.
 #
 # - Each interval ends with one checkpoint.
-# - For each `mtbf_s` of training there is one failure. It costs a restart, and half an
-#   interval on average, as it comes at any time.
+# - Failures occur every `mtbf_s` seconds on average. Each costs a restart, and half
+#   an interval on average, as it comes at any time.
 # - Nothing fails during checkpoints and restarts.
 
 # %% nbgrader={"grade": false, "grade_id": "q01_lost_share", "locked": false, "schema_version": 3, "solution": true, "task": false}
@@ -218,7 +219,7 @@ def young(checkpoint_s, mtbf_s):
 # %% [markdown] tags=["hints"]
 # q02_young
 #
-# 1. The restart is a constant: it has no say in where the minimum is.
+# 1. The restart is a constant: it doesn't affect where the minimum is.
 # 2. `-checkpoint_s / interval_s**2 + 1 / (2 * mtbf_s)` is 0 at the minimum.
 # 3. `squared = 2 * checkpoint_s * mtbf_s`
 
@@ -380,10 +381,10 @@ pd.DataFrame(rows).set_index("one failure in").round(3)
 # %% [markdown] nbgrader={"grade": false, "grade_id": "q04_choose_prompt", "locked": true, "schema_version": 3, "solution": false, "task": false}
 # **Question 4** (2 points)
 #
-# *What would you change first?* Your job runs on 4,096 GPUs with the times of the table in
-# section 3. You can make checkpoints, or restarts, take half as long. Which of both gains
-# more, by that table's formula? And what does this formula leave out that happens on a
-# real cluster?
+# *What would you change first?* Your job runs on 4,096 GPUs with the times of the
+# table in section 3. You can make checkpoints, or restarts, take half as long. Which
+# of the two gains more, by that table's formula? And what does this formula leave out
+# that happens on a real cluster?
 #
 # === BEGIN MARK SCHEME ===
 # 1 point: at 4,096 GPUs the MTBF is 12.4 h; checkpoints and repeated work lose about

@@ -5,7 +5,7 @@
 #
 # | about | this notebook |
 # | --- | --- |
-# | time | 194 minutes, in five sittings; the runs alone took four on two cores with AMX |
+# | time | 200 minutes, in five sittings; the runs alone took ten on two cores with AMX |
 # | hardware | two cores; for GPUs see section 8 |
 # | before this | [4. Convergence](4.Convergence.ipynb) |
 #

@@ -5,7 +5,7 @@
 #
 # | about | this notebook |
 # | --- | --- |
-# | time | 103 minutes, in two sittings |
+# | time | 100 minutes, in two sittings |
 # | hardware | two cores; the figures are drawn from recorded runs |
 # | before this | [5. Challenge](5.Challenge.ipynb) |
 #

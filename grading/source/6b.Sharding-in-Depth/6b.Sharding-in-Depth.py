@@ -5,7 +5,7 @@
 #
 # | about | this notebook |
 # | --- | --- |
-# | time | 94 minutes, in two sittings |
+# | time | 95 minutes, in two sittings |
 # | hardware | two cores, and 1 GB of free memory |
 # | before this | [6. Sharding](6.Sharding.ipynb) |
 #

@@ -9,10 +9,11 @@
 # | hardware | anything from a laptop with two cores to a GPU cluster |
 # | before this | nothing |
 #
-# This course trains real networks on several workers at once. Each lesson asks
-# a question, lets you predict the answer, launches a real run with
-# [Horovod](https://horovod.readthedocs.io), and finds the answer in that run's
-# own records. No result that you see was typed into a notebook.
+# This course trains real networks on several workers at once. Each lesson asks a
+# question, lets you predict the answer, launches a real run with
+# [Horovod](https://horovod.readthedocs.io), and finds the answer in that run's own
+# records. Results are computed when you run the cell. The few numbers that are quoted
+# are checked by tests.
 #
 # **How to go through a notebook.** Click on this text and press
 # **Shift+Enter**: it selects the next cell, and runs it if it is code. Go on
@@ -36,23 +37,23 @@
 # | [6. Sharding](notebooks/6.Sharding.ipynb) | What if the model does not fit? | [6b](notebooks/6b.Sharding-in-Depth.ipynb) |
 
 # %% [markdown]
-# The six lessons take an hour or less each, or a day together. No lesson
-# needs the notebooks in the last column (dashed on the map): they take up what
-# a lesson leaves open. Short of time, take 1 and 3; lessons 4 and 6 stand on
-# their own, and 5 builds on 4.
+# The six lessons take an hour or less each, or a day together. No lesson needs the
+# notebooks in the last column (dashed on the map): they take up what a lesson leaves
+# open. If you are short of time, do 1 and 3; lessons 4 and 6 stand on their own, and
+# 5 builds on 4.
 
 # %% [markdown]
 # In every lesson:
 #
-# - **Predict first.** Put your guess in place of `None` in a `guess` cell, and
-#   run on: it is shown beside the result. Nobody marks guesses.
+# - **Predict first.** Put your guess in place of `None` in a `guess` cell, and run
+#   the next cells: your guess appears beside the result. Nobody marks guesses.
 # - **Questions** are numbered and show their points. Write code where it says
 #   `YOUR CODE HERE`, and words where it says `YOUR ANSWER HERE`. The cell below
 #   tests your code; there are more tests, which you don't see.
 # - **Stuck?** `hint("q01")` gives a hint on question 1, and one more each time.
-# - **After a break**, select the cell where you stopped and choose *Run → Run
-# All Above Selected Cell*. Apart from cells that launch a file of yours, none
-# that launches or draws needs your answers: you can look ahead.
+# - **After a break**, select the cell where you stopped and choose *Run → Run All
+#   Above Selected Cell*. Only cells that launch files of your own need your answers,
+#   so you can look ahead.
 
 # %% tags=["parameters"]
 size = "reader"  # "smoke" only checks that everything runs
@@ -73,10 +74,10 @@ doctor()
 # %% [markdown]
 # ## A first run
 #
-# The next cell trains a small network on two workers. Each worker (a **rank**)
-# is a separate process with its own copy of the network and its own half of
-# every batch. After each step the ranks average their gradients. That exchange
-# is called an **all-reduce**.
+# The next cell trains a small network on two workers. Each worker (a **rank**) is a
+# separate process with its own copy of the network and its own half of every batch.
+# In each step, before they update the weights, the ranks average their gradients.
+# That exchange is called an **all-reduce**.
 #
 # ![A notebook cell becomes one shell line; horovodrun starts one process per
 # worker; the ranks average gradients and write to the run's folder; what you
