@@ -9,9 +9,9 @@
 # | hardware | two cores |
 # | before this | [Start_Here](../Start_Here.ipynb); [3. Multi-GPU](3.Multi-GPU.ipynb) helps |
 #
-# With more ranks the global batch grows, and often the model gets worse. Your
-# own runs are small and have one seed: they show *how*. What is claimed rests
-# on **recorded** runs of five seeds, in section 2 of three.
+# With more ranks the global batch grows, and often the model gets worse. Your own
+# runs are small and have one seed: they show the method, not the answer. What is
+# claimed rests on **recorded** runs of five seeds, in section 2 of three.
 
 # %% tags=["parameters"]
 size = "reader"  # "smoke" only checks that everything runs
@@ -100,9 +100,9 @@ beside(guess_ahead, 100 * points, "points that the small batch is ahead")
 plot.plot_convergence([small, large])
 
 # %% [markdown]
-# Both trained equally long in **epochs**, but the large batch made a sixteenth
-# of the **steps**. Recorded, each at its own best learning rate, and a small
-# batch that stops after as many steps as the large one:
+# Both trained equally long in **epochs**, but the large batch made a sixteenth of the
+# **steps**. Recorded, each at its own best learning rate, and a small batch that
+# stops after as many steps as the large one, at an untuned rate:
 
 # %% tags=["demo", "recorded"]
 small_seeds, large_seeds = (
@@ -112,9 +112,9 @@ say("equal epochs", small_seeds, large_seeds)
 say("equal steps", accuracy("small batch + BN, few steps"), large_seeds);
 
 # %% [markdown] tags=["claims"]
-# At equal epochs the large batch is behind the small one, each at its own best learning
-# rate. It is behind on the images that it trained on, too. At equal steps it is ahead by
-# more than ten points.
+# At equal epochs the large batch is behind the small one, each at its own best
+# learning rate. It also does worse on its own training images. At equal steps it is
+# ahead by more than ten points.
 
 # %% [markdown]
 # What else changes with the number of ranks, such as what batch norm sees, is in
@@ -127,9 +127,10 @@ say("equal steps", accuracy("small batch + BN, few steps"), large_seeds);
 # $$S = S_\min \left(1 + \frac{B_\text{crit}}{B}\right), \qquad
 # E = E_\min \left(1 + \frac{B}{B_\text{crit}}\right).$$
 #
-# At the **critical batch size** $B_\text{crit}$, training takes twice the fewest steps and
-# twice the fewest samples. You train to a recorded accuracy with three batch sizes, each
-# with the learning rate that was best for it, and predict the fourth.
+# At the **critical batch size** $B_\text{crit}$, training takes twice the fewest
+# steps and twice the fewest samples. You train until each run reaches 65 % with three
+# batch sizes, each with the learning rate that was best for it, and predict the
+# fourth.
 
 # %% tags=["demo", "recorded"]
 sweeps = recorded("critical-batch")
@@ -255,8 +256,8 @@ plot.plot_critical_batch(curve, reader=[*tried, fourth])
 # those, a step of $k\eta$ gets as far: the **linear rule** (Goyal et al., 2017). The
 # **square-root rule** takes $\sqrt k\,\eta$.
 #
-# **Predict first.** Here $k$ is 16. How many times as high is the recorded best learning
-# rate of batch 1,024 as that of 64?
+# **Predict first.** Here $k$ is 16. By what factor does the recorded best learning
+# rate grow from batch 64 to 1,024?
 
 # %% tags=["demo"]
 guess_rates = None  # times
@@ -370,11 +371,11 @@ say("square root for linear, both warmed up", linear, rooted)
 say("linear, against the best, both warmed up", accuracy("+ warm-up"), linear);
 
 # %% [markdown] tags=["claims"]
-# The linear rule without a warm-up is worse than no scaling at all by more than ten points.
-# With a warm-up it beats the best learning rate that has none. After a warm-up there is no
-# difference between the linear and the square-root rule. In these runs both fall short of
-# the best learning rate, which lies between them. For the linear rule ten other seeds do not
-# decide it.
+# The linear rule without a warm-up is worse than no scaling at all by more than ten
+# points. With a warm-up it beats the best learning rate that has none. After a
+# warm-up there is no difference between the linear and the square-root rule. In these
+# runs both fall short of the best learning rate, which lies between them. For the
+# linear rule ten other seeds show no difference.
 
 # %% [markdown]
 # ## 4. The comparison
@@ -403,13 +404,14 @@ table
 plot.plot_differences(arms, against="small batch + BN", margin=1.0)
 
 # %% [markdown] tags=["claims"]
-# Nothing closes the gap to the small batch. With ten other seeds the small batch gains from
-# a warm-up, too, and with one for both the large batch is more than three points behind.
+# Nothing closes the gap to the small batch. With ten other seeds the small batch
+# gains from a warm-up, too; with a warm-up for both, the large batch is more than
+# three points behind.
 
 # %% [markdown]
-# Each line is the 95 % interval of a mean difference, **paired** by seed. "No difference"
-# needs an interval within ±1 point; "not decided" says that five seeds were too few. And
-# these trainings have hundreds of steps, those of Goyal et al. about 14,000.
+# Each line is the 95 % interval of a mean difference, **paired** by seed. "No
+# difference" needs an interval within ±1 point; "not decided" says that five seeds
+# were too few. These runs take a few hundred steps; Goyal et al. took about 14,000.
 #
 # Is what is left a **generalisation gap**, and is it sharpness? That is in
 # [4b](4b.Convergence-in-Depth.ipynb), sections 3 and 4.
@@ -422,7 +424,9 @@ check()
 # %% [markdown]
 # ## What to take away
 #
-# - At equal epochs a large batch takes fewer **steps**, and that is most of what it costs.
+# - At equal epochs a large batch takes fewer **steps**, and that is about half of
+#   what it costs where the images can be memorized
+#   ([4b](4b.Convergence-in-Depth.ipynb), section 3).
 # - Far beyond the **critical batch size** more ranks save next to no steps.
 # - A higher learning rate needs a **warm-up**; which learning rate is best has to be tuned.
 #

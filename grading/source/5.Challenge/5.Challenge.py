@@ -188,8 +188,8 @@ plot.plot_convergence([attempt, baseline, *baselines], x="samples")
 # ## 4. A score, with its interval
 #
 # A score is five runs, each paired with a run of the baseline to compare times. The
-# mean *private* accuracy has to be so far above the target that luck is no
-# explanation: a one-sided t-test, p < 0.01.
+# mean *private* accuracy has to be so far above the target that luck alone is
+# unlikely: a one-sided t-test, p < 0.01.
 
 # %% [markdown]
 # **Question 1** (4 points)
@@ -337,8 +337,9 @@ check()
 # %% [markdown]
 # ## What to take away
 #
-# A result is a **mean of runs that nobody picked**, with an interval, against a target
-# that was fixed beforehand. The best of many runs measures how many there were.
+# A result is a **mean of runs that nobody picked**, with an interval, against a
+# target that was fixed beforehand. The best of many runs mostly tells you how many
+# there were.
 #
 # The sources are in [5b](5b.Challenge-in-Depth.ipynb).
 #

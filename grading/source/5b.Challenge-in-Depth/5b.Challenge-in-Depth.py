@@ -232,8 +232,8 @@ assert math.isclose(value, 1, rel_tol=1e-9)
 #
 # A rank takes its 512 images in passes of 32 and adds up their gradients; then the
 # ranks average them in one all-reduce. `step_times.py` times the parts of such a
-# step. Its network has about as many weights as the baseline's, and computes more
-# with each, so look at the shares.
+# step. Its network has about as many weights as the baseline's, and does more work
+# per weight, so compare the shares.
 #
 # **Predict first.** What percentage of the step goes into communication?
 
@@ -388,11 +388,11 @@ plot.plot_differences(judged(left_out), against="one pass", margin=0.5)
 # size; that is not the same as none. With ten intervals, at least one is likely to
 # miss, so the table corrects p for their number (Holm, 1979).
 #
-# Look at *pairs to see it*: how many pairs of runs it takes until the interval
-# is likely to exclude 0. If that is a handful, you can test the idea in an
-# hour. If it is dozens, your table shows luck. So **what an idea costs to
-# try** is not its ten lines of code, but the runs until you can tell that it
-# works. And the tricks do not add up: each was left out with all others present.
+# Look at *pairs to see it*: how many pairs of runs it takes until the interval is
+# likely to exclude 0. If that is a handful, you can test the idea in an hour. If it
+# is dozens, your table is showing noise. So **what an idea costs to try** is not its
+# ten lines of code, but the runs until you can tell that it works. And the tricks do
+# not add up: each was left out with all others present.
 
 # %% [markdown]
 # ## 5. How far above the target?
@@ -430,8 +430,9 @@ pd.DataFrame({
 # one score in five of these runs counts.
 
 # %% [markdown]
-# The target was set so that the baseline counts nine times in ten, so the first row
-# is its definition and not a finding. The others say what a small margin costs.
+# The target was set so that the baseline counts at least nine times in ten, so the
+# first row is its definition and not a finding. The others say what a small margin
+# costs.
 #
 # A file is scored once. Each further file that you hand in is another chance for luck,
 # so the instructor's report says how many there were.

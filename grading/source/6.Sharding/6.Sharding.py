@@ -9,8 +9,8 @@
 # | hardware | two cores, and 1 GB of free memory |
 # | before this | [1. Gradient basics](1.Gradient-Basics.ipynb), [2. System topology](2.System-Topology.ipynb) |
 #
-# You count where memory goes, share out the optimizer's state over the ranks, and cut a
-# network into a pipeline.
+# You work out where memory goes, shard the optimizer's state over the ranks, and cut
+# a network into a pipeline.
 
 # %% tags=["parameters"]
 size = "reader"  # "smoke" only checks that everything runs
@@ -41,8 +41,8 @@ small = dict(batch=2, length=32)  # activations are next to nothing
 #
 # The network of this lesson is a small **transformer** that learns sums, character by
 # character: `37+48=85;`. With a width of 512 and 6 blocks it has 19 million weights,
-# and every one of them needs a number of 4 bytes for itself, one for its gradient,
-# and two for Adam's moments.
+# and every one of them takes 4 bytes, plus 4 for its gradient and 8 for Adam's
+# moments.
 #
 # **Predict first.** How many MiB is that?
 
@@ -62,17 +62,18 @@ beside(guess_needed, kept / 2**20, "MiB of weights, gradients and state")
 plot.plot_memory([whole])
 
 # %% [markdown]
-# The mark is the peak that the operating system saw.
+# The black mark is the peak that the operating system reported.
 #
 # In **mixed precision** weights and gradients have 2 bytes, but the optimizer keeps a
-# copy of the weights in 4, beside its moments in 4 each. Adam then needs
-# 2 + 2 + (4 + 4 + 4) = 16 bytes a weight: as many as before.
+# copy of the weights in 4, beside its moments in 4 each. Adam then needs 2 + 2 + (4 +
+# 4 + 4) = 16 bytes per weight: as many as before, or 18 to 20 if gradients are
+# accumulated in float32. Mixed precision saves memory for activations, and time.
 #
 # **Question 1** (1 point)
 #
-# Write `needed(parameters, slots, mixed=False)`. Return the bytes of weights, gradients
-# and optimizer state, a tuple of three. `slots` is how many numbers of state a weight
-# has: 0 for SGD, 1 with momentum, 2 for Adam.
+# Write `needed(parameters, slots, mixed=False)`. Return the bytes of weights,
+# gradients and optimizer state, a tuple of three. `slots` is the values of optimizer
+# state per weight: 0 for SGD, 1 with momentum, 2 for Adam.
 
 # %% nbgrader={"grade": false, "grade_id": "q01_needed", "locked": false, "schema_version": 3, "solution": true, "task": false}
 def needed(parameters, slots, mixed=False):
@@ -135,7 +136,7 @@ pd.DataFrame(
 # again when backward comes to it.
 #
 # **Predict first.** A backward pass takes about twice as long as a forward pass. By
-# what percentage does a step become longer with a second forward pass?
+# what percentage does a second forward pass lengthen a step?
 
 # %% tags=["demo"]
 guess_longer = None  # percent
@@ -163,7 +164,8 @@ for run in (keeps, again):
           f"loss {run.result['losses'][-1]:.6f}")
 
 # %% [markdown]
-# Only the forward pass is repeated, not the optimizer's update.
+# Only the forward pass is repeated, neither the backward pass nor the optimizer's
+# update.
 
 # %% [markdown]
 # ## 3. Share out the optimizer's state
@@ -182,7 +184,7 @@ for run in (keeps, again):
 # | step | here | PyTorch |
 # | --- | --- | --- |
 # | 1 | `world.all_to_all`, and a mean of your own | `dist.reduce_scatter_tensor` |
-# | 2 | `optimizer(part_length)` | `ZeroRedundancyOptimizer` |
+# | 2 | `optimizer(part_length)` | `ZeroRedundancyOptimizer` saves the same memory, with more bytes sent |
 # | 3 | `world.all_gather` | `dist.all_gather_into_tensor` |
 #
 # **Predict first.** On two ranks, what percentage of a rank's memory for weights,
@@ -333,7 +335,7 @@ pd.DataFrame({
 # rank 0's output, so a batch is cut into **microbatches** that follow one another.
 # **GPipe** (Huang et al. 2019) does all forward passes, then all backward passes.
 #
-# **Predict first.** Of the time of 4 stages and 8 microbatches, what percentage is
+# **Predict first.** With 4 stages and 8 microbatches, what percentage of the time is
 # idle? (This share is the **bubble**.)
 
 # %% tags=["demo"]

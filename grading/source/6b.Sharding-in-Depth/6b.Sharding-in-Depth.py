@@ -175,12 +175,12 @@ for n in (2, 3):
 plot.plot_memory(recorded("sharding-memory"))
 
 # %% [markdown] tags=["claims"]
-# In these runs a rank's peak lies within 11 % of the arithmetic, and within 7 % from a
-# width of 512 on.
+# In these runs a rank's peak lies within 11 % of the fitted arithmetic, and within 7
+# % from a width of 512 on.
 
 # %% [markdown]
-# What libraries hold, and the copies on their way, were found with such runs beforehand,
-# on the same machine; weights, gradients, state and activations are counted.
+# Library buffers and in-flight copies were fitted with such runs beforehand, on the
+# same machine; weights, gradients, state and activations are counted.
 #
 # In PyTorch 2 stage 3 is one call for each layer and one for the whole, after which
 # training goes on as on one device; `ZeroRedundancyOptimizer` is stage 1:
@@ -195,16 +195,17 @@ plot.plot_memory(recorded("sharding-memory"))
 # cluster="torchrun", method="fsdp")` trains this network so, with the same losses;
 # `"zero1"`, `"gpipe"` and `"1f1b"` are its ways for stage 1 and for section 3.
 #
-# Real systems gather the next layer while one computes. Here every exchange is waited
-# for, which is why stage 3 is slower on these ranks than it has to be.
+# Real systems gather the next layer while one computes. Here every exchange blocks,
+# so stage 3 cannot hide any of its exchanges.
 
 # %% [markdown]
 # ## 2. Layers in parts
 #
-# **Tensor parallelism** (Shoeybi et al. 2019, Megatron-LM) splits each *layer*. Of
-# `y = relu(x A) B` a rank has some columns `a` of `A` and the same rows `b` of `B`. It needs
-# no other rank until the end, where the sum of all ranks' `relu(x a) b` is `y`. Backward
-# needs one more sum, for the gradient of `x`. Attention is split by heads in the same way.
+# **Tensor parallelism** (Shoeybi et al. 2019, Megatron-LM) splits each *layer*. In `y
+# = relu(x A) B`, each rank holds some columns `a` of `A` and the matching rows `b` of
+# `B`. It needs no other rank until the end, where the sum of all ranks' `relu(x a) b`
+# is `y`. Backward needs one more sum, for the gradient of `x`. Attention is split by
+# heads in the same way.
 #
 # **Predict first.** All ranks see the *same* samples now. What is the ratio of a rank's
 # memory for weights, gradients and state on two ranks to that on one?
@@ -321,10 +322,10 @@ for n in (2, 4):
 # %% [markdown]
 # ## 3. A pipeline that keeps less
 #
-# GPipe's first stage keeps the activations of all microbatches. In **1F1B** (Narayanan et
-# al. 2019) a stage begins with backward as soon as it can: stage s of P does P − s
-# forward passes (or all, if there are fewer), then one backward and one forward pass in
-# turns, then what is left.
+# In GPipe each stage keeps the activations of all microbatches. In **1F1B**
+# (PipeDream-Flush; Narayanan et al. 2021) a stage begins with backward as soon as it
+# can: stage s of P does P − s forward passes (or all, if there are fewer), then one
+# backward and one forward pass in turns, then what is left.
 #
 # **Predict first.** With 4 stages and 8 microbatches GPipe is idle for 27 % of the time.
 # And 1F1B?
@@ -387,8 +388,8 @@ beside(guess_idle, 100 * pipeline.bubble(schedule), "% idle")
 plot.plot_cycles(GPipe=pipeline.gpipe(4, 8), **{"1F1B": schedule})
 
 # %% [markdown]
-# The bubble is the same, but a stage keeps at most P microbatches: their number can grow.
-# Both tables on real ranks:
+# The bubble is the same, but a stage keeps at most P microbatches: so you can use
+# more microbatches. Both tables on real ranks:
 
 # %% tags=["demo"]
 small = dict(width=64, steps=2, depth=workers) if smoke else {}
@@ -404,16 +405,16 @@ for name, make in tables.items():
         "last loss": run.result["losses"][-1],
         "microbatches kept": run.result["kept_microbatches"],
         "idle, measured": 1 - sum(busy[-1]) / (workers * seconds[-1]),
-        "idle, computed": pipeline.bubble(make(workers, 8)),
+        "idle, computed": pipeline.bubble(make(workers, 8), backward=2),
     }
 
 # %% tags=["demo"]
 pd.DataFrame(rows)
 
 # %% [markdown]
-# The table counts forward and backward as one cycle each. Backward takes twice as long,
-# and our ranks wait for one another in each cycle, so a cycle in which one goes forward
-# and the other backward costs 1F1B more here than in a system without a common clock.
+# Here a backward pass counts as two forward passes. Our ranks wait for one another in
+# each cycle, so a cycle in which one goes forward and the other backward is as long as
+# the backward pass. That costs 1F1B more here than in a system without a common clock.
 
 # %% [markdown]
 # ## 4. Which when?
@@ -505,8 +506,8 @@ for asked, wanted in (
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# What `splits` finds (data × tensor × pipeline) beside what the authors of Narayanan et al.
-# (2021, table 1) chose:
+# What `splits` finds (data × tensor × pipeline) beside what the authors of Narayanan
+# et al. (2021, arXiv:2104.04473, table 1) chose:
 
 # %% tags=["demo"]
 def total(model, cluster, split):
@@ -532,12 +533,11 @@ pd.DataFrame(rows).set_index("weights").round(1)
 # %% [markdown] tags=["claims"]
 # By this arithmetic the authors' splits are at most 12 % slower than the best of all, and
 # for half of the models less than 1 %.
-#
-# The predicted speeds are within 18 % of the published ones.
 
 # %% [markdown]
-# The minimum is flat. The speed that a GPU reaches in matrix products was chosen to match
-# the fastest of these rows, so the second sentence has seen a part of its answer.
+# The minimum is flat. The predicted *speeds* are no test of the model: the speed that a
+# GPU reaches in matrix products was chosen with one of these rows, and always answering
+# 148 TFLOP/s would be closer.
 
 # %% [markdown]
 # ## 5. Fewer bytes
@@ -597,8 +597,8 @@ for k in (1, 7, 40):
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# **Predict first.** Top-k sends 1 % of the values, each with its place. What percentage of
-# the bytes of an all-reduce is that?
+# **Predict first.** On two ranks, top-k sends 1 % of the values, each with its place.
+# What percentage of the bytes of an all-reduce is that?
 
 # %% tags=["demo"]
 guess_bytes = None  # percent
@@ -626,7 +626,10 @@ plot.plot_messages(few)
 
 # %% [markdown]
 # This is one small network on two ranks, with one learning rate for all ways, none of
-# which was tuned: it shows that less can be sent, not which way is best.
+# which was tuned: it shows that less can be sent, not which way is best. And the bytes
+# grow with the ranks $N$, because an all-gather brings everyone's values to everyone: per
+# rank, the largest 1 % take about $0.01 N$ times the bytes of an all-reduce, and int8
+# takes $N/8$. On eight ranks int8 saves nothing.
 
 # %% [markdown]
 # ## Your answers so far
@@ -638,14 +641,16 @@ check()
 # ## What to take away
 #
 # - **Stage 3** keeps parts of everything, for half as many bytes again; **tensor
-#   parallelism** needs two sums a layer and direction, and stays inside a host.
+#   parallelism** needs two all-reduces per transformer block and direction, and stays
+#   inside a host.
 # - **1F1B** has GPipe's bubble, and keeps P microbatches at most.
 # - The best split has a flat minimum: what fits, and keeps sums on fast links, is near it.
 #
 # Sources: Rajbhandari et al. 2020 (arXiv:1910.02054), Shoeybi et al. 2019
-# (arXiv:1909.08053), Huang et al. 2019 (arXiv:1811.06965), Narayanan et al. 2019
-# (arXiv:1806.03377) and 2021 (arXiv:2104.04473), Stich 2019 (arXiv:1805.09767), Douillard
-# et al. 2023 (arXiv:2311.08105), Seide et al. 2014 (1-bit SGD, Interspeech).
+# (arXiv:1909.08053), Huang et al. 2019 (arXiv:1811.06965), Narayanan et al. 2021
+# (1F1B: arXiv:2006.09503; table 1: arXiv:2104.04473), Stich 2019 (arXiv:1805.09767),
+# Douillard et al. 2023 (arXiv:2311.08105), Seide et al. 2014 (1-bit SGD,
+# Interspeech).
 #
 # ---
 # Text and diagrams: CC BY 4.0. Code: Apache-2.0.

@@ -78,10 +78,15 @@ def problem(schedule: Schedule, microbatches: int) -> str:
     return "" if len(done) == 2 * len(schedule) * microbatches else f"it has more than {microbatches} microbatches"
 
 
-def bubble(schedule: Schedule) -> float:
-    """Return the share of cells that are idle: (P − 1) / (Q + P − 1) for GPipe and 1F1B (Huang et al. 2019)."""
-    cells = [cell for row in schedule for cell in row]
-    return cells.count(None) / len(cells)
+def bubble(schedule: Schedule, backward: float = 1) -> float:
+    """Return the share of time that stages are idle, if all wait for the slowest in each cycle.
+
+    A backward pass takes `backward` times as long as a forward pass. If both take as long, GPipe and 1F1B are idle for
+    (P − 1) / (Q + P − 1) of the time (Huang et al. 2019).
+    """
+    lengths = {"F": 1, "B": backward}
+    cycles = [[lengths[cell[0]] if cell else 0 for cell in cells] for cells in zip(*schedule, strict=True)]
+    return 1 - sum(map(sum, cycles)) / (len(schedule) * sum(map(max, cycles)))
 
 
 def alive(schedule: Schedule) -> list[int]:

@@ -16,7 +16,7 @@ def parse(arguments=None):
     add("--batch", type=Integer(), default=4, help="samples of a rank in a step")
     add("--steps", type=Integer(), default=5)
     add("--optimizer", choices=("sgd", "momentum", "adam"), default="adam")
-    add("--learning-rate", type=Number(above=0), default=1e-3)
+    add("--learning-rate", type=Number(above=0), default=1e-4)
     add("--stage", type=Integer(0, 3), default=0, help="of ZeRO; 3 comes with --checkpoint")
     add("--tensor", action="store_true", help="tensor parallelism instead of data parallelism")
     add("--checkpoint", action="store_true", help="keep each layer's input only, and compute the rest again")
