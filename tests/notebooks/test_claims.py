@@ -396,7 +396,7 @@ CLAIMS = {
     "Their held-out losses have no order that these runs decide: both intervals contain 0.": lambda r: all(
         found.low < 0 < found.high for found in by_sharpness(r, between_settings, "test_loss")
     ),
-    "Within a setting the runs with the larger eigenvalue have more images wrong, too.": lambda r: (
+    "Within a setting, those of these runs with the larger eigenvalue have more images wrong, too.": lambda r: (
         by_sharpness(r, within_settings, "test_error")[0].low > 0
     ),
     "An eighth of the learning rate ends in a sharper place, at each of the batch sizes and for every seed of these "
@@ -458,7 +458,7 @@ CLAIMS = {
     "Five seeds do not tell the two apart by held-out accuracy.": lambda r: (
         not (above(r.gain("Keras 2", "Keras 3", file="keras")) or below(r.gain("Keras 2", "Keras 3", file="keras")))
     ),
-    "With ten other seeds the small batch gains from a warm-up, too; with a warm-up for both, the large batch is more "
+    "In these runs, with ten other seeds the small batch gains from a warm-up, too; with a warm-up for both, the large batch is more "
     "than three points behind.": lambda r: (
         above(r.gain(SMALL_BN, SMALL_WARM, file=ARMS_AGAIN))
         and r.gain(SMALL_WARM, "+ warm-up", file=ARMS_AGAIN).high < -3

@@ -267,7 +267,12 @@ step = descent.exchange(2, 0.02, [noisy[:2], noisy[2:]])
 beside(guess_after, f"{step.after:g} and {step.after:g}", "the weights")
 
 # %% [markdown]
-# The copies stay equal.
+# The copies stay equal. One data-parallel step, on every worker:
+#
+# 1. Take your own part of the batch.
+# 2. Compute the gradient of its mean loss at the shared weights.
+# 3. Average the gradients of all workers (the all-reduce).
+# 4. Update your copy of the weights with the average.
 #
 # **Question 2** (4 points)
 #

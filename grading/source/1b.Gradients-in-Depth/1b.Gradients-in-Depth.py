@@ -231,6 +231,14 @@ else:
 # %% [markdown]
 # ## 2. One point at a time
 #
+# Differentiate one point's part step by step. Its inside is $r = y - w x$, so $dr/dw = -x$;
+# the outside is $r^2/n$, so its slope in $r$ is $2r/n$. The chain rule multiplies them:
+#
+# $$\frac{d}{dw}\frac{(y - w x)^2}{n} = \frac{2 (y - w x)}{n} \cdot (-x)
+# = \frac{-2 x (y - w x)}{n}$$
+#
+# A step moves the weight by $\eta$ times this slope: where the loss is steep, the step is long.
+#
 # At $w = 2$ the gradient of `easy` is 15.
 #
 # **Predict first.** With which learning rate does one step with all four points land
@@ -1190,6 +1198,16 @@ plot.plot_cost(steps, link, workers)
 check()
 
 # %% [markdown]
+# ## What to take away
+#
+# - A loss that is a mean over points has a gradient that is a mean over points. So it does
+#   not matter who computes which of them: one device, several workers, or one after another.
+# - Averaging $B$ gradients narrows the noise by $\sqrt{B}$. That allows a higher learning
+#   rate, up to the limit that the loss itself sets.
+# - Accumulating over passes gives the same gradient as workers do, and saves no time.
+# - A ring sends each value about twice, whatever the number of ranks, in messages that grow
+#   in number.
+#
 # ## Things to try
 #
 # - Launch `average_gradients.py` with `points=63`. Is the average still the

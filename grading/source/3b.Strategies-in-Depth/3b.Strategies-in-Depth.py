@@ -579,6 +579,55 @@ for counts in ((0, 5, 2, 0, 7, 1), (9,), (3, 1, 0), (0, 0, 4), (2, 3, 4)):
 ### END HIDDEN TESTS
 
 # %% [markdown]
+# ### The loop as TensorFlow's guide writes it
+#
+# `strategies/mirrored_loop.py` is short because `Experiment` prepares its data. In full, a
+# custom loop under a strategy has these pieces. `num_replicas_in_sync` sizes the global
+# batch; `drop_remainder` keeps parts equal; a Keras loss reduces the last axis, so
+# `[..., None]` keeps one loss per example; metrics add up over replicas until `.result()`
+# is read and `reset_state()` called.
+
+# %% [markdown] tags=["recipe"]
+# ```python
+# strategy = tf.distribute.MirroredStrategy()
+# global_batch = 16 * strategy.num_replicas_in_sync
+# batches = tf.data.Dataset.from_tensor_slices((x, y)).shuffle(len(x))
+# batches = batches.batch(global_batch, drop_remainder=True)
+# batches = batches.prefetch(tf.data.AUTOTUNE)  # prepares the next while one trains
+# batches = strategy.experimental_distribute_dataset(batches)
+#
+# with strategy.scope():  # what has variables is created here
+#     model = tf.keras.Sequential([tf.keras.layers.Dense(1, input_shape=(3,))])
+#     optimizer = tf.keras.optimizers.SGD(0.1)
+#     squared = tf.keras.losses.MeanSquaredError(reduction="none")
+#     error = tf.keras.metrics.MeanAbsoluteError()
+#
+# def step(x, y):
+#     with tf.GradientTape() as tape:
+#         predicted = model(x, training=True)
+#         losses = squared(y[..., None], predicted)  # one per example
+#         loss = tf.nn.compute_average_loss(
+#             losses, global_batch_size=global_batch)
+#     gradients = tape.gradient(loss, model.trainable_variables)
+#     optimizer.apply_gradients(zip(gradients, model.trainable_variables))
+#     error.update_state(y[..., None], predicted)
+#     return loss
+#
+# @tf.function
+# def train_step(batch):
+#     losses = strategy.run(step, args=batch)
+#     return strategy.reduce("SUM", losses, axis=None)
+#
+# first = train_step(next(iter(batches)))
+# for epoch in range(20):
+#     for batch in batches:
+#         loss = train_step(batch)
+#     print(epoch, float(loss), float(error.result()))
+#     error.reset_state()
+# model.save_weights("model.weights.h5")  # one process, so one writer
+# ```
+
+# %% [markdown]
 # **A good place to stop.** Next: what goes wrong unnoticed.
 
 # %% [markdown]

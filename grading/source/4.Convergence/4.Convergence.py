@@ -404,9 +404,9 @@ table
 plot.plot_differences(arms, against="small batch + BN", margin=1.0)
 
 # %% [markdown] tags=["claims"]
-# Nothing closes the gap to the small batch. With ten other seeds the small batch
-# gains from a warm-up, too; with a warm-up for both, the large batch is more than
-# three points behind.
+# Nothing closes the gap to the small batch. In these runs, with ten other seeds the
+# small batch gains from a warm-up, too; with a warm-up for both, the large batch is
+# more than three points behind.
 
 # %% [markdown]
 # Each line is the 95 % interval of a mean difference, **paired** by seed. "No

@@ -745,9 +745,9 @@ settings[columns].mean().round(3)
 # %% [markdown] tags=["claims"]
 # Between the twelve settings, the sharper, the more held-out images are wrong, by
 # both measures. Their held-out losses have no order that these runs decide: both
-# intervals contain 0. Within a setting the runs with the larger eigenvalue have more
-# images wrong, too. An eighth of the learning rate ends in a sharper place, at each
-# of the batch sizes and for every seed of these runs.
+# intervals contain 0. Within a setting, those of these runs with the larger
+# eigenvalue have more images wrong, too. An eighth of the learning rate ends in a
+# sharper place, at each of the batch sizes and for every seed of these runs.
 
 # %% [markdown]
 # So sharpness correlates with error across settings and, more weakly, across seeds.
