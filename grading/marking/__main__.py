@@ -12,6 +12,7 @@ from sqlalchemy.exc import OperationalError
 from course.challenge.rules import TRAIN_SAMPLES
 from ddl.errors import CourseError
 from ddl.text import plural
+from marking import students
 from marking.course import CHALLENGE, Course
 from marking.due import due as dues
 from marking.due import set_due
@@ -34,9 +35,11 @@ def main(arguments):
 
             open_formgrader(course, others)
         with course.alone():
-            course.check_room()
             if getattr(given, "students", None):
-                _enrol(course, given.students)
+                people, problems = students.read(given.students)
+                students.enrol(course, people)
+                for row in problems:
+                    print(f"left out of the list of students: {row}")
             COMMANDS[given.command](course, given)
             return 0
     except (CourseError, OSError, OperationalError) as error:
@@ -79,24 +82,18 @@ def due(course, given):
 
 
 def collect(course, given):
-    from marking import collect, students
+    from marking import collect
 
     lesson = course.lesson(given.lesson)
     where = given.where.absolute() if given.where else collect.fetch(course, lesson)
     found, strays = collect.collect(course, lesson, where, from_exchange=not given.where)
-    everyone = [person.id for person in students.students(course)]
+    everyone, earlier = [person.id for person in students.students(course)], course.handed_in(lesson)
     rows = []
     for student in everyone:
-        earlier = student in course.handed_in(lesson)
-        state = "taken in" if student in found else "from before" if earlier else "nothing"
+        state = "taken in" if student in found else "from before" if student in earlier else "nothing"
         rows.append((student, state, course.notes(lesson, student).collected))
     _table(("student", "hand-in", "needs a look because"), rows)
-    if strays:
-        print(f"\n{len(strays)} files match no student and were left where they are:")
-        for stray in strays:
-            print(f"    {stray.name}: {stray.reason}")
-        ids = f"The ids are: {', '.join(everyone)}"
-        print(textwrap.fill(ids, 96, initial_indent="    ", subsequent_indent="        "))
+    _say_strays(strays)
     print(f"\n{len(found)} of {len(everyone)} students' hand-ins taken in; originals: {course.folder / 'collected'}")
     _check_sandbox()
 
@@ -105,8 +102,8 @@ def autograde(course, given):
     from marking import autograde
 
     lesson = course.lesson(given.lesson)
-    unchanged, unknown = autograde.autograde(course, lesson, given.student, anew=given.anew)
-    _summary({lesson: autograde.rows(course, lesson)})
+    marked, unchanged, unknown = autograde.autograde(course, lesson, given.student, anew=given.anew)
+    _summary({lesson: autograde.rows(course, lesson, only=marked[0] if given.student else None)})
     if unchanged and not given.student:
         print(f"{plural(len(unchanged), 'hand-in')} unchanged since they were marked (ALL=1 marks them again)")
     if unknown:
@@ -120,10 +117,8 @@ def feedback(course, given):
     pages, failed = feedback.feedback(course, lesson)
     for student, reason in failed.items():
         print(f"{student}: no feedback: {reason}")
-    print(
-        f"{plural(pages, 'page')} under {course.folder / 'feedback'}; to hand back: "
-        f"{course.folder / f'feedback-{lesson}.zip'}"
-    )
+    archive = course.folder / f"feedback-{lesson}.zip"
+    print(f"{plural(pages, 'page')} under {course.folder / 'feedback'}; to hand back: {archive}")
     if waiting := [row.student.id for row in autograde.rows(course, lesson) if row.waiting]:
         print(f"answers of these are not marked yet, and their pages say so: {', '.join(waiting)}")
 
@@ -138,7 +133,8 @@ def grades(course, given):
     _summary(marks)
     for lesson, rows in marks.items():
         if found := grades.questions(course, lesson, rows):
-            _questions(lesson, found)
+            print(f"\n{lesson}, by question:")
+            _table(("question", "points", "mean", "all", "part", "none", "not marked yet"), map(grades.figures, found))
             print(f"who is stuck where: {grades.write_questions(course, lesson, found)}")
     print(f"written to {paths[0]}; as Moodle and Canvas take them in: {' and '.join(paths[1:])}")
     if waiting := sum(bool(row.waiting) for rows in marks.values() for row in rows):
@@ -148,12 +144,10 @@ def grades(course, given):
 def challenge(course, given):
     from marking import challenge
 
-    strays = []
     if given.where:
         found, strays = challenge.collect(course, given.where.absolute())
         print(f"{len(found)} hand-ins taken in; originals: {course.folder / 'collected'}")
-        for stray in strays:
-            print(f"    {stray.name}: {stray.reason}")
+        _say_strays(strays)
     trial = {}
     if given.trial:
         train = min(given.trial, TRAIN_SAMPLES)
@@ -171,15 +165,6 @@ def challenge(course, given):
 COMMANDS = {command.__name__: command for command in (release, due, collect, autograde, feedback, grades, challenge)}
 
 
-def _enrol(course, path):
-    from marking import students
-
-    people, problems = students.read(path)
-    students.enrol(course, people)
-    for row in problems:
-        print(f"left out of the list of students: {row}")
-
-
 def _explained(course, error):
     """What failed, on the disk or in the gradebook where, and what to do."""
     if isinstance(error, CourseError):
@@ -191,13 +176,23 @@ def _explained(course, error):
     return f"{where}: {what}. What was there before is still there: make room or mend it, then run the command again."
 
 
+def _say_strays(strays):
+    if strays:
+        print(f"\n{len(strays)} files match no student and were left where they are:")
+        for name, reason in strays.items():
+            print(f"    {name}: {reason}")
+
+
 def _summary(marks):
     """Print the marks, {lesson: rows}."""
     several = len(marks) > 1
     rows = [(lesson, row) for lesson, found in marks.items() for row in found]
     late = any(row.days_late for _, row in rows)
     _table(
-        ("student", *["lesson"] * several, "mark", *["late"] * late, "by hand", "needs a look because"),
+        (
+            "student", *["lesson"] * several, "mark", *["late (days rounded up)"] * late, "by hand",
+            "needs a look because",
+        ),
         [
             (
                 row.student.id,
@@ -205,11 +200,11 @@ def _summary(marks):
                 "–" if row.auto is None else f"{row.total:g} / {row.max:g}",
                 *[_late(row)] * late,
                 f"{row.waiting} to do" if row.waiting else "",
-                row.reasons or ([] if row.auto is not None else [_unmarked(row)]),
+                row.reasons or _state(row),
             )
             for lesson, row in rows
         ],
-    )
+    )  # fmt: skip
     look = sum(bool(row.reasons) for _, row in rows)
     print(
         f"\n{plural(len({row.student.id for _, row in rows}), 'student')}"
@@ -218,29 +213,15 @@ def _summary(marks):
     )
 
 
-def _unmarked(row):
+def _state(row):
+    if row.auto is not None:
+        return ""
     return "not marked yet" if row.handed_in else "nothing handed in"
 
 
 def _late(row):
     less = f", {row.penalty:g} points less" if row.penalty else ""
     return f"{plural(row.days_late, 'day')}{less}" if row.days_late else ""
-
-
-def _questions(lesson, found):
-    print(f"\n{lesson}, by question:")
-    _table(
-        ("question", "points", "mean", "all", "part", "none", "not marked yet"),
-        [
-            (
-                each.name,
-                f"{each.max:g}",
-                "–" if each.mean is None else f"{each.mean:.0%}",
-                *(str(len(group)) for group in each.groups.values()),
-            )
-            for each in found
-        ],
-    )
 
 
 def _check_sandbox():
@@ -254,14 +235,14 @@ def _check_sandbox():
 
 
 def _table(header, rows):
-    """Print columns, the last of which is a list of reasons, one per line."""
-    widths = [max(len(str(row[n])) for row in (header, *rows)) for n in range(len(header) - 1)]
+    """Print columns, the last of which may be a list of reasons, one per line."""
+    rows = [header, *rows]
+    widths = [max(len(str(row[n])) for row in rows) for n in range(len(header) - 1)]
     print()
-    for *columns, last in (header, *rows):
+    for *columns, last in rows:
         start = "  ".join(f"{value:<{width}}" for value, width in zip(columns, widths, strict=True))
         reasons = [last] if isinstance(last, str) else last
-        lines = [line for reason in reasons for line in textwrap.wrap(reason, 72)] or [""]
-        for line in lines:
+        for line in [line for reason in reasons for line in textwrap.wrap(reason, 72)] or [""]:
             print(f"{start}  {line}".rstrip())
             start = " " * len(start)
 

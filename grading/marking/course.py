@@ -4,9 +4,8 @@ import glob
 import json
 import logging
 import re
-import tempfile
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 from urllib.parse import quote
@@ -15,7 +14,7 @@ from nbgrader.api import Gradebook
 from nbgrader.apps.baseapp import NbGrader
 from nbgrader.exchange import ExchangeFactory
 
-from course.grader import notebooks
+from course.grader.notebooks import the_one
 from ddl.errors import CourseError
 from ddl.records import files
 from ddl.records.stack import release
@@ -37,9 +36,6 @@ if os.path.exists({own!r}):
 """
 
 
-ROOM_BYTES = 2**20  # the most that a step for one student takes
-
-
 class MarkingError(CourseError):
     """A command cannot do its work; the text says why, and what to do."""
 
@@ -53,7 +49,6 @@ class Notes:
     marked: tuple[str, ...] = ()  # and while marking
     failed: bool = False  # whether marking was not completed, so that the gradebook has marks of another hand-in
     version: str = ""  # a checksum of what was marked; empty where nothing was
-    aside: dict[str, str] = field(default_factory=dict)  # {grade_id: why a person's mark no longer counts}
 
     @property
     def reasons(self) -> list[str]:
@@ -76,12 +71,13 @@ class Course:
     def lesson(self, beginning: str) -> str:
         """The one released lesson whose name begins so."""
         released = sorted(path.stem for path in self.folder.glob("release/*/*.ipynb"))
-        return one(beginning, released, f"released in {self.folder}", "run `make release LESSON=…`")
+        if not released:
+            raise MarkingError(f"no lesson is released in {self.folder}: run `make release LESSON=…`")
+        return the_one("released lesson", beginning, released)
 
     def handed_in(self, lesson: str) -> list[str]:
         """The ids of the students with a hand-in."""
-        found = self.folder.glob(f"submitted/*/{lesson}/*.ipynb")
-        return sorted(path.parts[-3] for path in found)
+        return sorted(path.parts[-3] for path in self.folder.glob(f"submitted/*/{lesson}/*.ipynb"))
 
     def nbgrader(self) -> NbGrader:
         """nbgrader, set up as its own commands do in this folder."""
@@ -103,7 +99,6 @@ class Course:
 
     def settle(self) -> None:
         """Make the folder, with settings for nbgrader's own commands."""
-        self.folder.mkdir(parents=True, exist_ok=True)
         settings = SETTINGS.format(
             folder=str(self.folder),
             grading=str(GRADING),
@@ -136,7 +131,7 @@ class Course:
             return Notes()
         try:
             kept = json.loads(path.read_text())
-            return Notes(**kept | {"collected": tuple(kept["collected"]), "marked": tuple(kept["marked"])})
+            return Notes(**kept | {name: tuple(kept[name]) for name in ("collected", "marked")})
         except (ValueError, TypeError, KeyError):
             return Notes(collected=(f"{path} is damaged: collect and mark again",), failed=True)
 
@@ -146,8 +141,8 @@ class Course:
     @contextmanager
     def alone(self):
         """Allow one command at a time in this folder."""
-        self.folder.mkdir(parents=True, exist_ok=True)
         name = str(self.folder)
+        self.folder.mkdir(parents=True, exist_ok=True)
         if "{" in name or "}" in name or glob.glob(name) != [name]:
             raise MarkingError(
                 f"COURSE={name}: nbgrader takes some of * ? [ ] {{ }} in a folder's path for a "
@@ -160,15 +155,6 @@ class Course:
         with files.locked(self.folder / ".lock", busy):
             yield
 
-    def check_room(self, more_bytes: int = 0) -> None:
-        """Raise OSError if the disk has no room for a step for one student and `more_bytes`."""
-        try:
-            with tempfile.TemporaryFile(dir=self.folder) as file:
-                file.write(bytes(ROOM_BYTES + more_bytes))
-        except OSError as error:
-            error.filename = error.filename or str(self.folder)
-            raise
-
     def log_path(self, name: str) -> Path:
         return self.folder / "log" / f"{name}.log"
 
@@ -176,8 +162,7 @@ class Course:
     def log(self, name: str, app):
         """Send nbgrader's log to a file of its own, and yield its path."""
         path = self.log_path(name)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text("")
+        write(path, "")
         # An application that Python collects meanwhile closes its logger's handlers, and the logger is
         # shared by all of one class. A handler that appends opens its file again.
         handler = logging.FileHandler(path, mode="a", errors="backslashreplace")
@@ -193,20 +178,6 @@ class Course:
 
     def _notes(self, lesson, student):
         return self.folder / "notes" / lesson / f"{student}.json"
-
-
-def one(beginning: str, names: list[str], where: str, otherwise: str, variable: str = "LESSON") -> str:
-    """The one of `names` that equals `beginning`, or else begins so; of lessons, a number alone means the core."""
-    start = notebooks.beginning(beginning) if variable == "LESSON" else beginning
-    chosen = [name for name in names if name == beginning] or [
-        name for name in names if beginning and name.startswith(start)
-    ]
-    if len(chosen) == 1:
-        return chosen[0]
-    have = ", ".join(names) or f"none: {otherwise}"
-    what = "lessons" if variable == "LESSON" else "students"
-    asked = f"{variable}={beginning} names {len(chosen)} {what}" if beginning else f"{variable}= is missing"
-    raise MarkingError(f"{asked} {where}. There are: {have}.")
 
 
 def write(path: Path, content: str | bytes) -> None:

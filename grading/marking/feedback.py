@@ -1,9 +1,7 @@
 """Feedback for students: a page for each, with what all pages share in one folder beside them."""
 
-import errno
 import hashlib
 import io
-import os
 import re
 import zipfile
 from pathlib import Path
@@ -12,8 +10,7 @@ import nbgrader.server_extensions.formgrader
 from nbgrader.converters import GenerateFeedback
 from traitlets.config import Config
 
-from ddl.records.machine import usable_cores
-from marking import formulas, lanes
+from marking import formulas, process_pool
 from marking.autograde import rows
 from marking.course import Course, write
 
@@ -21,9 +18,7 @@ SHARED = "_shared"  # no student's id begins so
 TEMPLATES = [
     str(Path(module).with_name("templates")) for module in (__file__, nbgrader.server_extensions.formgrader.__file__)
 ]
-PAGE_BYTES = 2**20  # of a page without answers
 PAGE_S = 120
-NO_SPACE = os.strerror(errno.ENOSPC)
 ERROR = re.compile(r"^(?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Entry|Notebook): .*", re.MULTILINE)
 STYLE = re.compile(r'<style type="text/css">(.{1000,}?)</style>', re.DOTALL)
 ELSEWHERE = re.compile(r'<a href="(?!#|[A-Za-z][\w+.-]*:)[^"]*"[^>]*>(.*?)</a>', re.DOTALL)  # of a file beside it
@@ -46,8 +41,6 @@ def feedback(course: Course, lesson: str) -> tuple[int, dict[str, str]]:
     ]
     shared = course.folder / "feedback" / SHARED
     write(shared / "formulas.js", formulas.script())
-    room = PAGE_BYTES + 2 * max([course.notebook("autograded", lesson, name).stat().st_size for name in marked] or [0])
-    course.check_room(room * usable_cores())
 
     def make(student):
         app.coursedir.assignment_id, app.coursedir.student_id = lesson, student
@@ -61,13 +54,10 @@ def feedback(course: Course, lesson: str) -> tuple[int, dict[str, str]]:
 
     def done(student, failure, log):
         if failure:
-            reason = (ERROR.findall(log.read_text()) or [failure])[0]
-            if NO_SPACE in reason:  # and nbgrader has taken its part of a page away
-                raise OSError(errno.ENOSPC, NO_SPACE, str(course.folder))
-            failed[student] = f"{reason}; see {log}"
+            failed[student] = f"{(ERROR.findall(log.read_text()) or [failure])[0]}; see {log}"
         return "no page" if failure else ""
 
-    lanes.each(course, app, f"feedback {lesson}", marked, make, done, PAGE_S)
+    process_pool.each(course, app, f"feedback {lesson}", marked, make, done, PAGE_S)
     pages = [student for student in marked if student not in failed]
     write(course.folder / f"feedback-{lesson}.zip", _archive(course, lesson, pages, shared))
     return len(pages), failed
@@ -91,21 +81,17 @@ def _sharing(page, shared):
 
 
 def _archive(course, lesson, students, shared):
-    content = io.BytesIO()
+    content, alone = io.BytesIO(), True
     with zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED) as archive:
-        used = set()
         for student in students:
             page = (course.step("feedback", lesson, student) / f"{lesson}.html").read_text()
-            head, rest, body = page.partition("</head>")
             name = course.notes(lesson, student).came_as or student
+            alone = alone and name != student
             if name != student:
-                head = LINK.sub(lambda match: _inlined(shared / match[1]), head)
-            else:
-                used |= {match[1] for match in LINK.finditer(head)}
-                head = head.replace(f"../../{SHARED}/", f"../{SHARED}/")
-            archive.writestr(f"{name}/{lesson}.html", head + rest + body)
-        for name in sorted(used):
-            archive.writestr(f"{SHARED}/{name}", (shared / name).read_bytes())
+                page = LINK.sub(lambda match: _inlined(shared / match[1]), page)
+            archive.writestr(f"{name}/{lesson}.html", page.replace(f"../../{SHARED}/", f"../{SHARED}/"))
+        for path in () if alone else sorted(shared.iterdir()):
+            archive.write(path, f"{SHARED}/{path.name}")
     return content.getvalue()
 
 

@@ -80,6 +80,12 @@ def questions(course: Course, lesson: str, marks: Sequence[Row]) -> list[Questio
     return [Question(name, most[name], points[name]) for name in sorted(points)]
 
 
+def figures(question: Question) -> tuple[str, ...]:
+    """A question's row in a table: its name, points, the mean, and how many students have all, part or none of them."""
+    mean = "–" if question.mean is None else f"{question.mean:.0%}"
+    return question.name, f"{question.max:g}", mean, *(str(len(group)) for group in question.groups.values())
+
+
 def write_questions(course: Course, lesson: str, found: Sequence[Question]) -> str:
     """Write who has all points of each question, who has none and who waits; return the path."""
     table = [("question", "max", "mean", *GROUPS)]

@@ -16,7 +16,9 @@ from course.grader.grade import HIDDEN_MESSAGE, CellError, grade_notebook
 from course.grader.launches import Launches
 from course.grader.limits import Limits
 from marking import sandbox
+from marking.answers import harmless
 
+NOT_PYTHON = ("SyntaxError", "IndentationError", "TabError")
 LIMITS = Limits(cell_s=20, call_s=10, test_s=30, launch_s=60, total_s=300)
 # What only the instructor sees, in a test cell or a question.
 REGION = re.compile(
@@ -51,12 +53,19 @@ class GradeHandIn(NbGraderPreprocessor):
                 cell.outputs = list(self._verdict(verdict))
             elif index in results:
                 cell.outputs = list(_outputs(results[index].printed, results[index].error))
-        notebook.metadata["examination"] = {"notes": list(found.notes)}
+        notebook.metadata["examination"] = {"notes": [*found.notes, *self._not_python(notebook, results)]}
         return notebook, resources
+
+    def _not_python(self, notebook, results):
+        """Name the answers that Python cannot read, such as ones with a merge conflict's marks."""
+        for index, result in results.items():
+            ours = notebook.cells[index].metadata.get("nbgrader", {})
+            if result.error and result.error.type in NOT_PYTHON and ours.get("solution"):
+                yield f"{ours['grade_id']} is not valid Python: {result.error.message.partition(' (<')[0]}"
 
     def _verdict(self, verdict):
         """The outputs of a test cell."""
-        if verdict.message == HIDDEN_MESSAGE and self.visible_share:
+        if verdict.message.startswith(HIDDEN_MESSAGE) and self.visible_share:
             yield from _outputs(f"{verdict.printed}{verdict.message}\n", None)
             points = {"text/plain": f"{self.visible_share * verdict.points:g}"}
             yield v4.new_output("execute_result", points)
@@ -66,14 +75,21 @@ class GradeHandIn(NbGraderPreprocessor):
 
 
 class Grades(GetGrades):
-    """nbgrader's own step, which also notes what a question is called, and which answers nobody has marked."""
+    """nbgrader's own step, which also notes whose page it is, what a question is called, and what nobody has marked."""
 
     def preprocess(self, notebook, resources):
         notebook, resources = super().preprocess(notebook, resources)
+        with self.gradebook:
+            person = self.gradebook.find_student(self.student_id)
+            resources["nbgrader"]["student_name"] = f"{person.first_name or ''} {person.last_name or ''}".strip()
         resources["nbgrader"]["unmarked"] = sum(
             cell.metadata.get("nbgrader", {}).get("unmarked", False) for cell in notebook.cells
         )
         return notebook, resources
+
+    def _get_comment(self, cell, resources):
+        super()._get_comment(cell, resources)
+        cell.metadata.nbgrader["comment"] = harmless(cell.metadata.nbgrader["comment"] or "")
 
     def _get_score(self, cell, resources):
         super()._get_score(cell, resources)

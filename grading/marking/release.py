@@ -13,7 +13,8 @@ from nbgrader.exchange import ExchangeError
 
 import lessons
 from course.grader.handin import EXCHANGE
-from marking.course import Course, MarkingError, one, write
+from course.grader.notebooks import the_one
+from marking.course import Course, MarkingError, write
 
 KINDS = ("SOLUTION", "HIDDEN TESTS", "MARK SCHEME")
 BEGIN, END = (re.compile(rf"{word} ({'|'.join(KINDS)})") for word in ("BEGIN", "END"))
@@ -118,7 +119,7 @@ def _graded(beginning, sources):
     """The one lesson with graded cells whose name begins so, and its text."""
     texts = {path.stem: path.read_text() for path in sorted(sources.glob("*/*.py"))}
     names = [name for name, text in texts.items() if '"grade": true' in text]
-    lesson = one(beginning, names, f"with graded cells in {sources}", "write one there")
+    lesson = the_one("lesson with graded cells", beginning, names)
     return lesson, texts[lesson]
 
 

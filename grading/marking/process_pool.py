@@ -34,20 +34,20 @@ def each(
     work: Callable[[str], None],
     done: Callable[[str, str, Path], str],
     limit_s: float,
+    at_once: int = 0,
 ) -> None:
-    """Do `work(student)` for everybody, as many at a time as there are cores, each for at most `limit_s` seconds.
+    """Do `work(student)` for everybody, each for at most `limit_s` seconds.
 
-    After each, `done(student, failure, log)` returns the end of the student's line; `failure` is empty where there was
-    none, and the log has what nbgrader and the work said.
+    By default there are as many at once as there are cores. After each, `done(student, failure, log)` returns the end
+    of the student's line; `failure` is empty where there was none, and the log has what nbgrader and the work said.
     """
     waiting, active, count, begun = deque(students), [], 0, time.monotonic()
-    verb = title.partition(" ")[0]
+    verb, at_once = title.partition(" ")[0], at_once or usable_cores()
     nbformat.validate(v4.new_notebook())  # compiles nbformat's schema here, once for all forks
     line = Line(verb, plural(len(students), "student"))
     try:
         while waiting or active:
-            while waiting and len(active) < usable_cores():
-                course.check_room()
+            while waiting and len(active) < at_once:
                 active.append(_Process(course, app, title, waiting.popleft(), work))
             wait([process.sentinel for process in active], POLL_S)
             line.show(f"{count} done, at work: {', '.join(process.student for process in active)}")
@@ -56,8 +56,9 @@ def each(
                 count += 1
                 detail = done(process.student, process.failure(limit_s), process.log)
                 left_s = (time.monotonic() - begun) / count * (len(students) - count)
+                left = "" if left_s < 1 else f"{left_s:.0f} s left" if left_s < 100 else f"{left_s / 60:.0f} min left"
                 line.title, line.name = f"{verb} {count:>3} of {len(students)}", process.student
-                line.end(f"{detail}  {time_left(left_s)}".rstrip())
+                line.end(f"{detail}  {left}".rstrip())
                 line.title, line.name = verb, ""
     finally:
         for process in active:
@@ -82,10 +83,7 @@ class _Process:
         finally:
             signal.pthread_sigmask(signal.SIG_UNBLOCK, INTERRUPTS)
         result.close()
-
-    @property
-    def sentinel(self):
-        return self._process.sentinel
+        self.sentinel, self.terminate = self._process.sentinel, self._process.terminate
 
     def over(self, limit_s):
         return not self._process.is_alive() or time.monotonic() > self._begun + limit_s
@@ -100,9 +98,6 @@ class _Process:
         with contextlib.suppress(EOFError):
             return self._result.recv()
         return f"its process ended with status {self._process.exitcode}"
-
-    def terminate(self):
-        self._process.terminate()
 
     def end(self):
         self._process.join(GRACE_S)
@@ -128,10 +123,3 @@ def _work(course, app, name, work, student, result, parent):
     except Exception as error:
         traceback.print_exc()
         result.send(f"{type(error).__name__}: {error}".splitlines()[0])
-
-
-def time_left(seconds: float) -> str:
-    """Say how long is left; an empty text where it is less than a second."""
-    if seconds < 1:
-        return ""
-    return f"{seconds:.0f} s left" if seconds < 100 else f"{seconds / 60:.0f} min left"

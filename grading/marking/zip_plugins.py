@@ -1,0 +1,248 @@
+"""nbgrader's plugins for its zip collector, with this class's names and with limits for what is handed in.
+
+nbgrader's own extractor follows links and unpacks archives of any size, and its collector takes the student's id from
+a regular expression that knows no class: they are replaced here. nbgrader groups the files by student and copies them.
+"""
+
+import errno
+import io
+import os
+import re
+import stat
+import time
+import unicodedata
+import zipfile
+from collections import defaultdict
+from datetime import datetime
+from difflib import get_close_matches
+from functools import partial
+from pathlib import Path
+
+from nbgrader.plugins import ExtractorPlugin, FileNameCollectorPlugin
+from traitlets import Instance, Unicode
+
+from ddl.errors import CourseError
+from marking.due import UTC
+from marking.students import Student
+
+FILE_BYTES = 20 * 2**20  # ten times a notebook with many pictures
+ARCHIVE_BYTES = 5 * FILE_BYTES  # all files of a student's archive
+ARCHIVE_FILES = 10_000
+NAME_BYTES = 200  # of a part of a path; longer ones are cut
+REQUEST = "regrade.txt"  # in a hand-in: what a student asks to be looked at again
+STAMP = "timestamp.txt"  # nbgrader's, with the time of a hand-in
+CLUTTER = ("__MACOSX", ".ipynb_checkpoints", "desktop.ini", "Thumbs.db")
+# The file names of hand-ins; WHO stands for an id or a name, see `names_of`. Moodle's downloads have a number and
+# "assignsubmission" after it, and take feedback back under that name; Canvas's have numbers only.
+PATTERN = r"(?P<came_as>WHO(?:_\d+_assignsubmission_[a-z]+)?)(?:[_/]|\.(?:ipynb|py|zip|txt)(?![\w@-])|$)"
+
+
+class Refused(CourseError):
+    """A file or archive is not read; the text says why."""
+
+
+class Extractor(ExtractorPlugin):
+    """Copies a folder's files and unpacks zip archives, one level deep; `refused` says what was left out, and why."""
+
+    where = Instance(Path, help="the folder or zip archive to extract")
+
+    def extract(self, archive_path, extracted_path):
+        self.refused, self._out = {}, Path(extracted_path)
+        if self.where.is_dir():
+            for folder, folders, files in os.walk(self.where):
+                links = [name for name in folders if os.path.islink(os.path.join(folder, name))]
+                for name in sorted([*files, *links]):
+                    path = Path(folder, name)
+                    self._add(path.relative_to(self.where).parts, partial(_file, path), path.lstat().st_mtime)
+        else:
+            with _opened(self.where) as archive:
+                for entry in archive.infolist():
+                    self._add(_parts(entry), partial(_entry, archive, entry), _saved_at(entry))
+
+    def _add(self, parts, read, saved_at, unpack=True):
+        """Write one file, or the files in it if it is an archive."""
+        name = "/".join(parts)
+        try:
+            if not parts or _is_clutter(parts):
+                return
+            content = read()
+            if name.lower().endswith(".zip"):
+                if not unpack:
+                    raise Refused("is an archive in an archive, which is not opened")
+                self._unpack(parts, content)
+            else:
+                self._write(parts, content, saved_at)
+        except Refused as error:
+            self.refused[name] = str(error)
+        except OSError as error:
+            if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+                raise
+            self.refused[name] = f"cannot be read ({error.strerror})"
+
+    def _unpack(self, parts, content):
+        left = ARCHIVE_BYTES
+        with _opened(io.BytesIO(content)) as archive:
+            for entry in archive.infolist():
+                left -= entry.file_size
+                if left < 0:
+                    raise Refused(f"has more than {ARCHIVE_BYTES / 2**20:.0f} MiB in it; the rest is left out")
+                inner = _parts(entry)
+                self._add(inner and (*parts, *inner), partial(_entry, archive, entry), _saved_at(entry), unpack=False)
+
+    def _write(self, parts, content, saved_at):
+        path, number = self._out.joinpath(*parts), 1
+        while path.exists():
+            number += 1
+            path = path.with_name(f"{number}-{parts[-1]}")
+        if number > 1:
+            self.refused["/".join(parts)] = f"is in its archive more than once; the last one is kept as {path.name}"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
+        os.utime(path, (saved_at, saved_at))
+
+
+class Collector(FileNameCollectorPlugin):
+    """Says whose a file is, by one pattern and the names of a class; `strays` says which match nobody, and why."""
+
+    named_regexp = Unicode(PATTERN, help="how a file's path begins; WHO stands for any id or name").tag(config=True)
+
+    def prepare(self, out: Path, people: list[Student], keep_stamps: bool, others: list[str]) -> None:
+        """Get ready for the files below `out`, and for `others`, which are not there. `keep_stamps`: nbgrader's own."""
+        self._out, self._keep_stamps, self.strays, self.came_as = out, keep_stamps, {}, {}
+        self._people = defaultdict(list)
+        for person in people:
+            for name in names_of(person):
+                self._people[name].append(person.id)
+        who = "|".join(map(re.escape, sorted(self._people, key=len, reverse=True)))
+        self._regexp = re.compile(self.named_regexp.replace("WHO", f"(?P<who>{who})"), re.IGNORECASE)
+        names = [str(path.relative_to(out)) for path in out.rglob("*") if path.is_file()] + others
+        firsts = {name.partition("/")[0] for name in names}
+        # The download's own folder around everything.
+        self._around = f"{firsts.pop()}/" if len(firsts) == 1 and all("/" in name for name in names) else ""
+        if self._regexp.match(_plain(self._around)):
+            self._around = ""
+
+    def collect(self, submitted_file):
+        """Return nbgrader's dictionary on a file, or None for one that is left where it is."""
+        path = Path(submitted_file)
+        name = str(path.relative_to(self._out)).removeprefix(self._around)
+        student = self.owner(name)
+        if student is None or (path.name == STAMP and not self._keep_stamps):
+            return None
+        if path.name == STAMP:
+            return {"student_id": student, "file_id": STAMP}
+        asks = path.name.lower() == REQUEST  # which is no part of the answers, and does not make them late
+        saved = None if asks else datetime.fromtimestamp(path.stat().st_mtime, UTC)
+        return {"student_id": student, "file_id": name, "timestamp": saved}
+
+    def owner(self, name: str) -> str | None:
+        """Return the id of the student whose file this is, or None and note it as a stray."""
+        name = name.removeprefix(self._around)
+        match = self._regexp.match(_plain(name))
+        owners = self._people.get(match["who"].casefold(), []) if match else []
+        if len(owners) == 1:
+            if "_assignsubmission_" in match["came_as"]:
+                self.came_as[owners[0]] = f"{name[: match.end('came_as')]}_"
+            return owners[0]
+        if owners:
+            self.strays[name] = f"the name is that of {' and '.join(owners)}: put it into a folder named by the id"
+        else:
+            # Only a name's part, as the whole is far from any: ann_12345_file.ipynb.
+            start = re.split(r"[_/]|\.\w+$", _plain(name))[0].casefold()
+            near = dict.fromkeys(
+                id for close in get_close_matches(start, self._people, n=3) for id in self._people[close]
+            )
+            self.strays[name] = "no student has that id or name" + (f": is it {' or '.join(near)}?" if near else "")
+        return None
+
+
+def names_of(person: Student) -> set[str]:
+    """What hand-ins call a student: the id, the full name in either order, or both names in one word as in Canvas."""
+    first, last = person.first_name, person.last_name
+    names = {person.id, f"{first} {last}", f"{last} {first}", f"{last}, {first}", re.sub(r"\W|_", "", last + first)}
+    return {" ".join(_plain(name).casefold().split()) for name in names if first and last} | {
+        _plain(person.id).casefold()
+    }
+
+
+def _plain(name):
+    """A name with one code for each accented letter, however it was typed."""
+    return unicodedata.normalize("NFC", name)
+
+
+def _is_clutter(parts):
+    """Whether an operating system or Jupyter made it; a notebook that somebody has hidden is refused instead."""
+    if any(part in CLUTTER or part.startswith("._") for part in parts):
+        return True
+    hidden = any(part.startswith(".") for part in parts)
+    if hidden and parts[-1].endswith(".ipynb"):
+        raise Refused("is hidden, as its name begins with a dot, and does not count")
+    return hidden
+
+
+# ---------------------------------------------------------------- reading
+
+
+def _opened(file):
+    try:
+        archive = zipfile.ZipFile(file)
+    except (zipfile.BadZipFile, OSError, ValueError, NotImplementedError) as error:
+        raise Refused(f"is not a zip archive that can be read ({error})") from None
+    if len(archive.infolist()) > ARCHIVE_FILES:
+        raise Refused(f"has {len(archive.infolist()):,} files; up to {ARCHIVE_FILES:,} are looked at")
+    return archive
+
+
+def _parts(entry):
+    """The path of an archive's file, each part a valid name; that of a folder is empty."""
+    name = entry.filename.replace("\\", "/").replace("\0", "?").encode("utf-8", "replace").decode()
+    return () if name.endswith("/") else tuple(_cut(part) for part in name.split("/") if part not in ("", ".", ".."))
+
+
+def _cut(part):
+    """A part of a path that is short enough for a file system, with the same suffix."""
+    if len(part.encode()) <= NAME_BYTES:
+        return part
+    stem, suffix = os.path.splitext(part)
+    return stem.encode()[: NAME_BYTES - 20].decode("utf-8", "ignore") + suffix[:10]
+
+
+def _saved_at(entry):
+    try:
+        return time.mktime((*entry.date_time, 0, 0, -1))
+    except (ValueError, OverflowError):
+        return 0.0
+
+
+def _file(path):
+    found = path.lstat()
+    if stat.S_ISLNK(found.st_mode):
+        raise Refused("is a symbolic link, which is not followed")
+    if not stat.S_ISREG(found.st_mode):
+        raise Refused("is not a regular file")
+    _check_size(found.st_size)
+    # It may have become a link since: that is not followed either.
+    with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb") as file:
+        return file.read(FILE_BYTES)
+
+
+def _entry(archive, entry):
+    if entry.filename.startswith(("/", "\\")) or ".." in re.split(r"[\\/]", entry.filename):
+        raise Refused("leads out of its archive")
+    if stat.S_ISLNK(entry.external_attr >> 16):
+        raise Refused("is a symbolic link, which is not followed")
+    _check_size(entry.file_size)
+    try:
+        with archive.open(entry) as file:
+            content = file.read(FILE_BYTES + 1)  # the archive may give a wrong size
+    except RuntimeError:
+        raise Refused("is protected by a password") from None
+    except Exception as error:  # zipfile has a different one for each way to be broken
+        raise Refused(f"cannot be read from its archive ({error})") from None
+    _check_size(len(content))
+    return content
+
+
+def _check_size(size):
+    if size > FILE_BYTES:
+        raise Refused(f"has {size / 2**20:,.0f} MiB; up to {FILE_BYTES / 2**20:.0f} are looked at")
