@@ -134,8 +134,7 @@ def grades(course, given):
     for lesson, rows in marks.items():
         if found := grades.questions(course, lesson, rows):
             print(f"\n{lesson}, by question:")
-            _table(("question", "points", "mean", "all", "part", "none", "not marked yet"), map(grades.figures, found))
-            print(f"who is stuck where: {grades.write_questions(course, lesson, found)}")
+            _table(("question", "points", "mean", "all", "part", "none", "not marked yet"), found)
     print(f"written to {paths[0]}; as Moodle and Canvas take them in: {' and '.join(paths[1:])}")
     if waiting := sum(bool(row.waiting) for rows in marks.values() for row in rows):
         print(f"in these, {plural(waiting, 'mark')} left out, as answers wait for a person")
@@ -241,7 +240,7 @@ def _table(header, rows):
     print()
     for *columns, last in rows:
         start = "  ".join(f"{value:<{width}}" for value, width in zip(columns, widths, strict=True))
-        reasons = [last] if isinstance(last, str) else last
+        reasons = last if isinstance(last, (list, tuple)) else [str(last)]
         for line in [line for reason in reasons for line in textwrap.wrap(reason, 72)] or [""]:
             print(f"{start}  {line}".rstrip())
             start = " " * len(start)

@@ -118,7 +118,7 @@ def _row(course, gradebook, lesson, person, total, handed_in):
     notes = course.notes(lesson, person.id)
     reasons = [*notes.reasons, *_asked(course, lesson, person.id)]
     unmarked_row = Row(person, None, None, total, 0, reasons, handed_in)
-    grades = _grades(gradebook, lesson, person.id)
+    grades = grades_of(gradebook, lesson, person.id)
     marked = [grade for grade in grades if grade.auto_score is not None or grade.manual_score is not None]
     if notes.failed or not (marked or course.notebook("autograded", lesson, person.id).exists()):
         return unmarked_row  # an extension makes a submission, too
@@ -160,7 +160,7 @@ def _mark(course, app, lesson, student):
     autograded = course.notebook("autograded", lesson, student)
     before = _answers(autograded)
     with course.gradebook() as gradebook:
-        grades = _grades(gradebook, lesson, student)
+        grades = grades_of(gradebook, lesson, student)
         settled = {g.name for g in grades if g.manual_score is not None and not g.needs_manual_grade}
     app.coursedir.assignment_id, app.coursedir.student_id = lesson, student
     converter = Autograde(coursedir=app.coursedir, parent=app)
@@ -172,7 +172,7 @@ def _mark(course, app, lesson, student):
         return
     now = _answers(autograded)
     with course.gradebook() as gradebook:
-        for grade in _grades(gradebook, lesson, student):
+        for grade in grades_of(gradebook, lesson, student):
             answer = grade.name.removesuffix("_test")
             if grade.name in settled and before.get(answer) == now.get(answer):
                 grade.needs_manual_grade = False
@@ -192,7 +192,8 @@ def _answers(path):
     }
 
 
-def _grades(gradebook, lesson, student):
+def grades_of(gradebook, lesson, student):
+    """The gradebook's entries for a student's hand-in; none if there is none."""
     try:
         return [grade for notebook in gradebook.find_submission(lesson, student).notebooks for grade in notebook.grades]
     except MissingEntry:

@@ -7,7 +7,6 @@ The score is a separate assignment in the gradebook, because `make autograde` re
 and would remove marks that are not in it.
 """
 
-import io
 import os
 import re
 import shutil
@@ -48,25 +47,19 @@ def collect(course: Course, where: Path) -> tuple[list[str], dict[str, str]]:
 def _take_in(course, hand_in):
     """Put a student's one Python file where it is scored from; note why there is none."""
     files = {name: path.read_bytes() for name, path in hand_in.files(PYTHON).items()}
-    notes = [f"{plain(name)} {reason}" for name, reason in hand_in.refused.items()]
-    student, contents = hand_in.student, set(files.values())
-    before = course.notes(CHALLENGE, student)
-    marked = before.marked
+    contents, notes, news = set(files.values()), [], ""
     if len(contents) == 1:
         name, content = plain(Path(next(iter(files))).name), contents.pop()
-        folder = _folder(course, student) / "submission"
-        if _submission(course, student) != (name, content):
-            again = folder.exists()
+        folder = _folder(course, hand_in.student) / "submission"
+        if _submission(course, hand_in.student) != (name, content):
+            news = "a new file was handed in and is not scored yet" if folder.exists() else ""
             shutil.rmtree(folder, ignore_errors=True)
             write(folder / name, content)
-            marked = ("a new file was handed in and is not scored yet",) if again else ()
     else:
         listed = ", ".join(map(plain, [*(files or hand_in.files()), *hand_in.refused][:5]))
         count = f"{len(files)} Python files where one is a submission" if files else "no Python file in the hand-in"
         notes.append(f"{count} ({listed})")
-    came_as = hand_in.came_as or before.came_as or student
-    course.note(CHALLENGE, student, replace(before, came_as=came_as, collected=tuple(notes), marked=marked))
-    keep(course, CHALLENGE, hand_in)
+    keep(course, CHALLENGE, hand_in, notes, news)
 
 
 def _folder(course, student):
@@ -173,17 +166,10 @@ def board(course: Course, scores: dict[str, Score]):
     if any(score.ratios for score in scores.values()):
         figure = course.folder / "challenge" / "board.svg"
         plot_challenge(found).savefig(figure)
-    pages = course.folder / f"feedback-{CHALLENGE}.zip"
-    write(pages, _feedback(course, scores))
-    return found, figure, pages
-
-
-def _feedback(course, scores: dict[str, Score]) -> bytes:
-    """Return each student's verdict as a text file in a zip archive; what a person should look at stays here."""
-    archive = io.BytesIO()
-    with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as pages:
-        for student, score in scores.items():
+    path = course.folder / f"feedback-{CHALLENGE}.zip"
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as pages:
+        for student, score in scores.items():  # what a person should look at stays here
             text = f"{replace(score, report=None)!r}\n  {points(score.counts, score.ratio)} of {POINTS} points\n"
             name = course.notes(CHALLENGE, student).came_as or student
             pages.writestr(f"{name}/{CHALLENGE}.txt", text)
-    return archive.getvalue()
+    return found, figure, path

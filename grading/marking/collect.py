@@ -118,15 +118,23 @@ def gathered(
         yield found, {plain(name): reason for name, reason in collector.strays.items()}
 
 
-def keep(course: Course, lesson: str, hand_in: HandIn) -> None:
-    """Move a hand-in's files to collected/, in place of an earlier hand-in's."""
-    folder = course.folder / "collected" / hand_in.student / lesson
+def keep(course: Course, lesson: str, hand_in: HandIn, notes: list[str], news: str = "") -> None:
+    """Move a hand-in's files to collected/, in place of an earlier hand-in's, and note why a person should look at it.
+
+    `news` says what its marks lack, if there are any.
+    """
+    student, before = hand_in.student, course.notes(lesson, hand_in.student)
+    notes = dict.fromkeys([f"{plain(name)} {reason}" for name, reason in hand_in.refused.items()] + notes)
+    came_as = hand_in.came_as or before.came_as or student
+    marked = (news,) if news else before.marked
+    course.note(lesson, student, replace(before, came_as=came_as, marked=marked, collected=tuple(notes)))
+    folder = course.folder / "collected" / student / lesson
     old = folder.with_name(f".{lesson}.old")
     if old.exists() and not folder.exists():  # an earlier command was interrupted here
         old.rename(folder)
     shutil.rmtree(old, ignore_errors=True)
-    hand_in.folder.mkdir(parents=True, exist_ok=True)
-    folder.parent.mkdir(parents=True, exist_ok=True)
+    for path in (hand_in.folder, folder.parent):
+        path.mkdir(parents=True, exist_ok=True)
     if folder.exists():
         folder.rename(old)
     hand_in.folder.rename(folder)
@@ -135,29 +143,24 @@ def keep(course: Course, lesson: str, hand_in: HandIn) -> None:
 
 def _take_in(course, lesson, release, hand_in):
     """Write the lesson with a student's answers, and notes on them."""
-    student, before = hand_in.student, course.notes(lesson, hand_in.student)
-    notes = [f"{plain(name)} {reason}" for name, reason in hand_in.refused.items()]
     notebooks, stamp = hand_in.files(NOTEBOOK), hand_in.folder / STAMP
-    marked, notebook = before.marked, None
+    notebook, notes, news = None, [], ""
     if notebooks:
-        notebook, more = _chosen(lesson, release, notebooks)
-        notes += more
+        notebook, notes = _chosen(lesson, release, notebooks)
     elif any(NOTEBOOK.search(name) for name in hand_in.refused):
         notebook = release
     else:  # an earlier hand-in's marks stay until there is something to mark
         listed = ", ".join(map(plain, [*hand_in.files(), *hand_in.refused][:5]))
-        notes.append(f"no notebook in what was handed in ({listed})")
+        notes = [f"no notebook in what was handed in ({listed})"]
     if notebook:
-        submitted = course.notebook("submitted", lesson, student)
+        submitted = course.notebook("submitted", lesson, hand_in.student)
         text = nbformat.writes(notebook) + "\n"
         if not submitted.exists() or submitted.read_text() != text:
             write(submitted, text)
             write(submitted.with_name(STAMP), stamp.read_text() if stamp.exists() else "1970-01-01")
-            again = course.notebook("autograded", lesson, student).exists()
-            marked = ("handed in anew, and not marked since",) if again else ()
-    came_as = hand_in.came_as or before.came_as or student
-    course.note(lesson, student, replace(before, came_as=came_as, marked=marked, collected=tuple(dict.fromkeys(notes))))
-    keep(course, lesson, hand_in)
+            if course.notebook("autograded", lesson, hand_in.student).exists():
+                news = "handed in anew, and not marked since"
+    keep(course, lesson, hand_in, notes, news)
 
 
 def _chosen(lesson, release, notebooks):

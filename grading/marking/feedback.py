@@ -59,7 +59,7 @@ def feedback(course: Course, lesson: str) -> tuple[int, dict[str, str]]:
 
     process_pool.each(course, app, f"feedback {lesson}", marked, make, done, PAGE_S)
     pages = [student for student in marked if student not in failed]
-    write(course.folder / f"feedback-{lesson}.zip", _archive(course, lesson, pages, shared))
+    _pack(course, lesson, pages, shared)
     return len(pages), failed
 
 
@@ -80,19 +80,19 @@ def _sharing(page, shared):
     return STYLE.sub(moved, head).replace("<!-- shared -->", script, 1) + rest + ELSEWHERE.sub(r"\1", body)
 
 
-def _archive(course, lesson, students, shared):
-    content, alone = io.BytesIO(), True
-    with zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED) as archive:
-        for student in students:
+def _pack(course, lesson, students, shared):
+    """Write the zip archive of the pages."""
+    names = {student: course.notes(lesson, student).came_as or student for student in students}
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
+        for student, name in names.items():
             page = (course.step("feedback", lesson, student) / f"{lesson}.html").read_text()
-            name = course.notes(lesson, student).came_as or student
-            alone = alone and name != student
             if name != student:
                 page = LINK.sub(lambda match: _inlined(shared / match[1]), page)
             archive.writestr(f"{name}/{lesson}.html", page.replace(f"../../{SHARED}/", f"../{SHARED}/"))
-        for path in () if alone else sorted(shared.iterdir()):
+        for path in sorted(shared.iterdir()) if any(map(str.__eq__, names, names.values())) else ():
             archive.write(path, f"{SHARED}/{path.name}")
-    return content.getvalue()
+    write(course.folder / f"feedback-{lesson}.zip", packed.getvalue())
 
 
 def _inlined(path: Path):

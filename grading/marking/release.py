@@ -20,6 +20,7 @@ KINDS = ("SOLUTION", "HIDDEN TESTS", "MARK SCHEME")
 BEGIN, END = (re.compile(rf"{word} ({'|'.join(KINDS)})") for word in ("BEGIN", "END"))
 STUBS = {"# YOUR CODE HERE", "raise NotImplementedError()", "YOUR ANSWER HERE"}
 TELLING = 12  # characters: a secret line this long is also searched inside other lines
+STRING = re.compile(r'"(?:[^"\\]|\\.)*"')  # in JSON, where each line of a cell is one
 IMAGE = re.compile(r"(!\[[^\]]*\]\()(?:\.\./)?(images/[^)\s]+)")
 
 
@@ -29,17 +30,18 @@ def release(course: Course, beginning: str, sources: Path) -> str:
     Raises MarkingError and keeps the previous release if nbgrader rejects the lesson, or if its result contains
     anything secret.
     """
-    lesson, source = _graded(beginning, sources)
+    texts = {path.stem: path.read_text() for path in sorted(sources.glob("*/*.py"))}
+    names = [name for name, text in texts.items() if '"grade": true' in text]
+    lesson = the_one("lesson with graded cells", beginning, names)
     app = course.nbgrader()
-    names = _write_source(course, lesson, source)
+    names = _write_source(course, lesson, texts[lesson])
     released, before = course.step("release", lesson), course.folder / ".before"
     shutil.rmtree(before, ignore_errors=True)
     if released.exists():
         released.rename(before)
     try:
         _generate(app, course, lesson)
-        found = leaks(nbformat.read(course.notebook("source", lesson), 4), released, names)
-        if found:
+        if found := leaks(nbformat.read(course.notebook("source", lesson), 4), released, names):
             listed = "\n".join(f"    {leak}" for leak in found)
             raise MarkingError(
                 f"{lesson} is not released: what nbgrader made of it holds what nobody should be handed:\n{listed}"
@@ -104,23 +106,15 @@ def leaks(source, released: Path, names: set[str]) -> list[str]:
     hidden = secrets(source)
     long = [line for line in hidden if len(line) >= TELLING]
     for name in sorted(name for name in files & names if name.endswith(".ipynb")):
-        notebook = json.loads((released / name).read_text())
-        for text in _texts(notebook):
+        content = (released / name).read_text()
+        for text in map(json.loads, STRING.findall(content)):
             for line in map(str.strip, text.splitlines()):
                 if line in hidden or BEGIN.search(line) or END.search(line) or any(part in line for part in long):
                     found.append(f"{name}: {line}")
-        for cell in notebook["cells"]:
+        for cell in json.loads(content)["cells"]:
             if cell.get("outputs") or cell.get("attachments"):
                 found.append(f"{name}: an output or an attachment of cell {cell.get('id')}")
     return found
-
-
-def _graded(beginning, sources):
-    """The one lesson with graded cells whose name begins so, and its text."""
-    texts = {path.stem: path.read_text() for path in sorted(sources.glob("*/*.py"))}
-    names = [name for name, text in texts.items() if '"grade": true' in text]
-    lesson = the_one("lesson with graded cells", beginning, names)
-    return lesson, texts[lesson]
 
 
 def _write_source(course, lesson, text):
@@ -158,20 +152,3 @@ def _generate(app, course, lesson):
                     "course folder: COURSE=DIR."
                 ) from None
             raise MarkingError(f"nbgrader did not take {lesson}: {error}\n{output}") from None
-
-
-def _texts(value):
-    """All strings in a JSON value."""
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, dict):
-        for key, item in value.items():
-            yield key
-            yield from _texts(item)
-    elif isinstance(value, list):
-        # nbformat writes a cell's source as a list of lines; a line may hold no end.
-        if all(isinstance(item, str) for item in value):
-            yield "".join(value)
-        else:
-            for item in value:
-                yield from _texts(item)

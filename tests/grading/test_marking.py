@@ -54,10 +54,7 @@ def test_an_evening_from_an_empty_folder_to_returned_feedback(course, hand_in, t
     assert "grades-moodle.csv" in said and (course.folder / "grades-canvas.csv").read_text().count("7.5") == 1
     assert [table(course)["ann"][key] for key in ("auto", "manual", "total", "max")] == ["5.0", "2.5", "7.5", "8.0"]
     assert [table(course)["cyd"][key] for key in ("total", "email")] == ["", "cyd@example.org"]
-    with open(course.folder / f"questions-{tiny.name}.csv", newline="") as file:
-        asked = {row["question"]: row for row in csv.DictReader(file)}
-    assert asked["q01_mean_test"] | {"all": "ann", "none": "bob", "mean": "0.50"} == asked["q01_mean_test"]
-    assert asked["q03_why"] | {"part": "ann", "not_marked_yet": "bob"} == asked["q03_why"]
+    assert re.search(r"^q01_mean_test +2 +50% +1 +0 +1 +0$", said, re.M)
     assert re.search(r"^q03_why +3 +83% +0 +1 +0 +1$", said, re.M)
     said = course("feedback")
     assert "2 pages under" in said and "not marked yet, and their pages say so: bob" in said
