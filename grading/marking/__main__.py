@@ -36,10 +36,7 @@ def main(arguments):
             open_formgrader(course, others)
         with course.alone():
             if getattr(given, "students", None):
-                people, problems = students.read(given.students)
-                students.enrol(course, people)
-                for row in problems:
-                    print(f"left out of the list of students: {row}")
+                students.enrol(course, students.read(given.students))
             COMMANDS[given.command](course, given)
             return 0
     except (CourseError, OSError, OperationalError) as error:
@@ -62,7 +59,7 @@ def release(course, given):
     print(f"hand out what is in {course.step('release', lesson)}")
     if exchange := release.to_exchange(course, lesson):
         print(f"it is in the exchange {exchange}, too: attendees hand in with `ddl submit {lesson}`")
-    print("no solution, hidden test, mark scheme or file of another kind was found in it")
+    print("it is the lesson without its solutions, hidden tests and mark schemes, and there is no other file in it")
     if given.when:
         set_due(course, lesson, given.when)
         print(f"it is due: {given.when}")

@@ -15,7 +15,6 @@ from nbgrader import utils
 
 from ddl.errors import CourseError
 
-OWN_CELLS = 500  # more of them than anybody writes
 # Of these, a browser shows a picture and runs nothing.
 PICTURES = ("image/png", "image/jpeg", "image/gif")
 # What a browser takes for a tag, a character reference or a link that runs code (it ignores line ends and tabs in a
@@ -60,13 +59,13 @@ def answered(release, handed_in: list[dict]):
     the student's own cells, including parts of a split cell, follow the same lesson cell as before. Test cells and
     questions are as released. Lesson cells are found by `grade_id`, id or text.
     """
-    notebook, notes, odd = copy.deepcopy(release), [], defaultdict(list)
+    notebook, odd = copy.deepcopy(release), defaultdict(list)
     by_grade_id = {_grade_id(cell): cell for cell in notebook.cells if _grade_id(cell)}
     by_id = {cell.id: cell for cell in notebook.cells}
     by_text = {_text(cell.source): cell for cell in notebook.cells}
     own: dict[str, list] = defaultdict(list)  # the student's own cells, by the lesson's cell above them
     seen: set[str] = set()
-    above, left = "", OWN_CELLS
+    above = ""
     for cell in handed_in:
         ours = by_grade_id.get(cell["grade_id"]) or by_id.get(cell["id"])
         ours = ours or by_text.get(_text(cell["source"]))
@@ -75,16 +74,13 @@ def answered(release, handed_in: list[dict]):
             what, rest = _take(cell, ours)
             own[above] += rest
             above = ours.id
-        elif not cell["source"].strip() or not left:
-            continue
-        else:
-            left -= 1
+        elif cell["source"].strip():
             rest, what = _again(cell, ours, above) if ours is not None and _grade_id(ours) else ([_own(cell)], "")
             own[above] += rest
+        else:
+            continue
         if what:
             odd[what].append(_name(ours))
-    if not left:
-        notes.append(f"it has more than {OWN_CELLS} cells of its own: the others are left out")
     for cell in notebook.cells:
         if cell.id in seen:
             continue
@@ -97,8 +93,7 @@ def answered(release, handed_in: list[dict]):
     notebook.cells = list(_in_order(notebook.cells, own, seen))
     for number, cell in enumerate((c for c in notebook.cells if c.id not in by_id), start=1):
         cell.id = f"own-{number}"
-    notes += [f"{what}: {', '.join(dict.fromkeys(names))}" for what, names in odd.items()]
-    return notebook, notes
+    return notebook, [f"{what}: {', '.join(dict.fromkeys(names))}" for what, names in odd.items()]
 
 
 def harmless(source: str) -> str:
@@ -162,7 +157,7 @@ def _take(cell, ours):
         if cell["cell_type"] != ours.cell_type:
             return "cells were made text or code, and are again what they were", [] if same else [_own(cell)]
         if _grade_id(ours):
-            return ("", []) if same else ("graded cells were changed", [_set_aside(cell, _grade_id(ours))])
+            return "" if same else "graded cells were changed", []
     elif cell["cell_type"] != ours.cell_type == "code":
         what = "graded cells were made text, and are code again"
     if not same:
@@ -180,7 +175,7 @@ def _again(cell, ours, above):
     if _text(cell["source"]) == _text(ours.source):
         return [], ""
     if not utils.is_solution(ours):
-        return [_set_aside(cell, _grade_id(ours))], "graded cells appeared more than once, of which the first counts"
+        return [], "graded cells appeared more than once, of which the first counts"
     what = "" if above == ours.id else "answers appeared more than once, and are joined in their order"
     if ours.cell_type == "code":
         return [_own(cell | {"cell_type": "code"})], what
@@ -197,12 +192,6 @@ def _own(cell):
     made = v4.new_markdown_cell()
     _show(made, cell)
     return made
-
-
-def _set_aside(cell, name):
-    """A cell with the text of a changed one: to be read, not run."""
-    text = "\n".join(f"    {line}" for line in cell["source"].splitlines())
-    return v4.new_markdown_cell(f"What was in {name}, and does not count:\n\n{harmless(text)}")
 
 
 def _show(made, cell):

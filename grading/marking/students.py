@@ -33,52 +33,37 @@ class Student:
             raise InputError(f"the id {self.id[:20]}… has more than {ID_BYTES} bytes")
 
 
-def read(path: Path) -> tuple[list[Student], list[str]]:
-    """Read a CSV file of students with the columns id, first_name, last_name, email.
+def read(path: Path) -> list[Student]:
+    """Read a CSV file of students with the columns id, first_name, last_name, email, as spreadsheets write it.
 
-    Return the students, and the problems of the rows that are left out; a file without a valid row, or with quotes that
-    do not match, is a MarkingError.
+    Raises MarkingError, with the line, if a row cannot be read or used.
     """
-    found: dict[str, Student] = {}
-    problems = []
-    for line, values in _rows(path):
-        try:
-            student = Student(**values)
-            if student.id.casefold() in found:
-                raise InputError(f"the id {student.id} appears twice")
-        except InputError as error:
-            problems.append(f"{path}, line {line}: {error}")
-        else:
-            found[student.id.casefold()] = student
-    if not found:
-        raise MarkingError(problems[0] if problems else f"{path} names no student")
-    return list(found.values()), problems
-
-
-def _rows(path):
-    """Yield (line number, known columns) for each non-empty row of a CSV file."""
     try:
-        content = path.read_bytes()
-        encoding = "utf-16" if content[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8"
-        text = content.decode(encoding).lstrip("\ufeff")
+        text = path.read_bytes().decode("utf-8-sig")
     except OSError as error:
         raise MarkingError(f"the list of students {path}: {error.strerror}") from None
     except UnicodeDecodeError:
         raise MarkingError(f"{path} is not UTF-8: save it as “CSV UTF-8”") from None
     separator = max(",;\t", key=text.partition("\n")[0].count)
-    table = csv.reader(io.StringIO(text, newline=""), delimiter=separator, skipinitialspace=True, strict=True)
+    table = csv.DictReader(io.StringIO(text, newline=""), delimiter=separator, skipinitialspace=True, strict=True)
+    found: dict[str, Student] = {}
     try:
-        rows = [(table.line_num, row) for row in table]
-    except csv.Error as error:
-        raise MarkingError(f"{path}, line {table.line_num}: {error}") from None
-    names = ["_".join(name.split()).casefold() for name in (rows[0][1] if rows else ())]
-    if names.count("id") != 1 or any(names.count(name) > 1 for name in COLUMNS):
-        raise MarkingError(f"{path}: its first line must name these columns, each once: {','.join(COLUMNS)}")
-    for line, cells in rows[1:]:
-        row = dict(zip(names, cells, strict=False))
-        values = {name: " ".join(row.get(name, "").split()) for name in COLUMNS}
-        if any(values.values()):
-            yield line, values
+        table.fieldnames = names = ["_".join(name.split()).casefold() for name in table.fieldnames or ()]
+        if names.count("id") != 1 or any(names.count(name) > 1 for name in COLUMNS):
+            raise InputError(f"its first line must name these columns, each once: {','.join(COLUMNS)}")
+        for row in table:
+            values = {name: " ".join((row.get(name) or "").split()) for name in COLUMNS}
+            if not any(values.values()):
+                continue
+            student = Student(**values)
+            if student.id.casefold() in found:
+                raise InputError(f"the id {student.id} appears twice")
+            found[student.id.casefold()] = student
+    except (csv.Error, InputError) as error:
+        raise MarkingError(f"{path}, line {table.reader.line_num}: {error}") from None
+    if not found:
+        raise MarkingError(f"{path} names no student")
+    return list(found.values())
 
 
 def enrol(course: Course, people: list[Student]) -> None:

@@ -28,7 +28,6 @@ from marking.students import Student
 FILE_BYTES = 20 * 2**20  # ten times a notebook with many pictures
 ARCHIVE_BYTES = 5 * FILE_BYTES  # all files of a student's archive
 ARCHIVE_FILES = 10_000
-NAME_BYTES = 200  # of a part of a path; longer ones are cut
 REQUEST = "regrade.txt"  # in a hand-in: what a student asks to be looked at again
 STAMP = "timestamp.txt"  # nbgrader's, with the time of a hand-in
 CLUTTER = ("__MACOSX", ".ipynb_checkpoints", "desktop.ini", "Thumbs.db")
@@ -196,15 +195,7 @@ def _opened(file):
 def _parts(entry):
     """The path of an archive's file, each part a valid name; that of a folder is empty."""
     name = entry.filename.replace("\\", "/").replace("\0", "?").encode("utf-8", "replace").decode()
-    return () if name.endswith("/") else tuple(_cut(part) for part in name.split("/") if part not in ("", ".", ".."))
-
-
-def _cut(part):
-    """A part of a path that is short enough for a file system, with the same suffix."""
-    if len(part.encode()) <= NAME_BYTES:
-        return part
-    stem, suffix = os.path.splitext(part)
-    return stem.encode()[: NAME_BYTES - 20].decode("utf-8", "ignore") + suffix[:10]
+    return () if name.endswith("/") else tuple(part for part in name.split("/") if part not in ("", ".", ".."))
 
 
 def _saved_at(entry):
@@ -221,9 +212,7 @@ def _file(path):
     if not stat.S_ISREG(found.st_mode):
         raise Refused("is not a regular file")
     _check_size(found.st_size)
-    # It may have become a link since: that is not followed either.
-    with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb") as file:
-        return file.read(FILE_BYTES)
+    return path.read_bytes()
 
 
 def _entry(archive, entry):

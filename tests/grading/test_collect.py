@@ -201,13 +201,13 @@ def test_what_is_no_file_too_large_or_oddly_named_costs_nobody_else(taken, hand_
         with open(hand_in(name, b""), "wb") as file:
             file.truncate(200 * 2**20)
     hand_in("123/x.ipynb", tiny.right())
-    hand_in("long.zip", archive({f"{'n' * 300}.ipynb": tiny.right(), "a\0b.txt": b""}))
+    hand_in("long.zip", archive({"x.ipynb": tiny.right(), f"{'n' * 300}.txt": b"", "a\0b.txt": b""}))
     hand_in("bomb.zip", archive({"x.ipynb": bytes(FILE_BYTES + 1)}))
     hand_in("bombs.zip", archive({f"{n}.ipynb": bytes(FILE_BYTES) for n in range(6)}))
     taken()
     words = {
         "pipe": "is not a regular file", "ann_b": "has 200 MiB; up to 20 are looked at", "123": "film.mp4 has 200 MiB",
-        "long": "", "bomb": "has 20 MiB", "bombs": "has more than 100 MiB in it",
+        "long": "File name too long", "bomb": "has 20 MiB", "bombs": "has more than 100 MiB in it",
     }  # fmt: skip
     assert all(word in taken.notes(student) for student, word in words.items())
     assert taken.notebook("ann_b") == tiny.released and taken.answered("123") and taken.answered("long")
