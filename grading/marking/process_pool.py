@@ -23,7 +23,6 @@ from marking.course import Course
 
 GRACE_S = 15  # for a process to end its sandbox
 POLL_S = 0.2
-INTERRUPTS = {signal.SIGINT, signal.SIGTERM}
 
 
 def each(
@@ -77,11 +76,7 @@ class _Process:
         self._result, result = fork.Pipe(duplex=False)
         self._process = fork.Process(target=_work, args=(course, app, name, work, student, result, os.getpid()))
         self._begun = time.monotonic()
-        signal.pthread_sigmask(signal.SIG_BLOCK, INTERRUPTS)  # Python loses one that comes during a fork
-        try:
-            self._process.start()
-        finally:
-            signal.pthread_sigmask(signal.SIG_UNBLOCK, INTERRUPTS)
+        self._process.start()
         result.close()
         self.sentinel, self.terminate = self._process.sentinel, self._process.terminate
 
@@ -112,7 +107,6 @@ def _work(course, app, name, work, student, result, parent):
     # The terminal's interrupt reaches all processes; the parent ends this one.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("interrupted"))
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, INTERRUPTS)
     try:
         with course.log(name, app) as log:
             output = os.open(log, os.O_WRONLY | os.O_APPEND)

@@ -194,22 +194,3 @@ def test_marks_by_hand_for_an_answer_that_was_handed_in_anew_wait_for_another_lo
     course("autograde")
     assert course.totals() == {"ann": 5.5, "bob": 7.5, "cyd": 7.5}
     assert not any(row.waiting or row.reasons for row in course.rows().values())
-
-
-def test_an_interrupt_at_the_moment_of_a_fork_is_none_that_is_lost(tmp_path, tiny, course_folder):
-    script = tmp_path / "interrupted.py"
-    script.write_text("""
-import os, signal, time
-from pathlib import Path
-from marking import process_pool
-from marking.course import Course
-os.register_at_fork(after_in_parent=lambda: signal.raise_signal(signal.SIGINT))
-signal.signal(signal.SIGINT, signal.default_int_handler)
-try:
-    process_pool.each(Course(Path.cwd()), None, "a", ["ann"], lambda _: time.sleep(60), print, 60)
-except KeyboardInterrupt:
-    print("interrupted")
-""")
-    env = course_folder(tmp_path, tiny).env()
-    done = subprocess.run([sys.executable, script], cwd=tmp_path, text=True, capture_output=True, env=env, timeout=120)
-    assert done.stdout.endswith("interrupted\n") and "ignored" not in done.stderr, done
