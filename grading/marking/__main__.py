@@ -40,7 +40,8 @@ def main(arguments):
             COMMANDS[given.command](course, given)
             return 0
     except (CourseError, OSError, OperationalError) as error:
-        print(f"{given.command}: {_explained(course, error)}", file=sys.stderr)
+        what = f"{course.folder / 'gradebook.db'}: {error.orig}" if isinstance(error, OperationalError) else error
+        print(f"{given.command}: {what}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         again = "goes on with the same seeds" if given.command == "challenge" else "starts over"
@@ -99,7 +100,7 @@ def autograde(course, given):
     from marking import autograde
 
     lesson = course.lesson(given.lesson)
-    marked, unchanged, unknown = autograde.autograde(course, lesson, given.student, anew=given.anew)
+    marked, unchanged, unknown = autograde.autograde(course, lesson, given.student, anew=given.all)
     _summary({lesson: autograde.rows(course, lesson, only=marked[0] if given.student else None)})
     if unchanged and not given.student:
         print(f"{plural(len(unchanged), 'hand-in')} unchanged since they were marked (ALL=1 marks them again)")
@@ -158,18 +159,17 @@ def challenge(course, given):
     print(f"the board as a figure: {figure or 'none, as no run finished'}; all verdicts to hand back: {pages}")
 
 
+# Each with the commands that take it.
+OPTIONS = {
+    "sources": (("release",), dict(type=Path, default=HERE / "source")),
+    "when": (("release", "due"), dict(default="", help="it is due, such as 2026-12-01 18:00, or none")),
+    "student": (("due", "autograde"), dict(default="", help="only this one")),
+    "all": (("autograde",), dict(action="store_true", help="unchanged hand-ins, too")),
+    "students": (("release", "collect", "challenge"), dict(type=Path, help="CSV: id,first_name,last_name,email")),
+    "from": (("collect", "challenge"), dict(dest="where", type=Path, help="a folder or zip archive")),
+    "trial": (("challenge",), dict(type=int, metavar="SAMPLES", help="one run of this size, to try the command")),
+}
 COMMANDS = {command.__name__: command for command in (release, due, collect, autograde, feedback, grades, challenge)}
-
-
-def _explained(course, error):
-    """What failed, on the disk or in the gradebook where, and what to do."""
-    if isinstance(error, CourseError):
-        return error
-    if isinstance(error, OperationalError):
-        where, what = course.folder / "gradebook.db", error.orig
-    else:
-        where, what = error.filename or course.folder, error.strerror or error
-    return f"{where}: {what}. What was there before is still there: make room or mend it, then run the command again."
 
 
 def _say_strays(strays):
@@ -250,22 +250,9 @@ def _parser():
     for name in COMMANDS:
         command = commands.add_parser(name)
         command.add_argument("lesson", nargs="?", default="", help="its name or its beginning")
-        if name == "release":
-            command.add_argument("--sources", type=Path, default=HERE / "source")
-        if name in ("release", "due"):
-            command.add_argument("--when", default="", help="it is due, such as 2026-12-01 18:00, or none")
-        if name in ("due", "autograde"):
-            command.add_argument("--student", default="", help="only this one")
-        if name == "autograde":
-            command.add_argument("--all", dest="anew", action="store_true", help="unchanged hand-ins, too")
-        if name in ("release", "collect", "challenge"):
-            command.add_argument("--students", type=Path, help="CSV: id,first_name,last_name,email")
-        if name in ("collect", "challenge"):
-            command.add_argument("--from", dest="where", type=Path, help="a folder or zip archive")
-        if name == "challenge":
-            command.add_argument(
-                "--trial", type=int, metavar="SAMPLES", help="one run with this many samples, to try the command"
-            )
+        for option, (of, settings) in OPTIONS.items():
+            if name in of:
+                command.add_argument(f"--{option}", **settings)
     commands.add_parser("formgrader", help="other options are Jupyter's own")
     return parser
 

@@ -5,11 +5,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import nbformat
-from nbgrader import utils
 from nbgrader.api import MissingEntry
 from nbgrader.converters import Autograde
 
 import course.grader
+from course.grader.cells import answers_of
 from course.grader.grade import IN_HIDDEN
 from course.grader.notebooks import the_one
 from marking import preprocessors, process_pool, sandbox
@@ -180,16 +180,7 @@ def _mark(course, app, lesson, student):
 
 
 def _answers(path):
-    """The answers of a notebook by `grade_id`, as far as it can be read."""
-    try:
-        cells = nbformat.read(path, as_version=4).cells
-    except Exception:  # nbformat has no common type
-        return {}
-    return {
-        cell.metadata.nbgrader.grade_id: (cell.source.strip(), str(cell.get("attachments", "")))
-        for cell in cells
-        if utils.is_solution(cell)
-    }
+    return answers_of(nbformat.read(path, as_version=4)) if path.exists() else {}
 
 
 def grades_of(gradebook, lesson, student):
