@@ -1,14 +1,11 @@
 """The course folder, with the files of each step of an assignment."""
 
-import glob
 import json
 import logging
 import re
 from contextlib import contextmanager
 from dataclasses import dataclass
-from importlib.metadata import version
 from pathlib import Path
-from urllib.parse import quote
 
 from nbgrader.api import Gradebook
 from nbgrader.apps.baseapp import NbGrader
@@ -17,7 +14,6 @@ from nbgrader.exchange import ExchangeFactory
 from course.grader.notebooks import the_one
 from ddl.errors import CourseError
 from ddl.records import files
-from ddl.records.stack import release
 from marking import formulas
 
 CHALLENGE = "5.Challenge-score"  # the assignment that has the scores of the challenge
@@ -117,13 +113,8 @@ class Course:
 
     @property
     def gradebook_url(self) -> str:
-        """The URL of the gradebook, quoted as a `?` would end the path; a command waits a minute for another's lock.
-
-        SQLAlchemy 2.0, the last one for Python 3.10, takes a path as it stands: there SQLite itself reads it as a URI.
-        """
-        path = quote(str(self.folder / "gradebook.db"))
-        new = release(version("sqlalchemy")) >= (2, 1)
-        return f"sqlite:///{path}?timeout=60" if new else f"sqlite:///file:{path}?uri=true&timeout=60"
+        """The URL of the gradebook; a command waits a minute for another's lock."""
+        return f"sqlite:///{self.folder / 'gradebook.db'}?timeout=60"
 
     def notes(self, lesson: str, student: str) -> Notes:
         path = self._notes(lesson, student)
@@ -141,12 +132,11 @@ class Course:
     @contextmanager
     def alone(self):
         """Allow one command at a time in this folder."""
-        name = str(self.folder)
         self.folder.mkdir(parents=True, exist_ok=True)
-        if "{" in name or "}" in name or glob.glob(name) != [name]:
+        if found := re.findall(r"[][*?{}#%]", str(self.folder)):
             raise MarkingError(
-                f"COURSE={name}: nbgrader takes some of * ? [ ] {{ }} in a folder's path for a "
-                "pattern: choose a name without them"
+                f"COURSE={self.folder}: nbgrader takes {' '.join(found)} for a part of a pattern or an address: choose "
+                "a name without"
             )
 
         def busy():

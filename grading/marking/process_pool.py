@@ -1,6 +1,5 @@
 """Work on one student after another in processes of their own, several at a time."""
 
-import contextlib
 import multiprocessing
 import os
 import signal
@@ -16,6 +15,7 @@ import nbformat
 from nbformat import v4
 
 from ddl.rank.fast_exit import end_with_parent
+from ddl.records.log import last_lines
 from ddl.records.machine import usable_cores
 from ddl.text import plural
 from line import Line
@@ -50,7 +50,7 @@ def each(
                 active.append(_Process(course, app, title, waiting.popleft(), work))
             wait([process.sentinel for process in active], POLL_S)
             line.show(f"{count} done, at work: {', '.join(process.student for process in active)}")
-            for process in [process for process in active if process.over(limit_s)]:
+            for process in [each for each in active if not each.is_alive() or time.monotonic() > each.begun + limit_s]:
                 active.remove(process)
                 count += 1
                 detail = done(process.student, process.failure(limit_s), process.log)
@@ -66,54 +66,46 @@ def each(
             process.end()
 
 
-class _Process:
+class _Process(multiprocessing.get_context("fork").Process):
     """A fork of this process, with nbgrader already imported, that works on one student."""
 
     def __init__(self, course, app, title, student, work):
-        name = f"{title.replace(' ', '-')}-{student}"
-        self.student, self.log = student, course.log_path(name)
-        fork = multiprocessing.get_context("fork")
-        self._result, result = fork.Pipe(duplex=False)
-        self._process = fork.Process(target=_work, args=(course, app, name, work, student, result, os.getpid()))
-        self._begun = time.monotonic()
-        self._process.start()
-        result.close()
-        self.sentinel, self.terminate = self._process.sentinel, self._process.terminate
+        super().__init__()
+        self._log_name = f"{title.replace(' ', '-')}-{student}"
+        self.student, self.log, self.begun = student, course.log_path(self._log_name), time.monotonic()
+        self._course, self._app, self._do, self._parent = course, app, work, os.getpid()
+        self.start()
 
-    def over(self, limit_s):
-        return not self._process.is_alive() or time.monotonic() > self._begun + limit_s
+    def run(self):
+        end_with_parent()
+        if os.getppid() != self._parent:
+            os._exit(1)
+        # The terminal's interrupt reaches all processes; the parent ends this one.
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit("interrupted"))
+        with self._course.log(self._log_name, self._app) as log:
+            output = os.open(log, os.O_WRONLY | os.O_APPEND)
+            os.dup2(output, 1)
+            os.dup2(output, 2)
+            try:
+                self._do(self.student)
+            except Exception as error:
+                traceback.print_exc()
+                print(f"{type(error).__name__}: {error}".splitlines()[0], flush=True)
+                sys.exit(1)
 
     def failure(self, limit_s):
         """How the work failed; an empty text where it did not."""
-        late = self._process.is_alive()
+        late = self.is_alive()
         self.terminate()
         self.end()
         if late:
             return f"it took more than {limit_s:.0f} s"
-        with contextlib.suppress(EOFError):
-            return self._result.recv()
-        return f"its process ended with status {self._process.exitcode}"
+        if self.exitcode == 1:
+            return "".join(last_lines(self.log, 1))
+        return f"its process ended with status {self.exitcode}" if self.exitcode else ""
 
     def end(self):
-        self._process.join(GRACE_S)
-        self._process.kill()
-        self._process.join()
-
-
-def _work(course, app, name, work, student, result, parent):
-    end_with_parent()
-    if os.getppid() != parent:
-        os._exit(1)
-    # The terminal's interrupt reaches all processes; the parent ends this one.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit("interrupted"))
-    try:
-        with course.log(name, app) as log:
-            output = os.open(log, os.O_WRONLY | os.O_APPEND)
-            os.dup2(output, 1)
-            os.dup2(output, 2)
-            work(student)
-        result.send("")
-    except Exception as error:
-        traceback.print_exc()
-        result.send(f"{type(error).__name__}: {error}".splitlines()[0])
+        self.join(GRACE_S)
+        self.kill()
+        self.join()

@@ -253,16 +253,14 @@ def test_a_disk_that_fills_up_is_said_and_loses_nothing(taken, hand_in, tiny, mo
 
 
 def test_the_gradebook_is_in_the_course_folder_whatever_that_is_called(tmp_path, empty_gradebook):
-    for number, name in enumerate(("a b", "a?b", "a#b", "a%20b", "ä'b")):
-        course = Course(tmp_path / str(number) / name)
-        course.folder.mkdir(parents=True)
-        shutil.copy(empty_gradebook, course.folder / "gradebook.db")
-        with course.alone():
-            students.enrol(course, [ANN])
-        assert students.students(course) == [ANN]
-        assert "gradebook.db" in os.listdir(course.folder)
-        assert course.nbgrader().coursedir.db_url == course.gradebook_url
-    for name in ("[ab]", "{ab}"):
+    course = Course(tmp_path / "ä'b c")
+    course.folder.mkdir()
+    shutil.copy(empty_gradebook, course.folder / "gradebook.db")
+    with course.alone():
+        students.enrol(course, [ANN])
+    assert students.students(course) == [ANN] and "gradebook.db" in os.listdir(course.folder)
+    assert course.nbgrader().coursedir.db_url == course.gradebook_url
+    for name in ("[ab]", "{ab}", "a?b", "a#b", "a%20b"):
         with pytest.raises(MarkingError, match="choose a name"), Course(tmp_path / name).alone():
             pass
 
