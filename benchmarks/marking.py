@@ -21,7 +21,7 @@ import nbformat
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "tools"))
 import lessons
-from course.grader.notebooks import beginning
+from course.lab.notebooks import beginning
 
 PATHS = os.pathsep.join([str(ROOT / "grading"), str(ROOT / "tools")])
 MARKS = re.compile(r"(?m)^.*(BEGIN|END) SOLUTION.*\n?")

@@ -5,7 +5,7 @@
 Each case is a launch of strategies/parameter_server.py with two workers. In "held", worker 1 is stopped for nine of
 every ten tenths of a second; in "stopped" it is stopped for good while the other goes on; in "worker lost" and "server
 lost" that process is killed. Counted are updates, from the twentieth on. The records go to
-results/reference/parameter-server.jsonl, and `strategies_table` of course.workers.agreement shows them.
+results/reference/parameter-server.jsonl, and `strategies_table` of course.multi_gpu.agreement shows them.
 """
 
 import argparse

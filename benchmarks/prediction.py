@@ -17,8 +17,8 @@ import os
 import statistics
 from pathlib import Path
 
-from course.links import prediction
 from course.shared import cost
+from course.topology import prediction
 from ddl import launch
 from turns import Turns, take_turns
 

@@ -2,7 +2,7 @@
 
     .venv/bin/python benchmarks/reduce_scatter.py      # two ranks, half a minute
 
-Lesson 6 shares out gradients by `course.training.world.World.reduce_scatter`, which is the second of these.
+Lesson 6 shares out gradients by `course.sharding.communicator.World.reduce_scatter`, which is the second of these.
 """
 
 import statistics
@@ -18,7 +18,7 @@ def main():
     import horovod.tensorflow as hvd
     import tensorflow as tf
 
-    from course.training.world import World
+    from course.sharding.communicator import World
     from ddl.records.recorder import Recorder
 
     world, values, times = World(), tf.random.normal([VALUES]), {}

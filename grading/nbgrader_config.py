@@ -13,7 +13,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 from nbconvert.preprocessors import CSSHTMLHeaderPreprocessor
 from nbgrader import preprocessors as steps
 
-from course.grader.handin import COURSE, EXCHANGE
+from course.lab.handin import COURSE, EXCHANGE
 from marking.preprocessors import GradeHandIn, Grades, Withhold
 
 c = get_config()  # noqa: F821 - what nbgrader reads a settings file with

@@ -84,14 +84,14 @@ from course.data.augment import augment, normalise
 from course.data.tensors import constant
 from course.training import models, optimizer, timeline
 from course.training.checkpoint import Checkpoints, folder
-from course.training.exchange import average, average_statistics, cycle_time, pin_gpu, suitable_cycle_ms
+from course.training.horovod_utils import average, average_statistics, cycle_time, pin_gpu, suitable_cycle_ms
 from course.training.journal import Journal, Startup
 from course.training.loop import DIVERGED, LEAVING, in_passes, make_evaluation, train
 from course.training.noise import NoiseScale
-from course.training.notice import Notice
+from course.training.preemption import Notice
+from course.training.rank_log import keep_weights
 from course.training.recipes import FITS, micro_batch, settle
 from course.training.schedule import schedule_of
-from course.training.witness import keep_weights
 from ddl.records.folder import StorageError
 
 

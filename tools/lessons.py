@@ -34,7 +34,7 @@ METADATA = {
     "language_info": {"name": "python"},
 }
 HOME = "Start_Here"
-HINTS = "source_code/course/grader/hints.json"
+HINTS = "source_code/course/lab/hints.json"
 NAVIGATION = {"tags": ["navigation"], "editable": False, "deletable": False}  # of cells that lead to other lessons
 LESSON_LINK = re.compile(r'href="(?:\.\./|notebooks/)?([\w.-]+)\.ipynb"')  # pages lie in one folder
 SHOWN_LINES = 12  # of a failing cell, and of its traceback
@@ -75,7 +75,7 @@ def source_of(path: Path, root: Path) -> Path:
 
 def begins_so(name: str, paths: list[Path]) -> list[Path]:
     """The lessons whose name begins so; a number alone means that lesson's core."""
-    from course.grader.notebooks import beginning
+    from course.lab.notebooks import beginning
 
     return [path for path in paths if path.stem.startswith(beginning(name))]
 
@@ -234,7 +234,7 @@ def holds_work(path: Path) -> bool:
     """Whether somebody has executed or answered anything in a notebook; also where it cannot be read."""
     import nbformat
 
-    from course.grader.progress import questions_of
+    from course.lab.progress import questions_of
     from ddl.errors import CourseError
 
     try:

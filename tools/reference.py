@@ -43,12 +43,13 @@ import challenge
 import convergence
 import sweeps
 from course.data import DataError, fetch
+from course.multi_gpu import mistakes
 from course.shared.recorded import recorded as earlier
+from course.training import timeline
 from course.training.precision import PRECISIONS, choose
-from course.workers import mistakes
 from ddl import hosts
 from ddl.errors import CourseError
-from ddl.records import stack, timeline
+from ddl.records import stack
 from lessons import ROOT
 from recordings import Recordings, Trainings
 

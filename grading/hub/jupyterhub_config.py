@@ -10,9 +10,9 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from course.grader.handin import EXCHANGE
-from course.grader.journal import CLASS
-from course.lab.seat import COURSE
+from course.lab.attendee import CLASS
+from course.lab.class_checkout import COURSE
+from course.lab.handin import EXCHANGE
 from ddl.records.paths import data_dir
 
 folder = Path(os.environ["DDL_HUB"])

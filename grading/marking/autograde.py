@@ -11,7 +11,7 @@ from nbgrader.converters import Autograde
 import course.grader
 from course.grader.cells import answers_of
 from course.grader.grade import IN_HIDDEN
-from course.grader.notebooks import the_one
+from course.lab.notebooks import the_one
 from marking import preprocessors, process_pool, sandbox
 from marking.course import Course, MarkingError, plain
 from marking.due import due

@@ -11,7 +11,7 @@ from nbgrader.api import Gradebook
 from nbgrader.apps.baseapp import NbGrader
 from nbgrader.exchange import ExchangeFactory
 
-from course.grader.notebooks import the_one
+from course.lab.notebooks import the_one
 from ddl.errors import CourseError
 from ddl.records import files
 from marking import formulas

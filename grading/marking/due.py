@@ -4,7 +4,7 @@ from datetime import datetime, timedelta, timezone
 
 from nbgrader.api import Gradebook, MissingEntry
 
-from course.grader.notebooks import the_one
+from course.lab.notebooks import the_one
 from ddl.errors import InputError
 from marking.course import Course, MarkingError
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from jupyter_client.kernelspec import KernelSpecManager, NoSuchKernel
 
-from course.grader.handin import EXCHANGE
+from course.lab.handin import EXCHANGE
 from marking.course import GRADING, Course
 
 OPTIONS = (

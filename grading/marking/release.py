@@ -10,8 +10,8 @@ from nbgrader.converters import GenerateAssignment
 from nbgrader.exchange import ExchangeError
 
 import lessons
-from course.grader.handin import EXCHANGE
-from course.grader.notebooks import the_one
+from course.lab.handin import EXCHANGE
+from course.lab.notebooks import the_one
 from marking.course import Course, MarkingError, write
 
 IMAGE = re.compile(r"(!\[[^\]]*\]\()(?:\.\./)?(images/[^)\s]+)")

@@ -23,9 +23,9 @@ from pathlib import Path
 import psutil
 
 import ddl
-from course.grader.channel import Channel, worker_command
 from course.grader.launches import launcher_command
 from course.grader.limits import Limits
+from course.grader.worker_process import Channel, worker_command
 from ddl.errors import CourseError
 
 ROOT = Path(__file__).resolve().parents[2]

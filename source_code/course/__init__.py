@@ -11,16 +11,16 @@ from ddl.lazy import lazy_names
 __version__ = "0.2.0"  # CHANGELOG.md says what is new
 
 _HOME = {
-    "check": "grader.check",
-    "classroom": "grader.classroom",
-    "hint": "grader.hints",
-    "progress": "grader.progress",
-    "share": "grader.classroom",
+    "check": "lab.check",
+    "classroom": "lab.classroom",
+    "hint": "lab.hints",
+    "progress": "lab.progress",
+    "share": "lab.classroom",
     "recorded": "shared.recorded",
-    "agreement": "workers.agreement",
-    "difference": "workers.difference",
-    "initial_weights": "workers.exercise",
-    "report": "workers.exercise",
+    "agreement": "multi_gpu.agreement",
+    "difference": "multi_gpu.difference",
+    "initial_weights": "multi_gpu.exercise",
+    "report": "multi_gpu.exercise",
 }
 _MODULES = {
     "challenge": "challenge",
@@ -32,19 +32,19 @@ _MODULES = {
     "ring": "shared.ring",
     "descent": "gradients.descent",
     "sgd": "gradients.sgd",
-    "bandwidth": "links.bandwidth",
-    "clusters": "links.clusters",
-    "hierarchy": "links.hierarchy",
-    "prediction": "links.prediction",
-    "published": "links.published",
-    "race": "links.race",
-    "classification": "workers.classification",
-    "disturbed": "workers.disturbed",
-    "drill": "workers.drill",
-    "exercise": "workers.exercise",
-    "failures": "workers.failures",
-    "mistakes": "workers.mistakes",
-    "precisions": "workers.precisions",
+    "bandwidth": "topology.bandwidth",
+    "clusters": "topology.clusters",
+    "hierarchy": "topology.hierarchy",
+    "prediction": "topology.prediction",
+    "published": "topology.published",
+    "race": "topology.race",
+    "classification": "multi_gpu.classification",
+    "ps_faults": "multi_gpu.ps_faults",
+    "fault_injection": "multi_gpu.fault_injection",
+    "exercise": "multi_gpu.exercise",
+    "failures": "multi_gpu.failures",
+    "mistakes": "multi_gpu.mistakes",
+    "precisions": "multi_gpu.precisions",
     "critical": "convergence.critical",
     "sharpness": "convergence.sharpness",
     "tuning": "convergence.tuning",
@@ -59,5 +59,5 @@ _attribute, __dir__, __all__ = lazy_names(__name__, _HOME, _MODULES)
 
 def __getattr__(name):
     if name in ("hint", "check"):
-        import_module("course.grader.marks").follow()  # the lesson's questions say how they stand
+        import_module("course.lab.question_status").follow()  # the lesson's questions say how they stand
     return _attribute(name)

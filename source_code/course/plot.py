@@ -6,9 +6,9 @@ The modules behind them are imported on first use, so that a figure costs only w
 from ddl.lazy import lazy_names
 
 _MODULES = {
-    "links.plot_bandwidth": "plot_bandwidth plot_pairs",
+    "topology.plot_bandwidth": "plot_bandwidth plot_pairs",
     "challenge.plot_challenge": "plot_challenge",
-    "workers.plot_classification": "plot_precision_recall plot_overfitting",
+    "multi_gpu.plot_classification": "plot_precision_recall plot_overfitting",
     "convergence.plot_convergence": (
         "plot_convergence plot_noise_scale plot_schedule plot_batch_size_tradeoff plot_minima"
     ),
@@ -17,16 +17,16 @@ _MODULES = {
         "slider plot_descent plot_training plot_average plot_spread plot_best_rate plot_exchange plot_ring"
     ),
     "gradients.plot_sgd": "plot_settled plot_map plot_one_step plot_to_target",
-    "links.plot_cost": "plot_cost",
-    "workers.plot_efficiency": "plot_scaling plot_step_times plot_payoff plot_timeline",
-    "workers.plot_failures": "plot_lost_share",
-    "links.plot_hierarchy": "plot_fade plot_variants",
+    "topology.plot_cost": "plot_cost",
+    "multi_gpu.plot_efficiency": "plot_scaling plot_step_times plot_payoff plot_timeline",
+    "multi_gpu.plot_failures": "plot_lost_share",
+    "topology.plot_hierarchy": "plot_fade plot_variants",
     "convergence.plot_landscape": "plot_slices plot_sharpness",
-    "links.plot_links": "plot_links",
-    "links.plot_prediction": "plot_fit plot_prediction plot_published",
-    "links.plot_race": "plot_algorithms plot_race",
-    "workers.plot_strategies": "plot_agreement plot_staleness plot_loss_scaling",
-    "links.plot_topology": "plot_topology",
+    "topology.plot_links": "plot_links",
+    "topology.plot_prediction": "plot_fit plot_prediction plot_published",
+    "topology.plot_race": "plot_algorithms plot_race",
+    "multi_gpu.plot_strategies": "plot_agreement plot_staleness plot_loss_scaling",
+    "topology.plot_topology": "plot_topology",
     "sharding.plot_sharding": "plot_memory plot_messages plot_cycles",
 }
 _HOME = {name: module for module, names in _MODULES.items() for name in names.split()}

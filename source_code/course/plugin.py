@@ -40,7 +40,7 @@ def _synthetic(entry):
 
 def pages():
     """Return the page of a class: as far as its attendees share where they are."""
-    from course.grader.classroom import classroom
+    from course.lab.classroom import classroom
 
     return {"class": ("The class", lambda: classroom()._repr_html_())}
 

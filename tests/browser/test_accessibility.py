@@ -33,7 +33,7 @@ EVERY_KIND = (  # of what the course shows
     "try:\n    launch('quick_train.py', name='fails', epochs=5, fail_at_epoch=1)\nexcept RuntimeError as error:\n"
     "    print(error)",
     "runs()",
-    "import os\nfrom course.grader.check import check_file\ncheck_file('notebooks/7.Doubling.ipynb')",
+    "import os\nfrom course.lab.check import check_file\ncheck_file('notebooks/7.Doubling.ipynb')",
     "launch('quick_train.py', name='goes on', epochs=5000)",
 )
 

@@ -76,7 +76,7 @@ def test_gradient_basics(open_notebook, lesson):
     assert "2 of 2" in check_answers(tab, "question 2")
 
 
-@pytest.mark.nightly("grading/source/2*", "source_code/course/links/scripts/bench_*.py")
+@pytest.mark.nightly("grading/source/2*", "source_code/course/topology/scripts/bench_*.py")
 @pytest.mark.timeout(1200)
 def test_system_topology(open_notebook, lesson):
     saved = run_all(open_notebook, lesson("notebooks/2.System-Topology.ipynb", solved=True), 900)

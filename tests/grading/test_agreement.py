@@ -8,7 +8,7 @@ import pytest
 
 import lessons
 from course.grader import cells
-from course.grader.check import check_file
+from course.lab.check import check_file
 from marking import answers
 
 SETUP = "import math\n\nscale = 2"

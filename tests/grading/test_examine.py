@@ -15,7 +15,7 @@ import pytest
 from course.grader.grade import grade_notebook
 from course.grader.launches import Launches
 from course.grader.limits import Limits
-from course.workers import conversion
+from course.multi_gpu import conversion
 from helpers import code, question, until
 from marking import sandbox
 
@@ -227,7 +227,7 @@ def launched(script):
     tests = [
         question(
             check.__name__,
-            "from course.workers import conversion\n"
+            "from course.multi_gpu import conversion\n"
             f"conversion.{check.__name__}(conversion.training('my.py', ranks=2, seed=1))",
         )
         for check in conversion.CHECKS

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import nbformat
 import pytest
 
-from course.grader.handin import hand_in
+from course.lab.handin import hand_in
 from ddl.cli import main
 from ddl.errors import CourseError, InputError
 
@@ -63,7 +63,7 @@ def test_what_cannot_be_handed_in_is_refused_with_the_reason(tiny, mine, monkeyp
 
 
 def test_the_button_in_a_notebook_hands_in_and_says_what_became_of_it(tiny, mine, monkeypatch, tmp_path):
-    from course.grader.check import _hand_in_button
+    from course.lab.check import _hand_in_button
 
     line = SimpleNamespace(value="")
     line.update = lambda html: setattr(line, "value", html.data)
@@ -71,6 +71,6 @@ def test_the_button_in_a_notebook_hands_in_and_says_what_became_of_it(tiny, mine
     monkeypatch.setenv("DDL_EXCHANGE", str(tmp_path / "<nowhere>"))
     button.click()
     assert "released it there" in line.value and "<nowhere>" not in line.value and not button.disabled
-    monkeypatch.setattr("course.grader.handin._submit", lambda path, exchange: None)
+    monkeypatch.setattr("course.lab.handin._submit", lambda path, exchange: None)
     button.click()
     assert "handed in for ann" in line.value and "hand in again" in line.value

@@ -12,12 +12,12 @@ import lessons
 from course.grader import launch_worker, launches
 from course.grader.limits import Limits
 from course.grader.serialize import decode, encode
-from course.workers import conversion, loop
+from course.multi_gpu import conversion, own_loop
 from helpers import ROOT
 
 pytestmark = pytest.mark.slow
 SOURCES = ROOT / "grading" / "source"
-SCRIPTS = ROOT / "source_code" / "course" / "workers" / "scripts"
+SCRIPTS = ROOT / "source_code" / "course" / "multi_gpu" / "scripts"
 LESSON, LOOPS = SOURCES / "3.Multi-GPU" / "3.Multi-GPU.py", SOURCES / "3d.Text-and-Loops" / "3d.Text-and-Loops.py"
 
 
@@ -230,7 +230,7 @@ def test_a_reply_is_read_as_plain_data(monkeypatch, reply, sentence):
 def test_a_launch_leaves_nothing_in_the_reader_s_folders(monkeypatch, tmp_path):
     monkeypatch.setenv("DDL_RUNS_DIR", str(tmp_path))
     script = "from course import initial_weights, report\nreport(initial_weights([]), 1, 2)\nopen('model.weights', 'w')"
-    request = {"file": "mine.py", "script": script, "program": "script", "args": [], "ranks": 2, "seconds": 60}
+    request = {"file": "mine.py", "script": script, "program": "", "args": [], "ranks": 2, "seconds": 60}
     reply = launch_worker.perform(request | {"files": encode({"initial.npz": {}})})
     assert [(rank["done"], rank["wrote"], "error" in rank) for rank in reply["ranks"]] == [(True, True, False)] * 2
     assert {name: value.item() for name, value in decode(reply["ranks"][0]["report"]).items()} == {
@@ -280,8 +280,8 @@ WRONG_LOOPS = {
 @pytest.fixture
 def lost_by_loop(lost):
     """Return a function that tries a loop on three replicas, and gives the sentences of the checks it fails."""
-    trial = partial(loop.trial, "my_loop.py", seed=7, replicas=3)
-    return lambda script: lost(script, [trial], (loop.single_step, loop.learns))
+    trial = partial(own_loop.trial, "my_loop.py", seed=7, replicas=3)
+    return lambda script: lost(script, [trial], (own_loop.single_step, own_loop.learns))
 
 
 @pytest.mark.parametrize("changes", RIGHT_LOOPS.values(), ids=RIGHT_LOOPS)

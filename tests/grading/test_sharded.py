@@ -168,6 +168,118 @@ NONSENSE = {
 }
 
 
+OWN_STYLE = {
+    "sharded: a copy padded once, and updated in place": (
+        "sharded",
+        """
+import numpy as np
+class Sharded:
+    def __init__(self, weights, world, optimizer):
+        self.n, self.world = len(weights), world
+        self.padded = np.resize(np.append(weights, [0] * world.size), -(-self.n // world.size) * world.size)
+        self.mine = slice(*(np.array([world.rank, world.rank + 1]) * len(self.padded) // world.size))
+        self.optimizer = optimizer(self.mine.stop - self.mine.start)
+    @property
+    def weights(self):
+        return self.padded[: self.n]
+    def update(self, gradient):
+        gradient = np.concatenate([gradient / self.world.size, np.zeros(len(self.padded) - self.n)])
+        from_all = self.world.all_to_all(np.split(gradient, self.world.size))
+        self.padded[self.mine] += self.optimizer.change(sum(from_all))
+        self.padded = np.concatenate(list(self.world.all_gather(self.padded[self.mine])))
+""",
+    ),
+    "fully: a class for each layer": (
+        "fully",
+        """
+from dataclasses import dataclass
+import numpy as np
+@dataclass
+class Layer:
+    part: np.ndarray
+    size: int
+    optimizer: object
+    gradient: object = None
+class FullySharded:
+    def __init__(self, layers, world, optimizer):
+        self.world, self.layers = world, {}
+        for name, weights in layers.items():
+            part = np.array(world.split(weights)[world.rank])
+            self.layers[name] = Layer(part, weights.size, optimizer(part.size))
+    def gather(self, name):
+        layer = self.layers[name]
+        return np.concatenate(self.world.all_gather(layer.part))[: layer.size]
+    def reduce(self, name, gradient):
+        self.layers[name].gradient = self.world.all_to_all(self.world.split(gradient)).sum(0) / self.world.size
+    def update(self):
+        for layer in self.layers.values():
+            layer.part = layer.part + layer.optimizer.change(layer.gradient)
+            layer.gradient = None
+""",
+    ),
+    "fully: dictionaries and loops over ranks": (
+        "fully",
+        """
+import numpy as np
+class FullySharded:
+    def __init__(self, layers, world, optimizer):
+        self.world, self.sizes = world, {k: v.shape[0] for k, v in layers.items()}
+        self.parts = {}
+        for k, v in layers.items():
+            long = -(-len(v) // world.size)
+            part = np.zeros(long)
+            mine = v[world.rank * long : (world.rank + 1) * long]
+            part[: len(mine)] = mine
+            self.parts[k] = part
+        self.optimizers = {k: optimizer(len(v)) for k, v in self.parts.items()}
+        self.means = dict.fromkeys(layers)
+    def gather(self, name):
+        return [x for part in self.world.all_gather(self.parts[name]) for x in part][: self.sizes[name]]
+    def reduce(self, name, gradient):
+        total = 0
+        for part in self.world.all_to_all(self.world.split(gradient)):
+            total = total + part
+        self.means[name] = total / self.world.size
+    def update(self):
+        for name in self.parts:
+            self.parts[name] = self.parts[name] + self.optimizers[name].change(self.means[name])
+            self.means[name] = None
+""",
+    ),
+    "tensor: matrix products as functions, and a list": (
+        "tensor",
+        """
+import numpy as np
+def forward(x, a, b, world):
+    before = np.dot(x, a)
+    return world.all_sum(np.dot(before.clip(0), b)), [x, a, b, before]
+def backward(saved, back, world):
+    x, a, b, before = saved
+    d = np.matmul(back, b.transpose())
+    d[before <= 0] = 0
+    return [world.all_sum(np.matmul(d, a.transpose())), np.matmul(x.transpose(), d), before.clip(0).T.dot(back)]
+""",
+    ),
+    "tensor: TensorFlow's tape on each part": (
+        "tensor",
+        """
+import numpy as np
+import tensorflow as tf
+def forward(x, a, b, world):
+    x, a, b = map(tf.constant, (x, a, b))
+    with tf.GradientTape() as tape:
+        tape.watch([x, a, b])
+        part = tf.nn.relu(x @ a) @ b
+    return world.all_sum(part.numpy()), (tape, part, x, a, b)
+def backward(saved, back, world):
+    tape, part, x, a, b = saved
+    of_x, of_a, of_b = tape.gradient(part, [x, a, b], tf.constant(back, part.dtype))
+    return world.all_sum(of_x.numpy()), of_a, of_b
+""",
+    ),
+}
+
+
 @pytest.fixture
 def lost_points(lost):
     """Return a function that tries an answer, and gives the sentence of each check that it does not pass."""
@@ -185,6 +297,11 @@ def lost_points(lost):
 def test_right_answers_in_several_styles_keep_all_points(lost_points, kind, changes):
     size = 4 if kind != "fully" else 3
     assert lost_points(kind, changed(MODEL[kind], changes), size) == {}
+
+
+@pytest.mark.parametrize("kind, script", OWN_STYLE.values(), ids=OWN_STYLE)
+def test_right_answers_written_in_another_style_keep_all_points(lost_points, kind, script):
+    assert lost_points(kind, script, 3 if kind != "tensor" else 2) == {}
 
 
 @pytest.mark.parametrize("kind", MODEL)

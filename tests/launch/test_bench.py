@@ -5,11 +5,11 @@ import signal
 
 import pytest
 
-from course.links.bandwidth import bandwidths, pairs
-from course.links.plot_bandwidth import plot_bandwidth, plot_pairs
-from course.links.plot_race import plot_race
-from course.links.race import crossovers
 from course.shared import cost
+from course.topology.bandwidth import bandwidths, pairs
+from course.topology.plot_bandwidth import plot_bandwidth, plot_pairs
+from course.topology.plot_race import plot_race
+from course.topology.race import crossovers
 from ddl import RunFailed, launch
 from helpers import until
 
@@ -139,7 +139,7 @@ def test_a_rank_is_killed(script, cluster, nothing_left):
 
 def test_copies_are_timed_between_devices():
     """The processor stands in for a GPU: this runs the code, and says nothing of its speed."""
-    from course.links.scripts import bench_p2p
+    from course.topology.scripts import bench_p2p
 
     config = bench_p2p.parse(["--repeats", "5"])
     measured = bench_p2p.device_copies("host", "host", 4096, config)

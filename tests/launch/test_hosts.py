@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from course.links.hierarchy import variants
-from course.links.plot_hierarchy import plot_variants
-from course.training.bench import VARIANTS
+from course.shared.bench import VARIANTS
+from course.topology.hierarchy import variants
+from course.topology.plot_hierarchy import plot_variants
 from ddl import attach, hosts, launch, runs
 from ddl.launcher import processes
 from ddl.records.jsonfiles import read_json_lines

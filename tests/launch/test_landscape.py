@@ -51,8 +51,8 @@ def command(ranks):
 
 pytestmark = pytest.mark.nightly(
     "source_code/course/convergence/scripts/landscape.py",
-    "source_code/course/training/landscape.py",
-    "source_code/course/training/matrices.py",
+    "source_code/course/convergence/landscape.py",
+    "source_code/course/convergence/matrices.py",
 )
 
 OUTPUTS = {"one": command(1), "two": command(2)}

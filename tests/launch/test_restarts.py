@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from course import drill
+from course import fault_injection
 from course.training import checkpoint
 from ddl import launch, runs
 from ddl.launcher import processes
@@ -129,8 +129,8 @@ def test_a_killed_launcher_leaves_a_checkpoint_and_no_process(nothing_left):
 @pytest.mark.slow
 def test_a_rank_is_killed_at_a_step_and_its_cost_is_read(nothing_left):
     run = launch("train_cifar.py", **SMALL | {"steps": 300}, checkpoint_every=1, max_restarts=2, wait=False)
-    assert drill.kill_at(run, rank=1, step=20) is run
-    cost = drill.costs([run]).iloc[0]
+    assert fault_injection.kill_at(run, rank=1, step=20) is run
+    cost = fault_injection.costs([run]).iloc[0]
     assert run.state == "done" and len(run.restarts) == 1
     assert cost["killed at step"] >= 20 and cost["steps twice"] <= 2
     assert 0 < cost["lost_s"] and 0 < cost["step_s"] < 5 and 0 <= cost["checkpoint_s"] < cost["step_s"]
@@ -139,7 +139,7 @@ def test_a_rank_is_killed_at_a_step_and_its_cost_is_read(nothing_left):
 POWER_CUT = """
 import os, sys, types
 import numpy as np
-sys.modules["course.training.exchange"] = types.SimpleNamespace(average_statistics=None)  # TensorFlow's import is slow
+sys.modules["course.training.horovod_utils"] = types.SimpleNamespace(average_statistics=None)  # TensorFlow's import is slow
 os.urandom = bytes  # one name for the file that is being written
 from course.training import checkpoint
 checkpoint.save([np.full((2, 3), 3.0, np.float32)], {"step": 3}, {})

@@ -7,13 +7,13 @@ import pytest
 
 pytest.importorskip("horovod.tensorflow")
 
+from course.multi_gpu.plot_efficiency import plot_step_times, plot_timeline
+from course.shared.bench import PARTS
 from course.shared.efficiency import payoff, tuning
 from course.training import models, timeline
-from course.training.bench import PARTS
-from course.workers.plot_efficiency import plot_step_times, plot_timeline
 from ddl import RunFailed, launch
 
-pytestmark = pytest.mark.nightly("source_code/course/workers/scripts/step_times.py")
+pytestmark = pytest.mark.nightly("source_code/course/multi_gpu/scripts/step_times.py")
 
 SMALL = {"global_batch": 8, "steps": 6}
 

@@ -5,7 +5,7 @@ from importlib.util import find_spec
 import numpy as np
 import pytest
 
-from course.workers.agreement import agreement, kept_weights
+from course.multi_gpu.agreement import agreement, kept_weights
 from ddl import launch
 from ddl.records.jsonfiles import read_json
 from helpers import launched, launches

@@ -6,11 +6,11 @@ import pytest
 pytest.importorskip("tensorflow_hub")
 
 from course.data import load_questions
-from course.workers.scores import majority
+from course.multi_gpu.binary_metrics import majority
 from ddl import RunFailed, launch
 from helpers import launched, launches
 
-pytestmark = pytest.mark.nightly("source_code/course/workers/scripts/train_text.py", "source_code/course/training/*")
+pytestmark = pytest.mark.nightly("source_code/course/multi_gpu/scripts/train_text.py", "source_code/course/training/*")
 
 WAYS = {
     "single": dict(workers=1),

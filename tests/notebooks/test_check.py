@@ -7,7 +7,7 @@ import pytest
 from jupyter_client.manager import KernelManager
 from nbclient import NotebookClient
 
-from course.grader import journal
+from course.lab import attendee
 from doubling import SOLVED, write_lesson
 
 pytestmark = pytest.mark.slow
@@ -28,7 +28,7 @@ def test_in_a_kernel_it_prints(tmp_path):
     calls = "from course import check\ncheck()\ncheck('7')"
     path = write_lesson(tmp_path, SOLVED | {"q02_table": "table = 0"}, "table = [1, 4, 9]", calls)
     assert ran(path).count("question 1  passed\nquestion 2  not yet: ") == 2
-    found = {test: passed for test, (passed, _) in journal.checked("7.Doubling").items()}
+    found = {test: passed for test, (passed, _) in attendee.checked("7.Doubling").items()}
     assert found == {"q01_double_test": True, "q02_table_test": False}
 
 

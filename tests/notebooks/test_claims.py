@@ -17,7 +17,7 @@ import pandas as pd
 import pytest
 
 import lessons
-from course import critical, disturbed, precisions, recorded
+from course import critical, precisions, ps_faults, recorded
 from course.challenge import TARGET
 from course.challenge.findings import ablations, best_of
 from course.challenge.verdict import Score
@@ -442,7 +442,7 @@ CLAIMS = {
         above(r.gain(PAPERS, f"{PAPERS}, biases apart", file="lars-biases"))
         and level(r.gain("LARS", f"{PAPERS}, biases apart", file="lars-biases"))
     ),
-    # Lesson 3: the seventh case of the bug hunt
+    # Lesson 3b: the eighth case of the bug hunt
     "In the recorded runs, no script ended with an error, and every loss fell.": lambda r: all(
         result["loss"] < result["first_loss"] and [rank["rank"] for rank in result["witnesses"]] == [0, 1]
         for result in r.results("keras")
@@ -841,7 +841,7 @@ def ranging(values, form="{:.1f}", unit=""):
 def expected(records):
     """Return the rows that records decide, up to their column about GPUs."""
     percent = {arm: ranging(records.arm(arm).values(), unit="% ") for arm in (BATCH_1024, "+ warm-up", "LARS", "LAMB")}
-    server = {case: ranging(row["updates_per_s"] for row in disturbed.records()[case]) for case in ("plain", "held")}
+    server = {case: ranging(row["updates_per_s"] for row in ps_faults.records()[case]) for case in ("plain", "held")}
     points = {
         (result["rate_mbit"], point["variant"]): f"{1000 * point['seconds']['median']:.0f} ms"
         for result in records.results("two-hosts")

@@ -7,7 +7,7 @@ import numpy
 import pandas
 import pytest
 
-from course.links import published
+from course.topology import published
 from ddl.paired_stats import Paired
 from helpers import ROOT, claims_of
 

@@ -11,7 +11,7 @@ from nbclient import NotebookClient
 
 import lessons
 from course.grader.cells import names_in
-from course.grader.hints import steps_of
+from course.lab.hints import steps_of
 from helpers import ROOT
 
 
@@ -42,7 +42,7 @@ class Lesson:
 
 GRADED = [path for path in lessons.sources(ROOT) if "### BEGIN HIDDEN TESTS" in path.read_text()]
 IMPORTED = {  # by tests: nothing heavy
-    "math", "numpy", "json", "itertools", "course.shared.ring", "course.workers", "course.sharding"
+    "math", "numpy", "json", "itertools", "course.shared.ring", "course.multi_gpu", "course.sharding"
 }  # fmt: skip
 
 

@@ -12,7 +12,7 @@ LOOKS_AT = [
     "source_code/ddl/records/stack.py",
     "source_code/course/training/*",
     "source_code/strategies/*",
-    "source_code/course/workers/scripts/train_text.py",
+    "source_code/course/multi_gpu/scripts/train_text.py",
 ]
 
 

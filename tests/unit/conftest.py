@@ -7,7 +7,7 @@ import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.text import Text
 
-from course.shared.picture import Picture
+from course.shared.figure import Figure
 
 LOOKED_AT = set()  # functions that draw, each of whose first picture has been looked at
 
@@ -15,13 +15,13 @@ LOOKED_AT = set()  # functions that draw, each of whose first picture has been l
 @pytest.fixture(autouse=True)
 def no_text_is_cut(monkeypatch):
     """Fail the first test that draws a figure of a kind, if a title, label or note of it leaves its canvas."""
-    made, begin = {}, Picture.__init__
+    made, begin = {}, Figure.__init__
 
     def beginning(picture, *arguments, **options):
         begin(picture, *arguments, **options)
         made.setdefault(sys._getframe(1).f_code.co_name, picture)
 
-    monkeypatch.setattr(Picture, "__init__", beginning)
+    monkeypatch.setattr(Figure, "__init__", beginning)
     yield
     new = made.keys() - LOOKED_AT
     LOOKED_AT.update(new)

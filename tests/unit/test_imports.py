@@ -14,8 +14,8 @@ LIGHT = {
     "ddl ddl.rank ddl.launcher.launch": {"numpy", *MODELS, *TABLES},
     "course.shared.ring course.shared.cost": {*MODELS, *TABLES},
     "course.data course.data.catalogue": MODELS,
-    "course.workers.classification course.workers.plot_classification": MODELS,
-    "course.training.strategy course.workers.difference course.workers.plot_strategies": MODELS,
+    "course.multi_gpu.classification course.multi_gpu.plot_classification": MODELS,
+    "course.training.strategy course.multi_gpu.difference course.multi_gpu.plot_strategies": MODELS,
 }
 ONEDNN = "TF_ENABLE_ONEDNN_OPTS"
 PROBE = """

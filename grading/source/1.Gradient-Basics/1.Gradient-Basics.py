@@ -103,7 +103,9 @@ import math
 
 for point, count, right in [((1, 1), 4, 0.5), ((2, 2), 4, 2), ((2, 1), 1, 12)]:
     value = grad_point(w=2, data=point, n=count)
-    assert math.isclose(value, right), f"{point}, n={count}: {value}"
+    assert math.isclose(value, right), (
+        f"grad_point(2, {point}, {count}) returned {value}, not {right}"
+    )
 value = grad_multi(w=2, data=[(1, 1), (2, 2), (3, 3), (4, 4)])
 assert math.isclose(value, 15), f"over the four points: {value}, not 15"
 value = grad_multi(w=2, data=[(1, 3), (2, 1)])
@@ -319,7 +321,9 @@ import math
 shards = [[[(1, 1), (2, 2)], [(3, 3), (4, 4)]],
           [[(1, 0), (2, 1)], [(3, 1), (4, 6.25)]]]
 value = train_loop_distributed(0, 0.001, shards, iterations=4)
-assert math.isclose(value, 0.05893, abs_tol=5e-6), f"{value}, not 0.05893"
+assert math.isclose(value, 0.05893, abs_tol=5e-6), (
+    f"train_loop_distributed returned {value} after 4 iterations, not 0.05893"
+)
 trio = [[[(1, 0)]], [[(2, 1), (1, 1)]], [[(1, 2)], [(1, 1)]]]
 value = train_loop_distributed(1, 0.3, trio, iterations=3)
 assert math.isclose(value, 0.758, rel_tol=1e-6), (

@@ -158,7 +158,7 @@ table_loss_mse = 7.5
 # %% nbgrader={"grade": true, "grade_id": "q03_table_test", "locked": true, "points": 2, "schema_version": 3, "solution": false, "task": false} tags=["raises-exception"]
 import math
 
-assert len(table_ypred) == 4, "table_ypred needs four numbers"
+assert len(table_ypred) == 4, f"table_ypred has {len(table_ypred)} numbers, not 4"
 assert len(table_loss_point) == 4, "table_loss_point needs four numbers"
 assert math.isclose(table_ypred[3], 8), "at x = 4 the model predicts 2 * 4"
 assert math.isclose(table_loss_point[1], 1), "point (2, 2): (2 - 4)² / 4 = 1"
@@ -208,7 +208,7 @@ import math
 
 points = [(1, 1), (2, 2), (3, 3), (4, 4)]
 value = loss_mse(2, points)
-assert math.isclose(value, 7.5), f"loss_mse(2, easy) is {value}, not 7.5"
+assert math.isclose(value, 7.5), f"loss_mse(2, easy) returned {value}, not 7.5"
 value = loss_mse(1, points)
 assert math.isclose(value, 0, abs_tol=1e-12), f"at w = 1 it is {value}"
 value = loss_mse(3, [(1, 2), (3, 1)])  # errors of -1 and -8
@@ -284,7 +284,7 @@ cases = [([(1, 1)], 1, 0.002), ([(1, 1)], 100, 0.18143),
 for points, count, right in cases:
     value = train_loop(w=0, lr=0.001, dataset=points, iterations=count)
     assert math.isclose(value, right, abs_tol=5e-6), (
-        f"{count} iterations on {points}: {value}, not {right}"
+        f"train_loop returned {value} after {count} iterations, not {right}"
     )
 value = train_loop(w=1, lr=0.1, dataset=[(1, 0), (2, 1)], iterations=3)
 assert math.isclose(value, 0.448, rel_tol=1e-6), f"0.8, 0.56, 0.448: {value}"
@@ -507,7 +507,9 @@ table_grad_multi = [8, 22]
 # %% nbgrader={"grade": true, "grade_id": "q10_table_test", "locked": true, "points": 2, "schema_version": 3, "solution": false, "task": false} tags=["raises-exception"]
 import math
 
-assert len(table_grad_point) == 4, "table_grad_point needs four numbers"
+assert len(table_grad_point) == 4, (
+    f"table_grad_point has {len(table_grad_point)} numbers, not 4"
+)
 assert len(table_grad_multi) == 2, "table_grad_multi needs two numbers"
 assert math.isclose(table_grad_point[1], 12), "the point (2, 1) has 12"
 means = [sum(table_grad_point[i : i + 2]) / 2 for i in (0, 2)]
@@ -581,7 +583,7 @@ pairs = [[(1, 0), (2, 1)], [(3, 1), (4, 6.25)]]
 for count, right in [(2, 0.02995), (20, 0.26228)]:
     value = train_loop_batches(0, lr=0.001, dataset=pairs, iterations=count)
     assert math.isclose(value, right, abs_tol=5e-6), (
-        f"after {count} iterations: {value}, not {right}"
+        f"train_loop_batches returned {value} after {count} iterations, not {right}"
     )
 three = [[(1, 0)], [(2, 1), (1, 2), (0, 5)], [(1, 3), (1, 1)]]
 value = train_loop_batches(1, lr=0.15, dataset=three, iterations=4)
@@ -917,7 +919,9 @@ def check_chunks(count, sizes):
     values = np.arange(count) ** 2 % 7 - 0.5  # some of them equal
     chunks = [list(map(float, c)) for c in split(values, len(sizes))]
     found = [len(chunk) for chunk in chunks]
-    assert found == sizes, f"{count} values: chunks of {found}, not {sizes}"
+    assert found == sizes, (
+        f"split of {count} values returned chunks of {found}, not {sizes}"
+    )
     joined = [value for chunk in chunks for value in chunk]
     assert joined == list(values), "the values are not in their order"
 
@@ -1001,7 +1005,8 @@ def reduced(ranks, count, cut=lambda v, ranks: v.reshape(ranks, -1)):
     done = all_reduce(list(data), cut, chunk_to_send, combine)
     for rank, array in enumerate(done.arrays):
         assert np.allclose(array, data.sum(axis=0)), (
-            f"{ranks} ranks, {count} values: rank {rank} lacks the sum"
+            f"{ranks} ranks, {count} values: rank {rank} ends with {array}, "
+            f"not {data.sum(axis=0)}"
         )
     return done.sent
 

@@ -165,7 +165,9 @@ def symmetric(links):
 square = symmetric({("A", "B"): 50, ("B", "C"): 25, ("C", "D"): 50,
                     ("D", "A"): 10, ("A", "C"): 25, ("B", "D"): 50})
 hop = slowest(["A", "B", "C", "D"], square)
-assert tuple(hop) == ("D", "A"), f"D sends to A at 10 GB/s; not {hop}"
+assert tuple(hop) == ("D", "A"), (
+    f"slowest returned {hop}, not ('D', 'A'): D sends to A at 10 GB/s"
+)
 hop = slowest(["A", "B", "D", "C"], square)
 assert tuple(hop) == ("C", "A"), f"the last hop, C to A, has 25; not {hop}"
 ### BEGIN HIDDEN TESTS
@@ -257,7 +259,9 @@ def ring_points(ranks, alpha, beta, sizes, factors=(1,)):
 
 sizes = [4**k for k in range(1, 14)]
 alpha, beta = fit_link(ring_points(4, 3e-5, 2e-10, sizes), 4)
-assert math.isclose(alpha, 3e-5, rel_tol=0.02), f"alpha is 3e-5, not {alpha}"
+assert math.isclose(alpha, 3e-5, rel_tol=0.02), (
+    f"fit_link returned alpha = {alpha}, not 3e-5"
+)
 assert math.isclose(beta, 2e-10, rel_tol=0.02), f"beta: 2e-10, not {beta}"
 ### BEGIN HIDDEN TESTS
 alpha, beta = fit_link(ring_points(2, 1e-6, 1e-11, sizes), 2)

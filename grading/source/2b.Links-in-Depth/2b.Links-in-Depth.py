@@ -153,7 +153,9 @@ Legend: X = Self
 for devices, word in (("GPU0 GPU1", "PIX"), ("GPU2 mlx5_0", "PXB"),
                       ("mlx5_0 GPU0", "NODE"), ("GPU1 GPU1", "X")):
     found = connection(box, *devices.split())
-    assert found == word, f"{devices}: {found!r}, but it is {word}"
+    assert found == word, (
+        f"connection of {devices} returned {found!r}, not {word!r}"
+    )
 ### BEGIN HIDDEN TESTS
 two = "      GPU0 GPU1\nGPU0   X   NV12\nGPU1  NV12  X\n"
 assert connection(two, "GPU1", "GPU0") == "NV12"
@@ -228,7 +230,9 @@ def peer_to_peer(word, level):
 # 3. `order = ["LOC", "NVL", "PIX", "PXB", "PHB", "SYS"]`
 
 # %% nbgrader={"grade": true, "grade_id": "q02_peer_to_peer_test", "locked": true, "points": 2, "schema_version": 3, "solution": false, "task": false} tags=["raises-exception"]
-assert peer_to_peer("PIX", "PXB"), "PIX is nearer than PXB"
+assert peer_to_peer("PIX", "PXB"), (
+    "peer_to_peer('PIX', 'PXB') is false, but PIX is nearer than PXB"
+)
 assert not peer_to_peer("PHB", "PXB"), "PHB is farther than PXB"
 assert peer_to_peer("NV2", "PIX"), "NVLink is nearer than any PCIe path"
 assert not peer_to_peer("NV2", "LOC"), "LOC: never"
@@ -299,7 +303,9 @@ def near(value, right):
 
 
 value = gib_per_s(64, 4)
-assert near(value, 15.2587890625), f"64 KiB in 4 µs: {value} GiB/s"
+assert near(value, 15.2587890625), (
+    f"gib_per_s(64, 4) returned {value}, not 15.26"
+)
 value = microseconds(125_000, 1, 50)
 assert near(value, 1050), f"10^6 bits at 1 Gbit/s: {value} µs"
 value = staged_gb_per_s(12, 12)
@@ -376,7 +382,9 @@ square = {("A", "B"): 50, ("B", "C"): 25, ("C", "D"): 50,
           ("D", "A"): 10, ("A", "C"): 25, ("B", "D"): 50}
 square |= {(b, a): speed for (a, b), speed in square.items()}
 ring = list(best_ring(["A", "B", "C", "D"], square))
-assert sorted(ring) == ["A", "B", "C", "D"] and ring[0] == "A", ring
+assert sorted(ring) == ["A", "B", "C", "D"] and ring[0] == "A", (
+    f"best_ring returned {ring}, not A to D once each, with A first"
+)
 around = min(square[hop] for hop in zip(ring, [*ring[1:], ring[0]]))
 assert around == 25, f"a ring without the slow link has 25 GB/s, not {around}"
 ### BEGIN HIDDEN TESTS
@@ -470,7 +478,7 @@ def nvlinks(pairs):  # such as "01 12 12": counted, in both orders
 def separate(gpus, links):  # whether there are two rings, which must fit
     if (rings := disjoint_rings(gpus, dict(links))) is None:
         return False
-    assert len(rings) == 2, f"two rings are asked for, not {len(rings)}"
+    assert len(rings) == 2, f"disjoint_rings returned {len(rings)} rings, not 2"
     used = []
     for ring in map(list, rings):
         assert sorted(ring) == sorted(gpus) and ring[0] == gpus[0], ring
@@ -629,7 +637,9 @@ def near(value, right):
 
 
 value = bus_gb_per_s("all_reduce", 1_000_000_000, 0.5, 2)
-assert near(value, 2), f"two ranks: the factor is 1; {value}"
+assert near(value, 2), (
+    f"bus_gb_per_s on two ranks, where the factor is 1, returned {value}, not 2"
+)
 value = bus_gb_per_s("all_reduce", 1_000_000_000, 0.5, 4)
 assert near(value, 3), f"four ranks: the factor is 1.5; {value}"
 value = bus_gb_per_s("broadcast", 4_000_000, 0.001, 8)
@@ -849,7 +859,9 @@ for name, four, six in (
         ("tree", 4e-5 + 4e-3, 6e-5 + 6e-3)):
     for ranks, seconds in ((4, four), (6, six)):
         value = all_reduce_s(name, 1_000_000, ranks, alpha, beta)
-        assert near(value, seconds), f"{name}, {ranks} ranks: {value} s"
+        assert near(value, seconds), (
+            f"all_reduce_s of {name} on {ranks} ranks returned {value}, not {seconds}"
+        )
 ### BEGIN HIDDEN TESTS
 for name in ("ring", "recursive doubling", "halving and doubling", "tree"):
     value = all_reduce_s(name, 5_000, 1, alpha, beta)
@@ -941,7 +953,10 @@ def numbers_sent(ranks, count):
         others = [partner(step, rank, ranks) for rank in range(ranks)]
         for rank, other in enumerate(others):
             back = partner(step, other, ranks)
-            assert back == rank, f"step {step}: {rank} to {other} to {back}"
+            assert back == rank, (
+                f"step {step}: the partner of {rank} is {other}, but that of {other} "
+                f"is {back}, not {rank}"
+            )
     done = exchange(list(data), steps, partner, piece)
     for rank, array in enumerate(done.arrays):
         assert np.allclose(array, data.sum(axis=0)), (
@@ -1349,7 +1364,7 @@ def near(value, right):
 
 
 low, high = efficiencies(0.3, 0.1)
-assert near(low, 0.75), f"0.3 s of 0.4 s: {low}"
+assert near(low, 0.75), f"efficiencies(0.3, 0.1) begins with {low}, not 0.75"
 assert near(high, 1), f"0.1 s fits into 0.3 s: {high}"
 value = gbit_per_s_needed(0.45, 100_000_000, 2, 0.9)
 assert near(value, 16), f"0.8 Gbit in 0.05 s: {value}"
@@ -1516,7 +1531,9 @@ def near(value, right):
 
 
 value = ring_crossing([0, 0, 1, 1], 1_000)
-assert near(value, 1_500), f"one hop of 1.5 times the data: {value}"
+assert near(value, 1_500), (
+    f"ring_crossing returned {value}, not 1,500: one hop of 1.5 times the data"
+)
 value = ring_crossing([0, 1, 0, 1], 1_000)
 assert near(value, 3_000), f"two hops: {value}"
 value = hierarchical_crossing(2, 2, 1_000)

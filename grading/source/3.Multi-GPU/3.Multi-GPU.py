@@ -141,8 +141,8 @@ beside(guess_models, len(exercise.reports(unchanged)), "different models")
 # **Question 1** (9 points)
 #
 # Copy the script, and make it distributed. You can also start with a
-# [custom loop](../source_code/course/workers/scripts/one_device_loop.py) or in
-# [PyTorch](../source_code/course/workers/scripts/one_device_torch.py) (with
+# [custom loop](../source_code/course/multi_gpu/scripts/one_device_loop.py) or in
+# [PyTorch](../source_code/course/multi_gpu/scripts/one_device_torch.py) (with
 # `cluster="torchrun"` in the launch below). On any number of ranks it has to end with the
 # weights of *one* device that takes each step on all ranks' samples.
 #
@@ -208,7 +208,7 @@ if hvd.rank() == 0:
 # 3. `x, y = x[hvd.rank()::hvd.size()], y[hvd.rank()::hvd.size()]`
 
 # %% nbgrader={"grade": true, "grade_id": "q01_convert_test", "locked": true, "points": 2, "schema_version": 3, "solution": false, "task": false} tags=["raises-exception"]
-from course.workers import conversion
+from course.multi_gpu import conversion
 
 for n in (2, 3):
     trained = conversion.training("my_training.py", ranks=n, seed=1)
@@ -219,7 +219,7 @@ conversion.same_weights(trained)
 ### END HIDDEN TESTS
 
 # %% nbgrader={"grade": true, "grade_id": "q01_own_samples_test", "locked": true, "points": 2, "schema_version": 3, "solution": false, "task": false} tags=["raises-exception"]
-from course.workers import conversion
+from course.multi_gpu import conversion
 
 for n in (2, 3):
     trained = conversion.training("my_training.py", ranks=n, seed=1)
@@ -232,7 +232,7 @@ conversion.right_steps(trained)
 ### END HIDDEN TESTS
 
 # %% nbgrader={"grade": true, "grade_id": "q01_averaged_test", "locked": true, "points": 1, "schema_version": 3, "solution": false, "task": false} tags=["raises-exception"]
-from course.workers import conversion
+from course.multi_gpu import conversion
 
 for n in (2, 3):
     trained = conversion.training("my_training.py", ranks=n, seed=1)
@@ -243,7 +243,7 @@ conversion.averaged(trained)
 ### END HIDDEN TESTS
 
 # %% nbgrader={"grade": true, "grade_id": "q01_scaled_test", "locked": true, "points": 1, "schema_version": 3, "solution": false, "task": false} tags=["raises-exception"]
-from course.workers import conversion
+from course.multi_gpu import conversion
 
 for n in (2, 3):
     trained = conversion.training("my_training.py", ranks=n, seed=1)
@@ -254,7 +254,7 @@ conversion.scaled(trained)
 ### END HIDDEN TESTS
 
 # %% nbgrader={"grade": true, "grade_id": "q01_began_alike_test", "locked": true, "points": 1, "schema_version": 3, "solution": false, "task": false} tags=["raises-exception"]
-from course.workers import conversion
+from course.multi_gpu import conversion
 
 for n in (2, 3):
     trained = conversion.training("my_training.py", ranks=n, seed=1)
@@ -265,7 +265,7 @@ conversion.began_alike(trained)
 ### END HIDDEN TESTS
 
 # %% nbgrader={"grade": true, "grade_id": "q01_true_metrics_test", "locked": true, "points": 1, "schema_version": 3, "solution": false, "task": false} tags=["raises-exception"]
-from course.workers import conversion
+from course.multi_gpu import conversion
 
 for n in (2, 3):
     trained = conversion.training("my_training.py", ranks=n, seed=1)
@@ -276,7 +276,7 @@ conversion.true_metrics(trained)
 ### END HIDDEN TESTS
 
 # %% nbgrader={"grade": true, "grade_id": "q01_one_writer_test", "locked": true, "points": 1, "schema_version": 3, "solution": false, "task": false} tags=["raises-exception"]
-from course.workers import conversion
+from course.multi_gpu import conversion
 
 for n in (2, 3):
     trained = conversion.training("my_training.py", ranks=n, seed=1)
@@ -380,7 +380,9 @@ def near(value, right):
 
 
 count = samples_processed(1_000, 32, 2)
-assert count == 960, f"15 steps of 64 pictures, not {count} pictures"
+assert count == 960, (
+    f"samples_processed(1_000, 32, 2) returned {count}, not 960: 15 steps of 64"
+)
 value = efficiency_of((1_000, 10), (1_000, 5), 2)
 assert near(value, 1), f"half the time on two ranks: {value}"
 value = efficiency_of((1_000, 10), (960, 6), 2)
@@ -449,7 +451,9 @@ def steps_twice(step, every):
 
 # %% nbgrader={"grade": true, "grade_id": "q03_steps_twice_test", "locked": true, "points": 1, "schema_version": 3, "solution": false, "task": false} tags=["raises-exception"]
 twice = steps_twice(730, 100)
-assert twice == 30, f"from step 700 to step 730, not {twice}"
+assert twice == 30, (
+    f"steps_twice(730, 100) returned {twice}, not 30: steps 701 to 730"
+)
 twice = steps_twice(730, 0)
 assert twice == 730, f"without checkpoints all are done again, not {twice}"
 ### BEGIN HIDDEN TESTS

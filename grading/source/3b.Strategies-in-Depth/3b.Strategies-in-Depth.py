@@ -36,7 +36,7 @@ import pandas as pd
 import ddl
 from ddl import beside, compare, launch, stack
 from course import agreement, check, difference, hint, plot, recorded
-from course import disturbed, mistakes
+from course import ps_faults, mistakes
 
 smoke = size == "smoke"
 part = (1_024, 500) if smoke else (5_000, 2_000)
@@ -204,7 +204,9 @@ import json
 
 hosts = ["node1:5000", "node2:5000"]
 given = json.loads(tf_config(hosts, 1))
-assert given["cluster"] == {"worker": hosts}, given
+assert given["cluster"] == {"worker": hosts}, (
+    f"tf_config's cluster is {given['cluster']}, not {{'worker': {hosts}}}"
+)
 assert given["task"] == {"type": "worker", "index": 1}, given
 ### BEGIN HIDDEN TESTS
 for hosts in (["b:1", "c:2", "a:3", "a:1"], ["Node7:41"], hosts):
@@ -281,7 +283,7 @@ plot.plot_staleness(server)
 # by holding or killing processes of this very script:
 
 # %% tags=["demo"]
-disturbed.table()
+ps_faults.table()
 
 # %% [markdown]
 # Nobody waits for a worker's *gradient*, but our script takes results in the
@@ -491,7 +493,9 @@ import numpy as np
 
 losses = np.array([1.0, 2.0, 3.0, 6.0])
 halves = [replica_loss(half, 4) for half in (losses[:2], losses[2:])]
-assert math.isclose(sum(halves), 3.0), f"the halves add up to {sum(halves)}"
+assert math.isclose(sum(halves), 3.0), (
+    f"replica_loss of two halves adds up to {sum(halves)}, not 3.0"
+)
 uneven = [replica_loss(some, 4) for some in (losses[:3], losses[3:])]
 assert math.isclose(sum(uneven), 3.0), f"3 and 1 add up to {sum(uneven)}"
 whole = sum(replica_penalty(0.8, 4) for _ in range(4))
@@ -551,7 +555,9 @@ import numpy as np
 
 one, two = np.array([1.0, 4.0]), np.array([3.0, 0.0])
 value = averaged([one, two], [32, 32])
-assert np.allclose(value, [2, 2]), f"equal parts: {value}"
+assert np.allclose(value, [2, 2]), (
+    f"averaged with equal parts returned {value}, not [2, 2]"
+)
 assert np.shape(value) == (2,), f"a gradient has shape (2,): {value}"
 value = averaged([one, two], [3, 1])
 assert np.allclose(value, [1.5, 3]), f"3 samples and 1: {value}"
@@ -688,7 +694,9 @@ def witness(*samples, began="aa", updates=("u1", "u2")):
 
 
 one, two = witness([0, 1], [4, 5]), witness([2, 3], [6, 7])
-assert not shared_samples([one, two]), "no sample is on two ranks here"
+assert not shared_samples([one, two]), (
+    f"shared_samples returned {shared_samples([one, two])}, though no sample is on two ranks"
+)
 assert shared_samples([one, one]), "identical batches"
 assert not began_apart([one, two]) and not drifting([one, two])
 assert began_apart([one, two, witness(began="bb")])
@@ -774,7 +782,9 @@ def witness(rank, counted=4, rate=0.1, wrote=None, steps=2):
 
 
 right = [witness(0, wrote="weights.npz"), witness(1)]
-assert not miscounted(right), "2 ranks × 2 steps × 2 samples are 8"
+assert not miscounted(right), (
+    f"miscounted returned {miscounted(right)}, though 2 ranks × 2 steps × 2 samples are 8"
+)
 assert not not_scaled(right), "2 × 0.05 is 0.1"
 assert not second_writer(right), "rank 0 wrote, and nobody else"
 assert miscounted([witness(0, counted=8), witness(1, counted=8)])
@@ -850,7 +860,9 @@ bugs = {
 
 # %% nbgrader={"grade": true, "grade_id": "q07_bugs_test", "locked": true, "points": 3, "schema_version": 3, "solution": false, "task": false} tags=["raises-exception"]
 words = {"shard", "wrap", "broadcast", "throughput", "scale", "write"}
-assert set(bugs) == set("ABCDEF"), "one word for each letter, A to F"
+assert set(bugs) == set("ABCDEF"), (
+    f"bugs has the letters {', '.join(sorted(map(str, bugs)))}, not A to F"
+)
 assert set(bugs.values()) <= words, set(bugs.values()) - words
 ### BEGIN HIDDEN TESTS
 assert bugs == {
@@ -860,18 +872,36 @@ assert bugs == {
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# ### A seventh case: no error is no proof
+# ### A seventh case: a frozen layer
+#
+# In case G, somebody fine-tunes the network: its first layer is frozen
+# (`trainable = False`). The script broadcasts `model.trainable_variables`.
+#
+# **Predict first.** Which of your six checks says `True`?
+
+# %% tags=["demo"]
+mistakes.examine(
+    launch("bug_hunt.py", name="case G", case="G", workers=workers)
+)
+
+# %% [markdown]
+# The frozen layer is not among the variables that are broadcast, so each rank keeps the
+# random weights that it drew. All ranks apply the same averaged gradients, but to
+# different networks. Broadcast `model.variables`: it also holds what no gradient
+# changes, such as the moving averages of batch normalization.
+#
+# ### An eighth case: no error is no proof
 #
 # `bug_hunt_fit.py` leaves out none of these steps, and trains with Keras'
 # `fit`. From TensorFlow 2.16 on, Keras 3 replaces Keras 2, and Horovod does
 # not know it. Where only one of them is installed, you see recorded runs.
 
 # %% tags=["demo"]
-seventh = recorded("keras")
+eighth = recorded("keras")
 if stack.name() == "next":  # it has both: your own runs
-    seventh = [launch("bug_hunt_fit.py", name=f"Keras {k}", keras=k)
-               for k in (2, 3)]
-mistakes.outcomes(seventh)
+    eighth = [launch("bug_hunt_fit.py", name=f"Keras {k}", keras=k)
+              for k in (2, 3)]
+mistakes.outcomes(eighth)
 
 # %% [markdown] tags=["claims"]
 # In the recorded runs, no script ended with an error, and every loss fell. With
@@ -879,7 +909,7 @@ mistakes.outcomes(seventh)
 # Five seeds do not tell the two apart by held-out accuracy.
 
 # %% [markdown]
-# Your check finds it: `drifting(mistakes.witnesses(seventh[1]))`. Keras 2's `fit`
+# Your check finds it: `drifting(mistakes.witnesses(eighth[1]))`. Keras 2's `fit`
 # asks the *optimizer* for gradients, where Horovod averages them; Keras 3's has a
 # tape of its own. So this course refuses Keras 3.
 

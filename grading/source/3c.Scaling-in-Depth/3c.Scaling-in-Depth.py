@@ -402,7 +402,9 @@ def near(value, right):
 
 
 value = step_seconds(0.1, 1_000_000, 2, 0.001, 100_000_000)
-assert near(value, 0.1 + 0.002 + 0.01), f"{value} s on two ranks"
+assert near(value, 0.1 + 0.002 + 0.01), (
+    f"step_seconds on two ranks returned {value}, not 0.112"
+)
 value = step_seconds(0.1, 1_000_000, 1, 0.001, 100_000_000)
 assert near(value, 0.1), f"{value} s on one rank"
 assert pays(0.2, 0.1, 1_000_000, 2, 0.001, 100_000_000)

@@ -276,7 +276,7 @@ value = evaluate([(labels[:4], given[:4]), (labels[4:], given[4:])])
 right = {"accuracy": 4 / 7, "precision": 1 / 2, "recall": 1 / 3, "f1": 0.4}
 for name in right:
     assert math.isclose(value[name], right[name], rel_tol=1e-6), (
-        f"{name}: {value[name]}, not {right[name]:.3f} (1 of 3 found)"
+        f"evaluate returned {name} = {value[name]}, not {right[name]:.3f}"
     )
 ### BEGIN HIDDEN TESTS
 for labels in ([1, 0], [0, 0], [1, 1]):
@@ -362,7 +362,9 @@ rng = np.random.default_rng(0)
 x = rng.integers(0, 256, (32, 32, 3, 4)).astype(np.uint8)
 y = np.array([[1], [10], [9], [3]], np.uint8)
 images, labels = images_of({"X": x, "y": y})
-assert images.shape == (4, 32, 32, 3), images.shape
+assert images.shape == (4, 32, 32, 3), (
+    f"images_of returned images of shape {images.shape}, not (4, 32, 32, 3)"
+)
 assert labels.tolist() == [1, 0, 9, 3], labels
 ### BEGIN HIDDEN TESTS
 assert images.dtype == np.uint8 and labels.dtype == np.int32
@@ -431,19 +433,19 @@ def make_step(strategy, model, optimizer, global_batch):
 # 3. `losses = strategy.run(on_replica, args=(images, labels))`
 
 # %% nbgrader={"grade": true, "grade_id": "q04_svhn_loop_test", "locked": true, "points": 2, "schema_version": 3, "solution": false, "task": false} tags=["raises-exception"]
-from course.workers import loop
+from course.multi_gpu import own_loop
 
-loop.single_step(loop.trial("my_loop.py", seed=1))
+own_loop.single_step(own_loop.trial("my_loop.py", seed=1))
 ### BEGIN HIDDEN TESTS
-loop.single_step(loop.trial("my_loop.py", seed=5831, replicas=3))
+own_loop.single_step(own_loop.trial("my_loop.py", seed=5831, replicas=3))
 ### END HIDDEN TESTS
 
 # %% nbgrader={"grade": true, "grade_id": "q04_learns_test", "locked": true, "points": 2, "schema_version": 3, "solution": false, "task": false} tags=["raises-exception"]
-from course.workers import loop
+from course.multi_gpu import own_loop
 
-loop.learns(loop.trial("my_loop.py", seed=1))
+own_loop.learns(own_loop.trial("my_loop.py", seed=1))
 ### BEGIN HIDDEN TESTS
-loop.learns(loop.trial("my_loop.py", seed=5831, replicas=3))
+own_loop.learns(own_loop.trial("my_loop.py", seed=5831, replicas=3))
 ### END HIDDEN TESTS
 
 # %% [markdown]

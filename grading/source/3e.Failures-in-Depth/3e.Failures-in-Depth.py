@@ -27,7 +27,7 @@ import numpy as np
 import pandas as pd
 
 from ddl import beside, launch
-from course import check, drill, failures, hint, plot
+from course import check, fault_injection, failures, hint, plot
 
 smoke = size == "smoke"
 DAY, HOUR = 24 * 3_600, 3_600  # in seconds
@@ -101,11 +101,11 @@ for gap in gaps:
         "train_cifar.py", name=f"a checkpoint every {gap}", wait=False,
         max_restarts=2, checkpoint_every=gap, **training,
     )
-    killed.append(drill.kill_at(run, rank=1, step=kill_step))
+    killed.append(fault_injection.kill_at(run, rank=1, step=kill_step))
 beside(guess_twice, killed[-1].restarts[0].repeated, "steps done twice")
 
 # %% tags=["demo"]
-cost = drill.costs(killed)
+cost = fault_injection.costs(killed)
 cost.round(3)
 
 # %% [markdown]
@@ -168,7 +168,7 @@ import numpy as np
 
 value = lost_share(100, 10, 0, 1e12)
 assert math.isclose(value, 0.1, rel_tol=1e-6), (
-    f"10 s of each 100 s, and no failures: {value}, not 0.1"
+    f"lost_share(100, 10, 0, 1e12) returned {value}, not 0.1: 10 s of each 100 s"
 )
 value = lost_share(100, 0, 50, 1_000)
 assert math.isclose(value, 0.1, rel_tol=1e-6), (
@@ -226,7 +226,9 @@ def young(checkpoint_s, mtbf_s):
 import math
 
 value = young(2, 100)
-assert math.isclose(value, 20, rel_tol=1e-6), f"2/20 = 20/2/100: not {value}"
+assert math.isclose(value, 20, rel_tol=1e-6), (
+    f"young(2, 100) returned {value}, not 20: 2/20 = 20/2/100"
+)
 value = young(8, 100)
 assert math.isclose(value, 40, rel_tol=1e-6), (
     f"a checkpoint that takes 4 times as long: twice the interval, not {value}"
@@ -271,7 +273,9 @@ def daly(checkpoint_s, mtbf_s):
 import math
 
 value = daly(5, 24 * 60)  # in minutes, as in the figures 3 and 5 of the paper
-assert math.isclose(value, 116.69, rel_tol=1e-4), f"117 minutes, not {value}"
+assert math.isclose(value, 116.69, rel_tol=1e-4), (
+    f"daly(5, 24 * 60) returned {value}, not 116.69"
+)
 value = daly(5, 15)
 assert math.isclose(value, 9.1409, rel_tol=1e-4), f"9.1 minutes, not {value}"
 value = daly(70, 15)

@@ -201,7 +201,9 @@ def near(value, right, part=1e-3):
 
 
 s_min, b_crit = fit([32, 128, 512], [1_700, 500, 200])
-assert near(s_min, 100), f"100 (1 + 512/B): S_min is not {s_min}"
+assert near(s_min, 100), (
+    f"fit returned S_min = {s_min}, not 100: the steps are 100 (1 + 512/B)"
+)
 assert near(b_crit, 512), f"100 (1 + 512/B): B_crit is not {b_crit}"
 ### BEGIN HIDDEN TESTS
 doubled = [32, 64, 128, 256, 512, 1024, 2048, 4096]
@@ -313,7 +315,9 @@ def near(value, right):
 
 for step, right in ((0, 0.1), (5, 0.85), (10, 1.6), (50, 0.8), (90, 0)):
     value = rate_at(step, 90, 10, 0.1, 1024, "linear")
-    assert near(value, right), f"linear, step {step}: {value}, not {right}"
+    assert near(value, right), (
+        f"rate_at step {step}, linear, returned {value}, not {right}"
+    )
 value = rate_at(10, 90, 10, 0.1, 1024, "sqrt")
 assert near(value, 0.4), f"sqrt: the peak is 0.4, not {value}"
 ### BEGIN HIDDEN TESTS

@@ -194,7 +194,9 @@ b = dict(a, global_batch=1024)
 c = dict(b, passes=16)
 d = dict(c, images=10_000)
 found = set(changed(a, b))
-assert found == {"global batch", "norm batch"}, f"A and B: {found}"
+assert found == {"global batch", "norm batch"}, (
+    f"changed(a, b) returned {found}, not the global batch and the norm batch"
+)
 found = set(changed(a, c))
 assert found == {"global batch"}, f"A and C: {found}"
 found = set(changed(c, d))
@@ -283,7 +285,9 @@ import numpy as np
 
 # |G|² = 2 and S = 640: 2 + 640/32 = 22 and 2 + 640/64 = 12
 value = noise_scale([22.0], [12.0], 32, 64)
-assert math.isclose(value, 320, rel_tol=1e-6), f"640 ÷ 2, not {value}"
+assert math.isclose(value, 320, rel_tol=1e-6), (
+    f"noise_scale returned {value}, not 320, which is 640 ÷ 2"
+)
 value = noise_scale([20.0, 24.0], [13.0, 11.0], 32, 64)
 assert math.isclose(value, 320, rel_tol=1e-6), f"the same means: {value}"
 value = noise_scale([22.0], [11.0], 32, 64)
@@ -553,7 +557,9 @@ def verdict(first, second, margin):
 first = {0: 70.0, 1: 74.0, 2: 66.0, 3: 72.0, 4: 68.0}
 up = {seed: value + 3 + seed / 4 for seed, value in first.items()}
 word = verdict(first, up, 1.0)
-assert word == "better", f"every seed gains 3 to 4 points: {word!r}"
+assert word == "better", (
+    f"verdict returned {word!r}, not 'better': every seed gains 3 to 4 points"
+)
 word = verdict(up, first, 1.0)
 assert word == "worse", f"the other way round: {word!r}"
 near_by = {seed: value + (-1) ** seed / 4 for seed, value in first.items()}
@@ -828,7 +834,10 @@ import numpy as np
 # one channel: the ghosts 0, 2 and 4, 6 make up 0, 2, 4, 6
 means, variances = [np.array([1.0]), np.array([5.0])], [np.array([1.0])] * 2
 mean, variance = whole_batch(means, variances)
-assert np.shape(mean) == np.shape(variance) == (1,), "one number a channel"
+assert np.shape(mean) == np.shape(variance) == (1,), (
+    f"whole_batch returned shapes {np.shape(mean)} and {np.shape(variance)}, not (1,): "
+    "one number a channel"
+)
 assert np.allclose(mean, 3), f"the mean of 0, 2, 4, 6 is not {mean}"
 assert np.allclose(variance, 5), f"their variance is not {variance}"
 ### BEGIN HIDDEN TESTS
@@ -1011,7 +1020,9 @@ import numpy as np
 
 w, g, v = np.array([3.0, 4.0]), np.array([0.0, 10.0]), np.array([1.0, 0.0])
 new, speed = lars_step(w, g, v, rate=2, momentum=0.5, trust=0.1, decay=0)
-assert np.shape(new) == np.shape(speed) == (2,), "the shape of the layer"
+assert np.shape(new) == np.shape(speed) == (2,), (
+    f"lars_step returned shapes {np.shape(new)} and {np.shape(speed)}, not (2,), the layer's"
+)
 assert np.allclose(speed, [0.5, 1.0]), f"the factor is 0.05; velocity {speed}"
 assert np.allclose(new, [2.5, 3.0]), f"weights {new}"
 new, speed = lars_step(w, g, 0 * v, rate=2, momentum=0.5, trust=0.1, decay=2)
@@ -1086,7 +1097,9 @@ w, g, zero = np.array([3.0, 4.0]), np.array([0.5, -0.25]), np.zeros(2)
 # In the first step the direction is the gradient's sign: of length √2.
 new, m, v = lamb_step(w, g, zero, zero, 1, 0.1, 0.9, 0.99, 0, 0)
 step = 0.1 * 5 / np.sqrt(2)
-assert np.allclose(new, [3 - step, 4 + step]), f"weights {new}"
+assert np.allclose(new, [3 - step, 4 + step]), (
+    f"lamb_step returned weights {new}, not {[3 - step, 4 + step]}"
+)
 assert np.allclose(m, 0.1 * g), f"m is {m}, not {0.1 * g}"
 assert np.allclose(v, 0.01 * g**2), f"v is {v}, not {0.01 * g**2}"
 new, _, _ = lamb_step(zero, g, zero, zero, 1, 0.1, 0.9, 0.99, 0, 0)

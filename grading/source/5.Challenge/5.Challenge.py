@@ -233,7 +233,9 @@ def counts(accuracies, target):
 
 # %% nbgrader={"grade": true, "grade_id": "q01_counts_test", "locked": true, "points": 4, "schema_version": 3, "solution": false, "task": false} tags=["raises-exception"]
 five = [72.5, 73.0, 73.5, 73.0, 73.0]  # 73 ± 0.16: t is 6.3 at 72
-assert counts(five, 72) == True, "five runs, one point above 72"
+assert counts(five, 72) == True, (
+    f"counts(five, 72) returned {counts(five, 72)}, not True: they are one point above 72"
+)
 near_by = 72.6
 assert counts(five, near_by) == False, "t is 2.5, and 3.747 is needed"
 assert counts(five, 74) == False, "their mean is below 74"

@@ -97,7 +97,9 @@ def expected_best(accuracies, k):
 import math
 
 value = expected_best([70.0, 76.0, 73.0], 2)
-assert math.isclose(value, 75), f"76, 73 and 76 have mean 75, not {value}"
+assert math.isclose(value, 75), (
+    f"expected_best returned {value}, not 75, the mean of 76, 73 and 76"
+)
 value = expected_best([70.0, 76.0, 73.0], 1)
 assert math.isclose(value, 73), f"with one run, the mean: not {value}"
 try:
@@ -195,7 +197,9 @@ import math
 
 at, seen = [100, 200, 400], [50.0, 60.0, 70.0]
 value = samples_to(at, seen, 65)
-assert math.isclose(value, 300), f"half-way from 200 to 400, not {value}"
+assert math.isclose(value, 300), (
+    f"samples_to returned {value}, not 300, half-way from 200 to 400"
+)
 value = samples_to(at, seen, 60)
 assert math.isclose(value, 200), f"60 is found at 200, not at {value}"
 value = samples_to(at, seen, 45)

@@ -93,7 +93,9 @@ def needed(parameters, slots, mixed=False):
 
 # %% nbgrader={"grade": true, "grade_id": "q01_needed_test", "locked": true, "points": 1, "schema_version": 3, "solution": false, "task": false} tags=["raises-exception"]
 momentum = tuple(needed(10, 1))
-assert momentum == (40, 40, 40), f"4 bytes a weight each; not {momentum}"
+assert momentum == (40, 40, 40), (
+    f"needed(10, 1) returned {momentum}, not (40, 40, 40): 4 bytes per weight each"
+)
 mixed = tuple(needed(10, 2, mixed=True))
 assert mixed == (20, 20, 120), f"2, 2 and 4 + 2 × 4 bytes; not {mixed}"
 ### BEGIN HIDDEN TESTS
@@ -377,7 +379,9 @@ def rows(table):
             for row in table]
 
 
-assert rows(gpipe(1, 2)) == [[F0, F1, B0, B1]], "one stage never waits"
+assert rows(gpipe(1, 2)) == [[F0, F1, B0, B1]], (
+    f"gpipe(1, 2) returned {rows(gpipe(1, 2))}, but one stage never waits"
+)
 two = [[F0, F1, None, None, B0, B1], [None, F0, F1, B0, B1, None]]
 assert rows(gpipe(2, 2)) == two, f"two stages: {two}"
 ### BEGIN HIDDEN TESTS

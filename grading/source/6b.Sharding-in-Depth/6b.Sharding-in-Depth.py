@@ -365,7 +365,9 @@ def tasks(passes):
 
 
 last = tasks(order(1, 2, 3))
-assert last == "F0 B0 F1 B1 F2 B2", f"the last stage alternates, not {last}"
+assert last == "F0 B0 F1 B1 F2 B2", (
+    f"order(1, 2, 3) returned {last}, but the last stage alternates: F0 B0 F1 B1 …"
+)
 first = tasks(order(0, 2, 3))
 assert first == "F0 F1 B0 F2 B1 B2", f"the first is one ahead, not {first}"
 ### BEGIN HIDDEN TESTS
@@ -477,7 +479,9 @@ def data_first(data, tensor, pipeline):
 
 
 split = best(8, 4, 4, 6, 16, table(data_first))
-assert split == (8, 1, 1), f"all data parallel is fastest here, not {split}"
+assert split == (8, 1, 1), (
+    f"best returned {split}, not (8, 1, 1): all data parallel is fastest here"
+)
 split = best(8, 4, 4, 6, 16, table(data_first, parts=4))
 assert split == (2, 4, 1), f"four parts at least: not {split}"
 split = best(8, 4, 4, 6, 16, {})
@@ -574,7 +578,9 @@ def compress(gradient, left, k):
 import numpy as np
 
 sent, left = compress(np.array([3.0, -5, 1]), np.zeros(3), 1)
-assert list(sent) == [0, -5, 0], f"the largest magnitude is that of -5: {sent}"
+assert list(sent) == [0, -5, 0], (
+    f"compress sent {sent}, not [0, -5, 0]: -5 has the largest magnitude"
+)
 assert list(left) == [3, 0, 1], f"3 and 1 are left: {left}"
 sent, left = compress(np.array([1.0, 0, 1]), np.array([3.0, 0, 1]), 1)
 assert list(sent) == [4, 0, 0], "what is left counts: 1 + 3 is the largest"

@@ -12,7 +12,7 @@ import numpy as np
 import psutil
 
 from course.challenge.rules import BASELINE_TIMES, RUN_TIMEOUT_S, START_S
-from course.grader.channel import Channel, Ended, Late
+from course.grader.worker_process import Channel, Ended, Late
 from ddl.errors import CourseError
 
 COMMAND = [sys.executable, "-I", "-m", "course.challenge.trainer"]

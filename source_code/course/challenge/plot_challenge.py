@@ -2,19 +2,19 @@
 
 import math
 
-from course.shared.picture import GREY, Picture, look, styled
+from course.shared.figure import GREY, Figure, look, styled
 
 
 @styled
-def plot_challenge(board) -> Picture:
+def plot_challenge(board) -> Figure:
     """Draw a board (`course.challenge.board`): private accuracy against processor time.
 
     Bars are 95 % intervals of the mean, and the line is the target.
     """
     scored = [row for row in board.to_dict("records") if not math.isnan(row["ratio"])]
     target = board.attrs["target"]
-    picture = Picture(7.2, 4.2)
-    panel = picture.subplots()
+    figure = Figure(7.2, 4.2)
+    panel = figure.subplots()
     panel.axhline(target, color=GREY, linestyle="--", linewidth=1.2, label=f"target {target:.1%}")
     own_rows = [row for row in scored if row["kind"] == "own"]
     for row in scored:
@@ -26,12 +26,12 @@ def plot_challenge(board) -> Picture:
         panel.errorbar(row["ratio"], row["mean"], label=row["name"], **bar, **style)
     panel.set(xlabel="processor time ÷ baseline's", ylabel="private accuracy")
     panel.yaxis.set_major_formatter(lambda value, _: f"{value:.0%}")
-    picture.legend_below(panel, columns=3)
+    figure.legend_below(panel, columns=3)
     texts = [
         f"{row['name']} {row['mean']:.1%} in {row['ratio']:.2f} of the baseline's processor time"
         + ("" if row["counts"] == "yes" else ", which does not count")
         for row in scored
     ]
     images = board.attrs["data"]
-    picture.alt = f"Accuracy on {images} images against processor time, target {target:.1%}. {'; '.join(texts)}."
-    return picture
+    figure.alt = f"Accuracy on {images} images against processor time, target {target:.1%}. {'; '.join(texts)}."
+    return figure

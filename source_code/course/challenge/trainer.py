@@ -18,7 +18,7 @@ import tensorflow as tf
 from course.challenge import rules
 from course.challenge.submission import Submission
 from course.challenge.training import Training
-from course.grader.wire import Wire
+from course.grader.worker_pipe import Wire
 
 
 class Trainer:

@@ -53,14 +53,14 @@ def _topology(arguments):
         raise InputError(f"{machine.name} has neither GPUs nor network cards to compare")
     print(machine.matrix_text() if arguments.matrix else machine)
     if arguments.figure:
-        from course.links.plot_topology import plot_topology
+        from course.topology.plot_topology import plot_topology
 
         save(plot_topology(machine), arguments.figure, dpi=150)
 
 
 def _predict(arguments):
     from course import topology
-    from course.links import clusters, prediction
+    from course.topology import clusters, prediction
 
     machine = topology.load(arguments.topology)
     links = {"network": arguments.network, "link_gb_per_s": arguments.link_gb_per_s}
@@ -81,7 +81,7 @@ def _predict(arguments):
     ).strip()
     print(repr(prediction.table(predictions, title, clusters.MARGIN_POINTS)))
     if arguments.figure:
-        from course.links.plot_prediction import plot_prediction
+        from course.topology.plot_prediction import plot_prediction
 
         save(plot_prediction(predictions, margin_points=clusters.MARGIN_POINTS), arguments.figure)
 

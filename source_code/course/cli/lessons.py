@@ -63,8 +63,8 @@ def _add_challenge(commands):
 
 
 def _check(arguments):
-    from course.grader.check import check_file
-    from course.grader.notebooks import find_notebook
+    from course.lab.check import check_file
+    from course.lab.notebooks import find_notebook
 
     answers = check_file(find_notebook(arguments.notebook))
     print(answers)
@@ -72,7 +72,7 @@ def _check(arguments):
 
 
 def _hint(arguments):
-    from course.grader.hints import hint
+    from course.lab.hints import hint
 
     print(hint(arguments.question, arguments.lesson))
 
@@ -90,19 +90,19 @@ def _update(arguments):
 
 
 def _progress(arguments):
-    from course.grader.progress import progress
+    from course.lab.progress import progress
 
     print(progress())
 
 
 def _share(arguments):
-    from course.grader.classroom import share
+    from course.lab.classroom import share
 
     print(share(arguments.what == "on"))
 
 
 def _class(arguments):
-    from course.grader.classroom import classroom
+    from course.lab.classroom import classroom
 
     while True:
         print(classroom(arguments.folder), flush=True)
@@ -113,13 +113,13 @@ def _class(arguments):
 
 
 def _submit(arguments):
-    from course.grader.handin import hand_in
+    from course.lab.handin import hand_in
 
     print(hand_in(arguments.notebook, arguments.into))
 
 
 def _lab(arguments):
-    from course.lab import open_lab
+    from course.lab.jupyterlab import open_lab
 
     open_lab(arguments.args)
 

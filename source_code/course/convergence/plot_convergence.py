@@ -6,7 +6,7 @@ import numpy
 import pandas
 
 from course.convergence.curve import Fit
-from course.shared.picture import COLOURS, GREY, Picture, arm_looks, band, frame, look, styled
+from course.shared.figure import COLOURS, GREY, Figure, arm_looks, band, frame, look, styled
 from ddl.display.chart import short
 from ddl.display.style import data_of
 from ddl.display.table import is_number
@@ -101,7 +101,7 @@ def _final(arm):
 
 
 @styled
-def plot_convergence(runs, x=None) -> Picture:
+def plot_convergence(runs, x=None) -> Figure:
     """Draw held-out accuracy against epochs, steps, samples and seconds of training, or against one of them, `x`.
 
     Runs with the same name are seeds of one arm: a line for their mean, a band from the lowest to the highest. Recorded
@@ -116,8 +116,8 @@ def plot_convergence(runs, x=None) -> Picture:
     if x and not _have(arms, X_AXES[x][0]):
         raise InputError(f"not all of these runs have recorded {X_AXES[x][1]}: ask for x='epochs' or x='steps'")
     grid = {4: (2, 2), 3: (1, 3)}.get(len(axes_names), (1, 1))
-    picture = Picture(7.5, 4.2) if x else Picture(9.0, 6.6 if len(axes_names) == 4 else 4.0)
-    panels = picture.subplots(*grid, sharey=True, squeeze=False).flat
+    figure = Figure(7.5, 4.2) if x else Figure(9.0, 6.6 if len(axes_names) == 4 else 4.0)
+    panels = figure.subplots(*grid, sharey=True, squeeze=False).flat
     for panel, name in zip(panels, axes_names, strict=True):
         column, label = X_AXES[name]
         for key, arm in arms.items():
@@ -128,19 +128,19 @@ def plot_convergence(runs, x=None) -> Picture:
                 band(panel, at, low, high, style["color"])
         panel.set(xlabel=label, xlim=(0, None))
         panel.xaxis.set_major_formatter(lambda value, _: short(value))
-    for panel in picture.axes[:: grid[1]]:
+    for panel in figure.axes[:: grid[1]]:
         panel.set_ylabel("held-out accuracy, %")
-    picture.suptitle(_origin(arms), fontsize=11)
+    figure.suptitle(_origin(arms), fontsize=11)
     columns = max(1, min(4, 110 // (max(map(len, labels.values())) + 6)))
-    picture.legend_below(picture.axes[0], columns=columns, title=notes)
+    figure.legend_below(figure.axes[0], columns=columns, title=notes)
     ends = [
         f"{labels[key]} {_final(arm)} after {arm[0].history['step'].iloc[-1]:,.0f} steps" for key, arm in arms.items()
     ]
-    picture.alt = (
+    figure.alt = (
         f"Held-out accuracy against {', '.join(X_AXES[name][1] for name in axes_names)}, on "
         f"{data_of(_every(arms))}{f' ({notes})' if notes else ''}. At the end: {'; '.join(ends)}."
     )
-    return picture
+    return figure
 
 
 def _have(arms, column):
@@ -157,14 +157,14 @@ def _over_seeds(arm, column):
 
 
 @styled
-def plot_noise_scale(runs, batches: Sequence[int] = ()) -> Picture:
+def plot_noise_scale(runs, batches: Sequence[int] = ()) -> Figure:
     """Draw the gradient noise scale over training, beside the runs' own global batches and other `batches`.
 
     McCandlish et al. 2018, "An Empirical Model of Large-Batch Training", section 2.2. Raises InputError if none of the
     runs measured it (``noise_scale=True``).
     """
-    picture = Picture(8.0, 4.2)
-    panel = picture.subplots()
+    figure = Figure(8.0, 4.2)
+    panel = figure.subplots()
     texts, marks, drawn = [], {}, []
     for run in _listed(runs):
         if run.result is None or not (estimates := _noise_estimates(run)):
@@ -188,11 +188,11 @@ def plot_noise_scale(runs, batches: Sequence[int] = ()) -> Picture:
     frame(panel, y="{x:,.0f}", xlim=(0, None), **labels)
     if len(drawn) > 1:
         panel.legend()
-    picture.alt = (
+    figure.alt = (
         f"Gradient noise scale over steps, logarithmic, on {data_of(drawn)}: {'; '.join(texts)}. "
         f"Global batch sizes marked: {', '.join(f'{b:,}' for b in sorted({*marks, *batches}))}."
     )
-    return picture
+    return figure
 
 
 def _noise_estimates(run):
@@ -206,10 +206,10 @@ def _noise_estimates(run):
 
 
 @styled
-def plot_schedule(schedules) -> Picture:
+def plot_schedule(schedules) -> Figure:
     """Draw learning-rate schedules: a dictionary from labels to (epochs, learning rates)."""
-    picture = Picture(8.0, 3.6)
-    panel = picture.subplots()
+    figure = Figure(8.0, 3.6)
+    panel = figure.subplots()
     texts = []
     for index, (label, (x, y)) in enumerate(schedules.items()):
         panel.plot(x, y, label=label, **look(index, "color", "linestyle"))
@@ -217,12 +217,12 @@ def plot_schedule(schedules) -> Picture:
     panel.set(xlabel="epochs", ylabel="learning rate", xlim=(0, None), ylim=(0, None))
     panel.set_title("computed from the schedules, no run needed")
     panel.legend()
-    picture.alt = f"Learning rate over epochs: {'; '.join(texts)}."
-    return picture
+    figure.alt = f"Learning rate over epochs: {'; '.join(texts)}."
+    return figure
 
 
 @styled
-def plot_batch_size_tradeoff(noise_scale: float | Fit = 1000.0, batches: Sequence[int] = ()) -> Picture:
+def plot_batch_size_tradeoff(noise_scale: float | Fit = 1000.0, batches: Sequence[int] = ()) -> Figure:
     """Draw what a larger batch buys and costs by the noise-scale model, with some batch sizes marked.
 
     ``S / S_min = 1 + B_crit / B`` optimizer steps and ``E / E_min = 1 + B / B_crit`` samples reach the same loss
@@ -233,8 +233,8 @@ def plot_batch_size_tradeoff(noise_scale: float | Fit = 1000.0, batches: Sequenc
     name = "critical batch" if measured else "noise scale"
     noise_scale = measured.critical if measured else noise_scale
     batch = noise_scale * numpy.geomspace(1 / 64, 64, 200)
-    picture = Picture(9.0, 3.8)
-    panels = picture.subplots(1, 2, sharey=True)
+    figure = Figure(9.0, 3.8)
+    panels = figure.subplots(1, 2, sharey=True)
     curves = (
         ("optimizer steps ÷ the fewest possible", lambda b: 1 + noise_scale / b),
         ("samples (or epochs) ÷ the fewest possible", lambda b: 1 + b / noise_scale),
@@ -251,22 +251,22 @@ def plot_batch_size_tradeoff(noise_scale: float | Fit = 1000.0, batches: Sequenc
         panel.annotate(f" {name} {noise_scale:,.0f}", (noise_scale, 40))
     panels[0].set_ylabel("to the same loss, relative")
     source = f"with the critical batch measured in runs: {measured}" if measured else "not measured"
-    picture.suptitle(f"computed from the model of McCandlish et al. 2018, {source}", fontsize=11)
+    figure.suptitle(f"computed from the model of McCandlish et al. 2018, {source}", fontsize=11)
     marks = "; ".join(
         f"batch {mark:,}: {1 + noise_scale / mark:.2f} times the steps and "
         f"{1 + mark / noise_scale:.2f} times the samples"
         for mark in batches
     )
-    picture.alt = (
+    figure.alt = (
         "Two curves against batch size on logarithmic axes. Steps to a given loss fall as the "
         "batch grows and level off; samples stay level at first and then grow with the batch. At "
         f"the {name} of {measured or f'{noise_scale:,.0f}'} both are twice their minimum. {marks}"
     ).strip()
-    return picture
+    return figure
 
 
 @styled
-def plot_minima(shift: float = 0.25) -> Picture:
+def plot_minima(shift: float = 0.25) -> Figure:
     """Draw a sharp and a flat minimum, and what a shift of the loss does to each.
 
     The training loss of one weight ``w`` is ``1 − exp(−(w+1)²/(2·0.12²)) − exp(−(w−1)²/(2·0.7²))``, the held-out loss
@@ -278,8 +278,8 @@ def plot_minima(shift: float = 0.25) -> Picture:
         return 1 - numpy.exp(-((at + 1) ** 2) / 0.0288) - numpy.exp(-((at - 1) ** 2) / 0.98)
 
     training, held_out = loss(w), loss(w - shift)
-    picture = Picture(8.0, 3.8)
-    panel = picture.subplots()
+    figure = Figure(8.0, 3.8)
+    panel = figure.subplots()
     panel.plot(w, training, color=COLOURS[0], label="training loss")
     panel.plot(w, held_out, color=COLOURS[1], linestyle="--", label=f"held-out loss: the same, moved by {shift:g}")
     rises = {}
@@ -291,9 +291,9 @@ def plot_minima(shift: float = 0.25) -> Picture:
     panel.set(xlabel="one weight, w", ylabel="loss", ylim=(-0.18, 1.25))
     panel.set_title("two explicit functions, not a measurement")
     panel.legend(loc="upper right")
-    picture.alt = (
+    figure.alt = (
         "Training loss with a sharp and a flat minimum of equal depth, and the held-out loss, "
         f"which is the same curve moved by {shift:g}. At the sharp minimum the held-out loss lies "
         f"{rises['sharp']:.2f} above the training loss, at the flat one {rises['flat']:.2f}."
     )
-    return picture
+    return figure

@@ -9,7 +9,7 @@ from matplotlib.ticker import NullLocator
 
 from course.convergence.critical import Critical, Noise, reached
 from course.convergence.tuning import grids
-from course.shared.picture import COLOURS, GREY, Picture, arm_looks, band, frame, list_rows, styled
+from course.shared.figure import COLOURS, GREY, Figure, arm_looks, band, frame, list_rows, styled
 from ddl.comparison import compare, signed
 from ddl.display.chart import short
 from ddl.display.style import data_of
@@ -26,7 +26,7 @@ VERDICTS = {"better": COLOURS[2], "worse": COLOURS[1], "no difference": COLOURS[
 @styled
 def plot_critical_batch(
     measured: Critical | Iterable[Critical], noise: Mapping[str, Noise] | None = None, reader: Sequence = ()
-) -> Picture:
+) -> Figure:
     """Draw steps and samples to a target against batch size, and below, on the same axis, where the curves bend.
 
     A dot is a seed, a band the curve's 95 % interval; hollow dots are seeds of batches that are left out of the fit,
@@ -43,9 +43,9 @@ def plot_critical_batch(
     batches = sorted({point.batch for arm in arms for point in arm.points})
     middles = [row.middle for row in rows if math.isfinite(row.middle)]
     limits = min([batches[0], *middles]) / 2**0.5, max([batches[-1], *middles]) * 2**0.5
-    picture = Picture(8.0, 6.2 + 0.28 * len(rows))
+    figure = Figure(8.0, 6.2 + 0.28 * len(rows))
     heights = {"height_ratios": [3, 2.4, 0.35 * len(rows) + 0.2]}
-    steps, samples, marks = picture.subplots(3, 1, sharex=True, gridspec_kw=heights)
+    steps, samples, marks = figure.subplots(3, 1, sharex=True, gridspec_kw=heights)
     looks = arm_looks([*(arm.arm for arm in arms), *noise])
     for arm in arms:
         _draw_arm(arm, looks[arm.arm], steps, samples, label=arm.arm if len(arms) > 1 else None)
@@ -66,9 +66,9 @@ def plot_critical_batch(
     marks.set_xlabel("global batch size, samples")
     target = " and ".join(dict.fromkeys(f"{100 * arm.target:g} %" for arm in arms))
     data = " and ".join(dict.fromkeys(arm.data for arm in arms))
-    picture.suptitle(f"target: held-out accuracy of {target}; data: {data}", fontsize=11)
-    picture.legend_below(steps, columns=3)
-    picture.alt = (
+    figure.suptitle(f"target: held-out accuracy of {target}; data: {data}", fontsize=11)
+    figure.legend_below(steps, columns=3)
+    figure.alt = (
         f"Steps and samples to a held-out accuracy of {target} against batch size, logarithmic, on {data}. "
         + " ".join(map(_in_words, arms))
         + "".join(f" {row.label}: {row.words}." for row in rows)
@@ -77,7 +77,7 @@ def plot_critical_batch(
             for run, found in reader
         )
     )
-    return picture
+    return figure
 
 
 _Row = namedtuple("_Row", "label middle low high words")  # a batch size with its interval, for the lowest panel
@@ -179,7 +179,7 @@ def _in_words(arm):
 
 
 @styled
-def plot_differences(runs, against: str, margin: float = 1.0, at=None, steps=None, epochs=None) -> Picture:
+def plot_differences(runs, against: str, margin: float = 1.0, at=None, steps=None, epochs=None) -> Figure:
     """Draw the differences that `ddl.compare` tabulates with the same arguments, with intervals and the margin."""
     table = compare(runs, at=at, steps=steps, epochs=epochs, against=against, margin=margin)
     every = zip(table.to_dict("records"), table.attrs["differences"], strict=True)
@@ -187,8 +187,8 @@ def plot_differences(runs, against: str, margin: float = 1.0, at=None, steps=Non
     if not rows:
         raise InputError(f"no arm has held-out accuracies to compare with those of {against!r}")
     pairs = {row["pairs"] for row in rows}
-    picture = Picture(8.0, 1.7 + 0.4 * len(rows))
-    panel = picture.subplots()
+    figure = Figure(8.0, 1.7 + 0.4 * len(rows))
+    panel = figure.subplots()
     panel.axvspan(-margin, margin, color="#dddddd", zorder=0)
     panel.axvline(0, color=GREY, linewidth=1)
     for index, row in enumerate(rows):
@@ -207,23 +207,23 @@ def plot_differences(runs, against: str, margin: float = 1.0, at=None, steps=Non
     count = f" of {plural(pairs.pop(), 'pair')}" if len(pairs) == 1 else ""
     where = table.attrs["title"]
     title = f"mean{count} and its 95 % interval, a dot a pair of seeds; shaded: ±{margin:g}"
-    picture.suptitle(f"{title}\n{where}\ndata: {data}", fontsize=11)
-    picture.alt = f"Held-out accuracy minus that of {against}, in points, {where}, on {data}: " + "; ".join(
+    figure.suptitle(f"{title}\n{where}\ndata: {data}", fontsize=11)
+    figure.alt = f"Held-out accuracy minus that of {against}, in points, {where}, on {data}: " + "; ".join(
         f"{row['arm']} {signed(row['difference_points'])}"
         + (f" ({signed(row['low_points'])} to {signed(row['high_points'])})" if row["pairs"] > 1 else " (no interval)")
         + f", {row['verdict']}"
         for row in rows
     )
-    return picture
+    return figure
 
 
 @styled
-def plot_tuning(runs) -> Picture:
+def plot_tuning(runs) -> Figure:
     """Draw held-out accuracy against learning rate: an arm a line, a dot a seed, a ring at each arm's best rate."""
     runs = [run for run in runs if run.result is not None]
     arms = grids(runs)
-    picture = Picture(8.0, 4.6)
-    panel = picture.subplots()
+    figure = Figure(8.0, 4.6)
+    panel = figure.subplots()
     texts = []
     looks = arm_looks(arms)
     for arm, grid in arms.items():
@@ -246,6 +246,6 @@ def plot_tuning(runs) -> Picture:
     data = data_of(runs)
     title = f"data: {data}; a ring at each arm's best rate"
     frame(panel, x="{x:.4g}", xlabel="learning rate", ylabel="held-out accuracy, %", title=title)
-    picture.legend(loc="outside lower center", ncols=min(3, len(arms)))
-    picture.alt = f"Held-out accuracy against learning rate, logarithmic, on {data}. {'; '.join(texts)}."
-    return picture
+    figure.legend(loc="outside lower center", ncols=min(3, len(arms)))
+    figure.alt = f"Held-out accuracy against learning rate, logarithmic, on {data}. {'; '.join(texts)}."
+    return figure

@@ -1,4 +1,4 @@
-"""Pictures of the loss around trained weights, from runs of landscape.py."""
+"""Figures of the loss around trained weights, from runs of landscape.py."""
 
 from collections.abc import Iterable
 
@@ -6,7 +6,7 @@ import numpy
 
 from course.convergence.sharpness import MEASURES, between_settings, sharpness, within_settings
 from course.convergence.tuning import arm_of
-from course.shared.picture import Picture, arm_looks, band, frame, styled
+from course.shared.figure import Figure, arm_looks, band, frame, styled
 from ddl.display.style import data_of
 from ddl.errors import InputError
 from ddl.text import plural
@@ -26,14 +26,14 @@ def _listed(runs, *measures):
 
 
 @styled
-def plot_slices(runs) -> Picture:
+def plot_slices(runs) -> Figure:
     """Draw the loss along random filter-normalised directions (Li et al. 2018), an arm a colour.
 
     A line is the mean over an arm's networks and directions, its band reaches from the lowest to the highest.
     """
     runs = _listed(runs, "slices")
-    picture = Picture(7.5, 4.2)
-    panel = picture.subplots()
+    figure = Figure(7.5, 4.2)
+    panel = figure.subplots()
     texts = []
     for arm, style in arm_looks(map(arm_of, runs)).items():
         slices = [run.result["slices"] for run in runs if arm_of(run) == arm]
@@ -49,15 +49,15 @@ def plot_slices(runs) -> Picture:
     panel.set(xlabel="distance, in norms of each filter", ylabel="training loss", ylim=(0, None))
     panel.set_title(f"along random directions, {data_of(runs)}")
     panel.legend()
-    picture.alt = (
+    figure.alt = (
         f"Training loss along random directions whose filters are as long as the weights' own, on {data_of(runs)}. "
         f"Means over networks and directions: {'; '.join(texts)}."
     )
-    return picture
+    return figure
 
 
 @styled
-def plot_sharpness(runs, y: str = "test_loss") -> Picture:
+def plot_sharpness(runs, y: str = "test_loss") -> Figure:
     """Draw each network's held-out loss against its sharpness: as it is, and independent of the weights' scale.
 
     With ``y="test_error"`` it is the share of held-out pictures that it gets wrong. An arm a colour; a line goes
@@ -68,8 +68,8 @@ def plot_sharpness(runs, y: str = "test_loss") -> Picture:
         raise InputError(f"y={y!r} is not one of: {', '.join(HELD_OUT)}")
     runs = _listed(runs, "eigenvalue", "invariant", "test_loss")
     table = sharpness(runs)
-    picture = Picture(9.0, 4.4)
-    panels = picture.subplots(1, 2, sharey=True)
+    figure = Figure(9.0, 4.4)
+    panels = figure.subplots(1, 2, sharey=True)
     texts = []
     for panel, (column, label) in zip(panels, MEASURES.items(), strict=True):
         for arm, style in arm_looks(table["arm"]).items():
@@ -84,11 +84,11 @@ def plot_sharpness(runs, y: str = "test_loss") -> Picture:
         frame(panel, x=ticks, xlabel=f"sharpness: {label}", title=title)
         texts.append(f"against the {label} ({low:.3g} to {high:.3g}): {between}; {within}")
     panels[0].set_ylabel(HELD_OUT[y])
-    picture.suptitle(f"rank correlations; data: {data_of(runs)}", fontsize=11)
-    picture.legend_below(panels[0], columns=3)
-    picture.alt = (
+    figure.suptitle(f"rank correlations; data: {data_of(runs)}", fontsize=11)
+    figure.legend_below(panels[0], columns=3)
+    figure.alt = (
         f"{HELD_OUT[y].removesuffix(', %').capitalize()} of {plural(len(table), 'network')} "
         f"({', '.join(dict.fromkeys(table['arm']))}) on {data_of(runs)}, {'; '.join(texts)}. "
         "A correlation above 0 means that sharper networks do worse."
     )
-    return picture
+    return figure

@@ -89,7 +89,7 @@ def sharpness(runs) -> Table:
     """Return what runs of landscape.py found, a row a network; what was not measured is missing.
 
     Columns: ``arm``, ``learning_rate``, ``seed``, ``clean_loss``, ``test_loss``, ``test_error`` in %, ``sharpness``
-    (the Hessian's largest eigenvalue), ``invariant`` (see `course.training.landscape.filter_norms`), ``trace``,
+    (the Hessian's largest eigenvalue), ``invariant`` (see `course.convergence.landscape.filter_norms`), ``trace``,
     ``noise_scale`` in samples; and standard errors ``trace_error``, ``noise_scale_error``.
 
     Raises InputError if there are no runs, or one is no finished run of landscape.py.

@@ -13,10 +13,10 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 
 from course.grader.cells import code_cells, source_of, test_cells
-from course.grader.channel import Channel, Ended, Late
-from course.grader.channel import start_worker as start_plain_worker
 from course.grader.launches import Launches, launches_here
 from course.grader.limits import Limits
+from course.grader.worker_process import Channel, Ended, Late
+from course.grader.worker_process import start_worker as start_plain_worker
 from ddl.errors import CourseError
 
 START_S = 60.0  # for a worker or judge on a busy machine

@@ -16,8 +16,8 @@ from collections.abc import Callable
 from course.grader import launches
 from course.grader.cells import asked_names
 from course.grader.serialize import BoundaryError, decode, encode
-from course.grader.wire import Wire
 from course.grader.worker import Kept
+from course.grader.worker_pipe import Wire
 
 MESSAGE_CHARACTERS = 2_000
 SHOWN_CHARACTERS = 200  # of a value, a call or a line

@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 
 from course.grader.serialize import decode, encode
-from course.grader.wire import Wire
+from course.grader.worker_pipe import Wire
 from ddl import Site, launch
 from ddl.errors import CourseError
 

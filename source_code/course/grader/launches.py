@@ -15,10 +15,10 @@ from functools import cache
 import numpy as np
 
 from course.grader.cells import STUB
-from course.grader.channel import Channel, Ended, Late
 from course.grader.limits import Limits
 from course.grader.serialize import BoundaryError, decode, encode
 from course.grader.worker import respond
+from course.grader.worker_process import Channel, Ended, Late
 
 START_S = 90.0  # to import TensorFlow on a busy machine
 MARGIN_S = 30.0  # for a process that keeps the time limit of a launch itself
@@ -40,9 +40,7 @@ class Rank:
     wrote: bool
 
 
-def launched(
-    file: str, ranks: int, files: dict[str, dict], *, program: str = "script", args: Sequence = ()
-) -> list[Rank]:
+def launched(file: str, ranks: int, files: dict[str, dict], *, program: str = "", args: Sequence = ()) -> list[Rank]:
     """Launch an answer's file and return what each rank reported.
 
     Parameters
@@ -54,7 +52,7 @@ def launched(
     files
         Files for the ranks, in the folder above their own: {"data.npz": {name: array}}.
     program
-        A name in `course.grader.run_answer`: "script" runs the file itself, others call what it defines.
+        A module whose ``main(file)`` calls what the file defines; by default the file itself is run.
     args
         The file's command line.
 

@@ -15,8 +15,6 @@ from pathlib import Path
 
 MARGIN_S = 2.0  # before a launch is over, a rank writes down where it is
 TEXT = 500  # characters of an error
-# Modules that call what the file defines; each has main(file).
-PROGRAMS = {"loop": "course.workers.loop_harness", "sharded": "course.sharding.harness"}
 
 
 def main(home, name, program, seconds, *arguments):
@@ -29,8 +27,8 @@ def main(home, name, program, seconds, *arguments):
     faulthandler.dump_traceback_later(max(float(seconds) - MARGIN_S, 1), file=open("stack", "w"))
     sys.argv, sys.path[0] = [file, *arguments], home
     try:
-        if program in PROGRAMS:
-            importlib.import_module(PROGRAMS[program]).main(file)
+        if program:
+            importlib.import_module(program).main(file)
         else:
             runpy.run_path(file, run_name="__main__")
     except BaseException as error:

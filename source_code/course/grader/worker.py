@@ -16,7 +16,7 @@ import traceback
 from collections.abc import Iterator
 
 from course.grader.serialize import ITEMS, BoundaryError, decode, encode
-from course.grader.wire import Wire
+from course.grader.worker_pipe import Wire
 from ddl.rank.fast_exit import end_with_parent
 
 GRADING = "DDL_GRADING"  # a variable that is set where a notebook is graded

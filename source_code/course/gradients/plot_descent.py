@@ -7,7 +7,7 @@ from matplotlib.patches import Rectangle
 
 from course.gradients import descent
 from course.shared import ring
-from course.shared.picture import COLOURS, GREY, Picture, frame, list_rows, look, styled
+from course.shared.figure import COLOURS, GREY, Figure, frame, list_rows, look, styled
 from ddl.display.style import is_live
 
 BLUE, ORANGE = COLOURS[:2]
@@ -17,8 +17,8 @@ WEIGHTS = (-1.0, 3.0)  # the part of the loss curve that is drawn
 def slider(figure: Callable, name: str, low: float, high: float, start: float):
     """Show a figure with a slider for one of its numbers, on a logarithmic scale.
 
-    `figure` is a function that returns a `Picture` and takes the number by keyword as `name`. Where nobody can move a
-    slider (papermill, ``DDL_VIEW=plain``), the result is the `Picture` at `start` alone.
+    `figure` is a function that returns a `Figure` and takes the number by keyword as `name`. Where nobody can move a
+    slider (papermill, ``DDL_VIEW=plain``), the result is the `Figure` at `start` alone.
     """
     if not is_live():
         return figure(**{name: start})
@@ -41,11 +41,11 @@ def slider(figure: Callable, name: str, low: float, high: float, start: float):
 
 
 @styled
-def plot_descent(data, lr: float, w: float = -0.5, iterations: int = 12) -> Picture:
+def plot_descent(data, lr: float, w: float = -0.5, iterations: int = 12) -> Figure:
     """Draw the loss curve with the steps of a descent from `w`, each with all data, and the weight over steps."""
     path = descent.descend(w, lr, [data], iterations)
-    picture = Picture(9.0, 3.8)
-    curve, time = picture.subplots(1, 2, width_ratios=(3, 2))
+    figure = Figure(9.0, 3.8)
+    curve, time = figure.subplots(1, 2, width_ratios=(3, 2))
     weights = numpy.linspace(*WEIGHTS, 201)
     curve.plot(weights, descent.loss(weights, data), color=BLUE)
     curve.plot(
@@ -69,19 +69,19 @@ def plot_descent(data, lr: float, w: float = -0.5, iterations: int = 12) -> Pict
     time.legend(loc="lower right", frameon=True)
     inside = (WEIGHTS[0] <= path) & (path <= WEIGHTS[1])
     left = "" if inside.all() else f" It leaves the figure at step {numpy.argmin(inside)}."
-    picture.alt = (
+    figure.alt = (
         f"The loss over the weight, a parabola with its minimum at "
         f"{descent.best_weight(data):.3g}. From {w:g}, {iterations} steps with learning rate "
         f"{lr:.4g} end at {path[-1]:.4g}.{left}"
     )
-    return picture
+    return figure
 
 
 @styled
-def plot_training(data_sets, lr: float, passes: int = 40, w: float = 0.0) -> Picture:
+def plot_training(data_sets, lr: float, passes: int = 40, w: float = 0.0) -> Figure:
     """Draw the weight over single-point training from `w`, for several data sets by name at one learning rate."""
-    picture = Picture(8.0, 3.8)
-    panel = picture.subplots()
+    figure = Figure(8.0, 3.8)
+    panel = figure.subplots()
     texts = []
     for index, (label, data) in enumerate(data_sets.items()):
         batches = descent.batches_of(data, 1)
@@ -98,18 +98,18 @@ def plot_training(data_sets, lr: float, passes: int = 40, w: float = 0.0) -> Pic
         title=f"learning rate {lr:.4g}; a mark at the end of each pass",
     )
     panel.legend()
-    picture.alt = f"The weight over {passes} passes at learning rate {lr:.4g}. {'; '.join(texts)}."
-    return picture
+    figure.alt = f"The weight over {passes} passes at learning rate {lr:.4g}. {'; '.join(texts)}."
+    return figure
 
 
 # ---------------------------------------------------------------- noise and batches
 
 
 @styled
-def plot_average(data, w: float, sizes: Sequence[int]) -> Picture:
+def plot_average(data, w: float, sizes: Sequence[int]) -> Figure:
     """Draw the gradients of all batches at the weight `w`, in their order, for several batch sizes."""
-    picture = Picture(8.0, 0.9 + 0.6 * len(sizes))
-    panel = picture.subplots()
+    figure = Figure(8.0, 0.9 + 0.6 * len(sizes))
+    panel = figure.subplots()
     texts = []
     for row, size in enumerate(sizes):
         values = [descent.gradient(w, batch) for batch in descent.batches_of(data, size)]
@@ -119,19 +119,19 @@ def plot_average(data, w: float, sizes: Sequence[int]) -> Picture:
     panel.axvline(0, color="#bbbbbb", linewidth=1)
     list_rows(panel, [f"batches of {size}" for size in sizes])
     panel.set(xlabel="gradient", title=f"at w = {w:g}; dotted: the gradient of all {len(data)} points")
-    picture.alt = (
+    figure.alt = (
         f"Gradients at w = {w:g}, around that of all points, {descent.gradient(w, data):.3g}. {'; '.join(texts)}."
     )
-    return picture
+    return figure
 
 
 @styled
-def plot_spread(data, w: float, sizes: Sequence[int], draws: int = 2000) -> Picture:
+def plot_spread(data, w: float, sizes: Sequence[int], draws: int = 2000) -> Figure:
     """Draw how averaging narrows gradients at the weight `w`: measured on `draws` random batches, and by 1/√B."""
     sizes = numpy.asarray(sizes)
     one, count = descent.gradients(w, data).std(), len(data)
-    picture = Picture(8.0, 4.2)
-    panel = picture.subplots()
+    figure = Figure(8.0, 4.2)
+    panel = figure.subplots()
     panel.plot(sizes, one / numpy.sqrt(sizes), color=GREY, linestyle=":", label="one point's spread ÷ √B")
     texts = []
     for index, (replace, label) in enumerate(((True, "drawn with replacement"), (False, "drawn without"))):
@@ -148,22 +148,22 @@ def plot_spread(data, w: float, sizes: Sequence[int], draws: int = 2000) -> Pict
     title = f"measured on {draws:,} batches of each size, out of {count} points"
     frame(panel, x=sizes, y="{x:g}", title=title, **labels)
     panel.legend()
-    picture.alt = (
+    figure.alt = (
         f"Spread of batch gradients at w = {w:g}: {'; '.join(texts)}. "
         f"One point's spread ÷ √B would be {one / numpy.sqrt(sizes[-1]):.2g}."
     )
-    return picture
+    return figure
 
 
 @styled
-def plot_best_rate(data, weights: Sequence[float], sizes: Sequence[int], draws: int = 20_000) -> Picture:
+def plot_best_rate(data, weights: Sequence[float], sizes: Sequence[int], draws: int = 20_000) -> Figure:
     """Draw the learning rate of the best single step from some weights against batch size: as tried on `draws` random
     batches for each dot, and by the noise-scale model.
     """
     sizes = numpy.asarray(sizes)
     most = descent.rate_limit(data) / 2
-    picture = Picture(8.5, 4.4)
-    panel = picture.subplots()
+    figure = Figure(8.5, 4.4)
+    panel = figure.subplots()
     texts = []
     for index, w in enumerate(weights):
         scale = descent.noise_scale(w, data)
@@ -185,22 +185,20 @@ def plot_best_rate(data, weights: Sequence[float], sizes: Sequence[int], draws: 
     title = f"dots: tried on {draws:,} random batches each; curves: the noise-scale model"
     frame(panel, x=sizes, y=[0.001, 0.01, 0.1], title=title, **labels)
     panel.legend(loc="lower right")
-    picture.alt = (
-        f"The learning rate of the best single step. {'; '.join(texts)}. With no noise it would be {most:.2g}."
-    )
-    return picture
+    figure.alt = f"The learning rate of the best single step. {'; '.join(texts)}. With no noise it would be {most:.2g}."
+    return figure
 
 
 # ---------------------------------------------------------------- several workers
 
 
 @styled
-def plot_exchange(exchanges) -> Picture:
+def plot_exchange(exchanges) -> Figure:
     """Draw data-parallel steps, `Exchange`s: each worker's gradient, their average, and the weight."""
     workers = len(exchanges[0].gradients)
     steps = numpy.arange(1, len(exchanges) + 1)
-    picture = Picture(9.0, 3.8)
-    panel, weight = picture.subplots(1, 2, width_ratios=(3, 2))
+    figure = Figure(9.0, 3.8)
+    panel, weight = figure.subplots(1, 2, width_ratios=(3, 2))
     width = 0.8 / workers
     for worker in range(workers):
         panel.bar(
@@ -218,21 +216,21 @@ def plot_exchange(exchanges) -> Picture:
     panel.legend()
     weight.plot([0, *steps], [exchanges[0].w, *(step.after for step in exchanges)], "o-k")
     weight.set(xlabel="step", ylabel="weight w, the same on all", xticks=[0, *steps])
-    picture.alt = f"Data-parallel training with {workers} workers. " + " ".join(
+    figure.alt = f"Data-parallel training with {workers} workers. " + " ".join(
         f"Step {number}: gradients {', '.join(f'{gradient:.3g}' for gradient in step.gradients)}, average "
         f"{step.average:.3g}, weight {step.w:.4g} to {step.after:.4g}."
         for number, step in enumerate(exchanges, start=1)
     )
-    return picture
+    return figure
 
 
 @styled
-def plot_ring(ranks: int = 4) -> Picture:
+def plot_ring(ranks: int = 4) -> Figure:
     """Draw a ring all-reduce step by step: how many ranks' data each chunk on each rank holds."""
     states = ring.contributions(ranks)
     rows = -(-len(states) // ranks)
-    picture = Picture(9.0, 0.4 + 2.35 * rows)
-    panels = picture.subplots(rows, ranks, squeeze=False)
+    figure = Figure(9.0, 0.4 + 2.35 * rows)
+    panels = figure.subplots(rows, ranks, squeeze=False)
     for panel in panels.flat[len(states) :]:
         panel.axis("off")
     for step, (panel, state) in enumerate(zip(panels.flat, states)):
@@ -254,11 +252,11 @@ def plot_ring(ranks: int = 4) -> Picture:
         panel.set_ylabel("rank")
     for panel in panels.flat[max(0, len(states) - ranks) : len(states)]:
         panel.set_xlabel("chunk")
-    picture.suptitle("how many ranks' data a chunk holds; framed: what has just arrived", fontsize=11)
-    picture.alt = (
+    figure.suptitle("how many ranks' data a chunk holds; framed: what has just arrived", fontsize=11)
+    figure.alt = (
         f"Ring all-reduce of {ranks} ranks in {len(states) - 1} steps. At the start every chunk "
         f"holds one rank's data. In each of the first {ranks - 1} steps every rank adds to one "
         f"chunk, after which each rank has one chunk that holds all {ranks}. In {ranks - 1} more "
         "steps these go round, until every rank has all of them."
     )
-    return picture
+    return figure

@@ -7,19 +7,19 @@ import numpy
 from matplotlib.colors import BoundaryNorm, ListedColormap
 
 from course.gradients import descent, sgd
-from course.shared.picture import COLOURS, GREY, Picture, frame, look, styled
+from course.shared.figure import COLOURS, GREY, Figure, frame, look, styled
 
 OUTCOMES = {"settles narrowly": COLOURS[2], "settles widely": COLOURS[6], "diverges": COLOURS[1]}
 
 
 @styled
-def plot_settled(data, settings: Sequence[tuple[float, int]], samples: int = 1600, tried: int = 400) -> Picture:
+def plot_settled(data, settings: Sequence[tuple[float, int]], samples: int = 1600, tried: int = 400) -> Figure:
     """Draw a training from the best weight at each of some (rate, batch size), over the samples seen.
 
     The band is the spread that is computed; the title has that of `tried` trainings, too.
     """
-    picture = Picture(9.5, 3.6)
-    panels = picture.subplots(1, len(settings), sharey=True, squeeze=False)[0]
+    figure = Figure(9.5, 3.6)
+    panels = figure.subplots(1, len(settings), sharey=True, squeeze=False)[0]
     best, texts = descent.best_weight(data), []
     for index, (panel, (lr, size)) in enumerate(zip(panels, settings, strict=True)):
         spread = sgd.settled_spread(lr, size, data)
@@ -36,12 +36,12 @@ def plot_settled(data, settings: Sequence[tuple[float, int]], samples: int = 160
         panel.set_xticks([0, samples // 2, samples])
         texts.append(f"rate {lr:.4g}, batches of {size}: {spread:.3f} computed, {measured:.3f} tried")
     panels[0].set_ylabel("weight w")
-    picture.alt = f"How far the weight strays from the best one, {best:.4g}: its spread. {'; '.join(texts)}."
-    return picture
+    figure.alt = f"How far the weight strays from the best one, {best:.4g}: its spread. {'; '.join(texts)}."
+    return figure
 
 
 @styled
-def plot_map(data, sizes: Sequence[int], rate: float, low: float = 0.0005, high: float = 0.512) -> Picture:
+def plot_map(data, sizes: Sequence[int], rate: float, low: float = 0.0005, high: float = 0.512) -> Figure:
     """Draw a map of learning rate and batch size: where the weight settles as narrowly as single points at `rate`.
 
     Beside it lie where it settles more widely, and where the mean squared distance grows without limit.
@@ -51,8 +51,8 @@ def plot_map(data, sizes: Sequence[int], rate: float, low: float = 0.0005, high:
     spreads = numpy.array([sgd.settled_spread(rates, size, data) for size in sizes])
     outcomes = numpy.where(numpy.isinf(spreads), 2, spreads > near)  # numbers of `OUTCOMES`
     borders = [sgd.rate_border(size, data) for size in sizes]
-    picture = Picture(8.5, 4.4)
-    panel = picture.subplots()
+    figure = Figure(8.5, 4.4)
+    panel = figure.subplots()
     edges = numpy.sqrt(rates[1:] * rates[:-1])
     panel.pcolormesh(
         [low, *edges, high],
@@ -82,24 +82,24 @@ def plot_map(data, sizes: Sequence[int], rate: float, low: float = 0.0005, high:
         title=f"computed for {len(data)} points; narrowly: a spread of {near:.2g} at most",
     )
     panel.grid(False)
-    picture.legend(loc="outside lower center", ncols=3)
+    figure.legend(loc="outside lower center", ncols=3)
     texts = [
         f"batches of {size}: narrowly up to {sgd.rate_of_spread(near, size, data):.3g}, divergent from {border:.3g}"
         for size, border in zip(sizes, borders)
     ]
-    picture.alt = f"How training ends, by learning rate and batch size. {'; '.join(texts)}."
-    return picture
+    figure.alt = f"How training ends, by learning rate and batch size. {'; '.join(texts)}."
+    return figure
 
 
 @styled
-def plot_one_step(sizes: Sequence[int]) -> Picture:
+def plot_one_step(sizes: Sequence[int]) -> Figure:
     """Draw what B single steps do against one step of B times their rate, as parts of the way to the best weight.
 
     On average over all draws: one step of rate r goes ``2 r mean(x²)`` of the way, B steps ``1 - (1 - that / B)^B``.
     """
     part = numpy.linspace(0, 2, 201)
-    picture = Picture(7.5, 4.4)
-    panel = picture.subplots()
+    figure = Figure(7.5, 4.4)
+    panel = figure.subplots()
     panel.plot(part, part, color="black", label="one step of B times the rate")
     texts = []
     for index, size in enumerate(sizes):
@@ -116,15 +116,15 @@ def plot_one_step(sizes: Sequence[int]) -> Picture:
         title="from 2 on, one step lands no nearer than it began",
     )
     panel.legend(loc="upper left")
-    picture.alt = (
+    figure.alt = (
         f"Where one step of a batch goes {part[10]:g}, {part[100]:g} and {part[200]:g} of the way to the best weight, "
         f"single steps with the same samples go less. {'; '.join(texts)}."
     )
-    return picture
+    return figure
 
 
 @styled
-def plot_to_target(data, target: float, rate: float, sizes: Sequence[int], point_s: float, w: float = 0.0) -> Picture:
+def plot_to_target(data, target: float, rate: float, sizes: Sequence[int], point_s: float, w: float = 0.0) -> Figure:
     """Draw the steps, samples and seconds from the weight `w` until the average loss is `target` above the lowest.
 
     Against batch size: at `rate`, at `rate` times the batch size, and at the best rate of a fine grid. `point_s` is the
@@ -138,8 +138,8 @@ def plot_to_target(data, target: float, rate: float, sizes: Sequence[int], point
         "best rate": [sgd.steps_to(target, w, grid, size, data).min() for size in sizes],
     }
     steps = {name: numpy.array(values, float) for name, values in steps.items()}
-    picture = Picture(10.5, 4.2)
-    panels = picture.subplots(1, 3)
+    figure = Figure(10.5, 4.2)
+    panels = figure.subplots(1, 3)
     for index, (name, count) in enumerate(steps.items()):
         panels[0].plot(sizes, count, label=name, **look(index))
         panels[1].plot(sizes, count * sizes, **look(index))
@@ -154,14 +154,14 @@ def plot_to_target(data, target: float, rate: float, sizes: Sequence[int], point
         frame(panel, x=sizes, yscale="log", xlabel="batch size B, points", title=f"{name} to the target")
         panel.yaxis.set_major_formatter("{x:g}")
         panel.tick_params(axis="x", labelsize=8)
-    picture.legend(*panels[0].get_legend_handles_labels(), loc="outside lower left", ncols=3)
+    figure.legend(*panels[0].get_legend_handles_labels(), loc="outside lower left", ncols=3)
     panels[2].legend(fontsize=8, loc="lower left")
     texts = [
         f"{name}: {', '.join(f'{count:g}' for count in counts)} steps with batches of {', '.join(map(str, sizes))}"
         for name, counts in steps.items()
     ]
-    picture.alt = (
+    figure.alt = (
         f"To a loss {target:g} above the lowest, from {w:g}. {'; '.join(texts)}. A point's gradient takes "
         f"{1e6 * point_s:.2g} µs."
     ).replace("inf", "no number of")
-    return picture
+    return figure

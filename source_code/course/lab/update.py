@@ -13,8 +13,8 @@ from pathlib import Path
 
 import nbformat
 
-from course.grader.notebooks import FRESH, SUFFIX, find_notebook
 from course.lab.merge import merged
+from course.lab.notebooks import FRESH, SUFFIX, find_notebook
 from ddl.errors import CourseError
 from ddl.records import files
 from ddl.records.paths import course_root

@@ -8,8 +8,8 @@ import runpy
 
 import numpy as np
 
+from course.sharding.communicator import World
 from course.sharding.sharded import BETA
-from course.training.world import World
 from ddl.errors import InputError
 
 WANTED = {"sharded": ["Sharded"], "fully": ["FullySharded"], "tensor": ["forward", "backward"]}

@@ -4,7 +4,7 @@ import numpy
 from matplotlib.patches import Rectangle
 
 from course.sharding import memory, messages, pipeline
-from course.shared.picture import COLOURS, GREY, Picture, look, styled
+from course.shared.figure import COLOURS, GREY, Figure, look, styled
 from ddl.display.style import hardware_label
 from ddl.errors import InputError
 
@@ -12,7 +12,7 @@ PASSES = {"F": COLOURS[0], "B": COLOURS[2]}  # forward, backward
 
 
 @styled
-def plot_memory(runs) -> Picture:
+def plot_memory(runs) -> Figure:
     """Draw the memory that was predicted for a rank of each finished run of ``train_transformer.py``, and measured.
 
     Bars are the parts of `course.sharding.memory.predicted`, the mark is the peak of resident memory.
@@ -20,8 +20,8 @@ def plot_memory(runs) -> Picture:
     runs = [run for run in runs if run.result and "resident_bytes" in run.result]
     if not runs:
         raise InputError("none of these is a finished run of train_transformer.py")
-    picture = Picture(9.0, 1.2 + 0.42 * len(runs))
-    panel = picture.subplots()
+    figure = Figure(9.0, 1.2 + 0.42 * len(runs))
+    panel = figure.subplots()
     rows, left, texts = numpy.arange(len(runs)), numpy.zeros(len(runs)), []
     parts = [memory.of_run(run) for run in runs]
     for index, kind in enumerate(parts[0]):
@@ -37,20 +37,20 @@ def plot_memory(runs) -> Picture:
     panel.set(xlabel="MiB of a rank", xlim=(0, 1.05 * max(left.max(), measured.max())))
     panel.grid(axis="y", visible=False)
     panel.set_title(_origin(runs))
-    picture.legend_below(panel, columns=4)
-    picture.alt = f"Memory of a rank at its peak. {'; '.join(texts)}."
-    return picture
+    figure.legend_below(panel, columns=4)
+    figure.alt = f"Memory of a rank at its peak. {'; '.join(texts)}."
+    return figure
 
 
 @styled
-def plot_messages(runs) -> Picture:
+def plot_messages(runs) -> Figure:
     """Draw what fewer bytes cost in loss, for runs of ``few_messages.py`` with the same seeds: a row for each way.
 
     Each mark is the mean difference to an all-reduce in each step with its 95 % interval (Student's t, paired by seed).
     """
     rows = messages.differences(runs)
-    picture = Picture(8.0, 1.2 + 0.36 * len(rows))
-    panel = picture.subplots()
+    figure = Figure(8.0, 1.2 + 0.36 * len(rows))
+    panel = figure.subplots()
     panel.axvline(0, color=GREY, linestyle=":")
     texts = []
     for place, row in enumerate(rows):
@@ -64,8 +64,8 @@ def plot_messages(runs) -> Picture:
     panel.grid(axis="y", visible=False)
     panel.set(xlabel="held-out loss, difference to an all-reduce in each step")
     panel.set_title(f"{rows[0].pairs.n} pairs of one seed, 95 % intervals; {_origin(runs)}")
-    picture.alt = f"Differences in loss, {rows[0].pairs.n} pairs of the same seed. {'; '.join(texts)}."
-    return picture
+    figure.alt = f"Differences in loss, {rows[0].pairs.n} pairs of the same seed. {'; '.join(texts)}."
+    return figure
 
 
 def _origin(runs):
@@ -75,15 +75,15 @@ def _origin(runs):
 
 
 @styled
-def plot_cycles(**schedules) -> Picture:
+def plot_cycles(**schedules) -> Figure:
     """Draw schedules, one below the other: a row for each stage, forward passes blue and backward passes green.
 
     ``plot_cycles(GPipe=table, other=table)``; tables are those of `course.sharding.pipeline`.
     """
     cycles = max(len(schedule[0]) for schedule in schedules.values())
     heights = [len(schedule) for schedule in schedules.values()]
-    picture = Picture(10.0, 0.8 * len(schedules) + 0.42 * sum(heights))
-    panels = picture.subplots(len(schedules), 1, squeeze=False, height_ratios=heights)[:, 0]
+    figure = Figure(10.0, 0.8 * len(schedules) + 0.42 * sum(heights))
+    panels = figure.subplots(len(schedules), 1, squeeze=False, height_ratios=heights)[:, 0]
     texts = []
     for panel, (name, schedule) in zip(panels, schedules.items(), strict=True):
         for stage, row in enumerate(schedule):
@@ -100,5 +100,5 @@ def plot_cycles(**schedules) -> Picture:
         panel.grid(visible=False)
         texts.append(f"{name}: {about}")
     panels[-1].set_xlabel("clock cycle; the number is the microbatch, forward blue, backward green")
-    picture.alt = f"Schedules of {len(schedules[next(iter(schedules))])} stages. {'; '.join(texts)}."
-    return picture
+    figure.alt = f"Schedules of {len(schedules[next(iter(schedules))])} stages. {'; '.join(texts)}."
+    return figure

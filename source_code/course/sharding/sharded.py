@@ -87,7 +87,7 @@ def trial(file: str, ranks: int, seed: int, kind: str = "sharded", layers: dict[
         "gradients": draw.normal(size=(STEPS, ranks, count)).astype(np.float32),
         "rate": np.array(round(float(draw.uniform(0.2, 0.4)), 2)),
     }
-    return Trial(file, given, launched(file, ranks, {"given.npz": given}, program="sharded"))
+    return Trial(file, given, launched(file, ranks, {"given.npz": given}, program="course.sharding.harness"))
 
 
 def tensor_trial(file: str, ranks: int, seed: int) -> Trial:
@@ -96,7 +96,7 @@ def tensor_trial(file: str, ranks: int, seed: int) -> Trial:
     shapes = {"x": (4, WIDTH), "first": (WIDTH, HIDDEN), "second": (HIDDEN, WIDTH), "back": (4, WIDTH)}
     given = {name: draw.normal(size=shape).astype(np.float32) for name, shape in shapes.items()}
     given["kind"] = np.array("tensor")
-    return Trial(file, given, launched(file, ranks, {"given.npz": given}, program="sharded"))
+    return Trial(file, given, launched(file, ranks, {"given.npz": given}, program="course.sharding.harness"))
 
 
 # ---------------------------------------------------------------- the checks of ZeRO

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy
 
 from course.shared import cost
-from course.training.bench import PARTS
+from course.shared.bench import PARTS
 from ddl.display.style import hardware_label
 from ddl.display.table import Table
 from ddl.errors import InputError

@@ -54,13 +54,13 @@ import math
 import re
 from pathlib import Path
 
-from course.topology import hwloc, nvidia, recorded
+from course.topology import hwloc, nvidia, recorded_machines
 from course.topology.error import TopologyError
 from course.topology.graph import Topology
 from course.topology.link import links
 from course.topology.local import here
 from course.topology.placement import placements
-from course.topology.recorded import names
+from course.topology.recorded_machines import names
 from ddl.text import did_you_mean
 
 __all__ = ["Topology", "TopologyError", "compare", "here", "links", "load", "names", "placements"]
@@ -75,14 +75,14 @@ def load(name_or_path: str | Path) -> Topology:
     """
     path = Path(name_or_path)
     if str(name_or_path) in names():
-        path = recorded.FOLDER / f"{name_or_path}.toml"
+        path = recorded_machines.FOLDER / f"{name_or_path}.toml"
     if not path.exists() or path.is_dir():  # a pipe is read, too
         asked = str(name_or_path)
         known = ", ".join(names()) + did_you_mean(asked, names())
         raise TopologyError(f"{asked!r} is neither a file nor a recorded topology; recorded: {known}")
     text = _text(path)
     if path.suffix == ".toml":
-        return recorded.parse(text, path.stem, path.name)
+        return recorded_machines.parse(text, path.stem, path.name)
     if path.suffix == ".xml" or re.match(r"\s*<(\?xml|!|topology)", text):
         return hwloc.parse(text.lstrip(), path.stem, path.name)
     return nvidia.parse(text, path.stem, path.name)

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from course.training.exchange import average_statistics
+from course.training.horovod_utils import average_statistics
 from course.training.recipes import SettingError
 from ddl.records.folder import RunFolder, StorageError
 from ddl.records.paths import runs_dir

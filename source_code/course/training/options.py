@@ -15,8 +15,8 @@ from ddl.arguments import Parser
 from ddl.errors import CourseError
 
 MODELS = ("cnn", "resnet")  # the networks of course.training.models
-CASES = ("none", *"ABCDEF")  # of bug_hunt.py; which mistake is which is the reader's to find out
-OWN = "own"  # what --embedding calls the embedding of course.training.embedding
+CASES = ("none", *"ABCDEFG")  # of bug_hunt.py; which mistake is which is the reader's to find out
+OWN = "own"  # what --embedding calls the embedding of course.multi_gpu.embedding
 # On 5,000 generated images, batch 64, 3 epochs, one seed: 0.02 gives 38 % held-out accuracy on
 # one device and 28 % with a parameter server and two workers; 0.05 gives 36 % and 23 %.
 LEARNING_RATE = 0.02

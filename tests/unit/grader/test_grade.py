@@ -13,11 +13,11 @@ import psutil
 import pytest
 
 from course.grader.cells import asked_names
-from course.grader.channel import Channel, Ended, Late
 from course.grader.grade import CellError, Verdict, grade_notebook, visible_part
 from course.grader.judge import judge
 from course.grader.limits import Limits
 from course.grader.worker import respond
+from course.grader.worker_process import Channel, Ended, Late
 from helpers import code, question
 
 

@@ -2,10 +2,10 @@
 
 import pytest
 
-from course.shared import picture
+from course.shared import figure
 
 
 @pytest.fixture(autouse=True)
 def new_session(monkeypatch):
     """No arm has been drawn yet."""
-    monkeypatch.setattr(picture, "_NUMBERS", {})
+    monkeypatch.setattr(figure, "_NUMBERS", {})

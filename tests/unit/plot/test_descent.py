@@ -11,11 +11,11 @@ MANY = descent.generated(16)
 
 
 def test_steps_lie_on_the_loss_curve():
-    picture = plot.plot_descent(EASY, 0.02, w=-0.5, iterations=5)
-    steps = picture.axes[0].lines[1]
+    figure = plot.plot_descent(EASY, 0.02, w=-0.5, iterations=5)
+    steps = figure.axes[0].lines[1]
     assert steps.get_xdata() == pytest.approx(descent.descend(-0.5, 0.02, [EASY], 5))
     assert steps.get_ydata() == pytest.approx(descent.loss(steps.get_xdata(), EASY))
-    assert "leaves the picture" not in picture.alt
+    assert "leaves the figure" not in figure.alt
     assert "leaves the figure at step 2" in plot.plot_descent(EASY, 0.15).alt
 
 

@@ -29,8 +29,8 @@ RUNS = [run(arm, seed) for arm in SHARPNESS for seed in range(4)]
 
 
 def test_sharpness_has_both_kinds_side_by_side_with_their_correlations_and_the_means_of_settings():
-    picture = plot.plot_sharpness(RUNS)
-    plain, invariant = picture.axes
+    figure = plot.plot_sharpness(RUNS)
+    plain, invariant = figure.axes
     assert [line.get_label() for line in plain.lines[1::2]] == ["small", "large"]
     assert plain.lines[2].get_xdata().tolist() == SHARPNESS["large"]
     assert invariant.lines[2].get_xdata().tolist() == [60, 91, 80, 90]
@@ -39,7 +39,7 @@ def test_sharpness_has_both_kinds_side_by_side_with_their_correlations_and_the_m
     assert means == [pytest.approx([15, 0.745]), pytest.approx([24.5, 0.85])]  # the higher rate first
     for find, value in ((between_settings, 0.4), (within_settings, 0.5)):
         found = find(sharpness(RUNS), "sharpness", "test_loss")
-        assert str(found) in picture.alt and found.value == pytest.approx(value)
+        assert str(found) in figure.alt and found.value == pytest.approx(value)
         assert (
             f"{found.value:+.2f} (95 %" in plain.get_title() and f"{-found.value:+.2f} (95 %" in invariant.get_title()
         )

@@ -49,7 +49,7 @@ def test_a_keras_that_does_not_work_is_refused(here, tensorflow, tf_keras, varia
 def test_each_stack_has_the_keras_and_the_variable_that_it_needs():
     """Every process of the next stack's environment has the variable from its start, and none of the default's."""
     tf = pytest.importorskip("tensorflow")
-    from course.training.callbacks import horovod_callbacks
+    from course.multi_gpu.callbacks import horovod_callbacks
 
     package = tf.keras.Model.__module__.partition(".")[0]  # keras, or tf_keras
     assert importlib.metadata.version(package.replace("_", "-")).startswith("2.")

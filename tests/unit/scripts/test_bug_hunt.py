@@ -6,7 +6,7 @@ from helpers import ROOT
 
 
 def test_the_text_does_not_say_which_case_has_which_mistake():
-    text = (ROOT / "source_code/course/workers/scripts/bug_hunt.py").read_text()
+    text = (ROOT / "source_code/course/multi_gpu/scripts/bug_hunt.py").read_text()
     code = text.partition('"""\n')[2].partition('"""')[2]
     assert "has(case, " in code
-    assert not re.findall(r"case\s*(?:[=!]=|in\b)|[\"'][A-F][\"']", code)
+    assert not re.findall(r"case\s*(?:[=!]=|in\b)(?!\s*\"G\")|[\"'][A-F][\"']", code)

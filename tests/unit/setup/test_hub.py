@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from course.lab.seat import COURSE, take_seat
+from course.lab.class_checkout import COURSE, check_out_course
 from ddl.errors import CourseError, InputError
 from helpers import ROOT, git
 
@@ -76,11 +76,11 @@ def test_an_attendee_gets_a_copy_of_what_is_committed_and_its_updates(course, tm
     monkeypatch.chdir(home)
     for name, value in (("HOME", home), (COURSE, bundle), ("PYTHONPATH", "")):
         monkeypatch.setenv(name, str(value))
-    copy = take_seat()
+    copy = check_out_course()
     assert os.getcwd() == str(copy) and os.environ["PYTHONPATH"] == str(copy / "source_code")
     assert {path.name for path in copy.iterdir()} == {".git", "Start_Here.ipynb"}
     (copy / "mine.py").touch()
-    assert take_seat() == copy and (copy / "mine.py").exists()
+    assert check_out_course() == copy and (copy / "mine.py").exists()
     git(course, "add", ".")
     git(course, "commit", "-q", "-m", "second")
     write_bundle(course, bundle)
@@ -95,6 +95,6 @@ def test_what_cannot_be_copied_is_said(course, tmp_path, monkeypatch):
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv(COURSE, str(tmp_path / "nothing"))
     with pytest.raises(CourseError, match="cannot be made from"):
-        take_seat()
+        check_out_course()
     monkeypatch.delenv(COURSE)
-    assert take_seat() is None
+    assert check_out_course() is None

@@ -4,8 +4,8 @@ from types import SimpleNamespace
 
 import pytest
 
+from course.shared.bench import PARTS
 from course.shared.efficiency import payoff, published, samples_processed, scaling, start_times, step_parts, tuning
-from course.training.bench import PARTS
 
 HARDWARE = {"host": "here", "cpu": "a processor", "cores": 4, "memory_gib": 8.0, "gpus": []}
 

@@ -142,9 +142,3 @@ def test_both_algorithms_add_up_and_send_what_the_model_counts():
 def test_what_no_algorithm_sends_is_refused(partner, piece, message):
     with pytest.raises(ValueError, match=message):
         exchange(numpy.ones((4, 8)), 4, partner, piece)
-
-
-def test_notebooks_saved_before_find_the_driver_where_it_was():
-    from course.shared import collective
-
-    assert collective.exchange is exchange

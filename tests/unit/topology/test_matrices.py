@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from course import topology
-from course.links.plot_topology import plot_topology
 from course.topology import nvidia
+from course.topology.plot_topology import plot_topology
 from ddl.records import toml
 
 LEGEND = "\nLegend:\n\n  X    = Self\n  SYS  = Connection traversing PCIe\n\n"

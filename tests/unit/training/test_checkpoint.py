@@ -13,7 +13,7 @@ tf = pytest.importorskip("tensorflow")
 
 from course.training import checkpoint
 from course.training.journal import Journal
-from course.training.notice import Notice
+from course.training.preemption import Notice
 from course.training.recipes import SettingError
 from ddl.records.folder import StorageError
 from ddl.records.jsonfiles import read_json_lines
@@ -194,7 +194,7 @@ def test_a_signal_that_comes_before_a_rank_listens_is_kept_for_it(folder, script
     early = script("""
         import os, signal
         os.kill(os.getpid(), signal.SIGURG)
-        from course.training.notice import Notice
+        from course.training.preemption import Notice
         print("given:", Notice().given)
     """)
     subprocess.run([sys.executable, "-m", "ddl.rank", "--threads", "1", early], check=True)

@@ -46,7 +46,7 @@ import tensorflow as tf
 from course import data
 from course.challenge.submission import Submission, find, read, sha256
 from course.challenge.training import Training
-from course.training.exchange import average, average_statistics, cycle_time, pin_gpu, suitable_cycle_ms
+from course.training.horovod_utils import average, average_statistics, cycle_time, pin_gpu, suitable_cycle_ms
 from course.training.journal import Journal
 from course.training.loop import DIVERGED, train
 

@@ -59,14 +59,14 @@ import horovod.tensorflow as hvd
 import numpy as np
 import tensorflow as tf
 
+from course.convergence.landscape import GRADIENT, PRODUCT, Landscape, rescaling, slices
+from course.convergence.matrices import lanczos, trace
 from course.data import load
 from course.data.augment import augment, normalise
 from course.training import models
 from course.training.checkpoint import find, from_rank_0
-from course.training.exchange import cycle_time, pin_gpu, suitable_cycle_ms
+from course.training.horovod_utils import cycle_time, pin_gpu, suitable_cycle_ms
 from course.training.journal import EVENT_EVERY_S, Writer
-from course.training.landscape import GRADIENT, PRODUCT, Landscape, rescaling, slices
-from course.training.matrices import lanczos, trace
 from course.training.recipes import RECIPES, SettingError
 from ddl.records.folder import RunFolder
 from ddl.records.jsonfiles import read_json

@@ -43,10 +43,10 @@ import numpy as np
 import tensorflow as tf
 
 from course.sharding import transformer
-from course.sharding.store import adam
+from course.sharding.array_store import adam
+from course.sharding.communicator import World
 from course.sharding.sums import initial, text
 from course.training.journal import Writer
-from course.training.world import World
 
 HEADS, HELD_OUT, EVALUATIONS = 4, 256, 16
 OUTER_MOMENTUM = 0.9

@@ -31,11 +31,11 @@ import numpy as np
 import tensorflow as tf
 
 from course.sharding import pipeline
-from course.sharding.store import Store
+from course.sharding.array_store import Store
+from course.sharding.communicator import World
 from course.sharding.sums import text
 from course.sharding.transformer import gradients, layers, record
 from course.training.journal import Writer
-from course.training.world import World
 from ddl.errors import InputError
 
 

@@ -34,12 +34,12 @@ import time
 
 import tensorflow as tf
 
-from course.sharding.store import Store
+from course.sharding.array_store import Store
+from course.sharding.communicator import World
+from course.sharding.memory_stats import Memory
 from course.sharding.sums import text
 from course.sharding.transformer import gradients, layers, record
-from course.training.alive import Memory
 from course.training.journal import Writer
-from course.training.world import World
 from ddl.errors import InputError
 
 

@@ -1,0 +1,63 @@
+"""Hints for a lesson's questions, one step at a time: a nudge, the idea, the first line."""
+
+import base64
+import json
+from dataclasses import dataclass
+from html import escape
+from pathlib import Path
+
+from course.lab.attendee import hints_taken, take_hint
+from course.lab.notebooks import FRESH, find_notebook, notebook_of_kernel, the_one, this_notebook
+from ddl.display.html import prose
+
+FILE = Path(__file__).with_name("hints.json")  # built from the lessons' sources, and not to be read by chance
+_asked = set()  # lessons and questions for which this process was asked
+
+
+@dataclass(frozen=True)
+class Hint:
+    """The hints of a question that were taken so far: paragraphs in a notebook, lines in a terminal."""
+
+    question: str
+    steps: tuple[str, ...]  # those taken
+    most: int  # how many there are
+
+    def __repr__(self):
+        steps = (f"{number}. {text}" for number, text in enumerate(self.steps, start=1))
+        return "\n".join([f"{self._head()}:", *steps, self._then()])
+
+    def _repr_html_(self):
+        steps = "".join(f"<li>{prose(text)}</li>" for text in self.steps)
+        return f'<div role="status"><b>{escape(self._head())}</b><ol>{steps}</ol><p>{escape(self._then())}</p></div>'
+
+    def _head(self):
+        return f"{self.question}, hint {len(self.steps)} of {self.most}"
+
+    def _then(self):
+        if len(self.steps) == self.most:
+            return "These are all. Only you see how many you took."
+        return f"To see the next one, ask again. Only you see how many of the {self.most} you took."
+
+
+def hint(question: str, lesson: str | None = None) -> Hint:
+    """Return one more hint of a question, with those before it.
+
+    `question` is a question's id or its beginning, such as ``"q03"``; `lesson` is a lesson's name or its beginning, by
+    default the one whose notebook calls this. A kernel that was started anew shows first what was taken before, so that
+    running all cells again takes none. NotFound, if not exactly one question of the lesson begins so and has hints.
+    """
+    name = (find_notebook(lesson) if lesson else notebook_of_kernel() or this_notebook()).stem.removesuffix(FRESH)
+    steps = steps_of(name)
+    question = the_one(f"question with hints in {name}", str(question), list(steps))
+    texts = steps[question]
+    before = 0 if lesson or (name, question) in _asked else hints_taken(name).get(question, 0)
+    _asked.add((name, question))
+    return Hint(question, tuple(texts[: before or take_hint(name, question, len(texts))]), len(texts))
+
+
+def steps_of(lesson: str) -> dict[str, list[str]]:
+    """Return the hints of a lesson by question, in order."""
+    return {
+        question: json.loads(base64.b64decode(text))
+        for question, text in json.loads(FILE.read_text()).get(lesson, {}).items()
+    }

@@ -1,0 +1,109 @@
+"""One line below a question's cells in JupyterLab, which says how the question stands, and a button for hints."""
+
+import contextlib
+import traceback
+from functools import cache
+from html import escape
+
+from course.grader.cells import STUB, labels, role_of, tested
+from course.lab.hints import hint, steps_of
+from course.lab.notebooks import FRESH, notebook_of_kernel, read_notebook
+from ddl.display import style
+from ddl.display.html import prose
+from ddl.errors import InputError
+
+COLOURS = {"✓": "#009e73", "○": "#777", "✗": "#d55e00"}
+
+
+@cache
+def follow() -> None:
+    """Have this kernel say such lines from now on, where JupyterLab's server started it for a notebook."""
+    from IPython import get_ipython
+
+    shell, path = get_ipython(), notebook_of_kernel()
+    if shell is not None and path is not None:
+        with contextlib.suppress(InputError, OSError):  # `check()` says what is wrong with the notebook
+            watch(shell, read_notebook(path))
+
+
+def watch(shell, notebook) -> None:
+    """Have an IPython shell say such lines for a notebook's cells."""
+    marks = _Marks(shell, notebook)
+    shell.events.register("pre_run_cell", marks.begin)
+    shell.events.register("post_run_cell", marks.end)
+    shell.set_custom_exc((AssertionError, NameError, NotImplementedError), marks.failed)
+
+
+class _Marks:
+    def __init__(self, shell, notebook):
+        self._shell = shell
+        self._answers = {}  # the code of answers that were executed, by their cell's id
+        # What is executed: (the id of the test, that of the answer's cell, whether it is the test, the question).
+        self._cell = None
+        self._cells = {}
+        for answer, test in tested(notebook):
+            name, answer_id = role_of(test)["grade_id"], answer and answer["id"]
+            question = role_of(answer).get("grade_id") if answer else None
+            self._cells |= {answer_id: (name, answer_id, False, question)} if answer else {}
+            self._cells[test["id"]] = (name, answer_id, True, question)
+        self._labels = labels(name for name, *_ in self._cells.values())
+
+    def begin(self, info):
+        self._cell = self._cells.get(info.cell_id)
+        if self._cell and not self._cell[2]:
+            self._answers[info.cell_id] = info.raw_cell
+
+    def end(self, result):
+        if result.success and self._cell and self._cell[2]:
+            self._say("✓", "visible tests pass")
+
+    def failed(self, shell, kind, error, trace, tb_offset=None):
+        """Show an exception, in one line if it says that there is no answer yet, or what is wrong with the answer."""
+        if self._cell and _is_missing(error, trace):
+            answer = self._answers.get(self._cell[1])
+            if answer is None or STUB in answer:
+                todo = f"still to be answered, in place of `{STUB}`" if answer else "run the cell of your answer first"
+                self._say("○", todo)
+                return
+        if self._cell and self._cell[2] and isinstance(error, AssertionError) and str(error):
+            self._say("✗", str(error), "".join(traceback.format_exception(kind, error, trace)))
+            return
+        shell.showtraceback((kind, error, trace), tb_offset=tb_offset, running_compiled_code=True)
+
+    def _say(self, sign, text, more=""):
+        text = f"{sign} {self._labels[self._cell[0]]}: {text}"
+        css = f"border-left:4px solid {COLOURS[sign]};padding-left:7px;font-family:var(--jp-ui-font-family)"
+        more = f"<details><summary>traceback</summary><pre>{escape(more)}</pre></details>" if more else ""
+        html = f'<div role="status" style="{css}">{prose(text)}{more}</div>'
+        self._shell.display_pub.publish({"text/html": html, "text/plain": text})
+        if sign != "✓" and style.is_live():
+            _offer_hints(self._cell[3])
+
+
+def _offer_hints(question):
+    """Show a button that gives one more hint of a question at each press."""
+    path = notebook_of_kernel()
+    if path is None or question not in steps_of(path.stem.removesuffix(FRESH)):
+        return
+    import ipywidgets
+    from IPython.display import display
+
+    button = ipywidgets.Button(description="Hint", icon="lightbulb-o", tooltip="One more hint; it costs no points")
+    shown = ipywidgets.HTML()
+
+    def clicked(_):
+        shown.value = hint(question)._repr_html_()
+
+    button.on_click(clicked)
+    display(ipywidgets.VBox([button, shown]))
+
+
+def _is_missing(error, trace):
+    """Whether an error comes from a stub, also in a script that a test launches, or from a name that the cell lacks."""
+    while trace.tb_next:
+        trace = trace.tb_next
+    if isinstance(error, NameError):
+        return trace.tb_frame.f_code.co_name == "<module>"
+    if isinstance(error, AssertionError):
+        return "still to be written" in str(error) or "NotImplementedError" in str(error)
+    return not error.args

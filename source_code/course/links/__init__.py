@@ -1,1 +1,0 @@
-"""Lesson 2: how machines are connected, and what that costs."""

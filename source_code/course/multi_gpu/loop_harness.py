@@ -1,0 +1,80 @@
+"""Try a training step that a reader has written on a few replicas: lesson 3d's loop, while it is graded.
+
+The step is tried twice with a linear model, and then trains a small network on labelled images, which predicts the
+labels of others. `course.multi_gpu.own_loop` has drawn the data, and judges what is reported.
+"""
+
+import os
+import runpy
+
+import numpy
+import tensorflow as tf
+
+from course.data.augment import normalise
+from course.training.strategy import devices_for
+from ddl.errors import InputError
+
+TEST_BATCH = 200
+
+
+def main(file: str) -> None:
+    """Try a file that defines ``make_step``, and report what it did."""
+    with numpy.load("../given.npz") as arrays:
+        given = dict(arrays)
+    devices, _ = devices_for(int(given["replicas"]))
+    strategy = tf.distribute.MirroredStrategy(devices)
+    make_step = runpy.run_path(file).get("make_step")
+    if not callable(make_step):
+        raise InputError("it does not define make_step(strategy, model, optimizer, global_batch)")
+    reported = _try_steps(make_step, strategy, given) | {"predicted": _train(make_step, strategy, given)}
+    numpy.savez(os.environ["DDL_REPORT"], **reported)
+
+
+def _try_steps(make_step, strategy, given):
+    """Take a few steps with a linear model; return the loss that each returned, and the weights after it."""
+    with strategy.scope():
+        model = tf.keras.Sequential([tf.keras.layers.Dense(10, input_shape=given["few"].shape[2:])])
+        optimizer = tf.keras.optimizers.SGD(float(given["rate"]))
+        model.set_weights([given["kernel"], given["bias"]])
+    step = make_step(strategy, model, optimizer, given["few"].shape[1])
+    losses, kernels, biases = [], [], []
+    for batch in _distributed(strategy, given["few"], given["few_labels"]):
+        losses.append(float(step(*batch)))
+        kernels.append(model.get_weights()[0])
+        biases.append(model.get_weights()[1])
+    return {"losses": losses, "kernels": kernels, "biases": biases}
+
+
+def _train(make_step, strategy, given):
+    """Train on the labelled images; return the labels that the network gives the others."""
+    with strategy.scope():
+        model = _network()
+        optimizer = tf.keras.optimizers.Adam(3e-3)
+    step = make_step(strategy, model, optimizer, given["images"].shape[1])
+    images = normalise(given["images"].reshape(-1, 32, 32, 3)).numpy()
+    for batch in _distributed(strategy, images.reshape(given["images"].shape), given["labels"]):
+        step(*batch)
+    copy = _network()
+    copy.set_weights(model.get_weights())
+    others = given["others"]
+    predict = tf.function(lambda some: tf.argmax(copy(normalise(some)), axis=1), autograph=False)
+    return numpy.concatenate(
+        [predict(others[first : first + TEST_BATCH]).numpy() for first in range(0, len(others), TEST_BATCH)]
+    )
+
+
+def _network():
+    layers = tf.keras.layers
+    return tf.keras.Sequential(
+        [
+            layers.Conv2D(24, 4, 4, activation="relu", input_shape=(32, 32, 3)),
+            layers.Conv2D(48, 3, activation="relu"),
+            layers.Flatten(),
+            layers.Dense(10),
+        ]
+    )
+
+
+def _distributed(strategy, images, labels):
+    """Return batches, whose first axis is the steps', split over the replicas."""
+    return strategy.experimental_distribute_dataset(tf.data.Dataset.from_tensor_slices((images, labels)))

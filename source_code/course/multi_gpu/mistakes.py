@@ -1,0 +1,219 @@
+"""What each rank of a training saw, and which mistakes in the script it gives away.
+
+In `bug_hunt.py` every rank writes ``witness-<k>.jsonl`` (`course.training.rank_log`). A check takes the list that
+`witnesses` makes of them and returns whether it found its mistake, and a sentence of what the records show; `examine`
+makes all checks.
+"""
+
+import math
+from dataclasses import dataclass
+from pathlib import Path
+
+from ddl.display.html import html_table
+from ddl.display.style import hardware_label
+from ddl.errors import InputError
+from ddl.records.folder import RunFolder
+from ddl.records.jsonfiles import read_json, read_json_lines
+from ddl.text import plural
+
+
+def witnesses(run) -> list[dict]:
+    """Return what each rank of a run (or its folder) of `bug_hunt.py` saw, in their order::
+
+        {"rank": 0, "ranks": 2, "batch": 32, "rate_of_one_rank": 0.05, "weights": "1a2b3c4d",
+         "steps": [{"step": 1, "samples": [5, 17, …], "rate": 0.1, "update": "…", "weights": "…"}, …],
+         "samples_counted": 640, "seconds": 0.4, "images_per_s": 3200.0, "wrote": "weights.npz"}
+
+    ``weights`` and ``update`` are checksums, of the weights and of the gradients that were applied. ``samples`` are the
+    numbers of the samples that the rank trained on, ``samples_counted`` is how many it reports, ``wrote`` the file in
+    which it kept its weights, or None.
+
+    Raises InputError if there are none, or one has no end: the script does not write them, or it failed.
+    """
+    if getattr(run, "recorded", False) and "witnesses" in run.result:
+        return run.result["witnesses"]
+    folder = RunFolder(Path(getattr(run, "folder", run)))
+    job = read_json(folder.job) or {}
+    paths = sorted(folder.path.glob("witness-*.jsonl"), key=lambda path: int(path.stem[8:]))
+    seen = []
+    for path in paths:
+        lines = read_json_lines(path)
+        of = {"begin": [], "step": [], "end": []}
+        for line in lines:
+            of[line["event"]].append({key: value for key, value in line.items() if key != "event"})
+        if not (of["begin"] and of["end"]):
+            raise InputError(f"{path}: its rank did not finish; see rank-{path.stem[8:]}.log beside it")
+        seen.append({**of["begin"][0], "steps": of["step"], **of["end"][0]})
+    ranks = seen[0]["ranks"] if seen else job.get("workers", "any")
+    if len(seen) != ranks:
+        raise InputError(
+            f"{folder.path} has {len(seen)} witness records, of {ranks} ranks: did a run of bug_hunt.py finish here?"
+        )
+    return seen
+
+
+def excerpt(run, steps: int = 2):
+    """Tabulate the first `steps` of what each rank of a run saw: a pandas DataFrame, a row for each step and rank."""
+    rows = []
+    for rank in witnesses(run):
+        for step in rank["steps"][:steps]:
+            first = ", ".join(map(str, step["samples"][:3]))
+            rows.append(
+                {
+                    "step": step["step"],
+                    "rank": rank["rank"],
+                    "samples": f"{first}, … ({len(step['samples'])})",
+                    "rate": step["rate"],
+                    "began with": rank["weights"],
+                    "update": step["update"],
+                    "weights after": step["weights"],
+                    "counted in all": rank["samples_counted"],
+                    "wrote": rank["wrote"] or "–",
+                }
+            )
+    import pandas  # takes a while, and only this needs it
+
+    return pandas.DataFrame(rows).sort_values(["step", "rank"], ignore_index=True)
+
+
+def outcomes(runs):
+    """Tabulate how runs of `bug_hunt_fit.py` ended, and in how many steps their ranks changed their weights unalike."""
+    from ddl.display.table import Table  # with pandas
+
+    rows = []
+    for run in runs:
+        steps = _step_by_step(witnesses(run))
+        apart = sum(_different(rank["update"] for rank in step) > 1 for step in steps)
+        rows.append(
+            {
+                "run": (run.name, "run", "s"),
+                "seed": (run.result["seed"], "seed", "d"),
+                "state": (run.state, "ended", "s"),
+                "first_loss": (run.result["first_loss"], "first loss", ".3f"),
+                "loss": (run.result["loss"], "mean loss", ".3f"),
+                "test_accuracy": (run.result["test_accuracy"], "rank 0's held-out accuracy", ".1%"),
+                "steps": (len(steps), "steps", "d"),
+                "apart": (apart, "steps with different updates", "d"),
+                "models": (_different(rank["weights"] for rank in steps[-1]), "models at the end", "d"),
+            }
+        )
+    first = runs[0].result
+    where = f"{hardware_label(first['hardware'])}, {first['ranks']} ranks."
+    if runs[0].recorded:
+        versions = f"TensorFlow {first['versions']['tensorflow']}, Horovod {first['versions']['horovod']}"
+        where = f"Recorded on {first['finished'][:10]} with {versions}, on {where}"
+    return Table.of(rows, where)
+
+
+# ---------------------------------------------------------------- what gives a mistake away
+
+
+def own_samples(witnesses: list[dict]) -> tuple[bool, str]:
+    """Look for samples that several ranks trained on in the same step."""
+    steps = [[set(step["samples"]) for step in ranks] for ranks in _step_by_step(witnesses)]
+    every = sum(len(part) for parts in steps for part in parts)
+    different = sum(len(set().union(*parts)) for parts in steps)
+    return different < every, (
+        f"in {len(steps)} steps the ranks trained on {every:,} samples; counted once a step, "
+        f"{different:,} were different ones"
+    )
+
+
+def began_alike(witnesses: list[dict]) -> tuple[bool, str]:
+    """Look for ranks that begin with other weights than rank 0."""
+    models = _different(rank["weights"] for rank in witnesses)
+    return models > 1, f"before the first step {len(witnesses)} ranks have {plural(models, 'different model')}"
+
+
+def applied_alike(witnesses: list[dict]) -> tuple[bool, str]:
+    """Look for steps in which ranks apply different gradients, which drives them apart."""
+    steps = _step_by_step(witnesses)
+    apart = [step[0]["step"] for step in steps if _different(rank["update"] for rank in step) > 1]
+    models = _different(rank["weights"] for rank in steps[-1])
+    where = f", first in step {apart[0]}" if apart else ""
+    return bool(apart), (
+        f"in {len(apart)} of {len(steps)} steps the ranks applied different gradients{where}; at "
+        f"the end there {'are' if models > 1 else 'is'} {plural(models, 'model')}"
+    )
+
+
+def counted_once(witnesses: list[dict]) -> tuple[bool, str]:
+    """Look for a throughput that counts more samples than the ranks trained on."""
+    counted = sum(rank["samples_counted"] for rank in witnesses)
+    processed = sum(len(step["samples"]) for rank in witnesses for step in rank["steps"])
+    return counted != processed, (
+        f"the ranks counted {counted:,} samples and trained on {processed:,}: the throughput is "
+        f"{counted / processed:.3g} times the true one"
+    )
+
+
+def scaled_rate(witnesses: list[dict]) -> tuple[bool, str]:
+    """Look for steps without the linearly scaled learning rate (Goyal et al. 2017, section 2.1)."""
+    one, wanted = witnesses[0]["rate_of_one_rank"], witnesses[0]["rate_of_one_rank"] * len(witnesses)
+    rates = {step["rate"] for rank in witnesses for step in rank["steps"]}
+    used = " to ".join(f"{rate:.4g}" for rate in sorted({min(rates), max(rates)}))
+    # The optimizer keeps it in float32.
+    return not all(math.isclose(rate, wanted, rel_tol=1e-5) for rate in rates), (
+        f"{len(witnesses)} × {one:.4g} = {wanted:.4g} is the scaled learning rate; {used} was used"
+    )
+
+
+def one_writer(witnesses: list[dict]) -> tuple[bool, str]:
+    """Look for a file that a rank other than rank 0 writes."""
+    writers = [rank["rank"] for rank in witnesses if rank["wrote"]]
+    names = " and ".join(sorted({rank["wrote"] for rank in witnesses if rank["wrote"]}))
+    who = ", ".join(map(str, writers)) or "none"
+    return any(writers), f"{names or 'the weights'} was written by rank{'s' * (len(writers) > 1)} {who}"
+
+
+CHECKS = {
+    "ranks share samples": own_samples,
+    "ranks begin differently": began_alike,
+    "ranks drift apart": applied_alike,
+    "throughput miscounted": counted_once,
+    "learning rate not scaled": scaled_rate,
+    "more than rank 0 writes": one_writer,
+}
+
+
+def _step_by_step(witnesses):
+    """Return, for each step, what every rank saw of it."""
+    return list(zip(*(rank["steps"] for rank in witnesses), strict=True))
+
+
+def _different(values):
+    return len(set(values))
+
+
+# ---------------------------------------------------------------- all of them
+
+
+@dataclass(frozen=True)
+class Findings:
+    """All checks of one run: a table that prints, and that a notebook shows."""
+
+    name: str  # of the run
+    findings: dict[str, tuple[bool, str]]  # by mistake: whether it was found, and what the records show, with numbers
+
+    @property
+    def found(self):
+        """Names of the mistakes that are there."""
+        return [mistake for mistake, (found, _) in self.findings.items() if found]
+
+    def _rows(self):
+        rows = self.findings.items()
+        return [("✗ found" if found else "✓ right", mistake, sentence) for mistake, (found, sentence) in rows]
+
+    def __repr__(self):
+        width = max(map(len, self.findings))
+        return "\n".join([self.name, *(f"{sign}  {name:{width}}  {sentence}" for sign, name, sentence in self._rows())])
+
+    def _repr_html_(self):
+        return html_table(("result", self.name, "what the records show"), self._rows())
+
+
+def examine(run) -> Findings:
+    """Make all checks on a run of `bug_hunt.py`, or on its folder."""
+    seen = witnesses(run)
+    name = getattr(run, "name", None) or Path(run).name
+    return Findings(name, {mistake: check(seen) for mistake, check in CHECKS.items()})

@@ -1,0 +1,123 @@
+"""The bug hunt's eighth case: Keras' own `fit` and Horovod's optimizer, on Keras 2 or on Keras 3.
+
+    ddl run --workers 2 bug_hunt_fit.py              # on Keras 2, for which Horovod 0.28.1 was written
+    ddl run --workers 2 bug_hunt_fit.py --keras 3    # the same script on Keras 3 (`make setup STACK=next`)
+
+It trains on the bug hunt's points, and each rank writes down what it saw in witness-<k>.jsonl, as bug_hunt.py does.
+`fit` does not hand out the gradients: "update" is the checksum of the change of the rank's weights. All ranks draw
+the same first weights from one seed, as Horovod cannot broadcast the variables of Keras 3.
+"""
+
+import os
+from importlib import metadata
+
+from course.training.options import SEED, Integer, Number, parser
+from ddl.records import stack
+
+
+def parse(arguments=None):
+    ours = parser(__doc__)
+    add = ours.add_argument
+    add("--keras", type=Integer(2), choices=(2, 3), default=2)
+    add("--steps", type=Integer(), default=20)
+    add("--batch", type=Integer(), default=32, help="samples of each rank in a step")
+    add("--learning-rate", type=Number(above=0), default=0.05, help="of one rank")
+    add("--samples", type=Integer(), default=2048, help="in the training set, of all ranks together")
+    add("--seed", type=SEED, default=0)
+    config = ours.parse_args(arguments)
+    if config.keras == 3 and stack.name() == "default":
+        ours.error("--keras 3: TensorFlow 2.15 has Keras 2 only; `make setup STACK=next` installs one with Keras 3")
+    return config
+
+
+if __name__ == "__main__":
+    config = parse()  # before the slow imports: a wrong option is refused at once
+    if config.keras == 3:
+        os.environ["TF_USE_LEGACY_KERAS"] = "0"  # before TensorFlow looks; the course refuses it everywhere else
+
+import horovod.tensorflow.keras as hvd
+import numpy as np
+import tensorflow as tf
+from bug_hunt import CLASSES, FEATURES, TEST_SAMPLES, points
+
+from course.data import Order, shard
+from course.training.journal import Writer
+from course.training.rank_log import Witness, checksum
+
+
+class Watch(tf.keras.callbacks.Callback):
+    """Writes down each step's samples, rate, change of the weights, and weights; and counts losses."""
+
+    def __init__(self, witness, writer, samples):
+        super().__init__()
+        self.witness, self.writer, self.samples, self.losses = witness, writer, samples, []
+
+    def on_train_begin(self, logs=None):
+        self.before = self.model.get_weights()
+
+    def on_train_batch_end(self, batch, logs=None):
+        after = self.model.get_weights()
+        self.witness.tell(
+            "step",
+            step=batch + 1,
+            samples=self.samples[batch],
+            rate=float(np.asarray(self.model.optimizer.learning_rate)),
+            update=checksum([new - old for new, old in zip(after, self.before)]),
+            weights=checksum(after),
+        )
+        self.before = after
+        self.losses.append(float(logs["loss"]))  # the mean of this rank's steps so far
+        self.writer.event("step", step=batch + 1, loss=self.losses[-1])
+
+
+def main(config):
+    hvd.init()
+    rank, ranks = hvd.rank(), hvd.size()
+    tf.keras.utils.set_random_seed(config.seed)
+    model = tf.keras.Sequential([tf.keras.layers.Dense(32, "relu"), tf.keras.layers.Dense(CLASSES)])
+    model.build((None, FEATURES))
+    model.compile(
+        hvd.DistributedOptimizer(tf.keras.optimizers.SGD(config.learning_rate * ranks)),
+        tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True),
+    )
+    (x, y), test = points(config.samples, config.seed), points(TEST_SAMPLES, config.seed + 1)
+    order = Order(config.samples, config.batch * ranks, config.seed)
+    mine = [shard(batch, rank, ranks) for _, batch in order.batches(0, config.steps)]
+    numbers = np.concatenate(mine)
+    witness, writer = Witness(rank), Writer(rank == 0)
+    start = dict(rank=rank, ranks=ranks, batch=config.batch, rate_of_one_rank=config.learning_rate)
+    witness.tell("begin", **start, weights=checksum(model.get_weights()))
+    writer.event("start", steps=config.steps, world=ranks)
+    watch = Watch(witness, writer, mine)
+    model.fit(x[numbers], y[numbers], config.batch, shuffle=False, verbose=0, callbacks=[watch])
+    wrote = witness.keep_weights(model.get_weights()) if rank == 0 else None
+    witness.tell("end", samples_counted=len(numbers), wrote=wrote)
+    if rank == 0:
+        finish(writer, config, ranks, watch.losses, model, test)
+
+
+def finish(writer, config, ranks, losses, model, test):
+    """Write the result of rank 0's own model, and print what came out."""
+    accuracy = float(np.mean(np.argmax(model(test[0]), 1) == test[1]))
+    package = tf.keras.Model.__module__.partition(".")[0]  # keras, or tf_keras
+    version = metadata.version(package.replace("_", "-"))
+    writer.print(
+        f"{ranks} ranks, {config.steps} steps on Keras {version}: rank 0's loss fell from {losses[0]:.3f} to a mean of "
+        f"{losses[-1]:.3f}, held-out accuracy {accuracy:.1%}"
+    )
+    writer.result(
+        config=vars(config),
+        keras=version,
+        ranks=ranks,
+        seed=config.seed,
+        steps=config.steps,
+        learning_rate=config.learning_rate * ranks,
+        first_loss=losses[0],
+        loss=losses[-1],
+        test_accuracy=accuracy,
+        data={"name": "points", "form": "generated", "train_samples": config.samples},
+    )
+
+
+if __name__ == "__main__":
+    main(config)

@@ -1,0 +1,118 @@
+"""Train on ranks that come and go: a loop for Horovod's elastic runs.
+
+    ddl run --elastic --workers 2 elastic_loop.py --steps 400 --pause-s 0.2
+    horovodrun --min-np 1 --max-np 2 --host-discovery-script ./discover_hosts.sh -np 1 python elastic_loop.py
+
+While it runs, edit the discovery script (of the first line: discover_hosts.sh in the run's folder), or kill a rank.
+The global batch stays, whatever number of ranks shares it, and so do the order of samples and the learning rate. Every
+so many steps the ranks commit: after the loss of a rank, the others go on from there, and a new rank gets rank 0's
+state. Without `ddl run` or horovodrun it trains on one rank.
+"""
+
+from course.training.options import SEED, Integer, Number, add_data, parser, run
+
+
+def parse(arguments=None):
+    ours = parser(__doc__)
+    add = ours.add_argument
+    add_data(ours)
+    add("--steps", type=Integer(), default=100)
+    add("--commit-every", type=Integer(), default=10, metavar="STEPS", help="keep the state, and look for new hosts")
+    add("--global-batch", type=Integer(), default=96, help="samples in a step of all ranks, which share them evenly")
+    add("--learning-rate", type=Number(above=0), default=0.02, metavar="RATE", help="of SGD with momentum")
+    add("--pause-s", type=Number(0), default=0.0, metavar="SECONDS", help="wait so long in each step")
+    add("--seed", type=SEED, default=0, help="of initial weights and order")
+    return ours.parse_args(arguments)
+
+
+if __name__ == "__main__":
+    config = parse()  # before the slow imports: a wrong option is refused at once
+
+import time
+
+import horovod.tensorflow as hvd
+import tensorflow as tf
+
+from course.data import Order, load, shard
+from course.data.augment import normalise
+from course.training import models
+from course.training.horovod_utils import pin_gpu
+from course.training.journal import Journal
+from course.training.strategy import losses_and_hits, make_evaluation
+
+
+def main(config):
+    """Train, and return what goes into result.json, on the rank that is rank 0 at the end."""
+    hvd.init()
+    pin_gpu()
+    data = load(config.data_set, train_samples=config.train_samples, test_samples=config.test_samples)
+    order = Order(data.train_samples, config.global_batch, config.seed)
+    model = models.build("cnn", norm="group", seed=config.seed, classes=len(data.class_names))
+    optimizer = tf.keras.optimizers.SGD(config.learning_rate, momentum=0.9)
+    optimizer.build(model.trainable_variables)  # before the state is made, which broadcasts what there is (#2652)
+    state = hvd.elastic.TensorFlowKerasState(model, optimizer, step=0, times=None, worlds=[])
+    journal = train(state, config, data, order)
+
+    if hvd.rank():
+        return None
+    with journal.paused():
+        evaluate = make_evaluation(models.build("cnn", norm="group", seed=config.seed, classes=len(data.class_names)))
+        loss, accuracy = evaluate(model, data.train_images[: data.test_samples], data.train_labels[: data.test_samples])
+        test_loss, test_accuracy = evaluate(model, data.test_images, data.test_labels)
+    figures = {"loss": loss, "accuracy": accuracy, "test_loss": test_loss, "test_accuracy": test_accuracy}
+    journal.evaluation(config.steps, **figures, learning_rate=config.learning_rate)
+    return journal.result(
+        config=vars(config),
+        model="cnn",
+        data=data.describe(),
+        ranks=hvd.size(),
+        worlds=state.worlds,
+        global_batch=config.global_batch,
+        seed=config.seed,
+        learning_rate=config.learning_rate,
+    )
+
+
+@hvd.elastic.run
+def train(state, config, data, order):
+    """Train from the state's step on; return this rank's journal.
+
+    Horovod calls it anew for each world, when the state is the same on all its ranks: from the last commit if one was
+    lost, else from where it was. `state.worlds` becomes a list of [first step, ranks].
+    """
+    if state.step < config.steps:
+        state.worlds = [*(world for world in state.worlds if world[0] < state.step), [state.step, hvd.size()]]
+    train_step = make_step(state.model, state.optimizer)
+    journal = Journal(hvd.rank() == 0, config.steps, order.steps, config.global_batch, state=state.times)
+    journal.start(step=state.step, world=hvd.size(), data=data.describe())
+    for _, batch in order.batches(state.step, config.steps):
+        mine = shard(batch, hvd.rank(), hvd.size())
+        loss = train_step(normalise(data.train_images[mine]), tf.constant(data.train_labels[mine]))
+        time.sleep(config.pause_s)
+        state.step += 1
+        journal.step(state.step, loss, config.learning_rate)
+        if state.step % config.commit_every == 0:
+            state.times = journal.state()
+            state.commit()  # raises HostsUpdatedInterrupt, on all ranks, where hosts have come or gone
+    return journal
+
+
+def make_step(model, optimizer):
+    """Return a function of images and labels that takes a step on all ranks, and returns the mean loss over them.
+
+    It is built for one world: what it holds of collective operations depends on the number of ranks.
+    """
+
+    @tf.function
+    def step(images, labels):
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_mean(losses_and_hits(labels, model(images, training=True))[0])
+        tape = hvd.DistributedGradientTape(tape)
+        optimizer.apply_gradients(zip(tape.gradient(loss, model.trainable_variables), model.trainable_variables))
+        return hvd.allreduce(loss)
+
+    return step
+
+
+if __name__ == "__main__":
+    run(main, config)

@@ -1,0 +1,144 @@
+"""Scale the loss of one MirroredStrategy step in several ways, right and wrong.
+
+    ddl run --workers 1 loss_scaling.py
+    python source_code/course/multi_gpu/scripts/loss_scaling.py --replicas 4     # no run folder
+
+Every way's gradient is compared with that of one device for the same batch, whose loss is the mean
+over the batch. Replicas' gradients are summed, so each replica has to divide by the size of the
+whole batch: by what is really in it, also where the last batch of a data set is short.
+`result.json` has what came out of each way.
+"""
+
+from course.training.options import SEED, Integer, Number, parser, run, split_evenly
+
+
+def parse(arguments=None):
+    ours = parser(__doc__)
+    add = ours.add_argument
+    add("--data-set", default="auto", choices=("auto", "cifar10", "synthetic"))
+    add("--replicas", type=Integer(), default=2)
+    add("--global-batch", type=Integer(), default=64)
+    add("--short-batch", type=Integer(), default=5, help="samples in the last, short batch")
+    add("--l2", type=Number(0), default=0.1, help="factor of the weights' L2 penalty")
+    add("--seed", type=SEED, default=0, help="of weights and samples")
+    config = ours.parse_args(arguments)
+    split_evenly(ours, config)
+    most = -(-config.short_batch // config.replicas)  # what all replicas but the last one get
+    if not most * (config.replicas - 1) < config.short_batch < config.global_batch:
+        ours.error(
+            f"--short-batch {config.short_batch}: fewer than {config.global_batch} are "
+            f"needed, and enough that each of {config.replicas} replicas has samples"
+        )
+    return config
+
+
+if __name__ == "__main__":
+    config = parse()  # before the slow imports: a wrong option is refused at once
+
+import numpy as np
+import tensorflow as tf
+
+from course.data import Order, load
+from course.data.augment import normalise
+from course.training import models
+from course.training.journal import Writer
+from course.training.strategy import devices_for, losses_and_hits
+
+# How each way computes a replica's loss: from its losses, the nominal batch, the samples that are there, the number of
+# replicas, and the L2 penalty.
+WAYS = {
+    "sum(losses) / global_batch": lambda losses, batch, there, replicas, l2: tf.reduce_sum(losses) / batch,
+    "sum(losses) / samples_there": lambda losses, batch, there, replicas, l2: tf.reduce_sum(losses) / there,
+    "mean(losses)": lambda losses, batch, there, replicas, l2: tf.reduce_mean(losses),
+    "mean(losses) / replicas": lambda losses, batch, there, replicas, l2: tf.reduce_mean(losses) / replicas,
+    "sum(losses) / global_batch + scale_regularization_loss(l2)": lambda losses, batch, there, replicas, l2: (
+        tf.reduce_sum(losses) / batch + tf.nn.scale_regularization_loss(l2)
+    ),
+    "sum(losses) / global_batch + l2": lambda losses, batch, there, replicas, l2: tf.reduce_sum(losses) / batch + l2,
+}
+# What a way is called, which it is, and whether it is tried on a whole batch or on a last, short one.
+CASES = (
+    ("sum over the global batch", "sum(losses) / global_batch", "whole"),
+    ("mean of each replica", "mean(losses)", "whole"),
+    ("mean of the replicas' means", "mean(losses) / replicas", "whole"),
+    ("mean of each replica, short batch", "mean(losses)", "short"),
+    ("mean of the replicas' means, short batch", "mean(losses) / replicas", "short"),
+    ("sum over what is there, short batch", "sum(losses) / samples_there", "short"),
+    ("sum over the nominal batch, short batch", "sum(losses) / global_batch", "short"),
+    ("L2 counted once", "sum(losses) / global_batch + scale_regularization_loss(l2)", "whole"),
+    ("L2 counted on every replica", "sum(losses) / global_batch + l2", "whole"),
+)
+
+
+def main(config):
+    tf.get_logger().setLevel("ERROR")  # at each step it would advise tracing
+    # True float32: GPUs would round every factor to TF32's ten bits.
+    tf.config.experimental.enable_tensor_float_32_execution(False)
+    devices, note = devices_for(config.replicas)
+    strategy = tf.distribute.MirroredStrategy(devices)
+    data = load(config.data_set, train_samples=config.global_batch, test_samples=1)
+    numbers = Order(data.train_samples, config.global_batch, config.seed).epoch(0)[0]
+    samples = {"whole": config.global_batch, "short": config.short_batch}
+    batches = {
+        name: (normalise(data.train_images[numbers[:size]]), data.train_labels[numbers[:size]])
+        for name, size in samples.items()
+    }
+    with strategy.scope():
+        model = models.build("cnn", seed=config.seed, classes=len(data.class_names))
+
+    sizes, found = {}, []
+    for name, how, batch in CASES:
+        # As Keras does it: batches of the global size, the last one with what is left.
+        dataset = tf.data.Dataset.from_tensor_slices(batches[batch]).batch(config.global_batch)
+        parts = next(iter(strategy.experimental_distribute_dataset(dataset)))
+        sizes.setdefault(batch, [len(each) for each in strategy.experimental_local_results(parts[1])])
+        ours = gradient_of_replicas(strategy, model, parts, how, samples[batch], config)
+        right = gradient_of_one_device(model, batches[batch], config.l2 if how.endswith(("l2", "l2)")) else 0.0)
+        error, ratio = (float(np.linalg.norm(each) / np.linalg.norm(right)) for each in (ours - right, ours))
+        found.append({"name": name, "how": how, "batch": batch, "relative_error": error, "ratio": ratio})
+        print(f"{name:42} off by {error:.1e}, {ratio:.3f} times as long", flush=True)
+
+    Writer(True).result(
+        config=vars(config),
+        data=data.describe(),
+        ranks=1,
+        replicas=config.replicas,
+        devices=devices,
+        note=note,
+        global_batch=config.global_batch,
+        samples_per_replica=sizes,
+        cases=found,
+        seed=config.seed,
+    )
+
+
+def gradient(model, images, labels, loss_of):
+    """Return the gradients of a loss, a function of the samples' losses and half the sum of all squared weights."""
+    with tf.GradientTape() as tape:
+        losses, _ = losses_and_hits(labels, model(images, training=True))
+        loss = loss_of(losses, tf.add_n([tf.nn.l2_loss(weight) for weight in model.trainable_variables]))
+    return tape.gradient(loss, model.trainable_variables)
+
+
+def gradient_of_one_device(model, batch, l2):
+    """Return the gradient to reproduce, as one vector: that of the mean over the batch."""
+    return flat(gradient(model, *batch, lambda losses, penalty: tf.reduce_mean(losses) + l2 * penalty))
+
+
+def gradient_of_replicas(strategy, model, parts, how, there, config):
+    """Return the sum of the replicas' gradients, as one vector."""
+
+    def loss_of(losses, penalty):
+        return WAYS[how](losses, config.global_batch, there, config.replicas, config.l2 * penalty)
+
+    each = strategy.run(gradient, args=(model, *parts, loss_of))
+    return flat(strategy.reduce(tf.distribute.ReduceOp.SUM, each, axis=None))
+
+
+def flat(gradients):
+    """Return all gradients as one vector, float64: rounding must not add to what is compared."""
+    return np.concatenate([np.asarray(each, np.float64).ravel() for each in gradients])
+
+
+if __name__ == "__main__":
+    run(main, config)

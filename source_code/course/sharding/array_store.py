@@ -1,0 +1,109 @@
+"""Where weights, gradients and an optimizer's state are kept: whole on every rank, or shared out in ZeRO's stages.
+
+Stage 1 shares out the optimizer's state, stage 2 the gradients as well, stage 3 also the weights (Rajbhandari et al.
+2020, "ZeRO: Memory Optimizations Toward Training Trillion Parameter Models"; PyTorch's FSDP is stage 3). Each matrix is
+cut into as many equal parts as there are ranks, the last ones padded with zeros.
+"""
+
+import numpy as np
+import tensorflow as tf
+
+from course.sharding.communicator import World
+from course.sharding.memory import SLOTS
+from course.sharding.sums import initial
+from course.sharding.transformer import Layer, part_of
+
+BETA, BETA2, EPSILON = 0.9, 0.99, 1e-8
+
+
+class Store:
+    """What is kept of layers by ranks that have the same ones, or each its `own` and average nothing.
+
+    A training step asks for the `weights` of each layer, hands in its gradients (`add`), and calls `update` once.
+    """
+
+    def __init__(self, world: World, stage: int, optimizer: str, rate: float, own: bool = False):
+        self._world, self._stage, self._optimizer, self._rate = world, stage, optimizer, rate
+        self._own = own
+        self._layers, self._weights, self._slots, self._gradients, self._steps = [], [], [], {}, 0
+
+    def fill(self, layers: list[Layer], seed: int, whole: list[Layer] | None = None, start: int = 0):
+        """Make the weights and the state of layers, of which the network has `start` others before.
+
+        `whole` are the layers as one rank would have them, if each is shared out.
+        """
+        world = self._world
+        self._layers = layers
+        for number, layer in enumerate(whole or layers, start):
+            first = initial(layer.shapes, number, seed)
+            if whole:
+                first = part_of(layer, first, world.rank, world.size)
+            parts = first if self._stage == 0 else [world.own(matrix) for matrix in first]
+            self._weights.append([tf.Variable(matrix) for matrix in (parts if self._stage == 3 else first)])
+            slots = SLOTS[self._optimizer]
+            self._slots.append([[tf.Variable(np.zeros_like(part)) for _ in range(slots)] for part in parts])
+
+    def weights(self, number: int) -> list:
+        """Return a layer's whole matrices; in stage 3 they are gathered, and gone when nobody holds them any more."""
+        kept, layer = self._weights[number], self._layers[number]
+        if self._stage < 3:
+            return [matrix.value() for matrix in kept]
+        return [
+            self._world.whole(part.value(), shape, f"weights.{layer.name}.{index}")
+            for index, (part, shape) in enumerate(zip(kept, layer.shapes, strict=True))
+        ]
+
+    def add(self, number: int, gradients: list):
+        """Take a layer's gradients, as they are on this rank."""
+        name = self._layers[number].name
+        if self._stage >= 2:
+            gradients = self._reduced(name, gradients)
+        self._gradients[number] = gradients
+
+    def update(self):
+        """Take a step of the optimizer with the mean of all ranks' gradients."""
+        self._steps += 1
+        for number, layer in enumerate(self._layers):
+            gradients = self._gradients.pop(number)
+            if self._stage == 0 and not self._own:
+                gradients = [
+                    self._world.all_reduce(gradient, f"gradients.{layer.name}.{index}")
+                    for index, gradient in enumerate(gradients)
+                ]
+            elif self._stage == 1:
+                gradients = self._reduced(layer.name, gradients)
+            for index, gradient in enumerate(gradients):
+                self._update_one(self._weights[number][index], self._slots[number][index], gradient, layer, index)
+
+    def _reduced(self, name, gradients):
+        """Return this rank's parts of the mean gradients, and let go of the whole ones one by one."""
+        return [
+            self._world.reduce_scatter(gradients.pop(0), f"gradients.{name}.{index}") for index in range(len(gradients))
+        ]
+
+    def _update_one(self, matrix, slots, gradient, layer, index):
+        if self._stage not in (1, 2):
+            self._apply(matrix, slots, gradient)
+            return
+        own = tf.Variable(self._world.own(matrix))
+        self._apply(own, slots, gradient)
+        matrix.assign(self._world.whole(own.value(), matrix.shape, f"weights.{layer.name}.{index}"))
+
+    def _apply(self, weights, slots, gradient):
+        """Change weights and state in place."""
+        if self._optimizer == "sgd":
+            tf.raw_ops.ResourceApplyGradientDescent(var=weights.handle, alpha=self._rate, delta=gradient)
+        elif self._optimizer == "momentum":
+            tf.raw_ops.ResourceApplyMomentum(
+                var=weights.handle, accum=slots[0].handle, lr=self._rate, grad=gradient, momentum=BETA
+            )
+        else:
+            adam(weights, slots, gradient, self._rate, self._steps)
+
+
+def adam(weights, slots, gradient, rate, step):
+    """Take a step of Adam, the first of which is 1, in place."""
+    tf.raw_ops.ResourceApplyAdam(
+        var=weights.handle, m=slots[0].handle, v=slots[1].handle, grad=gradient, lr=rate, beta1=BETA, beta2=BETA2,
+        beta1_power=BETA**step, beta2_power=BETA2**step, epsilon=EPSILON,
+    )  # fmt: skip

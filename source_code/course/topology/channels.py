@@ -1,0 +1,164 @@
+"""Ways for ranks to exchange messages beside Horovod's own: what `bench_p2p.py` and `race_allreduce.py` measure."""
+
+import functools
+import mmap
+import os
+import socket
+
+import horovod.tensorflow as hvd
+import numpy as np
+import tensorflow as tf
+
+from course.shared.bench import address
+
+PATIENCE_S = 60.0  # for another rank to connect or to answer
+
+
+def interface_between_ranks(chosen: str | None) -> str:
+    """Return the network interface to use: the chosen one, else loopback inside a host and Horovod's between hosts."""
+    return chosen or ("lo" if hvd.cross_size() == 1 else os.environ.get("HOROVOD_GLOO_IFACE", ""))
+
+
+def barrier() -> None:
+    """Wait until all ranks are here."""
+    hvd.allreduce(tf.zeros([1]), name="barrier")
+
+
+@functools.cache
+def connect(interface: str) -> dict[int, socket.socket]:
+    """Return a TCP connection from this rank to each other one; all ranks call it. An empty `interface`: any."""
+    host, others = address(interface) if interface else socket.gethostname(), {}
+    source = (host, 0) if interface else None
+    with socket.create_server((host, 0), backlog=hvd.size()) as server:
+        server.settimeout(PATIENCE_S)
+        servers = hvd.allgather_object(server.getsockname())
+        for rank in range(hvd.rank()):
+            others[rank] = socket.create_connection(servers[rank], PATIENCE_S, source_address=source)
+            others[rank].sendall(hvd.rank().to_bytes(4, "big"))
+        for _ in range(hvd.rank() + 1, hvd.size()):
+            other, _ = server.accept()
+            others[int.from_bytes(other.recv(4, socket.MSG_WAITALL), "big")] = other
+    for other in others.values():
+        other.settimeout(PATIENCE_S)
+        other.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return others
+
+
+class Socket:
+    """A TCP connection between a pair of ranks. All ranks call it, as all connections are made at once."""
+
+    def __init__(self, pair, interface):
+        connections = connect(interface)
+        if hvd.rank() in pair:
+            self.socket = connections[sum(pair) - hvd.rank()]
+
+    def message(self, size_bytes, value):
+        return np.full(size_bytes, value, np.uint8)
+
+    def send(self, message):
+        self.socket.sendall(message)
+
+    def receive(self, buffer):
+        view, received = memoryview(buffer), 0
+        while received < len(view):
+            count = self.socket.recv_into(view[received:])
+            if not count:
+                raise ConnectionError(
+                    "the other rank closed its end of the socket: its log, or its error file, says why"
+                )
+            received += count
+        return buffer
+
+    def close(self):
+        """Leave the connection as it is: other pairs use those that were made with it."""
+
+
+class SharedMemory:
+    """Two queues of pieces in memory that a pair of ranks maps, one for each direction.
+
+    One rank copies a piece in while the other copies the piece before it out. Beside the pieces
+    stand how many have been written and read: each number has one writer, and the other rank polls
+    it. (This needs writes to be seen in the order in which they were made, as on x86; elsewhere the
+    check of what arrived would fail.)
+    """
+
+    PIECE_BYTES, PIECES = 2**18, 4
+    HEAD_BYTES = 128  # two numbers, each with a cache line of its own
+    QUEUE_BYTES = HEAD_BYTES + PIECES * PIECE_BYTES
+
+    def __init__(self, pair, interface):
+        rank, file = hvd.rank(), None
+        if rank == pair[0]:
+            file = os.memfd_create("bench_p2p")  # has no name that could stay behind
+            os.truncate(file, 2 * self.QUEUE_BYTES)
+        path = hvd.broadcast_object(f"/proc/{os.getpid()}/fd/{file}", root_rank=pair[0], name="file")
+        self.bytes = None
+        if rank in pair:
+            if rank == pair[1]:
+                file = os.open(path, os.O_RDWR)
+            self.memory = mmap.mmap(file, 2 * self.QUEUE_BYTES)
+            self.bytes = memoryview(self.memory)
+            self.numbers = self.bytes.cast("Q")
+            self.outgoing = self.QUEUE_BYTES * pair.index(rank)
+            self.incoming = self.QUEUE_BYTES - self.outgoing
+        barrier()  # the file is there until both have mapped it
+        if rank in pair:
+            os.close(file)
+
+    message = Socket.message
+
+    def send(self, message):
+        for part, start in self._pieces(memoryview(message), self.outgoing, self.PIECES, 0):
+            self.bytes[start : start + len(part)] = part
+
+    def receive(self, buffer):
+        for part, start in self._pieces(memoryview(buffer), self.incoming, 0, 1):
+            part[:] = self.bytes[start : start + len(part)]
+        return buffer
+
+    def _pieces(self, view, queue, ahead, mine):
+        """Yield each part of a message and where it begins in the queue, as soon as it can be copied.
+
+        The writer (`mine` 0) waits while it is as many pieces `ahead` as there are, the reader
+        (`mine` 1) while it has read all that was written.
+        """
+        own, other = (queue + 64 * mine) // 8, (queue + 64 * (1 - mine)) // 8
+        numbers = self.numbers
+        for start in range(0, len(view), self.PIECE_BYTES):
+            count = numbers[own]
+            while count == numbers[other] + ahead:
+                os.sched_yield()
+            piece = queue + self.HEAD_BYTES + count % self.PIECES * self.PIECE_BYTES
+            yield view[start : start + self.PIECE_BYTES], piece
+            numbers[own] = count + 1
+
+    def close(self):
+        if self.bytes:
+            self.numbers.release()
+            self.bytes.release()
+            self.memory.close()
+
+
+class Broadcast:
+    """Horovod's broadcast, back and forth, in a process set of a pair of ranks."""
+
+    def __init__(self, pair, interface):
+        self.pair = pair
+        whole = hvd.size() == len(pair)  # then all ranks are a set already
+        self.set = hvd.global_process_set if whole else hvd.add_process_set(list(pair))
+
+    def message(self, size_bytes, value):
+        return tf.fill([size_bytes], tf.constant(value, tf.uint8))
+
+    def send(self, message):
+        self._broadcast(message, hvd.rank())
+
+    def receive(self, buffer):
+        return self._broadcast(buffer, self.pair[hvd.rank() == self.pair[0]])
+
+    def _broadcast(self, message, root):
+        return hvd.broadcast(message, root_rank=root, process_set=self.set, name=f"from{root}.{len(message)}")
+
+    def close(self):
+        if self.set is not hvd.global_process_set:
+            hvd.remove_process_set(self.set)

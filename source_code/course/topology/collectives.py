@@ -1,0 +1,159 @@
+"""Collectives of two libraries, ready to be timed by `bench_allreduce.py`: Horovod's, and tf.distribute's.
+
+Each has `barrier`, `finish`, `gather`, and `operation`, which returns a function of a rank's values. COPIES of a
+message are in a rank's memory at the most, its own and the result among them.
+"""
+
+import os
+
+import tensorflow as tf
+
+from course.shared.bench import BenchError, link
+from ddl.records.network import interface_of
+
+
+class Horovod:
+    """Horovod's operations, one process a rank."""
+
+    name, COPIES = "horovod", 5
+
+    def __init__(self, config):
+        import horovod.tensorflow as hvd
+
+        from course.training.horovod_utils import pin_gpu
+
+        if config.implementation != "auto":
+            raise BenchError(
+                f"--implementation {config.implementation} is for tf.distribute: "
+                'launch with cluster="multi_worker" to time its collectives'
+            )
+        if config.cycle_time_ms is not None:
+            os.environ["HOROVOD_CYCLE_TIME"] = str(config.cycle_time_ms)
+        if config.interface:
+            link(config.interface)  # refused on each host that does not have it
+            os.environ.update(HOROVOD_GLOO_IFACE=config.interface, NCCL_SOCKET_IFNAME=config.interface)
+        hvd.init()
+        self.hvd, self.rank, self.ranks = hvd, hvd.rank(), hvd.size()
+        self.hosts, self.local_ranks = hvd.cross_size(), hvd.local_size()
+        on_cpus = "mpi" if hvd.mpi_enabled() else "gloo"
+        self.backend = "nccl" if pin_gpu() and hvd.nccl_built() else on_cpus
+        if config.interface and self.backend == "mpi":
+            raise BenchError(
+                "--interface: MPI chooses its interfaces before a script begins; "
+                "Open MPI takes btl_tcp_if_include from its own configuration"
+            )
+        self.transport = transport(self.backend, self.ranks, self.hosts, os.environ.get("HOROVOD_GLOO_IFACE", ""))
+
+    def barrier(self):
+        self.hvd.allreduce(tf.zeros([1]), name="barrier")
+
+    def finish(self, result):
+        """Wait until the devices are done with what they were given."""
+        tf.test.experimental.sync_devices()
+
+    def operation(self, operation, numbers):
+        """Return a function that does the operation with so many numbers of each rank."""
+        hvd, name = self.hvd, f"{operation}.{numbers}"
+        acts = {
+            "all_reduce": lambda values: hvd.allreduce(values, op=hvd.Sum, name=name),
+            "broadcast": lambda values: hvd.broadcast(values, root_rank=0, name=name),
+            "all_gather": lambda values: hvd.allgather(values, name=name),
+        }
+        return tf.function(acts[operation])
+
+    def gather(self, values):
+        """Return the values of all ranks: an array of ranks × values, float64."""
+        return self.hvd.allgather(tf.constant([values], tf.float64), name="times").numpy()
+
+
+class TFDistribute:
+    """The collectives of tf.distribute's MultiWorkerMirroredStrategy, one replica a process.
+
+    It has no broadcast to call by name: this is the operation with which it gives all replicas the
+    first one's initial values. The `task` says which process this is, in a cluster whose workers are all there.
+    """
+
+    name, COPIES = "tf.distribute", 9  # an all-gather pads what each brings, and puts the parts together in the end
+    GROUP = 2020  # a number of our own for broadcasts: the strategy counts its groups from 1
+
+    def __init__(self, config, task):
+        for option in ("interface", "cycle_time_ms"):
+            if getattr(config, option) is not None:
+                raise BenchError(
+                    f"--{option.replace('_', '-')} is for Horovod: tf.distribute uses "
+                    "the addresses in TF_CONFIG, and has no cycles"
+                )
+        tf_options = tf.distribute.experimental
+        implementation = tf_options.CommunicationImplementation[config.implementation.upper()]
+        self.strategy = tf.distribute.MultiWorkerMirroredStrategy(
+            communication_options=tf_options.CommunicationOptions(implementation=implementation)
+        )
+        self.rank, self.ranks = task.index, len(task.workers)
+        if self.strategy.num_replicas_in_sync != self.ranks:
+            raise BenchError(
+                f"{self.strategy.num_replicas_in_sync} replicas on {self.ranks} "
+                "workers: each worker needs one GPU (CUDA_VISIBLE_DEVICES) or none"
+            )
+        names = [host.rpartition(":")[0] for host in task.workers]
+        self.hosts, self.local_ranks = len(set(names)), names.count(names[self.rank])
+        gpus = tf.config.list_logical_devices("GPU")
+        if config.implementation == "nccl" and not gpus:
+            raise BenchError("--implementation nccl: NCCL needs GPUs, and TensorFlow sees none; ring works without")
+        self.device = gpus[0].name if gpus else tf.config.list_logical_devices("CPU")[0].name
+        self.backend = "nccl" if gpus and config.implementation != "ring" else "grpc ring"
+        self.transport = transport(self.backend, self.ranks, self.hosts, interface_of(names[self.rank]))
+        self.barrier = self._replicated(lambda: self._sum(tf.zeros([1])))
+        self.all = self._replicated(self._all, input_signature=[tf.TensorSpec([1, None], tf.float64)])
+        self.broadcasts = 0
+
+    def _replicated(self, act, **options):
+        """Return a graph function that does `act` in this process' replica."""
+
+        def in_replica(*values):
+            return act(*map(tf.identity, values))  # which is on the replica's device
+
+        return tf.function(lambda *values: self.strategy.run(in_replica, args=values), **options)
+
+    def _sum(self, values):
+        return tf.distribute.get_replica_context().all_reduce(tf.distribute.ReduceOp.SUM, values)
+
+    def _all(self, values):
+        return tf.distribute.get_replica_context().all_gather(values, axis=0)
+
+    def _broadcast(self, values):
+        if self.ranks == 1:
+            return tf.identity(values)
+        self.broadcasts += 1  # each graph that is built needs an instance of its own
+        how = {"group_size": self.ranks, "group_key": self.GROUP, "instance_key": self.broadcasts}
+        with tf.device(self.device):
+            if self.rank == 0:
+                return tf.raw_ops.CollectiveBcastSend(input=values, shape=values.shape, **how)
+            return tf.raw_ops.CollectiveBcastRecv(T=values.dtype, shape=values.shape, **how)
+
+    def finish(self, result):
+        """Wait for a GPU by fetching a number from it: sync_devices() fails in a cluster."""
+        if "GPU" in self.device:
+            result[0].numpy()
+
+    def operation(self, operation, numbers):
+        """Return a function that does the operation with so many numbers of each rank."""
+        acts = {"all_reduce": self._sum, "broadcast": self._broadcast, "all_gather": self._all}
+        return self._replicated(acts[operation])
+
+    def gather(self, values):
+        """Return the values of all ranks: an array of ranks × values, float64."""
+        return self.all(tf.constant([values], tf.float64)).numpy()
+
+
+def transport(backend, ranks, hosts, interface):
+    """Say in words where the bytes go, as far as a script can know."""
+    if ranks == 1:
+        return "nothing travels: there is one rank"
+    if backend == "nccl":
+        return (
+            "NVLink, PCIe or host memory, and a network between hosts: NCCL chooses, and says what with NCCL_DEBUG=INFO"
+        )
+    if backend == "mpi":
+        inside = "as a rule, as there is one host" if hosts == 1 else "inside a host, a network between hosts"
+        return f"MPI chooses: shared memory {inside}"
+    return link(interface, hosts)

@@ -1,0 +1,71 @@
+"""All-reduce over hosts with a slow network between them: what crosses it, and how long it took."""
+
+from course.shared import cost
+from course.shared.bench import FLAT, VARIANTS, link_bytes
+from ddl.display.style import hardware_label
+from ddl.display.table import Table
+
+
+def gain(hosts: int, ranks_per_host: int) -> float:
+    """Return how many times the bytes of a hierarchical all-reduce a flat ring sends from a host to the others.
+
+    With H hosts of n ranks (H n − 1) / (n (H − 1)): 1.5 for two hosts of two ranks, and nearly 1 for many hosts.
+    """
+    return link_bytes(FLAT, 1, hosts, ranks_per_host) / link_bytes("hierarchical", 1, hosts, ranks_per_host)
+
+
+def time_gain(size_bytes: float, hosts: int, ranks_per_host: int, inside: cost.Link, between: cost.Link) -> float:
+    """Return how many times as long a flat ring takes as a hierarchical all-reduce, by `course.shared.cost`."""
+    ways = cost.ring_over_nodes, cost.hierarchical
+    flat, hierarchical = (way(size_bytes, ranks_per_host, hosts, inside, between) for way in ways)
+    return flat / hierarchical
+
+
+def variants(run) -> Table:
+    """Tabulate a run of ``hierarchical_allreduce.py``: a row for each size and variant.
+
+    ``faster`` is relative to Horovod's own ring in the same turn (median), and ``verdict`` where both quartiles agree;
+    ``counted_mb`` and ``expected_mb`` travel from one host to the other in an all-reduce, in 10^6 bytes.
+    """
+    result = run.result
+    rows = [
+        {
+            "size_bytes": point["size_bytes"],
+            "size_mb": (point["size_bytes"] / 1e6, "message, MB", ".4g"),
+            "variant": (point["variant"], "variant", ""),
+            "milliseconds": (1e3 * point["seconds"]["median"], "median, ms", ",.2f"),
+            "spread": (_range(point["seconds"], 1e3), "quartiles, ms", ""),
+            "faster": (point["faster"]["median"], "times as fast as flat", ".2f"),
+            "faster_spread": (_range(point["faster"]), "quartiles", ""),
+            "verdict": ("" if point["variant"] == FLAT else _verdict(point["faster"]), "against flat", ""),
+            "counted_mb": (point["link_bytes"]["counted"] / 1e6, "over the link, MB", ",.3f"),
+            "expected_mb": (point["link_bytes"]["expected"] / 1e6, "by arithmetic, MB", ",.3f"),
+            "repeats": (point["repeats"], "n", "d"),
+        }
+        for point in result["points"]
+    ]
+    caption = (
+        f"{setting(run)}. In turns: each repetition does every variant once, and as fast as flat "
+        "is of the same turn; a difference is one where both quartiles say so. Over the link: what "
+        "the interface of the host that sent most counted for one all-reduce, headers and "
+        "acknowledgements included. " + " ".join(f"{name}: {text}." for name, text in VARIANTS.items())
+    )
+    return Table.of(rows, caption)
+
+
+def _verdict(faster):
+    if faster["low"] > 1:
+        return "faster"
+    return "slower" if faster["high"] < 1 else "no difference"
+
+
+def _range(spread, scale=1):
+    digits = 2 if scale == 1 else 1
+    return f"{scale * spread['low']:,.{digits}f}–{scale * spread['high']:,.{digits}f}"
+
+
+def setting(run):
+    result = run.result
+    machine = hardware_label(result.get("hardware"))
+    recorded = f", recorded on {machine}, {result['finished'][:10]}" if run.recorded else ""
+    return f"{result['ranks']} ranks on {result['hosts']} hosts, {result['transport']}{recorded}"

@@ -1,0 +1,92 @@
+"""Figures of hierarchical all-reduces."""
+
+from course.shared.bench import FLAT, VARIANTS
+from course.shared.figure import COLOURS, Figure, band, frame, look, styled
+from course.topology.hierarchy import gain, setting, time_gain
+from ddl.errors import InputError
+
+HOSTS = (2, 4, 8, 16, 32, 64, 128)
+RANKS = (2, 4, 8)  # of a host
+SIZES = {"100 kB": 1e5, "1 MB": 1e6, "10 MB": 1e7, "100 MB": 1e8}
+
+
+@styled
+def plot_fade(inside, between) -> Figure:
+    """Draw what a hierarchical all-reduce gains over a flat ring as hosts are added: in bytes, and in time by the
+    model, on hosts of eight ranks with links `inside` and `between` them (`course.shared.cost.Link`).
+    """
+    figure = Figure(9.0, 3.8)
+    left, right = figure.subplots(1, 2)
+    for number, ranks in enumerate(RANKS):
+        left.plot(HOSTS, [gain(hosts, ranks) for hosts in HOSTS], label=f"{ranks} ranks a host", **look(number))
+    for number, (label, size) in enumerate(SIZES.items()):
+        times = [time_gain(size, hosts, RANKS[-1], inside, between) for hosts in HOSTS]
+        right.plot(HOSTS, times, label=label, **look(number))
+    for panel, title in ((left, "bytes that leave a host"), (right, f"time, {RANKS[-1]} ranks a host, by the model")):
+        panel.axhline(1, color="black", linewidth=1)
+        frame(panel, x=HOSTS, xlabel="hosts", title=title)
+        panel.legend()
+    left.set(ylabel="flat ring ÷ hierarchical", ylim=(0.9, None))
+    frame(right, y=[1, 2, 5, 10, 20])
+    most, many = HOSTS[0], HOSTS[-1]
+    figure.alt = (
+        f"What a hierarchical all-reduce gains over a flat ring. Bytes that leave a host, with {RANKS[0]} ranks each: "
+        f"{gain(most, RANKS[0]):.2f} times fewer on {most} hosts, {gain(many, RANKS[0]):.2f} on {many}. Time on {many} "
+        f"hosts of {RANKS[-1]}: "
+        + ", ".join(f"{time_gain(size, many, RANKS[-1], inside, between):.2f} for {t}" for t, size in SIZES.items())
+        + "."
+    )
+    return figure
+
+
+@styled
+def plot_variants(runs) -> Figure:
+    """Draw the times of ``hierarchical_allreduce.py``'s variants over message sizes, and against a flat ring; a run a
+    column.
+    """
+    runs = list(runs) if isinstance(runs, (list, tuple)) else [runs]
+    if not runs:
+        raise InputError("there are no runs to draw")
+    figure = Figure(9.0, 6.4)
+    first = runs[0].result
+    figure.suptitle(
+        f"all-reduce by {first['ranks']} ranks on {first['hosts']} hosts, median and quartiles", fontsize=11
+    )
+    axes = figure.subplots(2, len(runs), sharex=True, sharey="row", squeeze=False)
+    texts = []
+    for run, (upper, lower) in zip(runs, axes.T, strict=True):
+        points = run.result["points"]
+        for number, variant in enumerate(VARIANTS):
+            measured = [point for point in points if point["variant"] == variant]
+            sizes = [point["size_bytes"] for point in measured]
+            style = {**look(number), "label": variant}
+            for panel, key, scale in ((upper, "seconds", 1e3), (lower, "faster", 1)):
+                low, median, high = (
+                    [scale * point[key][end] for point in measured] for end in ("low", "median", "high")
+                )
+                panel.plot(sizes, median, **style)
+                band(panel, sizes, low, high, COLOURS[number])
+            if variant != FLAT and measured:
+                last = measured[-1]
+                texts.append(f"{variant} {last['faster']['median']:.2f} times as fast")
+        upper.set(xscale="log", yscale="log", title=_title(run))
+        lower.set(xscale="log", yscale="log", xlabel="message, bytes")
+        lower.set_yticks([0.25, 0.5, 1, 1.5, 2], labels=["¼", "½", "1", "1½", "2"])
+        lower.minorticks_off()
+        largest = points[-1]["size_bytes"] / 1e6
+        figure.alt += (
+            f"All-reduce over message size, {setting(run)}. At {largest:.3g} MB, "
+            f"against Horovod's own ring: {', '.join(texts)}. "
+        )
+        texts.clear()
+    axes[0, 0].set_ylabel("time, ms")
+    axes[1, 0].set_ylabel("times as fast as flat")
+    figure.legend_below(axes[0, 0], columns=5)
+    figure.alt = figure.alt.strip()
+    return figure
+
+
+def _title(run):
+    rate = run.result["rate_mbit"]
+    link = run.result["transport"] if rate is None else f"{rate:,} Mbit/s" if rate else "no limit"
+    return f"{link}{' (recorded)' * run.recorded}"

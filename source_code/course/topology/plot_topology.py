@@ -1,0 +1,355 @@
+"""The figure of a machine: its parts as boxes in boxes; `course.topology.plot_links` draws the links between them."""
+
+import math
+from collections import Counter
+from dataclasses import dataclass
+
+from matplotlib.patches import FancyBboxPatch
+
+from course.shared.figure import Figure, styled
+from course.topology.plot_links import EDGE, LEAF, LINE, PAD, WIDTH, draw_direct, draw_socket_links, draw_switched
+from course.topology.text import amount
+
+GAP = 0.7  # inches between sockets
+INSET = 0.02  # of a core and of a cache in their places; a device has one and a half of it
+FEW_CORES = 8  # so many are drawn one by one, more are counted
+LEAST_COLUMNS, LEAST_COLUMNS_NARROW = 0.9, 1.5  # of a NUMA node without devices; narrow ones hold their text
+WIDEST_COLUMN, WIDEST_COLUMN_ALONE = 9.0, 4.0  # the second where there is one NUMA node
+FONT_SIZES = ((0.78, 8), (0.6, 7), (-math.inf, 6.3))  # points, in columns wider than so many inches
+CACHE_TEXT = 0.9  # a core at least so wide has the size of its L1 caches written out
+MEMORY_TEXT = 0.6  # a device narrower than this breaks its second line
+LONGEST_NAME = 12  # characters of a device's name
+SWITCHES = 0.55  # height of what NVSwitches and their links take up
+CURVES, CURVES_PER_GPU, CURVES_MOST = 0.35, 0.13, 1.4  # height of what NVLinks between GPUs take up
+LEGEND = 0.3
+FACES = {
+    "machine": "#ffffff",
+    "socket": "#f4f4f4",
+    "numa": "#e3eef7",
+    "cache": "#ffffff",
+    "core": "#bcd7ec",
+    "root": "#ffffff",
+    "switch": "#ececec",
+    "gpu": "#bfe3d6",
+    "nic": "#f9dcc4",
+    "disk": "#e4d8ec",
+    "memory": "#d9f0d3",
+    "nvswitch": "#bfe3d6",
+    "other": "#ffffff",
+}
+
+
+@dataclass
+class Box:
+    """A root complex or switch with what is in it, to be drawn."""
+
+    label: str
+    kind: str
+    leaves: list
+    boxes: list
+
+    @property
+    def rows(self):
+        """Devices in two rows: GPUs below, where NVLinks start, all else above."""
+        rows = ([d for d in self.leaves if d.kind != "gpu"], [d for d in self.leaves if d.kind == "gpu"])
+        return [row for row in rows if row]
+
+    @property
+    def columns(self):
+        return max(map(len, self.rows), default=0) + sum(box.columns for box in self.boxes)
+
+    @property
+    def height(self):
+        inner = max([len(self.rows) * (LEAF + PAD), *(box.height + PAD for box in self.boxes)])
+        return inner + LINE + PAD
+
+
+@styled
+def plot_topology(topology) -> Figure:
+    """Draw a machine: sockets, NUMA nodes, cores and caches, the PCIe tree, GPUs and NVLinks.
+
+    Up to eight cores are drawn one by one, more are counted. NVLinks are lines, wider where there are more of them; the
+    legend gives their number and speed.
+    """
+    # Many NUMA nodes are narrow: a line of text each for what else stands together in one.
+    narrow = len(topology.numas) > 2 * max(1, len(topology.sockets))
+    sections = [_Section(topology, numa, narrow) for numa in topology.numas]
+    lost = _Section(topology, None, narrow)
+    if lost.boxes:
+        sections.append(lost)
+    drawing = _Drawing(topology, sections)
+    figure = Figure(WIDTH, drawing.height)
+    panel = figure.subplots()
+    panel.set(xlim=(0, WIDTH), ylim=(0, drawing.height), aspect="equal")
+    panel.set_axis_off()
+    drawing.draw(panel)
+    figure.alt = _words(topology)
+    return figure
+
+
+class _Section:
+    """A NUMA node with its lines of text and its PCIe boxes; None: devices of no known node."""
+
+    def __init__(self, topology, numa, narrow):
+        self.numa, self.narrow = numa, narrow
+        self.number = numa.number if numa else None
+        self.cores = [core for core in topology.cores if numa and core.numa == numa.number]
+        numbers = {core.number for core in self.cores}
+        self.caches = [cache for cache in topology.caches if numbers & set(cache.cores)]
+        self.single = len(topology.cores) <= FEW_CORES
+        self.boxes = _boxes(topology, self.number)
+        self.lines = self._lines()
+
+    @property
+    def columns(self):
+        return max(sum(box.columns for box in self.boxes), LEAST_COLUMNS_NARROW if self.narrow else LEAST_COLUMNS)
+
+    @property
+    def levels(self):
+        return sorted({cache.level for cache in self.caches}, reverse=True)
+
+    @property
+    def height(self):
+        """Of all that is above the PCIe boxes."""
+        cores = (len(self.levels) + 2) * (LINE + PAD) if self.single and self.cores else 0
+        return len(self.lines) * LINE + 2 * PAD + cores
+
+    def _lines(self):
+        if self.numa is None:
+            return ["NUMA node", "not known"]
+        parts = [[f"NUMA {self.number}" if self.narrow else f"NUMA node {self.number}"]]
+        if self.cores and not self.single:
+            threads = sum(len(core.threads) for core in self.cores)
+            parts.append([f"{len(self.cores)} cores", f"{threads} threads"])
+            alike = Counter((c.level, c.size_bytes) for c in self.caches if c.level > 1 and c.kind != "instruction")
+            caches = [
+                f"L{level} {f'{count}×' * (count > 1)}{amount(size)}"
+                for (level, size), count in sorted(alike.items(), reverse=True)
+            ]
+            parts.append(caches[:1] if self.narrow else caches)
+        if self.numa.memory_bytes:
+            memory = [amount(self.numa.memory_bytes) + (" memory" * (not self.narrow))]
+            if self.numa.memory_gb_per_s:
+                memory.append(f"{'' if self.narrow else 'at '}{self.numa.memory_gb_per_s:.4g} GB/s")
+            parts.append(memory)
+        return [text for part in parts for text in (part if self.narrow else [", ".join(part)]) if text]
+
+
+def _boxes(topology, numa):
+    """PCIe boxes of a NUMA node; those roots that lead to no GPU are one box together."""
+    below = {}
+    for device in topology.devices:
+        below.setdefault(device.under, []).append(device)
+    roots = [d for d in below.get("", ()) if d.numa == numa and d.kind != "nvswitch"]
+    boxes, rest = [], []
+    for root in roots:
+        box = _box(root, below)
+        inside = _all(box)
+        if any(device.kind == "gpu" for device in inside):
+            boxes.append(box)
+        else:
+            rest += [d for d in inside if d.kind != "disk" or len(topology.gpus) < 2]
+    if rest:
+        boxes.append(Box("PCIe", "root", rest, []))
+    return boxes
+
+
+def _box(device, below):
+    inner = below.get(device.name, ())
+    leaves = [d for d in inner if d.name not in below and d.kind != "nvswitch"]
+    if device.kind not in ("root", "switch"):
+        return Box("", "root", [device], [])
+    boxes = [_box(d, below) for d in inner if d.name in below]
+    # A switch in front of a single device, or a box around a single box, would be noise.
+    leaves += [leaf for box in boxes if len(_all(box)) == 1 for leaf in _all(box)]
+    boxes = [box for box in boxes if len(_all(box)) > 1]
+    if len(boxes) == 1 and not leaves:
+        return Box("PCIe switch", "switch", boxes[0].leaves, boxes[0].boxes)
+    return Box("PCIe root" if device.kind == "root" else "PCIe switch", device.kind, leaves, boxes)
+
+
+def _all(box):
+    return [*box.leaves, *(device for inner in box.boxes for device in _all(inner))]
+
+
+class _Drawing:
+    """Where everything goes, and the drawing of it."""
+
+    def __init__(self, topology, sections):
+        self.topology = topology
+        self.switches = topology.of("nvswitch")
+        self.sockets = self._by_socket(sections)
+        self.tree = max((box.height for section in sections for box in section.boxes), default=0)
+        above = max((section.height for section in sections), default=0)
+        self.socket = above + self.tree + LINE + 6 * PAD
+        switches = {device.name for device in self.switches}
+        direct = any(not {link.a, link.b} & switches for link in topology.nvlinks)
+        self.links = 0.0
+        if self.switches:
+            self.links = SWITCHES
+        elif direct:
+            self.links = min(CURVES_MOST, CURVES + CURVES_PER_GPU * len(topology.gpus))
+        self.height = self.socket + self.links + 3 * LINE + 2 * PAD + LEGEND * direct
+        self.pad = PAD / 2.5 if any(section.narrow for section in sections) else PAD
+        self.gaps = GAP * (len(self.sockets) - 1)
+        margins = sum(4 * self.pad * len(nodes) + 2 * PAD for _, nodes in self.sockets)
+        columns = sum(section.columns for _, nodes in self.sockets for section in nodes) or 1
+        widest = WIDEST_COLUMN_ALONE if len(sections) == 1 else WIDEST_COLUMN
+        self.column = min((WIDTH - 4 * PAD - self.gaps - margins) / columns, widest)
+        self.size = next(points for width, points in FONT_SIZES if self.column > width)
+        self.centres = {}  # of the devices, at their lower edges
+
+    def _by_socket(self, sections):
+        """Return (number, NUMA nodes) of each socket that has any; those of no known socket come last, as None."""
+        known = {socket.number: [] for socket in self.topology.sockets}
+        unknown = []
+        for section in sections:
+            socket = section.numa.socket if section.numa else None
+            (unknown if socket is None else known.get(socket, [])).append(section)
+        return [(number, nodes) for number, nodes in (*known.items(), (None, unknown)) if nodes]
+
+    def draw(self, panel):
+        self.panel = panel
+        topology = self.topology
+        self.box(PAD, PAD, WIDTH - 2 * PAD, self.height - 2 * PAD, "machine")
+        self.text(2 * PAD, self.height - 2 * PAD, topology.title or topology.name, bold=True, size=10)
+        self.text(2 * PAD, self.height - 2 * PAD - 1.2 * LINE, _facts(topology), size=8)
+        bottom = self.height - self.socket - 3 * LINE
+        total = sum(self.width(nodes) for _, nodes in self.sockets) + self.gaps
+        x, edges = max(2 * PAD, (WIDTH - total) / 2), {}
+        for number, nodes in self.sockets:
+            width = self.width(nodes)
+            self.draw_socket(number, nodes, x, bottom, width)
+            edges[number] = (x, x + width)
+            x += width + GAP
+        draw_socket_links(self, edges, bottom + self.socket - 2.5 * LINE)
+        if self.switches:
+            draw_switched(self, bottom)
+        draw_direct(self, bottom)
+
+    def width(self, sections):
+        return sum(s.columns * self.column + 4 * self.pad for s in sections) + 2 * PAD
+
+    def draw_socket(self, number, sections, x, y, width):
+        models = {socket.number: socket.model for socket in self.topology.sockets}
+        label = "socket not known" if number is None else f"socket {number}  {models[number]}".strip()
+        self.box(x, y, width, self.socket, "socket")
+        self.text(x + PAD, y + self.socket - 0.5 * PAD, label, size=8, bold=True)
+        x += PAD
+        for section in sections:
+            wide = section.columns * self.column + 2 * self.pad
+            self.draw_section(section, x + self.pad, y + PAD, wide, self.socket - LINE - 3 * PAD)
+            x += wide + 2 * self.pad
+
+    def draw_section(self, section, x, y, width, height):
+        self.box(x, y, width, height, "numa")
+        for at, line in enumerate(section.lines):
+            self.text(x + PAD, y + height - 0.5 * PAD - at * LINE, line, size=min(8, self.size + 0.5))
+        if section.single and section.cores:
+            self.draw_cores(section, x + PAD, y + height - len(section.lines) * LINE - 1.5 * PAD, width - 2 * PAD)
+        at = x + self.pad
+        for box in section.boxes:
+            self.draw_box(box, at, y + PAD, self.tree, box.columns * self.column)
+            at += box.columns * self.column
+
+    def draw_cores(self, section, x, y, width):
+        """Cores in a row, and above each the caches that it has, a bar over all that share one."""
+        place = {core.number: at for at, core in enumerate(section.cores)}
+        each = width / len(place)
+        bar = LINE + PAD
+        for row, level in enumerate(section.levels):
+            alike = {}
+            for cache in section.caches:
+                if cache.level == level:
+                    alike.setdefault(cache.cores, []).append(cache)
+            for cores, caches in alike.items():
+                columns = [place[core] for core in cores if core in place]
+                left, width = x + min(columns) * each, len(columns) * each
+                self.inset_box(left, y - (row + 1) * bar, width, bar, "cache")
+                text = f"L{level}"
+                if each > CACHE_TEXT or level > 1:
+                    sizes = (f"{amount(c.size_bytes)} {c.kind}".removesuffix(" unified") for c in caches)
+                    text += f": {' + '.join(sizes)}"
+                self.text(left + width / 2, y - (row + 0.5) * bar, text, centre=True)
+        low = y - (len(section.levels) + 2) * bar
+        for core in section.cores:
+            left = x + place[core.number] * each
+            self.inset_box(left, low, each, 2 * bar, "core")
+            threads = ", ".join(map(str, core.threads))
+            self.text(left + each / 2, low + bar, f"core {core.number}\nthread {threads}", centre=True)
+
+    def draw_box(self, box, x, y, height, width):
+        inset = PAD / 2
+        self.box(x + inset, y, width - 2 * inset, height, box.kind)
+        self.text(x + 1.7 * inset, y + height - 0.2 * PAD, box.label, size=self.size - 0.5)
+        columns = max(map(len, box.rows), default=0)
+        each = (width - 2 * inset) / max(box.columns, 1)
+        for row, devices in enumerate(reversed(box.rows)):
+            left = x + inset + (columns - len(devices)) / 2 * each
+            for at, device in enumerate(devices):
+                self.draw_leaf(device, left + at * each + 0.03, y + PAD / 2 + row * (LEAF + PAD), each - 0.06)
+        left = x + inset + columns * each
+        for inner in box.boxes:
+            self.draw_box(inner, left, y + PAD / 2, height - LINE - PAD, inner.columns * each)
+            left += inner.columns * each
+
+    def draw_leaf(self, device, x, y, width):
+        self.box(x, y, width, LEAF, device.kind)
+        below = _below(device)
+        if width < MEMORY_TEXT:
+            below = below.replace(" ", "\n")
+        name = device.name
+        if len(name) > LONGEST_NAME:
+            name = f"{name[: LONGEST_NAME - 1]}…"
+        self.text(x + width / 2, y + LEAF / 2, f"{name}\n{below}".strip(), centre=True)
+        self.centres[device.name] = (x + width / 2, y)
+
+    def inset_box(self, x, y, width, height, kind):
+        self.box(x + INSET, y + INSET, width - 2 * INSET, height - 2 * INSET, kind)
+
+    def box(self, x, y, width, height, kind):
+        style = {"boxstyle": "round,pad=0,rounding_size=0.05", "edgecolor": EDGE, "linewidth": 0.8}
+        self.panel.add_patch(FancyBboxPatch((x, y), width, height, facecolor=FACES[kind], **style))
+
+    def text(self, x, y, text, size=None, bold=False, centre=False):
+        position = {"ha": "center" if centre else "left", "va": "center" if centre is True else "top"}
+        weight = "bold" if bold else "normal"
+        self.panel.text(
+            x, y, text, fontsize=size or self.size, weight=weight, clip_on=True, linespacing=1.1, **position
+        )
+
+
+def _below(device):
+    """Return the second line of a device: its memory, its speed, or what it is."""
+    if device.kind in ("gpu", "memory") and device.memory_bytes:
+        return amount(device.memory_bytes)
+    if device.gbit_per_s:
+        return f"{device.gbit_per_s:g} Gbit/s"
+    return {"nic": "network", "disk": "disk", "memory": "memory"}.get(device.kind, "")
+
+
+def _facts(topology):
+    facts = []
+    for kind in ("gpu", "nic"):
+        devices = topology.of(kind)
+        for (model, gb_per_s), count in Counter((d.model, d.gb_per_s) for d in devices).items():
+            if model:
+                facts.append(f"{count} × {model}" + (f" on PCIe at {gb_per_s:.4g} GB/s" if gb_per_s else ""))
+    if topology.network:
+        facts.append(f"network {topology.network.gb_per_s:g} GB/s")
+    threads = sum(len(core.threads) for core in topology.cores)
+    if topology.usable is not None and topology.usable < threads:
+        facts.append(f"{topology.usable} of {threads} threads usable here")
+    return "; ".join(facts) or topology.summary()
+
+
+def _words(topology):
+    text = f"{topology.title or topology.name}, {topology.origin}: {topology.summary()}."
+    facts = _facts(topology)
+    text += f" {facts}." if facts != topology.summary() else ""
+    pairs = Counter(
+        topology.kind(a.name, b.name) for at, a in enumerate(topology.gpus) for b in topology.gpus[at + 1 :]
+    )
+    if pairs:
+        text += " Pairs of GPUs: " + ", ".join(f"{count} {kind}" for kind, count in sorted(pairs.items())) + "."
+    return text

@@ -1,0 +1,258 @@
+"""Scaling that others published, beside what is predicted for it with a fitted wait for the slowest rank.
+
+The computation c of each of N ranks varies by a standard deviation of s c, so that the slowest is late by e(N) s c on
+average (`prediction.expected_maximum`). For one publisher's figures, s is fitted to those of the other publishers.
+Figures of yet others were recorded after the fit, to try it: `held_out`.
+"""
+
+from dataclasses import dataclass, replace
+from functools import cache
+
+import numpy
+
+from course.shared import cost
+from course.topology.clusters import FUSION_BYTES_BEFORE, LATENCY_S, SHARE, Server, cluster, known, server
+from course.topology.prediction import BYTES, REFERENCE, Prediction, expected_maximum
+from ddl.display.table import Table
+from ddl.records import toml
+
+OF_FIVE = 4  # of five figures that were not used in the fit, so many lie within the margin
+LATES = numpy.arange(0, 0.2, 0.0005)
+ALWAYS = 90.0  # percent: what somebody answers who knows no model
+PARTS = {"half": "half precision", "strong": "strong scaling"}  # of the figures that were held out, also scored apart
+
+
+@dataclass(frozen=True)
+class Point:
+    """A published figure, its step and the baseline, both predicted as if nobody were late."""
+
+    source: str
+    publisher: str
+    network: str  # title
+    through: str  # empty, "TCP" or "parameter server"
+    percent: float  # scaling efficiency
+    step: Prediction
+    baseline: Prediction
+
+    def predicted(self, late: float) -> Prediction:
+        """Return the step if ranks are late, relative to a baseline whose ranks are."""
+        return replace(_waiting(self.step, late), baseline=_waiting(self.baseline, late))
+
+
+def _seconds(step):
+    """Return a rank's seconds for a sample: if nobody is late, and what a lateness of 1 adds."""
+    each = step.batch / step.ranks
+    return step.seconds / each, expected_maximum(step.ranks) * step.computation_s / each
+
+
+def _waiting(step, late):
+    waiting_s = late * expected_maximum(step.ranks) * step.computation_s
+    return replace(step, computation_s=step.computation_s + waiting_s, waiting_s=waiting_s)
+
+
+@cache
+def figures() -> tuple[Point, ...]:
+    recorded = _recorded()
+    return tuple(_point(point, recorded) for point in recorded["point"])
+
+
+@cache
+def _recorded(name="published-scaling"):
+    return toml.loads((REFERENCE / f"{name}.toml").read_text())
+
+
+def _point(point, recorded):
+    model = recorded["model"].get(point["model"]) or known(point["model"])
+    options = {
+        "topology": _server(point["topology"], point.get("network"), recorded["server"]),
+        "parameters": model["parameters"],
+        "images_per_s": float(numpy.median(point["one"])),
+        "algorithm": point.get("algorithm", "ring"),
+        "all_reduces": point.get("all_reduces"),
+        "gradient_bytes": point.get("gradient_bits", 8 * BYTES) // 8,
+        "fusion_bytes": FUSION_BYTES_BEFORE,
+        "late": 0.0,
+    }
+    step = cluster(nodes=point["nodes"], batch=point["batch"], **options)
+    baseline = cluster(nodes=1, batch=point.get("from_batch", point["batch"]), **options)
+    if "from_gpus" not in point:
+        baseline = replace(baseline, ranks=1, batch=baseline.batch // baseline.ranks, communication_s=0.0)
+    percent = point.get("percent")
+    if percent is None:
+        shares = numpy.asarray(point["all"]) / numpy.asarray(point["one"]) / step.ranks
+        percent = 100 * float(numpy.median(shares))
+    source = recorded["source"][point["source"]]
+    return Point(
+        point["source"], source["publisher"], model["title"], point.get("through", ""), percent, step, baseline
+    )
+
+
+_known_server = cache(server)
+
+
+def _server(name, network, machines):
+    machine = machines.get(name)
+    if machine is None:
+        return _known_server(name, network)
+    kind = "NVLink" if "nvlink_gb_per_s" in machine else "PCIe"
+    gb_per_s = {kind: machine[f"{kind.lower()}_gb_per_s"], "network": machine["gbit_per_s"] / 8}
+    inside, between = (cost.Link(LATENCY_S[kind], 1e-9 / (SHARE[kind] * gb_per_s[kind])) for kind in gb_per_s)
+    return Server(name, machine["gpus"], machine["gpu"], inside, between)
+
+
+def fitted(points=None) -> float:
+    """Fit how late ranks are to published figures, by default to all: the best of `LATES`, a share of the computation,
+    by the least squares of the errors in points of efficiency.
+    """
+    points = points or figures()
+    punctual, late = numpy.transpose([_seconds(point.step) for point in points])
+    punctual_0, late_0 = numpy.transpose([_seconds(point.baseline) for point in points])
+    tried = LATES[:, None]
+    errors = 100 * (punctual_0 + tried * late_0) / (punctual + tried * late) - [point.percent for point in points]
+    return float(LATES[(errors**2).sum(axis=1).argmin()])
+
+
+def _others(publisher, points):
+    return [point for point in points if point.publisher != publisher]
+
+
+def _left_out(points):
+    """Return how late ranks are by the figures of all but one publisher, by the one."""
+    return {name: fitted(_others(name, points)) for name in dict.fromkeys(point.publisher for point in points)}
+
+
+def _margin(points):
+    late = _left_out(points)
+    errors = [100 * point.predicted(late[point.publisher]).efficiency - point.percent for point in points]
+    return float(numpy.quantile(numpy.abs(errors), OF_FIVE / 5, method="higher"))
+
+
+def margin_points() -> float:
+    """Return within how many points four of five figures lie that the model was not fitted to."""
+    return _margin(figures())
+
+
+def compared() -> Table:
+    """Compare each published efficiency with its prediction from the other publishers' figures; in percent.
+
+    ``error_points`` is predicted less published. ``low_percent`` to ``high_percent`` is the interval that contains four
+    of five of the others' figures, likewise each predicted from others. ``punctual_percent`` is predicted as if nobody
+    were late. ``always_error_points`` is the error of always answering 90 %, and ``mean_error_points`` that of
+    answering the mean of the other publishers' figures.
+    """
+    points = figures()
+    late = _left_out(points)
+    margins = {name: _margin(_others(name, points)) for name in late}
+    means = {name: float(numpy.mean([other.percent for other in _others(name, points)])) for name in late}
+    rows = [_row(point, *(of[point.publisher] for of in (late, margins, means))) for point in points]
+    return Table.of(
+        rows,
+        "Scaling efficiency. Each prediction was fitted to the other publishers' figures, and never to its own. "
+        f"Sources: {_sources(_recorded())}.",
+    )
+
+
+def held_out() -> Table:
+    """Compare figures of publishers that had no part in the model with what it predicts for them; in percent.
+
+    Columns are those of `compared`. Each figure is predicted with the wait that is fitted to all of `figures`; their
+    margin makes the interval, and their mean is what ``mean_error_points`` answers. ``half`` marks training in half
+    precision, and ``strong`` a batch of all GPUs that does not grow with their number.
+    """
+    recorded, known_points = _recorded("held-out-scaling"), figures()
+    late, margin = fitted(known_points), _margin(known_points)
+    mean = float(numpy.mean([point.percent for point in known_points]))
+    rows = [
+        _row(_point(point, recorded), late, margin, mean)
+        | {"half": point.get("precision") == "half", "strong": point.get("scaling") == "strong"}
+        for point in recorded["point"]
+    ]
+    return Table.of(
+        rows,
+        "Scaling efficiency of publishers whose figures were recorded after the model was made, and not fitted. "
+        f"Sources: {_sources(recorded)}.",
+    )
+
+
+def _row(point, late, margin, mean):
+    predicted = 100 * point.predicted(late).efficiency
+    low, high = predicted - margin, min(predicted + margin, 100.0)
+    return {
+        "publisher": point.publisher,
+        "study": (point.source, "study", "s"),
+        "network": (point.network, "network", "s"),
+        "gpus": (point.step.ranks, "GPUs", "d"),
+        "through": (point.through, "through", "s"),
+        "published_percent": (point.percent, "published, %", ".0f"),
+        "punctual_percent": (100 * point.predicted(0.0).efficiency, "if nobody is late, %", ".0f"),
+        "predicted_percent": (predicted, "predicted, %", ".0f"),
+        "low_percent": (low, "from, %", ".0f"),
+        "high_percent": (high, "to, %", ".0f"),
+        "inside": bool(low <= point.percent <= high),
+        "error_points": (predicted - point.percent, "error, points", "+.0f"),
+        "always_error_points": ALWAYS - point.percent,
+        "mean_error_points": mean - point.percent,
+    }
+
+
+def _sources(recorded):
+    return "; ".join(f"{name}: {source['text']}" for name, source in recorded["source"].items())
+
+
+def by_publisher(table=None) -> Table:
+    """Tabulate the mean absolute error in points by publisher, beside two answers that need no model.
+
+    `table` is that of `compared`, by default, or of `held_out`.
+    """
+    table = compared() if table is None else table
+    rows = [_score(name, group) for name, group in table.groupby("publisher", sort=False)]
+    rows += [_score(name, table[table[part]]) for part, name in PARTS.items() if part in table]
+    rows.append(_score("all", table))
+    caption = (
+        "Mean absolute error of the efficiency in points. Nothing was fitted to a publisher's own figures; "
+        "the interval is to contain four of five."
+    )
+    return Table.of(rows, caption)
+
+
+def programs() -> Table:
+    """Tabulate the efficiencies of several programs on the same machines, with the same network and batch, in percent.
+
+    ``apart_points`` is their mean distance from their median.
+    """
+    rows = []
+    for point, figure in zip(_recorded()["point"], figures(), strict=True):
+        if numpy.ndim(point["one"]):
+            percents = 100 * numpy.asarray(point["all"]) / numpy.asarray(point["one"]) / figure.step.ranks
+            rows.append(
+                {
+                    "network": (figure.network, "network", "s"),
+                    "gpus": (figure.step.ranks, "GPUs", "d"),
+                    "programs": (len(percents), "programs", "d"),
+                    "least_percent": (float(percents.min()), "least, %", ".0f"),
+                    "median_percent": (float(numpy.median(percents)), "median, %", ".0f"),
+                    "most_percent": (float(percents.max()), "most, %", ".0f"),
+                    "apart_points": (
+                        float(numpy.abs(percents - numpy.median(percents)).mean()),
+                        "from the median, points",
+                        ".1f",
+                    ),
+                }
+            )
+    return Table.of(rows, f"Scaling efficiency. {_recorded()['source']['dlperf']['text']}.")
+
+
+def _score(name, group):
+    def error(values):
+        return float(values.abs().mean())
+
+    return {
+        "publisher": (name, "publisher", "s"),
+        "figures": (len(group), "figures", "d"),
+        "punctual": (error(group["punctual_percent"] - group["published_percent"]), "nobody late", ".1f"),
+        "model": (error(group["error_points"]), "this model", ".1f"),
+        "bias": (float(group["error_points"].mean()), "of it too high by", "+.1f"),
+        "always": (error(group["always_error_points"]), f"always {ALWAYS:.0f} %", ".1f"),
+        "mean": (error(group["mean_error_points"]), "the others' mean", ".1f"),
+        "inside": (int(group["inside"].sum()), "in the interval", "d"),
+    }

@@ -1,0 +1,200 @@
+"""Latency and bandwidth between each two ranks, over message sizes from 4 B to 256 MiB.
+
+    ddl run --workers 2 bench_p2p.py
+    ddl run --workers 2 bench_p2p.py --paths tcp shared_memory --sizes 4 4096 4194304
+    ddl run --workers 1 bench_p2p.py --paths device         # where there are GPUs
+
+Two ranks send a message back and forth while all others wait; half a round trip is one way. N ranks
+make N (N − 1) / 2 pairs, one after another: --seconds 0.05 goes through many faster.
+
+tcp            a socket, on the interface that --interface names
+shared_memory  both copy through memory that they share: on the same host only, and as fast as the
+               processor's caches where a message fits into them
+horovod        what Horovod offers between two ranks: a broadcast each way, in a set of the two
+device         copies by TensorFlow between rank 0's host memory and its GPUs, and between these
+               (written without a GPU at hand: not run on one)
+"""
+
+from course.shared import bench
+from course.training.options import parser, run
+
+PATHS = ("tcp", "shared_memory", "horovod", "device")
+
+
+def parse(arguments=None):
+    ours = parser(__doc__)
+    ours.add_argument("--paths", nargs="+", choices=PATHS, default=list(PATHS[:3]))
+    bench.add_options(ours)
+    return bench.parse(ours, arguments)
+
+
+if __name__ == "__main__":
+    config = parse()  # before the slow imports: a wrong option is refused at once
+
+import itertools
+import os
+import time
+
+import horovod.tensorflow as hvd
+import tensorflow as tf
+
+from course.shared.bench import BenchError, link, refuse_what_does_not_fit, repeats, sizes, timing
+from course.topology.channels import Broadcast, SharedMemory, Socket, barrier, interface_between_ranks
+from course.training.journal import Writer
+
+CHANNELS = {"tcp": Socket, "shared_memory": SharedMemory, "horovod": Broadcast}
+WARM_UP = 3  # round trips of each size
+COPIES = 5  # of a message in a rank's memory at the most
+
+
+def main(config):
+    to_measure = sizes(config)
+    if config.interface:
+        os.environ["HOROVOD_GLOO_IFACE"] = config.interface
+    gpus = gpus_to_copy_to() if "device" in config.paths else []
+
+    # Horovod: initialise. Process sets are added for each pair.
+    os.environ["HOROVOD_DYNAMIC_PROCESS_SETS"] = "1"
+    hvd.init()
+    rank, ranks = hvd.rank(), hvd.size()
+    # Messages stay in the hosts' memory. Only rank 0 copies to GPUs, to all that there are.
+    tf.config.set_visible_devices(gpus if rank == 0 else [], "GPU")
+    refuse_what_does_not_fit(max(to_measure), COPIES, min(2, hvd.local_size()))
+
+    nodes = hvd.allgather_object(hvd.cross_rank())
+    pairs = list(itertools.combinations(range(ranks), 2))
+    near = [pair for pair in pairs if nodes[pair[0]] == nodes[pair[1]]]
+    wanted = {path: near if path == "shared_memory" else pairs for path in config.paths if path != "device"}
+    between = [(path, pair) for path in wanted for pair in wanted[path]]
+    copies = list(itertools.permutations(["host", *(f"GPU {number}" for number in range(len(gpus)))], 2))
+    if not between and not copies:
+        alone = "one rank has no other to talk to: launch it with workers=2"
+        why = alone if ranks == 1 else "no two ranks are on the same host"
+        raise BenchError(f"--paths {' '.join(config.paths)}: nothing can be measured, as {why}")
+
+    # Horovod: write on rank 0 only.
+    writer, points = Writer(rank == 0), []
+    writer.event("start", steps=(len(between) + len(copies)) * len(to_measure), world=ranks)
+    if len(near) < len(pairs) and "shared_memory" in config.paths:
+        writer.event("note", message=f"shared memory: {len(near)} of {len(pairs)} pairs are on the same host")
+    for point in measured(between, copies, to_measure, config):
+        points.append(point)
+        writer.event("step", step=len(points), **point)
+        median = f"{1e6 * point['seconds']['median']:,.1f} µs one way, median of {point['repeats']}"
+        writer.print(f"{point['path']} {' to '.join(map(str, point['pair']))}, {point['size_bytes']:,} bytes: {median}")
+    barrier()
+    if rank:
+        return
+    writer.result(
+        config=vars(config),
+        library="horovod",
+        backend=controller(),
+        hosts=len(set(nodes)),
+        ranks=ranks,
+        transport=transport(dict.fromkeys(point["path"] for point in points), config.interface, len(set(nodes))),
+        points=points,
+    )
+
+
+def gpus_to_copy_to():
+    """Return the GPUs that TensorFlow sees; refuse the path to them where there are none."""
+    gpus = tf.config.list_physical_devices("GPU")
+    if not gpus:
+        raise BenchError(
+            "--paths device: TensorFlow sees no GPU here, so there is nothing to copy "
+            "to; tcp, shared_memory and horovod work without"
+        )
+    return gpus
+
+
+def measured(between, copies, to_measure, config):
+    """Yield a point for each path, pair and size; those of copies to GPUs on rank 0 only."""
+    for path, pair in between:
+        channel = CHANNELS[path](pair, interface_between_ranks(config.interface))
+        for size in to_measure:
+            found = round_trips(channel, pair, size, config)
+            yield {"path": path, "pair": list(pair), "size_bytes": size, **found}
+        channel.close()
+    if hvd.rank() == 0:
+        for pair, size in itertools.product(copies, to_measure):
+            yield {"path": "device", "pair": list(pair), "size_bytes": size, **device_copies(*pair, size, config)}
+
+
+def transport(paths, interface, hosts):
+    """Say in words where the bytes of each path go."""
+    tcp = link(interface_between_ranks(interface), hosts)
+    words = {
+        "tcp": tcp,
+        "shared_memory": "memory of this host",
+        "horovod": f"{controller()}, {tcp if controller() == 'gloo' else 'MPI chooses'}",
+        "device": "PCIe, or NVLink between GPUs that have it",
+    }
+    return "; ".join(f"{path}: {words[path]}" for path in paths)
+
+
+def controller():
+    """Return what carries Horovod's operations on host memory."""
+    return "mpi" if hvd.mpi_enabled() else "gloo"
+
+
+def round_trips(channel, pair, size_bytes, config):
+    """Time messages back and forth between a pair; return repeats and times of one way.
+
+    Every rank calls it; those outside the pair wait. RuntimeError, if what arrived is not what was sent.
+    """
+    rank, seconds = hvd.rank(), [0.0]
+    if rank in pair:
+        first, other = rank == pair[0], sum(pair) - rank
+        message, buffer = channel.message(size_bytes, 1 + rank % 255), channel.message(size_bytes, 0)
+
+    def send_and_receive(count):
+        seconds = []
+        for _ in range(count):
+            start = time.perf_counter()
+            if first:
+                channel.send(message)
+            received = channel.receive(buffer)
+            if not first:
+                channel.send(message)
+            seconds.append((time.perf_counter() - start) / 2)
+        if {int(received[0]), int(received[-1])} != {1 + other % 255}:
+            raise RuntimeError(
+                f"{size_bytes:,} bytes from rank {other} arrived at rank {rank} as "
+                f"{int(received[0])} … {int(received[-1])}, not as {1 + other % 255}"
+            )
+        return seconds
+
+    if rank in pair:
+        seconds = send_and_receive(WARM_UP)
+    # The rank that sends first decides how often, and tells the others.
+    count = int(hvd.broadcast(tf.constant(repeats(config, 2 * seconds[-1])), root_rank=pair[0], name="count"))
+    if rank in pair:
+        seconds = send_and_receive(count)
+    return hvd.broadcast_object({"repeats": count, "seconds": timing(seconds)}, root_rank=pair[0], name="measured")
+
+
+def device_copies(source, target, size_bytes, config):
+    """Time TensorFlow's copies of a tensor from one device of this process to another.
+
+    `source` and `target` are "host", "GPU 0", "GPU 1", … Returns repeats and times, in which the
+    start of an operation counts, as for all of TensorFlow's; the host's memory is what TensorFlow
+    allocates for a tensor, not always pinned.
+    """
+    names = ["CPU:0" if end == "host" else end.replace(" ", ":") for end in (source, target)]
+    with tf.device(names[0]):
+        tensor = tf.ones([size_bytes // 4])
+
+    def copy():
+        tf.test.experimental.sync_devices()
+        start = time.perf_counter()
+        with tf.device(names[1]):
+            tf.identity(tensor)
+        tf.test.experimental.sync_devices()
+        return time.perf_counter() - start
+
+    count = repeats(config, [copy() for _ in range(WARM_UP)][-1])
+    return {"repeats": count, "seconds": timing([copy() for _ in range(count)])}
+
+
+if __name__ == "__main__":
+    run(main, config)

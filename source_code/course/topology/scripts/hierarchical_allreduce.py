@@ -1,0 +1,189 @@
+"""All-reduce in several ways over hosts with a slow network between them, in turns in one job.
+
+    ddl run --site containers/sites/two-hosts.toml --workers 4 hierarchical_allreduce.py
+    ddl run --workers 8 --nodes 2 hierarchical_allreduce.py --max-bytes 67108864   # on a cluster
+
+These are Horovod's own ring; a ring over plain sockets, once host by host and once so that every
+step changes the host; and two hierarchies of Horovod's operations, which do a part inside each host
+so that less has to cross. Each result is compared with Horovod's own, number by number. What
+crossed is read from the counters of the hosts' interfaces.
+"""
+
+from course.shared import bench
+from course.shared.bench import FLAT, VARIANTS
+from course.training.options import parser, run
+
+
+def parse(arguments=None):
+    ours = parser(__doc__)
+    bench.add_options(ours)
+    ours.set_defaults(min_bytes=2**12, max_bytes=2**24, seconds=2.0, repeats=30)
+    ours.add_argument(
+        "--variants",
+        nargs="+",
+        choices=VARIANTS,
+        default=list(VARIANTS),
+        help=f"those to measure; {FLAT} is always one of them",
+    )
+    return bench.parse(ours, arguments)
+
+
+if __name__ == "__main__":
+    config = parse()  # before the slow imports: a wrong option is refused at once
+
+import os
+import time
+from functools import partial
+
+import horovod.tensorflow as hvd
+import numpy as np
+import psutil
+import tensorflow as tf
+from race_allreduce import ITEM, Mesh, check, in_turns, numbers_to_add, ring
+
+from course.shared.bench import link_bytes, refuse_what_does_not_fit, sizes, spread, timing
+from course.topology.channels import barrier
+from course.training.journal import Writer
+from ddl.records.network import RATE, link_made_here
+
+LEAST = 5  # turns to measure, however long they take: quartiles need some
+COPIES = 6  # of a message that a rank holds at once
+
+
+def main(config):
+    to_measure = sizes(config)
+
+    # Horovod: initialise. Process sets are made later, when it is known which rank is where.
+    hvd.init(process_sets="dynamic")
+    rank, ranks, each = hvd.rank(), hvd.size(), hvd.local_size()
+    if hvd.cross_size() < 2 or each < 2:
+        raise SystemExit(
+            f"hierarchical_allreduce.py: {ranks} ranks on {hvd.cross_size()} hosts, and it takes "
+            "two hosts with two ranks each, at least: launch(..., workers=4, nodes=2). With "
+            "site=hosts.site() this machine stands for two, where that is permitted."
+        )
+    refuse_what_does_not_fit(max(to_measure), COPIES, each)
+    variants = Variants(config.interface)
+    chosen = [variant for variant in VARIANTS if variant == FLAT or variant in config.variants]
+
+    writer = Writer(rank == 0)
+    writer.event("start", steps=len(to_measure), world=ranks)
+    writer.print(f"{ranks} ranks on {hvd.cross_size()} hosts: {variants.transport}")
+    points = []
+    for step, size in enumerate(dict.fromkeys(whole(size, each) for size in to_measure), start=1):
+        measured = measure(variants, chosen, size, config)
+        points += measured
+        writer.event("step", step=step, size_bytes=size)
+        times = (f"{point['variant']} {1e3 * point['seconds']['median']:.2f}" for point in measured)
+        writer.print(f"{size:,} bytes, ms: {', '.join(times)}")
+    rate = os.environ.get(RATE)
+    writer.result(
+        config=vars(config),
+        library="horovod",
+        backend="gloo",
+        transport=variants.transport,
+        rate_mbit=int(rate) if rate else None,
+        hosts=hvd.cross_size(),
+        ranks_per_host=each,
+        ranks=ranks,
+        points=points,
+    )
+
+
+def whole(size_bytes, ranks_per_host):
+    """Return the size to measure: one that splits evenly over the ranks of a host."""
+    part = ITEM.itemsize * ranks_per_host
+    return max(1, size_bytes // part) * part
+
+
+def measure(variants, chosen, size_bytes, config):
+    """Time all variants in turns on messages of one size; return their points."""
+    values, right = numbers_to_add(size_bytes)
+    message = tf.constant(values)
+    for variant in chosen:
+        check(variant, variants.act(variant, message), right)
+    figures = in_turns([partial(variants.timed, variant, message) for variant in chosen], config, LEAST)
+    seconds = figures[..., 0].max(axis=0)  # a repetition took as long as its slowest rank
+    sent = figures[..., 1].max(axis=0)  # by the host that sent most
+    return [
+        {
+            "operation": "all_reduce",
+            "variant": variant,
+            "size_bytes": size_bytes,
+            "repeats": len(seconds),
+            "seconds": timing(seconds[:, column].tolist()),
+            "faster": spread(seconds[:, chosen.index(FLAT)] / seconds[:, column]),
+            "link_bytes": {
+                "counted": float(np.median(sent[:, column])),
+                "expected": link_bytes(variant, size_bytes, hvd.cross_size(), hvd.local_size()),
+            },
+        }
+        for column, variant in enumerate(chosen)
+    ]
+
+
+class Variants:
+    """All variants, ready to use.
+
+    `interface` leads to the other hosts; by default it is the one through which Horovod's ranks met.
+    """
+
+    def __init__(self, interface=None):
+        rank, ranks, each = hvd.rank(), hvd.size(), hvd.local_size()
+        by_host = [list(range(first, first + each)) for first in range(0, ranks, each)]
+        across = [list(ranks_) for ranks_ in zip(*by_host, strict=True)]
+        inside = [hvd.add_process_set(ranks_) for ranks_ in by_host]
+        between = [hvd.add_process_set(ranks_) for ranks_ in across]
+        self.inside, self.between = inside[rank // each], between[rank % each]
+        self.leads = rank % each == 0
+        self.leader = by_host[rank // each][0]
+        self.interface = interface or os.environ["HOROVOD_GLOO_IFACE"]
+        self.transport = link_made_here() or f"TCP over {self.interface}"
+        self.mesh = Mesh(self.interface)
+        self.orders = {"ring": list(range(ranks)), "crossing ring": [rank_ for ranks_ in across for rank_ in ranks_]}
+        self.functions = {}
+
+    def timed(self, variant, message):
+        """Do one all-reduce; return its seconds and the bytes that this host sent meanwhile."""
+        barrier()
+        before = self.sent_bytes()
+        start = time.perf_counter()
+        self.act(variant, message)
+        seconds = time.perf_counter() - start
+        barrier()  # or another rank of this host might still be sending
+        return seconds, self.sent_bytes() - before
+
+    def act(self, variant, message):
+        """Do one all-reduce; return the sum, an array."""
+        if variant in self.orders:
+            return ring(self.mesh, message.numpy().copy(), self.orders[variant])
+        key = variant, message.shape[0]
+        if key not in self.functions:
+            self.functions[key] = tf.function(
+                {FLAT: self.flat, "hierarchical": self.hierarchical, "leaders": self.leaders}[variant], autograph=False
+            )
+        return self.functions[key](message).numpy()
+
+    def flat(self, message):
+        return hvd.allreduce(message, op=hvd.Sum, name=f"flat.{message.shape[0]}")
+
+    def hierarchical(self, message):
+        name = f"hierarchical.{message.shape[0]}"
+        part = hvd.reducescatter(message, op=hvd.Sum, process_set=self.inside, name=f"{name}.in")
+        part = hvd.allreduce(part, op=hvd.Sum, process_set=self.between, name=f"{name}.between")
+        return hvd.allgather(part, process_set=self.inside, name=f"{name}.out")
+
+    def leaders(self, message):
+        name = f"leaders.{message.shape[0]}"
+        total = hvd.allreduce(message, op=hvd.Sum, process_set=self.inside, name=f"{name}.in")
+        if self.leads:
+            total = hvd.allreduce(total, op=hvd.Sum, process_set=self.between, name=f"{name}.between")
+        return hvd.broadcast(total, self.leader, process_set=self.inside, name=f"{name}.out")
+
+    def sent_bytes(self):
+        """Bytes that this host's interface has sent so far, by its own count."""
+        return psutil.net_io_counters(pernic=True)[self.interface].bytes_sent
+
+
+if __name__ == "__main__":
+    run(main, config)

@@ -1,0 +1,241 @@
+"""Curvature and gradient noise: against whole Hessians of tiny networks, known matrices and closed forms."""
+
+import numpy as np
+import pytest
+
+tf = pytest.importorskip("tensorflow")
+
+from tensorflow.keras import layers
+
+from course.convergence.landscape import Landscape, filter_norms, rescaling, slices
+from course.convergence.matrices import lanczos, trace
+from course.training import models
+from course.training.recipes import SettingError
+
+CLASSES = 3
+
+
+def network(norm):
+    """Two convolutions and a dense layer of a hundred weights or so, none of them 0."""
+    inputs = layers.Input((6, 6, 2))
+    x = inputs
+    for index, filters in enumerate((3, 4)):
+        x = layers.Conv2D(filters, 2, use_bias=norm == "none")(x)
+        if not index:
+            x = layers.MaxPool2D()(x)
+        if norm == "batch":
+            x = layers.BatchNormalization(epsilon=1e-6)(x)
+        x = layers.ReLU()(x)
+    model = tf.keras.Model(inputs, layers.Dense(CLASSES)(layers.GlobalAveragePooling2D()(x)))
+    generator = np.random.default_rng(1)
+    for variable in model.trainable_variables:
+        variable.assign(generator.normal(loc=0.3, scale=0.5, size=variable.shape))
+    return model
+
+
+def batches(count=3, size=16, shape=(6, 6, 2)):
+    generator = np.random.default_rng(2)
+    return [
+        (generator.normal(size=(size, *shape)).astype(np.float32), generator.integers(CLASSES, size=size))
+        for _ in range(count)
+    ]
+
+
+def whole_hessian(model, data):
+    """The Hessian of the mean loss, entry by entry: float64 [weights, weights]."""
+    weights = model.trainable_variables
+
+    @tf.function(autograph=False)
+    def columns():
+        with tf.GradientTape(persistent=True) as outer:
+            with tf.GradientTape() as inner:
+                losses = [
+                    tf.nn.sparse_softmax_cross_entropy_with_logits(labels, model(inputs, training=True))
+                    for inputs, labels in data
+                ]
+                loss = tf.reduce_mean(losses)
+            gradient = tf.concat([tf.reshape(each, [-1]) for each in inner.gradient(loss, weights)], 0)
+        return outer.jacobian(gradient, weights, experimental_use_pfor=False)
+
+    found = columns()
+    return np.concatenate([np.reshape(each, (len(each), -1)) for each in found], 1).astype(np.float64)
+
+
+@pytest.fixture(scope="module")
+def known():
+    """A network's landscape, and its whole Hessian."""
+    model = network("batch")
+    statistics = [variable.numpy() for variable in model.non_trainable_variables]
+    hessian = whole_hessian(model, batches())
+    for variable, value in zip(model.non_trainable_variables, statistics, strict=True):
+        variable.assign(value)
+    return Landscape(model, batches()), hessian
+
+
+def test_products_are_those_of_the_whole_hessian_and_leave_the_model_as_it_was(known):
+    landscape, hessian = known
+    before = landscape.model.get_weights()
+    vector = np.random.default_rng(3).normal(size=len(hessian))
+    expected = hessian @ vector
+    np.testing.assert_allclose(landscape.hessian(vector), expected, atol=1e-4 * np.abs(expected).max())
+    landscape.gradient()
+    slices(landscape, directions=1, points=3)
+    for was, now in zip(before, landscape.model.get_weights(), strict=True):
+        np.testing.assert_array_equal(was, now)
+
+
+def test_the_largest_eigenvalues_are_those_of_the_whole_hessian(known):
+    landscape, hessian = known
+    found = lanczos(landscape.hessian, len(hessian), iterations=40, count=3, tolerance=0)
+    expected = np.linalg.eigvalsh(hessian)
+    np.testing.assert_allclose(found.values, expected[::-1][:3], rtol=1e-3)
+    assert found.lowest == pytest.approx(expected[0], rel=1e-3)
+
+
+def test_the_trace_is_that_of_the_whole_hessian(known):
+    landscape, hessian = known
+    size, expected = len(hessian), np.trace(hessian)
+    plain = trace(landscape.hessian, size, probes=40)
+    assert abs(plain.mean - expected) < 4 * plain.error
+    spectrum = lanczos(landscape.hessian, size, iterations=10, tolerance=0)
+    helped = trace(landscape.hessian, size, probes=40, spectrum=spectrum)
+    assert abs(helped.mean - expected) < 4 * helped.error
+    assert helped.error < plain.error / 2
+    exact = trace(np.diag([1.0, 2.0, 3.5]).dot, 3, probes=2)
+    assert (exact.mean, exact.error) == pytest.approx((6.5, 0))
+
+
+def test_a_part_of_the_batches_is_a_part_of_the_sum(known):
+    landscape, hessian = known
+    vector = np.random.default_rng(4).normal(size=len(hessian))
+    parts = [Landscape(landscape.model, landscape.batches, rank, 2) for rank in range(2)]
+    assert [list(part.mine) for part in parts] == [[0, 2], [1]]
+    for of in (lambda each: each.hessian(vector), Landscape.gradient, Landscape.loss):
+        np.testing.assert_allclose(sum(map(of, parts)), of(landscape), rtol=1e-5, atol=1e-7)
+
+
+def quadratic(eigenvalues):
+    turn = np.linalg.qr(np.random.default_rng(5).normal(size=(len(eigenvalues),) * 2))[0]
+    return turn @ np.diag(eigenvalues) @ turn.T
+
+
+def test_lanczos_finds_every_eigenvalue_of_a_small_matrix():
+    matrix = quadratic([9.0, 4.0, 3.5, 0.5, 0.0, -2.0])
+    found = lanczos(matrix.dot, 6, iterations=20, count=3, tolerance=0)
+    np.testing.assert_allclose(found.values, [9, 4, 3.5], atol=1e-9)
+    assert found.iterations == 6 and found.lowest == pytest.approx(-2)
+    np.testing.assert_allclose(matrix @ found.vectors[0], 9 * found.vectors[0], atol=1e-8)
+    low_rank = lanczos(quadratic([3.0, 1.0, *[0.0] * 18]).dot, 20, iterations=15, count=2, tolerance=0)
+    np.testing.assert_allclose(low_rank.values, [3, 1], atol=1e-9)
+    assert low_rank.iterations <= 4
+
+
+def test_lanczos_says_how_far_off_it_is_and_ends_when_it_has_converged():
+    matrix = quadratic(np.linspace(0, 10, 200))
+    found = lanczos(matrix.dot, 200, iterations=15, count=2, tolerance=0)
+    for value, vector, residual in zip(found.values, found.vectors, found.residuals, strict=True):
+        assert residual == pytest.approx(np.linalg.norm(matrix @ vector - value * vector), rel=1e-6)
+        assert np.abs(np.linspace(0, 10, 200) - value).min() <= residual
+    assert found.residuals[0] > 0.01
+    matrix = quadratic([50.0, *np.linspace(0, 1, 99)])
+    few, more = (lanczos(matrix.dot, 100, 50, count, tolerance) for count, tolerance in ((1, 0.02), (3, 0.002)))
+    assert 2 < few.iterations < 10 and few.residuals[0] <= 0.02 * few.values[0]
+    assert few.iterations < more.iterations < 50 and more.residuals.max() <= 0.1
+
+
+@pytest.mark.parametrize("norm", ["batch", "none"])
+def test_a_rescaled_network_is_the_same_function_with_another_sharpness(norm):
+    landscape = Landscape(network(norm), batches(1))
+    start, size, loss = landscape.weights, landscape.weights.size, landscape.loss()
+    vector = np.random.default_rng(6).normal(size=size)
+    factors = rescaling(landscape.model, 0.2)
+    sharpness, adaptive = (lanczos(apply, size, 15, tolerance=0) for apply in (landscape.hessian, landscape.adaptive))
+    product = landscape.hessian(vector / factors) / factors
+
+    landscape.move(factors * start)
+    assert landscape.loss() == pytest.approx(loss, abs=1e-5)
+    np.testing.assert_allclose(landscape.hessian(vector), product, atol=1e-3 * np.abs(product).max())
+    assert lanczos(landscape.hessian, size, 15, tolerance=0).values[0] > 1.5 * sharpness.values[0]
+    assert lanczos(landscape.adaptive, size, 15, tolerance=0).values[0] == pytest.approx(adaptive.values[0], rel=1e-3)
+
+
+def test_the_invariant_matrix_is_the_hessian_between_norms_of_filters(known):
+    landscape, hessian = known
+    norms = filter_norms(landscape.model)
+    found = lanczos(landscape.adaptive, len(hessian), 40, count=2, tolerance=0).values
+    np.testing.assert_allclose(found, np.linalg.eigvalsh(norms[:, None] * hessian * norms)[::-1][:2], rtol=1e-3)
+
+
+@pytest.mark.parametrize("norm", ["none", "group"])
+def test_the_courses_network_can_be_rescaled(norm):
+    model = models.build("cnn", norm=norm)
+    inputs = np.random.default_rng(7).normal(size=(2, 32, 32, 3)).astype(np.float32)
+    landscape = Landscape(model, [(inputs, [1, 2])])
+    for bias in (each for each in model.trainable_variables if "bias" in each.name):
+        bias.assign(np.random.default_rng(8).normal(size=bias.shape))
+    loss, factors = landscape.loss(), rescaling(model, 0.5)
+    assert len(np.unique(factors)) > 1
+    assert landscape.loss(factors * landscape.weights) == pytest.approx(loss, rel=1e-3)
+
+
+def test_slices_move_each_filter_by_its_own_norm_and_nothing_else(monkeypatch):
+    landscape = Landscape(network("batch"), batches())
+    points, start = [], landscape.weights
+    monkeypatch.setattr(landscape, "loss", lambda point: points.append(point) or len(points))
+    distances, losses = slices(landscape, directions=2, points=3, reach=0.5)
+    assert distances.tolist() == [-0.5, 0, 0.5] and losses.tolist() == [[1, 2, 3], [4, 5, 6]]
+    np.testing.assert_allclose(points[1], start)
+    first, second = points[2] - start, points[5] - start
+    kernel = np.linalg.norm(start[:24].reshape(-1, 3), axis=0)
+    for direction in (first, second, start - points[0]):
+        np.testing.assert_allclose(np.linalg.norm(direction[:24].reshape(-1, 3), axis=0), kernel / 2, rtol=1e-5)
+        assert not direction[24:30].any()  # the norm's scale and shift
+    assert np.abs(first - second).max() > 0.1
+
+
+def per_sample_gradients(data):
+    """Of softmax regression at weights of 0: the input times (1/k − one-hot label)."""
+    inputs, labels = (np.concatenate(each) for each in zip(*data, strict=True))
+    return np.einsum("ni,nk->nik", inputs, 1 / CLASSES - np.eye(CLASSES)[labels]).reshape(len(labels), -1)
+
+
+def regression(data):
+    model = tf.keras.Sequential([layers.Dense(CLASSES, use_bias=False, kernel_initializer="zeros", input_shape=(5,))])
+    return Landscape(model, data)
+
+
+def test_gradients_of_single_samples_give_the_noise_scale_exactly():
+    data = batches(60, 1, (5,))
+    gradients = per_sample_gradients(data)
+    variance, square = gradients.var(axis=0, ddof=1).sum(), (gradients.mean(axis=0) ** 2).sum()
+    found = regression(data).noise(population=60)
+    assert (found["variance"], found["gradient_sq"]) == pytest.approx((variance, square), rel=1e-5)
+    assert found["noise_scale"] == pytest.approx(variance / square, rel=1e-5)
+    endless = regression(data).noise()
+    assert regression(data).loss() == pytest.approx(np.log(CLASSES))
+    assert endless["gradient_sq"] == pytest.approx(square - variance / 60, rel=1e-4)
+    assert (found["ghost_batch"], found["ghost_batches"]) == (1, 60)
+
+
+def test_standard_errors_are_the_spread_of_repeated_measurements(monkeypatch):
+    landscape = regression(batches(41, 4, (5,)))  # 41: groups of unequal size
+    generator, true = np.random.default_rng(9), np.full(15, 0.4)
+    repeated = []
+    for _ in range(300):
+        gradients = true + generator.normal(scale=0.5, size=(41, 15))
+        monkeypatch.setattr(landscape, "gradient_of", lambda index, drawn=gradients: drawn[index])
+        repeated.append(landscape.noise())
+    square = true @ true
+    for name, expected in (("variance", 15 * 0.25 * 4), ("gradient_sq", square), ("noise_scale", 15 / square)):
+        means, errors = zip(*((each[name], each[f"{name}_error"]) for each in repeated), strict=True)
+        assert np.mean(means) == pytest.approx(expected, rel=0.02)
+        assert np.mean(errors) == pytest.approx(np.std(means), rel=0.2)
+
+
+def test_noise_without_a_slope_has_no_scale_and_too_few_batches_are_refused(monkeypatch):
+    landscape = regression(batches(4, 4, (5,)))
+    monkeypatch.setattr(landscape, "gradient_of", lambda index: np.full(15, (-1.0) ** index))
+    found = landscape.noise()
+    assert found["noise_scale"] is None and found["noise_scale_error"] is None and found["gradient_sq"] < 0
+    with pytest.raises(SettingError, match="4 batches or more, and there are 3"):
+        regression(batches(3, 4, (5,))).noise()

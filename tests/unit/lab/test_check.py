@@ -1,0 +1,128 @@
+"""The attendees' own check, by command and in a notebook's kernel."""
+
+import os
+import signal
+import threading
+from functools import partial
+from types import SimpleNamespace
+
+import nbformat
+import pytest
+
+from course import check
+from course.grader.limits import Limits
+from course.lab import attendee
+from course.lab.check import check_file, interruptible
+from course.lab.notebooks import find_notebook
+from ddl import cli
+from doubling import SOLVED, STUBS, TESTS, write_lesson, write_released
+
+
+@pytest.fixture
+def lesson(tmp_path, monkeypatch):
+    """Return a function that writes the lesson into this folder's ``notebooks/``."""
+    monkeypatch.chdir(tmp_path)
+    return partial(write_lesson, tmp_path)
+
+
+BROKEN = {"q01_double": "import nowhere\ndef double(x):\n    return 2 * x"}
+
+
+@pytest.mark.parametrize("answers, status, lines", [
+    (SOLVED, 0, ["question 1  passed", "question 2  passed", "2 of 2 questions pass, 4 of 4 points; marking has more"]),
+    (STUBS, 1, ["question 1  not yet: `double` is still", "question 2  not yet: `table` is not", "0 of 2 questions"]),
+    (SOLVED | BROKEN, 1, ["cell 1 ended with ModuleNotFoundError: No module named 'nowhere'", "1 of 2 questions pass"]),
+])  # fmt: skip
+def test_the_command_says_what_passes_and_what_broke(lesson, capsys, answers, status, lines):
+    lesson(answers, "import sys, warnings\nwarnings.warn('x')\nprint('y', file=sys.stderr)")
+    assert cli.main(["check", "7"]) == status
+    out = capsys.readouterr().out
+    assert all(line in out for line in lines), out
+
+
+def test_cells_find_the_files_beside_the_notebook_and_replace_none(lesson):
+    """Somebody may have worked on a script since the cell that writes it was run."""
+    path = lesson(
+        SOLVED | {"q02_table": "table = eval(open('table.txt').read()) + eval(open('../more.txt').read())"},
+        first=("%%writefile mine.py\nprint('as the cell has it')", "import os\nos.remove('table.txt.bak')"),
+    )
+    files = {"table.txt": "[1, 4]", "table.txt.bak": "", "mine.py": "print('mine')", "../more.txt": "[9]"}
+    for name, text in files.items():
+        (path.parent / name).write_text(text)
+    assert check_file(path).passed
+    assert {name: (path.parent / name).read_text() for name in files} == files
+    assert {each.name for each in path.parent.parent.iterdir()} == {"notebooks", "more.txt"}
+
+
+def test_a_damaged_notebook_is_said_to_be(lesson, capsys):
+    path = lesson(SOLVED)
+    for content, reason in {
+        b'{"cells": [': "cannot be read as a notebook", b"\xff\xfe\x00": "cannot be read", b"": "cannot be read",
+        b"[]": "cannot be read", b'{"nbformat": 4, "nbformat_minor": 5, "metadata": {}, "cells": []}': "no questions",
+    }.items():  # fmt: skip
+        path.write_bytes(content)
+        assert cli.main(["check", str(path)]) != 0
+        error = capsys.readouterr().err
+        assert reason in error and str(path) in error and error.count("\n") == 1
+
+
+def test_a_lesson_is_found_by_its_beginning(lesson, tmp_path):
+    lesson(SOLVED)
+    lesson(SOLVED, name="7")
+    lesson(SOLVED, name="8.One")
+    lesson(SOLVED, name="8.Other")
+    lesson(SOLVED, name="9.Core")
+    lesson(SOLVED, name="9b.Branch")
+    assert [find_notebook(name).stem for name in ("9", "9b")] == ["9.Core", "9b.Branch"]
+    assert find_notebook("7.D").stem == "7.Doubling"
+    assert find_notebook("7").stem == "7"
+    with pytest.raises(LookupError, match="more than one lesson begins with '8'; there are: "):
+        find_notebook("8")
+    with pytest.raises(LookupError, match="no lesson begins with '99'; there are: "):
+        find_notebook("99")
+    with pytest.raises(LookupError, match="there is no notebook 9.ipynb"):
+        find_notebook("9.ipynb")
+
+
+def test_an_interrupt_ends_a_check(lesson):
+    path = lesson(SOLVED | {"q01_double": "def double(x):\n    while True: pass"})
+    before = signal.getsignal(signal.SIGINT)
+    interrupt = threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT)).start
+    with pytest.raises(KeyboardInterrupt), interruptible():
+        check_file(path, Limits(call_s=60), begin=lambda question: interrupt())
+    assert signal.getsignal(signal.SIGINT) == before
+
+
+def test_questions_above_a_cell_are_checked_and_others_stay_as_they_were(lesson, tmp_path):
+    path = lesson(SOLVED)
+    check_file(path)
+    between = nbformat.read(path, as_version=4).cells[2].id
+    lesson(SOLVED | {"q01_double": "double = abs", "q02_table": "table = 0"}, "from course import check\ncheck()")
+    notebook = nbformat.read(path, as_version=4)
+    notebook.cells[2].id = between
+    nbformat.write(notebook, path)
+    found = check_file(path, above=between)
+    assert [(verdict.grade_id, verdict.passed) for verdict in found.verdicts] == [("q01_double_test", False)]
+    assert found.name == "7.Doubling to here"
+    html = found._repr_html_()
+    assert "not yet: expected <code>double(2) == 4</code>" in html and "`" not in html
+    found = {test: passed for test, (passed, _) in attendee.checked("7.Doubling").items()}
+    assert found == {"q01_double_test": False, "q02_table_test": True}
+    assert len(check_file(path, above="no such cell").verdicts) == 2
+
+
+def test_a_kernel_that_runs_another_copy_is_told_which_notebook_is_judged(lesson, tmp_path, monkeypatch, capsys):
+    """As papermill does, whose copy has another name, or an editor that has not saved yet."""
+    write_released(tmp_path, STUBS)
+    history = SimpleNamespace(input_hist_raw=["", *SOLVED.values(), *TESTS.values(), "check()"])
+    monkeypatch.setattr("IPython.get_ipython", lambda: SimpleNamespace(history_manager=history))
+    check()
+    shown = capsys.readouterr().out
+    assert "0 of 2 questions pass" in shown
+    assert (
+        "This judges notebooks/7.Doubling.ipynb as it is saved; this kernel has run other answers to question 1, question 2."
+        in shown
+    )
+    write_released(tmp_path, SOLVED)
+    check()
+    assert "2 of 2 questions pass" in (shown := capsys.readouterr().out) and "other answers" not in shown

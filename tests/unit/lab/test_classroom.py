@@ -1,0 +1,127 @@
+"""A class that shares where it is: what is written, who has it, and files that mean harm."""
+
+import json
+import os
+import stat
+
+import pytest
+
+from course import share
+from course.lab import classroom as module
+from course.lab import notebooks
+from course.lab.classroom import classroom
+from ddl import cli
+from ddl.errors import InputError
+from doubling import SOLVED, write_released
+
+LESSON = "7.Doubling"
+ANN = {"name": "ann", "lesson": LESSON, "time": 0, "passes": {LESSON: {"q01_double": True, "q02_table": False}}}
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """A class's folder, for an attendee called ann with a lesson that is half right."""
+    monkeypatch.chdir(tmp_path)
+    shared = tmp_path / "table"
+    shared.mkdir()
+    monkeypatch.setenv("DDL_CLASS", str(shared))
+    monkeypatch.setenv("JUPYTERHUB_USER", "ann")
+    path = write_released(tmp_path, SOLVED | {"q02_table": "table = ['secret']"})
+    monkeypatch.setattr(notebooks, "lessons", lambda: {LESSON: path})  # the course's take longer to read
+    return shared
+
+
+def put(folder, name, content):
+    (folder / name).write_text(content if isinstance(content, str) else json.dumps(content))
+
+
+def test_nothing_is_shared_unless_one_chooses_to(folder, capsys):
+    assert cli.main(["check", LESSON]) == 1
+    assert list(folder.iterdir()) == []
+    cli.main(["progress"])
+    assert "Your instructor sees nothing of this" in capsys.readouterr().out
+
+
+def test_marks_are_shared_until_one_ends_it_and_never_an_answer(folder, capsys):
+    assert cli.main(["share", "on"]) == 0
+    assert "your name (ann), the lesson that you checked, whether each question passes" in capsys.readouterr().out
+    cli.main(["check", LESSON])
+    (path,) = folder.iterdir()
+    content = json.loads(path.read_text())
+    assert content | {"time": 0} == ANN and stat.S_IMODE(path.stat().st_mode) == 0o640
+    cli.main(["progress"])
+    assert "Your instructor sees where you are" in capsys.readouterr().out
+    assert "Nothing of yours is shared any more" in share(False)
+    cli.main(["check", LESSON])
+    assert list(folder.iterdir()) == []
+
+
+def test_a_check_goes_on_where_the_folder_cannot_be_written(folder):
+    share()
+    folder.rename(folder.with_name("gone"))
+    assert cli.main(["check", LESSON]) == 1
+
+
+def test_without_a_class_there_is_nobody_to_share_with(folder, monkeypatch):
+    monkeypatch.delenv("DDL_CLASS")
+    for act in (share, classroom):
+        with pytest.raises(InputError, match="DDL_CLASS"):
+            act()
+
+
+def test_the_table_says_who_is_where_and_what_is_red_for_many(folder, capsys):
+    put(folder, "ann.json", ANN)
+    put(folder, "bob.json", ANN | {"name": "bob", "passes": {LESSON: {"q01_double": False, "q02_table": False}}})
+    put(folder, "cem.json", ANN | {"name": "cem", "lesson": "", "passes": {}})
+    table = classroom(folder)
+    assert [row[:4] for row in table.rows()] == [
+        ("ann", LESSON, "1", "q02_table"),
+        ("bob", LESSON, "0", "q01_double, q02_table"),
+        ("cem", "–", "0", "–"),
+    ]
+    assert list(table.questions()) == [(LESSON, "q02_table", "2", "2"), (LESSON, "q01_double", "1", "2")]
+    assert cli.main(["class"]) == 0
+    assert "3 attendees of this class share" in capsys.readouterr().out
+
+
+BAD = {
+    "text": "{",
+    "deep": "[" * 5000,
+    "list": "[1]",
+    "huge": "[" + "1," * 40000 + "1]",
+    "other": ANN,
+    "timeless": ANN | {"name": "timeless", "time": 10**400},
+    "never": '{"name": "never", "lesson": "", "time": NaN, "passes": {}}',
+    "typed": ANN | {"name": "typed", "passes": [LESSON]},
+}
+
+
+def test_a_bad_file_is_left_out_with_a_sentence(folder, tmp_path):
+    for name, content in BAD.items():
+        put(folder, f"{name}.json", content)
+    put(tmp_path, "ann.json", ANN)
+    (folder / "link.json").symlink_to(tmp_path / "ann.json")
+    os.mkfifo(folder / "pipe.json")  # would wait for whoever writes
+    (folder / "folder.json").mkdir()
+    odd = {LESSON: {"q01_double": 1, "q99": True, "q02_table": False}, "<b>": {"q": True}, "x": 3}
+    put(folder, "ann.json", ANN | {"lesson": ["<b>"], "passes": odd})  # only what is known, and of its kind, is taken
+    (seat,), left_out = classroom(folder).seats, classroom(folder).left_out
+    assert (seat.name, seat.lesson, seat.passes) == ("ann", "", {LESSON: {"q02_table": False}})
+    assert {each.partition(".json is left out: ")[0] for each in left_out} == {*BAD, "link", "pipe", "folder"}
+
+
+def test_names_are_text_and_nothing_else(folder):
+    name = "<img src=x onerror=alert(1)>"
+    put(folder, f"{name}.json", ANN | {"name": name})
+    put(folder, "\x1b[2J.json", "{")
+    page, text = classroom(folder)._repr_html_(), repr(classroom(folder))
+    assert "<img" not in page and "&lt;img src=x" in page
+    assert "\x1b" not in page + text and "�[2J.json is left out" in text
+
+
+def test_of_too_many_files_the_first_are_looked_at(folder, monkeypatch):
+    monkeypatch.setattr(module, "MOST_FILES", 1)
+    for name in ("ann", "bob", "cem"):
+        put(folder, f"{name}.json", ANN | {"name": name})
+    table = classroom(folder)
+    assert len(table.seats) == 1 and table.left_out == ("2 files beyond the first 1 are not looked at.",)

@@ -1,0 +1,47 @@
+"""Hints, one step at a time."""
+
+import pytest
+
+from course import hint
+from course.grader.cells import code_cells
+from course.lab import attendee, hints
+from ddl import cli
+
+LESSON = "1b.Gradients-in-Depth"
+STEPS = hints.steps_of(LESSON)["q03_table"]
+
+
+@pytest.fixture(autouse=True)
+def new_kernel(monkeypatch):
+    monkeypatch.setattr(hints, "_asked", set())
+
+
+def test_each_call_gives_one_more_and_the_last_stays(capsys):
+    taken = [hint("q03", "1b") for _ in range(4)]
+    assert [list(each.steps) for each in taken] == [STEPS[:1], STEPS[:2], STEPS, STEPS]
+    assert attendee.hints_taken(LESSON) == {"q03_table": 3}
+    assert cli.main(["hint", "1b", "q04"]) == 0
+    assert capsys.readouterr().out.startswith("q04_loss_mse, hint 1 of 3:\n1. ")
+
+
+def test_the_notebook_says_which_lesson_it_is(monkeypatch):
+    monkeypatch.setenv("JPY_SESSION_NAME", f"/course/notebooks/{LESSON}.fresh.ipynb")
+    page = hint("q03")._repr_html_()
+    assert "q03_table, hint 1 of 3" in page and "<code>easy</code>" in page
+    monkeypatch.delenv("JPY_SESSION_NAME")
+    with pytest.raises(ValueError, match="say which lesson this is"):
+        hint("q03")
+
+
+def test_all_cells_run_again_after_a_restart_take_no_hint(monkeypatch):
+    monkeypatch.setenv("JPY_SESSION_NAME", f"/course/notebooks/{LESSON}.ipynb")
+    assert [len(hint("q03").steps) for _ in range(2)] == [1, 2]
+    monkeypatch.setattr(hints, "_asked", set())  # as a new kernel has it
+    assert [len(hint("q03").steps) for _ in range(2)] == [2, 3]
+    assert len(hint("q04").steps) == 1
+
+
+def test_marking_runs_no_hint():
+    sources = ['hint("q03")', 'from course import hint\nhint("q03")', 'x = 1\nhint("q03")\ny = 2']
+    cells = [{"cell_type": "code", "metadata": {}, "source": source} for source in sources]
+    assert code_cells({"cells": cells}) == {2: "x = 1\n\ny = 2"}

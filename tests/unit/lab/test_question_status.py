@@ -1,0 +1,67 @@
+"""The line below a question's cells."""
+
+import pytest
+from IPython.core.interactiveshell import InteractiveShell
+
+from course.lab.question_status import watch
+
+STUB = "raise NotImplementedError()"
+DOUBLE = "def double(x):\n    "
+WRITTEN = "raise AssertionError('mine.py is still to be written')"
+TODO = f"○ question 1: still to be answered, in place of `{STUB}`"
+FIRST = "○ question 1: run the cell of your answer first"
+PASSED = "✓ question 1: visible tests pass"
+
+
+@pytest.mark.parametrize(
+    ("answer", "test", "lines", "shown"),
+    [
+        (DOUBLE + "return 2 * x", "assert double(2) == 4", [PASSED], []),
+        (DOUBLE + STUB, "assert double(2) == 4", [TODO], []),
+        (STUB, "assert table == 4", [TODO, TODO], []),
+        (None, "assert table == 4", [FIRST], []),
+        (f"%%writefile mine.py\n{STUB}", WRITTEN, [TODO], []),
+        (DOUBLE + "return x", "assert double(2) == 4, 'twice 2 is 4'", ["✗ question 1: twice 2 is 4"], []),
+        # An answer with a mistake is shown as usual, whatever is left of the stub.
+        (DOUBLE + "return x\n    " + STUB, "assert double(2) == 4", [], ["AssertionError"]),
+        (DOUBLE + f"return y\n    {STUB}", "assert double(2) == 4", [], ["NameError"]),
+        (DOUBLE + "return 2 * x", "assert triple(2) == 4", [], ["NameError"]),
+    ],
+)
+def test_it_says_in_one_line_how_a_question_stands(monkeypatch, tmp_path, answer, test, lines, shown):
+    monkeypatch.chdir(tmp_path)
+    shell = InteractiveShell()
+    roles = ({"grade_id": "q01_it", "solution": True}, {"grade_id": "q01_it_test", "grade": True, "solution": False})
+    cells = [
+        {"id": id, "cell_type": "code", "metadata": {"nbgrader": role}} for id, role in zip("at", roles, strict=True)
+    ]
+    watch(shell, {"cells": cells})
+    said, errors = [], []
+    monkeypatch.setattr(shell.display_pub, "publish", lambda data: said.append(data["text/plain"]))
+    monkeypatch.setattr(shell, "_showtraceback", lambda kind, *_: errors.append(kind.__name__))
+    for name, source in (("a", answer), ("t", test)):
+        if source:
+            shell.run_cell(source, cell_id=name)
+    assert (said, errors) == (lines, shown)
+
+
+def test_an_open_question_comes_with_a_button_for_hints(monkeypatch):
+    monkeypatch.setenv("JPY_SESSION_NAME", "/course/notebooks/1.Gradient-Basics.ipynb")
+    monkeypatch.setenv("DDL_VIEW", "live")
+    shown = []
+    monkeypatch.setattr("IPython.display.display", shown.append)
+    shell = InteractiveShell()
+    monkeypatch.setattr(shell.display_pub, "publish", lambda data: None)
+    roles = ({"grade_id": "q01_gradients", "solution": True}, {"grade_id": "q01_gradients_test", "grade": True})
+    cells = [
+        {"id": id, "cell_type": "code", "metadata": {"nbgrader": role}} for id, role in zip("at", roles, strict=True)
+    ]
+    watch(shell, {"cells": cells})
+    shell.run_cell(DOUBLE + STUB, cell_id="a")
+    shell.run_cell("assert double(2) == 4", cell_id="t")
+    ((button, text),) = (box.children for box in shown)
+    button.click()
+    assert "hint 1 of 3" in text.value
+    shell.run_cell(DOUBLE + "return 2 * x", cell_id="a")
+    shell.run_cell("assert double(2) == 4", cell_id="t")
+    assert len(shown) == 1  # none where the tests pass

@@ -1,0 +1,139 @@
+"""Every mistake of the bug hunt is caught by its check and by no other; the right script passes."""
+
+import json
+
+import numpy
+import pytest
+
+from course.multi_gpu import mistakes
+from course.multi_gpu.mistakes import CHECKS, examine, witnesses
+from course.shared.recorded import Recorded
+from ddl.records.folder import RunFolder
+
+RANKS, STEPS, BATCH, RATE = 3, 4, 8, 0.05
+
+
+def right():
+    """What three ranks of a correct training saw, in plain data."""
+
+    def step(rank, number):
+        first = (number * RANKS + rank) * BATCH
+        rate = float(numpy.float32(RATE * RANKS))  # as an optimizer keeps it
+        seen = {"step": number + 1, "samples": [*range(first, first + BATCH)], "rate": rate}
+        return seen | {"update": f"update{number}", "weights": f"model{number}"}
+
+    facts = {"ranks": RANKS, "batch": BATCH, "rate_of_one_rank": RATE, "weights": "begin"}
+    ends = ["weights.npz", None, None]
+    return [
+        {"rank": rank, **facts, "steps": [step(rank, number) for number in range(STEPS)]}
+        | {"samples_counted": STEPS * BATCH, "wrote": ends[rank]}
+        for rank in range(RANKS)
+    ]
+
+
+def shared_samples(seen):
+    for rank in seen:
+        for step, first in zip(rank["steps"], seen[0]["steps"]):
+            step["samples"] = list(first["samples"])
+
+
+def one_shared_sample(seen):
+    seen[2]["steps"][1]["samples"][-1] = seen[0]["steps"][1]["samples"][0]
+
+
+def not_broadcast(seen):
+    for rank in seen:
+        rank["weights"] += str(rank["rank"])
+        for step in rank["steps"]:
+            step["weights"] += str(rank["rank"])
+
+
+def not_averaged(seen, since=0):
+    for rank in seen:
+        for step in rank["steps"][since:]:
+            step["update"] += str(rank["rank"])
+            step["weights"] += str(rank["rank"])
+
+
+def counted_twice(seen):
+    for rank in seen:
+        rank["samples_counted"] *= RANKS
+
+
+def not_scaled(seen):
+    for rank in seen:
+        for step in rank["steps"]:
+            step["rate"] = RATE
+
+
+def all_write(seen):
+    for rank in seen:
+        rank["wrote"] = "weights.npz"
+
+
+MISTAKES = [
+    (shared_samples, "own_samples"),
+    (one_shared_sample, "own_samples"),
+    (not_broadcast, "began_alike"),
+    (not_averaged, "applied_alike"),
+    (lambda seen: not_averaged(seen, since=STEPS - 1), "applied_alike"),
+    (counted_twice, "counted_once"),
+    (not_scaled, "scaled_rate"),
+    (all_write, "one_writer"),
+]
+
+
+@pytest.mark.parametrize("mistake, check", MISTAKES)
+def test_a_mistake_is_found_by_its_check_and_by_no_other(mistake, check):
+    seen = right()
+    mistake(seen)
+    assert [test.__name__ for test in CHECKS.values() if test(seen)[0]] == [check]
+
+
+def test_the_correct_script_passes_every_check_and_so_does_one_rank_alone():
+    alone = right()[:1]
+    not_scaled(alone)
+    for seen in (right(), alone):
+        assert not any(check(seen)[0] for check in CHECKS.values())
+
+
+def recorded(seen, **fields):
+    """A recorded run of bug_hunt_fit.py whose ranks saw that."""
+    result = {"name": "Keras 3", "seed": 4, "first_loss": 2.0, "loss": 1.25, "test_accuracy": 0.5, "ranks": RANKS}
+    result |= {"hardware": {"cores": 2, "cpu": "Some CPU"}, "finished": "2026-11-23T12:00:00+00:00"}
+    result |= {"versions": {"tensorflow": "2.21.0", "horovod": "0.28.1"}, "witnesses": seen}
+    return Recorded(result | fields)
+
+
+def test_recorded_runs_are_examined_as_others_are_and_steps_in_which_ranks_went_apart_are_counted():
+    apart = right()
+    assert examine(recorded(apart)).found == [] and witnesses(recorded(apart)) is apart
+    not_averaged(apart, since=1)
+    assert examine(recorded(apart)).found == ["ranks drift apart"]
+    table = mistakes.outcomes([recorded(right(), name="Keras 2"), recorded(apart)])
+    assert table["run"].tolist() == ["Keras 2", "Keras 3"] and table["steps"].tolist() == [STEPS, STEPS]
+    assert table["apart"].tolist() == [0, STEPS - 1] and table["models"].tolist() == [1, RANKS]
+    assert "Recorded on 2026-11-23 with TensorFlow 2.21.0, Horovod 0.28.1, on 2 cores of Some CPU" in repr(table)
+
+
+def keep(folder, seen):
+    for rank in seen:
+        end = {key: rank[key] for key in ("samples_counted", "wrote")}
+        begin = {key: value for key, value in rank.items() if key not in (*end, "steps")}
+        lines = [{"event": "begin", **begin}, *({"event": "step", **step} for step in rank["steps"])]
+        lines.append({"event": "end", **end})
+        path = RunFolder(folder).witness(rank["rank"])
+        path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+
+
+def test_records_are_read_back_and_examined(tmp_path):
+    seen = right()
+    all_write(seen)
+    keep(tmp_path, seen)
+    assert witnesses(tmp_path) == seen
+    table = examine(tmp_path)
+    assert table.found == ["more than rank 0 writes"]
+    assert repr(table).count("✓ right") == 5 and "<td>✗ found</td>" in table._repr_html_()
+    table = mistakes.excerpt(tmp_path, steps=2)
+    assert table[["step", "rank"]].values.tolist() == [[s, r] for s in (1, 2) for r in range(3)]
+    assert table["samples"][4] == "32, 33, 34, … (8)" and table["update"][4] == "update1"

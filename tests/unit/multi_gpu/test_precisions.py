@@ -1,0 +1,42 @@
+"""Pairs of runs in float32 and bfloat16, compared with numbers worked out by hand."""
+
+import math
+from types import SimpleNamespace
+
+import pytest
+
+from course.multi_gpu import precisions
+
+
+def run(precision, seed=0, accuracy=0.5, **facts):
+    result = {"precision": precision, "seed": seed, "test_accuracy": accuracy, "steps": 4, "parameters": 100, **facts}
+    return SimpleNamespace(name=precision, result=result)
+
+
+def test_runs_are_paired_by_seed_and_their_differences_have_a_t_interval():
+    figures = [(0.60, 0.61), (0.58, 0.58), (0.62, 0.64)]
+    runs = [run("float32", seed, a) for seed, (a, _) in enumerate(figures)]
+    runs += [run("bfloat16", seed, b) for seed, (_, b) in reversed(list(enumerate(figures)))]
+    found = precisions.pairs(runs, "test_accuracy")
+    assert found.float32 == (0.60, 0.58, 0.62) and found.bfloat16 == (0.61, 0.58, 0.64)
+    assert found.difference.mean == pytest.approx(0.01)
+    # Standard deviation 0.01, t of two degrees of freedom 4.303.
+    assert found.difference.half_width == pytest.approx(4.3027 * 0.01 / math.sqrt(3), rel=1e-4)
+    assert found.ratios == pytest.approx([0.61 / 0.60, 1, 0.64 / 0.62])
+    with pytest.raises(ValueError, match="pair 0 has runs in float32"):
+        precisions.pairs([run("float32")], "test_accuracy")
+
+
+def test_a_machine_without_bfloat16_shows_the_recorded_pair_and_says_so(capsys):
+    here = [run("float32"), run("bfloat16")]
+    assert precisions.here_or_recorded(here) == here and not capsys.readouterr().out
+    shown = precisions.here_or_recorded([run("float32"), run("float32")])
+    assert [r.result["precision"] for r in shown] == ["float32", "bfloat16"] and all(r.recorded for r in shown)
+    assert "recorded elsewhere" in capsys.readouterr().out
+
+
+def test_bytes_are_those_of_a_step_and_of_their_own_type():
+    made = precisions.sent([run("float32", sent={"float32": 1640}), run("bfloat16", sent={"float16": 820})])
+    assert made["bytes"].tolist() == [410, 205] and made["type"].tolist() == ["float32", "float16"]
+    assert made["gradient_bytes"].tolist() == [400, 400]
+    assert "95 % t interval" in repr(precisions.table())

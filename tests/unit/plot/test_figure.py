@@ -1,0 +1,43 @@
+"""What all pictures share: two themes, and letters that stay readable."""
+
+import base64
+import re
+import xml.etree.ElementTree as ElementTree
+
+import pytest
+from matplotlib.colors import to_rgb
+
+from course import plot
+from course.shared.figure import COLOURS, GREY
+from course.shared.themes import HEX, PAGE, contrast, in_the_dark
+
+SEEN = 3  # contrast of what is not text (Web Content Accessibility Guidelines 2.2, 1.4.11)
+
+
+def test_colours_are_seen_on_both_pages():
+    assert contrast("#000000", "#ffffff") == pytest.approx(21)  # as in the guidelines
+    for colour in (*COLOURS, GREY):
+        assert contrast(colour, "#ffffff") >= SEEN and contrast(in_the_dark(colour), PAGE) >= SEEN
+    # In the dark, page and ink change places, and hues stay.
+    assert in_the_dark("#ffffff") == PAGE and contrast(in_the_dark("#000000"), PAGE) > 15
+    for colour in COLOURS:
+        light, dark = (sorted(range(3), key=to_rgb(each).__getitem__) for each in (colour, in_the_dark(colour)))
+        assert light == dark or len(set(to_rgb(colour))) == 1
+
+
+def test_a_picture_holds_both_themes_and_its_letters_stay_readable():
+    html = plot.plot_minima()._repr_mimebundle_()["text/html"]
+    (source,) = re.findall(r'src="data:image/svg\+xml;base64,([^"]+)"', html)
+    svg = base64.b64decode(source).decode()
+    root = ElementTree.fromstring(svg)
+    rules, drawn = svg.split("</style>", 1)
+    light, dark = (
+        dict(re.findall(r"(--c\d+):(#[0-9a-f]{6})", half)) for half in rules.split("prefers-color-scheme:dark")
+    )
+    assert {name: in_the_dark(colour) for name, colour in light.items()} == dark
+    assert set(re.findall(r"var\((--c\d+)\)", drawn)) <= set(light) and "#ffffff" in light.values()
+    assert not HEX.findall(drawn.split("<defs>", 1)[1])  # of one theme only
+    width, least = (float(re.search(rule, html)[1]) for rule in (r'width="(\d+)"', r'style="[^"]*min-width:(\d+)px'))
+    sizes = [float(size) for size in re.findall(r"font(?:-size)?: (?:\d+ )?([\d.]+)px", drawn)]
+    assert sizes and least / float(root.get("viewBox").split()[2]) * max(sizes) >= 11
+    assert ".ddl-picture" in html and width == round(96 * plot.plot_minima().get_figwidth())

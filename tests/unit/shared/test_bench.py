@@ -1,0 +1,60 @@
+"""What the benchmarks share: sizes, repeats, memory and settings."""
+
+import argparse
+
+import pytest
+
+from course.shared import bench
+from course.shared.bench import BenchError
+
+
+def config(*arguments):
+    parser = argparse.ArgumentParser()
+    bench.add_options(parser)
+    return parser.parse_args(arguments)
+
+
+def test_sizes_that_are_asked_for():
+    for arguments, expected in (
+        ("", [4 * 4**power for power in range(14)]),  # up to 256 MiB
+        ("--min-bytes 1024 --max-bytes 8192 --factor 2", [1024, 2048, 4096, 8192]),
+        ("--max-bytes 100", [4, 16, 64]),
+        ("--sizes 400 4 400", [4, 400]),
+    ):
+        assert bench.sizes(config(*arguments.split())) == expected
+    for arguments, message in (
+        ("--sizes 4 6", "6 bytes: messages are float32 numbers"),
+        ("--factor 3 --min-bytes 5", "5 bytes"),
+        ("--min-bytes 8 --max-bytes 4", "--min-bytes 8 is above --max-bytes 4"),
+    ):
+        with pytest.raises(BenchError, match=message):
+            bench.sizes(config(*arguments.split()))
+
+
+def test_few_repeats_of_what_takes_long():
+    found = {seconds: bench.repeats(config(), seconds) for seconds in (1e-6, 0.005, 0.1, 30, 0)}
+    assert found == {1e-6: 200, 0.005: 100, 0.1: 5, 30: 3, 0: 200}
+    assert bench.repeats(config("--repeats", "1"), 30) == 1
+
+
+def test_times_are_kept_as_median_quartiles_and_least():
+    assert bench.timing([5.0, 1.0, 2.0, 4.0, 3.0]) == {"median": 3.0, "low": 2.0, "high": 4.0, "least": 1.0}
+    assert bench.timing([2.0]) == dict.fromkeys(("median", "low", "high", "least"), 2.0)
+
+
+def test_only_settings_of_nccl_are_taken():
+    assert bench.nccl_settings(None) == {}
+    assert bench.nccl_settings(["NCCL_ALGO=Ring", "NCCL_NET_GDR_LEVEL=PHB=x"]) == {
+        "NCCL_ALGO": "Ring",
+        "NCCL_NET_GDR_LEVEL": "PHB=x",
+    }
+    for wrong in ("LD_PRELOAD=x", "NCCL_ALGO", "NCCL_ALGO=", "nccl_algo=Ring", "=", "NCCL_=1"):
+        with pytest.raises(BenchError, match="NCCL_NAME=VALUE is needed"):
+            bench.nccl_settings([wrong])
+
+
+def test_what_does_not_fit_is_refused_with_what_would(monkeypatch):
+    monkeypatch.setattr(bench, "available_bytes", lambda: 1_000_000_001)
+    with pytest.raises(BenchError, match="200,000,000 bytes need about 1,600 MB.*--max-bytes 125000000 would fit"):
+        bench.refuse_what_does_not_fit(200_000_000, copies=4, ranks=2)
+    bench.refuse_what_does_not_fit(125_000_000, copies=4, ranks=2)

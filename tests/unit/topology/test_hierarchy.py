@@ -1,0 +1,93 @@
+"""All-reduce over hosts: arithmetic against counting, the table and the figure."""
+
+import pytest
+
+from course.shared import cost
+from course.shared.bench import FLAT, VARIANTS, link_bytes
+from course.shared.recorded import Recorded, recorded
+from course.topology.hierarchy import gain, time_gain, variants
+from course.topology.plot_hierarchy import plot_variants
+
+
+def counted(order, hosts, each, size):
+    """Walk a ring: bytes that leave host 0, each rank sending 2 (N − 1) pieces to its right."""
+    ranks = hosts * each
+    leaving = sum(
+        sender // each == 0 and receiver // each != 0
+        for sender, receiver in zip(order, [*order[1:], order[0]], strict=True)
+    )
+    return leaving * 2 * (ranks - 1) * size / ranks
+
+
+@pytest.mark.parametrize("hosts, each", [(1, 4), (2, 1), (2, 2), (2, 8), (3, 2), (16, 8)])
+def test_what_a_ring_sends_over_the_link_is_a_matter_of_its_order(hosts, each):
+    ranks = list(range(hosts * each))
+    crossing = [host * each + local for local in range(each) for host in range(hosts)]
+    for variant, order in ((FLAT, ranks), ("ring", ranks), ("crossing ring", crossing)):
+        assert link_bytes(variant, 1e6, hosts, each) == pytest.approx(counted(order, hosts, each, 1e6)), variant
+
+
+@pytest.mark.parametrize("hosts, each", [(2, 2), (3, 2), (16, 8)])
+def test_in_a_hierarchy_each_host_sends_what_a_ring_of_hosts_would(hosts, each):
+    """n rings of H ranks, each for 1/n of the message; or one ring of H leaders."""
+    ring_of_hosts = link_bytes(FLAT, 1e6, hosts, 1)
+    assert each * link_bytes(FLAT, 1e6 / each, hosts, 1) == pytest.approx(ring_of_hosts)
+    for variant in ("hierarchical", "leaders"):
+        assert link_bytes(variant, 1e6, hosts, each) == pytest.approx(ring_of_hosts)
+
+
+@pytest.fixture
+def run():
+    def point(variant, size, seconds):
+        ratio, expected = size / 1e8 / seconds, link_bytes(variant, size, 2, 2)
+        return {
+            "variant": variant,
+            "size_bytes": size,
+            "repeats": 5,
+            "seconds": {"median": seconds, "low": 0.9 * seconds, "high": 1.1 * seconds},
+            "faster": {"median": ratio, "low": 0.95 * ratio, "high": 1.05 * ratio},
+            "link_bytes": {"counted": 1.05 * expected, "expected": expected},
+        }
+
+    takes = {FLAT: 1e-8, "ring": 1e-8, "crossing ring": 2e-8, "hierarchical": 0.8e-8, "leaders": 0.9e-8}
+    points = [point(variant, size, size * each) for size in (10**4, 10**6) for variant, each in takes.items()]
+    facts = {"hosts": 2, "rate_mbit": 1000, "transport": "eth0", "finished": "2026-11-21T12:00:00"}
+    hardware = {"cores": 2, "cpu": "a processor"}
+    return Recorded({"name": "two hosts", "ranks": 4, **facts, "hardware": hardware, "points": points})
+
+
+def test_a_table_has_a_row_for_each_size_and_variant(run):
+    table = variants(run)
+    assert len(table) == 10
+    row = table.iloc[-2]  # hierarchical, 1 MB
+    assert (row["variant"], row["size_bytes"], row["repeats"]) == ("hierarchical", 10**6, 5)
+    assert row["milliseconds"] == pytest.approx(8) and row["faster"] == pytest.approx(1.25)
+    assert (row["counted_mb"], row["expected_mb"]) == (pytest.approx(1.05), pytest.approx(1.0))
+    assert list(table["verdict"][-5:]) == ["", "no difference", "slower", "faster", "faster"]
+    assert "4 ranks on 2 hosts, eth0, recorded on 2 cores of a processor" in repr(table) and "7.2–8.8" in repr(table)
+    picture = plot_variants([run, run])
+    assert len(picture.axes) == 4 and "hierarchical 1.25 times as fast" in picture.alt
+    with pytest.raises(ValueError, match="no runs"):
+        plot_variants([])
+
+
+def test_the_bytes_that_were_counted_are_those_of_the_arithmetic():
+    measured = [run for run in recorded("two-hosts") if run.result["script"] == "hierarchical_allreduce.py"]
+    assert [run.result["rate_mbit"] for run in measured] == [0, 1000, 100]
+    for run in measured:
+        assert run.result["hardware"]["cpu"] and "/" not in " ".join(run.result["argv"])
+        for point in run.result["points"][-len(VARIANTS) :]:  # TCP's headers and acknowledgements are some percent
+            counted = point["link_bytes"]
+            assert 0.98 < counted["counted"] / counted["expected"] < 1.15, point["variant"]
+
+
+def test_the_gain_in_bytes_fades_with_the_hosts_and_that_in_time_is_latency():
+    assert gain(2, 2) == pytest.approx(1.5) and gain(32, 8) == pytest.approx(1.03, abs=0.005)
+    for hosts, ranks in ((2, 4), (8, 8), (128, 2)):
+        assert gain(hosts, ranks) == pytest.approx((hosts * ranks - 1) / (ranks * (hosts - 1)))
+    links = cost.Link(3.4e-6, 1 / 120e9), cost.Link(9.6e-6, 1 / 48e9)
+    small, large = ([time_gain(size, hosts, 8, *links) for hosts in (2, 32, 128)] for size in (1e5, 1e8))
+    assert small == sorted(small) and small[0] > 1.5 and small[-1] > 40
+    assert max(large) < 2.5
+    free = [cost.Link(0, link.beta_s_per_byte) for link in links]  # without latency nothing of it is left
+    assert time_gain(1e5, 128, 8, *free) < 1.01
