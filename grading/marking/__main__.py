@@ -59,8 +59,8 @@ def release(course, given):
         print(f"released {lesson}: {cells} graded cells, {assignment.max_score:g} points")
     print(f"hand out what is in {course.step('release', lesson)}")
     if exchange := release.to_exchange(course, lesson):
-        print(f"it is in the exchange {exchange}, too: attendees hand in with `ddl submit {lesson}`")
-    print("it is the lesson without its solutions, hidden tests and mark schemes, and there is no other file in it")
+        print(f"it is also in the exchange {exchange}: attendees hand in with `ddl submit {lesson}`")
+    print("the folder holds the lesson without its solutions, hidden tests and mark schemes, and its pictures")
     if given.when:
         set_due(course, lesson, given.when)
         print(f"it is due: {given.when}")
@@ -100,7 +100,7 @@ def autograde(course, given):
     from marking import autograde
 
     lesson = course.lesson(given.lesson)
-    marked, unchanged, unknown = autograde.autograde(course, lesson, given.student, anew=given.all)
+    marked, unchanged, unknown = autograde.autograde(course, lesson, given.student, again=given.all)
     _summary({lesson: autograde.rows(course, lesson, only=marked[0] if given.student else None)})
     if unchanged and not given.student:
         print(f"{plural(len(unchanged), 'hand-in')} unchanged since they were marked (ALL=1 marks them again)")

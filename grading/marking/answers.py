@@ -187,7 +187,7 @@ def _again(cell, ours, above):
 
 def _own(cell):
     if cell["cell_type"] == "code":
-        # A copy of a demo cell is one, too.
+        # A copy of a demo cell is a demo cell.
         return v4.new_code_cell(cell["source"], metadata={"tags": ["demo"]} if cell["demo"] else {})
     made = v4.new_markdown_cell()
     _show(made, cell)

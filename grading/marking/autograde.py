@@ -43,11 +43,11 @@ class Row:
         return None if self.auto is None else self.auto + self.manual - self.penalty
 
 
-def autograde(course: Course, lesson: str, student: str = "", anew: bool = False) -> tuple[list[str], ...]:
+def autograde(course: Course, lesson: str, student: str = "", again: bool = False) -> tuple[list[str], ...]:
     """Mark the hand-ins of a lesson that are new, or whose tests have changed, several at a time on all cores.
 
     nbgrader's converter marks each in a separate process, with a line that shows the progress. Problems go to the
-    hand-in's notes. With `student` only that one is marked, changed or not; with `anew` everyone is. A hand-in whose
+    hand-in's notes. With `student`, only that hand-in is marked, changed or not; with `again`, all are. A hand-in whose
     hidden tests were cut short is marked once more, alone. Return whose hand-ins were marked, whose are as they were
     when they were marked last, and who is not in the gradebook.
     """
@@ -62,7 +62,7 @@ def autograde(course: Course, lesson: str, student: str = "", anew: bool = False
     chosen = [
         name
         for name in everyone
-        if student or anew or course.notes(lesson, name).version != _version(course, lesson, name)
+        if student or again or course.notes(lesson, name).version != _version(course, lesson, name)
     ]
     app = course.nbgrader()
 
@@ -121,11 +121,11 @@ def _row(course, gradebook, lesson, person, total, handed_in):
     grades = grades_of(gradebook, lesson, person.id)
     marked = [grade for grade in grades if grade.auto_score is not None or grade.manual_score is not None]
     if notes.failed or not (marked or course.notebook("autograded", lesson, person.id).exists()):
-        return unmarked_row  # an extension makes a submission, too
+        return unmarked_row  # an extension also makes a submission
     submission = gradebook.find_submission(lesson, person.id)
     by_hand = [grade for grade in grades if grade.manual_score is not None]
-    again = [
-        f"{grade.name} was answered anew: is its mark by hand, {grade.manual_score:g}, still right? "
+    changed = [
+        f"{grade.name} has changed since you marked it: is the mark, {grade.manual_score:g}, still right? "
         "(It counts, and saving it in the formgrader ends this note.)"
         for grade in by_hand
         if grade.needs_manual_grade
@@ -136,7 +136,7 @@ def _row(course, gradebook, lesson, person, total, handed_in):
         manual=sum(grade.score for grade in by_hand),
         max=total,
         waiting=sum(grade.needs_manual_grade for grade in grades),
-        reasons=[*reasons, *again],
+        reasons=[*reasons, *changed],
         handed_in=handed_in,
         days_late=-int(-submission.total_seconds_late // DAY_S),
         penalty=sum(notebook.late_submission_penalty or 0 for notebook in submission.notebooks),
@@ -144,7 +144,7 @@ def _row(course, gradebook, lesson, person, total, handed_in):
 
 
 def _asked(course, lesson, student):
-    """What somebody asks to be looked at again, as a reason to look."""
+    """Return a student's request for another look, as a reason to look."""
     path = course.request(lesson, student)
     if not path.exists():
         return []

@@ -28,7 +28,7 @@ class HandIn:
     student: str
     folder: Path  # with copies of the files
     refused: dict[str, str]  # why others were left out, by name
-    came_as: str  # what Moodle calls the hand-in; empty if it does not come from there
+    came_as: str  # Moodle's name of the hand-in; empty for other sources
 
     def files(self, kind: re.Pattern = re.compile("")) -> dict[str, Path]:
         """The files whose names match, by name; nbgrader's timestamp is none of them."""
@@ -90,7 +90,7 @@ def gathered(
     if not people:
         raise MarkingError("the gradebook has no students yet: give their list, STUDENTS=FILE.csv")
     if not where.exists():
-        raise MarkingError(f"FROM={where}: there is no such folder or file")
+        raise MarkingError(f"FROM={where}: no folder or file has this name")
     with tempfile.TemporaryDirectory(prefix=".collecting-", dir=course.folder) as folder:
         place, app = Path(folder), course.nbgrader()
         (place / lesson / "archive").mkdir(parents=True)
@@ -121,7 +121,7 @@ def gathered(
 def keep(course: Course, lesson: str, hand_in: HandIn, notes: list[str], news: str = "") -> None:
     """Move a hand-in's files to collected/, in place of an earlier hand-in's, and note why a person should look at it.
 
-    `news` says what its marks lack, if there are any.
+    `news` is a reason to mark it again, if there is one.
     """
     student, before = hand_in.student, course.notes(lesson, hand_in.student)
     notes = dict.fromkeys([f"{plain(name)} {reason}" for name, reason in hand_in.refused.items()] + notes)
@@ -159,7 +159,7 @@ def _take_in(course, lesson, release, hand_in):
             write(submitted, text)
             write(submitted.with_name(STAMP), stamp.read_text() if stamp.exists() else "1970-01-01")
             if course.notebook("autograded", lesson, hand_in.student).exists():
-                news = "handed in anew, and not marked since"
+                news = "handed in again, and not marked since"
     keep(course, lesson, hand_in, notes, news)
 
 
@@ -170,7 +170,7 @@ def _chosen(lesson, release, notebooks):
     exact = {name: bool(re.search(rf"(^|[/_]){re.escape(lesson)}\.ipynb$", name)) for name in notebooks}
     name = max(notebooks, key=lambda name: (count[name], exact[name], notebooks[name].stat().st_mtime))
     notebook, notes = read[name]
-    if sum(number != 0 for number in count.values()) > 1:  # one that nobody has answered may lie beside it
+    if sum(number != 0 for number in count.values()) > 1:  # an unanswered one needs no look
         listed = ", ".join(f"{plain(name)} with {number} answers" for name, number in count.items())
         notes = [f"there are {len(notebooks)} notebooks ({listed}): {plain(name)} counts", *notes]
     return notebook or release, notes

@@ -38,7 +38,7 @@ class MarkingError(CourseError):
 
 @dataclass(frozen=True)
 class Notes:
-    """What is known of one student's hand-in beside its marks."""
+    """Notes on one student's hand-in; its marks are in the gradebook."""
 
     came_as: str = ""  # its original name, such as a learning platform's folder
     collected: tuple[str, ...] = ()  # why a person should look at it, found while collecting
@@ -150,7 +150,7 @@ class Course:
 
     @contextmanager
     def log(self, name: str, app):
-        """Send nbgrader's log to a file of its own, and yield its path."""
+        """Send nbgrader's log to a separate file, and yield its path."""
         path = self.log_path(name)
         write(path, "")
         # An application that Python collects meanwhile closes its logger's handlers, and the logger is
@@ -177,5 +177,5 @@ def write(path: Path, content: str | bytes) -> None:
 
 
 def plain(text: str) -> str:
-    """`text` as one line for a terminal, whatever characters a file's name has."""
+    """Return a file's name or another text as one line that a terminal can show."""
     return re.sub(r"[^\w\s!-~…·×–]|[\r\n\t]", "?", text.encode(errors="replace").decode())

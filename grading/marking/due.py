@@ -23,7 +23,7 @@ def set_due(course: Course, lesson: str, when: str, student: str = "") -> None:
     try:
         utc = None if when == "none" else datetime.fromisoformat(when).astimezone(UTC).replace(tzinfo=None)
     except ValueError:
-        raise InputError(f"WHEN={when} is no date and time: write it like 2026-12-01 18:00, or none") from None
+        raise InputError(f"WHEN={when} is not a date and time: write it like 2026-12-01 18:00, or none") from None
     with course.gradebook() as gradebook:
         assignment = gradebook.find_assignment(lesson)
         if not student:

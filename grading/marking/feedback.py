@@ -1,4 +1,4 @@
-"""Feedback for students: a page for each, with MathJax, which all pages share, in a folder beside them."""
+"""Feedback for students: a page for each, and a folder with MathJax, which all pages share."""
 
 import io
 import re
@@ -18,7 +18,9 @@ TEMPLATES = [
 ]
 PAGE_S = 120
 ERROR = re.compile(r"^(?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Entry|Notebook): .*", re.MULTILINE)
-ELSEWHERE = re.compile(r'<a href="(?!#|[A-Za-z][\w+.-]*:)[^"]*"[^>]*>(.*?)</a>', re.DOTALL)  # of a file beside it
+ELSEWHERE = re.compile(
+    r'<a href="(?!#|[A-Za-z][\w+.-]*:)[^"]*"[^>]*>(.*?)</a>', re.DOTALL
+)  # of a file in the same folder
 LINK = '<script src="../../_shared/formulas.js"></script>'
 
 
@@ -26,7 +28,7 @@ def feedback(course: Course, lesson: str) -> tuple[int, dict[str, str]]:
     """Generate all feedback with nbgrader, and a zip archive of it.
 
     Return the number of pages, and {student: reason} for those without one. In the archive, a page is in a folder named
-    like the one its hand-in came in, by which a learning platform knows whose it is. A platform hands out each folder
+    like the folder of its hand-in, by which a learning platform knows whose it is. A platform hands out each folder
     alone: a page in one that it named has MathJax in it.
     """
     app = course.nbgrader()
@@ -61,7 +63,7 @@ def feedback(course: Course, lesson: str) -> tuple[int, dict[str, str]]:
 
 
 def _finished(page):
-    """Let the shared script draw a page's formulas, and make plain text of links to files beside the notebook."""
+    """Add the shared script, which draws formulas, to a page, and make plain text of links to other lessons."""
     head, rest, body = page.partition("</head>")
     return head.replace("<!-- shared -->", formulas.POLICY + LINK, 1) + rest + ELSEWHERE.sub(r"\1", body)
 

@@ -20,7 +20,7 @@ from marking.answers import harmless
 
 NOT_PYTHON = ("SyntaxError", "IndentationError", "TabError")
 LIMITS = Limits(cell_s=20, call_s=10, test_s=30, launch_s=60, total_s=300)
-# What only the instructor sees, in a test cell or a question.
+# A part of a test cell or a question that only the instructor sees.
 REGION = re.compile(
     r"^[^\n]*BEGIN (HIDDEN TESTS|MARK SCHEME)[^\n]*$.*?^[^\n]*END \1[^\n]*$\n?", re.MULTILINE | re.DOTALL
 )

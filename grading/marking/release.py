@@ -89,7 +89,7 @@ def differences(source, released: Path, names: set[str]) -> list[str]:
 
 
 def _write_source(course, lesson, text):
-    """Write nbgrader's source folder anew; return the names of the files to release."""
+    """Rewrite nbgrader's source folder; return the names of the files to release."""
     folder = course.step("source", lesson)
     shutil.rmtree(folder, ignore_errors=True)
     try:
@@ -98,7 +98,7 @@ def _write_source(course, lesson, text):
         raise MarkingError(f"{lesson} cannot be released: {error}") from None
     names = {f"{lesson}.ipynb"}
     for cell in notebook.cells:
-        # In notebooks/ the pictures lie in a folder beside it; here they are handed out with it.
+        # The notebooks of the repository share a folder of pictures; here each lesson is released with its own.
         for name in {match[2] for match in IMAGE.finditer(cell.source)}:
             write(folder / name, (lessons.ROOT / name).read_bytes())
             names.add(name)

@@ -31,7 +31,7 @@ from ddl.errors import CourseError
 ROOT = Path(__file__).resolve().parents[2]
 HOSTS = Path(__file__).with_name("hosts")  # this file, and no other of the folder, is seen in a sandbox
 NOBODY = 65534  # a submission's group when root marks it
-# Its user is of its own: no limit of processes binds root, and that of one user counts all that run at the same time.
+# Each sandbox has a separate user: root has no limit of processes, and a user's limit counts all sandboxes.
 USERS = range(2**30, 2**31)
 WATCH_EVERY_S = 0.1
 WORK = "/tmp/work"
@@ -60,7 +60,7 @@ ADVICE = (
 
 
 class SandboxMissing(CourseError, OSError):
-    """No sandbox works here; the text says what to install."""
+    """bubblewrap does not work here; the text says what to install."""
 
 
 def start_worker(limits: Limits) -> Channel:
@@ -163,7 +163,7 @@ def _system():
 
 
 def _python():
-    """Return the binds of this Python, its packages and the course's, wherever they are."""
+    """Return the binds of this Python, its packages and the course's."""
     folders = [sys.prefix, sys.base_prefix, str(Path(ddl.__file__).parents[1])]
     folders += [os.path.realpath(folder) for folder in folders]
     line, bound = [], [Path("/usr")]
@@ -216,7 +216,7 @@ def system_calls():
         return struct.pack("=HBBI", code, yes, no, value)
 
     refuse = step(RETURN, ERROR | EPERM)
-    # clone3() hides its flags from a filter; where it is missing, libc uses clone().
+    # clone3() hides its flags from a filter; without it, libc uses clone().
     absent = step(RETURN, ERROR | ENOSYS)
     program = [
         step(LOAD, 4), step(EQUAL, X86_64, yes=1), absent,

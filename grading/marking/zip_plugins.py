@@ -31,7 +31,7 @@ ARCHIVE_FILES = 10_000
 REQUEST = "regrade.txt"  # in a hand-in: what a student asks to be looked at again
 STAMP = "timestamp.txt"  # nbgrader's, with the time of a hand-in
 CLUTTER = ("__MACOSX", ".ipynb_checkpoints", "desktop.ini", "Thumbs.db")
-# The file names of hand-ins; WHO stands for an id or a name, see `names_of`. Moodle's downloads have a number and
+# The file names of hand-ins; WHO is an id or a name, see `names_of`. Moodle's downloads have a number and
 # "assignsubmission" after it, and take feedback back under that name; Canvas's have numbers only.
 PATTERN = r"(?P<came_as>WHO(?:_\d+_assignsubmission_[a-z]+)?)(?:[_/]|\.(?:ipynb|py|zip|txt)(?![\w@-])|$)"
 
@@ -41,7 +41,7 @@ class Refused(CourseError):
 
 
 class Extractor(ExtractorPlugin):
-    """Copies a folder's files and unpacks zip archives, one level deep; `refused` says what was left out, and why."""
+    """Copies a folder's files and unpacks zip archives, one level deep; `refused` says why files were left out."""
 
     where = Instance(Path, help="the folder or zip archive to extract")
 
@@ -101,9 +101,9 @@ class Extractor(ExtractorPlugin):
 
 
 class Collector(FileNameCollectorPlugin):
-    """Says whose a file is, by one pattern and the names of a class; `strays` says which match nobody, and why."""
+    """Finds a file's student by one pattern and the names of a class; `strays` says why others match nobody."""
 
-    named_regexp = Unicode(PATTERN, help="how a file's path begins; WHO stands for any id or name").tag(config=True)
+    named_regexp = Unicode(PATTERN, help="how a file's path begins; WHO is any id or name").tag(config=True)
 
     def prepare(self, out: Path, people: list[Student], keep_stamps: bool, others: list[str]) -> None:
         """Get ready for the files below `out`, and for `others`, which are not there. `keep_stamps`: nbgrader's own."""
@@ -130,7 +130,7 @@ class Collector(FileNameCollectorPlugin):
             return None
         if path.name == STAMP:
             return {"student_id": student, "file_id": STAMP}
-        asks = path.name.lower() == REQUEST  # which is no part of the answers, and does not make them late
+        asks = path.name.lower() == REQUEST  # a request does not make the answers late
         saved = None if asks else datetime.fromtimestamp(path.stat().st_mtime, UTC)
         return {"student_id": student, "file_id": name, "timestamp": saved}
 
@@ -165,7 +165,7 @@ def names_of(person: Student) -> set[str]:
 
 
 def _plain(name):
-    """A name with one code for each accented letter, however it was typed."""
+    """Return a name with one code for each accented letter."""
     return unicodedata.normalize("NFC", name)
 
 
@@ -193,7 +193,7 @@ def _opened(file):
 
 
 def _parts(entry):
-    """The path of an archive's file, each part a valid name; that of a folder is empty."""
+    """Return the path of an archive's file, with valid names; a folder's is empty."""
     name = entry.filename.replace("\\", "/").replace("\0", "?").encode("utf-8", "replace").decode()
     return () if name.endswith("/") else tuple(part for part in name.split("/") if part not in ("", ".", ".."))
 

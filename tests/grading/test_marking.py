@@ -181,14 +181,18 @@ def test_marks_by_hand_for_an_answer_that_was_handed_in_anew_wait_for_another_lo
     tiny.answer(helped, "q02_table").source += "\n# all of them"
     tiny.answer(other, "q01_mean").source += "\n# now better"
     take_in(course, hand_in, ann=anew, bob=helped, cyd=other)
-    assert all("handed in anew, and not marked since" in row.reasons for row in course.rows().values())
+    assert all("handed in again, and not marked since" in row.reasons for row in course.rows().values())
     for again in ("autograde", "autograde --all"):  # it stays until somebody looks
         said = course(*again.split())
-        assert course.totals() == {"ann": 7.5, "bob": 7.5, "cyd": 6.5} and "answered anew" in " ".join(said.split())
+        assert course.totals() == {
+            "ann": 7.5,
+            "bob": 7.5,
+            "cyd": 6.5,
+        } and "has changed since you marked it" in " ".join(said.split())
         rows = course.rows()
         assert [rows[name].waiting for name in ("ann", "bob", "cyd")] == [1, 0, 1]
-        assert "q03_why was answered anew: is its mark by hand, 2.5," in rows["ann"].reasons[0]
-        assert "q01_mean_test was answered anew" in rows["cyd"].reasons[0] and not rows["bob"].reasons
+        assert "q03_why has changed since you marked it: is the mark, 2.5," in rows["ann"].reasons[0]
+        assert "q01_mean_test has changed" in rows["cyd"].reasons[0] and not rows["bob"].reasons
     by_hand(course, "ann", 0.5)
     by_hand(course, "cyd", 2, None, name="q01_mean_test")
     course("autograde")
