@@ -4,6 +4,7 @@
 tests out of it.
 """
 
+import ast
 import contextlib
 import re
 
@@ -18,6 +19,7 @@ from course.grader.limits import Limits
 from marking import sandbox
 from marking.answers import harmless
 
+SCRIPT = re.compile(r"%%writefile \S+\.py\n")
 NOT_PYTHON = ("SyntaxError", "IndentationError", "TabError")
 LIMITS = Limits(cell_s=20, call_s=10, test_s=30, launch_s=60, total_s=300)
 # A part of a test cell or a question that only the instructor sees.
@@ -53,15 +55,8 @@ class GradeHandIn(NbGraderPreprocessor):
                 cell.outputs = list(self._verdict(verdict))
             elif index in results:
                 cell.outputs = list(_outputs(results[index].printed, results[index].error))
-        notebook.metadata["examination"] = {"notes": [*found.notes, *self._not_python(notebook, results)]}
+        notebook.metadata["examination"] = {"notes": [*found.notes, *not_python(notebook, results)]}
         return notebook, resources
-
-    def _not_python(self, notebook, results):
-        """Name the answers that Python cannot read, such as ones with a merge conflict's marks."""
-        for index, result in results.items():
-            ours = notebook.cells[index].metadata.get("nbgrader", {})
-            if result.error and result.error.type in NOT_PYTHON and ours.get("solution"):
-                yield f"{ours['grade_id']} is not valid Python: {result.error.message.partition(' (<')[0]}"
 
     def _verdict(self, verdict):
         """The outputs of a test cell."""
@@ -106,6 +101,24 @@ class Withhold(NbGraderPreprocessor):
     def preprocess_cell(self, cell, resources, cell_index):
         cell.source = REGION.sub("", cell.source)
         return cell, resources
+
+
+def not_python(notebook, results):
+    """Name the answers that Python can't read, such as code or a script with the marks of a merge conflict.
+
+    `results` are the outcomes of the cells that were run, by their index.
+    """
+    for index, cell in enumerate(notebook.cells):
+        script = SCRIPT.match(cell.source)
+        error = results[index].error if index in results else None
+        why = error.message if error and error.type in NOT_PYTHON else ""
+        if script:
+            try:
+                ast.parse(cell.source[script.end() :])
+            except (SyntaxError, ValueError) as problem:
+                why = str(problem)
+        if why and utils.is_solution(cell):
+            yield f"{cell.metadata.nbgrader.grade_id} is not valid Python: {why.partition(' (<')[0]}"
 
 
 def _outputs(printed, error):

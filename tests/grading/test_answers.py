@@ -6,8 +6,10 @@ import json
 import nbformat
 
 import lessons
+from course.grader.grade import CellError, CellResult
 from marking import answers
 from marking.answers import NO_SPACE
+from marking.preprocessors import not_python
 
 PICTURE = base64.b64encode(b"\x89PNG").decode()
 
@@ -170,3 +172,14 @@ def test_no_link_runs_code_and_no_picture_comes_from_outside():
     made = [answers.harmless(source) for source in ACTIVE]
     assert not set(made) & set(ACTIVE) and [text.replace(NO_SPACE, "") for text in made] == ACTIVE
     assert [answers.harmless(source) for source in PASSIVE] == PASSIVE
+
+
+def test_an_answer_that_is_not_valid_python_is_named():
+    about = {"nbgrader": {"grade_id": "q01_convert", "solution": True, "schema_version": 3}}
+    texts = ("%%writefile my.py\n<<<<<<< local\nx = 1\n", "%%writefile my.py\nx = 1\n", "%time 1", "x = 1")
+    cells = [nbformat.v4.new_code_cell(text, metadata=about) for text in texts]
+    failed = CellResult(3, error=CellError("SyntaxError", "invalid syntax (<ipython-input-1-abc>, line 1)"))
+    assert (
+        list(not_python(nbformat.v4.new_notebook(cells=cells), {3: failed}))
+        == ["q01_convert is not valid Python: invalid syntax"] * 2
+    )
