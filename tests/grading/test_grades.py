@@ -54,7 +54,7 @@ def test_a_due_date_is_everybodys_and_an_extension_one_students(tmp_path, empty_
     with course.gradebook() as gradebook:
         gradebook.add_assignment("1.First")
     for when, student, reason in (
-        ("2026-12-03 18:00", "ann", "no due date"), ("soon", "", "no date"), ("none", "eve", "no student"),
+        ("2026-12-03 18:00", "ann", "no due date"), ("soon", "", "not a date"), ("none", "eve", "no student"),
     ):  # fmt: skip
         with pytest.raises(CourseError, match=reason):
             set_due(course, "1.First", when, student)
