@@ -6,6 +6,7 @@ a regular expression that knows no class: they are replaced here. nbgrader group
 
 import errno
 import io
+import math
 import os
 import re
 import stat
@@ -54,21 +55,29 @@ class Extractor(ExtractorPlugin):
                     path = Path(folder, name)
                     self._add(path.relative_to(self.where).parts, partial(_file, path), path.lstat().st_mtime)
         else:
-            with _opened(self.where) as archive:
-                for entry in archive.infolist():
-                    self._add(_parts(entry), partial(_entry, archive, entry), _saved_at(entry))
+            self._unpack((), self.where, math.inf)
+
+    def _unpack(self, parts, file, left_bytes=ARCHIVE_BYTES):
+        """Add the files of an archive; `parts` is its path, empty for the one with the whole class."""
+        with _opened(file) as archive:
+            for entry in archive.infolist():
+                left_bytes -= entry.file_size
+                if left_bytes < 0:
+                    raise Refused(f"has more than {ARCHIVE_BYTES / 2**20:.0f} MiB in it; the rest is left out")
+                if inner := _parts(entry):
+                    self._add((*parts, *inner), partial(_entry, archive, entry), _saved_at(entry), unpack=not parts)
 
     def _add(self, parts, read, saved_at, unpack=True):
         """Write one file, or the files in it if it is an archive."""
         name = "/".join(parts)
         try:
-            if not parts or _is_clutter(parts):
+            if _is_clutter(parts):
                 return
             content = read()
             if name.lower().endswith(".zip"):
                 if not unpack:
                     raise Refused("is an archive in an archive, which is not opened")
-                self._unpack(parts, content)
+                self._unpack(parts, io.BytesIO(content))
             else:
                 self._write(parts, content, saved_at)
         except Refused as error:
@@ -77,16 +86,6 @@ class Extractor(ExtractorPlugin):
             if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
                 raise
             self.refused[name] = f"cannot be read ({error.strerror})"
-
-    def _unpack(self, parts, content):
-        left = ARCHIVE_BYTES
-        with _opened(io.BytesIO(content)) as archive:
-            for entry in archive.infolist():
-                left -= entry.file_size
-                if left < 0:
-                    raise Refused(f"has more than {ARCHIVE_BYTES / 2**20:.0f} MiB in it; the rest is left out")
-                inner = _parts(entry)
-                self._add(inner and (*parts, *inner), partial(_entry, archive, entry), _saved_at(entry), unpack=False)
 
     def _write(self, parts, content, saved_at):
         path, number = self._out.joinpath(*parts), 1
@@ -144,24 +143,23 @@ class Collector(FileNameCollectorPlugin):
                 self.came_as[owners[0]] = f"{name[: match.end('came_as')]}_"
             return owners[0]
         if owners:
-            self.strays[name] = f"the name is that of {' and '.join(owners)}: put it into a folder named by the id"
+            reason = f"the name is that of {' and '.join(owners)}: put it into a folder named by the id"
         else:
-            # Only a name's part, as the whole is far from any: ann_12345_file.ipynb.
-            start = re.split(r"[_/]|\.\w+$", _plain(name))[0].casefold()
-            near = dict.fromkeys(
-                id for close in get_close_matches(start, self._people, n=3) for id in self._people[close]
-            )
-            self.strays[name] = "no student has that id or name" + (f": is it {' or '.join(near)}?" if near else "")
+            # The beginnings of names, as a whole path is far from any.
+            starts = [re.split(r"[_/]|\.\w+$", _plain(part))[0].casefold() for part in (self._around, name)]
+            close = [known for start in starts for known in get_close_matches(start, self._people)]
+            near = {id: None for known in close for id in self._people[known]}
+            reason = "no student has that id or name" + (f": is it {' or '.join(near)}?" if near else "")
+        self.strays[self._around + name] = reason
         return None
 
 
 def names_of(person: Student) -> set[str]:
     """What hand-ins call a student: the id, the full name in either order, or both names in one word as in Canvas."""
-    first, last = person.first_name, person.last_name
-    names = {person.id, f"{first} {last}", f"{last} {first}", f"{last}, {first}", re.sub(r"\W|_", "", last + first)}
-    return {" ".join(_plain(name).casefold().split()) for name in names if first and last} | {
-        _plain(person.id).casefold()
-    }
+    first, last, names = person.first_name, person.last_name, [person.id]
+    if first and last:
+        names += [f"{first} {last}", f"{last} {first}", f"{last}, {first}", re.sub(r"\W|_", "", last + first)]
+    return {_plain(name).casefold() for name in names}
 
 
 def _plain(name):

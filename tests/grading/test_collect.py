@@ -83,6 +83,9 @@ def test_files_that_match_nobody_are_named_with_near_matches_and_the_others_take
     reasons = " ".join(strays.values())
     assert "is it ann" in strays["anne.ipynb"] and "is it eve?" in reasons and "ann and ann2" in reasons
     assert "is it" not in strays["Xu_2/x.ipynb"]
+    shutil.rmtree(hand_in.folder)
+    hand_in("Eva Moss_1_assignsubmission_file_/x.ipynb", tiny.right())  # alone, it might be the download's folder
+    assert "is it eve?" in taken()[1]["Eva Moss_1_assignsubmission_file_/x.ipynb"]
 
 
 def test_a_zip_archive_of_everything_is_as_good_as_a_folder(taken, tiny, tmp_path):
