@@ -43,7 +43,8 @@ def cells(content: bytes) -> list[dict]:
     except UnicodeDecodeError:
         raise Unreadable("the file is not UTF-8 text") from None
     except (ValueError, RecursionError):
-        raise Unreadable("the file is not a notebook: its JSON is broken") from None
+        conflict = ", with the marks of a merge conflict in it" * (b"\n<<<<<<< " in content)
+        raise Unreadable(f"the file is not a notebook: its JSON is broken{conflict}") from None
     except Exception as error:  # nbformat's converter expects the right type everywhere
         raise Unreadable(f"the file is a notebook of format 3 that cannot be converted ({error!r})") from None
     found = notebook.get("cells") if isinstance(notebook, dict) else None

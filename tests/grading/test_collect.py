@@ -314,6 +314,7 @@ def test_an_unreadable_notebook_becomes_an_empty_hand_in(taken, hand_in, tiny):
         b"": "the file is empty",
         b"{": "its JSON is broken",
         b"[" * 100_000: "its JSON is broken",
+        b'{\n<<<<<<< local\n"cells": []}': "merge conflict",
         b"\xe4{}": "is not UTF-8",
         b"[]": "has no cells",
         b'{"cells": 3}': "has no cells",
