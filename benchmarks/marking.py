@@ -21,6 +21,7 @@ import nbformat
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "tools"))
 import lessons
+from course.lab.notebooks import beginning
 
 PATHS = os.pathsep.join([str(ROOT / "grading"), str(ROOT / "tools")])
 MARKS = re.compile(r"(?m)^.*(BEGIN|END) SOLUTION.*\n?")
@@ -43,7 +44,7 @@ def hand_in(solved, number):
 
 def measure(lesson, students):
     """Return the seconds of each command for one class: of the clock, and of processors."""
-    (source,) = (ROOT / "grading" / "source").glob(f"{lesson}*/{lesson}*.py")
+    (source,) = (ROOT / "grading" / "source").glob(f"*/{beginning(lesson)}*.py")
     solved, seconds = lessons.master(source.read_text()), {}
     with tempfile.TemporaryDirectory() as folder:
         people, class_ = Path(folder, "students.csv"), Path(folder, "class")

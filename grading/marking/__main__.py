@@ -12,6 +12,7 @@ from sqlalchemy.exc import OperationalError
 from course.challenge.rules import TRAIN_SAMPLES
 from ddl.errors import CourseError
 from ddl.text import plural
+from marking import students
 from marking.course import CHALLENGE, Course
 from marking.due import due as dues
 from marking.due import set_due
@@ -34,13 +35,13 @@ def main(arguments):
 
             open_formgrader(course, others)
         with course.alone():
-            course.check_room()
             if getattr(given, "students", None):
-                _enrol(course, given.students)
+                students.enrol(course, students.read(given.students))
             COMMANDS[given.command](course, given)
             return 0
     except (CourseError, OSError, OperationalError) as error:
-        print(f"{given.command}: {_explained(course, error)}", file=sys.stderr)
+        what = f"{course.folder / 'gradebook.db'}: {error.orig}" if isinstance(error, OperationalError) else error
+        print(f"{given.command}: {what}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         again = "goes on with the same seeds" if given.command == "challenge" else "starts over"
@@ -58,8 +59,8 @@ def release(course, given):
         print(f"released {lesson}: {cells} graded cells, {assignment.max_score:g} points")
     print(f"hand out what is in {course.step('release', lesson)}")
     if exchange := release.to_exchange(course, lesson):
-        print(f"it is in the exchange {exchange}, too: attendees hand in with `ddl submit {lesson}`")
-    print("no solution, hidden test, mark scheme or file of another kind was found in it")
+        print(f"it is also in the exchange {exchange}: attendees hand in with `ddl submit {lesson}`")
+    print("the folder holds the lesson without its solutions, hidden tests and mark schemes, and its pictures")
     if given.when:
         set_due(course, lesson, given.when)
         print(f"it is due: {given.when}")
@@ -79,24 +80,18 @@ def due(course, given):
 
 
 def collect(course, given):
-    from marking import collect, students
+    from marking import collect
 
     lesson = course.lesson(given.lesson)
     where = given.where.absolute() if given.where else collect.fetch(course, lesson)
     found, strays = collect.collect(course, lesson, where, from_exchange=not given.where)
-    everyone = [person.id for person in students.students(course)]
+    everyone, earlier = [person.id for person in students.students(course)], course.handed_in(lesson)
     rows = []
     for student in everyone:
-        earlier = student in course.handed_in(lesson)
-        state = "taken in" if student in found else "from before" if earlier else "nothing"
+        state = "taken in" if student in found else "from before" if student in earlier else "nothing"
         rows.append((student, state, course.notes(lesson, student).collected))
     _table(("student", "hand-in", "needs a look because"), rows)
-    if strays:
-        print(f"\n{len(strays)} files match no student and were left where they are:")
-        for stray in strays:
-            print(f"    {stray.name}: {stray.reason}")
-        ids = f"The ids are: {', '.join(everyone)}"
-        print(textwrap.fill(ids, 96, initial_indent="    ", subsequent_indent="        "))
+    _say_strays(strays)
     print(f"\n{len(found)} of {len(everyone)} students' hand-ins taken in; originals: {course.folder / 'collected'}")
     _check_sandbox()
 
@@ -105,8 +100,8 @@ def autograde(course, given):
     from marking import autograde
 
     lesson = course.lesson(given.lesson)
-    unchanged, unknown = autograde.autograde(course, lesson, given.student, anew=given.anew)
-    _summary({lesson: autograde.rows(course, lesson)})
+    marked, unchanged, unknown = autograde.autograde(course, lesson, given.student, again=given.all)
+    _summary({lesson: autograde.rows(course, lesson, only=marked[0] if given.student else None)})
     if unchanged and not given.student:
         print(f"{plural(len(unchanged), 'hand-in')} unchanged since they were marked (ALL=1 marks them again)")
     if unknown:
@@ -120,10 +115,8 @@ def feedback(course, given):
     pages, failed = feedback.feedback(course, lesson)
     for student, reason in failed.items():
         print(f"{student}: no feedback: {reason}")
-    print(
-        f"{plural(pages, 'page')} under {course.folder / 'feedback'}; to hand back: "
-        f"{course.folder / f'feedback-{lesson}.zip'}"
-    )
+    archive = course.folder / f"feedback-{lesson}.zip"
+    print(f"{plural(pages, 'page')} under {course.folder / 'feedback'}; to hand back: {archive}")
     if waiting := [row.student.id for row in autograde.rows(course, lesson) if row.waiting]:
         print(f"answers of these are not marked yet, and their pages say so: {', '.join(waiting)}")
 
@@ -138,8 +131,8 @@ def grades(course, given):
     _summary(marks)
     for lesson, rows in marks.items():
         if found := grades.questions(course, lesson, rows):
-            _questions(lesson, found)
-            print(f"who is stuck where: {grades.write_questions(course, lesson, found)}")
+            print(f"\n{lesson}, by question:")
+            _table(("question", "points", "mean", "all", "part", "none", "not marked yet"), found)
     print(f"written to {paths[0]}; as Moodle and Canvas take them in: {' and '.join(paths[1:])}")
     if waiting := sum(bool(row.waiting) for rows in marks.values() for row in rows):
         print(f"in these, {plural(waiting, 'mark')} left out, as answers wait for a person")
@@ -148,12 +141,10 @@ def grades(course, given):
 def challenge(course, given):
     from marking import challenge
 
-    strays = []
     if given.where:
         found, strays = challenge.collect(course, given.where.absolute())
         print(f"{len(found)} hand-ins taken in; originals: {course.folder / 'collected'}")
-        for stray in strays:
-            print(f"    {stray.name}: {stray.reason}")
+        _say_strays(strays)
     trial = {}
     if given.trial:
         train = min(given.trial, TRAIN_SAMPLES)
@@ -168,27 +159,24 @@ def challenge(course, given):
     print(f"the board as a figure: {figure or 'none, as no run finished'}; all verdicts to hand back: {pages}")
 
 
+# Each with the commands that take it.
+OPTIONS = {
+    "sources": (("release",), dict(type=Path, default=HERE / "source")),
+    "when": (("release", "due"), dict(default="", help="it is due, such as 2026-12-01 18:00, or none")),
+    "student": (("due", "autograde"), dict(default="", help="only this one")),
+    "all": (("autograde",), dict(action="store_true", help="unchanged hand-ins, too")),
+    "students": (("release", "collect", "challenge"), dict(type=Path, help="CSV: id,first_name,last_name,email")),
+    "from": (("collect", "challenge"), dict(dest="where", type=Path, help="a folder or zip archive")),
+    "trial": (("challenge",), dict(type=int, metavar="SAMPLES", help="one run of this size, to try the command")),
+}
 COMMANDS = {command.__name__: command for command in (release, due, collect, autograde, feedback, grades, challenge)}
 
 
-def _enrol(course, path):
-    from marking import students
-
-    people, problems = students.read(path)
-    students.enrol(course, people)
-    for row in problems:
-        print(f"left out of the list of students: {row}")
-
-
-def _explained(course, error):
-    """What failed, on the disk or in the gradebook where, and what to do."""
-    if isinstance(error, CourseError):
-        return error
-    if isinstance(error, OperationalError):
-        where, what = course.folder / "gradebook.db", error.orig
-    else:
-        where, what = error.filename or course.folder, error.strerror or error
-    return f"{where}: {what}. What was there before is still there: make room or mend it, then run the command again."
+def _say_strays(strays):
+    if strays:
+        print(f"\n{len(strays)} files match no student and were left where they are:")
+        for name, reason in strays.items():
+            print(f"    {name}: {reason}")
 
 
 def _summary(marks):
@@ -197,7 +185,10 @@ def _summary(marks):
     rows = [(lesson, row) for lesson, found in marks.items() for row in found]
     late = any(row.days_late for _, row in rows)
     _table(
-        ("student", *["lesson"] * several, "mark", *["late"] * late, "by hand", "needs a look because"),
+        (
+            "student", *["lesson"] * several, "mark", *["late (days rounded up)"] * late, "by hand",
+            "needs a look because",
+        ),
         [
             (
                 row.student.id,
@@ -205,11 +196,11 @@ def _summary(marks):
                 "–" if row.auto is None else f"{row.total:g} / {row.max:g}",
                 *[_late(row)] * late,
                 f"{row.waiting} to do" if row.waiting else "",
-                row.reasons or ([] if row.auto is not None else [_unmarked(row)]),
+                row.reasons or _state(row),
             )
             for lesson, row in rows
         ],
-    )
+    )  # fmt: skip
     look = sum(bool(row.reasons) for _, row in rows)
     print(
         f"\n{plural(len({row.student.id for _, row in rows}), 'student')}"
@@ -218,29 +209,15 @@ def _summary(marks):
     )
 
 
-def _unmarked(row):
+def _state(row):
+    if row.auto is not None:
+        return ""
     return "not marked yet" if row.handed_in else "nothing handed in"
 
 
 def _late(row):
     less = f", {row.penalty:g} points less" if row.penalty else ""
     return f"{plural(row.days_late, 'day')}{less}" if row.days_late else ""
-
-
-def _questions(lesson, found):
-    print(f"\n{lesson}, by question:")
-    _table(
-        ("question", "points", "mean", "all", "part", "none", "not marked yet"),
-        [
-            (
-                each.name,
-                f"{each.max:g}",
-                "–" if each.mean is None else f"{each.mean:.0%}",
-                *(str(len(group)) for group in each.groups.values()),
-            )
-            for each in found
-        ],
-    )
 
 
 def _check_sandbox():
@@ -254,14 +231,14 @@ def _check_sandbox():
 
 
 def _table(header, rows):
-    """Print columns, the last of which is a list of reasons, one per line."""
-    widths = [max(len(str(row[n])) for row in (header, *rows)) for n in range(len(header) - 1)]
+    """Print columns, the last of which may be a list of reasons, one per line."""
+    rows = [header, *rows]
+    widths = [max(len(str(row[n])) for row in rows) for n in range(len(header) - 1)]
     print()
-    for *columns, last in (header, *rows):
+    for *columns, last in rows:
         start = "  ".join(f"{value:<{width}}" for value, width in zip(columns, widths, strict=True))
-        reasons = [last] if isinstance(last, str) else last
-        lines = [line for reason in reasons for line in textwrap.wrap(reason, 72)] or [""]
-        for line in lines:
+        reasons = last if isinstance(last, (list, tuple)) else [str(last)]
+        for line in [line for reason in reasons for line in textwrap.wrap(reason, 72)] or [""]:
             print(f"{start}  {line}".rstrip())
             start = " " * len(start)
 
@@ -273,22 +250,9 @@ def _parser():
     for name in COMMANDS:
         command = commands.add_parser(name)
         command.add_argument("lesson", nargs="?", default="", help="its name or its beginning")
-        if name == "release":
-            command.add_argument("--sources", type=Path, default=HERE / "source")
-        if name in ("release", "due"):
-            command.add_argument("--when", default="", help="it is due, such as 2026-12-01 18:00, or none")
-        if name in ("due", "autograde"):
-            command.add_argument("--student", default="", help="only this one")
-        if name == "autograde":
-            command.add_argument("--all", dest="anew", action="store_true", help="unchanged hand-ins, too")
-        if name in ("release", "collect", "challenge"):
-            command.add_argument("--students", type=Path, help="CSV: id,first_name,last_name,email")
-        if name in ("collect", "challenge"):
-            command.add_argument("--from", dest="where", type=Path, help="a folder or zip archive")
-        if name == "challenge":
-            command.add_argument(
-                "--trial", type=int, metavar="SAMPLES", help="one run with this many samples, to try the command"
-            )
+        for option, (of, settings) in OPTIONS.items():
+            if name in of:
+                command.add_argument(f"--{option}", **settings)
     commands.add_parser("formgrader", help="other options are Jupyter's own")
     return parser
 

@@ -8,13 +8,13 @@ import re
 from collections import defaultdict
 from urllib.parse import unquote
 
+import nbformat
 from mistune.util import escape_url
 from nbformat import v4
 from nbgrader import utils
 
 from ddl.errors import CourseError
 
-OWN_CELLS = 500  # more of them than anybody writes
 # Of these, a browser shows a picture and runs nothing.
 PICTURES = ("image/png", "image/jpeg", "image/gif")
 # What a browser takes for a tag, a character reference or a link that runs code (it ignores line ends and tabs in a
@@ -25,7 +25,6 @@ ACTIVE = re.compile(
     re.IGNORECASE,
 )
 PASTED = re.compile(r"!(?=\[[^\]\n]*\]\(attachment:([^\s)]*))", re.IGNORECASE)
-DEFINED = re.compile(r"^(?:(?:async\s+)?def|class)\s+(\w+)|^(\w+)\s*(?::[^=\n]*)?=(?!=)", re.MULTILINE)
 NO_SPACE = "\u200b"  # zero-width: splits it invisibly
 
 
@@ -34,25 +33,24 @@ class Unreadable(CourseError, ValueError):
 
 
 def cells(content: bytes) -> list[dict]:
-    """The cells of an untrusted notebook file, with checked types."""
+    """The cells of an untrusted notebook file, with checked types; one of format 3 is converted."""
     if not content.strip():
         raise Unreadable("the file is empty")
     try:
-        notebook = json.loads(content.decode("utf-8-sig"))
+        notebook = json.loads(content)  # in UTF-8, UTF-16 or UTF-32
+        if isinstance(notebook, dict) and "worksheets" in notebook:
+            notebook = nbformat.convert(nbformat.from_dict(notebook), 4)
     except UnicodeDecodeError:
         raise Unreadable("the file is not UTF-8 text") from None
     except (ValueError, RecursionError):
-        raise Unreadable("the file is not a notebook: its JSON is broken") from None
+        conflict = ", with the marks of a merge conflict in it" * (b"\n<<<<<<< " in content)
+        raise Unreadable(f"the file is not a notebook: its JSON is broken{conflict}") from None
+    except Exception as error:  # nbformat's converter expects the right type everywhere
+        raise Unreadable(f"the file is a notebook of format 3 that cannot be converted ({error!r})") from None
     found = notebook.get("cells") if isinstance(notebook, dict) else None
     if not isinstance(found, list):
-        raise Unreadable("the file is not a notebook of format 4: it has no cells")
+        raise Unreadable("the file is not a notebook: it has no cells")
     return [cell for cell in map(_cell, found) if cell]
-
-
-def recognized(release, handed_in: list[dict]) -> int:
-    """How many of the lesson's answer cells are in a notebook."""
-    ours = {_grade_id(cell) for cell in release.cells if utils.is_solution(cell)}
-    return len(ours & {cell["grade_id"] for cell in handed_in})
 
 
 def answered(release, handed_in: list[dict]):
@@ -62,54 +60,46 @@ def answered(release, handed_in: list[dict]):
     the student's own cells, including parts of a split cell, follow the same lesson cell as before. Test cells and
     questions are as released. Lesson cells are found by `grade_id`, id or text.
     """
-    notebook, notes, odd = copy.deepcopy(release), [], defaultdict(list)
+    notebook, odd = copy.deepcopy(release), defaultdict(list)
     by_grade_id = {_grade_id(cell): cell for cell in notebook.cells if _grade_id(cell)}
     by_id = {cell.id: cell for cell in notebook.cells}
     by_text = {_text(cell.source): cell for cell in notebook.cells}
-    own: dict[str, list] = {}
+    own: dict[str, list] = defaultdict(list)  # the student's own cells, by the lesson's cell above them
     seen: set[str] = set()
     above = ""
-    left = OWN_CELLS
     for cell in handed_in:
         ours = by_grade_id.get(cell["grade_id"]) or by_id.get(cell["id"])
         ours = ours or by_text.get(_text(cell["source"]))
         if ours is not None and ours.id not in seen:
             seen.add(ours.id)
-            for what, rest in _take(cell, ours):
-                odd[what].append(_grade_id(ours) or _first_line(ours))
-                own.setdefault(above, []).extend(rest)
+            what, rest = _take(cell, ours)
+            own[above] += rest
             above = ours.id
-        elif cell["source"].strip() and left:
-            left -= 1
-            made, what = _again(cell, ours, above) if _graded(ours) else ([_own(cell)], "")
-            own.setdefault(above, []).extend(made)
-            if what:
-                odd[what].append(_grade_id(ours))
-    if not left:
-        notes.append(f"it has more than {OWN_CELLS} cells of its own: the others are left out")
-    elsewhere = {
-        line.strip()
-        for cells in own.values()
-        for cell in cells
-        for line in cell.source.splitlines()
-        if cell.cell_type == "code"
-    }
-    for cell in [cell for cell in notebook.cells if cell.id not in seen]:
+        elif cell["source"].strip():
+            rest, what = _again(cell, ours, above) if ours is not None and _grade_id(ours) else ([_own(cell)], "")
+            own[above] += rest
+        else:
+            continue
+        if what:
+            odd[what].append(_name(ours))
+    for cell in notebook.cells:
+        if cell.id in seen:
+            continue
+        if utils.is_solution(cell):
+            cell.source = ""  # a stub would override an answer in another cell
         if utils.is_grade(cell) or utils.is_solution(cell):
-            odd["graded cells were deleted"].append(_grade_id(cell))
-            # A stub would override an answer in another cell.
-            cell.source = cell.source if utils.is_grade(cell) else ""
-        elif cell.cell_type == "code" and not _grade_id(cell):
-            if all(line.strip() in elsewhere for line in cell.source.splitlines()):
-                notebook.cells.remove(cell)  # it was split, or merged with another one
-            elif "demo" not in cell.metadata.get("tags", ()):
-                odd["cells were deleted, and put back"].append(_first_line(cell))
+            odd["graded cells were deleted"].append(_name(cell))
+        elif cell.cell_type == "code" and not _grade_id(cell) and "demo" not in cell.metadata.get("tags", ()):
+            odd["cells were deleted, and put back"].append(_name(cell))
     notebook.cells = list(_in_order(notebook.cells, own, seen))
     for number, cell in enumerate((c for c in notebook.cells if c.id not in by_id), start=1):
         cell.id = f"own-{number}"
-    for what, names in odd.items():
-        notes.append(f"{what}: {', '.join(dict.fromkeys(names))}")
-    return notebook, notes
+    return notebook, [f"{what}: {', '.join(dict.fromkeys(names))}" for what, names in odd.items()]
+
+
+def harmless(source: str) -> str:
+    """Return Markdown that a page shows as it was typed: tags, links that run code and pictures from elsewhere."""
+    return ACTIVE.sub(rf"\1{NO_SPACE}", source)
 
 
 def _in_order(ours, own, seen):
@@ -117,7 +107,7 @@ def _in_order(ours, own, seen):
 
     Own cells come after cells that were put back, which they may be parts of, but before a test.
     """
-    waiting = own.get("", [])
+    waiting = own[""]
     if not seen:  # not a notebook of this lesson
         yield from waiting
         waiting = []
@@ -126,7 +116,7 @@ def _in_order(ours, own, seen):
             yield from waiting
             waiting = []
         yield cell
-        waiting = [*waiting, *own.get(cell.id, [])]
+        waiting = [*waiting, *own[cell.id]]
     yield from waiting
 
 
@@ -139,11 +129,11 @@ def _cell(found):
         source = "".join(source)
     if found.get("cell_type") not in ("code", "markdown", "raw") or not isinstance(source, str):
         return None
-    metadata = found.get("metadata")
-    ours = metadata.get("nbgrader") if isinstance(metadata, dict) else None
+    metadata = found["metadata"] if isinstance(found.get("metadata"), dict) else {}
+    ours = metadata.get("nbgrader")
     grade_id = ours.get("grade_id") if isinstance(ours, dict) else None
-    tags = metadata.get("tags") if isinstance(metadata, dict) else None
-    if isinstance(tags, list) and "navigation" in tags:
+    tags = metadata["tags"] if isinstance(metadata.get("tags"), list) else []
+    if "navigation" in tags:
         return None  # the course's own notebooks lead to their neighbours, a class's do not
     return {
         "cell_type": found["cell_type"],
@@ -151,7 +141,7 @@ def _cell(found):
         "source": source.encode("utf-8", "replace").decode(),
         "grade_id": grade_id if isinstance(grade_id, str) else None,
         "id": found["id"] if isinstance(found.get("id"), str) else None,
-        "demo": isinstance(tags, list) and "demo" in tags,
+        "demo": "demo" in tags,
         "attachments": found.get("attachments"),
     }
 
@@ -159,82 +149,54 @@ def _cell(found):
 def _take(cell, ours):
     """Put a student's text into a lesson cell that may change.
 
-    Yield oddities, each with the student's own cells made of what has no place in it.
+    Return what is odd, and the student's own cells made of what has no place in it.
     """
     if "](../images/" not in ours.source:  # the course's own notebooks have pictures elsewhere
         cell = cell | {"source": cell["source"].replace("](../images/", "](images/")}
-    if utils.is_solution(ours):
-        if cell["cell_type"] != ours.cell_type == "code":
-            yield "graded cells were made text, and are code again", []
-    elif cell["cell_type"] != ours.cell_type:
-        same = _text(cell["source"]) == _text(ours.source)
-        yield "cells were made text or code, and are again what they were", ([] if same else [_own(cell)])
-        return
-    if _text(cell["source"]) == _text(ours.source):
-        return
-    if not utils.is_solution(ours) and _grade_id(ours):
-        rest = _text(cell["source"]).replace(_text(ours.source), "").strip()
-        merged = utils.is_grade(ours) and rest != _text(cell["source"])
-        # Run what was merged with a test; set aside anything else.
-        kept = _own(cell | {"source": rest}) if merged else _set_aside(cell, _grade_id(ours))
-        yield "graded cells were changed", [kept]
-        return
-    ours.source = cell["source"]
-    if ours.cell_type != "code":
-        ours.source, pictures = _shown(cell | {"source": ours.source})
-        if pictures:
-            ours.attachments = pictures
+    what, same = "", _text(cell["source"]) == _text(ours.source)
+    if not utils.is_solution(ours):
+        if cell["cell_type"] != ours.cell_type:
+            return "cells were made text or code, and are again what they were", [] if same else [_own(cell)]
+        if _grade_id(ours):
+            return "" if same else "graded cells were changed", []
+    elif cell["cell_type"] != ours.cell_type == "code":
+        what = "graded cells were made text, and are code again"
+    if not same:
+        ours.source = cell["source"]
+        if ours.cell_type != "code":
+            _show(ours, cell)
+    return what, []
 
 
 def _again(cell, ours, above):
     """Return the student's own cells made of a second cell with a question's id, and what is odd.
 
-    JupyterLab gives both parts of a split cell the same id.
+    JupyterLab gives both parts of a split cell the same id: they are joined in their order.
     """
     if _text(cell["source"]) == _text(ours.source):
         return [], ""
     if not utils.is_solution(ours):
-        return [_set_aside(cell, _grade_id(ours))], ("graded cells appeared more than once, of which the first counts")
+        return [], "graded cells appeared more than once, of which the first counts"
+    what = "" if above == ours.id else "answers appeared more than once, and are joined in their order"
     if ours.cell_type == "code":
-        twice = _names(ours.source) & _names(cell["source"])
-        return [_own(cell | {"cell_type": "code"})], (
-            "answers appeared more than once, and are all run in their order" if twice else ""
-        )
-    source, pictures = _shown(cell)
-    ours.source += f"\n\n{source}"
-    if pictures:
-        ours.attachments = ours.get("attachments", {}) | pictures
-    return [], "" if above == ours.id else "answers appeared more than once, and are put together"
-
-
-def _names(source):
-    """The names that a cell defines at the start of a line."""
-    return {name for names in DEFINED.findall(source) for name in names if name}
-
-
-def _graded(cell):
-    return cell is not None and _grade_id(cell)
+        return [_own(cell | {"cell_type": "code"})], what
+    first = ours.source
+    _show(ours, cell)
+    ours.source = f"{first}\n\n{ours.source}"
+    return [], what
 
 
 def _own(cell):
     if cell["cell_type"] == "code":
-        # A copy of a demo cell is one, too.
+        # A copy of a demo cell is a demo cell.
         return v4.new_code_cell(cell["source"], metadata={"tags": ["demo"]} if cell["demo"] else {})
-    source, pictures = _shown(cell)
-    made = v4.new_markdown_cell(source)
-    if pictures:
-        made.attachments = pictures
+    made = v4.new_markdown_cell()
+    _show(made, cell)
     return made
 
 
-def _set_aside(cell, name):
-    """A cell with the text of a changed one: to be read, not run."""
-    text = "\n".join(f"    {line}" for line in cell["source"].splitlines())
-    return v4.new_markdown_cell(f"What was in {name}, and does not count:\n\n{_harmless(text)}")
-
-
-def _shown(cell):
-    """A text's Markdown and its pictures, without missing ones, on which nbconvert fails."""
+def _show(made, cell):
+    """Give a Markdown cell a student's text and pictures, without missing ones, on which nbconvert fails."""
     pictures = _pictures(cell["attachments"])
 
     def found(match):
@@ -245,12 +207,9 @@ def _shown(cell):
         pictures[escape_url(name)] = picture  # nbconvert's key
         return "!"
 
-    return PASTED.sub(found, _harmless(cell["source"])), pictures
-
-
-def _harmless(source):
-    """Markdown that the instructor's formgrader page shows but does not run."""
-    return ACTIVE.sub(rf"\1{NO_SPACE}", source)
+    made.source = PASTED.sub(found, harmless(cell["source"]))
+    if pictures:
+        made.attachments = made.get("attachments", {}) | pictures
 
 
 def _pictures(attachments):
@@ -272,8 +231,8 @@ def _grade_id(cell):
     return cell.metadata.get("nbgrader", {}).get("grade_id")
 
 
-def _first_line(cell):
-    return f"“{cell.source.strip().partition(chr(10))[0][:40]}”"
+def _name(cell):
+    return _grade_id(cell) or f"“{cell.source.strip().partition(chr(10))[0][:40]}”"
 
 
 def _text(source):

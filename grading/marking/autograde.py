@@ -9,14 +9,18 @@ from nbgrader.api import MissingEntry
 from nbgrader.converters import Autograde
 
 import course.grader
-from marking import lanes, preprocessors, sandbox, superseded
-from marking.collect import STAMP
-from marking.course import Course, MarkingError, one, plain
-from marking.due import days_late, due
+from course.grader.cells import answers_of
+from course.grader.grade import IN_HIDDEN
+from course.lab.notebooks import the_one
+from marking import preprocessors, process_pool, sandbox
+from marking.course import Course, MarkingError, plain
+from marking.due import due
 from marking.preprocessors import LIMITS
 from marking.students import students
+from marking.zip_plugins import STAMP
 
 STUDENT_S = LIMITS.total_s + 120  # for grading a hand-in, and nbgrader's work around it
+DAY_S = 86_400
 CODE = [*Path(course.grader.__file__).parent.glob("*.py"), Path(preprocessors.__file__)]  # what decides on marks
 
 
@@ -28,10 +32,10 @@ class Row:
     auto: float | None  # given by tests; None without a marked hand-in
     manual: float | None  # given by a person
     max: float  # what the lesson is worth
-    waiting: int  # written answers without a mark
+    waiting: int  # answers that a person has to mark, or to look at again
     reasons: list[str]  # why a person should look at it
     handed_in: bool = False
-    days_late: int = 0
+    days_late: int = 0  # rounded up
     penalty: float = 0.0  # for being late
 
     @property
@@ -39,13 +43,13 @@ class Row:
         return None if self.auto is None else self.auto + self.manual - self.penalty
 
 
-def autograde(course: Course, lesson: str, student: str = "", anew: bool = False) -> tuple[list[str], list[str]]:
+def autograde(course: Course, lesson: str, student: str = "", again: bool = False) -> tuple[list[str], ...]:
     """Mark the hand-ins of a lesson that are new, or whose tests have changed, several at a time on all cores.
 
     nbgrader's converter marks each in a separate process, with a line that shows the progress. Problems go to the
-    hand-in's notes. A person's marks stay if the answer is unchanged. With `student` only that one is marked, changed
-    or not; with `anew` everyone is. Return whose hand-ins are as they were when they were marked last, and who is not
-    in the gradebook.
+    hand-in's notes. With `student`, only that hand-in is marked, changed or not; with `again`, all are. A hand-in whose
+    hidden tests were cut short is marked once more, alone. Return whose hand-ins were marked, whose are as they were
+    when they were marked last, and who is not in the gradebook.
     """
     sandbox.find()
     known = {person.id for person in students(course)}
@@ -54,23 +58,21 @@ def autograde(course: Course, lesson: str, student: str = "", anew: bool = False
     if not everyone:
         raise MarkingError(f"no hand-ins of {lesson} in {course.folder}: `make collect` first")
     if student:
-        everyone = [one(student, everyone, f"handed in {lesson}", "nobody", "STUDENT")]
+        everyone = [the_one("student with a hand-in", student, everyone)]
     chosen = [
         name
         for name in everyone
-        if student or anew or course.notes(lesson, name).version != _version(course, lesson, name)
+        if student or again or course.notes(lesson, name).version != _version(course, lesson, name)
     ]
     app = course.nbgrader()
 
     def mark(name):
         before = replace(course.notes(lesson, name), marked=("marking it was not completed",), failed=True, version="")
         course.note(lesson, name, before)
-        superseded.set_aside(course, lesson, name)
         _mark(course, app, lesson, name)
 
     def done(name, failure, log):
         if failure:
-            course.check_room()
             notes = (f"it could not be marked: {failure}; see {log}",)
         else:
             notebook = nbformat.read(course.notebook("autograded", lesson, name), 4)
@@ -83,8 +85,11 @@ def autograde(course: Course, lesson: str, student: str = "", anew: bool = False
         mark_of = "not marked" if row.auto is None else f"{row.total:g} of {row.max:g}"
         return f"{mark_of:<12} {'look' if row.reasons else '':<5}"
 
-    lanes.each(course, app, f"marking {lesson}", chosen, mark, done, STUDENT_S)
-    return sorted({*everyone} - {*chosen}), [name for name in handed_in if name not in known]
+    process_pool.each(course, app, f"marking {lesson}", chosen, mark, done, STUDENT_S)
+    cut_short = [name for name in chosen if any(IN_HIDDEN in note for note in course.notes(lesson, name).marked)]
+    if cut_short:
+        process_pool.each(course, app, f"again {lesson}", cut_short, mark, done, STUDENT_S, at_once=1)
+    return chosen, sorted({*everyone} - {*chosen}), [name for name in handed_in if name not in known]
 
 
 def _version(course, lesson, student):
@@ -113,37 +118,33 @@ def _row(course, gradebook, lesson, person, total, handed_in):
     notes = course.notes(lesson, person.id)
     reasons = [*notes.reasons, *_asked(course, lesson, person.id)]
     unmarked_row = Row(person, None, None, total, 0, reasons, handed_in)
-    if notes.failed:
-        return unmarked_row
-    try:
-        submission = gradebook.find_submission(lesson, person.id)
-    except MissingEntry:
-        return unmarked_row
-    grades = [grade for notebook in submission.notebooks for grade in notebook.grades]
+    grades = grades_of(gradebook, lesson, person.id)
+    marked = [grade for grade in grades if grade.auto_score is not None or grade.manual_score is not None]
+    if notes.failed or not (marked or course.notebook("autograded", lesson, person.id).exists()):
+        return unmarked_row  # an extension also makes a submission
+    submission = gradebook.find_submission(lesson, person.id)
     by_hand = [grade for grade in grades if grade.manual_score is not None]
-    unmarked = [grade for grade in grades if grade.auto_score is None and grade.manual_score is None]
-    if unmarked == grades and not course.notebook("autograded", lesson, person.id).exists():
-        return unmarked_row  # an extension makes a submission, too
-    auto = sum(grade.score for grade in grades if grade.manual_score is None)
-    given = {grade.name for grade in by_hand} | {
-        comment.name for notebook in submission.notebooks for comment in notebook.comments if comment.manual_comment
-    }
-    again = [reason for name, reason in notes.aside.items() if name not in given]
+    changed = [
+        f"{grade.name} has changed since you marked it: is the mark, {grade.manual_score:g}, still right? "
+        "(It counts, and saving it in the formgrader ends this note.)"
+        for grade in by_hand
+        if grade.needs_manual_grade
+    ]
     return Row(
         person,
-        auto,
+        auto=sum(grade.score for grade in grades if grade.manual_score is None),
         manual=sum(grade.score for grade in by_hand),
         max=total,
-        waiting=len(unmarked),
-        reasons=[*reasons, *again],
+        waiting=sum(grade.needs_manual_grade for grade in grades),
+        reasons=[*reasons, *changed],
         handed_in=handed_in,
-        days_late=days_late(submission.total_seconds_late),
+        days_late=-int(-submission.total_seconds_late // DAY_S),
         penalty=sum(notebook.late_submission_penalty or 0 for notebook in submission.notebooks),
     )
 
 
 def _asked(course, lesson, student):
-    """What somebody asks to be looked at again, as a reason to look."""
+    """Return a student's request for another look, as a reason to look."""
     path = course.request(lesson, student)
     if not path.exists():
         return []
@@ -152,9 +153,39 @@ def _asked(course, lesson, student):
 
 
 def _mark(course, app, lesson, student):
+    """Mark a hand-in with nbgrader, which keeps a person's marks and wants all of them to be looked at again.
+
+    Only those for answers that have changed since need that.
+    """
+    autograded = course.notebook("autograded", lesson, student)
+    before = _answers(autograded)
+    with course.gradebook() as gradebook:
+        grades = grades_of(gradebook, lesson, student)
+        settled = {g.name for g in grades if g.manual_score is not None and not g.needs_manual_grade}
     app.coursedir.assignment_id, app.coursedir.student_id = lesson, student
     converter = Autograde(coursedir=app.coursedir, parent=app)
     # Overwrite what an earlier marking left, even an interrupted one.
     converter.force = True
     converter.create_student = False
     converter.start()
+    if not settled:
+        return
+    now = _answers(autograded)
+    with course.gradebook() as gradebook:
+        for grade in grades_of(gradebook, lesson, student):
+            answer = grade.name.removesuffix("_test")
+            if grade.name in settled and before.get(answer) == now.get(answer):
+                grade.needs_manual_grade = False
+        gradebook.db.commit()
+
+
+def _answers(path):
+    return answers_of(nbformat.read(path, as_version=4)) if path.exists() else {}
+
+
+def grades_of(gradebook, lesson, student):
+    """The gradebook's entries for a student's hand-in; none if there is none."""
+    try:
+        return [grade for notebook in gradebook.find_submission(lesson, student).notebooks for grade in notebook.grades]
+    except MissingEntry:
+        return []

@@ -7,8 +7,8 @@ The score is a separate assignment in the gradebook, because `make autograde` re
 and would remove marks that are not in it.
 """
 
-import io
 import os
+import re
 import shutil
 import threading
 import zipfile
@@ -24,54 +24,42 @@ from course.challenge.standings import board as board_of
 from course.challenge.verdict import Score
 from marking import autograde, sandbox
 from marking.autograde import Row
-from marking.collect import Stray, by_student, inside, kept_in, name_of
+from marking.collect import gathered, keep
 from marking.course import CHALLENGE, Course, MarkingError, plain, write
 from marking.students import students
 
 CELL = "score"
+PYTHON = re.compile(r"\.py$", re.IGNORECASE)
 
 
-def collect(course: Course, where: Path) -> tuple[list[str], list[Stray]]:
+def collect(course: Course, where: Path) -> tuple[list[str], dict[str, str]]:
     """Take in all submissions in a folder or zip archive; return the ids of their students, and the strays.
 
     Originals are kept under collected/. A submission replaces that student's earlier one; those of students not in
     `where` stay.
     """
-    found, strays = by_student(course, where)
-    for student, pieces in sorted(found.items()):
-        course.check_room()
-        with kept_in(course.folder / "collected" / student / CHALLENGE, pieces) as (kept, refused):
-            _take_in(course, student, pieces, kept, refused)
-    return sorted(found), strays
+    with gathered(course, CHALLENGE, where) as (found, strays):
+        for each in found:
+            _take_in(course, each)
+        return [each.student for each in found], strays
 
 
-def _take_in(course, student, pieces, kept, refused):
+def _take_in(course, hand_in):
     """Put a student's one Python file where it is scored from; note why there is none."""
-    files, unread = inside(kept, ".py")
-    notes = [f"{plain(name)} {reason}" for name, reason in (refused | unread).items()]
-    contents = set(files.values())
-    folder = _folder(course, student) / "submission"
-    before = course.notes(CHALLENGE, student)
-    marked = before.marked
+    files = {name: path.read_bytes() for name, path in hand_in.files(PYTHON).items()}
+    contents, notes, news = set(files.values()), [], ""
     if len(contents) == 1:
-        name = plain(Path(next(iter(files))).name)
-        content = contents.pop()
-        if _submission(course, student) != (name, content):
-            again = folder.exists()
+        name, content = plain(Path(next(iter(files))).name), contents.pop()
+        folder = _folder(course, hand_in.student) / "submission"
+        if _submission(course, hand_in.student) != (name, content):
+            news = "a new file was handed in and is not scored yet" if folder.exists() else ""
             shutil.rmtree(folder, ignore_errors=True)
             write(folder / name, content)
-            marked = ("a new file was handed in and is not scored yet",) if again else ()
     else:
-        listed = ", ".join(plain(name) for name in [*files, *(piece.name for piece in pieces)][:5])
-        notes.append(
-            f"{len(files)} Python files where one is a submission ({listed})"
-            if files
-            else f"no Python file in what was handed in ({listed})"
-        )
-    came_as = name_of(pieces) or before.came_as or student
-    course.note(
-        CHALLENGE, student, replace(before, came_as=came_as, collected=tuple(dict.fromkeys(notes)), marked=marked)
-    )
+        listed = ", ".join(map(plain, [*(files or hand_in.files()), *hand_in.refused][:5]))
+        count = f"{len(files)} Python files where one is a submission" if files else "no Python file in the hand-in"
+        notes.append(f"{count} ({listed})")
+    keep(course, CHALLENGE, hand_in, notes, news)
 
 
 def _folder(course, student):
@@ -108,7 +96,6 @@ def score(
     def work(student):
         path, mine = _folder(course, student) / "submission" / handed_in[student][0], free.pop()
         try:
-            course.check_room()
             return scoring.score(
                 path,
                 n=n,
@@ -179,17 +166,10 @@ def board(course: Course, scores: dict[str, Score]):
     if any(score.ratios for score in scores.values()):
         figure = course.folder / "challenge" / "board.svg"
         plot_challenge(found).savefig(figure)
-    pages = course.folder / f"feedback-{CHALLENGE}.zip"
-    write(pages, _feedback(course, scores))
-    return found, figure, pages
-
-
-def _feedback(course, scores: dict[str, Score]) -> bytes:
-    """Return each student's verdict as a text file in a zip archive; what a person should look at stays here."""
-    archive = io.BytesIO()
-    with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as pages:
-        for student, score in scores.items():
+    path = course.folder / f"feedback-{CHALLENGE}.zip"
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as pages:
+        for student, score in scores.items():  # what a person should look at stays here
             text = f"{replace(score, report=None)!r}\n  {points(score.counts, score.ratio)} of {POINTS} points\n"
             name = course.notes(CHALLENGE, student).came_as or student
             pages.writestr(f"{name}/{CHALLENGE}.txt", text)
-    return archive.getvalue()
+    return found, figure, path

@@ -1,24 +1,19 @@
 """The course folder, with the files of each step of an assignment."""
 
-import glob
 import json
 import logging
 import re
-import tempfile
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from importlib.metadata import version
+from dataclasses import dataclass
 from pathlib import Path
-from urllib.parse import quote
 
 from nbgrader.api import Gradebook
 from nbgrader.apps.baseapp import NbGrader
 from nbgrader.exchange import ExchangeFactory
 
-from course.lab import notebooks
+from course.lab.notebooks import the_one
 from ddl.errors import CourseError
 from ddl.records import files
-from ddl.records.stack import release
 from marking import formulas
 
 CHALLENGE = "5.Challenge-score"  # the assignment that has the scores of the challenge
@@ -37,23 +32,19 @@ if os.path.exists({own!r}):
 """
 
 
-ROOM_BYTES = 2**20  # the most that a step for one student takes
-
-
 class MarkingError(CourseError):
     """A command cannot do its work; the text says why, and what to do."""
 
 
 @dataclass(frozen=True)
 class Notes:
-    """What is known of one student's hand-in beside its marks."""
+    """Notes on one student's hand-in; its marks are in the gradebook."""
 
     came_as: str = ""  # its original name, such as a learning platform's folder
     collected: tuple[str, ...] = ()  # why a person should look at it, found while collecting
     marked: tuple[str, ...] = ()  # and while marking
     failed: bool = False  # whether marking was not completed, so that the gradebook has marks of another hand-in
     version: str = ""  # a checksum of what was marked; empty where nothing was
-    aside: dict[str, str] = field(default_factory=dict)  # {grade_id: why a person's mark no longer counts}
 
     @property
     def reasons(self) -> list[str]:
@@ -76,12 +67,13 @@ class Course:
     def lesson(self, beginning: str) -> str:
         """The one released lesson whose name begins so."""
         released = sorted(path.stem for path in self.folder.glob("release/*/*.ipynb"))
-        return one(beginning, released, f"released in {self.folder}", "run `make release LESSON=…`")
+        if not released:
+            raise MarkingError(f"no lesson is released in {self.folder}: run `make release LESSON=…`")
+        return the_one("released lesson", beginning, released)
 
     def handed_in(self, lesson: str) -> list[str]:
         """The ids of the students with a hand-in."""
-        found = self.folder.glob(f"submitted/*/{lesson}/*.ipynb")
-        return sorted(path.parts[-3] for path in found)
+        return sorted(path.parts[-3] for path in self.folder.glob(f"submitted/*/{lesson}/*.ipynb"))
 
     def nbgrader(self) -> NbGrader:
         """nbgrader, set up as its own commands do in this folder."""
@@ -103,7 +95,6 @@ class Course:
 
     def settle(self) -> None:
         """Make the folder, with settings for nbgrader's own commands."""
-        self.folder.mkdir(parents=True, exist_ok=True)
         settings = SETTINGS.format(
             folder=str(self.folder),
             grading=str(GRADING),
@@ -122,13 +113,8 @@ class Course:
 
     @property
     def gradebook_url(self) -> str:
-        """The URL of the gradebook, quoted as a `?` would end the path; a command waits a minute for another's lock.
-
-        SQLAlchemy 2.0, the last one for Python 3.10, takes a path as it stands: there SQLite itself reads it as a URI.
-        """
-        path = quote(str(self.folder / "gradebook.db"))
-        new = release(version("sqlalchemy")) >= (2, 1)
-        return f"sqlite:///{path}?timeout=60" if new else f"sqlite:///file:{path}?uri=true&timeout=60"
+        """The URL of the gradebook; a command waits a minute for another's lock."""
+        return f"sqlite:///{self.folder / 'gradebook.db'}?timeout=60"
 
     def notes(self, lesson: str, student: str) -> Notes:
         path = self._notes(lesson, student)
@@ -136,7 +122,7 @@ class Course:
             return Notes()
         try:
             kept = json.loads(path.read_text())
-            return Notes(**kept | {"collected": tuple(kept["collected"]), "marked": tuple(kept["marked"])})
+            return Notes(**kept | {name: tuple(kept[name]) for name in ("collected", "marked")})
         except (ValueError, TypeError, KeyError):
             return Notes(collected=(f"{path} is damaged: collect and mark again",), failed=True)
 
@@ -147,11 +133,10 @@ class Course:
     def alone(self):
         """Allow one command at a time in this folder."""
         self.folder.mkdir(parents=True, exist_ok=True)
-        name = str(self.folder)
-        if "{" in name or "}" in name or glob.glob(name) != [name]:
+        if found := re.findall(r"[][*?{}#%]", str(self.folder)):
             raise MarkingError(
-                f"COURSE={name}: nbgrader takes some of * ? [ ] {{ }} in a folder's path for a "
-                "pattern: choose a name without them"
+                f"COURSE={self.folder}: nbgrader takes {' '.join(found)} for a part of a pattern or an address: choose "
+                "a name without"
             )
 
         def busy():
@@ -160,24 +145,14 @@ class Course:
         with files.locked(self.folder / ".lock", busy):
             yield
 
-    def check_room(self, more_bytes: int = 0) -> None:
-        """Raise OSError if the disk has no room for a step for one student and `more_bytes`."""
-        try:
-            with tempfile.TemporaryFile(dir=self.folder) as file:
-                file.write(bytes(ROOM_BYTES + more_bytes))
-        except OSError as error:
-            error.filename = error.filename or str(self.folder)
-            raise
-
     def log_path(self, name: str) -> Path:
         return self.folder / "log" / f"{name}.log"
 
     @contextmanager
     def log(self, name: str, app):
-        """Send nbgrader's log to a file of its own, and yield its path."""
+        """Send nbgrader's log to a separate file, and yield its path."""
         path = self.log_path(name)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text("")
+        write(path, "")
         # An application that Python collects meanwhile closes its logger's handlers, and the logger is
         # shared by all of one class. A handler that appends opens its file again.
         handler = logging.FileHandler(path, mode="a", errors="backslashreplace")
@@ -195,20 +170,6 @@ class Course:
         return self.folder / "notes" / lesson / f"{student}.json"
 
 
-def one(beginning: str, names: list[str], where: str, otherwise: str, variable: str = "LESSON") -> str:
-    """The one of `names` that equals `beginning`, or else begins so; of lessons, a number alone means the core."""
-    start = notebooks.beginning(beginning) if variable == "LESSON" else beginning
-    chosen = [name for name in names if name == beginning] or [
-        name for name in names if beginning and name.startswith(start)
-    ]
-    if len(chosen) == 1:
-        return chosen[0]
-    have = ", ".join(names) or f"none: {otherwise}"
-    what = "lessons" if variable == "LESSON" else "students"
-    asked = f"{variable}={beginning} names {len(chosen)} {what}" if beginning else f"{variable}= is missing"
-    raise MarkingError(f"{asked} {where}. There are: {have}.")
-
-
 def write(path: Path, content: str | bytes) -> None:
     """Write a file, and its folder, whole or not at all."""
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -216,5 +177,5 @@ def write(path: Path, content: str | bytes) -> None:
 
 
 def plain(text: str) -> str:
-    """`text` as one line for a terminal, whatever characters a file's name has."""
+    """Return a file's name or another text as one line that a terminal can show."""
     return re.sub(r"[^\w\s!-~…·×–]|[\r\n\t]", "?", text.encode(errors="replace").decode())

@@ -1,14 +1,14 @@
-"""When a lesson is due, for everybody and for one student (nbgrader's due dates and extensions)."""
+"""When a lesson is due, for everybody and for one student: nbgrader's due dates and extensions."""
 
 from datetime import datetime, timedelta, timezone
 
 from nbgrader.api import Gradebook, MissingEntry
 
+from course.lab.notebooks import the_one
 from ddl.errors import InputError
-from marking.course import Course, MarkingError, one
+from marking.course import Course, MarkingError
 
-DAY = timedelta(days=1)
-UTC = timezone(timedelta(0))
+UTC = timezone(timedelta(0))  # Python 3.10 has no name for it
 
 
 def set_due(course: Course, lesson: str, when: str, student: str = "") -> None:
@@ -20,7 +20,10 @@ def set_due(course: Course, lesson: str, when: str, student: str = "") -> None:
     ------
     InputError, MarkingError
     """
-    utc = None if when == "none" else _utc(when)
+    try:
+        utc = None if when == "none" else datetime.fromisoformat(when).astimezone(UTC).replace(tzinfo=None)
+    except ValueError:
+        raise InputError(f"WHEN={when} is not a date and time: write it like 2026-12-01 18:00, or none") from None
     with course.gradebook() as gradebook:
         assignment = gradebook.find_assignment(lesson)
         if not student:
@@ -28,8 +31,7 @@ def set_due(course: Course, lesson: str, when: str, student: str = "") -> None:
             for submission in assignment.submissions if utc is None else ():
                 submission.extension = None  # of nothing, which nbgrader cannot add
         else:
-            names = [person.id for person in gradebook.students]
-            student = one(student, names, "in the gradebook", "give their list, STUDENTS=FILE.csv", "STUDENT")
+            student = the_one("student", student, sorted(person.id for person in gradebook.students))
             if assignment.duedate is None:
                 raise MarkingError(f"{lesson} has no due date to extend: set it without STUDENT first")
             with gradebook.db.no_autoflush:  # nbgrader's own way to add one would warn of it
@@ -48,18 +50,6 @@ def due(gradebook: Gradebook, lesson: str) -> list[tuple[str, str]]:
         return []
     extended = sorted((s.student_id, _local(s.duedate)) for s in assignment.submissions if s.extension)
     return [("everybody", _local(assignment.duedate)), *extended]
-
-
-def days_late(seconds: float) -> int:
-    """Days that have begun since a hand-in was due."""
-    return -int(-timedelta(seconds=seconds) // DAY)
-
-
-def _utc(when):
-    try:
-        return datetime.fromisoformat(when).astimezone(UTC).replace(tzinfo=None)
-    except ValueError:
-        raise InputError(f"WHEN={when} is no date and time: write it like 2026-12-01 18:00, or none") from None
 
 
 def _local(utc):

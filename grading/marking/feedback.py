@@ -1,9 +1,6 @@
-"""Feedback for students: a page for each, with what all pages share in one folder beside them."""
+"""Feedback for students: a page for each, and a folder with MathJax, which all pages share."""
 
-import errno
-import hashlib
 import io
-import os
 import re
 import zipfile
 from pathlib import Path
@@ -12,30 +9,27 @@ import nbgrader.server_extensions.formgrader
 from nbgrader.converters import GenerateFeedback
 from traitlets.config import Config
 
-from ddl.records.machine import usable_cores
-from marking import formulas, lanes
+from marking import formulas, process_pool
 from marking.autograde import rows
 from marking.course import Course, write
 
-SHARED = "_shared"  # no student's id begins so
 TEMPLATES = [
     str(Path(module).with_name("templates")) for module in (__file__, nbgrader.server_extensions.formgrader.__file__)
 ]
-PAGE_BYTES = 2**20  # of a page without answers
 PAGE_S = 120
-NO_SPACE = os.strerror(errno.ENOSPC)
 ERROR = re.compile(r"^(?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Entry|Notebook): .*", re.MULTILINE)
-STYLE = re.compile(r'<style type="text/css">(.{1000,}?)</style>', re.DOTALL)
-ELSEWHERE = re.compile(r'<a href="(?!#|[A-Za-z][\w+.-]*:)[^"]*"[^>]*>(.*?)</a>', re.DOTALL)  # of a file beside it
-LINK = re.compile(rf'<(?:link rel="stylesheet" href|script src)="(?:\.\./)+{SHARED}/([\w.-]+)">(?:</script>)?')
+ELSEWHERE = re.compile(
+    r'<a href="(?!#|[A-Za-z][\w+.-]*:)[^"]*"[^>]*>(.*?)</a>', re.DOTALL
+)  # of a file in the same folder
+LINK = '<script src="../../_shared/formulas.js"></script>'
 
 
 def feedback(course: Course, lesson: str) -> tuple[int, dict[str, str]]:
     """Generate all feedback with nbgrader, and a zip archive of it.
 
     Return the number of pages, and {student: reason} for those without one. In the archive, a page is in a folder named
-    like the one its hand-in came in, by which a learning platform knows whose it is. A platform hands out each folder
-    alone: a page in one that it named has in it what the others share.
+    like the folder of its hand-in, by which a learning platform knows whose it is. A platform hands out each folder
+    alone: a page in one that it named has MathJax in it.
     """
     app = course.nbgrader()
     app.update_config(Config({"HTMLExporter": {"template_file": "page.html.j2", "extra_template_basedirs": TEMPLATES}}))
@@ -44,10 +38,8 @@ def feedback(course: Course, lesson: str) -> tuple[int, dict[str, str]]:
         for row in rows(course, lesson)
         if row.auto is not None and course.notebook("autograded", lesson, row.student.id).exists()
     ]
-    shared = course.folder / "feedback" / SHARED
-    write(shared / "formulas.js", formulas.script())
-    room = PAGE_BYTES + 2 * max([course.notebook("autograded", lesson, name).stat().st_size for name in marked] or [0])
-    course.check_room(room * usable_cores())
+    script = course.folder / "feedback" / "_shared" / "formulas.js"  # no student's id begins so
+    write(script, formulas.script())
 
     def make(student):
         app.coursedir.assignment_id, app.coursedir.student_id = lesson, student
@@ -55,60 +47,37 @@ def feedback(course: Course, lesson: str) -> tuple[int, dict[str, str]]:
         converter.force = True
         converter.start()
         page = course.step("feedback", lesson, student) / f"{lesson}.html"
-        write(page, _sharing(page.read_text(), shared))
+        write(page, _finished(page.read_text()))
 
     failed = {}
 
     def done(student, failure, log):
         if failure:
-            reason = (ERROR.findall(log.read_text()) or [failure])[0]
-            if NO_SPACE in reason:  # and nbgrader has taken its part of a page away
-                raise OSError(errno.ENOSPC, NO_SPACE, str(course.folder))
-            failed[student] = f"{reason}; see {log}"
+            failed[student] = f"{(ERROR.findall(log.read_text()) or [failure])[0]}; see {log}"
         return "no page" if failure else ""
 
-    lanes.each(course, app, f"feedback {lesson}", marked, make, done, PAGE_S)
+    process_pool.each(course, app, f"feedback {lesson}", marked, make, done, PAGE_S)
     pages = [student for student in marked if student not in failed]
-    write(course.folder / f"feedback-{lesson}.zip", _archive(course, lesson, pages, shared))
+    _pack(course, lesson, pages, script)
     return len(pages), failed
 
 
-def _sharing(page, shared):
-    """Move the page's styles to files of the shared folder, and lead to them and to MathJax from its head.
-
-    Links to files that lie beside the lesson's notebook, such as other lessons, become plain text.
-    """
-
-    def moved(match):
-        name = f"{hashlib.sha256(match[1].encode()).hexdigest()[:12]}.css"
-        if not (shared / name).exists():
-            write(shared / name, match[1])
-        return f'<link rel="stylesheet" href="../../{SHARED}/{name}">'
-
+def _finished(page):
+    """Add the shared script, which draws formulas, to a page, and make plain text of links to other lessons."""
     head, rest, body = page.partition("</head>")
-    script = f'{formulas.POLICY}<script src="../../{SHARED}/formulas.js"></script>'
-    return STYLE.sub(moved, head).replace("<!-- shared -->", script, 1) + rest + ELSEWHERE.sub(r"\1", body)
+    return head.replace("<!-- shared -->", formulas.POLICY + LINK, 1) + rest + ELSEWHERE.sub(r"\1", body)
 
 
-def _archive(course, lesson, students, shared):
-    content = io.BytesIO()
-    with zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED) as archive:
-        used = set()
-        for student in students:
+def _pack(course, lesson, students, script):
+    """Write the zip archive of the pages."""
+    names = {student: course.notes(lesson, student).came_as or student for student in students}
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
+        for student, name in names.items():
             page = (course.step("feedback", lesson, student) / f"{lesson}.html").read_text()
-            head, rest, body = page.partition("</head>")
-            name = course.notes(lesson, student).came_as or student
             if name != student:
-                head = LINK.sub(lambda match: _inlined(shared / match[1]), head)
-            else:
-                used |= {match[1] for match in LINK.finditer(head)}
-                head = head.replace(f"../../{SHARED}/", f"../{SHARED}/")
-            archive.writestr(f"{name}/{lesson}.html", head + rest + body)
-        for name in sorted(used):
-            archive.writestr(f"{SHARED}/{name}", (shared / name).read_bytes())
-    return content.getvalue()
-
-
-def _inlined(path: Path):
-    text = path.read_text()
-    return f"<style>{text}</style>" if path.suffix == ".css" else f"<script>{text}</script>"
+                page = page.replace(LINK, f"<script>{script.read_text()}</script>", 1)
+            archive.writestr(f"{name}/{lesson}.html", page.replace("../../_shared/", "../_shared/", 1))
+        if any(student == name for student, name in names.items()):
+            archive.write(script, "_shared/formulas.js")
+    write(course.folder / f"feedback-{lesson}.zip", packed.getvalue())

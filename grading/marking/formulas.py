@@ -1,11 +1,11 @@
-"""MathJax inside the formgrader's pages and beside those of the feedback, so that they load nothing from elsewhere.
+"""MathJax for the pages of the formgrader and of the feedback, which load nothing from the network.
 
 Formulas are untrusted text: commands that make a link, an attribute or a style, or load an extension, are disabled.
 """
 
 from importlib.resources import files
 
-# In nbconvert's own folders for templates; the one that stands first wins.
+# In nbconvert's folders for templates; the first one wins.
 TEMPLATE = "nbconvert/templates/base/mathjax.html.j2"
 # Whatever a page contains, the browser sends no request to another machine.
 POLICY = (
@@ -31,7 +31,7 @@ START = "MathJax.startup.defaultReady();"  # after the safe extension is loaded
 
 
 def script() -> str:
-    """What draws a page's formulas, as one script."""
+    """Return the script that draws a page's formulas."""
     parts = files("mathjax") / "static" / "mathjax" / "es5"
     scripts = [SETTINGS, (parts / "tex-svg-full.js").read_text(), (parts / "ui" / "safe.js").read_text(), START]
     return ";\n".join(script.replace("</script", r"<\/script") for script in scripts)

@@ -7,10 +7,10 @@ those that the platform knows, as in the list of students.
 
 import csv
 import io
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 
-from marking.autograde import Row, rows
+from marking.autograde import Row, grades_of, rows
 from marking.course import Course, write
 
 Marks = Mapping[str, Sequence[Row]]  # of each lesson
@@ -18,31 +18,6 @@ COLUMNS = (
     "student", "first_name", "last_name", "email", "lesson", "auto", "manual", "late_days", "penalty", "total", "max",
     "to_mark_by_hand", "needs_a_look",
 )  # fmt: skip
-GROUPS = ("all", "part", "none", "not_marked_yet")
-
-
-@dataclass(frozen=True)
-class Question:
-    """How a class fared in one graded cell."""
-
-    name: str  # nbgrader's grade_id
-    max: float  # points
-    points: dict[str, float | None]  # by student; None waits for a person
-
-    @property
-    def mean(self) -> float | None:
-        """Points of the answers that are marked, as a share of the most."""
-        known = [points for points in self.points.values() if points is not None]
-        return sum(known) / len(known) / self.max if known and self.max else None
-
-    @property
-    def groups(self) -> dict[str, list[str]]:
-        """The students who have all points, part of them or none, and those who wait for a mark."""
-        groups = {name: [] for name in GROUPS}
-        for student, points in sorted(self.points.items()):
-            name = "not_marked_yet" if points is None else {self.max: "all", 0.0: "none"}.get(points, "part")
-            groups[name].append(student)
-        return groups
 
 
 def grades(course: Course, lessons: list[str]) -> tuple[list[str], dict[str, list[Row]]]:
@@ -65,30 +40,28 @@ def grades(course: Course, lessons: list[str]) -> tuple[list[str], dict[str, lis
     return [str(course.folder / name) for name in texts], marks
 
 
-def questions(course: Course, lesson: str, marks: Sequence[Row]) -> list[Question]:
-    """A lesson's graded cells, with the points of everybody whose hand-in is marked."""
+def questions(course: Course, lesson: str, marks: Sequence[Row]) -> list[tuple]:
+    """Return how a class fared in each graded cell of a lesson.
+
+    A row has the cell's name and points, the mean of the answers that are marked, and how many students have all of the
+    points, a part or none, and how many wait for a mark.
+    """
     marked = [row.student.id for row in marks if row.auto is not None]
-    points: dict[str, dict] = {}
-    most = {}
+    points, most = defaultdict(list), {}
     with course.gradebook() as gradebook:
         for student in marked:
-            for notebook in gradebook.find_submission(lesson, student).notebooks:
-                for grade in notebook.grades:
-                    unmarked = grade.auto_score is None and grade.manual_score is None
-                    points.setdefault(grade.name, {})[student] = None if unmarked else grade.score
-                    most[grade.name] = grade.max_score
-    return [Question(name, most[name], points[name]) for name in sorted(points)]
-
-
-def write_questions(course: Course, lesson: str, found: Sequence[Question]) -> str:
-    """Write who has all points of each question, who has none and who waits; return the path."""
-    table = [("question", "max", "mean", *GROUPS)]
-    for each in found:
-        groups = (" ".join(map(safe, group)) for group in each.groups.values())
-        table.append((each.name, f"{each.max:g}", "" if each.mean is None else f"{each.mean:.2f}", *groups))
-    path = course.folder / f"questions-{lesson}.csv"
-    write(path, csv_text(table))
-    return str(path)
+            for grade in grades_of(gradebook, lesson, student):
+                unmarked = grade.auto_score is None and grade.manual_score is None
+                points[grade.name].append(None if unmarked else grade.score)
+                most[grade.name] = grade.max_score
+    table = []
+    for name in sorted(points):
+        known = [score for score in points[name] if score is not None]
+        mean = f"{sum(known) / len(known) / most[name]:.0%}" if known and most[name] else "–"
+        full, none = known.count(most[name]), known.count(0)
+        rest = (full, len(known) - full - none, none, len(points[name]) - len(known))
+        table.append((name, f"{most[name]:g}", mean, *rest))
+    return table
 
 
 # ---------------------------------------------------------------- learning platforms

@@ -4,6 +4,7 @@
 tests out of it.
 """
 
+import ast
 import contextlib
 import re
 
@@ -16,9 +17,12 @@ from course.grader.grade import HIDDEN_MESSAGE, CellError, grade_notebook
 from course.grader.launches import Launches
 from course.grader.limits import Limits
 from marking import sandbox
+from marking.answers import harmless
 
+SCRIPT = re.compile(r"%%writefile \S+\.py\n")
+NOT_PYTHON = ("SyntaxError", "IndentationError", "TabError")
 LIMITS = Limits(cell_s=20, call_s=10, test_s=30, launch_s=60, total_s=300)
-# What only the instructor sees, in a test cell or a question.
+# A part of a test cell or a question that only the instructor sees.
 REGION = re.compile(
     r"^[^\n]*BEGIN (HIDDEN TESTS|MARK SCHEME)[^\n]*$.*?^[^\n]*END \1[^\n]*$\n?", re.MULTILINE | re.DOTALL
 )
@@ -51,12 +55,12 @@ class GradeHandIn(NbGraderPreprocessor):
                 cell.outputs = list(self._verdict(verdict))
             elif index in results:
                 cell.outputs = list(_outputs(results[index].printed, results[index].error))
-        notebook.metadata["examination"] = {"notes": list(found.notes)}
+        notebook.metadata["examination"] = {"notes": [*found.notes, *not_python(notebook, results)]}
         return notebook, resources
 
     def _verdict(self, verdict):
         """The outputs of a test cell."""
-        if verdict.message == HIDDEN_MESSAGE and self.visible_share:
+        if verdict.message.startswith(HIDDEN_MESSAGE) and self.visible_share:
             yield from _outputs(f"{verdict.printed}{verdict.message}\n", None)
             points = {"text/plain": f"{self.visible_share * verdict.points:g}"}
             yield v4.new_output("execute_result", points)
@@ -66,14 +70,21 @@ class GradeHandIn(NbGraderPreprocessor):
 
 
 class Grades(GetGrades):
-    """nbgrader's own step, which also notes what a question is called, and which answers nobody has marked."""
+    """nbgrader's own step, which also notes whose page it is, what a question is called, and what nobody has marked."""
 
     def preprocess(self, notebook, resources):
         notebook, resources = super().preprocess(notebook, resources)
+        with self.gradebook:
+            person = self.gradebook.find_student(self.student_id)
+            resources["nbgrader"]["student_name"] = f"{person.first_name or ''} {person.last_name or ''}".strip()
         resources["nbgrader"]["unmarked"] = sum(
             cell.metadata.get("nbgrader", {}).get("unmarked", False) for cell in notebook.cells
         )
         return notebook, resources
+
+    def _get_comment(self, cell, resources):
+        super()._get_comment(cell, resources)
+        cell.metadata.nbgrader["comment"] = harmless(cell.metadata.nbgrader["comment"] or "")
 
     def _get_score(self, cell, resources):
         super()._get_score(cell, resources)
@@ -90,6 +101,24 @@ class Withhold(NbGraderPreprocessor):
     def preprocess_cell(self, cell, resources, cell_index):
         cell.source = REGION.sub("", cell.source)
         return cell, resources
+
+
+def not_python(notebook, results):
+    """Name the answers that Python can't read, such as code or a script with the marks of a merge conflict.
+
+    `results` are the outcomes of the cells that were run, by their index.
+    """
+    for index, cell in enumerate(notebook.cells):
+        script = SCRIPT.match(cell.source)
+        error = results[index].error if index in results else None
+        why = error.message if error and error.type in NOT_PYTHON else ""
+        if script:
+            try:
+                ast.parse(cell.source[script.end() :])
+            except (SyntaxError, ValueError) as problem:
+                why = str(problem)
+        if why and utils.is_solution(cell):
+            yield f"{cell.metadata.nbgrader.grade_id} is not valid Python: {why.partition(' (<')[0]}"
 
 
 def _outputs(printed, error):

@@ -1,48 +1,42 @@
-"""Release a lesson, after proving that none of its solutions are in it."""
+"""Release a lesson, and compare what nbgrader made of it with what it has to be: nothing secret may be in it."""
 
-import json
 import os
 import re
 import shutil
 from pathlib import Path
 
 import nbformat
-from nbgrader import utils
 from nbgrader.converters import GenerateAssignment
 from nbgrader.exchange import ExchangeError
 
 import lessons
 from course.lab.handin import EXCHANGE
-from marking.course import Course, MarkingError, one, write
+from course.lab.notebooks import the_one
+from marking.course import Course, MarkingError, write
 
-KINDS = ("SOLUTION", "HIDDEN TESTS", "MARK SCHEME")
-BEGIN, END = (re.compile(rf"{word} ({'|'.join(KINDS)})") for word in ("BEGIN", "END"))
-STUBS = {"# YOUR CODE HERE", "raise NotImplementedError()", "YOUR ANSWER HERE"}
-TELLING = 12  # characters: a secret line this long is also searched inside other lines
 IMAGE = re.compile(r"(!\[[^\]]*\]\()(?:\.\./)?(images/[^)\s]+)")
 
 
 def release(course: Course, beginning: str, sources: Path) -> str:
     """Generate a lesson's assignment with nbgrader; return the lesson's name.
 
-    Raises MarkingError and keeps the previous release if nbgrader rejects the lesson, or if its result contains
-    anything secret.
+    Raises MarkingError and keeps the previous release if nbgrader rejects the lesson, or if its result is not what it
+    has to be.
     """
-    lesson, source = _graded(beginning, sources)
+    texts = {path.stem: path.read_text() for path in sorted(sources.glob("*/*.py"))}
+    names = [name for name, text in texts.items() if '"grade": true' in text]
+    lesson = the_one("lesson with graded cells", beginning, names)
     app = course.nbgrader()
-    names = _write_source(course, lesson, source)
+    names = _write_source(course, lesson, texts[lesson])
     released, before = course.step("release", lesson), course.folder / ".before"
     shutil.rmtree(before, ignore_errors=True)
     if released.exists():
         released.rename(before)
     try:
         _generate(app, course, lesson)
-        found = leaks(nbformat.read(course.notebook("source", lesson), 4), released, names)
-        if found:
-            listed = "\n".join(f"    {leak}" for leak in found)
-            raise MarkingError(
-                f"{lesson} is not released: what nbgrader made of it holds what nobody should be handed:\n{listed}"
-            )
+        if found := differences(nbformat.read(course.notebook("source", lesson), 4), released, names):
+            listed = "".join(f"\n    {line}" for line in found)
+            raise MarkingError(f"{lesson} is not released: what nbgrader made of it differs from the lesson:{listed}")
     except BaseException:
         shutil.rmtree(released, ignore_errors=True)
         if before.exists():
@@ -75,55 +69,27 @@ def to_exchange(course: Course, lesson: str) -> str:
     return exchange
 
 
-def secrets(notebook) -> set[str]:
-    """The lines of solutions, hidden tests and mark schemes in a source notebook.
+def differences(source, released: Path, names: set[str]) -> list[str]:
+    """Return how the folder `released` differs from what nbgrader's steps make of a lesson if a site changes none.
 
-    Without those that are public too, and those without a word.
-    """
-    secret, public = set(), set(STUBS)
-    for cell in notebook.cells:
-        whole = utils.is_solution(cell) and not BEGIN.search(cell.source)
-        inside = False
-        for line in cell.source.splitlines():
-            inside = inside or bool(BEGIN.search(line))
-            (secret if inside or whole else public).add(line.strip())
-            inside = inside and not END.search(line)
-    shown = "\n".join(public)
-    return {line for line in secret - public if re.search(r"\w", line) and not (len(line) >= TELLING and line in shown)}
-
-
-def leaks(source, released: Path, names: set[str]) -> list[str]:
-    """Return what must not be released in the folder `released`, which is not trusted.
-
-    `source` is the lesson's notebook with solutions, `names` the relative paths of the files that belong in the folder.
+    `source` is the lesson's notebook with solutions; `names` are the relative paths of the files that belong in the
+    folder, its notebook among them.
     """
     files = {str(path.relative_to(released)) for path in released.rglob("*") if not path.is_dir()}
     found = [f"{name}: a file that is not the lesson's" for name in sorted(files - names)]
     found += [f"{name}: missing" for name in sorted(names - files)]
-    hidden = secrets(source)
-    long = [line for line in hidden if len(line) >= TELLING]
+    expected = lessons.release(source)
+    public = {line for cell in expected.cells for line in cell.source.splitlines()}
     for name in sorted(name for name in files & names if name.endswith(".ipynb")):
-        notebook = json.loads((released / name).read_text())
-        for text in _texts(notebook):
-            for line in map(str.strip, text.splitlines()):
-                if line in hidden or BEGIN.search(line) or END.search(line) or any(part in line for part in long):
-                    found.append(f"{name}: {line}")
-        for cell in notebook["cells"]:
-            if cell.get("outputs") or cell.get("attachments"):
-                found.append(f"{name}: an output or an attachment of cell {cell.get('id')}")
+        notebook = nbformat.read(released / name, as_version=4)
+        if notebook != expected:
+            lines = [line for cell in notebook.cells for line in cell.source.splitlines() if line not in public]
+            found += [f"{name}: {line.strip()}" for line in lines or ["an output or metadata that is not the lesson's"]]
     return found
 
 
-def _graded(beginning, sources):
-    """The one lesson with graded cells whose name begins so, and its text."""
-    texts = {path.stem: path.read_text() for path in sorted(sources.glob("*/*.py"))}
-    names = [name for name, text in texts.items() if '"grade": true' in text]
-    lesson = one(beginning, names, f"with graded cells in {sources}", "write one there")
-    return lesson, texts[lesson]
-
-
 def _write_source(course, lesson, text):
-    """Write nbgrader's source folder anew; return the names of the files to release."""
+    """Rewrite nbgrader's source folder; return the names of the files to release."""
     folder = course.step("source", lesson)
     shutil.rmtree(folder, ignore_errors=True)
     try:
@@ -132,7 +98,7 @@ def _write_source(course, lesson, text):
         raise MarkingError(f"{lesson} cannot be released: {error}") from None
     names = {f"{lesson}.ipynb"}
     for cell in notebook.cells:
-        # In notebooks/ the pictures lie in a folder beside it; here they are handed out with it.
+        # The notebooks of the repository share a folder of pictures; here each lesson is released with its own.
         for name in {match[2] for match in IMAGE.finditer(cell.source)}:
             write(folder / name, (lessons.ROOT / name).read_bytes())
             names.add(name)
@@ -157,20 +123,3 @@ def _generate(app, course, lesson):
                     "course folder: COURSE=DIR."
                 ) from None
             raise MarkingError(f"nbgrader did not take {lesson}: {error}\n{output}") from None
-
-
-def _texts(value):
-    """All strings in a JSON value."""
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, dict):
-        for key, item in value.items():
-            yield key
-            yield from _texts(item)
-    elif isinstance(value, list):
-        # nbformat writes a cell's source as a list of lines; a line may hold no end.
-        if all(isinstance(item, str) for item in value):
-            yield "".join(value)
-        else:
-            for item in value:
-                yield from _texts(item)

@@ -2,7 +2,7 @@
 
 `start_worker` is for `course.grader.grade_notebook`. In bubblewrap, a process sees a read-only system, the Python
 environment and the course's package; it has a private folder of limited size, no network, no processes but its own, and
-fewer system calls. Otherwise Apptainer runs it in the course's image; with neither, nothing is run.
+fewer system calls. Without bubblewrap, nothing is run.
 
 A sandbox ends with the thread that started it, so grade a submission in one thread.
 """
@@ -31,7 +31,7 @@ from ddl.errors import CourseError
 ROOT = Path(__file__).resolve().parents[2]
 HOSTS = Path(__file__).with_name("hosts")  # this file, and no other of the folder, is seen in a sandbox
 NOBODY = 65534  # a submission's group when root marks it
-# Its user is of its own: no limit of processes binds root, and that of one user counts all that run at the same time.
+# Each sandbox has a separate user: root has no limit of processes, and a user's limit counts all sandboxes.
 USERS = range(2**30, 2**31)
 WATCH_EVERY_S = 0.1
 WORK = "/tmp/work"
@@ -40,62 +40,68 @@ TRAINER = Limits(total_s=3600.0, processes=64)
 # For the ranks of a script: as above, and each of three ranks has threads of TensorFlow's and of Horovod's.
 RANKS = Limits(memory_bytes=4 * 2**30, processes=128)
 ADDRESSES_BYTES = 16 * 2**30
+ENVIRONMENT = {
+    "PATH": f"{sys.prefix}/bin:/usr/bin:/bin",
+    "HOME": WORK,
+    "USER": "student",
+    "LANG": "C.UTF-8",
+    "DDL_VIEW": "plain",
+    "MPLBACKEND": "Agg",
+    # One thread, as others are marked at the same time; and each thread reserves address space, as does each of
+    # the C library's memory pools, one per thread by default.
+    "OMP_NUM_THREADS": "1",
+    "OPENBLAS_NUM_THREADS": "1",
+    "MALLOC_ARENA_MAX": "2",
+}
 ADVICE = (
     "Submissions run only in a sandbox. Install bubblewrap 0.8 or later (Debian, Ubuntu 24.04: "
-    "`apt install bubblewrap`) where user namespaces are allowed, or Apptainer together with the "
-    "course's image (`make sif`; DDL_GRADING_IMAGE=FILE if it lies elsewhere)."
+    "`apt install bubblewrap`) on a machine where user namespaces are allowed, or where you are root."
 )
 
 
 class SandboxMissing(CourseError, OSError):
-    """No sandbox works here; the text says what to install."""
+    """bubblewrap does not work here; the text says what to install."""
 
 
 def start_worker(limits: Limits) -> Channel:
     """Start a worker in a sandbox; it is ended when it has too many processes or uses too much memory."""
-    return _start(partial(_Watched, limits), find(), limits, worker_command())
+    find()
+    return _start(partial(_Watched, limits), limits, worker_command())
 
 
 def start_launcher(limits: Limits) -> Channel:
     """Start the process that launches a submission's files on ranks, as `start_worker` does."""
-    kind, limits = find(), replace(RANKS, total_s=limits.total_s)
-    command = _limited(kind, limits, launcher_command(), ADDRESSES_BYTES)
-    return _start(partial(_Watched, limits), kind, limits, command)
+    find()
+    limits = replace(RANKS, total_s=limits.total_s)
+    return _start(partial(_Watched, limits), limits, _limited(limits, launcher_command()))
 
 
 def start_trainer(command: list[str], files: Sequence[int]) -> Channel:
     """Start the training of a challenge's submission, which inherits these descriptors."""
-    kind = find()
-    return _start(Channel, kind, TRAINER, _limited(kind, TRAINER, command, ADDRESSES_BYTES), files)
+    find()
+    return _start(Channel, TRAINER, _limited(TRAINER, command), files)
 
 
-def _limited(kind, limits, command, addresses_bytes):
+def _limited(limits, command):
     """Return the command with limits for each of its processes."""
-    if kind is not bubblewrap:  # in Apptainer, the image's Python is what is started
-        return command
-    limit = [f"--as={addresses_bytes}", f"--cpu={limits.total_s:.0f}", f"--fsize={limits.file_bytes}", "--core=0"]
+    limit = [f"--as={ADDRESSES_BYTES}", f"--cpu={limits.total_s:.0f}", f"--fsize={limits.file_bytes}", "--core=0"]
     return [_program("prlimit"), *limit, "--", *command]
 
 
 @cache
-def find():
-    """Return `bubblewrap` or `apptainer`, the first in which a command really runs here."""
-    troubles = []
-    for kind in (bubblewrap, apptainer):
-        try:
-            run = partial(subprocess.run, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60)
-            ran = _start(run, kind, Limits(), [sys.executable, "-I", "-c", "import course.grader.worker"])
-        except (OSError, subprocess.TimeoutExpired) as trouble:
-            troubles.append(f"{kind.__name__}: {trouble}")
-            continue
-        if ran.returncode == 0:
-            return kind
-        last_line = ran.stderr.strip().splitlines()[-1:]
-        troubles.append(f"{kind.__name__}: {''.join(last_line) or f'status {ran.returncode}'}")
-    raise SandboxMissing(f"{ADVICE} ({'; '.join(troubles)})")
+def find() -> None:
+    """Raise SandboxMissing unless a command really runs in a sandbox here."""
+    run = partial(subprocess.run, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60)
+    try:
+        ran = _start(run, Limits(), [sys.executable, "-I", "-c", "import course.grader.worker"])
+    except (OSError, subprocess.TimeoutExpired) as trouble:
+        raise SandboxMissing(f"{ADVICE} ({trouble})") from None
+    if ran.returncode:
+        last_line = "".join(ran.stderr.strip().splitlines()[-1:])
+        raise SandboxMissing(f"{ADVICE} ({last_line or f'bwrap ended with status {ran.returncode}'})")
 
 
-def bubblewrap(limits: Limits, command: list[str], seccomp: int):
+def bubblewrap(limits: Limits, command: list[str], seccomp: int) -> list[str]:
     """Return the command line that runs `command` in bubblewrap; `seccomp` is a descriptor of the filter's file."""
     program, root = _program("bwrap"), os.geteuid() == 0
     # Root makes the sandbox as root, who can read folders closed to others, and is nobody inside: root in a user
@@ -113,7 +119,7 @@ def bubblewrap(limits: Limits, command: list[str], seccomp: int):
     line += _python()  # after the empty folders, as it may be in one of them
     # The files that bubblewrap makes are in memory without a size limit.
     line += ["--remount-ro", "/dev", "--remount-ro", "/"]
-    for name, value in _environment().items():
+    for name, value in ENVIRONMENT.items():
         line += ["--setenv", name, value]
     if root:
         user = [f"--reuid={secrets.choice(USERS)}", f"--regid={NOBODY}", "--clear-groups"]
@@ -121,33 +127,14 @@ def bubblewrap(limits: Limits, command: list[str], seccomp: int):
     return [*line, "--", *command]
 
 
-def apptainer(limits, command, seccomp):
-    """Return the command line that runs `command` in the course's image.
-
-    The image brings its own Python environment. The size of its private folder is Apptainer's own (`sessiondir max
-    size`); `seccomp` is bubblewrap's.
-    """
-    image = os.environ.get("DDL_GRADING_IMAGE") or str(ROOT / "ddl-course.sif")
-    program = _program("apptainer")
-    if not os.path.exists(image):
-        raise FileNotFoundError(f"there is no image {image}")
-    line = [program, "--silent", "exec", "--containall", "--cleanenv", "--no-home"]
-    line += ["--net", "--network", "none", "--pwd", "/tmp"]
-    for name, value in _environment().items():
-        if name not in ("HOME", "PATH"):  # Apptainer's and the image's
-            line += ["--env", f"{name}={value}"]
-    return [*line, image, "python", *command[1:]]
-
-
-def _start(start, kind, limits, command, files=()):
+def _start(start, limits, command, files=()):
     """Call `start` with the command line that runs `command` in a sandbox, and the descriptors that it inherits."""
     descriptor = os.memfd_create("seccomp")
     try:
         os.write(descriptor, system_calls())
         os.lseek(descriptor, 0, os.SEEK_SET)
         # An empty environment, because bubblewrap's own process in the sandbox could be read.
-        env = {} if kind is bubblewrap else {"PATH": os.environ["PATH"]}
-        return start(kind(limits, command, descriptor), env=env, pass_fds=(descriptor, *files))
+        return start(bubblewrap(limits, command, descriptor), env={}, pass_fds=(descriptor, *files))
     finally:
         os.close(descriptor)
 
@@ -176,7 +163,7 @@ def _system():
 
 
 def _python():
-    """Return the binds of this Python, its packages and the course's, wherever they are."""
+    """Return the binds of this Python, its packages and the course's."""
     folders = [sys.prefix, sys.base_prefix, str(Path(ddl.__file__).parents[1])]
     folders += [os.path.realpath(folder) for folder in folders]
     line, bound = [], [Path("/usr")]
@@ -195,22 +182,6 @@ def _python():
             line += ["--symlink", str(target), str(hop)]
         hop = hop.parent / target
     return line
-
-
-def _environment():
-    return {
-        "PATH": f"{sys.prefix}/bin:/usr/bin:/bin",
-        "HOME": WORK,
-        "USER": "student",
-        "LANG": "C.UTF-8",
-        "DDL_VIEW": "plain",
-        "MPLBACKEND": "Agg",
-        # One thread, as others are marked at the same time; and each thread reserves address space, as does each of
-        # the C library's memory pools, one per thread by default.
-        "OMP_NUM_THREADS": "1",
-        "OPENBLAS_NUM_THREADS": "1",
-        "MALLOC_ARENA_MAX": "2",
-    }
 
 
 def _threads_of(uid):
@@ -245,7 +216,7 @@ def system_calls():
         return struct.pack("=HBBI", code, yes, no, value)
 
     refuse = step(RETURN, ERROR | EPERM)
-    # clone3() hides its flags from a filter; where it is missing, libc uses clone().
+    # clone3() hides its flags from a filter; without it, libc uses clone().
     absent = step(RETURN, ERROR | ENOSYS)
     program = [
         step(LOAD, 4), step(EQUAL, X86_64, yes=1), absent,

@@ -13,8 +13,6 @@ from marking.course import Course, MarkingError
 COLUMNS = ("id", "first_name", "last_name", "email")
 ID = re.compile(r"[^\W_][\w.@-]*")  # it becomes a folder's name
 ID_BYTES = 100  # and a part of other names
-SEPARATOR = re.compile(r'"?sep=(.)"?\s*', re.IGNORECASE)  # a line that spreadsheets put first
-BYTE_ORDER = re.compile(rb"\xff\xfe|\xfe\xff")  # how UTF-16 begins
 
 
 @dataclass(frozen=True)
@@ -32,69 +30,40 @@ class Student:
                 f"the id {self.id!r}: an id begins with a letter or digit; letters, digits and . _ @ - may follow"
             )
         if len(self.id.encode()) > ID_BYTES:
-            raise InputError(
-                f"the id {self.id[:20]}… has {len(self.id)} characters: at most {ID_BYTES} are allowed, "
-                "fewer where they are not English letters"
-            )
+            raise InputError(f"the id {self.id[:20]}… has more than {ID_BYTES} bytes")
 
 
-def read(path: Path) -> tuple[list[Student], list[str]]:
-    """Read a CSV file of students with the columns id, first_name, last_name, email.
+def read(path: Path) -> list[Student]:
+    """Read a CSV file of students with the columns id, first_name, last_name, email, as spreadsheets write it.
 
-    Return the students, and the problems of the rows that are left out; a file without a valid row, or with quotes that
-    do not match, is a MarkingError.
+    Raises MarkingError, with the line, if a row cannot be read or used.
     """
-    found: dict[str, Student] = {}
-    problems = []
-    for line, values in _rows(path):
-        try:
-            student = Student(**values)
-            if student.id.casefold() in found:
-                raise InputError(f"the id {student.id} appears twice")
-        except InputError as error:
-            problems.append(f"{path}, line {line}: {error}")
-        else:
-            found[student.id.casefold()] = student
-    if not found:
-        raise MarkingError(problems[0] if problems else f"{path} names no student")
-    return list(found.values()), problems
-
-
-def _rows(path):
-    """Yield (line number, known columns) for each non-empty row of a CSV file."""
-    content = io.StringIO(_text(path), newline="")
-    start, separators = 0, ",;\t"
-    while (first := content.readline()) and (not first.strip() or SEPARATOR.fullmatch(first)):
-        start, separator = content.tell(), SEPARATOR.fullmatch(first)
-        separators = separator[1] if separator else separators
-    separator = max(separators, key=first.count)
-    before = content.getvalue()[:start].count("\n")
-    content.seek(start)
-    table = csv.reader(content, delimiter=separator, skipinitialspace=True, strict=True)
     try:
-        rows = [(before + table.line_num, row) for row in table]
-    except csv.Error as error:
-        raise MarkingError(f"{path}, line {before + table.line_num}: {error}") from None
-    names = ["_".join(name.split()).casefold() for name in (rows[0][1] if rows else ())]
-    for name in COLUMNS:
-        if names.count(name) > 1 or (name == "id" and name not in names):
-            count = "more than one column" if name in names else "no column"
-            raise MarkingError(f"{path} has {count} “{name}”: its first line must be {','.join(COLUMNS)}")
-    for line, cells in rows[1:]:
-        row = dict(zip(names, cells, strict=False))
-        values = {name: " ".join(row.get(name, "").split()) for name in COLUMNS}
-        if any(values.values()):
-            yield line, values
-
-
-def _text(path):
-    try:
-        content = path.read_bytes()
-        return content.decode("utf-16" if BYTE_ORDER.match(content) else "utf-8").lstrip("\ufeff")
+        text = path.read_bytes().decode("utf-8-sig")
     except OSError as error:
         raise MarkingError(f"the list of students {path}: {error.strerror}") from None
     except UnicodeDecodeError:
         raise MarkingError(f"{path} is not UTF-8: save it as “CSV UTF-8”") from None
+    separator = max(",;\t", key=text.partition("\n")[0].count)
+    table = csv.DictReader(io.StringIO(text, newline=""), delimiter=separator, skipinitialspace=True, strict=True)
+    found: dict[str, Student] = {}
+    try:
+        table.fieldnames = names = ["_".join(name.split()).casefold() for name in table.fieldnames or ()]
+        if names.count("id") != 1 or any(names.count(name) > 1 for name in COLUMNS):
+            raise InputError(f"its first line must name these columns, each once: {','.join(COLUMNS)}")
+        for row in table:
+            values = {name: " ".join((row.get(name) or "").split()) for name in COLUMNS}
+            if not any(values.values()):
+                continue
+            student = Student(**values)
+            if student.id.casefold() in found:
+                raise InputError(f"the id {student.id} appears twice")
+            found[student.id.casefold()] = student
+    except (csv.Error, InputError) as error:
+        raise MarkingError(f"{path}, line {table.reader.line_num}: {error}") from None
+    if not found:
+        raise MarkingError(f"{path} names no student")
+    return list(found.values())
 
 
 def enrol(course: Course, people: list[Student]) -> None:

@@ -64,11 +64,11 @@ def becomes(place, source):
     return lambda notebook: notebook.cells[place].update(source=source)
 
 
-def split(place, *sources, keep=True):
-    """Split a cell as JupyterLab does (`keep`: its metadata), or another editor."""
+def split(place, *sources):
+    """Split a cell as JupyterLab does, which gives each part the metadata."""
 
     def change(notebook):
-        metadata = notebook.cells[place].metadata if keep else {}
+        metadata = notebook.cells[place].metadata
         notebook.cells[place : place + 1] = [own(source, **copy.deepcopy(metadata)) for source in sources]
 
     return change
@@ -101,11 +101,6 @@ def arranged(order):
     return lambda notebook: notebook.cells.__setitem__(slice(None), order(notebook.cells))
 
 
-def copied_test(notebook):
-    notebook.cells.append(copy.deepcopy(notebook.cells[3]))
-    notebook.cells[-1].update(source="pass", id="copied")
-
-
 def each_cell(change):
     return lambda notebook: [change(cell, number) for number, cell in enumerate(notebook.cells)]
 
@@ -113,27 +108,20 @@ def each_cell(change):
 HALF = "def mean(values):\n    return 0"
 SHOWN_MEAN = "def mean(values):\n    return twice(sum(values)) * half / len(values)"
 CHANGES = {
-    "the set-up split": [
-        becomes(6, "table = [1, 1 + scale, math.floor(9.5)]"), split(0, "import math", "scale = 3")
-    ],
     "definitions from a cell that shows": [becomes(2, SHOWN_MEAN)],
     "a value from a cell that shows": [
         becomes(2, "def mean(values):\n    return len(points) and sum(values) / len(values)")
     ],
     "a copy of a cell that shows": [insert(2, f"{SHOWS}\nraise RuntimeError", tags=["demo"])],
-    "an answer merged into a cell that shows": [merge(2, into=1)],
     "an answer split": [
         split(2, "def helper(x):\n    return sum(x)", "def mean(values):\n    return helper(values) / len(values)")
     ],
     "two answers in one cell": [becomes(2, f"{MEAN}\n\n{SPREAD}"), arranged(lambda cells: cells[:4] + cells[5:])],
     "an answer merged with its test": [merge(3, into=2)],
-    "an answer there twice, the last right": [split(2, HALF, MEAN)],
     "an answer there twice, the last wrong": [split(2, MEAN, HALF)],
     "an answer deleted": [arranged(lambda cells: cells[:2] + cells[3:])],
     "an answer made text": [made(2, nbformat.v4.new_markdown_cell)],
     "answers without their metadata": [each_cell(lambda cell, n: n in (2, 4, 6) and cell.update(metadata={}))],
-    "a copied test": [copied_test],
-    "magics": [insert(0, "%matplotlib inline\nimport math")],
     "an import in a test": [
         becomes(3, f"import statistics\n\n{TESTS['q1']}"),
         becomes(4, "def spread(values):\n    assert statistics\n    return max(values) - min(values)"),

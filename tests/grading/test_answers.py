@@ -4,11 +4,12 @@ import base64
 import json
 
 import nbformat
-import pytest
 
 import lessons
+from course.grader.grade import CellError, CellResult
 from marking import answers
 from marking.answers import NO_SPACE
+from marking.preprocessors import not_python
 
 PICTURE = base64.b64encode(b"\x89PNG").decode()
 
@@ -49,14 +50,13 @@ def test_test_cells_are_put_back(tiny):
     tiny.answer(notebook, "q02_table_test").metadata.nbgrader.points = 100
     notebook.cells.remove(tiny.answer(notebook, "q04_double_test"))
     notebook.cells.insert(0, notebook.cells.pop())  # and another one stands elsewhere
-    notebook.cells.append(copied(tiny.answer(notebook, "q02_table_test"), "pass  # <b>"))
+    notebook.cells.append(copied(tiny.answer(notebook, "q02_table_test"), "pass"))
     made, notes = answered(tiny, notebook)
     assert "changed: q01_mean_test" in notes and "deleted: q04_double_test" in notes
     assert "of which the first counts: q02_table_test" in notes
     for name in tiny.tests:
         assert tiny.answer(made, name) == tiny.answer(tiny.released, name)
-    (aside,) = [cell for cell in made.cells if f"pass  # <{NO_SPACE}b>" in cell.source]
-    assert aside.cell_type == "markdown"
+    assert not any("pass" in cell.source for cell in made.cells)
 
 
 def test_parts_of_a_split_cell_are_all_there(tiny):
@@ -91,16 +91,12 @@ def test_the_lessons_own_cells_are_as_the_student_left_them(tiny):
     assert made.cells[0].source.endswith(f"My notes <{NO_SPACE}script>")
 
 
-def test_a_split_or_deleted_cell_of_the_lessons_own(tiny):
+def test_a_deleted_cell_of_the_lessons_own_is_put_back(tiny):
     notebook = tiny.right()
     notebook.cells.pop(1)
     made, notes = answered(tiny, notebook)
     assert made.cells[1].source == tiny.released.cells[1].source
     assert notes == 'cells were deleted, and put back: “size = "reader"”'
-    notebook.cells[1:1] = [nbformat.v4.new_code_cell(source) for source in ('size = "reader"', "import math")]
-    notebook.cells[1].source += "\nother = 1"
-    made, notes = answered(tiny, notebook)
-    assert notes == "" and sum("reader" in cell.source for cell in made.cells) == 1
 
 
 def test_an_answer_that_became_text_is_code_again_and_a_cell_of_ours_is_put_back(tiny):
@@ -161,19 +157,29 @@ def test_a_picture_that_is_missing_costs_no_page(tiny, tmp_path):
         assert (f"data:image/png;base64,{PICTURE}" in page) == shown, reference
 
 
-@pytest.mark.parametrize("source", [
+ACTIVE = [
     "$\\href{javascri\npt:x}{a}$", "$\\href{java\tscript:x}{a}$", "[a](java\n script :x)",
     "[a](d\ta\tta:text/html,x)", "![](http://x.org/a.png)", "![a][p]", "![a\nb](//x.org/a.png)",
     "![](attachments/../../x)", "$\\href{javascript&#58;x}{a}$",
-])  # fmt: skip
-def test_no_link_runs_code_and_no_picture_comes_from_outside(source):
-    made = answers._harmless(source)
-    assert made != source and made.replace(NO_SPACE, "") == source
-
-
-@pytest.mark.parametrize("source", [
+]  # fmt: skip
+PASSIVE = [
     "![mine](attachment:a.png)", "![](../images/ring.svg) [x](https://x.org) **!** `a[0]`",
     "a description: of data, and a script",
-])  # fmt: skip
-def test_other_markdown_stays_as_it_is(source):
-    assert answers._harmless(source) == source
+]  # fmt: skip
+
+
+def test_no_link_runs_code_and_no_picture_comes_from_outside():
+    made = [answers.harmless(source) for source in ACTIVE]
+    assert not set(made) & set(ACTIVE) and [text.replace(NO_SPACE, "") for text in made] == ACTIVE
+    assert [answers.harmless(source) for source in PASSIVE] == PASSIVE
+
+
+def test_an_answer_that_is_not_valid_python_is_named():
+    about = {"nbgrader": {"grade_id": "q01_convert", "solution": True, "schema_version": 3}}
+    texts = ("%%writefile my.py\n<<<<<<< local\nx = 1\n", "%%writefile my.py\nx = 1\n", "%time 1", "x = 1")
+    cells = [nbformat.v4.new_code_cell(text, metadata=about) for text in texts]
+    failed = CellResult(3, error=CellError("SyntaxError", "invalid syntax (<ipython-input-1-abc>, line 1)"))
+    assert (
+        list(not_python(nbformat.v4.new_notebook(cells=cells), {3: failed}))
+        == ["q01_convert is not valid Python: invalid syntax"] * 2
+    )

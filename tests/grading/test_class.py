@@ -115,6 +115,15 @@ class Hostile:
         endless = right()
         lesson.code_answers(endless)[-1].source = ENDLESS
         self.add("endless", endless, self.without_last, "did not end within")
+        for student, does in (("hidden", "pass"), ("talkative", "print('x' * 10**6)")):
+            only_hidden = right()
+            lesson.answer(
+                only_hidden, "q01_mean"
+            ).source = f"def mean(values):\n    while not values: {does}\n    return sum(values) / len(values)"
+            self.add(student, only_hidden, full - lesson.points["q01_mean_test"], "in the run for hidden tests")
+        conflict = right()
+        lesson.answer(conflict, "q01_mean").source += "\n<<<<<<< local\n=======\n>>>>>>> remote"
+        self.add("conflict", conflict, full - lesson.points["q01_mean_test"], "q01_mean is not valid Python")
         self.add("renamed", right(), full, name="my homework (final).ipynb")
         self.add("broken", b'{"cells": [', 0, "JSON is broken")
         self.add("two", right(), full)
@@ -186,6 +195,8 @@ def test_progress_is_shown_for_each(marked):
         assert f"marking {number:>3} of {count}" in marked.said
     assert "left" in marked.said and "need a look" in marked.said
     assert "Error" not in marked.said.replace("AssertionError", "")  # a look is no error of make's
+    again = re.findall(r"again +\d of 2 +(\w+)", marked.said)  # of them, nothing is known
+    assert "hidden" not in marked.everyone.marks or again == ["hidden", "talkative"]
 
 
 def test_nothing_of_the_instructors_was_found(marked):
@@ -203,16 +214,18 @@ def test_the_points_of_right_answers_add_up(marked):
 
 def test_feedback_shows_no_hidden_test(marked):
     """Neither its words nor, coloured as code, what they are made of."""
-    from marking import release
+    from marking.preprocessors import REGION
 
     marked("feedback")  # answers wait for a person
-    locked = [cell for cell in marked.lesson.solved.cells if cell.metadata.get("nbgrader", {}).get("locked")]
-    kept_back = release.secrets(nbformat.v4.new_notebook(cells=locked))
+    locked = [cell.source for cell in marked.lesson.solved.cells if cell.metadata.get("nbgrader", {}).get("locked")]
+    shown = {line for source in locked for line in REGION.sub("", source).splitlines()}
+    kept_back = {line.strip() for source in locked for line in source.splitlines() if line not in shown}
     words = {word for line in kept_back for word in re.findall(r"canary_\w+|canary [\w ]+", line)}
     pages = list(marked.folder.glob("feedback/*/*/*.html"))
     assert len(pages) == len(marked.everyone.marks) - 1
     for page in pages:
         text = html.unescape(re.sub(r"<[^>]*>", "", page.read_text()))
         assert "HIDDEN TESTS" not in text and "MARK SCHEME" not in text
+        assert ("It ran out of time" in text) == (page.parts[-3] in ("hidden", "talkative"))
         for secret in [*kept_back, *words]:
             assert len(secret) < 20 or secret not in text, (page.parts[-3], secret)

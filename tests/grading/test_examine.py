@@ -58,7 +58,7 @@ def passed(grading):
 
 
 ALWAYS_EQUAL = """
-class Equal{base}:
+class Equal({base}):
     __eq__ = __le__ = __lt__ = __ge__ = __gt__ = lambda self, other: True
     __ne__ = lambda self, other: False
     __hash__ = None
@@ -80,18 +80,9 @@ for fd in map(int, os.listdir("/proc/self/fd")):
 # What a call can do that leaves its process as it was, or that it is at once replaced for.
 WRONG_CALLS = {
     **{
-        f"{kind or 'a thing'} equal to everything": "import numpy as np\n"
-        + ALWAYS_EQUAL.format(base=f"({kind})" if kind else "")
-        + f"def square(x):\n    return {value}"
-        for kind, value in {
-            "": "Equal()",
-            "float": "Equal(1)",
-            "int": "Equal(1)",
-            "str": "Equal('1')",
-            "list": "Equal()",
-            "np.ndarray": "np.zeros(1).view(Equal)",
-            "np.float64": "Equal(1)",
-        }.items()
+        f"{kind} equal to everything": f"import numpy as np\n{ALWAYS_EQUAL.format(base=kind)}"
+        f"def square(x):\n    return {value}"
+        for kind, value in {"object": "Equal()", "float": "Equal(1)", "np.ndarray": "np.zeros(1).view(Equal)"}.items()
     },
     "a type that lies about itself": """
 class Lie:
@@ -110,25 +101,11 @@ def square(x):
 """,
     "sys.exit in a call": "import sys\ndef square(x):\n    sys.exit(0)",
     "an interrupt in a call": "def square(x):\n    raise KeyboardInterrupt",
-    "recursion": "def square(x):\n    return square(x)",
-    "nested without end": "def square(x):\n    r = []\n    r.append(r)\n    return r",
     "nested deeply": "def square(x):\n    r = []\n    for _ in range(9**5): r = [r]\n    return r",
-    "a huge integer": "def square(x):\n    return 9 ** 10**6",
     "a huge array": "import numpy as np\ndef square(x):\n    return np.zeros(10**7)",
     "not a number": "def square(x):\n    return float('nan')",
-    "a lone surrogate": "def square(x):\n    return '\\ud800'",
-    "a module in a test's name": "import sys\nsquare = sys",
 }
 WRONG_ANSWERS = {
-    "an AST transformer": """
-import ast
-from IPython import get_ipython
-class Drop(ast.NodeTransformer):
-    def visit_Assert(self, node):
-        return ast.Pass()
-get_ipython().ast_transformers.append(Drop())
-"""
-    + WRONG,
     "patched built-ins": """
 import builtins, math, sys
 import numpy as np
@@ -145,23 +122,9 @@ for module in (worker, boundary, sys.modules["__main__"]):
     module.respond = lambda names, request: {"value": "true", "done": {"passed": True}}
 """
     + WRONG,
-    "the program itself, patched": """
-import gc, sys
-frame = sys._getframe()
-while frame:
-    frame.f_globals["respond"] = lambda names, request: {"done": {"passed": True}}
-    frame = frame.f_back
-"""
-    + WRONG,
     "answers forged on every descriptor": FORGED + WRONG,
-    "answers forged during a call": "def square(x):\n"
-    + "".join(f"    {line}\n" for line in FORGED.strip().splitlines())
-    + "    return -1\n",
-    "os._exit in a call": "import os\ndef square(x):\n    os._exit(0)",
     "os._exit in a cell": WRONG + "import os; os._exit(0)",
     "signals to everyone": WRONG + "import os, signal; os.kill(-1, signal.SIGKILL)",
-    "a trace function": WRONG + "import sys, threading\n"
-    "sys.settrace(lambda *a: None)\nthreading.settrace(lambda *a: None)",
     "reading the judge": """
 import glob
 def square(x):
@@ -195,12 +158,6 @@ EXHAUSTING = {
     "a cell without end": (WRONG + ENDLESS + "while True: pass", "did not end within 4 s"),
     "a call without end": (ENDLESS + "def square(x):\n    while True: pass", "square did not return within 2 s"),
     "a fork bomb": (WRONG + "import os\nwhile True:\n    try: os.fork()\n    except OSError: pass", MANY),
-    "a fork bomb in sessions": (
-        WRONG + "import os\nfor _ in range(10**6):\n    try:\n"
-        "        os.fork()\n        os.setsid()\n"
-        "    except OSError: pass\nwhile True: pass",
-        MANY,
-    ),
     "a thread bomb": (
         WRONG
         + "import threading, time\nwhile True:\n    try: threading.Thread(target=time.sleep, args=(99,)).start()\n"
@@ -211,10 +168,6 @@ EXHAUSTING = {
         WRONG + "import os, time\nfor _ in range(4):\n    if not os.fork(): break\n"
         "hog = b'x' * 400 * 2**20\ntime.sleep(60)",
         "MiB of memory",
-    ),
-    "a child that stays": (
-        WRONG + "import subprocess\nsubprocess.Popen(['sleep', '999'], start_new_session=True)\nimport os\nos._exit(1)",
-        "cell 3",
     ),
 }
 
@@ -234,14 +187,10 @@ HARMLESS = {
     "    print(x); warnings.warn('slow'); sys.stderr.write('!')\n    return x * x",
     "a gigabyte of output": SQUARE + "import os, sys\nline = 'x' * 2**20\n"
     "for _ in range(1024): print(line)\nfor _ in range(64): os.write(1, line.encode())",
-    "threads that go on printing": "import threading\ndef talk():\n    import time\n"
-    "    while True:\n        print('still here' * 99); time.sleep(0.001)\n"
-    "for _ in range(4): threading.Thread(target=talk, daemon=True).start()\n" + SQUARE,
     "magics": "%matplotlib inline\n%time 1\n!echo hello\n" + SQUARE,
     "memory that is refused": SQUARE + "hog = b'x' * 4 * 2**30",
     "a file of 200 MB": SQUARE + "with open('big', 'wb') as f:\n    for _ in range(200): f.write(b'x' * 2**20)",
     "standard input": SQUARE + "input('name? ')",
-    "closed descriptors": "import sys\nsys.stdout.close()\nsys.stderr.close()\n" + SQUARE,
 }
 
 
@@ -268,7 +217,6 @@ for process in (os.getpid(), os.getppid(), 1):
             except OSError:
                 pass
 """,
-    "ends its parent": "import os, signal\nos.kill(-1, signal.SIGKILL)\nos.kill(os.getppid(), signal.SIGKILL)",
     "a fork bomb": "import os\nwhile True:\n    try: os.fork()\n    except OSError: pass",
     "memory": "hog = []\nwhile True: hog.append(b'x' * 2**28)",
 }

@@ -1,11 +1,17 @@
-"""Marks as Moodle and Canvas take them in."""
+"""When lessons are due, and marks as Moodle and Canvas take them in."""
 
 import csv
 import io
+import shutil
 
+import pytest
+
+from ddl.errors import CourseError
 from marking.autograde import Row
+from marking.course import Course
+from marking.due import due, set_due
 from marking.grades import canvas, moodle
-from marking.students import Student
+from marking.students import Student, enrol
 
 ADA = Student("ada01", "Ada", "Lovelace", "ada@example.org")
 BOB = Student("bob", "=1+1", "", "")
@@ -34,3 +40,31 @@ def test_canvas_has_what_each_lesson_is_worth_in_its_second_row():
         ["Lovelace, Ada", "", "", "ada01", "", "7.5", ""],
         ["'=1+1", "", "", "bob", "", "", ""],
     ]
+
+
+def test_a_due_date_is_everybodys_and_an_extension_one_students(tmp_path, empty_gradebook):
+    course = Course(tmp_path)
+    shutil.copy(empty_gradebook, tmp_path / "gradebook.db")
+    enrol(course, [Student("ann"), Student("bob")])
+
+    def dates():
+        with course.gradebook() as gradebook:
+            return [(who, when[:16]) for who, when in due(gradebook, "1.First")]
+
+    with course.gradebook() as gradebook:
+        gradebook.add_assignment("1.First")
+    for when, student, reason in (
+        ("2026-12-03 18:00", "ann", "no due date"), ("soon", "", "not a date"), ("none", "eve", "no student"),
+    ):  # fmt: skip
+        with pytest.raises(CourseError, match=reason):
+            set_due(course, "1.First", when, student)
+    assert dates() == []
+    set_due(course, "1.First", "2026-12-01 18:00")
+    set_due(course, "1.First", "2026-12-03 18:00", "an")
+    assert dates() == [("everybody", "2026-12-01 18:00"), ("ann", "2026-12-03 18:00")]
+    set_due(course, "1.First", "none", "ann")
+    assert dates() == [("everybody", "2026-12-01 18:00")]
+    set_due(course, "1.First", "2026-12-03 18:00", "ann")
+    set_due(course, "1.First", "none")
+    with course.gradebook() as gradebook:
+        assert gradebook.find_submission("1.First", "ann").extension is None

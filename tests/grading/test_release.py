@@ -17,37 +17,28 @@ def released(tiny, tmp_path):
     return folder
 
 
-def leaks(tiny, released):
-    return release.leaks(tiny.solved, released, {"lesson.ipynb"})
+def test_a_line_an_output_or_a_file_too_many_is_named(tiny, released):
+    def differences():
+        return release.differences(tiny.solved, released, {"lesson.ipynb"})
 
-
-def test_a_proper_release_has_no_leak(tiny, released):
-    assert leaks(tiny, released) == []
-
-
-def test_one_line_too_many_is_a_leak(tiny, released):
+    assert differences() == []
     for name, line in {
         "q01_mean": "    canary_in_a_solution = len(values)",
         "q01_mean_test": "canary_in_a_hidden_test = 8191.0",
         "q03_why_prompt": "3 points: canary in a mark scheme, namely N·x / N.",
-        "q03_why": "For example: A canary in a model answer: their sum is N times the number.",
         "q04_double": "### BEGIN SOLUTION",
     }.items():
         notebook = tiny.untouched()
         tiny.answer(notebook, name).source += f"\n{line}"
         nbformat.write(notebook, released / "lesson.ipynb")
-        assert leaks(tiny, released) == [f"lesson.ipynb: {line.strip()}"]
-    notebook = tiny.untouched()
-    notebook.metadata["author"] = {"draft": "squares = [1, 4, 9]"}
-    tiny.answer(notebook, "q02_table_test").outputs = [nbformat.v4.new_output("stream", text="of the author")]
-    nbformat.write(notebook, released / "lesson.ipynb")
-    output, secret = sorted(leaks(tiny, released))
-    assert "an output" in output and secret == "lesson.ipynb: squares = [1, 4, 9]"
-
-
-def test_a_stray_and_a_missing_file_are_named(tiny, released):
+        assert differences() == [f"lesson.ipynb: {line.strip()}"]
+    for change in ({"metadata": {"draft": "squares = [1, 4, 9]"}}, {"outputs": [nbformat.v4.new_output("stream")]}):
+        notebook = tiny.untouched()
+        tiny.answer(notebook, "q02_table_test").update(change)
+        nbformat.write(notebook, released / "lesson.ipynb")
+        assert "an output or metadata" in differences()[0]
     shutil.move(released / "lesson.ipynb", released / "lesson-solved.ipynb")
-    assert leaks(tiny, released) == ["lesson-solved.ipynb: a file that is not the lesson's", "lesson.ipynb: missing"]
+    assert differences() == ["lesson-solved.ipynb: a file that is not the lesson's", "lesson.ipynb: missing"]
 
 
 @pytest.mark.slow

@@ -21,32 +21,14 @@ def programs(tmp_path, monkeypatch):
     sandbox.find.cache_clear()
 
 
-def test_without_a_sandbox_that_works_nothing_runs(programs, monkeypatch):
+def test_without_a_sandbox_that_works_nothing_runs(programs):
     with pytest.raises(sandbox.SandboxMissing, match="apt install bubblewrap.*no `bwrap` here"):
         sandbox.start_worker(Limits())
     programs("bwrap", "exit 1")
     programs("setpriv", "exit 1")
     programs("prlimit", "echo 'bwrap: No permissions to create a new namespace' >&2; exit 1")
-    programs("apptainer", "")
-    monkeypatch.setenv("DDL_GRADING_IMAGE", "/nowhere/course.sif")
-    with pytest.raises(sandbox.SandboxMissing, match="No permissions to create a new.*no image /nowhere/course.sif"):
+    with pytest.raises(sandbox.SandboxMissing, match="No permissions to create a new"):
         sandbox.find()
-
-
-def test_apptainer_takes_its_place(programs, tmp_path, monkeypatch):
-    image = tmp_path / "course.sif"
-    image.touch()
-    monkeypatch.setenv("DDL_GRADING_IMAGE", str(image))
-    monkeypatch.setenv("A_SECRET", "not for submissions")
-    apptainer = programs("apptainer", f'/usr/bin/env > "{tmp_path}/env"; exit 0')
-    assert sandbox.find() is sandbox.apptainer
-    assert "SECRET" not in (tmp_path / "env").read_text()
-    command = [sys.executable, "-I", "-m", "course.grader.worker"]
-    assert " ".join(sandbox.apptainer(Limits(), command, 9)) == (
-        f"{apptainer} --silent exec --containall --cleanenv --no-home --net --network none --pwd /tmp "
-        "--env USER=student --env LANG=C.UTF-8 --env DDL_VIEW=plain --env MPLBACKEND=Agg --env OMP_NUM_THREADS=1 "
-        f"--env OPENBLAS_NUM_THREADS=1 --env MALLOC_ARENA_MAX=2 {image} python -I -m course.grader.worker"
-    )
 
 
 @pytest.mark.parametrize("user", [0, 1000])

@@ -19,12 +19,11 @@ from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
 
-import nbformat
 import pytest
 
 import lessons
 from course.grader import cells as lesson_cells
-from course.grader.grade import grade_notebook, visible_part
+from course.grader.grade import visible_part
 from course.grader.judge import judge
 from course.grader.worker import Kept, respond
 from helpers import ROOT
@@ -311,32 +310,6 @@ def empty_answers(model):
                     yield f"{name} returns {result}", f"def {name}({ast.unparse(arguments)}): return {result}"
     if zeros:
         yield "all is zero", "\n".join(zeros)
-
-
-# ---------------------------------------------------------------- in a notebook
-
-
-def test_a_notebook_with_the_answers_is_marked_so():
-    variants = [variant for variant in VARIANTS[::40] if outcome_of(variant)["message"] != ENDLESS]
-    marked = grade_notebook(one_after_another(variants), hidden=True).verdicts
-    for variant, verdict in zip(variants, marked, strict=True):
-        assert verdict.passed == (variant.kind == "right"), f"{variant}: {verdict}"
-
-
-def one_after_another(variants):
-    """A notebook in which each answer has the model's around it, and nothing of the one before."""
-    code = nbformat.v4.new_code_cell
-    cells = [code("_kept = {*globals(), '_kept', '_name'}")]
-    clean = "for _name in set(globals()) - _kept:\n    del globals()[_name]\n"
-    for number, variant in enumerate(variants):
-        lesson = lesson_of(variant.lesson)
-        before = [grade_id for grade_id, _ in lesson.cells].index(variant.grade_id) + 1
-        test = nbformat.from_dict(lesson.tests[variant.grade_id])
-        test.id = f"test-{number}"
-        test.metadata.nbgrader.grade_id += f"_{number}"  # of the same question there may be several
-        model = "\n".join(source for _, source in lesson.cells[:before])
-        cells += [code(clean + model), code(variant.source), test]
-    return nbformat.v4.new_notebook(cells=cells)
 
 
 def test_common_wrong_answers_for_instructors_are_ones_that_tests_refuse():

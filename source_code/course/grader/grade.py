@@ -23,6 +23,7 @@ START_S = 60.0  # for a worker or judge on a busy machine
 HIDDEN = re.compile(r"^[^\n]*### BEGIN HIDDEN TESTS.*?(### END HIDDEN TESTS[^\n]*\n?|\Z)", re.DOTALL | re.MULTILINE)
 NOT_GRADED = "not graded"
 HIDDEN_MESSAGE = "A hidden test did not pass."
+IN_HIDDEN = "in the run for hidden tests"  # how a note ends that is about them
 NOTHING = {"passed": False, "message": "", "printed": ""}
 
 
@@ -116,8 +117,9 @@ def grade_notebook(
             calm = {i: source for i, source in codes.items() if i not in first.broken and i < max(unseen)}
             second = walk(calm, unseen)
             for index, outcome in second.outcomes.items():
-                outcomes[index] = outcome | {"printed": outcomes[index]["printed"], "message": _safe(outcome)}
-            notes += [f"{note} (in the run for hidden tests)" for note in second.notes]
+                message = _safe(outcome, index in second.cut_short)
+                outcomes[index] = outcome | {"printed": outcomes[index]["printed"], "message": message}
+            notes += [f"{note} ({IN_HIDDEN})" for note in second.notes]
     verdicts = tuple(Verdict(name, points, **outcomes[index]) for index, (name, points) in tests.items())
     return Grading(verdicts, tuple(first.cells), tuple(dict.fromkeys(notes)))
 
@@ -127,11 +129,11 @@ def visible_part(source):
     return HIDDEN.sub("", source)
 
 
-def _safe(outcome):
+def _safe(outcome, cut_short):
     """A hidden test's message, replaced if it could reveal a value or a line of it."""
     if outcome["passed"] or outcome["message"].startswith(NOT_GRADED):
         return outcome["message"]
-    return HIDDEN_MESSAGE
+    return HIDDEN_MESSAGE + " It ran out of time, or its process was ended." * cut_short
 
 
 class StartError(CourseError, OSError):
@@ -164,6 +166,7 @@ class _Run:
         self._worker = None
         self._good = []  # the cells that a new worker runs again
         self.outcomes, self.cells, self.notes, self.broken = {}, [], [], set()
+        self.cut_short = set()  # tests that ran out of time, or whose process was ended
 
     def walk(self, codes, tests, begin):
         """Run code cells and judge test cells, both {index: source}, in the notebook's order."""
@@ -172,7 +175,12 @@ class _Run:
                 if index in tests:
                     begin(index)
                     seconds = self._clock.at_most(self._limits.test_s)
+                    known = len(self.notes)
                     self.outcomes[index] = self._judge.judge(source, self._answer, seconds)
+                    if self._judge.stopped:
+                        self.notes.append(f"{self.outcomes[index]['message']} (cell {index + 1})")
+                    if len(self.notes) > known:
+                        self.cut_short.add(index)
                 else:
                     self.cells.append(self._cell(index, source))
         except _OutOfTime as error:
@@ -262,6 +270,11 @@ class Judge:
     def __init__(self, limits):
         self._limits = limits
         self._channel = None
+
+    @property
+    def stopped(self):
+        """Whether the last test was stopped, so that nothing is known about the answer."""
+        return self._channel is not None and self._channel.ended
 
     def judge(self, source: str, answer: Callable[[dict], dict], timeout_s: float) -> dict:
         """Run a test cell; return ``passed``, ``message`` and ``printed``. `answer` serves the test's requests."""

@@ -1,0 +1,111 @@
+"""Work on one student after another in processes of their own, several at a time."""
+
+import multiprocessing
+import os
+import signal
+import sys
+import time
+import traceback
+from collections import deque
+from collections.abc import Callable, Sequence
+from multiprocessing.connection import wait
+from pathlib import Path
+
+import nbformat
+from nbformat import v4
+
+from ddl.rank.fast_exit import end_with_parent
+from ddl.records.log import last_lines
+from ddl.records.machine import usable_cores
+from ddl.text import plural
+from line import Line
+from marking.course import Course
+
+GRACE_S = 15  # for a process to end its sandbox
+POLL_S = 0.2
+
+
+def each(
+    course: Course,
+    app,
+    title: str,
+    students: Sequence[str],
+    work: Callable[[str], None],
+    done: Callable[[str, str, Path], str],
+    limit_s: float,
+    at_once: int = 0,
+) -> None:
+    """Do `work(student)` for everybody, each for at most `limit_s` seconds.
+
+    By default there are as many at once as there are cores. After each, `done(student, failure, log)` returns the end
+    of the student's line; `failure` is empty where there was none, and the log has what nbgrader and the work said.
+    """
+    waiting, active, count, begun = deque(students), [], 0, time.monotonic()
+    verb, at_once = title.partition(" ")[0], at_once or usable_cores()
+    nbformat.validate(v4.new_notebook())  # compiles nbformat's schema here, once for all forks
+    line = Line(verb, plural(len(students), "student"))
+    try:
+        while waiting or active:
+            while waiting and len(active) < at_once:
+                active.append(_Process(course, app, title, waiting.popleft(), work))
+            wait([process.sentinel for process in active], POLL_S)
+            line.show(f"{count} done, at work: {', '.join(process.student for process in active)}")
+            for process in [each for each in active if not each.is_alive() or time.monotonic() > each.begun + limit_s]:
+                active.remove(process)
+                count += 1
+                detail = done(process.student, process.failure(limit_s), process.log)
+                left_s = (time.monotonic() - begun) / count * (len(students) - count)
+                left = "" if left_s < 1 else f"{left_s:.0f} s left" if left_s < 100 else f"{left_s / 60:.0f} min left"
+                line.title, line.name = f"{verb} {count:>3} of {len(students)}", process.student
+                line.end(f"{detail}  {left}".rstrip())
+                line.title, line.name = verb, ""
+    finally:
+        for process in active:
+            process.terminate()
+        for process in active:
+            process.end()
+
+
+class _Process(multiprocessing.get_context("fork").Process):
+    """A fork of this process, with nbgrader already imported, that works on one student."""
+
+    def __init__(self, course, app, title, student, work):
+        super().__init__()
+        self._log_name = f"{title.replace(' ', '-')}-{student}"
+        self.student, self.log, self.begun = student, course.log_path(self._log_name), time.monotonic()
+        self._course, self._app, self._do, self._parent = course, app, work, os.getpid()
+        self.start()
+
+    def run(self):
+        end_with_parent()
+        if os.getppid() != self._parent:
+            os._exit(1)
+        # The terminal's interrupt reaches all processes; the parent ends this one.
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit("interrupted"))
+        with self._course.log(self._log_name, self._app) as log:
+            output = os.open(log, os.O_WRONLY | os.O_APPEND)
+            os.dup2(output, 1)
+            os.dup2(output, 2)
+            try:
+                self._do(self.student)
+            except Exception as error:
+                traceback.print_exc()
+                print(f"{type(error).__name__}: {error}".splitlines()[0], flush=True)
+                sys.exit(1)
+
+    def failure(self, limit_s):
+        """How the work failed; an empty text where it did not."""
+        late = self.is_alive()
+        self.terminate()
+        self.end()
+        if late:
+            return f"it took more than {limit_s:.0f} s"
+        if self.exitcode == 1:
+            return "".join(last_lines(self.log, 1))
+        return f"its process ended with status {self.exitcode}" if self.exitcode else ""
+
+    def end(self):
+        self.join(GRACE_S)
+        self.kill()
+        self.join()

@@ -1,0 +1,235 @@
+"""nbgrader's plugins for its zip collector, with this class's names and with limits for what is handed in.
+
+nbgrader's own extractor follows links and unpacks archives of any size, and its collector takes the student's id from
+a regular expression that knows no class: they are replaced here. nbgrader groups the files by student and copies them.
+"""
+
+import errno
+import io
+import math
+import os
+import re
+import stat
+import time
+import unicodedata
+import zipfile
+from collections import defaultdict
+from datetime import datetime
+from difflib import get_close_matches
+from functools import partial
+from pathlib import Path
+
+from nbgrader.plugins import ExtractorPlugin, FileNameCollectorPlugin
+from traitlets import Instance, Unicode
+
+from ddl.errors import CourseError
+from marking.due import UTC
+from marking.students import Student
+
+FILE_BYTES = 20 * 2**20  # ten times a notebook with many pictures
+ARCHIVE_BYTES = 5 * FILE_BYTES  # all files of a student's archive
+ARCHIVE_FILES = 10_000
+REQUEST = "regrade.txt"  # in a hand-in: what a student asks to be looked at again
+STAMP = "timestamp.txt"  # nbgrader's, with the time of a hand-in
+CLUTTER = ("__MACOSX", ".ipynb_checkpoints", "desktop.ini", "Thumbs.db")
+# The file names of hand-ins; WHO is an id or a name, see `names_of`. Moodle's downloads have a number and
+# "assignsubmission" after it, and take feedback back under that name; Canvas's have numbers only.
+PATTERN = r"(?P<came_as>WHO(?:_\d+_assignsubmission_[a-z]+)?)(?:[_/]|\.(?:ipynb|py|zip|txt)(?![\w@-])|$)"
+
+
+class Refused(CourseError):
+    """A file or archive is not read; the text says why."""
+
+
+class Extractor(ExtractorPlugin):
+    """Copies a folder's files and unpacks zip archives, one level deep; `refused` says why files were left out."""
+
+    where = Instance(Path, help="the folder or zip archive to extract")
+
+    def extract(self, archive_path, extracted_path):
+        self.refused, self._out = {}, Path(extracted_path)
+        if self.where.is_dir():
+            for folder, folders, files in os.walk(self.where):
+                links = [name for name in folders if os.path.islink(os.path.join(folder, name))]
+                for name in sorted([*files, *links]):
+                    path = Path(folder, name)
+                    self._add(path.relative_to(self.where).parts, partial(_file, path), path.lstat().st_mtime)
+        else:
+            self._unpack((), self.where, math.inf)
+
+    def _unpack(self, parts, file, left_bytes=ARCHIVE_BYTES):
+        """Add the files of an archive; `parts` is its path, empty for the one with the whole class."""
+        with _opened(file) as archive:
+            for entry in archive.infolist():
+                left_bytes -= entry.file_size
+                if left_bytes < 0:
+                    raise Refused(f"has more than {ARCHIVE_BYTES / 2**20:.0f} MiB in it; the rest is left out")
+                if inner := _parts(entry):
+                    self._add((*parts, *inner), partial(_entry, archive, entry), _saved_at(entry), unpack=not parts)
+
+    def _add(self, parts, read, saved_at, unpack=True):
+        """Write one file, or the files in it if it is an archive."""
+        name = "/".join(parts)
+        try:
+            if _is_clutter(parts):
+                return
+            content = read()
+            if name.lower().endswith(".zip"):
+                if not unpack:
+                    raise Refused("is an archive in an archive, which is not opened")
+                self._unpack(parts, io.BytesIO(content))
+            else:
+                self._write(parts, content, saved_at)
+        except Refused as error:
+            self.refused[name] = str(error)
+        except OSError as error:
+            if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+                raise
+            self.refused[name] = f"cannot be read ({error.strerror})"
+
+    def _write(self, parts, content, saved_at):
+        path, number = self._out.joinpath(*parts), 1
+        while path.exists():
+            number += 1
+            path = path.with_name(f"{number}-{parts[-1]}")
+        if number > 1:
+            self.refused["/".join(parts)] = f"is in its archive more than once; the last one is kept as {path.name}"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
+        os.utime(path, (saved_at, saved_at))
+
+
+class Collector(FileNameCollectorPlugin):
+    """Finds a file's student by one pattern and the names of a class; `strays` says why others match nobody."""
+
+    named_regexp = Unicode(PATTERN, help="how a file's path begins; WHO is any id or name").tag(config=True)
+
+    def prepare(self, out: Path, people: list[Student], keep_stamps: bool, others: list[str]) -> None:
+        """Get ready for the files below `out`, and for `others`, which are not there. `keep_stamps`: nbgrader's own."""
+        self._out, self._keep_stamps, self.strays, self.came_as = out, keep_stamps, {}, {}
+        self._people = defaultdict(list)
+        for person in people:
+            for name in names_of(person):
+                self._people[name].append(person.id)
+        who = "|".join(map(re.escape, sorted(self._people, key=len, reverse=True)))
+        self._regexp = re.compile(self.named_regexp.replace("WHO", f"(?P<who>{who})"), re.IGNORECASE)
+        names = [str(path.relative_to(out)) for path in out.rglob("*") if path.is_file()] + others
+        firsts = {name.partition("/")[0] for name in names}
+        # The download's own folder around everything.
+        self._around = f"{firsts.pop()}/" if len(firsts) == 1 and all("/" in name for name in names) else ""
+        if self._regexp.match(_plain(self._around)):
+            self._around = ""
+
+    def collect(self, submitted_file):
+        """Return nbgrader's dictionary on a file, or None for one that is left where it is."""
+        path = Path(submitted_file)
+        name = str(path.relative_to(self._out)).removeprefix(self._around)
+        student = self.owner(name)
+        if student is None or (path.name == STAMP and not self._keep_stamps):
+            return None
+        if path.name == STAMP:
+            return {"student_id": student, "file_id": STAMP}
+        asks = path.name.lower() == REQUEST  # a request does not make the answers late
+        saved = None if asks else datetime.fromtimestamp(path.stat().st_mtime, UTC)
+        return {"student_id": student, "file_id": name, "timestamp": saved}
+
+    def owner(self, name: str) -> str | None:
+        """Return the id of the student whose file this is, or None and note it as a stray."""
+        name = name.removeprefix(self._around)
+        match = self._regexp.match(_plain(name))
+        owners = self._people.get(match["who"].casefold(), []) if match else []
+        if len(owners) == 1:
+            if "_assignsubmission_" in match["came_as"]:
+                self.came_as[owners[0]] = f"{name[: match.end('came_as')]}_"
+            return owners[0]
+        if owners:
+            reason = f"the name is that of {' and '.join(owners)}: put it into a folder named by the id"
+        else:
+            # The beginnings of names, as a whole path is far from any.
+            starts = [re.split(r"[_/]|\.\w+$", _plain(part))[0].casefold() for part in (self._around, name)]
+            close = [known for start in starts for known in get_close_matches(start, self._people)]
+            near = {id: None for known in close for id in self._people[known]}
+            reason = "no student has that id or name" + (f": is it {' or '.join(near)}?" if near else "")
+        self.strays[self._around + name] = reason
+        return None
+
+
+def names_of(person: Student) -> set[str]:
+    """What hand-ins call a student: the id, the full name in either order, or both names in one word as in Canvas."""
+    first, last, names = person.first_name, person.last_name, [person.id]
+    if first and last:
+        names += [f"{first} {last}", f"{last} {first}", f"{last}, {first}", re.sub(r"\W|_", "", last + first)]
+    return {_plain(name).casefold() for name in names}
+
+
+def _plain(name):
+    """Return a name with one code for each accented letter."""
+    return unicodedata.normalize("NFC", name)
+
+
+def _is_clutter(parts):
+    """Whether an operating system or Jupyter made it; a notebook that somebody has hidden is refused instead."""
+    if any(part in CLUTTER or part.startswith("._") for part in parts):
+        return True
+    hidden = any(part.startswith(".") for part in parts)
+    if hidden and parts[-1].endswith(".ipynb"):
+        raise Refused("is hidden, as its name begins with a dot, and does not count")
+    return hidden
+
+
+# ---------------------------------------------------------------- reading
+
+
+def _opened(file):
+    try:
+        archive = zipfile.ZipFile(file)
+    except (zipfile.BadZipFile, OSError, ValueError, NotImplementedError) as error:
+        raise Refused(f"is not a zip archive that can be read ({error})") from None
+    if len(archive.infolist()) > ARCHIVE_FILES:
+        raise Refused(f"has {len(archive.infolist()):,} files; up to {ARCHIVE_FILES:,} are looked at")
+    return archive
+
+
+def _parts(entry):
+    """Return the path of an archive's file, with valid names; a folder's is empty."""
+    name = entry.filename.replace("\\", "/").replace("\0", "?").encode("utf-8", "replace").decode()
+    return () if name.endswith("/") else tuple(part for part in name.split("/") if part not in ("", ".", ".."))
+
+
+def _saved_at(entry):
+    try:
+        return time.mktime((*entry.date_time, 0, 0, -1))
+    except (ValueError, OverflowError):
+        return 0.0
+
+
+def _file(path):
+    found = path.lstat()
+    if stat.S_ISLNK(found.st_mode):
+        raise Refused("is a symbolic link, which is not followed")
+    if not stat.S_ISREG(found.st_mode):
+        raise Refused("is not a regular file")
+    _check_size(found.st_size)
+    return path.read_bytes()
+
+
+def _entry(archive, entry):
+    if entry.filename.startswith(("/", "\\")) or ".." in re.split(r"[\\/]", entry.filename):
+        raise Refused("leads out of its archive")
+    if stat.S_ISLNK(entry.external_attr >> 16):
+        raise Refused("is a symbolic link, which is not followed")
+    _check_size(entry.file_size)
+    try:
+        with archive.open(entry) as file:
+            content = file.read(FILE_BYTES + 1)  # the archive may give a wrong size
+    except RuntimeError:
+        raise Refused("is protected by a password") from None
+    except Exception as error:  # zipfile has a different one for each way to be broken
+        raise Refused(f"cannot be read from its archive ({error})") from None
+    _check_size(len(content))
+    return content
+
+
+def _check_size(size):
+    if size > FILE_BYTES:
+        raise Refused(f"has {size / 2**20:,.0f} MiB; up to {FILE_BYTES / 2**20:.0f} are looked at")
