@@ -1,8 +1,7 @@
 # %% [markdown]
 # # 4b. Convergence in depth
 #
-# **How do noise, sharpness, batch norm and layer-wise step sizes affect large
-# batches?**
+# **How do noise, sharpness, batch norm and layer-wise steps affect large batches?**
 #
 # | about | this notebook |
 # | --- | --- |
