@@ -98,7 +98,7 @@ run: setup  ## execute the lessons into build/ (LESSON=4 for one, SIZE=smoke|rea
 site: setup  ## show the executed lessons as a web site, in build/site
 	@$(PY) tools/website.py build
 
-notebooks: setup  ## build notebooks/ and Start_Here.ipynb from their one source, grading/source/
+notebooks: setup  ## build notebooks/ and Start_Here.ipynb from their one source, lessons/
 	@$(PY) tools/lessons.py build
 
 clock: setup  ## estimate how long a lesson takes (LESSON=1)

@@ -13,14 +13,14 @@ from drawing import BLUE, GREEN, GREY, ORANGE, Drawing
 
 HERE = Path(__file__).resolve().parent
 
-SOURCES = HERE.parent / "grading" / "source"
+SOURCES = HERE.parent / "lessons"
 HEAD = re.compile(r"# # (.+)\n#\n# \*\*(.+)\*\*\n(?:#.*\n)*?# \| time \| (\d+) minutes")
 
 
 def heads():
     """The title, question and minutes of each lesson by its name, in the order in which people meet them."""
     found = {}
-    for source in sorted(SOURCES.glob("[0-9]*/*.py")):
+    for source in sorted(SOURCES.glob("[0-9]*.py")):
         head = HEAD.search(source.read_text(encoding="utf-8"))
         if not head:
             raise SystemExit(f"draw: {source} does not begin with a title, a question and its minutes")
@@ -42,7 +42,7 @@ def course_map():
     column, box = 183, 171
     right = 20 + column * (len(cores) - 1) + box
     drawing = Drawing(right + 20, height, "Map of the course", f"Start_Here leads to the lessons in order: {told}.")
-    _, question, minutes = HEAD.search((SOURCES / "Start_Here" / "Start_Here.py").read_text(encoding="utf-8")).groups()
+    _, question, minutes = HEAD.search((SOURCES / "Start_Here.py").read_text(encoding="utf-8")).groups()
     drawing.box(20, 16, right - 20, 38, "Start_Here", colour=GREEN)
     drawing.text(130, 38, question)
     drawing.text(right - 10, 38, f"{minutes} minutes", anchor="end", colour=GREEN, bold=True)

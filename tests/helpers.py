@@ -173,7 +173,7 @@ def claims_of(*names):
     """Return the sentences of these lessons' cells with the tag `claims`."""
     import jupytext
 
-    sources = [ROOT / "grading" / "source" / name / f"{name}.py" for name in names]
+    sources = [ROOT / "lessons" / f"{name}.py" for name in names]
     cells = [cell for source in sources for cell in jupytext.read(source, fmt="py:percent").cells]
     texts = [
         " ".join(re.sub(r"\*\*|^- ", "", cell.source, flags=re.MULTILINE).split())

@@ -4,7 +4,7 @@
     tools/lessons.py check          name every notebook that differs from its source
     tools/lessons.py run [LESSON] [--size smoke|reader]
 
-The source of a lesson is grading/source/<lesson>/<lesson>.py, in jupytext's percent format.
+The source of a lesson is lessons/<lesson>.py, in jupytext's percent format.
 A lesson is executed with its model answers in a folder of its own under build/, and neither reads nor writes what lies
 in notebooks/. Executed notebooks and their HTML go to build/, without the answers. LESSON is a lesson's name or its
 beginning: `run 4`.
@@ -50,7 +50,7 @@ class Failure:
 
 def sources(root: Path) -> list[Path]:
     """The lessons' sources in the order in which people meet them."""
-    return sorted(root.glob("grading/source/*/*.py"), key=lambda source: (source.stem != HOME, source.stem))
+    return sorted(root.glob("lessons/*.py"), key=lambda source: (source.stem != HOME, source.stem))
 
 
 def is_core(source: Path) -> bool:
@@ -70,7 +70,7 @@ def notebook_path(source: Path, root: Path) -> Path:
 
 
 def source_of(path: Path, root: Path) -> Path:
-    return root / "grading" / "source" / path.stem / f"{path.stem}.py"
+    return root / "lessons" / f"{path.stem}.py"
 
 
 def begins_so(name: str, paths: list[Path]) -> list[Path]:
@@ -257,7 +257,7 @@ def check(root: Path) -> int:
     kept = root / HINTS
     if kept.parent.exists() and (not kept.exists() or kept.read_text() != hidden_hints(root)):
         wrong.append(kept)
-        print(f"{HINTS} differs from the hints under grading/source/: `make notebooks`.")
+        print(f"{HINTS} differs from the hints under lessons/: `make notebooks`.")
     return int(bool(wrong))
 
 

@@ -161,7 +161,7 @@ def challenge(course, given):
 
 # Each with the commands that take it.
 OPTIONS = {
-    "sources": (("release",), dict(type=Path, default=HERE / "source")),
+    "sources": (("release",), dict(type=Path, default=HERE.parent / "lessons")),
     "when": (("release", "due"), dict(default="", help="it is due, such as 2026-12-01 18:00, or none")),
     "student": (("due", "autograde"), dict(default="", help="only this one")),
     "all": (("autograde",), dict(action="store_true", help="unchanged hand-ins, too")),

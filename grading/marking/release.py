@@ -23,7 +23,7 @@ def release(course: Course, beginning: str, sources: Path) -> str:
     Raises MarkingError and keeps the previous release if nbgrader rejects the lesson, or if its result is not what it
     has to be.
     """
-    texts = {path.stem: path.read_text() for path in sorted(sources.glob("*/*.py"))}
+    texts = {path.stem: path.read_text() for path in sorted(sources.glob("*.py"))}
     names = [name for name, text in texts.items() if '"grade": true' in text]
     lesson = the_one("lesson with graded cells", beginning, names)
     app = course.nbgrader()

@@ -62,7 +62,7 @@ def check_answers(tab, last):
     return table.inner_text()
 
 
-@pytest.mark.nightly("grading/source/1*")
+@pytest.mark.nightly("lessons/1*")
 def test_gradient_basics(open_notebook, lesson):
     tab = open_notebook(lesson("notebooks/1.Gradient-Basics.ipynb", solved=True), width=1280)
     tab.run_all()
@@ -76,7 +76,7 @@ def test_gradient_basics(open_notebook, lesson):
     assert "2 of 2" in check_answers(tab, "question 2")
 
 
-@pytest.mark.nightly("grading/source/2*", "source_code/course/topology/scripts/bench_*.py")
+@pytest.mark.nightly("lessons/2*", "source_code/course/topology/scripts/bench_*.py")
 @pytest.mark.timeout(1200)
 def test_system_topology(open_notebook, lesson):
     saved = run_all(open_notebook, lesson("notebooks/2.System-Topology.ipynb", solved=True), 900)

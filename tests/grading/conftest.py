@@ -35,7 +35,7 @@ class Lesson:
 
     def __init__(self, name, sources):
         self.name, self.sources = name, sources
-        self.solved = lessons.master((sources / name / f"{name}.py").read_text())
+        self.solved = lessons.master((sources / f"{name}.py").read_text())
         self.released = lessons.release(self.solved)
         self.points = {
             cell.metadata.nbgrader["grade_id"]: cell.metadata.nbgrader["points"]
@@ -117,15 +117,14 @@ class CourseFolder:
 def tiny(tmp_path_factory):
     """A lesson of four questions, one of them of each kind."""
     sources = tmp_path_factory.mktemp("sources")
-    (sources / TINY).mkdir()
-    shutil.copy(Path(__file__).parent / "tiny.py", sources / TINY / f"{TINY}.py")
+    shutil.copy(Path(__file__).parent / "tiny.py", sources / f"{TINY}.py")
     return Lesson(TINY, sources)
 
 
 @pytest.fixture(scope="session")
 def own_lesson():
     """Return a function that reads one of the course's own lessons, by its name."""
-    return lambda name: Lesson(name, ROOT / "grading" / "source")
+    return lambda name: Lesson(name, ROOT / "lessons")
 
 
 @pytest.fixture(scope="session")

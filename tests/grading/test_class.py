@@ -148,7 +148,7 @@ class Hostile:
 
 SIZES = [
     pytest.param("tiny", marks=pytest.mark.slow),
-    pytest.param("real", marks=pytest.mark.nightly("grading/source/1*", *MARKING)),
+    pytest.param("real", marks=pytest.mark.nightly("lessons/1*", *MARKING)),
 ]
 
 

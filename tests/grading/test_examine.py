@@ -251,7 +251,7 @@ def test_a_script_can_read_nothing_of_the_instructors(marked):
         launched(f"""
 import glob, os
 read = []
-for path in [{str(here)!r}, {str(here.parents[2] / "grading/source")!r}, "/etc/passwd", "/root/.bashrc",
+for path in [{str(here)!r}, {str(here.parents[2] / "lessons")!r}, "/etc/passwd", "/root/.bashrc",
              {str(here.parents[2] / "grading/marking/sandbox.py")!r}, "/proc/1/environ", "/proc/1/root/etc/passwd"]:
     try:
         read += [path, str(os.listdir(path) if os.path.isdir(path) else len(open(path).read()))]

@@ -16,9 +16,9 @@ from course.multi_gpu import conversion, own_loop
 from helpers import ROOT
 
 pytestmark = pytest.mark.slow
-SOURCES = ROOT / "grading" / "source"
+SOURCES = ROOT / "lessons"
 SCRIPTS = ROOT / "source_code" / "course" / "multi_gpu" / "scripts"
-LESSON, LOOPS = SOURCES / "3.Multi-GPU" / "3.Multi-GPU.py", SOURCES / "3d.Text-and-Loops" / "3d.Text-and-Loops.py"
+LESSON, LOOPS = SOURCES / "3.Multi-GPU.py", SOURCES / "3d.Text-and-Loops.py"
 
 
 def answer_of(grade_id, lesson=LESSON):

@@ -10,7 +10,7 @@ import lessons
 from helpers import ROOT
 
 LESSONS = [
-    pytest.param(name, marks=pytest.mark.nightly(f"grading/source/{name}/*", "grading/marking/*"))
+    pytest.param(name, marks=pytest.mark.nightly(f"lessons/{name}.py", "grading/marking/*"))
     for name in (source.stem for source in lessons.sources(ROOT))
     if name not in ("Start_Here", "1.Gradient-Basics")
 ]

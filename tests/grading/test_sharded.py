@@ -28,7 +28,7 @@ def answers():
     """Return the model answers by the files that they write."""
     found = {}
     for name in ("6.Sharding", "6b.Sharding-in-Depth"):
-        for cell in lessons.master((ROOT / "grading" / "source" / name / f"{name}.py").read_text()).cells:
+        for cell in lessons.master((ROOT / "lessons" / f"{name}.py").read_text()).cells:
             if match := re.match(r"%%writefile (my_\w+\.py)\n", cell.source):
                 found[match[1]] = re.sub(r"(?m)^.*### (BEGIN|END) SOLUTION.*\n?", "", cell.source[match.end() :])
     return found

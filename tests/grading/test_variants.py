@@ -60,7 +60,7 @@ class Lesson:
     """A lesson's own code cells with the model answers, and its tests by answer cell."""
 
     def __init__(self, name):
-        source = ROOT / "grading" / "source" / name / f"{name}.py"
+        source = ROOT / "lessons" / f"{name}.py"
         self.notebook = lessons.master(source.read_text())
         cells = self.notebook.cells
         self.tests = {

@@ -61,7 +61,7 @@ EXPECTED = {
 
 def marked(name):
     """Start_Here belongs to every full run; what lessons launch and show is looked at by tests of its own."""
-    mark = pytest.mark.slow if name == "Start_Here" else pytest.mark.nightly(f"grading/source/{name}/*")
+    mark = pytest.mark.slow if name == "Start_Here" else pytest.mark.nightly(f"lessons/{name}.py")
     return pytest.param(name, marks=mark)
 
 

@@ -133,7 +133,7 @@ CLAIMS = {
 
 
 def lesson():
-    return (ROOT / "grading" / "source" / LESSON / f"{LESSON}.py").read_text()
+    return (ROOT / "lessons" / f"{LESSON}.py").read_text()
 
 
 @pytest.fixture(scope="module")

@@ -130,7 +130,7 @@ def test_what_people_are_handed_has_no_hint_in_plain_text(lesson):
         assert not any(step[:40] in text for step in steps[:2])
 
 
-@pytest.mark.nightly("grading/source/1*")
+@pytest.mark.nightly("lessons/1*")
 def test_as_handed_out_it_runs_to_its_end_and_only_the_tests_fail(monkeypatch):
     name = "1.Gradient-Basics"  # the others' runs take minutes: tests/browser runs them so
     notebook = nbformat.read(ROOT / "notebooks" / f"{name}.ipynb", as_version=4)
@@ -147,6 +147,6 @@ def test_as_handed_out_it_runs_to_its_end_and_only_the_tests_fail(monkeypatch):
         for output in cell.outputs
         if output.output_type == "error"
     }
-    tests = Lesson(ROOT / "grading" / "source" / name / f"{name}.py").tests
+    tests = Lesson(ROOT / "lessons" / f"{name}.py").tests
     assert set(errors) == set(tests)
     assert set(errors.values()) == {"NotImplementedError"}

@@ -23,7 +23,7 @@ LAST = "\nassert strategy.num_replicas_in_sync == 2 and float(loss) < float(firs
 @pytest.mark.slow
 @pytest.mark.parametrize("lesson", ["3b.Strategies-in-Depth"])
 def test_a_recipe_trains(lesson, tmp_path):
-    cells = jupytext.read(ROOT / "grading" / "source" / lesson / f"{lesson}.py", fmt="py:percent").cells
+    cells = jupytext.read(ROOT / "lessons" / f"{lesson}.py", fmt="py:percent").cells
     (recipe,) = (cell.source for cell in cells if "recipe" in cell.metadata.get("tags", ()))
     (code,) = re.findall(r"```python\n(.*?)```", recipe, re.DOTALL)
     done = subprocess.run([sys.executable, "-c", DATA + code + LAST], cwd=tmp_path, capture_output=True, text=True)

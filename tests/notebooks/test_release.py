@@ -38,14 +38,14 @@ def test_people_get_no_solution_and_no_hidden_test_and_an_id_that_a_solution_doe
 
 
 def test_a_lesson_that_nbgrader_does_not_take_is_named(tmp_path):
-    source = tmp_path / "grading" / "source" / "1.One" / "1.One.py"
+    source = tmp_path / "lessons" / "1.One.py"
     source.parent.mkdir(parents=True)
     source.write_text(LESSON.format(test="q01_one"))  # the same id twice
-    with pytest.raises(SystemExit, match=r"grading/source/1.One/1.One.py: .*"):
+    with pytest.raises(SystemExit, match=r"lessons/1.One.py: .*"):
         lessons.main(["build"], tmp_path)
 
 
-@pytest.mark.nightly("grading/source/*", "tools/lessons.py")
+@pytest.mark.nightly("lessons/*", "tools/lessons.py")
 @pytest.mark.parametrize("source", GRADED, ids=lambda source: source.stem)
 def test_nbgrader_releases_the_same(source, tmp_path):
     name = source.stem

@@ -32,7 +32,7 @@ class Course:
         self.root = root
 
     def __call__(self, name, text=GOOD):
-        path = self.root / "grading" / "source" / name / f"{name}.py"
+        path = self.root / "lessons" / f"{name}.py"
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(textwrap.dedent(text))
         return path
@@ -97,9 +97,7 @@ def test_what_is_no_lesson_is_refused_before_any_runs(course, capsys):
     course("2.Second", GOOD.replace(' tags=["parameters"]', ""))
     assert course.main("run") == 1
     (said,) = capsys.readouterr().out.splitlines()
-    assert said == (
-        "grading/source/2.Second/2.Second.py has no cell with the tag `parameters`, so its size cannot be set."
-    )
+    assert said == ("lessons/2.Second.py has no cell with the tag `parameters`, so its size cannot be set.")
 
 
 ASKING = (
@@ -190,10 +188,10 @@ def test_the_runner_goes_on_after_a_failure_and_repeats_it_at_the_end(five):
     ends = [line.split()[1] for line in lines if line.endswith(("passed", "FAILED"))]
     assert ends == ["1.Raises", "2.Dies", "3.Asks", "4.Wrong", "5.Syntax"]
     *_, raised, died, wrong, syntax = lines
-    assert raised == "grading/source/1.Raises/1.Raises.py: cell 4 raised ZeroDivisionError: division by zero"
-    assert died == "grading/source/2.Dies/2.Dies.py: cell 4 ended its kernel"
-    assert wrong == "grading/source/4.Wrong/4.Wrong.py: cell 5 raised AssertionError: "
-    assert syntax.startswith("grading/source/5.Syntax/5.Syntax.py: cell 4 raised SyntaxError")
+    assert raised == "lessons/1.Raises.py: cell 4 raised ZeroDivisionError: division by zero"
+    assert died == "lessons/2.Dies.py: cell 4 ended its kernel"
+    assert wrong == "lessons/4.Wrong.py: cell 5 raised AssertionError: "
+    assert syntax.startswith("lessons/5.Syntax.py: cell 4 raised SyntaxError")
     assert "    f(0)" in lines and any("----> 2" in line for line in lines)
     build = root / "build"
     assert "ZeroDivisionError" in (build / "1.Raises.html").read_text()

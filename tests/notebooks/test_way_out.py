@@ -9,7 +9,7 @@ from helpers import ROOT
 
 
 def cells_of(name):
-    return jupytext.read(ROOT / "grading" / "source" / name / f"{name}.py", fmt="py:percent").cells
+    return jupytext.read(ROOT / "lessons" / f"{name}.py", fmt="py:percent").cells
 
 
 def test_without_pytorch_the_section_on_it_says_how_to_get_it_and_goes_on(monkeypatch, capsys):

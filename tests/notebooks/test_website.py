@@ -31,7 +31,7 @@ class Course:
     """A tiny lesson, and executions of it."""
 
     def __init__(self, root):
-        self.root, self.source = root, root / "grading" / "source" / "1.First" / "1.First.py"
+        self.root, self.source = root, root / "lessons" / "1.First.py"
         self.source.parent.mkdir(parents=True)
         self.source.write_text(LESSON)
         lessons.build(root)

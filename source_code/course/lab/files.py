@@ -24,7 +24,7 @@ from ddl.records.jsonfiles import DamagedFile, read_json
 # Of the course's top level, what somebody who works through it opens.
 ATTENDEES = ("Start_Here.ipynb", "notebooks", "source_code", "runs")
 MAINTAINERS = (
-    *("grading", "tests", "tools", "benchmarks", "build", "containers", "docs", "images", "results"),
+    *("grading", "lessons", "tests", "tools", "benchmarks", "build", "containers", "docs", "images", "results"),
     *("CHANGELOG.md", "CONTRIBUTING.md", "LICENSE", "LICENSE-CC-BY-4.0", "Makefile", "README.md", "environment.yml"),
     *("environment-next.yml", "pyproject.toml", "requirements.lock", "requirements-gpu.lock", "requirements-next.lock"),
     *("ddl-course.sif", "ddl-course-next.sif"),

@@ -1,6 +1,7 @@
 """Fetching over a real loopback server: whole, broken, altered, twice at once, and not at all."""
 
 import http.server
+import io
 import os
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -67,12 +68,13 @@ def whole(folder):
     return (folder / FILE).exists() and (folder / FILE).read_bytes() == ARCHIVE
 
 
-def test_fetch_downloads_once_with_progress_and_then_finds_it(folder, server, capfd):
-    lines = []
+def test_fetch_downloads_once_with_progress_and_then_finds_it(folder, server, monkeypatch):
+    lines, errors = [], io.StringIO()
+    monkeypatch.setattr("sys.stderr", errors)
     fetch("cifar10", lines.append)
     assert whole(folder) and load("cifar10").form == "official"
     assert f"downloading {server.address} to {folder}" in lines[0]
-    assert "%|" in capfd.readouterr().err  # a progress bar
+    assert "%|" in errors.getvalue()  # a progress bar
     fetch("cifar10", str)
     assert server.asked == 1
 

@@ -3,7 +3,7 @@
 from course.multi_gpu import ps_faults
 from helpers import ROOT
 
-LESSON = ROOT / "grading" / "source" / "3b.Strategies-in-Depth" / "3b.Strategies-in-Depth.py"
+LESSON = ROOT / "lessons" / "3b.Strategies-in-Depth.py"
 SENTENCES = {
     "slow worker costs more than its own share": lambda found: (
         # Without a wait, half of the updates would be left, and a tenth of the other half.
