@@ -144,7 +144,7 @@ def _cause(e: CrashReport) -> Failure:
         )
     if not before_ranks and (failure := _of_ranks(e)):
         return failure
-    if full or reason == "storage":
+    if full:
         sentence = f"the disk that holds {e.folder.path} is full, and nothing else could be recorded"
         return Failure(sentence, type="storage", advice=MORE_ROOM)
     return Failure("the run failed and no rank said why", advice="See the launcher's log.")

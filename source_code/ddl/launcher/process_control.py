@@ -11,7 +11,7 @@ from ddl.launcher.failure import SLURM_ENDS
 from ddl.launcher.processes import wait_until
 from ddl.launcher.progress import EVENT, end_of, launcher_events
 from ddl.records.folder import RunFolder, StorageError, processes_of
-from ddl.records.jsonfiles import FULL, is_full, read_json_lines
+from ddl.records.jsonfiles import is_full, read_json_lines
 from ddl.records.log import last_lines
 
 POLL_S = 0.2
@@ -20,16 +20,11 @@ CANCEL_GRACE_S = 60.0  # Slurm sends SIGTERM, and SIGKILL after KillWait, usuall
 
 
 class ProcessControl:
-    """Controls the processes of one run from any process; `process` is its supervisor if this process started it.
-
-    `unrecorded` has events that could not be written, and `unwritten` says why.
-    """
+    """Controls the processes of one run from any process; `process` is its supervisor if this process started it."""
 
     def __init__(self, folder: RunFolder, job: dict, process: subprocess.Popen | None = None) -> None:
         self._folder, self._job, self._process = folder, job, process
         self._id = folder.path.name
-        self.unrecorded: list[dict] = []
-        self.unwritten: StorageError | None = None
         site = job.get("site", {})
         queued = site.get("scheduler") == "slurm" and not site.get("allocation")  # job steps are not queued
         self._queue = slurm.SlurmJob(self._id) if queued else None
@@ -124,10 +119,10 @@ class ProcessControl:
         return not self._end() and bool(processes.of_run(self._id))
 
     def _end(self) -> dict | None:
-        return end_of([*read_json_lines(self._folder.launcher, EVENT), *self.unrecorded])
+        return end_of(read_json_lines(self._folder.launcher, EVENT))
 
     def _events(self) -> list[dict]:
-        return [*launcher_events(self._folder, processes_of(self._job), alive=False), *self.unrecorded]
+        return launcher_events(self._folder, processes_of(self._job), alive=False)
 
     def _settled(self) -> bool:
         """Return whether the run's end is recorded for good."""
@@ -150,9 +145,7 @@ class ProcessControl:
             processes.end(self._id)
             if status < 0:
                 self._record_end(state="failed", reason="launcher killed", signal=signal.Signals(-status).name)
-            elif status == 0 or is_full(self._folder.path):  # it could not record it
-                self._record_end(state="failed" if status else "done", reason="storage")
-            else:
+            elif not is_full(self._folder.path):  # otherwise the supervisor could not record it, and nor can this
                 self._record_launch_failure(status)
 
     def _settle(self, queue: slurm.SlurmJob) -> None:
@@ -180,13 +173,8 @@ class ProcessControl:
         self._record_end(state="failed", reason="launch", log="\n".join(lines), message=message, **fields)
 
     def _record_end(self, **fields: Any) -> None:
-        end = {"event": "ended", "time": time.time(), **fields}
-        try:
-            self._folder.append(self._folder.launcher, end)
-        except StorageError as error:
-            self.unwritten = error
-            why = {"reason": "storage"} if error.errno in FULL else {}
-            self.unrecorded.append({**why, **end})  # known only to this process
+        with contextlib.suppress(StorageError):  # then the run counts as lost, and its full disk is named
+            self._folder.append(self._folder.launcher, {"event": "ended", "time": time.time(), **fields})
 
 
 def _end_by_slurm(job: slurm.JobState, end: dict) -> dict:

@@ -4,12 +4,11 @@ import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import NoneType
 from typing import Any
 
 from ddl.launcher.crash_report import CrashReport, stall_of, straggler_of
 from ddl.launcher.failure import Failure, failure_of
-from ddl.launcher.restarts import STARTS, STEPS, Restart, changes_of, last_start, notes_of, ranks_of, restarts_of
+from ddl.launcher.restarts import EVENT, STARTS, STEPS, Restart, changes_of, last_start, notes_of, ranks_of, restarts_of
 from ddl.launcher.tf_cluster_roles import role_of
 from ddl.records.folder import RunFolder, processes_of, start_of
 from ddl.records.jsonfiles import DamagedFile, JsonLines, is_full, read_json, read_json_lines
@@ -19,18 +18,9 @@ GONE_S = 5.0  # normally, all ranks end within a second or two
 ENDS = ("done", "failed", "stopped", "lost")  # states that are recorded
 OVER = (*ENDS, "damaged")
 STATES = ("queued", "starting", "running", "training", *OVER)
-# Required keys of the files in a run's folder, and their types.
-JOB = {"id": str, "created": (int, float), "workers": int, "site": (dict, NoneType), "processes": (int, NoneType)}
-JOB["max_restarts"] = (int, NoneType)
-JOB |= dict.fromkeys(("name", "shell_line", "where"), (str, NoneType))
-MOST_RANKS = 100_000
-RANK = {"rank": int, "host": str, "pid": int, "started": (int, float)}
-EXIT = {"rank": int, "code": int, "time": (int, float)}
-EVENT = {"event": str, "time": (int, float)}
+JOB = ("id", "created", "workers")  # required keys
 # Fields of `Progress` that are copied from step and evaluation events.
 MEASURES = ("step", "epoch", "images_per_s", "loss", "test_accuracy", "learning_rate")
-NUMBERS = (*MEASURES, "accuracy", "test_loss", "steps", "epochs", "samples")
-SCRIPT_EVENT = EVENT | {"data": (dict, NoneType)} | dict.fromkeys(NUMBERS, (int, float, NoneType))
 
 
 @dataclass(frozen=True)
@@ -89,15 +79,12 @@ class Progress:
 
 def events_of(folder: RunFolder) -> JsonLines:
     """Return a reader of the script's events."""
-    return JsonLines(folder.events, SCRIPT_EVENT)
+    return JsonLines(folder.events, EVENT)
 
 
 def read_job(folder: RunFolder) -> dict | None:
     """Return a run's ``job.json``, or None if it does not exist; raise DamagedFile if it does not describe a run."""
-    job = read_json(folder.job, JOB)
-    if job and not 0 <= processes_of(job) <= MOST_RANKS:
-        raise DamagedFile(f"{folder.job} is damaged: {processes_of(job)} ranks")
-    return job
+    return read_json(folder.job, JOB)
 
 
 def progress_of(
@@ -107,19 +94,17 @@ def progress_of(
     now: float | None = None,
     waiting: str = "",
     events: JsonLines | None = None,
-    unrecorded: Iterable[dict] = (),
 ) -> Progress:
     """Return the progress of the run in a folder.
 
     `alive` tells whether its processes run. If not, and no end was recorded, the run is "lost". A damaged file makes
     the run "damaged", with a failure that names the file; while processes run, this is only a note. `waiting` is the
-    reason why the run is queued, `events` a reader from `events_of` to be used again, and `unrecorded` the launcher's
-    events that could not be written.
+    reason why the run is queued, and `events` a reader from `events_of` to be used again.
     """
     paths = RunFolder(Path(folder))
     now = time.time() if now is None else now
     try:
-        return _read(paths, alive, now, waiting, events or events_of(paths), unrecorded)
+        return _read(paths, alive, now, waiting, events or events_of(paths))
     except DamagedFile as error:
         name, problem = paths.path.name, str(error)
         if alive:
@@ -133,19 +118,17 @@ def progress_of(
         )
 
 
-def _read(
-    folder: RunFolder, alive: bool, now: float, waiting: str, script: JsonLines, unrecorded: Iterable[dict]
-) -> Progress:
+def _read(folder: RunFolder, alive: bool, now: float, waiting: str, script: JsonLines) -> Progress:
     job = read_job(folder)
     if job is None:
         raise DamagedFile(f"{folder.job} is missing")
     created, world = job["created"], processes_of(job)
-    launcher = [*launcher_events(folder, world, alive), *unrecorded]
+    launcher = launcher_events(folder, world, alive)
     asked, world = world, ranks_of(launcher) or world
     numbers = asked if job.get("elastic") else world  # elastic processes keep their numbers when others are lost
     recorded_events = script.look()
     restarts, events = restarts_of(launcher, recorded_events), without_repeats(recorded_events)
-    records = [] if waiting else [read_json(folder.rank(rank), RANK) for rank in range(numbers)]
+    records = [] if waiting else [read_json(folder.rank(rank)) for rank in range(numbers)]
     ranks = tuple(
         RankInfo(info["rank"], info["host"], info["pid"], info["started"], role_of(job, info["rank"]))
         for info in filter(None, records)
@@ -213,7 +196,7 @@ def launcher_events(folder: RunFolder, world: int, alive: bool) -> list[dict]:
     """Return the events of the launcher and, on several nodes, of the ranks' tasks, which may still run if `alive`."""
     events = read_json_lines(folder.launcher, EVENT)
     world = ranks_of(events) or world
-    exits = [record for rank in range(world) if (record := read_json(folder.exit(rank), EXIT))]
+    exits = [record for rank in range(world) if (record := read_json(folder.exit(rank)))]
     if exits:
         events += [{"event": "rank_exit", **record} for record in exits]
         events.sort(key=lambda event: event["time"])

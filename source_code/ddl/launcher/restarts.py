@@ -18,6 +18,7 @@ from ddl.text import plural
 
 STARTS = ("launched", "restarted", "ranks")
 STEPS = ("step", "evaluation")
+EVENT = ("event", "time")  # required keys of an event
 
 
 @dataclass(frozen=True)
@@ -125,10 +126,10 @@ def decide(folder: RunFolder, max_restarts: int, exits: Iterable[dict] = ()) -> 
     """
     if not max_restarts:
         return {"no_restart": ""}
-    launcher = read_json_lines(folder.launcher, {"event": str, "time": (int, float)})
+    launcher = read_json_lines(folder.launcher, EVENT)
     began = max((event["time"] for event in launcher if event["event"] in STARTS), default=0.0)
     earlier = [event for event in launcher if event["event"] == "restarted"]
-    events = read_json_lines(folder.events, {"event": str, "time": (int, float)})
+    events = read_json_lines(folder.events, EVENT)
     since = [event for event in events if event["time"] >= began]
     known = [*last_start(launcher), *exits]
     failure = failure_of(CrashReport(folder, read_json(folder.job) or {}, known, since, "failed", {"state": "failed"}))

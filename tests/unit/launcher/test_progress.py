@@ -313,9 +313,7 @@ def test_an_error_is_shown_while_the_others_still_run_and_a_stopped_run_has_none
     assert progress.failure is None and summary(progress).startswith("■ arm stopped by ada, 0:09")
 
 
-@pytest.mark.parametrize(
-    "state, end", [("lost", None), ("failed", {"reason": "storage"}), ("failed", {"reason": "launch", "message": "x"})]
-)
+@pytest.mark.parametrize("state, end", [("lost", None), ("failed", {"reason": "launch", "message": "x"})])
 def test_a_run_that_could_record_nothing_says_that_its_disk_is_full(folder, monkeypatch, state, end):
     monkeypatch.setattr("ddl.launcher.failure.is_full", lambda path: True)
     folder.launcher(0.5, "launched", pid=1)
