@@ -195,12 +195,12 @@ def _horovodrun_options(options: RunOptions) -> Words:
     return (
         *(*fixed, "-np", fewest, "--min-np", fewest, "--max-np", str(options.processes)),
         *("--blacklist-cooldown-range", *map(str, COOLDOWN_S)),
-        *("--host-discovery-script", shlex.quote(options.discovery)),  # a line for a shell
+        *("--host-discovery-script", shlex.quote(str(RunFolder(Path(options.folder)).discovery))),  # a line for a shell
     )
 
 
 def _discovery(job: Job, site: Site, paths: RunFolder) -> list[tuple[Path, str]]:
-    """Return the discovery script to write for an elastic job that has none.
+    """Return the discovery script to write for an elastic job.
 
     SiteError if the site can't run it. Two names of the loopback interface stand for two hosts, because Horovod removes
     all ranks of a host on which one fails.
@@ -213,8 +213,6 @@ def _discovery(job: Job, site: Site, paths: RunFolder) -> list[tuple[Path, str]]
             f'scheduler = "{site.scheduler}", container = "{site.container}"',
             "scheduler" if site.scheduler != "local" else "container",
         )
-    if job.discovery:
-        return []
     halves = {"localhost": -(-job.workers // 2), "127.0.0.1": job.workers // 2}
     lines = [f"echo {host}:{slots}\n" for host, slots in halves.items() if slots]
     return [(paths.discovery, "#!/bin/sh\n" + "".join(lines))]

@@ -43,7 +43,6 @@ class RunOptions:
     max_restarts: int = 0
     elastic: bool = False
     min_workers: int | None = None
-    discovery: str = ""
     debug: int | None = None
     terminal: str = ""
     controller: str = "gloo"
@@ -74,8 +73,6 @@ class RunOptions:
         """Return the options that a ``job.json`` describes."""
         known = {**job.get("site", {}), **job}
         values = {each.name: known[each.name] for each in dataclasses.fields(cls) if known.get(each.name) is not None}
-        if values.get("elastic") and not values.get("discovery"):
-            values["discovery"] = str(RunFolder(Path(known["folder"])).discovery)
         return cls(**values | {"args": tuple(job["args"])})
 
     @classmethod

@@ -4,6 +4,8 @@ The ranks are started as ``horovodrun --gloo`` would start them, and find each o
 The supervisor records when and how each rank ended, because a killed rank can't.
 """
 
+import getpass
+import json
 import os
 import sys
 import threading
@@ -14,10 +16,11 @@ from concurrent.futures import ThreadPoolExecutor
 from ddl.launcher import processes
 from ddl.launcher.run_options import RunOptions
 from ddl.rank import rendezvous
-from ddl.rank.core_queue import Ticket
+from ddl.rank.core_queue import take_turn
 from ddl.rank.fast_exit import run_and_exit
 from ddl.rank.rendezvous import Slot, slots
 from ddl.rank.supervisor import Supervisor, shell_status
+from ddl.records.jsonfiles import read_json
 from ddl.records.log import keep_writing
 
 POLL_S = 0.3
@@ -42,9 +45,7 @@ class OneHost(Supervisor):
     def run(self) -> int:
         """Run all ranks; return the exit status of the run."""
         self.record("launched", pid=os.getpid())
-        ticket = Ticket.of(self.folder)
-        if ticket:
-            self._await_cores(ticket)
+        turn = self._take_turn()
         self.started = time.time()
         if self.options.timeout_s:
             self.watch(self.await_time_limit)
@@ -64,23 +65,21 @@ class OneHost(Supervisor):
             print(f"{type(error).__name__}: {error}", file=sys.stderr, flush=True)
             self.end("launch", message=str(error))
         processes.end(self.run_id, mark="DDL_RANKS_OF")  # children that ranks left behind
-        if ticket:
-            ticket.give_back()
+        if turn:
+            turn.close()
         state = self._state()
         why_not = {"no_restart": restart["no_restart"]} if restart.get("no_restart") else {}
         self.record("ended", state=state, **({"reason": self.reason, **self.details} if self.reason else why_not))
         return 0 if state == "done" else 1
 
-    def _await_cores(self, ticket):
-        """Wait for shared cores, and record what for; a reason to stop ends the wait."""
-        recorded = ""
-        while not self.stopping.is_set() and (waiting := ticket.waits_for()):
-            if waiting != recorded:
-                self.folder.write_text(self.folder.waiting, recorded := waiting)
-            self.stopping.wait(POLL_S)
-        if recorded:
+    def _take_turn(self):
+        """Wait for this run's turn if it shares cores with others, and record what it waits for."""
+        name = f"{getpass.getuser()}'s {json.dumps((read_json(self.folder.job) or {}).get('name', ''))}"
+        turn = take_turn(name, self.stopping, lambda text: self.folder.write_text(self.folder.waiting, text))
+        if self.folder.waiting.exists():
             self.folder.write_json(self.folder.turn, {"time": time.time()})
-            self.folder.waiting.unlink(missing_ok=True)
+            self.folder.waiting.unlink()
+        return turn
 
     def prepare(self) -> None:
         """Prepare the place, once, before the first rank starts."""

@@ -47,7 +47,7 @@ class RunFolder:
     command = _File("command.sh")  # the printed line, to run again
     launcher = _File("launcher.jsonl")  # events: launched, rank_exit, restarted, ended
     launcher_log = _File("launcher.log")
-    discovery = _File("discover_hosts.sh")  # of an elastic run that was given none; the user may edit it
+    discovery = _File("discover_hosts.sh")  # of an elastic run; the user may edit it
     waiting = _File("waiting")  # if cores are shared: what the run waits for
     turn = _File("turn.json")  # and when it got them
     # The kernel that shows the run
