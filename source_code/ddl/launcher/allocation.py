@@ -59,13 +59,11 @@ def open_shell(nodes: int = 1, site: Site | str | Path | None = None) -> None:
 def _checked(site: Site | str | Path | None, nodes: int) -> Site:
     site = site if isinstance(site, Site) else Site.here(site)
     if site.scheduler != "slurm":
-        raise SiteError(
-            f'an allocation needs a site with scheduler = "slurm"; this one has "{site.scheduler}"', "scheduler"
-        )
+        raise SiteError(f'an allocation needs a site with scheduler = "slurm"; this one has "{site.scheduler}"')
     if site.allocation:
         raise SiteError(f"this process is in Slurm job {site.allocation} already: launches run in it")
     if type(nodes) is not int or not 1 <= nodes <= site.nodes:
-        raise SiteError(f"nodes must be an integer from 1 to {site.nodes}, got {nodes!r}", "nodes")
+        raise SiteError(f"nodes must be an integer from 1 to {site.nodes}, got {nodes!r}")
     return replace(site, nodes=nodes)
 
 

@@ -210,8 +210,7 @@ def _discovery(job: Job, site: Site, paths: RunFolder) -> list[tuple[Path, str]]
     if site.scheduler != "local" or site.enters_container:
         raise SiteError(
             "an elastic run needs all its ranks on this machine, outside containers; this site has "
-            f'scheduler = "{site.scheduler}", container = "{site.container}"',
-            "scheduler" if site.scheduler != "local" else "container",
+            f'scheduler = "{site.scheduler}", container = "{site.container}"'
         )
     halves = {"localhost": -(-job.workers // 2), "127.0.0.1": job.workers // 2}
     lines = [f"echo {host}:{slots}\n" for host, slots in halves.items() if slots]

@@ -213,5 +213,5 @@ def test_a_broken_file_is_the_first_thing_said(tmp_path):
     file = tmp_path / "site.toml"
     file.write_text("nodse = 2\n")
     report = doctor(file)
-    assert not report.ok and report.checks[0].detail.startswith(f"{file}:1: ") and "nodse" in report.checks[0].detail
+    assert not report.ok and report.checks[0].detail.startswith(f"{file}: ") and "nodse" in report.checks[0].detail
     assert "processor cores" in [each.name for each in report.checks]
