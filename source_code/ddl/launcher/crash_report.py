@@ -177,12 +177,7 @@ def stall_of(folder: RunFolder, world: int) -> str:
         return ""
     verb = "is" if len(waiting) == 1 else "are"
     note = f"no output for {records[0]['quiet_s']:g} s: {name_ranks(waiting)} {verb} waiting for {name_ranks(late)}"
-    stopped = {record["rank"]: record["stopped"] for record in records if record.get("stopped")}
-    signals = [
-        f"rank {rank} is stopped by a signal: `kill -CONT {pid}` on its host continues it"
-        for rank, pid in stopped.items()
-    ]
-    return "\n".join(filter(None, [note, *signals, stacks_of(folder, [rank for rank in late if rank not in stopped])]))
+    return "\n".join(filter(None, [note, stacks_of(folder, late)]))
 
 
 def straggler_of(folder: RunFolder, world: int) -> str:

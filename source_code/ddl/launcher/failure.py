@@ -129,8 +129,6 @@ def _cause(e: CrashReport) -> Failure:
         return _ended_by_slurm(e)
     if reason == "timeout":
         return _timed_out(e)
-    if reason == "absent":
-        return _absent(e)
     if reason == "launcher killed":
         advice = "If you did not do this, the machine may be out of memory."
         return Failure(f"the launcher was killed by {e.end['signal']}", advice=advice)
@@ -186,21 +184,6 @@ def _timed_out(e: CrashReport) -> Failure:
         traceback=stacks_of(e.folder, missing) or stacks_of(e.folder, range(e.world)),
         others=others,
         advice=advice,
-    )
-
-
-def _absent(e: CrashReport) -> Failure:
-    missing = e.end["missing"]
-    who = " and ".join(e.who(rank) + " ended and" * (rank in e.end["gone"]) for rank in missing)
-    return Failure(
-        f"{who} never joined the cluster, which others were waiting for",
-        output=tuple(last_lines(e.folder.log(missing[0]))),
-        rank=missing[0],
-        type="absent",
-        traceback=stacks_of(e.folder, missing),
-        others="the other ranks were ended",
-        advice="Every rank must create its strategy, or start its server. If a rank needs more time, raise "
-        "DDL_CLUSTER_TIMEOUT_S.",
     )
 
 

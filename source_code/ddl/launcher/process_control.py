@@ -180,7 +180,7 @@ class ProcessControl:
 def _end_by_slurm(job: slurm.JobState, end: dict) -> dict:
     """Combine Slurm's account of a run's end with the run's own."""
     known = {key: value for key, value in end.items() if key not in ("event", "time")}
-    by_slurm = {"job": job.id, "slurm": job.state, "nodes": job.nodes, "by": job.by}
+    by_slurm = {"job": job.id, "slurm": job.state, "nodes": job.nodes}
     if job.state in SLURM_ENDS and known.get("state") != "done":
         return known | by_slurm | {"state": "failed"}
     if known:

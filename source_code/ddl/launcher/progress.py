@@ -39,8 +39,7 @@ class Progress:
     """A snapshot of a run, with everything that views show.
 
     Times are in seconds; `step` and `steps` count from the start of training. `history` holds the evaluation events,
-    `losses` pairs of (samples, loss). `waiting` is the scheduler's reason why the run is queued, and `stopped_by` the
-    user who canceled it, if known.
+    `losses` pairs of (samples, loss). `waiting` is the scheduler's reason why the run is queued.
     """
 
     id: str
@@ -49,7 +48,6 @@ class Progress:
     folder: Path
     shell_line: str = ""
     waiting: str = ""
-    stopped_by: str = ""
     world: int = 0
     ranks: tuple[RankInfo, ...] = ()
     elapsed_s: float = 0.0
@@ -160,7 +158,6 @@ def _read(folder: RunFolder, alive: bool, now: float, waiting: str, script: Json
         folder=folder.path,
         shell_line=job.get("shell_line", ""),
         waiting=waiting,
-        stopped_by=end.get("by", ""),
         world=world,
         ranks=ranks,
         elapsed_s=until - created,
@@ -213,10 +210,9 @@ def _end_by_tasks(exits: list[dict]) -> dict:
     if "timeout" in reasons:
         missing = [record["rank"] for record in exits if not record.get("waits")]
         return {"state": "failed", "reason": "timeout", "missing": missing if len(missing) < len(exits) else []}
-    for reason, state in (("absent", "failed"), ("launcher gone", "stopped"), ("launch", "failed")):
+    for reason, state in (("launcher gone", "stopped"), ("launch", "failed")):
         if record := reasons.get(reason):
-            details = {key: record[key] for key in ("missing", "gone", "message") if key in record}
-            return {"state": state, "reason": reason, **details}
+            return {"state": state, "reason": reason, "message": record.get("message", "")}
     failed = [record for record in exits if record["code"]]
     if any(not record.get("reason") for record in failed):
         why_not = next((record["no_restart"] for record in failed if record.get("no_restart")), None)

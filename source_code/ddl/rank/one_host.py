@@ -102,7 +102,6 @@ class OneHost(Supervisor):
         meeting = rendezvous.through("gloo", self.interface, debugging=options.debug is not None)
         os.environ |= {**rendezvous.variables(self.server_address, port), **meeting}
         over = threading.Event()
-        self.watch(self.await_cluster, over)
         if options.debug is None:  # ranks of a run that is debugged wait for the user
             self.watch(self.await_stalls, range(len(self.slots)), over)
             if not options.roles():
@@ -129,7 +128,7 @@ class OneHost(Supervisor):
 
     def _state(self):
         if self.reason:
-            return "failed" if self.reason in ("timeout", "absent", "launch") else "stopped"
+            return "failed" if self.reason in ("timeout", "launch") else "stopped"
         return "failed" if any(self.exit_codes.values()) else "done"
 
     # ---------------------------------------------------------------- overrides
@@ -138,14 +137,9 @@ class OneHost(Supervisor):
         self.asked = "SIGKILL"
         processes.end(self.run_id, mark="DDL_RANKS_OF")
 
-    def has_exited(self, rank):
-        return rank in self.exit_codes
-
-    def diagnose(self, reason):
+    def diagnose(self):
         ranks = self.running()
         waiting = self.waits(ranks)
-        if reason != "timeout":
-            return {}
         missing = [rank for rank, waits_for_others in zip(ranks, waiting, strict=True) if not waits_for_others]
         return {"missing": missing if any(waiting) else []}
 

@@ -88,7 +88,7 @@ class Task(Supervisor):
             self._record(code, reason=self.reason, waits=self.waiting, no_restart=why_not or None, **self.details)
             if self.controller == "none" and self.slot.rank == 0 and not code:  # others may still ask for addresses
                 others = range(1, self.slot.size)
-                wait_for(others, lambda rank: self.stopping.is_set() or self.has_exited(rank), SERVE_S)
+                wait_for(others, lambda rank: self.stopping.is_set() or self._has_exited(rank), SERVE_S)
             return code
 
     def _run_rank(self):
@@ -100,8 +100,6 @@ class Task(Supervisor):
         except (CourseError, OSError) as error:
             self._record(1, reason="launch", message=str(error))
             raise
-        if self.controller == "none" and self.slot.rank == 0:
-            self.watch(self.await_cluster, over)
         self.watch(self.await_stalls, [self.slot.rank], over)
         if self.options.max_restarts:
             self.watch(self._await_failures, over)
@@ -110,6 +108,10 @@ class Task(Supervisor):
         if code == 128 + signal.SIGTERM and not self.reason:
             time.sleep(0.2)  # Slurm signals the rank and this task in any order: this task's may still be on its way
         return code or int(self.reason is not None)
+
+    def _has_exited(self, rank):
+        os.listdir(self.folder.path)  # makes NFS forget that the file was missing
+        return self.folder.exit(rank).exists()
 
     def _record(self, code, **fields):
         known = {name: value for name, value in fields.items() if value is not None}
@@ -122,15 +124,10 @@ class Task(Supervisor):
         """Do nothing: Slurm sends SIGTERM to the rank as well, and warns of the time limit by `--signal`."""
         return False
 
-    def has_exited(self, rank):
-        os.listdir(self.folder.path)  # makes NFS forget that the file was missing
-        return self.folder.exit(rank).exists()
-
-    def diagnose(self, reason):
-        if reason == "timeout":
-            (self.waiting,) = self.waits([self.slot.rank])
-            self._record(1, reason="timeout", waits=self.waiting)
-            time.sleep(HOLD_S)
+    def diagnose(self):
+        (self.waiting,) = self.waits([self.slot.rank])
+        self._record(1, reason="timeout", waits=self.waiting)
+        time.sleep(HOLD_S)
         return {}
 
     # ---------------------------------------------------------------- connecting the ranks

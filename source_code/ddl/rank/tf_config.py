@@ -30,8 +30,6 @@ EXAMPLE = '{"cluster": {"worker": ["host1:2222", "host2:2222"]}, "task": {"type"
 
 LOOK_EVERY_S = 0.1
 CONNECT_S = 1.0
-# The launcher gives up after the script, whose error says more.
-LAUNCHER_GRACE_S = 5.0
 # A coordinator that ends removes its functions from the servers, and TensorFlow prints errors if they ended first. A
 # coordinator that does other work afterwards is not waited for.
 COORDINATOR_ENDS_S = 10.0
@@ -267,12 +265,12 @@ def assemble(rank: int, roles: Roles) -> Cluster:
     return Cluster(*roles[rank], workers, chief, ps)
 
 
-def await_addresses(names: Sequence[str], seconds: float | None = None) -> list[str]:
+def await_addresses(names: Sequence[str]) -> list[str]:
     """Wait until ranks 0 to ``len(names) - 1`` have published their addresses, and return the addresses.
 
-    ClusterError names those that have not done so within `seconds` (by default ``DDL_CLUSTER_TIMEOUT_S``, or 180).
+    ClusterError names those that have not done so within ``DDL_CLUSTER_TIMEOUT_S`` seconds (by default 180).
     """
-    seconds = cluster_timeout_s() if seconds is None else seconds
+    seconds = cluster_timeout_s()
     addresses: dict[int, str | None] = {}
 
     def is_known(rank: int) -> bool:
@@ -285,18 +283,6 @@ def await_addresses(names: Sequence[str], seconds: float | None = None) -> list[
             "On a slow machine, set DDL_CLUSTER_TIMEOUT_S to a longer time"
         )
     return [addresses[rank] for rank in range(len(names))]
-
-
-def first_absent(size: int) -> list[int]:
-    """Wait until all `size` ranks have opened their ports; return those that did not in time.
-
-    In tf.distribute a task waits for others forever, and holds Python's lock meanwhile, so the supervisor watches. Time
-    counts from the moment when the first port is open; a script without a strategy opens none.
-    """
-    addresses = await_addresses([""] * size, math.inf)
-    while not any(map(answers, addresses)):
-        time.sleep(LOOK_EVERY_S)
-    return wait_for(range(size), lambda rank: answers(addresses[rank]), cluster_timeout_s() + LAUNCHER_GRACE_S)
 
 
 def visible_devices(rank: int, local_rank: int, roles: Roles, devices: Sequence[str]) -> str:

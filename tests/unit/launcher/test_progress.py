@@ -278,16 +278,6 @@ CASES = {
         errors={0: (4.0, "UnavailableError", "Socket closed"), 2: (4.1, "ValueError", "bad batch")},
         others="rank 0 lost touch; ranks 1 and 3 were ended",
     ),
-    "who never joined a cluster": dict(
-        sentence="rank 2 of 4 (worker 1) ended and never joined the cluster, which others were waiting for",
-        job=CLUSTER,
-        end=dict(reason="absent", missing=[2], gone=[2]),
-    ),
-    "who never joined, as a task says": dict(
-        sentence="rank 1 of 4 (worker 0) and rank 3 of 4 (ps 0) never joined",
-        job=CLUSTER,
-        tasks={0: dict(code=143, reason="absent", missing=[1, 3], gone=[])},
-    ),
 }
 
 
@@ -301,16 +291,16 @@ def test_the_cause_of_a_failure(folder, case):
     assert "rank/worker.py" not in failure.traceback
 
 
-def test_an_error_is_shown_while_the_others_still_run_and_a_stopped_run_has_none_and_may_say_who_stopped_it(folder):
+def test_an_error_is_shown_while_the_others_still_run_and_a_stopped_run_has_none(folder):
     folder.launcher(0.5, "launched", pid=1)
     folder.rank(1)
     folder.error(1, 2.0, "ValueError", "early")
     progress = folder.progress()
     assert not progress.over
     assert progress.failure.sentence == "rank 1 of 2 on node1 raised ValueError 1.0 s after it started"
-    folder.launcher(9.5, "ended", state="stopped", job="17", slurm="CANCELLED", by="ada")
+    folder.launcher(9.5, "ended", state="stopped", job="17", slurm="CANCELLED")
     progress = folder.progress()
-    assert progress.failure is None and summary(progress).startswith("■ arm stopped by ada, 0:09")
+    assert progress.failure is None and summary(progress).startswith("■ arm stopped, 0:09")
 
 
 @pytest.mark.parametrize("state, end", [("lost", None), ("failed", {"reason": "launch", "message": "x"})])

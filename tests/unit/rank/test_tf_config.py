@@ -171,18 +171,6 @@ def test_the_coordinator_lets_the_others_go(server, monkeypatch):
     cluster.dismiss()  # tasks that were started by hand could not hear it
 
 
-def test_the_supervisor_sees_who_never_joined(server, monkeypatch):
-    monkeypatch.setattr(cluster, "LAUNCHER_GRACE_S", 0)
-    monkeypatch.setenv("DDL_CLUSTER_TIMEOUT_S", "0.2")
-    ports = free_ports(3)
-    for rank, port in enumerate(ports):
-        rendezvous.write(f"address-{rank}", f"127.0.0.1:{port}")
-    with socket.create_server(("127.0.0.1", ports[1])):
-        assert cluster.first_absent(3) == [0, 2]
-        with socket.create_server(("127.0.0.1", ports[0])):
-            assert cluster.first_absent(2) == []
-
-
 def test_each_worker_sees_one_gpu_of_its_host_and_the_others_none():
     """Three tasks on each of two hosts: chief, worker, worker; worker, worker, server. More workers share GPUs."""
     roles = assign_roles("parameter_server", 4, 1)

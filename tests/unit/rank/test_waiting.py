@@ -74,7 +74,6 @@ def test_a_rank_waits_that_is_idle_inside_horovod(monkeypatch, used_s, stack, an
 
     monkeypatch.setattr(psutil, "Process", Rank)
     monkeypatch.setattr(waiting, "handles_signal", lambda pid, number: number == STACK_SIGNAL)
-    monkeypatch.setattr(waiting, "is_stopped", lambda pid: False)
     monkeypatch.setattr(time, "sleep", lambda seconds: None)
     monkeypatch.setattr(waiting, "stack_of", lambda path: stack)
     assert waiting.waits(4711, "stack-0.txt") is answer
