@@ -26,7 +26,8 @@ class ProcessControl:
         self._folder, self._job, self._process = folder, job, process
         self._id = folder.path.name
         site = job.get("site", {})
-        queued = site.get("scheduler") == "slurm" and not site.get("allocation")  # job steps are not queued
+        self._on_slurm = site.get("scheduler") == "slurm"
+        queued = self._on_slurm and not site.get("allocation")  # job steps are not queued
         self._queue = slurm.SlurmJob(self._id) if queued else None
 
     # ------------------------------------------------------------ looking
@@ -36,11 +37,11 @@ class ProcessControl:
         job = self._look_at_queue()
         self._notice_death(job)
         alive = self._alive(job)
-        waiting = job.waiting if job else ""
-        if alive and not job:
-            with contextlib.suppress(OSError):
-                waiting = self._folder.waiting.read_text()  # for cores
-        return alive, waiting
+        if job or not alive:
+            return alive, job.waiting if job else ""
+        with contextlib.suppress(OSError):
+            return True, self._folder.waiting.read_text()  # for its turn on shared cores
+        return True, ""
 
     def pause(self) -> None:
         """Wait a moment, or until the supervisor ends."""
@@ -79,8 +80,7 @@ class ProcessControl:
             wait_until(self._cancelled, CANCEL_GRACE_S, POLL_S)
         elif pid := self._launcher_pid():
             # srun asks for confirmation of a SIGINT; for supervisors, SIGTERM would leave time for a checkpoint.
-            of_slurm = self._job.get("site", {}).get("scheduler") == "slurm"
-            processes.send(pid, signal.SIGTERM if of_slurm else signal.SIGINT)
+            processes.send(pid, signal.SIGTERM if self._on_slurm else signal.SIGINT)
             # A supervisor that has just started ends without a record.
             wait_until(lambda: bool(self._end()) or pid not in processes.of_run(self._id), STOP_GRACE_S)
         self.await_end()
@@ -121,9 +121,6 @@ class ProcessControl:
     def _end(self) -> dict | None:
         return end_of(read_json_lines(self._folder.launcher, EVENT))
 
-    def _events(self) -> list[dict]:
-        return launcher_events(self._folder, processes_of(self._job), alive=False)
-
     def _settled(self) -> bool:
         """Return whether the run's end is recorded for good."""
         end = self._end()
@@ -138,17 +135,18 @@ class ProcessControl:
         if self._settled():
             return
         status = self._process.poll() if self._process else None
+        events = launcher_events(self._folder, processes_of(self._job), alive=False)
         if self._queue:
             if (status is not None or not self._process) and not (job and job.active):
-                self._settle(self._queue)
-        elif status is not None and not end_of(self._events()):
+                self._settle(self._queue, events)
+        elif status is not None and not end_of(events):
             processes.end(self._id)
             if status < 0:
                 self._record_end(state="failed", reason="launcher killed", signal=signal.Signals(-status).name)
             elif not is_full(self._folder.path):  # otherwise the supervisor could not record it, and nor can this
                 self._record_launch_failure(status)
 
-    def _settle(self, queue: slurm.SlurmJob) -> None:
+    def _settle(self, queue: slurm.SlurmJob, events: list[dict]) -> None:
         """Record how the job ended according to Slurm, together with what the ranks recorded."""
         try:
             job = queue.ended()
@@ -156,7 +154,6 @@ class ProcessControl:
             return  # asked again next time
         if job and job.active:
             return
-        events = self._events()
         end = end_of(events) or {}
         if job and (events or job.state != "FAILED"):
             self._record_end(**_end_by_slurm(job, end))

@@ -4,7 +4,6 @@
 `ddl.rank.elastic` and `ddl.rank.task`.
 """
 
-import json
 import math
 import os
 import signal
@@ -199,7 +198,7 @@ class Supervisor:
                 if answers == before:  # twice the same stack: the rank is stuck, not just slow
                     for rank, waiting in zip(ranks, answers[0], strict=True):
                         record = {"rank": rank, "waits": waiting, "quiet_s": limit_s}
-                        self.write(self.folder.write_json, self.folder.stalled(rank), record)
+                        self.folder.record(self.folder.stalled(rank), record)
                     due = math.inf  # until there is something new
                 elif before:
                     due, before = time.monotonic() + limit_s, None
@@ -216,7 +215,7 @@ class Supervisor:
             if (found := straggler.add([at_work(pid) for pid in pids if pid])) != known:
                 self.folder.straggler.unlink(missing_ok=True)
                 if found is not None:
-                    self.write(self.folder.write_json, self.folder.straggler, {"rank": ranks[found]})
+                    self.folder.record(self.folder.straggler, {"rank": ranks[found]})
                 known = found
 
     def waits(self, ranks: Sequence[int]) -> list[bool]:
@@ -238,14 +237,7 @@ class Supervisor:
 
     def record(self, event: str, **fields: object) -> None:
         """Append an event to ``launcher.jsonl``."""
-        self.write(self.folder.append, self.folder.launcher, {"event": event, "time": time.time(), **fields})
-
-    def write(self, write: Callable[[Path, dict], None], path: Path, record: dict) -> None:
-        """Write a record; if that fails, print it and let the ranks go on."""
-        try:
-            write(path, record)
-        except StorageError as error:
-            print(f"{error}: {json.dumps(record)}", file=sys.stderr, flush=True)
+        self.folder.record(self.folder.launcher, {"event": event, "time": time.time(), **fields})
 
 
 def _take_standard_input() -> int:

@@ -116,7 +116,7 @@ class Task(Supervisor):
     def _record(self, code, **fields):
         known = {name: value for name, value in fields.items() if value is not None}
         record = {"rank": self.slot.rank, "code": code, "time": time.time(), "host": host_name(), **known}
-        self.write(self.folder.write_json, self.folder.exit(self.slot.rank), record)
+        self.folder.record(self.folder.exit(self.slot.rank), record)
 
     # ---------------------------------------------------------------- overrides
 
