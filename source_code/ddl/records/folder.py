@@ -153,8 +153,8 @@ class StorageError(CourseError, OSError):
     def __init__(self, error: OSError, path: str | Path, doing: str = "written") -> None:
         advice = "Free some space there, or set" if error.errno in FULL else "Set"
         super().__init__(
-            f"{path} cannot be {doing}: {error.strerror or error}. {advice} DDL_RUNS_DIR to another folder that you can "
-            f"write to (runs are kept in {runs_dir()})"
+            f"{path} cannot be {doing}: {error.strerror or error}. {advice} DDL_RUNS_DIR to another folder that you "
+            f"can write to (runs are kept in {runs_dir()})"
         )
         self.errno = error.errno
 
