@@ -1,15 +1,13 @@
 """Checks of a site file against Slurm.
 
-Commands are asked for machine-readable output (``sinfo -h -o``, ``scontrol -o``, ``sacctmgr -P``); their error messages
-are passed on unchanged.
+Commands are asked for machine-readable output (``sinfo -h -o``); their error messages are passed on unchanged.
 """
 
-import getpass
 import os
 import re
 import shutil
 import subprocess
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from ddl.diagnose.report import Check, missing
 from ddl.launcher.job import Job, resolve_script
@@ -48,21 +46,12 @@ def ask(*argv: str) -> Answer:
 
 
 def slurm_checks(site: Site) -> list[Check]:
-    """Check Slurm's commands, the partition, account and reservation, and whether Slurm would accept a job."""
+    """Check Slurm's commands, the partition, and whether Slurm would accept a job."""
     lacking = [name for name in COMMANDS if not shutil.which(name)]
     if lacking:
         return [missing("Slurm commands", f"not found: {', '.join(lacking)}", "run this on a login node")]
-    found = [Check("Slurm commands", "OK", "installed")]
-    if site.allocation:
-        return found
-    found.append(_partition(site))
-    if site.account:
-        found.append(_account(site))
-    if site.reservation:
-        found.append(_reservation(site))
-        if found[-1].advice:  # not active now
-            site = replace(site, reservation="")
-    return [*found, _request(site)]
+    installed = Check("Slurm commands", "OK", "installed")
+    return [installed] if site.allocation else [installed, _partition(site), _request(site)]
 
 
 @dataclass(frozen=True)
@@ -127,31 +116,6 @@ def _partition(site):
         advice = "wait for the others (`sinfo -R` shows why they are down), or use fewer nodes"
         return missing(name, f"{detail}: {up} of them can be used now", advice)
     return Check(name, "OK", detail)
-
-
-def _account(site):
-    name, user = "Slurm account", getpass.getuser()
-    answer = ask("sacctmgr", "-n", "-P", "show", "assoc", f"user={user}", "format=account")
-    if answer.refused:
-        return Check(name, "optional", f"{site.account}; can't check whether you may use it: {answer.words}")
-    yours = dict.fromkeys(answer.text.split())
-    if site.account in yours:
-        return Check(name, "OK", f"{site.account} is yours")
-    advice = f"account = one of: {', '.join(yours)}" if yours else "ask the cluster's administrators for an account"
-    return missing(name, f"{site.account} is not an account of {user}", advice)
-
-
-def _reservation(site):
-    name = "Slurm reservation"
-    answer = ask("scontrol", "-o", "show", "reservation", site.reservation)
-    if answer.refused:
-        return missing(name, answer.words, "`scontrol show reservation` lists the reservations")
-    reservation = dict(word.split("=", 1) for word in answer.text.split() if "=" in word)
-    when = f"from {reservation['StartTime']} to {reservation['EndTime']}"
-    if reservation["State"] == "ACTIVE":
-        return Check(name, "OK", f"{site.reservation}, {when}")
-    detail = f"{site.reservation} is {reservation['State'].lower()} now: {when}"
-    return Check(name, "OK", detail, "jobs wait until it begins; to run now, use a site file without it")
 
 
 def _request(site):

@@ -1,6 +1,5 @@
 """Checks of a site, with stand-ins for the programs that they run."""
 
-import getpass
 from collections import namedtuple
 from dataclasses import replace
 from unittest.mock import Mock
@@ -95,41 +94,12 @@ def test_slurms_own_words_are_passed_on_and_without_its_commands_nothing_is_aske
     assert found[2].state == "missing" and "login node" in found[2].advice
 
 
-@pytest.mark.parametrize(
-    "sacctmgr, state, said",
-    [
-        ("echo class7; echo other", "OK", "class7"),
-        ("echo other; echo more", "missing", "class7"),
-        ("echo 'no accounting' >&2; exit 1", "optional", "no accounting"),
-    ],
-)
-def test_the_account(programs, tmp_path, sacctmgr, state, said):
-    programs(sacctmgr=f'echo "$@" > {tmp_path}/asked\n{sacctmgr}', srun=f'printf "%s\\n" "$@" > {tmp_path}/job')
-    found = check(replace(CLUSTER, account="class7"), "Slurm account")
-    assert found.state == state and said in found.detail
-    assert f"user={getpass.getuser()} format=account" in (tmp_path / "asked").read_text()
-    options = (tmp_path / "job").read_text().split()  # those of a real run
+def test_slurm_is_asked_for_the_largest_job_with_the_options_of_a_real_one(programs, tmp_path):
+    programs(srun=f'printf "%s\\n" "$@" > {tmp_path}/job')
+    assert check(replace(CLUSTER, account="class7"), "Slurm's answer").state == "OK"
+    options = (tmp_path / "job").read_text().split()
     assert options[0] == "--test-only"
     assert {"--partition=gpu", "--account=class7", "--nodes=2", "--gres=gpu:4"} <= set(options)
-
-
-RESERVED = (
-    "echo 'ReservationName=class StartTime=2030-01-01T09:00:00 "
-    "EndTime=2030-01-01T12:00:00 Flags=SPEC_NODES State={state} Watts=n/a'"
-)
-
-
-def test_a_reservation_is_used_when_it_is_on(programs, tmp_path):
-    asked = tmp_path / "asked"
-    for state, begins_later in (("ACTIVE", False), ("INACTIVE", True)):
-        programs(scontrol=RESERVED.format(state=state), srun=f'printf "%s\\n" "$@" > {asked}')
-        found = check(replace(CLUSTER, reservation="class"), "Slurm reservation")
-        assert found.state == "OK" and bool(found.advice) == begins_later
-        assert "2030-01-01T09:00:00" in found.detail
-        assert ("--reservation=class" in asked.read_text()) != begins_later
-    programs(scontrol="echo 'Reservation class not found' >&2; exit 1")
-    found = check(replace(CLUSTER, reservation="class"), "Slurm reservation")
-    assert (found.state, found.detail) == ("missing", "Reservation class not found")
 
 
 @pytest.fixture
