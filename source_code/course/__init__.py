@@ -13,6 +13,7 @@ __version__ = "0.2.0"  # CHANGELOG.md says what is new
 _HOME = {
     "check": "grader.check",
     "classroom": "grader.classroom",
+    "compare_guess": "shared.guess",
     "hint": "grader.hints",
     "progress": "grader.progress",
     "share": "grader.classroom",

@@ -28,7 +28,6 @@ _HOME = {
     "compare": "comparison",
     "paired": "paired_stats",
     "doctor": "diagnose.machine",
-    "beside": "display.guess",
 }
 _MODULES = {"cluster": "rank.tf_config", "hosts": "rank.netns_hosts", "stack": "records.stack"}
 

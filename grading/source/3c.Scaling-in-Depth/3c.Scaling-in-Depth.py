@@ -27,8 +27,8 @@ seed = 0
 import numpy as np
 
 # %% tags=["demo"]
-from ddl import beside, compare, launch
-from course import check, efficiency, hint, plot, precisions
+from ddl import compare, launch
+from course import check, compare_guess, efficiency, hint, plot, precisions
 
 smoke = size == "smoke"
 part = (1_024, 500) if smoke else (5_000, 2_000)
@@ -89,11 +89,11 @@ weak = [alone] + [
 # %% tags=["demo"]
 by_strong = efficiency.scaling(strong, "strong")
 reached = 100 * by_strong["efficiency"].iloc[-1]
-beside(guess_strong, reached, "strong, %")
+compare_guess(guess_strong, reached, "strong, %")
 
 # %% tags=["demo"]
 by_weak = efficiency.scaling(weak, "weak")
-beside(guess_weak, 100 * by_weak["efficiency"].iloc[-1], "weak, %")
+compare_guess(guess_weak, 100 * by_weak["efficiency"].iloc[-1], "weak, %")
 
 # %% tags=["demo"]
 by_strong
@@ -215,7 +215,7 @@ turned = [
 # %% tags=["demo"]
 table = efficiency.tuning(turned)
 fastest = table["name"][table["images_per_s"].idxmax()]
-beside(guess_knob, fastest, "the knob with the most images/s")
+compare_guess(guess_knob, fastest, "the knob with the most images/s")
 
 # %% tags=["demo"]
 table
@@ -317,14 +317,12 @@ in_each = [
 # %% tags=["demo"]
 shown = precisions.here_or_recorded(in_each)
 table = compare(shown)
-beside(guess_faster, table["ratio"].iloc[1], "times the images/s")
+compare_guess(guess_faster, table["ratio"].iloc[1], "times the images/s")
 
 # %% tags=["demo"]
 bits = precisions.sent(shown)
-beside(
-    guess_sent, bits["bytes"].iloc[1] / bits["bytes"].iloc[0],
-    "times the bytes",
-)
+compare_guess(guess_sent, bits["bytes"].iloc[1] / bits["bytes"].iloc[0],
+              "times the bytes")
 
 # %% tags=["demo"]
 bits
@@ -444,7 +442,7 @@ off = [
     )
     if not seen
 ]
-beside(guess_off, 100 * np.mean(off), "% off, widths not seen")
+compare_guess(guess_off, 100 * np.mean(off), "% off, widths not seen")
 
 # %% tags=["demo"]
 plot.plot_payoff(one, two)

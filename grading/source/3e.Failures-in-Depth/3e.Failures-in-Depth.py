@@ -26,8 +26,8 @@ import numpy as np
 # %% tags=["demo"]
 import pandas as pd
 
-from ddl import beside, launch
-from course import check, drill, failures, hint, plot
+from ddl import launch
+from course import check, compare_guess, drill, failures, hint, plot
 
 smoke = size == "smoke"
 DAY, HOUR = 24 * 3_600, 3_600  # in seconds
@@ -49,7 +49,7 @@ guess_days = None  # days
 
 # %% tags=["demo"]
 gpu_mtbf_s = 54 * DAY * 16_384 / 419  # of one GPU
-beside(guess_days, gpu_mtbf_s / 8 / DAY, "days between failures")
+compare_guess(guess_days, gpu_mtbf_s / 8 / DAY, "days between failures")
 
 # %% tags=["demo"]
 rows = []
@@ -102,7 +102,7 @@ for gap in gaps:
         max_restarts=2, checkpoint_every=gap, **training,
     )
     killed.append(drill.kill_at(run, rank=1, step=kill_step))
-beside(guess_twice, killed[-1].restarts[0].repeated, "steps done twice")
+compare_guess(guess_twice, killed[-1].restarts[0].repeated, "steps done twice")
 
 # %% tags=["demo"]
 cost = drill.costs(killed)
@@ -197,10 +197,8 @@ for case, wanted in (
 guess_minutes = None  # minutes
 
 # %% tags=["demo"]
-beside(
-    guess_minutes, failures.young(60, gpu_mtbf_s / 16_384) / 60,
-    "minutes between checkpoints",
-)
+compare_guess(guess_minutes, failures.young(60, gpu_mtbf_s / 16_384) / 60,
+              "minutes between checkpoints")
 
 # %% [markdown]
 # **Question 2** (1 point)
@@ -332,10 +330,8 @@ guess_share = None  # percent
 
 # %% tags=["demo"]
 repeated_s = cost["steps twice"] * cost["step_s"]
-beside(
-    guess_share, 100 * repeated_s.iloc[-1] / cost["lost_s"].iloc[-1],
-    "% of the lost seconds",
-)
+compare_guess(guess_share, 100 * repeated_s.iloc[-1] / cost["lost_s"].iloc[-1],
+              "% of the lost seconds")
 
 # %% tags=["demo"]
 restart_s = cost["lost_s"].iloc[1] - repeated_s.iloc[1]
