@@ -21,7 +21,7 @@ _HOME = {
     "runs": "launcher.run",
     "Run": "launcher.run",
     "RunFailed": "launcher.run",
-    "has_torch": "launcher.optional_deps",
+    "has_torch": "records.stack",
     "Job": "launcher.job",
     "Site": "launcher.site",
     "Recorder": "records.recorder",

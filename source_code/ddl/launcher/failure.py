@@ -8,10 +8,10 @@ from typing import Any
 
 from ddl.launcher.crash_report import CrashReport, Ending, name_ranks, stacks_of
 from ddl.launcher.job import OPTIONS
-from ddl.launcher.optional_deps import NO_TORCH
 from ddl.launcher.tf_cluster_roles import role_of
 from ddl.records.jsonfiles import is_full
 from ddl.records.log import last_lines
+from ddl.records.stack import NO_TORCH
 from ddl.text import did_you_mean
 
 # Slurm's job states that are not the script's fault, with their meaning and advice.
