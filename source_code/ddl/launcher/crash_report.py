@@ -93,10 +93,7 @@ class CrashReport:
 
     @property
     def world(self) -> int:
-        asked = processes_of(self.job) or len(self.exits)  # a pasted shell line has no job
-        if self.job.get("elastic"):
-            return asked  # processes keep their numbers when others are lost
-        return next((event["ranks"] for event in self.launcher if "ranks" in event), asked)
+        return processes_of(self.job) or len(self.exits)  # a pasted shell line has no job
 
     @property
     def logs(self) -> tuple[Path, ...]:

@@ -33,13 +33,7 @@ Words = tuple[str, ...]  # of a command line
 # Variables that a run needs from its launcher. Names only: everybody can see a command line.
 RUN = ("DDL_RUN_ID", "DDL_RUN_DIR", "DDL_RUNS_DIR", "DDL_DATA_DIR", "DDL_LIFELINE", "PYTHONNOUSERSITE")
 LOGIN = ("HOME", "LANG", "LD_LIBRARY_PATH", "LOGNAME", "PATH", "SHELL", "USER", "XDG_CACHE_HOME")
-# Variables that Slurm sets for each task and a container hides.
-TASK = (
-    "CUDA_VISIBLE_DEVICES",
-    *(f"SLURM_{name}" for name in ("CPUS_PER_TASK", "JOB_ID", "JOB_NUM_NODES", "LOCALID", "NNODES", "NODEID")),
-    *(f"SLURM_{name}" for name in ("NTASKS", "PROCID", "RESTART_COUNT", "STEP_ID")),
-    "SLURMD_NODENAME",
-)
+TASK = ("SLURM_*", "SLURMD_NODENAME")  # that Slurm sets for each task and a container hides
 
 
 @dataclass(frozen=True)
@@ -221,11 +215,9 @@ def _container(job: Job, site: Site, run_id: str, needs: Sequence[str], user: st
     if not site.enters_container:
         return ()
     folders = _outermost([*needs, job.cwd, *([] if job.is_module else [os.path.dirname(job.script)])])
-    names: Words = (*RUN, "PYTHONPATH", *site.pass_environment)
+    names: Words = (*RUN, "PYTHONPATH", *site.pass_environment, "CUDA_VISIBLE_DEVICES")
     if site.scheduler == "slurm":
         names += TASK + (("PMIX_*", "OMPI_*") if _through_mpi(job, site) else ())
-    else:
-        names += ("CUDA_VISIBLE_DEVICES",)
     if site.container == "docker":
         binds = (bind if ":" in bind else f"{bind}:{bind}" for bind in (*folders, *site.binds))
         return (

@@ -96,37 +96,29 @@ def progress_of(
     """Return the progress of the run in a folder.
 
     `alive` tells whether its processes run. If not, and no end was recorded, the run is "lost". A damaged file makes
-    the run "damaged", with a failure that names the file; while processes run, this is only a note. `waiting` is the
-    reason why the run is queued, and `events` a reader from `events_of` to be used again.
+    the run "damaged", with a failure that names the file. `waiting` is the reason why the run is queued, and `events` a
+    reader from `events_of` to be used again.
     """
     paths = RunFolder(Path(folder))
     now = time.time() if now is None else now
     try:
         return _read(paths, alive, now, waiting, events or events_of(paths))
     except DamagedFile as error:
-        name, problem = paths.path.name, str(error)
-        if alive:
-            return Progress(name, name, "running", paths.path, notes=(problem,))
-        advice = (
-            "The other files in its folder can still be read. Typical causes are a full disk and an interrupted copy. "
-            "Delete the folder when you no longer need it."
-        )
-        return Progress(
-            name, name, "damaged", paths.path, notes=(problem,), failure=Failure(problem, type="damaged", advice=advice)
-        )
+        name, advice = paths.path.name, "Typical causes are a full disk and an interrupted copy."
+        failure = Failure(str(error), type="damaged", advice=advice)
+        return Progress(name, name, "damaged", paths.path, notes=(str(error),), failure=failure)
 
 
 def _read(folder: RunFolder, alive: bool, now: float, waiting: str, script: JsonLines) -> Progress:
     job = read_job(folder)
     if job is None:
         raise DamagedFile(f"{folder.job} is missing")
-    created, world = job["created"], processes_of(job)
-    launcher = launcher_events(folder, world, alive)
-    asked, world = world, ranks_of(launcher) or world
-    numbers = asked if job.get("elastic") else world  # elastic processes keep their numbers when others are lost
+    created, processes = job["created"], processes_of(job)
+    launcher = launcher_events(folder, processes, alive)
+    world = ranks_of(launcher) or processes  # processes of an elastic run keep their numbers when others are lost
     recorded_events = script.look()
     restarts, events = restarts_of(launcher, recorded_events), without_repeats(recorded_events)
-    records = [] if waiting else [read_json(folder.rank(rank)) for rank in range(numbers)]
+    records = [] if waiting else [read_json(folder.rank(rank)) for rank in range(processes)]
     ranks = tuple(
         RankInfo(info["rank"], info["host"], info["pid"], info["started"], role_of(job, info["rank"]))
         for info in filter(None, records)
@@ -148,8 +140,8 @@ def _read(folder: RunFolder, alive: bool, now: float, waiting: str, script: Json
     if state not in OVER and folder.discovery.exists():
         facts["notes"].append(f"to let ranks come and go, edit {folder.discovery}")
     if state in ("running", "training"):
-        facts["notes"] += _waits(folder, launcher, numbers, now)
-    facts["notes"] += _losses(folder, script, numbers, alive)
+        facts["notes"] += _waits(folder, launcher, processes, now)
+    facts["notes"] += _losses(folder, script, processes, alive)
     facts |= {name: tuple(facts[name]) for name in ("history", "losses", "notes")}
     return Progress(
         id=folder.path.name,
@@ -192,7 +184,6 @@ def _losses(folder: RunFolder, script: JsonLines, world: int, alive: bool) -> It
 def launcher_events(folder: RunFolder, world: int, alive: bool) -> list[dict]:
     """Return the events of the launcher and, on several nodes, of the ranks' tasks, which may still run if `alive`."""
     events = read_json_lines(folder.launcher, EVENT)
-    world = ranks_of(events) or world
     exits = [record for rank in range(world) if (record := read_json(folder.exit(rank)))]
     if exits:
         events += [{"event": "rank_exit", **record} for record in exits]
