@@ -32,8 +32,8 @@ def waits(pid: int, stack: Path) -> bool:
     """
     try:
         process = psutil.Process(pid)
-        if not handles_signal(pid, STACK_SIGNAL):
-            return False  # the signal would end another program
+        if not handles_signal(pid, STACK_SIGNAL) or process.status() == psutil.STATUS_STOPPED:
+            return False  # the signal would end another program, and a stopped process can't answer
         process.send_signal(STACK_SIGNAL)
         before = process.cpu_times()
         time.sleep(STACK_S)

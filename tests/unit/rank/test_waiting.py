@@ -66,6 +66,9 @@ def test_a_rank_waits_that_is_idle_inside_horovod(monkeypatch, used_s, stack, an
                 raise psutil.NoSuchProcess(pid)
             self.used_s = iter((7.0, 7.0 + used_s))
 
+        def status(self):
+            return psutil.STATUS_SLEEPING
+
         def send_signal(self, number):
             sent.append(number)
 
