@@ -5,8 +5,6 @@ import signal
 import subprocess
 import sys
 import textwrap
-from types import SimpleNamespace
-from unittest.mock import Mock
 
 import psutil
 import pytest
@@ -215,16 +213,6 @@ def test_the_cell_is_interrupted(script, nothing_left, stage):
         cell.communicate(timeout=30)
     assert cell.returncode == 42
     assert run.state == "stopped" and run.failure is None
-
-
-@cold
-def test_a_second_interrupt_ends_at_once(script, nothing_left, monkeypatch):
-    run, interrupt = launch(script(SLEEP), wait=False, oversubscribe=True), Mock(side_effect=KeyboardInterrupt)
-    until(lambda: run.state == "running")
-    monkeypatch.setattr(run._processes, "stop", interrupt)
-    with pytest.raises(KeyboardInterrupt, match="was stopped"):
-        run.wait(SimpleNamespace(update=interrupt, close=lambda progress: None))
-    assert run.state == "stopped"
 
 
 @cold

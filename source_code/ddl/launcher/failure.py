@@ -151,12 +151,10 @@ def _cause(e: CrashReport) -> Failure:
 def _ended_by_slurm(e: CrashReport) -> Failure:
     why, advice = SLURM_ENDS[e.end["slurm"]]
     where = f" on {e.end['nodes']}" if e.end.get("nodes") else ""
-    failed = [f"rank {rank} ended with status {event['code']}" for rank, event in e.exits.items() if event["code"]]
     return Failure(
         f"Slurm ended job {e.end['job']}{where}: {why} ({e.end['slurm']})",
         type=e.end["slurm"],
         traceback=e.raised.error["traceback"] if e.raised else "",
-        others="; ".join(failed),
         advice=advice,
     )
 
@@ -166,12 +164,9 @@ def _timed_out(e: CrashReport) -> Failure:
     gone = [rank for rank in missing if rank in e.exits and not e.exits[rank]["code"]]
     timeout_s = e.end.get("timeout_s") or e.job.get("timeout_s")
     sentence = "the run was ended at its time limit" + (f" of {timeout_s:g} s" if timeout_s else "")
-    others, advice = "", "Increase timeout_s, or see in the stacks where the ranks were."
+    advice = "Increase timeout_s, or see in the stacks where the ranks were."
     if missing:
-        names = name_ranks(missing)
-        start = "init_process_group" if e.job.get("cluster") == "torchrun" else "hvd.init"
-        sentence += f": the others were waiting for {names}"
-        others = f"{names} never joined a collective operation (or {start}()) that the other ranks had reached"
+        sentence += f": the others were waiting for {name_ranks(missing)}"
         advice = "Every rank must call the same collective operations in the same order."
     if gone:
         sentence += f"; {name_ranks(gone)} had ended before, with status 0"
@@ -182,7 +177,6 @@ def _timed_out(e: CrashReport) -> Failure:
         rank=(gone or missing)[0] if missing else None,
         type="timeout",
         traceback=stacks_of(e.folder, missing) or stacks_of(e.folder, range(e.world)),
-        others=others,
         advice=advice,
     )
 

@@ -91,14 +91,6 @@ class ProcessControl:
         if pid := self._launcher_pid():
             processes.send(pid, signal.SIGTERM)
 
-    def kill(self) -> None:
-        """Kill the run without asking its processes first."""
-        if self._queue:
-            with contextlib.suppress(slurm.SlurmError):
-                self._queue.cancel()
-        processes.end(self._id, grace_s=0.1)
-        self._record_end(state="stopped", reason="killed")
-
     def _cancelled(self) -> bool:
         state = self._queue and self._queue.state(fresh=True)
         return not (state and state.active)

@@ -170,10 +170,7 @@ class Run:
             again = f"attach({self.id!r})"
             outcome = f"continues: {again}.wait() follows it again, {again}.stop() ends it"
             if not self.job.get("detached"):
-                try:
-                    self.stop()
-                except KeyboardInterrupt:  # a second one
-                    self._processes.kill()
+                self.stop()
                 outcome = "was stopped"
             view.close(self.progress())
             raise RunInterrupted(self, outcome) from None

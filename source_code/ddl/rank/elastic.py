@@ -41,10 +41,9 @@ from ddl.launcher.run_options import RunOptions
 from ddl.launcher.timeouts import COOLDOWN_S
 from ddl.rank import rendezvous
 from ddl.rank.fast_exit import run_and_exit
-from ddl.rank.one_host import POLL_S, OneHost
+from ddl.rank.one_host import POLL_S, OneHost, main
 from ddl.rank.rendezvous import Slot
 from ddl.rank.supervisor import shell_status
-from ddl.records.log import keep_writing
 from ddl.text import plural
 
 ENOUGH_S = 600  # for the minimum number of places to appear
@@ -60,12 +59,6 @@ class DiscoveryError(CourseError, RuntimeError):
     """A discovery script failed, or its output cannot be used."""
 
 
-def main():
-    options = RunOptions.of_process()
-    keep_writing()
-    sys.exit(Elastic(options).run())
-
-
 class Elastic(OneHost):
     """Starts ranks where Horovod's driver wants them, and supervises them."""
 
@@ -76,7 +69,6 @@ class Elastic(OneHost):
         self._numbers: list[int] = []  # of the running processes
         self._running: set[Place] = set()  # their places
         self._world: set[Place] = set()  # the places of the present world
-        self._server = Server(self._formed)
         self._ended = threading.Condition()
         self._hosts: dict[str, int] = {}
         self._problem = ""  # with the discovery script's last output
@@ -105,7 +97,7 @@ class Elastic(OneHost):
             return settings.nics
 
         try:
-            launch(["true"], self._run_place, settings, {}, interfaces, self._server, sys.executable)
+            launch(["true"], self._run_place, settings, {}, interfaces, _server(self._formed), sys.executable)
         except Exception as error:
             if not any(self.exit_codes.values()):
                 self.end("launch", message=str(error))
@@ -219,27 +211,23 @@ class Elastic(OneHost):
         return list(self._numbers)
 
 
-class Server:
-    """Horovod's rendezvous server on loopback, which calls `formed` with the slots of each new world."""
+def _server(formed: Callable[[Sequence[Any]], None]) -> Any:
+    """Return Horovod's rendezvous server, which calls `formed` with the slots of each new world."""
+    from horovod.runner.http.http_server import RendezvousHTTPServer, RendezvousServer
 
-    def __init__(self, formed: Callable[[Sequence[Any]], None]):
-        self._formed = formed
+    RendezvousHTTPServer.request_queue_size, RendezvousHTTPServer.daemon_threads = rendezvous.BACKLOG, True
 
-    def start(self, handler: type) -> int:
-        from horovod.runner.http.http_server import RendezvousHTTPServer
+    class Server(RendezvousServer):
+        def start(self, handler):
+            port = super().start(handler)
+            os.environ |= rendezvous.variables(Elastic.server_address, port)
+            return port
 
-        RendezvousHTTPServer.request_queue_size, RendezvousHTTPServer.daemon_threads = rendezvous.BACKLOG, True
-        self._http = RendezvousHTTPServer((Elastic.server_address, 0), handler, 0)
-        threading.Thread(target=self._http.serve_forever, daemon=True).start()
-        os.environ |= rendezvous.variables(Elastic.server_address, self._http.server_port)
-        return self._http.server_port
+        def init(self, slots):
+            super().init(slots)
+            formed(slots)
 
-    def init(self, slots: Sequence[Any]) -> None:
-        self._http.init(slots)
-        self._formed(slots)
-
-    def stop(self) -> None:
-        self._http.shutdown()
+    return Server()
 
 
 def hosts_of(script: Path) -> dict[str, int]:
@@ -265,4 +253,4 @@ def hosts_of(script: Path) -> dict[str, int]:
 
 
 if __name__ == "__main__":
-    run_and_exit(main)
+    run_and_exit(lambda: main(Elastic))

@@ -13,10 +13,10 @@ import sys
 
 from ddl.launcher.run_options import RunOptions
 from ddl.launcher.site import Site
+from ddl.rank import one_host
 from ddl.rank.fast_exit import libc
 from ddl.rank.one_host import OneHost
 from ddl.rank.supervisor import enter_folder
-from ddl.records.log import keep_writing
 from ddl.records.machine import cores_of_host
 from ddl.records.network import INTERFACE, RATE
 
@@ -77,15 +77,13 @@ def limit(rate_mbit: int) -> str:
 
 
 def main():
-    options = RunOptions.of_process()
     if INSIDE not in os.environ:
         if reason := permitted():
             sys.exit(f"hosts cannot be made on this machine: {reason}")
         argv = [*unshare(), sys.executable, "-m", "ddl.rank.netns_hosts", *sys.argv[1:]]
         os.execvpe(argv[0], argv, {**environment(), INSIDE: "1"})
     enter_folder(f"hosts-{os.getpid()}")
-    keep_writing()
-    sys.exit(NetnsHosts(options).run())
+    one_host.main(NetnsHosts)
 
 
 class NetnsHosts(OneHost):

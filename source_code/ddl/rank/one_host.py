@@ -26,12 +26,6 @@ from ddl.records.log import keep_writing
 POLL_S = 0.3
 
 
-def main():
-    options = RunOptions.of_process()
-    keep_writing()
-    sys.exit(OneHost(options).run())
-
-
 class OneHost(Supervisor):
     """Starts all ranks, supervises them, and restarts them."""
 
@@ -146,6 +140,13 @@ class OneHost(Supervisor):
     def running(self) -> Sequence[int]:
         """Return the numbers of the ranks' files."""
         return range(len(self.slots))
+
+
+def main(kind: type[OneHost] = OneHost) -> None:
+    """Be the supervisor of the run that this process's command line names."""
+    options = RunOptions.of_process()
+    keep_writing()
+    sys.exit(kind(options).run())
 
 
 if __name__ == "__main__":
