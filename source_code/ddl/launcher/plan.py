@@ -38,21 +38,18 @@ TASK = ("SLURM_*", "SLURMD_NODENAME")  # that Slurm sets for each task and a con
 
 @dataclass(frozen=True)
 class Plan:
-    """A command, the line shown for it, its working directory and environment, and the files to write first."""
+    """A command, its working directory and environment, and the files to write first.
+
+    `shell_line` does the same training when it is pasted into a terminal; `shown` is its command.
+    """
 
     argv: Words
     shown: Words
+    shell_line: str
     cwd: str
     environment: tuple[tuple[str, str], ...]
     files: tuple[tuple[Path, str], ...]
     where: str
-    given: Words = ()  # variables of `environment` that a terminal needs too
-
-    @property
-    def shell_line(self) -> str:
-        """The line that does the same training when it is pasted into a terminal."""
-        variables = "".join(f'{name}="${name}" ' for name in self.given)
-        return f"cd {shlex.quote(self.cwd)} && {variables}{shlex.join(self.shown)}"
 
 
 def plan(
@@ -90,18 +87,12 @@ def plan(
         if site.scheduler == "slurm":
             around += _srun(job, site, () if site.allocation else _allocation(site, run_id))
         argv, shown = around + argv, around + shown
-    planned = Plan(
-        argv=argv,
-        shown=shown,
-        cwd=job.cwd,
-        environment=(*_environment(site, run_id, folder), *job.env),
-        files=(),
-        where=described["where"],
-        given=names,
-    )
-    record = {"id": run_id, "created": created, **described, "argv": argv, "shell_line": planned.shell_line}
-    files += [(paths.job, json.dumps(record, indent=1) + "\n"), (paths.command, f"#!/bin/sh\n{planned.shell_line}\n")]
-    return replace(planned, files=tuple(files))
+    variables = "".join(f'{name}="${name}" ' for name in names)  # from the terminal that it is pasted into
+    line = f"cd {shlex.quote(job.cwd)} && {variables}{shlex.join(shown)}"
+    record = {"id": run_id, "created": created, **described, "argv": argv, "shell_line": line}
+    files += [(paths.job, json.dumps(record, indent=1) + "\n"), (paths.command, f"#!/bin/sh\n{line}\n")]
+    environment = (*_environment(site, run_id, folder), *job.env)
+    return Plan(argv, shown, line, job.cwd, environment, tuple(files), described["where"])
 
 
 def _described(job: Job, site: Site, detach: bool, terminal: str) -> dict:

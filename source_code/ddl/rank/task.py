@@ -12,8 +12,6 @@ import sys
 import threading
 import time
 
-import psutil
-
 from ddl.errors import CourseError
 from ddl.launcher.run_options import RunOptions
 from ddl.launcher.timeouts import GLOO_TIMEOUT_S
@@ -151,7 +149,7 @@ class Task(Supervisor):
         return {**server, **rendezvous.through("gloo", interface or interface_towards(meeting["address"]))}
 
     def _find_rendezvous(self):
-        if wait_for([self.folder.rendezvous], lambda path: self._of_this_start(path), GLOO_TIMEOUT_S):
+        if wait_for([self.folder.rendezvous], self._of_this_start, GLOO_TIMEOUT_S):
             raise MeetingError(
                 f"rank 0 has not written its address to {self.folder.rendezvous} within {GLOO_TIMEOUT_S} s: check that "
                 "all nodes share that folder"
@@ -187,7 +185,7 @@ class Task(Supervisor):
         self.folder.write_json(self.folder.ready(self.slot.rank), record)
         if self.slot.rank == 0:
             self._decide()
-        wait_for([self.folder.agreed], lambda path: self._of_this_start(path), GLOO_TIMEOUT_S)
+        wait_for([self.folder.agreed], self._of_this_start, GLOO_TIMEOUT_S)
         return self._of_this_start(self.folder.agreed) or {"no_restart": "rank 0's task did not answer"}
 
     def _decide(self):
@@ -225,9 +223,7 @@ def own_address(interface: str) -> str:
         named = socket.gethostbyname(socket.gethostname())
     except OSError:
         named = "127.0.0.1"
-    stats = psutil.net_if_stats()
-    up = [each for name, each in known.items() if stats[name].isup]
-    return next((each for each in (named, *up) if not each.startswith("127.")), named)
+    return next((each for each in (named, *known.values()) if not each.startswith("127.")), named)
 
 
 def interface_towards(address: str) -> str:

@@ -217,7 +217,7 @@ def serve(cluster: Cluster) -> None:
         protocol="grpc",
         config=config,
     )
-    if not rendezvous.reachable():
+    if rendezvous.ADDRESS not in os.environ:
         server.join()
     wait_for(cluster.chief, lambda _: _dismissed(), math.inf)
     wait_for(cluster.chief, lambda address: not answers(address), COORDINATOR_ENDS_S)
@@ -228,7 +228,7 @@ def dismiss() -> None:
 
     `ddl.rank` calls it too, when the coordinator's script has ended without an error.
     """
-    if rendezvous.reachable():
+    if rendezvous.ADDRESS in os.environ:
         rendezvous.write("dismissed", "yes")
 
 
