@@ -117,26 +117,6 @@ def test_a_disk_that_takes_no_last_words_is_named_by_who_follows(script, disk, n
     assert run.state == "lost" and f"disk that holds {run.folder} is full" in run.failure.sentence
 
 
-def test_a_read_only_disk_is_named_and_what_is_on_it_is_shown(script, disk, capsys):
-    run = launch(script("pass"), workers=1)
-    disk("ro")
-    capsys.readouterr()
-    assert main(["list"]) == 0 and main(["show", run.id]) == 0
-    assert f"{run.id}  ✓ script done" in capsys.readouterr().out
-    assert main(["run", "-n", "1", str(script("pass"))]) == 2
-    error = capsys.readouterr().err
-    assert "Read-only file system" in error and "DDL_RUNS_DIR" in error and error.count("\n") == 1
-
-
-def test_a_run_is_stopped_where_its_end_cannot_be_written_down(script, disk, capsys, nothing_left):
-    run = launch(script("import time; time.sleep(600)"), workers=1, wait=False)
-    while run.state != "running":
-        pass
-    fill(run.folder.parent)
-    run.stop()
-    assert run.state in ("stopped", "lost")
-
-
 def test_weights_that_find_no_room_cost_no_result(disk, capfd, nothing_left):
     small = dict(data_set="synthetic", train_samples=200, test_samples=100, epochs=1, global_batch=20)
     disk("size=300k")  # the weights of the network take 700 KiB

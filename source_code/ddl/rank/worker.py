@@ -48,7 +48,7 @@ def main(forked: bool = False) -> None:
     debugged = options.debug == rank and options.terminal
     _set_threads(str(options.threads), forked)
     folder = RunFolder.here()
-    # A warning of the time limit may come while the script imports: `course.training.notice.Notice` unblocks it. Other
+    # A warning of the time limit may come while the script imports. A script that handles SIGURG unblocks it; other
     # scripts ignore SIGURG with or without this.
     signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGURG])
     record = {

@@ -188,13 +188,6 @@ CASES = {
         logs={1: PEER_CLOSED},
         advice="another program",
     ),
-    "ranks that lost each other while training": dict(
-        sentence="was killed by SIGABRT",
-        exits={1: (3.0, 134)},
-        logs={1: PEER_CLOSED},
-        training=[(2.5, "start", {"step": 0, "steps": 40, "epochs": 4.0})],
-        advice="A library gave up",
-    ),
     "a silent status": dict(
         sentence="rank 1 of 2 on node1 exited with status 3",
         errors={0: (3.0, *LOST_TOUCH)},
@@ -215,13 +208,6 @@ CASES = {
         logs={0: f"usage: x [--epochs N]\nx: error: {UNKNOWN}\n"},
         output=(f"x: error: {UNKNOWN}",),
     ),
-    "many ranks": dict(
-        sentence="rank 0 of 6",
-        job=dict(workers=6),
-        errors={0: (3.0, "ValueError", "bad"), **dict.fromkeys((1, 2, 3), (3.5, *LOST_TOUCH))},
-        exits={4: (3.6, 143)},
-        others="ranks 1, 2 and 3 lost touch; ranks 4 and 5 were ended",
-    ),
     "who left early, not who raised": dict(
         sentence="rank 1 of 2 on node1 ended with status 0 2.4 s after",
         errors={0: (3.0, *LOST_TOUCH)},
@@ -231,18 +217,6 @@ CASES = {
         output=("nothing more to do",),
         status=1,
         advice="equally often",
-    ),
-    "who left early, and was ended as it went": dict(
-        sentence="rank 1 of 2 on node1 ended with status 0 1.9 s",
-        errors={0: (3.0, *LOST_TOUCH)},
-        ended={1: 2.9},
-        exits={1: (4.0, 143), 0: (4.1, 1)},
-    ),
-    "who left early, not who aborted": dict(
-        sentence="rank 1 of 2 on node1 ended with status 0",
-        exits={1: (3.4, 0), 0: (3.6, 134)},
-        logs={0: "  what(): Connection closed by peer\n"},
-        status=134,
     ),
     "who was missing at a time limit": dict(
         sentence="time limit of 20 s: the others were waiting for rank 1",
