@@ -106,12 +106,10 @@ def _declare() -> None:
         for name, each in OPTIONS.items()
     ]
     launch.__signature__ = ours.replace(parameters=[script, *declared, *others, rest])  # type: ignore[attr-defined]
-    texts = (f"{name}\n{_paragraph(each.metadata['help'])}" for name, each in OPTIONS.items())
+    indent = " " * 8
+    wrap = textwrap.TextWrapper(112, initial_indent=indent, subsequent_indent=indent)
+    texts = (f"{name}\n{wrap.fill(each.metadata['help'])}" for name, each in OPTIONS.items())
     launch.__doc__ = (launch.__doc__ or "").replace("{options}", "\n    ".join(texts))
-
-
-def _paragraph(text: str) -> str:
-    return textwrap.indent(textwrap.fill(text, 104), " " * 8)
 
 
 _declare()

@@ -236,12 +236,10 @@ def hosts_of(script: Path) -> dict[str, int]:
     DiscoveryError if it fails, takes too long, or prints anything but names of the loopback interface with numbers.
     """
     try:
-        ran = subprocess.run([script], capture_output=True, text=True, timeout=DISCOVERY_S)
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise DiscoveryError(f"the discovery script {script} failed: {error}") from None
-    if ran.returncode:
-        said = "".join(f": {line}" for line in ran.stderr.strip().splitlines()[-1:])
-        raise DiscoveryError(f"the discovery script {script} ended with status {ran.returncode}{said}")
+        ran = subprocess.run([script], capture_output=True, text=True, timeout=DISCOVERY_S, check=True)
+    except (OSError, subprocess.SubprocessError) as error:
+        said = getattr(error, "stderr", None) or ""
+        raise DiscoveryError(f"the discovery script failed: {error} {said.strip()}") from None
     hosts = {}
     for line in filter(None, map(str.strip, ran.stdout.splitlines())):
         found = re.fullmatch(r"(localhost|127\.[\d.]+):(\d+)", line)

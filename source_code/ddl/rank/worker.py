@@ -73,7 +73,8 @@ def main(forked: bool = False) -> None:
         if options.cluster == "torchrun":
             os.environ.update(tf_config.torchrun())
         enter, script = (enter_module, options.module) if options.module else (enter_script, options.script)
-        run_script(*enter(script, options.args))
+        code, module = enter(script, options.args)
+        exec(code, vars(module))
     except BaseException as error:
         if status := exit_status(error):
             if debugged and not isinstance(error, SystemExit):
@@ -215,11 +216,6 @@ def _enter_main(file, arguments, loader):
     sys.modules["__main__"] = module
     sys.argv = [file, *arguments]
     return module
-
-
-def run_script(code, module):
-    """Run the code that `enter_script` or `enter_module` has returned."""
-    exec(code, vars(module))
 
 
 # ---------------------------------------------------------------- errors
