@@ -111,13 +111,9 @@ def _gpus_of_active(job: str) -> int | None:
         rows = []  # Slurm has forgotten the job
     if not any(state in ACTIVE for state, _ in rows):
         raise SlurmError(f"Slurm job {job} is over: leave this shell, or unset SLURM_JOB_ID")
-    return gpus_in(rows[0][1]) or None
-
-
-def gpus_in(resources: str, kind: str = "") -> int:
-    """Return the number of GPUs, of any or one kind, in generic resources such as ``gpu:a100:2(S:0-1),shard:4``."""
-    found = re.findall(r"(?:^|,)(?:gres[:/])?gpu(?:[:=]([^:=,(]+))??(?:[:=](\d+))?(?=[,(]|$)", resources)
-    return sum(int(count or 1) for each, count in found if kind in ("", each))
+    # Generic resources, such as gpu:a100:2(S:0-1),shard:4
+    found = re.findall(r"(?:^|,)(?:gres[:/])?gpu(?:[:=][^:=,(]+)??(?:[:=](\d+))?(?=[,(]|$)", rows[0][1])
+    return sum(int(count or 1) for count in found) or None
 
 
 def job_name(run_id: str) -> str:
