@@ -26,7 +26,7 @@ from ddl.records.network import addresses, interface_of
 
 HOLD_S = 3.0  # when one rank ends, the others end too: all tasks first record where their ranks are
 POLL_S = 0.5
-JOIN_S = 20.0  # how long to wait for the next task whose rank has ended, before its node counts as lost
+JOIN_S = 30.0  # how long to wait for the tasks of ranks that end, before their nodes count as lost
 SERVE_S = 10.0  # how long rank 0's task answers the others after its rank has ended
 
 
@@ -189,11 +189,8 @@ class Task(Supervisor):
         return self._of_this_start(self.folder.agreed) or {"no_restart": "rank 0's task did not answer"}
 
     def _decide(self):
-        known, deadline = self._ready(), time.monotonic() + JOIN_S
-        while len(known) < self.slot.size and time.monotonic() < deadline:
-            time.sleep(0.2)
-            if len(now := self._ready()) > len(known):
-                known, deadline = now, time.monotonic() + JOIN_S
+        wait_for([self.slot.size], lambda ranks: len(self._ready()) == ranks, JOIN_S)
+        known = self._ready()
         decision = {"no_restart": f"{self.slot.size - len(known)} of {self.slot.size} ranks are gone with their nodes"}
         if len(known) == self.slot.size:
             from ddl.launcher.restarts import decide  # takes 40 ms, which would delay every start
