@@ -17,12 +17,10 @@ LOOK_EVERY_S = 0.3
 
 
 def take_turn(name: str, stopping: Event, say: Callable[[str], object]) -> IO[str] | None:
-    """Wait until it is this run's turn; closing the file that is returned ends it. None without a queue.
+    """Wait until it is this run's turn; closing the file that is returned ends it.
 
     Calls `say` every `LOOK_EVERY_S` seconds with what the run waits for. Returns None at once if `stopping` is set.
     """
-    if not os.environ.get(QUEUE):
-        return None
     path = Path(os.environ[QUEUE]) / "turn"
     if not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True)

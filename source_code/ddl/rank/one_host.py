@@ -16,7 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from ddl.launcher import processes
 from ddl.launcher.run_options import RunOptions
 from ddl.rank import rendezvous
-from ddl.rank.core_queue import take_turn
+from ddl.rank.core_queue import QUEUE, take_turn
 from ddl.rank.fast_exit import run_and_exit
 from ddl.rank.rendezvous import Slot, slots
 from ddl.rank.supervisor import Supervisor, shell_status
@@ -68,6 +68,8 @@ class OneHost(Supervisor):
 
     def _take_turn(self):
         """Wait for this run's turn if it shares cores with others, and record what it waits for."""
+        if not os.environ.get(QUEUE):
+            return None  # in a container, the user may have no name
         name = f"{getpass.getuser()}'s {json.dumps((read_json(self.folder.job) or {}).get('name', ''))}"
         turn = take_turn(name, self.stopping, lambda text: self.folder.write_text(self.folder.waiting, text))
         if self.folder.waiting.exists():

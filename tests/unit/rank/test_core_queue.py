@@ -37,8 +37,3 @@ def test_a_holder_that_dies_frees_its_turn_and_another_user_may_take_it(queue, t
     file = tmp_path / "new" / "queue" / "turn"
     assert file.stat().st_mode & 0o777 == 0o666 and file.parent.stat().st_mode & 0o777 == 0o755
     take_turn("next", threading.Event(), pytest.fail).close()
-
-
-def test_there_is_no_turn_to_wait_for_without_a_queue(monkeypatch):
-    monkeypatch.delenv(QUEUE, raising=False)
-    assert take_turn("x", threading.Event(), pytest.fail) is None
