@@ -22,7 +22,7 @@ def read(path: str | Path) -> dict[str, Any]:
     """Return the keys of a site file and their values; SiteError if it is missing or not TOML."""
     path = Path(path)
     try:
-        return toml.loads(path.read_text())
+        return toml.loads(path.read_text("utf-8"))
     except FileNotFoundError:
         near = [each.name for each in path.absolute().parent.glob("*.toml")]
         raise SiteError(f"{path}: this site file does not exist{did_you_mean(path.name, near)}") from None
