@@ -34,8 +34,8 @@ noisy = [(1, 0), (2, 1), (3, 1), (4, 6.25)]
 # %% tags=["demo"]
 import pandas as pd
 
-from ddl import beside, launch
-from course import check, descent, hint, plot, ring, sgd
+from ddl import launch
+from course import check, compare_guess, descent, hint, plot, ring, sgd
 
 draws = {"reader": 2000, "smoke": 200}[size]
 many = descent.generated(64)  # 64 points around y = x, with noise
@@ -60,7 +60,8 @@ sizes = [1, 2, 4, 8, 16, 32, 64]
 guess_gradient = None  # a number
 
 # %% tags=["demo"]
-beside(guess_gradient, descent.gradient(1.5, easy), "gradient at w = 1.5")
+compare_guess(guess_gradient, descent.gradient(1.5, easy),
+              "gradient at w = 1.5")
 
 # %% [markdown]
 # Half the distance, half the gradient: the loss is a parabola, and its slope is a
@@ -152,7 +153,8 @@ plot.slider(
 )
 
 # %% tags=["demo"]
-beside(guess_limit, descent.rate_limit(easy), "learning rate, diverges from")
+compare_guess(guess_limit, descent.rate_limit(easy),
+              "learning rate, diverges from")
 
 # %% [markdown]
 # Each step multiplies the distance to the best weight by the same number, $1 -
@@ -175,7 +177,7 @@ guess_noisy = None  # a weight, or "diverges"
 # %% tags=["demo"]
 singles = descent.batches_of(noisy, 1)
 ends = descent.descend(0, 0.128, singles, 1000)[-1]
-beside(guess_noisy, ends, "weight after 1000 steps on `noisy`")
+compare_guess(guess_noisy, ends, "weight after 1000 steps on `noisy`")
 
 # %% tags=["demo"]
 plot.plot_training({"easy": easy, "noisy": noisy}, lr=0.016)
@@ -198,7 +200,7 @@ one, sixteen = (
     descent.batch_gradients(1.5, many, count, draws).std()
     for count in (1, 16)
 )
-beside(guess_narrower, one / sixteen, "times narrower, measured")
+compare_guess(guess_narrower, one / sixteen, "times narrower, measured")
 
 # %% tags=["demo"]
 plot.plot_spread(many, w=1.5, sizes=sizes, draws=draws)
@@ -219,7 +221,7 @@ guess_one_step = None  # a weight
 
 # %% tags=["demo"]
 after = descent.descend(0, 4 * 0.001, [easy], 1)[-1]
-beside(guess_one_step, after, "weight after one step")
+compare_guess(guess_one_step, after, "weight after one step")
 
 # %% tags=["demo"]
 plot.plot_one_step((2, 4, 16))
@@ -239,7 +241,8 @@ guess_sooner = None  # how many times as fast
 rate = 0.0018
 taken = {B: sgd.steps_to(0.05, 0, rate * B, B, many) for B in (1, 16)}
 print(f"steps of single points: {taken[1]:g}, of batches of 16: {taken[16]:g}")
-beside(guess_sooner, taken[1] / (16 * taken[16]), "times as fast, one worker")
+compare_guess(guess_sooner, taken[1] / (16 * taken[16]),
+              "times as fast, one worker")
 
 # %% [markdown]
 # One worker that computes one point after another gains little: it computes almost as
@@ -264,7 +267,7 @@ guess_after = None  # two weights
 
 # %% tags=["demo"]
 step = descent.exchange(2, 0.02, [noisy[:2], noisy[2:]])
-beside(guess_after, f"{step.after:g} and {step.after:g}", "the weights")
+compare_guess(guess_after, f"{step.after:g} and {step.after:g}", "the weights")
 
 # %% [markdown]
 # The copies stay equal. One data-parallel step, on every worker:
@@ -401,7 +404,7 @@ guess_sent = None  # how many numbers
 # %% tags=["demo"]
 states = ring.contributions(4)  # step, rank, chunk: how many ranks' data
 arrived = (np.diff(states, axis=0) != 0).sum() / 4  # chunks per rank
-beside(guess_sent, arrived * 1000 / 4, "numbers sent by each rank")
+compare_guess(guess_sent, arrived * 1000 / 4, "numbers sent by each rank")
 
 # %% tags=["demo"]
 plot.plot_ring(4)

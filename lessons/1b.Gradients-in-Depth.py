@@ -36,8 +36,8 @@ noisy = [(1, 0), (2, 1), (3, 1), (4, 6.25)]
 # %% tags=["demo"]
 import pandas as pd
 
-from ddl import beside, launch
-from course import check, cost, descent, hint, plot, ring, sgd
+from ddl import launch
+from course import check, compare_guess, cost, descent, hint, plot, ring, sgd
 
 draws = {"reader": 2000, "smoke": 200}[size]
 many = descent.generated(64)  # 64 points around y = x, with noise
@@ -122,7 +122,7 @@ guess_share = None  # a percentage
 # %% tags=["demo"]
 last = descent.loss(2, easy[3:]) / 4
 share = 100 * last / descent.loss(2, easy)
-beside(guess_share, share, "share of the point x = 4, in percent")
+compare_guess(guess_share, share, "share of the point x = 4, in percent")
 
 # %% [markdown]
 # Squaring gives large errors more weight.
@@ -248,7 +248,7 @@ else:
 guess_jump = None  # a learning rate
 
 # %% tags=["demo"]
-beside(guess_jump, descent.rate_limit(easy) / 2, "learning rate")
+compare_guess(guess_jump, descent.rate_limit(easy) / 2, "learning rate")
 
 # %% [markdown]
 # That works from any $w$, because the gradient grows with the distance. But
@@ -407,7 +407,7 @@ guess_diverge = None  # how many of nine
 rates = [0.001 * 2**k for k in range(9)]
 one_by_one = descent.batches_of(noisy, 1)
 diverge = sum(abs(descent.pass_factor(lr, one_by_one)) > 1 for lr in rates)
-beside(guess_diverge, diverge, "of nine learning rates diverge")
+compare_guess(guess_diverge, diverge, "of nine learning rates diverge")
 
 # %% [markdown] nbgrader={"grade": false, "grade_id": "q09_rates_prompt", "locked": true, "schema_version": 3, "solution": false, "task": false}
 # **Question 9** (2 points)
@@ -482,7 +482,7 @@ guess_mean = None  # a number
 # %% tags=["demo"]
 pairs_of_noisy = descent.batches_of(noisy, 2)
 two = [descent.gradient(2, pair) for pair in pairs_of_noisy]
-beside(guess_mean, sum(two) / 2, "mean of the two batches' gradients")
+compare_guess(guess_mean, sum(two) / 2, "mean of the two batches' gradients")
 
 # %% [markdown]
 # Averaging leaves the mean unchanged. Here is what it does change.
@@ -638,7 +638,7 @@ one, sixteen = (
     descent.batch_gradients(1.5, many, count, draws, replace=False).std()
     for count in (1, 16)
 )
-beside(guess_without, one / sixteen, "times narrower, measured")
+compare_guess(guess_without, one / sixteen, "times narrower, measured")
 
 # %% tags=["demo"]
 plot.plot_average(many, w=1.5, sizes=sizes)
@@ -671,7 +671,8 @@ def times_of(rate, size):
 
 
 print(f"from a tenth of that rate on: {times_of(rate / 10, 16):.3g} times")
-beside(guess_times, times_of(rate, 16), "times 0.0018, at the same spread")
+compare_guess(guess_times, times_of(rate, 16),
+              "times 0.0018, at the same spread")
 
 # %% tags=["demo"]
 plot.plot_settled(
@@ -714,7 +715,8 @@ guess_border = None  # how many times
 # %% tags=["demo"]
 single, whole = (sgd.rate_border(count, many) for count in (1, math.inf))
 print(f"single points: {single:.3f} · all together: {whole:.3f}")
-beside(guess_border, whole / single, "times the learning rate of divergence")
+compare_guess(guess_border, whole / single,
+              "times the learning rate of divergence")
 
 # %% tags=["demo"]
 plot.plot_map(many, sizes, rate)
@@ -746,7 +748,7 @@ grid = rate * 2 ** np.arange(0, 12, 0.25)
 samples = {
     B: B * sgd.steps_to(0.05, 0, grid, B, many).min() for B in (1, 256)
 }
-beside(guess_samples, samples[256] / samples[1], "times the samples")
+compare_guess(guess_samples, samples[256] / samples[1], "times the samples")
 
 # %% tags=["demo"]
 from timeit import repeat
@@ -796,7 +798,7 @@ guess_best = None  # how many times
 
 # %% tags=["demo"]
 b16, b256 = (descent.best_rate(0, many, count) for count in (16, 256))
-beside(guess_best, b256 / b16, "times the learning rate, tried")
+compare_guess(guess_best, b256 / b16, "times the learning rate, tried")
 
 # %% tags=["demo"]
 plot.plot_best_rate(many, weights=(0, 1.5, 1.15), sizes=(1, 4, 16, 64, 256))
@@ -842,7 +844,7 @@ def aggregated(passes, divided_by):
 passes, at_once = descent.batches_of(many, 8), [many]
 final = descent.descend(0, 0.02, at_once, 20)[-1]
 apart = abs(aggregated(passes, len(passes)) - final)
-beside(guess_apart, apart, "distance between the two weights")
+compare_guess(guess_apart, apart, "distance between the two weights")
 
 # %% [markdown]
 # Only rounding: accumulating over time replaces workers, with equal batches. (Batch
@@ -860,7 +862,7 @@ beside(guess_apart, apart, "distance between the two weights")
 guess_added = None  # a weight
 
 # %% tags=["demo"]
-beside(guess_added, aggregated(passes, 1), "weight after 20 steps")
+compare_guess(guess_added, aggregated(passes, 1), "weight after 20 steps")
 
 # %% [markdown]
 # Adding is averaging at 8 times the learning rate, which here is beyond the border of
@@ -955,7 +957,8 @@ guess_thousand = None  # how many numbers
 
 # %% tags=["demo"]
 messages, share = cost.terms("ring", 1000)
-beside(guess_thousand, share * 1000, "numbers sent by each of 1000 ranks")
+compare_guess(guess_thousand, share * 1000,
+              "numbers sent by each of 1000 ranks")
 
 # %% [markdown]
 # Each rank sends $2(N-1)$ chunks, each one $N$-th of the data:
@@ -1075,7 +1078,7 @@ def gap(cut, layer=list):
 
 came = (f"2 + 2: {gap(2):.3g} · 1 + 3: {gap(1):.3g} · "
         f"2 + 2 with batch norm: {gap(2, batch_norm):.3g}")
-beside(guess_same, came, "how far the steps are apart")
+compare_guess(guess_same, came, "how far the steps are apart")
 
 # %% [markdown] nbgrader={"grade": false, "grade_id": "q15_same_prompt", "locked": true, "schema_version": 3, "solution": false, "task": false}
 # **Question 15** (2 points)
@@ -1131,7 +1134,7 @@ run = launch(
 
 # %% tags=["demo"]
 took = dict(run.result["all_reduce_seconds"])
-beside(guess_latency, 1e6 * took[4096], "µs for an all-reduce of 4 KiB")
+compare_guess(guess_latency, 1e6 * took[4096], "µs for an all-reduce of 4 KiB")
 
 # %% [markdown]
 # These times give us $\alpha$ and $\beta$. The time of a gradient is measured below,
@@ -1172,7 +1175,7 @@ bounds = [
     for waiting_s in reversed(ring.waits(messages, 64, link, workers))
 ]
 came = " to ".join(f"{bound:.2g}" for bound in bounds)
-beside(guess_speedup, came, "times the samples a second, 64 ranks")
+compare_guess(guess_speedup, came, "times the samples a second, 64 ranks")
 
 # %% tags=["demo"]
 plot.plot_cost(steps, link, workers)

@@ -24,8 +24,8 @@ import math
 import numpy as np
 
 # %% tags=["demo"]
-from ddl import beside, launch
-from course import check, hint, plot, topology
+from ddl import launch
+from course import check, compare_guess, hint, plot, topology
 from course import cost, prediction
 
 smoke = size == "smoke"
@@ -47,7 +47,7 @@ guess_cache = None  # MiB
 
 # %% tags=["demo"]
 machine = topology.here()
-beside(
+compare_guess(
     guess_cache, max(cache.size_bytes for cache in machine.caches) / 2**20,
     "MiB of the largest cache",
 )
@@ -78,7 +78,7 @@ apart = [
     pair for pair in itertools.combinations(gpus, 2)
     if not matrix.loc[pair].startswith("NV")
 ]
-beside(guess_apart, len(apart), "pairs without an NVLink")
+compare_guess(guess_apart, len(apart), "pairs without an NVLink")
 
 # %% tags=["demo"]
 plot.plot_topology(dgx)
@@ -109,7 +109,7 @@ guess_times = None  # how many times
 # %% tags=["demo"]
 speed = topology.links().set_index("link")["gb_per_s"]
 ratio = speed["NVLink 4, an H100's 18 links"] / speed["1 Gbit/s Ethernet"]
-beside(guess_times, ratio, "times as fast, one direction each")
+compare_guess(guess_times, ratio, "times as fast, one direction each")
 
 # %% tags=["demo"]
 plot.plot_links()
@@ -130,7 +130,7 @@ gb_per_s = {  # in each direction, over the best path
     for a, b in itertools.permutations(gpus, 2)
 }
 slowest_hop = min(gb_per_s[gpus[i - 1], gpus[i]] for i in range(8))
-beside(guess_slowest, slowest_hop, "GB/s, slowest hop")
+compare_guess(guess_slowest, slowest_hop, "GB/s, slowest hop")
 
 # %% [markdown]
 # **Question 1** (2 points)
@@ -209,7 +209,7 @@ measured = launch(
 # %% tags=["demo"]
 points = prediction.points(measured)  # pairs (bytes, seconds)
 least = min(points)
-beside(guess_shortest, 1e6 * least[1], f"µs for {least[0]} bytes")
+compare_guess(guess_shortest, 1e6 * least[1], f"µs for {least[0]} bytes")
 
 # %% [markdown]
 # Hockney's model gives every message a start-up time $\alpha$ and a time $\beta$ for each
@@ -340,7 +340,7 @@ training = launch(
 found = predicted["ranks in company"].efficiency_at(
     training.result["global_batch"] / training.result["images_per_s"]
 )
-beside(guess_efficiency, 100 * found, "% scaling efficiency, measured")
+compare_guess(guess_efficiency, 100 * found, "% scaling efficiency, measured")
 
 # %% tags=["demo"]
 prediction.report(predicted, training)

@@ -37,8 +37,8 @@ import math
 import numpy as np
 
 # %% tags=["demo"]
-from ddl import beside, hosts, launch
-from course import check, hint, plot, recorded
+from ddl import hosts, launch
+from course import check, compare_guess, hint, plot, recorded
 from course import bandwidth, clusters, cost, efficiency, hierarchy
 from course import prediction, published, race, topology
 
@@ -72,7 +72,7 @@ switched = sum(
     for row in [topology.load(name).matrix().to_numpy().ravel()]
     if len(row) > 4
 )
-beside(guess_switched, switched, f"of {len(names)} machines")
+compare_guess(guess_switched, switched, f"of {len(names)} machines")
 
 # %% tags=["demo"]
 plot.plot_topology(dgx)
@@ -253,7 +253,7 @@ for level, near in wanted.items():
 guess_gib = None  # GiB/s
 
 # %% tags=["demo"]
-beside(guess_gib, 64 / 2**20 / 4e-6, "GiB/s")
+compare_guess(guess_gib, 64 / 2**20 / 4e-6, "GiB/s")
 
 # %% [markdown]
 # **Question 3** (3 points)
@@ -342,7 +342,7 @@ guess_order = None  # times as fast
 best = [gpus[place] for place in (0, 3, 2, 1, 5, 6, 7, 4)]
 slow = [min(gb_per_s[ring[i - 1], ring[i]] for i in range(8))
         for ring in (best, gpus)]
-beside(guess_order, slow[0] / slow[1], "times as fast")
+compare_guess(guess_order, slow[0] / slow[1], "times as fast")
 
 # %% [markdown]
 # **Question 4** (3 points)
@@ -550,7 +550,7 @@ p2p = launch(
 # %% tags=["demo"]
 sockets = [p for p in p2p.result["points"] if p["path"] == "tcp"]
 least = min(sockets, key=lambda point: point["size_bytes"])
-beside(guess_one_way, 1e6 * least["seconds"]["median"], "µs, one way")
+compare_guess(guess_one_way, 1e6 * least["seconds"]["median"], "µs, one way")
 
 # %% tags=["demo"]
 plot.plot_pairs(p2p)
@@ -723,7 +723,8 @@ pinned = [
 
 # %% tags=["demo"]
 step_ms = efficiency.step_parts(pinned)["step_ms"]
-beside(guess_pinned, step_ms.iloc[0] / step_ms.iloc[-1], "times as long")
+compare_guess(guess_pinned, step_ms.iloc[0] / step_ms.iloc[-1],
+              "times as long")
 
 # %% tags=["demo"]
 plot.plot_step_times(pinned)
@@ -779,7 +780,7 @@ ring_s, doubling_s = (
     cost.ALGORITHMS[name](sizes, 64, 10e-6, 1e-10)
     for name in ("ring", "recursive doubling")
 )
-beside(guess_switch, sizes[doubling_s < ring_s].max() / 1024, "KiB")
+compare_guess(guess_switch, sizes[doubling_s < ring_s].max() / 1024, "KiB")
 
 # %% tags=["demo"]
 plot.plot_algorithms(64, 10e-6, 1e-10)
@@ -1001,7 +1002,8 @@ raced = launch(
 
 # %% tags=["demo"]
 found = race.crossover(raced, "recursive doubling", "ring")
-beside(guess_race, found.size_bytes / 1024, "KiB, where the ring overtakes")
+compare_guess(guess_race, found.size_bytes / 1024,
+              "KiB, where the ring overtakes")
 
 # %% tags=["demo"]
 plot.plot_race(raced)
@@ -1038,7 +1040,8 @@ race.crossovers(raced)
 guess_fade = None  # times as many bytes
 
 # %% tags=["demo"]
-beside(guess_fade, hierarchy.gain(32, 8), "times as many bytes, by the ring")
+compare_guess(guess_fade, hierarchy.gain(32, 8),
+              "times as many bytes, by the ring")
 
 # %% tags=["demo"]
 server = clusters.server("dgx-1")  # links as NCCL counts them
@@ -1130,7 +1133,7 @@ before, after = (
     run.result["global_batch"] / run.result["images_per_s"]
     for run in (training, two_more)
 )
-beside(guess_longer, after / before, "times as long, measured")
+compare_guess(guess_longer, after / before, "times as long, measured")
 
 # %% tags=["demo"]
 prediction.report({"from two and three": larger}, two_more)
@@ -1217,7 +1220,7 @@ guess_vgg = None  # percent
 figures = published.compared()
 vgg = figures[figures["network"] == "VGG-16"].set_index("gpus")
 said = vgg["published_percent"][512]
-beside(guess_vgg, said, "% efficiency of VGG-16 on 512 GPUs, published")
+compare_guess(guess_vgg, said, "% efficiency of VGG-16 on 512 GPUs, published")
 
 # %% [markdown]
 # And what do these terms say? One ring passes through all GPUs, and its
@@ -1260,7 +1263,7 @@ guess_points = None  # points
 # %% tags=["demo"]
 scores = published.by_publisher(figures)
 error = scores.set_index("publisher")["model"]["all"]
-beside(guess_points, error, "points off on average")
+compare_guess(guess_points, error, "points off on average")
 
 # %% tags=["demo"]
 plot.plot_published(figures)
@@ -1475,7 +1478,8 @@ else:
 slowest_link = hierarchy.variants(slow[-1])
 flat = slowest_link[slowest_link["variant"] == "flat"]
 took = flat.set_index("size_bytes")["milliseconds"]
-beside(guess_ring, took[2**20], "ms for 1 MiB round the ring at 100 Mbit/s")
+compare_guess(guess_ring, took[2**20],
+              "ms for 1 MiB round the ring at 100 Mbit/s")
 
 # %% [markdown]
 # In Horovod's ring over four ranks, two hops cross the cable. If ranks were

@@ -24,9 +24,9 @@ import math
 import numpy as np
 
 # %% tags=["demo"]
-from ddl import beside, launch
+from ddl import launch
 from course import agreement, check, difference, efficiency, exercise, hint
-from course import mistakes
+from course import compare_guess, mistakes
 
 smoke = size == "smoke"
 part = (1_024, 500) if smoke else (5_000, 2_000)
@@ -83,10 +83,8 @@ horovod = launch(
     "strategies/horovod_loop.py", name="Horovod", workers=workers, **fixed
 )
 both = agreement([single, horovod], step=4)
-beside(
-    guess_difference, both["÷ the largest weight"].iloc[1],
-    "largest difference ÷ largest weight",
-)
+compare_guess(guess_difference, both["÷ the largest weight"].iloc[1],
+              "largest difference ÷ largest weight")
 
 # %% [markdown]
 # It is only rounding: the sum of 64 numbers rounds differently when it is made of two
@@ -138,7 +136,8 @@ guess_models = None  # how many
 # %% tags=["demo"]
 exercise.write_data("exercise.npz", samples=480 * workers)
 unchanged = launch("one_device.py", name="unchanged", workers=workers)
-beside(guess_models, len(exercise.reports(unchanged)), "different models")
+compare_guess(guess_models, len(exercise.reports(unchanged)),
+              "different models")
 
 # %% [markdown]
 # Each rank did the whole job.
@@ -316,7 +315,7 @@ right, wrong = (
     for case in ("none", "A")
 )
 higher = wrong.result["loss"] > 1.1 * right.result["loss"]
-beside(guess_missing, "loss" if higher else "neither", "in case A")
+compare_guess(guess_missing, "loss" if higher else "neither", "in case A")
 
 # %% tags=["demo"]
 mistakes.excerpt(wrong)
@@ -421,7 +420,7 @@ alone, together = (
     for name, n in (("one rank", 1), ("all ranks", workers))
 )
 strong = efficiency.scaling([alone, together], "strong")
-beside(guess_strong, 100 * strong["efficiency"].iloc[-1], "%, strong")
+compare_guess(guess_strong, 100 * strong["efficiency"].iloc[-1], "%, strong")
 
 # %% tags=["demo"]
 strong

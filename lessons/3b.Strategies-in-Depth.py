@@ -34,9 +34,9 @@ import numpy as np
 import pandas as pd
 
 import ddl
-from ddl import beside, compare, launch, stack
+from ddl import compare, launch, stack
 from course import agreement, check, difference, hint, plot, recorded
-from course import ps_faults, mistakes
+from course import compare_guess, mistakes, ps_faults
 
 smoke = size == "smoke"
 part = (1_024, 500) if smoke else (5_000, 2_000)
@@ -129,10 +129,8 @@ mirrored = launch(
 
 # %% tags=["demo"]
 both = agreement([single, mirrored], step=4)
-beside(
-    guess_difference, both["÷ the largest weight"].iloc[1],
-    "largest difference ÷ largest weight",
-)
+compare_guess(guess_difference, both["÷ the largest weight"].iloc[1],
+              "largest difference ÷ largest weight")
 
 # %% [markdown]
 # It is not 0: the sum of 64 numbers rounds differently when it is made of two
@@ -270,7 +268,7 @@ server = launch(
 # %% tags=["demo"]
 counts = server.result["staleness"]  # how often 0, 1, 2, ... updates
 mean = np.average(range(len(counts)), weights=counts)
-beside(guess_staleness, mean, "updates by others, on average")
+compare_guess(guess_staleness, mean, "updates by others, on average")
 
 # %% tags=["demo"]
 plot.plot_staleness(server)
@@ -339,7 +337,7 @@ guess_alike = None  # a number from 0 to 5
 trained = [single, mirrored, mirrored_loop, multi_worker, server, horovod]
 compared = agreement(trained, step=4)
 alike = (compared["÷ the largest weight"] < 1e-3).sum()
-beside(guess_alike, alike, "ways with the same weights")
+compare_guess(guess_alike, alike, "ways with the same weights")
 
 # %% tags=["demo"]
 compared
@@ -428,10 +426,8 @@ plot.plot_loss_scaling(scaled)
 
 # %% tags=["demo"]
 cases = {case["name"]: case for case in scaled.result["cases"]}
-beside(
-    guess_ratio, cases["mean of each replica"]["ratio"],
-    "times the single device's gradient",
-)
+compare_guess(guess_ratio, cases["mean of each replica"]["ratio"],
+              "times the single device's gradient")
 
 # %% [markdown]
 # The wrong gradients are wrong in different ways. A factor $N$ on everything is
@@ -668,7 +664,7 @@ hunted = {
 # %% tags=["demo"]
 losses = {case: run.result["loss"] for case, run in hunted.items()}
 worse = [case for case in losses if losses[case] > 1.1 * losses["none"]]
-beside(guess_worse, len(worse), "cases with a clearly higher loss")
+compare_guess(guess_worse, len(worse), "cases with a clearly higher loss")
 
 # %% tags=["demo"]
 pd.Series(losses, name="loss at the end").to_frame().round(4)
@@ -1008,7 +1004,7 @@ if there:
 # %% tags=["demo"]
 if there:
     apart = agreement([alone, by_torch], step=4)
-    display(apart, beside(
+    display(apart, compare_guess(
         guess_libraries, apart["÷ the largest weight"].iloc[1],
         "largest difference ÷ largest weight",
     ))

@@ -27,8 +27,8 @@ seed = 0
 import numpy as np
 
 # %% tags=["demo"]
-from ddl import beside, compare, launch
-from course import check, efficiency, hint, plot, precisions
+from ddl import compare, launch
+from course import check, compare_guess, efficiency, hint, plot, precisions
 
 smoke = size == "smoke"
 part = (1_024, 500) if smoke else (5_000, 2_000)
@@ -89,11 +89,11 @@ weak = [alone] + [
 # %% tags=["demo"]
 by_strong = efficiency.scaling(strong, "strong")
 reached = 100 * by_strong["efficiency"].iloc[-1]
-beside(guess_strong, reached, "strong, %")
+compare_guess(guess_strong, reached, "strong, %")
 
 # %% tags=["demo"]
 by_weak = efficiency.scaling(weak, "weak")
-beside(guess_weak, 100 * by_weak["efficiency"].iloc[-1], "weak, %")
+compare_guess(guess_weak, 100 * by_weak["efficiency"].iloc[-1], "weak, %")
 
 # %% tags=["demo"]
 by_strong
@@ -216,7 +216,7 @@ turned = [
 table = efficiency.tuning(turned)
 faster = table[table["verdict"] == "faster"].nlargest(1, "images_per_s")
 fastest = faster["name"].iloc[0] if len(faster) else "none"
-beside(guess_knob, fastest, "clearly faster than the default")
+compare_guess(guess_knob, fastest, "clearly faster than the default")
 
 # %% tags=["demo"]
 table
@@ -319,14 +319,12 @@ in_each = [
 # %% tags=["demo"]
 shown = precisions.here_or_recorded(in_each)
 table = compare(shown)
-beside(guess_faster, table["ratio"].iloc[1], "times the images/s")
+compare_guess(guess_faster, table["ratio"].iloc[1], "times the images/s")
 
 # %% tags=["demo"]
 bits = precisions.sent(shown)
-beside(
-    guess_sent, bits["bytes"].iloc[1] / bits["bytes"].iloc[0],
-    "times the bytes",
-)
+compare_guess(guess_sent, bits["bytes"].iloc[1] / bits["bytes"].iloc[0],
+              "times the bytes")
 
 # %% tags=["demo"]
 bits
@@ -448,7 +446,7 @@ off = [
     )
     if not seen
 ]
-beside(guess_off, 100 * np.mean(off), "% off, widths not seen")
+compare_guess(guess_off, 100 * np.mean(off), "% off, widths not seen")
 
 # %% tags=["demo"]
 plot.plot_payoff(one, two)

@@ -27,8 +27,8 @@ seed = 0
 import numpy as np
 
 # %% tags=["demo"]
-from ddl import beside, launch
-from course import check, classification, hint, plot
+from ddl import launch
+from course import check, compare_guess, classification, hint, plot
 
 smoke = size == "smoke"
 part = (1_024, 500) if smoke else (5_000, 2_000)
@@ -76,7 +76,7 @@ plain = launch(
 # %% tags=["demo"]
 said = plain.result["test"]
 gain = 100 * (said["accuracy"] - said["majority"])
-beside(guess_gain, gain, "points of accuracy gained")
+compare_guess(guess_gain, gain, "points of accuracy gained")
 
 # %% tags=["demo"]
 classification.report([plain])
@@ -169,7 +169,7 @@ by_horovod = launch(
 texts = [on_one, by_fit, by_loop, by_horovod]
 f1 = [run.result["test"]["f1"] for run in texts]
 near = sum(abs(each - f1[0]) <= 0.1 for each in f1[1:])
-beside(guess_near, near, "of three are within 0.1")
+compare_guess(guess_near, near, "of three are within 0.1")
 
 # %% tags=["demo"]
 classification.report(texts)
@@ -232,7 +232,7 @@ guess_mean = None  # points
 # %% tags=["demo"]
 right, sizes = np.array([32, 32, 2]), np.array([64, 64, 2])
 off = 100 * (np.mean(right / sizes) - right.sum() / sizes.sum())
-beside(guess_mean, off, "points off")
+compare_guess(guess_mean, off, "points off")
 
 # %% [markdown]
 # **Question 2** (3 points)
@@ -468,7 +468,7 @@ svhn = launch(
 print("agrees with a single device:", svhn.result["agrees"])
 
 # %% tags=["demo", "raises-exception"]
-beside(guess_digits, 100 * svhn.result["test_accuracy"], "% right")
+compare_guess(guess_digits, 100 * svhn.result["test_accuracy"], "% right")
 
 # %% [markdown]
 # ## Your answers so far

@@ -27,8 +27,8 @@ import numpy as np
 # %% tags=["demo"]
 import pandas as pd
 
-from ddl import beside, launch
-from course import check, fault_injection, failures, hint, plot
+from ddl import launch
+from course import check, compare_guess, failures, fault_injection, hint, plot
 
 smoke = size == "smoke"
 DAY, HOUR = 24 * 3_600, 3_600  # in seconds
@@ -50,7 +50,7 @@ guess_days = None  # days
 
 # %% tags=["demo"]
 gpu_mtbf_s = 54 * DAY * 16_384 / 419  # of one GPU
-beside(guess_days, gpu_mtbf_s / 8 / DAY, "days between failures")
+compare_guess(guess_days, gpu_mtbf_s / 8 / DAY, "days between failures")
 
 # %% tags=["demo"]
 rows = []
@@ -103,7 +103,7 @@ for gap in gaps:
         max_restarts=2, checkpoint_every=gap, **training,
     )
     killed.append(fault_injection.kill_at(run, rank=1, step=kill_step))
-beside(guess_twice, killed[-1].restarts[0].repeated, "steps done twice")
+compare_guess(guess_twice, killed[-1].restarts[0].repeated, "steps done twice")
 
 # %% tags=["demo"]
 cost = fault_injection.costs(killed)
@@ -198,10 +198,8 @@ for case, wanted in (
 guess_minutes = None  # minutes
 
 # %% tags=["demo"]
-beside(
-    guess_minutes, failures.young(60, gpu_mtbf_s / 16_384) / 60,
-    "minutes between checkpoints",
-)
+compare_guess(guess_minutes, failures.young(60, gpu_mtbf_s / 16_384) / 60,
+              "minutes between checkpoints")
 
 # %% [markdown]
 # **Question 2** (1 point)
@@ -337,10 +335,8 @@ guess_share = None  # percent
 
 # %% tags=["demo"]
 repeated_s = cost["steps twice"] * cost["step_s"]
-beside(
-    guess_share, 100 * repeated_s.iloc[-1] / cost["lost_s"].iloc[-1],
-    "% of the lost seconds",
-)
+compare_guess(guess_share, 100 * repeated_s.iloc[-1] / cost["lost_s"].iloc[-1],
+              "% of the lost seconds")
 
 # %% tags=["demo"]
 restart_s = cost["lost_s"].iloc[1] - repeated_s.iloc[1]

@@ -27,8 +27,8 @@ import math
 import numpy as np
 
 # %% tags=["demo"]
-from course import check, critical, hint, plot, recorded, tuning
-from ddl import beside, compare, launch
+from course import check, compare_guess, critical, hint, plot, recorded, tuning
+from ddl import compare, launch
 from ddl.paired_stats import by_seed, paired
 
 SIZES = {  # 10,240 is 160 × 64 and 10 × 1,024: nothing is left over
@@ -94,7 +94,8 @@ large = launch(
 
 # %% tags=["demo"]
 points = small.result["test_accuracy"] - large.result["test_accuracy"]
-beside(guess_ahead, 100 * points, "points that the small batch is ahead")
+compare_guess(guess_ahead, 100 * points,
+              "points that the small batch is ahead")
 
 # %% tags=["demo"]
 plot.plot_convergence([small, large])
@@ -237,7 +238,8 @@ fourth = to_target(512)
 by_fit = own.fit.steps(512) if own.has_fit else math.nan
 print(f"the curve through your three runs says {by_fit:,.0f} steps")
 arrived = critical.reached(fourth, curve.target)
-beside(guess_steps, arrived.steps if arrived else "not reached", "steps")
+compare_guess(guess_steps, arrived.steps if arrived else "not reached",
+              "steps")
 
 # %% [markdown]
 # Now the recorded runs, three seeds per batch size, with your own as stars:
@@ -264,7 +266,7 @@ guess_rates = None  # times
 
 # %% tags=["demo", "recorded"]
 ratio = grids["large batch + BN"].best / grids["small batch + BN"].best
-beside(guess_rates, ratio, "times the small batch's best rate")
+compare_guess(guess_rates, ratio, "times the small batch's best rate")
 
 # %% tags=["demo", "recorded"]
 plot.plot_tuning(only(search, "small batch + BN", "large batch + BN"))
@@ -359,7 +361,7 @@ gain = paired(
     by_seed(only(arms, "+ linear scaling"), "test_accuracy"),
     by_seed(only(arms, "+ linear scaling, warm-up"), "test_accuracy"),
 )
-beside(guess_warm, 100 * gain.mean, "points that warm-up adds")
+compare_guess(guess_warm, 100 * gain.mean, "points that warm-up adds")
 
 # %% tags=["demo", "recorded"]
 linear = accuracy("+ linear scaling, warm-up")
@@ -392,10 +394,8 @@ guess_left = None  # points
 # %% tags=["demo", "recorded"]
 table = compare(arms, against="small batch + BN", margin=1.0)
 behind = table[table["global_batch"] == 1024].sort_values("test_accuracy")
-beside(
-    guess_left, -behind["difference_points"].iloc[-1],
-    f"points that the best, {behind['arm'].iloc[-1]}, is behind",
-)
+compare_guess(guess_left, -behind["difference_points"].iloc[-1],
+              f"points that the best, {behind['arm'].iloc[-1]}, is behind")
 
 # %% tags=["demo", "recorded"]
 table

@@ -38,13 +38,13 @@ import numpy as np
 # %% tags=["demo"]
 import pandas as pd
 
-from course import check, critical, hint, plot, recorded, tuning
+from course import check, compare_guess, critical, hint, plot, recorded, tuning
 from course.convergence.sharpness import (
     MEASURES, between_settings, sharpness, within_settings,
 )
 from course.training.recipes import REFERENCE_BATCH
 from course.training.schedule import Schedule
-from ddl import beside, compare, launch
+from ddl import compare, launch
 from ddl.paired_stats import by_seed, paired
 
 SIZES = {  # 10,240 is 160 × 64 and 10 × 1,024: nothing is left over
@@ -127,7 +127,7 @@ on_all = launch(
 
 # %% tags=["demo"]
 ratio = on_all.result["loss"] / on_one.result["loss"]
-beside(guess_apart, 100 * abs(ratio - 1), "% between the two losses")
+compare_guess(guess_apart, 100 * abs(ratio - 1), "% between the two losses")
 
 # %% [markdown]
 # The only difference is rounding error. From here on, "1,024" means 32 ranks with 32
@@ -356,7 +356,7 @@ scales = [
     for run in recorded("noise-frozen")
 ]
 frozen = critical.Noise(tuple(scales))
-beside(guess_times, frozen.middle / curve.fit.critical, "times")
+compare_guess(guess_times, frozen.middle / curve.fit.critical, "times")
 
 # %% tags=["demo", "recorded"]
 judged = [
@@ -487,7 +487,7 @@ lost = paired(
     by_seed(only(regimes, "large batch, to a loss"), "test_accuracy"),
     by_seed(only(regimes, "small batch, to a loss"), "test_accuracy"),
 )
-beside(guess_gap, 100 * lost.mean, "points lost at equal training loss")
+compare_guess(guess_gap, 100 * lost.mean, "points lost at equal training loss")
 
 # %% tags=["demo", "recorded"]
 compare(
@@ -700,7 +700,7 @@ table = pd.DataFrame({
     "by relative change": [sharp(row["invariant"]) for row in rows],
 })
 factor = table["largest eigenvalue"][1] / table["largest eigenvalue"][0]
-beside(guess_factor, factor, "times as sharp")
+compare_guess(guess_factor, factor, "times as sharp")
 
 # %% tags=["demo"]
 table
@@ -792,7 +792,7 @@ compare([large, synchronous])
 # %% tags=["demo", "recorded"]
 ghosts = recorded("ghost-batches")
 ranking = compare(ghosts).sort_values("test_accuracy")
-beside(guess_ghost, ranking["arm"].iloc[-1], "has the highest mean")
+compare_guess(guess_ghost, ranking["arm"].iloc[-1], "has the highest mean")
 
 # %% tags=["demo", "recorded"]
 plot.plot_differences(ghosts, against="ghost batch 32")
@@ -924,7 +924,7 @@ warm = launch(
 
 # %% tags=["demo"]
 points = root.result["test_accuracy"] - scaled.result["test_accuracy"]
-beside(guess_rules, 100 * points, "points for the square root")
+compare_guess(guess_rules, 100 * points, "points for the square root")
 
 # %% tags=["demo"]
 plot.plot_convergence([same, scaled, root, warm], x="epochs")
@@ -1162,7 +1162,7 @@ lamb = launch(
 
 # %% tags=["demo"]
 points = lars.result["test_accuracy"] - warm.result["test_accuracy"]
-beside(guess_lars, 100 * points, "points that LARS gains in your run")
+compare_guess(guess_lars, 100 * points, "points that LARS gains in your run")
 
 # %% [markdown]
 # One seed, and learning rates from another number of images: don't believe it yet. The
@@ -1237,7 +1237,7 @@ def plan(size, batches):
 
 
 planned = plan("full", (64, 1024, 8192))
-beside(guess_linear, planned["linear"][8192], "by the linear rule")
+compare_guess(guess_linear, planned["linear"][8192], "by the linear rule")
 
 # %% tags=["demo"]
 planned

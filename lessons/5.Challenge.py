@@ -26,8 +26,8 @@ import numpy as np
 # %% tags=["demo"]
 import pandas as pd
 
-from ddl import beside, launch
-from course import check, hint, plot, recorded
+from ddl import launch
+from course import check, compare_guess, hint, plot, recorded
 from course import challenge
 from course.challenge.findings import best_of
 from course.challenge.submission import BASELINE
@@ -60,10 +60,8 @@ guess_fished = None  # points
 baselines = recorded("challenge-baseline")
 reached = [100 * run.result["private_accuracy"] for run in baselines]
 middle = np.mean(reached)
-beside(
-    guess_fished, best_of(reached, 10) - middle,
-    "points that the best of ten is above the mean",
-)
+compare_guess(guess_fished, best_of(reached, 10) - middle,
+              "points that the best of ten is above the mean")
 
 # %% tags=["demo", "recorded"]
 print(f"{len(reached)} runs: mean {middle:.2f} %, standard deviation "
@@ -108,7 +106,7 @@ baseline = launch("train_submission.py", name="baseline",
 
 # %% tags=["demo"]
 reached_once = 100 * baseline.result["public_accuracy"]
-beside(guess_baseline, reached_once, "% of the public images")
+compare_guess(guess_baseline, reached_once, "% of the public images")
 
 # %% tags=["demo", "recorded"]
 plot.plot_convergence([baseline, *baselines], x="samples")
@@ -173,7 +171,7 @@ attempt = launch("train_submission.py", name="my submission",
 
 # %% tags=["demo"]
 reached_once = 100 * attempt.result["public_accuracy"]
-beside(guess_attempt, reached_once, "% of the public images")
+compare_guess(guess_attempt, reached_once, "% of the public images")
 
 # %% tags=["demo"]
 plot.plot_convergence([attempt, baseline, *baselines], x="samples")
@@ -286,7 +284,7 @@ scored = challenge.score("my_submission.py", data_set=data_set,
                          **trial, **private)
 
 # %% tags=["demo"]
-beside(guess_half, 100 * scored.half_width, "points, ±")
+compare_guess(guess_half, 100 * scored.half_width, "points, ±")
 
 # %% tags=["demo"]
 scored
@@ -313,7 +311,7 @@ reference = [
     for run in recorded("challenge-times")
     if run.result["arm"] == "reference"
 ]
-beside(guess_reference, np.mean(reference), "% of the private images")
+compare_guess(guess_reference, np.mean(reference), "% of the private images")
 
 # %% tags=["demo"]
 board = challenge.board(data_set)

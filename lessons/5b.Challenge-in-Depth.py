@@ -30,8 +30,8 @@ import numpy as np
 # %% tags=["demo"]
 import pandas as pd
 
-from ddl import beside, launch
-from course import check, hint, plot, recorded
+from ddl import launch
+from course import check, compare_guess, hint, plot, recorded
 from course import challenge, critical, efficiency
 from course.challenge.findings import ablations, best_of, judged
 from course.challenge.report import report
@@ -57,7 +57,8 @@ guess_times = None  # times
 
 # %% tags=["demo", "recorded"]
 gains = [best_of(reached, k) - middle for k in (5, 20)]
-beside(guess_times, gains[1] / gains[0], "times the gain of the best of five")
+compare_guess(guess_times, gains[1] / gains[0],
+              "times the gain of the best of five")
 
 # %% [markdown]
 # **Question 1** (3 points)
@@ -141,7 +142,8 @@ half = [
          if row["samples"] >= run.result["samples"] / 2)
     for run in baselines
 ]
-beside(guess_band, 100 * (max(half) - min(half)), "points apart, half-way")
+compare_guess(guess_band, 100 * (max(half) - min(half)),
+              "points apart, half-way")
 
 # %% tags=["demo", "recorded"]
 plot.plot_convergence(baselines, x="samples")
@@ -250,10 +252,8 @@ parts = launch(
 
 # %% tags=["demo"]
 step = efficiency.step_parts([parts]).iloc[0]
-beside(
-    guess_sent, 100 * step["communication_ms"] / step["step_ms"],
-    "% of a step is communication",
-)
+compare_guess(guess_sent, 100 * step["communication_ms"] / step["step_ms"],
+              "% of a step is communication")
 
 # %% tags=["demo"]
 plot.plot_step_times([parts])
@@ -296,10 +296,8 @@ curve = critical.critical_batch(
     recorded("critical-batch"), arm="SGD with momentum"
 )
 samples = GLOBAL_BATCH * curve.fit.steps(GLOBAL_BATCH)
-beside(
-    guess_more, samples / (64 * curve.fit.steps(64)),
-    "times the samples of batch 64",
-)
+compare_guess(guess_more, samples / (64 * curve.fit.steps(64)),
+              "times the samples of batch 64")
 
 # %% tags=["demo", "recorded"]
 frozen = critical.Noise(tuple(
@@ -368,7 +366,7 @@ guess_missed = None  # a name from the table above
 # %% tags=["demo", "recorded"]
 left_out = recorded("challenge-ablations")
 table = ablations(left_out, "one pass")
-beside(guess_missed, table["trick"].iloc[0], "is missed most")
+compare_guess(guess_missed, table["trick"].iloc[0], "is missed most")
 
 # %% tags=["demo", "recorded"]
 table
@@ -416,7 +414,7 @@ counted = [
     100 * np.mean(draws.mean(axis=1) - target > 3.747 * errors)
     for target in targets  # 3.747: t for p = 0.01 and five runs
 ]
-beside(guess_counted, counted[0], "of a hundred count at the target")
+compare_guess(guess_counted, counted[0], "of a hundred count at the target")
 
 # %% tags=["demo", "recorded"]
 pd.DataFrame({
@@ -474,7 +472,8 @@ for name, found in flags.items():
     print(f"{name}: {'; '.join(found) or 'nothing to look at'}")
 
 # %% tags=["demo"]
-beside(guess_flagged, sum(map(bool, flags.values())), "of four are flagged")
+compare_guess(guess_flagged, sum(map(bool, flags.values())),
+              "of four are flagged")
 
 # %% [markdown]
 # `views.py` shows each image to the network twice. The report doesn't notice, and it

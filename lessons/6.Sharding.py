@@ -25,8 +25,8 @@ import numpy as np
 # %% tags=["demo"]
 import pandas as pd
 
-from ddl import beside, launch
-from course import check, hint, plot
+from ddl import launch
+from course import check, compare_guess, hint, plot
 from course import memory, pipeline
 
 smoke = size == "smoke"
@@ -56,7 +56,8 @@ whole = launch("train_transformer.py", name="one rank", workers=1,
 # %% tags=["demo"]
 of_run = memory.of_run(whole)
 kept = sum(of_run[kind] for kind in ("weights", "gradients", "state"))
-beside(guess_needed, kept / 2**20, "MiB of weights, gradients and state")
+compare_guess(guess_needed, kept / 2**20,
+              "MiB of weights, gradients and state")
 
 # %% tags=["demo"]
 plot.plot_memory([whole])
@@ -117,7 +118,7 @@ guess_gpus = None  # H100s, if everything is shared out evenly
 
 # %% tags=["demo"]
 llama = sum(memory.per_rank(8_030_000_000, mixed=True).values())
-beside(guess_gpus, math.ceil(llama / 80e9), "H100s at least")
+compare_guess(guess_gpus, math.ceil(llama / 80e9), "H100s at least")
 
 # %% tags=["demo"]
 published = {"GPT-2": 1.54e9, "Llama 3 8B": 8.03e9, "Llama 3 70B": 70.6e9,
@@ -155,7 +156,8 @@ def step_s(run):
     return np.median(run.result["step_seconds"][1:])  # the first one compiles
 
 
-beside(guess_longer, 100 * (step_s(again) / step_s(keeps) - 1), "% longer")
+compare_guess(guess_longer, 100 * (step_s(again) / step_s(keeps) - 1),
+              "% longer")
 
 # %% tags=["demo"]
 for run in (keeps, again):
@@ -308,7 +310,8 @@ for stage in range(4):
 # %% tags=["demo"]
 kinds = "weights", "gradients", "state"
 totals = [sum(memory.of_run(run)[kind] for kind in kinds) for run in stages]
-beside(guess_saved, 100 * (1 - totals[1] / totals[0]), "% saved in stage 1")
+compare_guess(guess_saved, 100 * (1 - totals[1] / totals[0]),
+              "% saved in stage 1")
 
 # %% tags=["demo"]
 plot.plot_memory(stages)
@@ -401,7 +404,8 @@ for p, m in ((3, 1), (3, 5), (4, 8), (6, 2), (1, 1)):
 
 # %% tags=["demo"]
 table = pipeline.gpipe(4, 8)  # the course's own
-beside(guess_bubble, 100 * pipeline.bubble(table), "% of all cells are idle")
+compare_guess(guess_bubble, 100 * pipeline.bubble(table),
+              "% of all cells are idle")
 
 # %% tags=["demo"]
 plot.plot_cycles(GPipe=table)

@@ -32,8 +32,8 @@ import numpy as np
 # %% tags=["demo"]
 import pandas as pd
 
-from ddl import beside, launch
-from course import check, hint, plot, recorded
+from ddl import launch
+from course import check, compare_guess, hint, plot, recorded
 from course import memory, messages, pipeline, splits
 
 smoke = size == "smoke"
@@ -61,7 +61,7 @@ for stage in (0, 3):
     run = launch("train_transformer.py", name=f"stage {stage}",
                  workers=workers, stage=stage, batch=2, length=32, **network)
     sent[stage] = run.result["sent_bytes"]
-beside(guess_times, sent[3] / sent[0], "times the bytes")
+compare_guess(guess_times, sent[3] / sent[0], "times the bytes")
 
 # %% [markdown]
 # **Question 1** (5 points)
@@ -223,7 +223,7 @@ tensor = launch("train_transformer.py", name="layers in parts",
 kept = "weights and state"
 ratio = (tensor.result["alive_bytes"][kept]
          / dense.result["alive_bytes"][kept])
-beside(guess_ratio, ratio, "of the bytes of one rank")
+compare_guess(guess_ratio, ratio, "of the bytes of one rank")
 
 # %% tags=["demo"]
 pd.DataFrame({run.name: run.result["losses"] for run in (dense, tensor)})
@@ -382,7 +382,7 @@ assert tasks(order(3, 4, 1)) == "F0 B0"
 
 # %% tags=["demo"]
 schedule = pipeline.one_f_one_b(4, 8)  # the course's own
-beside(guess_idle, 100 * pipeline.bubble(schedule), "% idle")
+compare_guess(guess_idle, 100 * pipeline.bubble(schedule), "% idle")
 
 # %% tags=["demo"]
 plot.plot_cycles(GPipe=pipeline.gpipe(4, 8), **{"1F1B": schedule})
@@ -430,7 +430,7 @@ pd.DataFrame(rows)
 guess_tensor = None  # 1, 2, 4, 8, 16 ...
 
 # %% tags=["demo"]
-beside(guess_tensor, splits.MEGATRON[6][2].tensor, "the GPUs of a host")
+compare_guess(guess_tensor, splits.MEGATRON[6][2].tensor, "the GPUs of a host")
 
 # %% [markdown]
 # Two sums in each layer and direction want NVLink, so tensor parallelism stays inside a
@@ -606,7 +606,7 @@ guess_bytes = None  # percent
 # %% tags=["demo"]
 few = recorded("few-messages")  # two ranks, 800 steps, five seeds each
 ways = {way.name: way for way in messages.differences(few)}
-beside(guess_bytes, 100 * ways["top 1 %"].sent_share, "% of the bytes")
+compare_guess(guess_bytes, 100 * ways["top 1 %"].sent_share, "% of the bytes")
 
 # %% tags=["demo"]
 mine = launch(

@@ -117,9 +117,9 @@ first = launch(
 #   course draws conclusions.
 
 # %%
-from ddl import beside
+from course import compare_guess
 
-beside(
+compare_guess(
     guess_right,
     100 * first.result["test_accuracy"],
     "% of the held-out images that are right",

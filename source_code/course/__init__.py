@@ -13,6 +13,7 @@ __version__ = "0.2.0"  # CHANGELOG.md says what is new
 _HOME = {
     "check": "lab.check",
     "classroom": "lab.classroom",
+    "compare_guess": "shared.guess",
     "hint": "lab.hints",
     "progress": "lab.progress",
     "share": "lab.classroom",

@@ -21,14 +21,13 @@ _HOME = {
     "runs": "launcher.run",
     "Run": "launcher.run",
     "RunFailed": "launcher.run",
-    "has_torch": "launcher.optional_deps",
+    "has_torch": "records.stack",
     "Job": "launcher.job",
     "Site": "launcher.site",
     "Recorder": "records.recorder",
     "compare": "comparison",
     "paired": "paired_stats",
     "doctor": "diagnose.machine",
-    "beside": "display.guess",
 }
 _MODULES = {"cluster": "rank.tf_config", "hosts": "rank.netns_hosts", "stack": "records.stack"}
 

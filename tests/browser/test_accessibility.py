@@ -22,12 +22,12 @@ THEMES = {"JupyterLab Light": [255] * 3, "JupyterLab Dark": [17] * 3}  # and wha
 # Of axe's rules, those about a whole page are for who makes the page.
 WHOLE_PAGE = ("region", "landmark-one-main", "page-has-heading-one", "bypass", "document-title", "html-has-lang")
 EVERY_KIND = (  # of what the course shows
-    "from course import plot, recorded\nfrom ddl import beside, compare, doctor, launch, runs",
+    "from course import compare_guess, plot, recorded\nfrom ddl import compare, doctor, launch, runs",
     "arms = recorded('convergence-cifar10')\n"
     "plot.plot_convergence([run for run in arms if run.name in ('small batch + BN', 'LARS')])",
     "plot.plot_ring(3)",
     "compare(arms)",
-    "beside(3, 4.5, 'points that `it` is ahead')",
+    "compare_guess(3, 4.5, 'points that `it` is ahead')",
     "doctor()",
     "launch('quick_train.py', name='done', epochs=2)",
     "try:\n    launch('quick_train.py', name='fails', epochs=5, fail_at_epoch=1)\nexcept RuntimeError as error:\n"

@@ -169,7 +169,7 @@ def test_two_attendees_share_a_server(hub, seats, new_tab, tmp_path):
     tabs[0].run_all()
     until(lambda: list(ann.root.glob("runs/*/rank-1.log")), 60, "ann's run did not start")
     tabs[1].run_all()
-    waits = bob.page.locator(".ddl-run", has_text="waiting for 2 of 2 cores")
+    waits = bob.page.locator(".ddl-run", has_text="waiting for its turn")
     try:
         waits.wait_for(timeout=60_000)
     finally:

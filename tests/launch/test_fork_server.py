@@ -10,7 +10,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from ddl import launch, runs
+from ddl import launch
 from ddl.launcher import fork_client, processes
 from ddl.records.jsonfiles import read_json
 from helpers import printed, until
@@ -381,29 +381,3 @@ def test_all_variables_that_an_import_reads_are_known(tmp_path):
     by_interpreter = {name for name in reads if name.startswith(("_", "LIBSMARTCOLS", "LSCPU", "ULPATH"))}
     unknown = reads - {*fork_client.read_at_import(reads)} - {*fork_client.READ_LATER} - by_programs - by_interpreter
     assert unknown == set()
-
-
-@pytest.mark.slow
-def test_notebook_starts_a_server_with_its_first_launch_and_ends_it(script):
-    from nbclient import NotebookClient
-    from nbformat import v4
-
-    trivial = script("pass")
-    cells = [v4.new_code_cell(f"from ddl import launch\nrun = launch({str(trivial)!r}, workers=1)")]
-    client = NotebookClient(v4.new_notebook(cells=cells), kernel_name="python3", timeout=100)
-    before = servers()
-    with client.setup_kernel(env=dict(os.environ)):
-        client.execute_cell(cells[0], 0)
-        (pid,) = servers() - before
-    (run,) = runs()
-    assert start_of(run) == ["warm"]
-    until(lambda: gone(pid), 10)
-
-
-def servers():
-    """The ids of all fork servers on this machine, without their forks."""
-    found = set()
-    for process in psutil.process_iter(["cmdline", "ppid"]):
-        if "ddl.rank.fork_server" in (process.info["cmdline"] or ()):
-            found.add(process.pid)
-    return {pid for pid in found if psutil.pid_exists(pid) and psutil.Process(pid).ppid() not in found}

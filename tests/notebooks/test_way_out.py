@@ -4,7 +4,7 @@ import jupytext
 
 import course
 import ddl
-from ddl.launcher import optional_deps as extras
+from ddl.records import stack as extras
 from helpers import ROOT
 
 

@@ -15,7 +15,6 @@ __all__ = ["main"]
 
 def main(argv=None):
     """Run one command; return its exit status."""
-    _open_streams()
     arguments, rest = _parser().parse_known_args(argv)
     if rest:  # of a command that passes them on
         arguments.args = rest
@@ -32,14 +31,6 @@ def main(argv=None):
     except KeyboardInterrupt:
         print("ddl: stopped", file=sys.stderr)
         return 130
-
-
-def _open_streams():
-    """Open standard streams that are closed (``>&-``), or a file that is opened later would be taken for one."""
-    for number, name in enumerate(("stdin", "stdout", "stderr")):
-        if getattr(sys, name) is None:
-            os.dup2(os.open(os.devnull, os.O_RDWR), number)
-            setattr(sys, name, open(number, "w" if number else "r"))
 
 
 def _parser():

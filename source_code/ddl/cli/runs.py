@@ -210,8 +210,6 @@ def _stop(arguments):
     before = run.progress()
     run.stop()
     print(f"{run.id} is over already: {before.state}" if before.over else f"{run.id}  {run!r}")
-    if run.unwritten:
-        raise run.unwritten
 
 
 def _remove(arguments):

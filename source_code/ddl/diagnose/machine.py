@@ -2,12 +2,16 @@
 
 import os
 import shutil
+import subprocess
 import sys
 from dataclasses import replace
+from functools import cache
 
 from ddl import plugins
 from ddl.diagnose.report import Check, Report, missing
 from ddl.errors import CourseError
+
+PARTS = ("gloo", "mpi", "nccl", "cuda")  # that Horovod may be built with
 
 
 def doctor(site=None, submit: bool = False) -> Report:
@@ -97,14 +101,11 @@ def _software():
 
 
 def _horovod(controller):
-    from ddl.diagnose.horovod_build import built_with
-
-    try:
-        built = built_with()
-    except CourseError as problem:
-        return missing("Horovod build", str(problem), "`make setup` rebuilds it")
-    parts = ("gloo", "mpi", "nccl", "cuda")
-    with_, without = ([name for name in parts if bool(built.get(name)) is present] for present in (True, False))
+    with_, problem = horovod_build()
+    if problem:
+        advice = "remove this Horovod and its cached wheel, then run `make setup` again"
+        return missing("Horovod build", f"Horovod cannot be loaded: {problem}", advice)
+    without = [name for name in PARTS if name not in with_]
     detail = f"with {', '.join(with_) or 'nothing'}; without {', '.join(without) or 'nothing'}"
     if controller in with_:
         return Check("Horovod build", "OK", detail)
@@ -113,6 +114,22 @@ def _horovod(controller):
         detail,
         f'this site uses controller = "{controller}"; build Horovod with HOROVOD_WITH_{controller.upper()}=1',
     )
+
+
+@cache
+def horovod_build() -> tuple[list[str], str]:
+    """Return which of `PARTS` Horovod was built with, and why it cannot be loaded; either is empty.
+
+    Another process loads it, for TensorFlow or else for PyTorch.
+    """
+    problem = ""
+    for framework in ("tensorflow", "torch"):
+        code = f"import horovod.{framework} as hvd; print(*(n for n in {PARTS} if getattr(hvd, n + '_built')()))"
+        answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+        if answer.returncode == 0:
+            return answer.stdout.splitlines()[-1].split(), ""
+        problem = problem or answer.stderr.strip().splitlines()[-1]
+    return [], problem
 
 
 def _disk():

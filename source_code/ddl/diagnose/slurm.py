@@ -1,28 +1,21 @@
 """Checks of a site file against Slurm.
 
-Commands are asked for machine-readable output (``sinfo -h -o``, ``scontrol -o``, ``sacctmgr -P``); their error messages
-are passed on unchanged.
+Commands are asked for machine-readable output (``sinfo -h -o``); their error messages are passed on unchanged.
 """
 
-import getpass
 import os
-import re
 import shutil
 import subprocess
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from ddl.diagnose.report import Check, missing
 from ddl.launcher.job import Job, resolve_script
 from ddl.launcher.plan import plan
 from ddl.launcher.site import Site
-from ddl.launcher.sitefile import seconds
-from ddl.launcher.slurm import gpus_in
 from ddl.records.paths import runs_dir
 from ddl.text import plural
 
 COMMANDS = ("srun", "sbatch", "squeue", "scancel", "scontrol", "sinfo")
-# Node states (`man sinfo`) in which a job can start now or when others end.
-USABLE = "allocated completing idle mixed planned powered_down powering_down powering_up reserved".split()
 PATIENCE_S = 30
 
 
@@ -48,110 +41,33 @@ def ask(*argv: str) -> Answer:
 
 
 def slurm_checks(site: Site) -> list[Check]:
-    """Check Slurm's commands, the partition, account and reservation, and whether Slurm would accept a job."""
+    """Check Slurm's commands, the partition, and whether Slurm would accept a job."""
     lacking = [name for name in COMMANDS if not shutil.which(name)]
     if lacking:
         return [missing("Slurm commands", f"not found: {', '.join(lacking)}", "run this on a login node")]
-    found = [Check("Slurm commands", "OK", "installed")]
-    if site.allocation:
-        return found
-    found.append(_partition(site))
-    if site.account:
-        found.append(_account(site))
-    if site.reservation:
-        found.append(_reservation(site))
-        if found[-1].advice:  # not active now
-            site = replace(site, reservation="")
-    return [*found, _request(site)]
-
-
-@dataclass(frozen=True)
-class _Node:
-    """A node in a partition: one line of ``sinfo -N``."""
-
-    name: str
-    partition: str
-    available: str
-    state: str
-    cores: str
-    gres: str
-    time_limit: str
-
-    def fits(self, site):
-        """Return whether the node has the cores and GPUs that the site states."""
-        return int(self.cores) >= site.cores_per_node and gpus_in(self.gres, site.gpu_type) >= site.gpus_per_node
-
-    @property
-    def usable(self):
-        """Whether jobs can start on the node; a state that ends in * means that it does not respond."""
-        return self.state.rstrip("~#!%$@^+-") in USABLE
-
-    @property
-    def has(self):
-        gres = "" if self.gres == "(null)" else f" and {self.gres}"
-        return f"{self.cores} cores{gres}"
+    installed = Check("Slurm commands", "OK", "installed")
+    return [installed] if site.allocation else [installed, _partition(site), _request(site)]
 
 
 def _partition(site):
+    """Check that the partition exists, and show what its nodes have: Slurm's answer to a job may need it."""
     name = "Slurm partition"
-    answer = ask("sinfo", "-h", "-N", "-o", "%N|%P|%a|%T|%c|%G|%l")
+    answer = ask("sinfo", "-h", "-o", "%P|%D|%T|%c|%G|%l")
     if answer.refused:
         return missing(name, answer.words, "make `sinfo` work first")
-    nodes = [_Node(*line.split("|")) for line in answer.text.splitlines()]
-    default = next((node.partition for node in nodes if node.partition.endswith("*")), "")
-    wanted = (site.partition or default.rstrip("*")).split(",")
-    members = [node for node in nodes if node.partition.rstrip("*") in wanted]
-    known = ", ".join(dict.fromkeys(node.partition.rstrip("*") for node in nodes)) or "none"
+    rows = [line.split("|") for line in answer.text.splitlines()]
+    wanted = site.partition.split(",") if site.partition else [row[0][:-1] for row in rows if row[0].endswith("*")]
+    members = [row for row in rows if row[0].rstrip("*") in wanted]
     if not members:
         unknown = f'"{site.partition}" does not exist, or you may not use it'
         what = unknown if site.partition else "not set, and Slurm has no default"
-        return missing(name, what, f"partition = one of: {known}")
-    if all(node.available != "up" for node in members):
-        what = f"{members[0].partition.rstrip('*')} is {members[0].available}"
-        return missing(name, what, f"wait until it is up, or use another of: {known}")
-    limit = members[0].time_limit
-    if re.fullmatch(r"[\d:-]+", limit) and seconds(site.time_limit) > seconds(limit):
-        what = f'time_limit = "{site.time_limit}" is more than its {limit}'
-        return missing(name, what, f'time_limit = "{limit}" or less')
-    members = list({node.name: node for node in members}.values())
-    kinds = ", or ".join(dict.fromkeys(node.has for node in members))
-    counts = {node.state: sum(node.state == other.state for other in members) for node in members}
-    states = ", ".join(f"{count} {state}" for state, count in counts.items())
-    detail = f"{','.join(wanted)}: {len(members)} nodes ({states}) with {kinds}; time limit {limit}"
-    fitting = [node for node in members if node.fits(site)]
-    if len(fitting) < site.nodes:
-        advice = "correct nodes, cores_per_node, gpus_per_node or gpu_type in the site file"
-        return missing(name, f"{detail}: {len(fitting)} of them have what the site file states", advice)
-    up = sum(node.usable for node in fitting)
-    if up < site.nodes:
-        advice = "wait for the others (`sinfo -R` shows why they are down), or use fewer nodes"
-        return missing(name, f"{detail}: {up} of them can be used now", advice)
-    return Check(name, "OK", detail)
-
-
-def _account(site):
-    name, user = "Slurm account", getpass.getuser()
-    answer = ask("sacctmgr", "-n", "-P", "show", "assoc", f"user={user}", "format=account")
-    if answer.refused:
-        return Check(name, "optional", f"{site.account}; can't check whether you may use it: {answer.words}")
-    yours = dict.fromkeys(answer.text.split())
-    if site.account in yours:
-        return Check(name, "OK", f"{site.account} is yours")
-    advice = f"account = one of: {', '.join(yours)}" if yours else "ask the cluster's administrators for an account"
-    return missing(name, f"{site.account} is not an account of {user}", advice)
-
-
-def _reservation(site):
-    name = "Slurm reservation"
-    answer = ask("scontrol", "-o", "show", "reservation", site.reservation)
-    if answer.refused:
-        return missing(name, answer.words, "`scontrol show reservation` lists the reservations")
-    reservation = dict(word.split("=", 1) for word in answer.text.split() if "=" in word)
-    when = f"from {reservation['StartTime']} to {reservation['EndTime']}"
-    if reservation["State"] == "ACTIVE":
-        return Check(name, "OK", f"{site.reservation}, {when}")
-    detail = f"{site.reservation} is {reservation['State'].lower()} now: {when}"
-    return Check(name, "OK", detail, "jobs wait until it begins; to run now, use a site file without it")
+        known = dict.fromkeys(row[0].rstrip("*") for row in rows)
+        return missing(name, what, f"partition = one of: {', '.join(known) or 'none'}")
+    kinds = (
+        f"{plural(int(count), 'node')} {state} with {cores} cores, GPUs {gres}, time limit {limit}"
+        for _, count, state, cores, gres, limit in members
+    )
+    return Check(name, "OK", f"{','.join(dict.fromkeys(wanted))}: {'; '.join(kinds)}")
 
 
 def _request(site):
@@ -163,5 +79,7 @@ def _request(site):
     answer = ask(*argv[:at], "--test-only", *argv[at:])
     detail = f"to a job of {job.workers} workers on {plural(site.nodes, 'node')}: {answer.words}"
     if answer.refused:
-        return missing(name, detail, "correct the key of the site file that Slurm's message is about")
+        return missing(
+            name, detail, "correct the key of the site file that Slurm's message is about, or see `sinfo -R`"
+        )
     return Check(name, "OK", detail)

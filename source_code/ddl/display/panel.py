@@ -150,7 +150,7 @@ def panel_html(progress, lines=(), served=False, at=None):
         f'{STYLE}<div class="ddl-run" data-run="{escape(progress.id, quote=True)}">'
         f'<div class="ddl-top"><div data-part="status">{parts["status"]}</div>{stop if served else ""}</div>'
         f"{_line_html(progress)}"
-        f'<div data-part="waits"></div><div data-part="body">{parts["body"]}</div>'
+        f'<div data-part="body">{parts["body"]}</div>'
         f'<div data-part="chart">{parts["chart"]}</div>{then}</div>'
         f"{FOLLOW if served else ''}"
     )

@@ -45,8 +45,7 @@ def speed_unit(data):
 def _state(progress):
     if progress.state == "done":
         return f"done in {duration(progress.elapsed_s)}"
-    by = f" by {progress.stopped_by}" if progress.state == "stopped" and progress.stopped_by else ""
-    return f"{progress.state}{by}, {duration(progress.elapsed_s)}"
+    return f"{progress.state}, {duration(progress.elapsed_s)}"
 
 
 def facts_of(progress):

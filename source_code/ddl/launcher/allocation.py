@@ -2,6 +2,7 @@
 
 import os
 import re
+import shutil
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -50,31 +51,25 @@ def open_shell(nodes: int = 1, site: Site | str | Path | None = None) -> None:
     """Replace this process by a shell with an allocation (``salloc``); `ddl run` in that shell uses it."""
     site = _checked(site, nodes)
     command = ["salloc", *allocation_options(site, nodes)]
-    try:
-        os.execvp(command[0], command)
-    except FileNotFoundError:
-        raise SlurmError("salloc is not on this machine's path") from None
+    os.execvp(command[0], command)
 
 
 def _checked(site: Site | str | Path | None, nodes: int) -> Site:
     site = site if isinstance(site, Site) else Site.here(site)
     if site.scheduler != "slurm":
-        raise SiteError(
-            f'an allocation needs a site with scheduler = "slurm"; this one has "{site.scheduler}"', "scheduler"
-        )
+        raise SiteError(f'an allocation needs a site with scheduler = "slurm"; this one has "{site.scheduler}"')
     if site.allocation:
         raise SiteError(f"this process is in Slurm job {site.allocation} already: launches run in it")
+    if not shutil.which("salloc"):
+        raise SlurmError("salloc is not on this machine's path")
     if type(nodes) is not int or not 1 <= nodes <= site.nodes:
-        raise SiteError(f"nodes must be an integer from 1 to {site.nodes}, got {nodes!r}", "nodes")
+        raise SiteError(f"nodes must be an integer from 1 to {site.nodes}, got {nodes!r}")
     return replace(site, nodes=nodes)
 
 
 def _granted(command: list[str]) -> str:
     """Wait in Slurm's queue; return the id of the job."""
-    try:
-        answer = subprocess.run(command, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
-    except FileNotFoundError:
-        raise SlurmError("salloc is not on this machine's path") from None
+    answer = subprocess.run(command, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
     found = re.search(r"Granted job allocation (\d+)", answer.stderr)
     if answer.returncode or not found:
         raise SlurmError(" ".join(answer.stderr.split()) or f"salloc ended with status {answer.returncode}")

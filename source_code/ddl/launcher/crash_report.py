@@ -12,8 +12,6 @@ from ddl.records.jsonfiles import read_json
 from ddl.records.log import last_lines
 
 LATE_S = 1.0  # how much later than the other ranks the launcher may notice a killed rank
-ERROR = {"rank": int, "host": str, "type": str, "message": str, "traceback": str, "time": (int, float)}
-STALLED = {"rank": int, "quiet_s": (int, float)}
 BY_LAUNCHER = (signal.SIGTERM, signal.SIGKILL)  # signals that the launcher sends to end ranks
 ENDED = "was ended"
 # Errors of ranks that lost another rank: Horovod's, then tf.distribute's.
@@ -95,10 +93,7 @@ class CrashReport:
 
     @property
     def world(self) -> int:
-        asked = processes_of(self.job) or len(self.exits)  # a pasted shell line has no job
-        if self.job.get("elastic"):
-            return asked  # processes keep their numbers when others are lost
-        return next((event["ranks"] for event in self.launcher if "ranks" in event), asked)
+        return processes_of(self.job) or len(self.exits)  # a pasted shell line has no job
 
     @property
     def logs(self) -> tuple[Path, ...]:
@@ -124,7 +119,7 @@ class CrashReport:
         return sorted(endings, key=lambda ending: ending.order)
 
     def _ending(self, rank: int) -> Ending | None:
-        error = read_json(self.folder.error(rank), ERROR) or {}
+        error = read_json(self.folder.error(rank)) or {}
         if not error and rank not in self.exits:
             return None
         exit = self.exits.get(rank, {"code": 0, "time": 0.0})
@@ -172,24 +167,19 @@ class CrashReport:
 
 def stall_of(folder: RunFolder, world: int) -> str:
     """Return a note on which ranks a stalled run waits for, and where they are; empty if it is not stalled."""
-    records = [record for rank in range(world) if (record := read_json(folder.stalled(rank), STALLED))]
+    records = [record for rank in range(world) if (record := read_json(folder.stalled(rank)))]
     waiting = [record["rank"] for record in records if record.get("waits")]
     late = [record["rank"] for record in records if not record.get("waits")]
     if not (waiting and late):
         return ""
     verb = "is" if len(waiting) == 1 else "are"
     note = f"no output for {records[0]['quiet_s']:g} s: {name_ranks(waiting)} {verb} waiting for {name_ranks(late)}"
-    stopped = {record["rank"]: record["stopped"] for record in records if record.get("stopped")}
-    signals = [
-        f"rank {rank} is stopped by a signal: `kill -CONT {pid}` on its host continues it"
-        for rank, pid in stopped.items()
-    ]
-    return "\n".join(filter(None, [note, *signals, stacks_of(folder, [rank for rank in late if rank not in stopped])]))
+    return "\n".join(filter(None, [note, stacks_of(folder, late)]))
 
 
 def straggler_of(folder: RunFolder, world: int) -> str:
     """Return a note on the rank that the others wait for most of the time; empty if there is none."""
-    rank = (read_json(folder.straggler, {"rank": int}) or {}).get("rank", world)
+    rank = (read_json(folder.straggler) or {}).get("rank", world)
     return f"the others wait for rank {rank} most of the time: it is slower, or has more to do" if rank < world else ""
 
 

@@ -8,10 +8,10 @@ from typing import Any
 
 from ddl.launcher.crash_report import CrashReport, Ending, name_ranks, stacks_of
 from ddl.launcher.job import OPTIONS
-from ddl.launcher.optional_deps import NO_TORCH
 from ddl.launcher.tf_cluster_roles import role_of
 from ddl.records.jsonfiles import is_full
 from ddl.records.log import last_lines
+from ddl.records.stack import NO_TORCH
 from ddl.text import did_you_mean
 
 # Slurm's job states that are not the script's fault, with their meaning and advice.
@@ -129,8 +129,6 @@ def _cause(e: CrashReport) -> Failure:
         return _ended_by_slurm(e)
     if reason == "timeout":
         return _timed_out(e)
-    if reason == "absent":
-        return _absent(e)
     if reason == "launcher killed":
         advice = "If you did not do this, the machine may be out of memory."
         return Failure(f"the launcher was killed by {e.end['signal']}", advice=advice)
@@ -144,7 +142,7 @@ def _cause(e: CrashReport) -> Failure:
         )
     if not before_ranks and (failure := _of_ranks(e)):
         return failure
-    if full or reason == "storage":
+    if full:
         sentence = f"the disk that holds {e.folder.path} is full, and nothing else could be recorded"
         return Failure(sentence, type="storage", advice=MORE_ROOM)
     return Failure("the run failed and no rank said why", advice="See the launcher's log.")
@@ -153,12 +151,10 @@ def _cause(e: CrashReport) -> Failure:
 def _ended_by_slurm(e: CrashReport) -> Failure:
     why, advice = SLURM_ENDS[e.end["slurm"]]
     where = f" on {e.end['nodes']}" if e.end.get("nodes") else ""
-    failed = [f"rank {rank} ended with status {event['code']}" for rank, event in e.exits.items() if event["code"]]
     return Failure(
         f"Slurm ended job {e.end['job']}{where}: {why} ({e.end['slurm']})",
         type=e.end["slurm"],
         traceback=e.raised.error["traceback"] if e.raised else "",
-        others="; ".join(failed),
         advice=advice,
     )
 
@@ -168,12 +164,9 @@ def _timed_out(e: CrashReport) -> Failure:
     gone = [rank for rank in missing if rank in e.exits and not e.exits[rank]["code"]]
     timeout_s = e.end.get("timeout_s") or e.job.get("timeout_s")
     sentence = "the run was ended at its time limit" + (f" of {timeout_s:g} s" if timeout_s else "")
-    others, advice = "", "Increase timeout_s, or see in the stacks where the ranks were."
+    advice = "Increase timeout_s, or see in the stacks where the ranks were."
     if missing:
-        names = name_ranks(missing)
-        start = "init_process_group" if e.job.get("cluster") == "torchrun" else "hvd.init"
-        sentence += f": the others were waiting for {names}"
-        others = f"{names} never joined a collective operation (or {start}()) that the other ranks had reached"
+        sentence += f": the others were waiting for {name_ranks(missing)}"
         advice = "Every rank must call the same collective operations in the same order."
     if gone:
         sentence += f"; {name_ranks(gone)} had ended before, with status 0"
@@ -184,23 +177,7 @@ def _timed_out(e: CrashReport) -> Failure:
         rank=(gone or missing)[0] if missing else None,
         type="timeout",
         traceback=stacks_of(e.folder, missing) or stacks_of(e.folder, range(e.world)),
-        others=others,
         advice=advice,
-    )
-
-
-def _absent(e: CrashReport) -> Failure:
-    missing = e.end["missing"]
-    who = " and ".join(e.who(rank) + " ended and" * (rank in e.end["gone"]) for rank in missing)
-    return Failure(
-        f"{who} never joined the cluster, which others were waiting for",
-        output=tuple(last_lines(e.folder.log(missing[0]))),
-        rank=missing[0],
-        type="absent",
-        traceback=stacks_of(e.folder, missing),
-        others="the other ranks were ended",
-        advice="Every rank must create its strategy, or start its server. If a rank needs more time, raise "
-        "DDL_CLUSTER_TIMEOUT_S.",
     )
 
 

@@ -89,14 +89,12 @@ def connection() -> socket.socket | None:
     It may still be importing: requests wait until it is done. A server that failed to import is not started again.
     """
     global _server
-    if _server and not _server.is_current():
-        _server.close()
-        _server = None
-    if _server and _server.process.poll() is not None:
-        if _server.process.returncode > 0:
+    if _server:
+        status = _server.process.poll()
+        if not _server.is_current() or (status is not None and status <= 0):  # idle, or killed
+            close()
+        elif status:
             return None
-        _server.close()
-        _server = None
     if not _server:
         try:
             _server = ForkServer()

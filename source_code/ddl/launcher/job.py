@@ -6,7 +6,6 @@ a keyword, ``job.json`` records it, and `ddl rerun` reads it from there.
 
 import argparse
 import dataclasses
-import os
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -80,16 +79,10 @@ class Job:
     elastic: bool = option(
         False,
         "Run a script for Horovod's elastic training, with between `min_workers` and `workers` ranks on this machine. "
-        "Horovod replaces a rank that fails after some seconds.",
+        "Horovod replaces a rank that fails after some seconds, and looks for ranks to add or remove in "
+        "discover_hosts.sh in the run's folder, which you can edit.",
     )
     min_workers: int | None = option(None, "The smallest number of ranks of an elastic run. Default 1.", least=1)
-    discovery: str = option(
-        "",
-        "Executable that prints a line host:slots for each host of an elastic run; all must be names of this machine. "
-        "By default the run's folder gets one, discover_hosts.sh, with room for all workers. You can edit it during "
-        "the run.",
-        metavar="FILE",
-    )
     debug: int | None = option(
         None,
         "Connect this rank to the terminal, so that breakpoint() and input() work in it while the others wait, and "
@@ -139,12 +132,10 @@ class Job:
             yield f'parameter_servers={servers!r} needs cluster="parameter_server", not {self.cluster!r}'
         if self.debug is not None and self.debug >= self.processes:
             yield f"debug must be a rank from 0 to {self.processes - 1}, got {self.debug}"
-        yield from self._elastic_problems() if self.elastic else self._problems_without_elastic()
-
-    def _problems_without_elastic(self) -> Iterator[str]:
-        for name in ("min_workers", "discovery"):
-            if value := getattr(self, name):
-                yield f"{name}={value!r} needs elastic=True"
+        if self.elastic:
+            yield from self._elastic_problems()
+        elif self.min_workers:
+            yield f"min_workers={self.min_workers!r} needs elastic=True"
 
     def _elastic_problems(self) -> Iterator[str]:
         if self.min_workers is not None and self.min_workers > self.workers:
@@ -218,21 +209,6 @@ def resolve_script(script: str | Path, cwd: str | Path) -> str:
     local = sorted(file.name for file in Path(cwd).glob("*.py"))
     hint = did_you_mean(str(script), [*local, *known]) or f"; scripts found by name: {', '.join(known)}"
     raise JobError(f"no script {str(script)!r} in {cwd}{hint}")
-
-
-def resolve_discovery(discovery: str | Path | None, cwd: str | Path) -> str:
-    """Return the absolute path of a host discovery script, looked for in `cwd`; empty if there is none.
-
-    JobError if it is not an executable file.
-    """
-    if not discovery:
-        return ""
-    path = Path(cwd) / Path(discovery).expanduser()
-    if not path.is_file():
-        raise JobError(f"discovery={str(discovery)!r}: no such file in {cwd}")
-    if not os.access(path, os.X_OK):
-        raise JobError(f"discovery={str(discovery)!r} is not executable: run `chmod +x {path}`")
-    return str(path.absolute())
 
 
 def script_folders() -> list[Path]:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from ddl.launcher import fork_client, processes, slurm
-from ddl.launcher.job import OPTIONS, Job, JobError, option_arguments, resolve_discovery, resolve_script
+from ddl.launcher.job import OPTIONS, Job, JobError, option_arguments, resolve_script
 from ddl.launcher.plan import HERE, Plan, plan
 from ddl.launcher.run import Run, RunFailed
 from ddl.launcher.site import Site
@@ -71,7 +71,6 @@ def launch(
     """
     cwd = str(working_dir())
     settings = {name: options.pop(name) for name in OPTIONS if options.get(name) is not None}
-    settings["discovery"] = resolve_discovery(settings.get("discovery"), cwd)
     job = Job(
         script=resolve_script(script, cwd),
         args=(*args, *option_arguments({name: value for name, value in options.items() if name not in OPTIONS})),
@@ -85,8 +84,8 @@ def launch(
         planned = plan(job, site, detach=detach, terminal=terminal, **_surroundings(runs_dir() / "dry-run"))
         if planned.where != HERE:
             print(f"# {planned.where}")
-        if job.elastic and not job.discovery:
-            print("# the discovery script is written when a run starts; to paste this line, use discovery=FILE")
+        if job.elastic:
+            print("# the discovery script is written when a run starts")
         print(planned.shell_line)
         return None
     run = start(job, site, detach, terminal)
@@ -107,12 +106,10 @@ def _declare() -> None:
         for name, each in OPTIONS.items()
     ]
     launch.__signature__ = ours.replace(parameters=[script, *declared, *others, rest])  # type: ignore[attr-defined]
-    texts = (f"{name}\n{_paragraph(each.metadata['help'])}" for name, each in OPTIONS.items())
+    indent = " " * 8
+    wrap = textwrap.TextWrapper(112, initial_indent=indent, subsequent_indent=indent)
+    texts = (f"{name}\n{wrap.fill(each.metadata['help'])}" for name, each in OPTIONS.items())
     launch.__doc__ = (launch.__doc__ or "").replace("{options}", "\n    ".join(texts))
-
-
-def _paragraph(text: str) -> str:
-    return textwrap.indent(textwrap.fill(text, 104), " " * 8)
 
 
 _declare()

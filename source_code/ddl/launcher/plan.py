@@ -33,32 +33,23 @@ Words = tuple[str, ...]  # of a command line
 # Variables that a run needs from its launcher. Names only: everybody can see a command line.
 RUN = ("DDL_RUN_ID", "DDL_RUN_DIR", "DDL_RUNS_DIR", "DDL_DATA_DIR", "DDL_LIFELINE", "PYTHONNOUSERSITE")
 LOGIN = ("HOME", "LANG", "LD_LIBRARY_PATH", "LOGNAME", "PATH", "SHELL", "USER", "XDG_CACHE_HOME")
-# Variables that Slurm sets for each task and a container hides.
-TASK = (
-    "CUDA_VISIBLE_DEVICES",
-    *(f"SLURM_{name}" for name in ("CPUS_PER_TASK", "JOB_ID", "JOB_NUM_NODES", "LOCALID", "NNODES", "NODEID")),
-    *(f"SLURM_{name}" for name in ("NTASKS", "PROCID", "RESTART_COUNT", "STEP_ID")),
-    "SLURMD_NODENAME",
-)
+TASK = ("SLURM_*", "SLURMD_NODENAME")  # that Slurm sets for each task and a container hides
 
 
 @dataclass(frozen=True)
 class Plan:
-    """A command, the line shown for it, its working directory and environment, and the files to write first."""
+    """A command, its working directory and environment, and the files to write first.
+
+    `shell_line` does the same training when it is pasted into a terminal; `shown` is its command.
+    """
 
     argv: Words
     shown: Words
+    shell_line: str
     cwd: str
     environment: tuple[tuple[str, str], ...]
     files: tuple[tuple[Path, str], ...]
     where: str
-    given: Words = ()  # variables of `environment` that a terminal needs too
-
-    @property
-    def shell_line(self) -> str:
-        """The line that does the same training when it is pasted into a terminal."""
-        variables = "".join(f'{name}="${name}" ' for name in self.given)
-        return f"cd {shlex.quote(self.cwd)} && {variables}{shlex.join(self.shown)}"
 
 
 def plan(
@@ -96,18 +87,12 @@ def plan(
         if site.scheduler == "slurm":
             around += _srun(job, site, () if site.allocation else _allocation(site, run_id))
         argv, shown = around + argv, around + shown
-    planned = Plan(
-        argv=argv,
-        shown=shown,
-        cwd=job.cwd,
-        environment=(*_environment(site, run_id, folder), *job.env),
-        files=(),
-        where=described["where"],
-        given=names,
-    )
-    record = {"id": run_id, "created": created, **described, "argv": argv, "shell_line": planned.shell_line}
-    files += [(paths.job, json.dumps(record, indent=1) + "\n"), (paths.command, f"#!/bin/sh\n{planned.shell_line}\n")]
-    return replace(planned, files=tuple(files))
+    variables = "".join(f'{name}="${name}" ' for name in names)  # from the terminal that it is pasted into
+    line = f"cd {shlex.quote(job.cwd)} && {variables}{shlex.join(shown)}"
+    record = {"id": run_id, "created": created, **described, "argv": argv, "shell_line": line}
+    files += [(paths.job, json.dumps(record, indent=1) + "\n"), (paths.command, f"#!/bin/sh\n{line}\n")]
+    environment = (*_environment(site, run_id, folder), *job.env)
+    return Plan(argv, shown, line, job.cwd, environment, tuple(files), described["where"])
 
 
 def _described(job: Job, site: Site, detach: bool, terminal: str) -> dict:
@@ -195,12 +180,12 @@ def _horovodrun_options(options: RunOptions) -> Words:
     return (
         *(*fixed, "-np", fewest, "--min-np", fewest, "--max-np", str(options.processes)),
         *("--blacklist-cooldown-range", *map(str, COOLDOWN_S)),
-        *("--host-discovery-script", shlex.quote(options.discovery)),  # a line for a shell
+        *("--host-discovery-script", shlex.quote(str(RunFolder(Path(options.folder)).discovery))),  # a line for a shell
     )
 
 
 def _discovery(job: Job, site: Site, paths: RunFolder) -> list[tuple[Path, str]]:
-    """Return the discovery script to write for an elastic job that has none.
+    """Return the discovery script to write for an elastic job.
 
     SiteError if the site can't run it. Two names of the loopback interface stand for two hosts, because Horovod removes
     all ranks of a host on which one fails.
@@ -210,11 +195,8 @@ def _discovery(job: Job, site: Site, paths: RunFolder) -> list[tuple[Path, str]]
     if site.scheduler != "local" or site.enters_container:
         raise SiteError(
             "an elastic run needs all its ranks on this machine, outside containers; this site has "
-            f'scheduler = "{site.scheduler}", container = "{site.container}"',
-            "scheduler" if site.scheduler != "local" else "container",
+            f'scheduler = "{site.scheduler}", container = "{site.container}"'
         )
-    if job.discovery:
-        return []
     halves = {"localhost": -(-job.workers // 2), "127.0.0.1": job.workers // 2}
     lines = [f"echo {host}:{slots}\n" for host, slots in halves.items() if slots]
     return [(paths.discovery, "#!/bin/sh\n" + "".join(lines))]
@@ -224,11 +206,9 @@ def _container(job: Job, site: Site, run_id: str, needs: Sequence[str], user: st
     if not site.enters_container:
         return ()
     folders = _outermost([*needs, job.cwd, *([] if job.is_module else [os.path.dirname(job.script)])])
-    names: Words = (*RUN, "PYTHONPATH", *site.pass_environment)
+    names: Words = (*RUN, "PYTHONPATH", *site.pass_environment, "CUDA_VISIBLE_DEVICES")
     if site.scheduler == "slurm":
         names += TASK + (("PMIX_*", "OMPI_*") if _through_mpi(job, site) else ())
-    else:
-        names += ("CUDA_VISIBLE_DEVICES",)
     if site.container == "docker":
         binds = (bind if ":" in bind else f"{bind}:{bind}" for bind in (*folders, *site.binds))
         return (

@@ -11,7 +11,7 @@ from ddl.launcher.failure import SLURM_ENDS
 from ddl.launcher.processes import wait_until
 from ddl.launcher.progress import EVENT, end_of, launcher_events
 from ddl.records.folder import RunFolder, StorageError, processes_of
-from ddl.records.jsonfiles import FULL, is_full, read_json_lines
+from ddl.records.jsonfiles import is_full, read_json_lines
 from ddl.records.log import last_lines
 
 POLL_S = 0.2
@@ -20,18 +20,14 @@ CANCEL_GRACE_S = 60.0  # Slurm sends SIGTERM, and SIGKILL after KillWait, usuall
 
 
 class ProcessControl:
-    """Controls the processes of one run from any process; `process` is its supervisor if this process started it.
-
-    `unrecorded` has events that could not be written, and `unwritten` says why.
-    """
+    """Controls the processes of one run from any process; `process` is its supervisor if this process started it."""
 
     def __init__(self, folder: RunFolder, job: dict, process: subprocess.Popen | None = None) -> None:
         self._folder, self._job, self._process = folder, job, process
         self._id = folder.path.name
-        self.unrecorded: list[dict] = []
-        self.unwritten: StorageError | None = None
         site = job.get("site", {})
-        queued = site.get("scheduler") == "slurm" and not site.get("allocation")  # job steps are not queued
+        self._on_slurm = site.get("scheduler") == "slurm"
+        queued = self._on_slurm and not site.get("allocation")  # job steps are not queued
         self._queue = slurm.SlurmJob(self._id) if queued else None
 
     # ------------------------------------------------------------ looking
@@ -41,11 +37,11 @@ class ProcessControl:
         job = self._look_at_queue()
         self._notice_death(job)
         alive = self._alive(job)
-        waiting = job.waiting if job else ""
-        if alive and not job:
-            with contextlib.suppress(OSError):
-                waiting = self._folder.waiting.read_text()  # for cores
-        return alive, waiting
+        if job or not alive:
+            return alive, job.waiting if job else ""
+        with contextlib.suppress(OSError):
+            return True, self._folder.waiting.read_text()  # for its turn on shared cores
+        return True, ""
 
     def pause(self) -> None:
         """Wait a moment, or until the supervisor ends."""
@@ -84,8 +80,7 @@ class ProcessControl:
             wait_until(self._cancelled, CANCEL_GRACE_S, POLL_S)
         elif pid := self._launcher_pid():
             # srun asks for confirmation of a SIGINT; for supervisors, SIGTERM would leave time for a checkpoint.
-            of_slurm = self._job.get("site", {}).get("scheduler") == "slurm"
-            processes.send(pid, signal.SIGTERM if of_slurm else signal.SIGINT)
+            processes.send(pid, signal.SIGTERM if self._on_slurm else signal.SIGINT)
             # A supervisor that has just started ends without a record.
             wait_until(lambda: bool(self._end()) or pid not in processes.of_run(self._id), STOP_GRACE_S)
         self.await_end()
@@ -95,14 +90,6 @@ class ProcessControl:
         """Ask the supervisor to end the run, after its ranks have written a checkpoint if they can."""
         if pid := self._launcher_pid():
             processes.send(pid, signal.SIGTERM)
-
-    def kill(self) -> None:
-        """Kill the run without asking its processes first."""
-        if self._queue:
-            with contextlib.suppress(slurm.SlurmError):
-                self._queue.cancel()
-        processes.end(self._id, grace_s=0.1)
-        self._record_end(state="stopped", reason="killed")
 
     def _cancelled(self) -> bool:
         state = self._queue and self._queue.state(fresh=True)
@@ -124,10 +111,7 @@ class ProcessControl:
         return not self._end() and bool(processes.of_run(self._id))
 
     def _end(self) -> dict | None:
-        return end_of([*read_json_lines(self._folder.launcher, EVENT), *self.unrecorded])
-
-    def _events(self) -> list[dict]:
-        return [*launcher_events(self._folder, processes_of(self._job), alive=False), *self.unrecorded]
+        return end_of(read_json_lines(self._folder.launcher, EVENT))
 
     def _settled(self) -> bool:
         """Return whether the run's end is recorded for good."""
@@ -143,19 +127,18 @@ class ProcessControl:
         if self._settled():
             return
         status = self._process.poll() if self._process else None
+        events = launcher_events(self._folder, processes_of(self._job), alive=False)
         if self._queue:
             if (status is not None or not self._process) and not (job and job.active):
-                self._settle(self._queue)
-        elif status is not None and not end_of(self._events()):
+                self._settle(self._queue, events)
+        elif status is not None and not end_of(events):
             processes.end(self._id)
             if status < 0:
                 self._record_end(state="failed", reason="launcher killed", signal=signal.Signals(-status).name)
-            elif status == 0 or is_full(self._folder.path):  # it could not record it
-                self._record_end(state="failed" if status else "done", reason="storage")
-            else:
+            elif not is_full(self._folder.path):  # otherwise the supervisor could not record it, and nor can this
                 self._record_launch_failure(status)
 
-    def _settle(self, queue: slurm.SlurmJob) -> None:
+    def _settle(self, queue: slurm.SlurmJob, events: list[dict]) -> None:
         """Record how the job ended according to Slurm, together with what the ranks recorded."""
         try:
             job = queue.ended()
@@ -163,7 +146,6 @@ class ProcessControl:
             return  # asked again next time
         if job and job.active:
             return
-        events = self._events()
         end = end_of(events) or {}
         if job and (events or job.state != "FAILED"):
             self._record_end(**_end_by_slurm(job, end))
@@ -180,19 +162,14 @@ class ProcessControl:
         self._record_end(state="failed", reason="launch", log="\n".join(lines), message=message, **fields)
 
     def _record_end(self, **fields: Any) -> None:
-        end = {"event": "ended", "time": time.time(), **fields}
-        try:
-            self._folder.append(self._folder.launcher, end)
-        except StorageError as error:
-            self.unwritten = error
-            why = {"reason": "storage"} if error.errno in FULL else {}
-            self.unrecorded.append({**why, **end})  # known only to this process
+        with contextlib.suppress(StorageError):  # then the run counts as lost, and its full disk is named
+            self._folder.append(self._folder.launcher, {"event": "ended", "time": time.time(), **fields})
 
 
 def _end_by_slurm(job: slurm.JobState, end: dict) -> dict:
     """Combine Slurm's account of a run's end with the run's own."""
     known = {key: value for key, value in end.items() if key not in ("event", "time")}
-    by_slurm = {"job": job.id, "slurm": job.state, "nodes": job.nodes, "by": job.by}
+    by_slurm = {"job": job.id, "slurm": job.state, "nodes": job.nodes}
     if job.state in SLURM_ENDS and known.get("state") != "done":
         return known | by_slurm | {"state": "failed"}
     if known:

@@ -4,12 +4,11 @@ import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import NoneType
 from typing import Any
 
 from ddl.launcher.crash_report import CrashReport, stall_of, straggler_of
 from ddl.launcher.failure import Failure, failure_of
-from ddl.launcher.restarts import STARTS, STEPS, Restart, changes_of, last_start, notes_of, ranks_of, restarts_of
+from ddl.launcher.restarts import EVENT, STARTS, STEPS, Restart, changes_of, last_start, notes_of, ranks_of, restarts_of
 from ddl.launcher.tf_cluster_roles import role_of
 from ddl.records.folder import RunFolder, processes_of, start_of
 from ddl.records.jsonfiles import DamagedFile, JsonLines, is_full, read_json, read_json_lines
@@ -19,18 +18,9 @@ GONE_S = 5.0  # normally, all ranks end within a second or two
 ENDS = ("done", "failed", "stopped", "lost")  # states that are recorded
 OVER = (*ENDS, "damaged")
 STATES = ("queued", "starting", "running", "training", *OVER)
-# Required keys of the files in a run's folder, and their types.
-JOB = {"id": str, "created": (int, float), "workers": int, "site": (dict, NoneType), "processes": (int, NoneType)}
-JOB["max_restarts"] = (int, NoneType)
-JOB |= dict.fromkeys(("name", "shell_line", "where"), (str, NoneType))
-MOST_RANKS = 100_000
-RANK = {"rank": int, "host": str, "pid": int, "started": (int, float)}
-EXIT = {"rank": int, "code": int, "time": (int, float)}
-EVENT = {"event": str, "time": (int, float)}
+JOB = ("id", "created", "workers")  # required keys
 # Fields of `Progress` that are copied from step and evaluation events.
 MEASURES = ("step", "epoch", "images_per_s", "loss", "test_accuracy", "learning_rate")
-NUMBERS = (*MEASURES, "accuracy", "test_loss", "steps", "epochs", "samples")
-SCRIPT_EVENT = EVENT | {"data": (dict, NoneType)} | dict.fromkeys(NUMBERS, (int, float, NoneType))
 
 
 @dataclass(frozen=True)
@@ -49,8 +39,7 @@ class Progress:
     """A snapshot of a run, with everything that views show.
 
     Times are in seconds; `step` and `steps` count from the start of training. `history` holds the evaluation events,
-    `losses` pairs of (samples, loss). `waiting` is the scheduler's reason why the run is queued, and `stopped_by` the
-    user who canceled it, if known.
+    `losses` pairs of (samples, loss). `waiting` is the scheduler's reason why the run is queued.
     """
 
     id: str
@@ -59,7 +48,6 @@ class Progress:
     folder: Path
     shell_line: str = ""
     waiting: str = ""
-    stopped_by: str = ""
     world: int = 0
     ranks: tuple[RankInfo, ...] = ()
     elapsed_s: float = 0.0
@@ -89,15 +77,12 @@ class Progress:
 
 def events_of(folder: RunFolder) -> JsonLines:
     """Return a reader of the script's events."""
-    return JsonLines(folder.events, SCRIPT_EVENT)
+    return JsonLines(folder.events, EVENT)
 
 
 def read_job(folder: RunFolder) -> dict | None:
     """Return a run's ``job.json``, or None if it does not exist; raise DamagedFile if it does not describe a run."""
-    job = read_json(folder.job, JOB)
-    if job and not 0 <= processes_of(job) <= MOST_RANKS:
-        raise DamagedFile(f"{folder.job} is damaged: {processes_of(job)} ranks")
-    return job
+    return read_json(folder.job, JOB)
 
 
 def progress_of(
@@ -107,45 +92,33 @@ def progress_of(
     now: float | None = None,
     waiting: str = "",
     events: JsonLines | None = None,
-    unrecorded: Iterable[dict] = (),
 ) -> Progress:
     """Return the progress of the run in a folder.
 
     `alive` tells whether its processes run. If not, and no end was recorded, the run is "lost". A damaged file makes
-    the run "damaged", with a failure that names the file; while processes run, this is only a note. `waiting` is the
-    reason why the run is queued, `events` a reader from `events_of` to be used again, and `unrecorded` the launcher's
-    events that could not be written.
+    the run "damaged", with a failure that names the file. `waiting` is the reason why the run is queued, and `events` a
+    reader from `events_of` to be used again.
     """
     paths = RunFolder(Path(folder))
     now = time.time() if now is None else now
     try:
-        return _read(paths, alive, now, waiting, events or events_of(paths), unrecorded)
+        return _read(paths, alive, now, waiting, events or events_of(paths))
     except DamagedFile as error:
-        name, problem = paths.path.name, str(error)
-        if alive:
-            return Progress(name, name, "running", paths.path, notes=(problem,))
-        advice = (
-            "The other files in its folder can still be read. Typical causes are a full disk and an interrupted copy. "
-            "Delete the folder when you no longer need it."
-        )
-        return Progress(
-            name, name, "damaged", paths.path, notes=(problem,), failure=Failure(problem, type="damaged", advice=advice)
-        )
+        name, advice = paths.path.name, "Typical causes are a full disk and an interrupted copy."
+        failure = Failure(str(error), type="damaged", advice=advice)
+        return Progress(name, name, "damaged", paths.path, notes=(str(error),), failure=failure)
 
 
-def _read(
-    folder: RunFolder, alive: bool, now: float, waiting: str, script: JsonLines, unrecorded: Iterable[dict]
-) -> Progress:
+def _read(folder: RunFolder, alive: bool, now: float, waiting: str, script: JsonLines) -> Progress:
     job = read_job(folder)
     if job is None:
         raise DamagedFile(f"{folder.job} is missing")
-    created, world = job["created"], processes_of(job)
-    launcher = [*launcher_events(folder, world, alive), *unrecorded]
-    asked, world = world, ranks_of(launcher) or world
-    numbers = asked if job.get("elastic") else world  # elastic processes keep their numbers when others are lost
+    created, processes = job["created"], processes_of(job)
+    launcher = launcher_events(folder, processes, alive)
+    world = ranks_of(launcher) or processes  # processes of an elastic run keep their numbers when others are lost
     recorded_events = script.look()
     restarts, events = restarts_of(launcher, recorded_events), without_repeats(recorded_events)
-    records = [] if waiting else [read_json(folder.rank(rank), RANK) for rank in range(numbers)]
+    records = [] if waiting else [read_json(folder.rank(rank)) for rank in range(processes)]
     ranks = tuple(
         RankInfo(info["rank"], info["host"], info["pid"], info["started"], role_of(job, info["rank"]))
         for info in filter(None, records)
@@ -167,8 +140,8 @@ def _read(
     if state not in OVER and folder.discovery.exists():
         facts["notes"].append(f"to let ranks come and go, edit {folder.discovery}")
     if state in ("running", "training"):
-        facts["notes"] += _waits(folder, launcher, numbers, now)
-    facts["notes"] += _losses(folder, script, numbers, alive)
+        facts["notes"] += _waits(folder, launcher, processes, now)
+    facts["notes"] += _losses(folder, script, processes, alive)
     facts |= {name: tuple(facts[name]) for name in ("history", "losses", "notes")}
     return Progress(
         id=folder.path.name,
@@ -177,7 +150,6 @@ def _read(
         folder=folder.path,
         shell_line=job.get("shell_line", ""),
         waiting=waiting,
-        stopped_by=end.get("by", ""),
         world=world,
         ranks=ranks,
         elapsed_s=until - created,
@@ -212,8 +184,7 @@ def _losses(folder: RunFolder, script: JsonLines, world: int, alive: bool) -> It
 def launcher_events(folder: RunFolder, world: int, alive: bool) -> list[dict]:
     """Return the events of the launcher and, on several nodes, of the ranks' tasks, which may still run if `alive`."""
     events = read_json_lines(folder.launcher, EVENT)
-    world = ranks_of(events) or world
-    exits = [record for rank in range(world) if (record := read_json(folder.exit(rank), EXIT))]
+    exits = [record for rank in range(world) if (record := read_json(folder.exit(rank)))]
     if exits:
         events += [{"event": "rank_exit", **record} for record in exits]
         events.sort(key=lambda event: event["time"])
@@ -230,10 +201,9 @@ def _end_by_tasks(exits: list[dict]) -> dict:
     if "timeout" in reasons:
         missing = [record["rank"] for record in exits if not record.get("waits")]
         return {"state": "failed", "reason": "timeout", "missing": missing if len(missing) < len(exits) else []}
-    for reason, state in (("absent", "failed"), ("launcher gone", "stopped"), ("launch", "failed")):
+    for reason, state in (("launcher gone", "stopped"), ("launch", "failed")):
         if record := reasons.get(reason):
-            details = {key: record[key] for key in ("missing", "gone", "message") if key in record}
-            return {"state": state, "reason": reason, **details}
+            return {"state": state, "reason": reason, "message": record.get("message", "")}
     failed = [record for record in exits if record["code"]]
     if any(not record.get("reason") for record in failed):
         why_not = next((record["no_restart"] for record in failed if record.get("no_restart")), None)

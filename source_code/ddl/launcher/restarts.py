@@ -18,6 +18,7 @@ from ddl.text import plural
 
 STARTS = ("launched", "restarted", "ranks")
 STEPS = ("step", "evaluation")
+EVENT = ("event", "time")  # required keys of an event
 
 
 @dataclass(frozen=True)
@@ -25,7 +26,7 @@ class Restart:
     """One restart.
 
     `step` is the last step that was recorded before it, `resumed_at` the step that training resumed from, and `lost_s`
-    the seconds between the two times at which `step` was reached. Each is None if it is not known.
+    the seconds from `step` to the first record that is as far again. Each is None if it is not known.
     """
 
     time: float  # in seconds since the epoch
@@ -64,30 +65,14 @@ def restarts_of(launcher: Iterable[dict], script: list[dict]) -> tuple[Restart, 
 
 def _restart(event: dict, script: list[dict]) -> Restart:
     step, began = event.get("step"), event["time"]
-    before = [each for each in script if each["time"] < began]
-    after = [each for each in script if each["time"] >= began]
+    after = [each for each in script if each["time"] >= began and each["event"] in ("start", *STEPS)]
     resumed_at = next((each.get("step") or 0 for each in after if each["event"] == "start"), None)
     lost_s = None
     if step is not None:
-        reached, again = (_reached(events, step) for events in (before, after))
-        lost_s = again - reached if reached and again else None
+        reached = [each["time"] for each in script if each["time"] < began and each.get("step") == step]
+        again = [each["time"] for each in after if (each.get("step") or 0) >= step]
+        lost_s = again[0] - reached[-1] if reached and again else None
     return Restart(began, event.get("reason", ""), step, resumed_at, lost_s)
-
-
-def _reached(events: list[dict], step: int) -> float | None:
-    """Return when the last start in these events reached a step, interpolated; None if it did not."""
-    earlier = None
-    for event in events[max((i for i, each in enumerate(events) if each["event"] == "start"), default=0) :]:
-        if event["event"] not in ("start", *STEPS):
-            continue
-        here = event.get("step") or 0, event["time"]
-        if here[0] >= step:
-            if earlier is None or here[0] == step:
-                return here[1]
-            share = (step - earlier[0]) / (here[0] - earlier[0])
-            return earlier[1] + share * (here[1] - earlier[1])
-        earlier = here
-    return None
 
 
 def notes_of(restarts: Iterable[Restart]) -> Iterator[str]:
@@ -125,10 +110,10 @@ def decide(folder: RunFolder, max_restarts: int, exits: Iterable[dict] = ()) -> 
     """
     if not max_restarts:
         return {"no_restart": ""}
-    launcher = read_json_lines(folder.launcher, {"event": str, "time": (int, float)})
+    launcher = read_json_lines(folder.launcher, EVENT)
     began = max((event["time"] for event in launcher if event["event"] in STARTS), default=0.0)
     earlier = [event for event in launcher if event["event"] == "restarted"]
-    events = read_json_lines(folder.events, {"event": str, "time": (int, float)})
+    events = read_json_lines(folder.events, EVENT)
     since = [event for event in events if event["time"] >= began]
     known = [*last_start(launcher), *exits]
     failure = failure_of(CrashReport(folder, read_json(folder.job) or {}, known, since, "failed", {"state": "failed"}))

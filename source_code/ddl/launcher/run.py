@@ -1,10 +1,8 @@
 """Runs: follow and stop them, and read what they recorded."""
 
 import os
-import re
 import signal
 import subprocess
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,9 +21,7 @@ from ddl.text import printable
 if TYPE_CHECKING:
     import pandas
 
-FOLDER = re.compile(r"\d{8}-\d{6}-[0-9a-f]{4}")  # a run folder's name
 SHOWN = 12  # runs in the table that a notebook shows
-YOUNG_S = 5.0  # a newer folder may not have its job.json yet
 
 
 class NoSuchRun(CourseError, LookupError):
@@ -75,8 +71,7 @@ class Run:
     def progress(self) -> Progress:
         """Return everything that is known now."""
         alive, waiting = self._processes.look()
-        unrecorded = self._processes.unrecorded
-        return progress_of(self.folder, alive=alive, events=self._events, waiting=waiting, unrecorded=unrecorded)
+        return progress_of(self.folder, alive=alive, events=self._events, waiting=waiting)
 
     @property
     def state(self) -> str:
@@ -175,10 +170,7 @@ class Run:
             again = f"attach({self.id!r})"
             outcome = f"continues: {again}.wait() follows it again, {again}.stop() ends it"
             if not self.job.get("detached"):
-                try:
-                    self.stop()
-                except KeyboardInterrupt:  # a second one
-                    self._processes.kill()
+                self.stop()
                 outcome = "was stopped"
             view.close(self.progress())
             raise RunInterrupted(self, outcome) from None
@@ -194,11 +186,6 @@ class Run:
     def make_room(self) -> None:
         """Ask the ranks to write a checkpoint if they can, and to end; return at once. After 20 s they are ended."""
         self._processes.make_room()
-
-    @property
-    def unwritten(self) -> StorageError | None:
-        """The error because of which the run's end could not be recorded, or None."""
-        return self._processes.unwritten
 
 
 class Runs(list):
@@ -225,14 +212,7 @@ def _folders() -> list[Path]:
         return []
     except OSError as error:
         raise StorageError(error, runs_dir(), "read") from error
-    return [folder for folder in folders if os.path.lexists(RunFolder(folder).job) or _lost_its_job(folder)]
-
-
-def _lost_its_job(folder: Path) -> bool:
-    try:
-        return bool(FOLDER.fullmatch(folder.name)) and time.time() - folder.stat().st_mtime > YOUNG_S
-    except OSError:  # the folder is gone
-        return False
+    return [folder for folder in folders if RunFolder(folder).job.exists()]
 
 
 def attach(run_id: str) -> Run:

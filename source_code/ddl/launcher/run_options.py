@@ -43,7 +43,6 @@ class RunOptions:
     max_restarts: int = 0
     elastic: bool = False
     min_workers: int | None = None
-    discovery: str = ""
     debug: int | None = None
     terminal: str = ""
     controller: str = "gloo"
@@ -74,24 +73,19 @@ class RunOptions:
         """Return the options that a ``job.json`` describes."""
         known = {**job.get("site", {}), **job}
         values = {each.name: known[each.name] for each in dataclasses.fields(cls) if known.get(each.name) is not None}
-        if values.get("elastic") and not values.get("discovery"):
-            values["discovery"] = str(RunFolder(Path(known["folder"])).discovery)
         return cls(**values | {"args": tuple(job["args"])})
 
     @classmethod
     def parse(cls, words: Sequence[str]) -> "RunOptions":
         """Read a pasted line; InputError if an option is unknown or not a number, or the script is missing."""
         rest, values = list(words), {}
-        known: dict[str, Any] = {name: each for name in (*OF_TASK, *OF_HOSTS) for each in [_field(name)]}
+        known: dict[str, Any] = {_flag(name): _field(name) for name in (*OF_TASK, *OF_HOSTS)}
         while len(rest) > 1 and rest[0].startswith("--"):
             flag, word, *rest = rest
-            name = flag[2:].replace("-", "_")
-            if name not in known:
-                raise InputError(f"unknown option {flag}; the options are: {', '.join(map(_flag, known))}")
             try:
-                values[name] = known[name].type(word)
-            except ValueError:
-                raise InputError(f"{flag} must be a number, got {word!r}") from None
+                values[known[flag].name] = known[flag].type(word)
+            except (KeyError, ValueError):
+                raise InputError(f"invalid option {flag} {word}; the options are: {', '.join(known)}") from None
         if rest[:1] == [MODULE] and len(rest) > 1:
             rest[:2] = [f"{MODULE} {rest[1]}"]
         if not rest:

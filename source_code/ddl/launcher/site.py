@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ddl.launcher import sitefile
-from ddl.launcher.sitefile import SiteError, key, keys, needed, seconds, shown, validated
+from ddl.launcher.sitefile import SiteError, key, keys, refuse_useless, seconds, shown, validated
 from ddl.launcher.slurm import Allocation
 from ddl.records.machine import container_around, cores_of_host, gpu_names, usable_cores
 from ddl.text import did_you_mean, plural
@@ -20,24 +20,6 @@ MOST_HOSTS = 64  # simulated on one machine: each rank is a process that imports
 SLURM = ("scheduler", "slurm")
 HOSTS = ("scheduler", "namespaces")
 CONTAINER = ("container", "docker", "singularity")
-WORD = (r"\S+", "one word")
-OPTION = (r"-[^\s=]*=.*|\S+", "one word, or --option=text: an option and its value are two items")
-TIME = (
-    r"(\d+-\d+|\d+)(:\d+){0,2}",
-    "a time as Slurm writes it: minutes, minutes:seconds, hours:minutes:seconds, days-hours, "
-    "days-hours:minutes or days-hours:minutes:seconds",
-)
-GPU_OPTION = (
-    r"-[^\s{}]*\{n\}[^\s{}]*",
-    'one option with {n} for the number of GPUs, such as "--gres=gpu:{n}" or "--gpus-per-node={n}"',
-)
-GPU_TYPE = (r"[^\s:{}]+", 'a GPU type in Slurm, such as "a100"')
-BIND = (
-    r"/[^:,$]*(:/[^:,$]*(:(ro|rw))?)?",
-    'absolute paths without variables: "/host", "/host:/inside" or "/host:/inside:ro"',
-)
-VARIABLE = (r"[A-Za-z_][A-Za-z0-9_]*", "a variable's name (without its value)")
-INTERFACE = (r"[^\s,]+", 'one interface, such as "ib0"')
 
 
 @dataclass(frozen=True)
@@ -54,26 +36,26 @@ class Site:
     cores_per_node: int = key(1, least=1)
     gpus_per_node: int = key(0)
     python: str = key("")
-    modules: tuple[str, ...] = key((), form=WORD)
-    pass_environment: tuple[str, ...] = key((), form=VARIABLE)
+    modules: tuple[str, ...] = key(())
+    pass_environment: tuple[str, ...] = key(())
 
-    partition: str = key("", form=WORD, needs=SLURM)
-    account: str = key("", form=WORD, needs=SLURM)
-    reservation: str = key("", form=WORD, needs=SLURM)
-    time_limit: str = key("", form=TIME, needs=SLURM)
+    partition: str = key("", needs=SLURM)
+    account: str = key("", needs=SLURM)
+    reservation: str = key("", needs=SLURM)
+    time_limit: str = key("", needs=SLURM)
     time_limit_warning_s: int = key(120, least=1, needs=SLURM)
     nodes: int = key(1, least=1)
     controller: str = key("gloo", choices=("gloo", "mpi"))
-    gpu_option: str = key("--gres=gpu:{n}", form=GPU_OPTION, needs=SLURM)
-    gpu_type: str = key("", form=GPU_TYPE, needs=SLURM)
-    scheduler_arguments: tuple[str, ...] = key((), form=OPTION, needs=SLURM)
-    network_interfaces: tuple[str, ...] = key((), form=INTERFACE, needs=SLURM)
+    gpu_option: str = key("--gres=gpu:{n}", needs=SLURM)
+    gpu_type: str = key("", needs=SLURM)
+    scheduler_arguments: tuple[str, ...] = key((), needs=SLURM)
+    network_interfaces: tuple[str, ...] = key((), needs=SLURM)
 
     rate_mbit: int = key(0, needs=HOSTS)
 
     image: str = key("", needs=CONTAINER)
-    binds: tuple[str, ...] = key((), form=BIND, needs=CONTAINER)
-    container_arguments: tuple[str, ...] = key((), form=OPTION, needs=CONTAINER)
+    binds: tuple[str, ...] = key((), needs=CONTAINER)
+    container_arguments: tuple[str, ...] = key((), needs=CONTAINER)
 
     origin: str = ""
     inside: str = ""
@@ -83,7 +65,7 @@ class Site:
         for name, field in KEYS.items():
             object.__setattr__(self, name, validated(field, getattr(self, name)))
         for name, problem in _contradictions(self):
-            raise SiteError(f"{name} = {shown(getattr(self, name))}{problem}", name)
+            raise SiteError(f"{name} = {shown(getattr(self, name))}{problem}")
 
     @classmethod
     def here(cls, file: str | Path | None = None) -> "Site":
@@ -119,16 +101,15 @@ class Site:
     def read(cls, path: str | Path) -> "Site":
         """Return the site that a file describes, regardless of the job or container that this process is in.
 
-        Raises SiteError with the file and line if the file is missing or invalid.
+        Raises SiteError with the file if it is missing or invalid.
         """
-        file = sitefile.SiteFile.read(path)
+        values = sitefile.read(path)
         try:
-            site = cls(**_with_defaults(file.values), origin=str(path))
+            site = cls(**_with_defaults(values), origin=str(path))
         except SiteError as error:
-            raise SiteError(f"{file.location(error.field)}: {error}", error.field) from None
+            raise SiteError(f"{path}: {error}") from None
         if site.container == "singularity":
-            folder, image = file.path.absolute().parent, os.path.expanduser(site.image)
-            site = replace(site, image=os.path.join(folder, image))
+            site = replace(site, image=os.path.join(Path(path).absolute().parent, os.path.expanduser(site.image)))
         return site
 
     def _at(self, allocation: Allocation | None, joint: str) -> "Site":
@@ -204,13 +185,9 @@ def _with_defaults(values: dict) -> dict:
     """
     for name in values:
         if name not in KEYS:
-            longer = [f": did you mean {key!r}?" for key in KEYS if name.lower() in key]
-            hint = did_you_mean(name.lower(), KEYS) or next(iter(longer), ".")
-            raise SiteError(f"unknown key {name}{hint} The keys are: {', '.join(KEYS)}", name)
-    values = {name: validated(KEYS[name], value) for name, value in values.items()}
-    for name in values:
-        if problem := needed(KEYS[name], values, KEYS):
-            raise SiteError(problem, name)
+            hint = did_you_mean(name.lower(), KEYS) or "."
+            raise SiteError(f"unknown key {name}{hint} The keys are: {', '.join(KEYS)}")
+    refuse_useless(values, KEYS)
     scheduler = values.get("scheduler")
     if scheduler == "namespaces":
         nodes = values.get("nodes", 2)
@@ -219,7 +196,7 @@ def _with_defaults(values: dict) -> dict:
         return {"cores_per_node": usable_cores(), "gpus_per_node": len(gpu_names()), **values}
     if not (values.get("cores_per_node") or values.get("gpus_per_node")):
         need = "cores_per_node must be set to the number of cores that a job gets on one node"
-        raise SiteError(f"{need}; with GPUs, also set gpus_per_node", "scheduler")
+        raise SiteError(f"{need}; with GPUs, also set gpus_per_node")
     return {"cores_per_node": values.get("gpus_per_node"), **values}
 
 
@@ -242,10 +219,13 @@ def _contradictions(site: Site) -> Iterator[tuple[str, str]]:
         yield "container", f' needs scheduler = "local": {why}. With Slurm, use "singularity" or "none"'
     if site.container != "none" and not site.image:
         yield "container", " needs an image"
-    if "--gpus-per-task" in site.gpu_option:
-        instead = 'use "--gres=gpu:{n}" or "--gpus-per-node={n}"'
-        yield "gpu_option", f" binds GPUs to tasks, so that every rank would use the first GPU; {instead}"
-    limit_s, warning_s = seconds(site.time_limit), site.time_limit_warning_s
+    if "--gpus-per-task" in site.gpu_option or "{n}" not in site.gpu_option:
+        yield "gpu_option", ' must ask for the {n} GPUs of a node, as "--gres=gpu:{n}" or "--gpus-per-node={n}" do'
+    try:
+        limit_s, warning_s = seconds(site.time_limit), site.time_limit_warning_s
+    except ValueError:
+        yield "time_limit", ": write minutes, hours:minutes:seconds or days-hours"
+        return
     if 0 < limit_s <= warning_s:  # 0 means no limit
         why = f"it must exceed time_limit_warning_s = {warning_s}, or a run would only checkpoint"
         yield "time_limit", f" ({limit_s} s) is too short: {why}"

@@ -1,7 +1,6 @@
 """Slurm jobs: submit, watch and cancel a run's job, and find the job that this process runs in."""
 
 import os
-import pwd
 import re
 import subprocess
 import time
@@ -30,8 +29,8 @@ class SlurmError(CourseError, RuntimeError):
 class JobState:
     """A job's state as Slurm reports it: PENDING, RUNNING, TIMEOUT, OUT_OF_MEMORY, ...
 
-    `reason` is why it waits or ended, `start` its expected start as an ISO time, `by` the user who canceled it. Each is
-    empty if Slurm does not report it.
+    `reason` is why it waits or ended, and `start` its expected start as an ISO time; each is empty if Slurm does not
+    report it.
     """
 
     id: str
@@ -39,7 +38,6 @@ class JobState:
     reason: str = ""
     start: str = ""
     nodes: str = ""
-    by: str = ""
 
     @property
     def active(self) -> bool:
@@ -113,13 +111,9 @@ def _gpus_of_active(job: str) -> int | None:
         rows = []  # Slurm has forgotten the job
     if not any(state in ACTIVE for state, _ in rows):
         raise SlurmError(f"Slurm job {job} is over: leave this shell, or unset SLURM_JOB_ID")
-    return gpus_in(rows[0][1]) or None
-
-
-def gpus_in(resources: str, kind: str = "") -> int:
-    """Return the number of GPUs, of any or one kind, in generic resources such as ``gpu:a100:2(S:0-1),shard:4``."""
-    found = re.findall(r"(?:^|,)(?:gres[:/])?gpu(?:[:=]([^:=,(]+))??(?:[:=](\d+))?(?=[,(]|$)", resources)
-    return sum(int(count or 1) for each, count in found if kind in ("", each))
+    # Generic resources, such as gpu:a100:2(S:0-1),shard:4
+    found = re.findall(r"(?:^|,)(?:gres[:/])?gpu(?:[:=][^:=,(]+)??(?:[:=](\d+))?(?=[,(]|$)", rows[0][1])
+    return sum(int(count or 1) for count in found) or None
 
 
 def job_name(run_id: str) -> str:
@@ -151,7 +145,7 @@ class SlurmJob:
         return self._state
 
     def ended(self) -> JobState | None:
-        """Return how the job ended and who canceled it; None if Slurm has forgotten it."""
+        """Return how the job ended; None if Slurm has forgotten it."""
         state = self.state(fresh=True)
         account = self._sacct()
         if account and state and account.id == state.id and state.state != account.state:
@@ -185,21 +179,12 @@ class SlurmJob:
         if not rows:
             return None
         number, state, nodes = rows[-1]
-        word, _, by = state.partition(" by ")
-        return JobState(number, word, nodes=nodes, by=_user(by))
+        return JobState(number, state.partition(" by ")[0], nodes=nodes)  # CANCELLED by 1000
 
 
 def _table(*command: str) -> list[list[str]]:
     """Run a Slurm command and return the fields of each line that it prints."""
     return [line.split("|") for line in _ask(command).splitlines()]
-
-
-def _user(number: str) -> str:
-    """Return a user's name by id; "user ID" if this host does not know it."""
-    try:
-        return pwd.getpwuid(int(number)).pw_name
-    except (KeyError, ValueError):
-        return number and f"user {number}"
 
 
 def _ask(argv: Sequence[str], **options: Any) -> str:

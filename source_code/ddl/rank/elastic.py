@@ -14,8 +14,7 @@ Surprises in Horovod 0.28.1, and what is done about them:
   all ranks are on that host, the run fails.
 * It fails if the discovery script names none of the hosts that have ranks. Here the hosts then stay as they are.
 * If a rank is killed before the others have met it in ``hvd.init()``, they wait there until Gloo's timeout and then
-  abort. Here such a process is started once more in its place. Nothing helps between its first and its last connection
-  to the others.
+  abort, and so does the run.
 * It tells rank 0 only once that hosts have changed, even if rank 0 is still importing or does not answer. Here it is
   told every `NOTIFY_S` until the world is the one that the discovery script asks for.
 * With only the minimum number of places left, it waits for the failed rank's host and then starts no rank on it. Here
@@ -27,28 +26,24 @@ Surprises in Horovod 0.28.1, and what is done about them:
 
 import os
 import re
-import shlex
 import signal
-import socket
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
 from itertools import count
+from pathlib import Path
 from typing import Any
-
-import psutil
 
 from ddl.errors import CourseError
 from ddl.launcher.run_options import RunOptions
 from ddl.launcher.timeouts import COOLDOWN_S
 from ddl.rank import rendezvous
 from ddl.rank.fast_exit import run_and_exit
-from ddl.rank.one_host import POLL_S, OneHost
+from ddl.rank.one_host import POLL_S, OneHost, main
 from ddl.rank.rendezvous import Slot
 from ddl.rank.supervisor import shell_status
-from ddl.records.log import keep_writing
 from ddl.text import plural
 
 ENOUGH_S = 600  # for the minimum number of places to appear
@@ -64,24 +59,16 @@ class DiscoveryError(CourseError, RuntimeError):
     """A discovery script failed, or its output cannot be used."""
 
 
-def main():
-    options = RunOptions.of_process()
-    keep_writing()
-    sys.exit(Elastic(options).run())
-
-
 class Elastic(OneHost):
     """Starts ranks where Horovod's driver wants them, and supervises them."""
 
     def __init__(self, options: RunOptions):
         super().__init__(options)
-        self._fewest, self._most, self._script = options.min_workers or 1, options.processes, options.discovery
+        self._fewest, self._most, self._script = options.min_workers or 1, options.processes, self.folder.discovery
         self._driver: Any = None
         self._numbers: list[int] = []  # of the running processes
         self._running: set[Place] = set()  # their places
         self._world: set[Place] = set()  # the places of the present world
-        self._slots: Sequence[Any] = ()  # the same, as the driver's slots
-        self._server = Server(self._formed)
         self._ended = threading.Condition()
         self._hosts: dict[str, int] = {}
         self._problem = ""  # with the discovery script's last output
@@ -110,7 +97,7 @@ class Elastic(OneHost):
             return settings.nics
 
         try:
-            launch(["true"], self._run_place, settings, {}, interfaces, self._server, sys.executable)
+            launch(["true"], self._run_place, settings, {}, interfaces, _server(self._formed), sys.executable)
         except Exception as error:
             if not any(self.exit_codes.values()):
                 self.end("launch", message=str(error))
@@ -127,10 +114,6 @@ class Elastic(OneHost):
             self._running.add(place)
         try:
             code = self._run_process(slot, number, events)
-            if code > 128 and self._awaited(slot) and not any(event.is_set() for event in (*events, self.stopping)):
-                self._forget(number)
-                self.record("rank_exit", rank=number, code=code, asked=self.asked, reason="started again")
-                code = self._run_process(slot, number, events)
         finally:
             with self._ended:
                 gone = place not in self._world  # its host is gone, or another rank failed there
@@ -156,10 +139,6 @@ class Elastic(OneHost):
         finally:
             over.set()
 
-    def _awaited(self, slot):
-        """Return whether other ranks will wait for this one in ``hvd.init()``: it has not got there in this world."""
-        return slot.size > 1 and slot in self._slots and str(slot.rank) not in self._server.came
-
     def _end_at(self, events, over, child):
         """End a process when one of these events is set before it is over."""
         while not over.wait(POLL_S):
@@ -173,7 +152,6 @@ class Elastic(OneHost):
         """Record a new world, and start the ranks that the driver wrongly believes to be running."""
         with self._ended:
             before, self._world = self._world, {(slot.hostname, slot.local_rank) for slot in slots}
-            self._slots = slots
             lost = [slot for slot in slots if (slot.hostname, slot.local_rank) in before - self._running]
             for number in set(range(self._most)).difference(self._numbers):
                 self._forget(number)
@@ -233,75 +211,44 @@ class Elastic(OneHost):
         return list(self._numbers)
 
 
-class Server:
-    """Horovod's rendezvous server on loopback, which calls `formed` with the slots of each new world.
+def _server(formed: Callable[[Sequence[Any]], None]) -> Any:
+    """Return Horovod's rendezvous server, which calls `formed` with the slots of each new world."""
+    from horovod.runner.http.http_server import RendezvousHTTPServer, RendezvousServer
 
-    `came` has the ranks of this world that have reached Gloo's rendezvous.
-    """
+    RendezvousHTTPServer.request_queue_size, RendezvousHTTPServer.daemon_threads = rendezvous.BACKLOG, True
 
-    def __init__(self, formed: Callable[[Sequence[Any]], None]):
-        self._formed = formed
-        self.came: set[str] = set()
+    class Server(RendezvousServer):
+        def start(self, handler):
+            port = super().start(handler)
+            os.environ |= rendezvous.variables(Elastic.server_address, port)
+            return port
 
-    def start(self, handler: type) -> int:
-        from horovod.runner.http.http_server import RendezvousHTTPServer
+        def init(self, slots):
+            super().init(slots)
+            formed(slots)
 
-        class Handler(handler):
-            def _put_value(request, scope, key, value):
-                if scope == "global":
-                    self.came.add(key)
-                super()._put_value(scope, key, value)
-
-        RendezvousHTTPServer.request_queue_size, RendezvousHTTPServer.daemon_threads = rendezvous.BACKLOG, True
-        self._http = RendezvousHTTPServer((Elastic.server_address, 0), Handler, 0)
-        threading.Thread(target=self._http.serve_forever, daemon=True).start()
-        os.environ |= rendezvous.variables(Elastic.server_address, self._http.server_port)
-        return self._http.server_port
-
-    def init(self, slots: Sequence[Any]) -> None:
-        self._http.init(slots)
-        self.came.clear()
-        self._formed(slots)
-
-    def stop(self) -> None:
-        self._http.shutdown()
+    return Server()
 
 
-def hosts_of(script: str) -> dict[str, int]:
-    """Run a discovery script in a shell, as Horovod does; return the number of slots of each host.
+def hosts_of(script: Path) -> dict[str, int]:
+    """Run a discovery script; return the number of slots of each host.
 
-    DiscoveryError if it fails, takes too long, or prints anything but names of this machine with numbers.
+    DiscoveryError if it fails, takes too long, or prints anything but names of the loopback interface with numbers.
     """
     try:
-        ran = subprocess.run(["sh", "-c", shlex.quote(script)], capture_output=True, text=True, timeout=DISCOVERY_S)
-    except subprocess.TimeoutExpired:
-        raise DiscoveryError(f"the discovery script {script} has not ended after {DISCOVERY_S} s") from None
-    if ran.returncode:
-        said = "".join(f": {line}" for line in ran.stderr.strip().splitlines()[-1:])
-        raise DiscoveryError(f"the discovery script {script} ended with status {ran.returncode}{said}")
+        ran = subprocess.run([script], capture_output=True, text=True, timeout=DISCOVERY_S, check=True)
+    except (OSError, subprocess.SubprocessError) as error:
+        said = getattr(error, "stderr", None) or ""
+        raise DiscoveryError(f"the discovery script failed: {error} {said.strip()}") from None
     hosts = {}
-    for line in ran.stdout.splitlines():
-        found = re.fullmatch(r"([^\s:]+):(\d+)", line.strip())
-        if line.strip() and not found:
-            raise DiscoveryError(f"the discovery script {script} printed {line!r}, not host:slots as in localhost:1")
-        if found:
-            hosts[found[1]] = int(found[2])
-            if not _is_here(found[1]):
-                raise DiscoveryError(
-                    f"the discovery script {script} printed {line!r}, but {found[1]} is not this machine"
-                )
+    for line in filter(None, map(str.strip, ran.stdout.splitlines())):
+        found = re.fullmatch(r"(localhost|127\.[\d.]+):(\d+)", line)
+        if not found:
+            examples = "localhost:1 or 127.0.0.1:1"
+            raise DiscoveryError(f"the discovery script {script} must print lines like {examples}, got {line!r}")
+        hosts[found[1]] = int(found[2])
     return hosts
 
 
-def _is_here(host: str) -> bool:
-    """Return whether a host name is this machine's."""
-    try:
-        address = socket.gethostbyname(host)
-    except OSError:
-        return False
-    own = (each.address for addresses in psutil.net_if_addrs().values() for each in addresses)
-    return address.startswith("127.") or address in own
-
-
 if __name__ == "__main__":
-    run_and_exit(main)
+    run_and_exit(lambda: main(Elastic))

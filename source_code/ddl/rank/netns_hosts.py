@@ -13,10 +13,10 @@ import sys
 
 from ddl.launcher.run_options import RunOptions
 from ddl.launcher.site import Site
+from ddl.rank import one_host
 from ddl.rank.fast_exit import libc
 from ddl.rank.one_host import OneHost
 from ddl.rank.supervisor import enter_folder
-from ddl.records.log import keep_writing
 from ddl.records.machine import cores_of_host
 from ddl.records.network import INTERFACE, RATE
 
@@ -49,19 +49,10 @@ def permitted() -> str:
     if missing:
         packages = dict.fromkeys(PROGRAMS[name] for name in missing)
         return f"{' and '.join(missing)} not found (on Debian and Ubuntu: apt-get install {' '.join(packages)})"
-    veth = "ip link add one type veth"
-    attempts = {
-        "this user may not make network namespaces here": "true",
-        "this user may not replace /etc/hosts for a process": "mount --bind /etc/passwd /etc/hosts",
-        "the kernel has no pairs of virtual interfaces (veth)": veth,
-        "the kernel cannot limit the rate of an interface (tbf)": f"{veth} && tc qdisc add dev one root {limit(1000)}",
-    }
-    for reason, attempt in attempts.items():
-        tried = subprocess.run([*unshare(), "sh", "-c", attempt], env=environment(), capture_output=True, text=True)
-        if tried.returncode:
-            message = " ".join(tried.stderr.split())
-            return f"{reason}{f': {message}' if message else ''}"
-    return ""
+    steps = "mount --bind /etc/passwd /etc/hosts", "ip link add one type veth", f"tc qdisc add dev one root {limit(1)}"
+    attempt = [*unshare(), "sh", "-c", " && ".join(steps)]
+    tried = subprocess.run(attempt, env=environment(), capture_output=True, text=True)
+    return f"the kernel refuses: {' '.join(tried.stderr.split())}" if tried.returncode else ""
 
 
 def address(host: int) -> str:
@@ -86,15 +77,13 @@ def limit(rate_mbit: int) -> str:
 
 
 def main():
-    options = RunOptions.of_process()
     if INSIDE not in os.environ:
         if reason := permitted():
             sys.exit(f"hosts cannot be made on this machine: {reason}")
         argv = [*unshare(), sys.executable, "-m", "ddl.rank.netns_hosts", *sys.argv[1:]]
         os.execvpe(argv[0], argv, {**environment(), INSIDE: "1"})
     enter_folder(f"hosts-{os.getpid()}")
-    keep_writing()
-    sys.exit(NetnsHosts(options).run())
+    one_host.main(NetnsHosts)
 
 
 class NetnsHosts(OneHost):

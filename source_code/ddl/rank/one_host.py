@@ -4,6 +4,8 @@ The ranks are started as ``horovodrun --gloo`` would start them, and find each o
 The supervisor records when and how each rank ended, because a killed rank can't.
 """
 
+import getpass
+import json
 import os
 import sys
 import threading
@@ -14,19 +16,14 @@ from concurrent.futures import ThreadPoolExecutor
 from ddl.launcher import processes
 from ddl.launcher.run_options import RunOptions
 from ddl.rank import rendezvous
-from ddl.rank.core_queue import Ticket
+from ddl.rank.core_queue import QUEUE, take_turn
 from ddl.rank.fast_exit import run_and_exit
 from ddl.rank.rendezvous import Slot, slots
 from ddl.rank.supervisor import Supervisor, shell_status
+from ddl.records.jsonfiles import read_json
 from ddl.records.log import keep_writing
 
 POLL_S = 0.3
-
-
-def main():
-    options = RunOptions.of_process()
-    keep_writing()
-    sys.exit(OneHost(options).run())
 
 
 class OneHost(Supervisor):
@@ -42,9 +39,7 @@ class OneHost(Supervisor):
     def run(self) -> int:
         """Run all ranks; return the exit status of the run."""
         self.record("launched", pid=os.getpid())
-        ticket = Ticket.of(self.folder)
-        if ticket:
-            self._await_cores(ticket)
+        turn = self._take_turn()
         self.started = time.time()
         if self.options.timeout_s:
             self.watch(self.await_time_limit)
@@ -64,23 +59,23 @@ class OneHost(Supervisor):
             print(f"{type(error).__name__}: {error}", file=sys.stderr, flush=True)
             self.end("launch", message=str(error))
         processes.end(self.run_id, mark="DDL_RANKS_OF")  # children that ranks left behind
-        if ticket:
-            ticket.give_back()
+        if turn:
+            turn.close()
         state = self._state()
         why_not = {"no_restart": restart["no_restart"]} if restart.get("no_restart") else {}
         self.record("ended", state=state, **({"reason": self.reason, **self.details} if self.reason else why_not))
         return 0 if state == "done" else 1
 
-    def _await_cores(self, ticket):
-        """Wait for shared cores, and record what for; a reason to stop ends the wait."""
-        recorded = ""
-        while not self.stopping.is_set() and (waiting := ticket.waits_for()):
-            if waiting != recorded:
-                self.folder.write_text(self.folder.waiting, recorded := waiting)
-            self.stopping.wait(POLL_S)
-        if recorded:
+    def _take_turn(self):
+        """Wait for this run's turn if it shares cores with others, and record what it waits for."""
+        if not os.environ.get(QUEUE):
+            return None  # in a container, the user may have no name
+        name = f"{getpass.getuser()}'s {json.dumps((read_json(self.folder.job) or {}).get('name', ''))}"
+        turn = take_turn(name, self.stopping, lambda text: self.folder.write_text(self.folder.waiting, text))
+        if self.folder.waiting.exists():
             self.folder.write_json(self.folder.turn, {"time": time.time()})
-            self.folder.waiting.unlink(missing_ok=True)
+            self.folder.waiting.unlink()
+        return turn
 
     def prepare(self) -> None:
         """Prepare the place, once, before the first rank starts."""
@@ -103,7 +98,6 @@ class OneHost(Supervisor):
         meeting = rendezvous.through("gloo", self.interface, debugging=options.debug is not None)
         os.environ |= {**rendezvous.variables(self.server_address, port), **meeting}
         over = threading.Event()
-        self.watch(self.await_cluster, over)
         if options.debug is None:  # ranks of a run that is debugged wait for the user
             self.watch(self.await_stalls, range(len(self.slots)), over)
             if not options.roles():
@@ -130,7 +124,7 @@ class OneHost(Supervisor):
 
     def _state(self):
         if self.reason:
-            return "failed" if self.reason in ("timeout", "absent", "launch") else "stopped"
+            return "failed" if self.reason in ("timeout", "launch") else "stopped"
         return "failed" if any(self.exit_codes.values()) else "done"
 
     # ---------------------------------------------------------------- overrides
@@ -139,20 +133,22 @@ class OneHost(Supervisor):
         self.asked = "SIGKILL"
         processes.end(self.run_id, mark="DDL_RANKS_OF")
 
-    def has_exited(self, rank):
-        return rank in self.exit_codes
-
-    def diagnose(self, reason):
+    def diagnose(self):
         ranks = self.running()
         waiting = self.waits(ranks)
-        if reason != "timeout":
-            return {}
         missing = [rank for rank, waits_for_others in zip(ranks, waiting, strict=True) if not waits_for_others]
         return {"missing": missing if any(waiting) else []}
 
     def running(self) -> Sequence[int]:
         """Return the numbers of the ranks' files."""
         return range(len(self.slots))
+
+
+def main(kind: type[OneHost] = OneHost) -> None:
+    """Be the supervisor of the run that this process's command line names."""
+    options = RunOptions.of_process()
+    keep_writing()
+    sys.exit(kind(options).run())
 
 
 if __name__ == "__main__":

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 # one second, then two, then four: with eight ranks, a start took seconds longer.
 BACKLOG = 1024
 DAY_S = 86_400
+ADDRESS, PORT = "HOROVOD_GLOO_RENDEZVOUS_ADDR", "HOROVOD_GLOO_RENDEZVOUS_PORT"
 SLURM = ("SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID", "SLURM_NODEID", "SLURM_NNODES")
 HOROVOD = ("rank", "size", "local_rank", "local_size", "cross_rank", "cross_size", "hostname")
 
@@ -78,7 +79,7 @@ def server(size: int, nodes: int) -> "tuple[RendezvousServer, int]":
 
 def variables(address: str, port: int | str) -> dict[str, str]:
     """Return the variables that tell a rank where the server is."""
-    return {"HOROVOD_GLOO_RENDEZVOUS_ADDR": address, "HOROVOD_GLOO_RENDEZVOUS_PORT": str(port)}
+    return {ADDRESS: address, PORT: str(port)}
 
 
 def through(controller: str, interface: str = "", debugging: bool = False) -> dict[str, str]:
@@ -91,11 +92,6 @@ def through(controller: str, interface: str = "", debugging: bool = False) -> di
         return chosen
     interfaces = dict.fromkeys(("HOROVOD_GLOO_IFACE", "NCCL_SOCKET_IFNAME"), interface)
     return {**chosen, **interfaces, "HOROVOD_GLOO_TIMEOUT_SECONDS": str(DAY_S if debugging else GLOO_TIMEOUT_S)}
-
-
-def reachable() -> bool:
-    """Return whether this process knows such a server."""
-    return "HOROVOD_GLOO_RENDEZVOUS_ADDR" in os.environ
 
 
 def write(key: str, text: str) -> None:
@@ -116,7 +112,6 @@ def read(key: str) -> str | None:
 def _ask(key, data, method):
     from urllib.request import ProxyHandler, Request, build_opener
 
-    address, port = (os.environ[f"HOROVOD_GLOO_RENDEZVOUS_{name}"] for name in ("ADDR", "PORT"))
-    request = Request(f"http://{address}:{port}/ddl/{key}", data=data, method=method)
+    request = Request(f"http://{os.environ[ADDRESS]}:{os.environ[PORT]}/ddl/{key}", data=data, method=method)
     with build_opener(ProxyHandler({})).open(request, timeout=30) as answer:
         return answer.read()

@@ -4,7 +4,6 @@
 `ddl.rank.elastic` and `ddl.rank.task`.
 """
 
-import json
 import math
 import os
 import signal
@@ -18,10 +17,9 @@ from pathlib import Path
 
 from ddl.launcher.run_options import RunOptions
 from ddl.launcher.timeouts import stall_s
-from ddl.rank import tf_config
 from ddl.rank.rendezvous import Slot
 from ddl.rank.spawn import ForkedRank, Spawner
-from ddl.rank.waiting import SAMPLE_S, Straggler, at_work, handles_signal, is_stopped, waits
+from ddl.rank.waiting import SAMPLE_S, Straggler, at_work, handles_signal, waits
 from ddl.records.folder import RunFolder, StorageError, stack_of
 from ddl.records.jsonfiles import read_json
 from ddl.records.paths import runs_dir
@@ -45,10 +43,9 @@ def enter_folder(name: str) -> None:
 class Supervisor:
     """Starts processes, and ends them early when there is a reason to. There is one supervisor per process.
 
-    Reasons are SIGINT; SIGTERM, after ranks have written a checkpoint if they can; the death of the launcher; the time
-    limit; and ranks that never join a cluster of tf.distribute. The first reason is kept in `reason`, with more about
-    it in `details`, and sets `stopping`. Each reason is awaited in its own thread, because the main thread waits for
-    ranks.
+    Reasons are SIGINT; SIGTERM, after ranks have written a checkpoint if they can; the death of the launcher; and the
+    time limit. The first reason is kept in `reason`, with more about it in `details`, and sets `stopping`. Each reason
+    is awaited in its own thread, because the main thread waits for ranks.
     """
 
     grace_s = 1.0  # between SIGTERM and SIGKILL
@@ -104,13 +101,9 @@ class Supervisor:
         self.asked = "SIGKILL"
         self._send(signal.SIGKILL)
 
-    def diagnose(self, reason: str) -> dict:
-        """Look at the ranks before they are ended; return details for the record."""
+    def diagnose(self) -> dict:
+        """Look at the ranks before they are ended at the time limit; return details for the record."""
         return {}
-
-    def has_exited(self, rank: int) -> bool:
-        """Return whether a rank's end is recorded."""
-        raise NotImplementedError
 
     # ---------------------------------------------------------------- ending early
 
@@ -183,15 +176,7 @@ class Supervisor:
         while (left := self.started + timeout_s - time.time()) > 0:
             if self.stopping.wait(min(left, POLL_S)):
                 return
-        self.end("timeout", timeout_s=timeout_s, **self.diagnose("timeout"))
-
-    def await_cluster(self, over: threading.Event) -> None:
-        """End the processes if ranks of a cluster of tf.distribute do not join it, unless they are over."""
-        roles = self.options.roles()
-        missing = roles and tf_config.first_absent(len(roles))
-        if missing and not over.is_set():
-            gone = [rank for rank in missing if self.has_exited(rank)]
-            self.end("absent", missing=missing, gone=gone, **self.diagnose("absent"))
+        self.end("timeout", timeout_s=timeout_s, **self.diagnose())
 
     # ---------------------------------------------------------------- ranks that wait
 
@@ -212,18 +197,13 @@ class Supervisor:
                 answers = [self.waits(ranks), [stack_of(self.folder.stack(rank)) for rank in ranks]]
                 if answers == before:  # twice the same stack: the rank is stuck, not just slow
                     for rank, waiting in zip(ranks, answers[0], strict=True):
-                        record = {"rank": rank, "waits": waiting, "quiet_s": limit_s, **self._stopped(rank)}
-                        self.write(self.folder.write_json, self.folder.stalled(rank), record)
+                        record = {"rank": rank, "waits": waiting, "quiet_s": limit_s}
+                        self.folder.record(self.folder.stalled(rank), record)
                     due = math.inf  # until there is something new
                 elif before:
                     due, before = time.monotonic() + limit_s, None
                 else:
                     before = answers
-
-    def _stopped(self, rank: int) -> dict:
-        """Return the process id of a rank that a signal has stopped, as part of a record."""
-        pid = self._pid(rank)
-        return {"stopped": pid} if pid and is_stopped(pid) else {}
 
     def await_straggler(self, ranks: Sequence[int], over: threading.Event) -> None:
         """Record which of these ranks the others wait for; end when the ranks are over."""
@@ -235,7 +215,7 @@ class Supervisor:
             if (found := straggler.add([at_work(pid) for pid in pids if pid])) != known:
                 self.folder.straggler.unlink(missing_ok=True)
                 if found is not None:
-                    self.write(self.folder.write_json, self.folder.straggler, {"rank": ranks[found]})
+                    self.folder.record(self.folder.straggler, {"rank": ranks[found]})
                 known = found
 
     def waits(self, ranks: Sequence[int]) -> list[bool]:
@@ -257,14 +237,7 @@ class Supervisor:
 
     def record(self, event: str, **fields: object) -> None:
         """Append an event to ``launcher.jsonl``."""
-        self.write(self.folder.append, self.folder.launcher, {"event": event, "time": time.time(), **fields})
-
-    def write(self, write: Callable[[Path, dict], None], path: Path, record: dict) -> None:
-        """Write a record; if that fails, print it and let the ranks go on."""
-        try:
-            write(path, record)
-        except StorageError as error:
-            print(f"{error}: {json.dumps(record)}", file=sys.stderr, flush=True)
+        self.folder.record(self.folder.launcher, {"event": event, "time": time.time(), **fields})
 
 
 def _take_standard_input() -> int:

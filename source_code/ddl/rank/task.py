@@ -12,8 +12,6 @@ import sys
 import threading
 import time
 
-import psutil
-
 from ddl.errors import CourseError
 from ddl.launcher.run_options import RunOptions
 from ddl.launcher.timeouts import GLOO_TIMEOUT_S
@@ -28,7 +26,7 @@ from ddl.records.network import addresses, interface_of
 
 HOLD_S = 3.0  # when one rank ends, the others end too: all tasks first record where their ranks are
 POLL_S = 0.5
-JOIN_S = 20.0  # how long to wait for the next task whose rank has ended, before its node counts as lost
+JOIN_S = 30.0  # how long to wait for the tasks of ranks that end, before their nodes count as lost
 SERVE_S = 10.0  # how long rank 0's task answers the others after its rank has ended
 
 
@@ -88,7 +86,7 @@ class Task(Supervisor):
             self._record(code, reason=self.reason, waits=self.waiting, no_restart=why_not or None, **self.details)
             if self.controller == "none" and self.slot.rank == 0 and not code:  # others may still ask for addresses
                 others = range(1, self.slot.size)
-                wait_for(others, lambda rank: self.stopping.is_set() or self.has_exited(rank), SERVE_S)
+                wait_for(others, lambda rank: self.stopping.is_set() or self._has_exited(rank), SERVE_S)
             return code
 
     def _run_rank(self):
@@ -100,8 +98,6 @@ class Task(Supervisor):
         except (CourseError, OSError) as error:
             self._record(1, reason="launch", message=str(error))
             raise
-        if self.controller == "none" and self.slot.rank == 0:
-            self.watch(self.await_cluster, over)
         self.watch(self.await_stalls, [self.slot.rank], over)
         if self.options.max_restarts:
             self.watch(self._await_failures, over)
@@ -111,10 +107,14 @@ class Task(Supervisor):
             time.sleep(0.2)  # Slurm signals the rank and this task in any order: this task's may still be on its way
         return code or int(self.reason is not None)
 
+    def _has_exited(self, rank):
+        os.listdir(self.folder.path)  # makes NFS forget that the file was missing
+        return self.folder.exit(rank).exists()
+
     def _record(self, code, **fields):
         known = {name: value for name, value in fields.items() if value is not None}
         record = {"rank": self.slot.rank, "code": code, "time": time.time(), "host": host_name(), **known}
-        self.write(self.folder.write_json, self.folder.exit(self.slot.rank), record)
+        self.folder.record(self.folder.exit(self.slot.rank), record)
 
     # ---------------------------------------------------------------- overrides
 
@@ -122,15 +122,10 @@ class Task(Supervisor):
         """Do nothing: Slurm sends SIGTERM to the rank as well, and warns of the time limit by `--signal`."""
         return False
 
-    def has_exited(self, rank):
-        os.listdir(self.folder.path)  # makes NFS forget that the file was missing
-        return self.folder.exit(rank).exists()
-
-    def diagnose(self, reason):
-        if reason == "timeout":
-            (self.waiting,) = self.waits([self.slot.rank])
-            self._record(1, reason="timeout", waits=self.waiting)
-            time.sleep(HOLD_S)
+    def diagnose(self):
+        (self.waiting,) = self.waits([self.slot.rank])
+        self._record(1, reason="timeout", waits=self.waiting)
+        time.sleep(HOLD_S)
         return {}
 
     # ---------------------------------------------------------------- connecting the ranks
@@ -154,7 +149,7 @@ class Task(Supervisor):
         return {**server, **rendezvous.through("gloo", interface or interface_towards(meeting["address"]))}
 
     def _find_rendezvous(self):
-        if wait_for([self.folder.rendezvous], lambda path: self._of_this_start(path), GLOO_TIMEOUT_S):
+        if wait_for([self.folder.rendezvous], self._of_this_start, GLOO_TIMEOUT_S):
             raise MeetingError(
                 f"rank 0 has not written its address to {self.folder.rendezvous} within {GLOO_TIMEOUT_S} s: check that "
                 "all nodes share that folder"
@@ -190,15 +185,12 @@ class Task(Supervisor):
         self.folder.write_json(self.folder.ready(self.slot.rank), record)
         if self.slot.rank == 0:
             self._decide()
-        wait_for([self.folder.agreed], lambda path: self._of_this_start(path), GLOO_TIMEOUT_S)
+        wait_for([self.folder.agreed], self._of_this_start, GLOO_TIMEOUT_S)
         return self._of_this_start(self.folder.agreed) or {"no_restart": "rank 0's task did not answer"}
 
     def _decide(self):
-        known, deadline = self._ready(), time.monotonic() + JOIN_S
-        while len(known) < self.slot.size and time.monotonic() < deadline:
-            time.sleep(0.2)
-            if len(now := self._ready()) > len(known):
-                known, deadline = now, time.monotonic() + JOIN_S
+        wait_for([self.slot.size], lambda ranks: len(self._ready()) == ranks, JOIN_S)
+        known = self._ready()
         decision = {"no_restart": f"{self.slot.size - len(known)} of {self.slot.size} ranks are gone with their nodes"}
         if len(known) == self.slot.size:
             from ddl.launcher.restarts import decide  # takes 40 ms, which would delay every start
@@ -228,9 +220,7 @@ def own_address(interface: str) -> str:
         named = socket.gethostbyname(socket.gethostname())
     except OSError:
         named = "127.0.0.1"
-    stats = psutil.net_if_stats()
-    up = [each for name, each in known.items() if stats[name].isup]
-    return next((each for each in (named, *up) if not each.startswith("127.")), named)
+    return next((each for each in (named, *known.values()) if not each.startswith("127.")), named)
 
 
 def interface_towards(address: str) -> str:

@@ -30,8 +30,6 @@ EXAMPLE = '{"cluster": {"worker": ["host1:2222", "host2:2222"]}, "task": {"type"
 
 LOOK_EVERY_S = 0.1
 CONNECT_S = 1.0
-# The launcher gives up after the script, whose error says more.
-LAUNCHER_GRACE_S = 5.0
 # A coordinator that ends removes its functions from the servers, and TensorFlow prints errors if they ended first. A
 # coordinator that does other work afterwards is not waited for.
 COORDINATOR_ENDS_S = 10.0
@@ -52,8 +50,8 @@ class ClusterError(CourseError, ValueError):
 class Cluster:
     """A cluster as seen by one of its tasks, which has a type ("chief", "worker" or "ps") and an index.
 
-    `workers`, `chief` and `ps` are addresses, ``host:port``; there is at most one chief. ClusterError if a cluster
-    cannot work.
+    `workers`, `chief` and `ps` are addresses, ``host:port``; there is at most one chief. ClusterError if the task is
+    not in the cluster.
     """
 
     type: str
@@ -63,15 +61,9 @@ class Cluster:
     ps: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        count = len(self.spec.get(self.type, ()))
-        if type(self.index) is not int or not 0 <= self.index < count:
+        if self.name not in self.tasks:
             raise ClusterError(
                 f"a task of type {self.type!r} with index {self.index!r} is not in this cluster, which has {self.spec}"
-            )
-        if not self.workers or len(self.chief) > 1 or (self.ps and not self.chief):
-            raise ClusterError(
-                "a cluster needs a worker, at most one chief, and a chief if it has parameter servers; this one has "
-                f"{self.spec}"
             )
 
     @property
@@ -110,11 +102,9 @@ class Cluster:
         return json.dumps({"cluster": self.spec, "task": {"type": self.type, "index": self.index}})
 
 
-def host_and_port(address: str, task: str) -> tuple[str, int]:
-    """Split a task's address; ClusterError if it is not ``host:port``."""
-    host, _, port = str(address).rpartition(":")
-    if not host or not port.isdigit() or not 0 < int(port) < 2**16:
-        raise ClusterError(f"the address of {task} must be host:port, such as 10.0.0.7:2222; got {address!r}")
+def host_and_port(address: str) -> tuple[str, int]:
+    """Split an address, ``host:port``; ValueError if it is not one."""
+    host, _, port = address.rpartition(":")
     return host.strip("[]"), int(port)
 
 
@@ -124,8 +114,7 @@ def host_and_port(address: str, task: str) -> tuple[str, int]:
 def read(environment: Mapping[str, str] = os.environ) -> Cluster:
     """Return the cluster that ``TF_CONFIG`` describes.
 
-    ClusterError if it is not set, is not JSON, describes a cluster that cannot work, or names a port for this task that
-    is in use.
+    ClusterError if it is not set, or does not describe a cluster with this task.
     """
     text = environment.get("TF_CONFIG")
     if not text:
@@ -136,33 +125,16 @@ def read(environment: Mapping[str, str] = os.environ) -> Cluster:
     try:
         config = json.loads(text)
         spec, task = dict(config["cluster"]), dict(config["task"])
-        by_type = [tuple(spec.get(name, ())) for name in ("worker", "chief", "ps")]
-        cluster = Cluster(task["type"], task["index"], *by_type)
-        for name, address in cluster.tasks.items():
-            host_and_port(address, name)
+        cluster = Cluster(
+            task["type"], task["index"], *(tuple(spec.get(name, ())) for name in ("worker", "chief", "ps"))
+        )
+        host_and_port(cluster.address)
+        return cluster
     except (KeyError, TypeError, ValueError) as error:
         raise ClusterError(
             f'TF_CONFIG is not valid ({type(error).__name__}: {error}). It needs "cluster" (addresses by type) '
             f'and "task" (type and index), as in {EXAMPLE}; got {text!r}'
         ) from None
-    _refuse_taken_port(cluster)
-    return cluster
-
-
-def _refuse_taken_port(cluster):
-    """Raise ClusterError if another process listens on this task's port; a server of this process may."""
-    _, port = host_and_port(cluster.address, cluster.name)
-    try:
-        _socket(port).close()
-    except OSError as error:
-        import psutil
-
-        connections = psutil.Process().net_connections("tcp")
-        if not any(each.status == psutil.CONN_LISTEN and each.laddr.port == port for each in connections):
-            raise ClusterError(
-                f"TF_CONFIG: port {port} of this task, {cluster.name}, can't be used: {error.strerror}. End the "
-                "program that uses it, or choose another port in every task's TF_CONFIG"
-            ) from None
 
 
 def _socket(port=0):
@@ -172,9 +144,12 @@ def _socket(port=0):
     bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         bound.bind(("", port))
-    except OSError:
+    except OSError as error:
         bound.close()
-        raise
+        raise ClusterError(
+            f"port {port} can't be used: {error.strerror}. End the program that uses it, or choose another port in "
+            "every task's TF_CONFIG"
+        ) from None
     return bound
 
 
@@ -184,14 +159,14 @@ def await_all(cluster: Cluster | None = None, seconds: float | None = None) -> C
     Call it before making the strategy, which would wait forever without saying for which task. The first task (the
     chief, or worker 0) continues when all others answer, and the others when it does. Tasks that `serve` return at
     once. ClusterError names the tasks that do not answer within `seconds` (by default ``DDL_CLUSTER_TIMEOUT_S``, or
-    180).
+    180), or this task's port if another program uses it.
     """
     cluster = cluster or read()
     seconds = cluster_timeout_s() if seconds is None else seconds
     if cluster.ps and not cluster.writes:
         return cluster
     tasks = cluster.tasks
-    with _socket(host_and_port(cluster.address, cluster.name)[1]) as port:
+    with _socket(host_and_port(cluster.address)[1]) as port:
         # TensorFlow's servers connect to the first task's and fail when that connection closes. So nothing may listen
         # on its port before its real server does, and then all other ports can close.
         if not cluster.writes:
@@ -217,7 +192,7 @@ def wait_for(absent: Iterable, has_come: Callable, seconds: float) -> list:
 def answers(address: str) -> bool:
     """Return whether a server accepts connections at ``host:port``."""
     try:
-        socket.create_connection(host_and_port(address, "task"), timeout=CONNECT_S).close()
+        socket.create_connection(host_and_port(address), timeout=CONNECT_S).close()
     except OSError:
         return False
     return True
@@ -242,7 +217,7 @@ def serve(cluster: Cluster) -> None:
         protocol="grpc",
         config=config,
     )
-    if not rendezvous.reachable():
+    if rendezvous.ADDRESS not in os.environ:
         server.join()
     wait_for(cluster.chief, lambda _: _dismissed(), math.inf)
     wait_for(cluster.chief, lambda address: not answers(address), COORDINATOR_ENDS_S)
@@ -253,7 +228,7 @@ def dismiss() -> None:
 
     `ddl.rank` calls it too, when the coordinator's script has ended without an error.
     """
-    if rendezvous.reachable():
+    if rendezvous.ADDRESS in os.environ:
         rendezvous.write("dismissed", "yes")
 
 
@@ -290,12 +265,12 @@ def assemble(rank: int, roles: Roles) -> Cluster:
     return Cluster(*roles[rank], workers, chief, ps)
 
 
-def await_addresses(names: Sequence[str], seconds: float | None = None) -> list[str]:
+def await_addresses(names: Sequence[str]) -> list[str]:
     """Wait until ranks 0 to ``len(names) - 1`` have published their addresses, and return the addresses.
 
-    ClusterError names those that have not done so within `seconds` (by default ``DDL_CLUSTER_TIMEOUT_S``, or 180).
+    ClusterError names those that have not done so within ``DDL_CLUSTER_TIMEOUT_S`` seconds (by default 180).
     """
-    seconds = cluster_timeout_s() if seconds is None else seconds
+    seconds = cluster_timeout_s()
     addresses: dict[int, str | None] = {}
 
     def is_known(rank: int) -> bool:
@@ -308,18 +283,6 @@ def await_addresses(names: Sequence[str], seconds: float | None = None) -> list[
             "On a slow machine, set DDL_CLUSTER_TIMEOUT_S to a longer time"
         )
     return [addresses[rank] for rank in range(len(names))]
-
-
-def first_absent(size: int) -> list[int]:
-    """Wait until all `size` ranks have opened their ports; return those that did not in time.
-
-    In tf.distribute a task waits for others forever, and holds Python's lock meanwhile, so the supervisor watches. Time
-    counts from the moment when the first port is open; a script without a strategy opens none.
-    """
-    addresses = await_addresses([""] * size, math.inf)
-    while not any(map(answers, addresses)):
-        time.sleep(LOOK_EVERY_S)
-    return wait_for(range(size), lambda rank: answers(addresses[rank]), cluster_timeout_s() + LAUNCHER_GRACE_S)
 
 
 def visible_devices(rank: int, local_rank: int, roles: Roles, devices: Sequence[str]) -> str:

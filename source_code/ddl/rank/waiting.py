@@ -32,7 +32,7 @@ def waits(pid: int, stack: Path) -> bool:
     """
     try:
         process = psutil.Process(pid)
-        if not handles_signal(pid, STACK_SIGNAL) or is_stopped(pid):
+        if not handles_signal(pid, STACK_SIGNAL) or process.status() == psutil.STATUS_STOPPED:
             return False  # the signal would end another program, and a stopped process can't answer
         process.send_signal(STACK_SIGNAL)
         before = process.cpu_times()
@@ -42,13 +42,6 @@ def waits(pid: int, stack: Path) -> bool:
         return False
     idle = after.user + after.system - before.user - before.system < STACK_S / 2
     return idle and bool(LIBRARY.search(stack_of(stack).split("\n")[0]))
-
-
-def is_stopped(pid: int) -> bool:
-    """Return whether a signal (SIGSTOP) has stopped a process."""
-    with contextlib.suppress(psutil.Error):
-        return psutil.Process(pid).status() == psutil.STATUS_STOPPED
-    return False
 
 
 def handles_signal(pid: int, number: int) -> bool:

@@ -48,7 +48,7 @@ def main(forked: bool = False) -> None:
     debugged = options.debug == rank and options.terminal
     _set_threads(str(options.threads), forked)
     folder = RunFolder.here()
-    # A warning of the time limit may come while the script imports; one that waits for it unblocks it. Other
+    # A warning of the time limit may come while the script imports. A script that handles SIGURG unblocks it; other
     # scripts ignore SIGURG with or without this.
     signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGURG])
     record = {
@@ -61,7 +61,7 @@ def main(forked: bool = False) -> None:
     }
     if folder:
         _open_files(folder, rank, options.terminal if debugged else "")
-        _record(folder, folder.rank(rank), record)
+        folder.record(folder.rank(rank), record)
     if forked:
         _warn_of_late_variables()
     try:
@@ -72,10 +72,9 @@ def main(forked: bool = False) -> None:
             _join(rank, roles)
         if options.cluster == "torchrun":
             os.environ.update(tf_config.torchrun())
-        if options.module:
-            run_script(*enter_module(options.module, options.args))
-        else:
-            run_script(*enter_script(options.script, options.args))
+        enter, script = (enter_module, options.module) if options.module else (enter_script, options.script)
+        code, module = enter(script, options.args)
+        exec(code, vars(module))
     except BaseException as error:
         if status := exit_status(error):
             if debugged and not isinstance(error, SystemExit):
@@ -88,7 +87,7 @@ def main(forked: bool = False) -> None:
     if roles and roles[rank][0] == "chief":
         tf_config.dismiss()  # otherwise the other tasks would serve forever
     if folder:  # before exit handlers, which may wait for other ranks
-        _record(folder, folder.rank(rank), {**record, "ended": time.time()})
+        folder.record(folder.rank(rank), {**record, "ended": time.time()})
 
 
 def _set_threads(threads, forked):
@@ -106,28 +105,22 @@ def _warn_of_late_variables():
     """Make ``os.environ`` warn when the script sets a variable that TensorFlow has read before the fork."""
     from ddl.launcher.fork_client import read_at_import
 
-    kind = type(os.environ)
-    set_item = kind.__setitem__
+    set_item = type(os.environ).__setitem__
 
     def warn_and_set(self, name, value):
-        caller = sys._getframe(1)
-        while caller.f_code.co_filename in (
-            os.__file__,
-            "<frozen os>",
-            "<frozen _collections_abc>",
-        ):  # update() and such
-            caller = caller.f_back
-        from_library = caller.f_code.co_filename.startswith((sys.prefix, sys.base_prefix))
-        if read_at_import([name]) and self.get(name) != value and not from_library:
-            print(
-                f"{name} has no effect here: this rank was forked from a process that had imported TensorFlow already. "
-                "launch(..., warm=False) starts ranks without that",
-                file=sys.stderr,
-                flush=True,
-            )
+        if read_at_import([name]) and self.get(name) != value:
+            files = [frame.filename for frame in traceback.extract_stack()[:-1]]
+            caller = next(file for file in reversed(files) if not file.startswith("<frozen") and file != os.__file__)
+            if not caller.startswith((sys.prefix, sys.base_prefix)):
+                print(
+                    f"{name} has no effect here: this rank was forked from a process that had imported TensorFlow "
+                    "already. launch(..., warm=False) starts ranks without that",
+                    file=sys.stderr,
+                    flush=True,
+                )
         set_item(self, name, value)
 
-    kind.__setitem__ = warn_and_set
+    type(os.environ).__setitem__ = warn_and_set
 
 
 def _join(rank, roles):
@@ -194,14 +187,6 @@ def _debug(error):
         pdb.post_mortem(_own_frames(error))
 
 
-def _record(folder, path, mapping):
-    """Write a record; if that fails, continue without it."""
-    try:
-        folder.write_json(path, mapping)
-    except StorageError as error:
-        print(f"{error}. The rank continues without this record", file=sys.stderr, flush=True)
-
-
 # ---------------------------------------------------------------- the script
 
 
@@ -233,11 +218,6 @@ def _enter_main(file, arguments, loader):
     return module
 
 
-def run_script(code, module):
-    """Run the code that `enter_script` or `enter_module` has returned."""
-    exec(code, vars(module))
-
-
 # ---------------------------------------------------------------- errors
 
 
@@ -252,7 +232,7 @@ def _own_frames(error):
 def _report(error, status, rank, folder):
     """Record the traceback and print it."""
     if isinstance(error, SystemExit):  # a bare status says little, but it is all there is
-        text = "" if isinstance(error.code, int) else f"{_text(error)}\n"
+        text = "" if isinstance(error.code, int) else f"{error}\n"
     else:
         text = "".join(traceback.format_exception(type(error), error, _own_frames(error)))
     # A script may have closed or redirected its output: record the error before printing it.
@@ -265,19 +245,11 @@ def _report(error, status, rank, folder):
             "host": host_name(),
             "type": type(error).__name__,
             "status": status,
-            "message": _text(error),
+            "message": str(error),
             "traceback": text,
             "time": time.time(),
             "log_bytes": log.stat().st_size if log.exists() else 0,  # before the traceback
         }
-        _record(folder, folder.error(rank), record)
+        folder.record(folder.error(rank), record)
     with contextlib.suppress(AttributeError, OSError, ValueError):
         print(text, end="", file=sys.stderr, flush=True)
-
-
-def _text(error):
-    """Return an exception's message, even if its ``__str__`` fails."""
-    try:
-        return str(error)
-    except Exception:
-        return f"(a {type(error).__name__} whose message cannot be shown)"

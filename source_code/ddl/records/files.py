@@ -1,22 +1,11 @@
 """Atomic file replacement, and locks between processes."""
 
-import errno
 import fcntl
 import os
-import stat
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
-
-
-def opened(path: str | os.PathLike) -> BinaryIO:
-    """Open a regular file for reading; raise OSError for anything else, such as a FIFO, which would block."""
-    file = open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK))
-    if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-        file.close()
-        raise OSError(errno.EINVAL, "not a regular file", str(path))
-    return file
 
 
 @contextmanager

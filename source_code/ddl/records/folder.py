@@ -5,9 +5,10 @@ needs the standard library only.
 """
 
 import contextlib
-import errno
+import json
 import os
 import signal
+import sys
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -47,7 +48,7 @@ class RunFolder:
     command = _File("command.sh")  # the printed line, to run again
     launcher = _File("launcher.jsonl")  # events: launched, rank_exit, restarted, ended
     launcher_log = _File("launcher.log")
-    discovery = _File("discover_hosts.sh")  # of an elastic run that was given none; the user may edit it
+    discovery = _File("discover_hosts.sh")  # of an elastic run; the user may edit it
     waiting = _File("waiting")  # if cores are shared: what the run waits for
     turn = _File("turn.json")  # and when it got them
     # The kernel that shows the run
@@ -129,6 +130,13 @@ class RunFolder:
         """Append one line to a JSON-lines file of this folder."""
         self._keep(path, lambda: append_json_line(path, mapping))
 
+    def record(self, path: Path, mapping: Mapping) -> None:
+        """Write or append a record; if that fails, print it and go on."""
+        try:
+            (self.append if path.suffix == ".jsonl" else self.write_json)(path, mapping)
+        except StorageError as error:
+            print(f"{error}: {json.dumps(mapping)}", file=sys.stderr, flush=True)
+
     def _keep(self, path: Path, write: Callable[[], object]) -> None:
         try:
             write()
@@ -143,22 +151,12 @@ class StorageError(CourseError, OSError):
     """A file of a run cannot be written, read or made; the message names it, the reason and a remedy."""
 
     def __init__(self, error: OSError, path: str | Path, doing: str = "written") -> None:
+        advice = "Free some space there, or set" if error.errno in FULL else "Set"
         super().__init__(
-            f"{path} cannot be {doing}: {error.strerror or error}. {_way_out(error)} (runs are kept in {runs_dir()})"
+            f"{path} cannot be {doing}: {error.strerror or error}. {advice} DDL_RUNS_DIR to another folder that you "
+            f"can write to (runs are kept in {runs_dir()})"
         )
         self.errno = error.errno
-
-
-def _way_out(error: OSError) -> str:
-    if error.errno in FULL:
-        return "Free some space there, or set DDL_RUNS_DIR to a folder on another disk"
-    if error.errno == errno.EROFS:
-        return "That file system is read-only: set DDL_RUNS_DIR to a folder that you may write"
-    if error.errno in (errno.ENOTDIR, errno.EEXIST):
-        return "A folder is needed there: move that file away, or set DDL_RUNS_DIR to another folder"
-    if error.errno in (errno.EACCES, errno.EPERM):
-        return "You have no permission: set DDL_RUNS_DIR to a folder that you own"
-    return "Set DDL_RUNS_DIR to a folder that can be used"
 
 
 def processes_of(job: Mapping) -> int:

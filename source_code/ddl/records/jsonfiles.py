@@ -4,7 +4,7 @@ import errno
 import json
 import math
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -49,36 +49,26 @@ def write_json(path: str | Path, mapping: Mapping) -> None:
     files.write(path, json.dumps(_finite(mapping), indent=1, allow_nan=False) + "\n")
 
 
-def read_json(path: str | Path, needs: Mapping[str, Any] | None = None) -> dict | None:
+def read_json(path: str | Path, needs: Sequence[str] = ()) -> dict | None:
     """Return the object in `path`, or None if the file does not exist.
 
-    `needs` maps required keys to their types. Raises DamagedFile if one is missing or the file cannot be read.
+    Raises DamagedFile if a key in `needs` is missing or the file cannot be read.
     """
     try:
-        with files.opened(path) as file:
-            value = json.loads(file.read())
+        value = json.loads(Path(path).read_bytes())
     except FileNotFoundError:
         return None
     except OSError as error:
         raise DamagedFile(f"{path} cannot be read: {error.strerror}") from None
-    except (ValueError, RecursionError) as error:
-        problem = "is empty" if os.path.getsize(path) == 0 else f"is damaged: {error}"
-        raise DamagedFile(f"{path} {problem}") from None
-    if problem := _lacks(value, needs or {}):
-        raise DamagedFile(f"{path} is damaged: {problem}")
+    except ValueError as error:
+        raise DamagedFile(f"{path} is damaged: {error}") from None
+    if not _has(value, needs):
+        raise DamagedFile(f"{path} is damaged: it must be an object with {', '.join(needs) or 'keys'}")
     return value
 
 
-def _lacks(value: object, needs: Mapping[str, Any]) -> str:
-    """Return what is missing from an object; empty if nothing is."""
-    if not isinstance(value, dict):
-        return "not a JSON object"
-    wrong = [key for key, kind in needs.items() if not _is(value.get(key), kind)]
-    return f"missing or invalid {' and '.join(wrong)}" if wrong else ""
-
-
-def _is(value: object, kind: Any) -> bool:
-    return isinstance(value, kind) and (kind is bool or not isinstance(value, bool))  # bool is a subclass of int
+def _has(value: object, needs: Sequence[str]) -> bool:
+    return isinstance(value, dict) and all(key in value for key in needs)
 
 
 def append_json_line(path: str | Path, mapping: Mapping) -> None:
@@ -104,9 +94,9 @@ class JsonLines:
     of the keys in `needs` are skipped and counted in `damaged`.
     """
 
-    def __init__(self, path: str | Path, needs: Mapping[str, Any] | None = None) -> None:
+    def __init__(self, path: str | Path, needs: Sequence[str] = ()) -> None:
         self.path = Path(path)
-        self._needs = needs or {}
+        self._needs = needs
         self._start_over()
 
     def _start_over(self) -> None:
@@ -119,7 +109,7 @@ class JsonLines:
     def look(self) -> list[dict]:
         """Return all objects read so far, always in the same list."""
         try:
-            with files.opened(self.path) as file:
+            with open(self.path, "rb") as file:
                 about = os.fstat(file.fileno())
                 if about.st_ino != self._file or about.st_size < self._offset:
                     self._start_over()  # the file was replaced or truncated
@@ -139,15 +129,15 @@ class JsonLines:
                 continue
             try:
                 value = json.loads(line)
-            except (ValueError, RecursionError):
+            except ValueError:
                 value = None
-            if _lacks(value, self._needs):
-                self.damaged += 1
-            else:
+            if _has(value, self._needs):
                 self.read.append(value)
+            else:
+                self.damaged += 1
         return self.read
 
 
-def read_json_lines(path: str | Path, needs: Mapping[str, Any] | None = None) -> list[dict]:
+def read_json_lines(path: str | Path, needs: Sequence[str] = ()) -> list[dict]:
     """Return the complete, undamaged lines of `path` as objects; see `JsonLines`."""
     return JsonLines(path, needs).look()

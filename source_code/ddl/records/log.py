@@ -9,7 +9,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from ddl.records.files import opened
 from ddl.records.jsonfiles import FULL
 
 CHUNK_BYTES = 1 << 20
@@ -79,7 +78,7 @@ class LogTail:
     def lines(self, before: int | None = None) -> Iterator[str]:
         """Yield the lines finished since the last call, up to the byte offset `before`."""
         try:
-            file = opened(self._path)
+            file = open(self._path, "rb")
         except OSError:
             return
         with file:

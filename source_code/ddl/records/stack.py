@@ -11,6 +11,7 @@ from importlib.util import find_spec
 from ddl.errors import CourseError
 from ddl.records.machine import versions
 
+NO_TORCH = "PyTorch is not installed. The course doesn't need it; `make lab TORCH=1` installs it."
 VARIABLE = "TF_USE_LEGACY_KERAS"
 YES = ("1", "true", "True")  # values that TensorFlow takes as yes
 
@@ -50,3 +51,11 @@ def require_keras_2() -> None:
     """Raise `WrongKeras` unless ``tf.keras`` is Keras 2."""
     if sentence := wrong_keras():
         raise WrongKeras(sentence)
+
+
+def has_torch() -> bool:
+    """Return whether PyTorch is installed; if not, print how to install it."""
+    found = find_spec("torch") is not None
+    if not found:
+        print(NO_TORCH)
+    return found

@@ -4,7 +4,7 @@
 ddl/runs/RUN             a page with one run
 ddl/runs/RUN/state       JSON: the parts of its panel that change, or its end as HTML
 ddl/runs/RUN/kill/RANK   (POST) kills a rank, which then restarts
-ddl/runs/RUN/stop        (POST) stops it; …/stop?all interrupts its kernel, so that queued cells don't run
+ddl/runs/RUN/stop        (POST) stops it
 ddl/view.js              updates panels
 =======================  ====================================================================
 
@@ -15,28 +15,21 @@ in a browser's request for a module.
 import asyncio
 import json
 import os
-from collections import defaultdict, deque
 from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache, partial
 from html import escape
 from pathlib import Path
 from threading import Lock
-from typing import ClassVar
 
 from jupyter_server.base.handlers import JupyterHandler
-from jupyter_server.services.kernels.connection.base import deserialize_msg_from_ws_v1
-from jupyter_server.services.kernels.connection.channels import ZMQChannelsWebsocketConnection
-from jupyter_server.utils import ensure_async, url_path_join
+from jupyter_server.utils import url_path_join
 from tornado import web
 
 from ddl import plugins
 from ddl.display.panel import SERVED, LastLines, mime_bundle, panel_html, parts_html
 from ddl.errors import CourseError
 from ddl.launcher.run import attach
-from ddl.records.folder import RunFolder
-from ddl.records.jsonfiles import DamagedFile, read_json
 from ddl.records.paths import runs_dir
-from ddl.text import plural
 
 KEPT = 32  # runs whose readers are kept between requests
 PAGE = """<!doctype html>
@@ -46,35 +39,6 @@ PAGE = """<!doctype html>
 <main><h1 style="font-size:20px">{name}</h1>{panel}</main>
 <script type="module">import {{ follow }} from "{script}"; follow();</script></body></html>
 """
-
-WAITING = """<p class="ddl">{cells} of the notebook will run after this one, even if a reloaded page shows no prompts.
-<button class="ddl-stop" type="button" data-all title="Interrupt the kernel: stops this run and all queued cells">
-■ Stop all</button></p>"""
-
-
-class Connection(ZMQChannelsWebsocketConnection):
-    """A page's connection to a kernel, which records the order of executed cells: a reloaded page does not know it."""
-
-    sent: ClassVar = defaultdict(lambda: deque(maxlen=1000))  # message ids, by kernel
-
-    def handle_incoming_message(self, incoming_msg):
-        super().handle_incoming_message(incoming_msg)
-        if self.subprotocol == "v1.kernel.websocket.jupyter.org":  # JupyterLab's
-            header = self.get_part("header", None, deserialize_msg_from_ws_v1(incoming_msg)[1])
-            if header["msg_type"] == "execute_request":
-                self.sent[self.kernel_id].append(header["msg_id"])
-
-    @classmethod
-    def waiting(cls, folder):
-        """Return (kernel that launched a run, number of cells queued there); (None, 0) if the kernel is unknown."""
-        try:
-            execution = (read_json(RunFolder(folder).shown) or {}).get("execution")
-        except DamagedFile:
-            execution = None
-        for kernel, sent in cls.sent.items():
-            if execution in sent:
-                return kernel, len(sent) - 1 - sent.index(execution)
-        return None, 0
 
 
 class Runs:
@@ -90,9 +54,7 @@ class Runs:
         progress, lines = self._look(run_id)
         if progress.over:
             return {"over": True, "html": mime_bundle(progress, lines, back=True)["text/html"]}
-        _, waiting = Connection.waiting(progress.folder)
-        waits = WAITING.format(cells=plural(waiting, "more cell")) if waiting else ""
-        return {"over": False, "parts": parts_html(progress, lines) | {"waits": waits}}
+        return {"over": False, "parts": parts_html(progress, lines)}
 
     def framed(self, name, body):
         """Return a page whose panels are kept up to date."""
@@ -112,8 +74,6 @@ class Runs:
         """Stop a run and return its state."""
         run = attach(run_id)
         run.stop()
-        if run.unwritten:
-            raise run.unwritten
         return {"state": run.state}
 
     def kill(self, run_id, rank):
@@ -164,12 +124,7 @@ class _Page(_Handler):
 class _Stop(_Handler):
     @web.authenticated
     async def post(self, run_id):
-        kernel, _ = Connection.waiting((await self._in_thread(attach, run_id)).folder)
-        if "all" in self.request.query_arguments and kernel in self.kernel_manager:
-            await ensure_async(self.kernel_manager.interrupt_kernel(kernel))
-            self.finish({})
-        else:
-            self.finish(await self._in_thread(self._runs.stop, run_id))
+        self.finish(await self._in_thread(self._runs.stop, run_id))
 
 
 class _Kill(_Handler):
@@ -199,7 +154,6 @@ def serve(server):
             page = {"answer": partial(runs.plugin_page, title, body), "refresh": "10"}
             handlers.append((url_path_join(pages, name), _Page, shared | page))
     server.web_app.add_handlers(".*$", handlers)
-    server.web_app.settings["kernel_websocket_connection_class"] = Connection
     os.environ[SERVED] = str(runs_dir())  # inherited by kernels
     if not server.identity_provider.token_generated:  # otherwise Jupyter prints the address
         server.io_loop.call_later(0, server.log.critical, "JupyterLab: %s", server.display_url)

@@ -93,7 +93,9 @@ def test_limits_of_control_groups_count_at_every_level(tmp_path, monkeypatch, gr
 
 
 def test_horovod_needs_the_sites_controller(monkeypatch):
-    monkeypatch.setattr("ddl.diagnose.horovod_build.built_with", lambda: {"gloo": True})
+    monkeypatch.setattr("ddl.diagnose.machine.horovod_build", lambda: (["gloo"], ""))
     assert check("Horovod build").state == "OK"
     cluster = Site(scheduler="slurm", controller="mpi")
     assert "HOROVOD_WITH_MPI=1" in check("Horovod build", cluster).advice
+    monkeypatch.setattr("ddl.diagnose.machine.horovod_build", lambda: ([], "no such file"))
+    assert "no such file" in check("Horovod build").detail

@@ -283,13 +283,6 @@ def test_summary(fields, text):
     assert re.sub("<[^>]+>", "", summary.summary_html(progress(**fields)))
 
 
-def test_a_number_of_epochs_that_is_not_whole_is_rounded(capsys):
-    now = replace(progress(epochs=1), epochs=0.641026, epoch=0.6)
-    assert "epoch 0.6 of 0.6" in summary.summary(now)
-    view.PlainView(None).update(now)
-    assert "0.641026" not in summary.summary(now) + capsys.readouterr().out
-
-
 # ---------------------------------------------------------------- what ranks print
 
 

@@ -15,7 +15,7 @@ from ddl.launcher.processes import of_run
 from ddl.records.folder import RunFolder
 from ddl.records.jsonfiles import write_json
 from ddl.records.paths import runs_dir
-from ddl.server.serving import Connection, Runs
+from ddl.server.serving import Runs
 from helpers import until
 
 NAME = "1.First.ipynb"
@@ -112,15 +112,11 @@ def test_what_is_saved_as_going_on_is_saved_as_it_ended(make, tmp_path):
     assert f"attach(&quot;{IDS[0]}&quot;)" in saved.cells[0].outputs[0]["data"]["text/html"].replace('"', "&quot;")
 
 
-def test_the_server_tells_what_changes_what_waits_and_then_the_end(make, monkeypatch):
+def test_the_server_tells_what_changes_and_then_the_end(make):
     folder = make()
     runs = Runs("/ddl")
     state = runs.state(IDS[0])
-    assert state["over"] is False and set(state["parts"]) == {"status", "body", "chart", "waits"}
-    assert state["parts"]["waits"] == ""
-    monkeypatch.setattr(Connection, "sent", {"another": ["m0"], "its kernel": ["m0", "m1", "m2", "m3"]})
-    waits = runs.state(IDS[0])["parts"]["waits"]
-    assert "2 more cells of the notebook will run after this one" in waits and "data-all" in waits
+    assert state["over"] is False and set(state["parts"]) == {"status", "body", "chart"}
     folder.append(folder.launcher, {"event": "ended", "time": time.time(), "state": "done"})
     state = runs.state(IDS[0])
     assert state["over"] is True and "done in" in state["html"] and "attach(" in state["html"]

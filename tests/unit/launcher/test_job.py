@@ -24,7 +24,6 @@ def test_arguments_are_text_and_the_name_defaults_to_the_script():
         ({"cluster": "multi_worker", "parameter_servers": 1}, 'needs cluster="parameter_server"'),
         ({"parameter_servers": -1}, 'needs cluster="parameter_server"'),
         ({"min_workers": 1}, "elastic=True"),
-        ({"discovery": "x"}, "elastic=True"),
         ({"elastic": True, "min_workers": 3}, "at most workers=2"),
         ({"elastic": True, "max_restarts": 1}, "max_restarts"),
         ({"elastic": True, "cluster": "torchrun"}, "cluster"),

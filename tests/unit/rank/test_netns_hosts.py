@@ -58,8 +58,7 @@ def test_all_hosts_are_used_unless_a_job_says_how_many(site):
     "fails, reason",
     [
         (None, "ip and tc not found (on Debian and Ubuntu: apt-get install iproute2)"),
-        ("true", "this user may not make network namespaces here: Operation not permitted"),
-        ("tc qdisc", "the kernel cannot limit the rate of an interface (tbf): Operation not permitted"),
+        ("tc qdisc", "the kernel refuses: Operation not permitted"),
     ],
 )
 def test_what_is_missing_is_named_and_what_the_kernel_refuses_is_said_in_its_words(

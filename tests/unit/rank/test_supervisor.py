@@ -29,11 +29,8 @@ class Recording(supervisor.Supervisor):
     def kill(self):
         self.happened.put("kill")
 
-    def has_exited(self, rank):
-        return rank == 2
-
-    def diagnose(self, reason):
-        return {"found": reason}
+    def diagnose(self):
+        return {"found": "something"}
 
 
 @pytest.fixture
@@ -58,7 +55,7 @@ def test_a_request_to_stop_ends_the_processes_and_the_first_reason_counts(superv
     supervised = supervise()
     signal.raise_signal(number)
     assert ended(supervised) == ["terminate", "kill"]
-    supervised.end("absent", missing=[1])
+    supervised.end("timeout", missing=[1])
     assert (supervised.reason, supervised.details) == (number.name, {})
 
 
@@ -67,15 +64,7 @@ def test_a_time_limit_counts_from_the_start(supervise):
     supervised.started = time.time() - 61
     supervised.await_time_limit()
     assert ended(supervised) == ["terminate", "kill"]
-    assert (supervised.reason, supervised.details) == ("timeout", {"timeout_s": 60, "found": "timeout"})
-
-
-def test_ranks_that_never_joined_their_cluster_are_named(supervise, monkeypatch):
-    monkeypatch.setattr(supervisor.tf_config, "first_absent", lambda size: [1, 2])
-    supervised = supervise(cluster="multi_worker", processes=3)
-    supervised.await_cluster(threading.Event())
-    assert ended(supervised) == ["terminate", "kill"]
-    assert (supervised.reason, supervised.details) == ("absent", {"missing": [1, 2], "gone": [2], "found": "absent"})
+    assert (supervised.reason, supervised.details) == ("timeout", {"timeout_s": 60, "found": "something"})
 
 
 def test_who_waits_is_recorded_when_nothing_new_comes_and_forgotten_when_it_does(supervise, monkeypatch, tmp_path):

@@ -52,9 +52,7 @@ WRONG = [
     ({"TF_CONFIG": '{"cluster": {}}'}, "'task'"),
     (config(PAIR, "boss"), "'boss'"),
     (config(PAIR, index=2), "index 2"),
-    (config({**PAIR, "ps": ["h:1"]}), "needs a worker.*chief"),
-    (config({"chief": ["h:1"]}, "chief"), "needs a worker"),
-    (config({"worker": ["h:99999"]}), "must be host:port"),
+    (config({"worker": ["h"]}), "invalid literal"),
 ]
 
 
@@ -64,19 +62,12 @@ def test_a_wrong_tf_config_says_what_is_wrong():
             cluster.read(environment)
 
 
-def test_a_port_in_use_is_refused_unless_it_is_ones_own():
+def test_a_port_in_use_is_refused():
     task = Cluster("worker", 0, ("127.0.0.1:" + str(free_ports(1)[0]),))
     port = task.address.rpartition(":")[2]
-    code = f"import socket; s = socket.create_server(('', {port})); print('up', flush=True); input()"
-    refusal = f"port {port} .*worker 0.*Address already in use"
-    with subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
-        other.stdout.readline()
-        with pytest.raises(ClusterError, match=refusal):
-            cluster.read({"TF_CONFIG": task.tf_config})
-        other.communicate(b"\n")
     assert cluster.read({"TF_CONFIG": task.tf_config}) == task
-    with socket.create_server(("", int(port))):
-        assert cluster.read({"TF_CONFIG": task.tf_config}) == task
+    with socket.create_server(("", int(port))), pytest.raises(ClusterError, match=f"port {port} .*already in use"):
+        cluster.await_all(task)
 
 
 def test_workers_wait_for_each_other():
@@ -178,18 +169,6 @@ def test_the_coordinator_lets_the_others_go(server, monkeypatch):
     assert cluster._dismissed()  # the server has ended with the coordinator
     monkeypatch.delenv("HOROVOD_GLOO_RENDEZVOUS_ADDR")
     cluster.dismiss()  # tasks that were started by hand could not hear it
-
-
-def test_the_supervisor_sees_who_never_joined(server, monkeypatch):
-    monkeypatch.setattr(cluster, "LAUNCHER_GRACE_S", 0)
-    monkeypatch.setenv("DDL_CLUSTER_TIMEOUT_S", "0.2")
-    ports = free_ports(3)
-    for rank, port in enumerate(ports):
-        rendezvous.write(f"address-{rank}", f"127.0.0.1:{port}")
-    with socket.create_server(("127.0.0.1", ports[1])):
-        assert cluster.first_absent(3) == [0, 2]
-        with socket.create_server(("127.0.0.1", ports[0])):
-            assert cluster.first_absent(2) == []
 
 
 def test_each_worker_sees_one_gpu_of_its_host_and_the_others_none():

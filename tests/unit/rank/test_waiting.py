@@ -66,6 +66,9 @@ def test_a_rank_waits_that_is_idle_inside_horovod(monkeypatch, used_s, stack, an
                 raise psutil.NoSuchProcess(pid)
             self.used_s = iter((7.0, 7.0 + used_s))
 
+        def status(self):
+            return psutil.STATUS_SLEEPING
+
         def send_signal(self, number):
             sent.append(number)
 
@@ -74,7 +77,6 @@ def test_a_rank_waits_that_is_idle_inside_horovod(monkeypatch, used_s, stack, an
 
     monkeypatch.setattr(psutil, "Process", Rank)
     monkeypatch.setattr(waiting, "handles_signal", lambda pid, number: number == STACK_SIGNAL)
-    monkeypatch.setattr(waiting, "is_stopped", lambda pid: False)
     monkeypatch.setattr(time, "sleep", lambda seconds: None)
     monkeypatch.setattr(waiting, "stack_of", lambda path: stack)
     assert waiting.waits(4711, "stack-0.txt") is answer

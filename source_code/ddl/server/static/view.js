@@ -25,9 +25,6 @@ async function watch(panel) {
     button.onclick = () =>
       rank ? press(`${run}/kill/${rank}`, button, "Killing…", true) : press(`${run}/stop`, button, "Stopping…");
   }
-  panel.addEventListener("click", ({ target }) => {
-    if ("all" in target.dataset) press(`${run}/stop?all`, target, "Stopping…");
-  });
   for (let missed = 0; ; await wait(EVERY_MS)) {
     if (!panel.isConnected) continue; // scrolled out of view: JupyterLab has detached it
     const answer = await ask(`${run}/state`);

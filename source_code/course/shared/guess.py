@@ -7,7 +7,7 @@ from ddl.display.html import Markup, html_table, prose
 
 
 @dataclass(frozen=True)
-class Beside:
+class GuessComparison:
     """A guess (None if none was made) and an outcome: a small table in a notebook, a line in a terminal."""
 
     what: str  # what was guessed, with its unit
@@ -25,9 +25,9 @@ class Beside:
         return "no guess" if self.guess is None else f"your guess: {_shown(self.guess)}"
 
 
-def beside(guess: object, outcome: object, what: str) -> Beside:
+def compare_guess(guess: object, outcome: object, what: str) -> GuessComparison:
     """Compare a guess (a number, a word or None) with what was computed or measured."""
-    return Beside(what, guess, outcome)
+    return GuessComparison(what, guess, outcome)
 
 
 def _shown(value):
