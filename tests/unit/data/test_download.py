@@ -7,6 +7,7 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from tqdm import tqdm
 
 from course.data import DataError, cifar10, download, fetch, listing, load
 from helpers import serving, until
@@ -71,6 +72,7 @@ def whole(folder):
 def test_fetch_downloads_once_with_progress_and_then_finds_it(folder, server, monkeypatch):
     lines, errors = [], io.StringIO()
     monkeypatch.setattr("sys.stderr", errors)
+    monkeypatch.setattr("pooch.downloaders.tqdm", tqdm)  # in a notebook's process it would show a widget
     fetch("cifar10", lines.append)
     assert whole(folder) and load("cifar10").form == "official"
     assert f"downloading {server.address} to {folder}" in lines[0]
