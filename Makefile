@@ -55,7 +55,7 @@ export JUPYTER_PREFER_ENV_PATH := 1
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help lab setup update lint test test-all test-nightly run site notebooks clock check lock reference bench images photograph image sif clean distclean
+.PHONY: help lab setup update lint test test-all test-nightly run site notebooks question clock check lock reference bench images photograph image sif clean distclean
 .PHONY: release due hub collect autograde feedback grades formgrader challenge
 
 help:  ## list the targets
@@ -100,6 +100,9 @@ site: setup  ## show the executed lessons as a web site, in build/site
 
 notebooks: setup  ## build notebooks/ and Start_Here.ipynb from their one source, lessons/
 	@$(PY) tools/lessons.py build
+
+question: setup  ## add a question to a lesson, or check it (LESSON=1, ID=q08_mean)
+	@$(PY) tools/question.py "$(LESSON)" $(call quoted,ID)
 
 clock: setup  ## estimate how long a lesson takes (LESSON=1)
 	@$(PY) tools/clock.py $(LESSON)
