@@ -5,7 +5,7 @@
 #
 # | about | this notebook |
 # | --- | --- |
-# | time | 50 minutes, of which the runs take about two |
+# | time | 60 minutes, of which the runs take about three |
 # | hardware | two cores |
 # | before this | [3. Multi-GPU](3.Multi-GPU.ipynb) |
 #
@@ -400,6 +400,49 @@ pd.DataFrame(rows).set_index("one failure in").round(3)
 # somebody takes it out, and then the job waits for a spare host, so real restarts may take
 # hours, and the second term would be larger.
 # ### END SOLUTION
+
+# %% [markdown]
+# ## 5. Ranks that wait
+#
+# A killed process is the simplest failure. More often a mistake in the script lets ranks
+# wait for one another. `waiting_ranks.py` averages a gradient and a loss in each step, and
+# has three such mistakes to choose from:
+#
+# - `uneven`: rank 0 takes fewer steps than the others, as with an uneven split of the data.
+# - `rank-0-only`: only rank 0 averages the loss, "because only rank 0 prints it".
+# - `raises`: the last rank raises an error in the middle of training.
+#
+# **Predict first.** Two of them end within seconds, with an error. One **hangs**, until a
+# time limit ends it. Which?
+
+# %% tags=["demo"]
+guess_hangs = None  # "uneven", "rank-0-only" or "raises"
+
+# %% tags=["demo"]
+waited = {
+    case: launch("waiting_ranks.py", name=case, case=case, workers=workers,
+                 timeout_s=25, check=False)
+    for case in ("uneven", "rank-0-only", "raises")
+}
+
+# %% tags=["demo"]
+hung = [case for case, run in waited.items()
+        if "time limit" in run.failure.sentence]
+compare_guess(guess_hangs, ", ".join(hung), "hangs")
+
+# %% [markdown]
+# Read the three reports above. Each names a rank:
+#
+# - With `uneven`, rank 0 has ended while the others still wait for it. Horovod tells them
+#   that it has shut down. Cut every shard to the same number of steps (`drop_remainder`).
+# - With `rank-0-only`, nobody has ended. The stacks say why: rank 0 waits in
+#   `average_loss`, and the other rank in `average_gradient` of the next step. Call a
+#   collective operation on all ranks, and print on rank 0.
+# - With `raises`, the first error is on one rank. The errors of the others, which had to
+#   stop, only follow from it. So look for the earliest error, not for the last line.
+#
+# Unpinned GPUs end in such reports as well: NCCL refuses two ranks on one GPU
+# ([measured on a GPU](../docs/gpu.md)).
 
 # %% [markdown]
 # ## Your answers so far
