@@ -387,7 +387,7 @@ warmed = grids["+ warm-up"].best / grids["small batch + BN"].best
 print(f"without a warm-up {ratio:g} times, with one {warmed:g} times, "
       "by the linear rule 16 times")
 
-# %% [markdown]
+# %% [markdown] tags=["recipe"]
 # In a script of your own, with Keras and Horovod:
 #
 # ```python
@@ -399,7 +399,7 @@ print(f"without a warm-up {ratio:g} times, with one {warmed:g} times, "
 # optimizer = tfa.optimizers.LAMB(0.0025)
 # optimizer = hvd.DistributedOptimizer(optimizer)
 # climb = hvd.callbacks.LearningRateWarmupCallback(
-#     initial_lr=0.05 * hvd.size(), warmup_epochs=1)
+#     initial_lr=0.05 * hvd.size(), warmup_epochs=1, momentum_correction=False)
 # ```
 
 # %% [markdown]
