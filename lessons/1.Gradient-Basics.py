@@ -35,7 +35,7 @@ noisy = [(1, 0), (2, 1), (3, 1), (4, 6.25)]
 import pandas as pd
 
 from ddl import launch
-from course import check, compare_guess, descent, hint, plot, ring, sgd
+from course import check, compare_guess, descent, hint, plot, ring, sgd, yours
 
 draws = {"reader": 2000, "smoke": 200}[size]
 many = descent.generated(64)  # 64 points around y = x, with noise
@@ -148,8 +148,10 @@ assert math.isclose(grad_multi(w=2, data=small), 0.64 / 3, rel_tol=1e-6)
 guess_limit = None  # a learning rate
 
 # %% tags=["demo"]
+gradient = yours(grad_multi, descent.gradient, 1.5, noisy)
 plot.slider(
-    lambda lr: plot.plot_descent(easy, lr), "lr", 0.002, 0.2, start=0.02
+    lambda lr: plot.plot_descent(easy, lr, gradient=gradient),
+    "lr", 0.002, 0.2, start=0.02,
 )
 
 # %% tags=["demo"]
@@ -266,7 +268,7 @@ compare_guess(guess_sooner, taken[1] / (16 * taken[16]),
 guess_after = None  # two weights
 
 # %% tags=["demo"]
-step = descent.exchange(2, 0.02, [noisy[:2], noisy[2:]])
+step = descent.exchange(2, 0.02, [noisy[:2], noisy[2:]], gradient)
 compare_guess(guess_after, f"{step.after:g} and {step.after:g}", "the weights")
 
 # %% [markdown]
@@ -422,13 +424,15 @@ run = launch(
 )
 
 # %% [markdown]
-# Its averages must equal ours, step by step:
+# Its averages must equal those of simulated workers, step by step. These compute with your
+# `worker_gradient`, if it is right:
 
 # %% tags=["demo"]
+own = yours(worker_gradient, descent.gradient, 1.5, noisy)
 w, rows = 0.0, []
 shards = [many[rank::workers] for rank in range(workers)]
 for event in (e for e in run.events() if e["event"] == "step"):
-    ours = descent.exchange(w, 0.02, shards)
+    ours = descent.exchange(w, 0.02, shards, own)
     assert np.allclose(event["gradients"], ours.gradients)
     assert math.isclose(event["average"], ours.average, rel_tol=1e-9)
     rows.append({"step": event["step"], "Horovod": event["average"],

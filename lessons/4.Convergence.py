@@ -28,6 +28,7 @@ import numpy as np
 
 # %% tags=["demo"]
 from course import check, compare_guess, critical, hint, plot, recorded, tuning
+from course import yours
 from ddl import compare, launch
 from ddl.paired_stats import by_seed, paired
 
@@ -235,8 +236,18 @@ guess_steps = None  # steps at batch 512
 fourth = to_target(512)
 
 # %% tags=["demo", "recorded"]
-by_fit = own.fit.steps(512) if own.has_fit else math.nan
-print(f"the curve through your three runs says {by_fit:,.0f} steps")
+def course_fit(batches, steps):
+    found = critical.fit(batches, steps)
+    return found.steps_min, found.critical
+
+
+line = yours(fit, course_fit, [32, 128, 512], [1_700, 500, 200])
+arrivals = [critical.reached(run, curve.target) for run in tried]
+at = {run.result["global_batch"]: there.steps
+      for run, there in zip(tried, arrivals) if there}
+s_min, b_crit = line([*at], [*at.values()]) if len(at) > 1 else (math.nan, 0)
+print(f"S_min {s_min:,.0f}, B_crit {b_crit:,.0f}: batch 512 takes "
+      f"{s_min * (1 + b_crit / 512):,.0f} steps")
 arrived = critical.reached(fourth, curve.target)
 compare_guess(guess_steps, arrived.steps if arrived else "not reached",
               "steps")

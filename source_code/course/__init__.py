@@ -18,6 +18,7 @@ _HOME = {
     "progress": "lab.progress",
     "share": "lab.classroom",
     "recorded": "shared.recorded",
+    "yours": "shared.yours",
     "agreement": "multi_gpu.agreement",
     "difference": "multi_gpu.difference",
     "initial_weights": "multi_gpu.exercise",

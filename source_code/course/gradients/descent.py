@@ -71,9 +71,10 @@ def best_weight(data):
 # ---------------------------------------------------------------- training
 
 
-def descend(w: float, lr: float, batches, iterations: int):
+def descend(w: float, lr: float, batches, iterations: int, gradient=gradient):
     """Train from the weight `w`, a batch an iteration, starting over after the last batch.
 
+    ``gradient(w, batch)`` may be a reader's own.
     Returns the weight before the first iteration and after each: float, shape (iterations + 1,).
     """
     weights = [float(w)]
@@ -167,8 +168,8 @@ class Exchange:
     after: float  # the weight after the step, again the same on all workers
 
 
-def exchange(w: float, lr: float, batches) -> Exchange:
-    """Take one data-parallel step: one worker per batch computes its gradient, and the average is applied."""
+def exchange(w: float, lr: float, batches, gradient=gradient) -> Exchange:
+    """Take one data-parallel step: one worker per batch computes its `gradient`, and the average is applied."""
     worker_gradients = tuple(gradient(w, batch) for batch in batches)
     average = sum(worker_gradients) / len(worker_gradients)
     return Exchange(w, worker_gradients, average, w - lr * average)

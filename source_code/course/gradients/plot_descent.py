@@ -41,9 +41,9 @@ def slider(figure: Callable, name: str, low: float, high: float, start: float):
 
 
 @styled
-def plot_descent(data, lr: float, w: float = -0.5, iterations: int = 12) -> Figure:
+def plot_descent(data, lr: float, w: float = -0.5, iterations: int = 12, gradient=descent.gradient) -> Figure:
     """Draw the loss curve with the steps of a descent from `w`, each with all data, and the weight over steps."""
-    path = descent.descend(w, lr, [data], iterations)
+    path = descent.descend(w, lr, [data], iterations, gradient)
     figure = Figure(9.0, 3.8)
     curve, time = figure.subplots(1, 2, width_ratios=(3, 2))
     weights = numpy.linspace(*WEIGHTS, 201)

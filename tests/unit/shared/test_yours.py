@@ -1,0 +1,40 @@
+"""A reader's own function in place of the course's."""
+
+import pytest
+
+from course import yours
+
+
+def double(x):
+    return 2 * x
+
+
+def wrong(x):
+    return x + 1
+
+
+def missing(x):
+    raise NotImplementedError
+
+
+def pairs(x):
+    return [("F", x), None]
+
+
+def lists(x):
+    return [["F", x], None]
+
+
+@pytest.mark.parametrize(
+    ("answer", "ours", "taken", "word"),
+    [
+        (double, lambda x: x + x, double, "your double"),
+        (wrong, double, double, "differs"),
+        (missing, double, double, "NotImplementedError"),
+        (pairs, lists, pairs, "your pairs"),
+        (pairs, double, double, "differs"),
+    ],
+)
+def test_a_right_answer_is_taken_and_any_other_is_replaced(answer, ours, taken, word, capsys):
+    assert yours(answer, ours, 3) is taken
+    assert word in capsys.readouterr().out
