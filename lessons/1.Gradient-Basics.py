@@ -430,7 +430,7 @@ run = launch(
 # %% tags=["demo"]
 own = yours(worker_gradient, descent.gradient, 1.5, noisy)
 w, rows = 0.0, []
-shards = [many[rank::workers] for rank in range(workers)]
+shards = [many[rank::workers].tolist() for rank in range(workers)]
 for event in (e for e in run.events() if e["event"] == "step"):
     ours = descent.exchange(w, 0.02, shards, own)
     assert np.allclose(event["gradients"], ours.gradients)
