@@ -185,8 +185,8 @@ compare_guess(guess_noisy, ends, "weight after 1000 steps on `noisy`")
 plot.plot_training({"easy": easy, "noisy": noisy}, lr=0.016)
 
 # %% [markdown]
-# On `easy` training comes to rest; on `noisy` it ends in a cycle, which lies farther
-# off at higher learning rates ([1b. Gradients in depth](1b.Gradients-in-Depth.ipynb),
+# On `easy` training settles; on `noisy` it ends in a cycle, which lies farther off at
+# higher learning rates ([1b. Gradients in depth](1b.Gradients-in-Depth.ipynb),
 # section 3). So take the gradients of several points, a **batch**, at the same
 # weight, average them, and take one step.
 #

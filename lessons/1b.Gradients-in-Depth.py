@@ -9,9 +9,9 @@
 # | hardware | two cores; the one launched run takes ten seconds |
 # | before this | [1. Gradient basics](1.Gradient-Basics.ipynb) |
 #
-# What lesson 1 leaves open: the same gradients by hand, what noise does to a training,
-# how far a larger batch helps, averaging over time, a ring of your own, and what an
-# average costs.
+# What lesson 1 leaves open: the same gradients by hand, what noise does to a
+# training, how far a larger batch helps, averaging over time, writing a ring, and
+# what an average costs.
 #
 # | sitting | sections | minutes |
 # | --- | --- | --- |
@@ -113,8 +113,8 @@ def grad_multi(w, data):
 # ### END SOLUTION
 
 # %% [markdown]
-# **Predict first.** At $w = 2$ the model is twice as steep as `easy`. What
-# percentage of the loss comes from the point with $x = 4$ alone?
+# **Predict first.** At $w = 2$ the model is twice as steep as `easy`. What percentage
+# of the loss is due to the point with $x = 4$ alone?
 
 # %% tags=["demo"]
 guess_share = None  # a percentage
@@ -395,7 +395,7 @@ else:
 # ## 3. Noise
 #
 # The points of `noisy` lie around the same line, and its best weight is still exactly
-# 1. But no weight is right everywhere any more.
+# 1. But now no weight is right everywhere.
 #
 # **Predict first.** From 0.001 on, learning rates double up to 0.256. How many of these
 # nine diverge on `noisy`?
@@ -439,9 +439,9 @@ plot.plot_training({"easy": easy, "noisy": noisy}, lr=0.016)
 
 # %% [markdown]
 # The two data sets have the same $x$ and different $y$, the **labels**. Training
-# settles equally fast on both. On `easy` it comes to rest; on `noisy` it goes
-# round in a **limit cycle** and never rests. So is it noise that makes training
-# diverge? Compute it: each pass multiplies the distance from the cycle by
+# settles equally fast on both. On `easy` it settles; on `noisy` it goes round in a
+# **limit cycle** and never rests. So is it noise that makes training diverge? Compute
+# it: each pass multiplies the distance from the cycle by
 #
 # $$\prod_i \left(1 - 2\,\eta\,x_i^2\right),$$
 #
@@ -730,7 +730,7 @@ plot.plot_map(many, sizes, rate)
 #   rate in proportion to the batch size, and not along its root. That is the **linear
 #   scaling rule** (Goyal et al., 2017). It ends at the other border.
 #
-# So averaging hardly moves the learning rate at which training diverges. It keeps
+# So averaging barely changes the learning rate at which training diverges. It keeps
 # higher learning rates accurate.
 
 # %% [markdown]
@@ -820,14 +820,14 @@ plot.plot_best_rate(many, weights=(0, 1.5, 1.15), sizes=(1, 4, 16, 64, 256))
 # %% [markdown]
 # ## 8. Gradient aggregation: averaging over time
 #
-# A single worker can also average over several batches before it steps. Memory
-# then holds one small batch at a time, but the step is that of the large batch.
-# So **aggregation lets you train with a batch larger than memory**. Several
-# workers exchange less, too: one average for $k$ batches.
+# A single worker can also average over several batches before it steps. Memory then
+# holds one small batch at a time, but the step equals the large batch's step. So
+# **aggregation lets you train with a batch larger than memory**. Several workers
+# exchange less, too: one average for $k$ batches.
 #
-# **Predict first.** Memory holds 8 of the 64 points. One worker takes twenty
-# steps of all 64 points, in 8 passes each. How far is its final weight from
-# that of a machine that holds all points at once?
+# **Predict first.** Memory holds 8 of the 64 points. One worker takes twenty steps of
+# all 64 points, in 8 passes each. How far is its final weight from the weight of a
+# machine that holds all points at once?
 
 # %% tags=["demo"]
 guess_apart = None  # a difference in weight
@@ -1055,10 +1055,10 @@ own.join(rest).round(4)
 plot.plot_exchange(exchanges)
 
 # %% [markdown]
-# **Predict first.** In which cases is the step of two workers that of one worker with all
-# points: two and two points of `noisy`; one and three; or two and two, with **batch
-# norm**, a layer that shifts and scales its inputs to mean 0 and standard deviation 1
-# over the batch that it is given?
+# **Predict first.** In which cases do two workers take the same step as one worker
+# with all points: two and two points of `noisy`; one and three; or two and two, with
+# **batch norm**, a layer that shifts and scales its inputs to mean 0 and standard
+# deviation 1 over the batch that it is given?
 
 # %% tags=["demo"]
 guess_same = None  # for example "2 + 2 and 1 + 3"
@@ -1181,12 +1181,11 @@ compare_guess(guess_speedup, came, "times the samples a second, 64 ranks")
 plot.plot_cost(steps, link, workers)
 
 # %% [markdown]
-# One weight on two ranks is *slower* than on one: its gradient is ready long
-# before the first message arrives. That is one way in which "two GPUs are
-# slower than one". Communication pays where computing a gradient takes
-# long compared with sending it: large layers, large per-rank batches,
-# aggregation, fast links. Synchronous batch norm eats into what aggregation
-# saves: its messages come in every pass.
+# One weight on two ranks is *slower* than on one: its gradient is ready long before
+# the first message arrives. That is one way in which "two GPUs are slower than one".
+# Communication is worth it if computing a gradient takes long compared with sending
+# it: large layers, large per-rank batches, aggregation, fast links. Synchronous batch
+# norm eats into what aggregation saves: its messages come in every pass.
 #
 # This is an estimate. Horovod looks for work about once per millisecond, and $\alpha$
 # includes some of that waiting. Is it paid for each message, or once for an
@@ -1208,8 +1207,8 @@ check()
 # - Averaging $B$ gradients narrows the noise by $\sqrt{B}$. That allows a higher learning
 #   rate, up to the limit that the loss itself sets.
 # - Accumulating over passes gives the same gradient as workers do, and saves no time.
-# - A ring sends each value about twice, whatever the number of ranks, in messages that grow
-#   in number.
+# - A ring sends each value about twice, for any number of ranks, in messages that
+#   grow in number.
 #
 # ## Things to try
 #

@@ -790,14 +790,14 @@ plot.plot_algorithms(64, 10e-6, 1e-10)
 # doubling is: it sends as few as the ring, in fewer messages. By this model the ring
 # is *never* faster. Why do libraries still use rings?
 #
-# - A ring needs links to **two neighbours** only. It can be laid out so that
-#   each hop has a link of its own (question 5). Partners at distance $N/2$
-#   share links, cables and switches with others, which this model leaves out.
+# - A ring needs links to **two neighbours** only. It can be laid out so that each hop
+#   has its own link (question 5). Partners at distance $N/2$ share links, cables and
+#   switches with others, which this model leaves out.
 # - Each rank sends to the same neighbour all the time, so a ring can be
 #   **pipelined**: pieces flow on before a whole chunk has arrived.
 # - It works for **any number** of ranks. The others need powers of two, or
 #   more messages.
-# - For large data, the first term hardly counts.
+# - For large data, the first term is negligible.
 
 # %% [markdown]
 # **Question 8** (3 points)
@@ -836,11 +836,11 @@ def all_reduce_s(algorithm, size_bytes, ranks, alpha, beta):
 #
 # 1. For each algorithm, ask: how many messages follow each other, and how many
 #    bytes does each have?
-# 2. Ring: 2(N − 1) messages of 1/N of the data. Tree: the levels up and down
-#    again, all the data each time. Recursive doubling: log₂ P messages of
-#    everything (P: the largest power of two up to N). Halving and doubling: 2 log₂ P messages that carry 2(P − 1)/P of
-#    the data together. N that is no power of two adds two whole messages to the
-#    doublings.
+# 2. Ring: 2(N − 1) messages of 1/N of the data. Tree: the levels up and down again,
+#    all the data each time. Recursive doubling: log₂ P messages of everything (P: the
+#    largest power of two up to N). Halving and doubling: 2 log₂ P messages that carry
+#    2(P − 1)/P of the data together. An N that is not a power of two adds two whole
+#    messages to the doublings.
 # 3. `rounds = math.floor(math.log2(ranks))`
 
 # %% nbgrader={"grade": true, "grade_id": "q08_all_reduce_test", "locked": true, "points": 3, "schema_version": 3, "solution": false, "task": false} tags=["raises-exception"]
@@ -1187,7 +1187,7 @@ plot.plot_prediction(many, [training, two_more])
 # %% [markdown]
 # ## 7. Clusters that you don't have
 #
-# For a cluster that you can't measure, each term has to come from elsewhere:
+# For a cluster that you can't measure, each term needs another source:
 #
 # | term | from |
 # | --- | --- |
@@ -1416,12 +1416,11 @@ plot.plot_prediction(billion, margin_points=margin)
 # %% [markdown]
 # ## 8. Several hosts, for real, on one machine
 #
-# The kernel can give processes a network of their own (a **network
-# namespace**), join two of these networks by a virtual cable, and limit its
-# rate. To the processes this *is* two hosts on a slow network:
-# `site=hosts.site(rate_mbit=100)`. You need permission to make namespaces; root
-# has it, and on many systems everyone does. Where it is refused, the cells
-# below show recorded runs.
+# The kernel can give processes their own network (a **network namespace**), join two
+# of these networks by a virtual cable, and limit its rate. To the processes this *is*
+# two hosts on a slow network: `site=hosts.site(rate_mbit=100)`. You need permission
+# to make namespaces; root has it, and on many systems everyone does. If it is
+# refused, the cells below show recorded runs.
 
 # %% tags=["demo"]
 refused = hosts.permitted()  # empty, or the reason why not

@@ -482,7 +482,7 @@ for step, every, wanted in (
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# Where the time goes, 16 bits, and when another rank pays:
+# Where the time goes, 16 bits, and when another rank is worth it:
 # [3c](3c.Scaling-in-Depth.ipynb). Text, and loops of your own:
 # [3d](3d.Text-and-Loops.ipynb). Failures: [3e](3e.Failures-in-Depth.ipynb). PyTorch
 # against TensorFlow: [3b](3b.Strategies-in-Depth.ipynb), section 6.

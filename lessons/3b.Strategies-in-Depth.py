@@ -9,8 +9,8 @@
 # | hardware | two cores; on a machine with GPUs the same cells use the GPUs |
 # | before this | [3. Multi-GPU](3.Multi-GPU.ipynb) |
 #
-# TensorFlow's own strategies beside Horovod, why the loss is divided by the global batch,
-# a hunt for six mistakes, and the same training in PyTorch.
+# TensorFlow's own strategies next to Horovod, why the loss is divided by the global
+# batch, a hunt for six mistakes, and the same training in PyTorch.
 #
 # | sitting | sections | minutes |
 # | --- | --- | --- |
@@ -274,11 +274,11 @@ compare_guess(guess_staleness, mean, "updates by others, on average")
 plot.plot_staleness(server)
 
 # %% [markdown]
-# With two workers, mostly one update by the other worker comes in between. With a
+# With two workers, there is mostly one update by the other worker in between. With a
 # hundred workers there are about a hundred, and the gradient belongs to weights that
-# are long gone; nothing limits it but the steps handed out
-# ahead, two per worker. What does it buy? These were measured,
-# by holding or killing processes of this very script:
+# are long gone; nothing limits it but the steps handed out ahead, two per worker.
+# What does it buy? These were measured, by holding or killing processes of this very
+# script:
 
 # %% tags=["demo"]
 ps_faults.table()
@@ -410,10 +410,10 @@ compare(trained)
 # you pass `reduction="none"` and divide yourself. `Model.fit` does it for you.
 
 # %% [markdown]
-# **Predict first.** The script `loss_scaling.py` takes one step on two
-# replicas, with the loss scaled in several ways, and compares each gradient
-# with that of a single device on the same images. If each replica takes its
-# own mean, how many times too long is the gradient?
+# **Predict first.** The script `loss_scaling.py` takes one step on two replicas, with
+# the loss scaled in several ways, and compares each gradient with a single device's
+# on the same images. If each replica takes its own mean, how many times too long is
+# the gradient?
 
 # %% tags=["demo"]
 guess_ratio = None  # how many times
@@ -633,9 +633,9 @@ for counts in ((0, 5, 2, 0, 7, 1), (9,), (3, 1, 0), (0, 0, 4), (2, 3, 4)):
 # others. Omit one of them and the program is wrong; scaling the learning rate with
 # the batch is a *heuristic*, which lesson 4 puts to the test. Here, leaving it out is
 # a mistake because these scripts promise it: runs that promise the same learning rate
-# and use different ones cannot be compared. In a loop of your own, wrap the *tape*:
-# with this Keras, Horovod's wrapped optimizer averages in `fit` and `minimize`, and
-# not in `apply_gradients`.
+# and use different ones cannot be compared. In your own loop, wrap the *tape*: with
+# this Keras, Horovod's wrapped optimizer averages in `fit` and `minimize`, and not in
+# `apply_gradients`.
 #
 # None of the cases below raises an error, and the loss falls in all of them. So you have
 # to look for the mistakes in what each rank has recorded.
@@ -963,7 +963,7 @@ mistakes.outcomes(eighth)
 # ## 6. The same in PyTorch
 #
 # Your own project may be in PyTorch. How much of all this carries over? Here is the
-# Horovod script beside the same training with PyTorch's `DistributedDataParallel`
+# Horovod script next to the same training with PyTorch's `DistributedDataParallel`
 # (**DDP**): the same network, initial weights, and order of images.
 
 # %% tags=["demo"]

@@ -107,12 +107,11 @@ plot.plot_scaling(strong, weak)
 # %% [markdown]
 # ### Published figures
 #
-# Published figures deserve care, too: count only samples that were really
-# processed. A public workshop's multi-GPU notebook measures the time of an
-# epoch and divides 60,000 images by it. But an epoch runs only whole steps:
-# with large batches on many devices, a good part of the 60,000 is never
-# processed. The efficiency by either count is computed here from the
-# throughputs that it printed:
+# Published figures also deserve care: count only samples that were really processed.
+# A public workshop's multi-GPU notebook measures the time of an epoch and divides
+# 60,000 images by it. But an epoch runs only whole steps: with large batches on many
+# devices, a good part of the 60,000 is never processed. The efficiency by either
+# count is computed here from the throughputs that it printed:
 
 # %% tags=["demo"]
 efficiency.published()
@@ -225,7 +224,7 @@ table
 # Differences within the spread don't count. On one host with little to send, most
 # knobs don't help, or hurt: fp16 makes the cores that train convert every gradient
 # twice, only to halve a message that never leaves memory. On a slow network the same
-# knobs pay. That is why you measure where you train.
+# knobs help. That is why you measure where you train.
 #
 # ### The timeline
 #
@@ -253,13 +252,13 @@ plot.plot_timeline(turned[0])
 
 # %% [markdown] nbgrader={"grade": true, "grade_id": "q02_knobs", "locked": false, "points": 2, "schema_version": 3, "solution": true, "task": false}
 # ### BEGIN SOLUTION
-# In my table fp16 is clearly slower (0.64 times the images/s): communication takes
-# 95 ms instead of 26 ms, because the cores convert every gradient twice. The longer
+# In my table fp16 is clearly slower (0.64 times the images/s): communication takes 95
+# ms instead of 26 ms, because the cores convert every gradient twice. The longer
 # cycle is slower as well (0.87); gradients wait for the next wake-up, so negotiation
 # takes longer in the timeline. No fusion is a little faster (1.11), as nothing is
 # copied into a buffer. Aggregation is within the spread. Over a slow network between
-# two hosts the message itself would take most of the step. Then fp16, which halves it,
-# would pay although it computes more.
+# two hosts the message itself would take most of the step. Then fp16, which halves
+# it, would help although it computes more.
 # ### END SOLUTION
 
 # %% [markdown]
@@ -470,8 +469,8 @@ check()
 #   rank**.
 # - bfloat16 needs no loss scaling. Here it sends as much as float32, because
 #   gradients are cast before the all-reduce.
-# - Two ranks pay when computation is long compared with the message. A few
-#   measurements predict that roughly.
+# - A second rank is worth it when computation is long compared with the message. A
+#   few measurements predict that roughly.
 #
 # ## Sources
 #

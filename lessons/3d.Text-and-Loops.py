@@ -1,7 +1,7 @@
 # %% [markdown]
 # # 3d. Text and loops
 #
-# **What changes with other data, and with a loop of your own?**
+# **What changes with other data, and with your own loop?**
 #
 # | about | this notebook |
 # | --- | --- |
@@ -100,7 +100,7 @@ plot.plot_overfitting(plain)
 
 # %% [markdown]
 # Training loss falls to the end. Validation loss turns upwards: from there on, the
-# network memorizes the training questions. Accuracy hardly moves meanwhile. That is
+# network memorizes the training questions. Accuracy barely changes meanwhile. That is
 # how a published log could show a validation loss rising by 80 % from the turn on
 # without a word about it. With `patience=2`, training stops two epochs after the turn
 # and goes back to the best weights. (Keras' `EarlyStopping` does that only with

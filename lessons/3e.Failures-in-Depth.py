@@ -11,7 +11,7 @@
 #
 # Ranks of a training depend on each other: when one ends, none can go on (elastic
 # training, below, is the exception). You kill one on purpose, see what the run does,
-# and compute when a checkpoint pays.
+# and compute when a checkpoint is worth its time.
 
 # %% tags=["parameters"]
 size = "reader"  # "smoke" only checks that everything runs
@@ -40,8 +40,8 @@ DAY, HOUR = 24 * 3_600, 3_600  # in seconds
 # 419 of them unexpectedly: broken GPUs and memory, cables, hosts, software (Llama team
 # 2024, section 3.3.4).
 #
-# The mean time between two failures is the **MTBF**. If GPUs fail independently of each
-# other, a job's is that of one GPU divided by their number.
+# The mean time between two failures is the **MTBF**. If GPUs fail independently of
+# each other, a job's MTBF is one GPU's MTBF divided by the number of GPUs.
 #
 # **Predict first.** At this rate, how many days pass between two failures on 8 GPUs?
 
@@ -71,10 +71,11 @@ pd.DataFrame(rows).set_index("GPUs").round(1)
 # %% [markdown]
 # ## 2. The drill
 #
-# `train_cifar.py` writes a **checkpoint** every so many steps: weights, the optimizer's
-# state, the step, and the place in the order of samples. Training stands still while they
-# are copied, and a thread writes the copy. With `max_restarts` the launcher
-# starts all ranks again when one has failed, and they go on from the last checkpoint.
+# `train_cifar.py` writes a **checkpoint** every so many steps: weights, the
+# optimizer's state, the step, and the place in the order of samples. Training stops
+# while they are copied, and a thread writes the copy. With `max_restarts` the
+# launcher starts all ranks again when one has failed, and they go on from the last
+# checkpoint.
 #
 # Three runs write one every 1, 10 and 100 steps. In each, rank 1 gets the signal
 # SIGKILL once the record says step 185 or later. Linux sends the same signal when
@@ -112,8 +113,8 @@ cost.round(3)
 # %% [markdown]
 # `lost_s` is the time from when that step was recorded until it was reached again.
 # `step_s` is a step on the wall clock, with checkpoints and evaluations in it;
-# `checkpoint_s` is how long training stands still for one checkpoint. The thread that
-# writes takes its time from the steps: compare `step_s`.
+# `checkpoint_s` is how long training stops for one checkpoint. The thread that writes
+# takes its time from the steps: compare `step_s`.
 #
 # Is it still the same training?
 
@@ -126,8 +127,8 @@ pd.DataFrame({"loss of the last epoch": losses})
 
 # %% [markdown]
 # Samples come in the same order after a restart, and a checkpoint has all that a step
-# changes. So the curves are those of a run that nobody disturbed, up to rounding. A
-# checkpoint without the optimizer's state, or an order drawn anew, would show here.
+# changes. So the curves match an undisturbed run, up to rounding. A checkpoint
+# without the optimizer's state, or a new random order, would show here.
 
 # %% [markdown]
 # ## 3. The best interval
@@ -142,7 +143,7 @@ pd.DataFrame({"loss of the last epoch": losses})
 #
 # - Each interval ends with one checkpoint.
 # - Failures occur every `mtbf_s` seconds on average. Each costs a restart, and half
-#   an interval on average, as it comes at any time.
+#   an interval on average, since it can happen at any time.
 # - Nothing fails during checkpoints and restarts.
 
 # %% nbgrader={"grade": false, "grade_id": "q01_lost_share", "locked": false, "schema_version": 3, "solution": true, "task": false}
@@ -453,7 +454,7 @@ check()
 # %% [markdown]
 # ## What to take away
 #
-# - A job's MTBF is that of one GPU divided by their number.
+# - A job's MTBF is one GPU's MTBF divided by the number of GPUs.
 # - A failure costs a restart, and the steps since the last checkpoint.
 # - The best interval grows with the root of both times, and its minimum is flat.
 #

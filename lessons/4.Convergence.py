@@ -265,9 +265,9 @@ plot.plot_critical_batch(curve, reader=[*tried, fourth])
 # %% [markdown]
 # ## 3. Scale the learning rate, and warm up
 #
-# With $k$ times the batch, one step replaces $k$ steps. If the gradient hardly changes over
-# those, a step of $k\eta$ gets as far: the **linear rule** (Goyal et al., 2017). The
-# **square-root rule** takes $\sqrt k\,\eta$.
+# With $k$ times the batch, one step replaces $k$ steps. If the gradient barely
+# changes over those, a step of $k\eta$ gets as far: the **linear rule** (Goyal et
+# al., 2017). The **square-root rule** takes $\sqrt k\,\eta$.
 #
 # **Predict first.** Here $k$ is 16. By what factor does the recorded best learning
 # rate grow from batch 64 to 1,024?
@@ -283,18 +283,20 @@ compare_guess(guess_rates, ratio, "times the small batch's best rate")
 plot.plot_tuning(only(search, "small batch + BN", "large batch + BN"))
 
 # %% [markdown]
-# The network changes fastest at the start, where the linear rule holds least. So Goyal et
-# al. **warm up**: they start at $\eta$ and climb to $k\eta$ over the first epochs. From
-# there on the learning rate falls to 0 along half a cosine wave.
+# The network changes fastest at the start, which is where the linear rule is least
+# accurate. So Goyal et al. **warm up**: they start at $\eta$ and climb to $k\eta$
+# over the first epochs. From there on the learning rate falls to 0 along half a
+# cosine wave.
 #
 # **Question 2** (3 points)
 #
-# Write `rate_at(step, steps, climb, base, batch, rule)`: the learning rate at a step, from 0
-# to `steps`. `base` is that of a batch of 64. The *peak* is `base` times $k$ for the rule
-# `"linear"`, times $\sqrt k$ for `"sqrt"`, where $k$ is `batch` / 64. From step 0 on, it
-# climbs in a straight line from `base` to the peak, which it reaches at step `climb`. From
-# there it follows half a cosine wave down to 0 at step `steps`. If `climb` is 0, it starts
-# at the peak. For any other rule, raise a `ValueError`.
+# Write `rate_at(step, steps, climb, base, batch, rule)`: the learning rate at a step,
+# from 0 to `steps`. `base` is the learning rate for a batch of 64. The *peak* is
+# `base` times $k$ for the rule `"linear"`, times $\sqrt k$ for `"sqrt"`, where $k$ is
+# `batch` / 64. From step 0 on, it climbs in a straight line from `base` to the peak,
+# which it reaches at step `climb`. From there it follows half a cosine wave down to 0
+# at step `steps`. If `climb` is 0, it starts at the peak. For any other rule, raise a
+# `ValueError`.
 
 # %% nbgrader={"grade": false, "grade_id": "q02_rate_at", "locked": false, "schema_version": 3, "solution": true, "task": false}
 def rate_at(step, steps, climb, base, batch, rule):
@@ -399,7 +401,7 @@ print(f"without a warm-up {ratio:g} times, with one {warmed:g} times, "
       "by the linear rule 16 times")
 
 # %% [markdown] tags=["recipe"]
-# In a script of your own, with Keras and Horovod:
+# In your own script, with Keras and Horovod:
 #
 # ```python
 # import horovod.tensorflow.keras as hvd

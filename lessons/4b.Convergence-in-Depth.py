@@ -102,12 +102,11 @@ def say(what, one, other):
 # find out what 32 ranks would do.
 
 # %% [markdown]
-# One layer can tell. **Batch norm** gives each channel mean 0 and variance 1
-# over the images that it looks at together: those of one pass on one rank,
-# which Hoffer et al. (2017) call a **ghost batch**. If that size changed along
-# with the global batch, you would compare two things at once. So here it is 32
-# in every run, whatever the global batch, until section 5 changes it on
-# purpose.
+# One layer can tell. **Batch norm** gives each channel mean 0 and variance 1 over the
+# images that it looks at together: those of one pass on one rank, which Hoffer et al.
+# (2017) call a **ghost batch**. If that size changed along with the global batch, you
+# would compare two things at once. So here it is 32 in every run, for any global
+# batch, until section 5 changes it on purpose.
 #
 # **Predict first.** One rank takes eight steps of 1,024 images in 32 passes
 # each. Then all ranks share the same steps. By how many percent do the two
@@ -131,7 +130,7 @@ compare_guess(guess_apart, 100 * abs(ratio - 1), "% between the two losses")
 
 # %% [markdown]
 # The only difference is rounding error. From here on, "1,024" means 32 ranks with 32
-# images each, however many ranks compute them.
+# images each, for any number of ranks.
 
 # %% [markdown]
 # **Question 1** (3 points)
@@ -380,9 +379,9 @@ plot.plot_critical_batch(curve, noise=noise)
 # noise scale.
 
 # %% [markdown]
-# Is the critical batch a property of the data, or of the optimizer, too? Zhang et al. (2019)
-# found that momentum, and even more so **preconditioning** (a step size for each direction,
-# as in Adam or LAMB), move the bend to larger batches.
+# Is the critical batch a property of the data, or also of the optimizer? Zhang et al.
+# (2019) found that momentum, and even more so **preconditioning** (a step size for
+# each direction, as in Adam or LAMB), move the bend to larger batches.
 
 # %% tags=["demo", "recorded"]
 found = {
@@ -639,7 +638,7 @@ for name in ("large batch", "small batch, low rate", "large batch, low rate"):
 # **eigenvalue** is the largest curvature in any direction: sharpness. The matrix has
 # billions of entries, but a *product* with a vector costs only a few gradients, and a
 # few such products are enough (Lanczos' method). The **trace**, the sum of all
-# eigenvalues, comes from products with random vectors (Hutchinson).
+# eigenvalues, is estimated from products with random vectors (Hutchinson).
 #
 # Two runs keep their weights. A **slice** walks from them in a
 # random direction in which each **filter** (the weights of one output channel)

@@ -67,8 +67,8 @@ plot.plot_memory([whole])
 # The black mark is the peak that the operating system reported.
 #
 # In **mixed precision** weights and gradients have 2 bytes, but the optimizer keeps a
-# copy of the weights in 4, beside its moments in 4 each. Adam then needs 2 + 2 + (4 +
-# 4 + 4) = 16 bytes per weight: as many as before, or 18 to 20 if gradients are
+# copy of the weights in 4, next to its moments in 4 each. Adam then needs 2 + 2 + (4
+# + 4 + 4) = 16 bytes per weight: as many as before, or 18 to 20 if gradients are
 # accumulated in float32. Mixed precision saves memory for activations, and time.
 #
 # **Question 1** (1 point)
@@ -90,8 +90,8 @@ def needed(parameters, slots, mixed=False):
 # q01_needed
 #
 # 1. How many bytes has one weight, its gradient, its state?
-# 2. A slot has 4 bytes in both precisions. In mixed precision the state also has a copy
-#    of the weight in 4 bytes, whatever the optimizer.
+# 2. A slot has 4 bytes in both precisions. In mixed precision the state also has a
+#    copy of the weight in 4 bytes, for any optimizer.
 # 3. `number, copy = (2, 4) if mixed else (4, 0)`
 
 # %% nbgrader={"grade": true, "grade_id": "q01_needed_test", "locked": true, "points": 1, "schema_version": 3, "solution": false, "task": false} tags=["raises-exception"]
@@ -135,7 +135,7 @@ pd.DataFrame(
 #
 # Backward needs what forward has computed: the **activations**. They grow with the
 # batch. **Checkpointing** keeps only what goes into each layer, and computes the rest
-# again when backward comes to it.
+# again when the backward pass reaches it.
 #
 # **Predict first.** A backward pass takes about twice as long as a forward pass. By
 # what percentage does a second forward pass lengthen a step?
@@ -186,7 +186,7 @@ for run in (keeps, again):
 #
 # | step | here | PyTorch |
 # | --- | --- | --- |
-# | 1 | `world.all_to_all`, and a mean of your own | `dist.reduce_scatter_tensor` |
+# | 1 | `world.all_to_all`, and your own mean | `dist.reduce_scatter_tensor` |
 # | 2 | `optimizer(part_length)` | `ZeroRedundancyOptimizer` saves the same memory, with more bytes sent |
 # | 3 | `world.all_gather` | `dist.all_gather_into_tensor` |
 #
@@ -296,9 +296,9 @@ for n in (2, 3, 4):
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# Stage 2 also frees other ranks' gradients as soon as a layer's are exchanged.
-# Stage 3, PyTorch's **FSDP** (`fully_shard`), keeps the weights in parts, too, and
-# gathers a layer's just before it is needed.
+# Stage 2 also frees other ranks' gradients as soon as a layer's are exchanged. Stage
+# 3, PyTorch's **FSDP** (`fully_shard`), also keeps the weights in parts, and gathers
+# a layer's just before it is needed.
 
 # %% tags=["demo"]
 stages = []

@@ -169,7 +169,7 @@ for n in (2, 3):
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# Recorded runs of five sizes, the arithmetic beside what was measured:
+# Recorded runs of five sizes, the arithmetic next to what was measured:
 
 # %% tags=["demo", "recorded"]
 plot.plot_memory(recorded("sharding-memory"))
@@ -263,7 +263,7 @@ def backward(saved, back, world):
 # %% [markdown] tags=["hints"]
 # q02_tensor
 #
-# 1. Forward is that of a whole layer, and then a sum over ranks.
+# 1. Forward is a whole layer's forward pass, and then a sum over ranks.
 # 2. The gradient of `y` is the same on every rank: take no sum of it. Those of `a` and
 #    `b` are local. That of `x` is a sum over ranks.
 # 3. `to_hidden = (back @ b.T) * (hidden > 0)`
@@ -476,7 +476,7 @@ def best(gpus, per_host, heads, layers, batch, seconds):
 
 # %% nbgrader={"grade": true, "grade_id": "q04_best_test", "locked": true, "points": 2, "schema_version": 3, "solution": false, "task": false} tags=["raises-exception"]
 def table(cost, parts=1):
-    """Return the seconds of splits in at least so many parts."""
+    """Return the seconds of splits in at least that many parts."""
     few = range(1, 17)
     return {(d, t, p): cost(d, t, p) for d in few for t in few for p in few
             if t * p >= parts and d * t * p <= 16}
@@ -513,7 +513,7 @@ for asked, wanted in (
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# What `splits` finds (data × tensor × pipeline) beside what the authors of Narayanan
+# What `splits` finds (data × tensor × pipeline) next to what the authors of Narayanan
 # et al. (2021, arXiv:2104.04473, table 1) chose:
 
 # %% tags=["demo"]

@@ -39,14 +39,14 @@
 # %% [markdown]
 # The six lessons take an hour or less each, or a day together. No lesson needs the
 # notebooks in the last column (dashed on the map): they take up what a lesson leaves
-# open. If you are short of time, do 1 and 3; lessons 4 and 6 stand on their own, and
-# 5 builds on 4.
+# open. If you are short of time, do 1 and 3; lesson 4 needs no other, and 5 builds on
+# 4.
 
 # %% [markdown]
 # In every lesson:
 #
 # - **Predict first.** Put your guess in place of `None` in a `guess` cell, and run
-#   the next cells: your guess appears beside the result. Nobody marks guesses.
+#   the next cells: your guess appears next to the result. Nobody marks guesses.
 # - **Questions** are numbered and show their points. Write code where it says
 #   `YOUR CODE HERE`, and words where it says `YOUR ANSWER HERE`. The cell below
 #   tests your code; there are more tests, which you don't see.
@@ -129,11 +129,11 @@ compare_guess(
 first.history[["epoch", "samples", "loss", "test_accuracy"]]
 
 # %% [markdown]
-# ## Where it ran, and on which data
+# ## The machine that it ran on, and the data
 #
-# Every run leaves a folder that says what was asked for, what each rank
-# printed, and what came out. Below are the output of rank 1 and the part of the
-# result that says which images the network learned from.
+# Every run leaves a folder with its options, what each rank printed, and its results.
+# Below are the output of rank 1 and the part of the result that says which images the
+# network learned from.
 
 # %%
 print(first.folder.name)
