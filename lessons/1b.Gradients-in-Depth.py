@@ -1233,7 +1233,7 @@ check()
 #   of workstations*, Journal of Parallel and Distributed Computing 69
 # - Sergeev, Del Balso (2018), *Horovod: fast and easy distributed deep learning
 #   in TensorFlow*, section 3
-# - Shallue et al. (2019), *Measuring the Effects of Data Parallelism on Neural
+# - Shallue et al. (2019), *Measuring the Effects of Data Parallelizm on Neural
 #   Network Training*, section 4
 #
 # ---

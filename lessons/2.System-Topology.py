@@ -116,7 +116,7 @@ plot.plot_links()
 
 # %% [markdown]
 # A **ring** all-reduce (lesson 1) is as fast as its slowest pair of
-# neighbours, so the *order* of the ring matters.
+# neighbors, so the *order* of the ring matters.
 #
 # **Predict first.** Go round the DGX-1's GPUs 0, 1, 2, ... 7 in that order and back to 0.
 # How many GB/s does the slowest hop carry?

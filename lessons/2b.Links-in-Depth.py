@@ -433,7 +433,7 @@ for names, links, most in cases:
 # other) to the number of NVLinks between two GPUs, in both orders; pairs
 # without any are not in it. Return two rings, as a pair of lists of all GPUs
 # that begin with the first one. In both rings together, two GPUs may be
-# neighbours at most as often as they have links. If there are no such rings,
+# neighbors at most as often as they have links. If there are no such rings,
 # return `None`. There are three to eight GPUs.
 
 # %% nbgrader={"grade": false, "grade_id": "q05_disjoint_rings", "locked": false, "schema_version": 3, "solution": true, "task": false}
@@ -460,7 +460,7 @@ def disjoint_rings(gpus, links):
 #
 # 1. Start from the last question: again all rings, now in pairs. What has to be
 #    counted for a pair?
-# 2. Count for each pair of neighbours, in both orders, how often the two rings
+# 2. Count for each pair of neighbors, in both orders, how often the two rings
 #    use it, and compare with its links. First leave out the rings that do not
 #    even fit alone. A ring may be paired with itself.
 # 3. `pairs = itertools.combinations_with_replacement(rings, 2)`
@@ -790,10 +790,10 @@ plot.plot_algorithms(64, 10e-6, 1e-10)
 # doubling is: it sends as few as the ring, in fewer messages. By this model the ring
 # is *never* faster. Why do libraries still use rings?
 #
-# - A ring needs links to **two neighbours** only. It can be laid out so that each hop
+# - A ring needs links to **two neighbors** only. It can be laid out so that each hop
 #   has its own link (question 5). Partners at distance $N/2$ share links, cables and
 #   switches with others, which this model leaves out.
-# - Each rank sends to the same neighbour all the time, so a ring can be
+# - Each rank sends to the same neighbor all the time, so a ring can be
 #   **pipelined**: pieces flow on before a whole chunk has arrived.
 # - It works for **any number** of ranks. The others need powers of two, or
 #   more messages.
@@ -1482,7 +1482,7 @@ compare_guess(guess_ring, took[2**20],
 
 # %% [markdown]
 # In Horovod's ring over four ranks, two hops cross the cable. If ranks were
-# numbered so that neighbours are never on the same host, all four would. The
+# numbered so that neighbors are never on the same host, all four would. The
 # **hierarchical** all-reduce of section 5 does better.
 #
 # **Question 12** (3 points)

@@ -56,7 +56,7 @@ difference("strategies/loop.py", "strategies/horovod_loop.py")
 #
 # | step | Horovod | PyTorch DDP | without it |
 # | --- | --- | --- | --- |
-# | 1 initialise | `hvd.init()` | `dist.init_process_group(` | an error at the first call |
+# | 1 initialize | `hvd.init()` | `dist.init_process_group(` | an error at the first call |
 # | 2 pin | `tf.config.set_visible_devices(` | `torch.cuda.set_device(device)` | all ranks use GPU 0 |
 # | 3 shard | `experiment.dataset(hvd.rank(), hvd.size())` | `experiment.dataset(dist.get_rank(), dist.get_world_size())` | ? |
 # | 4 scale | `per_rank_batch * hvd.size()` | `per_rank_batch * dist.get_world_size()` | ? |
@@ -202,7 +202,7 @@ if hvd.rank() == 0:
 # %% [markdown] tags=["hints"]
 # q01_convert
 #
-# 1. Take the library's steps one after the other, as in the table above: initialise,
+# 1. Take the library's steps one after the other, as in the table above: initialize,
 #    shard, scale the learning rate, wrap the optimizer (in PyTorch: the model),
 #    broadcast, average what is reported, write on rank 0.
 # 2. Shard the arrays, or use `dataset.shard` or a `DistributedSampler`; the batch of a

@@ -37,7 +37,7 @@ part = (1_024, 500) if smoke else (5_000, 2_000)
 # ## 1. Insincere questions
 #
 # A website wants to find insincere questions: those that make a statement
-# instead of asking. Quora published 1.3 million labelled ones for a
+# instead of asking. Quora published 1.3 million labeled ones for a
 # competition. (The download needs a login: get `train.csv` there, then run
 # `ddl data add quora train.csv`.) If the file is not here, a generated stand-in
 # in the same format takes its place, and every table says so.
@@ -109,7 +109,7 @@ plot.plot_overfitting(plain)
 # Two lines of such scripts often go wrong silently. `shuffle(buffer)` draws
 # from a window of that many *samples*: a data frame's `size` is rows ×
 # columns, its `len` the rows, and a window smaller than the data shuffles only
-# near neighbours. And `fit(dataset, batch_size=32)` ignores its 32: a data set
+# near neighbors. And `fit(dataset, batch_size=32)` ignores its 32: a data set
 # of batches has the batch that it was made with. `train_text.py` shuffles all
 # rows, and batches once, by the global batch.
 
@@ -328,7 +328,7 @@ for rare, lift in ((0.3, 0.1), (0.6, -0.2)):
 # %% [markdown]
 # ## 4. House numbers
 #
-# SVHN (Netzer et al., 2011) is a set of coloured images of house-number
+# SVHN (Netzer et al., 2011) is a set of colored images of house-number
 # digits: 73,257 for training and 26,032 for testing, 32 × 32 like CIFAR-10's,
 # in MATLAB files. `ddl data fetch svhn` downloads them (250 MB). If they are
 # not here, a generated file in the same format is used.

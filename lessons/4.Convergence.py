@@ -449,7 +449,7 @@ plot.plot_differences(arms, against="small batch + BN", margin=1.0)
 # difference" needs an interval within ±1 point; "not decided" says that five seeds
 # were too few. These runs take a few hundred steps; Goyal et al. took about 14,000.
 #
-# Is what is left a **generalisation gap**, and is it sharpness? That is in
+# Is what is left a **generalization gap**, and is it sharpness? That is in
 # [4b](4b.Convergence-in-Depth.ipynb), sections 3 and 4.
 #
 # ## Your answers so far

@@ -451,10 +451,10 @@ for arm in ("plain SGD", "LAMB"):
 # **A good place to stop.**
 
 # %% [markdown]
-# ## 3. Is there a generalisation gap?
+# ## 3. Is there a generalization gap?
 #
 # In lesson 4 the only problem with large batches was too few steps. A
-# **generalisation gap** would be something else: *as good in training*, but worse on
+# **generalization gap** would be something else: *as good in training*, but worse on
 # held-out images. Keskar et al. (2017) reported one, and a cause: large batches end
 # in *sharp* minima, small ones in *flat* ones.
 
@@ -706,7 +706,7 @@ table
 
 # %% [markdown]
 # The same function can be as sharp as you like: the eigenvalue alone cannot
-# explain how well a network generalises. The last column measures curvature by
+# explain how well a network generalizes. The last column measures curvature by
 # *relative* change of each filter, and stays the same.
 #
 # Does either of them rank recorded networks by their held-out *loss*, or by their
@@ -765,9 +765,9 @@ settings[columns].mean().round(3)
 # Batch norm may look at 32 images, or at all 1,024. With **synchronous** batch
 # norm (`sync_bn=True`) the ranks exchange their statistics in every layer:
 #
-# ![Left: each rank normalises with the mean and variance of its own 512
+# ![Left: each rank normalizes with the mean and variance of its own 512
 # images. Right: sums are exchanged in every layer, so that all ranks
-# normalise over all 1,024.](../images/batch_norm.svg)
+# normalize over all 1,024.](../images/batch_norm.svg)
 #
 # A small ghost batch has noisy statistics. Does that harm or help? Hoffer et
 # al. (2017) found small ghost batches *better*.
@@ -1313,7 +1313,7 @@ check()
 #   Restarts* (cosine decay)
 # - McCandlish et al. (2018), *An Empirical Model of Large-Batch Training*,
 #   section 2, appendix A
-# - Shallue et al. (2019), *Measuring the Effects of Data Parallelism on Neural
+# - Shallue et al. (2019), *Measuring the Effects of Data Parallelizm on Neural
 #   Network Training*, section 4
 
 # %% [markdown]

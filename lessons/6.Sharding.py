@@ -173,7 +173,7 @@ for run in (keeps, again):
 # %% [markdown]
 # ## 3. Share out the optimizer's state
 #
-# In data parallelism every rank keeps the same moments, and makes the same update.
+# In data parallelizm every rank keeps the same moments, and makes the same update.
 # **ZeRO** (Rajbhandari et al. 2020) lets each rank do that for its own part only. A
 # step of its stage 1 with `n` weights on `N` ranks:
 #
