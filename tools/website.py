@@ -24,7 +24,8 @@ from ddl.text import plural
 
 RECORDS = "results/lessons"
 TEXTS = (  # of docs/
-    *("cheat-sheet", "glossary", "pytorch-and-jax", "findings", "launching", "cluster", "instructors", "measured", "gpu"),
+    *("cheat-sheet", "glossary", "pytorch-and-jax", "findings", "launching"),
+    *("cluster", "instructors", "measured", "gpu"),
 )
 ELSEWHERE = ("containers/sites/README.md", "grading/README.md")
 INDEX = """\
