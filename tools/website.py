@@ -31,8 +31,8 @@ ELSEWHERE = ("containers/sites/README.md", "grading/README.md")
 INDEX = """\
 # Distributed deep learning, by doing it
 
-Each lesson asks a question, launches real trainings on several workers, and answers it from their records. These
-are the lessons as they ran. The exercises are open, as attendees get them.
+Each lesson asks a question, launches real training runs on several workers, and answers it from their records. These
+pages show the lessons with their outputs. The exercises have no answers, as students get them.
 
 {links}{rows}
 
