@@ -28,6 +28,7 @@ OTHERS = ("apt", "docker", "mkdir", "pre-commit", "ruff", "singularity", "ssh", 
 MADE = ("build", "grading/course", "runs")  # not in a fresh clone
 MAKEFILE = (ROOT / "Makefile").read_text()
 TARGETS = set(re.findall(r"^([a-z][\w-]*):", MAKEFILE, re.MULTILINE))
+TEXTS = ("AGENTS.md", "CODE_OF_CONDUCT.md", "CONTRIBUTING.md", "SECURITY.md")
 SETTINGS = set(re.findall(r"\$\((?:if |call quoted,|value )?([A-Z_]+)\b", MAKEFILE))
 TOP = {path.name for path in ROOT.iterdir() if path.is_dir() and path.name[0] != "." and path.name not in MADE}
 
@@ -63,7 +64,7 @@ def anchors(text):
 
 
 def _link(target, text, folder):
-    if re.match(r"https?://\w", target):
+    if re.match(r"https?://\w|\.\./\.\./actions/", target):  # the second is the repository's page on GitHub
         return
     path, _, anchor = target.partition("#")
     file = folder / path
@@ -180,5 +181,5 @@ def _options(script, arguments):
 
 def pages():
     """Return the pages that people read, README first."""
-    others = (ROOT / name for name in ("CONTRIBUTING.md", "grading/README.md", "containers/sites/README.md"))
+    others = (ROOT / name for name in (*TEXTS, "grading/README.md", "containers/sites/README.md"))
     return [ROOT / "README.md", *sorted(Path(ROOT, "docs").glob("*.md")), *others]

@@ -9,6 +9,7 @@ else those that are kept with the course, else those of build/ at any size. A ce
 
 import argparse
 import lzma
+import os
 import re
 import shutil
 import subprocess
@@ -22,15 +23,18 @@ from ddl.records.paths import data_dir
 from ddl.text import plural
 
 RECORDS = "results/lessons"
-TEXTS = ("cheat-sheet", "glossary", "findings", "launching", "cluster", "instructors", "measured", "gpu")  # of docs/
+TEXTS = (  # of docs/
+    *("cheat-sheet", "glossary", "pytorch-and-jax", "findings", "launching"),
+    *("cluster", "instructors", "measured", "gpu"),
+)
 ELSEWHERE = ("containers/sites/README.md", "grading/README.md")
 INDEX = """\
 # Distributed deep learning, by doing it
 
-Each lesson asks a question, launches real trainings on several workers, and answers it from their records. These
-are the lessons as they ran. The exercises are open, as attendees get them.
+Each lesson asks a question, launches real training runs on several workers, and answers it from their records. These
+pages show the lessons with their outputs. The exercises have no answers, as students get them.
 
-{rows}
+{links}{rows}
 
 ```{{toctree}}
 :hidden:
@@ -45,6 +49,11 @@ are the lessons as they ran. The exercises are open, as attendees get them.
 
 {texts}
 ```
+"""
+OPEN = """\
+Run them yourself: [open in Codespaces](https://codespaces.new/{name}) or
+[open in Binder](https://mybinder.org/v2/gh/{name}/HEAD?labpath=Start_Here.ipynb).
+
 """
 LINK = re.compile(r"""(?:\]\(|\b(?:src|href)=["'])([^)"'#\s]+)""")
 TITLE = re.compile(r"^# (.*)", re.MULTILINE)
@@ -153,7 +162,9 @@ def stage(root: Path, source: Path) -> None:
         (source / name).write_text(text)
         _copy_linked(text, (root / name).parent, root, source)
     names = [name.removesuffix(".md") for name in texts]
-    index = INDEX.format(rows="\n".join(rows), lessons="\n".join(pages), texts="\n".join(names))
+    repository = os.environ.get("DDL_SITE_REPOSITORY", "")  # OWNER/NAME, set by the workflow: right in a fork
+    links = OPEN.format(name=repository) if repository else ""
+    index = INDEX.format(links=links, rows="\n".join(rows), lessons="\n".join(pages), texts="\n".join(names))
     (source / "index.md").write_text(index)
 
 

@@ -95,10 +95,13 @@ def test_an_execution_counts_while_it_is_newer_than_its_lesson_and_without_an_er
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-def test_the_site_loads_nothing_from_elsewhere_and_its_links_lead_somewhere(capfd):
+def test_the_site_loads_nothing_from_elsewhere_and_its_links_lead_somewhere(capfd, monkeypatch):
+    monkeypatch.setenv("DDL_SITE_REPOSITORY", "ada/course")  # a fork
     assert website.build(ROOT) == 0
     assert "WARNING" not in capfd.readouterr().err
     site = ROOT / "build" / "site"
     assert [fault for fault in static_site.faults(site) if not fault.startswith("_static")] == []
+    index = (site / "index.html").read_text()
+    assert "https://codespaces.new/ada/course" in index and "https://mybinder.org/v2/gh/ada/course/" in index
     assert len(list((site / "notebooks").glob("*.html"))) == len(lessons.notebooks(ROOT)) - 1
     assert [page for page in site.rglob("*.html") if str(ROOT) in page.read_text()] == []
