@@ -110,7 +110,7 @@ def test_generated_pictures_repeat_and_a_smaller_set_is_the_beginning():
 def test_whole_set_is_kept_mapped_and_listed(folder, small_whole):
     cifar, generated, *_ = listing()
     assert not cifar.is_here and "ddl data fetch cifar10" in str(cifar)
-    assert not generated.is_here and "generated when first used" in str(generated)
+    assert not generated.is_here and "generated on first use" in str(generated)
     direct = load("synthetic", train_samples=50, test_samples=20)
     assert not is_there("synthetic")  # So few are not worth keeping.
     lines = []

@@ -113,7 +113,7 @@ class Malicious:
     [
         ("data_batch_3", None, "the file is missing"),
         ("data_batch_3", pickle.dumps(batch(2))[:5000], "cannot be unpickled"),
-        ("test_batch", Malicious(), "asks for posix.system, which no batch needs"),
+        ("test_batch", Malicious(), "refers to posix.system"),
         ("data_batch_3", batch(2, rows=ROWS - 1), r"its data is uint8 \(39, 3072\), not uint8 \(40"),
         ("data_batch_3", {**batch(2), b"labels": [10] * ROWS}, "not 40 numbers from 0 to 9"),
     ],

@@ -82,8 +82,8 @@ def test_fetch_downloads_once_with_progress_and_then_finds_it(folder, server, mo
 
 
 FAULTS = {
-    "altered": ({"content": ARCHIVE[:-1] + b"?"}, "sends something else .*DDL_CIFAR10_URL"),
-    "a login page": ({"content": b"<html>Please log in</html>"}, "sends something else .*login page"),
+    "altered": ({"content": ARCHIVE[:-1] + b"?"}, "checksum differs.*DDL_CIFAR10_URL"),
+    "a login page": ({"content": b"<html>Please log in</html>"}, "checksum differs.*login page"),
     "broken": ({"breaks_after": 50_000}, "cannot be downloaded from 127.0.0.1"),
     "refused": ({"status": 503}, "answers 503.*DDL_CIFAR10_URL"),
 }
@@ -140,4 +140,4 @@ def test_two_at_once_download_once(folder, server):
         server.goes_on.set()
         first.result(), second.result()
     assert server.asked == 1 and whole(folder)
-    assert lines[1][0] == "cifar10: another process fetches it; waiting" and lines[1][0] not in lines[0]
+    assert lines[1][0] == "cifar10: waiting for another process that is fetching it" and lines[1][0] not in lines[0]
