@@ -55,7 +55,7 @@ def test_statistics_are_those_of_the_pictures_whatever_they_were():
     for norm in norms:
         norm.moving_mean.assign(generator.normal(size=norm.moving_mean.shape))
     recompute()
-    # In evaluation, these pictures are now normalised as in training: with their own mean and variance (nearly: an
+    # In evaluation, these pictures are now normalized as in training: with their own mean and variance (nearly: an
     # average keeps the unbiased variance).
     np.testing.assert_allclose(model(pictures, training=False), model(pictures, training=True), rtol=0, atol=0.01)
     assert models.recomputing(models.build("cnn"), pictures) is None
