@@ -120,4 +120,4 @@ def test_gpus_without_a_pcie_tree_get_one_from_their_distances_where_those_are_k
     assert any("derived from their distances" in note for note in found["notes"])
     found = answers["no distance"]
     assert found["matrix"]["GPU0"]["GPU1"] == "?"
-    assert any("how far apart, is not known" in note for note in found["notes"])
+    assert any("distances are unknown" in note for note in found["notes"])

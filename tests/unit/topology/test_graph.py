@@ -22,7 +22,7 @@ def hops(machine, a, b):
 def test_pcie_figures_are_those_of_the_line_code():
     for generation, expected in {1: 4, 3: 15.754, 4: 31.508, 5: 63.015, 6: 121}.items():
         assert pcie_gb_per_s(generation, 16) == pytest.approx(expected, abs=1e-3)
-    with pytest.raises(TopologyError, match="PCIe 9 x16: generations 1 to 6"):
+    with pytest.raises(TopologyError, match="PCIe 9 x16: expected generation 1 to 6"):
         pcie_gb_per_s(9, 16)
 
 
@@ -101,12 +101,12 @@ def made(*devices):
 @pytest.mark.parametrize(
     ("make", "expected"),
     [
-        (lambda: made(Device("a", "gpu"), Device("a", "gpu")), "two devices have one name, a"),
+        (lambda: made(Device("a", "gpu"), Device("a", "gpu")), "same name, a"),
         (lambda: made(Device("a", "gpu", under="b")), "device a refers to 'b'.*known: a"),
         (lambda: made(Device("a", "switch", "b"), Device("b", "switch", "a")), "a is under itself"),
         (lambda: topology.load("dgx-1").bandwidth("GPU0", "GPU8"), "dgx-1 has no 'GPU8'; it has: root0"),
         (lambda: NvLink("a", "a", 1), "two different ends"),
-        (lambda: Network("none", 1, math.nan), "at least one card and a rate above 0"),
+        (lambda: Network("none", 1, math.nan), "at least one card"),
     ],
 )
 def test_impossible_parts_and_unknown_names_are_refused(make, expected):
