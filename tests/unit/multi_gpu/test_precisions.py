@@ -32,7 +32,7 @@ def test_a_machine_without_bfloat16_shows_the_recorded_pair_and_says_so(capsys):
     assert precisions.here_or_recorded(here) == here and not capsys.readouterr().out
     shown = precisions.here_or_recorded([run("float32"), run("float32")])
     assert [r.result["precision"] for r in shown] == ["float32", "bfloat16"] and all(r.recorded for r in shown)
-    assert "recorded elsewhere" in capsys.readouterr().out
+    assert "were recorded on" in capsys.readouterr().out
 
 
 def test_bytes_are_those_of_a_step_and_of_their_own_type():
