@@ -237,5 +237,5 @@ def test_noise_without_a_slope_has_no_scale_and_too_few_batches_are_refused(monk
     monkeypatch.setattr(landscape, "gradient_of", lambda index: np.full(15, (-1.0) ** index))
     found = landscape.noise()
     assert found["noise_scale"] is None and found["noise_scale_error"] is None and found["gradient_sq"] < 0
-    with pytest.raises(SettingError, match="4 batches or more, and there are 3"):
+    with pytest.raises(SettingError, match="4 batches, got 3"):
         regression(batches(3, 4, (5,))).noise()

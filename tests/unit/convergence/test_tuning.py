@@ -31,5 +31,5 @@ def test_a_rate_that_failed_with_one_seed_is_no_choice_but_was_tried():
 def test_arms_are_what_results_say_or_names():
     arms = grids([run(0.1, 0.5, name="LAMB, batch 64", arm="LAMB"), run(0.1, 0.5, name="b")])
     assert list(arms) == ["LAMB", "b"]
-    with pytest.raises(ValueError, match="no run here has a result"):
+    with pytest.raises(ValueError, match="no grid"):
         grids([SimpleNamespace(name="lost", result=None)])
