@@ -138,7 +138,7 @@ def test_a_rank_is_killed(script, cluster, nothing_left):
 
 
 def test_copies_are_timed_between_devices():
-    """The processor stands in for a GPU: this runs the code, and says nothing of its speed."""
+    """The processor replaces a GPU: this tests the code, not its speed."""
     from course.topology.scripts import bench_p2p
 
     config = bench_p2p.parse(["--repeats", "5"])

@@ -1,7 +1,6 @@
 """GPUs as NVML tells of them: the real binding on a stand-in for the driver's library.
 
-What a real driver says may differ from what the stand-in says. It is compiled here, and one process
-loads it for all tests.
+A real driver's answers may differ from the stand-in's. It is compiled here, and one process loads it for all tests.
 """
 
 import json

@@ -132,7 +132,7 @@ def test_damaged_folder_is_refused_naming_the_file(folder, monkeypatch, name, co
     assert not (folder / "broken-in").exists() and not (folder / "cifar10.npy").exists()
 
 
-def test_doctor_says_what_a_run_would_say_of_a_damaged_archive_and_of_another_format(folder):
+def test_doctor_reports_damaged_archive_like_run(folder):
     from course.plugin import checks
 
     (folder / "cifar-10-python.tar.gz").write_bytes(b"\x1f\x8b half of it")

@@ -90,14 +90,14 @@ FAULTS = {
 
 
 @pytest.mark.parametrize("behaviour, message", FAULTS.values(), ids=FAULTS)
-def test_what_is_not_the_archive_is_refused_in_one_line_and_not_kept(folder, server, behaviour, message):
+def test_wrong_download_is_rejected_and_deleted(folder, server, behaviour, message):
     vars(server).update(behaviour)
     with pytest.raises(DataError, match=message) as caught:
         fetch("cifar10", str)
     assert "\n" not in str(caught.value) and os.listdir(folder) == ["cifar10.lock"]
 
 
-def test_a_damaged_archive_is_named_and_stays_until_the_new_one_is_whole(folder, server):
+def test_damaged_archive_is_reported_and_replaced(folder, server):
     damaged = ARCHIVE[:500] + b"?" + ARCHIVE[501:]
     (folder / FILE).write_bytes(damaged)
     with pytest.raises(DataError, match=f"{folder / FILE} is damaged.*not the official"):

@@ -1,4 +1,4 @@
-"""What a killed rank cost, read from a run's records."""
+"""Cost of a killed rank, from a run's records."""
 
 import math
 

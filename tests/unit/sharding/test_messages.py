@@ -1,4 +1,4 @@
-"""What fewer bytes cost: differences of made-up runs, in pairs of the same seed."""
+"""Cost of fewer bytes: differences of made-up runs, paired by seed."""
 
 from types import SimpleNamespace
 

@@ -50,13 +50,13 @@ def test_one_node_is_an_ordinary_ring_whatever_its_network():
     assert hierarchical(1e8, 8, 1, INSIDE, BETWEEN) == pytest.approx(expected)
 
 
-def test_a_ring_over_nodes_is_as_fast_as_its_slowest_link_and_waits_for_each_node_twice():
+def test_ring_over_nodes_is_limited_by_slowest_link():
     for inside, slowest in ((INSIDE, 10e9), (Link(2e-6, 1 / 5e9), 5e9)):
         seconds = ring_over_nodes(1e8, 8, 4, inside, BETWEEN)
         assert seconds == pytest.approx(6 * 10e-6 + 56 * 2e-6 + 2 * 31 / 32 * 1e8 / slowest)
 
 
-def test_a_hierarchy_sends_less_through_the_network_and_fewer_messages():
+def test_hierarchy_sends_fewer_bytes_and_messages():
     seconds = hierarchical(1e8, 8, 4, INSIDE, BETWEEN)
     inside = 14 * 2e-6 + 14 / 8 * 1e8 / 100e9
     assert seconds == pytest.approx(inside + 4 * 10e-6 + 2 * 3 / 4 * 1e8 / 10e9)

@@ -74,7 +74,7 @@ def test_contributions_are_those_of_a_ring_that_is_run(ranks):
         numpy.testing.assert_array_equal(states[last], done.arrays)
 
 
-def test_waits_are_bounded_by_a_latency_for_each_message_and_one_for_each_all_reduce():
+def test_waits_are_bounded_by_latency_per_message_and_operation():
     link = Link(1e-3, 1e-9)
     assert waits([8e6], 2, link, measured_on=2) == pytest.approx((0.010, 0.010))
     assert waits([8e6], 8, link, measured_on=2) == pytest.approx((0.002 + 0.014, 0.014 + 0.014))
@@ -139,6 +139,6 @@ def test_both_algorithms_add_up_and_send_what_the_model_counts():
         (neighbour, lambda *_: (3, 2), "is \\(3, 2\\)"),
     ],
 )
-def test_what_no_algorithm_sends_is_refused(partner, piece, message):
+def test_impossible_messages_raise(partner, piece, message):
     with pytest.raises(ValueError, match=message):
         exchange(numpy.ones((4, 8)), 4, partner, piece)

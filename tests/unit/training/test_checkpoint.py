@@ -71,7 +71,7 @@ def test_a_damaged_checkpoint_is_named_and_changes_nothing(folder):
         assert not np.any(other[0])
 
 
-def test_the_last_two_are_kept_and_a_damaged_one_falls_back_to_the_one_before(folder, capsys):
+def test_damaged_checkpoint_falls_back_to_previous(folder, capsys):
     for step in (1, 2, 3):
         path = checkpoint.save(variables(step), {"step": step}, SETTINGS)
     assert sorted(os.listdir(folder)) == sorted([checkpoint.FILE, checkpoint.BEFORE])
@@ -120,15 +120,15 @@ def kept(folder, monkeypatch):
     return train
 
 
-def test_checkpoints_are_written_every_so_many_steps_and_at_once(kept, folder):
+def test_checkpoints_at_intervals_and_on_demand(kept, folder):
     assert kept(every=2, at_once=5) == ([(2, "every 2 steps"), (4, "every 2 steps"), (5, "time limit")], [])
     state = checkpoint.restore(folder / checkpoint.FILE, last := variables(0), SETTINGS)
     assert state["step"] == 5 and state["totals"] == [0.5] and state["journal"]["history"] == []
-    # The ranks have agreed before: their variables are those of the checkpoint.
+    # The ranks have synchronized, so their variables match the checkpoint.
     assert last[0].numpy()[0, 0] == 5 and last[1].numpy() == 7
 
 
-def test_a_full_disk_costs_the_checkpoint_and_ends_only_who_must_stop(kept, monkeypatch):
+def test_full_disk_skips_checkpoint_unless_stopping(kept, monkeypatch):
     full = OSError(errno.ENOSPC, "No space left on device")
     monkeypatch.setattr(checkpoint.np, "savez", Mock(side_effect=full))
     written, notes = kept(every=2)
@@ -158,7 +158,7 @@ def test_a_run_goes_on_from_its_own_checkpoint_first(folder, tmp_path_factory, m
     assert checkpoint.resume(elsewhere, other, SETTINGS) == {"step": 1}
 
 
-def test_a_request_to_requeue_is_one_line_and_ends_with_the_next_start(folder, horovod):
+def test_requeue_request_is_cleared_by_next_start(folder, horovod):
     checkpoint.leave(12, Journal(True, steps=20, steps_per_epoch=9, global_batch=1))
     (line,) = (folder / "requeue").read_text().splitlines()
     assert json.loads(line) == {"step": 12, "reason": "time limit"}
@@ -190,7 +190,7 @@ def test_a_signal_gives_notice_once_and_for_all_inside_a_run(folder, monkeypatch
     assert notice.given and not outside.given
 
 
-def test_a_signal_that_comes_before_a_rank_listens_is_kept_for_it(folder, script):
+def test_early_signal_is_delivered_later(folder, script):
     early = script("""
         import os, signal
         os.kill(os.getpid(), signal.SIGURG)
