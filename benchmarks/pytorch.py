@@ -8,8 +8,9 @@ rank and step, with the same flips and shifts, Nesterov momentum, and the loss a
 run A B A B ..., and a ratio is the median of the ratios of neighbors. The steps of the first epoch are warm-up on both
 sides, compiling included. PyTorch's ways:
 
-eager           default settings: convolutions in the layout [batch, channels, height, width] channels_last   the same,
-with the channels last in memory, as TensorFlow has them compiled        channels last, and torch.compile
+eager           default settings: convolutions in the layout [batch, channels, height, width]
+channels_last   the same, with the channels last in memory, as in TensorFlow
+compiled        channels last, and torch.compile
 """
 
 import argparse

@@ -76,7 +76,7 @@ def recorded(path: Path, root: Path):
 
 
 def keep(root: Path) -> None:
-    """Commit-ready copy of the executions at reader size from build/."""
+    """Copy the executions at reader size from build/ into the course."""
     import nbformat
 
     for path in lessons.notebooks(root):

@@ -1,11 +1,13 @@
 """`make hub`: prepare a class's folder, then become its JupyterHub.
 
 ===================  =====================================================================
-course.bundle        the course as committed: what attendees get their copies from attendees/NAME/      an attendee's
-folder, with a copy of the course exchange/            nbgrader's exchange: hand-ins (``DDL_EXCHANGE``) queue/ who
-launches on which cores (``DDL_QUEUE``) table/               shared progress of attendees (``DDL_CLASS``) hub/
-JupyterHub's database and keys; the class's password, and yours settings.py          your own settings, if you write
-one: it is read last
+course.bundle        the course as committed, the source of attendees' copies
+attendees/NAME/      an attendee's folder, with a copy of the course
+exchange/            nbgrader's exchange: hand-ins (``DDL_EXCHANGE``)
+queue/               the queue of launches by cores (``DDL_QUEUE``)
+table/               shared progress of attendees (``DDL_CLASS``)
+hub/                 JupyterHub's database and keys; the class's password, and yours
+settings.py          your own settings, if any; read last
 ===================  =====================================================================
 """
 

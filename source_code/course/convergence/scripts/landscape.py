@@ -4,10 +4,12 @@
     ddl run --workers 2 landscape.py --weights 20260131-094512-c0de     # that run's id, or its folder
     ddl run --workers 1 landscape.py --weights RUN --measure eigenvalue noise
 
-    eigenvalue  the Hessian's largest eigenvalues: sharpness invariant   the same by relative change of each filter,
-    independent of the weights' scale trace       of the Hessian slices      the loss along random directions, each
-    filter as long as the weights' own noise       the gradient noise scale, from a gradient of every ghost batch of the
-    training pictures rescaling   the same function with other weights, and how sharp it is there (only when asked for)
+    eigenvalue  the Hessian's largest eigenvalues: sharpness
+    invariant   the same by relative change of each filter, independent of the weights' scale
+    trace       of the Hessian
+    slices      the loss along random directions, each filter as long as the weights' own
+    noise       the gradient noise scale, from the gradients of all ghost batches of the training images
+    rescaling   the same function with rescaled weights, and its sharpness (only on request)
 
 All measurements use float32 and training images, with batch norm as in training. The noise uses ghost batches,
 augmented like the run's. The others use the mean loss of fixed, unaugmented images, with batch norm over --chunk images

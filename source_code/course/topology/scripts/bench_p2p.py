@@ -1,16 +1,17 @@
 """Benchmark of latency and bandwidth between pairs of ranks, for message sizes from 4 B to 256 MiB.
 
-    ddl run --workers 2 bench_p2p.py ddl run --workers 2 bench_p2p.py --paths tcp shared_memory --sizes 4 4096 4194304
+    ddl run --workers 2 bench_p2p.py
+    ddl run --workers 2 bench_p2p.py --paths tcp shared_memory --sizes 4 4096 4194304
     ddl run --workers 1 bench_p2p.py --paths device         # with GPUs
 
-Two ranks send a message back and forth while all others wait; the one-way time is half a round trip. N ranks make N (N
-− 1) / 2 pairs, one after another: use --seconds 0.05 if there are many.
+Two ranks send a message back and forth while all others wait; the one-way time is half a round trip. N ranks make
+N (N − 1) / 2 pairs, one after another: use --seconds 0.05 if there are many.
 
 tcp            a socket, on the interface that --interface names
 shared_memory  both copy through memory that they share: on the same host only, and as fast as the
                processor's caches where a message fits into them
-horovod        a Horovod broadcast in each direction, in a process set of the two ranks device         copies by
-TensorFlow between rank 0's host memory and its GPUs, and between these
+horovod        a Horovod broadcast in each direction, in a process set of the two ranks
+device         copies by TensorFlow between rank 0's host memory and its GPUs, and between GPUs
                (written without a GPU at hand: not run on one)
 """
 
