@@ -1,9 +1,10 @@
 """Topologies: the parts of a machine and the links between them.
 
-    topology.here()                  # this machine topology.load("dgx-a100")        # a recorded one (see `names()`),
-    or a file topology.compare([...])          # a table with a row for each machine topology.links()                 #
-    a table of kinds of links with rates and sources topology.placements(machine)     # processors for two ranks, from
-    near to far
+    topology.here()                  # this machine
+    topology.load("dgx-a100")        # a recorded one (see `names()`), or a file
+    topology.compare([...])          # a table with a row for each machine
+    topology.links()                 # a table of kinds of links with rates and sources
+    topology.placements(machine)     # processors for two ranks, from near to far
 
 Recorded topologies
 -------------------
