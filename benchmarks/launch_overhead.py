@@ -1,4 +1,4 @@
-"""What does launching cost? Seconds of whole commands, in pairs, and of a training's start by part.
+"""Benchmark of launch overhead: seconds of whole commands, in pairs, and of the parts of a training's start.
 
     python benchmarks/launch_overhead.py [--pairs 7] [--only NAME ...]
 
@@ -10,8 +10,7 @@ on two ranks, launched from the kernel warm and cold: from the launch to the end
              training step, as rank 0 records it (`start_s` in result.json), with the median of each part. Aim: at most
              0.30
 
-The sides take turns, so that a change of the machine's speed affects both. Ratios are taken pair by pair; the median
-counts.
+The sides alternate, so changes in the machine's speed affect both. The result is the median of the pairs' ratios.
 """
 
 import argparse
@@ -112,8 +111,8 @@ def summary(rows):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--pairs", type=int, default=7, help="counted pairs, after those not counted")
-    parser.add_argument("--uncounted", type=int, default=1, help="pairs before them (default: 1)")
+    parser.add_argument("--pairs", type=int, default=7, help="counted pairs, after the uncounted ones")
+    parser.add_argument("--uncounted", type=int, default=1, help="uncounted pairs before them (default: 1)")
     parser.add_argument("--only", nargs="+", metavar="NAME", help="what to measure (default: everything)")
     parser.add_argument("--output", type=Path, default=Path("build/launch_overhead.json"))
     options = parser.parse_args()

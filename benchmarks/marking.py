@@ -1,9 +1,9 @@
-"""How long do collecting, marking and feedback of a class take?
+"""Benchmark of collecting, marking and feedback for a class.
 
     python benchmarks/marking.py [--lesson 1] [--students 65] [--repeats 1]
 
-Each student has answered three of four questions as the lesson's author did, and left the others as they were handed
-out; every twentieth has an endless loop in one. All cores that this process may use take part.
+Each student has answered three of four questions with the author's answers and left the others unanswered; every
+twentieth has an endless loop in one. The benchmark uses all cores available to this process.
 """
 
 import argparse
@@ -43,7 +43,7 @@ def hand_in(solved, number):
 
 
 def measure(lesson, students):
-    """Return the seconds of each command for one class: of the clock, and of processors."""
+    """Return each command's wall-clock and processor seconds for one class."""
     (source,) = (ROOT / "lessons").glob(f"{beginning(lesson)}*.py")
     solved, seconds = lessons.master(source.read_text()), {}
     with tempfile.TemporaryDirectory() as folder:
@@ -66,7 +66,7 @@ def measure(lesson, students):
 
 
 def processors():
-    """Return the seconds that processors have worked for this process's children."""
+    """Return the processor seconds of this process's children."""
     times = os.times()
     return times.children_user + times.children_system
 

@@ -1,10 +1,10 @@
-"""What does a slow or lost process cost a training with a parameter server?
+"""Benchmark of parameter-server training with a slow or lost process.
 
     python benchmarks/parameter_server.py [--repeats 3]
 
 Each case is a launch of strategies/parameter_server.py with two workers. In "held", worker 1 is stopped for nine of
-every ten tenths of a second; in "stopped" it is stopped for good while the other goes on; in "worker lost" and "server
-lost" that process is killed. Counted are updates, from the twentieth on. The records go to
+every ten tenths of a second; in "stopped", it is stopped for good while the other continues; in "worker lost" and
+"server lost" that process is killed. Updates are counted from the twentieth. The records go to
 results/reference/parameter-server.jsonl, and `strategies_table` of course.multi_gpu.agreement shows them.
 """
 
@@ -20,7 +20,7 @@ from ddl.records.machine import hardware
 from ddl.records.paths import reference_dir
 
 BEGIN, UPDATES = 20, 150
-QUIET_S = 8.0  # without an update: it waits
+QUIET_S = 8.0  # without an update, after which it counts as waiting
 HELD_S, FREE_S = 0.9, 0.1
 SHAPE = {"train_samples": 10_000, "test_samples": 500, "data_set": "synthetic", "steps": 20_000, "global_batch": 16}
 
@@ -42,7 +42,7 @@ def main():
 
 
 def measured(case):
-    """Launch, let `case` look at the run or disturb it from the twentieth update on, and return what it found."""
+    """Launch, let `case` observe or disturb the run from the twentieth update, and return its findings."""
     run = launch(
         "strategies/parameter_server.py", workers=2, cluster="parameter_server", threads=1, oversubscribe=True,
         wait=False, **SHAPE,
@@ -72,7 +72,7 @@ def send(pid, number):
 
 
 def plain(run, pids, disturb=lambda: time.sleep(0.05)):
-    """Count updates a second."""
+    """Count updates per second."""
     first, begun = updates(run), time.monotonic()
     while updates(run) < first + UPDATES and time.monotonic() < begun + 60:
         disturb()
@@ -80,7 +80,7 @@ def plain(run, pids, disturb=lambda: time.sleep(0.05)):
 
 
 def held(run, pids):
-    """The same, with one worker slowed down."""
+    """Count updates per second with one worker slowed down."""
 
     def disturb():
         send(pids["worker 1"], signal.SIGSTOP)
@@ -111,7 +111,7 @@ def server_lost(run, pids):
 
 
 def lost(run, pid):
-    """Kill a process; say how the run ended, and after how many seconds."""
+    """Kill a process; return how the run ended, and after how many seconds."""
     begun = time.monotonic()
     send(pid, signal.SIGKILL)
     run.wait()

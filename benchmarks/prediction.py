@@ -1,15 +1,14 @@
-"""How far the predicted step of train_cifar.py is from the measured one, on several ranks here.
+"""Benchmark of the predicted step time of train_cifar.py against the measured one, on several ranks.
 
     python benchmarks/prediction.py            # five repeats, about twelve minutes on two cores without AMX
     python benchmarks/prediction.py --ranks 2 --repeats 3
 
-Each repeat measures in this order: the training itself (train_cifar.py), what computing costs
-(step_times.py: ranks side by side that exchange nothing, and one rank alone), what all-reduces cost
-(bench_allreduce.py), and the training again. It is predicted from the others, and the mean of both
-times is what it is compared with. Medians over repeats leave out what else the machine did. Also
-compared: a step together in turns with steps apart, in one run, which other load slows alike. And
-two ranks more: predicted from all-reduces of this many ranks and of one more, then trained.
-Printed, and written to --output as JSON.
+Each repeat measures in this order: the training (train_cifar.py), computation (step_times.py, with parallel ranks
+without communication and with one rank alone), all-reduces (bench_allreduce.py), and the training again. The prediction
+from the other measurements is compared with the mean of both trainings. Medians over repeats reduce the influence of
+other load. It also compares alternating steps with and without communication in one run, which other load slows
+equally, and predicts and trains two more ranks, from all-reduces on this many ranks and one more. Results are printed
+and written to --output as JSON.
 """
 
 import argparse
@@ -104,8 +103,8 @@ def main():
     print(f"{ranks} ranks × 1 thread, global batch {batch}, median of {options.repeats}")
     for what, step, error in (
         ("predicted from one rank alone", "predicted_alone_ms", "error_alone"),
-        ("predicted from ranks in company", "predicted_ms", "error"),
-        ("measured in turns with them", "in_turns_ms", "error_in_turns"),
+        ("predicted from parallel ranks", "predicted_ms", "error"),
+        ("measured, alternating with them", "in_turns_ms", "error_in_turns"),
         ("measured, train_cifar.py", "measured_ms", None),
         ("predicted for two ranks more", "more_predicted_ms", "more_error"),
         ("measured, two ranks more", "more_measured_ms", None),

@@ -1,15 +1,15 @@
-"""Images/s of train_cifar.py against PyTorch training the same network, in pairs. It needs `make setup TORCH=1`.
+"""Benchmark of train_cifar.py against PyTorch with the same network, in pairs. Needs `make setup TORCH=1`.
 
     python benchmarks/pytorch.py                                       # all pairs, about half an hour on two cores
     python benchmarks/pytorch.py --repeats 1 --ways eager --ranks 2
 
 Both sides train the small network with batch norm (242,474 parameters) in float32 on generated pictures, 512 samples a
 rank and step, with the same flips and shifts, Nesterov momentum, and the loss and accuracy of each step. Each pair is
-run A B A B ..., and a ratio is the median of the ratios of neighbours. The steps of the first epoch are warm-up on both
+run A B A B ..., and a ratio is the median of the ratios of neighbors. The steps of the first epoch are warm-up on both
 sides, compiling included. PyTorch's ways:
 
-eager           as it comes: convolutions in the layout [batch, channels, height, width]
-channels_last   the same, with the channels last in memory, as TensorFlow has them
+eager           default settings: convolutions in the layout [batch, channels, height, width]
+channels_last   the same, with the channels last in memory, as in TensorFlow
 compiled        channels last, and torch.compile
 """
 
@@ -98,7 +98,7 @@ def train(way, steps):
 
 
 def augmented(pictures):
-    """Mirror half of the pictures and shift each by up to 4 pixels, by one choice of pixels as train_cifar.py does."""
+    """Mirror half of the images and shift each by up to 4 pixels, in one gather like train_cifar.py."""
     import torch
 
     count = len(pictures)
@@ -121,7 +121,7 @@ def normalised(pictures):
 
 
 def pairs(ranks, ways, steps):
-    """Return every pair's two sides: what it is, and how to measure it."""
+    """Return every pair's two sides: a name and a function that measures it."""
     where = {1: "1 process x 2 threads", 2: "2 ranks x 1 thread"}
     return {
         f"{way}, {where[count]}": {
@@ -145,7 +145,7 @@ def main():
     parser.add_argument("--output", type=Path, default=Path("build/pytorch.json"))
     options = parser.parse_args()
     if options.steps <= WARM_UP:
-        parser.error(f"--steps: more than the {WARM_UP} of the warm-up are needed")
+        parser.error(f"--steps: must be more than the {WARM_UP} warm-up steps")
 
     os.environ["DDL_VIEW"] = "plain"
     with tempfile.TemporaryDirectory() as folder:

@@ -1,8 +1,8 @@
-"""How does a start scale with the number of ranks? Where its seconds go, and what Gloo asks for.
+"""Benchmark of start-up time by number of ranks, and of Gloo's requests.
 
     python benchmarks/start_time.py [--ranks 1 2 4 8] [--site FILE] [--repeats 3]
 
-First, real launches of a script that only imports, initialises Horovod and sums one number: seconds
+First, real launches of a script that only imports, initializes Horovod and sums one number: seconds
 from the launch until the last rank's process is there, until the last rank has imported, until the
 sum. On a cluster `--site` says where; ranks share cores where there are too few.
 
@@ -104,7 +104,7 @@ def rendezvous(ranks, script, backlog):
 
 
 def requests_per_s(count=2000):
-    """How many requests for a key that is not there the server answers in a second."""
+    """Return the server's requests per second for a missing key."""
     server = RendezvousServer()
     port = server.start()
     began = time.perf_counter()
@@ -119,7 +119,7 @@ def requests_per_s(count=2000):
 
 
 def series(ranks, script, site, repeats):
-    """Return what is measured: starts and meetings of each number of ranks, and the server."""
+    """Return the measurements: starts and rendezvous by number of ranks, and the server."""
     starts = {
         f"start of {number}": Turns(
             {"launch": lambda number=number: start(number, script, site)},
@@ -143,7 +143,7 @@ def series(ranks, script, site, repeats):
 
 
 def summary(rows, ranks):
-    """Return medians by number of ranks, of what has been measured."""
+    """Return the measurements' medians by number of ranks."""
     starts, meetings = {}, {}
     for number in ranks:
         if launches := [row["launch"] for row in rows.get(f"start of {number}", ())]:

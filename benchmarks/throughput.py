@@ -1,13 +1,12 @@
-"""Images/s of train_cifar.py, in pairs: what two ranks gain, and what the training loop gains.
+"""Benchmark of the throughput of train_cifar.py, in pairs: gain of two ranks, gain of the training loop.
 
     python benchmarks/throughput.py                     # all pairs, about a quarter of an hour on two cores
     python benchmarks/throughput.py --repeats 1 --pairs ranks_equal_threads
 
-Each pair is run A B A B ...: what else the machine does then slows both alike. A ratio is the
-median of the ratios of neighbours. Warm-up is left out on both sides: of train_cifar.py its first
-epoch (up to 19 steps), of Keras a quarter of the steps. Each run's record must show the work that was
-asked for, and both sides a network of as many parameters. Generated pictures serve: their content does
-not change the work. The figures are printed and written to --output as JSON.
+Each pair runs as A B A B ..., so that other load slows both equally. A ratio is the median of the pairs' ratios. Both
+sides exclude warm-up: the first epoch of train_cifar.py (up to 19 steps), a quarter of the steps of Keras. Each run's
+record must match the requested work, and both networks must have equally many parameters. The images are generated,
+because their content does not affect the work. Results are printed and written to --output as JSON.
 
 ranks_equal_threads   2 ranks of 1 thread against 1 rank of 1 thread, 512 samples per rank and step:
                       what a second core brings
@@ -53,10 +52,10 @@ def ours(model, ranks, threads, batch, steps, precision="float32", **variables):
 
 
 def check_work(result, asked):
-    """End the measurement where a training did other work than it was asked for."""
+    """Exit if a training did other work than requested."""
     other = {name: result.get(name) for name in asked if result.get(name) != asked[name]}
     if other:
-        sys.exit(f"train_cifar.py did other work than asked for: {other} instead of {asked}")
+        sys.exit(f"train_cifar.py did different work: {other} instead of {asked}")
 
 
 def plain_keras(model, threads, batch, steps):
@@ -70,7 +69,7 @@ def plain_keras(model, threads, batch, steps):
 
 
 def plain_keras_fit(model, batch, steps):
-    """Train as the usual example does, and print images/s; a quarter of the steps is warm-up."""
+    """Train like the usual Keras example and print images/s; a quarter of the steps is warm-up."""
     import time
 
     import tensorflow as tf
@@ -99,7 +98,7 @@ def plain_keras_fit(model, batch, steps):
 
 
 def pairs(model, steps):
-    """Return every pair's two sides: what it is, and how to measure it."""
+    """Return every pair's two sides: a name and a function that measures it."""
     keras = plain_keras("resnet", 2, 512, steps)
     return {
         "ranks_equal_threads": {
@@ -140,7 +139,7 @@ def main():
 
     every = pairs(options.model, options.steps)
     if not instructions():
-        print("bfloat16 is left out: this processor has no instructions for it")
+        print("skipping bfloat16: this processor has no instructions for it")
         del every["bfloat16"]
     os.environ["DDL_VIEW"] = "plain"
     with tempfile.TemporaryDirectory() as folder:

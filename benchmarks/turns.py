@@ -1,4 +1,4 @@
-"""Measure sides in turns: a line for each measurement, a file after each round, and Ctrl-C keeps what there is."""
+"""Interleaved measurements, with a report after each round that survives Ctrl-C."""
 
 import os
 import signal
@@ -22,10 +22,10 @@ GRACE_S = 2.0
 
 @dataclass(frozen=True)
 class Turns:
-    """Sides measured A B A B ..., so that what else the machine does slows all alike.
+    """Sides measured in the order A B A B ..., so that other load slows all equally.
 
-    `sides` maps what is measured to the function that measures it, `show` formats its result, and `uncounted` rounds
-    come before the `rounds` that are kept.
+    `sides` maps names to functions that measure, `show` formats a result, and `uncounted` rounds precede the `rounds`
+    that count.
     """
 
     sides: Mapping[str, Callable[[], Any]]
@@ -37,11 +37,11 @@ class Turns:
 def take_turns(
     output: Path, series: Mapping[str, Turns], summary: Callable[[dict[str, list[dict]]], dict], **facts: Any
 ) -> dict:
-    """Measure all series and return the report, which is in `output` after each round.
+    """Measure all series and return the report, which is written to `output` after each round.
 
-    `summary` turns the rounds that there are (by series: what each side gave) into figures; series without any are left
-    out. The report has `facts`, these figures, and under "missing" the rounds still to come by series. Ctrl-C ends the
-    benchmark's processes and exits with status 130.
+    `summary` computes figures from the rounds so far (results of each side by series), without empty series. The report
+    has `facts`, these figures, and under "missing" the remaining rounds by series. Ctrl-C ends the benchmark's
+    processes and exits with status 130.
     """
     machine = hardware()
     date = datetime.now().astimezone().isoformat(timespec="seconds")
@@ -74,7 +74,7 @@ def take_turns(
 
 
 def _interrupt_once(*_: Any) -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # what ends the processes is not interrupted itself
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # ignore interrupts while ending the processes
     raise KeyboardInterrupt
 
 
@@ -99,11 +99,11 @@ def _kept(output: Path, series: Mapping[str, Turns], counted: Mapping[str, list]
 
 
 def run(command: list, env: Mapping[str, str] | None = None) -> str:
-    """Return what a command prints; if it fails, end the benchmark with its last words."""
+    """Return a command's output; if it fails, exit with the end of its output."""
     try:
         done = subprocess.run(command, env=env, capture_output=True, text=True)
     except BaseException:
-        end_processes()  # a launcher's ranks too, before their folder goes
+        end_processes()  # including a launcher's ranks, before their folder is deleted
         raise
     if done.returncode:
         words = (done.stdout + done.stderr)[-3000:]
@@ -112,7 +112,7 @@ def run(command: list, env: Mapping[str, str] | None = None) -> str:
 
 
 def end_processes() -> None:
-    """End every process that the benchmark has started and that still runs."""
+    """End all running processes that the benchmark has started."""
     if mark := os.environ.get(MARK):
         processes.end(mark, {os.getpid()}, GRACE_S, MARK)
 

@@ -5,9 +5,9 @@
     horovodrun --gloo -np 2 python source_code/train_cifar.py --recipe batch_norm
     python source_code/train_cifar.py --steps 20        # one worker, no run folder
 
-A recipe changes one thing in the one before it (course/training/recipes.py). Under `ddl run` rank 0 writes
-events.jsonl while it trains and result.json at the end; elsewhere it only prints. A job that a
-scheduler is about to end leaves a checkpoint; started again in its folder, it goes on from there.
+A recipe changes one thing in the one before it (course/training/recipes.py). Under `ddl run` rank 0 writes events.jsonl
+while it trains and result.json at the end; elsewhere it only prints. A job that a scheduler is about to end writes a
+checkpoint; restarted in its folder, it resumes from there.
 """
 
 from course.data.dataset import HELD_OUT, VALIDATION_SAMPLES
@@ -16,8 +16,8 @@ from course.training.precision import PRECISIONS, set_precision
 from course.training.recipes import BASE_RATES, RECIPES
 from course.training.schedule import DECAYS
 
-STATISTICS_SAMPLES = 1_000  # that batch norm's statistics are computed anew from
-CLEAN_SAMPLES = 2_000  # training pictures that are evaluated as they are
+STATISTICS_SAMPLES = 1_000  # images for recomputing batch norm's statistics
+CLEAN_SAMPLES = 2_000  # training images for the evaluation without augmentation
 
 
 def parse(arguments=None):
@@ -31,47 +31,47 @@ def parse(arguments=None):
     validation = f"validation: {VALIDATION_SAMPLES:,} training images set aside (default: test)"
     add("--held-out", default="test", choices=HELD_OUT, help=validation)
     add("--no-augment", action="store_true", help="no random flips and shifts")
-    add("--identical-data", action="store_true", help="give every rank the SAME samples: a common mistake, on show")
+    add("--identical-data", action="store_true", help="give every rank the SAME samples: a common mistake")
     # How long
     add("--epochs", type=above_0, default=8)
-    add("--steps", type=Integer(), help="train for so many steps instead")
+    add("--steps", type=Integer(), help="train for this many steps instead")
     share = Number(above=0, most=1)
-    add("--target-accuracy", type=share, metavar="A", help="stop at the first evaluation with this share of hits")
-    add("--target-loss", type=above_0, metavar="L", help="stop when an epoch ends with this loss, not augmented")
+    add("--target-accuracy", type=share, metavar="A", help="stop at the first evaluation with this accuracy")
+    add("--target-loss", type=above_0, metavar="L", help="stop when an epoch ends with this clean loss")
     add("--evaluate-epochs", type=Integer(), default=1, metavar="N", help="at the end of each N-th epoch (default: 1)")
     add("--evaluate-every", type=Integer(0), default=0, metavar="STEPS", help="as well as at the end of epochs")
     # Samples of a step
-    add("--global-batch", type=Integer(), default=64, help="samples in a step of all ranks together")
-    add("--backward-passes-per-step", type=Integer(), default=1, metavar="K", help="average after so many passes")
-    add("--ghost-batch", type=Integer(), metavar="N", help="as many passes as give batch norm N samples at a time")
+    add("--global-batch", type=Integer(), default=64, help="samples per step over all ranks")
+    add("--backward-passes-per-step", type=Integer(), default=1, metavar="K", help="passes per average")
+    add("--ghost-batch", type=Integer(), metavar="N", help="choose the passes so that batch norm sees N samples")
     add("--statistics", default="moving", choices=("moving", "recomputed"), help="of batch norm, in evaluations")
-    # Optimizer and learning rate; what is not given is the recipe's
+    # Optimizer and learning rate (default: the recipe's)
     add("--optimizer", choices=BASE_RATES)
     add("--learning-rate", type=above_0, metavar="RATE", help="at batch 64, before scaling (default: the optimizer's)")
     add("--warmup-epochs", type=Number(0))
-    add("--warmup-start", type=share, metavar="F", help="climb from this share of the peak (default: rate at batch 64)")
+    add("--warmup-start", type=share, metavar="F", help="warm up from this share (default: rate at batch 64)")
     add("--schedule", default="cosine", choices=DECAYS, help="after the warm-up (default: cosine)")
     add("--momentum", type=Number(0, 1), metavar="M", help="of sgd (Nesterov's; 0: plain) and lars (default: 0.9)")
     add("--trust", type=above_0, metavar="T", help="of lars (default: 0.02)")
     add("--bias-rate", type=above_0, metavar="F", help="of lars: × the rate, for biases and norms (default: 1)")
     add("--weight-decay", type=Number(0), default=0.0)
     add("--label-smoothing", type=Number(0, 1), default=0.0)
-    add("--seed", type=SEED, default=0, help="of initial weights, order and augmentation")
+    add("--seed", type=SEED, default=0, help="seed of initial weights, order and augmentation")
     # Workers
-    add("--sync-bn", action="store_true", help="batch statistics of all ranks together")
+    add("--sync-bn", action="store_true", help="batch statistics over all ranks")
     add("--fp16-compression", action="store_true", help="send gradients in half precision")
-    add("--precision", default="float32", choices=PRECISIONS, help="to compute in; auto: the faster (default: float32)")
+    add("--precision", default="float32", choices=PRECISIONS, help="auto: the faster one (default: float32)")
     add("--noise-scale", action="store_true", help="measure the gradient noise scale")
-    add("--timeline", action="store_true", help="have Horovod write down what it does, and when")
+    add("--timeline", action="store_true", help="record Horovod's timeline")
     # Keeping and interrupting
-    add("--keep-weights", action="store_true", help="write the weights at the end into the run's folder")
+    add("--keep-weights", action="store_true", help="save the final weights in the run's folder")
     add("--checkpoint-every", type=Integer(0), default=0, metavar="STEPS")
-    add("--resume", metavar="FOLDER_OR_RUN", help="go on from that run's checkpoint")
+    add("--resume", metavar="FOLDER_OR_RUN", help="resume from this run's checkpoint")
     return ours.parse_args(arguments)
 
 
 if __name__ == "__main__":
-    config = parse()  # before the slow imports: a wrong option is refused at once
+    config = parse()  # before the slow imports, to report wrong options at once
 
 import math
 
@@ -96,16 +96,16 @@ from ddl.records.folder import StorageError
 
 
 def main(config):
-    """Train, and return what goes into result.json, or None where the job must be requeued."""
-    startup = Startup()  # where the seconds until the first step go
-    notice = Notice()  # from now on, the scheduler's warning of the time limit is heard
+    """Train and return the contents of result.json, or None if the job must be requeued."""
+    startup = Startup()  # times until the first step
+    notice = Notice()  # handle the scheduler's warning of the time limit from now on
     if config.timeline:
         timeline.request()
     if config.keep_weights:
-        folder()  # refused now where there is none
+        folder()  # raises an error now if there is none
 
-    # Horovod: initialise. From here on this process knows its rank and how many there are.
-    # Synchronous batch norm exchanges many times in a step: there a short cycle pays.
+    # Horovod: initialize. From here on this process knows its rank and how many there are. Synchronous batch norm
+    # communicates many times per step, so a short cycle is faster.
     with cycle_time(None if config.sync_bn else suitable_cycle_ms(config.global_batch)):
         hvd.init()
     rank, ranks = hvd.rank(), hvd.size()
@@ -159,7 +159,7 @@ def main(config):
 
 
 def make_evaluations(model, data, config):
-    """Return what `train` knows of evaluations: functions of nothing, when they are due, and when they end a run."""
+    """Return the evaluations for `train`: functions, intervals and stopping criterion."""
     seen = slice(min(CLEAN_SAMPLES, data.train_samples))
     return {
         "evaluate": make_evaluation(model, data.test_images, data.test_labels, recomputing(model, config, data)),
@@ -171,7 +171,7 @@ def make_evaluations(model, data, config):
 
 
 def stop(config, row):
-    """Return why a training ends with this evaluation, or None."""
+    """Return why to stop at this evaluation, or None."""
     if not math.isfinite(row["loss"]):
         return DIVERGED
     accuracy = config.target_accuracy is not None and row["test_accuracy"] >= config.target_accuracy
@@ -180,7 +180,7 @@ def stop(config, row):
 
 
 def ghost_batch(config):
-    """Return the samples of one backward pass, which batch norm normalises over unless it is synchronous."""
+    """Return the samples per backward pass, which non-synchronous batch norm normalizes over."""
     return micro_batch(config.global_batch, hvd.size(), config.backward_passes_per_step)
 
 
@@ -230,7 +230,7 @@ def make_train_step(model, optim, data, config, part, average=average):
 
 
 def make_pass(model, data, config):
-    """Return a function of (sample numbers, step, position in the global batch) that makes a forward and backward pass.
+    """Return a function of (sample numbers, step, position in the global batch) for a forward and backward pass.
 
     It returns the gradients, and loss, accuracy and with --noise-scale the gradients' squared norm, float32 ``[3]``.
     """
@@ -258,23 +258,23 @@ def squared_norm(tensors):
 
 
 def recomputing(model, config, data):
-    """Return what makes batch norm's statistics ready for an evaluation."""
+    """Return a function that prepares batch norm's statistics for an evaluation."""
     if config.statistics == "recomputed":
         seen = constant(data.train_images[:STATISTICS_SAMPLES])
         if recompute := models.recomputing(model, normalise(seen)):
             return recompute
-    # Horovod: what ranks keep of their own is averaged, or each would evaluate another model.
+    # Horovod: average local statistics, or each rank would evaluate a different model.
     return lambda: average_statistics(model.non_trainable_variables)
 
 
 def comparable(config, data, precision):
-    """Return what a training that goes on from a checkpoint must agree with."""
+    """Return the settings that a resumed training must match."""
     names = ("model", "recipe", "optimizer", "sync_bn", "seed", "global_batch", "no_augment")
     return {name: getattr(config, name) for name in names} | data.describe() | {"precision": precision}
 
 
 def facts(config, model, data, schedule, precision):
-    """Return what result.json says of the settings."""
+    """Return the settings for result.json."""
     names = "recipe model global_batch backward_passes_per_step held_out identical_data seed".split()
     return {
         "config": vars(config),
@@ -290,7 +290,7 @@ def facts(config, model, data, schedule, precision):
 
 
 def announce(journal, config, arm, data, schedule, precision):
-    """Say what is about to be trained, and on what."""
+    """Print the configuration and the data."""
     facts, ranks = data.describe(), hvd.size()
     journal.print(
         f"data: {facts['name']} ({facts['form']}), {facts['train_samples']} training and "
@@ -311,7 +311,7 @@ def announce(journal, config, arm, data, schedule, precision):
 
 
 def finish(journal, config, model, noise, stopped_by, facts):
-    """Keep the weights if that is asked for; write and return the result, if the training is over."""
+    """Save the weights if requested; write and return the result if the training is finished."""
     if stopped_by == LEAVING:
         return None
     if config.keep_weights and journal.recorder:

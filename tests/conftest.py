@@ -89,7 +89,7 @@ def nothing_left():
 
 @pytest.fixture(scope="session")
 def browser():
-    """One browser for all tests: its library allows no second one beside it."""
+    """One browser for all tests, because its library allows only one at a time."""
     chromium = shutil.which("chromium")
     if not chromium:
         pytest.skip("chromium is not installed (Debian: apt-get install chromium)")

@@ -31,7 +31,7 @@ def write_lesson(folder, answers, *more, name="7.Doubling", first=()):
 
 
 def write_released(folder, answers, *more, text="YOUR ANSWER HERE"):
-    """Write the same lesson as it is released, with a written answer, too; return its path."""
+    """Write the released lesson with a written answer; return its path."""
     path = write_lesson(folder, answers, *more)
     notebook = nbformat.read(path, as_version=4)
     for name, cell in zip(TESTS, notebook.cells[::2], strict=False):

@@ -1,4 +1,4 @@
-"""What tests of several folders share."""
+"""Helpers for tests in several folders."""
 
 import contextlib
 import http.client
@@ -19,7 +19,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1]
 ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS"), "1")
 
-# What tests of the second set look at (see plugins/nightly.py).
+# Files that tests of the second set depend on (see plugins/nightly.py).
 LAUNCHING = ("source_code/ddl/launcher/*", "source_code/ddl/rank/*")
 SETTING_UP = ("Makefile", "pyproject.toml", "requirements*.lock", "tools/*.sh")
 MARKING = ("source_code/course/grader/*", "grading/marking/*")
@@ -90,7 +90,7 @@ def archive(files):
 
 @contextlib.contextmanager
 def serving(server):
-    """Let a server of http.server answer in a thread of its own; yield it."""
+    """Run a server of http.server in a thread; yield it."""
     with server:
         threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
         yield server
@@ -98,7 +98,7 @@ def serving(server):
 
 
 def code(source, **metadata):
-    """A notebook's cell of code, as it stands in the file."""
+    """A notebook's code cell in the file's format."""
     return {"cell_type": "code", "source": source, "metadata": metadata}
 
 
@@ -109,7 +109,7 @@ def question(name, source, points=1):
 
 @contextlib.contextmanager
 def started(*command):
-    """Start a program whose output is read here; kill it afterwards."""
+    """Start a program whose output is read here; kill it afterward."""
     with subprocess.Popen([str(word) for word in command], stdout=subprocess.PIPE, text=True) as process:
         try:
             yield process
@@ -118,7 +118,7 @@ def started(*command):
 
 
 def output(*command, **options):
-    """What a program prints, which has to succeed."""
+    """Return the output of a program that must succeed."""
     done = subprocess.run([str(word) for word in command], capture_output=True, text=True, **options)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
@@ -133,14 +133,14 @@ def finished(result, **more):
 
 
 def on_ranks(ranks, *words, **variables):
-    """Return what OUTPUTS lists for a script of the course on so many ranks of one thread: a command, and variables."""
+    """Return a command and variables for a script of the course on single-threaded ranks."""
     launcher = [Path(sys.executable).with_name("horovodrun"), "--gloo", "-np", ranks] if ranks > 1 else []
     environment = {"PYTHONPATH": str(ROOT / "source_code"), "TF_CPP_MIN_LOG_LEVEL": "2", "DDL_RUN_DIR": ""}
     return [*launcher, sys.executable, *words], {**environment, **ONE_THREAD, **variables}
 
 
 def printed(run, line=-1):
-    """What each rank printed in JSON, in the last line of its log unless another is named."""
+    """Return each rank's JSON output, by default from the last line of its log."""
     return [json.loads(run.logs(rank).splitlines()[line]) for rank in range(run.job["processes"])]
 
 

@@ -1,7 +1,7 @@
-"""What a page in Markdown sends its readers to: `faults` says which of it is not there.
+"""Links and commands in Markdown pages: `faults` lists the broken ones.
 
-Followed are links, their anchors, pictures, paths and commands; an address on the web is not asked for.
-Commands stand in blocks, and in sentences, where they may be cut short (`ddl run --elastic`).
+Followed are links, their anchors, pictures, paths and commands; an address on the web is not asked for. Commands are in
+code blocks, and in sentences, possibly abbreviated (`ddl run --elastic`).
 """
 
 import contextlib

@@ -1,4 +1,4 @@
-"""A static site, as any host would serve it: `faults` says what in its pages leads nowhere or to elsewhere."""
+"""A static site on any host: `faults` lists broken and external links."""
 
 import re
 from html.parser import HTMLParser

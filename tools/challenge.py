@@ -2,11 +2,11 @@
 with.
 
 Each is a list of arms: a submission of the course, perhaps with a few of its capitals changed. An arm without one of
-the reference's tricks has its own rate and momentum, of grids like the whole's. All arms share their seeds, so that
-differences can be paired: runs of one seed have the same order of images, names of classes and augmentation. Accuracies
-with their history come from launched runs. One rank takes the global batch in more passes, which makes no difference to
-gradients and norms, and two such runs share two cores without waiting for each other. Processor times come from the
-process that a score trains in.
+the reference's tricks has its own rate and momentum, from the same kind of grid. All arms share their seeds, so
+differences can be paired: runs with the same seed have the same order of images, class numbers and augmentation.
+Launched runs provide accuracies and their history. They use one rank with more passes per global batch, which gives the
+same gradients and norms, so two runs share two cores without waiting for each other. The scoring process provides
+processor times.
 """
 
 import os
@@ -32,36 +32,36 @@ from recordings import TIMES, Recordings, rounded
 
 SCRIPT = "train_submission.py"
 WORKERS = 2
-WIDEST = 6  # settings of a grid at most
+WIDEST = 6  # maximal number of settings in a grid
 
 
 @dataclass(frozen=True)
 class Arm:
-    """A submission of the course, with other values of some of its capitals."""
+    """A submission of the course with some of its constants changed."""
 
     name: str
     file: str = "baseline.py"
     capitals: Mapping = field(default_factory=dict)
 
     def source(self) -> str:
-        """Return the file's text with its capitals changed; InputError where it lacks one."""
+        """Return the file's text with its constants changed. Raises InputError if one is missing."""
         text = find(self.file).read_text()
         for capital, value in self.capitals.items():
             text, found = re.subn(rf"(?m)^{capital} = [^#\n]*?(?=  #|$)", f"{capital} = {value!r}", text)
             if found != 1:
-                raise InputError(f"{self.file} has {found} lines that begin with {capital} =, and one is needed")
+                raise InputError(f"{self.file} needs one line that starts with {capital} =, has {found}")
         return text
 
 
 BASELINE = Arm("baseline")
 REFERENCE = Arm("reference", "reference.py")
 
-# Each of the reference's tricks, and what the file says without it.
+# The reference's tricks, and the file's constants without each.
 TRICKS: dict[str, dict[str, Any]] = {
     "Muon": {"MUON": False},
     "whitening": {"WHITEN": False},
     "dirac start": {"DIRAC": False},
-    "width late": {"WIDTHS": (64, 64, 64)},  # about as many multiplications
+    "width late": {"WIDTHS": (64, 64, 64)},  # a similar number of multiplications
     "width late, equal weights": {"WIDTHS": (128, 128, 128)},
     "label smoothing": {"SMOOTHING": 0.0},
     "faster biases": {"BIAS_FASTER": 1.0},
@@ -70,7 +70,7 @@ TRICKS: dict[str, dict[str, Any]] = {
     "small shifts": {"SHIFT": 0},
 }
 BFLOAT16 = {"PRECISION": "bfloat16"}
-# Tricks are left out of one pass of a narrower network, in which a run takes half a minute.
+# Tricks are removed from one pass of a narrower network, in which a run takes half a minute.
 SHORT = BFLOAT16 | {"SAMPLES": 45_056, "WIDTHS": (32, 96, 192)}
 WHOLE = Arm("one pass", "reference.py", SHORT)
 ONE_PASS = [WHOLE, *(Arm(f"without {trick}", "reference.py", SHORT | left_out) for trick, left_out in TRICKS.items())]
@@ -81,7 +81,7 @@ TIMED = [BASELINE, REFERENCE, LONGER]
 def tuned(arm: Arm, rate: float, rest: float) -> Arm:
     """Return an arm with other settings of both optimizers: `rate` times the learning rate, `rest` times 1 − momentum.
 
-    The rate is scaled by the latter as well, so that a gradient moves weights as far as before.
+    The rate is also scaled by `rest`, so that a gradient's total effect is the same.
     """
     text = REFERENCE.source()
     value = {name: float(found) for name, found in re.findall(r"(?m)^(\w*(?:PEAK|MOMENTUM)) = ([\d.]+)", text)}
@@ -92,13 +92,13 @@ def tuned(arm: Arm, rate: float, rest: float) -> Arm:
 
 @dataclass(frozen=True)
 class Size:
-    """How many seeds and arms, and what cuts a run short: as recorded, or only to see that the recording works."""
+    """Size of the recordings: full, or small to check that recording works."""
 
     baseline: int = 20
     generated: int = 10  # of the baseline, on generated images
     others: int = 5
     tuning: int = 1_000  # the seed that settings are chosen with
-    arms: int | None = None  # of each list the first ones
+    arms: int | None = None  # limit of each list
     trial: Mapping = field(default_factory=dict)
 
 
@@ -109,33 +109,32 @@ SIZES = {
 
 
 class Scored(Recordings):
-    """Runs of the course's submissions, cut short as `trial` says, each with its accuracy on the private pictures."""
+    """Runs of the course's submissions, shortened by `trial`, with their private accuracy."""
 
     def __init__(self, work: Path, data_set: str, trial: Mapping):
         super().__init__(work)
         self.data_set, self.trial = data_set, trial
 
     def accuracies(self, arms: Iterable[Arm], seeds: Iterable[int], workers: int = 1) -> list[dict]:
-        """Return the results of all arms on all seeds, without times: as many run side by side as there are cores for.
+        """Return the results of all arms on all seeds, without times, because runs are in parallel.
 
-        A result has, besides what train_submission.py says, its ``arm`` and ``private_accuracy``, a share of the
-        private pictures.
+        A result adds ``arm`` and ``private_accuracy`` to the output of train_submission.py.
         """
         pairs = [(arm, seed) for seed in seeds for arm in arms]
         results = self.together(lambda arm, seed: self._result(arm, seed, workers), *zip(*pairs, strict=True))
         return [without_times(result) for result in results]
 
     def tune(self, arm: Arm, seed: int) -> tuple[Arm, list[dict]]:
-        """Return the arm with its best setting on public pictures, and the results of all that were tried.
+        """Return the arm with its best setting on public images, and the results of all settings tried.
 
-        They are a grid of rates, and with the best of these one of momenta, each of which grows as lesson 4's do.
+        The settings are a grid of rates, then a grid of momenta at the best rate, which grow like lesson 4's.
         """
         results: dict = {}
 
         def reached(rate, rest=1.0):
             if (rate, rest) not in results:
                 (result,) = self.accuracies([tuned(arm, rate, rest)], [seed])
-                result.pop("private_accuracy")  # nothing is chosen by it
+                result.pop("private_accuracy")  # not used for a choice
                 results[rate, rest] = {**result, "role": "tuning", "rate": rate, "rest": rest}
             return results[rate, rest]["public_accuracy"]
 
@@ -144,7 +143,7 @@ class Scored(Recordings):
         return tuned(arm, best, rest), list(results.values())
 
     def times(self, arms: Iterable[Arm], seeds: Iterable[int]) -> list[dict]:
-        """Return results of arms that train in turns as in a score, with their times and the machine's load before."""
+        """Return results of arms that alternate as in a score, with times and the machine's load before."""
         return [without_paths(self._kept("times", self._time, arm, seed)) for seed in seeds for arm in arms]
 
     def _result(self, arm, seed, workers):
@@ -194,7 +193,7 @@ class Scored(Recordings):
         }
 
 
-PATHS = {"argv", "config"}  # what in a result names folders of the machine that made it
+PATHS = {"argv", "config"}  # fields of a result with paths on the recording machine
 
 
 def without_paths(result: dict) -> dict:

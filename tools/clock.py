@@ -1,7 +1,7 @@
-"""Estimate how long a lesson takes: `make clock LESSON=1`, or all lessons.
+"""Estimate of the time that lessons take: `make clock LESSON=1`, or all lessons.
 
-The clock is that of somebody who knows Keras and is new to distributed training. It is a guide for authors: state the
-minutes in the lesson's head, rounded to five. A core takes an hour at most, and most of it is doing.
+The estimate is for readers who know Keras and are new to distributed training. It is a guide for authors: state the
+minutes at the top of the lesson, rounded to five. A core takes at most an hour, mostly of activity.
 """
 
 import re
@@ -16,16 +16,16 @@ import lessons
 WORDS_A_MINUTE = 140
 LINE, GUESS, LOOK, RUN = 0.15, 0.65, 1.3, 1.3  # minutes: of code, to be made, looked at, waited for
 CODED, WRITTEN = 4, 3  # minutes a point
-ONE_FILE = 20  # minutes at most: for a script that is judged in several parts
+ONE_FILE = 20  # maximal minutes, for a script with several checks
 MARK_SCHEME = re.compile(r"=== BEGIN MARK SCHEME ===.*?=== END MARK SCHEME ===", re.DOTALL)
-UNREAD = re.compile(rf"{MARK_SCHEME.pattern}|!\[[^\]]*\]\([^)]*\)", re.DOTALL)  # and what an image says in words
+UNREAD = re.compile(rf"{MARK_SCHEME.pattern}|!\[[^\]]*\]\([^)]*\)", re.DOTALL)  # and images' text alternatives
 TIME = re.compile(r"^# \| time \| (\d+) minutes", re.MULTILINE)
-HOUR = 60  # minutes that a core takes at most; a branch takes two
+HOUR = 60  # maximal minutes of a core; a branch may take twice as long
 
 
 @dataclass
 class Clock:
-    """What a lesson, or a part of it, asks for."""
+    """Time required by a lesson or a part of it."""
 
     words: int = 0  # of text
     doing: float = 0.0  # minutes: answers, guesses, runs, and what is looked at
@@ -37,7 +37,7 @@ class Clock:
 
 
 def doing(cell, tests) -> float:
-    """Return the minutes that a code cell or a written answer takes; `tests` counts those of each question."""
+    """Return the minutes for a code cell or written answer; `tests` is the number of tests per question."""
     graded, source = cell.metadata.get("nbgrader", {}), MARK_SCHEME.sub("", cell.source)
     if graded.get("grade"):
         count = tests[graded["grade_id"][:3]]
@@ -51,7 +51,7 @@ def doing(cell, tests) -> float:
 
 
 def sections(source) -> dict[int, Clock]:
-    """The clock of each numbered section of a lesson; 0 is what stands before the first."""
+    """Return the time of each numbered section of a lesson; 0 is the part before the first."""
     found, number = {0: Clock()}, 0
     cells = jupytext.read(source, fmt="py:percent").cells
     tests = Counter(
@@ -78,13 +78,13 @@ def total(clocks) -> Clock:
 
 
 def lines_of_code(source) -> int:
-    """The lines of code that somebody who is handed a lesson sees in it."""
+    """Return the lines of code visible in a released lesson."""
     cells = lessons.release(lessons.master(source.read_text())).cells
     return sum(bool(line.strip()) for cell in cells if cell.cell_type == "code" for line in cell.source.splitlines())
 
 
 def stated(source) -> int:
-    """The minutes that a lesson's head says."""
+    """Return the minutes stated at the top of a lesson."""
     return int(TIME.search(source.read_text())[1])
 
 

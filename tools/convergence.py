@@ -1,4 +1,4 @@
-"""The experiments of lesson 4: what is compared, on what, and how a rate is chosen. `tools/reference.py` records them.
+"""Experiments of lesson 4: arms, data and choice of learning rates. `tools/reference.py` records them.
 
 In all of them:
 
@@ -7,7 +7,7 @@ In all of them:
 - Rates are chosen on validation pictures that no run trains on, with seeds that are not judged. A grid has factor 2,
   and grows until its best rate is not at an edge.
 - Judged seeds are shared by all arms of an experiment, so that differences can be paired.
-- Runs compute in bfloat16 where the processor is faster in it; each record says which.
+- Runs use bfloat16 if it is faster on the processor; each record has its precision.
 
 A test picture is looked at by judged runs alone.
 """
@@ -24,29 +24,29 @@ BATCHES = (32, 64, 128, 256, 512, 1024, 2048, 4096)
 TUNING, JUDGED = (100, 101), (0, 1, 2, 3, 4)
 
 NORM = dict(recipe="batch_norm", ghost_batch=GHOST, statistics="recomputed")
-# Peak rates are 16 times those at the reference batch, which the climb starts from.
+# Peak rates are 16 times the rates at the reference batch, where the warm-up starts.
 WARM = NORM | dict(recipe="warmup", global_batch=LARGE)
 BIASES_APART = "LARS, trust 0.001, biases apart"
 BOTH = ("float32", "bfloat16")
-LEARNED = 0.15  # held-out accuracy of a run that has learned anything: of ten classes, a guess hits a tenth
+LEARNED = 0.15  # held-out accuracy of a run that has learned anything; chance is 0.1
 
 
 @dataclass(frozen=True)
 class Size:
-    """How large the experiments are: as recorded, or only to see that the recording works."""
+    """Size of the experiments: full, or small to check that recording works."""
 
-    # Training pictures: 45,056 are left of CIFAR-10's 50,000 (704 × 64 = 44 × 1024); few enough to be learned by heart,
-    # in the search for a generalisation gap, are 5,120 (80 × 64 = 5 × 1024).
+    # Training pictures: 45,056 are left of CIFAR-10's 50,000 (704 × 64 = 44 × 1024); few enough to be memorized, in the
+    # search for a generalization gap, are 5,120 (80 × 64 = 5 × 1024).
     samples: int = 45_056
     few: int = 5_120
     epochs: float = 4
-    long: int = 10  # epochs of that search; a large batch at equal steps takes sixteen times as many
+    long: int = 10  # epochs of that search; at equal steps, a large batch takes sixteen times as many
     warmup_epochs: float = 1
     test_samples: int | None = None
     target: float = 0.65  # held-out accuracy that the search for the critical batch size trains to
     batches: tuple = BATCHES  # that it tries
-    few_batches: tuple = (32, 128, 512, 1024, 2048, 4096)  # where all that goes with a batch is tuned
-    matched: float = 0.3  # training loss, on pictures as they are, that arms are compared at
+    few_batches: tuple = (32, 128, 512, 1024, 2048, 4096)  # with all settings of a batch tuned
+    matched: float = 0.3  # training loss, without augmentation, at which arms are compared
     parts: tuple = (1, 1 / 2, 1 / 4, 1 / 8)  # of a batch's rate, of networks whose sharpness is compared
     landscape: dict = field(default_factory=lambda: dict(eigenvalues=1, tolerance=0.02))  # options of landscape.py
     most_epochs: int = 16
@@ -54,7 +54,7 @@ class Size:
     tuning: tuple = TUNING
     thrice: tuple = (100, 101, 102)
     judged: tuple = JUDGED
-    again: tuple = tuple(range(10, 20))  # seeds that had no part in what the lesson says
+    again: tuple = tuple(range(10, 20))  # seeds that the lesson's conclusions did not use
     widest: int = 16  # rates of a grid at most
 
 
@@ -85,7 +85,7 @@ SIZES = {
 
 
 def failure_rate(runs: list) -> float:
-    """Return the mean share of held-out pictures that runs got wrong; infinite where one of them learned nothing."""
+    """Return the mean held-out error of runs; infinite if one of them learned nothing."""
     if any(run["diverged"] or run["test_accuracy"] < LEARNED for run in runs):
         return math.inf
     return 1 - statistics.fmean(run["test_accuracy"] for run in runs)
@@ -93,7 +93,7 @@ def failure_rate(runs: list) -> float:
 
 @dataclass
 class Search:
-    """The rates of one arm, each `factor` times the one before, tried until the best is not at an edge."""
+    """Grid of one arm's rates, spaced by `factor`, extended until the best is not at an edge."""
 
     first: float
     cost: Callable[[float], float]  # of a rate: the lower the better
@@ -107,7 +107,7 @@ class Search:
             self._try(self.factor**power * self.first)
         while len(self.tried) < self.widest:
             best = min(self.tried, key=self.tried.get)
-            if self.tried[best] == math.inf:  # none has worked yet
+            if self.tried[best] == math.inf:  # all failed so far
                 self._try(min(self.tried) / self.factor)
                 self._try(self.factor * max(self.tried))
             elif best == max(self.tried):
@@ -124,7 +124,7 @@ class Search:
 
 
 def best_rate(make: Trainings, size: Size, arm: str, first: float, settings: dict, seeds: tuple, results: list):
-    """Return an arm's best rate on validation pictures, of a grid around the `first`; its runs go into `results`."""
+    """Return an arm's best rate on validation images, from a grid around `first`; add its runs to `results`."""
 
     def cost(rate):
         fixed = settings | dict(learning_rate=rate, held_out="validation", test_samples=size.test_samples)
@@ -137,7 +137,7 @@ def best_rate(make: Trainings, size: Size, arm: str, first: float, settings: dic
 
 # ---------------------------------------------------------------- the arms
 
-# Each with the rate that its grid begins with, at the reference batch of 64.
+# Each with its grid's first rate, at the reference batch of 64.
 TUNED = {
     "small batch": (0.05, dict(recipe="base", global_batch=SMALL, ghost_batch=GHOST)),
     "large batch": (0.2, dict(recipe="base", global_batch=LARGE, ghost_batch=GHOST)),
@@ -151,7 +151,7 @@ TUNED = {
 
 
 def warmed(settings, size):
-    """Return settings with the warm-up of this size, where the recipe has one."""
+    """Return settings with this size's warm-up, if the recipe has one."""
     has = settings["recipe"] not in ("base", "batch_norm", "scale_lr")
     return settings | ({"warmup_epochs": size.warmup_epochs} if has else {})
 
@@ -170,7 +170,7 @@ def tune_arms(make: Trainings, size: Size) -> tuple[dict, list]:
 
 
 def judge_arms(make: Trainings, size: Size, rates: dict) -> list:
-    """Return the judged runs: every arm at its own best rate, and those that test a rule at the rule's."""
+    """Return the final runs: every arm at its best rate, and arms for a scaling rule at the rule's rate."""
     small, small_bn = rates["small batch"], rates["small batch + BN"]
     large, plain = TUNED["large batch"][1], TUNED["large batch + BN"][1]
     arms = {arm: (rates[arm], settings) for arm, (_, settings) in TUNED.items()}
@@ -198,14 +198,14 @@ def each_seed(make: Trainings, arms: dict, seeds: tuple) -> list:
 
 
 def arms_again(make: Trainings, size: Size, rates: dict) -> list:
-    """Return, with other seeds, arms whose sentences hold by little, and batch 64 with the large batch's warm-up.
+    """Return arms with small effects, with other seeds, and batch 64 with the large batch's warm-up.
 
-    `rates` are those that arms were judged at before; that of the new arm is chosen here.
+    `rates` are the arms' earlier rates; the new arm's rate is chosen here.
     """
     samples = dict(train_samples=size.samples, test_samples=size.test_samples, epochs=size.epochs)
     warm = warmed(WARM, size) | samples
     small = rates["small batch + BN"]
-    small_warm = warm | dict(global_batch=SMALL, warmup_start=SMALL / LARGE)  # as far as the large batch climbs
+    small_warm = warm | dict(global_batch=SMALL, warmup_start=SMALL / LARGE)  # same warm-up factor as the large batch
     results: list = []
     best = best_rate(make, size, "batch 64 with warm-up", small, small_warm, size.tuning, results)
     arms = {
@@ -219,9 +219,9 @@ def arms_again(make: Trainings, size: Size, rates: dict) -> list:
 
 
 def lars_biases(make: Trainings, size: Size, rates: dict) -> list:
-    """Return LARS with its paper's trust coefficient and a rate of the biases' own, and LARS as it was, other seeds.
+    """Return LARS with its paper's trust coefficient and a separate bias rate, and the earlier LARS, with other seeds.
 
-    First the biases' part of the rate is chosen at the arm's rate of before, then the rate at that part.
+    First the bias rate is chosen at the arm's earlier rate, then the rate itself.
     """
     samples = dict(train_samples=size.samples, test_samples=size.test_samples, epochs=size.epochs)
     apart, results = warmed(TUNED["LARS, trust 0.001"][1], size) | samples, []
@@ -257,17 +257,17 @@ def in_both_precisions(make: Trainings, size: Size, rates: dict) -> list:
 
 
 def at_the_end(arms: dict, size: Size) -> dict:
-    """Return arms that are evaluated at their end alone."""
+    """Return arms that are evaluated only at the end."""
     return {name: settings | dict(evaluate_epochs=round(size.epochs)) for name, settings in arms.items()}
 
 
-# ---------------------------------------------------------------- is there a generalisation gap?
+# ---------------------------------------------------------------- is there a generalization gap?
 
 
 def generalisation(make: Trainings, size: Size) -> list:
-    """Return runs that may learn their pictures by heart: at equal epochs, at equal steps, and at one training loss.
+    """Return runs that may memorize their images: at equal epochs, equal steps, and equal training loss.
 
-    Few pictures, none of them mirrored or shifted.
+    They use few images without augmentation.
     """
     few = by_heart(size)
     ratio = LARGE // SMALL
@@ -280,7 +280,7 @@ def generalisation(make: Trainings, size: Size) -> list:
 
     def tune(arm):
         first, settings = arms[arm]
-        # Sixteen times as long a training gets one seed a rate.
+        # A training that is sixteen times as long gets one seed per rate.
         seeds = size.tuning[:1] if settings["epochs"] > size.long else size.tuning
         return best_rate(make, size, arm, first, settings, seeds, results)
 
@@ -303,7 +303,7 @@ def to_a_loss_again(make: Trainings, size: Size, rates: dict) -> list:
 
 
 def by_heart(size: Size) -> dict:
-    """Return the settings of runs that may learn their pictures by heart."""
+    """Return the settings of runs that may memorize their images."""
     return NORM | dict(train_samples=size.few, no_augment=True)
 
 
@@ -316,7 +316,7 @@ def to_a_loss(size: Size, arm: str, settings: dict, rate: float) -> dict:
 
 
 def until_a_loss(size: Size) -> dict:
-    """Return the settings of runs that stop at a loss, at a constant rate: where a decay stands would differ."""
+    """Return the settings of runs that stop at a loss, at a constant rate, because decays would differ."""
     return dict(schedule="constant", target_loss=size.matched, epochs=4 * size.most_epochs)
 
 
@@ -324,7 +324,7 @@ def until_a_loss(size: Size) -> dict:
 
 
 def sharpness(make: Trainings, size: Size, rates: dict) -> list:
-    """Return how sharp the loss is around networks of equal training loss: three batch sizes, several rates of each.
+    """Return the sharpness of networks of equal training loss: three batch sizes, several rates each.
 
     `rates` are the highest of the smallest and of the largest batch; between both lies their geometric mean.
     """
@@ -346,7 +346,7 @@ def sharpness(make: Trainings, size: Size, rates: dict) -> list:
 
 
 def ghost_batches(make: Trainings, size: Size, rate: float) -> list:
-    """Return runs at the large batch, which differ in what batch norm looks at together alone."""
+    """Return runs at the large batch that differ only in batch norm's batch size."""
     settings = warmed(WARM, size) | dict(
         learning_rate=rate, epochs=size.epochs, train_samples=size.samples, test_samples=size.test_samples
     )
@@ -357,13 +357,13 @@ def ghost_batches(make: Trainings, size: Size, rate: float) -> list:
     return results + [make.train("synchronous, 1024", **synchronous, seed=seed) for seed in size.judged]
 
 
-# ---------------------------------------------------------------- the noise scale at weights that stand still
+# ---------------------------------------------------------------- noise scale at fixed weights
 
 
 def noise_runs(make: Trainings, size: Size, batch: int, rate: float) -> list:
     """Return the noise scale at the weights of runs of one batch that stopped at several accuracies.
 
-    Beside it, as ``live``, stands what each run had estimated by then while it trained.
+    ``live`` is each run's estimate up to that point during training.
     """
 
     def measure(target, seed):

@@ -1,11 +1,11 @@
-"""What `tools/gpu_check.sh` measures, written as one JSON record.
+"""Measurements of `tools/gpu_check.sh`, written as one JSON record.
 
     gpu_check.py FOLDER RECORD      run every step and write the record after each
     gpu_check.py --step NAME        run one measurement in this process and print its numbers as JSON
     gpu_check.py --rank KIND        one rank of a launch: "report", "allreduce" or "horovod"
 
-Each step is a process with a time limit, so that one failure does not cost the others. A step that fails is
-recorded with the end of its output.
+Each step is a process with a time limit, so one failure does not affect the others. A step that fails is recorded with
+the end of its output.
 """
 
 import json
@@ -117,7 +117,7 @@ def _plain(output):
 
 
 def hardware():
-    """Return what this machine is: processor, cores, GPUs, driver and versions."""
+    """Return a description of this machine: processor, cores, GPUs, driver and versions."""
     import psutil
     import torch
 

@@ -1,13 +1,12 @@
-"""Build the lessons' notebooks from their one source, compare them with it, execute them.
+"""Build, check and execute the lessons' notebooks.
 
     tools/lessons.py build          what `make notebooks` runs
     tools/lessons.py check          name every notebook that differs from its source
     tools/lessons.py run [LESSON] [--size smoke|reader]
 
-The source of a lesson is lessons/<lesson>.py, in jupytext's percent format.
-A lesson is executed with its model answers in a folder of its own under build/, and neither reads nor writes what lies
-in notebooks/. Executed notebooks and their HTML go to build/, without the answers. LESSON is a lesson's name or its
-beginning: `run 4`.
+The source of a lesson is lessons/<lesson>.py, in jupytext's percent format. A lesson is executed with its model answers
+in a separate folder under build/, without reading or writing notebooks/. Executed notebooks and their HTML go to
+build/, without the answers. LESSON is a lesson's name or its beginning: `run 4`.
 """
 
 import argparse
@@ -42,24 +41,24 @@ SHOWN_LINES = 12  # of a failing cell, and of its traceback
 
 @dataclass(frozen=True)
 class Failure:
-    """Why a notebook did not run to its end: one line, and what explains it."""
+    """Execution of a notebook failed: one line, and details."""
 
     sentence: str
     details: str = ""
 
 
 def sources(root: Path) -> list[Path]:
-    """The lessons' sources in the order in which people meet them."""
+    """Return the lessons' sources in reading order."""
     return sorted(root.glob("lessons/*.py"), key=lambda source: (source.stem != HOME, source.stem))
 
 
 def is_core(source: Path) -> bool:
-    """Whether a lesson is on the course's way: 2b.Links-in-Depth is a branch of 2.System-Topology."""
+    """Return whether a lesson is a core lesson: 2b.Links-in-Depth is a branch of 2.System-Topology."""
     return bool(re.match(r"\d+\.", source.stem))
 
 
 def branches(core: Path, root: Path) -> list[Path]:
-    """The lessons that go deeper than this one."""
+    """Return this lesson's branches."""
     number = core.stem.partition(".")[0]
     return [each for each in sources(root) if re.match(rf"{number}[a-z]\.", each.stem)]
 
@@ -74,26 +73,26 @@ def source_of(path: Path, root: Path) -> Path:
 
 
 def begins_so(name: str, paths: list[Path]) -> list[Path]:
-    """The lessons whose name begins so; a number alone means that lesson's core."""
+    """Return the lessons whose name starts this way; a number alone means the core lesson."""
     from course.lab.notebooks import beginning
 
     return [path for path in paths if path.stem.startswith(beginning(name))]
 
 
 def notebooks(root: Path) -> list[Path]:
-    """The lessons' notebooks in that order; a reader's own that lie beside them are not the course's."""
+    """Return the lessons' notebooks in that order, without a reader's own notebooks."""
     return [notebook_path(source, root) for source in sources(root)]
 
 
 def convert(source: str) -> str:
-    """The text of the notebook that a class is handed of a lesson's percent-format text."""
+    """Return the text of the released notebook for a lesson's percent-format text."""
     import nbformat
 
     return nbformat.writes(release(master(source))) + "\n"
 
 
 def navigated(notebook, source: Path, root: Path):
-    """Put links to the lessons before and after this one at its head and its foot; a branch's lead to its core."""
+    """Add links to the previous and next lesson at the top and bottom; a branch links to its core."""
     import nbformat
 
     order = sources(root)
@@ -119,15 +118,15 @@ def navigated(notebook, source: Path, root: Path):
 
 
 def title(source: Path) -> str:
-    """What links call a lesson: its heading; that of Start_Here says what the course is."""
+    """Return a lesson's link text: its heading; Start_Here's heading is the course's title."""
     return "Start here" if source.stem == HOME else source.read_text().partition("\n# # ")[2].partition("\n")[0]
 
 
 def master(source: str):
-    """The notebook that a lesson's percent-format text stands for, solutions and all.
+    """Return the notebook for a lesson's percent-format text, including solutions.
 
-    The same text always gives the same notebook: a cell's id comes from what is in the cell once
-    it is released, so that the cell keeps it and nothing of a solution is in it.
+    The same text always gives the same notebook: a cell's id is computed from its released content, so it is stable and
+    does not depend on solutions.
     """
     import jupytext
     import nbformat
@@ -137,7 +136,7 @@ def master(source: str):
     notebook.nbformat, notebook.nbformat_minor = 4, 5
     notebook.metadata = nbformat.from_dict(METADATA)
     for cell in notebook.cells:
-        cell.metadata.pop("lines_to_next_cell", None)  # jupytext's own
+        cell.metadata.pop("lines_to_next_cell", None)  # jupytext's metadata
     seen: Counter[str] = Counter()
     for cell, released in zip(notebook.cells, release(notebook).cells, strict=True):
         content = f"{released.cell_type}\n{released.source}"
@@ -153,7 +152,7 @@ def _gives_hints(cell) -> bool:
 
 
 def hints(source: str) -> dict[str, list[str]]:
-    """The hints of a lesson's percent-format text: {question: [a nudge, the idea, the first line]}."""
+    """Return the hints in a lesson's percent-format text: {question: [a nudge, the idea, the first line]}."""
     import jupytext
 
     found = {}
@@ -164,7 +163,7 @@ def hints(source: str) -> dict[str, list[str]]:
 
 
 def hidden_hints(root: Path) -> str:
-    """The text of the package's hints: not to be read by chance."""
+    """Return the encoded text of the package's hints."""
     lessons = {source.stem: hints(source.read_text()) for source in sources(root)}
     encoded = {
         lesson: {q: base64.b64encode(json.dumps(steps).encode()).decode() for q, steps in found.items()}
@@ -175,10 +174,9 @@ def hidden_hints(root: Path) -> str:
 
 
 def release(notebook):
-    """What people are handed of a lesson: no outputs, no solutions, no hidden tests.
+    """Return the released version of a lesson: no outputs, solutions or hidden tests.
 
-    nbgrader's own steps, in the order in which `nbgrader generate_assignment` takes them, less the
-    one that writes to the gradebook.
+    These are the steps of `nbgrader generate_assignment` in order, except writing to the gradebook.
     """
     from nbgrader import preprocessors as steps
 
@@ -190,7 +188,7 @@ def release(notebook):
         steps.CheckCellMetadata(),
         steps.ComputeChecksums(),
         steps.ClearHiddenTests(),
-        # A mark scheme may stand in any cell that people cannot edit: see nbgrader_config.py.
+        # Mark schemes may be in any read-only cell: see nbgrader_config.py.
         steps.ClearMarkScheme(enforce_metadata=False),
         steps.ComputeChecksums(),
         steps.CheckCellMetadata(),
@@ -200,15 +198,15 @@ def release(notebook):
 
 
 def released(source: Path, root: Path):
-    """What people are handed of a lesson; ends the command where nbgrader does not take the lesson, naming it."""
+    """Return the released version of a lesson; exit with its name if nbgrader rejects it."""
     try:
         return release(master(source.read_text()))
-    except Exception as error:  # nbgrader has no common type for what it does not take
+    except Exception as error:  # nbgrader has no common error type
         sys.exit(f"{source.relative_to(root)}: {type(error).__name__}: {error}")
 
 
 def converted(source: Path, root: Path) -> str:
-    """The text of the notebook in notebooks/."""
+    """Return the text of the notebook in notebooks/."""
     import nbformat
 
     return nbformat.writes(navigated(released(source, root), source, root)) + "\n"
@@ -231,7 +229,7 @@ def build(root: Path) -> int:
 
 
 def holds_work(path: Path) -> bool:
-    """Whether somebody has executed or answered anything in a notebook; also where it cannot be read."""
+    """Return whether a notebook has outputs or answers, or cannot be read."""
     import nbformat
 
     from course.lab.progress import questions_of
@@ -245,7 +243,7 @@ def holds_work(path: Path) -> bool:
 
 
 def check(root: Path) -> int:
-    """Say which notebooks are not what their sources give."""
+    """Report notebooks that differ from their sources."""
     expected = {notebook_path(source, root): source for source in sources(root)}
     wrong = [
         path for path, source in expected.items()
@@ -262,7 +260,7 @@ def check(root: Path) -> int:
 
 
 def run(root: Path, lesson: str, size: str) -> int:
-    """Execute lessons one after another, a line each; what failed is repeated at the end."""
+    """Execute lessons one after another, with a line each, and list failures at the end."""
     chosen = begins_so(lesson, sources(root))
     if not chosen:
         have = ", ".join(source.stem for source in sources(root)) or "none"
@@ -289,14 +287,14 @@ def run(root: Path, lesson: str, size: str) -> int:
 
 
 def work_folder(stem: str, root: Path) -> Path:
-    """The folder in which a lesson is executed: removed afterwards."""
+    """Yield the folder for a lesson's execution, and remove it afterward."""
     return root / "build" / "work" / stem
 
 
 def execute(notebook, source: Path, root: Path, size: str, line: Line, course: dict[Path, str]) -> Failure | None:
     """Execute a lesson's answered notebook with this Python; write it and its HTML to build/, without the answers.
 
-    It finds the notebooks of a fresh `course` beside it, whatever a reader has made of theirs.
+    It runs next to a fresh copy of the course's notebooks, not the reader's.
     """
     import nbformat
 
@@ -307,7 +305,7 @@ def execute(notebook, source: Path, root: Path, size: str, line: Line, course: d
     for path, text in course.items():
         (work / path).parent.mkdir(parents=True, exist_ok=True)
         (work / path).write_text(text)
-    answered = notebook_path(source, work)  # where `check()` finds it
+    answered = notebook_path(source, work)  # location expected by `check()`
     nbformat.write(notebook, answered)
     env = {k: v for k, v in os.environ.items() if k != "JUPYTER_PATH"}
     env |= {"JUPYTER_PREFER_ENV_PATH": "1", "PYTHONNOUSERSITE": "1", "DDL_VIEW": "plain"}
@@ -330,7 +328,7 @@ def execute(notebook, source: Path, root: Path, size: str, line: Line, course: d
 
 
 def failing_cell(result: Path) -> Failure | None:
-    """The cell that ended the execution of a notebook, counted as in its source."""
+    """Return the cell that ended a notebook's execution, numbered as in its source."""
     import nbformat
 
     if not result.exists():
@@ -349,13 +347,13 @@ def failing_cell(result: Path) -> Failure | None:
                 sentence = f"cell {number} raised {output.ename}: {output.evalue}".splitlines()[0]
                 trace = re.sub(r"\x1b\[[0-9;]*m", "", "\n".join(output.traceback)).splitlines()
                 return Failure(sentence, "\n".join(shown + trace[-SHOWN_LINES:]))
-        if cell.metadata.get("papermill", {}).get("exception") is False:  # it was started
+        if cell.metadata.get("papermill", {}).get("exception") is False:  # it had started
             last = Failure(f"cell {number} ended its kernel", "\n".join(shown))
     return last
 
 
 def write_without_answers(result: Path, answered) -> None:
-    """Replace an executed lesson's answers by what people are handed, keep its outputs, and write it as HTML, too."""
+    """Replace an executed lesson's answers by the released stubs, keep its outputs, and also write HTML."""
     import nbformat
     from nbconvert import HTMLExporter
 

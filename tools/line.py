@@ -1,4 +1,4 @@
-"""The line that a long step shows while it runs: redrawn in a terminal, elsewhere repeated every ten seconds."""
+"""Status line of a long step: redrawn in a terminal, otherwise repeated every ten seconds."""
 
 import shutil
 import subprocess
@@ -13,7 +13,7 @@ POLL_S = 0.5
 
 
 class Line:
-    """One step's line."""
+    """A step's status line."""
 
     def __init__(self, title: str, name: str) -> None:
         self.title, self.name = title, name
@@ -43,7 +43,7 @@ class Line:
 
 
 def follow(command: list, log: Path, env: dict[str, str], line: Line) -> int:
-    """Run a command with its output in a log, show the last of it, and return its exit status."""
+    """Run a command with its output in a log, show its last line, and return the exit status."""
     with (
         log.open("wb") as file,
         subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=file, stderr=file, env=env) as process,

@@ -1,4 +1,4 @@
-"""Runs that are made once, some at a time, and kept: what `tools/reference.py` records is made of them."""
+"""Cached runs for the recordings of `tools/reference.py`."""
 
 import hashlib
 import json
@@ -20,7 +20,7 @@ TIMES = {"images_per_s", "seconds", "train_seconds", "time_to_first_step_s"}
 
 
 class Silent:
-    """A view of a run that shows nothing."""
+    """A view that shows nothing."""
 
     def update(self, progress):
         pass
@@ -30,9 +30,9 @@ class Silent:
 
 
 class Recordings:
-    """Results that are kept in the folder `work`: one that is asked for again is read.
+    """Cache of results in the folder `work`.
 
-    At most `jobs` ranks run at a time, by default as many as there are cores.
+    At most `jobs` ranks run at a time, by default one per core.
     """
 
     def __init__(self, work: Path, jobs: int | None = None):
@@ -46,7 +46,7 @@ class Recordings:
         self._ending = threading.Event()
 
     def kept(self, facts: Any, make: Callable[[], dict], ranks: int = 1) -> dict:
-        """Return what `make` returns, made now or earlier from the same `facts`, which JSON can hold."""
+        """Return the result of `make`, cached by `facts`, which must be JSON values."""
         text = json.dumps(facts, sort_keys=True)
         path = self.work / f"{hashlib.sha256(text.encode()).hexdigest()[:16]}.json"
         with self._locks[path]:  # the same run may be one of two arms
@@ -60,12 +60,12 @@ class Recordings:
         return read_json(path) or {}
 
     def _acquire(self, cores):
-        with self._acquiring:  # one waits for several at a time, or two might wait for each other
+        with self._acquiring:  # acquire several at a time under a lock, to avoid a deadlock
             for _ in range(cores):
                 self._cores.acquire()
 
     def finished(self, script: str | Path, name: str, **settings) -> Run:
-        """Launch a run; return it when it is over. One that fails ends this program."""
+        """Launch a run and return it when finished; exit if it fails."""
         if self._ending.is_set():
             raise KeyboardInterrupt
         run = launch(script, name=name, wait=False, check=False, **settings)
@@ -104,11 +104,11 @@ class Trainings(Recordings):
         self._began, self._made = time.monotonic(), 0
 
     def train(self, name: str, **settings) -> dict:
-        """Return the result of a training with these settings, made now or earlier."""
+        """Return the cached result of a training with these settings."""
         return self.run("train_cifar.py", name, **self.fixed | settings)
 
     def run(self, script: str, name: str, **settings) -> dict:
-        """Return the result of a script's run with these settings, made now or earlier."""
+        """Return the cached result of a script's run with these settings."""
         result = self.kept(
             [script, settings], lambda: self._make(script, name, settings), ranks=settings.get("workers", 1)
         )
@@ -128,9 +128,9 @@ class Trainings(Recordings):
 
 
 def compact(result: dict) -> dict:
-    """Return a result without what no table reads, its figures rounded, and without times.
+    """Return a result without unused fields and times, with rounded figures.
 
-    Runs are made some at a time, beside whatever else the machine does: how fast one was says nothing of its arm.
+    Several runs share the machine, so their speed says nothing about the arm.
     """
     result = {key: value for key, value in result.items() if key not in ("start_s", "epoch_seconds", "resumed_at")}
     for row in (result, *result.get("history", [])):
@@ -139,5 +139,5 @@ def compact(result: dict) -> dict:
 
 
 def rounded(value: Any) -> Any:
-    """Return what JSON can hold with its figures as exact as anybody needs."""
+    """Return JSON values with rounded figures."""
     return json.loads(json.dumps(value), parse_float=lambda text: float(f"{float(text):.{DIGITS}g}"))

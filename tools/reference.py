@@ -3,8 +3,8 @@
 For lesson 2 (`--only two-hosts`, five minutes): this machine as two hosts, for readers who may not
 make any; all-reduce in several ways, and training steps, over links of several rates.
 
-For lesson 3 (`--only precision`, fifteen minutes): float32 against bfloat16, where the processor has
-instructions for it; accuracy in pairs with the same seed, then images/s in pairs one after the other.
+For lesson 3 (`--only precision`, fifteen minutes): float32 against bfloat16, if the processor has instructions for it;
+accuracy in pairs with the same seed, then images/s in pairs one after the other.
 
 For lesson 3 on the next stack (`make reference STACK=next` records this only; two minutes): Horovod under Keras 2 and
 under Keras 3, where ranks drift apart (`--only keras`).
@@ -13,11 +13,11 @@ For lesson 4, on CIFAR-10, the experiments of convergence.py and sweeps.py: the 
 rate that its own grid chose (`--only convergence`, an hour and a quarter), what holds by little once more with other
 seeds (`--only arms-again`, three quarters of an hour), and in both precisions (`--only precision-arms`, a quarter of an
 hour); steps to a target against the batch (`--only critical-batch`, an hour and a quarter), and with momentum and
-warm-up tuned as well (`--only critical-batch-tuned`, two hours and a half); the search for a generalisation gap
+warm-up tuned as well (`--only critical-batch-tuned`, two hours and a half); the search for a generalization gap
 (`--only generalisation`, three quarters of an hour), its arms of equal loss with ten other seeds (`--only
-equal-loss-again`, twenty minutes), and sharpness at equal loss (`--only sharpness`, an hour); LARS with a rate of
-the biases' own (`--only lars-biases`, a quarter of an hour); batch norm over 32 to 1,024 images (`--only
-ghost-batches`), and the noise scale at weights that stand still (`--only noise`; ten minutes each).
+equal-loss-again`, twenty minutes), and sharpness at equal loss (`--only sharpness`, an hour); LARS with a rate of the
+biases' own (`--only lars-biases`, a quarter of an hour); batch norm over 32 to 1,024 images (`--only ghost-batches`),
+and the noise scale at fixed weights (`--only noise`; ten minutes each).
 
 For lesson 6 (`--only sharding`, a quarter of an hour): a rank's memory at several sizes in each of
 ZeRO's stages, and what fewer bytes cost in loss, the same seeds for each way of exchanging.
@@ -60,7 +60,7 @@ SIZES = {
 
 # For each rate of the link, in Mbit/s (0: none): the largest message that takes no minutes.
 LINKS = {"reader": {0: 2**24, 1000: 2**24, 100: 2**22}, "smoke": {1000: 2**12}}
-# The same seeds in both precisions; speed is measured in pairs that follow each other.
+# The same seeds in both precisions; speed is measured in consecutive pairs.
 PAIRS = {"reader": dict(seeds=range(5), pairs=5, steps=24), "smoke": dict(seeds=range(1), pairs=1, steps=4)}
 MEMORY = {"reader": [(384, 6), (512, 6), (640, 6), (768, 8), (1024, 6)], "smoke": [(32, 1)]}  # width and depth
 MESSAGES = {"reader": dict(seeds=range(5), steps=800), "smoke": dict(seeds=range(1), steps=16)}
@@ -99,7 +99,7 @@ def record_two_hosts(options):
 
 
 def record_precision(options):
-    choose("bfloat16")  # refused now where the processor can't
+    choose("bfloat16")  # raises an error now if the processor can't
     keep(options.results / "precision.jsonl", precision_runs(options))
     keep(options.results / "precision-speed.jsonl", speed_runs(options))
 
@@ -176,14 +176,14 @@ def record_lars_biases(options):
 
 
 def record_precision_arms(options):
-    choose("bfloat16")  # a half of it; refused now where the processor can't
+    choose("bfloat16")  # a half of it; raises an error now if the processor can't
     make, size = recordings(options)
     keep(options.results / "precision-arms.jsonl", convergence.in_both_precisions(make, size, rates_of_arms()))
 
 
 def record_ghost_batches(options):
     make, size = recordings(options)
-    rates, _ = convergence.tune_arms(make, size)  # made already, where the arms are
+    rates, _ = convergence.tune_arms(make, size)  # cached if the arms are
     keep(options.results / "ghost-batches.jsonl", convergence.ghost_batches(make, size, rates["+ warm-up"]))
 
 
@@ -204,7 +204,7 @@ def record_challenge_baseline(options):
 
 
 def record_challenge(options):
-    choose("bfloat16")  # a part of it; refused now where the processor can't
+    choose("bfloat16")  # a part of it; raises an error now if the processor can't
     make, size = scored(options)
     few, seeds = size.arms, range(size.others)
     keep(options.results / "challenge-times.jsonl", make.times(challenge.TIMED[: few and few + 1], seeds))
@@ -216,14 +216,14 @@ def record_challenge(options):
 
 
 def scored(options):
-    """Return what makes the runs of lesson 5, and their size."""
+    """Return the recorder of lesson 5's runs, and their size."""
     need_data(options)
     size = challenge.SIZES[options.size]
     return challenge.Scored(options.work / "challenge", options.data_set, size.trial), size
 
 
 def recordings(options):
-    """Return what makes the runs of lesson 4, and their size."""
+    """Return the recorder of lesson 4's runs, and their size."""
     need_data(options)
     make = Trainings(options.work / "convergence", data_set=options.data_set, precision=options.precision)
     return make, convergence.SIZES[options.size]
@@ -237,7 +237,7 @@ def need_data(options):
 
 
 def recorded(make, script, name, *key, facts=lambda run: {}, **settings):
-    """Return a run's result with further `facts`, made now or earlier; `key` tells it from others of this script."""
+    """Return a run's cached result with further `facts`; `key` distinguishes it from others of this script."""
 
     def result():
         load = os.getloadavg()[0]
@@ -263,7 +263,7 @@ def precision_runs(options):
 
 
 def speed_runs(options):
-    """Take steps in one precision and at once in the other, several times."""
+    """Take steps in both precisions alternately, several times."""
     make, many = Recordings(options.work / "precision"), PAIRS[options.size]
     settings = dict(recipe="warmup", global_batch=1024, steps=many["steps"], timeline=True, workers=2, threads=1)
     settings |= dict(data_set="synthetic", train_samples=10_000, test_samples=500)
@@ -321,14 +321,14 @@ def keras_runs(options):
 
 
 def two_host_runs(options):
-    """Run what needs two hosts: all-reduces, and steps of a training."""
+    """Run the experiments on two hosts: all-reduces and training steps."""
     make = Recordings(options.work / "two-hosts")
     links, steps = LINKS[options.size], STEPS[options.size]
     wanted = [
         ("hierarchical_allreduce.py", rate, dict(workers=4, nodes=2, max_bytes=most, seconds=4.0))
         for rate, most in links.items()
     ]
-    # Hosts that have a rank each would give it all of their cores: one thread, here as there.
+    # With one rank per host, it would get all cores, so limit it to one thread.
     wanted += [
         ("step_times.py", rate, dict(workers=2, nodes=1 if rate is None else 2, threads=1, **steps))
         for rate in (None, *links)
@@ -366,7 +366,7 @@ PARTS = {
 }
 
 
-# What each stack records when nothing is named: Keras 3 is on the next one only, all else is compared on the default.
+# Default recordings of each stack: Keras 3 on the next one, everything else on the default.
 PARTS_OF = {"default": [part for part in PARTS if part != "keras"], "next": ["keras"]}
 
 

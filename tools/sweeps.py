@@ -1,6 +1,6 @@
-"""Lesson 4's critical batch size: steps to a target against the batch.
+"""Sweeps for lesson 4's critical batch size: steps to a target against the batch.
 
-At the best of a grid of rates, and once more with momentum and warm-up tuned as well.
+One uses the best of a grid of rates; another also tunes momentum and warm-up.
 """
 
 import math
@@ -10,18 +10,18 @@ from convergence import GHOST, LARGE, NORM, SMALL, Search, Size, failure_rate
 from course.convergence.critical import crossing
 from recordings import Trainings
 
-# The rates that grids begin with, at batch 32; they go up with the square root.
+# The grids' first rates at batch 32, scaled by the square root of the batch.
 OPTIMIZERS = {
     "SGD with momentum": (0.05, {}),
     "LAMB": (0.005, dict(optimizer="lamb")),
     "plain SGD": (0.4, dict(momentum=0)),
 }
-PRUNE = 1.3  # a run that needs more samples than so many times the best rate's is stopped
+PRUNE = 1.3  # runs are stopped at this multiple of the best rate's samples
 EVALUATIONS = 24  # until about the target
 
 
 def sweep(make: Trainings, size: Size, optimizer: str) -> list:
-    """Return runs to the target at a constant rate for each batch: a grid of rates, then judged seeds at the best."""
+    """Return runs to the target at constant rates for each batch: a grid of rates, then final seeds at the best."""
     first, settings = OPTIMIZERS[optimizer]
     results = []
 
@@ -65,23 +65,23 @@ def sweep(make: Trainings, size: Size, optimizer: str) -> list:
 
 
 def steps_between(size: Size, batch: int, evaluations: int) -> int:
-    """Return the steps between evaluations, about so many of which are on the way to the target, whatever the batch."""
+    """Return the steps between evaluations, so that each batch has about the same number up to the target."""
     return max(1, round(size.samples * (1 + batch / 500) / evaluations / batch))
 
 
 def too_many(size: Size, result: dict) -> float:
-    """Return, for a run that missed the target, more samples than any takes that gets there, the fewer the better."""
+    """Return a penalty in samples for a run that missed the target, smaller for better runs."""
     return 2 * size.samples * size.most_epochs * (1 + failure_rate([result]))
 
 
 def best_rates(results: list) -> dict:
-    """Return the rate at which each batch was judged."""
+    """Return each batch's final rate."""
     return {result["global_batch"]: result["learning_rate"] for result in results if result["role"] == "judged"}
 
 
-# ---------------------------------------------------------------- the same, with all that goes with a batch tuned
+# ---------------------------------------------------------------- with momentum and warm-up tuned
 
-FARTHEST = {"plain SGD": 1024}  # of the batches: five times where it bends, and beyond, one run takes minutes
+FARTHEST = {"plain SGD": 1024}  # batches: beyond five times the critical batch, one run takes minutes
 MOMENTUM = 0.9  # that grids begin with
 FINER = math.sqrt(2)  # the factor of grids
 CLIMB = 1 / 4  # of the samples that the best run without a warm-up needs
@@ -93,8 +93,8 @@ SOONER, LATER = 1.2, 2  # times the fewest samples: where a run is stopped that 
 class Tuned:
     """The tuning of one optimizer at one batch: learning rate, warm-up and momentum, by samples to the target.
 
-    One seed goes through all; the best settings get the others as well, and the best of these is judged, on other
-    pictures and seeds. A run is stopped where it can't be the best any more.
+    One seed tries all settings; the best ones get the other seeds, and the best of these is evaluated on other images
+    and seeds. A run is stopped once it can no longer be the best.
     """
 
     def __init__(self, make: Trainings, size: Size, optimizer: str, batch: int):
@@ -109,7 +109,7 @@ class Tuned:
         warm = dict(warmup_epochs=round(climb, 4), warmup_start=SMALL / LARGE)
         self._best(best, **warm)
         if self.optimizer == "SGD with momentum":
-            # A grid of 1 − momentum, with a grid of rates for each: these go with it, by what a gradient moves weights.
+            # A grid of 1 − momentum, with a grid of rates for each, proportional to 1 − momentum.
             Search(1 - MOMENTUM, lambda rest: self._with_momentum(round(1 - rest, 4), warm), self.size.widest).best()
         self.make.together(lambda setting: self._others(setting), self._ranked()[:FINALISTS])
         chosen = self._ranked()[0]
@@ -128,7 +128,7 @@ class Tuned:
         return min(needed[0] for setting, needed in found if dict(setting).get("momentum", MOMENTUM) == momentum)
 
     def _ranked(self):
-        # Settings with more seeds come before those that were left behind after the first.
+        # Prefer settings with more seeds to those dropped after the first.
         return sorted(self.needed, key=lambda each: (-len(self.needed[each]), statistics.fmean(self.needed[each])))
 
     def _fewest(self):

@@ -1,10 +1,10 @@
-"""Show the executed lessons as a web site: `make site` builds build/site with Sphinx, for any static host.
+"""Website of the executed lessons: `make site` builds build/site with Sphinx, for any static host.
 
     tools/website.py build     build/site
     tools/website.py keep      results/lessons: what `make run SIZE=reader` has left in build/
 
-A page shows a lesson as attendees get it, with the outputs that the model answers gave: those of build/ at reader size,
-else those that are kept with the course, else those of build/ at any size. A cell that has changed since has none.
+A page shows a released lesson with the model answers' outputs: from build/ at reader size, else the committed ones,
+else from build/ at any size. Cells that have changed since have no outputs.
 """
 
 import argparse
@@ -63,7 +63,7 @@ STATES = re.compile(r"^\[ *\d+:\d\d\] (queued|starting|running|training|\d+ (of 
 
 
 def executed(path: Path, root: Path, size: str = "smoke"):
-    """Return what `make run` has left of a lesson; None if it is older, smaller or did not reach its end."""
+    """Return a lesson's execution by `make run`; None if it is outdated, smaller or incomplete."""
     import nbformat
 
     result, source = root / "build" / path.name, lessons.source_of(path, root)
@@ -77,7 +77,7 @@ def executed(path: Path, root: Path, size: str = "smoke"):
 
 
 def recorded(path: Path, root: Path):
-    """Return the execution of a lesson that is kept with the course, or None."""
+    """Return a lesson's committed execution, or None."""
     import nbformat
 
     record = root / RECORDS / f"{path.name}.xz"
@@ -85,7 +85,7 @@ def recorded(path: Path, root: Path):
 
 
 def keep(root: Path) -> None:
-    """Keep the executions at reader size that are in build/ with the course."""
+    """Copy the executions at reader size from build/ into the course."""
     import nbformat
 
     for path in lessons.notebooks(root):
@@ -100,7 +100,7 @@ def keep(root: Path) -> None:
 
 
 def without_places(text: str, root: Path) -> str:
-    """Return a text that does not tell in which folders of which machine it was made."""
+    """Return a text without this machine's name and folders."""
     text = re.sub(rf"{re.escape(str(lessons.work_folder('', root)))}/[\w.-]+", "~/course", text)
     names = {data_dir(): "~/.cache/ddl", Path(sys.prefix): ".venv", root: "~/course", Path.home(): "~"}
     for path, name in names.items():
@@ -109,7 +109,7 @@ def without_places(text: str, root: Path) -> str:
 
 
 def page(path: Path, root: Path):
-    """Return a lesson as people are handed it, with outputs, and a line that says when it was executed."""
+    """Return a released lesson with outputs and the date of its execution."""
     import nbformat
 
     notebook = lessons.released(lessons.source_of(path, root), root)

@@ -1,13 +1,13 @@
 """`make hub`: prepare a class's folder, then become its JupyterHub.
 
 ===================  =====================================================================
-course.bundle        the course as committed: what attendees get their copies from
-attendees/NAME/      an attendee's own folder, with the copy of the course
+course.bundle        the course as committed, the source of attendees' copies
+attendees/NAME/      an attendee's folder, with a copy of the course
 exchange/            nbgrader's exchange: hand-ins (``DDL_EXCHANGE``)
-queue/               who launches on which cores (``DDL_QUEUE``)
-table/               what attendees share of where they are (``DDL_CLASS``)
+queue/               the queue of launches by cores (``DDL_QUEUE``)
+table/               shared progress of attendees (``DDL_CLASS``)
 hub/                 JupyterHub's database and keys; the class's password, and yours
-settings.py          your own settings, if you write one: it is read last
+settings.py          your own settings, if any; read last
 ===================  =====================================================================
 """
 
@@ -28,15 +28,15 @@ MODES = {
     "attendees": 0o711,
     "exchange": 0o777,  # as nbgrader wants it
     "queue": 0o1777,  # like /tmp
-    "table": 0o3733,  # everybody writes a file, and the folder's group reads them
+    "table": 0o3733,  # everyone writes a file, and the folder's group reads them
     "hub": 0o700,
 }
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="make hub", description="Start JupyterHub for a class.")
-    parser.add_argument("--folder", type=Path, required=True, help="where everything of the class is")
-    parser.add_argument("--host", default="127.0.0.1", help="the address that it listens on")
+    parser.add_argument("--folder", type=Path, required=True, help="the class's folder")
+    parser.add_argument("--host", default="127.0.0.1", help="address to listen on")
     parser.add_argument("--port", type=int, default=8000)
     parser.add_argument("--accounts", action="store_true", help="attendees have accounts of this system (needs root)")
     arguments = parser.parse_args()
@@ -56,7 +56,7 @@ def main() -> None:
 
 
 def prepare(folder: Path) -> None:
-    """Make the folders of a class; the hub's own is for nobody else."""
+    """Create a class's folders; the hub's is private."""
     for name, mode in MODES.items():
         path = folder / name
         path.mkdir(parents=True, exist_ok=True)
@@ -64,7 +64,7 @@ def prepare(folder: Path) -> None:
 
 
 def sign_in(folder: Path, accounts: bool) -> str:
-    """Say how one signs in; make the passwords that are missing."""
+    """Return instructions for signing in, creating missing passwords."""
     if accounts:
         return "with the names and passwords of this system's accounts"
     for name in ("password", "admin-password"):
@@ -79,16 +79,16 @@ def sign_in(folder: Path, accounts: bool) -> str:
 
 
 def write_bundle(course: Path, bundle: Path) -> None:
-    """Write the course's last commit, with what came before it, to a file that git clones and fetches from.
+    """Write the course's last commit and its history to a bundle for git to clone and fetch.
 
-    The owner of a file is nothing to git, which refuses to clone somebody else's folder.
+    Git refuses to clone another user's folder, but not another user's bundle.
     """
     if _git(course, "rev-parse", "--is-shallow-repository") != "false":
         raise InputError(f"{course} is a clone without its history: `git fetch --unshallow` gets that")
     with tempfile.TemporaryDirectory() as place:
         copy = Path(place) / "course.git"
         _git(course, "clone", "--quiet", "--bare", course, copy)
-        _git(copy, "update-ref", "refs/heads/course", "HEAD")  # whatever the branch is called, if there is one
+        _git(copy, "update-ref", "refs/heads/course", "HEAD")  # independent of the branch's name
         _git(copy, "symbolic-ref", "HEAD", "refs/heads/course")
         _git(copy, "bundle", "create", "--quiet", bundle, "HEAD", "refs/heads/course")
     bundle.chmod(0o644)

@@ -1,6 +1,6 @@
 """JupyterHub's settings for a class on one server; a class's own `settings.py` is read last.
 
-Everything that JupyterHub can be told stands there in its own words, such as `c.Spawner.mem_limit = "8G"`.
+It can contain any JupyterHub setting, such as `c.Spawner.mem_limit = "8G"`.
 """
 
 import getpass
@@ -20,7 +20,7 @@ c = get_config()  # noqa: F821 - what JupyterHub reads a settings file with
 
 accounts = bool(os.environ.get("DDL_HUB_ACCOUNTS"))
 c.Authenticator.admin_users = {getpass.getuser()}
-c.Authenticator.allow_all = True  # whoever has the password; c.Authenticator.allowed_users names people instead
+c.Authenticator.allow_all = True  # anyone with the password; set c.Authenticator.allowed_users to restrict it
 c.Authenticator.username_pattern = r"[a-z0-9][a-z0-9._@-]*"  # names of folders, and of hand-ins
 if accounts:
     c.JupyterHub.authenticator_class = "pam"
@@ -44,7 +44,7 @@ c.JupyterHub.bind_url = os.environ["DDL_HUB_URL"]
 c.ConfigurableHTTPProxy.command = [
     str(Path(sys.executable).with_name("configurable-http-proxy")),
     "--log-level=warning",
-    "--proxy-timeout=3600000",  # ms: it hands an answer on as a whole, and that of a start lasts as long as the start
+    "--proxy-timeout=3600000",  # ms: the proxy buffers responses, and a start's response takes as long as the start
 ]
 c.JupyterHub.db_url = f"sqlite:///{folder / 'hub' / 'jupyterhub.sqlite'}"
 c.JupyterHub.cookie_secret_file = str(folder / "hub" / "cookie_secret")

@@ -1,4 +1,4 @@
-"""Attendees' servers as jobs of Slurm; who waits for one is told why."""
+"""Attendees' servers as Slurm jobs, with the reason for a wait."""
 
 import asyncio
 
@@ -9,7 +9,7 @@ from ddl.launcher.slurm import JobState
 
 
 def sentence(job: str, status: str) -> str:
-    """Return a sentence about a job, from what `squeue` says with `OnSlurm`'s format; "" where it says nothing."""
+    """Return a sentence about a job from `squeue` output in `OnSlurm`'s format; "" if there is none."""
     state, reason, start, _ = (*status.split("|"), "", "", "")[:4]
     return JobState(job, state, reason, "" if start == "N/A" else start).waiting or {
         "CONFIGURING": f"Slurm job {job} has its node, which gets ready",
@@ -18,13 +18,13 @@ def sentence(job: str, status: str) -> str:
 
 
 class OnSlurm(MultiSlurmSpawner):
-    """Starts servers as jobs; the page on which one waits says Slurm's reason, and when it expects the job to start."""
+    """Spawner for Slurm jobs, whose waiting page has Slurm's reason and expected start."""
 
     batch_query_cmd = Unicode("squeue -h -j {job_id} -o '%T|%r|%S| %B'").tag(config=True)
 
     @property
     def waiting(self) -> str:
-        """What the page of who waits says (templates/spawn_pending.html)."""
+        """Return the text of the waiting page (templates/spawn_pending.html)."""
         return sentence(self.job_id, self.job_status)
 
     async def progress(self):

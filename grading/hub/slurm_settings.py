@@ -1,7 +1,7 @@
 """An example of a class's settings.py on a cluster: Slurm starts attendees' servers, as their accounts.
 
-The hub runs on a login node as root (`make hub ACCOUNTS=1 HOST=…`). Course, environment and the class's folder lie
-where all nodes see them.
+The hub runs on a login node as root (`make hub ACCOUNTS=1 HOST=…`). Course, environment and the class's folder are on a
+shared file system.
 """
 
 import socket
@@ -21,9 +21,9 @@ c.OnSlurm.req_nprocs = "2"  # cores, which the lessons' local runs share
 c.OnSlurm.req_memory = "8G"
 c.OnSlurm.req_runtime = "4:00:00"
 c.Spawner.cpu_limit = c.Spawner.mem_limit = None  # Slurm's are above
-c.Spawner.start_timeout = 3600  # s that an attendee may wait in Slurm's queue
+c.Spawner.start_timeout = 3600  # s, maximal wait in Slurm's queue
 
-# What a job starts with: the environment's programs, `ddl` among them.
+# A job's PATH: the environment's programs, including `ddl`.
 bin = Path(sys.executable).parent
 c.OnSlurm.req_prologue = f"export PATH={bin}:$PATH"
 c.Spawner.cmd = ["ddl", "lab"]

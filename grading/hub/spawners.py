@@ -1,7 +1,7 @@
-"""Attendees' servers on one machine, each with cores and memory of its own.
+"""Spawners for attendees' servers on one machine, with limits on cores and memory.
 
-Cores are a limit of all that an attendee runs, held by the system (processor affinity). Memory is one of each process
-(``RLIMIT_DATA``): an allocation above it fails in that process, and several processes together may take more.
+The limit on cores covers all of an attendee's processes (processor affinity). The limit on memory is per process
+(``RLIMIT_DATA``): an allocation above it fails, and several processes together may use more.
 """
 
 import os
@@ -15,9 +15,9 @@ from ddl.rank.core_queue import QUEUE
 
 
 def share_of_cores(cores: list[int], number: int, each: float | None) -> list[int]:
-    """Return attendee `number`'s cores, `each` of them: two attendees have the same ones, or none in common.
+    """Return attendee `number`'s cores, `each` of them; two attendees' sets are equal or disjoint.
 
-    Where there are too few, one share goes to several, in turn.
+    If there are too few, several attendees get the same set.
     """
     size = max(1, min(int(each or len(cores)), len(cores)))
     first = number % (len(cores) // size) * size
@@ -25,7 +25,7 @@ def share_of_cores(cores: list[int], number: int, each: float | None) -> list[in
 
 
 class ClassSpawner(LocalProcessSpawner):
-    """Starts servers with limits. Those who have the same cores launch in turn."""
+    """Spawner with limits. Attendees with the same cores take turns to launch."""
 
     folder = Unicode(help="The class's folder").tag(config=True)
 
@@ -50,13 +50,13 @@ class ClassSpawner(LocalProcessSpawner):
 
 
 class OwnAccount(ClassSpawner):
-    """Runs each server as the attendee's account of this system, which keeps files and processes apart."""
+    """Spawner that uses attendees' system accounts, which isolates files and processes."""
 
 
 class OwnFolder(ClassSpawner, SimpleLocalProcessSpawner):
-    """Runs all servers as the account of the hub, each in a folder of its own.
+    """Spawner that runs all servers as the hub's account, in separate folders.
 
-    Nothing but good manners keeps attendees apart: whoever opens a terminal reaches everybody's files and processes.
+    Attendees are not isolated: anyone with a terminal can access everyone's files and processes.
     """
 
     @default("home_dir")

@@ -1,4 +1,4 @@
-"""Put a student's work into the released lesson."""
+"""Merge of a student's work into the released lesson."""
 
 import base64
 import binascii
@@ -29,7 +29,7 @@ NO_SPACE = "\u200b"  # zero-width: splits it invisibly
 
 
 class Unreadable(CourseError, ValueError):
-    """A hand-in is not a notebook; the text says why."""
+    """Hand-in is not a notebook."""
 
 
 def cells(content: bytes) -> list[dict]:
@@ -134,7 +134,7 @@ def _cell(found):
     grade_id = ours.get("grade_id") if isinstance(ours, dict) else None
     tags = metadata["tags"] if isinstance(metadata.get("tags"), list) else []
     if "navigation" in tags:
-        return None  # the course's own notebooks lead to their neighbours, a class's do not
+        return None  # the course's own notebooks lead to their neighbors, a class's do not
     return {
         "cell_type": found["cell_type"],
         # Half a surrogate pair is valid JSON but cannot be written to a file.

@@ -1,4 +1,4 @@
-"""Mark hand-ins one by one, and read the marks from the gradebook."""
+"""Marking of hand-ins, and marks from the gradebook."""
 
 import hashlib
 from dataclasses import dataclass, replace
@@ -33,7 +33,7 @@ class Row:
     manual: float | None  # given by a person
     max: float  # what the lesson is worth
     waiting: int  # answers that a person has to mark, or to look at again
-    reasons: list[str]  # why a person should look at it
+    reasons: list[str]  # reasons for a review
     handed_in: bool = False
     days_late: int = 0  # rounded up
     penalty: float = 0.0  # for being late

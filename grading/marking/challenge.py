@@ -1,4 +1,4 @@
-"""The challenge: take in a class's submissions, score each in the sandbox, and write the marks into the gradebook.
+"""The challenge of a class: collect submissions, score them in the sandbox, and write marks to the gradebook.
 
 Only the one Python file of a hand-in counts. It is scored as `course.challenge.scoring` does, several files at a time,
 and each run is noted, so that an interrupted command resumes.

@@ -1,4 +1,4 @@
-"""Collect a class's hand-ins from a folder, a zip archive or nbgrader's exchange, and tidy them up for marking."""
+"""Collection of hand-ins from a folder, a zip archive or nbgrader's exchange, prepared for marking."""
 
 import re
 import shutil
@@ -184,7 +184,7 @@ def _answered(release, name, content):
 
 
 def _count(release, notebook):
-    """How many of the lesson's answers differ from what was handed out."""
+    """Return the number of answers that differ from the release."""
     if notebook is None:
         return -1
     handed_out = {cell.id: cell.source.strip() for cell in release.cells if utils.is_solution(cell)}

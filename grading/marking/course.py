@@ -33,7 +33,7 @@ if os.path.exists({own!r}):
 
 
 class MarkingError(CourseError):
-    """A command cannot do its work; the text says why, and what to do."""
+    """Command failed; the message has the reason and a remedy."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class Notes:
     """Notes on one student's hand-in; its marks are in the gradebook."""
 
     came_as: str = ""  # its original name, such as a learning platform's folder
-    collected: tuple[str, ...] = ()  # why a person should look at it, found while collecting
+    collected: tuple[str, ...] = ()  # reasons for a review, found while collecting
     marked: tuple[str, ...] = ()  # and while marking
     failed: bool = False  # whether marking was not completed, so that the gradebook has marks of another hand-in
     version: str = ""  # a checksum of what was marked; empty where nothing was
@@ -65,7 +65,7 @@ class Course:
         return self.step(step, lesson, student) / f"{lesson}.ipynb"
 
     def lesson(self, beginning: str) -> str:
-        """The one released lesson whose name begins so."""
+        """Return the released lesson whose name starts this way."""
         released = sorted(path.stem for path in self.folder.glob("release/*/*.ipynb"))
         if not released:
             raise MarkingError(f"no lesson is released in {self.folder}: run `make release LESSON=…`")
@@ -171,11 +171,11 @@ class Course:
 
 
 def write(path: Path, content: str | bytes) -> None:
-    """Write a file, and its folder, whole or not at all."""
+    """Write a file atomically, creating its folder."""
     path.parent.mkdir(parents=True, exist_ok=True)
     files.write(path, content)
 
 
 def plain(text: str) -> str:
-    """Return a file's name or another text as one line that a terminal can show."""
+    """Return a text as one printable line."""
     return re.sub(r"[^\w\s!-~…·×–]|[\r\n\t]", "?", text.encode(errors="replace").decode())

@@ -1,4 +1,4 @@
-"""When a lesson is due, for everybody and for one student: nbgrader's due dates and extensions."""
+"""Due dates of lessons and extensions for students, in nbgrader."""
 
 from datetime import datetime, timedelta, timezone
 

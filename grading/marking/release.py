@@ -114,7 +114,7 @@ def _generate(app, course, lesson):
     with course.log(f"release-{lesson}", app) as log:
         try:
             converter.start()
-        except Exception as error:  # nbgrader's own is no more telling than its log
+        except Exception as error:  # nbgrader's own message repeats its log
             output = log.read_text()
             if "there are submissions associated" in output:
                 raise MarkingError(

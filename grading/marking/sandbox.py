@@ -60,7 +60,7 @@ ADVICE = (
 
 
 class SandboxMissing(CourseError, OSError):
-    """bubblewrap does not work here; the text says what to install."""
+    """bubblewrap does not work here; the message has instructions."""
 
 
 def start_worker(limits: Limits) -> Channel:

@@ -1,6 +1,6 @@
-"""The course, on top of `ddl`: what lessons import, by the names that they use.
+"""The course package, built on `ddl`: the names that lessons import.
 
-Each lesson has a room with its numbers, its figures and its scripts; what two rooms need is in `shared`. Names are
+Each lesson has a subpackage with its formulas, figures and scripts; `shared` holds what several lessons use. Names are
 imported on first use.
 """
 
@@ -8,7 +8,7 @@ from importlib import import_module
 
 from ddl.lazy import lazy_names
 
-__version__ = "0.2.0"  # CHANGELOG.md says what is new
+__version__ = "0.2.0"  # see CHANGELOG.md
 
 _HOME = {
     "check": "lab.check",
@@ -61,5 +61,5 @@ _attribute, __dir__, __all__ = lazy_names(__name__, _HOME, _MODULES)
 
 def __getattr__(name):
     if name in ("hint", "check"):
-        import_module("course.lab.question_status").follow()  # the lesson's questions say how they stand
+        import_module("course.lab.question_status").follow()  # the lesson's questions show their status
     return _attribute(name)

@@ -1,4 +1,4 @@
-"""What the course adds to `ddl`: commands, what `ddl doctor` says of data sets, and the page of a class."""
+"""The course's plug-in for `ddl`: commands, a data-set check for `ddl doctor`, and a class's page."""
 
 from course.cli import add_commands
 from ddl.diagnose.report import Check, missing
@@ -14,7 +14,7 @@ def needs():
 
 
 def checks():
-    """Return what `ddl doctor` says of data sets."""
+    """Return the lines of `ddl doctor` about data sets."""
     from course.data import listing
 
     entries = {entry.name: entry for entry in listing()}

@@ -3,8 +3,8 @@
     ddl run --workers 2 strategies/horovod_loop.py --epochs 2
     horovodrun --gloo -np 2 python source_code/strategies/horovod_loop.py --steps 20
 
-Every process runs this file. Horovod averages the ranks' gradients: so each rank takes the mean
-over its own part of the batch.
+Every process runs this file. Horovod averages the ranks' gradients, so each rank uses the mean loss over its part of
+the batch.
 """
 
 from course.training import options
@@ -19,7 +19,7 @@ from course.training.strategy import MOMENTUM, Experiment, losses_and_hits
 
 
 def main(config):
-    # Horovod 1: initialise. From here on this process knows its rank and how many there are.
+    # Horovod 1: initialize. From here on this process knows its rank and how many there are.
     hvd.init()
     # Horovod 2: pin each rank to one GPU, where there are any.
     gpus = tf.config.list_physical_devices("GPU")

@@ -3,8 +3,7 @@
     ddl run --workers 1 strategies/loop.py --epochs 2
     python source_code/strategies/loop.py --steps 20          # no run folder
 
-What Model.fit does in single.py stands here in full: the same updates, and every line of them open
-to change.
+This spells out what Model.fit does in single.py: the same updates, in code that you can change.
 """
 
 from course.training import options

@@ -3,8 +3,8 @@
     ddl run --workers 1 strategies/mirrored.py --epochs 2
     python source_code/strategies/mirrored.py --steps 20 --replicas 4
 
-One process. Each device has a replica of the model; a batch is split among them, and their
-gradients are summed before every replica makes the same update.
+It runs in one process. Each device has a replica of the model and gets a part of each batch. The gradients are summed,
+and every replica makes the same update.
 """
 
 from course.training import options

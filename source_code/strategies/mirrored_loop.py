@@ -3,8 +3,8 @@
     ddl run --workers 1 strategies/mirrored_loop.py --epochs 2
     python source_code/strategies/mirrored_loop.py --steps 20 --replicas 4
 
-One process. Each device runs the same step on its part of the batch, and the replicas' gradients
-are summed: so each replica divides its loss by the size of the whole batch, not of its part.
+It runs in one process. Each device runs the same step on its part of the batch, and the replicas' gradients are summed,
+so each replica divides its loss by the size of the whole batch.
 """
 
 from course.training import options

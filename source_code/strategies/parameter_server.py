@@ -2,11 +2,10 @@
 
     ddl run --workers 2 --cluster parameter_server strategies/parameter_server.py --epochs 2
 
-Every process runs this file; TF_CONFIG says which one it is. The coordinator (`chief`) hands out
-one batch after the other to whichever worker is free. That worker reads the weights from the
-parameter server, computes a gradient and applies it there, whatever the others do meanwhile: so
-its gradient may belong to weights that are no more. How many updates late it came is counted.
-An update is of one worker's batch: as many updates and samples as in the other strategies.
+Every process runs this file; TF_CONFIG says which one it is. The coordinator (`chief`) sends each batch to the next
+free worker. That worker reads the weights from the parameter server, computes a gradient and applies it there without
+waiting for the others, so its gradient may be based on old weights. The script counts how many updates late it is. An
+update uses one worker's batch, so the number of updates and samples is the same as in the other strategies.
 """
 
 from course.training import options

@@ -3,8 +3,8 @@
     ddl run --workers 1 strategies/single.py --epochs 2
     python source_code/strategies/single.py --steps 20        # no run folder
 
-The files beside this one train the same network on the same images in the same order, each in
-another strategy; `course.training.strategy` has what all of them share.
+The other files in this folder train the same network on the same images in the same order, each with a different
+strategy; `course.training.strategy` is their shared part.
 """
 
 from course.training import options

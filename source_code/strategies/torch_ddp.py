@@ -3,8 +3,8 @@
     ddl run --workers 2 --cluster torchrun strategies/torch_ddp.py --epochs 2
     torchrun --nproc-per-node 2 source_code/strategies/torch_ddp.py --steps 20
 
-Every process runs this file. DDP averages the ranks' gradients: so each rank takes the mean
-over its own part of the batch. The six steps have the numbers that they have in horovod_loop.py.
+Every process runs this file. DDP averages the ranks' gradients, so each rank uses the mean loss over its part of the
+batch. The six steps are numbered as in horovod_loop.py.
 """
 
 from course.training import options
@@ -21,7 +21,7 @@ from course.training.torch_strategy import MOMENTUM, Experiment, losses_and_hits
 
 
 def main(config):
-    # Horovod 1: initialise. From here on this process knows its rank and how many there are.
+    # Horovod 1: initialize. From here on this process knows its rank and how many there are.
     dist.init_process_group(config.backend or ("nccl" if torch.cuda.is_available() else "gloo"))
     # Horovod 2: pin each rank to one GPU, where there are any.
     device = torch.device("cpu")

@@ -1,4 +1,4 @@
-"""What the course shows, for people who read in the dark, from close by, by keyboard, or by ear."""
+"""Accessibility of the course's output: dark theme, zoom, keyboard and screen readers."""
 
 import base64
 import json
@@ -18,7 +18,7 @@ from helpers import IN_THE_LAB, ROOT, until
 pytestmark = pytest.mark.nightly(*IN_THE_LAB)
 pytest.importorskip("axe_playwright_python", reason="axe-playwright-python is not installed")
 QUICK = Path(__file__).with_name("quick_train.py")
-THEMES = {"JupyterLab Light": [255] * 3, "JupyterLab Dark": [17] * 3}  # and what their pages' colour is
+THEMES = {"JupyterLab Light": [255] * 3, "JupyterLab Dark": [17] * 3}  # and what their pages' color is
 # Of axe's rules, those about a whole page are for who makes the page.
 WHOLE_PAGE = ("region", "landmark-one-main", "page-has-heading-one", "bypass", "document-title", "html-has-lang")
 EVERY_KIND = (  # of what the course shows
@@ -51,7 +51,7 @@ def violations(page, where):
 
 
 def corner(page, picture):
-    """Return the colour of a picture's upper left corner, as the screen has it."""
+    """Return the color of a picture's upper left corner, as the screen has it."""
     shot = base64.b64encode(picture.screenshot()).decode()
     return page.evaluate(
         "async shot => { const image = new Image(); image.src = 'data:image/png;base64,' + shot; await image.decode();"

@@ -79,7 +79,7 @@ class Hub:
         assert done.returncode == 0, done.stdout + done.stderr
 
     def processes(self):
-        """What runs of this class: its hub, proxy, servers, kernels and runs."""
+        """Processes of this class: its hub, proxy, servers, kernels and runs."""
         for process in psutil.process_iter():
             try:
                 if str(self.folder) in f"{process.cmdline()} {process.environ()}" and process.status() != "zombie":

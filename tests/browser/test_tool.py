@@ -45,7 +45,7 @@ def pinned(name):
 
 @pytest.fixture(scope="module")
 def environment(tmp_path_factory):
-    """A folder with `env`, where the wheel is installed with what it needs, and nothing else."""
+    """A folder with `env`, in which only the wheel and its dependencies are installed."""
     folder = tmp_path_factory.mktemp("tool")
 
     def uv(*words):

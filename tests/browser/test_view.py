@@ -94,7 +94,7 @@ def test_after_a_reload_in_mid_run_the_view_is_there_again(course, open_notebook
 
 @pytest.mark.nightly(*IN_THE_LAB)
 @pytest.mark.parametrize("end", ["restarted", "killed"])
-def test_after_the_end_of_its_kernel_nothing_claims_that_a_run_goes_on(course, open_notebook, end):
+def test_no_run_is_active_after_kernel_ends(course, open_notebook, end):
     path = course.notebook(f"{end}.ipynb", launching(f"name='{end}', epochs=5000"))
     tab = open_notebook(path)
     before = folders(course)
@@ -218,7 +218,7 @@ def test_a_check_of_an_endless_loop_is_interrupted_and_old_results_go_away(cours
 
 
 @pytest.mark.slow
-def test_a_question_says_in_one_line_how_it_stands_and_a_check_leads_to_it(course, open_notebook):
+def test_question_status_line_and_link_from_check(course, open_notebook):
     checks = "from course import check\ncheck()"
     path = write_released(course.root, SOLVED | {"q02_table": STUBS["q02_table"]}, checks, text="Because.")
     notebook = nbformat.read(path, as_version=4)

@@ -77,7 +77,7 @@ def lend_horovod(debian):
 
 @pytest.fixture(scope="session")
 def image(tmp_path_factory):
-    """Build the image with `make image`, in a folder of its own that is gone afterwards."""
+    """Build the image with `make image` in a temporary folder."""
     path = f"{os.environ['PATH']}:/usr/sbin:/sbin"
     missing = {name for name in ("buildah", "debootstrap") if not shutil.which(name, path=path)}
     if missing:

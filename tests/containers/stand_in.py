@@ -1,9 +1,8 @@
 """A stand-in for `singularity` and `docker`: it checks its command line, then runs the command.
 
-Neither can run where the tests do. What the real ones would do with the options is done as far as
-one process can: a clean environment that holds only what was named, the working folder, nothing
-but the bound folders. It is NOT a container: the file system and the processes are the host's.
-What it was asked is written down beside it, for the test to look at.
+Neither can run where the tests do. What the real ones would do with the options is done as far as one process can: a
+clean environment that holds only what was named, the working folder, nothing but the bound folders. It is NOT a
+container: the file system and the processes are the host's. It records requests in a file next to it, for the test.
 """
 
 import json

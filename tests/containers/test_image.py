@@ -1,4 +1,4 @@
-"""What an attendee gets with the image: the course at work, and nothing that is not for them."""
+"""The image as attendees get it: a working course, without maintainers' files."""
 
 import contextlib
 import json
@@ -129,7 +129,7 @@ def jupyterlab(image, *command, **options):
         yield port, found[1], process
 
 
-def test_by_default_it_serves_the_course_to_whoever_has_the_token(image):
+def test_default_server_requires_token(image):
     health = image.config["Healthcheck"]["Test"]
     assert health[0] == "CMD"
     with jupyterlab(image, *image.config["Entrypoint"]) as (port, token, process):
@@ -144,7 +144,7 @@ def test_by_default_it_serves_the_course_to_whoever_has_the_token(image):
     image.run(*health[1:], JUPYTER_PORT=port, succeeds=False)
 
 
-def test_where_the_image_cannot_be_written_the_course_is_copied_once(image, own_folder):
+def test_course_is_copied_from_readonly_image(image, own_folder):
     """As on a cluster: `singularity run` begins in a folder of the caller's."""
     home = own_folder("home")
     there = {"folders": [f"{home}:/scratch"], "cwd": "/scratch"}

@@ -47,7 +47,7 @@ class Lesson:
         self.max = sum(self.points.values())
 
     def right(self):
-        """What a student hands in who has solved everything."""
+        """The hand-in of a student who has solved everything."""
         notebook = copy.deepcopy(self.released)
         for cell, solved in zip(notebook.cells, self.solved.cells, strict=True):
             if cell.metadata.get("nbgrader", {}).get("solution"):
@@ -179,7 +179,7 @@ def empty_gradebook(tmp_path_factory):
 
 @pytest.fixture
 def computing():
-    """Return a function that says whether a sandbox below a process is past its start, and computes."""
+    """Return a function that tests whether a sandbox below a process has started to compute."""
     here = os.readlink("/proc/self/ns/pid")
 
     def computes(pid):

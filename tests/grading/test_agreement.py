@@ -1,4 +1,4 @@
-"""An attendee's check and marking run the same cells in the same order, whatever was done to them."""
+"""An attendee's check and marking run the same cells in the same order after any edit."""
 
 import copy
 import json
@@ -57,7 +57,7 @@ def own(source, **metadata):
     return nbformat.v4.new_code_cell(source, metadata=metadata)
 
 
-# What can be done to a notebook: each returns a function that does it.
+# Edits of a notebook: each returns a function that applies it.
 
 
 def becomes(place, source):
@@ -75,7 +75,7 @@ def split(place, *sources):
 
 
 def merge(place, into):
-    """Merge two neighbours, one of which keeps its metadata."""
+    """Merge two neighbors, one of which keeps its metadata."""
     first, second = sorted((place, into))
 
     def change(notebook):
@@ -141,7 +141,7 @@ COUNTS = [
 
 
 def steps(notebook):
-    """What is run of a notebook, in order: the text of code, and tests by their ids."""
+    """Return what runs in a notebook, in order: the text of code, and ids of tests."""
     codes, tests = cells.code_cells(notebook), cells.test_cells(notebook)
     return [tests[place][0] if place in tests else codes[place].strip() for place in sorted(codes | tests)]
 

@@ -1,4 +1,4 @@
-"""What people do to notebooks, and what is marked of it; the order in which cells run is in test_agreement.py."""
+"""Marking of edited notebooks; the order of cells is in test_agreement.py."""
 
 import base64
 import json
@@ -99,7 +99,7 @@ def test_a_deleted_cell_of_the_lessons_own_is_put_back(tiny):
     assert notes == 'cells were deleted, and put back: “size = "reader"”'
 
 
-def test_an_answer_that_became_text_is_code_again_and_a_cell_of_ours_is_put_back(tiny):
+def test_text_answer_becomes_code_and_deleted_cell_returns(tiny):
     notebook = tiny.right()
     answer = tiny.answer(notebook, "q01_mean")
     for cell in (answer, notebook.cells[1]):

@@ -82,7 +82,7 @@ def test_marks_go_by_processor_time_scored_in_the_sandbox(course, take_in, stage
     assert take_in(other)[0] == ["ann", "bob"]
     assert scored() == {"ann": 6.0, "bob": 0.0}
     assert len(stage.starts) == 10 and {start for start, _ in stage.starts} == {sandbox.start_trainer}
-    # Marks are an assignment of their own, and in the table of grades.
+    # Marks are a separate assignment, and are in the table of grades.
     (path, *_), _ = grades.grades(course, [CHALLENGE])
     with open(path) as file:
         ann, _, cyd, *_ = csv.DictReader(file)

@@ -120,7 +120,7 @@ def test_a_second_process_ends_the_run(train):
     assert found == "it started another process" and not process.is_running()
 
 
-def test_what_goes_on_after_the_training_is_on_the_clock_and_then_ends(train):
+def test_processes_after_training_are_timed_and_ended(train):
     honest, timed, _ = train("")
     late, timed_late, _ = train(LATE)
     endless, timed_endless, process = train(ENDLESS)

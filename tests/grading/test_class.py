@@ -12,7 +12,7 @@ from helpers import MARKING
 
 pytestmark = pytest.mark.timeout(1200)
 
-# What is tried in a cell of its own, before all others; more in test_examine.py. `course` is the real path.
+# Attacks in a separate first cell; more in test_examine.py. `course` is the real path.
 ATTACKS = {
     "sql": """
         import glob, sqlite3
@@ -107,7 +107,7 @@ class Hostile:
         self.marks["nothing"], self.looks["nothing"] = None, None
 
     def attacks(self):
-        """What goes past the tests, at marking itself: any lesson will do."""
+        """Attacks on marking itself, with any lesson."""
         lesson, full = self.lesson, self.lesson.auto
         right, untouched = lesson.right, lesson.untouched
         self.add("sql", self.attack("sql", untouched()), 0)
@@ -213,7 +213,7 @@ def test_the_points_of_right_answers_add_up(marked):
 
 
 def test_feedback_shows_no_hidden_test(marked):
-    """Neither its words nor, coloured as code, what they are made of."""
+    """Neither its words nor, colored as code, what they are made of."""
     from marking.preprocessors import REGION
 
     marked("feedback")  # answers wait for a person

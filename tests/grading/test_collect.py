@@ -100,7 +100,7 @@ def test_a_zip_archive_of_everything_is_as_good_as_a_folder(taken, tiny, tmp_pat
     assert "in.zip is an archive in an archive" in taken.notes("ann_b")
 
 
-def test_a_late_hand_in_replaces_the_earlier_one_and_goes_back_by_the_platforms_name(taken, hand_in, tiny, tmp_path):
+def test_late_hand_in_replaces_earlier_one(taken, hand_in, tiny, tmp_path):
     hand_in("Ann Ames_1_assignsubmission_file_/x.ipynb", tiny.untouched())
     hand_in("ann_b.ipynb", tiny.right())
     taken()
@@ -113,7 +113,7 @@ def test_a_late_hand_in_replaces_the_earlier_one_and_goes_back_by_the_platforms_
     assert taken.answered("ann")
 
 
-def test_the_time_of_a_hand_in_is_that_of_its_latest_file_or_the_exchanges(taken, hand_in, tiny):
+def test_hand_in_time_is_latest_file_or_exchange(taken, hand_in, tiny):
     stamp = taken.course.step("submitted", tiny.name, "ann") / "timestamp.txt"
     # A request for another look, and an attendee's own timestamp, change nothing.
     times = {"x.ipynb": 1e9, "y.txt": 1e9 + 60, "timestamp.txt": 1e9, "regrade.txt": 2e9}
@@ -130,7 +130,7 @@ def test_the_time_of_a_hand_in_is_that_of_its_latest_file_or_the_exchanges(taken
     assert stamp.read_text() == "1999-01-01 00:00:00 UTC"
 
 
-def test_what_somebody_asks_to_be_looked_at_again_stands_in_the_table(taken, hand_in, tiny):
+def test_review_requests_are_in_table(taken, hand_in, tiny):
     hand_in("ann.ipynb", tiny.right())
     taken()
     (hand_in.folder / "ann.ipynb").unlink()
@@ -146,9 +146,7 @@ def test_what_somebody_asks_to_be_looked_at_again_stands_in_the_table(taken, han
     assert not row.reasons and commands._state(row) == "not marked yet"
 
 
-def test_a_missing_sandbox_is_said_before_marking_and_nothing_is_marked_without_one(
-    taken, hand_in, tiny, capsys, monkeypatch
-):
+def test_missing_sandbox_prevents_marking(taken, hand_in, tiny, capsys, monkeypatch):
     def command(name, *more):
         return commands.main(["--course", str(taken.course.folder), name, *more]), capsys.readouterr().err
 
@@ -193,7 +191,7 @@ def test_links_are_not_followed(taken, hand_in, tiny, tmp_path):
     assert taken.notebook("ann") == tiny.released
 
 
-def test_what_is_no_file_too_large_or_oddly_named_costs_nobody_else(taken, hand_in, tiny):
+def test_bad_files_do_not_affect_other_students(taken, hand_in, tiny):
     with taken.course.gradebook() as gradebook:  # filled by other means
         gradebook.add_student("x" * 300)
         gradebook.add_student("../out")

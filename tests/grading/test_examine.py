@@ -77,7 +77,7 @@ for fd in map(int, os.listdir("/proc/self/fd")):
         except OSError:
             break
 """
-# What a call can do that leaves its process as it was, or that it is at once replaced for.
+# Attacks in a call, after which the process is intact or replaced.
 WRONG_CALLS = {
     **{
         f"{kind} equal to everything": f"import numpy as np\n{ALWAYS_EQUAL.format(base=kind)}"
@@ -195,7 +195,7 @@ HARMLESS = {
 
 
 @pytest.mark.parametrize("cell", HARMLESS.values(), ids=HARMLESS)
-def test_a_right_answer_with_something_beside_it_keeps_its_points(marked, cell):
+def test_correct_answer_with_extra_code_keeps_points(marked, cell):
     found = marked(submission(cell))
     assert passed(found) == {"before": True, "attacked": True, "after": True}
     assert all(len(result.printed) < SHORT.printed_bytes + 100 for result in found.cells)

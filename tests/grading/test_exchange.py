@@ -25,7 +25,7 @@ def mine(tmp_path, tiny, monkeypatch):
 
 
 @pytest.mark.slow
-def test_a_class_hands_in_through_the_exchange_and_the_latest_counts(tmp_path, tiny, course_folder, mine, monkeypatch):
+def test_latest_hand_in_from_exchange_counts(tmp_path, tiny, course_folder, mine, monkeypatch):
     exchange = tmp_path / "exchange"
     monkeypatch.setenv("DDL_EXCHANGE", str(exchange))
     course = course_folder(tmp_path / "course", tiny)
@@ -40,7 +40,7 @@ def test_a_class_hands_in_through_the_exchange_and_the_latest_counts(tmp_path, t
     assert "NotImplementedError" in tiny.answer(course.notebook("submitted", "bob"), "q01_mean").source
 
 
-def test_into_a_folder_it_goes_by_name_and_replaces_the_earlier_one(tmp_path, tiny, mine, capsys):
+def test_hand_in_to_folder_replaces_earlier_one(tmp_path, tiny, mine, capsys):
     into = tmp_path / "into"
     hand_in(mine("ann", tiny.untouched()), into)
     assert main(["submit", str(mine("ann", tiny.right())), "--into", str(into)]) == 0
@@ -62,7 +62,7 @@ def test_what_cannot_be_handed_in_is_refused_with_the_reason(tiny, mine, monkeyp
         hand_in(path, tmp_path)
 
 
-def test_the_button_in_a_notebook_hands_in_and_says_what_became_of_it(tiny, mine, monkeypatch, tmp_path):
+def test_hand_in_button_reports_result(tiny, mine, monkeypatch, tmp_path):
     from course.lab.check import _hand_in_button
 
     line = SimpleNamespace(value="")

@@ -1,4 +1,4 @@
-"""nbgrader's formgrader in a real browser: a mark is entered, and comes out at the other end."""
+"""nbgrader's formgrader in a real browser: a mark is entered and reaches feedback."""
 
 import csv
 import subprocess
@@ -55,7 +55,7 @@ def commented(course, student):
 
 @pytest.fixture
 def marked(course, hand_in, tiny):
-    """Ann has solved everything; Bob tries to get at whoever looks at his answer."""
+    """Ann has solved everything; Bob attacks the person who opens his answer."""
     hand_in("ann.ipynb", tiny.right())
     hostile = tiny.right()
     tiny.answer(hostile, "q03_why").source = (

@@ -42,7 +42,7 @@ def test_canvas_has_what_each_lesson_is_worth_in_its_second_row():
     ]
 
 
-def test_a_due_date_is_everybodys_and_an_extension_one_students(tmp_path, empty_gradebook):
+def test_due_date_for_class_and_extension_for_student(tmp_path, empty_gradebook):
     course = Course(tmp_path)
     shutil.copy(empty_gradebook, tmp_path / "gradebook.db")
     enrol(course, [Student("ann"), Student("bob")])

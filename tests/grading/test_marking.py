@@ -169,7 +169,7 @@ def test_nbgraders_own_command_marks_in_the_sandbox_too(course, hand_in, tiny):
     assert answer.outputs[0].ename == "FileNotFoundError"
 
 
-def test_marks_by_hand_for_an_answer_that_was_handed_in_anew_wait_for_another_look(course, hand_in, tiny):
+def test_manual_marks_need_review_after_new_hand_in(course, hand_in, tiny):
     """Those for answers that are as they were do not."""
     take_in(course, hand_in, ann=tiny.right(), bob=tiny.right(), cyd=tiny.right())
     course("autograde")

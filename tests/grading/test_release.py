@@ -1,4 +1,4 @@
-"""What is handed out of a lesson, and what is refused to be."""
+"""Releases of lessons, and lessons that cannot be released."""
 
 import shutil
 

@@ -63,7 +63,7 @@ def test_bubblewrap_command(programs, monkeypatch, user):
 
 
 def judged(number, first=0, arch=sandbox.X86_64):
-    """What the kernel would do with a system call: run the filter as its virtual machine does."""
+    """Return the kernel's decision on a system call by interpreting the filter."""
     program = list(struct.iter_unpack("=HBBI", sandbox.system_calls()))
     memory = {0: number, 4: arch, 16: first & 0xFFFFFFFF}
     at = value = 0

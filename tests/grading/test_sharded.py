@@ -317,7 +317,7 @@ def test_a_mistake_loses_these_checks_and_no_others(lost_points, kind, changes, 
 
 
 @pytest.mark.parametrize("mistake", ["what is left over stays as it is", "weights padded in front"])
-def test_a_slip_in_the_padding_shows_only_where_ranks_do_not_divide_the_weights(lost_points, mistake):
+def test_padding_mistake_shows_only_with_remainder(lost_points, mistake):
     assert lost_points("sharded", changed(MODEL["sharded"], WRONG[mistake][1]), layers=sharded.EVEN) == {}
 
 

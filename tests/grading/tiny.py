@@ -1,7 +1,7 @@
 # %% [markdown]
 # # A tiny lesson
 #
-# ![A batch, normalised.](../images/batch_norm.svg) Before this: [Start_Here](../Start_Here.ipynb)
+# ![A batch, normalized.](../images/batch_norm.svg) Before this: [Start_Here](../Start_Here.ipynb)
 
 # %% tags=["parameters"]
 size = "reader"

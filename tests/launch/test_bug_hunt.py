@@ -51,7 +51,7 @@ def test_fit_averages_on_keras_2_and_lets_ranks_drift_apart_on_keras_3(keras, no
     assert (row["steps"], row["apart"], row["models"]) == ((5, 0, 1) if keras == 2 else (5, 5, 2))
 
 
-def test_a_keras_that_does_not_fit_the_stack_is_refused_by_launch_and_by_every_rank(script, monkeypatch, tmp_path):
+def test_wrong_keras_raises_on_launch_and_ranks(script, monkeypatch, tmp_path):
     monkeypatch.setenv(stack.VARIABLE, "0" if stack.name() == "next" else "1")
     sentence = "drift apart" if stack.name() == "next" else "unset it"
     trivial = script("print('ran')")

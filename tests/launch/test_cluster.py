@@ -61,7 +61,7 @@ def test_every_rank_knows_its_task(started, nothing_left):
 
 @pytest.mark.nightly(*LAUNCHING)
 def test_a_coordinator_has_its_steps_done_and_lets_all_go(started, nothing_left):
-    """With one thread a worker would wait for itself: it has more, whatever it is given.
+    """With one thread, a worker would deadlock, so it always has more.
 
     The others are there until the coordinator has ended: TensorFlow complains of servers that went before.
     """

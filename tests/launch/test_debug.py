@@ -133,7 +133,7 @@ def test_script_that_hides_a_package_is_named(script):
 
 
 def test_plot_is_the_same_from_a_notebook(script, monkeypatch, tmp_path):
-    """Kernels set MPLBACKEND to a backend of their own."""
+    """Kernels set MPLBACKEND to their own backend."""
     monkeypatch.setenv("MPLBACKEND", "module://matplotlib_inline.backend_inline")
     prints = script("import os; print(os.environ.get('MPLBACKEND'))")
     assert launch(prints, workers=1).logs() == "None\n"

@@ -12,7 +12,7 @@ from helpers import until
 
 pytestmark = pytest.mark.slow
 
-# What fills a disk: everything that is left of it, in a file that can be deleted again.
+# Fill a disk with a file that can be deleted again.
 FILL = """
     import os, sys, time
     from pathlib import Path
@@ -106,7 +106,7 @@ def test_full_disk_is_named_when_a_rank_fails_for_it(script, disk, nothing_left)
     assert attach(run.id).failure.sentence == run.failure.sentence
 
 
-def test_a_disk_that_takes_no_last_words_is_named_by_who_follows(script, disk, nothing_left):
+def test_full_disk_is_reported_by_follower(script, disk, nothing_left):
     ends = """
     with open(folder / "launcher.jsonl", "ab") as file:  # the block that it has already, too
         file.write(b"\\n" * (4096 - file.tell() % 4096))
@@ -134,5 +134,5 @@ def test_a_checkpoint_that_finds_no_room_costs_no_training(disk, nothing_left):
     fill(run.folder.parent, but=100_000)  # room for records
     run.wait()
     assert run.state == "done" and run.progress().step == 40
-    assert any("The training goes on without this checkpoint" in note for note in run.progress().notes)
+    assert any("without this checkpoint" in note for note in run.progress().notes)
     assert not list(run.folder.glob(".*.part"))

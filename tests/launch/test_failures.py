@@ -15,7 +15,7 @@ from ddl.records.jsonfiles import read_json, read_json_lines
 from ddl.records.machine import host_name
 from helpers import started, until
 
-# The full run has every failure with cold ranks; four of them are warm, too, in the fast tests.
+# The full run tests every failure with cold ranks; the fast tests also run four of them warm.
 COLD = pytest.param("cold", marks=pytest.mark.slow)
 cold = pytest.mark.parametrize("start", [COLD], indirect=True)
 both = pytest.mark.parametrize("start", [COLD, "warm"], indirect=True)
@@ -216,7 +216,7 @@ def test_the_cell_is_interrupted(script, nothing_left, stage):
 
 
 @cold
-def test_a_run_that_nobody_holds_leaves_no_descriptor_and_no_zombie(script):
+def test_unreferenced_run_leaves_no_descriptor_or_zombie(script):
     def open_files():
         return {
             os.readlink(f"/proc/self/fd/{fd}")

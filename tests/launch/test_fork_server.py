@@ -95,7 +95,7 @@ def both(tmp_path_factory):
 
 @pytest.fixture
 def own_server(monkeypatch):
-    """Give this test a fork server of its own, and close it afterwards."""
+    """Give this test a fork server of its own, and close it afterward."""
     shared = fork_client._server
     monkeypatch.setattr(fork_client, "_server", None)
     yield
@@ -230,7 +230,7 @@ def test_ten_launches_leave_nothing_behind(script):
 
 
 def test_a_run_adds_one_process_and_all_its_processes_end_with_it(script, nothing_left):
-    """Including children that ranks leave behind, with and without a session of their own."""
+    """Including children that ranks leave behind, in the same or a new session."""
     sleeper = script("""
         import os, subprocess, time
         for begin in (lambda: None, os.setsid):

@@ -43,7 +43,7 @@ SLEEP = "import time; print('up', flush=True); time.sleep(600)"
 
 @pytest.fixture
 def two_hosts():
-    """A site with two hosts; afterwards this machine's own network has to be as it was."""
+    """A site with two hosts; afterward this machine's own network has to be as it was."""
     if reason := hosts.permitted():
         pytest.skip(f"several hosts cannot be made here: {reason}")
     before = own_network()
@@ -106,7 +106,7 @@ def test_the_printed_line_pasted_into_a_terminal(two_hosts, script, capfd):
 
 @pytest.mark.nightly(*LAUNCHING)
 def test_without_being_root(two_hosts, nothing_left):
-    """As the user `nobody`, in a namespace of users, where the kernel lets users make them."""
+    """As the user `nobody`, in a user namespace, if the kernel allows them."""
     if os.geteuid():
         pytest.skip("not root: all the other tests are this one")
     folder = Path(tempfile.mkdtemp(prefix="ddl-nobody-"))

@@ -87,7 +87,7 @@ def test_two_ranks_measure_what_one_does(one, two):
     assert set(one["seconds"]) == {"eigenvalue", "invariant", "trace", "noise", "slices"}
 
 
-def test_the_record_says_whose_weights_were_measured_and_a_view_can_follow_it(two):
+def test_record_names_measured_weights(two):
     result = read_json(two.result)
     assert result["run"]["id"] == TRAINED["id"] and result["run"]["name"] == "some arm"
     assert (result["clean_loss"], result["test_loss"], result["seed"]) == (0.5, 0.75, 3)

@@ -66,7 +66,7 @@ def test_a_horovod_script_runs_unmodified(summed, nothing_left):
     nothing_left(run)
 
 
-def test_a_script_sees_what_python_would_show_it_and_its_run_leaves_its_records(script, tmp_path, monkeypatch):
+def test_script_environment_matches_python_and_run_is_recorded(script, tmp_path, monkeypatch):
     awkward = ["a b", "it's", '"q"', "$HOME", "`x`", "*", "", "a;b&c|d", "é"]
     awkward += ["--threads", "-np", "--m", "-n", "--gloo-t=1"]
     path = script(ECHO, "my folder/my $cript.py")

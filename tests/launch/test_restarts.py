@@ -96,7 +96,7 @@ def test_restarted_run_ends_with_the_weights_of_an_undisturbed_run(nothing_left)
 
 
 @pytest.mark.slow
-def test_a_machine_that_is_taken_away_leaves_a_checkpoint_first(nothing_left):
+def test_preempted_machine_writes_checkpoint(nothing_left):
     """`ddl run` gets SIGTERM, as on a spot instance."""
     options = [f"--{name.replace('_', '-')}={value}" for name, value in {**SMALL, "steps": 3000}.items()]
     command = [sys.executable, "-m", "ddl.cli", "run", "--oversubscribe", "train_cifar.py", *options]
@@ -147,7 +147,7 @@ checkpoint.save([np.full((2, 3), 3.0, np.float32)], {"step": 3}, {})
 
 
 @pytest.mark.slow
-def test_a_power_cut_at_any_system_call_leaves_a_whole_checkpoint(tmp_path, monkeypatch):
+def test_power_cut_leaves_complete_checkpoint(tmp_path, monkeypatch):
     """Killed at each call in turn that touches one of its files, a save leaves the new checkpoint or the one before."""
     if not shutil.which("strace"):
         pytest.skip("strace is not installed (Debian: apt-get install strace)")

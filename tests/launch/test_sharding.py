@@ -157,7 +157,9 @@ def test_what_is_no_schedule_is_refused(tmp_path, text, sentence):
     script, file = loaded("run_pipeline"), tmp_path / "schedule.json"
     if text is not None:
         file.write_text(text)
-    with pytest.raises(InputError, match=f"schedule.json is no schedule of 1 microbatches on 2 stages: .*{sentence}"):
+    with pytest.raises(
+        InputError, match=f"schedule.json is not a schedule of 1 microbatches on 2 stages: .*{sentence}"
+    ):
         script.read(file, 2, 1)
     file.write_text(json.dumps(GPIPE))
     assert script.read(file, 2, 1) == pipeline.gpipe(2, 1)

@@ -52,7 +52,7 @@ def test_one_and_two_ranks_over_several_sizes(nothing_left):
     assert "14 tensors in steps 7 to 8" in plot_timeline(two, steps=2, width=4).alt
 
 
-def test_ranks_run_where_they_are_pinned_and_what_they_cannot_is_refused():
+def test_ranks_run_on_pinned_cores():
     last = max(os.sched_getaffinity(0))
     assert measured(2, [1], name="one core", pin_to=[last, last]).result["processors"] == [[last], [last]]
     with pytest.raises(RunFailed) as raised:

@@ -97,7 +97,7 @@ def test_a_parameter_server_trains_out_of_step_and_gets_there(nothing_left):
     assert set(kept_weights(run)) == {1, 4, 16, 64, 256, 390}
 
 
-def test_a_loss_is_scaled_right_by_what_is_really_in_the_global_batch(nothing_left):
+def test_loss_is_scaled_by_actual_global_batch(nothing_left):
     run = launch("loss_scaling.py", workers=1, data_set="synthetic", replicas=2)
     cases = {case["name"]: case for case in run.result["cases"]}
     assert run.result["samples_per_replica"] == {"whole": [32, 32], "short": [3, 2]}

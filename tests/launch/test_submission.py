@@ -18,7 +18,7 @@ OUTPUTS = {"one": lambda folder: on_ranks(1, WORKER, folder), "two": lambda fold
 
 
 class Trained:
-    """What the ranks of one case left."""
+    """The ranks' records of one case."""
 
     def __init__(self, folder, case, ranks):
         self.run = folder / f"{case}-{ranks}"
@@ -51,7 +51,7 @@ def test_a_file_trains_as_keras_does(one, output_of):
 @pytest.mark.parametrize("case", ["plain", "whole"])
 def test_two_ranks_train_as_one_with_twice_the_passes(one, two, case):
     ours, theirs = one(case), two(case)
-    # The trainable ones only: each rank's statistics are those of its own images until they are averaged.
+    # Only the trainable ones, because statistics differ between ranks until they are averaged.
     trainable = [place for place, weight in enumerate(theirs.weights[0]) if place not in (4, 5)]
     pick = [[weights[place] for place in trainable] for weights in (ours.weights[0], theirs.weights[0])]
     assert_same(*pick, 1e-3 if case == "whole" else 1e-4)

@@ -47,7 +47,7 @@ def test_every_rank_is_told_what_torchrun_tells_and_finds_no_tensorflow(script, 
         ("ValueError('environment variable RANK expected, but not set')", {}, 'cluster="torchrun"'),
     ],
 )
-def test_without_pytorch_or_its_variables_a_launch_says_how_to_get_them(script, nothing_left, raised, options, advice):
+def test_launch_without_pytorch_has_instructions(script, nothing_left, raised, options, advice):
     run = launch(script(f"raise {raised}\n"), check=False, oversubscribe=True, **options)
     assert run.failure.type in raised and advice in run.failure.advice
 
@@ -61,7 +61,7 @@ def test_the_script_runs_under_torchrun_itself_too():
 
 @pytest.fixture
 def together(script):
-    """Return a function that launches `TOGETHER` and what comes after it on two ranks, whatever becomes of them."""
+    """Return a function that launches `TOGETHER` and more code on two ranks, even if they fail."""
     pytest.importorskip("torch")
     common = dict(cluster="torchrun", check=False, oversubscribe=True)
     return lambda after, **options: launch(script(TOGETHER + after), **common, **options)

@@ -21,7 +21,7 @@ ONE = "script plain four_passes noticed_at_the_end ghosts ghosts_to_a_loss sync_
 
 
 class Trained:
-    """What the ranks of one case left."""
+    """The ranks' records of one case."""
 
     def __init__(self, folder, case, ranks):
         self.folder = folder / f"{case}-{ranks}"
@@ -86,7 +86,7 @@ def test_two_ranks_train_as_one_rank_with_the_double_batch(one, two):
 
 
 def test_passes_of_one_rank_are_the_ghost_batches_of_two(one, two):
-    # With batch norm, statistics computed anew, and the noise scale: what recorded results rest on.
+    # With batch norm, recomputed statistics and the noise scale, as in recorded results.
     ours, theirs = one("ghosts"), two("ghosts")
     assert (ours.result["backward_passes_per_step"], theirs.result["backward_passes_per_step"]) == (4, 2)
     assert ours.result["ghost_batch"] == theirs.result["ghost_batch"] == 8
@@ -98,7 +98,7 @@ def test_passes_of_one_rank_are_the_ghost_batches_of_two(one, two):
     for a, b in zip(ours.result["history"], theirs.result["history"], strict=True):
         for name in ("loss", "test_loss", "clean_loss", "variance"):
             assert a[name] == pytest.approx(b[name], rel=0.02), name
-        # What is left of |G|² is a small difference: measured beside the variance of a step's mean.
+        # |G|² is a small difference, so compare it with the variance of a step's mean.
         assert a["gradient_sq"] == pytest.approx(b["gradient_sq"], abs=0.02 * a["variance"] / 32)
     last = ours.result["history"][-1]
     assert {name: last[name] for name in ("clean_loss", "clean_accuracy")} == {
@@ -174,7 +174,7 @@ def test_the_record_says_what_happened(two):
     assert sum(result["start_s"].values()) == pytest.approx(result["time_to_first_step_s"], abs=0.1)
     assert result["parameters"] == 242_122 and result["threads_per_rank"] == 1
     assert sum(result["epoch_seconds"]) == pytest.approx(result["train_seconds"], rel=0.2)
-    # Warm-up left out: the speed is that of the second epoch.
+    # Without warm-up, the speed is the second epoch's.
     assert result["images_per_s"] == pytest.approx(192 / result["epoch_seconds"][1], rel=0.3)
     (begin,) = case.events("start")
     assert result["precision"] == begin["precision"] == "float32"
@@ -185,7 +185,7 @@ def test_the_record_says_what_happened(two):
     assert rows == result["history"]
 
 
-def test_a_notice_to_one_rank_stops_all_and_started_again_they_end_as_if_never_stopped(two):
+def test_notice_to_one_rank_stops_all_and_restart_resumes(two):
     case, whole = two("noticed"), two("noise")
     # Given before the 8th step was over; it travels with the 9th.
     assert read_json_lines(case.folder.parent / "noticed-requeue") == [{"step": 9, "reason": "time limit"}]
@@ -205,7 +205,7 @@ def test_a_notice_to_one_rank_stops_all_and_started_again_they_end_as_if_never_s
             assert a[name] == pytest.approx(b[name], rel=1e-6)
 
 
-def test_a_notice_that_comes_with_the_last_step_changes_nothing(one):
+def test_notice_at_last_step_has_no_effect(one):
     case = one("noticed_at_the_end")
     assert case.result["steps"] == 12 and (case.folder / "result.json").exists()
     assert not (case.folder / "requeue").exists() and not case.events("checkpoint")

@@ -131,7 +131,7 @@ def test_house_numbers_are_trained_by_the_step_of_a_file(house_numbers, script, 
     assert last < first - 0.2 and last < np.log(10)
 
 
-def test_a_step_that_takes_the_mean_of_each_replica_is_found_and_a_file_that_is_none_named(house_numbers, script):
+def test_mean_per_replica_and_missing_file_are_detected(house_numbers, script):
     options = dict(workers=1, steps=2, global_batch=20)
     run = launch("svhn_loop.py", loop=script(LOOP.replace("LOSS", "tf.reduce_mean(losses)")), **options)
     assert run.result["agrees"] is False

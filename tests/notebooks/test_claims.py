@@ -519,7 +519,7 @@ def chance(claim):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("claim", CLAIMS)
-def test_a_claim_that_another_recording_may_not_show_is_worded_so(claim, capsys):
+def test_claims_about_one_recording_say_so(claim, capsys):
     found = chance(claim)
     with capsys.disabled():
         print(f"\n{found:.0%} to hold when recorded again: {claim}")

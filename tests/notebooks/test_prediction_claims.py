@@ -1,4 +1,4 @@
-"""What lesson 2 says of published scaling: each sentence is a predicate on the recorded figures, as in test_claims."""
+"""Lesson 2's claims about published scaling: each sentence is a predicate on recorded figures, as in test_claims."""
 
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -188,7 +188,7 @@ def test_the_page_of_measurements_has_the_figures(recorded):
 
 
 def held_out_words(table):
-    """Return what the page says of figures that were held out."""
+    """Return the page's text about held-out figures."""
     scores = published.by_publisher(table).set_index("publisher").round(1)
     gains = table["always_error_points"].abs() - table["error_points"].abs()
     each = gains.groupby(table["publisher"]).mean()

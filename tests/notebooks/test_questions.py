@@ -28,7 +28,7 @@ class Lesson:
         self.tested = {name for name, cell in self.answers.items() if not cell.metadata.nbgrader.grade}
 
     def answer_to(self, name):
-        """The answer before a test: a script has several tests, each for a mistake of its own."""
+        """Return the answer before a test; a script has several tests, one per mistake."""
         order = list(self.graded)
         return [answer for answer in order[: order.index(name) + 1] if answer in self.answers][-1]
 
@@ -90,7 +90,7 @@ def test_every_test_has_a_hidden_part_and_imports_nothing_heavy(lesson):
 
 
 def test_what_tests_define_is_nothing_that_other_cells_use(lesson):
-    """They run in the reader's kernel, where a name of theirs would take another's place."""
+    """They run in the reader's kernel, so their names could overwrite others."""
     theirs = {}  # names that mean now what a test made of them
     for cell in lesson.cells:
         if cell.cell_type != "code" or cell.source.startswith("%%"):
@@ -131,7 +131,7 @@ def test_what_people_are_handed_has_no_hint_in_plain_text(lesson):
 
 
 @pytest.mark.nightly("lessons/1*")
-def test_as_handed_out_it_runs_to_its_end_and_only_the_tests_fail(monkeypatch):
+def test_released_lesson_runs_and_only_tests_fail(monkeypatch):
     name = "1.Gradient-Basics"  # the others' runs take minutes: tests/browser runs them so
     notebook = nbformat.read(ROOT / "notebooks" / f"{name}.ipynb", as_version=4)
     monkeypatch.chdir(ROOT / "notebooks")

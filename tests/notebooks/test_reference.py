@@ -98,7 +98,7 @@ def test_recorded_results_say_where_they_come_from(name):
 
 
 @pytest.mark.parametrize("name", [*TRAININGS, *LANDSCAPES])
-def test_what_is_compared_was_recorded_in_one_precision_on_one_machine(name):
+def test_compared_runs_share_precision_and_machine(name):
     results = results_of(name)
     for key in ("precision", "versions", "hardware", "parameters"):
         values = [result.get(key) for result in results if (key != "parameters" or result.get("recipe") != "base")]
@@ -188,7 +188,7 @@ def test_batch_sizes_were_tuned_on_one_seed_and_judged_on_three_others():
     assert {run.result["seed"] for run in runs if run.result["role"] == "tuning"} == {100}
 
 
-def test_all_that_goes_with_a_batch_was_tuned_on_three_seeds_and_judged_on_five_others_and_other_pictures():
+def test_batches_tuned_on_three_seeds_and_evaluated_on_five_others():
     runs = recorded("critical-batch-tuned")
     for arm, batches in (("SGD with momentum", 6), ("LAMB", 6), ("plain SGD", 4)):
         curve = critical.critical_batch(runs, arm=arm)
@@ -212,7 +212,7 @@ def test_arms_were_recorded_again_with_seeds_that_had_no_part_before():
     assert len(again) == 4 and all(rates[name] == rate for name, rate in again.items())
 
 
-def test_a_gap_was_looked_for_with_rates_chosen_on_other_pictures_and_seeds():
+def test_gap_search_tuned_on_other_images_and_seeds():
     roles = {"tuning": [], "judged": []}
     for result in results_of("generalisation"):
         roles[result["role"]].append(result)

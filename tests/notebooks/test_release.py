@@ -27,7 +27,7 @@ assert one() is 1
 """
 
 
-def test_people_get_no_solution_and_no_hidden_test_and_an_id_that_a_solution_does_not_change():
+def test_release_has_no_solutions_and_stable_ids():
     text = LESSON.format(test="q01_one_test")
     assert lessons.convert(text) == lessons.convert(text.replace("return 1", "return 2 - 1"))
     notebook = nbformat.reads(lessons.convert(text), as_version=4)

@@ -146,7 +146,7 @@ print(sorted(each.name for each in Path().iterdir()), answer)
 
 
 def five_lessons(folder):
-    """Lessons, good and bad, run beside a reader's own work and a foreign kernel of the same name."""
+    """Good and bad lessons run next to a reader's work and a foreign kernel of the same name."""
     foreign = folder / "foreign" / "kernels" / "python3"
     foreign.mkdir(parents=True)
     spec = {"argv": ["/bin/false", "{connection_file}"], "display_name": "x", "language": "python"}
@@ -181,7 +181,7 @@ def five(output_of):
 
 
 @pytest.mark.slow
-def test_the_runner_goes_on_after_a_failure_and_repeats_it_at_the_end(five):
+def test_runner_continues_and_lists_failures(five):
     """Lessons run with their model answers. A foreign kernel of the same name in the user's folders is not what runs."""
     root, (*lines, status) = five
     assert status == "status 1"

@@ -1,4 +1,4 @@
-"""What lesson 6 says of recorded runs and of published splits: predicates, as in test_claims."""
+"""Lesson 6's claims about recorded runs and published splits: predicates, as in test_claims."""
 
 import numpy as np
 import pytest

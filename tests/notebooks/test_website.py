@@ -82,7 +82,7 @@ def test_a_kept_execution_is_shown_until_there_is_a_better_one(course):
     assert "1 cell changed since" in note and code.outputs == []
 
 
-def test_an_execution_counts_while_it_is_newer_than_its_lesson_and_without_an_error(course):
+def test_execution_must_be_newer_than_lesson_and_succeed(course):
     result = course.ran()
     assert website.executed(course.path, course.root)
     assert website.executed(course.path, course.root, "reader") is None

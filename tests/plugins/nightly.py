@@ -65,7 +65,7 @@ def is_due(item, changed, day):
 
 
 def changed_files(root):
-    """The files that differ from those of the newest full check; every tracked file where none is known."""
+    """Return the files that changed since the newest full check; all tracked files if there is none."""
 
     def git(*words):
         return subprocess.check_output(["git", *words], cwd=root, text=True).split("\n")[:-1]

@@ -13,8 +13,8 @@ from helpers import ROOT, SETTING_UP
 
 @pytest.mark.nightly(*SETTING_UP)
 @pytest.mark.timeout(1500)
-def test_a_fresh_clone_is_set_up_and_an_interrupted_one_goes_on(tmp_path):
-    """In a folder with blanks in its name; uv's cache is lent. No file of the environment is another's, too."""
+def test_setup_of_fresh_clone_resumes_after_interrupt(tmp_path):
+    """In a folder with spaces in its name, with uv's cache. The environment shares no files."""
     course = tmp_path / "a fresh clone"
     tracked = subprocess.check_output(["git", "ls-files", "-z"], cwd=ROOT, text=True).split("\0")
     for name in filter(None, tracked):

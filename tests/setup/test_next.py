@@ -1,4 +1,4 @@
-"""The other stack: set up in an environment of its own, its tests, and a lesson."""
+"""The other stack: setup in a separate environment, its tests, and a lesson."""
 
 import subprocess
 

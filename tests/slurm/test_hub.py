@@ -1,4 +1,4 @@
-"""A class's hub whose servers are jobs of a real Slurm: who waits is told why, and then the server is there."""
+"""A class's hub with servers as jobs of a real Slurm: the waiting page has the reason, then the server starts."""
 
 import json
 import os
@@ -75,7 +75,7 @@ def ask(slurm_conf, tmp_path):
         return closing(urllib.request.urlopen(request, timeout=60))
 
     def page():
-        """What stands on the page on which ann waits, behind the proxy."""
+        """Return the text of ann's waiting page, behind the proxy."""
         with requests.Session() as session:
             url = f"http://127.0.0.1:{port}/hub"
             session.get(f"{url}/login")

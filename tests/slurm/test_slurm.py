@@ -175,7 +175,7 @@ def test_the_kernel_of_an_attached_run_is_killed(on_slurm, script):
 
 @pytest.mark.nightly(*LAUNCHING)
 def test_our_time_limit_names_the_rank_that_others_wait_for(on_slurm, script):
-    """A rank on each node. The limit counts from the start: only one of them imports anything, on a busy machine, too."""
+    """A rank on each node. The limit counts from the start, so only one of them imports anything."""
     on_slurm(gpus_per_node=1)
     run = launch(
         script("""

@@ -1,4 +1,4 @@
-"""What the installed hwloc writes."""
+"""Output of the installed hwloc."""
 
 import shutil
 import subprocess

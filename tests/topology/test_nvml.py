@@ -1,7 +1,6 @@
 """GPUs as NVML tells of them: the real binding on a stand-in for the driver's library.
 
-What a real driver says may differ from what the stand-in says. It is compiled here, and one process
-loads it for all tests.
+A real driver's answers may differ from the stand-in's. It is compiled here, and one process loads it for all tests.
 """
 
 import json
@@ -120,4 +119,4 @@ def test_gpus_without_a_pcie_tree_get_one_from_their_distances_where_those_are_k
     assert any("derived from their distances" in note for note in found["notes"])
     found = answers["no distance"]
     assert found["matrix"]["GPU0"]["GPU1"] == "?"
-    assert any("how far apart, is not known" in note for note in found["notes"])
+    assert any("distances are unknown" in note for note in found["notes"])

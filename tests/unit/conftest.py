@@ -1,4 +1,4 @@
-"""What all unit tests share: what they draw is looked at."""
+"""Fixtures for all unit tests: every figure is checked."""
 
 import sys
 from unittest import mock

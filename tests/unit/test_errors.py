@@ -8,7 +8,7 @@ from ddl import cli
 from ddl.errors import InputError, NotFound
 
 
-def test_a_bug_shows_its_traceback_and_what_a_user_can_put_right_is_one_line(monkeypatch, capsys):
+def test_bug_shows_traceback_but_user_error_one_line(monkeypatch, capsys):
     for error in (KeyError("x"), ValueError("x"), RuntimeError("x")):
         monkeypatch.setattr("course.data.listing", Mock(side_effect=error))
         with pytest.raises(type(error)):
@@ -30,7 +30,7 @@ def test_a_bug_shows_its_traceback_and_what_a_user_can_put_right_is_one_line(mon
         (["topology", "nosuch"], "'nosuch' is neither a file nor a recorded topology"),
         (["topology", "damaged.toml"], "damaged.toml: this is not TOML"),
         (["topology", "dgx-1", "--figure", "drawn.nosuch"], "--figure drawn.nosuch: Format 'nosuch' is not supported"),
-        (["predict", "--topology", "dgx-1", "--model", "nosuch"], "there is no model 'nosuch'"),
+        (["predict", "--topology", "dgx-1", "--model", "nosuch"], "unknown model 'nosuch'"),
         (["check", "nosuch.ipynb"], "there is no notebook nosuch.ipynb"),
         (["check", "damaged.ipynb"], "damaged.ipynb cannot be read as a notebook"),
         (["check", "empty.ipynb"], "empty.ipynb has no questions with tests"),

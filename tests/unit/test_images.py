@@ -13,7 +13,7 @@ SVG = "{http://www.w3.org/2000/svg}"
 
 
 @pytest.mark.parametrize("name", draw.DRAWINGS)
-def test_committed_diagram_is_what_the_script_draws_with_words_in_the_colours_of_light_and_of_dark_pages(name):
+def test_committed_diagram_matches_script(name):
     drawing = draw.DRAWINGS[name]().svg()
     committed = (IMAGES / name).read_text(encoding="utf-8")
     assert committed == drawing, f"images/{name} is stale: run `make images`"

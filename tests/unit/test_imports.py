@@ -1,4 +1,4 @@
-"""What is light to import stays light: all asked of one process, the lightest first."""
+"""Light imports stay light: checked in one process, lightest first."""
 
 import json
 import os

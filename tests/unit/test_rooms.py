@@ -1,11 +1,11 @@
-"""Who may import whom: CONTRIBUTING.md has the same lines."""
+"""Allowed imports between packages, as listed in CONTRIBUTING.md."""
 
 import ast
 
 from helpers import ROOT
 
 SOURCE = ROOT / "source_code"
-# A room imports from those above its own line, never from its neighbours or from below.
+# A room imports from those above its own line, never from its neighbors or from below.
 TOOL = [
     {"errors", "interval", "lazy", "plugins", "text"},
     {"arguments"},

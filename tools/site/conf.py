@@ -19,6 +19,6 @@ nb_execution_mode = "off"  # the outputs are those that were kept
 nb_merge_streams = True
 copybutton_selector = ".cell_input pre, div.highlight-bash pre"
 suppress_warnings = [
-    "mystnb.unknown_mime_type",  # of widgets, which have a text beside them
+    "mystnb.unknown_mime_type",  # widgets, which also have a text version
     "myst.header",  # a lesson may go from a title to a question's heading
 ]

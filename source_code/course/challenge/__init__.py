@@ -1,7 +1,8 @@
 """The challenge: reach a held-out accuracy in less processor time than the baseline.
 
 A submission is a Python file. ``launch("train_submission.py", file=…)`` trains it on ranks. `score` trains it in a
-process of its own (`trainer`), times that from outside (`clock`), and compares its answers with the private labels.
+separate process (`trainer`), measures its time from outside (`clock`), and compares its answers with the private
+labels.
 """
 
 from ddl.lazy import lazy_names

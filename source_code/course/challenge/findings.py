@@ -1,4 +1,4 @@
-"""Statistics of the challenge's recorded runs: the best of several, and what each idea is worth."""
+"""Statistics of the challenge's recorded runs: the best of several, and the effect of each trick."""
 
 import math
 import statistics
@@ -40,7 +40,7 @@ def best_of(values: Sequence[float], k: int) -> float:
 
 
 def ablations(runs: Iterable[Any], whole: str) -> Table:
-    """Tabulate what each trick of a submission is worth: the arms "without X" against the arm `whole`.
+    """Tabulate the effect of each trick of a submission: the arms "without X" against the arm `whole`.
 
     ``difference_points`` is private accuracy minus the whole's, paired by seed, the largest loss first; ``p`` is
     corrected for the number of tricks (`holm`); ``needed`` is `Paired.needed`.

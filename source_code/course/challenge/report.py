@@ -1,4 +1,4 @@
-"""The report on a submission's source, for the person who reads it: hints, not verdicts."""
+"""Report on a submission's source for the instructor: hints, not verdicts."""
 
 import ast
 import zlib

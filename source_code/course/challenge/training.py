@@ -39,7 +39,7 @@ class Training:
         draws = np.random.default_rng(secret)
         order_seed, self._key = (int(each) for each in draws.integers(0, 2**31 - 1, 2))
         self.order = Order(len(labels), rules.GLOBAL_BATCH, order_seed)
-        # The classes have other names in each run, so that no file can bring the name of a class.
+        # Class numbers are permuted in each run, so that no file can contain them.
         self._renamed = draws.permutation(rules.CLASSES).astype(np.int32)
         self._numbers = constant(draws.permutation(len(labels)).astype(np.int32))
         self._images, self._labels = constant(images), constant(self._renamed[labels])
@@ -86,7 +86,7 @@ class Training:
     def _make_step(self):
         submission, model, weights = self.submission, self.model, self.weights
         first = self.rank * (rules.GLOBAL_BATCH // self.ranks)
-        # Each is translated, so that its conditions may be Python's.
+        # Each is converted, so that it may use Python conditions.
         augment, loss_of, schedule = map(tf.function, (submission.augment, submission.loss, submission.schedule))
 
         def forward_backward(chosen, step, epoch, place):

@@ -84,5 +84,5 @@ class Score:
             time = f"  time    {self.ratio:.2f} of the baseline's processor time (median; {self.span})"
             lines += [time, f"  samples {self.samples:,}, {self.data} images"]
         if self.report:
-            lines += [f"  file    {self.report}", *(f"  a person should look: {flag}" for flag in self.report.flags)]
+            lines += [f"  file    {self.report}", *(f"  needs review: {flag}" for flag in self.report.flags)]
         return "\n".join(lines)

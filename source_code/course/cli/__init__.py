@@ -1,4 +1,4 @@
-"""What the course adds to the command line."""
+"""The course's command-line interface."""
 
 from course.cli import clusters, lessons
 

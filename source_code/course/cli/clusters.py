@@ -1,28 +1,28 @@
-"""Commands about machines and clusters: `ddl topology` and `predict`."""
+"""Commands for machines and clusters: `ddl topology` and `ddl predict`."""
 
 from ddl.arguments import add_command
 from ddl.errors import InputError
 from ddl.text import plural
 
-# Options of `ddl predict`: type, default, what stands for a value, and what it is.
+# Options of `ddl predict`: type, default, metavar and help.
 PREDICT = (
     ("--network", str, None, "CARDSxGBIT", "of a server, if the topology has none: 8x200 is 8 cards of 200 Gbit/s"),
-    ("--link-gb-per-s", float, None, "X", "from a GPU to the next, per direction, where the topology does not say"),
-    ("--nodes", int, 1, None, "up to so many servers (default 1)"),
+    ("--link-gb-per-s", float, None, "X", "between neighboring GPUs, per direction, if not in the topology"),
+    ("--nodes", int, 1, None, "maximal number of servers (default 1)"),
     ("--model", str, None, "NAME", "a published network, such as resnet50"),
-    ("--batch", int, 64, None, "samples of each GPU (default 64)"),
-    ("--parameters", int, None, "N", "of a network of your own, instead of --model"),
-    ("--images-per-s", float, None, "X", "that one GPU trains with it (default: published for the model)"),
-    ("--gradient-bytes", int, 4, "N", "of a parameter's gradient: 2 in half precision (default 4)"),
-    ("--fusion-threshold-mb", float, 128, "MB", "gradients travel together up to so many MiB (default 128, Horovod's)"),
-    ("--baseline", int, 1, "N", "efficiency is against N GPUs (default 1)"),
-    ("--figure", str, None, "FILE", "draw it too: a .png or .svg"),
+    ("--batch", int, 64, None, "samples per GPU (default 64)"),
+    ("--parameters", int, None, "N", "of your own network, instead of --model"),
+    ("--images-per-s", float, None, "X", "of one GPU (default: published for the model)"),
+    ("--gradient-bytes", int, 4, "N", "bytes per gradient value: 2 in half precision (default 4)"),
+    ("--fusion-threshold-mb", float, 128, "MB", "maximal size of a message in MiB (default 128, as in Horovod)"),
+    ("--baseline", int, 1, "N", "efficiency is relative to N GPUs (default 1)"),
+    ("--figure", str, None, "FILE", "also draw it, as .png or .svg"),
 )
 
 
 def add(commands):
     """Add the commands to the program's."""
-    topology = add_command(commands, "topology", _topology, "show how this machine is built, or another one")
+    topology = add_command(commands, "topology", _topology, "show the topology of this machine or another one")
     topology.add_argument(
         "machine",
         nargs="?",
@@ -30,7 +30,7 @@ def add(commands):
         help="a recorded one, a .toml file, XML of lstopo or the text of nvidia-smi topo -m (default: this machine)",
     )
     topology.add_argument(
-        "--matrix", action="store_true", help="how far GPUs and network cards are apart, as nvidia-smi topo -m"
+        "--matrix", action="store_true", help="distances between GPUs and network cards, as in nvidia-smi topo -m"
     )
     topology.add_argument("--figure", metavar="FILE", help="draw it, as .png, .svg or .pdf")
     _add_predict(commands)
@@ -75,7 +75,7 @@ def _predict(arguments):
     )
     what = arguments.model or f"{arguments.parameters:,} parameters"
     title = (
-        f"{what} on {arguments.topology}, {arguments.batch} samples a GPU, gradients of "
+        f"{what} on {arguments.topology}, {arguments.batch} samples per GPU, gradients of "
         f"{arguments.gradient_bytes} bytes, efficiency against {plural(arguments.baseline, 'GPU')}. "
         f"{clusters.server(machine, **links).assumed}"
     ).strip()
@@ -89,5 +89,5 @@ def _predict(arguments):
 def save(figure, path, **options):
     try:
         figure.savefig(path, **options)
-    except ValueError as error:  # of a suffix that Matplotlib does not write
+    except ValueError as error:  # a file type that Matplotlib does not support
         raise InputError(f"--figure {path}: {error}") from None

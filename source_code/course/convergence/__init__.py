@@ -1,1 +1,1 @@
-"""Lesson 4: batch size, learning rates and what they cost."""
+"""Lesson 4: batch sizes, learning rates and their cost."""

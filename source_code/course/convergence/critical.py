@@ -1,4 +1,4 @@
-"""The critical batch size: steps to a target against batch size, the curve through them, and where it bends.
+"""The critical batch size: steps to a target against batch size, with a fitted curve.
 
 The curve: McCandlish, Kaplan, Amodei et al. 2018, "An Empirical Model of Large-Batch Training", section 2.3. The
 regions: Shallue et al. 2019, "Measuring the Effects of Data Parallelism on Neural Network Training", section 4.1.
@@ -26,7 +26,7 @@ MAXIMAL = 0.95  # twice the batch takes at least this share of the steps
 
 @dataclass(frozen=True)
 class Reached:
-    """When a run reached its target: on a straight line between the evaluation before and the first at or above it."""
+    """The point at which a run reached its target, interpolated between evaluations."""
 
     steps: float
     samples: float
@@ -35,7 +35,7 @@ class Reached:
 def reached(run: Any, target: float) -> Reached | None:
     """Return when held-out accuracy reached `target`, a share; None if no evaluation was at or above it.
 
-    Raises InputError if the run ended at a lower target of its own, and so never reached this one.
+    Raises InputError if the run stopped at a lower target.
     """
     rows = run.history.to_dict("records")
     if found := crossing(rows, target):
@@ -46,9 +46,9 @@ def reached(run: Any, target: float) -> Reached | None:
 
 
 def crossing(rows: Sequence[Mapping], target: float) -> Reached | None:
-    """Return when evaluations, with ``step``, ``samples`` and ``test_accuracy``, crossed `target`; None if none did.
+    """Return where evaluations, with ``step``, ``samples`` and ``test_accuracy``, crossed `target`, or None.
 
-    Of a run whose first evaluation is above it, that evaluation.
+    If the first evaluation is above it, return that one.
     """
     before = None
     for row in rows:
@@ -63,7 +63,7 @@ def crossing(rows: Sequence[Mapping], target: float) -> Reached | None:
     return None
 
 
-# ---------------------------------------------------------------- what was run
+# ---------------------------------------------------------------- runs
 
 
 @dataclass(frozen=True)
@@ -73,12 +73,12 @@ class Point:
     batch: int
     rate: float
     seeds: Mapping[int, Reached]
-    missed: int = 0  # runs that did not reach it
-    grid: Grid | None = None  # steps by rate, from the runs that chose it
+    missed: int = 0  # number of runs that did not reach it
+    grid: Grid | None = None  # steps by rate, from the tuning runs
 
     @property
     def steps(self) -> float:
-        """The geometric mean of the seeds' steps; NaN if any missed the target, as it would then be too low."""
+        """The geometric mean of the seeds' steps; NaN if any missed the target, because it would be biased."""
         known = [run.steps for run in self.seeds.values()]
         return math.nan if self.missed or not known else statistics.geometric_mean(known)
 
@@ -104,7 +104,7 @@ class Critical:
 
     @property
     def has_fit(self) -> bool:
-        """Whether enough batch sizes are whole to fit the curve to."""
+        """Whether there are enough complete batch sizes for a fit."""
         return len(self.whole) > 1
 
     @cached_property
@@ -120,14 +120,14 @@ class Critical:
 
     @cached_property
     def drawn(self) -> np.ndarray:
-        """B_crit with the seeds drawn again, with replacement, the same ones at all batches: shape [repetitions].
+        """Bootstrap B_crit by resampling seeds, the same ones at all batches: shape [repetitions].
 
         Deviations are widened by √(n / (n − 1)) for n seeds, and by Student's t over the normal quantile. Curves of the
-        same seeds have the same draws, so that their ratio may be taken. InputError, where batches differ in seeds.
+        same seeds use the same draws, so their ratios are valid. Raises InputError if the seeds differ between batches.
         """
         seeds = sorted({seed for point in self.whole for seed in point.seeds})
         if len(seeds) < 2 or any(sorted(point.seeds) != seeds for point in self.whole):
-            raise InputError(f"{self.arm}: to draw seeds again, all batches need the same seeds, two or more")
+            raise InputError(f"{self.arm}: resampling needs the same two or more seeds at all batch sizes")
         logs = np.log([[point.seeds[seed].steps for point in self.whole] for seed in seeds])  # [seeds, batches]
         draws = np.random.default_rng(0).integers(len(seeds), size=(REPETITIONS, len(seeds)))
         deviations = widening(len(seeds), len(seeds) - 1) * (logs[draws].mean(axis=1) - logs.mean(axis=0))
@@ -136,7 +136,7 @@ class Critical:
 
     @cached_property
     def exponent(self) -> tuple[float, float]:
-        """The exponent a of S = S_min (1 + (B_crit/B)^a) that fits best, and its B_crit; the curve above has 1."""
+        """The best exponent a of S = S_min (1 + (B_crit/B)^a), and its B_crit; the curve above has a = 1."""
         from scipy.optimize import least_squares
 
         batch, steps = np.log(self._runs)
@@ -146,24 +146,24 @@ class Critical:
 
     @cached_property
     def doublings(self) -> dict[int, float]:
-        """By what twice the batch divides the steps, for each batch whose double was run, too."""
+        """The factor by which doubling the batch reduces the steps, for each batch whose double was run."""
         pairs = pairwise(self.whole)
         return {small.batch: small.steps / large.steps for small, large in pairs if large.batch == 2 * small.batch}
 
     @property
     def perfect_until(self) -> int | None:
-        """The batch up to which, from the smallest, each doubling halves the steps within 10 %; None if none does."""
+        """The largest batch up to which each doubling halves the steps within 10 %, or None."""
         perfect = list(takewhile(lambda batch: self.doublings[batch] >= 2 / PERFECT, self.doublings))
         return 2 * perfect[-1] if perfect else None
 
     @property
     def maximal_from(self) -> int | None:
-        """The batch from which, to the largest, each doubling saves less than 5 % of the steps; None if none does."""
+        """The smallest batch from which each doubling saves less than 5 % of the steps, or None."""
         maximal = list(takewhile(lambda batch: self.doublings[batch] < 1 / MAXIMAL, reversed(self.doublings)))
         return maximal[-1] if maximal else None
 
     def region(self, batch: int) -> str:
-        """Return the region of Shallue et al. 2019, section 4.1, that a batch lies in; an end belongs to the outer."""
+        """Return a batch's region as in Shallue et al. 2019, section 4.1; limits belong to the outer regions."""
         if self.perfect_until is not None and batch <= self.perfect_until:
             return "perfect scaling"
         if self.maximal_from is not None and batch >= self.maximal_from:
@@ -171,7 +171,7 @@ class Critical:
         return "diminishing returns"
 
     def table(self) -> Table:
-        """Tabulate the points: a row a batch size."""
+        """Tabulate the points, with a row per batch size."""
         rows = [
             {
                 "batch": (point.batch, "batch", ",d"),
@@ -201,7 +201,7 @@ class Critical:
 
     @property
     def _runs(self):
-        """Batch sizes and steps of the runs, shape [2, runs], at batch sizes at which every seed got there."""
+        """Batch sizes and steps of the runs, shape [2, runs], at complete batch sizes."""
         return np.array([(point.batch, run.steps) for point in self.whole for run in point.seeds.values()], float).T
 
     def _doubled(self, point):
@@ -227,24 +227,24 @@ def _notes(point):
 
 
 def critical_batch(runs: Iterable[Any], target: float | None = None, arm: str | None = None) -> Critical:
-    """Return where the runs of one arm reached a held-out accuracy, by batch size.
+    """Return the critical-batch curve of one arm: where its runs reached a held-out accuracy.
 
-    Runs whose result has the ``role`` ``"tuning"`` chose each batch's learning rate; the others are judged. Where a
-    batch was judged at several rates, those at its grid's best count, without a grid the fastest. By default `target`
-    is the runs' own.
+    Runs whose result has the ``role`` ``"tuning"`` chose each batch's learning rate; the others are evaluated. If a
+    batch has several rates, the best of its grid counts, or without a grid the fastest. `target` defaults to the runs'
+    target.
 
-    Raises InputError if `arm` names none of several arms, or there are no judged runs or no common target.
+    Raises InputError for an unknown or ambiguous `arm`, without evaluated runs, or without a common target.
     """
     runs = [run for run in runs if run.result is not None]
     arms = list(dict.fromkeys(map(arm_of, runs)))
     if arm is not None and arm not in arms:
-        raise InputError(f"there is no arm {arm!r}; there are: {', '.join(arms) or 'none'}")
+        raise InputError(f"unknown arm {arm!r}; available: {', '.join(arms) or 'none'}")
     if arm is None and len(arms) > 1 and any("arm" in run.result for run in runs):
         raise InputError(f"these are runs of several arms: choose one with arm=…, of {', '.join(arms)}")
     runs = [run for run in runs if arm is None or arm_of(run) == arm]
     judged = [run for run in runs if run.result.get("role") != "tuning"]
     if not judged:
-        raise InputError("there are no judged runs: each batch size needs some that did not choose its learning rate")
+        raise InputError("no runs to evaluate: each batch size needs runs besides those for tuning")
     if target is None:
         targets = {(run.result.get("config") or {}).get("target_accuracy") for run in judged}
         if len(targets) != 1 or None in targets:
@@ -270,7 +270,7 @@ def _point(batch, runs, target):
 
 
 def _others(run):
-    """Return what else may have been tuned with the learning rate."""
+    """Return other settings that may have been tuned with the learning rate."""
     config = run.result.get("config") or {}
     return config.get("momentum"), config.get("warmup_epochs")
 
@@ -280,12 +280,12 @@ def _grid(batch, rates):
     return Grid(str(batch), steps, more_is_better=False)
 
 
-# ---------------------------------------------------------------- the noise scale beside it
+# ---------------------------------------------------------------- noise scale
 
 
 @dataclass(frozen=True)
 class Noise:
-    """Estimates of the gradient noise scale, in samples; infinite where |G|² was not distinguishable from zero."""
+    """Estimates of the gradient noise scale, in samples; infinite if |G|² was indistinguishable from zero."""
 
     values: tuple[float, ...]
 
@@ -300,9 +300,9 @@ class Noise:
 
 
 def noise(runs: Iterable[Any]) -> Noise:
-    """Return what runs estimated of the noise scale at their evaluations (``noise_scale=True``).
+    """Return the runs' estimates of the noise scale at their evaluations (``noise_scale=True``).
 
-    Raises InputError if none of them did.
+    Raises InputError if there are none.
     """
     rows = [row for run in runs if "noise_scale" in run.history for row in run.history.to_dict("records")]
     scales = [row["noise_scale"] for row in rows if is_number(row.get("variance"))]

@@ -1,4 +1,4 @@
-"""The curve of steps to a target against batch size, fitted to runs, with the interval of where it bends.
+"""Curve of steps to a target against batch size, fitted to runs, with intervals.
 
 McCandlish, Kaplan, Amodei et al. 2018, "An Empirical Model of Large-Batch Training", section 2.3.
 """
@@ -12,18 +12,18 @@ import numpy as np
 
 from ddl.errors import InputError
 
-BEYOND = 64  # a critical batch is looked for this many times below and above the batches that were run
-EDGE = 1.001  # what lies this near a bound has run into it
+BEYOND = 64  # the search for a critical batch extends this factor below and above the batches
+EDGE = 1.001  # results this close to a bound count as at the bound
 REPETITIONS = 1000  # of the bootstrap
-GRID = 512  # values of B_crit that are tried; between them, a parabola
+GRID = 512  # grid values of B_crit, interpolated by a parabola
 
 
 @dataclass(frozen=True)
 class Fit:
     """The curve S = S_min (1 + B_crit/B) through steps S at batches B, with 95 % intervals.
 
-    ``critical`` is B_crit in samples and ``steps_min`` S_min. Bounds of the interval of B_crit are 0 or infinite where
-    the batches that were run leave them open.
+    ``critical`` is B_crit in samples and ``steps_min`` S_min. Bounds of the interval of B_crit are 0 or infinite if the
+    batches do not determine them.
     """
 
     batches: tuple[int, ...]
@@ -33,12 +33,12 @@ class Fit:
 
     @property
     def samples_min(self) -> float:
-        """E_min = B_crit S_min: the fewest samples, those of the smallest batches."""
+        """E_min = B_crit S_min: the fewest samples, reached with small batches."""
         return self.critical * self.steps_min
 
     @cached_property
     def interval(self) -> tuple[float, float]:
-        """The 95 % interval of B_crit, in samples; NaN with less than three batches."""
+        """The 95 % interval of B_crit, in samples; NaN with fewer than three batches."""
         if not len(self.draws):
             return math.nan, math.nan
         low, high = (float(np.percentile(self.draws[:, 0], at, method="nearest")) for at in (2.5, 97.5))
@@ -50,7 +50,7 @@ class Fit:
         return self.steps_min * (1 + self.critical / np.asarray(batch, float))
 
     def band(self, batch) -> tuple[np.ndarray, np.ndarray]:
-        """Return the 95 % interval of the curve's steps at some batch sizes; NaN with less than three batches."""
+        """Return the 95 % interval of the curve's steps at some batch sizes; NaN with fewer than three batches."""
         batch = np.asarray(batch, float)
         critical, steps_min = self.draws.T if len(self.draws) else np.full((2, 1), np.nan)
         curves = steps_min[:, None] * (1 + critical[:, None] / batch.ravel())
@@ -64,17 +64,17 @@ class Fit:
 
 
 def fit(batches: Sequence[float], steps: Sequence[float]) -> Fit:
-    """Fit S = S_min (1 + B_crit/B) to the steps of runs, one entry a run, by least squares in log S.
+    """Fit S = S_min (1 + B_crit/B) to the steps of runs, with one entry per run, by least squares in log S.
 
     This is ``(S/S_min − 1) (E/E_min − 1) = 1`` (McCandlish et al. 2018, equation 2.11), solved for S with ``E = B S``
     and ``B_crit = E_min / S_min`` (equation 2.12).
 
-    Runs at one batch size, its seeds, count by their geometric mean. The intervals come from a bootstrap of these
-    means' deviations from the curve: many times, each mean is put back on the curve with the deviation of some
-    batch, either sign, and the curve is fitted anew. Deviations are widened by √(k / (k − 2)) for k batches and two
-    parameters, and by Student's t over the normal quantile.
+    Runs at one batch size (seeds) are averaged geometrically. The intervals come from a residual bootstrap: many times,
+    each mean is replaced by the curve plus a random batch's deviation with random sign, and the curve is refitted.
+    Deviations are widened by √(k / (k − 2)) for k batches and two parameters, and by Student's t over the normal
+    quantile.
 
-    Raises InputError if there are less than two batch sizes, or steps that are not positive.
+    Raises InputError with fewer than two batch sizes, or if steps are not positive.
     """
     sizes, logs = np.asarray(batches, float), np.asarray(steps, float)
     if len(sizes) != len(logs) or not (np.all(sizes > 0) and np.all(logs > 0) and np.all(np.isfinite(logs))):
@@ -96,7 +96,7 @@ def fit(batches: Sequence[float], steps: Sequence[float]) -> Fit:
 
 
 def widening(count: int, freedom: int) -> float:
-    """Return what `count` deviations with so many degrees of freedom are multiplied by before they are drawn again.
+    """Return the factor that widens `count` deviations with `freedom` degrees of freedom before resampling.
 
     √(count / freedom), and Student's t over the normal quantile.
     """
@@ -111,8 +111,8 @@ def _bounds(batches):
 
 def solve(batch, logs):
     """Return B_crit and S_min of each row of `logs`, the logarithms of the steps at each batch."""
-    # For a given B_crit the best log S_min is the mean of log S − log(1 + B_crit/B), so that only B_crit is searched:
-    # on a grid, and between its points by a parabola.
+    # For a given B_crit, the best log S_min is the mean of log S − log(1 + B_crit/B), so only B_crit is searched, on a
+    # grid with parabolic interpolation.
     grid = np.linspace(*np.log(_bounds(batch)), GRID)
     shape = np.log1p(np.exp(grid)[:, None] / batch)
     centred = shape - shape.mean(1, keepdims=True)

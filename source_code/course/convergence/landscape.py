@@ -1,8 +1,8 @@
 """The loss around a network's weights: its curvature, slices through it, and the noise of its gradient.
 
-A point is the vector of all trainable weights, one after another in the order of `model.trainable_variables`. The loss
-is the mean over batches that stay the same, and batch norm looks at one of them at a time, as in training: so the
-loss does not change with the scale of a kernel in front of a norm.
+A point is the concatenated vector of all trainable weights, in the order of `model.trainable_variables`. The loss is
+the mean over fixed batches, and batch norm uses one batch at a time, as in training, so the loss does not depend on the
+scale of a kernel in front of a norm.
 """
 
 import math
@@ -14,19 +14,18 @@ import tensorflow as tf
 from course.training.recipes import SettingError
 
 MOST_GROUPS = 20  # of batches, for standard errors
-GRADIENT, PRODUCT = 3, 11  # forward passes that take as long, with the course's CNN
+GRADIENT, PRODUCT = 3, 11  # cost in forward passes, with the course's CNN
 
 
 class Landscape:
     """The loss of a model as a function of its trainable weights, in float32.
 
-    Ranks share the batches: each computes its own part, and sums are added up over ranks, so that every rank has every
-    result. The model keeps its weights; its batch norms no longer update their moving statistics.
+    The ranks divide the batches and sum over ranks, so every rank has all results. The model keeps its weights, but its
+    batch norms stop updating their moving statistics.
 
-    The `model` maps inputs to logits. The `batches`, all of one size, are pairs of inputs and labels, float32
-    ``[batch, …]`` and integers ``[batch]``; every rank is given all of them, and looks up only its own. `total` returns
-    the sum of an array over all ranks, and `worked` is called after each batch with the forward passes of a picture
-    that took as long.
+    The `model` maps inputs to logits. The `batches`, all of one size, are pairs of inputs and labels, float32 ``[batch,
+    …]`` and integers ``[batch]``; every rank gets all of them and reads only its own. `total` returns the sum of an
+    array over all ranks, and `worked` is called after each batch with its cost in forward passes per image.
     """
 
     def __init__(
@@ -43,18 +42,18 @@ class Landscape:
         self._variables = model.trainable_variables
         for layer in model.layers:
             if isinstance(layer, tf.keras.layers.BatchNormalization):
-                layer.momentum = 1.0  # the statistics stay as they are
+                layer.momentum = 1.0  # don't update the statistics
         self._loss, self._gradient, self._product = (
             tf.function(each, autograph=False) for each in (self._mean, self._slope, self._hessian_vector)
         )
 
     @property
     def weights(self) -> np.ndarray:
-        """The point where the model stands, float64 ``[weights]``."""
+        """The model's current point, float64 ``[weights]``."""
         return _flat(variable.numpy() for variable in self._variables)
 
     def move(self, point: np.ndarray):
-        """Give the model these weights."""
+        """Set the model's weights."""
         for variable, value in zip(self._variables, self._parts(point), strict=True):
             variable.assign(value)
 
@@ -65,7 +64,7 @@ class Landscape:
         return [part.reshape(variable.shape) for part, variable in zip(parts, self._variables, strict=True)]
 
     def loss(self, point: np.ndarray | None = None) -> float:
-        """Return the loss where the model stands, or at a point."""
+        """Return the loss at the model's current point, or at a given point."""
         if point is not None:
             start = self.weights
             self.move(point)
@@ -75,11 +74,11 @@ class Landscape:
         return float(self._average(sum(float(self._on(self._loss, 1, index)) for index in self.mine)))
 
     def gradient(self) -> np.ndarray:
-        """Return the gradient where the model stands, float64 ``[weights]``."""
+        """Return the gradient at the model's current point, float64 ``[weights]``."""
         return self._average(self._sum(map(self.gradient_of, self.mine)))
 
     def gradient_of(self, index: int) -> np.ndarray:
-        """Return the gradient of one batch's mean loss, on this rank alone, float64 ``[weights]``."""
+        """Return the gradient of one batch's mean loss, on this rank only, float64 ``[weights]``."""
         return _flat(self._on(self._gradient, GRADIENT, index))
 
     def hessian(self, vector: np.ndarray) -> np.ndarray:
@@ -101,15 +100,14 @@ class Landscape:
 
         With n gradients of B samples, ``S = B Σ|G_i − Ḡ|² / (n − 1)`` is unbiased for the summed variance of one
         sample's gradient, and ``|Ḡ|² − S (1 / nB − 1 / population)`` for the true gradient's square (McCandlish et al.
-        2018, section 2.2 and appendix A.1). Standard errors are those of the jackknife that leaves out a group of
-        batches at a time (Efron 1982), of which there are two with two batches at least. The batches are drawn from a
-        `population` of so many samples, each once at the most; None, for a draw from endlessly many. The scale is None
-        where |G|² is not positive.
+        2018, section 2.2 and appendix A.1). Standard errors come from a jackknife over groups of batches (Efron 1982),
+        at least two groups of two. The batches are drawn without replacement from `population` samples, or from
+        infinitely many if None. The scale is None if |G|² is not positive.
         """
         count = len(self.batches)
         groups = min(MOST_GROUPS, count // 2)
         if groups < 2:
-            raise SettingError(f"the noise scale compares gradients of 4 batches or more, and there are {count}")
+            raise SettingError(f"the noise scale needs gradients of at least 4 batches, got {count}")
         samples = len(self.batches[0][1])
         sums, squares = np.zeros((groups, self.weights.size)), np.zeros(groups)
         for index in self.mine:
@@ -150,7 +148,7 @@ class Landscape:
     def _hessian_vector(self, inputs, labels, *vector):
         with tf.GradientTape() as tape:
             gradient = self._slope(inputs, labels)
-        zero = tf.UnconnectedGradients.ZERO  # of a weight that the loss is linear in
+        zero = tf.UnconnectedGradients.ZERO  # for a weight in which the loss is linear
         return tape.gradient(gradient, self._variables, output_gradients=list(vector), unconnected_gradients=zero)
 
     def _on(self, function, passes, index, *vector):
@@ -176,13 +174,13 @@ def _flat(arrays):
 def filter_norms(model: tf.keras.Model) -> np.ndarray:
     """Return for each trainable weight the norm of its filter, float64 ``[weights]``.
 
-    A filter is what makes one output: of a kernel all weights but the last axis'. A bias, or a norm's scale or shift,
-    is a filter of its own, whose norm is its absolute value (Kwon et al. 2021, "ASAM").
+    A filter produces one output: all axes of a kernel but the last. A bias, or a norm's scale or shift, is its own
+    filter, whose norm is its absolute value (Kwon et al. 2021, "ASAM").
 
-    With D the diagonal of these, D H D is the curvature by *relative* change. Its eigenvalues stay where a rescaling
-    of whole filters leaves the function as it was, and H's do not (Dinh et al. 2017). Filters rather than single
-    weights, |w|, because that is the rescaling a norm undoes, and because the slices of Li et al. measure their
-    distance so.
+    With D the diagonal of these, D H D is the curvature by *relative* change. Its eigenvalues are invariant when
+    rescaling whole filters does not change the function; H's are not (Dinh et al. 2017). It uses filters rather than
+    single weights, |w|, because a norm undoes that rescaling, and because the slices of Li et al. use the same
+    distance.
     """
     return _flat(np.broadcast_to(norms, array.shape) for array, norms in _filters(model))
 
@@ -191,7 +189,7 @@ def _filters(model):
     """Yield each trainable weight with the norms of its filters, which broadcast to its shape."""
     for variable in model.trainable_variables:
         array = variable.numpy().astype(np.float64)
-        axes = tuple(range(array.ndim - 1))  # of a single weight none
+        axes = tuple(range(array.ndim - 1))  # a single weight has no other axes
         yield array, np.sqrt(np.sum(array**2, axis=axes, keepdims=True))
 
 
@@ -200,8 +198,8 @@ def slices(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the loss along random directions whose filters are as long as the weights' (Li et al. 2018, section 4).
 
-    Kernels alone move: biases and the norms' own weights stay. Returns distances, float64 ``[points]`` from −reach to
-    reach, and losses, ``[directions, points]``. At distance 1 each filter has moved by its own norm.
+    Only kernels move: biases and norms' weights stay. Returns distances, float64 ``[points]`` from −reach to reach, and
+    losses, ``[directions, points]``. At distance 1 each filter has moved by its own norm.
     """
     generator, start = np.random.default_rng(seed), landscape.weights
     distances, losses = np.linspace(-reach, reach, points), np.empty((directions, points))
@@ -216,24 +214,24 @@ def slices(
 
 
 def rescaling(model: tf.keras.Model, alpha: float) -> np.ndarray:
-    """Return what to multiply each trainable weight by to have the same function elsewhere, float64 ``[weights]``.
+    """Return factors for all trainable weights that do not change the function, float64 ``[weights]``.
 
     Before a norm, every kernel times `alpha`: the norm divides by it. Without norms, the first layer's kernel and bias
     times `alpha` and the second's kernel divided by it: ReLU and max-pooling let a positive factor pass (Dinh et al.
     2017, "Sharp Minima Can Generalize For Deep Nets", sections 3 and 4). A block of the Hessian between weights that
     are multiplied by a and by b is divided by a b.
 
-    SettingError, for a factor that is not positive, and for a network without norms in which paths meet.
+    Raises SettingError if `alpha` is not positive, or if a network without norms has merging paths.
     """
     if alpha <= 0:
-        raise SettingError(f"a rescaling by {alpha:g} changes the function: the factor must be above 0")
+        raise SettingError(f"a rescaling by {alpha:g} changes the function: the factor must be positive")
     layers = tf.keras.layers
     with_kernel = [layer for layer in model.layers if isinstance(layer, (layers.Conv2D, layers.Dense))]
     factors = {}
     if any(isinstance(layer, (layers.BatchNormalization, layers.GroupNormalization)) for layer in model.layers):
         factors.update({layer.kernel.ref(): alpha for layer in with_kernel if not layer.use_bias})
     elif any(isinstance(layer, layers.Add) for layer in model.layers):
-        raise SettingError(f"the network {model.name!r} has no norm, and paths that meet: it cannot be rescaled")
+        raise SettingError(f"the network {model.name!r} has no norm and merging paths: it cannot be rescaled")
     else:
         first, second = with_kernel[:2]
         factors.update({weight.ref(): alpha for weight in first.trainable_variables})

@@ -1,4 +1,4 @@
-"""The largest eigenvalues and the trace of a symmetric matrix that can only be multiplied by vectors."""
+"""Eigenvalues and trace of a symmetric matrix from matrix-vector products."""
 
 import math
 from collections.abc import Callable
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 Apply = Callable[[np.ndarray], np.ndarray]  # a symmetric matrix, as the function from a vector to its product
-BREAKDOWN = 1e-6  # a remainder that is so small beside the largest eigenvalue is rounding
+BREAKDOWN = 1e-6  # remainders this small relative to the largest eigenvalue are rounding
 
 
 @dataclass(frozen=True)
@@ -20,13 +20,13 @@ class Estimate:
 
 @dataclass(frozen=True, eq=False)
 class Spectrum:
-    """What `lanczos` knows of a symmetric matrix H.
+    """Result of `lanczos` for a symmetric matrix H.
 
-    The largest eigenvalues, `values`, fall, float64 ``[count]``, and `residuals` are ``|Hv − λv|`` of each: an
-    eigenvalue of H lies within it, and far closer to one that is well separated, within residual² / distance to the
-    next. Their `vectors`, float64 ``[count, weights]``, have length 1. `lowest` is the smallest Ritz value, at least as
-    large as the smallest eigenvalue. For the orthonormal vectors q of the `basis`, float64 ``[iterations, weights]``,
-    the `diagonal` has ``qᵀHq``, float64 ``[iterations]``.
+    `values` are the largest eigenvalues in descending order, float64 ``[count]``, and `residuals` are their ``|Hv −
+    λv|``: an eigenvalue of H lies within it, and far closer to one that is well separated, within residual² / distance
+    to the next. Their `vectors`, float64 ``[count, weights]``, have length 1. `lowest` is the smallest Ritz value, at
+    least as large as the smallest eigenvalue. For the orthonormal vectors q of the `basis`, float64 ``[iterations,
+    weights]``, the `diagonal` has ``qᵀHq``, float64 ``[iterations]``.
     """
 
     values: np.ndarray
@@ -41,7 +41,7 @@ class Spectrum:
         return len(self.diagonal)
 
     def figures(self) -> dict:
-        """Return what a record says of it."""
+        """Return a summary for a record."""
         return {
             "eigenvalues": self.values.tolist(),
             "residuals": self.residuals.tolist(),
@@ -55,11 +55,11 @@ def lanczos(
 ) -> Spectrum:
     """Return the largest eigenvalues of a symmetric matrix (Lanczos 1950; Golub and Van Loan 2013, section 10.1).
 
-    Every new vector is made orthogonal to all before it, twice: in finite precision eigenvalues would come back as
-    copies. A random start, the same for the same seed.
+    Every new vector is orthogonalized twice against all previous ones, because otherwise finite precision creates
+    copies of eigenvalues. The random start depends only on the seed.
 
-    There are so many `iterations`, or products, at the most; fewer if the residuals of the `count` largest eigenvalues
-    (not of those of largest magnitude) are below the `tolerance`, a share of the largest.
+    It takes at most `iterations` products; fewer if the residuals of the `count` largest eigenvalues (not the largest
+    in magnitude) are below `tolerance`, a share of the largest.
     """
     generator = np.random.default_rng(seed)
     vector = generator.normal(size=size)
@@ -88,9 +88,8 @@ def lanczos(
 def trace(apply: Apply, size: int, probes: int = 6, spectrum: Spectrum | None = None, seed: int = 0) -> Estimate:
     """Return the trace of a symmetric matrix, from random vectors of ±1 (Hutchinson 1990).
 
-    With the `spectrum` of the matrix, the part within its basis is known and only the rest is estimated, which the
-    large eigenvalues no longer make noisy (Meyer et al. 2021, "Hutch++"). Each of the `probes`, 2 or more, takes a
-    product.
+    With the matrix's `spectrum`, the part in its basis is exact and only the rest is estimated, which reduces the noise
+    (Meyer et al. 2021, "Hutch++"). Each of the `probes`, at least 2, takes one product.
     """
     generator = np.random.default_rng(seed)
     basis = np.zeros((0, size)) if spectrum is None else spectrum.basis

@@ -32,14 +32,14 @@ def _arms(runs):
         if run.result is not None and len(run.history):
             arms.setdefault((run.name, bool(run.recorded)), []).append(run)
     if not arms:
-        raise InputError("none of these runs has both evaluations and a result to draw")
+        raise InputError("none of these runs has both evaluations and a result")
     return arms
 
 
 def _listed(runs):
     runs = list(runs) if isinstance(runs, Iterable) else [runs]
     if not runs:
-        raise InputError("there are no runs to draw")
+        raise InputError("no runs to draw")
     return runs
 
 
@@ -48,18 +48,18 @@ def _every(arms):
 
 
 def _looks(arms):
-    """Return each arm's look: by name, so that a recorded arm is a lighter version of the reader's own."""
+    """Return each arm's style by name, so that a recorded arm is a lighter version of the reader's."""
     looks, recorded_alpha = arm_looks(name for name, _ in arms), RECORDED_ALPHA if _mixed(arms) else 1.0
     return {key: looks[key[0]] | {"alpha": recorded_alpha if key[1] else 1.0} for key in arms}
 
 
 def _mixed(arms):
-    """Whether there are recorded arms beside others."""
+    """Return whether recorded arms are mixed with others."""
     return len({recorded for _, recorded in arms}) > 1
 
 
 def _labels(arms):
-    """Return each arm's label, and what would be the same in many of them: seeds, and what it was recorded on."""
+    """Return each arm's label, and notes that labels share: seeds and hardware."""
     labels, notes = {}, []
     for recorded in dict.fromkeys(recorded for _, recorded in arms):
         lighter = recorded and _mixed(arms)
@@ -75,20 +75,20 @@ def _labels(arms):
 
 
 def _hardware(runs):
-    """Return what runs were recorded on."""
+    """Return the hardware that runs were recorded on."""
     known = [run.result.get("hardware") or {} for run in runs]
     names = [", ".join(each.get("gpus") or ()) or each.get("cpu", "hardware not recorded") for each in known]
     return " and ".join(dict.fromkeys(names))
 
 
 def _origin(arms):
-    """Return what all arms were trained on and, if they are all recorded ones, recorded on."""
+    """Return the arms' data and, if all are recorded, their hardware."""
     recorded = f"; recorded on {_hardware(_every(arms))}" if all(recorded for _, recorded in arms) else ""
     return f"data: {data_of(_every(arms))}{recorded}"
 
 
 def _final(arm):
-    """Return an arm's held-out accuracy at the end in words."""
+    """Return a description of an arm's final held-out accuracy."""
     accuracies = [run.result.get("test_accuracy") for run in arm]
     values = 100 * numpy.array([accuracy for accuracy in accuracies if is_number(accuracy)])
     if not len(values):
@@ -97,7 +97,7 @@ def _final(arm):
     return f"{values.mean():.1f} %{spread}"
 
 
-# ---------------------------------------------------------------- pictures of runs
+# ---------------------------------------------------------------- figures of runs
 
 
 @styled
@@ -105,7 +105,7 @@ def plot_convergence(runs, x=None) -> Figure:
     """Draw held-out accuracy against epochs, steps, samples and seconds of training, or against one of them, `x`.
 
     Runs with the same name are seeds of one arm: a line for their mean, a band from the lowest to the highest. Recorded
-    runs beside others are lighter. Seconds leave out evaluation, start-up and waiting.
+    runs are lighter if shown with others. Seconds exclude evaluation, start-up and waiting.
     """
     if x is not None and x not in X_AXES:
         raise InputError(f"x={x!r} is not one of: {', '.join(X_AXES)}")
@@ -114,7 +114,7 @@ def plot_convergence(runs, x=None) -> Figure:
     looks = _looks(arms)
     axes_names = [x] if x else [name for name, (column, _) in X_AXES.items() if _have(arms, column)]
     if x and not _have(arms, X_AXES[x][0]):
-        raise InputError(f"not all of these runs have recorded {X_AXES[x][1]}: ask for x='epochs' or x='steps'")
+        raise InputError(f"not all of these runs have recorded {X_AXES[x][1]}: use x='epochs' or x='steps'")
     grid = {4: (2, 2), 3: (1, 3)}.get(len(axes_names), (1, 1))
     figure = Figure(7.5, 4.2) if x else Figure(9.0, 6.6 if len(axes_names) == 4 else 4.0)
     panels = figure.subplots(*grid, sharey=True, squeeze=False).flat
@@ -158,7 +158,7 @@ def _over_seeds(arm, column):
 
 @styled
 def plot_noise_scale(runs, batches: Sequence[int] = ()) -> Figure:
-    """Draw the gradient noise scale over training, beside the runs' own global batches and other `batches`.
+    """Draw the gradient noise scale over training, with the runs' global batches and other `batches`.
 
     McCandlish et al. 2018, "An Empirical Model of Large-Batch Training", section 2.2. Raises InputError if none of the
     runs measured it (``noise_scale=True``).
@@ -169,7 +169,7 @@ def plot_noise_scale(runs, batches: Sequence[int] = ()) -> Figure:
     for run in _listed(runs):
         if run.result is None or not (estimates := _noise_estimates(run)):
             continue
-        # There is no value where |G|² was not distinguishable from zero.
+        # No value if |G|² was indistinguishable from zero.
         points = [(row["step"], row["noise_scale"]) for row in estimates if (row.get("noise_scale") or 0) > 0]
         style = look(len(drawn), "color", "linestyle")
         steps, values = zip(*points, strict=True) if points else ((), ())
@@ -196,13 +196,13 @@ def plot_noise_scale(runs, batches: Sequence[int] = ()) -> Figure:
 
 
 def _noise_estimates(run):
-    """Return what a run says of its noise scale: in its events, or where none were kept, at its evaluations."""
+    """Return a run's estimates of the noise scale, from its events or else from its evaluations."""
     if not run.recorded:
         return [event for event in run.events() if event["event"] == "noise_scale"]
     return [row for row in run.history.to_dict("records") if is_number(row.get("variance"))]
 
 
-# ---------------------------------------------------------------- pictures of ideas
+# ---------------------------------------------------------------- figures of models
 
 
 @styled
@@ -223,7 +223,7 @@ def plot_schedule(schedules) -> Figure:
 
 @styled
 def plot_batch_size_tradeoff(noise_scale: float | Fit = 1000.0, batches: Sequence[int] = ()) -> Figure:
-    """Draw what a larger batch buys and costs by the noise-scale model, with some batch sizes marked.
+    """Draw the benefit and cost of larger batches by the noise-scale model, with some batch sizes marked.
 
     ``S / S_min = 1 + B_crit / B`` optimizer steps and ``E / E_min = 1 + B / B_crit`` samples reach the same loss
     (McCandlish et al. 2018, "An Empirical Model of Large-Batch Training", equation 2.11). ``B_crit`` is the
@@ -267,10 +267,11 @@ def plot_batch_size_tradeoff(noise_scale: float | Fit = 1000.0, batches: Sequenc
 
 @styled
 def plot_minima(shift: float = 0.25) -> Figure:
-    """Draw a sharp and a flat minimum, and what a shift of the loss does to each.
+    """Draw a sharp and a flat minimum, and the effect of a shift of the loss on each.
 
     The training loss of one weight ``w`` is ``1 − exp(−(w+1)²/(2·0.12²)) − exp(−(w−1)²/(2·0.7²))``, the held-out loss
-    the same function moved by `shift`; after Keskar et al. 2017, "On Large-Batch Training for Deep Learning", figure 1.
+    the same function shifted by `shift`; after Keskar et al. 2017, "On Large-Batch Training for Deep Learning", figure
+    1.
     """
     w = numpy.linspace(-2.2, 3.2, 1081)
 

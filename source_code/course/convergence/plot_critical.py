@@ -27,16 +27,16 @@ VERDICTS = {"better": COLOURS[2], "worse": COLOURS[1], "no difference": COLOURS[
 def plot_critical_batch(
     measured: Critical | Iterable[Critical], noise: Mapping[str, Noise] | None = None, reader: Sequence = ()
 ) -> Figure:
-    """Draw steps and samples to a target against batch size, and below, on the same axis, where the curves bend.
+    """Draw steps and samples to a target against batch size, with the critical batches below.
 
-    A dot is a seed, a band the curve's 95 % interval; hollow dots are seeds of batches that are left out of the fit,
-    because some seed missed the target. With one arm, the background shows the regions of Shallue et al. 2019, section
-    4.1. Estimates of the `noise` scale, by label, get a line from their 10th to their 90th percentile. Runs of the
-    `reader` are drawn where they reached the same target.
+    A dot is a seed, a band the curve's 95 % interval; hollow dots are seeds of batches excluded from the fit because a
+    seed missed the target. With one arm, the background shows the regions of Shallue et al. 2019, section 4.1.
+    Estimates of the `noise` scale, by label, get a line from their 10th to their 90th percentile. Runs of the `reader`
+    are drawn where they reached the same target.
     """
     arms = [measured] if isinstance(measured, Critical) else list(measured)
     if not arms:
-        raise InputError("there is no critical batch size to draw: give what critical_batch returned")
+        raise InputError("no critical batch size to draw: pass the result of critical_batch")
     noise = dict(noise or {})
     reader = [(run, found) for run in reader if (found := reached(run, arms[0].target)) is not None]
     rows = [_critical_row(arm, len(arms) > 1) for arm in arms] + [_noise_row(*item) for item in noise.items()]
@@ -118,7 +118,7 @@ def _draw_arm(arm, style, steps, samples, label):
 
 
 def _draw_ideal(arm, steps, samples):
-    """Draw perfect scaling from the smallest batch on, as far as the frame around the runs goes."""
+    """Draw perfect scaling from the smallest batch to the edge of the panel."""
     if not arm.whole:
         return
     first, last = arm.whole[0], arm.whole[-1]
@@ -131,7 +131,7 @@ def _draw_ideal(arm, steps, samples):
 
 
 def _draw_regions(arm, panels):
-    """Shade each region between the batches that it begins and ends with."""
+    """Shade the regions between their limits."""
     if not arm.doublings:
         return
     first, last = panels[0].get_xlim()
@@ -219,7 +219,7 @@ def plot_differences(runs, against: str, margin: float = 1.0, at=None, steps=Non
 
 @styled
 def plot_tuning(runs) -> Figure:
-    """Draw held-out accuracy against learning rate: an arm a line, a dot a seed, a ring at each arm's best rate."""
+    """Draw held-out accuracy against learning rate: a line per arm, a dot per seed, a ring at the best rate."""
     runs = [run for run in runs if run.result is not None]
     arms = grids(runs)
     figure = Figure(8.0, 4.6)

@@ -15,7 +15,7 @@ HELD_OUT = {"test_loss": "held-out loss", "test_error": "held-out error, %"}
 
 
 def _listed(runs, *measures):
-    """Return the runs that have all these measurements."""
+    """Return the runs with all these measurements."""
     runs = list(runs) if isinstance(runs, Iterable) else [runs]
     chosen = [run for run in runs if run.result and all(run.result.get(name) for name in measures)]
     if not chosen:
@@ -27,9 +27,9 @@ def _listed(runs, *measures):
 
 @styled
 def plot_slices(runs) -> Figure:
-    """Draw the loss along random filter-normalised directions (Li et al. 2018), an arm a colour.
+    """Draw the loss along random filter-normalized directions (Li et al. 2018), with a color per arm.
 
-    A line is the mean over an arm's networks and directions, its band reaches from the lowest to the highest.
+    A line is the mean over an arm's networks and directions; the band is the range.
     """
     runs = _listed(runs, "slices")
     figure = Figure(7.5, 4.2)
@@ -58,11 +58,11 @@ def plot_slices(runs) -> Figure:
 
 @styled
 def plot_sharpness(runs, y: str = "test_loss") -> Figure:
-    """Draw each network's held-out loss against its sharpness: as it is, and independent of the weights' scale.
+    """Draw each network's held-out loss against its sharpness, plain and scale-invariant.
 
-    With ``y="test_error"`` it is the share of held-out pictures that it gets wrong. An arm a colour; a line goes
-    through the means of its settings, from the highest learning rate to the lowest. The titles have Spearman's rank
-    correlation between settings and within them (`course.convergence.sharpness`).
+    With ``y="test_error"`` it is the held-out error rate. Each arm has a color; a line connects the means of its
+    settings, from the highest learning rate to the lowest. The titles have Spearman's rank correlation between settings
+    and within them (`course.convergence.sharpness`).
     """
     if y not in HELD_OUT:
         raise InputError(f"y={y!r} is not one of: {', '.join(HELD_OUT)}")

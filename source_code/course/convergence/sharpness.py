@@ -1,4 +1,4 @@
-"""How sharp the loss is around trained weights, and whether that orders their loss on held-out pictures."""
+"""Sharpness of the loss around trained weights, and its correlation with held-out loss."""
 
 import math
 import statistics
@@ -13,7 +13,7 @@ from ddl.errors import InputError
 from ddl.interval import half_width
 
 MEASURES = {"sharpness": "largest eigenvalue", "invariant": "largest eigenvalue, scale-invariant"}
-SETTING = ("arm", "learning_rate")  # networks that share both differ in their seed alone
+SETTING = ("arm", "learning_rate")  # networks with the same values differ only in their seed
 RESAMPLES = 2000
 LEAST = 4  # pairs: of three, one in six orders is perfect by chance
 
@@ -27,7 +27,7 @@ class RankCorrelation:
     high: float
     n: int
     of: str
-    p: float = math.nan  # of a mean: Student's test that it is 0
+    p: float = math.nan  # of a mean, by Student's test for 0
 
     def __str__(self):
         interval = f"95 %: {self.low:+.2f} to {self.high:+.2f}, {self.of.format(self.n)}"
@@ -37,17 +37,17 @@ class RankCorrelation:
 def rank_correlation(x, y, of: str = "{} networks") -> RankCorrelation:
     """Return Spearman's rank correlation, equal values sharing the mean of their ranks.
 
-    The interval lies between percentiles 2.5 and 97.5 of resampled pairs (Efron 1979). Raises InputError for fewer than
-    four pairs, for values that are not finite, or where all of x or all of y are equal.
+    The interval spans percentiles 2.5 to 97.5 of resampled pairs (Efron 1979). Raises InputError for fewer than four
+    pairs, or if values are infinite, NaN or constant.
     """
     x, y = (numpy.asarray(values, float) for values in (x, y))
     if len(x) != len(y) or len(x) < LEAST:
-        raise InputError(f"a rank correlation takes {LEAST} pairs or more, and there are {len(x)} and {len(y)} values")
+        raise InputError(f"a rank correlation needs at least {LEAST} pairs, got {len(x)} and {len(y)} values")
     if not numpy.isfinite([x, y]).all():
-        raise InputError("a rank correlation takes finite values")
+        raise InputError("a rank correlation needs finite values")
     value = float(_spearman(x, y))
     if math.isnan(value):
-        raise InputError("a rank correlation takes values that differ, and those of one kind are all equal")
+        raise InputError("a rank correlation needs different values, but all values of one kind are equal")
     draws = numpy.random.default_rng(0).integers(len(x), size=(RESAMPLES, len(x)))
     low, high = numpy.nanpercentile(_spearman(x[draws], y[draws]), [2.5, 97.5])
     return RankCorrelation(value, float(low), float(high), len(x), of)
@@ -62,7 +62,7 @@ def between_settings(table: Table, x: str, y: str) -> RankCorrelation:
 def within_settings(table: Table, x: str, y: str) -> RankCorrelation:
     """Return the mean of the rank correlations of each setting's seeds, with Student's interval and p.
 
-    Raises InputError where there are fewer than four settings of several seeds whose values differ.
+    Raises InputError with fewer than four settings with several, different seeds.
     """
     from scipy.stats import ttest_1samp
 
@@ -70,14 +70,14 @@ def within_settings(table: Table, x: str, y: str) -> RankCorrelation:
     each = [float(_spearman(*group.to_numpy(float).T)) for _, group in groups]
     found = [value for value in each if math.isfinite(value)]
     if len(found) < LEAST:
-        raise InputError(f"the mean within settings takes {LEAST} of several seeds, and there are {len(found)}")
+        raise InputError(f"the mean within settings needs {LEAST} settings with several seeds, got {len(found)}")
     mean, half = statistics.fmean(found), half_width(found)
     p = float(ttest_1samp(found, 0).pvalue)
     return RankCorrelation(mean, mean - half, mean + half, len(found), "within {} settings", p)
 
 
 def _spearman(x, y):
-    """Pearson's correlation of the ranks, along the last axis; not a number where all of x or all of y are equal."""
+    """Return Pearson's correlation of the ranks along the last axis; NaN if x or y is constant."""
     from scipy.stats import rankdata
 
     a, b = (rankdata(values, axis=-1) - (values.shape[-1] + 1) / 2 for values in (x, y))
@@ -86,17 +86,17 @@ def _spearman(x, y):
 
 
 def sharpness(runs) -> Table:
-    """Return what runs of landscape.py found, a row a network; what was not measured is missing.
+    """Return the results of landscape.py as a data frame with a row per network.
 
     Columns: ``arm``, ``learning_rate``, ``seed``, ``clean_loss``, ``test_loss``, ``test_error`` in %, ``sharpness``
     (the Hessian's largest eigenvalue), ``invariant`` (see `course.convergence.landscape.filter_norms`), ``trace``,
     ``noise_scale`` in samples; and standard errors ``trace_error``, ``noise_scale_error``.
 
-    Raises InputError if there are no runs, or one is no finished run of landscape.py.
+    Raises InputError without runs, or if one is not a finished run of landscape.py.
     """
     runs = list(runs)
     if not runs:
-        raise InputError("there are no runs to list")
+        raise InputError("no runs to list")
     rows = [_row(run) for run in runs]
     samples = {f"{run.result['samples']:,} training images of {data_label(run.result['data'])}" for run in runs}
     caption = f"On {' and '.join(sorted(samples))}. ± is one standard error."
@@ -106,7 +106,7 @@ def sharpness(runs) -> Table:
 def _row(run):
     result = run.result
     if result is None or "chunk" not in result:
-        raise InputError(f"run {run.name} is no finished run of landscape.py")
+        raise InputError(f"run {run.name} is not a finished run of landscape.py")
     trace, noise = result.get("trace") or {}, result.get("noise") or {}
     return {
         "arm": (arm_of(run), "weights of", "s"),

@@ -1,4 +1,4 @@
-"""Grids of learning rates: the best of each arm, and whether its grid reached far enough."""
+"""Grids of learning rates, with each arm's best."""
 
 import math
 import statistics
@@ -13,9 +13,9 @@ from ddl.errors import InputError
 
 @dataclass(frozen=True)
 class Grid:
-    """What each learning rate gave one arm: its seeds' figures by rate, NaN of a run that diverged or missed.
+    """Results of one arm's seeds by learning rate; NaN for runs that diverged or missed the target.
 
-    A rate that any seed failed with is worse than all that none did.
+    A rate at which any seed failed is worse than all rates without failures.
     """
 
     arm: str
@@ -24,24 +24,24 @@ class Grid:
 
     @cached_property
     def means(self) -> dict[float, float]:
-        """The mean over seeds, by rate in ascending order; NaN where any seed failed."""
+        """The mean over seeds, by rate in ascending order; NaN if any seed failed."""
         return {rate: statistics.fmean(self.figures[rate]) for rate in sorted(self.figures)}
 
     @cached_property
     def best(self) -> float | None:
-        """The rate with the best mean, of equal ones the lowest; None where all failed."""
+        """The rate with the best mean, the lowest if tied; None if all failed."""
         known = {rate: mean for rate, mean in self.means.items() if not math.isnan(mean)}
         choose = max if self.more_is_better else min
         return choose(known, key=known.__getitem__, default=None)
 
     @property
     def at_edge(self) -> bool:
-        """Whether the best rate is the lowest or highest tried, so that one beyond may be better."""
+        """Whether the best rate is at the edge of the grid, so that one outside may be better."""
         return self.best in (None, min(self.figures), max(self.figures))
 
 
 def grids(runs: Iterable[Any], figure: str = "test_accuracy") -> dict[str, Grid]:
-    """Return the grid of each arm: a figure of the results by learning rate and seed.
+    """Return the grid of each arm: a result's field by learning rate and seed.
 
     Raises InputError if there is no run with a result.
     """
@@ -54,7 +54,7 @@ def grids(runs: Iterable[Any], figure: str = "test_accuracy") -> dict[str, Grid]
         rates = arms.setdefault(arm_of(run), {})
         rates.setdefault(run.result["learning_rate"], []).append(math.nan if failed else value)
     if not arms:
-        raise InputError("no run here has a result: there is no grid to choose from")
+        raise InputError("none of these runs has a result, so there is no grid")
     return {arm: Grid(arm, {rate: tuple(values) for rate, values in rates.items()}) for arm, rates in arms.items()}
 
 

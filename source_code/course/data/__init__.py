@@ -1,7 +1,7 @@
-"""Data sets, and the order in which a distributed run reads them.
+"""Data sets and the order in which a distributed run reads them.
 
-Pictures: CIFAR-10 (``cifar10``), Street View House Numbers (``svhn``), and generated ones of the same shape
-(``synthetic``) for machines that have neither. Questions: Quora's (``quora``) and generated ones (``questions``).
+Images: CIFAR-10 (``cifar10``), Street View House Numbers (``svhn``), and generated images of the same shape
+(``synthetic``) for machines without a download. Questions: Quora's (``quora``) and generated ones (``questions``).
 Nothing here imports TensorFlow except `course.data.augment`, which runs inside the graph, and `course.data.tensors`.
 """
 

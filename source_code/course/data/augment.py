@@ -1,34 +1,34 @@
-"""Random flips and shifts of pictures, inside the TensorFlow graph.
+"""Random flips and shifts of images, inside the TensorFlow graph.
 
 Randomness is a pure function of seed, step and position in the global batch, so any number of ranks sees the same
-augmented pictures.
+augmented images.
 """
 
 from collections.abc import Sequence
 
 import tensorflow as tf
 
-SHIFT = 4  # pixels in each direction; what crop-after-padding by 4 gives
+SHIFT = 4  # pixels in each direction, as in padding by 4 and cropping
 SIDE = 32
 
 
 def augment(
     images: tf.Tensor, seed: tf.Tensor | Sequence[int], offset: int | tf.Tensor, global_batch: int | tf.Tensor
 ) -> tf.Tensor:
-    """Mirror half of the pictures and shift each by up to 4 pixels; reflection fills what a shift uncovers.
+    """Mirror half of the images and shift each by up to 4 pixels, filling the gap by reflection.
 
     `images`, of any dtype and shape ``[batch, 32, 32, 3]``, are this rank's part of the global batch, and `offset` is
-    the position of the first one there. `seed`, int32 ``[2]``, is the run's seed and the step.
+    the position of its first image there. `seed`, int32 ``[2]``, is the run's seed and the step.
     """
     batch = tf.shape(images)[0]
     shifts = 2 * SHIFT + 1
-    # One number per picture of the global batch holds its three choices. The generator is named because the default
-    # one differs between CPU and GPU.
+    # One random number per image encodes its flip and two shifts. The algorithm is explicit because the default differs
+    # between CPU and GPU.
     draws = tf.random.stateless_uniform([global_batch], seed, maxval=2 * shifts**2, dtype=tf.int32, alg="philox")
     draw = draws[offset : offset + batch]
     flip, down, right = draw % 2, draw // 2 % shifts - SHIFT, draw // (2 * shifts) - SHIFT
 
-    # Flip and shift both permute rows and columns, so one gather of pixels does them.
+    # Flips and shifts permute rows and columns, so a single gather does both.
     line = tf.range(SIDE)
     rows = _reflect(line + down[:, None])
     columns = _reflect(line + right[:, None])
@@ -45,8 +45,8 @@ def _reflect(position):
 
 
 def normalise(images: tf.Tensor) -> tf.Tensor:
-    """Turn uint8 pictures into float32 of about zero mean and unit spread, roughly within -2 to 2.
+    """Convert uint8 images to float32 with roughly zero mean and unit variance, in about -2 to 2.
 
-    The constants are those of a generic photograph, so that all data sets are treated alike.
+    The constants suit a generic photograph, so all data sets use the same ones.
     """
     return (tf.cast(images, tf.float32) - 120.0) / 64.0

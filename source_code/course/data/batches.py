@@ -1,8 +1,7 @@
-"""Which samples each rank reads, and when.
+"""The order of samples and its division among ranks.
 
-The order belongs to the whole world, not to a rank: step *t* of epoch *e* has one global batch
-whatever the number of ranks, and each rank takes its slice of it. So two ranks with batch B see
-what one rank with batch 2B sees, and slices cannot overlap.
+Step *t* of epoch *e* has the same global batch for any number of ranks, and each rank takes a slice of it. So two ranks
+with batch B together see what one rank with batch 2B sees, and slices never overlap.
 """
 
 from collections.abc import Iterator
@@ -15,15 +14,15 @@ from course.data.dataset import DataError
 
 @dataclass(frozen=True)
 class Order:
-    """The global batches of every epoch, from a seed; DataError when an epoch would not have a single whole batch."""
+    """The global batches of every epoch, from a seed. Raises DataError if an epoch is shorter than one batch."""
 
     samples: int  # in the training part
-    global_batch: int  # samples of one step on all ranks together
+    global_batch: int  # samples per step, over all ranks
     seed: int = 0  # the same order for the same seed, on any number of ranks
 
     def __post_init__(self):
         if self.global_batch < 1:
-            raise DataError(f"A global batch of {self.global_batch} samples: it must be 1 or more.")
+            raise DataError(f"A global batch of {self.global_batch} samples is not possible: it must be at least 1.")
         if self.samples < self.global_batch:
             raise DataError(
                 f"{self.samples} samples do not fill one global batch of {self.global_batch}: "
@@ -32,11 +31,11 @@ class Order:
 
     @property
     def steps(self) -> int:
-        """Whole batches in an epoch."""
+        """The number of whole batches in an epoch."""
         return self.samples // self.global_batch
 
     def batches(self, first: int, last: int) -> Iterator[tuple[int, np.ndarray]]:
-        """Yield each step from `first` up to `last`, counted from 0, and its global batch, int32 ``[global_batch]``."""
+        """Yield (step, global batch) for steps `first` to `last` - 1; a batch is int32 ``[global_batch]``."""
         for step in range(first, last):
             epoch, row = divmod(step, self.steps)
             if row == 0 or step == first:
@@ -46,7 +45,7 @@ class Order:
     def epoch(self, epoch: int) -> np.ndarray:
         """Return the batches of an epoch, counted from 0: int32 ``[steps, global_batch]``.
 
-        They are positions in the training part, no position twice.
+        They are positions in the training part, without repetition.
         """
         shuffled = np.random.default_rng([self.seed, epoch]).permutation(self.samples)
         used = shuffled[: self.steps * self.global_batch]
@@ -54,9 +53,10 @@ class Order:
 
 
 def shard(batch: np.ndarray, rank: int, size: int) -> np.ndarray:
-    """Return one rank's contiguous part of a global batch, or of many: a view.
+    """Return one rank's contiguous part of one or more global batches, as a view.
 
-    Of shape ``[..., global_batch]`` it leaves ``[..., global_batch / size]``; DataError when it cannot be split evenly.
+    The shape ``[..., global_batch]`` becomes ``[..., global_batch / size]``. Raises DataError if the batch cannot be
+    split evenly.
     """
     if not 0 <= rank < size:
         raise DataError(f"Rank {rank} of {size} ranks: ranks are numbered 0 to {size - 1}.")

@@ -1,4 +1,4 @@
-"""The data sets by name: load one, fetch or add one, list them."""
+"""Data sets by name: load, fetch, add and list them."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -25,26 +25,26 @@ def load(
     seed: int = 0,
     prefer: str = "cifar10",
 ) -> DataSet:
-    """Return a data set of pictures, or a class-balanced part of one.
+    """Return an image data set, or a class-balanced part of one.
 
-    Nothing is downloaded: DataError where the data set is missing or damaged, or has fewer samples.
+    Nothing is downloaded. Raises DataError if the data set is missing, damaged or too small.
 
     Parameters
     ----------
     name
-        ``"cifar10"``, ``"svhn"``, ``"fashion_mnist"``, ``"synthetic"``, or ``"auto"``: the one to `prefer` where it is
-        there, else the generated one, with the reason in the result's `note`.
+        ``"cifar10"``, ``"svhn"``, ``"fashion_mnist"``, ``"synthetic"``, or ``"auto"``: `prefer` if it is installed,
+        otherwise the generated one, with the reason in the result's `note`.
     train_samples, test_samples
-        By default all; a smaller part is the beginning of a larger one.
+        All by default. A smaller part is the beginning of a larger one.
     held_out
-        ``"validation"`` sets the last `VALIDATION_SAMPLES` of the training part aside, and puts them into the place of
-        the test part: to choose settings on, and look at the test pictures once.
+        ``"validation"`` replaces the test part with the last `VALIDATION_SAMPLES` of the training part, so that you can
+        choose settings without the test images.
     seed
-        Chooses the part of a real data set, or the generated pictures. Keep it the same for runs that are compared: it
-        is not the seed of a run.
+        Chooses the part of a real data set, or the generated images. Use the same one in all runs that you compare; it
+        is not the run's seed.
     """
     if held_out not in HELD_OUT:
-        raise DataError(f"held_out={held_out!r}: it is one of {', '.join(HELD_OUT)}.")
+        raise DataError(f"held_out must be one of {', '.join(HELD_OUT)}, got {held_out!r}.")
     folder, note = data_dir(), None
     if name == "auto":
         name = prefer if is_there(prefer) else "synthetic"
@@ -64,14 +64,14 @@ def load(
             called = held_out if part == "test" else part
             raise DataError(f"{name} has {len(labels)} {called} samples: {samples} is not possible.")
         if samples < len(labels):
-            # What is set aside for validation has put the rest in this order already.
+            # With a validation part, the rest is already in this order.
             chosen = slice(samples) if held_out == "validation" else balanced_subset(labels, samples, seed)
             data = replace(data, **{f"{part}_images": images[chosen], f"{part}_labels": labels[chosen]})
     return data
 
 
 def _validating(data, seed):
-    """Return a data set whose test part is the end of its training part."""
+    """Return the data set with the end of its training part as its test part."""
     order = balanced_subset(data.train_labels, data.train_samples, seed)
     train, validation = order[:-VALIDATION_SAMPLES], order[-VALIDATION_SAMPLES:]
     return replace(
@@ -85,11 +85,11 @@ def _validating(data, seed):
 
 
 def load_questions(name: str = "auto", *, samples: int | None = None, seed: int = 0) -> quora.Questions:
-    """Return questions to classify, or a part of them with the same share of each class.
+    """Return questions to classify, or a part with the same share of each class.
 
-    `name` is ``"quora"``, the real ones; ``"questions"``, generated ones; or ``"auto"``, the real ones where they are
-    there. `samples` are by default all real ones, or 20,000 generated ones. `seed` chooses the part, or the generated
-    questions: keep it the same for runs that are compared. DataError where the real ones are missing, or fewer.
+    `name` is ``"quora"`` (real), ``"questions"`` (generated) or ``"auto"`` (the real ones if installed). `samples`
+    defaults to all real questions, or 20,000 generated ones. `seed` chooses the part, or the generated questions; use
+    the same one in all runs that you compare. Raises DataError if the real questions are missing or too few.
     """
     folder, note = data_dir(), None
     if name == "auto":
@@ -104,7 +104,7 @@ def load_questions(name: str = "auto", *, samples: int | None = None, seed: int 
 
 
 def is_there(name: str) -> bool:
-    """Whether `load` or `load_questions` would find a data set; a real one is not opened."""
+    """Return whether `load` or `load_questions` would find a data set, without opening it."""
     folder = data_dir()
     if name == "quora":
         return quora.count(folder) > 0
@@ -115,9 +115,9 @@ def is_there(name: str) -> bool:
 
 
 def add(name: str, path: str | Path, progress: Callable[[str], object] | None = None) -> None:
-    """Keep a data set that can only be had by hand: Quora's questions, from ``train.csv`` or a zip archive with it.
+    """Add a data set that needs a manual download: Quora's questions, from ``train.csv`` or a zip archive with it.
 
-    `progress` gets a line of text; by default it is printed. DataError says where and why it is not that file.
+    `progress` is called with a line of text and defaults to print. Raises DataError if the file is something else.
     """
     if name != "quora":
         raise DataError(f"Only quora can be added; fetch {name!r} instead.")
@@ -130,15 +130,15 @@ def add(name: str, path: str | Path, progress: Callable[[str], object] | None = 
 
 
 def fetch(name: str, progress: Callable[[str], object] | None = None) -> None:
-    """Download a real data set, or generate the synthetic one, unless it is there.
+    """Download a real data set, or generate the synthetic one, unless it is already there.
 
-    One process does it; others wait for it. A damaged archive is replaced, a broken download continued. `progress` gets
-    lines of text; by default they are printed. ``DDL_CIFAR10_URL``, ``DDL_SVHN_URL`` and ``DDL_FASHION_MNIST_URL`` may
-    name a mirror (see `RealSet.archives`). DataError says why it cannot be done, and what can.
+    One process downloads while others wait. A damaged archive is replaced and an interrupted download resumes.
+    `progress` is called with lines of text and defaults to print. ``DDL_CIFAR10_URL``, ``DDL_SVHN_URL`` and
+    ``DDL_FASHION_MNIST_URL`` may name a mirror (see `RealSet.archives`). Raises DataError if it fails.
     """
     _known(name)
     say = progress or (lambda line: print(line, flush=True))
-    waiting = f"{name}: another process fetches it; waiting"
+    waiting = f"{name}: waiting for another process that is fetching it"
     with _usable(data_dir()) as folder, locked(folder / f"{name}.lock", lambda: say(waiting)):
         if name in REAL:
             _fetch_real(name, folder, say)
@@ -148,13 +148,11 @@ def fetch(name: str, progress: Callable[[str], object] | None = None) -> None:
 
 @contextmanager
 def _usable(folder: Path) -> Iterator[Path]:
-    """Say what to do where the folder cannot be used."""
+    """Raise a DataError with advice if the data folder cannot be used."""
     try:
         yield folder
     except OSError as problem:
-        raise DataError(
-            f"{folder} cannot be used: {problem}. Set DDL_DATA_DIR to a folder that you can write."
-        ) from problem
+        raise DataError(f"{folder} cannot be used: {problem}. Set DDL_DATA_DIR to a writable folder.") from problem
 
 
 def _fetch_real(name, folder, say):
@@ -183,9 +181,9 @@ def _fetch_synthetic(folder, say):
 
 @dataclass(frozen=True)
 class Entry:
-    """One line of `listing`: a data set and its state on this machine.
+    """A line of `listing`: a data set and its state on this machine.
 
-    `form` is as in `DataSet`, or what is wrong; `samples` and `size_bytes` are 0 where it is not there. The size
+    `form` is as in `DataSet`, or the problem; `samples` and `size_bytes` are 0 if the data set is missing. The size
     includes the mapped copy.
     """
 
@@ -221,17 +219,17 @@ def listing() -> list[Entry]:
 
 
 def _found(name, folder):
-    """Return a data set's form, how many samples it has, and its files; DataError says why there are none."""
+    """Return a data set's form, number of samples and files. Raises DataError if it is missing."""
     if name in REAL:
         data, real = REAL[name].read(folder), REAL[name]
         return data.form, data.train_samples + data.test_samples, [*real.sources(folder), real.mapped(folder)]
     if name == "synthetic":
         if not is_there(name):
-            raise DataError("it is generated when first used")
+            raise DataError("generated on first use")
         return "generated", sum(synthetic.WHOLE.values()), [synthetic.path(folder)]
     samples = quora.count(folder)
     if not samples:
-        raise DataError("its owner asks for a login: download train.csv, then run `ddl data add quora train.csv`")
+        raise DataError("needs a login: download train.csv, then run `ddl data add quora train.csv`")
     return "official layout", samples, [quora.mapped(folder)]
 
 
@@ -242,5 +240,5 @@ def _bytes(paths):
 
 def _known(name):
     if name not in NAMES:
-        hint = " Questions are loaded by `load_questions`." if name in TEXTS else ""
+        hint = " Load questions with `load_questions`." if name in TEXTS else ""
         raise DataError(f"There is no data set {name!r}; there are: {', '.join(NAMES)}.{hint}")

@@ -1,7 +1,7 @@
-"""Reads CIFAR-10, the official archive or the folder that it unpacks to.
+"""Reader for CIFAR-10, from the official archive or its unpacked folder.
 
-The data set is described at https://www.cs.toronto.edu/~kriz/cifar.html: six pickled batches of 10,000 rows, a row
-being a 32 x 32 picture, all red values first, then green, then blue.
+The data set is described at https://www.cs.toronto.edu/~kriz/cifar.html: six pickled batches of 10,000 rows. A row is a
+32 x 32 image: all red values, then green, then blue.
 """
 
 import hashlib
@@ -21,7 +21,7 @@ TEST = "test_batch"
 META = "batches.meta"
 _damaged = partial(damaged, "cifar10")
 
-# MD5 of the unpacked official files, which tell a copy that was unpacked earlier.
+# MD5 of the unpacked official files, to recognize a folder that was unpacked earlier.
 OFFICIAL_MD5 = {
     "data_batch_1": "c99cafc152244af753f735de768cd75f",
     "data_batch_2": "d4bba439e000b95fd0a9bffe97cbabec",
@@ -33,7 +33,7 @@ OFFICIAL_MD5 = {
 
 
 def _decode(paths):
-    """Return the arrays, the form and the class names of the archive or of an unpacked folder, checked."""
+    """Return the checked arrays, form and class names of the archive or an unpacked folder."""
     (path,) = paths
     files = _unpacked(path) if path.is_dir() else _archived(path)
     meta = _unpickle(files[META], f"{path}: {META}")
@@ -89,7 +89,7 @@ def _archived(path):
 
 
 class _Unpickler(pickle.Unpickler):
-    """Admits NumPy arrays and nothing else: a pickle could otherwise run any program."""
+    """Unpickler restricted to NumPy arrays, because a pickle can run arbitrary code."""
 
     ADMITTED = frozenset(
         {
@@ -105,19 +105,19 @@ class _Unpickler(pickle.Unpickler):
 
     def find_class(self, module, name):
         if (module, name) not in self.ADMITTED:
-            raise pickle.UnpicklingError(f"it asks for {module}.{name}, which no batch needs")
+            raise pickle.UnpicklingError(f"it refers to {module}.{name}, which does not belong in a batch")
         return super().find_class(module, name)
 
 
 def _unpickle(content, where):
     try:
         return _Unpickler(io.BytesIO(content), encoding="bytes").load()
-    except Exception as problem:  # a damaged pickle can raise nearly anything
+    except Exception as problem:  # a damaged pickle can raise almost any exception
         raise _damaged(where, f"it cannot be unpickled ({problem})") from problem
 
 
 def _checked(batch, rows, classes, where):
-    """Return a batch's pictures, labels, and whether they are from JPEG files."""
+    """Return a batch's images, its labels, and whether they come from JPEG files."""
     try:
         data, labels = batch[b"data"], np.array(batch[b"labels"], np.int32)
         first = bytes(batch.get(b"filenames", [b""])[0])

@@ -1,4 +1,4 @@
-"""What every data set of the course looks like in memory."""
+"""The in-memory form of every image data set in the course."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -10,19 +10,19 @@ from ddl.errors import CourseError
 
 PARTS = ("train", "test")
 HELD_OUT = ("test", "validation")
-# Set aside from the training part to choose settings on. It leaves CIFAR-10 45,056: whole batches of up to 4,096.
+# The part for choosing settings. It leaves 45,056 CIFAR-10 images, a multiple of batch sizes up to 4,096.
 VALIDATION_SAMPLES = 4_944
 
 
 class DataError(CourseError, ValueError):
-    """A data set that is missing, damaged or asked for in a way that cannot work."""
+    """Data set missing or damaged, or impossible request."""
 
 
 @dataclass(frozen=True, eq=False)
 class DataSet:
-    """Pictures and labels, split into a training and a test part.
+    """Images and labels, split into a training and a test part.
 
-    Pictures are uint8, shape ``[samples, 32, 32, 3]``, red-green-blue, and may be mapped from a file: treat them as
+    Images are uint8, shape ``[samples, 32, 32, 3]``, red-green-blue, and may be mapped from a file: treat them as
     read-only. Labels are int32, shape ``[samples]``, each an index into `class_names`.
     """
 
@@ -34,12 +34,12 @@ class DataSet:
     test_images: np.ndarray
     test_labels: np.ndarray
     class_names: tuple[str, ...]
-    note: str | None = None  # why this data set was chosen, where that is not obvious
-    held_out: str = HELD_OUT[0]  # what the test part holds: test pictures, or some of the training part's
+    note: str | None = None  # why this data set was chosen, if that is not obvious
+    held_out: str = HELD_OUT[0]  # contents of the test part: test images, or some of the training images
 
     @classmethod
     def of(cls, name: str, arrays: Mapping[str, Any], class_names: tuple[str, ...]) -> "DataSet":
-        """Return the data set of arrays that are named like its fields."""
+        """Return a data set from arrays named like its fields."""
         train, test = ((arrays[f"{part}_images"], arrays[f"{part}_labels"]) for part in PARTS)
         return cls(name, str(arrays["form"]), *train, *test, class_names=class_names)
 
@@ -63,13 +63,13 @@ class DataSet:
 
 
 def balanced_subset(labels: np.ndarray, samples: int, seed: int) -> np.ndarray:
-    """Return the positions, int64, of a random subset in which the classes are even.
+    """Return the positions, int64, of a random class-balanced subset.
 
-    The classes take turns: a smaller subset is the beginning of a larger one of the same seed, and class counts differ
-    by at most one while every class lasts.
+    A smaller subset is the beginning of a larger one with the same seed. Class counts differ by at most one until a
+    class runs out.
     """
     shuffled = np.random.default_rng(seed).permutation(len(labels))
-    number = np.empty(len(labels), np.int64)  # of each sample within its class
+    number = np.empty(len(labels), np.int64)  # rank of each sample within its class
     for label in np.unique(labels):
         mine = labels[shuffled] == label
         number[mine] = np.arange(mine.sum())

@@ -1,4 +1,4 @@
-"""Downloads one large file with pooch: with progress, and under its name only once its checksum agrees."""
+"""Download of a large file with pooch, with a progress bar and a checksum."""
 
 import hashlib
 from collections.abc import Callable
@@ -8,18 +8,18 @@ from urllib.parse import urlsplit
 
 from course.data.dataset import DataError
 
-TIMEOUT_S = (6, 20)  # to connect, so that a missing network is noticed in seconds; without a byte
+TIMEOUT_S = (6, 20)  # seconds to connect (short, to notice a missing network) and between bytes
 
 
 @dataclass(frozen=True)
 class Archive:
-    """A file to download, and how to know it."""
+    """A file to download and its checksum."""
 
     file: str
     address: str
     size_bytes: int
     sha256: str
-    mirror: str  # the environment variable that may name another address
+    mirror: str  # environment variable that overrides the address
 
 
 def sha256(path: Path) -> str:
@@ -31,11 +31,11 @@ def sha256(path: Path) -> str:
 
 
 def download(archive: Archive, folder: Path, say: Callable[[str], object]) -> None:
-    """Download `archive` into `folder`, where it replaces what has its name. The caller holds a lock.
+    """Download `archive` into `folder`, replacing a file of that name. The caller holds a lock.
 
-    DataError, when there is no network, the server sends something else, or the disk is full; nothing of it is kept.
+    Raises DataError, and keeps nothing, if there is no network, the checksum differs or the disk is full.
     """
-    import pooch  # takes a while, and is seldom needed
+    import pooch  # slow to import, and seldom needed
     import requests
 
     pooch.get_logger().setLevel("WARNING")
@@ -55,8 +55,8 @@ def download(archive: Archive, folder: Path, say: Callable[[str], object]) -> No
         ) from error
     except ValueError as error:
         raise DataError(
-            f"{archive.address} sends something else than the official {archive.file} (the checksum differs): perhaps "
-            f"a login page of this network. Nothing of it was kept. Log in with a browser, or set {archive.mirror} to "
+            f"{archive.address} did not send the official {archive.file} (the checksum differs): perhaps "
+            f"a login page of this network. Nothing was kept. Log in with a browser, or set {archive.mirror} to "
             "a mirror, and fetch again."
         ) from error
     except OSError as error:
@@ -68,6 +68,6 @@ def download(archive: Archive, folder: Path, say: Callable[[str], object]) -> No
 
 
 def _reason(error):
-    """Return the cause of a network's error, which urllib3 wraps and requests wraps again."""
+    """Return the root cause of a network error, which urllib3 and requests both wrap."""
     inner = error.args[0] if error.args else error
     return " ".join(str(getattr(inner, "reason", inner)).split())

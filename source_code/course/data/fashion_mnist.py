@@ -1,7 +1,7 @@
-"""Reads Fashion-MNIST: 28 x 28 grey images of ten kinds of clothes, in the place of CIFAR-10's.
+"""Reader for Fashion-MNIST: 28 x 28 gray images of ten kinds of clothes.
 
 Xiao, Rasul and Vollgraf 2017, "Fashion-MNIST: a Novel Image Dataset for Benchmarking Machine Learning Algorithms",
-arXiv:1708.07747: four gzip files of the IDX format, a header of big-endian int32 and then bytes.
+arXiv:1708.07747: four gzip files in the IDX format, a header of big-endian int32 followed by bytes.
 """
 
 import gzip
@@ -20,12 +20,12 @@ FILES = (
     ("t10k-images-idx3-ubyte.gz", 4_422_102, "346e55b948d973a97e58d2351dde16a484bd415d4595297633bb08f03db6a073"),
     ("t10k-labels-idx1-ubyte.gz", 5_148, "67da17c76eaffca5446c3361aaab5c3cd6d1c2608764d35dfb1850b086bf8dd5"),
 )
-IMAGES, LABELS = 2051, 2049  # the IDX format's magic numbers, of bytes in three dimensions and in one
+IMAGES, LABELS = 2051, 2049  # IDX magic numbers for bytes in three dimensions and in one
 _damaged = partial(damaged, "fashion_mnist")
 
 
 def _decode(paths):
-    """Return the images, padded with 0 to 32 x 32 and repeated in three channels, and their labels."""
+    """Return the images, zero-padded to 32 x 32 and repeated in three channels, and their labels."""
     arrays = {}
     for part, (images, labels) in zip(("train", "test"), (paths[:2], paths[2:]), strict=True):
         grey, kinds = _idx(images, IMAGES), _idx(labels, LABELS)
@@ -38,7 +38,7 @@ def _decode(paths):
 
 
 def _idx(path, magic):
-    """Return the bytes of an IDX file, in its shape."""
+    """Return the contents of an IDX file as an array."""
     try:
         content = gzip.decompress(path.read_bytes())
     except (OSError, EOFError, zlib.error) as problem:
@@ -46,7 +46,7 @@ def _idx(path, magic):
     head = np.frombuffer(content[: 4 * (1 + magic % 256)], ">i4")
     shape = tuple(map(int, head[1:]))
     if not len(head) or head[0] != magic or 4 * len(head) + np.prod(shape) != len(content):
-        raise _damaged(path, "its header does not say what it holds")
+        raise _damaged(path, "its header is invalid")
     return np.frombuffer(content, np.uint8, offset=4 * len(head)).reshape(shape)
 
 

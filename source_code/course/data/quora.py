@@ -1,10 +1,10 @@
-"""Questions in the form of Quora's insincere-questions file, the real ones or generated ones.
+"""Questions in the format of Quora's insincere-questions file, real or generated.
 
 The real file is a CSV with the columns ``qid``, ``question_text`` and ``target``, where 1 marks a question that is a
-statement in disguise: about 6 % of 1.3 million. Its owner asks for a login, so it is added by hand. The generated
-questions have the same form and the same imbalance: harmless sentences about invented places and products, some of
-which blame a group of people. Tone and label mostly agree, so that no classifier is perfect; names are so many that a
-network can learn its training questions by heart.
+statement in disguise: about 6 % of 1.3 million. It needs a login, so users add it by hand. The generated questions have
+the same form and the same imbalance: harmless sentences about invented places and products, some of which blame a group
+of people. Tone and label mostly agree, so no classifier is perfect; there are so many names that a network can memorize
+its training questions.
 """
 
 import csv
@@ -26,13 +26,13 @@ from course.data.dataset import DataError
 from ddl.records.files import locked
 
 COLUMNS = ("qid", "question_text", "target")
-FORMAT = 1  # of the kept file; a change counts up
-SAMPLES = 20_000  # generated, unless so many are asked for
+FORMAT = 1  # of the stored file; increase it with every change
+SAMPLES = 20_000  # default number of generated questions
 MOST = 500_000
 
-# Of the generated questions. With these no classifier reaches an F1 above 0.75.
+# For generated questions. With these, no classifier reaches an F1 above 0.75.
 POSITIVE = 0.062  # the share of target 1, as in the real file
-# How often a question of each target is loaded in its beginning and its end, or only in its beginning.
+# By target: how often both halves of a question are loaded, or only the first.
 LOADED = {1: (0.4, 0.4), 0: (0.003, 0.02)}
 
 
@@ -80,7 +80,7 @@ class Questions:
 
 @dataclass(frozen=True, eq=False)
 class Parts:
-    """Questions to train on, to choose by (when to stop, which threshold), and to judge by."""
+    """Questions for training, validation (when to stop, which threshold) and test."""
 
     train: Questions
     validation: Questions
@@ -100,9 +100,9 @@ class Parts:
 
 
 def stratified(targets: np.ndarray, seed: int) -> np.ndarray:
-    """Return all positions, int64, in an order of which every stretch has each target's share.
+    """Return all positions, int64, in an order in which every stretch has the overall share of each target.
 
-    Of a target of share s, a stretch of length k has between k s - 2 and k s + 2.
+    A stretch of length k has between k s - 2 and k s + 2 questions of a target with share s.
     """
     shuffled = np.random.default_rng(seed).permutation(len(targets))
     place = np.empty(len(targets))
@@ -116,7 +116,7 @@ def stratified(targets: np.ndarray, seed: int) -> np.ndarray:
 
 
 def mapped(folder: Path) -> Path:
-    """Return the file that keeps what was added."""
+    """Return the path of the added questions."""
     return folder / "quora.npy"
 
 
@@ -125,15 +125,15 @@ def _kept(folder: Path) -> store.Arrays | None:
 
 
 def read(folder: Path, samples: int | None = None, seed: int = 0) -> Questions:
-    """Return the questions that were added, or a part with the same share of each target.
+    """Return the added questions, or a part with the same share of each target.
 
-    DataError where none were added, or fewer than are asked for.
+    Raises DataError if none were added, or fewer than `samples`.
     """
     kept = _kept(folder)
     if kept is None:
         raise DataError(
             f"Quora's questions are not in {folder}. Download train.csv of the competition "
-            "'Quora Insincere Questions Classification' from Kaggle, which asks for a login, and "
+            "'Quora Insincere Questions Classification' from Kaggle, which needs a login, and "
             "run `ddl data add quora train.csv`; or use the generated `questions`."
         )
     targets = np.array(kept["targets"])
@@ -148,13 +148,13 @@ def read(folder: Path, samples: int | None = None, seed: int = 0) -> Questions:
 
 
 def count(folder: Path) -> int:
-    """Return how many questions were added; 0 for none."""
+    """Return the number of added questions."""
     kept = _kept(folder)
     return len(kept["targets"]) if kept else 0
 
 
 def keep(folder: Path, questions: Questions) -> None:
-    """Keep real questions in `folder`, in place of those that are there."""
+    """Store real questions in `folder`, replacing any that are there."""
     encoded = [text.encode() for text in questions.texts]
     with locked(folder / "quora.lock"):
         store.write(
@@ -169,7 +169,7 @@ def keep(folder: Path, questions: Questions) -> None:
 def read_csv(path: Path) -> Questions:
     """Return the questions of a CSV file, or of the ``train.csv`` in a zip archive.
 
-    DataError where it is not that file, with the line where a row is not as it should be.
+    Raises DataError, with a line number if a row is invalid.
     """
     texts, targets = [], []
     try:
@@ -179,15 +179,15 @@ def read_csv(path: Path) -> Questions:
             if missing:
                 raise DataError(
                     f"{path} has no column {', '.join(missing)}; its first line is "
-                    f"{','.join(rows.fieldnames or ())[:80]!r}. What is needed is train.csv with "
+                    f"{','.join(rows.fieldnames or ())[:80]!r}. Use train.csv with "
                     f"the columns {', '.join(COLUMNS)} (test.csv has no targets)."
                 )
             for row in rows:
                 text, target = row["question_text"], row["target"]
                 if target not in ("0", "1") or not (text and text.strip()):
                     raise DataError(
-                        f"{path}, line {rows.line_num}: a question and a target of 0 or 1 are "
-                        f"needed, and here are {str(text)[:60]!r} and {target!r}. Is the download "
+                        f"{path}, line {rows.line_num}: expected a question and a target of 0 or 1, "
+                        f"got {str(text)[:60]!r} and {target!r}. Is the download "
                         "complete?"
                     )
                 texts.append(text)
@@ -217,9 +217,9 @@ def _opened(path: Path) -> Iterator[TextIO]:
 
 
 def generate(samples: int = SAMPLES, seed: int = 0) -> Questions:
-    """Make questions; fewer are the beginning of more, and each is the same on every machine.
+    """Generate questions, the same on every machine; a smaller set is the beginning of a larger one.
 
-    DataError where none are asked for, or more than memory is a good place for.
+    Raises DataError if `samples` is not in 1 to `MOST`.
     """
     if not 0 < samples <= MOST:
         raise DataError(f"1 to {MOST:,} questions can be generated: {samples:,} is not possible.")
@@ -238,7 +238,7 @@ def _rows(seed: int) -> Iterator[tuple[str, int]]:
 
 
 class _Words(dict):
-    """Chooses a word for each gap of a frame as it is asked for."""
+    """Mapping that chooses a word for each gap of a frame on lookup."""
 
     def __init__(self, draw):
         super().__init__()
@@ -247,7 +247,7 @@ class _Words(dict):
     def __missing__(self, gap):
         kind = gap.rstrip("0123456789")
         if kind == "name":
-            # A few names are heard often, most hardly ever: the k-th 1/k as often as the first.
+            # Name frequencies follow Zipf's law: the k-th is 1/k as frequent as the first.
             return NAMES[int(len(NAMES) ** self.draw.random()) - 1]
         chosen = self.draw.choice(WORDS[kind])
         return chosen.format_map(self) if "{" in chosen else chosen

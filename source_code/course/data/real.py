@@ -1,4 +1,4 @@
-"""Real data sets of pictures: files that are downloaded, decoded once, and from then on mapped into memory."""
+"""Real image data sets: downloaded, decoded once, then mapped into memory."""
 
 import os
 from collections.abc import Callable
@@ -9,16 +9,16 @@ from course.data import store
 from course.data.dataset import DataError, DataSet
 from course.data.download import Archive, sha256
 
-VERSION = 1  # of the decoded arrays; a change counts up, so that kept ones are decoded anew
+VERSION = 1  # of the decoded arrays; increase it to have stored ones decoded again
 
 
 @dataclass
 class RealSet:
-    """A real data set: its name, what people call it, its official files, and how they are decoded.
+    """A real data set: its name, title, official files and decoder.
 
-    `decode` returns the arrays of a `DataSet`, by name, from the paths of the files; also their ``form`` and
-    ``class_names``, lines of text, where that is not all there is to say of them: the form is official where the files'
-    checksums agree, and class names are those given here. A folder `unpacked` may be there in the files' place.
+    `decode` returns the arrays of a `DataSet`, by name, from the paths of the files, and optionally its ``form`` and
+    ``class_names``. Without them, the form is official if the checksums agree, and the class names are the ones given
+    here. An `unpacked` folder can replace the files.
     """
 
     name: str
@@ -27,12 +27,12 @@ class RealSet:
     decode: Callable[[list[Path]], dict]
     class_names: tuple[str, ...] = ()
     unpacked: str | None = None
-    others: tuple[str, ...] = ()  # archives of the same data in other formats, which cannot be read
+    others: tuple[str, ...] = ()  # archives of the same data in unsupported formats
 
     def archives(self) -> list[Archive]:
-        """Return what to download: from the mirror that the files' variable names, or the official place.
+        """Return what to download, from the mirror in the environment or the official site.
 
-        A mirror of a single file is that file's address; one of several, the folder that they are in.
+        A mirror is the address of the file, or of the folder if there are several files.
         """
         mirror = os.environ.get(self.files[0].mirror)
         if not mirror:
@@ -42,18 +42,18 @@ class RealSet:
         return [replace(file, address=f"{mirror.rstrip('/')}/{file.file}") for file in self.files]
 
     def sources(self, folder: Path) -> list[Path]:
-        """Return the files in `folder`, or what they unpack to; an empty list where one of them is not there."""
+        """Return the files in `folder`, or the unpacked folder; an empty list if one is missing."""
         paths = [folder / file.file for file in self.files]
         if all(path.exists() for path in paths):
             return paths
         return [folder / self.unpacked] if self.unpacked and (folder / self.unpacked).exists() else []
 
     def mapped(self, folder: Path) -> Path:
-        """Return the file that keeps the decoded arrays."""
+        """Return the path of the decoded arrays."""
         return folder / f"{self.name}.npy"
 
     def source(self, folder: Path) -> str:
-        """Return a text that changes when what `read` returns does; DataError where there is nothing to read."""
+        """Return a fingerprint of the sources of `read`. Raises DataError if they are missing."""
         paths = self.sources(folder)
         if not paths:
             other = next((name for name in self.others if (folder / name).exists()), None)
@@ -73,8 +73,8 @@ class RealSet:
     def read(self, folder: Path) -> DataSet:
         """Return the whole data set.
 
-        The first call keeps the arrays in a file beside the sources, where the folder can be written; later calls map
-        that file, until a source changes. DataError names what is missing or damaged.
+        The first call stores the arrays next to the sources if the folder is writable. Later calls map that file until
+        a source changes. Raises DataError if a source is missing or damaged.
         """
         arrays = store.kept(self.mapped(folder), self.source(folder), lambda: self._decoded(self.sources(folder)))
         return DataSet.of(self.name, arrays, self.class_names or tuple(str(arrays["class_names"]).splitlines()))
@@ -88,5 +88,5 @@ class RealSet:
 
 
 def damaged(name: str, where: object, what: str) -> DataError:
-    """Return the error of a damaged file of a real data set."""
+    """Return the error for a damaged file of a real data set."""
     return DataError(f"{where} is damaged: {what}. Run `ddl data fetch {name}` to download the official file.")

@@ -1,7 +1,7 @@
-"""Reads SVHN, the Street View House Numbers, in its form of cropped digits.
+"""Reader for SVHN, the Street View House Numbers, in the cropped-digits format.
 
 Netzer et al. 2011, "Reading Digits in Natural Images with Unsupervised Feature Learning", and
-http://ufldl.stanford.edu/housenumbers/: two MATLAB files, each with ``X``, 32 x 32 pictures along the last axis, and
+http://ufldl.stanford.edu/housenumbers/: two MATLAB files, each with ``X``, 32 x 32 images along the last axis, and
 ``y``, the digit, where 10 stands for 0.
 """
 
@@ -22,16 +22,16 @@ _damaged = partial(damaged, "svhn")
 
 
 def pictures(path: Path) -> tuple[np.ndarray, np.ndarray]:
-    """Return the pictures, uint8 ``[n, 32, 32, 3]``, and the digits 0 to 9, int32 ``[n]``, of a MATLAB file.
+    """Return the images, uint8 ``[n, 32, 32, 3]``, and the digits 0 to 9, int32 ``[n]``, of a MATLAB file.
 
-    Of version 4 to 7.2, with ``X``, uint8 ``[32, 32, 3, n]``, and ``y``, whole numbers from 1 to 10, ``[n, 1]``; else
-    DataError.
+    The file has version 4 to 7.2, ``X``, uint8 ``[32, 32, 3, n]``, and ``y``, integers from 1 to 10, ``[n, 1]``. Raises
+    DataError otherwise.
     """
     from scipy.io import loadmat
 
     try:
         content = loadmat(path, variable_names=("X", "y"))
-    except Exception as problem:  # a damaged file can raise nearly anything
+    except Exception as problem:  # a damaged file can raise almost any exception
         raise _damaged(path, f"it cannot be read as a MATLAB file ({problem})") from problem
     missing = [name for name in ("X", "y") if name not in content]
     if missing:

@@ -1,10 +1,10 @@
 """A generated data set of CIFAR-10's shape, for machines without the real one.
 
-Each picture shows one of ten figures, shifted, turned, stretched, in any colour on any other, with a streak and a blob
-in front of it and noise over all. Colour and single pixels say little about the class, so a linear model does badly and
-a convolutional network has to be trained well, as the comparisons of the course need. Measured on the test part:
-nearest mean colour 10 %, softmax regression on pixels 22 %, the course's network with batch norm 49 % after two epochs
-of 10,000 pictures and 91 % after four of 50,000 (batch 128, momentum, one seed).
+Each image shows one of ten figures, shifted, rotated and stretched, in random colors, with a streak and a blob in front
+and noise on top. Color and single pixels say little about the class, so a linear model does badly and a convolutional
+network needs good training, which the course's comparisons rely on. Measured on the test part: nearest mean color 10
+%, softmax regression on pixels 22 %, the course's network with batch norm 49 % after two epochs of 10,000 images and 91
+% after four of 50,000 (batch 128, momentum, one seed).
 """
 
 import errno
@@ -22,12 +22,12 @@ from course.data import store
 from course.data.dataset import VALIDATION_SAMPLES, DataError, DataSet
 from ddl.records.files import locked
 
-VERSION = 2  # of the pictures; a change counts up, so that kept ones are made anew
+VERSION = 2  # of the images; increase it to have stored ones generated again
 WHOLE = {"train": 50_000, "test": 10_000}
 STREAMS = {"train": 0, "test": 1, "validation": 2}  # of random numbers
 SIDE = 32
-SMALL = 5_000  # up to so many samples take less than a second and are made when asked for
-CHUNK = 500  # pictures at a time: their float32 arrays stay in the processor's cache
+SMALL = 5_000  # samples that are generated on demand, in less than a second
+CHUNK = 500  # images at a time, so that their float32 arrays stay in the processor's cache
 
 
 def _square(u, v, _):
@@ -44,8 +44,8 @@ def _cross(u, v, _):
     return np.minimum(0.3 - np.minimum(u, v), 1 - np.maximum(u, v))
 
 
-# Each figure as a function that is positive inside and falls by about one per radius, of the place (u, v) in the
-# figure's own axes and its distance r from the middle.
+# Each figure is a function of the position (u, v) in its own axes and the distance r from the center. It is positive
+# inside and falls by about one per radius.
 FIGURES = {
     "disc": lambda u, v, r: 0.95 - r,
     "ring": lambda u, v, r: 0.25 - np.abs(r - 0.75),
@@ -62,10 +62,10 @@ CLASS_NAMES = tuple(FIGURES)
 
 
 def generate(part: str, samples: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
-    """Make pictures, uint8 ``[samples, 32, 32, 3]``, and labels, int32 ``[samples]``, of one of `STREAMS`.
+    """Generate images, uint8 ``[samples, 32, 32, 3]``, and labels, int32 ``[samples]``, of one of `STREAMS`.
 
-    Fewer samples are the beginning of more, and every 500 have 50 of each class. The same on every run with the same
-    NumPy version and kind of processor.
+    A smaller set is the beginning of a larger one, and every 500 samples have 50 of each class. The result depends only
+    on the NumPy version and the kind of processor.
     """
     images = np.empty((samples, SIDE, SIDE, 3), np.uint8)
     labels = np.empty(samples, np.int32)
@@ -79,7 +79,7 @@ def generate(part: str, samples: int, seed: int = 0) -> tuple[np.ndarray, np.nda
 
 
 def _chunk(rng):
-    """Return CHUNK pictures, uint8, and their labels, in random order."""
+    """Return CHUNK images, uint8, and their labels, in random order."""
     n = CHUNK
     labels = rng.permutation(np.arange(n, dtype=np.int32) % len(FIGURES))
 
@@ -87,9 +87,9 @@ def _chunk(rng):
         return low + (high - low) * rng.random((n, *shape), np.float32)
 
     def tint(contrast):
-        """A step of that size (in grey levels) in a random direction of colour.
+        """Return a color step of that size (in gray levels) in a random direction.
 
-        More often brighter than darker: the first sign of the classes that training finds.
+        Brighter is more likely than darker, which is the first cue that training finds.
         """
         direction = rng.standard_normal((n, 3), np.float32) + np.float32(0.6)
         return direction * (contrast / np.linalg.norm(direction, axis=1))[:, None]
@@ -97,7 +97,7 @@ def _chunk(rng):
     middle, angle = between(11, 20, 2), between(-0.4, 0.4)
     radius, stretch = between(7, 11.5), between(0.8, 1.25)
     u, v = _turned(middle, angle)
-    side = rng.choice(np.array([-1, 1], np.float32), n)  # mirrored ones are as frequent
+    side = rng.choice(np.array([-1, 1], np.float32), n)  # half are mirrored
     u = u / (side * radius * stretch)[:, None, None]
     v = v / (radius / stretch)[:, None, None]
     inside = np.empty((n, SIDE, SIDE), np.float32)
@@ -122,7 +122,7 @@ def _chunk(rng):
 
 
 def _turned(middle, angle):
-    """Return each pixel's place, float32 ``[n, 32, 32]`` twice, in turned axes about `middle`."""
+    """Return each pixel's two coordinates, float32 ``[n, 32, 32]``, in rotated axes around `middle`."""
     line = np.arange(SIDE, dtype=np.float32)
     x = line[None, None, :] - middle[:, 0, None, None]
     y = line[None, :, None] - middle[:, 1, None, None]
@@ -131,38 +131,38 @@ def _turned(middle, angle):
 
 
 def _coverage(distance):
-    """Return how much of a pixel is inside, 0 to 1, from its distance in pixels to the edge."""
+    """Return the share of a pixel that is inside, from its distance in pixels to the edge."""
     return np.clip(distance + 0.5, 0, 1, out=distance)
 
 
 def _uneven(rng, n, spread):
-    """Return smooth random colour, float32 ``[n, 32, 32, 3]``, with standard deviation `spread`."""
+    """Return smooth random color, float32 ``[n, 32, 32, 3]``, with standard deviation `spread`."""
     knots = rng.standard_normal((n, 4, 4, 3), np.float32) * spread
     rows = (BLEND @ knots.reshape(n, 4, 12)).reshape(n, SIDE, 4, 3)
     return BLEND @ rows
 
 
-# Weights of linear interpolation from 4 knots to 32 pixels.
+# Weights for linear interpolation from 4 knots to 32 pixels.
 BLEND = np.maximum(0, 1 - np.abs(np.linspace(0, 3, SIDE)[:, None] - np.arange(4)[None, :])).astype(np.float32)
 
 
 def path(folder: Path, seed: int = 0) -> Path:
-    """Return the file that keeps the whole data set."""
+    """Return the path of the stored data set."""
     return folder / f"synthetic-{seed}.npy"
 
 
 def source(folder: Path) -> str:
-    """Return a text that changes when what `read` returns does, whatever the folder."""
+    """Return a fingerprint of the data set that `read` returns."""
     return f"synthetic {VERSION}"
 
 
 def cached(folder: Path, seed: int = 0) -> store.Arrays | None:
-    """Return the kept arrays of the whole data set, mapped into memory, or None."""
+    """Return the stored arrays of the whole data set, mapped into memory, or None."""
     return store.read(path(folder, seed), version=VERSION)
 
 
 def make(folder: Path, seed: int = 0) -> None:
-    """Generate the whole data set and keep it; about ten seconds. The caller holds the lock.
+    """Generate and store the whole data set, which takes about ten seconds. The caller holds the lock.
 
     OSError at once where the disk has no room for it.
     """
@@ -183,8 +183,8 @@ def read(
     """Return the data set (50,000 and 10,000 samples), or the beginning of each of its parts.
 
     A request for more than a few thousand samples makes and keeps the whole data set, in one process while others wait
-    for it. Where the folder cannot be written, what is asked for is generated each time. DataError where more samples
-    are asked for than there are, or none.
+    for it. If the folder is not writable, they are generated each time. Raises DataError if more samples are asked for
+    than there are, or none.
     """
     whole = WHOLE
     if held_out == "validation":

@@ -18,7 +18,7 @@ class _Writable:
 def constant(array: np.ndarray) -> tf.Tensor:
     """Return an array as a tensor where ``tf.constant`` would put it: in a processor's memory the array's own.
 
-    Ranks of a host then share the pages of a mapped array. Neither the array nor the tensor may be changed afterwards.
+    Ranks of a host then share the pages of a mapped array. Neither the array nor the tensor may be changed afterward.
     """
     on_host = ":CPU:" in tf.constant(array[:1]).device
     aligned = array.ctypes.data % ALIGNMENT == 0  # what TensorFlow's kernels take for granted

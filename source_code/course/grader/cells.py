@@ -1,4 +1,4 @@
-"""The roles of a notebook's cells, and the names that their code uses and binds; nothing is run here."""
+"""Roles of a notebook's cells, and the names that their code uses and binds, without running it."""
 
 import ast
 import builtins
@@ -18,7 +18,7 @@ HINT = re.compile(r"^hint\([^\n]*\)[ \t]*$|^from course import hint[ \t]*$", re.
 
 
 def source_of(cell):
-    """Return a cell's text, which a file may hold as a list of lines."""
+    """Return a cell's text, which may be stored as a list of lines."""
     source = cell["source"]
     return source if isinstance(source, str) else "".join(source)
 
@@ -29,7 +29,7 @@ def role_of(cell):
 
 
 def labels(names):
-    """Return what to call questions: {grade id: "question 8"}, with more words where a number has several."""
+    """Return questions' labels: {grade id: "question 8"}, with more words if a number is ambiguous."""
     parts = {name: re.fullmatch(r"q0*(\d+)_(.*?)(?:_test)?", name) for name in names}
     several = Counter(part[1] for part in parts.values() if part)
     return {
@@ -41,7 +41,7 @@ def labels(names):
 
 
 def test_cells(notebook):
-    """Return a notebook's test cells as {index: (grade id, points)}; of two with the same id the first counts."""
+    """Return a notebook's test cells as {index: (grade id, points)}; the first one counts if an id is repeated."""
     found = {}
     for index, cell in enumerate(notebook["cells"]):
         role = role_of(cell)
@@ -51,7 +51,7 @@ def test_cells(notebook):
 
 
 def tested(notebook):
-    """Yield each cell that only tests, with the answer above it or None."""
+    """Yield each pure test cell, with the answer above it or None."""
     answer = None
     for cell in notebook["cells"]:
         role = role_of(cell)
@@ -71,9 +71,9 @@ def answers_of(notebook):
 
 
 def code_cells(notebook):
-    """Return the code that is run beside the tests, as {index: source}.
+    """Return the code to run besides the tests, as {index: source}.
 
-    Of a cell tagged ``demo``, only what other cells use is run: imports, functions, classes and constants.
+    In a cell tagged ``demo``, only the imports, functions, classes and constants that other cells use are run.
     """
     sources, demos, wanted = {}, {}, set()
     for index, cell in enumerate(notebook["cells"]):
@@ -90,10 +90,10 @@ def code_cells(notebook):
 
 
 def as_answered(notebook):
-    """Return an attendee's notebook as marking takes it, as far as the notebook alone shows, and notes.
+    """Return an attendee's notebook as marking will see it, based on the notebook only, and notes.
 
-    An answer that was made text is code again. The notes name test cells that were changed, deleted or copied, which
-    marking puts back.
+    Answers that were converted to text become code again. The notes list test cells that were changed, deleted or
+    copied, which marking restores.
     """
     notebook, odd, seen = copy.deepcopy(notebook), defaultdict(list), set()
     cells = []
@@ -147,7 +147,7 @@ def names_in(source):
 
 
 class _Generators(ast.NodeTransformer):
-    """Makes generators of comprehensions, whose own names seem the cell's from Python 3.12 on."""
+    """Rewrites comprehensions as generators, because from Python 3.12 their names appear in the cell's scope."""
 
     def visit_ListComp(self, node):
         self.generic_visit(node)
@@ -161,7 +161,7 @@ class _Generators(ast.NodeTransformer):
 
 
 def _checksum(cell):
-    """nbgrader's checksum of a locked cell, without the seconds that importing nbgrader takes."""
+    """Return nbgrader's checksum of a locked cell, without its slow import."""
     role = role_of(cell)
     graded = bool(role.get("grade"))
     parts = [source_of(cell), cell["cell_type"], str(graded), "False", "True", role["grade_id"]]
@@ -170,7 +170,7 @@ def _checksum(cell):
 
 
 def _defined(demos, wanted):
-    """Return, of each demo's source, the definitions of `wanted` names and of those that they use."""
+    """Return each demo's definitions of `wanted` names and of the names that they use."""
     known = {index: list(_definitions(source)) for index, source in demos.items()}
     every, before = [each for definitions in known.values() for each in definitions], None
     while before != wanted:
@@ -180,9 +180,9 @@ def _defined(demos, wanted):
 
 
 def _definitions(source):
-    """Yield a cell's statements that compute nothing and bind names that no other one binds.
+    """Yield a cell's definitions whose names are bound only once.
 
-    Each as its text, the names that it uses, and those that it binds.
+    Each is (text, names it uses, names it binds).
     """
     tree = _parsed(source)
     statements = [part for statement in tree.body for part in _parts(statement)] if tree else []

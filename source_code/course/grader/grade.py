@@ -1,4 +1,4 @@
-"""Grade a notebook: run its cells and judge its test cells, in order.
+"""Grading of a notebook: runs its cells and judges its test cells, in order.
 
 This process only mediates: it starts a worker for the submission's code and a judge for the tests, and passes requests
 and answers between them. It runs the code of neither.
@@ -23,18 +23,18 @@ START_S = 60.0  # for a worker or judge on a busy machine
 HIDDEN = re.compile(r"^[^\n]*### BEGIN HIDDEN TESTS.*?(### END HIDDEN TESTS[^\n]*\n?|\Z)", re.DOTALL | re.MULTILINE)
 NOT_GRADED = "not graded"
 HIDDEN_MESSAGE = "A hidden test did not pass."
-IN_HIDDEN = "in the run for hidden tests"  # how a note ends that is about them
+IN_HIDDEN = "in the run for hidden tests"  # suffix of notes about hidden tests
 NOTHING = {"passed": False, "message": "", "printed": ""}
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """How one test cell was judged."""
+    """The verdict on a test cell."""
 
     grade_id: str  # from the cell's nbgrader metadata
-    points: float  # what the test cell is worth
+    points: float  # maximal points
     passed: bool  # all or nothing
-    message: str = ""  # why not; safe to show, as it reveals nothing of a hidden test
+    message: str = ""  # reason for failure; safe to show, because it does not reveal hidden tests
     printed: str = ""  # output of the visible part of the test cell
 
 
@@ -42,7 +42,7 @@ class Verdict:
 class CellError:
     """An exception's type, message and traceback as plain text.
 
-    `type` is ``TimeLimit`` for a cell that did not end in time, ``ProcessEnded`` for one that ended its process.
+    `type` is ``TimeLimit`` if a cell timed out, ``ProcessEnded`` if it ended its process.
     """
 
     type: str
@@ -55,7 +55,7 @@ class CellResult:
     """The outcome of running one of the notebook's other code cells."""
 
     index: int  # among all cells of the notebook, from 0
-    printed: str = ""  # the beginning of its output, warnings and shown values included
+    printed: str = ""  # the beginning of its output, including warnings and displayed values
     error: CellError | None = None
 
 
@@ -65,7 +65,7 @@ class Grading:
 
     verdicts: tuple[Verdict, ...]  # of the test cells, in the notebook's order
     cells: tuple[CellResult, ...]  # of the other code cells that were run
-    # What a person should look at, such as a cell that ended its process; without values of hidden tests.
+    # Notes for the instructor, such as a cell that ended its process; without values of hidden tests.
     notes: tuple[str, ...] = ()
 
 
@@ -81,14 +81,14 @@ def grade_notebook(
     """Run a notebook's cells in a worker and its test cells in another process.
 
     The test cells of `notebook`, in format 4, are the course's and trusted; all other code cells are the submission's.
-    With `hidden`, tests between ``### BEGIN HIDDEN TESTS`` and ``### END HIDDEN TESTS`` are run, too. By default the
+    With `hidden`, tests between ``### BEGIN HIDDEN TESTS`` and ``### END HIDDEN TESTS`` are also run. By default the
     notebook's code, and the ranks that `launches` starts for a test, run without a sandbox. `begin` is called with each
     test cell's id before it is judged.
 
     Raises
     ------
     StartError
-        If no worker or judge can be started, so that nothing is known about the notebook.
+        If no worker or judge can be started, which says nothing about the notebook.
     """
     tests, codes = test_cells(notebook), code_cells(notebook)
     clock = _Clock(limits)
@@ -105,9 +105,9 @@ def grade_notebook(
 
         first = walk(codes, visible)
         outcomes, notes = first.outcomes, first.notes
-        # Hidden tests get a second run of their own, whose output is dropped: a submission's functions see the inputs
-        # of hidden tests and could print them in a later cell. It leaves out the cells that broke their worker in the
-        # first run, and the tests that failed anyway.
+        # Hidden tests get a separate run whose output is discarded, because a submission's functions see their inputs
+        # and could print them in a later cell. It skips cells that broke their worker in the first run, and tests that
+        # failed anyway.
         unseen = {
             index: source
             for index, source in sources.items()
@@ -133,15 +133,15 @@ def _safe(outcome, cut_short):
     """A hidden test's message, replaced if it could reveal a value or a line of it."""
     if outcome["passed"] or outcome["message"].startswith(NOT_GRADED):
         return outcome["message"]
-    return HIDDEN_MESSAGE + " It ran out of time, or its process was ended." * cut_short
+    return HIDDEN_MESSAGE + " Time limit exceeded, or process ended." * cut_short
 
 
 class StartError(CourseError, OSError):
-    """The process for a notebook's code does not start."""
+    """Process for a notebook's code failed to start."""
 
 
 class _OutOfTime(Exception):
-    """The notebook has used up its time."""
+    """Notebook out of time."""
 
 
 class _Clock:
@@ -150,7 +150,7 @@ class _Clock:
         self._due = time.monotonic() + limits.total_s
 
     def at_most(self, seconds):
-        """Return `seconds`, or what is left of the notebook's time if that is less."""
+        """Return `seconds`, or the notebook's remaining time if less."""
         left = self._due - time.monotonic()
         if left <= 0:
             raise _OutOfTime(f"{NOT_GRADED}: the notebook had used up its {self._total_s:g} s")
@@ -158,15 +158,15 @@ class _Clock:
 
 
 class _Run:
-    """One run through a notebook; where its worker breaks, a new one repeats the cells that were good."""
+    """One run through a notebook. If its worker breaks, a new one repeats the good cells."""
 
     def __init__(self, start_worker, launches, limits, clock, judge):
         self._start, self._launches, self._limits = start_worker, launches, limits
         self._clock, self._judge = clock, judge
         self._worker = None
-        self._good = []  # the cells that a new worker runs again
+        self._good = []  # cells for a new worker to repeat
         self.outcomes, self.cells, self.notes, self.broken = {}, [], [], set()
-        self.cut_short = set()  # tests that ran out of time, or whose process was ended
+        self.cut_short = set()  # tests that timed out or whose process ended
 
     def walk(self, codes, tests, begin):
         """Run code cells and judge test cells, both {index: source}, in the notebook's order."""
@@ -241,7 +241,7 @@ class _Run:
             for source in tuple(self._good):
                 try:
                     self._run(source)
-                except (Ended, Late):  # it was good once; the next worker does without it
+                except (Ended, Late):  # it worked before; the next worker skips it
                     self._good.remove(source)
                     break
 
@@ -257,7 +257,7 @@ class _Run:
         try:
             return self._worker.ask(request, seconds, limit_bytes)
         except Late:
-            self._clock.at_most(seconds)  # raises if the notebook's whole time is over
+            self._clock.at_most(seconds)  # raises if the notebook's time is used up
             raise
 
 
@@ -273,7 +273,7 @@ class Judge:
 
     @property
     def stopped(self):
-        """Whether the last test was stopped, so that nothing is known about the answer."""
+        """Whether the last test was stopped, which says nothing about the answer."""
         return self._channel is not None and self._channel.ended
 
     def judge(self, source: str, answer: Callable[[dict], dict], timeout_s: float) -> dict:
@@ -282,7 +282,7 @@ class Judge:
         def serve(request):
             asked = time.monotonic()
             reply = answer(request)
-            if request["do"] == "launch":  # it has a time limit of its own
+            if request["do"] == "launch":  # it has a separate time limit
                 self._channel.due += time.monotonic() - asked
             return reply
 

@@ -1,8 +1,8 @@
-"""The judge: a clean process that runs test cells and no code of the submission's.
+"""The judge: a clean process that runs test cells, but none of the submission's code.
 
 `python -m course.grader.judge` runs trusted test code only. Names that a test cell neither defines nor imports are
-requested from the submission through `serialize`: a function is called there and returns plain data, so that
-only plain values are compared here. So is a launch of the submission's script: `course.grader.launches`.
+requested from the submission through `serialize`: a function is called there and returns plain data, so only plain
+values are compared here. The same holds for launches of the submission's script: `course.grader.launches`.
 """
 
 import ast
@@ -28,18 +28,18 @@ SEEN = "@seen"  # a name that no test cell can use
 def judge(source: str, ask: Callable[[dict], dict], printed_bytes: int = 2**16) -> dict:
     """Run one trusted test cell in this process; return ``passed``, ``message`` and ``printed`` as a dictionary.
 
-    `ask` returns what `worker.respond` answers to a request, or ``{"late": seconds}`` or ``{"ended": why}``.
+    `ask` returns the answer of `worker.respond` to a request, or ``{"late": seconds}`` or ``{"ended": why}``.
     """
     kept = Kept(printed_bytes)
     with contextlib.redirect_stdout(kept), contextlib.redirect_stderr(kept):
         message = _Test(source, ask).run()
-    # Parts of it may come from the submission: bound its length and make it encodable.
+    # It may contain text from the submission: limit its length and make it encodable.
     shown = (message or "")[:MESSAGE_CHARACTERS].encode("utf-8", "replace").decode()
     return {"passed": message is None, "message": shown, "printed": kept.text()}
 
 
 class _NoAnswer(BaseException):
-    """The submission does not answer; not caught by a test's `except Exception`."""
+    """No answer from the submission; not caught by a test's `except Exception`."""
 
 
 class _Raised:
@@ -58,7 +58,7 @@ class _Test:
         self._seen = []  # parts of the current assertion, and their values
 
     def run(self):
-        """Return None if the cell runs to its end, otherwise why not."""
+        """Return None if the cell passes, otherwise the reason."""
         try:
             tree = ast.parse(self._source)
             names = asked_names(self._source)
@@ -135,7 +135,7 @@ class _Test:
         return value
 
     def _unexpected(self, error):
-        """Say what was expected and what was found instead."""
+        """Return the expected and the actual value in words."""
         source = self._line(error, ast.Assert)
         message = error.args[0] if error.args and isinstance(error.args[0], str) else ""
         last = self._last_call()
@@ -186,7 +186,7 @@ class _Test:
 
 
 class _Watched(ast.NodeTransformer):
-    """Make every assertion record the values it compares, so that a failure can show them."""
+    """Make assertions record the values they compare, to show them on failure."""
 
     def __init__(self, asked):
         self._asked = set(asked)
@@ -241,7 +241,7 @@ def _raised(call, error):
     try:
         kind = type(name, (_Raised, *(kinds or [Exception])), {})
         raised = kind.__new__(kind, message)  # some need more arguments, but only in __init__
-    except (TypeError, ValueError):  # types that do not go together; a name that is none
+    except (TypeError, ValueError):  # incompatible types, or an invalid name
         raised = type("Exception", (_Raised, Exception), {})(message)
     if name == "NotImplementedError" and not message:  # the stub of an answer
         raised.text = f"`{call.partition('(')[0]}` is still to be written"

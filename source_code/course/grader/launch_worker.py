@@ -1,7 +1,6 @@
 """The process that launches answers while they are graded: ``python -I -m course.grader.launch_worker``.
 
-It calls `ddl.launch` as a notebook does. The grader starts this process in a sandbox and takes everything that it
-replies as plain data.
+It calls `ddl.launch` like a notebook. The grader starts this process in a sandbox and treats its replies as plain data.
 """
 
 import io
@@ -35,7 +34,7 @@ def main() -> None:
 
 
 def perform(request: dict) -> dict:
-    """Launch a script; return whether it was ``late``, and for each rank `_rank`, or ``ended``: why nothing ran."""
+    """Launch a script; return whether it was ``late`` and each rank's `_rank`, or why it failed, as ``ended``."""
     with tempfile.TemporaryDirectory(prefix="launch-", ignore_cleanup_errors=True) as folder:
         home, name = Path(folder), Path(request["file"]).name
         (home / name).write_text(request["script"])
@@ -63,11 +62,11 @@ def perform(request: dict) -> dict:
 
 
 def _rank(folder, name):
-    """Return what a rank left in its folder: its ``report``, and how it ended."""
+    """Return a rank's ``report`` and exit state from its folder."""
     found = {"wrote": any(folder.glob(f"{CHECKPOINT}*")), "done": (folder / "done").exists()}
     with suppress(OSError, ValueError):
         found["error"] = json.loads((folder / "error.json").read_text())
-    # The answer has written this file, so reading it may raise anything.
+    # The answer wrote this file, so reading it may raise any exception.
     with suppress(Exception), np.load(folder / "report.npz", allow_pickle=False) as arrays:
         found["report"] = encode(dict(arrays))
     with suppress(OSError):

@@ -1,7 +1,7 @@
-"""Launch an answer's file on several ranks, for the tests that judge it by what its ranks report.
+"""Launches of an answer's file on several ranks, for tests of the ranks' reports.
 
-A test calls `launched` with the files that the answer is given, and gets what each rank reported, as plain arrays. The
-ranks run below a process of `course.grader.launch_worker`, which marking starts in a sandbox.
+A test calls `launched` with input files for the answer and gets each rank's report as plain arrays. The ranks run below
+a process of `course.grader.launch_worker`, which marking starts in a sandbox.
 """
 
 import atexit
@@ -21,10 +21,10 @@ from course.grader.worker import respond
 from course.grader.worker_process import Channel, Ended, Late
 
 START_S = 90.0  # to import TensorFlow on a busy machine
-MARGIN_S = 30.0  # for a process that keeps the time limit of a launch itself
+MARGIN_S = 30.0  # margin for a process that enforces a launch's time limit
 REPLY_BYTES = 2**22
 MESSAGE = 300  # characters of a script's own error
-LEFT_ALONE = ("HorovodInternalError", "UnknownError", "DistBackendError")  # raised when another rank is gone
+LEFT_ALONE = ("HorovodInternalError", "UnknownError", "DistBackendError")  # raised if another rank is gone
 CLOSED = "gloo/transport"  # in the message of torch.distributed's error then
 SAME_CALLS = "do all ranks make the same collective calls?"
 
@@ -34,14 +34,14 @@ SAME_CALLS = "do all ranks make the same collective calls?"
 
 @dataclass(frozen=True)
 class Rank:
-    """The arrays that one rank reported, and whether it wrote a checkpoint."""
+    """A rank's reported arrays, and whether it wrote a checkpoint."""
 
     arrays: dict[str, np.ndarray]
     wrote: bool
 
 
 def launched(file: str, ranks: int, files: dict[str, dict], *, program: str = "", args: Sequence = ()) -> list[Rank]:
-    """Launch an answer's file and return what each rank reported.
+    """Launch an answer's file and return each rank's report.
 
     Parameters
     ----------
@@ -88,7 +88,7 @@ def _rank(found, where):
 
 
 def _explain_failure(reply, where):
-    """Raise one sentence about a launch that did not end well."""
+    """Raise a one-sentence error about a failed launch."""
     require("missing" not in reply, f"there is no file {reply.get('missing')}: run the cell that writes it")
     require("unwritten" not in reply, f"{reply.get('unwritten')} is still to be written")
     require("ended" not in reply, f"{where}: {reply.get('ended')}")
@@ -121,9 +121,9 @@ def _line(about):
 
 
 def launch(request: dict) -> dict:
-    """Answer a request for an attendee's own file, in the working directory of their own notebook.
+    """Answer a request for an attendee's file, in the working directory of their notebook.
 
-    While a notebook is graded, the judge replaces this function with a question to the grader.
+    During grading, the judge replaces this function with a request to the grader.
     """
     script = respond({}, {"do": "read", "name": request["file"]})["text"]
     return launches_here().answer(request, script)
@@ -147,7 +147,7 @@ def start_launcher(limits: Limits, folder: str | None = None) -> Channel:
 
 
 class Launches:
-    """Launches each file once: several tests look at the same launch."""
+    """Launcher that launches each file once, because several tests use the same launch."""
 
     def __init__(self, start: Callable[[Limits], Channel], limits: Limits):
         self._start, self._limits = start, limits

@@ -1,4 +1,4 @@
-"""What a notebook's code may use while it is graded."""
+"""Resource limits for a notebook's code during grading."""
 
 from dataclasses import dataclass
 
@@ -15,6 +15,6 @@ class Limits:
     processes: int = 32  # processes and threads at a time; only in a sandbox
     file_bytes: int = 64 * 2**20  # size of a written file
     folder_bytes: int = 128 * 2**20  # size of all written files; only in a sandbox
-    printed_bytes: int = 64 * 2**10  # how much is kept of a cell's output, from its beginning
+    printed_bytes: int = 64 * 2**10  # kept length of a cell's output
     launch_s: float = 60.0  # for one launch of ranks by a test
     reply_bytes: int = 8 * 2**20  # size of a call's return value as text

@@ -1,6 +1,6 @@
 """Run an answer's file on one rank while it is graded: the script that `course.grader.launch_worker` launches.
 
-Each rank works in its own folder, so that the grader sees which ranks write a checkpoint.
+Each rank works in its own folder, which shows the grader which ranks write a checkpoint.
 """
 
 import faulthandler
@@ -13,7 +13,7 @@ import time
 import traceback
 from pathlib import Path
 
-MARGIN_S = 2.0  # before a launch is over, a rank writes down where it is
+MARGIN_S = 2.0  # a rank records its position before a launch times out
 TEXT = 500  # characters of an error
 
 

@@ -1,8 +1,8 @@
-"""Plain data as text: all that crosses between a submission and its tests, which run in another process.
+"""Serialization of plain data between a submission and its tests, which run in another process.
 
-Values are written as JSON and read strictly, so that only numbers, text, lists, tuples, sets, dictionaries and NumPy
-arrays arrive: no class of the submission's, and so none of its methods. An instance of a subclass of these arrives as
-the plain type with its real value; a range, a fraction and the like arrive as the list or number they stand for.
+Values are written as JSON and parsed strictly, so only numbers, text, lists, tuples, sets, dictionaries and NumPy
+arrays arrive, and none of the submission's classes or methods. An instance of a subclass arrives as the plain type with
+its real value; ranges, fractions and the like arrive as lists or numbers.
 """
 
 import array
@@ -31,17 +31,16 @@ TENSORS = ("tensorflow", "torch")  # packages whose tensors and variables arrive
 
 
 class BoundaryError(CourseError, TypeError):
-    """A value that cannot cross; says its type, and what can."""
+    """Value that cannot be serialized; the message has its type."""
 
 
 def encode(value):
-    """Return plain data as a line of text; raise BoundaryError where it holds anything else, or too much.
+    """Return plain data as a line of text. Raises BoundaryError for other or too much data.
 
     Plain data are None, booleans, numbers, text, bytes, NumPy's scalars and arrays, and lists, tuples, sets and
     dictionaries of these, nested up to 32 deep. A fraction or a decimal number becomes a float; a range, an iterator, a
-    view of a dictionary, a deque or an `array.array` becomes a list; a tensor or a pandas
-    series becomes an array. An
-    iterator is read, and may raise what it likes.
+    view of a dictionary, a deque or an `array.array` becomes a list; a tensor or a pandas series becomes an array. An
+    iterator is consumed, and may raise any exception.
     """
     return json.dumps(_plain(value, DEPTH, [ITEMS]))
 
@@ -57,7 +56,7 @@ def decode(text):
 
 
 def _plain(value, depth, left):
-    """Return the JSON form of `value`, read only through the plain types' own methods."""
+    """Return the JSON form of `value`, using only the plain types' methods."""
     left[0] -= 1
     if not depth:
         raise BoundaryError(f"a value nested more than {DEPTH} deep: return a flatter one")
@@ -82,7 +81,7 @@ def _plain(value, depth, left):
     if isinstance(value, (Fraction, Decimal)):
         try:
             return float(value)
-        except (OverflowError, ValueError):  # of a signalling NaN
+        except (OverflowError, ValueError):  # of a signaling NaN
             raise BoundaryError(f"a {type(value).__name__} that no float can stand for") from None
     if isinstance(value, list):
         return [_plain(item, depth - 1, left) for item in list.__iter__(value)]
@@ -115,7 +114,7 @@ def _plain_array(value, depth, left):
     dtype = np.dtype(ROUNDED.get(value.dtype.char, value.dtype)).newbyteorder("<")
     if dtype.kind in "UO":
         plain = np.array(value, subok=False)
-        # Counted before they exist: an array can show one item in a million places.
+        # Count before creating them: an array can repeat one item a million times.
         if plain.size > left[0]:
             raise BoundaryError(f"a value of more than {ITEMS:,} items: return a smaller one")
         items = [_plain(item, depth - 1, left) for item in plain.ravel().tolist()]
@@ -163,11 +162,11 @@ def _value(plain, depth):
 def _array(dtype, shape, data):
     if dtype not in DTYPES:
         raise BoundaryError(f"a NumPy value of type {dtype[:20]!r}")
-    content = bytearray(base64.b64decode(data, validate=True))  # unlike bytes, an array on top of it can be written to
+    content = bytearray(base64.b64decode(data, validate=True))  # unlike bytes, it makes a writable array
     return _shaped(np.frombuffer(content, dtype) if content else np.empty(0, dtype), shape)
 
 
 def _shaped(flat, shape):
-    if any(type(n) is not int or n < 0 for n in shape):  # a length of -1 would be worked out
+    if any(type(n) is not int or n < 0 for n in shape):  # NumPy would infer a length of -1
         raise BoundaryError("an array without a proper shape")
     return flat.reshape(shape)

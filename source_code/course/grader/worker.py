@@ -1,7 +1,7 @@
 """The process in which a submission's code runs: `python -m course.grader.worker`.
 
-It runs cells as a notebook does, describes names and calls functions: see `respond`. Its answers are trusted no more
-than the submission. Whoever starts it isolates it; limits that a process can set itself come with the first request.
+It runs cells as a notebook does, describes names and calls functions: see `respond`. Its answers are as untrusted as
+the submission. The parent isolates it; limits that a process can set itself come with the first request.
 """
 
 import builtins
@@ -19,12 +19,12 @@ from course.grader.serialize import ITEMS, BoundaryError, decode, encode
 from course.grader.worker_pipe import Wire
 from ddl.rank.fast_exit import end_with_parent
 
-GRADING = "DDL_GRADING"  # a variable that is set where a notebook is graded
+GRADING = "DDL_GRADING"  # environment variable that is set during grading
 MESSAGE_CHARACTERS = 2_000
 FRAMES = 6  # the last ones of a traceback
 FILES = 128
 FILE_CHARACTERS = 100_000  # of a script to launch
-# Taken before the submission runs; by their own names, not their aliases.
+# Saved before the submission runs, by their names, not their aliases.
 ERRORS = {
     kind: kind.__name__
     for kind in vars(builtins).values()
@@ -33,7 +33,7 @@ ERRORS = {
 
 
 class Kept(io.TextIOBase):
-    """A text stream that keeps the beginning of its text and drops the rest."""
+    """Text stream that keeps only the beginning of its text."""
 
     def __init__(self, limit_bytes=0):
         self._limit_bytes = limit_bytes
@@ -44,7 +44,7 @@ class Kept(io.TextIOBase):
         return True
 
     def write(self, text):
-        """Keep what fits; report that all was written, or print() would raise."""
+        """Keep what fits, but report all as written, or print() would raise."""
         if self._left > 0:
             kept = text[: self._left].encode("utf-8", "replace")[: self._left]
             self._left -= len(kept)
@@ -52,13 +52,13 @@ class Kept(io.TextIOBase):
         return len(text)
 
     def text(self):
-        """Return what was kept, with a note if that is not all."""
+        """Return the kept text, with a note if it is truncated."""
         cut = f"\n… (cut after {self._limit_bytes:,} bytes)\n" if self._left <= 0 else ""
         return "".join(self._parts) + (cut if self._limit_bytes else "")
 
 
 class Shell:
-    """Runs cells one after another as a notebook's kernel does, magics included."""
+    """Shell that runs cells like a notebook's kernel, including magics."""
 
     def __init__(self):
         from IPython.core.interactiveshell import InteractiveShell
@@ -107,7 +107,7 @@ def respond(names: dict, request: dict):
         raise
     except BoundaryError as error:
         return {"refused": _clean(error, MESSAGE_CHARACTERS)}
-    except BaseException as error:  # also SystemExit: it is the function's, not the worker's
+    except BaseException as error:  # including the function's SystemExit
         return {"raised": error_of(error)}
 
 
@@ -152,7 +152,7 @@ def _message(error):
         return _clean(str(error), MESSAGE_CHARACTERS)
     except KeyboardInterrupt:
         raise
-    except BaseException:  # its own method's; what it is counts all the same
+    except BaseException:  # raised by its own method; the type still counts
         return ""
 
 
@@ -184,7 +184,7 @@ def _described(names, name):
 
 
 def _limit(limits):
-    """Limit this process and its children; NPROC is for a caller who knows how many the user has."""
+    """Limit this process and its children; set NPROC only if the user's number of processes is known."""
     for what, most in (
         (resource.RLIMIT_AS, limits["memory_bytes"]),
         (resource.RLIMIT_CPU, math.ceil(limits["total_s"])),

@@ -5,11 +5,10 @@ import os
 
 
 class Wire:
-    """This process's standard input and output, taken away from the code that it will run.
+    """This process's standard input and output, hidden from the code that it will run.
 
-    From then on that code reads nothing from standard input, and what it or its children write to the descriptors of
-    standard output and error is lost (of error only if it is not `heard`); the process itself redirects what Python
-    prints.
+    That code then reads nothing from standard input, and anything it or its children write to the descriptors of
+    standard output and error is discarded (error only if not `heard`); the process redirects Python's prints itself.
     """
 
     def __init__(self, heard=False):
@@ -20,16 +19,16 @@ class Wire:
             os.dup2(nothing, descriptor)
 
     def serve(self, answer):
-        """Answer requests, dictionaries, until there are no more."""
+        """Answer requests, dictionaries, until the input ends."""
         pid = os.getpid()
         while request := self._read():
             answered = answer(request) | {"id": request["id"]}
-            if os.getpid() != pid:  # forked by what it ran: it must not answer, too
+            if os.getpid() != pid:  # a fork of the submission's must not answer as well
                 os._exit(0)
             self._write(answered)
 
     def ask(self, question):
-        """Return the reply to a question of this process's own, both dictionaries, while it works on a request."""
+        """Ask the grader a question while working on a request; return the reply. Both are dictionaries."""
         self._write({"ask": question})
         return self._read()
 

@@ -1,7 +1,7 @@
-"""The grader's other processes, as seen by the one that mediates between them.
+"""Connection to the grader's worker and judge processes.
 
-Nothing that such a process does makes this one wait longer, or read more, than the caller allows. A process that breaks
-the protocol is ended with everything it started, and not asked again.
+Such a process cannot make this one wait longer, or read more, than the caller allows. A process that violates the
+protocol is ended with all its children, and not used again.
 """
 
 import contextlib
@@ -17,15 +17,15 @@ import psutil
 
 CHUNK_BYTES = 64 * 2**10
 ENDS_WITHIN_S = 0.5  # by itself
-GONE_WITHIN_S = 10.0  # when killed; a thousand processes take a while
+GONE_WITHIN_S = 10.0  # seconds after a kill, which is slow with a thousand processes
 
 
 class Ended(Exception):
-    """The process has ended, or what it sent is not a message; the text says what happened."""
+    """Process ended, or sent an invalid message."""
 
 
 class Late(Exception):
-    """The process did not answer in time."""
+    """Process did not answer in time."""
 
 
 class Channel:
@@ -45,7 +45,7 @@ class Channel:
         self._rest = b""
         self._asked = 0
         self.ended, self.last_words = False, ""
-        self.due = 0.0  # when the current request has to be answered, by `time.monotonic`
+        self.due = 0.0  # deadline of the current request, by `time.monotonic`
         self.why = None  # it was ended, set by a watcher
 
     @property
@@ -53,9 +53,9 @@ class Channel:
         return self._process.pid
 
     def ask(self, request, timeout_s, limit_bytes, serve=None):
-        """Return the answer to `request`; raise `Late` or `Ended` where there is none of so many bytes in time.
+        """Return the answer to `request`; raise `Late` or `Ended` if it is late or too long.
 
-        `serve` replies to the process's own questions; it may set `due` anew. Whatever is raised, the process is ended.
+        `serve` replies to the process's own questions; it may reset `due`. After any exception, the process is ended.
         """
         try:
             return self._answer(request, timeout_s, limit_bytes, serve)
@@ -71,7 +71,7 @@ class Channel:
         while serve and "ask" in answer:
             self._send(serve(answer["ask"]))
             answer = self._receive(limit_bytes)
-        # The code being graded may have written a line beforehand: that is no answer to this request.
+        # The graded code may have written a line earlier, which is not an answer to this request.
         if answer.pop("id", None) != self._asked:
             raise Ended("its answer is to another question")
         return answer
@@ -127,10 +127,10 @@ class Channel:
         descendants = []
         with contextlib.suppress(psutil.Error):
             descendants = psutil.Process(self.pid).children(recursive=True)
-        for process in descendants:  # a sandbox's first process comes first, and the rest die with it
+        for process in descendants:  # kill a sandbox's first process first; the others die with it
             with contextlib.suppress(psutil.Error):
                 process.kill()
-        if descendants:  # the sandbox then collects them and ends by itself
+        if descendants:  # the sandbox then reaps them and exits
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self._process.wait(ENDS_WITHIN_S)
         self._process.kill()

@@ -1,12 +1,12 @@
-"""Gradient descent on a model of one weight, ``prediction = w * x``, for which everything can be computed.
+"""Gradient descent on a model of one weight, ``prediction = w * x``, which has closed forms for everything.
 
 A data set is a sequence of points ``(x, y)``, and its loss is the mean squared error. One step with a batch is ``w - lr
 * gradient``, a straight line in `w`:
 
     w  →  (1 - 2 lr mean(x²)) w + 2 lr mean(x y)
 
-So is a pass over all batches, its slope the product of those factors. Whether training diverges depends on that product
-alone, which contains no `y`; where it settles is the line's fixed point, which does.
+A pass over all batches is also a straight line, whose slope is the product of those factors. Training diverges
+depending only on that product, which does not contain `y`; it settles at the line's fixed point, which does.
 """
 
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ NOISY = ((1, 0), (2, 1), (3, 1), (4, 6.25))
 def _columns(data):
     points = numpy.asarray(data, float)
     if points.ndim != 2 or points.shape[1] != 2 or not len(points):
-        raise InputError(f"a data set is one or more points (x, y), not {data!r}")
+        raise InputError(f"a data set needs one or more points (x, y), got {data!r}")
     return points.T
 
 
@@ -36,9 +36,9 @@ def generated(count: int, noise: float = 1.5, seed: int = 0):
 
 
 def batches_of(data, size):
-    """Cut a data set into batches of `size` points, in order; the last one may be smaller."""
+    """Split a data set into batches of `size` points, in order; the last one may be smaller."""
     if size < 1:
-        raise InputError(f"a batch has at least one point, not {size}")
+        raise InputError(f"size must be at least 1, got {size}")
     return [data[first : first + size] for first in range(0, len(data), size)]
 
 
@@ -72,7 +72,8 @@ def best_weight(data):
 
 
 def descend(w: float, lr: float, batches, iterations: int, gradient=gradient):
-    """Train from the weight `w`, a batch an iteration, starting over after the last batch.
+    """Train from the weight `w`, one batch per iteration, cycling through the batches.
+
 
     ``gradient(w, batch)`` may be a reader's own.
     Returns the weight before the first iteration and after each: float, shape (iterations + 1,).
@@ -96,7 +97,7 @@ def pass_factor(lr, batches):
 def cycle(lr, batches):
     """Return the limit cycle of training: the weight after each batch of a pass, float, shape (len(batches),).
 
-    If training diverges, it runs away from this cycle. NaN if a pass neither shrinks nor grows (`pass_factor` is 1).
+    If training diverges, it moves away from this cycle. NaN if `pass_factor` is 1.
     """
     slope, offset = pass_factor(lr, batches), descend(0.0, lr, batches, len(batches))[-1]
     fixed = offset / (1 - slope) if slope != 1 else numpy.nan
@@ -104,7 +105,7 @@ def cycle(lr, batches):
 
 
 def rate_limit(data):
-    """Return the learning rate from which training on the whole data set diverges: 1 / mean(x²).
+    """Return the learning rate above which training on the whole data set diverges: 1 / mean(x²).
 
     Half of it reaches the best weight in one step.
     """
@@ -142,14 +143,14 @@ def noise_scale(w, data):
 
 
 def best_rate(w: float, data, size: int, draws: int = 20_000, seed: int = 0) -> float:
-    """Return the learning rate whose one step from `w` lowers the loss most on average, over `draws` random batches.
+    """Return the learning rate whose single step from `w` lowers the mean loss over `draws` random batches most.
 
     One of 401 rates from 0 to `rate_limit`. Equation 2.6 of McCandlish et al. 2018 predicts ``(rate_limit / 2) / (1 +
     noise_scale / size)``.
     """
     steps = batch_gradients(w, data, size, draws, seed)
     rates = numpy.linspace(0, rate_limit(data), 401)
-    # The loss is a parabola around the best weight: least where the squared distance to it is.
+    # The loss is a parabola around the best weight, so minimize the squared distance.
     away = w - best_weight(data)
     distances = away**2 - 2 * away * rates * steps.mean() + rates**2 * numpy.mean(steps**2)
     return float(rates[numpy.argmin(distances)])
@@ -163,13 +164,13 @@ class Exchange:
     """One step of data-parallel training."""
 
     w: float  # the weight before the step, the same on all workers
-    gradients: tuple  # each worker's own
-    average: float  # their mean: every worker counts the same, as in Horovod
+    gradients: tuple  # of each worker
+    average: float  # their mean: workers have equal weights, as in Horovod
     after: float  # the weight after the step, again the same on all workers
 
 
 def exchange(w: float, lr: float, batches, gradient=gradient) -> Exchange:
-    """Take one data-parallel step: one worker per batch computes its `gradient`, and the average is applied."""
+    """Take one data-parallel step: each worker computes the gradient of a batch, and the average is applied."""
     worker_gradients = tuple(gradient(w, batch) for batch in batches)
     average = sum(worker_gradients) / len(worker_gradients)
     return Exchange(w, worker_gradients, average, w - lr * average)

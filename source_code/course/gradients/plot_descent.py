@@ -1,4 +1,4 @@
-"""Figures of the gradient lesson. A data set is a sequence of points; `sizes` are points in a batch."""
+"""Figures of the gradient lesson. A data set is a sequence of points; `sizes` are points per batch."""
 
 from collections.abc import Callable, Sequence
 
@@ -11,14 +11,14 @@ from course.shared.figure import COLOURS, GREY, Figure, frame, list_rows, look, 
 from ddl.display.style import is_live
 
 BLUE, ORANGE = COLOURS[:2]
-WEIGHTS = (-1.0, 3.0)  # the part of the loss curve that is drawn
+WEIGHTS = (-1.0, 3.0)  # range of the loss curve
 
 
 def slider(figure: Callable, name: str, low: float, high: float, start: float):
     """Show a figure with a slider for one of its numbers, on a logarithmic scale.
 
-    `figure` is a function that returns a `Figure` and takes the number by keyword as `name`. Where nobody can move a
-    slider (papermill, ``DDL_VIEW=plain``), the result is the `Figure` at `start` alone.
+    `figure` is a function that returns a `Figure` and takes the number by keyword as `name`. Without interaction
+    (papermill, ``DDL_VIEW=plain``), the result is the `Figure` at `start`.
     """
     if not is_live():
         return figure(**{name: start})
@@ -42,7 +42,7 @@ def slider(figure: Callable, name: str, low: float, high: float, start: float):
 
 @styled
 def plot_descent(data, lr: float, w: float = -0.5, iterations: int = 12, gradient=descent.gradient) -> Figure:
-    """Draw the loss curve with the steps of a descent from `w`, each with all data, and the weight over steps."""
+    """Draw the loss curve with full-batch steps from `w`, and the weight over steps."""
     path = descent.descend(w, lr, [data], iterations, gradient)
     figure = Figure(9.0, 3.8)
     curve, time = figure.subplots(1, 2, width_ratios=(3, 2))
@@ -137,7 +137,7 @@ def plot_spread(data, w: float, sizes: Sequence[int], draws: int = 2000) -> Figu
     for index, (replace, label) in enumerate(((True, "drawn with replacement"), (False, "drawn without"))):
         spread = [descent.batch_gradients(w, data, size, draws, seed=size, replace=replace).std() for size in sizes]
         spread = numpy.array(spread)
-        # A batch of all points has no spread but rounding, and no place on a logarithmic axis.
+        # The full batch has no spread except rounding, so it does not fit a logarithmic axis.
         some = spread > 1e-9 * one
         panel.plot(sizes[some], spread[some], label=label, **look(index))
         texts.append(
@@ -157,9 +157,7 @@ def plot_spread(data, w: float, sizes: Sequence[int], draws: int = 2000) -> Figu
 
 @styled
 def plot_best_rate(data, weights: Sequence[float], sizes: Sequence[int], draws: int = 20_000) -> Figure:
-    """Draw the learning rate of the best single step from some weights against batch size: as tried on `draws` random
-    batches for each dot, and by the noise-scale model.
-    """
+    """Draw the best single step's learning rate against batch size, measured on `draws` batches and predicted."""
     sizes = numpy.asarray(sizes)
     most = descent.rate_limit(data) / 2
     figure = Figure(8.5, 4.4)
@@ -194,7 +192,7 @@ def plot_best_rate(data, weights: Sequence[float], sizes: Sequence[int], draws: 
 
 @styled
 def plot_exchange(exchanges) -> Figure:
-    """Draw data-parallel steps, `Exchange`s: each worker's gradient, their average, and the weight."""
+    """Draw data-parallel steps (`Exchange`): each worker's gradient, their average, and the weight."""
     workers = len(exchanges[0].gradients)
     steps = numpy.arange(1, len(exchanges) + 1)
     figure = Figure(9.0, 3.8)
@@ -226,7 +224,7 @@ def plot_exchange(exchanges) -> Figure:
 
 @styled
 def plot_ring(ranks: int = 4) -> Figure:
-    """Draw a ring all-reduce step by step: how many ranks' data each chunk on each rank holds."""
+    """Draw a ring all-reduce step by step: the number of ranks whose data each chunk contains."""
     states = ring.contributions(ranks)
     rows = -(-len(states) // ranks)
     figure = Figure(9.0, 0.4 + 2.35 * rows)

@@ -1,4 +1,4 @@
-"""Figures of what a batch buys: training on random batches, computed by `sgd`, and in part tried."""
+"""Figures of training on random batches, computed by `sgd` and partly simulated."""
 
 import math
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ OUTCOMES = {"settles narrowly": COLOURS[2], "settles widely": COLOURS[6], "diver
 def plot_settled(data, settings: Sequence[tuple[float, int]], samples: int = 1600, tried: int = 400) -> Figure:
     """Draw a training from the best weight at each of some (rate, batch size), over the samples seen.
 
-    The band is the spread that is computed; the title has that of `tried` trainings, too.
+    The band is the computed spread; the title also has the spread of `tried` simulations.
     """
     figure = Figure(9.5, 3.6)
     panels = figure.subplots(1, len(settings), sharey=True, squeeze=False)[0]
@@ -42,9 +42,9 @@ def plot_settled(data, settings: Sequence[tuple[float, int]], samples: int = 160
 
 @styled
 def plot_map(data, sizes: Sequence[int], rate: float, low: float = 0.0005, high: float = 0.512) -> Figure:
-    """Draw a map of learning rate and batch size: where the weight settles as narrowly as single points at `rate`.
+    """Draw a map of learning rate and batch size: where the spread is at most that of single points at `rate`.
 
-    Beside it lie where it settles more widely, and where the mean squared distance grows without limit.
+    It also shows where the spread is larger, and where training diverges.
     """
     sizes, rates = numpy.asarray(sizes), numpy.geomspace(low, high, 181)
     near = sgd.settled_spread(rate, 1, data)
@@ -93,9 +93,10 @@ def plot_map(data, sizes: Sequence[int], rate: float, low: float = 0.0005, high:
 
 @styled
 def plot_one_step(sizes: Sequence[int]) -> Figure:
-    """Draw what B single steps do against one step of B times their rate, as parts of the way to the best weight.
+    """Draw the progress of B single steps against one step at B times the rate.
 
-    On average over all draws: one step of rate r goes ``2 r mean(x²)`` of the way, B steps ``1 - (1 - that / B)^B``.
+    Progress is the share of the distance to the best weight, on average: one step at rate r covers ``2 r mean(x²)`` , B
+    steps ``1 - (1 - that / B)^B``.
     """
     part = numpy.linspace(0, 2, 201)
     figure = Figure(7.5, 4.4)
@@ -125,10 +126,11 @@ def plot_one_step(sizes: Sequence[int]) -> Figure:
 
 @styled
 def plot_to_target(data, target: float, rate: float, sizes: Sequence[int], point_s: float, w: float = 0.0) -> Figure:
-    """Draw the steps, samples and seconds from the weight `w` until the average loss is `target` above the lowest.
+    """Draw the steps, samples and seconds from `w` until the mean loss is `target` above the minimum.
 
-    Against batch size: at `rate`, at `rate` times the batch size, and at the best rate of a fine grid. `point_s` is the
-    time of one point's gradient in seconds; a worker takes its points one after another, and messages cost nothing.
+    They are drawn against batch size: at `rate`, at `rate` times the batch size, and at the best rate of a fine grid.
+    `point_s` is the seconds for one point's gradient; a worker processes its points sequentially, and communication is
+    free.
     """
     sizes = numpy.asarray(sizes)
     grid = numpy.geomspace(rate / 10, sgd.rate_border(math.inf, data), 400)
@@ -143,7 +145,7 @@ def plot_to_target(data, target: float, rate: float, sizes: Sequence[int], point
     for index, (name, count) in enumerate(steps.items()):
         panels[0].plot(sizes, count, label=name, **look(index))
         panels[1].plot(sizes, count * sizes, **look(index))
-    in_sequence = {  # points that a worker takes one after another
+    in_sequence = {  # points that a worker processes sequentially
         "B workers, same rate": steps["same rate"],
         "one worker, rate × B": steps["rate × B"] * sizes,
         "B workers, rate × B": steps["rate × B"],

@@ -1,4 +1,4 @@
-"""Training one weight on random batches, averaged over all draws: exact, from two moments.
+"""Exact mean behavior of training one weight on random batches, from two moments.
 
 The model, its loss and its data sets are those of `descent`. Each step draws a batch of `size` points at
 random, with replacement. It multiplies the distance d from the best weight by ``1 - 2 lr h`` and adds ``2 lr c``, where
@@ -8,8 +8,8 @@ points, the expectations of d and of d² follow from those before the step:
     E[d]   →  (1 - 2 lr H) E[d]
     E[d²]  →  ((1 - 2 lr H)² + 4 lr² var(x²) / size) E[d²]  -  8 lr² cov / size · E[d]  +  4 lr² noise / size
 
-`noise` is the variance of ``x (y - best x)`` over the points, and cov its covariance with x². A loss is on average
-``H E[d²]`` above the lowest.
+`noise` is the variance of ``x (y - best x)`` over the points, and cov its covariance with x². The loss is on average
+``H E[d²]`` above the minimum.
 """
 
 import numpy
@@ -17,11 +17,11 @@ import numpy
 from course.gradients import descent
 from ddl.errors import InputError
 
-MOST = 1000  # steps that `steps_to` takes
+MOST = 1000  # limit of `steps_to`
 
 
 class _Moments:
-    """What a data set comes down to: the best weight, H, the variance of x², and what the docstring above calls so."""
+    """Moments of a data set, with the names used in the module's docstring."""
 
     def __init__(self, data):
         x, y = numpy.asarray(data, float).T
@@ -38,15 +38,15 @@ class _Moments:
 
 def _batch(size):
     if size < 1:
-        raise InputError(f"a batch has at least one point, not {size}")
+        raise InputError(f"size must be at least 1, got {size}")
     return size
 
 
 def rate_border(size: float, data) -> float:
-    """Return the learning rate from which the mean squared distance grows without limit.
+    """Return the learning rate above which the mean squared distance diverges.
 
     ``H / (H² + var(x²) / size)``; for a size of infinity ``1 / H``, the limit for all points together. A single
-    training may still come back at somewhat higher rates: rare outbreaks decide the mean.
+    training may still converge at slightly higher rates, because rare excursions dominate the mean.
     """
     it = _Moments(data)
     return float(it.curvature / (it.curvature**2 + it.uneven / _batch(size)))
@@ -55,7 +55,7 @@ def rate_border(size: float, data) -> float:
 def settled_spread(lr, size: float, data):
     """Return the standard deviation at which the weight settles, infinite if it diverges: float, of the shape of `lr`.
 
-    For low rates its square is nearly ``lr / size · noise / H``: rate and batch size count by their ratio alone, as in
+    At low rates, its square is nearly ``lr / size · noise / H``: only the ratio of rate and batch size matters, as in
     Mandt, Hoffman and Blei 2017, "Stochastic Gradient Descent as Approximate Bayesian Inference", section 3.
     """
     it, lr = _Moments(data), numpy.asarray(lr, float)
@@ -66,16 +66,16 @@ def settled_spread(lr, size: float, data):
 
 
 def rate_of_spread(spread: float, size: float, data) -> float:
-    """Return the learning rate at which the weight settles with that standard deviation: `settled_spread` backwards."""
+    """Return the learning rate with that standard deviation, the inverse of `settled_spread`."""
     it = _Moments(data)
     variance = spread**2
     return float(variance * it.curvature / (it.noise / _batch(size) + variance * (it.curvature**2 + it.uneven / size)))
 
 
 def excess_losses(w: float, lr, size: float, data, steps: int):
-    """Return how far the loss is above the lowest on average, from the weight `w` on and after each step.
+    """Return the mean loss above the minimum, at the weight `w` and after each step.
 
-    Float, shape (steps + 1,) and that of `lr`. If training diverges they grow to infinity.
+    The result is float, of shape (steps + 1,) plus `lr`'s shape, and infinite if training diverges.
     """
     it, lr = _Moments(data), numpy.asarray(lr, float)
     one, two = it.shrinks(lr, _batch(size))
@@ -90,9 +90,9 @@ def excess_losses(w: float, lr, size: float, data, steps: int):
 
 
 def steps_to(target: float, w: float, lr, size: float, data):
-    """Return after how many steps from `w` the average loss is at most `target` above the lowest.
+    """Return the number of steps from `w` until the mean loss is at most `target` above the minimum.
 
-    A float, or an array like `lr`; infinite where it is not within `MOST` steps.
+    The result is a float, or an array like `lr`; infinite if more than `MOST` steps.
     """
     reached = excess_losses(w, lr, size, data, MOST) <= target
     return numpy.where(reached.any(axis=0), reached.argmax(axis=0), numpy.inf)[()]

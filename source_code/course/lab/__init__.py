@@ -1,1 +1,1 @@
-"""What attendees work with: JupyterLab on the course, checks, hints, progress, handing in and updates."""
+"""Tools for attendees: JupyterLab, checks, hints, progress, hand-ins and updates."""

@@ -1,6 +1,6 @@
-"""What an attendee's checks have found, hints that they took, and whether they share; theirs alone.
+"""An attendee's private state: results of checks, hints taken, and whether they share progress.
 
-It lies in the runs folder, as `answers.json`.
+It is stored in the runs folder as `answers.json`.
 """
 
 import hashlib
@@ -11,7 +11,7 @@ from ddl.records import files
 from ddl.records.jsonfiles import DamagedFile, read_json, write_json
 from ddl.records.paths import runs_dir
 
-CLASS = "DDL_CLASS"  # the folder in which attendees of a class share where they are
+CLASS = "DDL_CLASS"  # the folder in which a class's attendees share their progress
 
 
 def digest(source: str) -> str:
@@ -20,7 +20,7 @@ def digest(source: str) -> str:
 
 
 def keep_check(lesson: str, verdicts: Mapping[str, tuple[bool, str]], whole: bool = True) -> None:
-    """Keep whether tests passed, and the digest of the answer, by grade id; what was kept goes if these are all."""
+    """Store test results and answers' digests by grade id, replacing older ones if these are complete."""
 
     def keep(content):
         known = content.setdefault("checked", {})
@@ -30,13 +30,13 @@ def keep_check(lesson: str, verdicts: Mapping[str, tuple[bool, str]], whole: boo
 
 
 def checked(lesson: str) -> dict[str, tuple[bool, str]]:
-    """Return what was kept of a lesson's tests."""
+    """Return the stored results of a lesson's tests."""
     found = _read().get("checked", {}).get(lesson, {})
     return {test: tuple(verdict) for test, verdict in found.items() if len(verdict) == 2}
 
 
 def take_hint(lesson: str, question: str, most: int) -> int:
-    """Count one more hint of a question, up to `most`; return how many it has been then."""
+    """Count one more hint for a question, up to `most`; return the count."""
     taken = min(hints_taken(lesson).get(question, 0) + 1, most)
 
     def count(content):
@@ -47,17 +47,17 @@ def take_hint(lesson: str, question: str, most: int) -> int:
 
 
 def hints_taken(lesson: str) -> dict[str, int]:
-    """Return how many hints were taken of each question of a lesson."""
+    """Return the number of hints taken for each question of a lesson."""
     return _read().get("hints", {}).get(lesson, {})
 
 
 def keep_sharing(on: bool) -> None:
-    """Keep whether this attendee shares where they are with their instructor."""
+    """Store whether this attendee shares their progress with the instructor."""
     _change(lambda content: content.update(shares=on))
 
 
 def sharing() -> bool:
-    """Whether this attendee has chosen to share where they are."""
+    """Return whether this attendee shares their progress."""
     return _read().get("shares") is True
 
 
@@ -69,7 +69,7 @@ def _read() -> dict:
     try:
         return read_json(_path()) or {}
     except DamagedFile:
-        return {}  # the next check writes it anew
+        return {}  # the next check rewrites it
 
 
 def _change(act) -> None:

@@ -1,7 +1,6 @@
-"""Check your own answers: which questions of a lesson pass their visible tests, and why not.
+"""Checks of one's own answers against a lesson's visible tests.
 
-`ddl check` and the button of `check()`, which saves first, grade the saved notebook as marking does, without its hidden
-tests.
+`ddl check` and the button of `check()`, which saves first, grade the saved notebook like marking, without hidden tests.
 """
 
 import contextlib
@@ -34,8 +33,8 @@ from ddl.errors import CourseError, InputError
 LARGE_BYTES = 10 * 2**20
 CHECK, CHECKING = "Check my answers", "Checking…"
 SAVED_WITHIN_S = 5.0
-SETTLES_S = 0.2  # a file that is being written
-# Presses JupyterLab's own button, which takes the focus, in the toolbar of the notebook that shows this.
+SETTLES_S = 0.2  # name of a temporary file
+# Presses JupyterLab's save button in this notebook's toolbar, and restores the focus.
 SAVE = """<p role="status">Saving…</p><script>(() => {
   const panel = document.currentScript.closest(".jp-NotebookPanel") || document;
   const focused = document.activeElement;
@@ -50,7 +49,7 @@ class Answers:
 
     name: str  # the notebook's
     verdicts: tuple[Verdict, ...]
-    troubles: tuple[str, ...] = ()  # cells that ended with an error, and what marking does differently
+    troubles: tuple[str, ...] = ()  # cells that raised an error, and differences from marking
     links: Mapping[str, str] = field(default_factory=dict)  # to the answers of questions, by their tests' ids
 
     @property
@@ -90,10 +89,10 @@ class Answers:
 
 
 def check_file(path, limits=Limits(), *, above=None, begin=lambda question: None):
-    """Grade a saved notebook in new processes, and keep the verdicts for `ddl.progress`.
+    """Grade a saved notebook in new processes, and store the verdicts for `ddl.progress`.
 
-    `above` is the id of a cell: only questions above it are judged, where it has some above and some below. `begin` is
-    called with the name of each question before its test runs.
+    `above` is the id of a cell with questions above and below it: only those above are checked. `begin` is called with
+    the name of each question before its test runs.
 
     Raises
     ------
@@ -117,7 +116,7 @@ def check_file(path, limits=Limits(), *, above=None, begin=lambda question: None
             start_worker=partial(start_worker, folder=folder),
             begin=lambda name: begin(questions[name]),
         )
-    # The stub of an unanswered question says no more than its verdict.
+    # An unanswered question's stub adds nothing to its verdict.
     troubles = [
         textwrap.shorten(f"cell {cell.index + 1} ended with {cell.error.type}: {cell.error.message}", 200)
         for cell in found.cells
@@ -134,14 +133,14 @@ def _keep(lesson, notebook, verdicts, whole):
     for answer, test in tested(notebook):
         name, text = role_of(test)["grade_id"], texts[role_of(answer).get("grade_id")] if answer else ""
         kept.setdefault(name, (passed.get(name, False), attendee.digest(text)))
-    with contextlib.suppress(OSError):  # the disk is full: what was found is shown all the same
+    with contextlib.suppress(OSError):  # the disk is full, but the results can be shown
         attendee.keep_check(lesson, kept, whole)
         renew(lesson)
 
 
 @contextlib.contextmanager
 def _copy_of(folder):
-    """Copy a folder beside itself for a while, so that a notebook replaces none of its files; large ones are linked."""
+    """Make a temporary copy of a folder next to it, so that a notebook can't replace its files; link large ones."""
     beside = folder.parent if os.access(folder.parent, os.W_OK) else None
     with tempfile.TemporaryDirectory(prefix=".check-", dir=beside) as copy:
         for each in folder.iterdir():
@@ -153,16 +152,16 @@ def _copy_of(folder):
 
 
 def check(notebook: str | Path | None = None):
-    """Say which questions of a notebook pass so far; in JupyterLab, show a button that does, for those above its cell.
+    """Check a notebook's questions; in JupyterLab, show a button that checks those above its cell.
 
-    The button saves the notebook; all of its cells run anew, from top to bottom, in a process of their own. `notebook`
-    is a lesson's name, its beginning, or a path; by default the notebook that calls this.
+    The button saves the notebook and runs all its cells from top to bottom in a new process. `notebook` is a lesson's
+    name, its first characters, or a path; by default the notebook that calls this.
     """
     from IPython import get_ipython
 
     from ddl.display import style
 
-    if os.environ.get(GRADING):  # this is a cell of what is being checked
+    if os.environ.get(GRADING):  # called inside a check
         return
     shell = get_ipython()
     if shell is None:
@@ -176,7 +175,7 @@ def check(notebook: str | Path | None = None):
 
 
 def _differing(path, ran):
-    """Say for which questions the kernel has run other answers than the saved notebook has, such as in another copy."""
+    """Return a warning if the kernel has run newer answers than the saved notebook has."""
     names = [
         role_of(test)["grade_id"]
         for answer, test in tested(_read(path)[0])
@@ -188,7 +187,7 @@ def _differing(path, ran):
 
 
 def _read(path):
-    """Return a saved notebook as marking takes it, and notes on that."""
+    """Return a saved notebook as marking will see it, and notes."""
     notebook, notes = as_answered(read_notebook(path))
     tests = test_cells(notebook)
     if not tests:
@@ -203,7 +202,7 @@ def _links(path, notebook):
 
 
 def _save(path, shown):
-    """Have JupyterLab save the notebook that shows this; return what to say where it did not."""
+    """Have JupyterLab save this notebook; return a message if it failed."""
     from IPython.display import HTML
 
     before, due = path.stat().st_mtime_ns, time.monotonic() + SAVED_WITHIN_S
@@ -223,7 +222,7 @@ def _show_button(path, cell):
     import ipywidgets
     from IPython.display import HTML, display
 
-    # A button that is disabled loses the keyboard's focus: this one ignores what is pressed while it works.
+    # A disabled button loses keyboard focus, so this one ignores clicks while it works.
     button = ipywidgets.Button(
         description=CHECK,
         icon="check",
@@ -239,7 +238,7 @@ def _show_button(path, cell):
         if button.description == CHECK:
             button.description = CHECKING
             table.update(checking)
-            _in_main_thread(checked)  # where interrupts arrive
+            _in_main_thread(checked)  # the thread that receives interrupts
 
     def checked():
         try:
@@ -263,7 +262,7 @@ def _show_button(path, cell):
 
 @contextlib.contextmanager
 def _counting(button):
-    """Let a button say which question is tested, and for how many seconds by now; yield what names the question."""
+    """Show the current question and the elapsed seconds on a button; yield a function that sets the question."""
     now, over = {}, threading.Event()
 
     def begin(question):
@@ -284,7 +283,7 @@ def _counting(button):
 
 
 def _hand_in_button(path, line):
-    """A button that hands in the notebook where the class has an exchange; `line` says what became of it."""
+    """Return a hand-in button if the class has an exchange; `line` shows the result."""
     import ipywidgets
     from IPython.display import HTML
 
@@ -306,7 +305,7 @@ def _hand_in_button(path, line):
     return button
 
 
-# ---------------------------------------------------------------- interrupts, which reach the main thread only
+# ---------------------------------------------------------------- interrupts (main thread only)
 
 
 @contextlib.contextmanager
@@ -323,7 +322,7 @@ def interruptible() -> Iterator[None]:
 
 
 def _in_main_thread(act):
-    """Call `act` in the kernel's main thread: JupyterLab lets the clicks of widgets be handled beside it."""
+    """Call `act` in the kernel's main thread, because widgets' clicks may arrive in another one."""
     from IPython import get_ipython
 
     if _main():

@@ -1,4 +1,4 @@
-"""An attendee's own copy of the course, on a server that a class shares."""
+"""An attendee's copy of the course on a class's server."""
 
 import os
 import subprocess
@@ -7,14 +7,14 @@ from pathlib import Path
 from ddl.errors import CourseError
 from ddl.records import files
 
-COURSE = "DDL_COURSE"  # the course that a class works through, as a bundle of git's
+COURSE = "DDL_COURSE"  # git bundle with a class's course
 FOLDER = "course"  # in the attendee's home
 
 
 def check_out_course() -> Path | None:
-    """Go into this attendee's copy of the course, made where it is missing, and use the package in it.
+    """Change to this attendee's copy of the course, creating it if needed, and use its package.
 
-    Return the folder; None where no class's server started this.
+    Return the folder, or None if this is not a class's server.
     """
     bundle = os.environ.get(COURSE)
     if not bundle:

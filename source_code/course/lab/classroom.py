@@ -1,10 +1,10 @@
-"""What attendees share of where they are, and the table of it for their instructor.
+"""Shared progress of attendees, and the instructor's table.
 
-Only what an attendee chooses to is shared. ``DDL_CLASS`` names the class's folder, in which each has a ``NAME.json``::
+Sharing is optional. ``DDL_CLASS`` names the class's folder, in which each has a ``NAME.json``::
 
     {"name": "ann", "lesson": "1.Gradient-Basics", "time": 1700000000.0, "passes": {"1.Gradient-Basics": {"q01": true}}}
 
-A file counts if it is a small, regular file with such content; only known lessons and questions are taken from it.
+A file counts if it is a small, regular file with such content; only known lessons and questions are read.
 """
 
 import contextlib
@@ -24,14 +24,14 @@ from ddl.text import plural
 
 MOST_BYTES = 65536
 MOST_FILES = 1000
-SHOWN = 10  # questions, and files that are left out
+SHOWN = 10  # maximal number of questions and skipped files shown
 HEADS = ("name", "lesson", "pass", "do not pass", "last news")
 QUESTION_HEADS = ("lesson", "question", "does not pass for", "of those who tried")
 
 
 @dataclass(frozen=True)
 class Seat:
-    """What one attendee shares."""
+    """One attendee's shared progress."""
 
     name: str
     lesson: str
@@ -41,7 +41,7 @@ class Seat:
 
 @dataclass(frozen=True)
 class Classroom:
-    """A row for each attendee who shares, and the questions that most do not pass."""
+    """A table of sharing attendees, and the questions that most fail."""
 
     seats: tuple[Seat, ...]
     left_out: tuple[str, ...]  # sentences about files
@@ -55,7 +55,7 @@ class Classroom:
             yield seat.name, seat.lesson or "–", str(sum(here.values())), ", ".join(red) or "–", ago
 
     def questions(self):
-        """The questions that do not pass, those of most attendees first."""
+        """The failing questions, most frequent first."""
         tried, red = Counter(), Counter()
         for seat in self.seats:
             for lesson, passes in seat.passes.items():
@@ -83,7 +83,7 @@ class Classroom:
 
 
 def share(on: bool = True) -> str:
-    """Share where you are with your instructor, or end that; return a sentence that says what is shared."""
+    """Share your progress with your instructor, or stop; return a description of what is shared."""
     folder = os.environ.get(attendee.CLASS)
     if not folder:
         raise InputError(f"there is no class to share with: {attendee.CLASS} names no folder")
@@ -91,7 +91,7 @@ def share(on: bool = True) -> str:
     attendee.keep_sharing(on)
     if not on:
         path.unlink(missing_ok=True)
-        return "Nothing of yours is shared any more."
+        return "Your progress is no longer shared."
     _write(path, "")
     return (
         f"Your instructor sees from now on, renewed by each check: your name ({student()}), the lesson that you "
@@ -101,10 +101,10 @@ def share(on: bool = True) -> str:
 
 
 def renew(lesson: str) -> None:
-    """Write anew what is shared after a lesson was checked, where its attendee has chosen to share."""
+    """Update the shared progress after a check, if the attendee shares it."""
     folder = os.environ.get(attendee.CLASS)
     if folder and attendee.sharing():
-        with contextlib.suppress(OSError, InputError):  # the check is what was asked for
+        with contextlib.suppress(OSError, InputError):  # the check matters more
             _write(Path(folder, f"{student()}.json"), lesson)
 
 
@@ -114,11 +114,11 @@ def _write(path, lesson):
         marks = {q.name: q.state == "done" for q in each.tested if q.state in ("done", "failed")}
         passes |= {each.path.stem: marks} if marks else {}
     write_json(path, {"name": path.stem, "lesson": lesson, "time": time.time(), "passes": passes})
-    path.chmod(0o640)  # for the folder's group, which is its owner's: see `make hub`
+    path.chmod(0o640)  # for the folder's group: see `make hub`
 
 
 def classroom(folder: str | Path | None = None) -> Classroom:
-    """Say where a class is, from what its attendees share in a folder (by default that of ``DDL_CLASS``)."""
+    """Return a class's progress, as shared in a folder (default: ``DDL_CLASS``)."""
     folder = folder or os.environ.get(attendee.CLASS)
     if not folder or not Path(folder).is_dir():
         raise InputError(f"there is no class's folder {folder or ''}: name it, or let {attendee.CLASS} name it".strip())
@@ -133,19 +133,19 @@ def classroom(folder: str | Path | None = None) -> Classroom:
         try:
             seats.append(_seat(Path(folder, name), known))
         except _Bad as error:
-            left_out.append(f"{_plain(name)} is left out: {error}.")
+            left_out.append(f"{_plain(name)} is skipped: {error}.")
     if len(names) > MOST_FILES:
-        left_out.append(f"{len(names) - MOST_FILES:,} files beyond the first {MOST_FILES:,} are not looked at.")
+        left_out.append(f"{len(names) - MOST_FILES:,} files beyond the first {MOST_FILES:,} are skipped.")
     return Classroom(tuple(seats), tuple(left_out), time.time())
 
 
 class _Bad(Exception):
-    """Why a file does not count."""
+    """Reason why a file does not count."""
 
 
 def _seat(path, known):
-    if path.is_symlink() or not path.is_file() or path.stat().st_size > MOST_BYTES:  # a pipe would wait for its writer
-        raise _Bad(f"it is no file of at most {MOST_BYTES // 1024} KiB")
+    if path.is_symlink() or not path.is_file() or path.stat().st_size > MOST_BYTES:  # reading a pipe would block
+        raise _Bad(f"it is not a file of at most {MOST_BYTES // 1024} KiB")
     try:
         content = json.loads(path.read_text())
         name, lesson, written, passes = (content[key] for key in ("name", "lesson", "time", "passes"))
@@ -158,7 +158,7 @@ def _seat(path, known):
     except (OSError, ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError):
         right = False
     if not right:
-        raise _Bad("it does not hold what an attendee shares")
+        raise _Bad("it is not a progress file")
     return Seat(name, lesson if lesson in list(known) else "", float(written), taken)
 
 

@@ -1,8 +1,8 @@
-"""The course's files, as JupyterLab opens, lists and saves them.
+"""JupyterLab's contents manager for the course.
 
-A notebook that is opened or saved shows its runs as they stand by then: those that go on come back into the cell that
-launched them after a reload of the page, and none is kept as going on after its end. Opening a notebook changes nothing
-in it, though JupyterLab notes in each which Python runs it.
+When a notebook is opened or saved, its runs are updated: after a page reload, active runs reappear in the cell that
+launched them, and ended runs are never saved as active. Opening a notebook does not modify it, although JupyterLab
+stores its Python version in each.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ from ddl.launcher.run import Run, attach, runs
 from ddl.records.folder import RunFolder
 from ddl.records.jsonfiles import DamagedFile, read_json
 
-# Of the course's top level, what somebody who works through it opens.
+# Top-level files for attendees.
 ATTENDEES = ("Start_Here.ipynb", "notebooks", "source_code", "runs")
 MAINTAINERS = (
     *("grading", "lessons", "tests", "tools", "benchmarks", "build", "containers", "docs", "images", "results"),
@@ -31,11 +31,11 @@ MAINTAINERS = (
     *("ddl-course.sif", "ddl-course-next.sif"),
 )
 KERNEL = ("kernelspec", "language_info")  # of a notebook's metadata
-RECENT = 40  # runs among which a notebook's are looked for
+RECENT = 40  # number of recent runs to search
 
 
 class CourseFiles(AsyncLargeFileManager):
-    """Opens and saves notebooks with their runs as they stand, and with their kernel as their file has it."""
+    """Contents manager that updates runs in notebooks and preserves their kernel metadata."""
 
     async def get(self, path, content=True, type=None, **options):
         model = await super().get(path, content, type, **options)
@@ -55,7 +55,7 @@ class CourseFiles(AsyncLargeFileManager):
 
 @cache
 def _kernel(name):
-    """Return what JupyterLab puts into a notebook's metadata once this kernel runs; nothing for one of no Python."""
+    """Return the metadata that JupyterLab adds for this kernel; empty for other languages."""
     from ipykernel.ipkernel import IPythonKernel
 
     try:
@@ -69,10 +69,10 @@ def _kernel(name):
 
 
 def _keep_kernel(metadata, path):
-    """Leave what a notebook's file says of its kernel, which another Python's patch level would change."""
+    """Keep a file's kernel metadata, which would change with Python's patch version."""
     try:
         saved = nbformat.read(path, as_version=4).metadata
-    except Exception:  # it is new, or no notebook: nbformat has no common type for that
+    except Exception:  # new or invalid: nbformat has no common error type
         return
     if _kernel_name(saved) and _kernel_name(saved) == _kernel_name(metadata):
         kept = {key: saved[key] for key in KERNEL if key in saved}
@@ -86,7 +86,7 @@ def _kernel_name(metadata):
 
 
 class AttendeesFiles(CourseFiles):
-    """Lists the course's top level without what only maintainers need. It can be opened by name: notebooks show it."""
+    """Contents manager that hides maintainers' files at the top level; they can still be opened by name."""
 
     async def get(self, path, content=True, type=None, **options):
         model = await super().get(path, content, type, **options)
@@ -98,17 +98,17 @@ class AttendeesFiles(CourseFiles):
 
 
 def bring_up_to_date(notebook, name=None, saved=0.0):
-    """Show runs in the outputs of a notebook (in nbformat 4, changed in place) as they stand now.
+    """Update the runs in a notebook's outputs (nbformat 4, in place).
 
-    With the `name` of its file, and when it was `saved` (in seconds since the epoch), also put back what it was not
-    saved with: the runs of its cells that go on, or have ended since.
+    With the `name` of its file and the time when it was `saved` (seconds since the epoch), also restore its cells' runs
+    that are active or have ended since.
     """
     cells = {cell.get("id"): cell for cell in notebook["cells"] if cell["cell_type"] == "code"}
     for cell in cells.values():
         for number, output in enumerate(cell.get("outputs", ())):
             shown = output.get("metadata", {}).get(MARK, {})
             if shown.get("over") is False:
-                with contextlib.suppress(CourseError):  # there is no such run any more: it stays as it was
+                with contextlib.suppress(CourseError):  # the run is gone: keep the output
                     cell["outputs"][number] = _output(attach(shown.get("run")))
     if name:
         for cell, launched in _launched(cells, name, saved).items():
@@ -116,12 +116,12 @@ def bring_up_to_date(notebook, name=None, saved=0.0):
 
 
 def _launched(cells, name, saved):
-    """Runs that these cells show and the saved notebook cannot: {cell's id: [run, ...]}, oldest first."""
+    """Return runs of these cells that are missing in the saved notebook: {cell's id: [run, ...]}, oldest first."""
     found = {}
     try:
         recent = runs()[-RECENT:]
     except CourseError:
-        return {}  # a folder that cannot be read: launching says so
+        return {}  # unreadable folder; launching reports it
     for run in recent:
         try:
             shown = read_json(RunFolder(run.folder).shown) or {}
@@ -132,7 +132,7 @@ def _launched(cells, name, saved):
         progress = run.progress()
         if not progress.over or run.job.get("created", 0) + progress.elapsed_s > saved:
             found.setdefault(shown["cell"], []).append((shown["execution"], run))
-    # What an earlier execution of the cell has shown is gone.
+    # Outputs of earlier executions of the cell are gone.
     return {
         cell: [run for execution, run in launched if execution == launched[-1][0]] for cell, launched in found.items()
     }
@@ -143,7 +143,7 @@ def _put_back(cell, launched):
     if shown.intersection(run.id for run in launched):
         return
     cell["outputs"] = [_output(run) for run in launched]
-    # The server has made all of them. The notebook itself may never have been signed.
+    # The server created all of them. The notebook may be unsigned.
     cell.setdefault("metadata", {})["trusted"] = True
 
 

@@ -1,6 +1,6 @@
-"""Hand in a lesson: into nbgrader's exchange, or into a folder; `make collect` takes it from either.
+"""Hand-ins of lessons to nbgrader's exchange or a folder; `make collect` reads both.
 
-A class's server names the exchange in ``DDL_EXCHANGE``, for attendees and instructors alike.
+A class's server sets ``DDL_EXCHANGE`` to the exchange, for attendees and instructors.
 """
 
 import getpass
@@ -15,15 +15,15 @@ from course.lab.notebooks import find_notebook, read_notebook
 from ddl.errors import CourseError, InputError
 from ddl.records import files
 
-EXCHANGE = "DDL_EXCHANGE"  # nbgrader's exchange: a folder that all of a class can write into
+EXCHANGE = "DDL_EXCHANGE"  # nbgrader's exchange: a folder writable by the class
 COURSE = "ddl"  # the course's name in an exchange
 
 
 def hand_in(notebook: str | Path, into: str | Path | None = None) -> str:
-    """Hand in a lesson as it is saved, a name or a path; return a sentence that says what was handed in, and where.
+    """Hand in a saved lesson, given by name or path; return a sentence that confirms it.
 
     The notebook goes to a folder with your name in the folder `into`, or to the class's exchange; handing in again
-    replaces what was handed in before. CourseError, if it is no notebook, or cannot be handed in there.
+    replaces the previous hand-in. Raises CourseError if it is not a notebook or cannot be written there.
     """
     path = find_notebook(notebook)
     read_notebook(path)
@@ -41,14 +41,14 @@ def hand_in(notebook: str | Path, into: str | Path | None = None) -> str:
         _submit(path, where)
     else:
         raise InputError(
-            f"there is no exchange to hand in {path.stem} to ({EXCHANGE} names none): name a folder "
+            f"no exchange for handing in {path.stem} ({EXCHANGE} is not set): name a folder "
             f"(`ddl submit {path.stem} --into FOLDER`), or upload {path} where your instructor asks for it"
         )
     return f"{path.stem} is handed in for {student()}, as it was saved at {saved:%H:%M:%S on %Y-%m-%d} ({where})"
 
 
 def student() -> str:
-    """Return the name that hand-ins go by: that of JupyterHub's user, else of this system's."""
+    """Return the name for hand-ins: JupyterHub's user, or else the system's."""
     return os.environ.get("JUPYTERHUB_USER") or getpass.getuser()
 
 
@@ -69,7 +69,7 @@ def _submit(path, exchange):
         config.CourseDirectory.student_id = student()
         config.Exchange.root = str(exchange)
         config.Exchange.assignment_dir = folder
-        quiet = logging.getLogger("ddl.nbgrader")  # what it says stands in the error, too
+        quiet = logging.getLogger("ddl.nbgrader")  # the error repeats its output
         quiet.setLevel(logging.CRITICAL + 1)
         try:
             ExchangeSubmit(

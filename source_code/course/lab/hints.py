@@ -1,4 +1,4 @@
-"""Hints for a lesson's questions, one step at a time: a nudge, the idea, the first line."""
+"""Hints for a lesson's questions, in steps: a nudge, the idea, the first line."""
 
 import base64
 import json
@@ -10,17 +10,17 @@ from course.lab.attendee import hints_taken, take_hint
 from course.lab.notebooks import FRESH, find_notebook, notebook_of_kernel, the_one, this_notebook
 from ddl.display.html import prose
 
-FILE = Path(__file__).with_name("hints.json")  # built from the lessons' sources, and not to be read by chance
-_asked = set()  # lessons and questions for which this process was asked
+FILE = Path(__file__).with_name("hints.json")  # built from the lessons' sources, and encoded
+_asked = set()  # questions with hints in this process
 
 
 @dataclass(frozen=True)
 class Hint:
-    """The hints of a question that were taken so far: paragraphs in a notebook, lines in a terminal."""
+    """The hints taken for a question: paragraphs in a notebook, lines in a terminal."""
 
     question: str
     steps: tuple[str, ...]  # those taken
-    most: int  # how many there are
+    most: int  # total number
 
     def __repr__(self):
         steps = (f"{number}. {text}" for number, text in enumerate(self.steps, start=1))
@@ -40,11 +40,11 @@ class Hint:
 
 
 def hint(question: str, lesson: str | None = None) -> Hint:
-    """Return one more hint of a question, with those before it.
+    """Return the next hint for a question, with the previous ones.
 
-    `question` is a question's id or its beginning, such as ``"q03"``; `lesson` is a lesson's name or its beginning, by
-    default the one whose notebook calls this. A kernel that was started anew shows first what was taken before, so that
-    running all cells again takes none. NotFound, if not exactly one question of the lesson begins so and has hints.
+    `question` is a question's id or its first characters, such as ``"q03"``; `lesson` is a lesson's name or its first
+    characters, by default the notebook that calls this. A restarted kernel first shows the hints taken before, so
+    rerunning all cells takes no new ones. Raises NotFound unless exactly one question with hints matches.
     """
     name = (find_notebook(lesson) if lesson else notebook_of_kernel() or this_notebook()).stem.removesuffix(FRESH)
     steps = steps_of(name)

@@ -23,27 +23,27 @@ SOCKET_NAME = f"kernel-{'0' * 36}-ipc-5"
 
 
 def open_lab(arguments: Sequence[str] = ()):
-    """Become a JupyterLab server at ``Start_Here.ipynb``; does not return.
+    """Replace this process with a JupyterLab server at ``Start_Here.ipynb``.
 
-    Kernels are reached through sockets in a folder of the user's own, not over TCP: nobody else on a shared machine can
-    reach them there. Nor can the server meet Horovod: it goes on looking for a kernel that has ended, several times a
-    second, and Gloo takes the first connection to a port of its own for the other rank's.
+    Kernels use sockets in a private folder, not TCP, so other users of a shared machine cannot reach them. It also
+    avoids a clash with Horovod: the server keeps polling the ports of an ended kernel, and Gloo mistakes the first
+    connection to its port for another rank's.
 
-    `arguments` are JupyterLab's own, such as ``--port=8889``; ``--all`` lists a maintainer's files, too, and what
-    nbgrader adds. A class's hub starts this for an attendee: it is then their server, on their own copy of the course.
+    `arguments` are JupyterLab's own, such as ``--port=8889``; ``--all`` also lists maintainers' files and nbgrader's
+    extensions. On a class's hub, this is the attendee's server, on their copy of the course.
     """
     from course.lab.class_checkout import check_out_course
 
     seat = check_out_course()
     view = [f"{FILES}CourseFiles"]
-    # Has the server take in this package, which shows runs; for attendees also leave nbgrader out.
+    # Load this package as a server extension, which shows runs; for attendees, disable nbgrader.
     configured = [str(SETTINGS), str(Path(ddl.server.__file__).with_name("settings"))]
     if "--all" not in arguments:
         view = [f"{FILES}AttendeesFiles", f"--LabApp.app_settings_dir={SETTINGS}"]
         configured.append(str(SETTINGS / "attendee"))
     configured += filter(None, [os.environ.get("JUPYTER_CONFIG_PATH")])
     os.environ["JUPYTER_CONFIG_PATH"] = os.pathsep.join(configured)
-    # Terminals find `ddl`: a login shell, which the server starts where it has no terminal itself, would reset PATH.
+    # Let terminals find `ddl`: a login shell, the default without a terminal, would reset PATH.
     os.environ["PATH"] = os.pathsep.join([os.path.dirname(sys.executable), os.environ.get("PATH", os.defpath)])
     shell = os.environ.get("SHELL") or shutil.which("bash") or "sh"
     if not _takes_sockets(jupyter_runtime_dir()):
@@ -64,7 +64,7 @@ def open_lab(arguments: Sequence[str] = ()):
 
 
 def _takes_sockets(folder):
-    """Whether sockets can be made in a folder: its path may be too long, or its file system lack them."""
+    """Return whether a folder supports sockets: its path may be too long, or its file system lack them."""
     path = os.path.join(folder, f"{SOCKET_NAME}{os.getpid()}")
     try:
         os.makedirs(folder, mode=0o700, exist_ok=True)

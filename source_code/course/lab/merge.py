@@ -1,4 +1,4 @@
-"""An attendee's notebook and a new release of it, put together."""
+"""Merge of an attendee's notebook with a new release of it."""
 
 import copy
 from difflib import SequenceMatcher
@@ -7,11 +7,12 @@ from nbformat.v4.nbbase import random_cell_id
 
 
 def merged(mine, base, theirs):
-    """Return the new release of a notebook with an attendee's work in it, and what they should look at.
+    """Merge an attendee's work into the new release of a notebook; return it with notes for the attendee.
 
-    Answers go where their `grade_id` is now. Own cells follow the same cell as before. Outputs stay with code that is
-    the same. A text or code cell of the lesson that both have changed is as released; the attendee's is below it.
-    `mine`, `base` and `theirs` are in nbformat 4: the attendee's, the release that it came from, and the new one.
+    Answers move to the new position of their `grade_id`. The attendee's own cells follow the same cell as before.
+    Outputs stay with unchanged code. If both changed one of the lesson's cells, the attendee's version goes below the
+    released one. `mine`, `base` and `theirs` are in nbformat 4: the attendee's, the release that it came from, and the
+    new one.
     """
     mine, result, notes = _with_ids(mine, base), copy.deepcopy(theirs), []
     before = {_key(cell): cell for cell in base["cells"]}
@@ -24,11 +25,11 @@ def merged(mine, base, theirs):
             previous = key
             kept = _take(cell, before.get(key), now[key], notes)
         elif key in before and key not in seen and not _changed(cell, before[key]):
-            continue  # the new release has no such cell any more
+            continue  # the new release no longer has this cell
         else:
             kept = cell
             if key in before and key not in seen:
-                notes.append(f"{_name(cell)} is not in the new release: what you had stays as a cell of your own")
+                notes.append(f"{_name(cell)} is not in the new release: yours is kept as your own cell")
         if kept is not None:
             kept = copy.deepcopy(kept)
             kept.get("metadata", {}).pop("nbgrader", None)  # it has no role in the release
@@ -43,7 +44,7 @@ def merged(mine, base, theirs):
 
 
 def _with_ids(mine, base):
-    """Return an attendee's notebook with the release's cell ids again, where an editor has dropped or replaced them."""
+    """Restore the release's cell ids in an attendee's notebook if an editor dropped or replaced them."""
     mine = copy.deepcopy(mine)
     if {cell.get("id") for cell in mine["cells"]} & {cell.get("id") for cell in base["cells"]}:
         return mine
@@ -53,19 +54,19 @@ def _with_ids(mine, base):
     )
     steps = SequenceMatcher(None, *cells, autojunk=False).get_opcodes()
     for tag, first, last, from_, to in steps:
-        if tag == "equal" or (tag == "replace" and last - first == to - from_):  # changed, each in its place
+        if tag == "equal" or (tag == "replace" and last - first == to - from_):  # changed, but in the same position
             for cell, before in zip(mine["cells"][first:last], base["cells"][from_:to], strict=True):
                 cell["id"] = before["id"]
     return mine
 
 
 def _take(cell, old, new, notes):
-    """Put an attendee's version of a cell into the new one; return what has no place in it."""
+    """Merge an attendee's version of a cell into the new one; return the version if it does not fit."""
     role = _role(new)
     changed = old is None or _changed(cell, old)
     if role.get("solution") and changed:
         if old is not None and old["source"] != new["source"] and cell["source"] != new["source"]:
-            notes.append(f"{_name(cell)} now asks something else: check your answer")
+            notes.append(f"{_name(cell)} has changed: check your answer")
         new["source"] = cell["source"]
         if "attachments" in cell:
             new["attachments"] = cell["attachments"]

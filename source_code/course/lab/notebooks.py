@@ -1,4 +1,4 @@
-"""Which notebook is meant by a lesson's name."""
+"""Lookup of notebooks by a lesson's name."""
 
 import contextlib
 import os
@@ -15,7 +15,7 @@ FRESH = ".fresh"  # 3.Multi-GPU.fresh.ipynb
 
 
 def find_notebook(name):
-    """Return the path of a notebook, given its path, its lesson's name, or the name's beginning; else raise NotFound.
+    """Return a notebook's path from a path, a lesson's name, or its first characters; raise NotFound if there is none.
 
     Lessons are searched in the working directory, its ``notebooks/``, and the course's.
     """
@@ -29,12 +29,12 @@ def find_notebook(name):
 
 
 def beginning(name: str) -> str:
-    """Return how the names begin that `name` stands for: a lesson's number alone means its core, ``2.`` not ``2b.``."""
+    """Return the prefix for `name`: a lesson's number alone means its core, ``2.`` not ``2b.``."""
     return f"{name}." if name.isdigit() else name
 
 
 def the_one(kind, name, names):
-    """Return the one of `names` that is `name`, or else begins so; raise NotFound if there is none, or several."""
+    """Return the entry of `names` that equals or starts with `name`; raise NotFound unless there is exactly one."""
     found = [each for each in names if each == name] or [each for each in names if each.startswith(beginning(name))]
     if len(found) != 1:
         count = "more than one" if found else "no"
@@ -44,13 +44,13 @@ def the_one(kind, name, names):
 
 
 def notebook_of_kernel():
-    """Return the path of the notebook that Jupyter's server started this kernel for; None where nobody says."""
+    """Return the path of the notebook that this kernel was started for; None if unknown."""
     path = Path(os.environ.get("JPY_SESSION_NAME", ""))
     return path if path.suffix == SUFFIX else None
 
 
 def this_notebook():
-    """Return the notebook of this kernel: the one that the server names, or whose cells the kernel has executed."""
+    """Return this kernel's notebook, from the server or from the executed cells."""
     session = notebook_of_kernel()
     if session and session.is_file():
         return session
@@ -60,7 +60,7 @@ def this_notebook():
             counts[path] = len(ran & {source_of(cell).strip() for cell in read_notebook(path)["cells"]})
     (best, most), (_, second) = [*counts.most_common(2), (None, 0), (None, 0)][:2]
     if most == second:
-        raise InputError("say which lesson this is: name it in the call, such as check('1.Gradient-Basics')")
+        raise InputError("cannot tell which lesson this is: name it, such as check('1.Gradient-Basics')")
     return best
 
 
@@ -78,7 +78,7 @@ def read_notebook(path):
 
     try:
         return nbformat.read(path, as_version=4)
-    except Exception as error:  # nbformat has no common type for what it does not understand
+    except Exception as error:  # nbformat has no common error type
         reason = (str(error).splitlines() or [type(error).__name__])[0]
         raise InputError(
             f"{path} cannot be read as a notebook ({textwrap.shorten(reason, 100)}): "
@@ -87,12 +87,12 @@ def read_notebook(path):
 
 
 def lessons():
-    """Return the notebooks that are there: {name: path}."""
+    """Return the available notebooks: {name: path}."""
     course = source_dir().parent
     paths = [
         path
         for folder in (Path(), Path("notebooks"), course, course / "notebooks")
         for path in sorted(folder.glob(f"*{SUFFIX}"))
     ]
-    # The nearest wins; a fresh copy of a lesson is meant by its path only.
+    # The nearest wins; fresh copies are found only by path.
     return {path.stem: path for path in reversed(paths) if not path.stem.endswith(FRESH)}

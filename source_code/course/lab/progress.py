@@ -1,6 +1,6 @@
-"""Where an attendee stands in the course, from their saved notebooks, their last checks, and their runs.
+"""An attendee's progress, from their saved notebooks, last checks and runs.
 
-No answer is run for this: what tests say is known from the last `check()`, as long as the answer is the same since.
+This runs no answers: results come from the last `check()`, if the answer is unchanged.
 """
 
 import os
@@ -27,11 +27,11 @@ STUBS = ("YOUR ANSWER HERE", STUB)
 
 @dataclass(frozen=True)
 class Question:
-    """An answer cell, and the tests of it."""
+    """An answer cell and its tests."""
 
     name: str
     answered: bool
-    points: float  # of its tests; 0 where people read the answer
+    points: float  # points of its tests; 0 if an instructor reads the answer
     earned: float
     tests: int
     state: str  # done, open, failed, changed (since it was checked) or unchecked
@@ -39,7 +39,7 @@ class Question:
 
 @dataclass(frozen=True)
 class Lesson:
-    """A lesson's questions, the minutes that its head says, and what was launched from its notebook."""
+    """A lesson's questions, stated minutes, and runs launched from its notebook."""
 
     path: Path
     minutes: str
@@ -53,7 +53,7 @@ class Lesson:
 
     @property
     def next(self):
-        # the first question that is not done, and what to do about it
+        # the first unfinished question and what to do
         question = next((each for each in self.questions if each.state != "done"), None)
         if question is None:
             return "done"
@@ -64,7 +64,7 @@ class Lesson:
 
 @dataclass(frozen=True)
 class Progress:
-    """A row for each lesson: a table in a notebook, lines in a terminal."""
+    """A table with a row for each lesson; lines in a terminal."""
 
     lessons: tuple[Lesson, ...]
     runs: int  # in all
@@ -98,17 +98,17 @@ class Progress:
         if not os.environ.get(CLASS):
             return ""
         if sharing():
-            return " Your instructor sees where you are; `share(False)` ends that."
-        return " Your instructor sees nothing of this; `share()` shows where you are, and says what is shown."
+            return " Your instructor sees your progress; `share(False)` stops sharing."
+        return " Your instructor cannot see this; `share()` shares your progress and describes what is shared."
 
 
 HEADS = ("lesson", "minutes", "answered", "pass their tests", "points", "written answers", "hints", "runs", "next")
 
 
 def progress(folder: str | Path | None = None) -> Progress:
-    """Say where you stand: for each lesson its questions, points by visible tests, runs, and what is next.
+    """Return your progress: each lesson's questions, points by visible tests, runs, and next step.
 
-    The lessons' notebooks are those in `folder`, or those that `ddl check` finds, here or in the course.
+    It uses the notebooks in `folder`, or those that `ddl check` finds, here or in the course.
     """
     paths = Path(folder).glob("*.ipynb") if folder else notebooks.lessons().values()
     launched = _launched()
@@ -148,13 +148,13 @@ def _row(lesson):
 
 
 def minutes_of(path):
-    """The minutes that a lesson's head says it takes; "–" where it says none."""
+    """Return the minutes stated at the top of a lesson, or "–"."""
     texts = (cell.source for cell in notebooks.read_notebook(path).cells if cell.cell_type == "markdown")
     return next((found[1] for text in texts if (found := MINUTES.search(text))), "–")
 
 
 def questions_of(path):
-    """The questions of a saved notebook, in order."""
+    """Return the questions of a saved notebook, in order."""
     notebook = notebooks.read_notebook(path)
     known, tests = checked(path.stem), defaultdict(dict)
     for answer, test in tested(notebook):
@@ -171,7 +171,7 @@ def questions_of(path):
 
 
 def _state(answered, unchanged, passed):
-    """What is to be done about an answer, given what its tests said (None: nothing yet)."""
+    """Return an answer's state from its last results (None: not checked)."""
     if not answered:
         return "open"
     if not passed or (unchanged and all(passed)):
@@ -182,7 +182,7 @@ def _state(answered, unchanged, passed):
 
 
 def _launched():
-    """How many runs each notebook has launched, by its file name; those from terminals are under ""."""
+    """Count the runs launched by each notebook, by file name; runs from terminals are under ""."""
     found = Counter()
     folder = runs_dir()
     for job in folder.glob("*/job.json"):

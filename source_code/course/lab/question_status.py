@@ -1,4 +1,4 @@
-"""One line below a question's cells in JupyterLab, which says how the question stands, and a button for hints."""
+"""Status line and hint button below a question's cells in JupyterLab."""
 
 import contextlib
 import traceback
@@ -17,17 +17,17 @@ COLOURS = {"✓": "#009e73", "○": "#777", "✗": "#d55e00"}
 
 @cache
 def follow() -> None:
-    """Have this kernel say such lines from now on, where JupyterLab's server started it for a notebook."""
+    """Enable status lines in this kernel, if JupyterLab started it for a notebook."""
     from IPython import get_ipython
 
     shell, path = get_ipython(), notebook_of_kernel()
     if shell is not None and path is not None:
-        with contextlib.suppress(InputError, OSError):  # `check()` says what is wrong with the notebook
+        with contextlib.suppress(InputError, OSError):  # `check()` reports the notebook's problem
             watch(shell, read_notebook(path))
 
 
 def watch(shell, notebook) -> None:
-    """Have an IPython shell say such lines for a notebook's cells."""
+    """Enable status lines in an IPython shell for a notebook's cells."""
     marks = _Marks(shell, notebook)
     shell.events.register("pre_run_cell", marks.begin)
     shell.events.register("post_run_cell", marks.end)
@@ -37,8 +37,8 @@ def watch(shell, notebook) -> None:
 class _Marks:
     def __init__(self, shell, notebook):
         self._shell = shell
-        self._answers = {}  # the code of answers that were executed, by their cell's id
-        # What is executed: (the id of the test, that of the answer's cell, whether it is the test, the question).
+        self._answers = {}  # executed answers by cell id
+        # Current cell: (test's id, answer cell's id, whether it is the test, question).
         self._cell = None
         self._cells = {}
         for answer, test in tested(notebook):
@@ -58,7 +58,7 @@ class _Marks:
             self._say("✓", "visible tests pass")
 
     def failed(self, shell, kind, error, trace, tb_offset=None):
-        """Show an exception, in one line if it says that there is no answer yet, or what is wrong with the answer."""
+        """Show an exception, in one line if an answer is missing or wrong."""
         if self._cell and _is_missing(error, trace):
             answer = self._answers.get(self._cell[1])
             if answer is None or STUB in answer:
@@ -81,7 +81,7 @@ class _Marks:
 
 
 def _offer_hints(question):
-    """Show a button that gives one more hint of a question at each press."""
+    """Show a button that gives the next hint for a question at each click."""
     path = notebook_of_kernel()
     if path is None or question not in steps_of(path.stem.removesuffix(FRESH)):
         return
@@ -99,7 +99,7 @@ def _offer_hints(question):
 
 
 def _is_missing(error, trace):
-    """Whether an error comes from a stub, also in a script that a test launches, or from a name that the cell lacks."""
+    """Return whether an error comes from a stub, including in a launched script, or from a missing name."""
     while trace.tb_next:
         trace = trace.tb_next
     if isinstance(error, NameError):

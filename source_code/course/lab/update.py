@@ -1,8 +1,8 @@
-"""A new release of the course, with the attendee's work kept; fresh copies of lessons.
+"""Updates to a new release of the course that keep the attendee's work; fresh copies of lessons.
 
-What the attendee has is what lies in the course folder, committed or not; what they have changed is what differs from
-the release that it came from. All that an update replaces is first copied to ``backup/``. Until its last step, which
-moves the branch, it can be interrupted and run again.
+The attendee's changes are the differences between the course folder, committed or not, and its release. Files are
+copied to ``backup/`` before they are replaced. Until the last step, which moves the branch, an update can be
+interrupted and repeated.
 """
 
 import os
@@ -22,11 +22,11 @@ from ddl.text import plural
 
 
 class UpdateError(CourseError, ValueError):
-    """The course cannot be updated; the text says why, and that nothing was changed."""
+    """Update failed; nothing was changed."""
 
 
 def fresh(lesson: str, root: Path | None = None) -> Path:
-    """Write a lesson as it was released beside the attendee's own; return its path."""
+    """Write a fresh copy of a lesson next to the attendee's; return its path."""
     root = root or _here()
     path = find_notebook(lesson).resolve()
     copy = path.with_name(f"{path.stem}{FRESH}{SUFFIX}")
@@ -42,9 +42,9 @@ def fresh(lesson: str, root: Path | None = None) -> Path:
 
 
 def update(root: Path | None = None) -> str:
-    """Bring the course in a folder to the newest release, with the attendee's work kept; return what was done.
+    """Update the course in a folder, keeping the attendee's work; return a summary.
 
-    Where that cannot be done, an UpdateError says so, and nothing is changed.
+    Raises UpdateError, without changing anything, if that fails.
     """
     root = _clone(root or _here())
     fetched = _git(root, "fetch", "--quiet", fails=True)
@@ -89,12 +89,12 @@ def update(root: Path | None = None) -> str:
 
 
 def _here():
-    """The attendee's own folder where this is one, else the course's."""
+    """Return the attendee's folder if this is one, otherwise the course's."""
     return Path.cwd() if Path("Start_Here.ipynb").exists() else course_root()
 
 
 def _clone(root):
-    """Return the folder; raise where it is no clone of its own, such as a copy within somebody's other repository."""
+    """Return the folder; raise if it is not a clone, such as a copy inside another repository."""
     if shutil.which("git") is None:
         raise UpdateError("this needs git, which is not installed")
     top = _git(root, "rev-parse", "--show-toplevel", fails=True).stdout.decode().rstrip("\n")
@@ -104,11 +104,11 @@ def _clone(root):
 
 
 def _releases(root):
-    """The commits of the release that the folder came from, and of the newest that has been fetched."""
+    """Return the commits of the folder's release and of the newest fetched release."""
     upstream = _git(root, "rev-parse", "--verify", "--quiet", "@{upstream}", fails=True)
     upstream = upstream if upstream.returncode == 0 else _git(root, "rev-parse", "--verify", "origin/HEAD", fails=True)
     if upstream.returncode:
-        raise UpdateError(f"{root} is a clone that does not know where it came from: clone the course again")
+        raise UpdateError(f"{root} is a clone without a remote: clone the course again")
     new = upstream.stdout.decode().strip()
     base = _git(root, "merge-base", "HEAD", new, fails=True)
     if base.returncode:
@@ -117,7 +117,7 @@ def _releases(root):
 
 
 def _released(root, commit, name):
-    """Return the bytes of a file of a release, or None where it has no such file."""
+    """Return the bytes of a release's file, or None if it does not exist."""
     found = _git(root, "cat-file", "--filters", f"{commit}:{name}", fails=True)
     return found.stdout if found.returncode == 0 else None
 
@@ -132,7 +132,7 @@ def _merged(mine, base, theirs):
 
 
 def _back_up(root, names, base):
-    """Copy what the attendee has changed of some files; return the folder."""
+    """Back up the attendee's changed files; return the folder."""
     folder = root / "backup" / time.strftime("update-%Y-%m-%d-%H%M%S")
     for name in names:
         if _bytes(root / name) not in (None, _released(root, base, name)):
@@ -152,9 +152,9 @@ def _git(root, *arguments, fails=False):
     environment = os.environ | {"LC_ALL": "C", "GIT_TERMINAL_PROMPT": "0"}
     done = subprocess.run(["git", "-C", root, *arguments], capture_output=True, env=environment, check=False)
     if done.returncode and not fails:
-        raise UpdateError(f"git {arguments[0]} failed: {_last_line(done)}; put that right and run this again")
+        raise UpdateError(f"git {arguments[0]} failed: {_last_line(done)}; fix that and run this again")
     return done
 
 
 def _last_line(done):
-    return (done.stderr.decode(errors="replace").strip().splitlines() or ["it says nothing"])[-1]
+    return (done.stderr.decode(errors="replace").strip().splitlines() or ["no message"])[-1]

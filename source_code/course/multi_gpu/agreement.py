@@ -1,4 +1,4 @@
-"""Whether several strategies compute the same thing: their weights compared after equally many updates."""
+"""Comparison of strategies' weights after the same number of updates."""
 
 import numpy as np
 
@@ -8,19 +8,19 @@ from ddl.records.folder import RunFolder
 
 
 def agreement(runs, step: int | None = None) -> Table:
-    """Compare the weights of several strategies after the same number of updates, a row a run.
+    """Tabulate the weights of several strategies after the same number of updates, with a row per run.
 
     Strategies that compute the same thing differ only by rounding: by about 1e-7 of the largest weight after one
-    update. Further updates amplify it, so that a mistake shows after a few updates and no longer after hundreds.
+    update. Further updates amplify it, so a mistake is visible after a few updates but not after hundreds.
 
     `runs` are finished runs of the scripts in ``strategies``, compared with the first of them, after `step` updates,
     one of `course.training.strategy.KEPT`; by default the last.
 
-    Raises InputError if there are no runs, one kept no weights of that step, or they trained different networks.
+    Raises InputError without runs, if one has no weights for that step, or if the networks differ.
     """
     runs = list(runs)
     if not runs:
-        raise InputError("there are no runs to compare")
+        raise InputError("no runs to compare")
     rows = []
     apart = differences(runs, [kept_weights(run) for run in runs], step)
     for run, (updates, absolute, relative) in zip(runs, apart, strict=True):
@@ -43,12 +43,12 @@ def agreement(runs, step: int | None = None) -> Table:
 
 
 def differences(runs, kept, step: int | None = None) -> list[tuple[int, float, float]]:
-    """Return how far the weights of each run, its `kept_weights`, are from the first run's.
+    """Return the distance between each run's `kept_weights` and the first run's.
 
     For each run: the number of updates, the largest difference of any weight, and that over the largest absolute weight
     of the first run.
 
-    Raises InputError if a run has no weights of that step, or trained another network than the first.
+    Raises InputError if a run has no weights for that step, or a different network than the first.
     """
     apart = []
     for run, weights in zip(runs, kept, strict=True):
@@ -68,12 +68,12 @@ def differences(runs, kept, step: int | None = None) -> list[tuple[int, float, f
 def kept_weights(run) -> dict[int, list[np.ndarray]]:
     """Return the weights that a run of a script in ``strategies`` kept, float32, by the number of updates.
 
-    Raises InputError if it kept none.
+    Raises InputError if it saved none.
     """
     path = RunFolder(run.folder).weights
     if run.result is None or not path.exists():
         raise InputError(
-            f"run {run.id} ({run.name}, {run.state}) has kept no weights: only finished runs of strategies/*.py do"
+            f"run {run.id} ({run.name}, {run.state}) has no saved weights: use a finished run of strategies/*.py"
         )
     kept = {}
     with np.load(path) as file:

@@ -1,4 +1,4 @@
-"""How good a classifier of rare things is: accuracy, precision, recall and F1, their harmonic mean."""
+"""Metrics for imbalanced classes: accuracy, precision, recall and F1."""
 
 import numpy as np
 
@@ -8,7 +8,7 @@ EPSILON = 1e-7  # Keras' own, which avoids the logarithm of 0
 
 
 def loss_and_accuracy(targets, scores) -> tuple[float, float]:
-    """Return the mean cross-entropy, and the share of scores on the right side of a half.
+    """Return the mean cross-entropy, and the share of scores on the correct side of 0.5.
 
     `targets` are 0 or 1, shape ``[n]``; `scores` are probabilities of 1, shape ``[n]``.
     """
@@ -19,15 +19,15 @@ def loss_and_accuracy(targets, scores) -> tuple[float, float]:
 
 
 def majority(targets) -> float:
-    """Return the accuracy of always giving the more frequent answer."""
+    """Return the accuracy of always predicting the majority class."""
     share = float(np.mean(targets))
     return max(share, 1 - share)
 
 
 def figures(targets, scores, threshold: float = 0.5) -> dict:
-    """Judge scores at one threshold: what scores above it is taken for a 1.
+    """Score predictions at one threshold: higher scores count as 1.
 
-    Precision is None where nothing was found, recall where there was nothing to find; F1 is then 0.
+    Precision is None without positive predictions, recall without positive targets; F1 is then 0.
     """
     targets, scores = _checked(targets, scores)
     found = scores > threshold
@@ -50,12 +50,12 @@ def figures(targets, scores, threshold: float = 0.5) -> dict:
 def precision_recall(targets, scores, points: int | None = None) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return thresholds, and precision and recall at each: float64, shape ``[k]``.
 
-    They are all thresholds that make a difference, from the highest to the lowest, or at most `points` of them, evenly
-    spread over recall. What scores at or above a threshold is taken for a 1.
+    These are all distinct thresholds in descending order, or at most `points` of them, evenly spaced in recall. Scores
+    at or above a threshold count as 1.
     """
     targets, scores = _checked(targets, scores)
     if not targets.any():
-        raise InputError("no target is 1, so there is nothing to recall")
+        raise InputError("recall is undefined without a target of 1")
     order = np.argsort(-scores, kind="stable")
     ranked = scores[order]
     last = np.append(ranked[1:] != ranked[:-1], True)  # of the samples that share a score
@@ -69,9 +69,9 @@ def precision_recall(targets, scores, points: int | None = None) -> tuple[np.nda
 
 
 def best_threshold(targets, scores) -> float:
-    """Return the threshold with the highest F1; choose it on other data than it is judged on.
+    """Return the threshold with the highest F1; use separate data to choose it and to score it.
 
-    It is half-way between the lowest score that it finds and the next one below.
+    It is halfway between the lowest positive score and the next one below.
     """
     thresholds, precision, recall = precision_recall(targets, scores)
     f1 = 2 * precision * recall / np.maximum(precision + recall, EPSILON)
@@ -83,5 +83,5 @@ def best_threshold(targets, scores) -> float:
 def _checked(targets, scores):
     targets, scores = np.asarray(targets), np.asarray(scores)
     if targets.shape != scores.shape or targets.ndim != 1 or not len(targets):
-        raise InputError(f"targets {targets.shape} and scores {scores.shape} are not two lists of the same length")
+        raise InputError(f"targets {targets.shape} and scores {scores.shape} must be two lists of the same length")
     return targets.astype(bool), scores

@@ -1,4 +1,4 @@
-"""What Keras calls while ``train_text.py`` trains: it evaluates, keeps the records, prints, and stops."""
+"""Keras callbacks of ``train_text.py``: evaluation, records, progress and early stopping."""
 
 import numpy as np
 import tensorflow as tf
@@ -14,7 +14,7 @@ def make_scores(strategy, model):
 
     @tf.function(input_signature=[tf.TensorSpec([None], tf.string)])
     def forward(texts):
-        # On the replicas, where the variables are: all compute the same.
+        # On the replicas, which hold the variables; all compute the same.
         return strategy.run(model, (texts,), {"training": False})
 
     def scores(texts):
@@ -26,9 +26,9 @@ def make_scores(strategy, model):
 
 
 class Validation(tf.keras.callbacks.Callback):
-    """Adds the validation part's loss and accuracy to an epoch's figures, on every rank.
+    """Callback that adds validation loss and accuracy to an epoch's logs, on every rank.
 
-    Every rank computes them all, so that all ranks stop after the same epoch. The clock stops.
+    Every rank computes all of them, so that all stop after the same epoch. The clock stops meanwhile.
     """
 
     def __init__(self, evaluate, part, journal):
@@ -41,7 +41,7 @@ class Validation(tf.keras.callbacks.Callback):
 
 
 class Records(tf.keras.callbacks.Callback):
-    """Keeps time on every rank, and records steps and epochs on rank 0."""
+    """Callback that keeps time on every rank and records steps and epochs on rank 0."""
 
     def __init__(self, evaluate, part, journal, rate, **facts):
         super().__init__()
@@ -75,15 +75,15 @@ class Records(tf.keras.callbacks.Callback):
 
 
 def horovod_callbacks():
-    """Return Horovod's callbacks for Keras, which read and write rates and metrics through the Keras that trains."""
+    """Return Horovod's Keras callbacks, bound to the Keras module in use."""
     from horovod.tensorflow.keras import callbacks
 
-    callbacks.K = tf.keras.backend  # on later TensorFlows it would be Keras 3's
+    callbacks.K = tf.keras.backend  # in later versions of TensorFlow, this would be Keras 3
     return callbacks
 
 
 class Stopping(tf.keras.callbacks.EarlyStopping):
-    """Goes back to the best weights also where the epochs ran out first."""
+    """Early stopping that restores the best weights even after the last epoch."""
 
     def on_train_end(self, logs=None):
         super().on_train_end(logs)
@@ -91,7 +91,7 @@ class Stopping(tf.keras.callbacks.EarlyStopping):
 
 
 class Epochs(tf.keras.callbacks.Callback):
-    """Prints a dot an epoch and all figures now and then, or all of them always."""
+    """Callback that prints a dot per epoch and metrics at intervals, or metrics in every epoch."""
 
     def __init__(self, full):
         super().__init__()

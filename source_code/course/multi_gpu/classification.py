@@ -1,4 +1,4 @@
-"""Runs of `train_text.py` beside each other, in one table."""
+"""Table that compares runs of `train_text.py`."""
 
 import math
 
@@ -10,7 +10,7 @@ from ddl.errors import InputError
 
 
 def report(runs) -> Table:
-    """Tabulate runs of ``train_text.py``, a row an arm; runs of one name are its seeds.
+    """Tabulate runs of ``train_text.py``, with a row per arm; runs with the same name are its seeds.
 
     ``accuracy``, ``majority``, ``precision``, ``recall`` and ``f1`` are means over the seeds' test parts at a threshold
     of one half, ``f1_tuned`` at the threshold that is best on the validation part; ``f1_sd`` is a sample standard

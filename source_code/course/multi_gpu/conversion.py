@@ -1,9 +1,9 @@
-"""Judge lesson 3's exercise, a script made distributed, by its ranks' final weights.
+"""Checks for lesson 3's exercise, a converted script, by its ranks' final weights.
 
 `training` draws data and each rank's initial weights, and launches the reader's script. This module then repeats the
-training in NumPy: the right way, and once for every combination of the usual mistakes. The twin that ends with the same
-weights tells which mistakes the script makes. Each mistake has its own check, which raises AssertionError with one
-sentence. One step of all ranks covers the data, so the result doesn't depend on how samples are divided or shuffled.
+training in NumPy: correctly, and once for every combination of common mistakes. The twin with the same final weights
+shows which mistakes the script makes. Each mistake has its own check, which raises AssertionError with one sentence. A
+global batch covers all data, so the result doesn't depend on how samples are divided or shuffled.
 """
 
 import itertools
@@ -33,7 +33,7 @@ class Twin:
     weights: np.ndarray  # float64 [ranks, weights]
     # float64 [steps of the last epoch + 1, ranks], the last row after the training; None if the weights differ somewhat
     losses: np.ndarray | None = None
-    late: bool = False  # the first gradients are from each rank's own weights
+    late: bool = False  # first gradients at each rank's own weights
 
 
 @dataclass(frozen=True)
@@ -124,7 +124,7 @@ def training(file: str, ranks: int, seed: int) -> Training:
 
 
 def same_weights(t: Training) -> None:
-    """Compare the weights with a single device's, which takes each step on all ranks' samples."""
+    """Compare the weights with a single device's, which trains on the global batch."""
     twin = _known(t)
     require(not twin.mistakes, "; ".join(twin.mistakes.values()))
 
@@ -209,7 +209,7 @@ def _twins(t: Training) -> Iterator[Twin]:
     """Yield a twin for each combination of mistakes, those with the fewest first."""
     roots = sorted({0, t.size - 1})
     starts = [({}, t.drawn[[root] * t.size], None) for root in roots]
-    # Horovod's callback for Keras broadcasts at the end of the first batch, which counts as right.
+    # Horovod's Keras callback broadcasts at the end of the first batch, which is also correct.
     starts += [({}, t.drawn, root) for root in roots]
     starts.append(({"began_alike": "every rank keeps its own initial weights"}, t.drawn, None))
     mixes = [({}, True), ({"averaged": "every rank applies the gradient of its own samples only"}, False)]
@@ -233,7 +233,7 @@ def _twins(t: Training) -> Iterator[Twin]:
 
 
 def _spread(t):
-    """Return the mistakes that show in the differences between ranks, however samples were divided."""
+    """Return the mistakes visible in the differences between ranks, for any division of samples."""
     apart, began = t.weights - t.weights[0], t.drawn - t.drawn[0]
     if np.linalg.norm(apart) < CLOSE * t.way:
         return set()
@@ -285,7 +285,7 @@ def _arrays(vector):
     return [part.reshape(shape) for part, shape in zip(parts, SHAPES, strict=True)]
 
 
-# ---------------------------------------------------------------- what was reported
+# ---------------------------------------------------------------- reports
 
 
 def _vector(arrays, where):
@@ -302,5 +302,5 @@ def _vector(arrays, where):
 
 def _scalars(found, name, where):
     values = [rank.arrays.get(name, np.zeros(0)) for rank in found]
-    require(all(value.size == 1 for value in values), f"{where}: `{name}` has to be one number")
+    require(all(value.size == 1 for value in values), f"{where}: `{name}` must be one number")
     return np.array([value.item() for value in values], float)

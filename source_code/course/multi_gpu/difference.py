@@ -1,4 +1,4 @@
-"""What one script has that another has not: the lines that a strategy really needs."""
+"""Difference between two scripts: the lines that a strategy adds."""
 
 import ast
 import difflib
@@ -10,9 +10,9 @@ from pathlib import Path
 from ddl.launcher.job import resolve_script
 from ddl.text import plural
 
-CONTEXT = 1  # lines around a change that are shown too
+CONTEXT = 1  # lines of context around a change
 SIGNS = {"added": "+", "removed": "−", "same": " ", "gap": "⋯"}
-# Green and red that a colour-blind reader tells apart by lightness; the signs say it as well.
+# Colors that differ in lightness for color-blind readers; the signs also show the difference.
 STYLE = """<style>
 .ddl-difference{line-height:1.35;overflow-x:auto;padding:.4em .6em;border:1px solid #bbb}
 .ddl-difference span{display:block;white-space:pre}
@@ -24,18 +24,18 @@ STYLE = """<style>
 
 @dataclass(frozen=True)
 class Line:
-    """A line of a comparison; a "gap" stands for lines that are the same in both files."""
+    """A line of a comparison; a "gap" replaces lines that are the same in both files."""
 
     kind: str
-    number: int | None  # line of the second file, or of the first for a removed one
+    number: int | None  # line in the second file, or in the first if removed
     text: str
 
 
 @dataclass(frozen=True)
 class Difference:
-    """How one script becomes another.
+    """The changes from one script to another.
 
-    Docstrings and empty lines are left out; a line that is only indented further, into a scope, is the same line.
+    Docstrings, empty lines and changes of indentation are ignored.
     """
 
     first: str
@@ -44,12 +44,12 @@ class Difference:
 
     @property
     def added(self):
-        """Lines that only the second script has, comments not counted."""
+        """Number of lines added, without comments."""
         return self._count("added")
 
     @property
     def removed(self):
-        """Lines that only the first script has, comments not counted."""
+        """Number of lines removed, without comments."""
         return self._count("removed")
 
     def _count(self, kind):
@@ -80,7 +80,7 @@ def _text(line):
 def difference(first: str | Path, second: str | Path) -> Difference:
     """Compare two scripts line by line: paths, or names of the course's own, such as ``"strategies/single.py"``.
 
-    Raises JobError if one of them is not there.
+    Raises JobError if one of them does not exist.
     """
     old, new = (_lines(resolve_script(script, os.getcwd())) for script in (first, second))
     matcher = difflib.SequenceMatcher(
@@ -103,7 +103,7 @@ def difference(first: str | Path, second: str | Path) -> Difference:
 
 
 def _short(script):
-    """Return the file's name with its folder's, enough to tell it from the other."""
+    """Return the file's name, with its folder's if needed to distinguish it."""
     return "/".join(Path(script).parts[-2:])
 
 

@@ -1,7 +1,7 @@
-"""Sentence embeddings: pretrained ones of TensorFlow Hub or from a folder, and one of our own.
+"""Sentence embeddings: pretrained from TensorFlow Hub or a folder, and a trainable one.
 
-All of them map strings ``[n]`` to vectors ``[n, d]``. A pretrained one is a SavedModel with that
-signature, as TensorFlow Hub has them; `export` makes one of ours into such a folder.
+All of them map strings ``[n]`` to vectors ``[n, d]``. A pretrained one is a SavedModel with that signature; `export`
+saves a trainable one in this format.
 """
 
 import os
@@ -15,11 +15,11 @@ from course.training.options import OWN
 from ddl.errors import CourseError
 from ddl.records.paths import data_dir
 
-with warnings.catch_warnings():  # about a module of setuptools that only this library still needs
+with warnings.catch_warnings():  # deprecation warning for a setuptools module that this library needs
     warnings.simplefilter("ignore")
     import tensorflow_hub as hub
 
-SILENCE_S = 20  # Without an answer for so long, there is no network.
+SILENCE_S = 20  # timeout after which the network counts as unavailable
 NO_NETWORK = (
     "Without a network, give the folder of a SavedModel that was downloaded and unpacked "
     f"earlier, or use --embedding {OWN}."
@@ -27,14 +27,14 @@ NO_NETWORK = (
 
 
 class EmbeddingError(CourseError, ValueError):
-    """An embedding that cannot be had, or a file that is not one."""
+    """Embedding not found or invalid."""
 
 
 class MeanOfWords(tf.keras.layers.Layer):
-    """The mean of the vectors of a text's words; to be trained along with what follows it.
+    """Trainable mean of the word vectors of a text.
 
-    Words are lower-cased, without punctuation, and hashed into buckets: there is no vocabulary to
-    make first, any word has a vector, and some words share one. The seed is that of the first vectors.
+    Words are lower-cased, stripped of punctuation and hashed into buckets, so there is no vocabulary to build, every
+    word has a vector, and some words share one. The seed sets the initial vectors.
     """
 
     def __init__(self, dimensions=64, buckets=8192, seed=0):
@@ -72,9 +72,9 @@ def export(layer, folder):
 def make(embedding, trainable=False, seed=0):
     """Return a Keras layer from texts, string ``[n]``, to vectors, float32 ``[n, d]``.
 
-    `embedding` is ``"own"``, the folder of a SavedModel, or the address (handle) of one, such as TensorFlow Hub's. What
-    is downloaded is kept beside the data sets, unless ``TFHUB_CACHE_DIR`` says where. A pretrained one is trained
-    further if it is `trainable`, our own always. EmbeddingError, when there is none or it maps something else.
+    `embedding` is ``"own"``, the folder of a SavedModel, or the address (handle) of one, such as TensorFlow Hub's.
+    Downloads are stored with the data sets, or in ``TFHUB_CACHE_DIR``. `trainable` fine-tunes a pretrained embedding;
+    our own is always trained. Raises EmbeddingError if it is not found or has another signature.
     """
     if embedding == OWN:
         return MeanOfWords(seed=seed)
@@ -87,24 +87,24 @@ def make(embedding, trainable=False, seed=0):
     layer = hub.KerasLayer(str(folder), input_shape=[], dtype=tf.string, trainable=trainable)
     strategy, texts = tf.distribute.get_strategy(), tf.constant(["a question", ""])
     try:
-        # On a strategy's replicas, where its variables are; all of them compute the same.
+        # On a strategy's replicas, which hold its variables; all compute the same.
         vectors = tf.function(lambda: strategy.run(layer, (texts,)))()
-    except Exception as error:  # whatever a model says that wants something else
+    except Exception as error:  # the error depends on the model
         raise EmbeddingError(
-            f"{embedding} does not take texts ({type(error).__name__}). What is needed maps "
+            f"{embedding} does not take texts ({type(error).__name__}). Use one that maps "
             "strings [n] to float32 [n, d]."
         ) from error
     vectors = strategy.experimental_local_results(vectors)[0]
     if vectors.dtype != tf.float32 or vectors.shape.rank != 2 or vectors.shape[0] != 2:
         raise EmbeddingError(
             f"{embedding} maps 2 texts to {vectors.dtype.name} {vectors.shape.as_list()}, not to "
-            "float32 [2, d]. It is not a sentence embedding."
+            "float32 [2, d]. This is not a sentence embedding."
         )
     return layer
 
 
 def _folder_of(embedding):
-    """Return the folder of an embedding, which is downloaded if need be."""
+    """Return the folder of an embedding, downloading it if needed."""
     if "://" not in embedding:
         return Path(embedding).expanduser()
     os.environ.setdefault("TFHUB_CACHE_DIR", str(data_dir() / "hub"))
@@ -112,7 +112,7 @@ def _folder_of(embedding):
     socket.setdefaulttimeout(SILENCE_S)
     try:
         return Path(hub.resolve(embedding))
-    except Exception as error:  # of the network, of the archive, or of the disk
+    except Exception as error:  # network, archive or disk errors
         reason = getattr(error, "reason", None) or error
         raise EmbeddingError(f"{embedding} cannot be downloaded: {reason}. {NO_NETWORK}") from error
     finally:

@@ -31,7 +31,7 @@ def initial_weights(like) -> list[np.ndarray]:
 
 
 def report(weights, loss, samples) -> None:
-    """Write down what this process ended with: the weights, the last epoch's mean loss, and its number of samples."""
+    """Report this process's final weights, and the last epoch's mean loss and number of samples."""
     values = weights.values() if hasattr(weights, "values") else weights  # PyTorch's state_dict is a dictionary
     arrays = {f"weight{number}": _array(weight) for number, weight in enumerate(values)}
     here = RunFolder.here()
@@ -40,7 +40,7 @@ def report(weights, loss, samples) -> None:
 
 
 def reports(run):
-    """Return a data frame of what each rank of a run reported, a row for each rank."""
+    """Return a data frame of the reports of a run, with a row for each rank."""
     import pandas
 
     rows, first = [], None

@@ -1,6 +1,6 @@
-"""How often a training fails, and how often it ought to be written down: arithmetic, and a simulation of it.
+"""Failures and checkpoint intervals: formulas and a simulation.
 
-An interval is the training between two checkpoints, a share the seconds lost for each second of training.
+An interval is the training time between two checkpoints; a share is seconds lost per second of training.
 """
 
 import math
@@ -13,12 +13,12 @@ GPU_MTBF_S = 54 * DAY_S * 16_384 / 419
 
 
 def young(checkpoint_s: float, mtbf_s: float) -> float:
-    """The interval with the smallest `lost_share` (Young 1974)."""
+    """Return the interval with the smallest `lost_share` (Young 1974)."""
     return math.sqrt(2 * checkpoint_s * mtbf_s)
 
 
 def daly(checkpoint_s: float, mtbf_s: float) -> float:
-    """The interval of least cost to a higher order (Daly 2006, equation 37)."""
+    """Return the optimal interval to higher order (Daly 2006, equation 37)."""
     ratio = checkpoint_s / (2 * mtbf_s)
     if ratio >= 1:
         return mtbf_s
@@ -26,16 +26,16 @@ def daly(checkpoint_s: float, mtbf_s: float) -> float:
 
 
 def lost_share(interval_s: float, checkpoint_s: float, restart_s: float, mtbf_s: float) -> float:
-    """The share that is lost, to first order: each failure costs a restart and half an interval."""
+    """Return the lost share to first order: each failure costs a restart and half an interval."""
     return checkpoint_s / interval_s + (interval_s / 2 + restart_s) / mtbf_s
 
 
 def simulated_share(
     interval_s: float, checkpoint_s: float, restart_s: float, mtbf_s: float, failures: int = 4_000, seed: int = 0
 ) -> float:
-    """The share that is lost in a simulated training with so many failures, after exponential times.
+    """Return the lost share of a simulated training with `failures` failures at exponential intervals.
 
-    Each costs what was done since the last checkpoint was complete, and a restart, during which nothing fails.
+    Each failure costs the work since the last complete checkpoint, and a restart without failures.
     """
     until = numpy.random.default_rng(seed).exponential(mtbf_s, failures)
     kept = interval_s * numpy.floor(until / (interval_s + checkpoint_s)).sum()

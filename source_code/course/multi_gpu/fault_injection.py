@@ -1,4 +1,4 @@
-"""Failures on purpose: kill a rank of a run, and measure what that cost."""
+"""Fault injection: kill a rank of a run and measure the cost."""
 
 import contextlib
 import math
@@ -19,15 +19,15 @@ LOOK_S = 0.05
 def kill_at(run: Run, rank: int, step: int) -> Run:
     """Kill a rank once the run has recorded `step`, follow the run to its end, and return it.
 
-    InputError, if the run is over before.
+    Raises InputError if the run ends first.
     """
     killed = threading.Event()
 
     def kill():
-        watched = Run(run.folder)  # one for each thread: it remembers how far it has read
+        watched = Run(run.folder)  # one per thread, because it keeps its position
         while not (progress := watched.progress()).over and not killed.is_set():
             if (progress.step or 0) >= step:
-                with contextlib.suppress(NotFound):  # it has not begun yet, or has ended
+                with contextlib.suppress(NotFound):  # it has not started yet, or has ended
                     watched.kill_rank(rank)
                     killed.set()
             time.sleep(LOOK_S)
@@ -36,7 +36,7 @@ def kill_at(run: Run, rank: int, step: int) -> Run:
     thread.start()
     try:
         run.wait()
-    except BaseException:  # interrupts too: nobody is to be killed any more
+    except BaseException:  # also on interrupts: don't kill anything later
         killed.set()
         raise
     thread.join()
@@ -46,17 +46,17 @@ def kill_at(run: Run, rank: int, step: int) -> Run:
 
 
 def costs(runs: Iterable[Run]) -> pandas.DataFrame:
-    """Tabulate what the first failure of each run cost, a row each.
+    """Tabulate the cost of each run's first failure.
 
-    `step_s` and `checkpoint_s` are seconds of the run's clock on the wall: of a step with all that stands between steps
-    (checkpoints, evaluations), and of one checkpoint, for which training stands still.
+    `step_s` and `checkpoint_s` are wall-clock seconds: of a step including everything between steps (checkpoints,
+    evaluations), and of the pause for a checkpoint.
     """
     return pandas.DataFrame(
         [
             {
                 "run": run.name,
                 "killed at step": restart.step,
-                "went on from": restart.resumed_at,
+                "resumed from": restart.resumed_at,
                 "steps twice": restart.repeated,
                 "lost_s": restart.lost_s,
                 "step_s": step_s(run),
@@ -69,7 +69,7 @@ def costs(runs: Iterable[Run]) -> pandas.DataFrame:
 
 
 def step_s(run: Run) -> float:
-    """The seconds of a step before the first restart, from the first step recorded on; nan of fewer than two."""
+    """Return the seconds per step before the first restart; NaN with fewer than two recorded steps."""
     ends = run.restarts[0].time if run.restarts else math.inf
     seen = [
         (event["time"], event["step"]) for event in run.events() if event["event"] in STEPS and event["time"] < ends
@@ -80,6 +80,6 @@ def step_s(run: Run) -> float:
 
 
 def checkpoint_s(run: Run) -> float:
-    """The seconds for which training stands still for a checkpoint: the median of a run's; nan where it has none."""
+    """Return the median pause for a checkpoint in seconds; NaN without checkpoints."""
     said = [event.get("seconds") for event in run.events() if event["event"] == "checkpoint"]
     return statistics.median([seconds for seconds in said if seconds is not None] or [math.nan])

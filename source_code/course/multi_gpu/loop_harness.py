@@ -1,7 +1,7 @@
-"""Try a training step that a reader has written on a few replicas: lesson 3d's loop, while it is graded.
+"""Harness that runs a reader's training step on a few replicas, to grade lesson 3d's loop.
 
-The step is tried twice with a linear model, and then trains a small network on labelled images, which predicts the
-labels of others. `course.multi_gpu.own_loop` has drawn the data, and judges what is reported.
+The step runs twice with a linear model, then trains a small network on labeled images to predict the labels of others.
+`course.multi_gpu.own_loop` draws the data and checks the report.
 """
 
 import os
@@ -18,7 +18,7 @@ TEST_BATCH = 200
 
 
 def main(file: str) -> None:
-    """Try a file that defines ``make_step``, and report what it did."""
+    """Run a file that defines ``make_step`` and report its results."""
     with numpy.load("../given.npz") as arrays:
         given = dict(arrays)
     devices, _ = devices_for(int(given["replicas"]))
@@ -31,7 +31,7 @@ def main(file: str) -> None:
 
 
 def _try_steps(make_step, strategy, given):
-    """Take a few steps with a linear model; return the loss that each returned, and the weights after it."""
+    """Take a few steps with a linear model; return each step's loss and weights."""
     with strategy.scope():
         model = tf.keras.Sequential([tf.keras.layers.Dense(10, input_shape=given["few"].shape[2:])])
         optimizer = tf.keras.optimizers.SGD(float(given["rate"]))
@@ -46,7 +46,7 @@ def _try_steps(make_step, strategy, given):
 
 
 def _train(make_step, strategy, given):
-    """Train on the labelled images; return the labels that the network gives the others."""
+    """Train on the labeled images; return the predicted labels of the others."""
     with strategy.scope():
         model = _network()
         optimizer = tf.keras.optimizers.Adam(3e-3)
@@ -76,5 +76,5 @@ def _network():
 
 
 def _distributed(strategy, images, labels):
-    """Return batches, whose first axis is the steps', split over the replicas."""
+    """Split batches, with steps along the first axis, over the replicas."""
     return strategy.experimental_distribute_dataset(tf.data.Dataset.from_tensor_slices((images, labels)))

@@ -1,8 +1,7 @@
-"""What each rank of a training saw, and which mistakes in the script it gives away.
+"""Detection of mistakes in a training script from each rank's records.
 
-In `bug_hunt.py` every rank writes ``witness-<k>.jsonl`` (`course.training.rank_log`). A check takes the list that
-`witnesses` makes of them and returns whether it found its mistake, and a sentence of what the records show; `examine`
-makes all checks.
+In `bug_hunt.py`, every rank writes ``witness-<k>.jsonl`` (`course.training.rank_log`), which `witnesses` reads. A check
+takes that list, and returns whether it found its mistake and a sentence about the records; `examine` runs all checks.
 """
 
 import math
@@ -18,17 +17,17 @@ from ddl.text import plural
 
 
 def witnesses(run) -> list[dict]:
-    """Return what each rank of a run (or its folder) of `bug_hunt.py` saw, in their order::
+    """Return each rank's records of a run (or run folder) of `bug_hunt.py`, in order::
 
         {"rank": 0, "ranks": 2, "batch": 32, "rate_of_one_rank": 0.05, "weights": "1a2b3c4d",
          "steps": [{"step": 1, "samples": [5, 17, …], "rate": 0.1, "update": "…", "weights": "…"}, …],
          "samples_counted": 640, "seconds": 0.4, "images_per_s": 3200.0, "wrote": "weights.npz"}
 
-    ``weights`` and ``update`` are checksums, of the weights and of the gradients that were applied. ``samples`` are the
-    numbers of the samples that the rank trained on, ``samples_counted`` is how many it reports, ``wrote`` the file in
-    which it kept its weights, or None.
+    ``weights`` and ``update`` are checksums of the weights and of the applied gradients. ``samples`` are the numbers of
+    the rank's training samples, ``samples_counted`` is the count that it reports, ``wrote`` the file with its weights,
+    or None.
 
-    Raises InputError if there are none, or one has no end: the script does not write them, or it failed.
+    Raises InputError if there are none or one is incomplete, because the script failed or does not write them.
     """
     if getattr(run, "recorded", False) and "witnesses" in run.result:
         return run.result["witnesses"]
@@ -42,7 +41,7 @@ def witnesses(run) -> list[dict]:
         for line in lines:
             of[line["event"]].append({key: value for key, value in line.items() if key != "event"})
         if not (of["begin"] and of["end"]):
-            raise InputError(f"{path}: its rank did not finish; see rank-{path.stem[8:]}.log beside it")
+            raise InputError(f"{path}: its rank did not finish; see rank-{path.stem[8:]}.log next to it")
         seen.append({**of["begin"][0], "steps": of["step"], **of["end"][0]})
     ranks = seen[0]["ranks"] if seen else job.get("workers", "any")
     if len(seen) != ranks:
@@ -53,7 +52,7 @@ def witnesses(run) -> list[dict]:
 
 
 def excerpt(run, steps: int = 2):
-    """Tabulate the first `steps` of what each rank of a run saw: a pandas DataFrame, a row for each step and rank."""
+    """Return the first `steps` of each rank's records as a data frame with a row for each step and rank."""
     rows = []
     for rank in witnesses(run):
         for step in rank["steps"][:steps]:
@@ -71,13 +70,13 @@ def excerpt(run, steps: int = 2):
                     "wrote": rank["wrote"] or "–",
                 }
             )
-    import pandas  # takes a while, and only this needs it
+    import pandas  # slow to import, and only needed here
 
     return pandas.DataFrame(rows).sort_values(["step", "rank"], ignore_index=True)
 
 
 def outcomes(runs):
-    """Tabulate how runs of `bug_hunt_fit.py` ended, and in how many steps their ranks changed their weights unalike."""
+    """Tabulate runs of `bug_hunt_fit.py`: final results, and steps in which ranks made different updates."""
     from ddl.display.table import Table  # with pandas
 
     rows = []
@@ -105,7 +104,7 @@ def outcomes(runs):
     return Table.of(rows, where)
 
 
-# ---------------------------------------------------------------- what gives a mistake away
+# ---------------------------------------------------------------- checks
 
 
 def own_samples(witnesses: list[dict]) -> tuple[bool, str]:
@@ -120,13 +119,13 @@ def own_samples(witnesses: list[dict]) -> tuple[bool, str]:
 
 
 def began_alike(witnesses: list[dict]) -> tuple[bool, str]:
-    """Look for ranks that begin with other weights than rank 0."""
+    """Look for ranks whose initial weights differ from rank 0's."""
     models = _different(rank["weights"] for rank in witnesses)
     return models > 1, f"before the first step {len(witnesses)} ranks have {plural(models, 'different model')}"
 
 
 def applied_alike(witnesses: list[dict]) -> tuple[bool, str]:
-    """Look for steps in which ranks apply different gradients, which drives them apart."""
+    """Look for steps in which ranks apply different gradients, so that their models diverge."""
     steps = _step_by_step(witnesses)
     apart = [step[0]["step"] for step in steps if _different(rank["update"] for rank in step) > 1]
     models = _different(rank["weights"] for rank in steps[-1])
@@ -138,7 +137,7 @@ def applied_alike(witnesses: list[dict]) -> tuple[bool, str]:
 
 
 def counted_once(witnesses: list[dict]) -> tuple[bool, str]:
-    """Look for a throughput that counts more samples than the ranks trained on."""
+    """Look for a throughput based on more samples than the ranks trained on."""
     counted = sum(rank["samples_counted"] for rank in witnesses)
     processed = sum(len(step["samples"]) for rank in witnesses for step in rank["steps"])
     return counted != processed, (
@@ -152,7 +151,7 @@ def scaled_rate(witnesses: list[dict]) -> tuple[bool, str]:
     one, wanted = witnesses[0]["rate_of_one_rank"], witnesses[0]["rate_of_one_rank"] * len(witnesses)
     rates = {step["rate"] for rank in witnesses for step in rank["steps"]}
     used = " to ".join(f"{rate:.4g}" for rate in sorted({min(rates), max(rates)}))
-    # The optimizer keeps it in float32.
+    # The optimizer stores it in float32.
     return not all(math.isclose(rate, wanted, rel_tol=1e-5) for rate in rates), (
         f"{len(witnesses)} × {one:.4g} = {wanted:.4g} is the scaled learning rate; {used} was used"
     )
@@ -177,7 +176,7 @@ CHECKS = {
 
 
 def _step_by_step(witnesses):
-    """Return, for each step, what every rank saw of it."""
+    """Return every rank's record of each step."""
     return list(zip(*(rank["steps"] for rank in witnesses), strict=True))
 
 
@@ -190,14 +189,14 @@ def _different(values):
 
 @dataclass(frozen=True)
 class Findings:
-    """All checks of one run: a table that prints, and that a notebook shows."""
+    """The checks of a run, displayed as a table."""
 
     name: str  # of the run
-    findings: dict[str, tuple[bool, str]]  # by mistake: whether it was found, and what the records show, with numbers
+    findings: dict[str, tuple[bool, str]]  # by mistake: whether it was found, and the evidence
 
     @property
     def found(self):
-        """Names of the mistakes that are there."""
+        """Names of the mistakes found."""
         return [mistake for mistake, (found, _) in self.findings.items() if found]
 
     def _rows(self):
@@ -213,7 +212,7 @@ class Findings:
 
 
 def examine(run) -> Findings:
-    """Make all checks on a run of `bug_hunt.py`, or on its folder."""
+    """Run all checks on a run of `bug_hunt.py`, or on its folder."""
     seen = witnesses(run)
     name = getattr(run, "name", None) or Path(run).name
     return Findings(name, {mistake: check(seen) for mistake, check in CHECKS.items()})

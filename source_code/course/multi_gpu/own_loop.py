@@ -1,7 +1,7 @@
-"""Judge a training step for replicas that a reader has written: lesson 3d's loop, by the weights that it ends with.
+"""Checks for a reader's training step on replicas, lesson 3d's loop, by its final weights.
 
-A test draws data (`trial`): a few samples for a linear model, whose step on a single device is known in closed form,
-and images of ten patterns that are new in each trial. `course.multi_gpu.loop_harness` has the reader's step train a
+A test draws data (`trial`): a few samples for a linear model, whose step on a single device has a closed form, and
+images of ten patterns that are new in each trial. `course.multi_gpu.loop_harness` uses the reader's step to train a
 small network on some images and predict the labels of the others.
 """
 
@@ -19,7 +19,7 @@ LEAST = 0.6  # accuracy; chance is 0.1, and model answers reach more than 0.9
 
 @dataclass(frozen=True)
 class Trial:
-    """The data that a step was given, the labels that it never had, and the arrays that its process reported."""
+    """The data given to a step, the hidden labels, and the arrays that its process reported."""
 
     file: str
     given: dict[str, np.ndarray]
@@ -28,9 +28,9 @@ class Trial:
 
 
 def trial(file: str, seed: int, replicas: int = 2) -> Trial:
-    """Have a reader's step tried on this many replicas, with the data of a seed.
+    """Run a reader's step on this many replicas, with the data of a seed.
 
-    AssertionError if the file is missing, its step fails, or it does not end in time.
+    Raises AssertionError if the file is missing, or its step fails or times out.
     """
     given, others = _drawn(seed, replicas)
     (rank,) = launched(file, 1, {"given.npz": given}, program="course.multi_gpu.loop_harness")
@@ -38,7 +38,7 @@ def trial(file: str, seed: int, replicas: int = 2) -> Trial:
 
 
 def single_step(t: Trial) -> None:
-    """Compare the steps of the linear model with a single device's: the loss that they return, and the weights."""
+    """Compare the linear model's loss and weights after each step with a single device's."""
     weights = [t.given["kernel"].astype(float), t.given["bias"].astype(float)]
     for number, (samples, labels) in enumerate(zip(t.given["few"], t.given["few_labels"], strict=True)):
         where = f"{t.file}, step {number + 1} of {len(labels)} samples on {t.given['replicas']} replicas"
@@ -57,7 +57,7 @@ def single_step(t: Trial) -> None:
 
 
 def learns(t: Trial) -> None:
-    """Score the trained network on images whose labels its process never had."""
+    """Score the trained network on images whose labels were hidden."""
     right = float(np.mean(t.found["predicted"] == t.others))
     require(
         right >= LEAST,
@@ -77,7 +77,7 @@ def _softmax_regression(kernel, bias, samples, labels):
 
 
 def _drawn(seed, replicas):
-    """Return what the process is given, and the labels of the images that it is to predict."""
+    """Return the input for the process, and the labels that it should predict."""
     draw = np.random.default_rng(seed)
     patterns = np.kron(draw.normal(size=(CLASSES, 8, 8, 3)), np.ones((1, 4, 4, 1)))
     labels = draw.integers(CLASSES, size=BATCH * BATCHES + OTHERS).astype(np.int32)

@@ -13,14 +13,14 @@ from course.training import timeline
 from ddl.errors import InputError
 from ddl.text import plural
 
-HATCHES = ("", "//", "..", "xx", "\\\\")  # colour is not the only sign
+HATCHES = ("", "//", "..", "xx", "\\\\")  # a second cue besides color
 
 
 @styled
 def plot_scaling(strong_runs, weak_runs) -> Figure:
-    """Draw throughput and efficiency over ranks, for runs of strong and of weak scaling, beside the ideal.
+    """Draw throughput and efficiency by ranks, for strong and weak scaling, with the ideal.
 
-    Lines are of the fewest threads; marks without a line are one rank with as many cores as several have together.
+    Lines use the fewest threads; marks without a line are one rank with as many cores as several ranks.
     """
     figure = Figure(9.0, 4.0)
     speed, efficient = figure.subplots(1, 2)
@@ -86,7 +86,7 @@ def plot_step_times(runs) -> Figure:
     panel.set(xlabel="time of a step, ms", xlim=(0, None))
     figure.legend_below(panel, columns=6, fontsize=9)
     figure.alt = (
-        "Where the time of a step goes, medians. "
+        "Parts of a step, medians. "
         + "; ".join(
             f"{label}: {row['step_ms']:.2f} ms a step, of which "
             + ", ".join(f"{part} {row[f'{part}_ms']:.2f}" for part in PARTS)
@@ -99,9 +99,7 @@ def plot_step_times(runs) -> Figure:
 
 @styled
 def plot_payoff(one, many) -> Figure:
-    """Draw the time of a step on one rank and on several over the size of the model (`efficiency.payoff`), and the
-    communication that the prediction is fitted to and tested with.
-    """
+    """Draw step times on one and several ranks by model size (`efficiency.payoff`), and the communication."""
     found = payoff(one, many)
     sizes, fitted = numpy.array(found.bytes), numpy.array(found.fitted)
     figure = Figure(9.5, 4.2)
@@ -148,7 +146,7 @@ def plot_payoff(one, many) -> Figure:
 
 @styled
 def plot_timeline(run, steps: int = 1, last=None, width=None) -> Figure:
-    """Draw what Horovod did with each gradient in some successive steps of a run (or its folder) with a timeline.
+    """Draw Horovod's phases for each gradient in successive steps of a run (or run folder) with a timeline.
 
     `last` is the number of the last of these steps, from 1, by default the last but one recorded. `width` selects one
     of several models of a run of `step_times.py`.
@@ -169,7 +167,7 @@ def plot_timeline(run, steps: int = 1, last=None, width=None) -> Figure:
         phase: {"facecolor": COLOURS[index], "hatch": HATCHES[index], "edgecolor": "white"}
         for index, phase in enumerate(timeline.PHASES)
     }
-    # What contains comes first, and is drawn over.
+    # Enclosing spans first, so that inner ones are drawn on top.
     for span in sorted(spans, key=lambda span: timeline.PHASES.index(span.phase)):
         panel.broken_barh(
             [(1e3 * (span.start_s - begin), 1e3 * (span.end_s - span.start_s))],

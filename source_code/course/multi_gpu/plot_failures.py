@@ -1,16 +1,16 @@
-"""Figures of failures: what a training loses, over the time between its checkpoints."""
+"""Figures of failures: lost time by checkpoint interval."""
 
 import numpy
 
 from course.multi_gpu.failures import daly, lost_share, simulated_share, young
 from course.shared.figure import Figure, frame, look, styled
 
-AROUND, DOTS = 12, 13  # times the optimum, to both sides; simulations
+AROUND, DOTS = 12, 13  # range as a factor of the optimum; number of simulations
 
 
 @styled
 def plot_lost_share(checkpoint_s, restart_s, mtbf_s, seed: int = 0) -> Figure:
-    """Draw the share of time that is lost over the interval between checkpoints, to first order and simulated.
+    """Draw the lost share of time by checkpoint interval, to first order and simulated.
 
     Vertical lines mark Young's and Daly's optimum.
     """

@@ -1,4 +1,4 @@
-"""Figures of tf.distribute: how late a parameter server's updates come, how to scale a loss."""
+"""Figures of tf.distribute: differences between strategies, staleness, loss scaling."""
 
 import numpy
 
@@ -14,13 +14,13 @@ ROUNDING = 1e-4
 
 @styled
 def plot_agreement(runs) -> Figure:
-    """Draw how far the weights of several strategies are from the first run's, update by update.
+    """Draw the distance between several strategies' weights and the first run's, by update.
 
-    A run with bitwise equal weights has no point.
+    Runs with bitwise equal weights have no points.
     """
     runs = list(runs)
     if len(runs) < 2:
-        raise InputError("weights are compared with those of the first run: give at least two runs")
+        raise InputError("give at least two runs: weights are compared with the first run's")
     first, *others = runs
     kept = [kept_weights(run) for run in runs]
     steps = sorted(set.intersection(*map(set, kept)))
@@ -57,9 +57,7 @@ def plot_agreement(runs) -> Figure:
 
 @styled
 def plot_staleness(run) -> Figure:
-    """Draw how many updates by others came between reading the weights and updating them, from a run of
-    ``strategies/parameter_server.py``.
-    """
+    """Draw the staleness of updates in a run of ``strategies/parameter_server.py``."""
     counts = numpy.array(_from(run, "staleness", "strategies/parameter_server.py"))
     late, share = numpy.arange(len(counts)), 100 * counts / counts.sum()
     mean = (late * counts).sum() / counts.sum()
@@ -91,7 +89,7 @@ def plot_staleness(run) -> Figure:
 
 @styled
 def plot_loss_scaling(run) -> Figure:
-    """Draw how far each way to scale the loss is from one device's gradient, from a run of ``loss_scaling.py``."""
+    """Draw the error of each loss scaling relative to one device's gradient, from a run of ``loss_scaling.py``."""
     cases = _from(run, "cases", "loss_scaling.py")
     figure = Figure(9.0, 1.2 + 0.4 * len(cases))
     panel = figure.subplots()

@@ -1,4 +1,4 @@
-"""float32 against bfloat16: what two runs sent, and pairs of runs that differ in the precision alone."""
+"""float32 versus bfloat16: bytes sent, and paired runs that differ only in precision."""
 
 import statistics
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from ddl.paired_stats import Paired
 
 @dataclass(frozen=True)
 class Pairs:
-    """A figure of runs in float32 and in bfloat16, a pair a row."""
+    """A metric of paired runs in float32 and bfloat16."""
 
     float32: tuple[float, ...]
     bfloat16: tuple[float, ...]
@@ -30,7 +30,7 @@ class Pairs:
 
 
 def pairs(runs, figure: str) -> Pairs:
-    """Return a figure of each run's result, paired by ``pair``, or where results have none by ``seed``.
+    """Return a metric of each run's result, paired by ``pair`` if available, otherwise by ``seed``.
 
     Raises InputError if a run has no partner, or there are no runs.
     """
@@ -40,9 +40,9 @@ def pairs(runs, figure: str) -> Pairs:
         found.setdefault(result.get("pair", result["seed"]), {})[result["precision"]] = result[figure]
     for key, both in found.items():
         if set(both) != {"float32", "bfloat16"}:
-            raise InputError(f"pair {key} has runs in {' and '.join(sorted(both))}: one in each precision is needed")
+            raise InputError(f"pair {key} has runs in {' and '.join(sorted(both))}: needs one in each precision")
     if not found:
-        raise InputError("there are no runs to pair")
+        raise InputError("no runs to pair")
     return Pairs(*(tuple(both[name] for both in found.values()) for name in ("float32", "bfloat16")))
 
 
@@ -72,24 +72,24 @@ def table() -> Table:
         f"Recorded on {result['finished'][:10]}, {hardware_label(result['hardware'])}; two ranks of one "
         f"thread. Accuracy: {data['train_samples']:,} images of {data['name']} ({data['form']}), "
         f"{result['epochs']:g} epochs, mean, and mean difference of equal seeds with its 95 % t interval. "
-        "Images/s: medians, and the median of the ratios of neighbours (lowest to highest)."
+        "Images/s: medians, and the median of the pairs' ratios (lowest to highest)."
     )
     labelled = [{name: (value, "" if name == "figure" else name, "g") for name, value in row.items()} for row in rows]
     return Table.of(labelled, caption)
 
 
 def here_or_recorded(runs) -> list:
-    """Return the runs, or the first recorded pair where none of them computed in bfloat16, and say so."""
+    """Return the runs, or the first recorded pair, with a note, if none computed in bfloat16."""
     if any(run.result["precision"] == "bfloat16" for run in runs):
         return list(runs)
     pair = recorded("precision-speed")[:2]
     cpu = pair[0].result["hardware"]["cpu"]
-    print(f"This machine trains no faster in bfloat16: what follows was recorded elsewhere, on a {cpu}.")
+    print(f"This machine trains no faster in bfloat16: these results were recorded on a {cpu}.")
     return pair
 
 
 def sent(runs) -> Table:
-    """Tabulate what one rank gave to all-reduces, for runs with a timeline: bytes a step, by the type of elements."""
+    """Tabulate one rank's all-reduce traffic for runs with a timeline: bytes per step by data type."""
     rows = [
         {
             "run": (run.name, "run", "s"),
@@ -101,7 +101,5 @@ def sent(runs) -> Table:
         for run in runs
         for kind, size in (run.result.get("sent") or timeline.sent(run.folder / timeline.FILE)).items()
     ]
-    caption = (
-        "What one rank gave to Horovod's all-reduces, over its steps; evaluations and batch statistics are included."
-    )
+    caption = "Data that one rank passed to Horovod's all-reduces per step, including evaluations and batch statistics."
     return Table.of(rows, caption)

@@ -1,4 +1,4 @@
-"""What a slow or lost process costs a training with a parameter server: records of `benchmarks/parameter_server.py`."""
+"""Faults in parameter-server training: records of `benchmarks/parameter_server.py`."""
 
 import math
 import statistics
@@ -10,7 +10,7 @@ from ddl.records.paths import reference_dir
 
 CASES = {
     "plain": "both workers run",
-    "held": "worker 1 stands still nine tenths of the time",
+    "held": "worker 1 is suspended nine tenths of the time",
     "stopped": "worker 1 stands still",
     "worker lost": "worker 1 is killed",
     "server lost": "the parameter server is killed",
@@ -24,7 +24,7 @@ def records() -> dict[str, list[dict]]:
 
 
 def table() -> Table:
-    """Tabulate, by case, the median updates per second, how long the run went on, and how it ended."""
+    """Tabulate, by case, the median updates per second, the duration and the end of the run."""
     found, rows = records(), []
     for case, what in CASES.items():
         speeds = [row["updates_per_s"] for row in found[case] if "updates_per_s" in row]

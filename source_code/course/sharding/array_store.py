@@ -1,8 +1,8 @@
-"""Where weights, gradients and an optimizer's state are kept: whole on every rank, or shared out in ZeRO's stages.
+"""Storage of weights, gradients and optimizer state: replicated, or sharded in ZeRO's stages.
 
-Stage 1 shares out the optimizer's state, stage 2 the gradients as well, stage 3 also the weights (Rajbhandari et al.
-2020, "ZeRO: Memory Optimizations Toward Training Trillion Parameter Models"; PyTorch's FSDP is stage 3). Each matrix is
-cut into as many equal parts as there are ranks, the last ones padded with zeros.
+Stage 1 shards the optimizer's state, stage 2 also the gradients, stage 3 also the weights (Rajbhandari et al. 2020,
+"ZeRO: Memory Optimizations Toward Training Trillion Parameter Models"; PyTorch's FSDP is stage 3). Each matrix is split
+into equal parts, one per rank, with zero padding at the end.
 """
 
 import numpy as np
@@ -17,7 +17,7 @@ BETA, BETA2, EPSILON = 0.9, 0.99, 1e-8
 
 
 class Store:
-    """What is kept of layers by ranks that have the same ones, or each its `own` and average nothing.
+    """Weights and state of layers that ranks share, or of a rank's `own` layers, which are not averaged.
 
     A training step asks for the `weights` of each layer, hands in its gradients (`add`), and calls `update` once.
     """
@@ -28,9 +28,9 @@ class Store:
         self._layers, self._weights, self._slots, self._gradients, self._steps = [], [], [], {}, 0
 
     def fill(self, layers: list[Layer], seed: int, whole: list[Layer] | None = None, start: int = 0):
-        """Make the weights and the state of layers, of which the network has `start` others before.
+        """Create the weights and state of layers that follow `start` others in the network.
 
-        `whole` are the layers as one rank would have them, if each is shared out.
+        `whole` are the unsplit layers, if each layer is split.
         """
         world = self._world
         self._layers = layers
@@ -44,7 +44,7 @@ class Store:
             self._slots.append([[tf.Variable(np.zeros_like(part)) for _ in range(slots)] for part in parts])
 
     def weights(self, number: int) -> list:
-        """Return a layer's whole matrices; in stage 3 they are gathered, and gone when nobody holds them any more."""
+        """Return a layer's whole matrices; in stage 3, they are gathered and exist only while in use."""
         kept, layer = self._weights[number], self._layers[number]
         if self._stage < 3:
             return [matrix.value() for matrix in kept]
@@ -54,7 +54,7 @@ class Store:
         ]
 
     def add(self, number: int, gradients: list):
-        """Take a layer's gradients, as they are on this rank."""
+        """Add a layer's gradients on this rank."""
         name = self._layers[number].name
         if self._stage >= 2:
             gradients = self._reduced(name, gradients)
@@ -76,7 +76,7 @@ class Store:
                 self._update_one(self._weights[number][index], self._slots[number][index], gradient, layer, index)
 
     def _reduced(self, name, gradients):
-        """Return this rank's parts of the mean gradients, and let go of the whole ones one by one."""
+        """Return this rank's parts of the mean gradients, freeing the whole ones one by one."""
         return [
             self._world.reduce_scatter(gradients.pop(0), f"gradients.{name}.{index}") for index in range(len(gradients))
         ]
@@ -102,7 +102,7 @@ class Store:
 
 
 def adam(weights, slots, gradient, rate, step):
-    """Take a step of Adam, the first of which is 1, in place."""
+    """Take step number `step` (from 1) of Adam in place."""
     tf.raw_ops.ResourceApplyAdam(
         var=weights.handle, m=slots[0].handle, v=slots[1].handle, grad=gradient, lr=rate, beta1=BETA, beta2=BETA2,
         beta1_power=BETA**step, beta2_power=BETA2**step, epsilon=EPSILON,

@@ -1,7 +1,7 @@
-"""What ranks that share out a model exchange: Horovod's collectives on flat arrays, and a count of what is sent.
+"""Horovod's collectives on flat arrays, with a count of the values sent.
 
-`hvd.reducescatter` is not among them: on Gloo an all-to-all and a mean of one's own do the same in a third to a half of
-the time (Horovod 0.28.1, 4 MiB on two and four ranks; docs/measured.md).
+`hvd.reducescatter` is missing because on Gloo, an all-to-all and a mean take a third to a half of the time (Horovod
+0.28.1, 4 MiB on two and four ranks; docs/measured.md).
 """
 
 import horovod.tensorflow as hvd
@@ -10,10 +10,10 @@ import tensorflow as tf
 
 
 class World:
-    """All ranks of a run; `sent` is the number of values that this rank has sent to others so far.
+    """The ranks of a run; `sent` counts the values that this rank has sent to others.
 
-    The methods take float32 arrays, NumPy's or TensorFlow's, and return TensorFlow's. All ranks call the same ones in
-    the same order, each with a `name` of its own.
+    The methods take float32 arrays, NumPy's or TensorFlow's, and return TensorFlow's. All ranks make the same calls in
+    the same order, each with a unique `name`.
     """
 
     def __init__(self):
@@ -22,7 +22,7 @@ class World:
         self.sent = 0
 
     def per_rank(self, numbers: int) -> int:
-        """Return how many of so many values a rank has, when each has as many: the last parts are padded."""
+        """Return the number of values per rank, with padding."""
         return -(-int(numbers) // self.size)
 
     def own(self, values):
@@ -55,7 +55,7 @@ class World:
         return tf.reduce_mean(self.all_to_all(tf.reshape(padded, [self.size, -1]), name), axis=0)
 
     def all_gather(self, part, name: str):
-        """Return all ranks' parts, which are equally long: ``[ranks, n]``."""
+        """Return all ranks' parts, of equal length: ``[ranks, n]``."""
         part = tf.convert_to_tensor(part, tf.float32)
         if self.size == 1:
             return part[None]
@@ -63,14 +63,14 @@ class World:
         return tf.reshape(hvd.allgather(part, name=name), [self.size, -1])
 
     def whole(self, part, shape, name: str):
-        """Return the array of this `shape` whose parts the ranks have."""
+        """Return the array of this `shape` from the ranks' parts."""
         values = tf.reshape(self.all_gather(part, name), [-1])
         return tf.reshape(values[: int(np.prod(shape))], shape)
 
     def pass_on(self, messages: dict[int, tf.Tensor], name: str) -> dict[int, tf.Tensor]:
-        """Send each rank in `messages` its array; return the arrays that came, flat, by sender. All ranks call it.
+        """Send arrays to the ranks in `messages`; return received flat arrays by sender. All ranks call this.
 
-        Point to point is an all-to-all with zeros among its splits.
+        It is an all-to-all in which most splits are 0.
         """
         flat = [tf.reshape(messages.get(rank, tf.zeros([0])), [-1]) for rank in range(self.size)]
         splits = [part.shape[0] for part in flat]

@@ -1,6 +1,6 @@
-"""Call a reader's code for lessons 6 and 6b on real ranks, while it is graded.
+"""Harness that runs a reader's code on real ranks, to grade lessons 6 and 6b.
 
-`course.sharding.sharded` has drawn weights and gradients, and judges what each rank reports.
+`course.sharding.sharded` draws weights and gradients, and checks each rank's report.
 """
 
 import os
@@ -22,7 +22,7 @@ class Momentum:
         self._velocity, self._rate = np.zeros(numbers, np.float32), rate
 
     def change(self, gradient) -> np.ndarray:
-        """Return what to add to the weights that have this gradient, float32 ``[n]``."""
+        """Return the update of weights with this gradient, float32 ``[n]``."""
         gradient = np.asarray(gradient, np.float32)
         if gradient.shape != self._velocity.shape:
             raise InputError(f"this optimizer is for {len(self._velocity)} numbers, not for {gradient.shape}")
@@ -39,11 +39,11 @@ class Ranks:
 
     @property
     def sent(self) -> int:
-        """How many numbers this rank has sent to others."""
+        """Count of numbers sent to other ranks."""
         return self._world.sent
 
     def split(self, values) -> np.ndarray:
-        """Return values in as many equal parts as there are ranks, padded with zeros: float32 ``[ranks, n]``."""
+        """Split values into equal, zero-padded parts, one per rank: float32 ``[ranks, n]``."""
         values = np.asarray(values, np.float32).ravel()
         return np.pad(values, (0, -len(values) % self.size)).reshape(self.size, -1)
 
@@ -135,7 +135,7 @@ def _tensor(forward, backward, given, ranks):
 
 
 def _kept(answer):
-    """Return how many numbers are in an object's arrays, its optimizers' left out."""
+    """Count the numbers in an object's arrays, without its optimizers."""
     seen, count, left = set(), 0, [_attributes(answer)]
     while left:
         value = left.pop()

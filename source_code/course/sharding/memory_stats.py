@@ -1,4 +1,4 @@
-"""How much memory a process has: TensorFlow's tensors that are alive, and what the operating system has given it."""
+"""Memory statistics of a process: live TensorFlow tensors and resident memory."""
 
 import contextlib
 import ctypes
@@ -9,14 +9,14 @@ import tensorflow as tf
 from ddl.errors import InputError
 
 DEVICE = "CPU:0"
-CLEAR_PEAK = "5"  # proc(5), clear_refs: begin the peak of resident memory anew
-GIVE_BACK = -3, 2**18  # mallopt(3), M_MMAP_THRESHOLD: what NumPy and Gloo free goes back to the system at once
+CLEAR_PEAK = "5"  # proc(5), clear_refs: reset the peak of resident memory
+GIVE_BACK = -3, 2**18  # mallopt(3), M_MMAP_THRESHOLD: return memory freed by NumPy and Gloo at once
 
 
 class Memory:
-    """Bytes since this object was made; of tensors, those in the processor's memory.
+    """Memory in bytes since this object was created; tensors in the processor's memory only.
 
-    TensorFlow counts them where it uses oneDNN; InputError where it does not.
+    Raises InputError if TensorFlow does not use oneDNN, which counts tensors.
     """
 
     def __init__(self):
@@ -25,21 +25,21 @@ class Memory:
         self.begin()
 
     def begin(self):
-        """Begin both peaks anew."""
+        """Reset both peaks."""
         tf.config.experimental.reset_memory_stats(DEVICE)
         with contextlib.suppress(OSError), open("/proc/self/clear_refs", "w") as file:
             file.write(CLEAR_PEAK)
 
     def alive(self) -> int:
-        """Return the bytes of tensors that are alive now."""
+        """Return the bytes of live tensors."""
         return self._tensors("current") - self._start
 
     def peak(self) -> int:
-        """Return the most bytes of tensors that were alive at once."""
+        """Return the peak bytes of live tensors."""
         return self._tensors("peak") - self._start
 
     def resident_peak(self) -> int:
-        """Return by how much resident memory has grown at its peak (``VmHWM``)."""
+        """Return the growth of peak resident memory (``VmHWM``)."""
         with open("/proc/self/status") as file:
             peak = next(line for line in file if line.startswith("VmHWM"))
         return 1024 * int(peak.split()[1]) - self._resident

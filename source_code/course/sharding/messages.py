@@ -1,4 +1,4 @@
-"""What fewer bytes between ranks cost in loss: runs of ``few_messages.py``, in pairs of the same seed."""
+"""Cost in loss of sending fewer bytes: runs of ``few_messages.py``, paired by seed."""
 
 from dataclasses import dataclass
 
@@ -11,7 +11,7 @@ FIGURE = "held_out_loss"
 
 @dataclass(frozen=True)
 class Way:
-    """A way of exchanging: its bytes as a share of the baseline's, and its loss minus the baseline's (nats)."""
+    """A communication method: bytes relative to the baseline, and paired differences in loss (nats)."""
 
     name: str
     sent_share: float
@@ -19,15 +19,15 @@ class Way:
 
 
 def differences(runs) -> list[Way]:
-    """Compare all ways among the runs with an all-reduce of gradients in each step, with the most bytes first.
+    """Compare all methods with an all-reduce of gradients in each step, most bytes first.
 
-    InputError, if there is no run of the baseline with the same seed.
+    Raises InputError without a baseline run of the same seed.
     """
     arms = {}
     for run in runs:
         arms.setdefault(run.name, []).append(run)
     if BASELINE not in arms:
-        raise InputError(f"there is no run named {BASELINE!r} to compare with; there are: {', '.join(arms) or 'none'}")
+        raise InputError(f"no run named {BASELINE!r} to compare with; available: {', '.join(arms) or 'none'}")
     baseline = arms.pop(BASELINE)
     most = baseline[0].result["sent_bytes"]
     ways = [

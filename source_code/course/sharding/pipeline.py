@@ -1,4 +1,4 @@
-"""Schedules of a pipeline: who computes what in which clock cycle.
+"""Pipeline schedules: the task of each stage in each clock cycle.
 
 A schedule is a list with a row for each stage (a rank), and a row has a cell for each clock cycle: ``("F", 2)`` is the
 forward pass of microbatch 2, ``("B", 2)`` its backward pass, both counted as one cycle, and None is idle.
@@ -32,9 +32,9 @@ def one_f_one_b(stages: int, microbatches: int) -> list[list[Cell]]:
 
 
 def table(orders: Sequence[Sequence[tuple[str, int]]]) -> list[list[Cell]]:
-    """Return the schedule in which each stage does its tasks in its order, each as early as what it needs is there.
+    """Return the schedule in which each stage does its tasks in order, as early as possible.
 
-    InputError, if the stages wait for one another for ever.
+    Raises InputError if the stages deadlock.
     """
     done, rows, left = {}, [[] for _ in orders], [list(order) for order in orders]
     cycle = 0
@@ -46,7 +46,7 @@ def table(orders: Sequence[Sequence[tuple[str, int]]]) -> list[list[Cell]]:
         }
         if not found:
             waiting = ", ".join(f"stage {stage} for {tasks[0]}" for stage, tasks in enumerate(left) if tasks)
-            raise InputError(f"nothing can go on in cycle {cycle}: what is next can never begin ({waiting})")
+            raise InputError(f"deadlock in cycle {cycle}: the next tasks can never start ({waiting})")
         for stage, row in enumerate(rows):
             row.append(found.get(stage))
             if stage in found:
@@ -57,7 +57,7 @@ def table(orders: Sequence[Sequence[tuple[str, int]]]) -> list[list[Cell]]:
 
 
 def problem(schedule: Schedule, microbatches: int) -> str:
-    """Say what is wrong with a schedule, in a sentence; an empty one if each pass is done once, after what it needs."""
+    """Return the first problem of a schedule, or "" if each pass runs once, after its dependencies."""
     done = {}
     if len({len(row) for row in schedule}) != 1:
         return "its rows are not equally long"
@@ -79,10 +79,10 @@ def problem(schedule: Schedule, microbatches: int) -> str:
 
 
 def bubble(schedule: Schedule, backward: float = 1) -> float:
-    """Return the share of time that stages are idle, if all wait for the slowest in each cycle.
+    """Return the idle share of time if all stages wait for the slowest in each cycle.
 
-    A backward pass takes `backward` times as long as a forward pass. If both take as long, GPipe and 1F1B are idle for
-    (P − 1) / (Q + P − 1) of the time (Huang et al. 2019).
+    A backward pass takes `backward` times as long as a forward pass. If both take equally long, GPipe and 1F1B are idle
+    for (P − 1) / (Q + P − 1) of the time (Huang et al. 2019).
     """
     lengths = {"F": 1, "B": backward}
     cycles = [[lengths[cell[0]] if cell else 0 for cell in cells] for cells in zip(*schedule, strict=True)]
@@ -90,13 +90,13 @@ def bubble(schedule: Schedule, backward: float = 1) -> float:
 
 
 def alive(schedule: Schedule) -> list[int]:
-    """Return of each stage how many microbatches' activations it keeps at most."""
+    """Return the peak number of microbatches whose activations each stage keeps."""
     step = {"F": 1, "B": -1}
     return [max(accumulate((step[cell[0]] for cell in row if cell), initial=0)) for row in schedule]
 
 
 def _needs(stage, task, stages):
-    """Return the tasks that have to be done before: (stage, way, number)."""
+    """Return the tasks that must come first: (stage, way, number)."""
     way, number = task
     if way == "F":
         return [(stage - 1, "F", number)] if stage else []

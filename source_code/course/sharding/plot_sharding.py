@@ -1,4 +1,4 @@
-"""Figures of lesson 6: a rank's memory by what it is for, what fewer bytes cost, and schedules of pipelines."""
+"""Figures of lesson 6: memory per rank, cost of fewer bytes, and pipeline schedules."""
 
 import numpy
 from matplotlib.patches import Rectangle
@@ -13,9 +13,9 @@ PASSES = {"F": COLOURS[0], "B": COLOURS[2]}  # forward, backward
 
 @styled
 def plot_memory(runs) -> Figure:
-    """Draw the memory that was predicted for a rank of each finished run of ``train_transformer.py``, and measured.
+    """Draw predicted and measured memory per rank of each finished run of ``train_transformer.py``.
 
-    Bars are the parts of `course.sharding.memory.predicted`, the mark is the peak of resident memory.
+    Bars are the parts of `course.sharding.memory.predicted`; the mark is peak resident memory.
     """
     runs = [run for run in runs if run.result and "resident_bytes" in run.result]
     if not runs:
@@ -44,7 +44,7 @@ def plot_memory(runs) -> Figure:
 
 @styled
 def plot_messages(runs) -> Figure:
-    """Draw what fewer bytes cost in loss, for runs of ``few_messages.py`` with the same seeds: a row for each way.
+    """Draw the cost in loss of fewer bytes, for paired runs of ``few_messages.py``, with a row per method.
 
     Each mark is the mean difference to an all-reduce in each step with its 95 % interval (Student's t, paired by seed).
     """
@@ -69,7 +69,7 @@ def plot_messages(runs) -> Figure:
 
 
 def _origin(runs):
-    """Say where runs were made, and when."""
+    """Return the hardware and date of runs."""
     result = runs[0].result
     return f"{hardware_label(result.get('hardware')) or 'hardware not recorded'}, {result['finished'][:10]}"
 

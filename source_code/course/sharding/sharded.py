@@ -1,9 +1,9 @@
-"""Judge what a reader has written to shard a model: the questions of lessons 6 and 6b that are launched on ranks.
+"""Checks for a reader's sharding code: the launched questions of lessons 6 and 6b.
 
-A test draws weights, and gradients for each rank (`trial`); `course.sharding.harness` calls the reader's code with them
-on real ranks, and reports its weights after each step. Twins of that training are computed here: the right one, and
-one for each usual mistake. The twin with the same weights tells which mistakes were made. Each has its own check,
-which raises AssertionError with one sentence.
+A test draws weights, and gradients for each rank (`trial`); `course.sharding.harness` runs the reader's code on real
+ranks and reports its weights after each step. This module computes twins of that training: a correct one, and one for
+each common mistake. The twin with the same weights shows which mistakes were made. Each has its own check, which raises
+AssertionError with one sentence.
 """
 
 import itertools
@@ -40,20 +40,20 @@ class Trial:
 
     @property
     def layers(self) -> list[int]:
-        """How many weights are sharded together: all of them, or each layer for itself."""
+        """Number of weights sharded together: all, or each layer separately."""
         sizes = self.given["sizes"].tolist()
         return sizes if self.fully else [sum(sizes)]
 
     @property
     def part(self) -> int:
-        """How many weights a rank has, padding included."""
+        """Number of weights per rank, including padding."""
         return sum(-(-layer // self.size) for layer in self.layers)
 
     def where(self, step=None):
         return f"{self.file} on {self.size} ranks" + ("" if step is None else f", step {step + 1}")
 
     def read(self, name: str, shape: tuple[int, ...]) -> np.ndarray:
-        """Return what all ranks reported by that name, float64 ``[ranks, *shape]``."""
+        """Return all ranks' reports of that name, float64 ``[ranks, *shape]``."""
         found = [rank.arrays.get(name, np.zeros(0)) for rank in self.ranks]
         for rank, array in enumerate(found):
             require(
@@ -63,20 +63,20 @@ class Trial:
 
     @cached_property
     def mistakes(self) -> dict[str, str] | None:
-        """The mistakes of the twin that has these weights: {check: what happened}; None if none has."""
+        """The mistakes of the matching twin, {check: description}; None if no twin matches."""
         found = self.read("weights", (STEPS, sum(self.layers))).swapaxes(0, 1)
         way = None
         for mistakes, weights in _twins(self):
-            way = way or np.abs(weights[-1, 0] - self.given["weights"]).max()  # the first twin makes no mistake
+            way = way or np.abs(weights[-1, 0] - self.given["weights"]).max()  # the first twin is correct
             if np.abs(found - weights).max() < CLOSE * way:
                 return mistakes
         return None
 
 
 def trial(file: str, ranks: int, seed: int, kind: str = "sharded", layers: dict[str, int] = EVEN) -> Trial:
-    """Have a file that defines ``Sharded`` or, if `kind` is "fully", ``FullySharded`` tried with data of a seed.
+    """Run a file that defines ``Sharded`` or, if `kind` is "fully", ``FullySharded`` with data of a seed.
 
-    AssertionError if the file is missing, fails, or does not end in time.
+    Raises AssertionError if the file is missing, fails or times out.
     """
     draw, count = np.random.default_rng([seed, ranks]), sum(layers.values())
     given = {
@@ -91,7 +91,7 @@ def trial(file: str, ranks: int, seed: int, kind: str = "sharded", layers: dict[
 
 
 def tensor_trial(file: str, ranks: int, seed: int) -> Trial:
-    """Have the two functions of tensor parallelism tried once, on matrices of a seed."""
+    """Run the two functions of tensor parallelism once, on matrices of a seed."""
     draw = np.random.default_rng([seed, ranks])
     shapes = {"x": (4, WIDTH), "first": (WIDTH, HIDDEN), "second": (HIDDEN, WIDTH), "back": (4, WIDTH)}
     given = {name: draw.normal(size=shape).astype(np.float32) for name, shape in shapes.items()}
@@ -113,7 +113,7 @@ def averaged(t: Trial) -> None:
 
 
 def gathered(t: Trial) -> None:
-    """Look for updated parts that do not get to all ranks."""
+    """Look for updated parts that do not reach all ranks."""
     _refuse(t, "gathered")
 
 
@@ -145,7 +145,7 @@ def few_bytes(t: Trial) -> None:
 
 
 def little_kept(t: Trial) -> None:
-    """Look for weights or gradients of other ranks' parts that are kept (ZeRO's third stage)."""
+    """Look for stored weights or gradients of other ranks' parts (ZeRO's third stage)."""
     for rank, kept in enumerate(t.read("kept", ())):
         require(
             kept <= 2 * t.part,
@@ -191,7 +191,7 @@ def one_sum_each_way(t: Trial) -> None:
 
 
 def _compare(t, name, otherwise):
-    """Compare an array of each rank with the whole layer's, and say if it is that rank's share of a sum."""
+    """Compare each rank's array with the whole layer's, and detect partial sums."""
     whole = _layer(t.given, t.given["first"], t.given["second"])[name]
     columns = zip(np.split(t.given["first"], t.size, 1), np.split(t.given["second"], t.size), strict=True)
     shares = [_layer(t.given, *parts)[name] for parts in columns]
@@ -260,7 +260,7 @@ def _train(t, gradient, gather, pad):
 
 
 def _owners(numbers, size, pad):
-    """Return the rank that has each weight; -1 for what is left over."""
+    """Return the rank that has each weight; -1 for leftovers."""
     part = numbers // size if pad == "rest" else -(-numbers // size)
     owners = np.arange(numbers) // max(part, 1)
     return np.where(owners < size, owners, -1) if part else np.full(numbers, -1)

@@ -1,8 +1,8 @@
-"""What a way of splitting a large model over a cluster needs: memory of a GPU, and seconds of a step, by arithmetic.
+"""Predicted memory and step time of ways to split a large model over a cluster.
 
-Time is computation at the speed that a GPU reaches, made longer by the pipeline's bubble, plus what is sent by the
-α–β model of lesson 2. Counts of floating-point operations and messages are those of Narayanan et al. 2021, "Efficient
-Large-Scale Language Model Training on GPU Clusters Using Megatron-LM", sections 3 and 5; activations are recomputed.
+Time is computation at a GPU's achieved speed, including the pipeline's bubble, plus communication by the α–β model of
+lesson 2. Counts of floating-point operations and messages are those of Narayanan et al. 2021, "Efficient Large-Scale
+Language Model Training on GPU Clusters Using Megatron-LM", sections 3 and 5; activations are recomputed.
 """
 
 import math
@@ -15,7 +15,7 @@ from course.shared.cost import Link, ring
 
 @dataclass(frozen=True)
 class Model:
-    """A GPT-like network, and the samples of a step."""
+    """A GPT-like network and its global batch."""
 
     name: str
     layers: int
@@ -27,7 +27,7 @@ class Model:
 
     @property
     def parameters(self) -> int:
-        """Its weights: equation 2 of Narayanan et al. 2021."""
+        """Number of weights: equation 2 of Narayanan et al. 2021."""
         per_layer = 12 * self.width**2 + 13 * self.width
         return self.layers * per_layer + (self.symbols + self.length) * self.width
 
@@ -39,13 +39,13 @@ class Model:
         return 96 * tokens * self.layers * width**2 * (1 + more)
 
 
-NVLINK = Link(alpha_s=5e-6, beta_s_per_byte=1 / 235e9)  # of an A100, and its host's 8 cards of 200 Gbit/s shared out
+NVLINK = Link(alpha_s=5e-6, beta_s_per_byte=1 / 235e9)  # of an A100 with its share of the host's 8 cards of 200 Gbit/s
 INFINIBAND = Link(alpha_s=10e-6, beta_s_per_byte=1 / 22e9)
 
 
 @dataclass(frozen=True)
 class Cluster:
-    """GPUs in hosts: memory in bytes, operations a second that one reaches, links inside a host and between hosts."""
+    """A cluster: memory per GPU in bytes, achieved operations per second, links inside and between hosts."""
 
     gpus: int
     per_host: int = 8
@@ -65,7 +65,7 @@ class Split:
 
 
 def splits(model: Model, cluster: Cluster) -> Iterator[Split]:
-    """Yield all splits of a cluster that the model allows: tensor parallelism stays inside a host."""
+    """Yield all possible splits over a cluster, with tensor parallelism inside hosts."""
     for tensor in range(1, cluster.per_host + 1):
         for pipeline in range(1, model.layers + 1):
             data, left = divmod(cluster.gpus, tensor * pipeline)
@@ -75,23 +75,23 @@ def splits(model: Model, cluster: Cluster) -> Iterator[Split]:
 
 
 def memory(model: Model, split: Split) -> float:
-    """Return the bytes of a GPU: mixed precision, Adam, and of each layer the input of one microbatch (a sample)."""
+    """Return the bytes per GPU: mixed precision, Adam, and each layer's input for one microbatch (a sample)."""
     kept = sum(per_rank(math.ceil(model.parameters / (split.tensor * split.pipeline)), mixed=True).values())
     one = HALF * model.length * model.width
-    waiting = min(split.pipeline, model.batch // split.data)  # microbatches that are alive in the first stage
-    # A layer's, computed anew
+    waiting = min(split.pipeline, model.batch // split.data)  # live microbatches in the first stage
+    # a recomputed layer's activations
     again = one * 17 / split.tensor + HALF * model.heads / split.tensor * model.length**2 * 2.5
     return kept + waiting * model.layers / split.pipeline * one + again
 
 
 def seconds(model: Model, cluster: Cluster, split: Split) -> dict[str, float]:
-    """Return the seconds of a step, by what they are for."""
+    """Return the seconds of a step by purpose."""
     microbatches = model.batch // split.data
     compute = model.operations / cluster.gpus / cluster.speed
-    one = HALF * model.length * model.width  # bytes of a sample between two layers
+    one = HALF * model.length * model.width  # bytes per sample between two layers
     own_layers = model.layers / split.pipeline
     inside = ring(one, split.tensor, cluster.inside.alpha_s, cluster.inside.beta_s_per_byte)
-    busy = compute + 6 * microbatches * own_layers * inside  # two sums forward, two back, two while computing again
+    busy = compute + 6 * microbatches * own_layers * inside  # two each: forward, backward, recomputation
     crosses = split.data * split.tensor * split.pipeline > cluster.per_host
     gradients = HALF * model.parameters / (split.tensor * split.pipeline)
     link = cluster.between if crosses else cluster.inside
@@ -106,13 +106,12 @@ def seconds(model: Model, cluster: Cluster, split: Split) -> dict[str, float]:
 
 
 def best(model: Model, cluster: Cluster) -> Split | None:
-    """Return the fastest of all splits that fit into memory; None if none does."""
+    """Return the fastest split that fits into memory, or None."""
     fitting = [split for split in splits(model, cluster) if memory(model, split) <= cluster.memory]
     return min(fitting, key=lambda split: sum(seconds(model, cluster, split).values()), default=None)
 
 
-# Table 1 of Narayanan et al. 2021: the model, how many A100s, the degrees that its authors chose, and 10¹² operations a
-# second that a GPU reached.
+# Table 1 of Narayanan et al. 2021: the model, number of A100s, the authors' degrees, and achieved TFLOP/s per GPU.
 MEGATRON = [
     (Model("1.7B", 24, 2304, 24, 512), 32, Split(32, 1, 1), 137),
     (Model("3.6B", 30, 3072, 32, 512), 64, Split(32, 2, 1), 138),

@@ -1,4 +1,4 @@
-"""What lesson 6's networks learn, and the weights that they begin with, in NumPy: every library has the same."""
+"""Data and initial weights of lesson 6's networks, in NumPy, so that all libraries share them."""
 
 import numpy as np
 
@@ -6,7 +6,7 @@ CHARACTERS = "0123456789+=; "
 
 
 def text(characters: int, seed: int) -> np.ndarray:
-    """Return sums of two numbers below 100, as numbers of `CHARACTERS`: int32 ``[characters]``."""
+    """Return sums of two numbers below 100, as indices into `CHARACTERS`: int32 ``[characters]``."""
     draw = np.random.default_rng(seed)
     terms = draw.integers(0, 100, (characters // 6 + 1, 2))
     written = "".join(f"{a}+{b}={a + b};" for a, b in terms.tolist())
@@ -14,6 +14,6 @@ def text(characters: int, seed: int) -> np.ndarray:
 
 
 def initial(shapes: tuple[tuple[int, int], ...], number: int, seed: int) -> list[np.ndarray]:
-    """Return the first weights of layer `number`, float32, each of the `shapes`; only number and seed decide them."""
+    """Return the initial weights of layer `number`, float32, from its number and the seed."""
     draw = np.random.default_rng((seed, number))
     return [draw.standard_normal(shape, np.float32) / np.float32(shape[0] ** 0.5) for shape in shapes]

@@ -2,7 +2,7 @@
 
 It reads text such as ``37+48=85`` character by character. A layer is attention or a multilayer perceptron, whose result
 is added to its input (Vaswani et al. 2017, with the norm before the layer and without biases or gains, so that all
-weights are matrices). Weights are passed to a layer, so that whoever calls it decides where they are kept.
+weights are matrices). Weights are arguments of a layer, so the caller decides where they are stored.
 """
 
 from collections.abc import Callable
@@ -19,7 +19,7 @@ MASKED = -1e9
 
 @dataclass(frozen=True)
 class Layer:
-    """A layer: the shapes of its matrices, and what it makes of its input and them."""
+    """A layer: the shapes of its matrices, and its function of input and matrices."""
 
     name: str
     shapes: tuple[tuple[int, int], ...]
@@ -30,8 +30,8 @@ class Layer:
 def layers(width: int, depth: int, heads: int, length: int, ranks: int = 1) -> list[Layer]:
     """Return the network's layers; with `ranks`, one rank's part of each in tensor parallelism.
 
-    A rank then has `heads` / `ranks` heads of each attention and as large a part of each perceptron's hidden units. Its
-    result, added up over the ranks, is that of the layer; embedding and output are whole on every rank.
+    A rank then has `heads` / `ranks` heads of each attention and the same share of each perceptron's hidden units. The
+    sum of the results over ranks is the layer's; embedding and output are replicated.
     """
     part = width // ranks
     attend = (
@@ -54,23 +54,23 @@ def part_of(layer: Layer, weights: list[np.ndarray], rank: int, ranks: int) -> l
     if not layer.residual or ranks == 1:
         return weights
     first, second = weights
-    if layer.name.startswith("attention"):  # a part of the heads: of queries, keys and values each
+    if layer.name.startswith("attention"):  # a part of the heads, for queries, keys and values
         columns = np.concatenate([np.array_split(part, ranks, 1)[rank] for part in np.array_split(first, 3, 1)], 1)
     else:
         columns = np.array_split(first, ranks, 1)[rank]
     return [np.ascontiguousarray(columns), np.array_split(second, ranks, 0)[rank]]
 
 
-# ---------------------------------------------------------------- what the layers compute
+# ---------------------------------------------------------------- layers
 
 
 def embed(tokens, table, positions):
-    """Return a vector for each character and its place: float32 ``[batch, length, width]``."""
+    """Embed each character and its position: float32 ``[batch, length, width]``."""
     return product(tf.one_hot(tokens, table.shape[0]), table) + positions
 
 
 def attention(x, qkv, out, heads):
-    """Return what each place takes from those before it; x: float32 ``[batch, length, width]``, and so the result."""
+    """Return causal self-attention; input and result are float32 ``[batch, length, width]``."""
     batch, length, _ = x.shape
     y = tf.reshape(product(normed(x), qkv), [batch, length, 3, heads, -1])
     query, key, value = tf.unstack(tf.transpose(y, [2, 0, 3, 1, 4]))
@@ -82,7 +82,7 @@ def attention(x, qkv, out, heads):
 
 
 def perceptron(x, first, second):
-    """Return the output of a multilayer perceptron for each place: float32 ``[batch, length, width]``."""
+    """Return the output of a multilayer perceptron at each position: float32 ``[batch, length, width]``."""
     return product(tf.nn.relu(product(normed(x), first)), second)
 
 
@@ -102,11 +102,11 @@ def product(x, matrix):
     return tf.reshape(tf.matmul(tf.reshape(x, [-1, x.shape[-1]]), matrix), [*x.shape[:-1], matrix.shape[-1]])
 
 
-# ---------------------------------------------------------------- forward and back, one layer at a time
+# ---------------------------------------------------------------- forward and backward, by layer
 
 
 class Record(NamedTuple):
-    """What a layer's gradients are computed from: its tape, input, weights and result."""
+    """The activations of a layer: its tape, input, weights and result."""
 
     tape: tf.GradientTape
     x: tf.Tensor
@@ -115,14 +115,14 @@ class Record(NamedTuple):
 
 
 def record(layer: Layer, x, weights: list, *targets) -> Record:
-    """Run a layer, and keep what its gradients need: these tensors are the activations."""
+    """Run a layer and keep the tensors for its gradients, the activations."""
     with tf.GradientTape() as tape:
         tape.watch([x, *weights] if x.dtype.is_floating else weights)
         return Record(tape, x, weights, layer.function(x, *targets, *weights))
 
 
 def gradients(record: Record, back=None) -> tuple:
-    """Return the gradients of a layer's input (None of characters) and of its weights, a list.
+    """Return the gradients of a layer's input (None for characters) and a list for its weights.
 
     `back` is the gradient of its result; None for a loss.
     """

@@ -1,1 +1,1 @@
-"""What several lessons share: costs, efficiency, recorded results, and what figures have in common."""
+"""Code shared between lessons: costs, efficiency, recorded results and figures."""

@@ -1,6 +1,6 @@
-"""What the benchmarks share: message sizes, repeats, statistics of times, and where bytes went.
+"""Shared parts of the benchmarks: message sizes, repeats, timing statistics and transports.
 
-The scripts measure; this needs neither TensorFlow nor Horovod.
+This module needs neither TensorFlow nor Horovod.
 """
 
 import re
@@ -13,11 +13,11 @@ from ddl.records.machine import available_bytes
 from ddl.records.network import addresses, link_made_here
 from ddl.text import plural
 
-# From one float32 number to 256 MiB, each four times the one before it.
+# From one float32 number to 256 MiB, in factors of four.
 DEFAULT_SIZES = {"min_bytes": 4, "max_bytes": 2**28, "factor": 4}
-ITEM_BYTES = 4  # of a float32, which all messages are made of
+ITEM_BYTES = 4  # of float32, the type of all messages
 LEAST_REPEATS = 3
-FLAT = "flat"  # what hierarchical_allreduce.py compares the others with
+FLAT = "flat"  # baseline of hierarchical_allreduce.py
 VARIANTS = {
     FLAT: "Horovod's own all-reduce: one ring, host by host",
     "ring": "the same ring over sockets",
@@ -27,30 +27,30 @@ VARIANTS = {
 }
 
 
-# Of a training step, in their order. Waiting and communication happen inside the same all-reduce.
+# Parts of a training step, in order. Waiting and communication are both inside the all-reduce.
 PARTS = ("input", "computation", "waiting", "communication", "update")
 
 
 class BenchError(CourseError, ValueError):
-    """Something cannot be measured as it was asked for."""
+    """Impossible measurement."""
 
 
 def add_options(parser):
-    """Give an argparse parser the options that all benchmarks have."""
+    """Add the options shared by all benchmarks to a parser."""
     add = parser.add_argument
     size = Integer(ITEM_BYTES, 2**40)
-    add("--min-bytes", type=size, default=DEFAULT_SIZES["min_bytes"], help="the smallest size")
-    add("--max-bytes", type=size, default=DEFAULT_SIZES["max_bytes"], help="the largest size (default: 256 MiB)")
-    add("--factor", type=Integer(2), default=DEFAULT_SIZES["factor"], help="from one size to the next")
-    add("--sizes", type=size, nargs="+", metavar="BYTES", help="these instead, all multiples of four bytes")
-    add("--repeats", type=Integer(), default=200, metavar="N", help="of each size, at most")
-    budget = f"to spend on a size, which gets {LEAST_REPEATS} repeats even where they take longer"
+    add("--min-bytes", type=size, default=DEFAULT_SIZES["min_bytes"], help="smallest size")
+    add("--max-bytes", type=size, default=DEFAULT_SIZES["max_bytes"], help="largest size (default: 256 MiB)")
+    add("--factor", type=Integer(2), default=DEFAULT_SIZES["factor"], help="factor between consecutive sizes")
+    add("--sizes", type=size, nargs="+", metavar="BYTES", help="measure these sizes instead, multiples of four bytes")
+    add("--repeats", type=Integer(), default=200, metavar="N", help="maximum number of repeats of each size")
+    budget = f"seconds to spend on each size (but at least {LEAST_REPEATS} repeats)"
     add("--seconds", type=Number(above=0), default=0.5, help=budget)
-    add("--interface", metavar="NAME", help="the network interface to use, such as eth0")
+    add("--interface", metavar="NAME", help="network interface to use, such as eth0")
 
 
 def parse(parser, arguments):
-    """Parse a benchmark's options; refuse at once what cannot be measured."""
+    """Parse and check a benchmark's options."""
     config = parser.parse_args(arguments)
     try:
         sizes(config)
@@ -63,7 +63,7 @@ def parse(parser, arguments):
 
 
 def sizes(config) -> list[int]:
-    """Return the sizes to measure, in bytes, ascending; BenchError, if one is not a whole number of float32 values."""
+    """Return the sizes to measure, in bytes, ascending. Raises BenchError if one is not a multiple of 4."""
     if config.sizes:
         found = sorted(set(config.sizes))
     else:
@@ -81,60 +81,60 @@ def sizes(config) -> list[int]:
 
 
 def repeats(config, seconds: float) -> int:
-    """Return how often to repeat what took `seconds` once: as the budget allows, within limits."""
+    """Return the number of repeats, within limits, that fit the budget if one takes `seconds`."""
     return min(config.repeats, max(LEAST_REPEATS, int(config.seconds / max(seconds, 1e-9))))
 
 
 def spread(values) -> dict:
     """Return median and quartiles: ``{"median": …, "low": …, "high": …}``."""
-    import numpy  # here, as options need none of it
+    import numpy  # slow import, not needed for options
 
     low, median, high = numpy.percentile(values, (25, 50, 75)).tolist()
     return {"median": median, "low": low, "high": high}
 
 
 def timing(seconds) -> dict:
-    """Return what a record keeps of repeated times, in seconds: their `spread`, and the ``least``."""
+    """Return the summary of repeated times, in seconds: their `spread` and the ``least``."""
     return {**spread(seconds), "least": float(min(seconds))}
 
 
-# ---------------------------------------------------------------- what is allowed
+# ---------------------------------------------------------------- limits
 
 
 def nccl_settings(texts) -> dict[str, str]:
-    """Read settings of NCCL: ``["NCCL_ALGO=Ring"]`` gives ``{"NCCL_ALGO": "Ring"}``; BenchError for anything else."""
+    """Parse settings of NCCL: ``["NCCL_ALGO=Ring"]`` gives ``{"NCCL_ALGO": "Ring"}``."""
     found = {}
     for text in texts or ():
         name, equals, value = text.partition("=")
         if not re.fullmatch(r"NCCL_[A-Z0-9_]+", name) or not equals or not value:
-            raise BenchError(f"--nccl {text}: NCCL_NAME=VALUE is needed, such as NCCL_ALGO=Ring")
+            raise BenchError(f"--nccl {text}: expected NCCL_NAME=VALUE, such as NCCL_ALGO=Ring")
         found[name] = value
     return found
 
 
 def refuse_what_does_not_fit(size_bytes: int, copies: int, ranks: int):
-    """Refuse messages that would not fit into memory: a BenchError says which size would.
+    """Raise BenchError, with the largest possible size, if messages don't fit into memory.
 
-    `size_bytes` is the largest, and each of the `ranks` on this host holds so many `copies` at once.
+    `size_bytes` is the largest message; each of the `ranks` on this host holds `copies` of it at once.
     """
     free, needed = available_bytes(), copies * size_bytes * ranks
     if needed > free:
         fits = free // (copies * ranks) // ITEM_BYTES * ITEM_BYTES
         raise BenchError(
             f"messages of {size_bytes:,} bytes need about {needed / 1e6:,.0f} MB ({copies} copies "
-            f"on each of {plural(ranks, 'rank')}), and this host has {free / 1e6:,.0f} MB "
-            f"left: --max-bytes {fits} would fit"
+            f"on each of {plural(ranks, 'rank')}), but this host has {free / 1e6:,.0f} MB "
+            f"free: use --max-bytes {fits}"
         )
 
 
-# ---------------------------------------------------------------- where the bytes go
+# ---------------------------------------------------------------- transports
 
 
 def link(interface: str, hosts: int = 2) -> str:
-    """Say in words over what TCP's bytes travel, as far as this host knows.
+    """Return a description of TCP's transport, as far as this host knows.
 
-    The name of the `interface` is empty where it is not known. On one host the kernel goes through memory, whichever
-    interface an address belongs to. BenchError, as `address`.
+    `interface` is empty if unknown. On one host, the kernel goes through memory, regardless of the interface. Raises
+    BenchError like `address`.
     """
     if interface:
         address(interface)
@@ -144,14 +144,14 @@ def link(interface: str, hosts: int = 2) -> str:
     if made := link_made_here():
         return f"TCP over {made}"
     if not interface:
-        return "TCP between hosts over an interface that is not known here"
+        return "TCP between hosts over an unknown interface"
     rate = psutil.net_if_stats()[interface].speed
-    speed = f"{rate:,} Mbit/s, according to its driver" if rate else "its driver gives no rate"
+    speed = f"{rate:,} Mbit/s, according to its driver" if rate else "rate not reported by its driver"
     return f"TCP between hosts over {interface} ({speed})"
 
 
 def address(interface: str) -> str:
-    """Return the IPv4 address of a network interface of this host; a BenchError lists those that have one."""
+    """Return the IPv4 address of a network interface of this host. Raises BenchError if it has none."""
     interfaces = addresses()
     if interface not in interfaces:
         raise BenchError(
@@ -162,13 +162,13 @@ def address(interface: str) -> str:
 
 
 def link_bytes(variant: str, size_bytes: float, hosts: int, ranks_per_host: int) -> float:
-    """Return how many bytes one host has to send to others, headers not counted.
+    """Return the bytes that one host sends to other hosts, without headers.
 
     A ring of N ranks passes on 2 (N − 1)/N of the message from each rank to the next (Patarasuk & Yuan 2009, "Bandwidth
     optimal all-reduce algorithms for clusters of workstations", section 3.2: N − 1 steps of reduce-scatter and as many
-    of all-gather, of 1/N of the message each). How much of it leaves a host depends on the order: one of its ranks has
-    its neighbour elsewhere, or all. In a hierarchy a ring has one rank of each host: there are n rings, each for 1/n of
-    the message, or one for all of it. N is `hosts` × n, and n `ranks_per_host`.
+    of all-gather, of 1/N of the message each). How much of it leaves a host depends on the order: the next rank is on
+    another host for one of its ranks, or for all. In a hierarchy, a ring has one rank per host: there are n rings, each
+    with 1/n of the message, or one with all of it. N is `hosts` × n, and n `ranks_per_host`.
     """
     if variant not in VARIANTS:
         raise BenchError(f"variant {variant!r} is not one of: {', '.join(VARIANTS)}")

@@ -1,8 +1,8 @@
-"""What an all-reduce costs: the alpha-beta model of several algorithms, and fitting it to measurements.
+"""Cost of an all-reduce: the alpha-beta model of several algorithms, and its fit to measurements.
 
 A message of n bytes takes ``alpha + beta n`` seconds: a latency, and the inverse of a bandwidth (Hockney 1994, "The
-communication challenge for MPP"). An algorithm then costs an alpha for each message in sequence and a beta for each
-byte through one rank's link. The messages of a step travel at the same time, without hindering each other.
+communication challenge for MPP"). An algorithm costs one alpha per message in sequence and one beta per byte through a
+rank's link. The messages of a step travel simultaneously without contention.
 """
 
 import math
@@ -17,7 +17,7 @@ from ddl.errors import InputError
 
 @dataclass(frozen=True)
 class Link:
-    """What a message costs on a link: ``alpha_s + beta_s_per_byte * size``."""
+    """Cost of a message on a link: ``alpha_s + beta_s_per_byte * size``."""
 
     alpha_s: float  # latency in seconds
     beta_s_per_byte: float  # inverse of the bandwidth in bytes/s
@@ -26,11 +26,11 @@ class Link:
         for name in ("alpha_s", "beta_s_per_byte"):
             value = getattr(self, name)
             if not value >= 0:
-                raise InputError(f"{name}={value!r}: it is a time, 0 or more")
+                raise InputError(f"{name}={value!r}: must be a time >= 0")
 
     @property
     def bandwidth_gb_per_s(self):
-        """10⁹ bytes/s; infinite where a byte costs nothing."""
+        """Bandwidth in 10⁹ bytes/s; infinite if beta is 0."""
         return 1e-9 / self.beta_s_per_byte if self.beta_s_per_byte else numpy.inf
 
 
@@ -39,7 +39,7 @@ class Link:
 
 def _ranks(ranks):
     if ranks < 1 or int(ranks) != ranks:
-        raise InputError(f"ranks={ranks!r}: a whole number, 1 or more, is needed")
+        raise InputError(f"ranks must be an integer >= 1, got {ranks!r}")
     return int(ranks)
 
 
@@ -54,11 +54,11 @@ def ring(size_bytes, ranks: int, alpha_s: float, beta_s_per_byte: float):
 
 
 def recursive_doubling(size_bytes, ranks, alpha_s, beta_s_per_byte):
-    """Return the seconds of recursive doubling: in each of lg p steps, all n bytes with a partner; as for `ring`.
+    """Return the seconds of recursive doubling: lg p exchanges of n bytes with a partner; see `ring`.
 
-    ``lg p (alpha + n beta)``. Thakur, Rabenseifner and Gropp 2005, "Optimization of collective communication
-    operations in MPICH", on all-reduce. If p is not a power of two, two messages come around the steps
-    of the largest power of two below p.
+    ``lg p (alpha + n beta)``. Thakur, Rabenseifner and Gropp 2005, "Optimization of collective communication operations
+    in MPICH", on all-reduce. If p is not a power of two, add two messages to the steps of the largest power of two
+    below p.
     """
     p = _ranks(ranks)
     steps = p.bit_length() - 1
@@ -67,10 +67,10 @@ def recursive_doubling(size_bytes, ranks, alpha_s, beta_s_per_byte):
 
 
 def halving_doubling(size_bytes, ranks, alpha_s, beta_s_per_byte):
-    """Return the seconds of Rabenseifner's algorithm: recursive halving, then doubling; as for `ring`.
+    """Return the seconds of Rabenseifner's algorithm: recursive halving, then doubling; see `ring`.
 
-    ``2 lg p alpha + 2 (p − 1)/p n beta``: as few bytes as a ring, in fewer messages (Thakur et al.,
-    ibid.). If p is not a power of two, as for `recursive_doubling`.
+    ``2 lg p alpha + 2 (p − 1)/p n beta``: as few bytes as a ring, in fewer messages (Thakur et al., ibid.). If p is not
+    a power of two, see `recursive_doubling`.
     """
     p = _ranks(ranks)
     steps = p.bit_length() - 1
@@ -80,7 +80,7 @@ def halving_doubling(size_bytes, ranks, alpha_s, beta_s_per_byte):
 
 
 def tree(size_bytes, ranks, alpha_s, beta_s_per_byte):
-    """Return the seconds of a binomial tree: all add up towards rank 0, which sends the sum back; as for `ring`.
+    """Return the seconds of a binomial tree: a reduce to rank 0, then a broadcast; see `ring`.
 
     ``2 ⌈lg p⌉ (alpha + n beta)``, without pipelining (Thakur et al., ibid., on reduce and broadcast).
     """
@@ -97,9 +97,9 @@ ALGORITHMS = {
 
 
 def terms(algorithm: str, ranks: int):
-    """Return how many messages an algorithm sends in sequence, and how many bytes per byte of data."""
+    """Return an algorithm's messages in sequence, and its bytes sent per byte of data."""
     if algorithm not in ALGORITHMS:
-        raise InputError(f"there is no algorithm {algorithm!r}; there are: {', '.join(ALGORITHMS)}")
+        raise InputError(f"unknown algorithm {algorithm!r}; choose from: {', '.join(ALGORITHMS)}")
     seconds = ALGORITHMS[algorithm]
     return float(seconds(0, ranks, 1.0, 0.0)), float(seconds(1, ranks, 0.0, 1.0))
 
@@ -110,9 +110,9 @@ def terms(algorithm: str, ranks: int):
 def ring_over_nodes(size_bytes: float, ranks_per_node: int, nodes: int, inside: Link, between: Link) -> float:
     """Return the seconds of one ring through all ranks of all nodes, in the nodes' order.
 
-    A ring is as fast as its slowest link, and 2 (nodes − 1) of its 2 (p − 1) messages wait for a network, as in NCCL's
-    tuning model (src/graph/tuning.cc, `ncclTopoTuneModel`). `inside` is the link between neighbours in a node;
-    `between` that between nodes, with all network cards of a node together.
+    A ring is as fast as its slowest link, and 2 (nodes − 1) of its 2 (p − 1) messages cross the network, as in NCCL's
+    tuning model (src/graph/tuning.cc, `ncclTopoTuneModel`). `inside` links neighbors in a node; `between` links nodes,
+    with all network cards of a node combined.
     """
     p = _ranks(ranks_per_node) * _ranks(nodes)
     far = 2 * (nodes - 1)
@@ -124,9 +124,9 @@ def ring_over_nodes(size_bytes: float, ranks_per_node: int, nodes: int, inside: 
 def hierarchical(size_bytes: float, ranks_per_node: int, nodes: int, inside: Link, between: Link) -> float:
     """Return the seconds of an all-reduce in three steps: inside nodes, between them, inside again.
 
-    ``ring(inside) + halving_doubling(between)``: a reduce-scatter and an all-gather inside nodes, which together cost a
-    ring's time, around an all-reduce of the pieces between nodes (Goyal et al. 2017, "Accurate, large minibatch SGD",
-    section 4). `inside` and `between` are as for `ring_over_nodes`.
+    ``ring(inside) + halving_doubling(between)``: a reduce-scatter and an all-gather inside nodes, which together take
+    as long as a ring, around an all-reduce of the pieces between nodes (Goyal et al. 2017, "Accurate, large minibatch
+    SGD", section 4). `inside` and `between` are as for `ring_over_nodes`.
     """
     near = ring(size_bytes, ranks_per_node, inside.alpha_s, inside.beta_s_per_byte)
     return near + halving_doubling(size_bytes, nodes, between.alpha_s, between.beta_s_per_byte)
@@ -137,25 +137,25 @@ def hierarchical(size_bytes: float, ranks_per_node: int, nodes: int, inside: Lin
 
 @dataclass(frozen=True)
 class Fit(Link):
-    """What a link costs if an algorithm takes what was measured at some points."""
+    """Alpha and beta fitted to measured times of an algorithm."""
 
     algorithm: str
-    ranks: tuple[int, ...]  # of each point
+    ranks: tuple[int, ...]  # per point
     size_bytes: tuple[float, ...]
     seconds: tuple[float, ...]
-    operation_s: float = 0.0  # of an all-reduce, whatever the number of its messages
+    operation_s: float = 0.0  # per all-reduce, regardless of its number of messages
 
     def __call__(self, size_bytes, ranks=None):
-        """Return the seconds of an all-reduce, by default on as many ranks as were measured."""
+        """Return the seconds of an all-reduce, by default on the measured number of ranks."""
         several = len(set(self.ranks)) > 1
         if ranks is None:
             if several:
-                raise InputError("the points are of several numbers of ranks: give one, fit(size_bytes, ranks)")
+                raise InputError("the points have several numbers of ranks: choose one with fit(size_bytes, ranks)")
             ranks = self.ranks[0]
         if ranks not in self.ranks and not several:
             raise InputError(
-                f"all points are of {self.ranks[0]} ranks, which does not show what part of the latency is paid for "
-                f"each message and what part once: to predict {ranks} ranks, measure with another number, too"
+                f"all points have {self.ranks[0]} ranks, so it is unknown how much of the latency is per message "
+                f"and how much per operation: to predict {ranks} ranks, also measure another number of ranks"
             )
         return self.operation_s + ALGORITHMS[self.algorithm](size_bytes, ranks, self.alpha_s, self.beta_s_per_byte)
 
@@ -185,24 +185,23 @@ class Fit(Link):
 def fit(points, ranks, algorithm: str = "ring") -> Fit:
     """Fit alpha and beta of one of `ALGORITHMS` to measured all-reduces.
 
-    Least squares of the relative errors, with none of the factors below 0. From five points on, outliers weigh less:
-    the fit is repeated with the weights of Huber 1964, "Robust estimation of a location parameter", by each point's
-    error in units of the typical one.
+    Least squares of the relative errors, with nonnegative factors. With five points or more, the fit is repeated with
+    the weights of Huber 1964, "Robust estimation of a location parameter", to limit the influence of outliers.
 
     `points` are (bytes of a rank's data, seconds); `ranks`, two or more, is the same for all points or a sequence. With
-    only one number of ranks all algorithms are the same straight line, and all latency counts as that of messages.
-    Several numbers tell algorithms apart, and a latency for each message from one for each operation, ``operation_s``.
+    only one number of ranks, all algorithms are the same straight line, and all latency is attributed to messages.
+    Several numbers distinguish between algorithms, and between latency per message and per operation (``operation_s``).
 
-    Raises InputError if there are fewer than two different points, or one is not a size and a time.
+    Raises InputError for fewer than two different sizes, or invalid points.
     """
     size_bytes, seconds = numpy.array(points, float).reshape(len(points), 2).T
     every = numpy.broadcast_to(numpy.asarray(ranks, int), len(points))
     if len(set(zip(size_bytes, every))) < 2:
-        raise InputError(f"{len(points)} points: latency and bandwidth need two or more of different sizes")
+        raise InputError(f"{len(points)} points: fitting latency and bandwidth needs two different sizes")
     if not (seconds > 0).all() or not (size_bytes >= 0).all() or not numpy.isfinite(seconds).all():
-        raise InputError("points are (bytes, seconds): no size may be negative, and all times must be above 0 s")
+        raise InputError("points are (bytes, seconds): sizes must be >= 0 and times > 0")
     if (every < 2).any():
-        raise InputError("on one rank nothing travels: measure with two or more")
+        raise InputError("one rank sends nothing: measure with two or more")
     counts = numpy.array([terms(algorithm, int(number)) for number in every])
     columns = counts * numpy.stack([numpy.ones(len(points)), size_bytes], axis=1)
     if len(set(every.tolist())) > 1:
@@ -211,25 +210,25 @@ def fit(points, ranks, algorithm: str = "ring") -> Fit:
     for _ in range(REWEIGHT if len(points) >= ENOUGH else 1):
         factors = _relative(columns, seconds, weights)
         off = numpy.abs(columns @ factors / seconds - 1)
-        typical = max(1.4826 * float(numpy.median(off)), 1e-9)  # the deviation, were it normal
+        typical = max(1.4826 * float(numpy.median(off)), 1e-9)  # estimate of the standard deviation
         weights = numpy.minimum(1, HUBER * typical / numpy.maximum(off, 1e-12))
     alpha, beta, *once = factors.tolist()
     return Fit(alpha, beta, algorithm, *(tuple(column.tolist()) for column in (every, size_bytes, seconds)), *once)
 
 
-ENOUGH = 5  # points: of fewer, none counts as an outlier
-REWEIGHT = 50  # solutions; the weights have settled long before
-HUBER = 1.345  # in units of the typical error: Huber's own constant
+ENOUGH = 5  # minimal number of points for detecting outliers
+REWEIGHT = 50  # iterations; the weights converge much earlier
+HUBER = 1.345  # Huber's constant, in standard deviations
 
 
 def line(size_bytes: Sequence[float], seconds: Sequence[float]):
-    """Fit ``seconds = alpha + beta × bytes`` by least squares of relative errors, neither below 0."""
+    """Fit ``seconds = alpha + beta × bytes`` by least squares of relative errors, both nonnegative."""
     columns = numpy.stack([numpy.ones(len(seconds)), numpy.asarray(size_bytes, float)], axis=1)
     return tuple(_relative(columns, numpy.asarray(seconds, float), 1.0).tolist())
 
 
 def _relative(columns, seconds, weights):
-    """Solve for factors, 0 or above, with which the columns add up to the seconds, by their relative errors."""
+    """Return the nonnegative factors whose weighted sum of columns best fits the seconds."""
     from scipy.optimize import nnls
 
     root = numpy.sqrt(weights) * numpy.ones(len(seconds))
@@ -237,7 +236,7 @@ def _relative(columns, seconds, weights):
 
 
 def crossing(sizes: Sequence[float], ratios: Sequence[float]) -> float:
-    """Return the last size at which a curve falls through 1, on logarithmic axes; infinite if it ends above, else 0."""
+    """Return the size at which a curve last falls below 1, on log axes; infinite if it ends above, else 0."""
     if ratios[-1] > 1:
         return math.inf
     for (size, ratio), (next_size, next_ratio) in reversed(list(pairwise(zip(sizes, ratios, strict=True)))):

@@ -1,7 +1,6 @@
-"""How well a training uses several workers, and where its time goes: tables from run records.
+"""Scaling efficiency and step times: tables from run records.
 
-`train_cifar.py` and others record how many samples they processed in a second, `step_times.py` how long each part of a
-step took.
+`train_cifar.py` and others record throughput; `step_times.py` records how long each part of a step took.
 """
 
 import json
@@ -19,13 +18,13 @@ from ddl.errors import InputError
 from ddl.records.paths import reference_dir
 from ddl.text import plural
 
-# ---------------------------------------------------------------- counting right
+# ---------------------------------------------------------------- counting samples
 
 
 def samples_processed(samples: int, per_rank_batch: int, ranks: int) -> int:
-    """Return how many of a training set's samples an epoch of whole steps really processes.
+    """Return the number of samples that an epoch of whole steps processes.
 
-    Raises InputError if not even one step is whole.
+    Raises InputError if there are too few samples for one step.
     """
     for name, value in (("samples", samples), ("per_rank_batch", per_rank_batch), ("ranks", ranks)):
         if value < 1:
@@ -34,7 +33,7 @@ def samples_processed(samples: int, per_rank_batch: int, ranks: int) -> int:
     steps = samples // global_batch
     if not steps:
         raise InputError(
-            f"{ranks} ranks × {per_rank_batch:,} samples are {global_batch:,} in a step, more than all {samples:,}"
+            f"{ranks} ranks × {per_rank_batch:,} samples are {global_batch:,} per step, more than all {samples:,}"
         )
     return steps * global_batch
 
@@ -45,10 +44,10 @@ def efficiency(samples_per_s, ranks, samples_per_s_of_one):
 
 
 def published() -> Table:
-    """Tabulate a published course's scaling efficiencies in percent, as stated and with samples counted right.
+    """Tabulate a published course's scaling efficiencies in percent, as stated and with samples counted correctly.
 
-    Both columns of computed percents come from the published throughputs: ``as_counted_percent`` with all samples of
-    the data set, as they were counted, ``computed_percent`` with those of whole steps.
+    Both computed columns come from the published throughputs: ``as_counted_percent`` counts all samples of the data
+    set, as published; ``computed_percent`` counts those in whole steps.
     """
     rows = [json.loads(line) for line in (reference_dir() / "published-efficiency.jsonl").read_text().splitlines()]
     shown = []
@@ -66,16 +65,16 @@ def published() -> Table:
                 **{name: row[name] for name in ("samples", "samples_per_s", "samples_per_s_of_one")},
             }
         )
-    return Table.of(shown, f"Published by others, not measured here. {rows[0]['source']}. {rows[0]['why']}.")
+    return Table.of(shown, f"Published elsewhere, not measured here. {rows[0]['source']}. {rows[0]['why']}.")
 
 
 # ---------------------------------------------------------------- scaling
 
 
-ALIKE = {  # what runs whose throughputs are compared have in common, and why
+ALIKE = {  # what comparable runs must have in common, and why
     "script": "different scripts do different work",
     "parameters": "different networks do different work",
-    "precision": "arithmetic in another precision has another speed",
+    "precision": "different precisions have different speeds",
     "hardware": "speeds of different machines say nothing about ranks",
 }
 
@@ -83,18 +82,18 @@ ALIKE = {  # what runs whose throughputs are compared have in common, and why
 def scaling(runs, kind="strong") -> Table:
     """Tabulate how throughput grows with ranks, for runs of one training on one kind of machine.
 
-    Of runs with the same ranks and threads the median counts; one rank has to be among them. In "strong" scaling all
-    runs have the same global batch, in "weak" scaling the same batch on each rank.
+    Repeated runs with the same ranks and threads are represented by their median. One run must have one rank. In
+    "strong" scaling, all runs have the same global batch; in "weak" scaling, the same batch per rank.
 
-    ``speedup`` is images/s over those of one rank with as many threads, and ``efficiency`` that over the number of
-    ranks. ``equal_hardware`` is images/s over those of one rank with all the row's cores (ranks × threads); NaN if no
-    such run is there.
+    ``speedup`` is throughput relative to one rank with as many threads, and ``efficiency`` is speedup / ranks.
+    ``equal_hardware`` is throughput relative to one rank with all the row's cores (ranks × threads); NaN without such a
+    run.
 
-    Raises InputError if the runs cannot be compared; the message says what differs.
+    Raises InputError if the runs are not comparable.
     """
     held = {"strong": "global_batch", "weak": "per_rank_batch"}.get(kind)
     if not held:
-        raise InputError(f"kind={kind!r}: 'strong' or 'weak' is needed")
+        raise InputError(f"kind must be 'strong' or 'weak', got {kind!r}")
     results = _results(runs)
     for key, why in {held: f"in {kind} scaling it is the same in all runs", **ALIKE}.items():
         _check_same(results, key, why)
@@ -103,7 +102,7 @@ def scaling(runs, kind="strong") -> Table:
         groups.setdefault((result["ranks"], result["threads_per_rank"]), []).append(result)
     speed = {key: statistics.median(result["images_per_s"] for result in group) for key, group in groups.items()}
     if not any(ranks == 1 for ranks, _ in speed):
-        raise InputError("one of the runs must have one rank: the others are compared with it")
+        raise InputError("one of the runs must have one rank, as the baseline")
     rows = [
         {
             "ranks": (ranks, "ranks", "d"),
@@ -138,18 +137,18 @@ def _results(runs):
             raise InputError(f"run {run.name!r} has no result: it is {run.state}")
         if not run.result.get("images_per_s"):
             raise InputError(
-                f"run {run.name!r} has no throughput: it had no step after its warm-up; more steps give it one"
+                f"run {run.name!r} has no throughput: it has no steps after the warm-up; train for more steps"
             )
         results.append({"precision": "float32", **run.result, "name": run.name})
     if not results:
-        raise InputError("there are no runs to compare")
+        raise InputError("no runs to compare")
     return results
 
 
 def _check_same(results, key, why):
     def value(result):
         found = result.get(key)
-        if key == "hardware":  # the host's name and its free memory may differ
+        if key == "hardware":  # host name and free memory may differ
             return {name: (found or {}).get(name) for name in ("cpu", "cores", "gpus")}
         if key == "parameters" and found is None:
             return [size["parameters"] for size in result.get("sizes", ())]
@@ -167,7 +166,7 @@ def _check_same(results, key, why):
 
 
 def step_parts(runs) -> Table:
-    """Tabulate where the time of a step goes, in milliseconds: a row for each model of each run of `step_times.py`.
+    """Tabulate the parts of a step in milliseconds, with a row for each model of each run of `step_times.py`.
 
     ``step_ms`` is the median of whole steps, which may differ a little from the sum of the parts' medians.
     """
@@ -190,7 +189,7 @@ def step_parts(runs) -> Table:
 
 
 def start_times(runs) -> Table:
-    """Tabulate what happens before the first step of runs of `step_times.py`, in seconds.
+    """Tabulate the start-up phases of runs of `step_times.py`, in seconds.
 
     ``launch_s`` lasts until rank 0's process exists, ``import_s`` until it has TensorFlow and Horovod, ``init_s`` until
     the ranks have found each other, ``first_step_s`` until the first model is built and has taken a step.
@@ -215,15 +214,15 @@ def _measured(runs):
     results = _results(runs)
     for result in results:
         if not result.get("sizes"):
-            raise InputError(f"run {result['name']!r} timed no parts of a step: step_times.py does")
+            raise InputError(f"run {result['name']!r} has no step times: use a run of step_times.py")
     return results
 
 
 def tuning(runs) -> Table:
     """Compare the last model of runs of `step_times.py` that differ only in how they communicate with the first one's.
 
-    ``ratio`` is images/s over the first run's. ``verdict`` is "no
-    difference" where the quartiles of the time per image overlap.
+    ``ratio`` is throughput relative to the first run. ``verdict`` is "no difference" if the quartiles of the time per
+    image overlap.
 
     Raises InputError if the runs differ in something else as well.
     """
@@ -231,7 +230,7 @@ def tuning(runs) -> Table:
     for result in results:
         result["batch of a pass"] = result["global_batch"] // result["config"]["aggregate"]
     for key in ("ranks", "threads_per_rank", "hardware", "batch of a pass"):
-        _check_same(results, key, "only the communication may differ")
+        _check_same(results, key, "runs may differ only in communication")
     sizes = [result["sizes"][-1] for result in results]
     first, first_step = sizes[0], _step_of_an_image(results[0], sizes[0])
     rows = [
@@ -272,20 +271,20 @@ def _verdict(step, first):
     return "faster" if step["median"] < first["median"] else "slower"
 
 
-# ---------------------------------------------------------------- when does it pay?
+# ---------------------------------------------------------------- break-even
 
 
 @dataclass(frozen=True)
 class Payoff:
-    """Measured and predicted time of a step over the size of the model."""
+    """Measured and predicted step time by model size."""
 
-    ranks: int  # of the second run; the first has one
-    bytes: tuple[int, ...]  # of the gradient, growing
-    one_s: tuple[float, ...]  # a step of the whole global batch on one rank, median
+    ranks: int  # of the second run; the first has one rank
+    bytes: tuple[int, ...]  # of the gradient, increasing
+    one_s: tuple[float, ...]  # median step with the whole global batch on one rank
     many_s: tuple[float, ...]  # on `ranks`
-    work_s: tuple[float, ...]  # one rank's part of the batch, measured on one rank alone: input, computation and update
+    work_s: tuple[float, ...]  # input, computation and update for one rank's part of the batch, on one rank alone
     communication_s: tuple[float, ...]  # measured on `ranks`, without waiting
-    fitted: tuple[bool, ...]  # whether alpha and beta were fitted to that size; the others test the prediction
+    fitted: tuple[bool, ...]  # whether alpha and beta were fitted to this size; the others test the prediction
     alpha_s: float
     beta_s_per_byte: float
 
@@ -296,12 +295,12 @@ class Payoff:
 
     @property
     def measured_crossing_bytes(self):
-        """From which size on several ranks were faster; None where they never became so."""
+        """The size above which several ranks were faster; None if there is none."""
         return self._crossing(self.many_s)
 
     @property
     def predicted_crossing_bytes(self):
-        """From which size on several ranks should be faster; None where they never become so."""
+        """The size above which several ranks are predicted to be faster; None if there is none."""
         return self._crossing(self.predicted_s)
 
     def _crossing(self, many_s):
@@ -310,7 +309,7 @@ class Payoff:
 
     @property
     def test_error(self):
-        """Largest relative error of the prediction among the sizes that it was not fitted to."""
+        """Largest relative error of the prediction on held-out sizes."""
         return float(numpy.abs(self.predicted_s / self.many_s - 1)[~numpy.array(self.fitted)].max())
 
     @property
@@ -324,7 +323,7 @@ class Payoff:
 
         return (
             f"measured: {where(self.measured_crossing_bytes)}; predicted: "
-            f"{where(self.predicted_crossing_bytes)}. At the sizes that it was not fitted to, "
+            f"{where(self.predicted_crossing_bytes)}. On held-out sizes, "
             f"the prediction is off by at most {self.test_error:.0%}"
         )
 
@@ -335,21 +334,21 @@ def payoff(one, many) -> Payoff:
     `one` and `many` are runs of `step_times.py` with the same widths, global batch and threads per rank, on one rank
     with ``part`` set to the number of ranks of the other.
 
-    ``alpha + beta × bytes`` is fitted to the measured communication of every second size, from the smallest; with the
-    time that one rank alone needs for its part of the batch this predicts a step of all ranks. The sizes between test
-    it. Waiting for the slowest rank and sharing a machine's memory are left out.
+    ``alpha + beta × bytes`` is fitted to the measured communication of every second size. Added to the time that one
+    rank alone takes for its part of the batch, it predicts a step on all ranks. The other sizes test the prediction. It
+    ignores waiting for the slowest rank and sharing a machine's memory.
 
-    Raises InputError if the runs do not fit together, or have fewer than three sizes.
+    Raises InputError if the runs don't match or have fewer than three sizes.
     """
     alone, together = _measured([one, many])
     if alone["ranks"] != 1 or together["ranks"] < 2:
         raise InputError(
-            f"payoff(one, many): one rank and several are needed, here {alone['ranks']} and {together['ranks']}"
+            f"payoff(one, many): needs one rank and several ranks, got {alone['ranks']} and {together['ranks']}"
         )
     for key in ("global_batch", "threads_per_rank", "parameters", "hardware"):
-        _check_same([alone, together], key, "only the number of ranks may differ")
+        _check_same([alone, together], key, "runs may differ only in the number of ranks")
     if len(alone["sizes"]) < 3:
-        raise InputError(f"{len(alone['sizes'])} sizes are too few: two for the fit and one to test it are needed")
+        raise InputError(f"{len(alone['sizes'])} sizes are too few: the fit needs two and the test one")
     ranks = together["ranks"]
     if any(size.get("part", {}).get("of") != ranks for size in alone["sizes"]):
         raise InputError(f"the run on one rank did not time 1/{ranks} of the batch: launch it with part={ranks}")

@@ -1,4 +1,4 @@
-"""What all figures share: colours, marks, and a picture with a text alternative for light and dark pages."""
+"""Shared parts of all figures: colors, markers, text alternatives, light and dark themes."""
 
 import base64
 import functools
@@ -15,22 +15,22 @@ from matplotlib.ticker import LogLocator, NullFormatter
 from course.shared.themes import themed
 from ddl.display.style import STYLE as SHEET
 
-# Okabe and Ito's colour-blind safe palette as far as it can be told from white, and then what is far from it. Marker
-# and line styles change along with the colour, so that print and greyscale keep arms apart; the numbers of colours and
-# of markers have no common factor, so that both together repeat only after 132 arms.
+# Okabe and Ito's palette for color blindness, without colors close to white, then colors far from it. Markers and line
+# styles change with the color, so that arms also differ in grayscale print. The numbers of colors and markers are
+# coprime, so pairs repeat only after 132 arms.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#C2609A", "#000000", "#A07A00", "#2E9BD0", "#9A20F0", "#2F7D00", "#C0003C")
 COLOURS += ("#7A4A1E", "#E000C0")
 
 
 LINES = ("-", "--", "-.", (0, (1, 1)), (0, (5, 1, 1, 1, 1, 1)), (0, (8, 2)))
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*", "<", ">", "p")
-GREY = "#555555"  # of what a curve is compared with
+GREY = "#555555"  # of baselines
 
-PLACES = re.compile(r' (?:d|x|y|transform)="[^"]*"')  # of what is drawn, in points
-DIGITS = re.compile(r"(\.\d\d\d)\d+")  # more of them are nowhere seen
-_NUMBERS = {}  # of the looks of arms, by their names
-READABLE = 0.75  # of a picture's width, below which it is scrolled: letters of 11 points are 11 pixels high then
-FONTS = ["DejaVu Sans", "Verdana", "sans-serif"]  # the first lays a picture out; the second is as wide
+PLACES = re.compile(r' (?:d|x|y|transform)="[^"]*"')  # line width, in points
+DIGITS = re.compile(r"(\.\d\d\d)\d+")  # points in a curve
+_NUMBERS = {}  # number of each arm's style
+READABLE = 0.75  # minimal width, below which a figure scrolls: 11-point letters are then 11 pixels high
+FONTS = ["DejaVu Sans", "Verdana", "sans-serif"]  # the first draw lays out the figure; the second has the final width
 
 STYLE = {
     "font.size": 11,
@@ -56,19 +56,19 @@ class Figure(matplotlib.figure.Figure):
         self.alt = ""
 
     def legend_below(self, *panels, columns: int, **options):
-        """Put one legend of some panels, each label once, below all of them."""
+        """Add one legend for several panels below them, with each label once."""
         shown = {label: handle for panel in panels for handle, label in zip(*panel.get_legend_handles_labels())}
         self.legend(shown.values(), shown, loc="outside lower center", ncols=columns, **options)
 
     def draw(self, renderer):
         for title in (self._suptitle, *(panel.title for panel in self.axes)):
             if title:
-                title.set_wrap(True)  # names of data sets, runs and processors have any length
+                title.set_wrap(True)  # names of data sets, runs and processors can be long
         super().draw(renderer)
 
     def _repr_mimebundle_(self, include=None, exclude=None):
-        # JupyterLab and nbconvert give an image output no text alternative; HTML has one. In an <img>, names in one
-        # picture cannot meet those in another, and pages that remove foreign markup keep it.
+        # In JupyterLab and nbconvert, image outputs have no text alternative, but HTML does. With <img>, ids in
+        # different figures cannot clash, and sanitizers keep it.
         source = base64.b64encode(self.svg().encode()).decode()
         width = round(96 * self.get_figwidth())
         html = (
@@ -79,7 +79,7 @@ class Figure(matplotlib.figure.Figure):
         return {"text/html": html, "text/plain": self.alt}
 
     def svg(self) -> str:
-        """Return the picture as SVG that is dark where the page around it asks for dark colours (style.css does)."""
+        """Return the figure as SVG that follows the page's light or dark color scheme (see style.css)."""
         file = io.StringIO()
         with matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": "ddl", "font.sans-serif": FONTS}):
             self.savefig(file, format="svg", metadata=dict.fromkeys(("Creator", "Date", "Format", "Type")))
@@ -88,7 +88,7 @@ class Figure(matplotlib.figure.Figure):
 
 
 def styled(function):
-    """Decorate a function that draws: the course's fonts, lines and colours."""
+    """Decorate a drawing function to use the course's fonts, lines and colors."""
 
     @functools.wraps(function)
     def drawn(*arguments, **options):
@@ -99,15 +99,15 @@ def styled(function):
 
 
 def look(number: int, *keys: str) -> dict:
-    """Return the look of curve `number`: color, linestyle and marker, or those of them that are named."""
+    """Return the style of curve `number`: color, linestyle and marker, or the named subset."""
     cycles = {"color": COLOURS, "linestyle": LINES, "marker": MARKERS}
     return {key: cycles[key][number % len(cycles[key])] for key in keys or cycles}
 
 
 def arm_looks(names: Iterable[str]) -> dict[str, dict]:
-    """Return the look of each arm of a figure: its own through all figures of a session, as `look` numbers them.
+    """Return the style of each arm of a figure, which keeps its style in all figures of a session.
 
-    In a figure no two arms have one colour while there are enough; colour and marker together are always an arm's own.
+    Arms in a figure have different colors while there are enough of them, and always a unique pair of color and marker.
     """
     names, taken = list(dict.fromkeys(names)), set()
     for name in sorted(names, key=lambda name: name not in _NUMBERS):
@@ -124,7 +124,7 @@ def arm_looks(names: Iterable[str]) -> dict[str, dict]:
 def frame(panel, x: Sequence[float] | str = "", y: Sequence[float] | str = "", **settings) -> None:
     """Label and scale a panel: `settings` go to `Axes.set`; `x` and `y` make that axis logarithmic.
 
-    A sequence is where the axis has ticks; a format is that of ticks at 1, 2 and 5 times the powers of ten.
+    A sequence sets the ticks' positions; a string is the format of ticks at 1, 2 and 5 times powers of ten.
     """
     for name, axis, ticks in (("x", panel.xaxis, x), ("y", panel.yaxis, y)):
         if not len(ticks):
@@ -140,11 +140,11 @@ def frame(panel, x: Sequence[float] | str = "", y: Sequence[float] | str = "", *
 
 
 def list_rows(panel, names: Sequence[str], top: float = -0.5, **options) -> None:
-    """Give a panel a row for each name, the first one uppermost; `options` are those of the names' text."""
+    """Label a panel's rows, with the first name at the top; `options` apply to the text."""
     panel.set_yticks(range(len(names)), names, **options)
     panel.set_ylim(len(names) - 0.5, top)
 
 
 def band(panel, x, low, high, color, alpha: float = 0.15, **options) -> None:
-    """Shade what lies between two curves."""
+    """Shade the area between two curves."""
     panel.fill_between(x, low, high, color=color, alpha=alpha, linewidth=0, **options)

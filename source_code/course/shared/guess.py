@@ -1,4 +1,4 @@
-"""A reader's guess next to the actual outcome."""
+"""A reader's guess next to the outcome."""
 
 from dataclasses import dataclass
 from numbers import Real
@@ -26,7 +26,7 @@ class GuessComparison:
 
 
 def compare_guess(guess: object, outcome: object, what: str) -> GuessComparison:
-    """Compare a guess (a number, a word or None) with what was computed or measured."""
+    """Compare a guess (a number, a word or None) with the computed or measured value."""
     return GuessComparison(what, guess, outcome)
 
 

@@ -1,4 +1,4 @@
-"""Results recorded earlier and kept with the course."""
+"""Recorded results that come with the course."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ from ddl.records.paths import reference_dir
 
 
 class Recorded:
-    """A run recorded earlier and kept with the course; it reads like a finished `Run`."""
+    """A recorded run that comes with the course, with the interface of a finished `Run`."""
 
     recorded = True
     state = "done"
@@ -32,17 +32,17 @@ class Recorded:
 
 
 def recorded(name: str) -> list[Recorded]:
-    """Return the runs kept in ``results/reference/<name>.jsonl``; `name` is for example ``"convergence-cifar10"``.
+    """Return the runs in ``results/reference/<name>.jsonl``; `name` is, for example, ``"convergence-cifar10"``.
 
-    Raises NotFound, with the names that there are, if there is no such file.
+    Raises NotFound, with the available names, if there is no such file.
     """
     folder = reference_dir()
     path = folder / f"{name}.jsonl"
     if not path.exists():
         names = ", ".join(sorted(file.stem for file in folder.glob("*.jsonl")))
-        raise NotFound(f"no recorded results named {name!r} in {folder}; there are: {names or 'none'}")
+        raise NotFound(f"no recorded results named {name!r} in {folder}; available: {names or 'none'}")
     lines = JsonLines(path)
     results = [Recorded(line) for line in lines.look()]
     if lines.damaged:
-        raise DamagedFile(f"{path} is damaged in {lines.damaged} of its lines: get a new copy")
+        raise DamagedFile(f"{path} has {lines.damaged} damaged lines: get a new copy")
     return results

@@ -1,8 +1,8 @@
-"""All-reduces in one process, driven by functions that the lessons have their readers write.
+"""All-reduces in one process, driven by functions that readers write in the lessons.
 
-In a ring each of N ranks sends to the next one only, and the last to the first. The data are cut into N chunks. In the
-first N - 1 steps (reduce-scatter) a rank adds what it receives to its own chunk; in N - 1 more (all-gather) it keeps
-what it receives. This module imports NumPy only, so that tests of the lessons can use it wherever they run.
+In a ring, each of N ranks sends only to the next one, and the last to the first. The data are split into N chunks. In
+the first N - 1 steps (reduce-scatter), a rank adds what it receives to its own chunk; in the next N - 1 (all-gather),
+it replaces its chunk. This module imports only NumPy, so the lessons' tests can use it anywhere.
 """
 
 import numbers
@@ -18,25 +18,25 @@ from ddl.errors import InputError
 class Reduced:
     """The result of an all-reduce."""
 
-    arrays: tuple  # each rank's, when all steps are over
-    sent: tuple  # how many elements each rank has sent
+    arrays: tuple  # of each rank, after all steps
+    sent: tuple  # number of elements sent by each rank
 
 
 def all_reduce(arrays, split, chunk_to_send, combine) -> Reduced:
     """Drive a ring all-reduce of each rank's 1-D array, all of one size, with the reader's three functions.
 
-    ``split(values, ranks)`` returns `ranks` chunks, which together are the values in their order. ``chunk_to_send(step,
-    rank, ranks)`` returns the number of the chunk to send to the next rank, for steps 0 to ``2 * ranks - 3``.
-    ``combine(mine, received, step, ranks)`` returns a rank's new chunk after it received the previous rank's.
+    ``split(values, ranks)`` returns `ranks` chunks that concatenate to the values. ``chunk_to_send(step, rank, ranks)``
+    returns the number of the chunk to send to the next rank, for steps 0 to ``2 * ranks - 3``. ``combine(mine,
+    received, step, ranks)`` returns a rank's new chunk after it received the previous rank's.
 
-    Raises InputError if a function returns what cannot be right: too few chunks, a chunk that is not there, another
-    number of elements.
+    Raises InputError if a function's result is impossible: too few chunks, an unknown chunk or the wrong number of
+    elements.
     """
     ranks = len(arrays)
     have = [_chunks(split(_copy(array), ranks), array, ranks) for array in arrays]
     sent = [0] * ranks
     for step in range(2 * (ranks - 1)):
-        # All ranks send at the same time: what they send is what they had before the step.
+        # All ranks send at the same time, so they send their data from before the step.
         messages = []
         for rank in range(ranks):
             number = _number(chunk_to_send(step, rank, ranks), step, rank, ranks)
@@ -48,7 +48,7 @@ def all_reduce(arrays, split, chunk_to_send, combine) -> Reduced:
             if new.shape != received.shape:
                 raise InputError(
                     f"combine(mine, received, step={step}, ranks={ranks}) turned the shape {received.shape} into "
-                    f"{new.shape}: it must stay"
+                    f"{new.shape}, but it must not change"
                 )
             have[rank][number] = new
     return Reduced(tuple(numpy.concatenate(chunks) for chunks in have), tuple(sent))
@@ -66,7 +66,7 @@ def _chunks(chunks, values, ranks):
     if any(chunk.ndim != 1 for chunk in chunks):
         raise InputError(f"{call} made chunks that are not 1-D arrays")
     if not numpy.array_equal(numpy.concatenate(chunks), _copy(values)):
-        raise InputError(f"{call}: its chunks, one after another, are not the {len(values)} values in their order")
+        raise InputError(f"{call}: its chunks don't concatenate to the {len(values)} values")
     return chunks
 
 
@@ -80,7 +80,7 @@ def _number(number, step, rank, ranks):
 
 
 def contributions(ranks: int):
-    """Count how many ranks' data each chunk holds, initially and after each step: int, ``[2 * ranks - 1, rank,
+    """Count the ranks whose data each chunk contains, initially and after each step: int, ``[2 * ranks - 1, rank,
     chunk]``.
     """
     count = numpy.ones((ranks, ranks), int)
@@ -98,23 +98,22 @@ def contributions(ranks: int):
 
 
 def exchange(arrays, steps, partner, piece) -> Reduced:
-    """Drive any all-reduce of each rank's 1-D array, all of one size, by the reader's two functions.
+    """Drive any all-reduce of each rank's 1-D array, all of one size, with the reader's two functions.
 
-    In the first half of the steps a rank adds what arrives to its own numbers in the same places, in the second half it
-    keeps what arrives.
+    In the first half of the steps, a rank adds what it receives to its own numbers at the same positions; in the second
+    half, it replaces them.
 
-    ``partner(step, rank, ranks)`` returns the rank that `rank` sends to, for steps 0 to ``steps - 1``; in a step each
-    rank is sent to by one. ``piece(step, rank, ranks, count)`` returns which of its `count` numbers `rank` sends:
-    (first, end), as for ``values[first:end]``.
+    ``partner(step, rank, ranks)`` returns the rank that `rank` sends to, for steps 0 to ``steps - 1``; in each step,
+    every rank receives one message. ``piece(step, rank, ranks, count)`` returns the range of its `count` numbers that
+    `rank` sends: (first, end), as in ``values[first:end]``.
 
-    Raises InputError if a function returns what cannot be right: a rank or a piece that is not there, two messages
-    for one rank.
+    Raises InputError if a function's result is impossible: an unknown rank or piece, or two messages for one rank.
     """
     have = [numpy.array(array, dtype=float) for array in arrays]
     ranks, count = len(have), len(have[0])
     sent = [0] * ranks
     for step in range(steps):
-        # All ranks send at the same time: what they send is what they had before the step.
+        # All ranks send at the same time, so they send their data from before the step.
         messages = {}
         for rank in range(ranks):
             to = _rank(partner(step, rank, ranks), step, rank, ranks)
@@ -135,7 +134,7 @@ def _whole(value):
 def _rank(to, step, rank, ranks):
     if not _whole(to) or not 0 <= to < ranks or to == rank:
         raise InputError(
-            f"partner(step={step}, rank={rank}, ranks={ranks}) is {to!r}: another rank is needed, from 0 to {ranks - 1}"
+            f"partner(step={step}, rank={rank}, ranks={ranks}) must be another rank from 0 to {ranks - 1}, got {to!r}"
         )
     return int(to)
 
@@ -150,14 +149,14 @@ def _piece(piece, step, rank, ranks, count):
     return int(pair[0]), int(pair[1])
 
 
-# ---------------------------------------------------------------- what it costs
+# ---------------------------------------------------------------- cost
 
 
 def waits(sizes_bytes, ranks: int, link: cost.Link, measured_on: int):
-    """Return the least and the most seconds of some all-reduces, one after another, on a ring of `ranks`.
+    """Return lower and upper bounds, in seconds, for consecutive all-reduces on a ring of `ranks`.
 
-    `link` is a ring's fit to times on `measured_on` ranks. These do not show whether latency is paid for each message
-    or once for an all-reduce, which gives the two bounds. `sizes_bytes` are those of a rank's data.
+    `link` is a ring's fit to times on `measured_on` ranks. The bounds assume latency once per all-reduce or once per
+    message, which the fit cannot distinguish. `sizes_bytes` are the sizes of a rank's data.
     """
     per_message = sum(cost.ring(size, ranks, link.alpha_s, link.beta_s_per_byte) for size in sizes_bytes)
     if ranks == 1:

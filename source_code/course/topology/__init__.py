@@ -1,7 +1,7 @@
-"""A machine's parts and the links between them: of this machine, or loaded from a file.
+"""Topologies: the parts of a machine and the links between them.
 
     topology.here()                  # this machine
-    topology.load("dgx-a100")        # a recorded one (listed by `names()`), or a file
+    topology.load("dgx-a100")        # a recorded one (see `names()`), or a file
     topology.compare([...])          # a table with a row for each machine
     topology.links()                 # a table of kinds of links with rates and sources
     topology.placements(machine)     # processors for two ranks, from near to far
@@ -45,8 +45,8 @@ its path (``load("my-server.toml")``). Tables and keys ("*" marks the required o
     nics* = 4                   # used for training, each
     gbit_per_s* = 100           # of each, per direction
 
-Units: GB/s are 10^9 bytes a second and per direction, Gbit/s are 10^9 bits a second, KiB and GiB are powers of two.
-`Topology.network` is None where the file has no ``[network]``.
+Units: GB/s are 10^9 bytes per second and direction, Gbit/s are 10^9 bits per second, KiB and GiB are powers of two.
+`Topology.network` is None if the file has no ``[network]``.
 """
 
 import codecs
@@ -71,12 +71,12 @@ def load(name_or_path: str | Path) -> Topology:
 
     A file is TOML in the format above, XML of ``lstopo --of xml``, or the text of ``nvidia-smi topo -m``.
 
-    Raises TopologyError if there is no such name or file, or it cannot be read; names the line where possible.
+    Raises TopologyError, with the line if possible, if the file is missing or invalid.
     """
     path = Path(name_or_path)
     if str(name_or_path) in names():
         path = recorded_machines.FOLDER / f"{name_or_path}.toml"
-    if not path.exists() or path.is_dir():  # a pipe is read, too
+    if not path.exists() or path.is_dir():  # a pipe is also possible
         asked = str(name_or_path)
         known = ", ".join(names()) + did_you_mean(asked, names())
         raise TopologyError(f"{asked!r} is neither a file nor a recorded topology; recorded: {known}")
@@ -89,7 +89,7 @@ def load(name_or_path: str | Path) -> Topology:
 
 
 def _text(path):
-    """Text of a file in UTF-8, or with a BOM or in UTF-16, as editors on Windows write it."""
+    """Return the text of a file in UTF-8 or UTF-16, with or without a BOM."""
     data = path.read_bytes()
     encoding = "utf-8-sig"
     if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
@@ -103,10 +103,10 @@ def _text(path):
 
 
 def compare(topologies):
-    """Tabulate machines, given as `Topology` or as what `load` takes.
+    """Tabulate machines, given as `Topology` or as arguments of `load`.
 
-    ``slowest_gb_per_s`` and ``fastest_gb_per_s`` are those of all pairs of GPUs, nominal and per direction; NaN with
-    fewer than two GPUs or where no rate is known. ``network_gb_per_s`` is that of all its network cards for training.
+    ``slowest_gb_per_s`` and ``fastest_gb_per_s`` refer to pairs of GPUs, nominal and per direction; NaN with fewer than
+    two GPUs or if no rate is known. ``network_gb_per_s`` is the sum over the network cards for training.
     """
     from ddl.display.table import Table
 
@@ -135,6 +135,5 @@ def compare(topologies):
         )
     return Table.of(
         rows,
-        "GB/s are 10^9 bytes a second, per direction, and what the links "
-        "are built for, not measured. Network: all cards of a machine.",
+        "GB/s are 10^9 bytes per second and direction, and nominal, not measured. Network: all cards of a machine.",
     )

@@ -1,4 +1,4 @@
-"""Bandwidths as NVIDIA's nccl-tests define them, and tables of what the benchmarks measured.
+"""Bandwidths as defined by NVIDIA's nccl-tests, and tables of the benchmarks.
 
 The definitions are those of "Performance reported by NCCL tests", doc/PERFORMANCE.md in
 https://github.com/NVIDIA/nccl-tests. Sizes are in bytes, times in seconds, bandwidths in bytes/s; in tables 1 GB is
@@ -8,7 +8,7 @@ https://github.com/NVIDIA/nccl-tests. Sizes are in bytes, times in seconds, band
 from ddl.display.table import Table
 from ddl.errors import InputError
 
-# How many times the message each rank's link carries, on N ranks: "Summary" on that page.
+# Message sizes per rank's link on N ranks, from "Summary" on that page.
 OPERATIONS = {
     "all_reduce": lambda ranks: 2 * (ranks - 1) / ranks,
     "reduce_scatter": lambda ranks: (ranks - 1) / ranks,
@@ -25,13 +25,13 @@ OPERATIONS = {
 def algorithm_bandwidth(size_bytes, seconds):
     """Return ``S / t`` in bytes/s: the size of a message over the time of the operation, floats or arrays.
 
-    The size of an all-gather or a reduce-scatter is what all ranks hold together.
+    The size of an all-gather or a reduce-scatter is the total over all ranks.
     """
     return size_bytes / seconds
 
 
 def bus_factor(operation: str, ranks: int) -> float:
-    """Return the factor that makes an algorithm bandwidth comparable with a link's, for one of `OPERATIONS`."""
+    """Return the factor from algorithm bandwidth to bus bandwidth for one of `OPERATIONS`."""
     if operation not in OPERATIONS:
         raise InputError(f"operation {operation!r} is not one of: {', '.join(OPERATIONS)}")
     if ranks < 1:
@@ -42,7 +42,7 @@ def bus_factor(operation: str, ranks: int) -> float:
 def bus_bandwidth(operation: str, size_bytes, seconds, ranks: int):
     """Return the algorithm bandwidth times the bus factor, in bytes/s; sizes and seconds are floats or arrays.
 
-    It compares with a link's bandwidth in one direction, on any number of ranks.
+    It is comparable to a link's bandwidth in one direction, for any number of ranks.
     """
     return algorithm_bandwidth(size_bytes, seconds) * bus_factor(operation, ranks)
 
@@ -51,28 +51,27 @@ def bus_bandwidth(operation: str, size_bytes, seconds, ranks: int):
 
 
 def measured(runs, kind) -> list[dict]:
-    """Return the results of one or several runs of a benchmark, each with its run's name.
+    """Return the results of one or more runs of a benchmark, each with its run's name.
 
     `kind` is "operation" for `bench_allreduce.py` and "path" for `bench_p2p.py`.
     """
     script = {"operation": "bench_allreduce.py", "path": "bench_p2p.py"}[kind]
     runs = [runs] if hasattr(runs, "result") else list(runs)
     if not runs:
-        raise InputError(f"there are no runs to show: launch {script}")
+        raise InputError(f"no runs to show: launch {script}")
     for run in runs:
         if run.result is None:
             raise InputError(f"run {run.name!r} has no result: it is {run.state}")
         if not all(kind in point for point in run.result.get("points") or [{}]):
-            raise InputError(f"run {run.name!r} is not of {script}, which measures {kind}s")
+            raise InputError(f"run {run.name!r} is not a run of {script}")
     return [{**run.result, "name": run.name} for run in runs]
 
 
 def bandwidths(runs, operations=None) -> Table:
-    """Tabulate one or several runs of `bench_allreduce.py`: a row for each operation and size of each run.
+    """Tabulate one or more runs of `bench_allreduce.py`, with a row for each operation and size.
 
-    `operations` selects some; by default all that were measured are shown. ``seconds`` is the median over repetitions,
-    ``seconds_low`` and ``seconds_high`` are quartiles, ``seconds_least`` is the minimum. Bandwidths are those of the
-    median.
+    `operations` selects some; by default, all are shown. ``seconds`` is the median over repetitions, ``seconds_low``
+    and ``seconds_high`` are quartiles, ``seconds_least`` is the minimum. Bandwidths are computed from the median.
     """
     results, rows = measured(runs, "operation"), []
     for result in results:
@@ -115,9 +114,9 @@ def bandwidths(runs, operations=None) -> Table:
 
 
 def pairs(runs) -> Table:
-    """Tabulate one or several runs of `bench_p2p.py`: a row for each path between each two ranks.
+    """Tabulate one or more runs of `bench_p2p.py`, with a row for each path between two ranks.
 
-    ``latency_s`` is the one-way median of the smallest message; ``gb_per_s`` the highest median bandwidth, reached at
+    ``latency_s`` is the median one-way time of the smallest message; ``gb_per_s`` is the highest median bandwidth, at
     ``best_bytes``.
     """
     results, rows = measured(runs, "path"), []

@@ -1,4 +1,4 @@
-"""Ways for ranks to exchange messages beside Horovod's own: what `bench_p2p.py` and `race_allreduce.py` measure."""
+"""Communication channels between ranks, for `bench_p2p.py` and `race_allreduce.py`."""
 
 import functools
 import mmap
@@ -11,22 +11,22 @@ import tensorflow as tf
 
 from course.shared.bench import address
 
-PATIENCE_S = 60.0  # for another rank to connect or to answer
+PATIENCE_S = 60.0  # timeout for another rank to connect or answer
 
 
 def interface_between_ranks(chosen: str | None) -> str:
-    """Return the network interface to use: the chosen one, else loopback inside a host and Horovod's between hosts."""
+    """Return the network interface: the chosen one, or loopback inside a host and Horovod's between hosts."""
     return chosen or ("lo" if hvd.cross_size() == 1 else os.environ.get("HOROVOD_GLOO_IFACE", ""))
 
 
 def barrier() -> None:
-    """Wait until all ranks are here."""
+    """Wait for all ranks."""
     hvd.allreduce(tf.zeros([1]), name="barrier")
 
 
 @functools.cache
 def connect(interface: str) -> dict[int, socket.socket]:
-    """Return a TCP connection from this rank to each other one; all ranks call it. An empty `interface`: any."""
+    """Return TCP connections to all other ranks; all ranks call this. An empty `interface` means any."""
     host, others = address(interface) if interface else socket.gethostname(), {}
     source = (host, 0) if interface else None
     with socket.create_server((host, 0), backlog=hvd.size()) as server:
@@ -45,7 +45,7 @@ def connect(interface: str) -> dict[int, socket.socket]:
 
 
 class Socket:
-    """A TCP connection between a pair of ranks. All ranks call it, as all connections are made at once."""
+    """A TCP connection between a pair of ranks. All ranks create it, because all connections are made at once."""
 
     def __init__(self, pair, interface):
         connections = connect(interface)
@@ -70,26 +70,25 @@ class Socket:
         return buffer
 
     def close(self):
-        """Leave the connection as it is: other pairs use those that were made with it."""
+        """Keep the connections open, because other pairs share them."""
 
 
 class SharedMemory:
-    """Two queues of pieces in memory that a pair of ranks maps, one for each direction.
+    """Two queues in memory shared by a pair of ranks, one for each direction.
 
-    One rank copies a piece in while the other copies the piece before it out. Beside the pieces
-    stand how many have been written and read: each number has one writer, and the other rank polls
-    it. (This needs writes to be seen in the order in which they were made, as on x86; elsewhere the
-    check of what arrived would fail.)
+    One rank copies a piece in while the other copies the previous piece out. The queue also holds the counts of written
+    and read pieces: each count has one writer, and the other rank polls it. (This relies on the memory ordering of x86;
+    on other processors, the check of the received data would fail.)
     """
 
     PIECE_BYTES, PIECES = 2**18, 4
-    HEAD_BYTES = 128  # two numbers, each with a cache line of its own
+    HEAD_BYTES = 128  # two counters in separate cache lines
     QUEUE_BYTES = HEAD_BYTES + PIECES * PIECE_BYTES
 
     def __init__(self, pair, interface):
         rank, file = hvd.rank(), None
         if rank == pair[0]:
-            file = os.memfd_create("bench_p2p")  # has no name that could stay behind
+            file = os.memfd_create("bench_p2p")  # anonymous, so no file is left behind
             os.truncate(file, 2 * self.QUEUE_BYTES)
         path = hvd.broadcast_object(f"/proc/{os.getpid()}/fd/{file}", root_rank=pair[0], name="file")
         self.bytes = None
@@ -101,7 +100,7 @@ class SharedMemory:
             self.numbers = self.bytes.cast("Q")
             self.outgoing = self.QUEUE_BYTES * pair.index(rank)
             self.incoming = self.QUEUE_BYTES - self.outgoing
-        barrier()  # the file is there until both have mapped it
+        barrier()  # keep the file until both have mapped it
         if rank in pair:
             os.close(file)
 
@@ -117,10 +116,9 @@ class SharedMemory:
         return buffer
 
     def _pieces(self, view, queue, ahead, mine):
-        """Yield each part of a message and where it begins in the queue, as soon as it can be copied.
+        """Yield each part of a message and its offset in the queue, as soon as it can be copied.
 
-        The writer (`mine` 0) waits while it is as many pieces `ahead` as there are, the reader
-        (`mine` 1) while it has read all that was written.
+        The writer (`mine` 0) waits while the queue is full, the reader (`mine` 1) while it is empty.
         """
         own, other = (queue + 64 * mine) // 8, (queue + 64 * (1 - mine)) // 8
         numbers = self.numbers
@@ -144,7 +142,7 @@ class Broadcast:
 
     def __init__(self, pair, interface):
         self.pair = pair
-        whole = hvd.size() == len(pair)  # then all ranks are a set already
+        whole = hvd.size() == len(pair)  # all ranks already form a set
         self.set = hvd.global_process_set if whole else hvd.add_process_set(list(pair))
 
     def message(self, size_bytes, value):

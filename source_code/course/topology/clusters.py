@@ -1,7 +1,7 @@
-"""The time of a training step on clusters that are known from data sheets.
+"""Predicted step times on clusters known from data sheets.
 
-Taken from data sheets are the bandwidths of links, from NCCL's own model what programs reach of them and how long a
-message takes to start (`SHARE`, `LATENCY_S`), and from what others published what a rank is late (`LATE`).
+Nominal bandwidths come from data sheets, the achievable share and the latency (`SHARE`, `LATENCY_S`) from NCCL's model,
+and the lateness of ranks (`LATE`) from published measurements.
 """
 
 import math
@@ -16,37 +16,36 @@ from course.topology.prediction import BYTES, REFERENCE, Prediction, expected_ma
 from ddl.errors import InputError
 from ddl.records import toml
 
-# The most that Horovod averages in one message: its default (documentation, page Tensor Fusion), and that of releases
-# before 0.21 (its change log), with which the published figures were measured.
+# Maximal size of Horovod's fused messages: the default (documentation, page Tensor Fusion), and the default before
+# release 0.21 (change log), which the published figures used.
 FUSION_BYTES = 128 * 2**20
 FUSION_BYTES_BEFORE = 64 * 2**20
 
 
-# NCCL's own model has these. Shares of the nominal bandwidth: src/graph/topo.h (20 of an NVLink's 25 GB/s, 12 of PCIe 3
-# x16's 15.75, 12 of 100 Gbit/s); latencies in seconds of the ring's Simple protocol: src/graph/tuning.cc, hwLat, commit
-# 01afd20. None of them is fitted to published figures.
+# From NCCL's model. Shares of the nominal bandwidth: src/graph/topo.h (20 of an NVLink's 25 GB/s, 12 of PCIe 3 x16's
+# 15.75, 12 of 100 Gbit/s); latencies in seconds of the ring's Simple protocol: src/graph/tuning.cc, hwLat, commit
+# 01afd20. None is fitted to published figures.
 SHARE = {"NVLink": 20 / 25, "PCIe": 12 / 15.75, "network": 12 / 12.5}
 LATENCY_S = {"NVLink": 3.4e-6, "PCIe": 5.7e-6, "network": 9.6e-6}
 
 # In GB/s per direction, for a matrix of nvidia-smi, which has no rates: NVLink generations 2 to 4, PCIe 3 x16.
 ASSUMED = {"NVLink": 25.0, "PCIe": pcie_gb_per_s(3, 16)}
 
-SHOWN = 0.5  # how much of its messages a step hides is not known: the middle between no and full overlap
+SHOWN = 0.5  # the overlap of a step is unknown: the middle between no and full overlap
 
-# The standard deviation of a rank's computation, as a share of it, and the points of efficiency within which four of
-# five published figures lie: `fitted` and `margin_points` of `course.topology.published`, rounded.
+# Relative standard deviation of a rank's computation, and the margin, in points of efficiency, that contains four of
+# five published figures: `fitted` and `margin_points` of `course.topology.published`, rounded.
 LATE = 0.0385
 MARGIN_POINTS = 8.4
 
-MOST = 1e15  # more than any number of parameters, images or bytes
+MOST = 1e15  # upper limit for parameters, images and bytes
 
 
 @dataclass(frozen=True)
 class Server:
-    """A server of a cluster, as an all-reduce sees it.
+    """A server of a cluster, described by its links.
 
-    `inside` is the link from a GPU to the next, `between` the one from a server to the others with all its network
-    cards.
+    `inside` is the link between neighboring GPUs, `between` the link between servers with all network cards combined.
     """
 
     name: str
@@ -54,7 +53,7 @@ class Server:
     gpu: str  # model
     inside: cost.Link
     between: cost.Link
-    assumed: str = ""  # what its topology does not say
+    assumed: str = ""  # assumptions beyond its topology
 
     def all_reduce_s(self, size_bytes: float, nodes: int, algorithm="best"):
         """Return the seconds of an all-reduce over all GPUs of `nodes` servers.
@@ -69,23 +68,23 @@ class Server:
 
 
 def server(topology, network=None, link_gb_per_s=None) -> Server:
-    """Return a topology, or what `course.topology.load` takes, as the `Server` that an all-reduce sees.
+    """Return the `Server` for a topology or an argument of `course.topology.load`.
 
-    Between GPUs with NVLinks, all NVLinks of the GPU with the fewest count, since as many rings use them; without, the
-    slowest path from a GPU to the next. Of nominal bandwidths the shares that NCCL assumes are used (`SHARE`).
+    With NVLinks, the bandwidth is the sum over all NVLinks of the GPU with the fewest, since there are as many rings;
+    without, it is the slowest path between neighboring GPUs. Nominal bandwidths are scaled by NCCL's shares (`SHARE`).
 
     `network` (a `Network`, or cards × Gbit/s of each as in ``"8x200"``) and `link_gb_per_s` (from a GPU to the next,
-    per direction) override what the topology says. A matrix of nvidia-smi names only the kinds of links: it needs
-    `network`, and the rates of its links are `ASSUMED`.
+    per direction) override the topology. A matrix of nvidia-smi has only the kinds of links: it needs `network`, and
+    its links have the rates in `ASSUMED`.
 
-    Raises InputError if it has no GPU, no known path between two of them, or does not say its network.
+    Raises InputError if GPUs, a known path between them or the network is missing.
     """
     from course.topology import Topology, load
 
     topology = topology if isinstance(topology, Topology) else load(topology)
     names = [gpu.name for gpu in topology.gpus]
     if not names:
-        raise InputError(f"topology {topology.name!r} has no GPU: predictions are of GPU clusters")
+        raise InputError(f"topology {topology.name!r} has no GPU, and predictions need GPUs")
     network = _network(network) if isinstance(network, str) else network or topology.network
     if network is None:
         raise InputError(
@@ -97,7 +96,7 @@ def server(topology, network=None, link_gb_per_s=None) -> Server:
         gb_per_s, assumed = _checked("link_gb_per_s", link_gb_per_s), ""
     if math.isnan(gb_per_s):
         raise InputError(
-            f"topology {topology.name!r}: the bandwidth between its GPUs is not known; "
+            f"topology {topology.name!r}: the bandwidth between its GPUs is unknown; "
             "give it: link_gb_per_s, --link-gb-per-s"
         )
     return Server(
@@ -113,7 +112,7 @@ def server(topology, network=None, link_gb_per_s=None) -> Server:
 def _network(text):
     match = re.fullmatch(r"\s*(?:(\d{1,6})\s*[x×*]\s*)?(\d{1,9}(?:\.\d{1,9})?)\s*", text)
     if not match:
-        raise InputError(f"network={text!r}: cards × Gbit/s of each is needed, such as 8x200")
+        raise InputError(f"network must be cards × Gbit/s, such as 8x200, got {text!r}")
     return Network("network", int(match[1] or 1), float(match[2]))
 
 
@@ -127,7 +126,7 @@ def _inside(topology, names):
         if not any(map(math.isnan, rates)):
             return "NVLink", min(rates), ""
         count = min(sum(link.count for link in group) for group in links)
-        assumption = f"Taken for each NVLink: {ASSUMED['NVLink']:g} GB/s, which generations 2 to 4 have."
+        assumption = f"Assumed for each NVLink: {ASSUMED['NVLink']:g} GB/s, as in generations 2 to 4."
         return "NVLink", count * ASSUMED["NVLink"], assumption
     pairs = list(zip(names, names[1:] + names[:1], strict=True))
     rates = [topology.bandwidth(a, b) for a, b in pairs]
@@ -135,17 +134,17 @@ def _inside(topology, names):
     if not unknown:
         return "PCIe", min(rates), ""
     if all(any(hop.kind.startswith(("PCIe", "NV")) for hop in topology.path(a, b)) for a, b in unknown):
-        return "PCIe", ASSUMED["PCIe"], f"Taken for the way between GPUs: {ASSUMED['PCIe']:.4g} GB/s, PCIe 3 x16."
+        return "PCIe", ASSUMED["PCIe"], f"Assumed for the path between GPUs: {ASSUMED['PCIe']:.4g} GB/s, PCIe 3 x16."
     return "PCIe", math.nan, ""
 
 
 def known(model):
-    """Return the facts of a network that `cluster` knows by name, from results/reference/models.toml."""
+    """Return the data of a named model in results/reference/models.toml."""
     models = toml.loads((REFERENCE / "models.toml").read_text())["model"]
     if model not in models:
         raise InputError(
-            f"there is no model {model!r}; there are: {', '.join(models)}. "
-            "For another, give its parameters and one GPU's images/s"
+            f"unknown model {model!r}; choose from: {', '.join(models)}. "
+            "For another model, give its parameters and one GPU's images/s"
         )
     return models[model]
 
@@ -156,20 +155,20 @@ def _speed(model, gpu, batch):
     if not speeds:
         gpus = ", ".join(dict.fromkeys(speed["gpu"] for speed in known(model)["speed"]))
         raise InputError(
-            f"how fast one {gpu or 'unnamed GPU'} trains {model} is not known, only: {gpus}; give its images/s"
+            f"the speed of {model} on {gpu or 'an unnamed GPU'} is unknown; known GPUs: {gpus}; give images/s"
         )
     return min(speeds, key=lambda speed: abs(math.log(speed["batch"] / batch)))["images_per_s"]
 
 
 def _checked(name, value, least=None):
-    """Return a number if it is above 0 and credible, or with `least` a whole number from there on."""
+    """Return a number if it is positive and plausible; with `least`, an integer >= `least`."""
     whole = least is not None
     fits = isinstance(value, numbers.Integral if whole else numbers.Real)
     if not fits or isinstance(value, bool) or not (value >= least if whole else value > 0):
-        needed = f"a whole number, {least} or more," if whole else "a number above 0"
+        needed = f"an integer >= {least}" if whole else "a positive number"
         raise InputError(f"{name}={value!r}: {needed} is needed")
     if value > MOST:
-        raise InputError(f"{name}={value!r}: too large a number")
+        raise InputError(f"{name}={value!r}is too large")
     return value
 
 
@@ -203,19 +202,17 @@ class _Training:
             if value is not None:
                 _checked(name, value, 1)
         if _checked("fusion_bytes", fusion_bytes) < 1:
-            raise InputError(f"fusion_bytes={fusion_bytes!r}: at least one byte is needed")
+            raise InputError(f"fusion_bytes must be at least 1, got {fusion_bytes!r}")
         if gradient_bytes not in (1, 2, 4, 8):
             raise InputError(f"gradient_bytes={gradient_bytes!r}: 1, 2, 4 or 8 is needed")
         if not 0 <= late < 1:
-            raise InputError(f"late={late!r}: a share of the computation, 0 or more and below 1, is needed")
+            raise InputError(f"late must be a share of the computation, >= 0 and < 1, got {late!r}")
         if model is not None and parameters is not None:
-            raise InputError(
-                f"model={model!r} and parameters={parameters!r}: give one of them, the model has its own parameters"
-            )
+            raise InputError(f"model={model!r} and parameters={parameters!r}: give only one of them")
         if images_per_s is not None:
             _checked("images_per_s", images_per_s)
         if model is None and (parameters is None or images_per_s is None):
-            raise InputError("a model is needed, or its parameters and one GPU's images/s")
+            raise InputError("give a model, or its parameters and one GPU's images/s")
         self.bytes = gradient_bytes * (known(model)["parameters"] if parameters is None else parameters)
         self.server = topology if isinstance(topology, Server) else server(topology, network, link_gb_per_s)
         self.batch, self.algorithm, self.late = batch, algorithm, late
@@ -224,7 +221,7 @@ class _Training:
         self.baseline = self._baseline(baseline, nodes)
 
     def on(self, nodes, gpus, baseline=None):
-        """Predict a step on `nodes` servers with `gpus` GPUs each, at most the server's own."""
+        """Predict a step on `nodes` servers with `gpus` GPUs each."""
         each = replace(self.server, gpus=gpus)
         ranks, computation_s = nodes * gpus, self.batch / self.images_per_s
         waiting_s = self.late * expected_maximum(ranks) * computation_s
@@ -246,23 +243,23 @@ class _Training:
             return None
         each, most = self.server.gpus, nodes * self.server.gpus
         if _checked("baseline", gpus, 1) > most:
-            raise InputError(f"baseline={gpus}: that is more than the {most} GPUs of {nodes} × {self.server.name}")
+            raise InputError(f"baseline={gpus}: more than the {most} GPUs of {nodes} × {self.server.name}")
         if gpus > each and gpus % each:
             raise InputError(f"baseline={gpus}: whole servers of {self.server.name} have a multiple of {each} GPUs")
         return self.on(1, gpus) if gpus <= each else self.on(gpus // each, each)
 
 
 def cluster(topology, nodes: int, model=None, batch: int = 64, **options) -> Prediction:
-    """Predict a step of training with Horovod on a cluster of equal servers, one rank a GPU.
+    """Predict a training step with Horovod on a cluster of identical servers, one rank per GPU.
 
     `topology` is a `Server`, or as for `server` (so are `network` and `link_gb_per_s`), and `model` a name in
-    results/reference/models.toml, or None with `parameters` and `images_per_s`. `batch` is each GPU's. The efficiency
-    is relative to the predicted speed of `baseline` GPUs, by default to one GPU alone.
+    results/reference/models.toml, or None with `parameters` and `images_per_s`. `batch` is per GPU. The efficiency is
+    relative to the predicted speed of `baseline` GPUs, by default one.
 
-    Further options: `images_per_s` of one GPU (default: as published for the model); `gradient_bytes` of a parameter
-    (4, or 2 for half precision); `fusion_bytes`, the most that one message averages (Horovod's 128 MiB), or
-    `all_reduces`, the number of messages a step; `algorithm`, as for `Server.all_reduce_s`; `late`, the standard
-    deviation of a rank's computation as a share of it, which makes all wait for the slowest (`LATE`).
+    Further options: `images_per_s` of one GPU (default: as published for the model); `gradient_bytes` per parameter (4,
+    or 2 for half precision); `fusion_bytes`, the maximal size of a message (Horovod's 128 MiB), or `all_reduces`, the
+    number of messages per step; `algorithm`, as for `Server.all_reduce_s`; `late`, the relative standard deviation of a
+    rank's computation, which makes all wait for the slowest (`LATE`).
     """
     training = _Training(topology, nodes, model, batch, **options)
     return training.on(nodes, training.server.gpus, training.baseline)
@@ -277,5 +274,5 @@ def scaling(topology, nodes, model=None, batch=64, **options) -> list[Prediction
 
 
 def _doubling(last):
-    """Return 1, 2, 4 … and the last."""
+    """Return 1, 2, 4 … and `last`."""
     return [*(1 << power for power in range(last.bit_length()) if 1 << power < last), last]

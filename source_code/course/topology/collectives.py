@@ -1,7 +1,7 @@
-"""Collectives of two libraries, ready to be timed by `bench_allreduce.py`: Horovod's, and tf.distribute's.
+"""Collectives of Horovod and tf.distribute, for `bench_allreduce.py`.
 
-Each has `barrier`, `finish`, `gather`, and `operation`, which returns a function of a rank's values. COPIES of a
-message are in a rank's memory at the most, its own and the result among them.
+Each class has `barrier`, `finish`, `gather`, and `operation`, which returns a function of a rank's values. A rank holds
+at most COPIES of a message in memory, including input and result.
 """
 
 import os
@@ -13,7 +13,7 @@ from ddl.records.network import interface_of
 
 
 class Horovod:
-    """Horovod's operations, one process a rank."""
+    """Horovod's operations."""
 
     name, COPIES = "horovod", 5
 
@@ -30,7 +30,7 @@ class Horovod:
         if config.cycle_time_ms is not None:
             os.environ["HOROVOD_CYCLE_TIME"] = str(config.cycle_time_ms)
         if config.interface:
-            link(config.interface)  # refused on each host that does not have it
+            link(config.interface)  # raises an error on hosts without it
             os.environ.update(HOROVOD_GLOO_IFACE=config.interface, NCCL_SOCKET_IFNAME=config.interface)
         hvd.init()
         self.hvd, self.rank, self.ranks = hvd, hvd.rank(), hvd.size()
@@ -48,11 +48,11 @@ class Horovod:
         self.hvd.allreduce(tf.zeros([1]), name="barrier")
 
     def finish(self, result):
-        """Wait until the devices are done with what they were given."""
+        """Wait until the devices have finished."""
         tf.test.experimental.sync_devices()
 
     def operation(self, operation, numbers):
-        """Return a function that does the operation with so many numbers of each rank."""
+        """Return a function that runs the operation with `count` numbers per rank."""
         hvd, name = self.hvd, f"{operation}.{numbers}"
         acts = {
             "all_reduce": lambda values: hvd.allreduce(values, op=hvd.Sum, name=name),
@@ -67,21 +67,21 @@ class Horovod:
 
 
 class TFDistribute:
-    """The collectives of tf.distribute's MultiWorkerMirroredStrategy, one replica a process.
+    """The collectives of tf.distribute's MultiWorkerMirroredStrategy, one replica per process.
 
-    It has no broadcast to call by name: this is the operation with which it gives all replicas the
-    first one's initial values. The `task` says which process this is, in a cluster whose workers are all there.
+    It has no public broadcast; this one uses the operation that distributes initial values. `task` identifies this
+    process in a cluster whose workers have all started.
     """
 
-    name, COPIES = "tf.distribute", 9  # an all-gather pads what each brings, and puts the parts together in the end
-    GROUP = 2020  # a number of our own for broadcasts: the strategy counts its groups from 1
+    name, COPIES = "tf.distribute", 9  # an all-gather pads each input and concatenates at the end
+    GROUP = 2020  # an unused group key for broadcasts: the strategy counts from 1
 
     def __init__(self, config, task):
         for option in ("interface", "cycle_time_ms"):
             if getattr(config, option) is not None:
                 raise BenchError(
                     f"--{option.replace('_', '-')} is for Horovod: tf.distribute uses "
-                    "the addresses in TF_CONFIG, and has no cycles"
+                    "the addresses in TF_CONFIG and has no cycles"
                 )
         tf_options = tf.distribute.experimental
         implementation = tf_options.CommunicationImplementation[config.implementation.upper()]
@@ -98,7 +98,7 @@ class TFDistribute:
         self.hosts, self.local_ranks = len(set(names)), names.count(names[self.rank])
         gpus = tf.config.list_logical_devices("GPU")
         if config.implementation == "nccl" and not gpus:
-            raise BenchError("--implementation nccl: NCCL needs GPUs, and TensorFlow sees none; ring works without")
+            raise BenchError("--implementation nccl: NCCL needs GPUs, but TensorFlow finds none; use ring")
         self.device = gpus[0].name if gpus else tf.config.list_logical_devices("CPU")[0].name
         self.backend = "nccl" if gpus and config.implementation != "ring" else "grpc ring"
         self.transport = transport(self.backend, self.ranks, self.hosts, interface_of(names[self.rank]))
@@ -107,10 +107,10 @@ class TFDistribute:
         self.broadcasts = 0
 
     def _replicated(self, act, **options):
-        """Return a graph function that does `act` in this process' replica."""
+        """Return a graph function that runs `act` in this process's replica."""
 
         def in_replica(*values):
-            return act(*map(tf.identity, values))  # which is on the replica's device
+            return act(*map(tf.identity, values))  # on the replica's device
 
         return tf.function(lambda *values: self.strategy.run(in_replica, args=values), **options)
 
@@ -123,7 +123,7 @@ class TFDistribute:
     def _broadcast(self, values):
         if self.ranks == 1:
             return tf.identity(values)
-        self.broadcasts += 1  # each graph that is built needs an instance of its own
+        self.broadcasts += 1  # each graph needs a unique instance key
         how = {"group_size": self.ranks, "group_key": self.GROUP, "instance_key": self.broadcasts}
         with tf.device(self.device):
             if self.rank == 0:
@@ -131,12 +131,12 @@ class TFDistribute:
             return tf.raw_ops.CollectiveBcastRecv(T=values.dtype, shape=values.shape, **how)
 
     def finish(self, result):
-        """Wait for a GPU by fetching a number from it: sync_devices() fails in a cluster."""
+        """Wait for a GPU by fetching a number from it, because sync_devices() fails in a cluster."""
         if "GPU" in self.device:
             result[0].numpy()
 
     def operation(self, operation, numbers):
-        """Return a function that does the operation with so many numbers of each rank."""
+        """Return a function that runs the operation with `count` numbers per rank."""
         acts = {"all_reduce": self._sum, "broadcast": self._broadcast, "all_gather": self._all}
         return self._replicated(acts[operation])
 
@@ -146,13 +146,11 @@ class TFDistribute:
 
 
 def transport(backend, ranks, hosts, interface):
-    """Say in words where the bytes go, as far as a script can know."""
+    """Return a description of the transport, as far as a script can know."""
     if ranks == 1:
-        return "nothing travels: there is one rank"
+        return "none: there is one rank"
     if backend == "nccl":
-        return (
-            "NVLink, PCIe or host memory, and a network between hosts: NCCL chooses, and says what with NCCL_DEBUG=INFO"
-        )
+        return "NVLink, PCIe or host memory, and a network between hosts, chosen by NCCL (see NCCL_DEBUG=INFO)"
     if backend == "mpi":
         inside = "as a rule, as there is one host" if hosts == 1 else "inside a host, a network between hosts"
         return f"MPI chooses: shared memory {inside}"

@@ -1,10 +1,10 @@
-"""The error of whatever cannot be read as a topology."""
+"""Errors of topology readers."""
 
 from ddl.errors import CourseError
 
 
 class TopologyError(CourseError, ValueError):
-    """Something that describes a machine cannot be read; says which file and line, and why."""
+    """Invalid description of a machine, with file and line."""
 
     @classmethod
     def at(cls, file, line, problem):

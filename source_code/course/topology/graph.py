@@ -1,6 +1,6 @@
 """A machine as nested parts with links between them.
 
-Bandwidths are nominal, in GB/s (10^9 bytes a second) and PER DIRECTION; no program reaches all of it.
+Bandwidths are nominal, in GB/s (10^9 bytes per second) and PER DIRECTION; programs reach less.
 """
 
 import math
@@ -17,9 +17,9 @@ from course.topology.text import matrix_text, tree
 
 @dataclass(frozen=True)
 class Topology:
-    """A machine, and the links in it.
+    """A machine and its links.
 
-    Raises TopologyError if names are not unique, or a part refers to one that does not exist.
+    Raises TopologyError for duplicate names and references to parts that don't exist.
     """
 
     name: str
@@ -34,9 +34,9 @@ class Topology:
     network: Network | None = None
     title: str = ""
     usable: int | None = None  # processor threads this process may use; None: all
-    reported: dict = field(default_factory=dict, hash=False)  # {(a, b): kind}, where `kind` reports other than the tree
+    reported: dict = field(default_factory=dict, hash=False)  # {(a, b): kind} for pairs that don't match the tree
     sources: tuple[str, ...] = ()
-    notes: tuple[str, ...] = ()  # what could not be found out
+    notes: tuple[str, ...] = ()  # missing information
     named: dict = field(init=False, repr=False, compare=False)
 
     def __post_init__(self):
@@ -44,7 +44,7 @@ class Topology:
         object.__setattr__(self, "named", named)
         if len(named) < len(self.devices):
             twice = Counter(device.name for device in self.devices).most_common(1)[0][0]
-            raise TopologyError(f"{self.name}: two devices have one name, {twice}")
+            raise TopologyError(f"{self.name}: two devices have the same name, {twice}")
         sockets = {socket.number for socket in self.sockets}
         numas = {numa.number for numa in self.numas}
         refers = [
@@ -72,7 +72,7 @@ class Topology:
     path = find
 
     def summary(self):
-        """Return a one-line count of its parts."""
+        """Return a one-line summary of its parts."""
         threads = sum(len(self.threads_of(numa.number)) for numa in self.numas)
         counts = [
             (len(self.sockets), "socket"),
@@ -100,7 +100,7 @@ class Topology:
         return self.of("nic")
 
     def device(self, name):
-        """Return the device of that name; TopologyError if there is none."""
+        """Return a device by name. Raises TopologyError if there is none."""
         try:
             return self.named[name]
         except KeyError:
@@ -118,7 +118,7 @@ class Topology:
         return chain
 
     def numa_of(self, name):
-        """Return the number of a device's NUMA node; None where not known."""
+        """Return the number of a device's NUMA node, or None if unknown."""
         return next((device.numa for device in self.above(name) if device.numa is not None), None)
 
     def threads_of(self, numa):
@@ -132,7 +132,8 @@ class Topology:
     def bandwidth(self, a: str, b: str) -> float:
         """Return the bandwidth of the `path` between two parts in GB/s per direction.
 
-        That of the narrowest known link: an upper bound. NaN where nothing is known, infinite from a part to itself.
+        This is the bandwidth of the narrowest known link, an upper bound. NaN if unknown, infinite from a part to
+        itself.
         """
         if a == b:
             return math.inf
@@ -140,10 +141,10 @@ class Topology:
         return min(known, default=math.nan)
 
     def kind(self, a, b):
-        """Return what ``nvidia-smi topo -m`` calls the path between two devices.
+        """Return the kind of path between two devices, in the terms of ``nvidia-smi topo -m``.
 
         "X": itself. "NV#": that many NVLinks. "PIX": one PCIe switch. "PXB": several switches, no root complex. "PHB":
-        the root complex. "NODE": two root complexes of one NUMA node. "SYS": two NUMA nodes. "?": not known.
+        the root complex. "NODE": two root complexes of one NUMA node. "SYS": two NUMA nodes. "?": unknown.
         """
         if a == b:
             return "X"

@@ -1,4 +1,4 @@
-"""All-reduce over hosts with a slow network between them: what crosses it, and how long it took."""
+"""Hierarchical all-reduce over hosts: traffic between hosts and times."""
 
 from course.shared import cost
 from course.shared.bench import FLAT, VARIANTS, link_bytes
@@ -7,7 +7,7 @@ from ddl.display.table import Table
 
 
 def gain(hosts: int, ranks_per_host: int) -> float:
-    """Return how many times the bytes of a hierarchical all-reduce a flat ring sends from a host to the others.
+    """Return a flat ring's traffic between hosts relative to a hierarchical all-reduce.
 
     With H hosts of n ranks (H n − 1) / (n (H − 1)): 1.5 for two hosts of two ranks, and nearly 1 for many hosts.
     """
@@ -15,7 +15,7 @@ def gain(hosts: int, ranks_per_host: int) -> float:
 
 
 def time_gain(size_bytes: float, hosts: int, ranks_per_host: int, inside: cost.Link, between: cost.Link) -> float:
-    """Return how many times as long a flat ring takes as a hierarchical all-reduce, by `course.shared.cost`."""
+    """Return a flat ring's time relative to a hierarchical all-reduce, by `course.shared.cost`."""
     ways = cost.ring_over_nodes, cost.hierarchical
     flat, hierarchical = (way(size_bytes, ranks_per_host, hosts, inside, between) for way in ways)
     return flat / hierarchical
@@ -24,8 +24,8 @@ def time_gain(size_bytes: float, hosts: int, ranks_per_host: int, inside: cost.L
 def variants(run) -> Table:
     """Tabulate a run of ``hierarchical_allreduce.py``: a row for each size and variant.
 
-    ``faster`` is relative to Horovod's own ring in the same turn (median), and ``verdict`` where both quartiles agree;
-    ``counted_mb`` and ``expected_mb`` travel from one host to the other in an all-reduce, in 10^6 bytes.
+    ``faster`` is relative to Horovod's ring in the same round (median), and ``verdict`` requires both quartiles to
+    agree; ``counted_mb`` and ``expected_mb`` are the traffic from one host to the other per all-reduce, in 10^6 bytes.
     """
     result = run.result
     rows = [

@@ -1,8 +1,8 @@
-"""Read the XML of hwloc's ``lstopo --of xml``, versions 1 to 3.
+"""Reader for the XML of hwloc's ``lstopo --of xml``, versions 1 to 3.
 
-Version 1 puts NUMA nodes above or below sockets, and has none for a machine's only memory; later versions put them
-beside what they are near. All versions list the processors of each object, so that is what is read here. An operating
-system device (OSDev) has one type in versions 1 and 2, and a bit set of types in version 3.
+Version 1 puts NUMA nodes above or below sockets, and has none for a machine's only memory; later versions make them
+siblings of nearby objects. All versions list the processors of each object, so this reader uses those lists. An
+operating system device (OSDev) has one type in versions 1 and 2, and a bit set of types in version 3.
 """
 
 import re
@@ -15,7 +15,7 @@ from course.topology.parts import Device, NvLink, processors
 from course.topology.pci import ADDRESS, Function, address, devices, kind_of
 
 CACHES = {"0": "unified", "1": "data", "2": "instruction"}
-FORMS = {  # of attributes: a pattern, and what an error says is expected; all others are numbers
+FORMS = {  # pattern and description of attributes; all others are numbers
     "type": (r"\w+", "a type"),
     "version": (r"([123])(\.\d+)*", "hwloc's versions 1 to 3, whose `lstopo --of xml` writes such a file"),
     "cpuset": (r"((0x[0-9a-f]{1,8})?(,|$))*", "words like 0x0000ffff"),
@@ -28,14 +28,14 @@ FORMS = {  # of attributes: a pattern, and what an error says is expected; all o
 }
 NUMBER = (r"\d+", "a number")
 DISK, MEMORY, GPU, COPROCESSOR, NETWORK, INFINIBAND = (1 << bit for bit in range(6))
-# Version 3's types for those of versions 1 and 2; type 4, DMA engines, is not used here.
+# Types in version 3 by type in versions 1 and 2; type 4, DMA engines, is unused.
 OLD_TYPES = {0: DISK, 1: GPU, 2: NETWORK, 3: INFINIBAND, 5: COPROCESSOR}
 CXL = ("CXLMem", "NVM", "SPM")  # subtypes of memory that versions 1 and 2 call a disk
 NVLINKS = re.compile(r"(?:(P100)|(V100)|(A100|A800)|(H100|H200|H800|H20)|(B100|B200|B300))(?!\d)")
 
 
 class Element:
-    """An XML element with its file and line, and the element that it is in."""
+    """An XML element with its file, line and parent."""
 
     def __init__(self, tag, attributes, at, parent):
         self.tag, self.attributes, self.at, self.parent = tag, attributes, at, parent
@@ -46,7 +46,7 @@ class Element:
         raise TopologyError.at(*self.at, problem)
 
     def read(self, name, otherwise=None):
-        """Return the match of an attribute with its form; a TopologyError names it if there is none."""
+        """Return the match of an attribute with its pattern. Raises TopologyError if there is none."""
         value = self.attributes.get(name, otherwise)
         if value is None:
             self.fail(f"a <{self.tag}> of type {self.type or '?'} lacks {name}")
@@ -65,7 +65,7 @@ class Element:
         return self.number("local_memory") if "local_memory" in self.attributes else None
 
     def above(self):
-        """Yield the objects that it is in, innermost first."""
+        """Yield the enclosing objects, innermost first."""
         element = self.parent
         while element.tag == "object":
             yield element
@@ -81,7 +81,7 @@ class Element:
 
 
 def parse(text: str | bytes, name: str = "hwloc", file: str = "lstopo --of xml") -> Topology:
-    """Read a topology and call it `name`; a TopologyError names `file`, the line and what was expected."""
+    """Read a topology and call it `name`. Raises TopologyError with `file` and line if it is invalid."""
     return _Reader(text, file).topology(name)
 
 
@@ -205,7 +205,7 @@ class _Reader:
         kind = kind_of(int(pci_type[1], 16), int(pci_type[2], 16)) or kind
         device = Device(
             name,
-            "nvswitch" if element.attributes.get("subtype") == "NVSwitch" else kind,  # its class may be hidden
+            "nvswitch" if element.attributes.get("subtype") == "NVSwitch" else kind,  # the class may be hidden
             numa=touching[0] if len(touching) == 1 else None,
             model=element.os_fact("GPUModel") or element.info("PCIDevice"),
             address=busid,
@@ -228,7 +228,7 @@ class _Reader:
                 types = OLD_TYPES.get(types, 0)
                 if types == DISK and element.attributes.get("subtype") in CXL:
                     types = MEMORY
-            # Some memory is a disk, too; in version 3 InfiniBand is also a network.
+            # Some memory is also a disk; in version 3, InfiniBand is also a network.
             types = next((kind for kind in (MEMORY, INFINIBAND) if types & kind), types)
             names.setdefault(types, element.read("name")[0])
         return names
@@ -236,7 +236,7 @@ class _Reader:
     # ------------------------------------------------------------ NVLinks
 
     def nvlinks(self, known):
-        """NVLinks between devices (`known` by address), and notes on those that lead elsewhere.
+        """Return NVLinks between devices (`known` by address), and notes on other NVLinks.
 
         hwloc lists them as a matrix of MB/s in one direction, over all links of a pair; its rows and columns are
         objects, by type and number.
@@ -261,7 +261,7 @@ class _Reader:
                         elsewhere.append(f"{getattr(b, 'name', b)} – {getattr(a, 'name', a)} {rate / 1000:g} GB/s")
                     elif a != b:
                         links.append(_nvlink(b, a, rate / 1000))
-        note = "NVLinks to what is no PCI device are not drawn: " + ", ".join(elsewhere)
+        note = "NVLinks to ends that are not PCI devices are not drawn: " + ", ".join(elsewhere)
         return tuple(links), (note,) * bool(elsewhere)
 
     def matrix(self, element):

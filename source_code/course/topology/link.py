@@ -14,10 +14,10 @@ PCIE = {1: (2.5, 8 / 10), 2: (5, 8 / 10), 3: (8, 128 / 130), 4: (16, 128 / 130),
 
 
 def pcie_gb_per_s(generation: int, width: int) -> float:
-    """Return the bandwidth of a PCIe link of `width` lanes in GB/s per direction, before packet headers."""
+    """Return the bandwidth of a PCIe link of `width` lanes in GB/s per direction, without packet headers."""
     if generation not in PCIE or width < 1:
         raise TopologyError(
-            f"PCIe {generation} x{width}: generations {min(PCIE)} to {max(PCIE)} are known, of one lane or more"
+            f"PCIe {generation} x{width}: expected generation {min(PCIE)} to {max(PCIE)} and at least one lane"
         )
     rate, share = PCIE[generation]
     return rate * share * width / 8
@@ -41,7 +41,7 @@ def rows():
 
 
 def latencies():
-    """Return about how long each group's small message takes, and the source: ``{group: {"about", "source"}}``."""
+    """Return each group's approximate time of a small message, and its source: ``{group: {"about", "source"}}``."""
     return toml.loads(FILE.read_text(encoding="utf-8"))["latency"]
 
 
@@ -49,7 +49,7 @@ def links():
     """Tabulate kinds of links with their sources.
 
     ``gb_per_s`` is in GB/s (10^9 bytes a second) per direction, ``both_gb_per_s`` both directions together (the same
-    for memory, which has one bus for both). ``confirmed`` is False where a part of the figure has no source.
+    for memory, which has one bus for both). ``confirmed`` is False if part of the figure has no source.
     """
     from ddl.display.table import Table
 
@@ -67,8 +67,8 @@ def links():
     ]
     return Table.of(
         shown,
-        "What links are built for; 1 GB/s is 10^9 bytes a second. Memory has one bus for both directions. "
-        "Latencies are those of one product or model for each kind: "
+        "Nominal rates; 1 GB/s is 10^9 bytes per second. Memory has one bus for both directions. "
+        "Latencies are for one product or model of each kind: "
         + "; ".join(f"{group}: {latency['source']}" for group, latency in latencies().items())
         + ".",
     )

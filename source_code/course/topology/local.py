@@ -1,4 +1,4 @@
-"""The topology of this machine, from every source on it."""
+"""The topology of this machine, from all available sources."""
 
 import os
 import subprocess
@@ -13,11 +13,11 @@ from ddl.records.machine import usable_cores
 
 
 def here(root: str | Path = "/") -> Topology:
-    """Find out the topology of this machine, or of the one whose /sys and /proc are under `root`.
+    """Return the topology of this machine, or of the one whose /sys and /proc are under `root`.
 
-    Processors, memory and PCIe come from /sys and /proc; GPUs, NVLinks and NVSwitches from NVML. Where /sys does not
-    show the GPUs, as in some containers, ``nvidia-smi topo -m`` says how they are connected. The topology's `origin`
-    names the sources, its `notes` what is missing.
+    Processors, memory and PCIe come from /sys and /proc; GPUs, NVLinks and NVSwitches from NVML. If /sys does not show
+    the GPUs, as in some containers, their connections come from ``nvidia-smi topo -m``. The topology's `origin` lists
+    the sources, its `notes` the gaps.
     """
     topology = sysfs.read(root, name=os.uname().nodename)
     report = nvml.read()
@@ -26,7 +26,7 @@ def here(root: str | Path = "/") -> Topology:
         sources.append("NVML")
         topology = _with_gpus(topology, report, sources)
     elif topology.gpus:
-        notes.append("GPUs are listed as PCI devices only: whether NVLinks join them is not known")
+        notes.append("GPUs are listed as PCI devices only: it is unknown whether NVLinks join them")
     threads = sum(len(core.threads) for core in topology.cores)
     return replace(
         topology,
@@ -57,13 +57,13 @@ def _with_gpus(topology, report, sources):
 
 
 def _in_a_tree(topology, count, sources):
-    """Put GPUs that are not among the PCI devices into the simplest tree that fits ``nvidia-smi topo -m``."""
+    """Add GPUs that are not among the PCI devices, in the simplest tree that fits ``nvidia-smi topo -m``."""
     others = tuple(device for device in topology.devices if device.kind != "gpu")
     matrix = _matrix()
     note = "GPUs do not appear as PCI devices in /sys here: "
     if not matrix:
         gpus = tuple(Device(f"GPU{number}", "gpu") for number in range(count))
-        note += "where they are, and how far apart, is not known"
+        note += "their positions and distances are unknown"
         return replace(topology, devices=(*others, *gpus), notes=(*topology.notes, note))
     sources.append("nvidia-smi topo -m")
     numas = {numa.number for numa in topology.numas}
@@ -82,7 +82,7 @@ def _in_a_tree(topology, count, sources):
 
 
 def _matrix():
-    """The topology that nvidia-smi's matrix stands for; None where it prints none."""
+    """Return the topology of nvidia-smi's matrix; None if it prints none."""
     try:
         printed = subprocess.run(["nvidia-smi", "topo", "-m"], capture_output=True, text=True, timeout=60).stdout
         return nvidia.parse(printed)
@@ -91,7 +91,7 @@ def _matrix():
 
 
 def _nvlinks(report, switches):
-    """NVLinks by the names of their ends, and NVSwitches not listed so far."""
+    """Return NVLinks by the names of their ends, and NVSwitches not listed so far."""
     names = {gpu.address: f"GPU{at}" for at, gpu in enumerate(report.gpus)}
     counts, added = Counter(), {}
     for at, gpu in enumerate(report.gpus):

@@ -1,10 +1,10 @@
-"""Read the matrix that ``nvidia-smi topo -m`` prints, of any driver generation.
+"""Reader for the matrix of ``nvidia-smi topo -m``, of any driver generation.
 
-The matrix gives the distances between GPUs and network cards, but not what lies between them: the tree is the simplest
-one with such a matrix. NVLinks hide the PCIe distance of two GPUs; the network cards beside them often reveal it. NUMA
-nodes are those in its columns, whatever the distances: a virtual machine has one node and calls all its GPUs far apart.
+The matrix has the distances between GPUs and network cards, but not the switches: the tree is the simplest one with
+this matrix. NVLinks hide the PCIe distance of two GPUs, which nearby network cards often reveal. NUMA nodes come from
+the columns, not from distances: a virtual machine has one node and reports all its GPUs as far apart.
 
-Such a text is seldom as it was printed: it was quoted in a mail, wrapped, or lost the escape bytes of its heading.
+The text is seldom verbatim: it may be quoted from a mail, wrapped, or without the escape bytes of its heading.
 """
 
 import html
@@ -19,7 +19,7 @@ from course.topology.graph import Device, Numa, NvLink, Topology
 from course.topology.sysfs import numbers
 from ddl.text import plural
 
-# Colours and underlines; the escape byte may be lost or spelled out.
+# Colors and underlines; the escape byte may be lost or spelled out.
 ESCAPES = re.compile(
     r"(?:\x1b|\x9b|[␛←\ufffd]|\^\[|\\(?:x1b|u001b|033|e))?\[[0-9;?]*[mK]"
     r"|\x1b(?:\[[0-9;?]*[A-Za-z]|\][^\x07]*\x07|[()][A-Z0-9])"
@@ -36,9 +36,9 @@ AFFINITY = re.compile(r"(?:[\d,-]+|N/A|all|\s)+")
 COLUMNS = ("CPU Affinity", "NUMA Affinity", "GPU NUMA ID")
 GLUED = re.compile(r"[\d,-]+N/A")  # two columns' entries
 GLUED_NAMES = re.compile(r"((GPU|NIC|mlx\d_)\d+){2,}")
-P2P = re.compile(r"OK|[CGT]?NS|DR|U")  # what `nvidia-smi topo -p2p` says of a pair
-OLD = {"SOC": "SYS"}  # its name in drivers that did not have NODE
-MOST_NVLINKS = 18  # of a GPU: a row that adds up to more goes through an NVSwitch
+P2P = re.compile(r"OK|[CGT]?NS|DR|U")  # entries of `nvidia-smi topo -p2p`
+OLD = {"SOC": "SYS"}  # its name in drivers before NODE
+MOST_NVLINKS = 18  # per GPU: a row with a larger sum goes through an NVSwitch
 
 
 @dataclass(frozen=True)
@@ -49,20 +49,20 @@ class Matrix:
     kinds: dict[tuple[str, str], str]  # "X", "NV#", "PIX", "PXB", "PHB", "NODE" or "SYS"
     threads: dict[str, tuple[int, ...]]  # processor threads near each GPU, where given
     numas: dict[str, tuple[int, ...]]  # NUMA nodes near each GPU, where given
-    notes: tuple[str, ...] = ()  # on columns that are left out
+    notes: tuple[str, ...] = ()  # on ignored columns
 
 
 def parse(text: str, name: str = "nvidia-smi", file: str = "nvidia-smi topo -m") -> Topology:
     """Read the matrix and build a topology from it, called `name`.
 
-    `text` is everything that the tool printed; what comes before the matrix is ignored. The topology's `notes` say what
-    the matrix leaves open, and where no tree fits it. A TopologyError names `file`, the line and what was expected.
+    `text` is the tool's output; anything before the matrix is ignored. The topology's `notes` list what the matrix
+    leaves open, and where no tree fits it. Raises TopologyError with `file` and line.
     """
     return tree(read_matrix(text, file), name)
 
 
 def read_matrix(text, file="nvidia-smi topo -m") -> Matrix:
-    """Read the matrix as it is; arguments and errors are those of `parse`."""
+    """Read the matrix without building a tree; arguments and errors as in `parse`."""
     lines = _lines(text)
     try:  # a terminal may have broken lines at its width
         return _matrix(_uncut(lines), file)
@@ -104,7 +104,7 @@ def _matrix(lines, file):
 
 
 def _lines(text):
-    """Lines without what mail, terminals and editors add."""
+    """Return lines without additions by mail programs, terminals and editors."""
     return [
         QUOTES.sub("", ESCAPES.sub("", TAGS.sub("", html.unescape(line)).translate(MARKS)))
         for line in text.splitlines()
@@ -112,7 +112,7 @@ def _lines(text):
 
 
 def _uncut(lines):
-    """Lines, of which the longest continue in the next, even in the middle of a word."""
+    """Join lines that were wrapped at the longest line's width, even inside a word."""
     width, whole, cut = max(map(len, lines), default=0), [], False
     for line in lines:
         if cut:
@@ -124,7 +124,7 @@ def _uncut(lines):
 
 
 def _header(line):
-    """Names of the devices and of the other columns; None if the line is no heading."""
+    """Return the names of devices and of other columns; None if the line is not a heading."""
     line = " ".join(line.split())
     end = min((start for column in COLUMNS if (start := line.find(column)) >= 0), default=len(line))
     names = line[:end].split()
@@ -135,7 +135,7 @@ def _header(line):
 
 
 def _heading(lines, file):
-    """Where the heading and the rows begin, and the heading, which may span lines."""
+    """Return where the heading and the rows begin, and the heading, which may span lines."""
     found = None
     for start, line in enumerate(lines):
         if not _header(line):
@@ -151,7 +151,7 @@ def _heading(lines, file):
         if end < len(lines) and _cells(lines[end]):
             return start, end, line
     if not found:
-        raise TopologyError.at(file, None, "it has no heading of a matrix, such as “GPU0  GPU1  …  CPU Affinity”")
+        raise TopologyError.at(file, None, "it has no matrix heading, such as “GPU0  GPU1  …  CPU Affinity”")
     return found
 
 
@@ -179,8 +179,7 @@ def _rows(lines, start, names, file):
             raise TopologyError.at(
                 file,
                 number,
-                f"{line.strip()[:60]!r} where a row of one of "
-                f"{', '.join(n for n in names if n not in rows)} is expected",
+                f"{line.strip()[:60]!r} instead of a row of one of {', '.join(n for n in names if n not in rows)}",
             )
         else:
             row = None
@@ -224,15 +223,15 @@ def _affinity(name, rest, extra):
 
 
 def _numbers(text, file, number):
-    """Numbers as the tool lists them: ``0-3,8``; none for an empty text or N/A."""
+    """Return the numbers in a list such as ``0-3,8``; none for empty text or N/A."""
     listed = ",".join(part for part in text.split(",") if part.strip() not in ("N/A", "all"))
     return tuple(sorted(numbers(listed, file, number)))
 
 
 def _without_gpu_memory(nodes):
-    """The processor's node alone where nodes of GPU memory follow it: on Grace, eight for each GPU.
+    """Return the processor's node without the nodes of GPU memory after it (on Grace, eight per GPU).
 
-    A GPU's first one may be left out, as it is in the column “GPU NUMA ID”.
+    A GPU's first one may be missing, because it is in the column “GPU NUMA ID”.
     """
     runs = Counter(number - index for index, number in enumerate(nodes[1:]))  # lengths of runs without a gap
     lengths = (0, 7) if runs and nodes[1] > nodes[0] + 1 else (0,)
@@ -243,7 +242,7 @@ def _without_gpu_memory(nodes):
 
 
 def tree(matrix: Matrix, name: str) -> Topology:
-    """Return the simplest topology with that matrix; its `reported` has the pairs that fit no tree."""
+    """Return the simplest topology with this matrix; `reported` has the pairs that fit no tree."""
     near, threads, notes = _numas(matrix)
     notes += matrix.notes
     devices = []
@@ -257,7 +256,7 @@ def tree(matrix: Matrix, name: str) -> Topology:
     # GPUs and cards are counted in the matrix's order.
     devices.sort(key=lambda device: matrix.names.index(device.name) if device.name in matrix.names else -1)
     links, switches = _nvlinks(matrix)
-    notes += ["made from a matrix: links' rates, models, memory, cores and sockets are not known"]
+    notes += ["made from a matrix: links' rates, models, memory, cores and sockets are unknown"]
     if links:
         pairs = math.comb(sum(device.kind == "gpu" for device in devices), 2)
         alike = not switches and len(links) == pairs and len({link.count for link in links}) == 1
@@ -275,7 +274,7 @@ def tree(matrix: Matrix, name: str) -> Topology:
 
 
 def _disagreements(topology, reported):
-    """Say where tree and matrix differ."""
+    """Return notes on differences between tree and matrix."""
     pairs = [pair for pair in reported if pair == tuple(sorted(pair)) and topology.kind(*pair) != "?"]
     if pairs:
         a, b = pairs[0]
@@ -286,10 +285,10 @@ def _disagreements(topology, reported):
 
 
 def _numas(matrix):
-    """NUMA nodes from the matrix's columns: {device: node} where known, {node: its threads}, and notes.
+    """Return the NUMA nodes from the matrix's columns: {device: node} if known, {node: threads}, and notes.
 
     Without numbers, GPUs near the same processor threads share a node. A device without these columns, such as a
-    network card, is at the node of the nearest device that is closer than another node (SYS).
+    network card, gets the node of the nearest device that is closer than SYS.
     """
     near = {name: nodes[0] for name, nodes in matrix.numas.items() if len(nodes) == 1}
     notes, by_threads = [], {}
@@ -322,13 +321,13 @@ def _numas(matrix):
 
 
 def _nearest(matrix, name, among):
-    """The device of `among` nearest on PCIe, if nearer than another NUMA node; else None."""
+    """Return the device in `among` that is nearest on PCIe, if closer than SYS, else None."""
     others = [other for other in matrix.names if other in among and matrix.kinds[name, other] in DISTANCES[:-1]]
     return min(others, key=lambda other: DISTANCES.index(matrix.kinds[name, other]), default=None)
 
 
 def _groups(matrix, furthest, among=None):
-    """Groups of devices no further apart than `furthest`, in the matrix's order."""
+    """Group devices no farther apart than `furthest`, in the matrix's order."""
     among = list(among or matrix.names)
     near = DISTANCES[: DISTANCES.index(furthest) + 1]
     groups = []
@@ -358,7 +357,7 @@ def _below(matrix, group, top):
 
 
 def _nvlinks(matrix):
-    """NVLinks, and the NVSwitch if GPUs would otherwise have more of them than any GPU has."""
+    """Return NVLinks, and an NVSwitch if a GPU would otherwise have too many."""
     gpus = [device for device in matrix.names if device.startswith("GPU")]
     pairs = itertools.combinations(gpus, 2)
     counts = {pair: int(matrix.kinds[pair][2:]) for pair in pairs if matrix.kinds[pair].startswith("NV")}

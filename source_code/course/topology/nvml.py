@@ -1,4 +1,4 @@
-"""GPUs, NVLinks and NVSwitches as reported by NVML (``libnvidia-ml``), which comes with the driver."""
+"""GPUs, NVLinks and NVSwitches reported by NVML (``libnvidia-ml``), part of the driver."""
 
 from dataclasses import dataclass
 
@@ -14,7 +14,7 @@ class Gpu:
     """A GPU."""
 
     address: str  # "0000:06:00.0"
-    facts: dict  # of a `Device`; PCIe's generation is the most that GPU and slot support: an idle link runs slower
+    facts: dict  # fields of a `Device`; the maximal PCIe generation, because an idle link runs slower
     nvlink_generation: int | None
     # other end of each active NVLink: ("gpu", address), ("nvswitch", address), or ("nvswitch", "") if hidden by a VM
     links: tuple[tuple[str, str], ...]
@@ -25,15 +25,15 @@ class Inventory:
     """NVML's answers."""
 
     gpus: tuple[Gpu, ...] = ()  # in nvidia-smi's order
-    notes: tuple[str, ...] = ()  # what it could not answer
+    notes: tuple[str, ...] = ()  # failed queries
 
 
 def read() -> Inventory:
-    """Ask NVML; without a driver, the report has no GPUs and a note."""
+    """Query NVML; without a driver, the report has no GPUs and a note."""
     try:
         import pynvml
     except ImportError:
-        return Inventory(notes=("GPUs were not looked for: nvidia-ml-py is not installed",))
+        return Inventory(notes=("cannot look for GPUs: nvidia-ml-py is not installed",))
     try:
         pynvml.nvmlInit()
     except pynvml.NVMLError as error:
@@ -50,7 +50,7 @@ def _report(pynvml):
     notes = []
 
     def ask(name, *arguments, missing=None):
-        """Ask what the driver may be too old, or the GPU too simple, to know."""
+        """Run a query that old drivers and simple GPUs may not support."""
         try:
             return getattr(pynvml, f"nvmlDeviceGet{name}")(*arguments)
         except pynvml.NVMLError as error:

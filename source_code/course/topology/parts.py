@@ -1,4 +1,4 @@
-"""The parts of a machine. Bandwidths are nominal, in GB/s (10^9 bytes a second) and PER DIRECTION."""
+"""Parts of a machine. Bandwidths are nominal, in GB/s (10^9 bytes per second) and PER DIRECTION."""
 
 import math
 from collections.abc import Iterable
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from course.topology.error import TopologyError
 from course.topology.link import nvlink_gb_per_s, pcie_gb_per_s
 
-DEVICE_KINDS = {  # and what people call them
+DEVICE_KINDS = {  # and their common names
     "root": "PCIe root",
     "switch": "PCIe switch",
     "gpu": "GPU",
@@ -23,7 +23,7 @@ DEVICE_KINDS = {  # and what people call them
 class Socket:
     """A processor chip."""
 
-    number: int  # the operating system's
+    number: int  # the operating system's number
     model: str = ""
 
 
@@ -32,10 +32,10 @@ class Numa:
     """A NUMA node: memory, and the cores near it."""
 
     number: int
-    socket: int | None  # None: not known
+    socket: int | None  # None: unknown
     memory_bytes: int | None = None
     memory_gb_per_s: float | None = None  # reads and writes together, which share one bus
-    threads: tuple = ()  # processor threads whose cores are not known
+    threads: tuple = ()  # processor threads whose cores are unknown
 
 
 @dataclass(frozen=True)
@@ -64,8 +64,8 @@ class Device:
 
     name: str
     kind: str  # one of DEVICE_KINDS; "memory" is plugged in, like CXL's
-    under: str = ""  # the switch or root complex it is plugged into; empty for a root complex, or not known
-    numa: int | None = None  # None: that of `under`, or not known
+    under: str = ""  # the switch or root complex above; empty for a root complex, or if unknown
+    numa: int | None = None  # None: same as `under`, or unknown
     model: str = ""
     address: str = ""
     generation: int | None = None  # PCIe generation and width of its upstream link
@@ -84,7 +84,7 @@ class Device:
 
     @property
     def pcie(self):
-        """Its upstream link: "PCIe 3 x16", or "PCIe" where no more is known."""
+        """Its upstream link: "PCIe 3 x16", or "PCIe" if details are unknown."""
         known = self.generation and self.width
         return f"PCIe {self.generation} x{self.width}" if known else "PCIe"
 
@@ -111,12 +111,12 @@ class NvLink(Link):
         if self.count < 1 or self.a == self.b:
             raise TopologyError(
                 f"NVLinks between {self.a} and {self.b}, {self.count} of them: "
-                "two different ends and at least one link are needed"
+                "needs two different ends and at least one link"
             )
 
     @property
     def gb_per_s(self):
-        """Per direction, all links together; NaN where neither generation nor rate is known."""
+        """Bandwidth per direction of all links; NaN if neither generation nor rate is known."""
         if self.generation:
             return self.count * nvlink_gb_per_s(self.generation)
         return self.count * (self.each_gb_per_s or math.nan)
@@ -135,7 +135,7 @@ class SocketLink(Link):
 
 @dataclass(frozen=True)
 class Network:
-    """How a machine is joined to the others of its cluster."""
+    """A machine's connection to its cluster."""
 
     kind: str  # "InfiniBand EDR", "Ethernet" or the like
     nics: int  # ports used for training, without those for storage and management
@@ -145,12 +145,12 @@ class Network:
         if self.nics < 1 or not self.gbit_per_s > 0:
             raise TopologyError(
                 f"a network of {self.nics} cards at {self.gbit_per_s} Gbit/s: "
-                "at least one card and a rate above 0 are needed"
+                "needs at least one card and a positive rate"
             )
 
     @property
     def gb_per_s(self):
-        """Of all cards of a machine, per direction."""
+        """Bandwidth of all cards of a machine, per direction."""
         return self.nics * self.gbit_per_s / 8
 
 
@@ -161,11 +161,11 @@ class Hop:
     start: str
     end: str
     kind: str  # "NV2", "PCIe 3 x16", "host bridge", "on chip", "QPI" or the like
-    gb_per_s: float  # per direction; infinite where it limits nothing, NaN where not known
+    gb_per_s: float  # per direction; infinite if it is not a limit, NaN if unknown
 
 
 def processors(packages: dict, nodes: dict, cores: Iterable, caches: Iterable) -> dict[str, tuple]:
-    """Return the sockets, numas, cores and caches of a `Topology`, of which the system numbers processor threads.
+    """Return the sockets, numas, cores and caches of a `Topology` from the system's thread numbers.
 
     `packages` has each socket's model and threads by its number, `nodes` each NUMA node's threads, bytes of memory and
     its GB/s if known, `cores` each core's threads, `caches` each cache's level, kind, bytes and threads.

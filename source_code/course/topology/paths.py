@@ -1,4 +1,4 @@
-"""The paths that data take between the parts of a machine."""
+"""Data paths between the parts of a machine."""
 
 import math
 from collections import deque
@@ -9,11 +9,11 @@ from course.topology.parts import Hop
 
 
 def find(topology, a: str, b: str) -> tuple[Hop, ...]:
-    """Return the path that data take between two parts.
+    """Return the path of data between two parts.
 
     `a` and `b` name devices, or the memory of a NUMA node: "numa0", "numa1", …. Direct NVLinks come first, then NVLinks
-    through shared NVSwitches, then the PCIe tree. Nothing is routed through a third GPU: no driver does that. The path
-    is empty from a part to itself, and where it is not known.
+    through shared NVSwitches, then the PCIe tree. Nothing is routed through a third GPU, because no driver does that.
+    The path is empty from a part to itself or if unknown.
     """
     if a == b:
         return ()
@@ -40,14 +40,14 @@ def _nvlink_hop(a, b, links):
 def _host_path(topology, a, b):
     up, down = _to_host(topology, a), _to_host(topology, b)
     while up and down and up[-1].start == down[-1].start:
-        up.pop(), down.pop()  # they meet further down
+        up.pop(), down.pop()  # they meet below
     tops = [hops[-1].end if hops else name for hops, name in ((up, a), (down, b))]
     between = [] if tops[0] == tops[1] else _between(topology, *tops)
     return (*up, *between, *(replace(hop, start=hop.end, end=hop.start) for hop in reversed(down)))
 
 
 def _to_host(topology, name):
-    """Hops on the path to memory, as far up as is known."""
+    """Return the hops to memory, as far up as is known."""
     if name.startswith("numa") and name not in topology.named:
         _numa(topology, name)
         return []
@@ -72,7 +72,7 @@ def _numa(topology, name):
 
 
 def _between(topology, a, b):
-    """Hops between the tops of two paths, which are NUMA nodes where those are known."""
+    """Return the hops between the tops of two paths: NUMA nodes, if known."""
     if not (a.startswith("numa") and b.startswith("numa")):
         return [Hop(a, b, "not known", math.nan)]
     sockets = [_numa(topology, name).socket for name in (a, b)]
@@ -85,7 +85,7 @@ def _between(topology, a, b):
 
 
 def _between_sockets(topology, start, goal, names):
-    """Hops of the shortest route between two sockets; `names` has those of its ends."""
+    """Return the hops of the shortest route between two sockets; `names` are its ends."""
     routes = deque([(start, ())])
     seen = {start}
     while routes:

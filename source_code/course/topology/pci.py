@@ -1,4 +1,4 @@
-"""Turn the system's list of PCI functions into root complexes, switches and devices.
+"""PCI tree: root complexes, switches and devices from the system's list of functions.
 
 A PCIe switch appears as a bridge (its upstream port) with one bridge below it for each downstream port. So on the path
 down from a root complex, bridges alternate: root port, switch, port of that switch, next switch, its port, and so on.
@@ -18,13 +18,13 @@ ADDRESS = r"(?:([0-9a-fA-F]{1,8}):)?([0-9a-fA-F]{2}):([0-9a-fA-F]{2})\.([0-7])"
 class Function:
     """A function of a PCI device, or a bridge."""
 
-    device: Device  # without `under`; a bridge is of kind "other", and so is what plays no part in training
+    device: Device  # without `under`; bridges and devices irrelevant to training have kind "other"
     root: str  # the host bridge's domain and bus: "0000:80"
     above: tuple[str, ...] = ()  # addresses of the bridges above it, from the root port down
 
 
 def kind_of(pci_class: int, vendor: int) -> str:
-    """Return the kind of device that a PCI class (in its 16-bit form, 0x0302) and a vendor stand for, or ""."""
+    """Return the kind of device for a 16-bit PCI class (0x0302) and a vendor, or ""."""
     if pci_class >> 8 == 0x03 and vendor in (NVIDIA, AMD):
         return "gpu"
     return "nvswitch" if (pci_class, vendor) == (0x0680, NVIDIA) else ""
@@ -39,7 +39,7 @@ def address(text):
 
 
 def devices(functions: Iterable[Function]) -> tuple[Device, ...]:
-    """Return root complexes, switches and devices, each after what it is under.
+    """Return root complexes, switches and devices, parents first.
 
     Bridges are kept only above a device of a known kind. GPUs and NVSwitches are numbered in the order of their
     addresses.

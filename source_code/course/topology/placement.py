@@ -1,4 +1,4 @@
-"""Where two ranks can run on a machine: as near to each other and as far apart as it allows."""
+"""Placements of two ranks on a machine, from near to far."""
 
 import os
 from collections.abc import Collection
@@ -7,10 +7,10 @@ from course.topology.graph import Topology
 
 
 def placements(machine: Topology, allowed: Collection[int] | None = None) -> dict[str, tuple[int, int]]:
-    """Return pairs of processor threads for two ranks, from near to far, as far as the machine has them.
+    """Return the available pairs of processor threads for two ranks, from near to far.
 
-    "one core": both share one thread of it. "a core's two threads". "two cores": of one socket. "two sockets".
-    `allowed` are the threads that may be used, by default those that this process may.
+    "one core": both share a thread. "a core's two threads". "two cores": of one socket. "two sockets". `allowed` are
+    the usable threads, by default those of this process.
     """
     allowed = os.sched_getaffinity(0) if allowed is None else set(allowed)
     usable = [(core.socket, tuple(sorted(set(core.threads) & allowed))) for core in machine.cores]

@@ -1,4 +1,4 @@
-"""Figures of what the benchmarks measured: time and bandwidth over message sizes."""
+"""Figures of the benchmarks: time and bandwidth by message size."""
 
 from functools import partial
 
@@ -13,10 +13,9 @@ from ddl.text import plural
 
 @styled
 def plot_bandwidth(runs) -> Figure:
-    """Draw time and bus bandwidth of runs of `bench_allreduce.py` over message sizes, an operation a column.
+    """Draw time and bus bandwidth of runs of `bench_allreduce.py`, one column per operation.
 
-    Lines join medians, bands reach from quartile to quartile; the bus bandwidth of one rank,
-    0, is not drawn.
+    Lines are medians and bands are quartiles. The bus bandwidth of one rank, 0, is not drawn.
     """
     results = measured(runs, "operation")
     kinds = list(dict.fromkeys(point["operation"] for result in results for point in result["points"]))
@@ -45,7 +44,7 @@ def plot_bandwidth(runs) -> Figure:
 
 
 def _draw_operation(result, operation, style, time, speed):
-    """Draw an operation of a run, where it has measured it; return it in words."""
+    """Draw an operation of a run, if measured; return its description."""
     points = [point for point in result["points"] if point["operation"] == operation]
     if not points:
         time.plot([], [], **style)
@@ -108,7 +107,7 @@ def plot_pairs(run) -> Figure:
     return figure
 
 
-# ---------------------------------------------------------------- parts of both
+# ---------------------------------------------------------------- shared parts
 
 
 def _line(panel, sizes, values, style):
@@ -117,7 +116,7 @@ def _line(panel, sizes, values, style):
 
 
 def _scale(panels, text):
-    """Give panels logarithmic axes: sizes, and what `text` writes."""
+    """Give panels logarithmic axes: sizes, and values formatted by `text`."""
     for panel in panels:
         panel.set_xscale("log", base=2)
         panel.set(yscale="log", xlabel="message size")
@@ -156,7 +155,7 @@ def _over_pairs(by_pair):
 
 
 def _draw_matrix(panel, by_pair, path):
-    """Draw the best bandwidth of each pair of ends; return it in words."""
+    """Draw the best bandwidth of each pair of ends; return a description."""
     ends = list(dict.fromkeys(end for pair in sorted(by_pair, key=str) for end in pair))
     ends.sort(key=lambda end: (isinstance(end, str), end))
     best = numpy.full((len(ends), len(ends)), numpy.nan)
@@ -165,7 +164,7 @@ def _draw_matrix(panel, by_pair, path):
         sizes, seconds = _curve(points)
         value = 1e-9 * algorithm_bandwidth(sizes, seconds["median"]).max()
         best[ends.index(one), ends.index(other)] = value
-        if path != "device":  # there and back again has no direction
+        if path != "device":  # round trips have no direction
             best[ends.index(other), ends.index(one)] = value
         words.append(f"{one} to {other} {value:.3g}")
     panel.imshow(best, cmap="Blues", vmin=0, vmax=1.6 * numpy.nanmax(best))  # black stays readable
@@ -183,7 +182,7 @@ def _draw_matrix(panel, by_pair, path):
 
 
 def _of(result, results):
-    """Name a run in a legend by what tells it from the others."""
+    """Return a run's legend label: the settings that differ between runs."""
     ranks = plural(result["ranks"], "rank")
     if len(results) == 1:
         return f"{result['backend']}, {ranks}"
@@ -198,7 +197,7 @@ RATES = {1e9: "GB/s", 1e6: "MB/s", 1e3: "KB/s", 1: "B/s"}
 
 
 def _in_units(value, units):
-    """Return a value in the largest of some units that it reaches, or else in the smallest."""
+    """Format a value in the largest unit that does not exceed it, or the smallest."""
     unit = next((unit for unit in units if value >= unit), min(units))
     return f"{value / unit:.3g} {units[unit]}"
 

@@ -1,4 +1,4 @@
-"""What an average costs: samples a second on more ranks, by the alpha-beta model."""
+"""Figure of estimated throughput on more ranks, by the alpha-beta model."""
 
 from collections.abc import Sequence
 
@@ -10,9 +10,9 @@ from course.shared.figure import GREY, Figure, band, frame, look, styled
 
 @styled
 def plot_cost(models, link: cost.Link, measured_on: int, ranks: Sequence[int] = (1, 2, 4, 8, 16, 32, 64)) -> Figure:
-    """Draw how much faster samples are processed on more ranks, as bands between two bounds.
+    """Draw the speedup on more ranks, as bands between two bounds.
 
-    `models` maps names to the seconds that a rank computes in a step and the sizes of the step's all-reduces in bytes.
+    `models` maps names to a rank's seconds of computation per step and the sizes of the step's all-reduces in bytes.
     The bounds are those of `course.shared.ring.waits`: `link` was fitted to times on `measured_on` ranks.
     """
     ranks = numpy.asarray(ranks)

@@ -6,15 +6,16 @@ from course.topology.hierarchy import gain, setting, time_gain
 from ddl.errors import InputError
 
 HOSTS = (2, 4, 8, 16, 32, 64, 128)
-RANKS = (2, 4, 8)  # of a host
+RANKS = (2, 4, 8)  # per host
 SIZES = {"100 kB": 1e5, "1 MB": 1e6, "10 MB": 1e7, "100 MB": 1e8}
 
 
 @styled
 def plot_fade(inside, between) -> Figure:
-    """Draw what a hierarchical all-reduce gains over a flat ring as hosts are added: in bytes, and in time by the
-    model, on hosts of eight ranks with links `inside` and `between` them (`course.shared.cost.Link`).
-    """
+    """Draw the gain of a hierarchical all-reduce over a flat ring by number of hosts.
+
+    The gain is in bytes, and in predicted time on hosts with eight ranks and the links `inside` and `between` them
+    (`course.shared.cost.Link`)."""
     figure = Figure(9.0, 3.8)
     left, right = figure.subplots(1, 2)
     for number, ranks in enumerate(RANKS):
@@ -46,7 +47,7 @@ def plot_variants(runs) -> Figure:
     """
     runs = list(runs) if isinstance(runs, (list, tuple)) else [runs]
     if not runs:
-        raise InputError("there are no runs to draw")
+        raise InputError("no runs to draw")
     figure = Figure(9.0, 6.4)
     first = runs[0].result
     figure.suptitle(

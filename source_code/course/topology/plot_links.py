@@ -1,4 +1,4 @@
-"""Figures of links: those of a machine, drawn into the figure of it, and all kinds as bars."""
+"""Figures of links: those in a machine's figure, and all kinds as bars."""
 
 import math
 from collections import Counter
@@ -11,14 +11,14 @@ from course.shared.figure import COLOURS, Figure, styled
 from course.topology import link
 from ddl.text import plural
 
-WIDTH = 9.0  # inches, of the figure; all lengths are inches
-LINE, LEAF, PAD = 0.165, 0.44, 0.07  # a line of text, a device, a margin
+WIDTH = 9.0  # width of the figure; all lengths are in inches
+LINE, LEAF, PAD = 0.165, 0.44, 0.07  # heights of a line of text, a device and a margin
 SHALLOWEST = 0.15  # depth of the shortest NVLink's curve
 EDGE = "#555555"
 
 
 def draw_socket_links(drawing, edges, y):
-    """Draw the links between neighbouring sockets, whose left and right `edges` are known by number."""
+    """Draw the links between neighboring sockets, given their left and right `edges`."""
     for edge in drawing.topology.socket_links:
         if edge.b != edge.a + 1:
             continue
@@ -31,7 +31,7 @@ def draw_socket_links(drawing, edges, y):
 
 
 def draw_switched(drawing, bottom):
-    """Draw NVSwitches as one bar that each GPU reaches with so many links."""
+    """Draw NVSwitches as one bar that all GPUs are linked to."""
     switches = {device.name for device in drawing.switches}
     links, rates = Counter(), Counter()
     for nvlink in drawing.topology.nvlinks:
@@ -56,7 +56,7 @@ def draw_switched(drawing, bottom):
 
 
 def draw_direct(drawing, bottom):
-    """Draw NVLinks between GPUs as curves below them, wider where there are more."""
+    """Draw NVLinks between GPUs as curves below them; more links make a wider curve."""
     names = {gpu.name for gpu in drawing.topology.gpus}
     nvlinks = [nvlink for nvlink in drawing.topology.nvlinks if {nvlink.a, nvlink.b} <= names]
     if not nvlinks:
@@ -70,7 +70,7 @@ def draw_direct(drawing, bottom):
     for nvlink in nvlinks:
         (a, y), (b, _) = centres[nvlink.a], centres[nvlink.b]
         depth = SHALLOWEST + (drawing.links + y - bottom - SHALLOWEST) * abs(a - b) / widest
-        low = y - depth * 4 / 3  # a cubic curve reaches three quarters of the way to its inner points
+        low = y - depth * 4 / 3  # a cubic curve reaches three quarters of the distance to its control points
         path = Path([(a, y), (a, low), (b, low), (b, y)], [Path.MOVETO, *[Path.CURVE4] * 3])
         drawing.panel.add_patch(PathPatch(path, fill=False, **looks[nvlink.count, nvlink.generation or 0]))
     handles = [Line2D([], [], label=_nvlinks(*kind), **look) for kind, look in looks.items()]
@@ -87,7 +87,7 @@ def _nvlinks(count, generation):
 
 @styled
 def plot_links() -> Figure:
-    """Draw what kinds of links can move in one direction; a star marks what is in part without a source."""
+    """Draw the bandwidth of kinds of links in one direction; a star marks figures partly without a source."""
     rows = link.rows()
     groups = list(dict.fromkeys(row["group"] for row in rows))
     rows = sorted(rows, key=lambda row: (groups.index(row["group"]), row["gb_per_s"]))
@@ -96,7 +96,7 @@ def plot_links() -> Figure:
     places = []
     for at, row in enumerate(rows):
         group = groups.index(row["group"])
-        y = at + 1 + 0.6 * group  # a group begins a little lower
+        y = at + 1 + 0.6 * group  # space between groups
         places.append(y)
         hatch = "//" if group % 2 else ""
         look = {"color": COLOURS[group % len(COLOURS)], "alpha": 0.75, "hatch": hatch, "edgecolor": "white"}

@@ -1,4 +1,4 @@
-"""Figures of predictions: the fitted cost of all-reduces, steps over ranks, published scaling."""
+"""Figures of predictions: fitted all-reduces, step times and published scaling."""
 
 from collections.abc import Iterable
 
@@ -14,7 +14,7 @@ OVERLAP = "from full to no overlap"  # of a band
 
 @styled
 def plot_fit(measured, fits) -> Figure:
-    """Draw a run of `bench_allreduce.py`, one or several fits to it and, below, each point's relative error."""
+    """Draw a run of `bench_allreduce.py` with one or more fits and, below, each point's relative error."""
     fits = list(fits) if not hasattr(fits, "algorithm") else [fits]
     timed = {
         point["size_bytes"]: point["seconds"]
@@ -49,14 +49,14 @@ def plot_fit(measured, fits) -> Figure:
 
 @styled
 def plot_prediction(predictions: Iterable[Prediction], runs=(), margin_points: float | None = None) -> Figure:
-    """Draw predicted steps and efficiency over ranks, in a band from no overlap to full overlap.
+    """Draw predicted step times and efficiency by ranks, as a band from no overlap to full overlap.
 
-    `runs` are measured ones with the predicted batches. With `margin_points` the band of the efficiency is so many
-    points wide to either side: `course.topology.clusters.MARGIN_POINTS`.
+    `runs` are measured, with the predicted batches. With `margin_points` (`course.topology.clusters.MARGIN_POINTS`),
+    the efficiency's band is that many points wide on both sides.
     """
     predictions = [predictions] if isinstance(predictions, Prediction) else list(predictions)
     if not predictions:
-        raise InputError("there are no predictions to draw")
+        raise InputError("no predictions to draw")
     predictions.sort(key=lambda prediction: prediction.ranks)
     ranks = [prediction.ranks for prediction in predictions]
     figure = Figure(9.0, 4.0)
@@ -87,7 +87,7 @@ def plot_prediction(predictions: Iterable[Prediction], runs=(), margin_points: f
 
 
 def _draw_band(panel, ranks, estimate, low, high, label):
-    """Draw an estimate with its ends, which are shaded between."""
+    """Draw an estimate and shade the area between its bounds."""
     colour = COLOURS[0] if label == OVERLAP else COLOURS[2]
     ends = [numpy.maximum(numpy.subtract(estimate, low), 0), numpy.maximum(numpy.subtract(high, estimate), 0)]
     panel.errorbar(ranks, estimate, yerr=ends, fmt="none", capsize=4, ecolor=colour, alpha=0.6)
@@ -96,7 +96,7 @@ def _draw_band(panel, ranks, estimate, low, high, label):
 
 
 def _draw_measured(steps, efficient, runs, one_images_per_s):
-    """Draw runs, relative to a rank that alone is so fast; return them in words."""
+    """Draw runs relative to the speed of a single rank; return a description."""
     texts = []
     for index, run in enumerate(runs):
         result = run.result
@@ -125,7 +125,7 @@ def _band(predictions, margin_points):
 
 @styled
 def plot_published(table=None) -> Figure:
-    """Draw published scaling efficiencies over the predicted, and the mean error by publisher beside two baselines."""
+    """Draw published against predicted scaling efficiencies, and the mean error by publisher with two baselines."""
     table = compared() if table is None else table
     scores = by_publisher(table)
     figure = Figure(9.0, 4.6)

@@ -1,4 +1,4 @@
-"""Figures of all-reduce algorithms against each other: by the model, and in a race."""
+"""Figures that compare all-reduce algorithms, predicted and measured."""
 
 import math
 
@@ -8,14 +8,12 @@ from course.shared import cost
 from course.shared.figure import COLOURS, Figure, look, styled
 from course.topology import race
 
-APART = 1.1  # from one algorithm's mark to the next one's, as a ratio of sizes
+APART = 1.1  # horizontal offset between algorithms' marks, as a ratio of sizes
 
 
 @styled
 def plot_algorithms(ranks: int, alpha_s: float, beta_s_per_byte: float) -> Figure:
-    """Draw what the model says that an all-reduce takes over message sizes, a line for each algorithm of
-    `course.shared.cost`, both axes logarithmic.
-    """
+    """Draw the predicted time of an all-reduce by message size, for each algorithm of `course.shared.cost`."""
     figure = Figure(8.0, 4.2)
     panel = figure.subplots()
     sizes = numpy.geomspace(1, 2**30, 400)
@@ -39,10 +37,10 @@ def plot_algorithms(ranks: int, alpha_s: float, beta_s_per_byte: float) -> Figur
 
 @styled
 def plot_race(run) -> Figure:
-    """Draw a run of ``race_allreduce.py``: times over message sizes, and how much faster than the ring.
+    """Draw a run of ``race_allreduce.py``: times by message size, and the speedup over the ring.
 
-    Marks are medians with quartiles; dashed lines are the model, fitted to the ring alone. Vertical lines are where the
-    ring overtakes recursive doubling: measured, in a band by quartiles, and by the model.
+    Marks are medians with quartiles; dashed lines are the model, fitted to the ring only. Vertical lines show where the
+    ring overtakes recursive doubling: measured, with a band for quartiles, and predicted.
     """
     result, fit = run.result, race.model(run)
     names = list(dict.fromkeys(point["algorithm"] for point in result["points"]))

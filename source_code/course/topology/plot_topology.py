@@ -1,4 +1,4 @@
-"""The figure of a machine: its parts as boxes in boxes; `course.topology.plot_links` draws the links between them."""
+"""Figure of a machine, with its parts as nested boxes and links from `course.topology.plot_links`."""
 
 import math
 from collections import Counter
@@ -11,16 +11,16 @@ from course.topology.plot_links import EDGE, LEAF, LINE, PAD, WIDTH, draw_direct
 from course.topology.text import amount
 
 GAP = 0.7  # inches between sockets
-INSET = 0.02  # of a core and of a cache in their places; a device has one and a half of it
-FEW_CORES = 8  # so many are drawn one by one, more are counted
-LEAST_COLUMNS, LEAST_COLUMNS_NARROW = 0.9, 1.5  # of a NUMA node without devices; narrow ones hold their text
-WIDEST_COLUMN, WIDEST_COLUMN_ALONE = 9.0, 4.0  # the second where there is one NUMA node
-FONT_SIZES = ((0.78, 8), (0.6, 7), (-math.inf, 6.3))  # points, in columns wider than so many inches
-CACHE_TEXT = 0.9  # a core at least so wide has the size of its L1 caches written out
+INSET = 0.02  # heights of a core and of a cache; a device is half as tall again
+FEW_CORES = 8  # maximal number of cores drawn individually
+LEAST_COLUMNS, LEAST_COLUMNS_NARROW = 0.9, 1.5  # width of a NUMA node without devices, and of a narrow one
+WIDEST_COLUMN, WIDEST_COLUMN_ALONE = 9.0, 4.0  # the second if there is one NUMA node
+FONT_SIZES = ((0.78, 8), (0.6, 7), (-math.inf, 6.3))  # font size in points by minimal column width in inches
+CACHE_TEXT = 0.9  # minimal width of a core that shows the size of its L1 caches
 MEMORY_TEXT = 0.6  # a device narrower than this breaks its second line
-LONGEST_NAME = 12  # characters of a device's name
-SWITCHES = 0.55  # height of what NVSwitches and their links take up
-CURVES, CURVES_PER_GPU, CURVES_MOST = 0.35, 0.13, 1.4  # height of what NVLinks between GPUs take up
+LONGEST_NAME = 12  # maximal length of a device's name
+SWITCHES = 0.55  # height of NVSwitches and their links
+CURVES, CURVES_PER_GPU, CURVES_MOST = 0.35, 0.13, 1.4  # height of NVLinks between GPUs
 LEGEND = 0.3
 FACES = {
     "machine": "#ffffff",
@@ -41,7 +41,7 @@ FACES = {
 
 @dataclass
 class Box:
-    """A root complex or switch with what is in it, to be drawn."""
+    """A root complex or switch with its contents."""
 
     label: str
     kind: str
@@ -50,7 +50,7 @@ class Box:
 
     @property
     def rows(self):
-        """Devices in two rows: GPUs below, where NVLinks start, all else above."""
+        """Devices in two rows: GPUs below, where NVLinks start, and others above."""
         rows = ([d for d in self.leaves if d.kind != "gpu"], [d for d in self.leaves if d.kind == "gpu"])
         return [row for row in rows if row]
 
@@ -68,10 +68,9 @@ class Box:
 def plot_topology(topology) -> Figure:
     """Draw a machine: sockets, NUMA nodes, cores and caches, the PCIe tree, GPUs and NVLinks.
 
-    Up to eight cores are drawn one by one, more are counted. NVLinks are lines, wider where there are more of them; the
-    legend gives their number and speed.
+    Up to eight cores are drawn individually. More NVLinks make a wider line; the legend has their number and speed.
     """
-    # Many NUMA nodes are narrow: a line of text each for what else stands together in one.
+    # With many NUMA nodes, columns are narrow, so each item gets its own line.
     narrow = len(topology.numas) > 2 * max(1, len(topology.sockets))
     sections = [_Section(topology, numa, narrow) for numa in topology.numas]
     lost = _Section(topology, None, narrow)
@@ -88,7 +87,7 @@ def plot_topology(topology) -> Figure:
 
 
 class _Section:
-    """A NUMA node with its lines of text and its PCIe boxes; None: devices of no known node."""
+    """A NUMA node with its lines of text and PCIe boxes; None for devices of unknown nodes."""
 
     def __init__(self, topology, numa, narrow):
         self.numa, self.narrow = numa, narrow
@@ -110,7 +109,7 @@ class _Section:
 
     @property
     def height(self):
-        """Of all that is above the PCIe boxes."""
+        """Height of everything above the PCIe boxes."""
         cores = (len(self.levels) + 2) * (LINE + PAD) if self.single and self.cores else 0
         return len(self.lines) * LINE + 2 * PAD + cores
 
@@ -136,7 +135,7 @@ class _Section:
 
 
 def _boxes(topology, numa):
-    """PCIe boxes of a NUMA node; those roots that lead to no GPU are one box together."""
+    """Return the PCIe boxes of a NUMA node; roots without GPUs share one box."""
     below = {}
     for device in topology.devices:
         below.setdefault(device.under, []).append(device)
@@ -160,7 +159,7 @@ def _box(device, below):
     if device.kind not in ("root", "switch"):
         return Box("", "root", [device], [])
     boxes = [_box(d, below) for d in inner if d.name in below]
-    # A switch in front of a single device, or a box around a single box, would be noise.
+    # Omit a switch in front of a single device, and a box around a single box.
     leaves += [leaf for box in boxes if len(_all(box)) == 1 for leaf in _all(box)]
     boxes = [box for box in boxes if len(_all(box)) > 1]
     if len(boxes) == 1 and not leaves:
@@ -173,7 +172,7 @@ def _all(box):
 
 
 class _Drawing:
-    """Where everything goes, and the drawing of it."""
+    """Layout and drawing of a topology."""
 
     def __init__(self, topology, sections):
         self.topology = topology
@@ -200,7 +199,7 @@ class _Drawing:
         self.centres = {}  # of the devices, at their lower edges
 
     def _by_socket(self, sections):
-        """Return (number, NUMA nodes) of each socket that has any; those of no known socket come last, as None."""
+        """Return (number, NUMA nodes) of each socket with nodes; unknown sockets are last, as None."""
         known = {socket.number: [] for socket in self.topology.sockets}
         unknown = []
         for section in sections:
@@ -232,7 +231,7 @@ class _Drawing:
 
     def draw_socket(self, number, sections, x, y, width):
         models = {socket.number: socket.model for socket in self.topology.sockets}
-        label = "socket not known" if number is None else f"socket {number}  {models[number]}".strip()
+        label = "socket unknown" if number is None else f"socket {number}  {models[number]}".strip()
         self.box(x, y, width, self.socket, "socket")
         self.text(x + PAD, y + self.socket - 0.5 * PAD, label, size=8, bold=True)
         x += PAD
@@ -253,7 +252,7 @@ class _Drawing:
             at += box.columns * self.column
 
     def draw_cores(self, section, x, y, width):
-        """Cores in a row, and above each the caches that it has, a bar over all that share one."""
+        """Draw cores in a row and their caches above them; a shared cache is one bar."""
         place = {core.number: at for at, core in enumerate(section.cores)}
         each = width / len(place)
         bar = LINE + PAD
@@ -320,7 +319,7 @@ class _Drawing:
 
 
 def _below(device):
-    """Return the second line of a device: its memory, its speed, or what it is."""
+    """Return the second line of a device: its memory, speed or type."""
     if device.kind in ("gpu", "memory") and device.memory_bytes:
         return amount(device.memory_bytes)
     if device.gbit_per_s:

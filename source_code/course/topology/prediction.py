@@ -1,8 +1,7 @@
-"""Predict the time of a training step on many ranks from the cost of computation and communication.
+"""Predictions of step times on many ranks from the cost of computation and communication.
 
-A step is computation, the wait for the slowest rank, and the all-reduces of the gradients (`course.shared.cost`), of
-which a part can hide behind computation. If nothing is hidden (no overlap), both add up; if everything is (full
-overlap), the longer one decides.
+A step is computation, the wait for the slowest rank, and the all-reduces of the gradients (`course.shared.cost`), which
+can partly overlap with computation. Without overlap, both add up; with full overlap, the longer one decides.
 """
 
 import math
@@ -19,8 +18,8 @@ from ddl.display.table import Table
 from ddl.errors import InputError
 from ddl.records.paths import reference_dir
 
-BYTES = 4  # of a parameter's gradient, in single precision
-METRICS_BYTES = 12  # what train_cifar.py averages besides, in the gradients' message
+BYTES = 4  # per parameter's gradient, in single precision
+METRICS_BYTES = 12  # metrics that train_cifar.py averages in the gradients' message
 REFERENCE = reference_dir()
 
 
@@ -29,14 +28,14 @@ class Prediction:
     """A predicted training step."""
 
     ranks: int
-    batch: int  # samples in a step of all ranks together
-    computation_s: float  # until the slowest rank is done computing, without any exchange
-    communication_s: float  # of all all-reduces of a step, one after another
-    all_reduces: int  # in how many messages the gradients are averaged
-    one_images_per_s: float  # what the efficiency compares with: a single rank's speed
-    waiting_s: float = 0.0  # how much of `computation_s` is the others' wait for the slowest
+    batch: int  # samples per step over all ranks
+    computation_s: float  # until the slowest rank has computed, without communication
+    communication_s: float  # of all all-reduces of a step in sequence
+    all_reduces: int  # number of messages for the gradients
+    one_images_per_s: float  # baseline of the efficiency: a single rank's speed
+    waiting_s: float = 0.0  # part of `computation_s` spent waiting for the slowest rank
     shown: float = 1.0  # 1: no overlap; 0: full overlap
-    baseline: "Prediction | None" = None  # what the efficiency compares with instead: a rank's speed in this one
+    baseline: "Prediction | None" = None  # alternative baseline of the efficiency: a rank's speed in this prediction
 
     def __post_init__(self):
         for name in ("ranks", "batch", "all_reduces"):
@@ -44,15 +43,15 @@ class Prediction:
                 raise InputError(f"{name}={getattr(self, name)!r}: at least 1 is needed")
         for name in ("computation_s", "one_images_per_s"):
             if not 0 < getattr(self, name) < math.inf:
-                raise InputError(f"{name}={getattr(self, name)!r}: it must be above 0, and finite")
+                raise InputError(f"{name}={getattr(self, name)!r}must be positive and finite")
         if not 0 <= self.communication_s < math.inf:
             raise InputError(f"communication_s={self.communication_s!r}: a time, 0 or more")
         if not 0 <= self.shown <= 1:
-            raise InputError(f"shown={self.shown!r}: a share, from 0 to 1")
+            raise InputError(f"shown must be from 0 to 1, got {self.shown!r}")
 
     @property
     def seconds(self):
-        """The estimate: as far from full overlap towards none as communication shows."""
+        """The estimated time, interpolated between full and no overlap by `shown`."""
         return self.full_overlap_s + self.shown * (self.no_overlap_s - self.full_overlap_s)
 
     @property
@@ -65,7 +64,7 @@ class Prediction:
 
     @property
     def images_per_s(self):
-        """Of all ranks together."""
+        """Throughput of all ranks."""
         return self.batch / self.seconds
 
     @property
@@ -84,7 +83,7 @@ class Prediction:
         return self.efficiency_at(self.full_overlap_s, "full_overlap_s")
 
     def efficiency_at(self, seconds: float, of_baseline="seconds"):
-        """Return the scaling efficiency if a step took so many seconds, and the baseline its `of_baseline`."""
+        """Return the scaling efficiency for given seconds of a step, and `of_baseline` for the baseline."""
         one, base = self.one_images_per_s, self.baseline
         if base:
             one = base.batch / getattr(base, of_baseline) / base.ranks
@@ -92,7 +91,7 @@ class Prediction:
 
     def __str__(self):
         return (
-            f"{self.ranks} ranks: {1e3 * self.seconds:.2f} ms a step (full overlap "
+            f"{self.ranks} ranks: {1e3 * self.seconds:.2f} ms per step (full overlap "
             f"{1e3 * self.full_overlap_s:.2f}, none {1e3 * self.no_overlap_s:.2f}), "
             f"{self.images_per_s:,.0f} images/s, efficiency {self.efficiency:.0%}"
         )
@@ -103,24 +102,24 @@ class Prediction:
 
 @cache
 def expected_maximum(ranks: int) -> float:
-    """Return how many standard deviations the slowest of `ranks` is late on average: 0 for one, 0.56 for two.
+    """Return the mean lateness of the slowest of `ranks` in standard deviations: 0 for one, 0.56 for two.
 
-    It is the mean of the largest of so many standard normal draws, the integral of Φ⁻¹(u^(1/n)) over u from 0 to 1
-    (Tippett 1925, "On the extreme individuals", Biometrika 17), here the mean over 4000 cells.
+    This is the expected maximum of n standard normal draws, the integral of Φ⁻¹(u^(1/n)) over u from 0 to 1 (Tippett
+    1925, "On the extreme individuals", Biometrika 17), here the mean over 4000 cells.
     """
     quantile = NormalDist().inv_cdf
     total = math.fsum(quantile(((cell + 0.5) / 4000) ** (1 / ranks)) for cell in range(4000))
-    return max(total / 4000, 0.0)  # one rank's cells cancel up to rounding
+    return max(total / 4000, 0.0)  # for one rank, the cells cancel up to rounding
 
 
 def slowest(times, ranks=None) -> float:
-    """Return the mean time in seconds of the slowest of several ranks, each at its own pace.
+    """Return the mean time in seconds of the slowest of several independent ranks.
 
     Each rank's time is drawn from its measured ones, independently: ``E[max] = Σ x (F(x) − F(x−))``, where F is the
     product of the ranks' distribution functions.
 
-    `times`, shape (measured ranks, steps), are seconds of steps of ranks that did not wait for each other. Another
-    number of `ranks` are each like all measured ones together.
+    `times`, shape (measured ranks, steps), are step times in seconds of ranks that did not wait for each other. If
+    `ranks` differs, each rank draws from all measured times.
     """
     times = numpy.sort(numpy.atleast_2d(numpy.asarray(times, float)), axis=1)
     values = numpy.sort(times.ravel())
@@ -139,12 +138,12 @@ def points(run) -> list[tuple[int, float]]:
         if point.get("operation") == "all_reduce" and point["size_bytes"]
     ]
     if not found:
-        raise InputError(f"run {run.name!r} timed no all-reduce: bench_allreduce.py does")
+        raise InputError(f"run {run.name!r} has no all-reduce times: use a run of bench_allreduce.py")
     return found
 
 
 def fit_runs(runs, algorithm: str = "ring") -> cost.Fit:
-    """Fit all-reduces of several runs of `bench_allreduce.py`, best on different numbers of ranks: see `cost.fit`."""
+    """Fit all-reduces of several runs of `bench_allreduce.py`, ideally on different numbers of ranks."""
     measured = [(point, _result(run)["ranks"]) for run in runs for point in points(run)]
     return cost.fit([point for point, _ in measured], [ranks for _, ranks in measured], algorithm)
 
@@ -152,23 +151,21 @@ def fit_runs(runs, algorithm: str = "ring") -> cost.Fit:
 def predict_step(run, fit=None, ranks=None, one=None, cores=None) -> Prediction:
     """Predict a step of `train_cifar.py` from a run of `step_times.py` with ``model="cnn"``.
 
-    All gradients are averaged in one message, which waits for the whole backward pass. The run gives the cost of
-    computing: with several ranks, which computed side by side and exchanged nothing, this includes shared caches and
-    memory and the wait for the slowest (`slowest`).
+    All gradients are averaged in one message after the whole backward pass. The run provides the cost of computation:
+    with several ranks, which computed in parallel without communication, this includes shared caches and memory and the
+    wait for the slowest (`slowest`).
 
-    `fit` is that of all-reduces; one rank needs none. `ranks` is by default the run's, or the number of ranks whose
-    part of the batch it timed; with another number each rank's batch stays the same, and `fit` is of several numbers of
-    ranks. Ranks of one thread that share `cores` take turns; by default every rank has a core. The efficiency is
-    relative to `one`, a run on one rank, by default to a rank of `run` among the others.
+    `fit` is for all-reduces; one rank needs none. `ranks` defaults to the run's, or to the number of ranks whose part
+    of the batch it timed. With another number, the batch per rank stays the same, and `fit` needs several numbers of
+    ranks. Single-threaded ranks that share `cores` take turns; by default, every rank has a core. The efficiency is
+    relative to `one`, a run on one rank, or by default to a rank of `run`.
 
-    Raises InputError if the run did not measure a whole step, or there is no fit for more than one rank.
+    Raises InputError if the run did not measure a whole step, or if several ranks have no fit.
     """
     result = _result(run)
     size = (result.get("sizes") or [{}])[-1]
     if not size.get("model"):
-        raise InputError(
-            f'run {run.name!r} did not measure train_cifar.py\'s step: step_times.py does with model="cnn"'
-        )
+        raise InputError(f'run {run.name!r} did not measure train_cifar.py\'s step: use step_times.py with model="cnn"')
     each = result["per_rank_batch"]
     times = (size.get("apart") or size)["rank_steps_s"]
     many = result["ranks"] if ranks is None else ranks
@@ -179,7 +176,7 @@ def predict_step(run, fit=None, ranks=None, one=None, cores=None) -> Prediction:
         raise InputError(f"{many} ranks need a fit of their all-reduces: course.shared.cost.fit(points(run), ranks)")
     turns = max(many / cores, 1) / max(result["ranks"] / cores, 1) if cores else 1
     mean = float(numpy.mean(times))
-    computation = turns * slowest(times, min(many, cores or many))  # of ranks that take turns, a core is slowest
+    computation = turns * slowest(times, min(many, cores or many))  # with ranks that take turns, the slowest core
     communication = 0.0
     if many > 1:
         communication = float(fit(size["gradient_bytes"] + METRICS_BYTES, many))
@@ -201,7 +198,7 @@ def _result(run):
 
 
 def _measured_s(run, prediction):
-    """Return the mean time of a step of a run, which must have the predicted ranks and batch."""
+    """Return a run's mean step time; the run must have the predicted ranks and batch."""
     result = _result(run)
     for name, predicted in (("ranks", prediction.ranks), ("global_batch", prediction.batch)):
         if result[name] != predicted:
@@ -218,10 +215,10 @@ def _terms(prediction, form):
 
 
 def report(predictions, run) -> Table:
-    """Compare one prediction, or a dictionary of them by name, with a run of as many ranks and samples.
+    """Compare one prediction, or a dictionary of predictions, with a run of the same ranks and batch.
 
-    The run is one of `train_cifar.py`, or of `step_times.py` with its model; measured is the mean over steps without
-    the warm-up. ``error`` is predicted over measured time, minus 1.
+    The run is from `train_cifar.py`, or from `step_times.py` with its model; the measured time is the mean over steps
+    after the warm-up. ``error`` is predicted over measured time, minus 1.
     """
     if isinstance(predictions, Prediction):
         predictions = {"prediction": predictions}
@@ -242,7 +239,7 @@ def report(predictions, run) -> Table:
         )
     caption = (
         "Time of a step. Full overlap: communication hidden behind computation as far as possible; without: one after "
-        "the other. What the model leaves out can make a step longer than both."
+        "the other. Costs outside the model can make a step longer than both."
     )
     return Table.of(rows, caption)
 
@@ -251,9 +248,9 @@ def report(predictions, run) -> Table:
 
 
 def table(predictions: Iterable[Prediction], title: str = "", margin_points: float | None = None) -> Table:
-    """Tabulate the terms of predictions over ranks; `title` begins the caption.
+    """Tabulate the terms of predictions by ranks; `title` starts the caption.
 
-    `margin_points` is how far the efficiency may be off, in points, for an interval around it, ``low`` to ``high``.
+    `margin_points` is the efficiency's margin of error in points, for the interval ``low`` to ``high``.
     """
     predictions = list(predictions)
     rows = [
@@ -287,7 +284,7 @@ def table(predictions: Iterable[Prediction], title: str = "", margin_points: flo
 
 
 def _interval(prediction, margin_points):
-    """Return the interval of an efficiency other than that of one rank, which is 100 % by definition."""
+    """Return the interval of an efficiency, except for one rank, which has 100 % by definition."""
     if margin_points is None:
         return {}
     half = margin_points / 100 if prediction.efficiency != 1 else 0.0

@@ -1,8 +1,8 @@
-"""Scaling that others published, beside what is predicted for it with a fitted wait for the slowest rank.
+"""Published scaling compared with predictions that include a fitted wait for the slowest rank.
 
 The computation c of each of N ranks varies by a standard deviation of s c, so that the slowest is late by e(N) s c on
 average (`prediction.expected_maximum`). For one publisher's figures, s is fitted to those of the other publishers.
-Figures of yet others were recorded after the fit, to try it: `held_out`.
+Figures of further publishers were recorded after the fit, to test it: `held_out`.
 """
 
 from dataclasses import dataclass, replace
@@ -16,15 +16,15 @@ from course.topology.prediction import BYTES, REFERENCE, Prediction, expected_ma
 from ddl.display.table import Table
 from ddl.records import toml
 
-OF_FIVE = 4  # of five figures that were not used in the fit, so many lie within the margin
+OF_FIVE = 4  # of five figures not used in the fit, this many lie within the margin
 LATES = numpy.arange(0, 0.2, 0.0005)
-ALWAYS = 90.0  # percent: what somebody answers who knows no model
-PARTS = {"half": "half precision", "strong": "strong scaling"}  # of the figures that were held out, also scored apart
+ALWAYS = 90.0  # percent: a constant guess
+PARTS = {"half": "half precision", "strong": "strong scaling"}  # groups of held-out figures with separate scores
 
 
 @dataclass(frozen=True)
 class Point:
-    """A published figure, its step and the baseline, both predicted as if nobody were late."""
+    """A published figure with its predicted step and baseline, without lateness."""
 
     source: str
     publisher: str
@@ -35,12 +35,12 @@ class Point:
     baseline: Prediction
 
     def predicted(self, late: float) -> Prediction:
-        """Return the step if ranks are late, relative to a baseline whose ranks are."""
+        """Return the step with late ranks, relative to a baseline with late ranks."""
         return replace(_waiting(self.step, late), baseline=_waiting(self.baseline, late))
 
 
 def _seconds(step):
-    """Return a rank's seconds for a sample: if nobody is late, and what a lateness of 1 adds."""
+    """Return a rank's seconds per sample without lateness, and the increase for a lateness of 1."""
     each = step.batch / step.ranks
     return step.seconds / each, expected_maximum(step.ranks) * step.computation_s / each
 
@@ -101,9 +101,9 @@ def _server(name, network, machines):
 
 
 def fitted(points=None) -> float:
-    """Fit how late ranks are to published figures, by default to all: the best of `LATES`, a share of the computation,
-    by the least squares of the errors in points of efficiency.
-    """
+    """Fit the lateness of ranks to published figures, by default to all.
+
+    It is the value in `LATES`, a share of the computation, with the least squared error in points of efficiency."""
     points = points or figures()
     punctual, late = numpy.transpose([_seconds(point.step) for point in points])
     punctual_0, late_0 = numpy.transpose([_seconds(point.baseline) for point in points])
@@ -117,7 +117,7 @@ def _others(publisher, points):
 
 
 def _left_out(points):
-    """Return how late ranks are by the figures of all but one publisher, by the one."""
+    """Return the lateness fitted to all publishers but one, by the one left out."""
     return {name: fitted(_others(name, points)) for name in dict.fromkeys(point.publisher for point in points)}
 
 
@@ -128,17 +128,17 @@ def _margin(points):
 
 
 def margin_points() -> float:
-    """Return within how many points four of five figures lie that the model was not fitted to."""
+    """Return the margin in points that contains four of five held-out figures."""
     return _margin(figures())
 
 
 def compared() -> Table:
     """Compare each published efficiency with its prediction from the other publishers' figures; in percent.
 
-    ``error_points`` is predicted less published. ``low_percent`` to ``high_percent`` is the interval that contains four
-    of five of the others' figures, likewise each predicted from others. ``punctual_percent`` is predicted as if nobody
-    were late. ``always_error_points`` is the error of always answering 90 %, and ``mean_error_points`` that of
-    answering the mean of the other publishers' figures.
+    ``error_points`` is predicted minus published. ``low_percent`` to ``high_percent`` is the interval that contains
+    four of five of the other publishers' figures, cross-validated in the same way. ``punctual_percent`` is predicted
+    without lateness. ``always_error_points`` is the error of a constant guess of 90 %, and ``mean_error_points`` the
+    error of the other publishers' mean.
     """
     points = figures()
     late = _left_out(points)
@@ -147,17 +147,16 @@ def compared() -> Table:
     rows = [_row(point, *(of[point.publisher] for of in (late, margins, means))) for point in points]
     return Table.of(
         rows,
-        "Scaling efficiency. Each prediction was fitted to the other publishers' figures, and never to its own. "
+        "Scaling efficiency. Each prediction was fitted only to the other publishers' figures. "
         f"Sources: {_sources(_recorded())}.",
     )
 
 
 def held_out() -> Table:
-    """Compare figures of publishers that had no part in the model with what it predicts for them; in percent.
+    """Compare held-out publishers' figures with the model's predictions, in percent.
 
-    Columns are those of `compared`. Each figure is predicted with the wait that is fitted to all of `figures`; their
-    margin makes the interval, and their mean is what ``mean_error_points`` answers. ``half`` marks training in half
-    precision, and ``strong`` a batch of all GPUs that does not grow with their number.
+    The columns are as in `compared`. Predictions use the wait, the margin and, for ``mean_error_points``, the mean of
+    all `figures`. ``half`` marks training in half precision, and ``strong`` a fixed global batch.
     """
     recorded, known_points = _recorded("held-out-scaling"), figures()
     late, margin = fitted(known_points), _margin(known_points)
@@ -200,9 +199,9 @@ def _sources(recorded):
 
 
 def by_publisher(table=None) -> Table:
-    """Tabulate the mean absolute error in points by publisher, beside two answers that need no model.
+    """Tabulate the mean absolute error in points by publisher, with two baselines that need no model.
 
-    `table` is that of `compared`, by default, or of `held_out`.
+    `table` comes from `compared`, the default, or `held_out`.
     """
     table = compared() if table is None else table
     rows = [_score(name, group) for name, group in table.groupby("publisher", sort=False)]
@@ -210,7 +209,7 @@ def by_publisher(table=None) -> Table:
     rows.append(_score("all", table))
     caption = (
         "Mean absolute error of the efficiency in points. Nothing was fitted to a publisher's own figures; "
-        "the interval is to contain four of five."
+        "the interval should contain four of five."
     )
     return Table.of(rows, caption)
 

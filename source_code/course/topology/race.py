@@ -1,4 +1,4 @@
-"""Where one all-reduce algorithm overtakes another: as `race_allreduce.py` measured it, and by the alpha-beta model."""
+"""Crossovers between all-reduce algorithms, measured by `race_allreduce.py` and predicted by the alpha-beta model."""
 
 import math
 from dataclasses import dataclass
@@ -13,9 +13,9 @@ PAIRS = ((DOUBLING, HALVING), (DOUBLING, RING), (HALVING, RING))
 
 @dataclass(frozen=True)
 class Crossover:
-    """From which size on the second algorithm is the faster one: by medians, and by quartiles of the ratio of turns.
+    """The size above which the second algorithm is faster, by median and quartiles of the ratios.
 
-    0 where it is from the smallest measured size on, infinite where it is not up to the largest.
+    0 if it is faster from the smallest measured size, infinite if it is slower up to the largest.
     """
 
     size_bytes: float
@@ -24,7 +24,7 @@ class Crossover:
 
 
 def model(run) -> cost.Fit:
-    """Fit alpha and beta to the ring's times alone: those of the other algorithms are then predictions."""
+    """Fit alpha and beta to the ring's times only, so that the other algorithms' times are predictions."""
     result = run.result
     points = [
         (point["size_bytes"], point["seconds"]["median"]) for point in result["points"] if point["algorithm"] == RING
@@ -33,7 +33,7 @@ def model(run) -> cost.Fit:
 
 
 def crossover(run, one: str, other: str) -> Crossover:
-    """Return from which size on `other` is faster than `one`, in a run of ``race_allreduce.py``."""
+    """Return the size above which `other` is faster than `one` in a run of ``race_allreduce.py``."""
     points = [point for point in run.result["points"] if point["algorithm"] == one and other in point["ahead_of"]]
     if not points:
         raced = dict.fromkeys(point["algorithm"] for point in run.result["points"])
@@ -45,10 +45,10 @@ def crossover(run, one: str, other: str) -> Crossover:
 
 
 def model_crossover(one: str, other: str, ranks: int, alpha_s: float, beta_s_per_byte: float) -> float:
-    """Return from which size on `other` is faster by the model of `course.shared.cost`, in bytes.
+    """Return the size in bytes above which `other` is faster, by the model of `course.shared.cost`.
 
     ``(m' − m) alpha / ((b − b') beta)`` with m messages in sequence and b bytes per byte of data for `one`, m' and b'
-    for `other`; infinite where it never is, 0 where it always is.
+    for `other`; infinite if never, 0 if always.
     """
     (messages, share), (other_messages, other_share) = (cost.terms(name, ranks) for name in (one, other))
     more, less = (other_messages - messages) * alpha_s, (share - other_share) * beta_s_per_byte

@@ -16,7 +16,7 @@ DEVICE = {
     **dict.fromkeys(("gb_per_s", "gbit_per_s", "memory_gib", "memory_gb_per_s"), float),
 }
 TOP = {"title*": str, "sources*": list, "notes": list, "all": dict, "network": dict}
-TABLES = {  # their keys, with a star where one is required, and types
+TABLES = {  # keys, with a star if required, and types
     "socket": {
         **dict.fromkeys(("cores*", "numa", "threads_per_core"), int),
         **dict.fromkeys(("memory_gib", "memory_gb_per_s"), float),
@@ -37,7 +37,7 @@ def names():
 
 
 def parse(text: str, name: str, file: str | Path) -> Topology:
-    """Read a recorded topology; a TopologyError names `file`, and the line (of wrong TOML) or the table."""
+    """Read a recorded topology. Raises TopologyError with `file` and the line or table if it is invalid."""
     try:
         content = toml.loads(text)
     except toml.TOMLDecodeError as error:
@@ -75,7 +75,7 @@ def parse(text: str, name: str, file: str | Path) -> Topology:
 
 def _entry(table, common, entry, file, where):
     if not isinstance(entry, dict):
-        raise TopologyError(f"{file}: {where} is {entry!r}, and a table is needed")
+        raise TopologyError(f"{file}: {where} must be a table, got {entry!r}")
     entry = {**common, **entry}
     _check(entry, TABLES[table], file, where)
     return entry
@@ -99,9 +99,9 @@ def _check(entry, types, file, where):
 
 
 def _processors(entries, file):
-    """Sockets, NUMA nodes, cores and caches.
+    """Return sockets, NUMA nodes, cores and caches.
 
-    Threads are numbered as Linux usually does: the first of each core over all sockets, then the second, and so on.
+    Threads are numbered as usual in Linux: the first of each core over all sockets, then the second, and so on.
     """
     packages, nodes, cores, caches = {}, {}, [], []
     total = sum(entry["cores"] for entry in entries)

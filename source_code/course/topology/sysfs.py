@@ -1,4 +1,4 @@
-"""The topology that Linux describes in /sys and /proc, read without any tool."""
+"""Reader for the topology in Linux's /sys and /proc."""
 
 import re
 from collections.abc import Sequence
@@ -11,12 +11,12 @@ from course.topology.pci import Function, address, devices, kind_of
 from ddl.records.machine import processor_model
 
 RATES = {2.5: 1, 5: 2, 8: 3, 16: 4, 32: 5, 64: 6}  # GT/s to PCIe generation
-MOST_NUMBERS = 1 << 20  # of processors or NUMA nodes: Linux supports 8,192 or fewer
+MOST_NUMBERS = 1 << 20  # limit on processors and NUMA nodes: Linux supports at most 8,192
 KINDS = {"Data": "data", "Instruction": "instruction", "Unified": "unified"}
 
 
 def read(root: str | Path = "/", name: str = "here") -> Topology:
-    """Read the topology of the machine whose /sys and /proc are under `root`, and call it `name`.
+    """Read the topology from the /sys and /proc under `root`, and call it `name`.
 
     Raises TopologyError if a file cannot be understood, or there is no list of processors.
     """
@@ -70,7 +70,7 @@ def _caches(cpu, online):
 def functions(root: str | Path = "/", nodes: Sequence[int] = ()) -> list[Function]:
     """Return the PCI functions in /sys, bridges included.
 
-    `nodes` are the numbers of the NUMA nodes; a single one holds all devices, whatever the firmware says.
+    `nodes` are the numbers of the NUMA nodes; a single one holds all devices, regardless of the firmware.
     """
     found = []
     for link in sorted((Path(root) / "sys/bus/pci/devices").glob("*")):
@@ -110,7 +110,7 @@ def _link(folders):
 
 
 def _network_card(folder):
-    """The name, network and Gbit/s of a network card, as a `Device` has them; empty for another device."""
+    """Return the name, network and Gbit/s of a network card, as `Device` fields; empty for others."""
     interface, infiniband = _first(folder, "net"), _first(folder, "infiniband")
     if infiniband:
         ports = sorted(folder.glob("infiniband/*/ports/*"))
@@ -143,7 +143,7 @@ def _text(path):
     try:
         return path.read_text(encoding="utf-8", errors="replace").strip()
     except OSError:
-        return ""  # missing, forbidden, or the driver returns an error
+        return ""  # missing, forbidden or a driver error
 
 
 def _number(path, otherwise):
@@ -169,7 +169,7 @@ def numbers(text, file, line=1):
             raise TopologyError.at(file, line, f"{text[:60]!r} is not a list of numbers such as 0-3,8")
         if int(match[2] or match[1]) >= MOST_NUMBERS:
             raise TopologyError.at(
-                file, line, f"{text[:60]!r} has numbers above {MOST_NUMBERS - 1:,}, which no machine has"
+                file, line, f"{text[:60]!r} has numbers above {MOST_NUMBERS - 1:,}, more than any machine has"
             )
         found |= set(range(int(match[1]), int(match[2] or match[1]) + 1))
     return found

@@ -37,7 +37,7 @@ def tree(topology) -> str:
 
 
 def amount(size_bytes):
-    """Return a number of bytes in a suitable binary unit: ``32 KiB``."""
+    """Format a number of bytes in a suitable binary unit: ``32 KiB``."""
     power = min(3, int(math.log(max(size_bytes, 1), 1024)))
     return f"{size_bytes / 1024**power:.4g} {('B', 'KiB', 'MiB', 'GiB')[power]}"
 
@@ -73,7 +73,7 @@ def _caches(topology, numa):
 
 
 def _devices(topology, numa, depth=3):
-    """Lines of the trees at a NUMA node; None: at none that is known."""
+    """Return the lines of the trees at a NUMA node; None for unknown nodes."""
     under = {}
     for device in topology.devices:
         under.setdefault(device.under, []).append(device)
@@ -130,7 +130,7 @@ def matrix_text(topology) -> str:
 
 
 def ranges(numbers):
-    """Return numbers as the kernel lists processors: ``0-3,8``."""
+    """Format numbers like the kernel's lists of processors: ``0-3,8``."""
     runs = []
     for number in sorted(numbers):
         if runs and number == runs[-1][1] + 1:

@@ -1,1 +1,1 @@
-"""What the training scripts share; their ranks import it."""
+"""Building blocks of the training scripts."""

@@ -1,6 +1,6 @@
-"""A training's state in one file: weights, optimizer slots, and where the training stood.
+"""Checkpoints: weights, optimizer slots and progress in one file.
 
-A run that is started again in its own folder (a requeued or preempted job) goes on from there.
+A requeued or preempted run resumes from the checkpoint in its folder.
 """
 
 import json
@@ -19,36 +19,36 @@ from ddl.records.folder import RunFolder, StorageError
 from ddl.records.paths import runs_dir
 
 FILE, BEFORE, NEW = "checkpoint.npz", "checkpoint-before.npz", "checkpoint-new.npz"
-FORMAT = 1  # of these files; one without a number is of this format
+FORMAT = 1  # files without a number have this format
 
 
 class Checkpoints:
-    """The checkpoints of one training: all `variables` that a step changes, written `every` so many steps, or never.
+    """The checkpoints of a training: all `variables` that a step changes, written every `every` steps, or never.
 
-    A training that goes on from one must agree with its `settings`. The `statistics`, those of the variables that each
-    rank keeps of its own, are averaged before one is written, so that rank 0's stand for all ranks.
+    A resumed training must have the same `settings`. The `statistics` are the variables that differ between ranks; they
+    are averaged before each checkpoint.
 
-    The training stands still while the variables are copied; a thread writes the copy. Only where that takes longer
-    than the steps between two checkpoints does the next one wait for it.
+    The training pauses while the variables are copied; a thread writes the copy. The next checkpoint waits for it only
+    if writing takes longer than the steps between the two.
     """
 
     def __init__(self, variables, settings: dict, every: int = 0, statistics=()):
         self.variables, self.settings, self.every, self._statistics = variables, settings, every, statistics
         self._pool, self._writing = ThreadPoolExecutor(1), None
         if every:
-            folder()  # refused now where there is none, rather than after so many steps
+            folder()  # if there is no folder, fail now and not at the first checkpoint
 
     def resume(self, source: str | None) -> dict:
-        """Restore one on rank 0, and return its state on every rank; empty for a fresh start (see `resume`)."""
+        """Restore a checkpoint on rank 0 and return its state on every rank; empty for a fresh start (see `resume`)."""
         self.state = resume(source, self.variables, self.settings) or {}
         return self.state
 
     def save_if_due(self, step: int, journal, state: Callable[[], dict], at_once: bool = False):
-        """Write one every so many steps, or at once because the job's time limit is near. The clock stops.
+        """Write a checkpoint if it is due, or if the job's time limit is near. The clock stops meanwhile.
 
-        Every rank calls this, and rank 0 writes. The record has one that is on the disk, and for how long the training
-        stood still for it (``seconds``). A disk that is full costs the checkpoint, and the training only where it must
-        stop: StorageError.
+        Every rank calls this, and rank 0 writes. The record lists each checkpoint once it is on disk, with the length
+        of the pause (``seconds``). If the disk is full, the checkpoint is skipped, or StorageError is raised if the
+        training must stop.
         """
         if self._writing and self._writing.done():
             self.finish(journal)
@@ -80,16 +80,16 @@ class Checkpoints:
         except StorageError as error:
             if must:
                 raise
-            journal.note(f"{error}. The training goes on without this checkpoint")
+            journal.note(f"{error}. The training continues without this checkpoint")
         else:
             journal.event("checkpoint", **self._fields, path=path)
 
 
 def leave(step: int, journal):
-    """Ask for the job to be started again, from the checkpoint of this step."""
+    """Ask for a restart of the job from this step's checkpoint."""
     journal.note(
-        f"stopped after step {step} of {journal.steps}, because the job's time limit is near; started again, it "
-        "goes on from there"
+        f"stopped after step {step} of {journal.steps}, because the job's time limit is near; a restart "
+        "resumes from there"
     )
     if journal.recorder:
         run = folder()
@@ -97,17 +97,17 @@ def leave(step: int, journal):
 
 
 def folder() -> RunFolder:
-    """Return the folder that checkpoints and kept weights go to: the run's; SettingError outside a run."""
+    """Return the run's folder, for checkpoints and weights. Raises SettingError outside a run."""
     if run := RunFolder.here():
         return run
-    raise SettingError("checkpoints and weights go into a run's folder, and there is none: use `ddl run`")
+    raise SettingError("checkpoints and weights need a run's folder: start the script with `ddl run`")
 
 
 def save(variables, state: dict, settings: dict) -> Path:
-    """Write a checkpoint into the run's folder, whole or not at all, and return its path.
+    """Write a checkpoint into the run's folder, atomically, and return its path.
 
-    `state` says where the training stands, in values that JSON has. StorageError, if it cannot be written, as on a full
-    disk; the one before is still there, and kept beside the new one.
+    `state` is the training's progress, as JSON values. The previous checkpoint is kept next to the new one. Raises
+    StorageError if the file cannot be written, for example on a full disk.
     """
     run = folder()
     path = run.path / FILE
@@ -120,11 +120,10 @@ def save(variables, state: dict, settings: dict) -> Path:
 
 
 def resume(source: str | None, variables, settings: dict) -> dict | None:
-    """Restore a checkpoint on rank 0 and return its state on every rank; None where there is none.
+    """Restore a checkpoint on rank 0 and return its state on every rank; None without a checkpoint.
 
-    A run's own checkpoint comes before that of `source` (see `find`): it exists only where the run
-    was started before, and is later. The request to start the run again, now granted, goes. The weights reach the
-    other ranks with the broadcast that follows.
+    A run's own checkpoint takes precedence over `source` (see `find`): it exists only after a restart, and is newer.
+    This deletes the request for a restart. The weights reach the other ranks with the broadcast that follows.
     """
 
     def restored():
@@ -135,7 +134,7 @@ def resume(source: str | None, variables, settings: dict) -> dict | None:
 
 
 def from_rank_0(read: Callable[[], Any]) -> Any:
-    """Return on every rank what `read` returns on rank 0; all raise its SettingError, or the others would wait."""
+    """Return rank 0's result of `read` on every rank; all ranks raise its SettingError, so none waits."""
     import horovod.tensorflow as hvd
 
     found = problem = None
@@ -151,20 +150,20 @@ def from_rank_0(read: Callable[[], Any]) -> Any:
 
 
 def _left_by_this_run():
-    """Return the checkpoint that this run has left, if any; drop its request to be started again."""
+    """Return this run's earlier checkpoint, if any, and delete its restart request."""
     run = RunFolder.here()
     if run is None:
         return None
     run.requeue.unlink(missing_ok=True)
-    for part in run.path.glob(f".{NEW}.*.part"):  # of one that was being written when its process was killed
+    for part in run.path.glob(f".{NEW}.*.part"):  # left behind by a process that was killed while writing
         part.unlink(missing_ok=True)
     return next((path for path in (run.path / FILE, run.path / BEFORE) if path.is_file()), None)
 
 
 def restore(path: Path, variables, settings: dict) -> dict:
-    """Put a checkpoint's values into `variables` and return its state; of a damaged one, those of the one before.
+    """Restore `variables` from a checkpoint and return its state. If it is damaged, use the previous one.
 
-    SettingError, when both are damaged, or the training that made it had other settings.
+    Raises SettingError if both are damaged or the settings differ.
     """
     try:
         arrays, text = _read(path)
@@ -172,14 +171,14 @@ def restore(path: Path, variables, settings: dict) -> dict:
         before = path.with_name(BEFORE)
         if path.name != FILE or not before.is_file():
             raise
-        print(f"note: {path} is damaged: the training goes on from the one before, {BEFORE}", flush=True)
+        print(f"note: {path} is damaged: resuming from the previous one, {BEFORE}", flush=True)
         arrays, text = _read(before)
     if (written := text.get("format", FORMAT)) != FORMAT:
         raise SettingError(
-            f"{path} cannot be resumed: it is of format {written}, and this version of the course reads {FORMAT}"
+            f"{path} cannot be resumed: it has format {written}, but this version of the course reads {FORMAT}"
         )
     differences = [
-        f"{name} is {settings.get(name)!r} here and was {value!r} there"
+        f"{name} is {settings.get(name)!r} now but was {value!r} then"
         for name, value in text["settings"].items()
         if settings.get(name) != value
     ]
@@ -191,8 +190,8 @@ def restore(path: Path, variables, settings: dict) -> dict:
     )
     if kept != wanted:
         raise SettingError(
-            f"{path} cannot be resumed: it holds {len(kept)} variables, and this training has {len(wanted)}, or "
-            "others: an earlier version of the course may have written it"
+            f"{path} cannot be resumed: its {len(kept)} variables don't match this training's {len(wanted)}: "
+            "an earlier version of the course may have written it"
         )
     for index, variable in enumerate(variables):
         variable.assign(arrays[f"variable_{index}"])
@@ -200,7 +199,7 @@ def restore(path: Path, variables, settings: dict) -> dict:
 
 
 def _read(path):
-    """Return a checkpoint's arrays and its text; SettingError, when it is damaged."""
+    """Return a checkpoint's arrays and state. Raises SettingError if it is damaged."""
     try:
         with np.load(path) as file:
             arrays = dict(file)
@@ -209,15 +208,15 @@ def _read(path):
     except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
         raise SettingError(
             f"{path} cannot be resumed: it is damaged, or not a checkpoint ({error}). "
-            "Resume another, or move it away to start from the beginning"
+            "Resume from another one, or move it away to start over"
         ) from error
     return arrays, text
 
 
 def find(source: str | Path, file: str = FILE, purpose: str = "checkpoint to resume") -> Path:
-    """Return the file of that name in a folder or in the run of that id, or the file itself; by default a checkpoint.
+    """Return the checkpoint, or file called `name`, of a folder or a run's id; a file is returned unchanged.
 
-    When there is none, a SettingError says where it was looked for.
+    Raises SettingError, with the places searched, if it is not found.
     """
     paths = [Path(source), Path(source) / file, runs_dir() / source / file]
     for path in paths:

@@ -1,4 +1,4 @@
-"""What ranks have of Horovod: how often its thread wakes up, a GPU each, and averages over all of them."""
+"""Horovod helpers: cycle time, GPU pinning and averages over ranks."""
 
 import contextlib
 import math
@@ -11,18 +11,18 @@ import tensorflow as tf
 from ddl.records.machine import threads_per_rank
 
 CYCLE_TIME = "HOROVOD_CYCLE_TIME"
-WAKE_UP_MS = 0.09  # what a wake-up takes from computation on 2 cores: all ranks exchange a message, whoever is ready
-SAMPLE_MS = 0.66  # of a core per sample, the course's CNN; the minimum is flat, so other networks may differ much
+WAKE_UP_MS = 0.09  # cost of a wake-up on 2 cores: all ranks exchange a message, ready or not
+SAMPLE_MS = 0.66  # core time per sample of the course's CNN; the minimum is flat, so it need not be exact
 LEAST_MS = 1.0  # Horovod's own
-ALONE_MS = 25.0  # of a single rank, which exchanges nothing in a step
+ALONE_MS = 25.0  # for a single rank, which exchanges nothing
 
 
 def cycle_time_ms(ranks: int, samples: int, threads: int = 1) -> float:
-    """Return the cycle time that costs a training step least on CPUs, in milliseconds.
+    """Return the cycle time with the least overhead on CPUs, in milliseconds.
 
-    In a step of t ms, a thread that wakes up every c ms takes p t / c from computation (p a wake-up), and
-    gradients that are ready wait c / 2 on average for the next one. The sum is least at c = √(2 p t). The samples are
-    those of a rank in a step, and the threads those that it computes with.
+    In a step of t ms, a thread that wakes up every c ms takes p t / c from computation (p per wake-up), and gradients
+    wait c / 2 on average for the next one. The sum is least at c = √(2 p t). The samples and threads are per rank and
+    step.
     """
     if ranks == 1:
         return ALONE_MS
@@ -30,7 +30,7 @@ def cycle_time_ms(ranks: int, samples: int, threads: int = 1) -> float:
 
 
 def suitable_cycle_ms(global_batch: int) -> float | None:
-    """Return `cycle_time_ms` for this rank, before `hvd.init()`; None on GPUs, where waking up takes nothing."""
+    """Return `cycle_time_ms` for this rank, before `hvd.init()`; None on GPUs, where wake-ups are free."""
     if tf.config.list_physical_devices("GPU"):
         return None
     ranks = int(os.environ.get("HOROVOD_SIZE", "1"))
@@ -39,7 +39,7 @@ def suitable_cycle_ms(global_batch: int) -> float | None:
 
 @contextlib.contextmanager
 def cycle_time(milliseconds: float | None) -> Iterator[None]:
-    """Have `hvd.init()` in this context read this cycle time; None or a user's own settings change nothing."""
+    """Set the cycle time for `hvd.init()` in this context, unless it is None or the user has set one."""
     if milliseconds is None or CYCLE_TIME in os.environ or "HOROVOD_AUTOTUNE" in os.environ:
         yield
         return
@@ -51,11 +51,11 @@ def cycle_time(milliseconds: float | None) -> Iterator[None]:
 
 
 def pin_gpu():
-    """Let this rank see one GPU only, and return it; None where there is none."""
+    """Pin this rank to one GPU and return it; None without GPUs."""
     gpus = tf.config.list_physical_devices("GPU")
     if not gpus:
         return None
-    # The remainder: a scheduler may show each rank only its own GPU, under number 0.
+    # Modulo, because a scheduler may show each rank only its own GPU, as number 0.
     mine = gpus[hvd.local_rank() % len(gpus)]
     tf.config.set_visible_devices(mine, "GPU")
     tf.config.experimental.set_memory_growth(mine, True)
@@ -63,9 +63,9 @@ def pin_gpu():
 
 
 def average(gradients: list, metrics, fp16: bool = False) -> tuple[list, tf.Tensor]:
-    """Return gradients and metrics, averaged over ranks in one message.
+    """Average gradients and metrics over ranks in one message.
 
-    With `fp16` gradients are sent in half precision; metrics keep their digits, in a message of their own.
+    With `fp16`, gradients are sent in half precision, and metrics in a second message at full precision.
     """
     if hvd.size() == 1:
         return gradients, metrics
@@ -77,7 +77,7 @@ def average(gradients: list, metrics, fp16: bool = False) -> tuple[list, tf.Tens
 
 
 def average_statistics(statistics: list[tf.Variable]) -> None:
-    """Give all ranks one and the same model: the mean of what each keeps of the samples that it has seen."""
+    """Average the statistics that each rank keeps of its own samples, so that all ranks have the same model."""
     if statistics and hvd.size() > 1:
         means = hvd.grouped_allreduce(statistics, op=hvd.Average, name="statistics")
         for variable, mean in zip(statistics, means, strict=True):

@@ -1,4 +1,4 @@
-"""The weights that the course's network begins with, for a rank that does not import TensorFlow.
+"""Initial weights of the course's network, for ranks that do not import TensorFlow.
 
 python -m course.training.initial SEED CLASSES > weights.npz
 """
@@ -12,9 +12,9 @@ import numpy as np
 
 
 def initial_weights(seed: int, classes: int) -> list[np.ndarray]:
-    """Return what Keras' initialisers draw for the network with group norm, in Keras' order and layout.
+    """Return Keras' initial weights of the network with group norm, in Keras' order and layout.
 
-    Another process asks Keras, which takes as long as to import TensorFlow.
+    Another process runs Keras, which takes as long as importing TensorFlow.
     """
     command = [sys.executable, "-m", "course.training.initial", str(seed), str(classes)]
     environment = {**os.environ, "CUDA_VISIBLE_DEVICES": ""}

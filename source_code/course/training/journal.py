@@ -1,4 +1,4 @@
-"""The clock and the records of one training: what rank 0 writes down, and how fast it went."""
+"""The journal of a training: its clock, its log and its result."""
 
 import contextlib
 import os
@@ -21,16 +21,16 @@ LINE = (
     "held-out: loss {test_loss:.3f}, accuracy {test_accuracy:6.1%}"
 )
 CLEAN = ("clean_loss", "clean_accuracy")
-EVENT_EVERY_S = 0.5  # fast enough for a view that moves, too slow to cost anything
+EVENT_EVERY_S = 0.5  # often enough for a live view, too rarely to cost time
 
 
 def provenance() -> dict:
-    """Return what results say of their origin: script, command line, threads, precision, versions, machine and date."""
+    """Return a result's origin: script, command line, threads, precision, versions, machine and date."""
     return {
         "script": os.path.basename(sys.argv[0]),
         "argv": sys.argv[1:],
         "threads_per_rank": threads_per_rank(),
-        "precision": "float32",  # what computes in another says so
+        "precision": "float32",  # scripts with another precision override it
         "versions": versions(),
         "hardware": hardware(),
         "finished": datetime.now().astimezone().isoformat(timespec="seconds"),
@@ -38,10 +38,10 @@ def provenance() -> dict:
 
 
 class Startup:
-    """Where the seconds from a run's launch to the end of its first step go, on this rank.
+    """Time from a run's launch to the end of its first step, by part, on this rank.
 
-    The seconds are in `parts`, in their order: ``launch``, until this rank has begun; ``import``, until this object is
-    made; then one for each call of `ends`.
+    `parts` holds seconds in order: ``launch``, until this rank starts; ``import``, until this object is created; then
+    one for each call of `ends`.
     """
 
     def __init__(self):
@@ -49,13 +49,13 @@ class Startup:
         self.parts = {"launch": began - _began(), "import": self._then - began}
 
     def ends(self, part: str):
-        """Count the seconds since the last part's end as those of `part`."""
+        """Count the seconds since the previous part's end as `part`."""
         now = time.time()
         self.parts[part], self._then = now - self._then, now
 
 
 class Means:
-    """The means of a step's figures since the last evaluation, read once: reading waits for the device."""
+    """Running means of a step's metrics since the last evaluation, read once because reading waits for the device."""
 
     def __init__(self):
         self._totals, self._steps = np.zeros((), np.float32), 0
@@ -65,38 +65,38 @@ class Means:
         self._totals, self._steps = self._totals + figures, self._steps + 1
 
     def take(self) -> list[float]:
-        """Return the means, and begin anew."""
+        """Return the means and reset them."""
         means = self._totals / self._steps
         self._totals, self._steps = np.zeros((), np.float32), 0
         return np.asarray(means).tolist()
 
     def state(self) -> dict:
-        """Return what a resumed training goes on from."""
+        """Return the state for a checkpoint."""
         return {"since": self._steps, "totals": np.asarray(self._totals).tolist()}
 
     def restore(self, state: dict):
-        """Go on from another's `state`; from an empty one nothing changes."""
+        """Restore another's `state`; an empty one changes nothing."""
         if state:
             self._totals, self._steps = np.array(state["totals"], np.float32), state["since"]
 
 
 @dataclass
 class Times:
-    """What a journal has noted so far, and a resumed training's goes on from."""
+    """A journal's progress so far, which a checkpoint keeps."""
 
-    seconds: float = 0.0  # of training, evaluations left out
+    seconds: float = 0.0  # of training, without evaluations
     history: list = field(default_factory=list)  # rows of evaluations
     epoch_seconds: list = field(default_factory=list)
     epoch_start: float = 0.0
     evaluation: tuple = (0, 0.0)  # step and seconds of the last one
-    timed: tuple = (0, 0.0)  # steps, and the seconds that they took, warm-up left out
+    timed: tuple = (0, 0.0)  # steps and their seconds, without warm-up
     first_step_s: float | None = None
     start_s: dict | None = None
     resumed_at: list = field(default_factory=list)
 
 
 class Writer:
-    """A run's record and its log: one rank writes, and the others' calls do nothing."""
+    """A run's record and log. One rank writes; on the others, calls do nothing."""
 
     def __init__(self, writes: bool):
         self.recorder = Recorder() if writes else None
@@ -107,14 +107,14 @@ class Writer:
             self.recorder.event(name, **fields)
 
     def result(self, **fields) -> dict:
-        """Write ``result.json``, these fields and where they come from, and return it."""
+        """Write ``result.json``, with these fields and their origin, and return it."""
         result = {**provenance(), "history": [], **fields}
         if self.recorder:
             self.recorder.result(result)
         return result
 
     def note(self, message):
-        """Print something that a reader of the run should know; the record has it once."""
+        """Print a note, and add it to the record once."""
         self.print(f"note: {message}")
         if message not in (event["message"] for event in self._recorded("note")):
             self.event("note", message=message)
@@ -125,7 +125,7 @@ class Writer:
             print(text, flush=True)
 
     def _recorded(self, name):
-        """Return this run's events of that name so far, those of its earlier parts included."""
+        """Return this run's events of that name so far, including parts before a restart."""
         if not (self.recorder and self.recorder.folder):
             return []
         events = read_json_lines(self.recorder.folder.events)
@@ -133,19 +133,17 @@ class Writer:
 
 
 class Journal(Writer):
-    """Keeps time on every rank; writes and prints on one.
+    """Journal of a training: keeps time on every rank, writes and prints on one.
 
-    The clock runs during training and stops during evaluations. The first epoch (or the first
-    quarter of a training of one epoch) is warm-up, and left out of the speed.
+    The clock runs during training and stops during evaluations. The first epoch (or the first quarter of a one-epoch
+    training) is warm-up and does not count toward the speed.
 
-    A training that was interrupted has several parts and one record. The clock goes on from the
-    checkpoint, so that lost steps are not counted. Each part leaves out its own warm-up; the speed
-    is that of all the rest. The first step of a resumed part builds the graph again: its time is
-    counted as the mean of all steps before it.
+    An interrupted training has several parts and one record. The clock continues from the checkpoint, so lost steps do
+    not count. The speed excludes each part's warm-up. The first step of a resumed part builds the graph again, so it
+    counts as the mean of all steps before it.
 
-    Only a rank that `writes` has records: rank 0. `state` is that of the journal that this one carries on, `line` what
-    to print of an evaluation, its figures in braces (None: nothing), and `samples_before` are counted before the first
-    step.
+    Only a rank that `writes` has records: rank 0. `state` comes from the journal that this one continues, `line` is the
+    format of an evaluation's line (None: print nothing), and `samples_before` is added to the sample count.
     """
 
     def __init__(
@@ -165,7 +163,7 @@ class Journal(Writer):
         self._carried_on = state is not None
         self._times = Times(**(state or {}))
         self._seen = {"evaluation": self._times.evaluation}
-        self._resumed = None  # the clock stands
+        self._resumed = None  # the clock is stopped
 
     @property
     def history(self) -> list[dict]:
@@ -174,14 +172,14 @@ class Journal(Writer):
 
     @property
     def seconds(self):
-        """Seconds of training so far, evaluations left out."""
+        """Seconds of training so far, without evaluations."""
         if self._resumed is None:
             return self._times.seconds
         return self._times.seconds + time.perf_counter() - self._resumed
 
     @contextlib.contextmanager
     def paused(self):
-        """Stop the clock for what is not training."""
+        """Stop the clock while doing something other than training."""
         self._times.seconds, self._resumed = self.seconds, None
         yield
         self._resumed = time.perf_counter()
@@ -192,7 +190,7 @@ class Journal(Writer):
         warm_up = self.steps_per_epoch if remaining > self.steps_per_epoch else remaining // 4
         self._start, self._warm_step = step, step + max(1, warm_up)
         earlier = self._recorded("start")
-        if earlier:  # more than the checkpoint knows: this run may have been resumed from it before
+        if earlier:  # may be later than the checkpoint, if this run has resumed from it before
             self._times.resumed_at = earlier[-1]["resumed_at"]
         if earlier or self._carried_on:
             self._times.resumed_at = [*self._times.resumed_at, step]
@@ -220,13 +218,13 @@ class Journal(Writer):
         return (step - before) * self.global_batch / (now - then)
 
     def step(self, step: int, loss, learning_rate: float) -> bool:
-        """Count a finished step; return whether it was written down.
+        """Count a finished step; return whether it was recorded.
 
-        The loss is read (``float(loss)``) only where it is needed: reading waits for the device.
+        The loss is read (``float(loss)``) only if needed, because reading waits for the device.
         """
         first = step == self._start + 1
         if first or self.epoch_ends(step) or step == self._warm_step:
-            loss = float(loss)  # a device may still be busy: without this the clock would flatter
+            loss = float(loss)  # wait for the device, or the time would be too short
         if first:
             self._count_first(step)
         if step % self.steps_per_epoch == 0:
@@ -251,7 +249,7 @@ class Journal(Writer):
         return True
 
     def _count_first(self, step):
-        """Note when the training began, or count a resumed part's first step as the mean of those before."""
+        """Record when the training began, or count a resumed part's first step as the mean of earlier ones."""
         if self._times.first_step_s is None:
             self._times.first_step_s = time.time() - _began()
             if self._startup:
@@ -266,11 +264,11 @@ class Journal(Writer):
         return {"step": step, "epoch": step / self.steps_per_epoch, "samples": samples}
 
     def epoch_ends(self, step: int, every: int = 1) -> bool:
-        """Whether an epoch, or every so many-th, or the training, ends with this step."""
+        """Return whether this step ends an epoch to evaluate, or the training."""
         return step % (every * self.steps_per_epoch) == 0 or step == self.steps
 
     def evaluation(self, step: int, **figures) -> dict:
-        """Write an evaluation down, and return its row."""
+        """Record an evaluation and return its row."""
         row = {
             **self._where(step),
             "seconds": self._times.seconds,
@@ -284,19 +282,19 @@ class Journal(Writer):
         return row
 
     def state(self) -> dict:
-        """Return what a resumed training needs to carry on this journal."""
+        """Return the state for a checkpoint."""
         return asdict(replace(self._times, seconds=self.seconds, evaluation=self._seen["evaluation"]))
 
     @property
     def images_per_s(self):
-        """The speed without warm-ups; None while there is nothing else."""
+        """The speed without warm-up; None before its end."""
         steps, seconds = self._times.timed
         return steps * self.global_batch / seconds if steps else None
 
     def result(self, **fields) -> dict:
         """Write ``result.json`` and return it.
 
-        Figures among the `fields` take the place of the last evaluation's: a training may return to earlier weights.
+        Metrics among the `fields` override the last evaluation's, because a training may return to earlier weights.
         """
         last = self.history[-1]
         figures = ("loss", "accuracy", "test_loss", "test_accuracy", *CLEAN)
@@ -317,15 +315,15 @@ class Journal(Writer):
 
 
 def _rank_began():
-    """When this rank began, or outside a run this process (epoch seconds)."""
-    # From `ddl.rank.worker`'s record, as a process's own time of birth is exact to a second only.
+    """Return when this rank, or outside a run this process, started (epoch seconds)."""
+    # From `ddl.rank.worker`'s record, because a process's start time is only exact to a second.
     folder = RunFolder.here()
     record = read_json(folder.rank(int(os.environ.get("HOROVOD_RANK", "0")))) if folder else None
     return record["started"] if record else psutil.Process().create_time()
 
 
 def _began():
-    """When this run began, or outside a run this process (epoch seconds)."""
+    """Return when this run, or outside a run this process, started (epoch seconds)."""
     folder = RunFolder.here()
     began = start_of(folder) if folder else None
     return psutil.Process().create_time() if began is None else began

@@ -1,4 +1,4 @@
-"""The loop of a training on Horovod's ranks, the passes that its steps are made of, and its evaluation."""
+"""Training loop on Horovod's ranks, gradient accumulation and evaluation."""
 
 import math
 
@@ -12,7 +12,7 @@ from course.training.checkpoint import leave
 from course.training.journal import CLEAN, Means
 from course.training.strategy import TEST_BATCH, losses_and_hits
 
-# Whether the training diverged or must make room is checked now and then: a check waits for the GPU.
+# Divergence and preemption are checked at intervals, because a check waits for the GPU.
 CHECK_EVERY_STEPS = 10
 DIVERGED, LEAVING = "diverged", "time limit"  # why a training ends early
 
@@ -31,17 +31,17 @@ def train(
     settle=lambda done, diverged: diverged,
     stop=lambda row: None,
 ):
-    """Take a training's steps, which `journal` counts; return why they ended early, or None.
+    """Run a training's steps, counted by `journal`; return why they ended early, or None.
 
     `batches` are pairs of a step's number, from 0, and its global batch. `take` is given such a pair, and returns the
     step's metrics and its learning rate or None. Metrics are averaged over ranks, float32, so that all ranks leave the
-    loop together: loss and accuracy; for `checkpoints` whether any rank was told to make room; and for `noise`, a
+    loop together: loss and accuracy; for `checkpoints` whether any rank is being preempted; and for `noise`, a
     `NoiseScale`, its two squared norms.
 
-    `evaluate` returns held-out loss and accuracy, every so many steps and epochs, and `evaluate_clean` where an epoch
-    ends those of training samples as they are; the clock stops. `settle` is called before the clock is read, with the
-    steps so far and whether the training has diverged, and says whether to evaluate at once. `stop` returns why to stop
-    at an evaluation, given its row, or None.
+    `evaluate` returns held-out loss and accuracy, at the steps and epochs set in `journal`, and `evaluate_clean`, at
+    the end of an epoch, the same for unaugmented training samples; the clock stops for both. `settle` is called before
+    the clock is read, with the number of steps and whether the training has diverged, and returns whether to evaluate
+    at once. `stop` returns why to stop at an evaluation, given its row, or None.
     """
     means, steps = Means(), journal.steps
     check_every = CHECK_EVERY_STEPS
@@ -104,8 +104,8 @@ def _evaluation(journal, done, means, evaluate, evaluate_clean, figures):
 def in_passes(forward_backward, samples, passes, weights, metrics):
     """Return gradients and metrics of a rank's part of a batch, averaged over passes of equally many samples.
 
-    `forward_backward` takes the samples of a pass and how many come before them; it returns a list of the gradients of
-    the `weights` and of so many `metrics`, float32.
+    `forward_backward` takes a pass's samples and their offset. It returns a list: the gradients of the `weights`, then
+    `metrics` values, float32.
     """
     size = samples.shape[0] // passes
 
@@ -115,14 +115,14 @@ def in_passes(forward_backward, samples, passes, weights, metrics):
         return index + 1, [a + b / passes for a, b in zip(sums, new, strict=True)]
 
     zeros = [*(tf.zeros(weight.shape) for weight in weights), tf.zeros(metrics)]
-    # One pass at a time: to need the memory of one is what passes are for, and norms' statistics change in order.
+    # One pass at a time, to use the memory of one pass and update norms' statistics in order.
     return tf.while_loop(lambda index, _: index < passes, add, (0, zeros), parallel_iterations=1)[1]
 
 
 def make_evaluation(model, images, labels, prepare=lambda: None):
-    """Return a function that gives loss and accuracy on pictures as they are, the same on every rank.
+    """Return a function that evaluates loss and accuracy on images, with the same result on every rank.
 
-    Each rank takes every so many-th picture. `prepare` is called before.
+    The ranks divide the images. `prepare` is called first.
     """
     images, labels = constant(images), constant(labels)
     mine = np.arange(hvd.rank(), len(labels), hvd.size(), dtype=np.int32)
@@ -136,7 +136,7 @@ def make_evaluation(model, images, labels, prepare=lambda: None):
     def evaluate():
         prepare()
         total = sum(map(sums, parts), tf.zeros(2))
-        # Horovod: sum over ranks, then divide; an average of averages would weigh shards wrongly.
+        # Horovod: sum over ranks, then divide; averaging the averages would weight shards wrongly.
         total = hvd.allreduce(total, op=hvd.Sum, name="evaluation")
         return (total / len(labels)).numpy().tolist()
 

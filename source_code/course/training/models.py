@@ -1,4 +1,4 @@
-"""The course's two networks for 32×32 colour images, and batch norm over all ranks."""
+"""The course's two networks for 32×32 color images, and batch norm over all ranks."""
 
 import horovod.tensorflow as hvd
 import tensorflow as tf
@@ -7,24 +7,24 @@ from tensorflow.keras import layers
 from course.training.options import MODELS
 from course.training.recipes import SettingError
 
-# Of batch norm's moving statistics, which serve evaluation only. They must follow weights that a
-# large batch changes much in few steps: Keras' 0.99 looks back over a hundred, this over three.
+# Momentum of batch norm's moving statistics, used in evaluation only. With large batches, weights change a lot in few
+# steps: Keras' 0.99 averages over about a hundred, this over three.
 MOMENTUM = 0.7
 NORM_GROUPS = 32  # of group norm: Wu and He 2018, section 4
 
 
 class _SyncBatchNormalization(hvd.SyncBatchNormalization):
-    """Horovod's layer without what it does for TensorFlow 1, which makes Keras warn."""
+    """Horovod's layer without its TensorFlow 1 code, which makes Keras warn."""
 
     def call(self, *args, **kwargs):
         return layers.BatchNormalization.call(self, *args, **kwargs)
 
 
 class _Layers:
-    """Makes convolutions and norms whose first values depend on the seed and their place only.
+    """Factory for convolutions and norms whose initial values depend only on the seed and the position.
 
-    Every layer has its own seed, so that a network with batch norm starts from the same
-    convolutions as one without it, on every rank and whatever was built before.
+    Every layer has its own seed, so a network with batch norm starts from the same convolutions as one without, on
+    every rank and regardless of what was built before.
     """
 
     def __init__(self, seed, norm, sync_norm):
@@ -36,7 +36,7 @@ class _Layers:
         return tf.keras.initializers.HeNormal(seed=1000 * self.seed + self.made)
 
     def conv(self, x, filters, size, strides=1, padding="same"):
-        # A norm subtracts the mean, and any bias before it with it.
+        # A norm subtracts the mean, which cancels any bias before it.
         bias = self.norm == "none"
         return layers.Conv2D(filters, size, strides, padding, use_bias=bias, kernel_initializer=self.start())(x)
 
@@ -47,12 +47,12 @@ class _Layers:
             return layers.GroupNormalization(NORM_GROUPS)(x)
         if not self.sync_norm:
             return layers.BatchNormalization(momentum=MOMENTUM, epsilon=1e-5)(x)
-        # A name each: Horovod's layer calls all of them the same.
+        # Unique names, because Horovod's layer gives all of them the same one.
         name = f"sync_batch_normalization_{self.made}"
         return _SyncBatchNormalization(momentum=MOMENTUM, epsilon=1e-5, name=name)(x)
 
     def dense(self, x, units):
-        # Logits in float32 also under mixed precision: the loss needs the digits.
+        # Logits stay in float32 in mixed precision: the loss needs the precision.
         return layers.Dense(units, kernel_initializer=self.start(), dtype="float32")(x)
 
 
@@ -61,7 +61,7 @@ def _cnn(x, make, classes):
     for index, filters in enumerate((32, 64, 128, 128)):
         x = make.conv(x, filters, 3)
         if index < 3:
-            # Before the norm: ReLU commutes with the maximum, and a quarter is left to normalise.
+            # Pool before the norm: ReLU commutes with the maximum, and only a quarter is left to normalize.
             x = layers.MaxPool2D()(x)
         x = layers.ReLU()(make.normalise(x))
     return make.dense(layers.GlobalAveragePooling2D()(x), classes)
@@ -81,7 +81,7 @@ def _resnet(x, make, classes):
 def _bottleneck(x, make, filters, stride):
     inner, middle, outer = filters
     if stride > 1:
-        # What 1×1 convolutions with a stride read. oneDNN takes twice as long for these as for both in two steps.
+        # The input of strided 1×1 convolutions. In oneDNN, subsampling first takes half as long.
         x = layers.MaxPool2D(1, stride)(x)
     y = layers.ReLU()(make.normalise(make.conv(x, inner, 1, padding="valid")))
     y = layers.ReLU()(make.normalise(make.conv(y, middle, 3)))
@@ -97,8 +97,8 @@ def build(name, *, norm="none", sync_norm=False, seed=0, classes=10):
     """Build one of `MODELS`: float32 ``[batch, 32, 32, 3]`` to float32 logits ``[batch, classes]``.
 
     The `seed` decides the initial weights, the same on every rank. The `norm` is "none", "batch" or "group". Group norm
-    looks at one sample at a time, so that a batch split among devices gives what the whole batch gives; batch norm does
-    not, unless it takes its statistics over all ranks (`sync_norm`, Horovod's layer).
+    normalizes one sample at a time, so a batch split among devices gives the same result as the whole batch. Batch norm
+    does not, unless its statistics cover all ranks (`sync_norm`, Horovod's layer).
     """
     if name not in MODELS:
         raise SettingError(f"there is no model {name!r}; the models are: {', '.join(MODELS)}")
@@ -110,11 +110,11 @@ def build(name, *, norm="none", sync_norm=False, seed=0, classes=10):
 
 
 def recomputing(model, images):
-    """Return a function that sets batch norms' moving statistics to those of some images; None without batch norm.
+    """Return a function that computes batch norms' moving statistics from some images; None without batch norm.
 
-    All layers look at the same images, float32 ``[n, 32, 32, 3]``, in one pass: so statistics belong to the weights
-    of this moment, and depend neither on the batch that training normalises over nor on how far back an average looks
-    (Wu and Johnson 2021, "Rethinking 'Batch' in BatchNorm", arXiv:2105.07576, section 3).
+    All layers see the same images, float32 ``[n, 32, 32, 3]``, in one pass. So the statistics match the current weights
+    and depend neither on the training batch nor on the length of a moving average (Wu and Johnson 2021, "Rethinking
+    'Batch' in BatchNorm", arXiv:2105.07576, section 3).
     """
     norms = [layer for layer in model.layers if isinstance(layer, layers.BatchNormalization)]
     if not norms:
@@ -123,7 +123,7 @@ def recomputing(model, images):
     @tf.function(autograph=False)
     def recompute():
         for norm in norms:
-            norm.momentum = 0.0  # read while the graph is built: the average is of these images alone
+            norm.momentum = 0.0  # read while the graph is built: average these images only
         model(images, training=True)
         for norm in norms:
             norm.momentum = MOMENTUM

@@ -19,8 +19,8 @@ def estimate(small_sq: float, big_sq: float, small_batch: int, big_batch: int) -
 
     Both are unbiased, and very noisy: a single step's ``|G|²`` is often negative.
 
-    `small_sq` is the squared norm of the gradient of a backward pass, averaged over passes and ranks, and `big_sq` that
-    of the gradient that is averaged over both; the batches are the samples behind the one and the other.
+    `small_sq` is the squared norm of a backward pass's gradient, averaged over passes and ranks, and `big_sq` the
+    squared norm of the averaged gradient. `small_batch` and `big_batch` are the samples behind each.
     """
     if not 0 < small_batch < big_batch:
         raise SettingError(
@@ -41,7 +41,7 @@ class NoiseScale:
     """
 
     def __init__(self, small_batch: int, big_batch: int):
-        estimate(1.0, 1.0, small_batch, big_batch)  # refuses sizes that cannot work, at once
+        estimate(1.0, 1.0, small_batch, big_batch)  # validates the sizes now
         self.batches = small_batch, big_batch
         self.steps = 0
         self._gradient_sq = self._variance = 0.0
@@ -54,15 +54,15 @@ class NoiseScale:
         self.steps += 1
 
     def figures(self) -> dict:
-        """Return what a record says of the averages so far."""
+        """Return the averages so far, for a record."""
         return {"noise_scale": self.value, "gradient_sq": self.gradient_sq, "variance": self.variance}
 
     def state(self) -> dict:
-        """Return what a resumed training goes on from."""
+        """Return the state for a checkpoint."""
         return dict(vars(self))
 
     def restore(self, state: dict | None):
-        """Go on from another's averages, if any; the batch sizes stay those of the ranks there are now."""
+        """Restore another's averages, if any; the batch sizes stay those of the current ranks."""
         vars(self).update(state or {}, batches=self.batches)
 
     @property

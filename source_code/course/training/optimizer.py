@@ -1,12 +1,11 @@
-"""The optimizers that recipes name, made ready for a custom loop; LARS and LAMB among them.
+"""The recipes' optimizers for custom loops, including LARS and LAMB.
 
-All are of Keras' older optimizer family, to which tensorflow-addons' LAMB belongs: one family means one way to set the
-rate, to broadcast the slots and to save them.
+All belong to Keras' legacy optimizers, like tensorflow-addons' LAMB, so there is one way to set the rate and to
+broadcast and save the slots.
 
-Weight decay has one meaning in every arm: the same coefficient on the same variables (kernels,
-never biases or norm parameters), entering where the optimizer's own paper puts it: added to the
-gradient in SGD, in equation 6 of LARS, added to the update in LAMB (algorithm 2). It is off by
-default, so that every arm minimises the very same loss.
+Weight decay applies to the same variables in every arm (kernels, never biases or norm parameters), in the way of each
+optimizer's paper: added to the gradient in SGD, as in equation 6 in LARS, added to the update in LAMB (algorithm 2). It
+is off by default, so every arm minimizes the same loss.
 """
 
 import warnings
@@ -17,24 +16,24 @@ import tensorflow as tf
 from course.training.recipes import SettingError
 
 MOMENTUM = 0.9
-# The paper's 0.001 goes with global rates of 10 and more, at which biases, which have no layer-wise
-# rate, would be torn away. With 0.02 the global rate is about as large as plain SGD's.
+# The paper's 0.001 needs global rates above 10, at which biases, which have no layer-wise rate, would diverge. With
+# 0.02, the global rate is about as large as plain SGD's.
 TRUST = 0.02
 
 _legacy = tf.keras.optimizers.legacy
 
 
 def is_adapted(variable):
-    """Tell whether weight decay and layer-wise rates apply: to kernels only.
+    """Return whether weight decay and layer-wise rates apply: to kernels only.
 
-    Biases and the scale and shift of a norm have few elements and start at 0 or 1, so a rate in
-    proportion to their norm means nothing; the authors' own code leaves them out.
+    Biases and the scale and shift of a norm have few elements and start at 0 or 1, so a rate proportional to their norm
+    is meaningless; the authors' code leaves them out.
     """
     return "kernel" in variable.name
 
 
 class _LayerWise(_legacy.Optimizer):
-    """An optimizer with a rate for each layer; `SLOTS` names what it keeps of each variable."""
+    """Base of optimizers with a rate per layer; `SLOTS` names the slots of each variable."""
 
     SLOTS: tuple[str, ...]
 
@@ -50,7 +49,7 @@ class _LayerWise(_legacy.Optimizer):
 
 
 def _ratio(one, other):
-    """Return one / other; 1 for a layer of zeros, or one without a gradient, which has no direction to scale by."""
+    """Return one / other, or 1 if the layer's weights or gradient are zero."""
     return tf.where((one > 0) & (other > 0), one / other, 1.0)
 
 
@@ -64,7 +63,7 @@ class LARS(_LayerWise):
         v ← m v + γ λ (g + β w)
         w ← w − v
 
-    Biases and norm parameters take λ = `bias_rate` and β = 0: plain momentum, at the global rate where that is 1.
+    Biases and norm parameters take λ = `bias_rate` and β = 0: plain momentum, at the global rate if `bias_rate` is 1.
     `trust` is η, how far a layer may move in one step as a share of its norm, and `weight_decay` is β.
     """
 
@@ -119,17 +118,17 @@ class LAMB(_LayerWise):
 
 
 def lamb(learning_rate, weight_decay):
-    """Return tensorflow-addons' LAMB where that is installed, which ended with TensorFlow 2.15, else ours.
+    """Return tensorflow-addons' LAMB if installed (up to TensorFlow 2.15), otherwise ours.
 
-    A test holds that both take the same steps.
+    A test checks that both take the same steps.
     """
     if find_spec("tensorflow_addons") is None:
         return LAMB(learning_rate, weight_decay)
     with warnings.catch_warnings():
-        # The package says on import that it has ended. It is pinned, and LAMB is all that we use.
+        # Hide the package's end-of-life warning. It is pinned, and we use only LAMB.
         warnings.filterwarnings("ignore", message=r"\s*TensorFlow Addons", category=UserWarning)
         from tensorflow_addons.optimizers import LAMB as ADDONS_LAMB
-    excluded = ["bias", "gamma", "beta"]  # of what `is_adapted` is not true
+    excluded = ["bias", "gamma", "beta"]  # variables without `is_adapted`
     return ADDONS_LAMB(
         learning_rate,
         weight_decay=weight_decay,
@@ -139,7 +138,7 @@ def lamb(learning_rate, weight_decay):
 
 
 class _DecayedGradient:
-    """Adds weight decay to the kernels' gradients, for optimizers that leave it to the loss."""
+    """Mix-in that adds weight decay to the kernels' gradients."""
 
     def __init__(self, *args, weight_decay=0.0, **kwargs):
         super().__init__(*args, **kwargs)
@@ -168,18 +167,17 @@ _MAKERS = {
 
 
 def make(name, learning_rate, variables, weight_decay=0.0, **settings):
-    """Return an optimizer whose slots exist already.
+    """Return an optimizer with initialized slots.
 
-    Horovod broadcasts the slots before the first step, and a checkpoint fills them: so they are
-    made here and not, as Keras would, during the first step.
+    Horovod broadcasts the slots before the first step, and checkpoints restore them, so they are created here and not
+    in the first step, as Keras would.
 
-    The rate is that of the first step; assign to ``.learning_rate`` later. Further `settings` are ``momentum``, 0.9, of
-    "sgd" (Nesterov's, unless it is 0) and "lars", and of "lars" ``trust``, 0.02, and ``bias_rate``, 1. None is the same
-    as none given.
+    `rate` is for the first step; assign to ``.learning_rate`` later. Further `settings`: ``momentum``, 0.9, for "sgd"
+    (Nesterov's unless it is 0) and "lars"; ``trust``, 0.02, and ``bias_rate``, 1, for "lars". None means the default.
     """
     if name not in _MAKERS:
         raise SettingError(f"there is no optimizer {name!r}; the optimizers are: {', '.join(_MAKERS)}")
     given = {key: value for key, value in settings.items() if value is not None}
     optimizer = _MAKERS[name](learning_rate, weight_decay, **given)
-    optimizer._create_all_weights(variables)  # the older family has no public way
+    optimizer._create_all_weights(variables)  # legacy optimizers have no public method
     return optimizer

@@ -1,7 +1,7 @@
-"""Options of the course's scripts, whose numbers are checked as they are read.
+"""Command-line options of the course's scripts.
 
-A script parses its command line before it imports TensorFlow, which takes seconds: so this imports
-nothing beyond the standard library.
+Scripts parse their command line before they spend seconds importing TensorFlow, so this module imports only the
+standard library.
 """
 
 import argparse
@@ -15,8 +15,8 @@ from ddl.arguments import Parser
 from ddl.errors import CourseError
 
 MODELS = ("cnn", "resnet")  # the networks of course.training.models
-CASES = ("none", *"ABCDEFG")  # of bug_hunt.py; which mistake is which is the reader's to find out
-OWN = "own"  # what --embedding calls the embedding of course.multi_gpu.embedding
+CASES = ("none", *"ABCDEFG")  # of bug_hunt.py; the reader finds out which mistake is which
+OWN = "own"  # --embedding's name for course.multi_gpu.embedding
 # On 5,000 generated images, batch 64, 3 epochs, one seed: 0.02 gives 38 % held-out accuracy on
 # one device and 28 % with a parameter server and two workers; 0.05 gives 36 % and 23 %.
 LEARNING_RATE = 0.02
@@ -24,7 +24,7 @@ LEARNING_RATE = 0.02
 
 @dataclass(frozen=True)
 class Number:
-    """Reads a finite number, for argparse: from `least` to `most`, and greater than `above`."""
+    """Argument type for a finite number: from `least` to `most`, and greater than `above`."""
 
     least: float = -math.inf
     most: float = math.inf
@@ -49,7 +49,7 @@ class Number:
 
 @dataclass(frozen=True)
 class Integer(Number):
-    """Reads a whole number, for argparse."""
+    """Argument type for an integer."""
 
     least: int = 1
     most: int = 10**9
@@ -57,21 +57,21 @@ class Integer(Number):
 
 
 def split_evenly(ours, config):
-    """End with argparse's error where a global batch leaves some replicas fewer samples."""
+    """Exit with argparse's error if the replicas cannot share the global batch evenly."""
     if config.global_batch % config.replicas:
         ours.error(f"--global-batch {config.global_batch} does not split evenly over {config.replicas} replicas")
 
 
-SEED = Integer(0, 4_000_000)  # a thousand times as much must be a seed, too, of 32 bits
+SEED = Integer(0, 4_000_000)  # a thousand times this must still be a 32-bit seed
 
 
 def parser(description: str) -> Parser:
-    """Return a parser whose ``--help`` shows a script's docstring as it stands."""
+    """Return a parser whose ``--help`` shows a script's docstring unformatted."""
     return Parser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
 
 
 def run(main, config: argparse.Namespace) -> None:
-    """Call a script's `main` with its options; a mistake that its user can put right ends it with one line."""
+    """Call a script's `main` with its options; a user's mistake ends it with a one-line message."""
     try:
         main(config)
     except CourseError as error:
@@ -79,7 +79,7 @@ def run(main, config: argparse.Namespace) -> None:
 
 
 def transformer(ours: Parser, arguments, width: int, depth: int) -> argparse.Namespace:
-    """Add the options of lesson 6's transformer to a script's own, and parse them all."""
+    """Add the options of lesson 6's transformer and parse the command line."""
     add = ours.add_argument
     add("--width", type=Integer(8, 4096), default=width, help="of a layer, a multiple of the heads")
     add("--depth", type=Integer(), default=depth, help="blocks of attention and perceptron")
@@ -93,16 +93,16 @@ def transformer(ours: Parser, arguments, width: int, depth: int) -> argparse.Nam
 
 
 def add_backend(ours: Parser) -> None:
-    """Add the option of PyTorch's scripts that chooses what averages."""
+    """Add the PyTorch scripts' option for the communication backend."""
     ours.add_argument(
         "--backend",
         choices=("nccl", "gloo"),
-        help="what carries messages (default: nccl on GPUs, gloo on cores; nccl needs a GPU for each rank)",
+        help="communication backend (default: nccl on GPUs, gloo on cores; nccl needs a GPU for each rank)",
     )
 
 
 def add_data(ours: Parser, real: str = "cifar10") -> None:
-    """Add the options of a data set of images, and of its parts."""
+    """Add the options for an image data set and its parts."""
     add = ours.add_argument
     add("--data-set", default="auto", choices=("auto", real, "synthetic"))
     add("--train-samples", type=Integer(), metavar="N", help="train on a part (default: all)")
@@ -114,8 +114,8 @@ def strategy(
 ) -> argparse.Namespace:
     """Parse the options of a script in ``source_code/strategies``, whose docstring is the `description`.
 
-    `replicas` is how many each process has unless ``--replicas`` says otherwise; None: there is no such option. With
-    `backend`, there is ``--backend``.
+    `replicas` is the default of ``--replicas``, the replicas per process; None leaves the option out. `backend` adds
+    ``--backend``.
     """
     ours = parser(description)
     add_data(ours)
@@ -123,14 +123,14 @@ def strategy(
         add_backend(ours)
     add = ours.add_argument
     add("--epochs", type=Number(above=0), default=1)
-    add("--steps", type=Integer(), help="train for so many steps instead")
-    samples = "samples that one update of the weights averages over"
+    add("--steps", type=Integer(), help="train for this many steps instead")
+    samples = "samples averaged in each weight update"
     add("--global-batch", type=Integer(), default=REFERENCE_BATCH, help=samples)
     rate = {"default": LEARNING_RATE, "help": f"at a global batch of {REFERENCE_BATCH}"}
     add("--learning-rate", type=Number(above=0), metavar="RATE", **rate)
-    add("--seed", type=SEED, default=0, help="of initial weights and order")
+    add("--seed", type=SEED, default=0, help="seed of initial weights and sample order")
     if replicas:
-        add("--replicas", type=Integer(), default=replicas, help="GPUs, or logical devices where there are fewer")
+        add("--replicas", type=Integer(), default=replicas, help="GPUs, or logical devices if there are fewer GPUs")
     config = ours.parse_args(arguments)
     if replicas:
         split_evenly(ours, config)

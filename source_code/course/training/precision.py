@@ -1,6 +1,6 @@
-"""The precision that a network computes in: float32, or bfloat16 where the hardware multiplies in it.
+"""Compute precision: float32, or bfloat16 on hardware that supports it.
 
-bfloat16 has float32's range and 8 bits of its 24, so that no loss scaling is needed. Weights, gradients, batch
+bfloat16 has float32's range and 8 of its 24 significant bits, so it needs no loss scaling. Weights, gradients, batch
 statistics, optimizer slots, logits and loss stay in float32 (Micikevicius et al. 2018, arXiv:1710.03740, section 3.1;
 Kalamkar et al. 2019, arXiv:1905.12322).
 """
@@ -12,12 +12,12 @@ from course.training.recipes import SettingError
 
 PRECISIONS = ("float32", "bfloat16", "auto")
 CPUINFO = Path("/proc/cpuinfo")
-INSTRUCTIONS = ("amx_bf16", "avx512_bf16")  # as /proc/cpuinfo calls AMX's and AVX512's
-AMPERE = (8, 0)  # the first compute capability whose tensor cores take bfloat16
+INSTRUCTIONS = ("amx_bf16", "avx512_bf16")  # the names of AMX and AVX512 in /proc/cpuinfo
+AMPERE = (8, 0)  # first compute capability with bfloat16 tensor cores
 
 
 def instructions() -> tuple[str, ...]:
-    """Return which of `INSTRUCTIONS` the processor has."""
+    """Return the processor's subset of `INSTRUCTIONS`."""
     flags = re.search(r"^flags\s*:(.*)$", CPUINFO.read_text() if CPUINFO.exists() else "", re.MULTILINE)
     return tuple(name for name in INSTRUCTIONS if flags and name in flags[1].split())
 
@@ -25,13 +25,13 @@ def instructions() -> tuple[str, ...]:
 def choose(asked: str, capability: tuple[int, int] | None = None) -> str:
     """Return "float32" or "bfloat16" for one of `PRECISIONS`.
 
-    "auto" takes bfloat16 where it is faster: on a GPU from compute capability 8.0, on a processor with AMX. There, on
-    a Xeon, it was 2.2 times as fast as float32 with the small network and 1.4 times with the residual one; with
-    AVX512_BF16 alone (``ONEDNN_MAX_CPU_ISA=AVX512_CORE_BF16``) 0.75 times with both, so that it has to be asked for.
-    (Processor time of one thread, medians of seven pairs of steps.)
+    "auto" chooses bfloat16 where it is faster: on GPUs from compute capability 8.0 and on processors with AMX. On a
+    Xeon with AMX, it was 2.2 times as fast as float32 with the small network and 1.4 times with the residual one; with
+    AVX512_BF16 alone (``ONEDNN_MAX_CPU_ISA=AVX512_CORE_BF16``), 0.75 times with both, so "auto" ignores it. (Processor
+    time of one thread, medians of seven pairs of steps.)
 
-    `capability` is the GPU's compute capability, None where the processor computes.
-    SettingError, for bfloat16 on a processor that has no instructions for it.
+    `capability` is the GPU's compute capability; None on a processor. Raises SettingError for bfloat16 on a processor
+    without instructions for it.
     """
     if asked == "float32":
         return asked
@@ -39,8 +39,8 @@ def choose(asked: str, capability: tuple[int, int] | None = None) -> str:
     if asked == "bfloat16":
         if capability is None and not has:
             raise SettingError(
-                "--precision bfloat16 needs a GPU, or a processor with AMX or AVX512_BF16; this machine shows no GPU, "
-                f"and its processor has neither {' nor '.join(INSTRUCTIONS)}: leave the option out, or take auto"
+                "--precision bfloat16 needs a GPU, or a processor with AMX or AVX512_BF16; this machine has no GPU, "
+                f"and its processor has neither {' nor '.join(INSTRUCTIONS)}: leave the option out, or use auto"
             )
         return asked
     faster = "amx_bf16" in has if capability is None else capability >= AMPERE
@@ -48,10 +48,10 @@ def choose(asked: str, capability: tuple[int, int] | None = None) -> str:
 
 
 def set_precision(asked: str, gpu=None) -> str:
-    """Choose the precision, make models that are built from now on compute in it, and return it.
+    """Choose the precision, set it for models built from now on, and return it.
 
-    Every rank calls this, with the `tf.config.PhysicalDevice` of its GPU if it has one. With "auto" all ranks take
-    float32 where one does.
+    Every rank calls this, with the `tf.config.PhysicalDevice` of its GPU if it has one. With "auto", all ranks use
+    float32 if one needs it.
     """
     import horovod.tensorflow as hvd
     import tensorflow as tf

@@ -1,4 +1,4 @@
-"""What each rank of `bug_hunt.py` records while it trains, for `workers.mistakes`, and weights that are kept."""
+"""Records of each rank of `bug_hunt.py`, for `workers.mistakes`, and saved weights."""
 
 import zlib
 from pathlib import Path
@@ -9,7 +9,7 @@ from ddl.records.folder import RunFolder
 
 
 def checksum(arrays) -> str:
-    """Return the CRC-32 of arrays, one after another, as eight hexadecimal digits."""
+    """Return the CRC-32 of concatenated arrays as eight hexadecimal digits."""
     value = 0
     for array in arrays:
         value = zlib.crc32(numpy.ascontiguousarray(array).tobytes(), value)
@@ -18,18 +18,18 @@ def checksum(arrays) -> str:
 
 def keep_weights(folder: RunFolder, weights) -> Path:
     """Write the arrays to the run's ``weights.npz``, as arr_0, arr_1 and so on, and return its path."""
-    folder.write_arrays(folder.weights, *weights)  # whole: two ranks may write at the same time
+    folder.write_arrays(folder.weights, *weights)  # atomic: two ranks may write at the same time
     return folder.weights
 
 
 class Witness:
-    """Writes down what a rank itself saw; outside a run it writes nothing."""
+    """Recorder of one rank's observations; does nothing outside a run."""
 
     def __init__(self, rank: int):
         self.rank = rank
         self.folder = RunFolder.here()
         if self.folder:
-            self.folder.witness(rank).unlink(missing_ok=True)  # of an earlier start of this job
+            self.folder.witness(rank).unlink(missing_ok=True)  # from before a restart of this job
 
     def tell(self, event: str, **fields):
         """Append ``{"event": event, **fields}`` to ``witness-<rank>.jsonl``."""

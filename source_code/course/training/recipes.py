@@ -16,15 +16,16 @@ from ddl.errors import CourseError
 # global batch / REFERENCE_BATCH; a recipe without it uses them as they are.
 REFERENCE_BATCH = 64
 
-# The rate at the reference batch belongs to the optimizer: a step of the layer-wise ones is a share of a layer's norm,
-# so the numbers are not comparable. They come from grids on validation images, two seeds a rate, which are kept in
+# Learning rates at the reference batch. They differ between optimizers, because layer-wise ones scale a step by the
+# layer's norm. They come from grids on validation images, two seeds per rate, recorded in
 # results/reference/convergence-tuning.jsonl (45,056 CIFAR-10 images, 4 epochs; a test compares).
 BASE_RATES = {
-    # The best of the small batch without norm, as arms that share a rate must all work with it. With norm, 0.2 is best.
+    # The best for the small batch without norm, because all arms with SGD share it. With norm, 0.2 is best.
     "sgd": 0.05,
     "adam": 0.001,  # Kingma and Ba 2015, section 2: not searched
-    # LAMB's paper scales with the square root of the batch (You et al. 2020, section 4). Here the rule is the recipe's,
-    # linear in every arm. At batch 1024 this is half the best of its grid, and as good; twice the best learns nothing.
+    # LAMB's paper scales with the square root of the batch (You et al. 2020, section 4). Here, every arm uses the
+    # linear rule. At batch 1024, this rate is half the best of its grid and equally good; twice the best learns
+    # nothing.
     "lamb": 0.0025,
     "lars": 0.1,  # the best of its arm
 }
@@ -35,22 +36,22 @@ SCALE = {"fixed": lambda k: 1, "linear": lambda k: k, "sqrt": math.sqrt}
 
 
 class SettingError(CourseError, ValueError):
-    """A setting that does not exist, or that does not go with the others."""
+    """Setting unknown, or incompatible with the others."""
 
 
-# The optimizers that an option goes with.
+# The optimizers that support each option.
 FITS = {"momentum": ("sgd", "lars"), "trust": ("lars",), "bias_rate": ("lars",)}
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """One arm of the comparison, which differs from its `parent` in exactly one of the fields after it.
+    """One arm of the comparison. It differs from its `parent` in exactly one of the fields that follow.
 
-    The norm is none or batch normalisation, per worker (Hoffer et al. 2017 call it ghost batch norm) unless a run asks
-    for synchronous statistics. With the rule "linear" the rate grows with the global batch (Goyal et al. 2017, section
-    2.1), with "sqrt" with its square root, which keeps the variance of an update the same (Krizhevsky 2014,
-    arXiv:1404.5997, section 5; Hoffer et al. 2017, section 4). Over the warm-up it climbs to its scaled value (Goyal et
-    al. 2017, section 2.2).
+    The norm is none or batch normalization, per worker (Hoffer et al. 2017 call it ghost batch norm) unless a run asks
+    for synchronous statistics. With the rule "linear", the rate is proportional to the global batch (Goyal et al. 2017,
+    section 2.1); with "sqrt", to its square root, which keeps the variance of an update the same (Krizhevsky 2014,
+    arXiv:1404.5997, section 5; Hoffer et al. 2017, section 4). During warm-up, it increases to the scaled value (Goyal
+    et al. 2017, section 2.2).
     """
 
     name: str
@@ -61,7 +62,7 @@ class Recipe:
     optimizer: str = "sgd"
 
     def rate(self, global_batch, base_rate):
-        """Return the learning rate at a global batch, from that at ``REFERENCE_BATCH`` samples."""
+        """Return the learning rate at a global batch, from the rate at ``REFERENCE_BATCH``."""
         return base_rate * SCALE[self.lr_rule](global_batch / REFERENCE_BATCH)
 
 
@@ -84,9 +85,9 @@ RECIPES = {
 
 
 def micro_batch(global_batch, ranks, passes=1):
-    """Return the samples of one of a rank's forward and backward passes in a step: global batch / ranks / passes.
+    """Return the samples per backward pass: global batch / ranks / passes.
 
-    A SettingError names the nearest global batch that can be divided evenly.
+    Raises SettingError, with the nearest valid global batch, if that is not an integer.
     """
     parts = ranks * passes
     if global_batch % parts:
@@ -99,9 +100,9 @@ def micro_batch(global_batch, ranks, passes=1):
 
 
 def passes_for(ghost_batch, global_batch, ranks):
-    """Return the backward passes per step that give batch norm so many samples at a time.
+    """Return the backward passes per step for which batch norm sees `ghost_batch` samples at a time.
 
-    SettingError, where a rank's part of the global batch is not a multiple of that.
+    Raises SettingError if a rank's part of the global batch is not a multiple of it.
     """
     part = micro_batch(global_batch, ranks)
     if part % ghost_batch:
@@ -113,10 +114,10 @@ def passes_for(ghost_batch, global_batch, ranks):
 
 
 def settle(config, steps_per_epoch, ranks):
-    """Check the options of ``train_cifar.py`` against each other, and fill in those that its recipe decides.
+    """Check the options of ``train_cifar.py`` and fill in the recipe's defaults.
 
-    Returns the recipe as it applies (an option outweighs it), and the steps in the whole training. SettingError, for
-    settings that do not go together.
+    Returns the recipe with the options applied, and the number of steps in the training. Raises SettingError for
+    incompatible settings.
     """
     if config.ghost_batch is not None:
         config.backward_passes_per_step = passes_for(config.ghost_batch, config.global_batch, ranks)
@@ -132,6 +133,6 @@ def settle(config, steps_per_epoch, ranks):
     if config.learning_rate is None:
         config.learning_rate = BASE_RATES[config.optimizer]
     if config.warmup_epochs is None:
-        # In a short training the recipe's warm-up takes half of it at most.
+        # In a short training, the recipe's warm-up takes at most half.
         config.warmup_epochs = min(arm.warmup_epochs, steps / steps_per_epoch / 2)
     return replace(arm, optimizer=config.optimizer, warmup_epochs=config.warmup_epochs), steps

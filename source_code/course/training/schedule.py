@@ -13,7 +13,7 @@ STEP_AT = (1 / 3, 2 / 3, 8 / 9)
 
 @dataclass(frozen=True)
 class Schedule:
-    """A linear climb from `start` to `peak`, then a decay, over a training of so many `epochs`.
+    """A linear warm-up from `start` to `peak`, then a decay, over `epochs` epochs.
 
     With a warm-up the rate begins at `start`, the rate before scaling (Goyal et al. 2017, section 2.2, "gradual
     warmup"). The decay "cosine" runs from the end of the warm-up to 0 at the end of the training (Loshchilov and Hutter
@@ -38,7 +38,7 @@ class Schedule:
             )
 
     def __call__(self, epoch):
-        """Return the learning rate at `epoch`, a float that grows within an epoch too."""
+        """Return the learning rate at `epoch`, which may be fractional."""
         if epoch < self.warmup_epochs:
             return self.start + (self.peak - self.start) * epoch / self.warmup_epochs
         if self.decay == "cosine":
@@ -51,9 +51,9 @@ class Schedule:
 
 
 def schedule_of(config, recipe, epochs):
-    """Return the schedule that options of ``train_cifar.py`` ask for, in a training of so many `epochs`.
+    """Return the schedule for the options of ``train_cifar.py`` and a training of `epochs` epochs.
 
-    The climb begins at the rate before scaling, or at ``warmup_start``, a share of the peak.
+    The warm-up starts at the unscaled rate, or at the share ``warmup_start`` of the peak.
     """
     peak = recipe.rate(config.global_batch, config.learning_rate)
     start = config.learning_rate if config.warmup_start is None else config.warmup_start * peak

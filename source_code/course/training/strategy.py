@@ -1,7 +1,7 @@
-"""What the scripts in ``source_code/strategies`` share: data, model, evaluation and records.
+"""Shared parts of the scripts in ``source_code/strategies``: data, model, evaluation and records.
 
-They train one network on one order of samples, each with another strategy. What a reader has to
-see of a strategy is in its file, and everything else is here: so the files differ in nothing else.
+The scripts train the same network on the same order of samples, each with a different strategy. Each file contains only
+its strategy, and everything else is here.
 """
 
 import math
@@ -15,15 +15,15 @@ from course.training.journal import Journal, Means
 from course.training.recipes import REFERENCE_BATCH
 
 MOMENTUM = 0.9
-KEPT = tuple(4**power for power in range(6))  # weights after so many updates are kept, and the last
+KEPT = tuple(4**power for power in range(6))  # updates after which weights are saved, besides the last
 TEST_BATCH = 500  # small enough for any device, large enough to keep it busy
 
 
 class Experiment:
-    """One training: its data and model, its clock and its records.
+    """A training: its data and model, its clock and its records.
 
-    Making one touches neither TensorFlow's devices nor its threads, which a strategy may still have to set. Options
-    that do not go with the data end the script.
+    The constructor touches neither TensorFlow's devices nor its threads, so a strategy can still configure them.
+    Options that don't fit the data end the script.
 
     `rank` is this process's among the `ranks` that compute; rank 0 evaluates and writes. The processes share every
     batch, unless each takes whole ones (`splits` False). An update of the weights averages over `global_batch` samples;
@@ -40,7 +40,7 @@ class Experiment:
             self.data = load(config.data_set, train_samples=config.train_samples, test_samples=config.test_samples)
             self._order = Order(self.data.train_samples, config.global_batch, config.seed)
             if splits:
-                shard(np.empty(config.global_batch), 0, self.replicas)  # refuses uneven parts
+                shard(np.empty(config.global_batch), 0, self.replicas)  # raises an error for uneven parts
         except DataError as error:
             sys.exit(f"{Path(sys.argv[0]).name}: {error}")
         self.steps_per_epoch = self._order.steps
@@ -53,7 +53,7 @@ class Experiment:
             self._journal.note(self.data.note)
 
     def rate(self, batch: int) -> float:
-        """Return the rate for updates over so many samples: the linear rule of Goyal et al. 2017, section 2.1."""
+        """Return the rate for a batch, by the linear rule of Goyal et al. 2017, section 2.1."""
         return self.config.learning_rate * batch / REFERENCE_BATCH
 
     def devices(self) -> list[str]:
@@ -64,10 +64,10 @@ class Experiment:
         return self._devices
 
     def model(self):
-        """Return the course's network with group norm, the same for the same seed.
+        """Return the course's network with group norm, determined by the seed.
 
-        With batch norm a batch split among replicas would not give what the whole batch gives;
-        without any norm the network takes too long to learn.
+        With batch norm, splitting a batch among replicas would change the result; without a norm, the network takes too
+        long to learn.
         """
         import tensorflow as tf
 
@@ -78,11 +78,10 @@ class Experiment:
         return models.build("cnn", norm="group", seed=self.config.seed, classes=len(self.data.class_names))
 
     def dataset(self, rank: int = 0, ranks: int = 1):
-        """Return the whole training's batches, in an order that only the seed decides.
+        """Return the batches of the whole training, in an order determined by the seed.
 
-        A ``tf.data.Dataset`` of `steps` elements: normalised pictures, float32
-        ``[batch, 32, 32, 3]``, and labels, int32 ``[batch]``. With `rank` of `ranks`, that part of
-        every batch.
+        A ``tf.data.Dataset`` of `steps` elements: normalized images, float32 ``[batch, 32, 32, 3]``, and labels, int32
+        ``[batch]``. With `rank` of `ranks`, that part of every batch.
         """
         import tensorflow as tf
 
@@ -91,20 +90,19 @@ class Experiment:
 
         numbers = np.concatenate([self._order.epoch(epoch) for epoch in range(self.epochs)])
         numbers = shard(numbers[: self.steps], rank, ranks)
-        with tf.device("CPU:0"):  # pictures wait in the host's memory, not in a GPU's
+        with tf.device("CPU:0"):  # keep the images in the host's memory, not a GPU's
             images, labels = constant(self.data.train_images), constant(self.data.train_labels)
         batches = tf.data.Dataset.from_tensor_slices(numbers.ravel())
         batches = batches.batch(numbers.shape[1], drop_remainder=True).map(
             lambda some: (normalise(tf.gather(images, some)), tf.gather(labels, some))
         )
-        # A strategy of several processes splits every batch; it cannot split files, of which
-        # there are none.
+        # A multi-process strategy must split every batch, because there are no files to split.
         options = tf.data.Options()
         options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.DATA
         return batches.prefetch(2).with_options(options)
 
     def callback(self, model):
-        """Return the Keras callback that keeps the records of a ``Model.fit``."""
+        """Return the Keras callback that records a ``Model.fit``."""
         import tensorflow as tf
 
         self._evaluate = self._evaluation()
@@ -131,7 +129,7 @@ class Experiment:
         self._start()
 
     def step(self, model, figures):
-        """Count a finished update of a custom loop, and evaluate where an epoch ends.
+        """Count a finished update of a custom loop, and evaluate at the end of an epoch.
 
         `figures` are loss and accuracy over the global batch, float32 ``[2]``.
         """
@@ -145,7 +143,7 @@ class Experiment:
         return model.get_weights()
 
     def epoch_ends(self, done: int) -> bool:
-        """Whether rank 0 evaluates after so many updates."""
+        """Return whether rank 0 evaluates after `updates` updates."""
         return self._journal.epoch_ends(done)
 
     def _start(self):
@@ -154,7 +152,7 @@ class Experiment:
             f"data: {facts['name']} ({facts['form']}), {facts['train_samples']} training and "
             f"{facts['test_samples']} test images\n"
             f"batch: {self.replicas} replicas in {self.ranks} processes, {self.global_batch} "
-            f"samples an update, learning rate {self.rate(self.global_batch):g}"
+            f"samples per update, learning rate {self.rate(self.global_batch):g}"
         )
         self._journal.start(world=self.ranks, per_rank_batch=self._per_rank_batch, data=facts)
 
@@ -179,12 +177,12 @@ class Experiment:
             )
 
     def _evaluation(self):
-        """Return a function of a model that gives held-out loss and accuracy, made outside of any strategy's scope."""
+        """Return a function that evaluates a model's held-out loss and accuracy, built outside any strategy's scope."""
         evaluate, data = make_evaluation(self.model()), self.data
         return lambda model: evaluate(model, data.test_images, data.test_labels)
 
     def finish(self, model, **facts):
-        """Write ``result.json``, with `facts` of the strategy's own, and ``weights.npz``; on rank 0 only."""
+        """Write ``result.json``, with the strategy's `facts`, and ``weights.npz``, on rank 0 only."""
         if self.rank:
             return None
         if folder := self._journal.recorder.folder:
@@ -211,10 +209,10 @@ class Experiment:
 
 
 def devices_for(replicas: int) -> tuple[list[str], str | None]:
-    """Choose the devices of so many replicas: GPUs, or where there are fewer, logical ones.
+    """Choose the replicas' devices: GPUs, or logical devices if there are too few GPUs.
 
-    Call this before anything has run on a device. Returns their names, such as ``["GPU:0", "GPU:1"]``, and what a
-    reader of the record must know about them, if anything.
+    Call this before anything has run on a device. Returns their names, such as ``["GPU:0", "GPU:1"]``, and a note for
+    the record or None.
     """
     import tensorflow as tf
 
@@ -226,16 +224,16 @@ def devices_for(replicas: int) -> tuple[list[str], str | None]:
     tf.config.set_logical_device_configuration(processor, [tf.config.LogicalDeviceConfiguration()] * replicas)
     return [f"CPU:{index}" for index in range(replicas)], (
         f"{replicas} replicas are logical devices of one processor and share its cores, because "
-        f"this machine shows {len(gpus)} GPUs: they compute what {replicas} GPUs would, and no "
+        f"this machine has {len(gpus)} GPUs: they compute what {replicas} GPUs would, but no "
         "faster than one device."
     )
 
 
 def make_evaluation(copy):
-    """Return a function of a model, pictures and labels that gives mean loss and accuracy.
+    """Return a function that evaluates a model's mean loss and accuracy on images and labels.
 
-    It evaluates a `copy` of the model on this process's first device, as the model's own variables may be on several
-    devices, or in other processes.
+    It evaluates a `copy` of the model on this process's first device, because the model's variables may be on several
+    devices or in other processes.
     """
     import tensorflow as tf
 
@@ -255,10 +253,9 @@ def make_evaluation(copy):
 
 
 def mean_so_far(logs, model):
-    """Return the mean loss since the epoch began, from the logs that Keras gives at the end of a batch.
+    """Return the mean loss since the start of the epoch, from Keras' logs at the end of a batch.
 
-    In a training of several processes each has the mean over all of them, and Keras 2.15 adds
-    these up once more.
+    With several processes, each has the mean over all of them, and Keras 2.15 adds these up again.
     """
     import tensorflow as tf
 
@@ -268,7 +265,7 @@ def mean_so_far(logs, model):
 
 
 def losses_and_hits(labels, logits):
-    """Return the cross-entropy of each sample, and 1 where the largest logit is right: float32 ``[batch]``.
+    """Return each sample's cross-entropy, and 1 if its largest logit is correct, else 0: float32 ``[batch]``.
 
     `labels` are int32 ``[batch]``, `logits` float32 ``[batch, classes]``.
     """

@@ -1,6 +1,6 @@
-"""What ``strategies/torch_ddp.py`` shares with its neighbours, in PyTorch: the same network on the same samples.
+"""PyTorch counterpart of `course.training.strategy`: the same network on the same samples.
 
-TensorFlow is not imported. Records and weights are written as the others write them, in Keras' layout.
+This does not import TensorFlow. Records and weights have the other strategies' format, with Keras' layout.
 """
 
 from importlib.util import find_spec
@@ -25,9 +25,9 @@ class Experiment(strategy.Experiment):
     """`course.training.strategy.Experiment` for PyTorch."""
 
     def model(self):
-        """Return the course's network; on rank 0, whose weights the others take over, with Keras' initial weights.
+        """Return the course's network, with Keras' initial weights on rank 0, which broadcasts them.
 
-        Without TensorFlow they are PyTorch's, drawn with the same seed.
+        Without TensorFlow, they are PyTorch's, with the same seed.
         """
         torch.manual_seed(self.config.seed)
         # True float32: GPUs would round every factor to TF32's ten bits.
@@ -41,16 +41,16 @@ class Experiment(strategy.Experiment):
         return model
 
     def dataset(self, rank: int = 0, ranks: int = 1):
-        """Yield the whole training's batches, in an order that only the seed decides; a rank's part of each.
+        """Yield this rank's part of each batch of the training, in an order determined by the seed.
 
-        Normalised pictures, float32 ``[batch, 3, 32, 32]``, and labels, int64 ``[batch]``.
+        Normalized images, float32 ``[batch, 3, 32, 32]``, and labels, int64 ``[batch]``.
         """
         for _, batch in self._order.batches(0, self.steps):
             some = shard(batch, rank, ranks)
             yield _normalised(self.data.train_images[some]), _labels(self.data.train_labels[some])
 
     def step(self, model, figures):
-        """Count a finished update, and evaluate where an epoch ends; `figures` as in the base, on any device."""
+        """Count a finished update and evaluate at the end of an epoch; `figures` may be on any device."""
         super().step(model, figures.cpu().numpy())
 
     def finish(self, model, **facts):
@@ -78,7 +78,7 @@ class Experiment(strategy.Experiment):
 
 
 def losses_and_hits(labels, logits):
-    """Return the cross-entropy of each sample, and 1 where the largest logit is right: float32 ``[batch]``.
+    """Return each sample's cross-entropy, and 1 if its largest logit is correct, else 0: float32 ``[batch]``.
 
     `labels` are int64 ``[batch]``, `logits` float32 ``[batch, classes]``.
     """
@@ -111,21 +111,21 @@ TO_KERAS = {4: (2, 3, 1, 0), 2: (1, 0), 1: (0,)}
 
 @torch.no_grad()
 def from_keras(model: nn.Module, weights: list[np.ndarray]):
-    """Give a model the weights of Keras' in the order of its layers."""
+    """Set a model's weights from Keras' layout, in the order of its layers."""
     for ours, keras in zip(model.parameters(), weights, strict=True):
         ours.copy_(torch.from_numpy(keras.transpose(TO_TORCH[keras.ndim]).copy()))
 
 
 def to_keras(model: nn.Module) -> list[np.ndarray]:
-    """Return a model's weights as Keras' ``get_weights`` would: float32 arrays that later updates do not change."""
+    """Return a copy of a model's weights in Keras' ``get_weights`` layout, float32."""
     return [each.detach().cpu().numpy().transpose(TO_KERAS[each.ndim]).copy() for each in model.parameters()]
 
 
-# ---------------------------------------------------------------- what the pictures become
+# ---------------------------------------------------------------- normalization
 
 
 def _normalised(images):
-    """As `course.data.augment.normalise`, and channels first."""
+    """Normalize as `course.data.augment.normalise` does, with channels first."""
     return torch.from_numpy((images.astype(np.float32) - 120.0) / 64.0).permute(0, 3, 1, 2).contiguous()
 
 

@@ -24,7 +24,7 @@ def runs(**arms):
 WHOLE = (0.80, 0.82, 0.81)
 
 
-def test_a_recorded_run_is_judged_by_its_arm_and_its_private_accuracy():
+def test_recorded_run_has_arm_and_private_accuracy():
     given = runs(reference=WHOLE)
     (first, *_) = judged(given)
     assert (first.name, first.result["test_accuracy"], first.result["held_out"]) == ("reference", 0.80, "test")

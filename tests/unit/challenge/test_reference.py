@@ -23,7 +23,7 @@ def reference():
 
 @pytest.fixture
 def pictures():
-    """Pictures whose neighbouring pixels are alike, float32 [1024, 32, 32, 3]."""
+    """Images with similar neighboring pixels, float32 [1024, 32, 32, 3]."""
     noise = np.random.default_rng(0).random([1024, 11, 11, 3], np.float32)
     return tf.image.resize(noise, [32, 32], "bicubic")
 

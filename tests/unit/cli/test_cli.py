@@ -68,7 +68,7 @@ def test_what_follows_the_script_is_the_script_s(launched):
     assert launched["env"] == {"A": "b=c", "HOME": os.environ["HOME"]}
 
 
-def test_what_is_no_text_and_a_folder_that_is_gone_are_said_in_a_sentence(script, tmp_path):
+def test_binary_file_and_missing_folder_raise(script, tmp_path):
     command = [sys.executable, "-m", "ddl.cli", "run", script("pass"), b"caf\xe9"]
     ended = subprocess.run(command, capture_output=True, timeout=60)
     assert (ended.returncode, ended.stdout) == (2, b"")
@@ -119,7 +119,7 @@ def test_a_rank_s_log_is_printed(recorded, capsys):
     assert "rank-1.log" in capsys.readouterr().err
 
 
-def test_a_run_that_goes_on_is_shown_without_waiting_and_not_deleted(recorded, monkeypatch, capsys):
+def test_active_run_is_shown_and_not_deleted(recorded, monkeypatch, capsys):
     folder = recorded("r1", age_days=3)
     (folder / "launcher.jsonl").unlink()
     monkeypatch.setattr("ddl.launcher.processes.of_run", lambda run, **_: [os.getpid()])

@@ -39,7 +39,7 @@ def test_an_exact_curve_is_found_again():
     assert found.steps(430) == pytest.approx(240, rel=1e-3)
 
 
-def test_another_shape_is_seen_by_its_lack_of_fit_and_its_exponent():
+def test_other_curve_shape_shows_lack_of_fit():
     noise = np.exp(np.random.default_rng(2).normal(0, 0.03, (3, len(BATCHES))))
     for exponent, fits in ((1.0, True), (1.6, False)):
         steps = 9_000 * (1 + (430 / BATCHES) ** exponent)
@@ -62,7 +62,7 @@ def test_intervals_contain_the_true_value_nine_times_out_of_ten():
     assert 0.90 <= contained / 100 <= 0.99
 
 
-def test_seeds_that_are_drawn_again_give_the_interval_of_one_curve_and_of_a_ratio():
+def test_resampled_seeds_give_intervals_of_curve_and_ratio():
     batches, contained, ratios = BATCHES[::2], 0, 0
     random = np.random.default_rng(3)
     for _ in range(30):
@@ -75,7 +75,7 @@ def test_seeds_that_are_drawn_again_give_the_interval_of_one_curve_and_of_a_rati
         contained += np.percentile(one, 2.5) <= 500 <= np.percentile(one, 97.5)
         ratios += np.percentile(ratio, 2.5) <= 2 <= np.percentile(ratio, 97.5) and np.ptp(ratio) < 4
     assert min(contained, ratios) >= 26
-    with pytest.raises(InputError, match="the same seeds"):
+    with pytest.raises(InputError, match="resampling"):
         _ = critical_batch([*sweep(steps[0], batches), run(32, 100, seed=7)]).drawn
 
 
@@ -92,7 +92,7 @@ def test_two_batches_have_a_curve_without_an_interval():
     assert np.isnan(found.interval).all() and np.isnan(found.band([64, 128])).all() and "no interval" in str(found)
 
 
-def test_a_run_reaches_a_target_on_the_line_between_two_evaluations():
+def test_target_is_interpolated_between_evaluations():
     found = reached(run(64, 100), 0.33)
     assert (found.steps, found.samples) == (pytest.approx(55), pytest.approx(55 * 64))
     assert reached(run(64, 100), 0.01).steps == 25  # the first evaluation: what was before it, is not known
@@ -123,7 +123,7 @@ def test_points_are_judged_seeds_at_the_rate_that_tuning_chose():
     assert (second.rate, second.at_edge) == (0.1, True)
     text = str(critical_batch(runs).table())
     assert "rate at its grid's edge; another rate was faster in the grid" in text
-    # Where other knobs were tuned, too, the grid is that of the judged ones.
+    # If other settings were also tuned, the grid has the final values of these.
     config = {"target_accuracy": 0.6, "momentum": 0.95}
     other = [run(64, 100, rate=rate, config=config, **tuning) for rate in (0.05, 0.1)]
     assert set(critical_batch([*runs, *other]).points[0].grid.means) == {0.05, 0.1, 0.2}
@@ -139,7 +139,7 @@ def test_a_batch_whose_grid_never_got_there_says_so():
     assert curve.table()["region"].tolist() == [""]  # neither half nor twice the batch was run
 
 
-def test_a_batch_with_a_seed_that_missed_is_left_out_of_the_fit():
+def test_fit_excludes_batches_with_missed_seeds():
     steps = 120 * (1 + 430 / BATCHES)
     runs = sweep(steps)
     runs[-1] = run(4096, 20, seed=2, hit=False)
@@ -183,7 +183,7 @@ TWO_ARMS = sweep([100] * 8) + sweep([200] * 8, arm="LAMB")
 @pytest.mark.parametrize(
     ("runs", "arm", "message"),
     [
-        ([], None, "no judged runs"),
+        ([], None, "no runs to evaluate"),
         ([run(64, 100), run(128, 90, target=0.7)], None, "no target in common"),
         (TWO_ARMS, None, "several arms: choose one with arm=…, of momentum, LAMB"),
     ],
@@ -194,7 +194,7 @@ def test_what_has_no_critical_batch_is_refused(runs, arm, message):
     assert critical_batch(TWO_ARMS, arm="LAMB").points[0].steps == pytest.approx(200)
 
 
-def test_noise_that_could_not_be_told_counts_as_beyond_all_others():
+def test_unknown_noise_scale_counts_as_infinite():
     history = pandas.DataFrame({"noise_scale": [None, 200.0, -3.0, 400.0, 100.0, None], "variance": [1.0] * 5 + [None]})
     found = noise([SimpleNamespace(history=history), SimpleNamespace(history=pandas.DataFrame({"step": [1]}))])
     assert sorted(found.values) == [100, 200, 400, math.inf, math.inf]

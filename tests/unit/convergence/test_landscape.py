@@ -84,7 +84,7 @@ def test_products_are_those_of_the_whole_hessian_and_leave_the_model_as_it_was(k
         np.testing.assert_array_equal(was, now)
 
 
-def test_the_largest_eigenvalues_are_those_of_the_whole_hessian(known):
+def test_eigenvalues_match_full_hessian(known):
     landscape, hessian = known
     found = lanczos(landscape.hessian, len(hessian), iterations=40, count=3, tolerance=0)
     expected = np.linalg.eigvalsh(hessian)
@@ -130,7 +130,7 @@ def test_lanczos_finds_every_eigenvalue_of_a_small_matrix():
     assert low_rank.iterations <= 4
 
 
-def test_lanczos_says_how_far_off_it_is_and_ends_when_it_has_converged():
+def test_lanczos_reports_residuals_and_stops_on_convergence():
     matrix = quadratic(np.linspace(0, 10, 200))
     found = lanczos(matrix.dot, 200, iterations=15, count=2, tolerance=0)
     for value, vector, residual in zip(found.values, found.vectors, found.residuals, strict=True):
@@ -144,7 +144,7 @@ def test_lanczos_says_how_far_off_it_is_and_ends_when_it_has_converged():
 
 
 @pytest.mark.parametrize("norm", ["batch", "none"])
-def test_a_rescaled_network_is_the_same_function_with_another_sharpness(norm):
+def test_rescaling_changes_sharpness_not_function(norm):
     landscape = Landscape(network(norm), batches(1))
     start, size, loss = landscape.weights, landscape.weights.size, landscape.loss()
     vector = np.random.default_rng(6).normal(size=size)
@@ -232,10 +232,10 @@ def test_standard_errors_are_the_spread_of_repeated_measurements(monkeypatch):
         assert np.mean(errors) == pytest.approx(np.std(means), rel=0.2)
 
 
-def test_noise_without_a_slope_has_no_scale_and_too_few_batches_are_refused(monkeypatch):
+def test_noise_scale_needs_gradient_and_enough_batches(monkeypatch):
     landscape = regression(batches(4, 4, (5,)))
     monkeypatch.setattr(landscape, "gradient_of", lambda index: np.full(15, (-1.0) ** index))
     found = landscape.noise()
     assert found["noise_scale"] is None and found["noise_scale_error"] is None and found["gradient_sq"] < 0
-    with pytest.raises(SettingError, match="4 batches or more, and there are 3"):
+    with pytest.raises(SettingError, match="4 batches, got 3"):
         regression(batches(3, 4, (5,))).noise()

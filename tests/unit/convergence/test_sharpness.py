@@ -61,7 +61,7 @@ def test_settings_may_rise_together_where_their_seeds_fall():
     assert (within.value, within.low, within.high) == pytest.approx((-0.875, -1.2728, -0.4772), abs=1e-4)
     assert within.p == pytest.approx(ttest_1samp([-1, -0.5, -1, -1], 0).pvalue)
     assert str(within) == "rank correlation -0.88 (95 %: -1.27 to -0.48, within 4 settings)"
-    with pytest.raises(InputError, match="takes 4 of several seeds, and there are 2"):
+    with pytest.raises(InputError, match="needs 4 settings with several seeds, got 2"):
         within_settings(table.tail(9), "sharpness", "test_error")
 
 

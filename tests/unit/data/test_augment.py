@@ -34,7 +34,7 @@ def test_each_result_is_a_flip_and_shift_and_all_kinds_occur():
     assert abs(np.corrcoef(downs, rights)[0, 1]) < 0.3 > abs(np.corrcoef(flips, rights)[0, 1])
 
 
-def test_any_number_of_ranks_sees_the_same_pictures_of_a_seed_and_step():
+def test_augmentation_is_independent_of_ranks():
     whole = augment(IMAGES, (7, 3), 0, BATCH)
     for ranks in (2, 3):
         each = BATCH // ranks

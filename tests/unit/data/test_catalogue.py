@@ -54,7 +54,7 @@ def test_subset_is_balanced_and_nested():
 
 
 def test_validation_pictures_are_in_no_training_part(monkeypatch):
-    # Each picture says which one it is: 100 to train on, 40 to test.
+    # Each image encodes its number: 100 for training, 40 for testing.
     def numbered(first, count):
         images = np.zeros((count, 32, 32, 3), np.uint8)
         images[:, 0, 0, 0] = np.arange(first, first + count)
@@ -110,7 +110,7 @@ def test_generated_pictures_repeat_and_a_smaller_set_is_the_beginning():
 def test_whole_set_is_kept_mapped_and_listed(folder, small_whole):
     cifar, generated, *_ = listing()
     assert not cifar.is_here and "ddl data fetch cifar10" in str(cifar)
-    assert not generated.is_here and "generated when first used" in str(generated)
+    assert not generated.is_here and "generated on first use" in str(generated)
     direct = load("synthetic", train_samples=50, test_samples=20)
     assert not is_there("synthetic")  # So few are not worth keeping.
     lines = []
@@ -147,7 +147,7 @@ def test_half_or_older_file_is_made_anew(folder, small_whole, monkeypatch):
     assert not is_there("synthetic")
 
 
-def test_store_gives_back_what_was_written_where_tensorflow_can_use_it_and_nothing_that_is_damaged(tmp_path):
+def test_store_returns_aligned_arrays_and_rejects_damage(tmp_path):
     grid = np.arange(12, dtype=np.int32).reshape(3, 4).T
     store.write(tmp_path / "a.npy", number=7, text="äöü", odd=np.zeros(13, np.uint8), grid=grid)
     back = store.read(tmp_path / "a.npy")

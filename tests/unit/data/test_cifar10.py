@@ -113,7 +113,7 @@ class Malicious:
     [
         ("data_batch_3", None, "the file is missing"),
         ("data_batch_3", pickle.dumps(batch(2))[:5000], "cannot be unpickled"),
-        ("test_batch", Malicious(), "asks for posix.system, which no batch needs"),
+        ("test_batch", Malicious(), "refers to posix.system"),
         ("data_batch_3", batch(2, rows=ROWS - 1), r"its data is uint8 \(39, 3072\), not uint8 \(40"),
         ("data_batch_3", {**batch(2), b"labels": [10] * ROWS}, "not 40 numbers from 0 to 9"),
     ],
@@ -132,7 +132,7 @@ def test_damaged_folder_is_refused_naming_the_file(folder, monkeypatch, name, co
     assert not (folder / "broken-in").exists() and not (folder / "cifar10.npy").exists()
 
 
-def test_doctor_says_what_a_run_would_say_of_a_damaged_archive_and_of_another_format(folder):
+def test_doctor_reports_damaged_archive_like_run(folder):
     from course.plugin import checks
 
     (folder / "cifar-10-python.tar.gz").write_bytes(b"\x1f\x8b half of it")

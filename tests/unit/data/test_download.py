@@ -82,22 +82,22 @@ def test_fetch_downloads_once_with_progress_and_then_finds_it(folder, server, mo
 
 
 FAULTS = {
-    "altered": ({"content": ARCHIVE[:-1] + b"?"}, "sends something else .*DDL_CIFAR10_URL"),
-    "a login page": ({"content": b"<html>Please log in</html>"}, "sends something else .*login page"),
+    "altered": ({"content": ARCHIVE[:-1] + b"?"}, "checksum differs.*DDL_CIFAR10_URL"),
+    "a login page": ({"content": b"<html>Please log in</html>"}, "checksum differs.*login page"),
     "broken": ({"breaks_after": 50_000}, "cannot be downloaded from 127.0.0.1"),
     "refused": ({"status": 503}, "answers 503.*DDL_CIFAR10_URL"),
 }
 
 
 @pytest.mark.parametrize("behaviour, message", FAULTS.values(), ids=FAULTS)
-def test_what_is_not_the_archive_is_refused_in_one_line_and_not_kept(folder, server, behaviour, message):
+def test_wrong_download_is_rejected_and_deleted(folder, server, behaviour, message):
     vars(server).update(behaviour)
     with pytest.raises(DataError, match=message) as caught:
         fetch("cifar10", str)
     assert "\n" not in str(caught.value) and os.listdir(folder) == ["cifar10.lock"]
 
 
-def test_a_damaged_archive_is_named_and_stays_until_the_new_one_is_whole(folder, server):
+def test_damaged_archive_is_reported_and_replaced(folder, server):
     damaged = ARCHIVE[:500] + b"?" + ARCHIVE[501:]
     (folder / FILE).write_bytes(damaged)
     with pytest.raises(DataError, match=f"{folder / FILE} is damaged.*not the official"):
@@ -140,4 +140,4 @@ def test_two_at_once_download_once(folder, server):
         server.goes_on.set()
         first.result(), second.result()
     assert server.asked == 1 and whole(folder)
-    assert lines[1][0] == "cifar10: another process fetches it; waiting" and lines[1][0] not in lines[0]
+    assert lines[1][0] == "cifar10: waiting for another process that is fetching it" and lines[1][0] not in lines[0]

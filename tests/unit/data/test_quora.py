@@ -9,7 +9,7 @@ import pytest
 from course.data import DataError, add, is_there, listing, load_questions, quora
 from ddl.cli import main
 
-# What a real file has: quotes, commas, line ends inside a question, letters of other languages.
+# Features of the real file: quotes, commas, line breaks inside a question, non-English letters.
 TEXTS = ['What is "love"?', "Why, oh why?", "Is this\none question?", "¿Qué es esto? 你好", "  So? "]
 
 
@@ -109,7 +109,7 @@ def test_fewer_generated_questions_are_the_beginning_of_more():
             quora.generate(samples)
 
 
-def test_generated_questions_are_imbalanced_many_and_hardly_ever_twice():
+def test_generated_questions_are_imbalanced_and_rarely_repeat():
     questions = quora.generate(20_000)
     assert 0.055 < questions.targets.mean() < 0.069
     assert len({word for text in questions.texts for word in text.split()}) > 4000

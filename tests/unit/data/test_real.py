@@ -89,7 +89,7 @@ def test_a_data_set_is_missed_loaded_balanced_mapped_and_listed(folder, name):
         ("svhn", "train_32x32.mat", mat(TRAIN, y=None), "it holds no y"),
         ("svhn", "train_32x32.mat", mat(5, X=np.zeros((5, 32, 32, 3), np.uint8)), r"its X is uint8 \(5, 32, 32, 3\)"),
         ("fashion_mnist", "train-images-idx3-ubyte.gz", idx(greys(TRAIN), 2051)[:-9], "cannot be unpacked"),
-        ("fashion_mnist", "t10k-images-idx3-ubyte.gz", idx(greys(TEST), 2049), "header does not say"),
+        ("fashion_mnist", "t10k-images-idx3-ubyte.gz", idx(greys(TEST), 2049), "header is invalid"),
         ("fashion_mnist", "train-labels-idx1-ubyte.gz", idx(np.zeros(29, np.uint8), 2049), "beside 29 labels"),
     ],
 )

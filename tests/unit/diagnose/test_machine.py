@@ -13,7 +13,7 @@ def check(name, site=None):
     return next(check for check in doctor(site).checks if check.name == name)
 
 
-def test_report_names_what_is_missing_and_what_to_do_and_optional_things_stop_nobody():
+def test_report_lists_missing_requirements():
     report = Report((Check("memory", "OK", "8 GiB"), Check("compiler", "missing", "no `g++`", "`apt install g++`")))
     assert not report.ok
     *_, advice, conclusion = repr(report).splitlines()
@@ -45,7 +45,7 @@ def test_this_machine_is_looked_at():
 
 
 @pytest.mark.parametrize("here, state", [(Site(), "optional"), (hosts.site(), "missing")])
-def test_hosts_that_cannot_be_made_are_missed_where_runs_need_them(monkeypatch, here, state):
+def test_missing_hosts_are_reported(monkeypatch, here, state):
     monkeypatch.setattr(hosts, "permitted", lambda: "the kernel said no")
     found = check("several hosts", here)
     assert found.state == state and "the kernel said no" in found.detail and found.advice

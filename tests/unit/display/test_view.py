@@ -1,4 +1,4 @@
-"""What views show of snapshots of runs, in which order, and how often."""
+"""Views: content, order and frequency of snapshots."""
 
 import io
 import json
@@ -220,7 +220,7 @@ def live(monkeypatch):
     return shown
 
 
-def test_a_panel_is_sent_twice_where_the_server_updates_it_and_else_every_two_seconds(live):
+def test_panel_update_frequency(live):
     def train(shown):
         for tick in range(101):
             live.clock.now = 100 + 0.2 * tick

@@ -81,7 +81,7 @@ def test_a_test_that_passes():
     ("assert leaving(1) == 2", "leaving(1) raised SystemExit: 0"),
     ("assert double('x' * 999) == 2", f"double('{'x' * 191}… raised TypeError"),
 ])  # fmt: skip
-def test_a_test_that_fails_says_what_was_expected_and_what_came(source, message):
+def test_failed_test_shows_expected_and_actual(source, message):
     def todo(x):
         raise NotImplementedError
 

@@ -1,4 +1,4 @@
-"""What crosses between a submission and its tests, and what does not."""
+"""Serialization between a submission and its tests."""
 
 import array as arrays
 import base64

@@ -41,11 +41,11 @@ def test_the_limit_cycle_is_where_training_ends(rate, settled):
 
 
 @pytest.mark.parametrize("data", [EASY, NOISY], ids=["easy", "noisy"])
-def test_training_diverges_exactly_where_the_product_is_over_one(data):
+def test_training_diverges_if_product_exceeds_one(data):
     for size, rate in itertools.product((1, 2, 3, 4), (*RATES, 0.149, 0.151, 10)):
         batches = descent.batches_of(data, size)
         factor, end = descent.pass_factor(rate, batches), descent.cycle(rate, batches)[-1]
-        # One beside the cycle, on which it would stay.
+        # A weight off the cycle, where it would stay.
         away = abs(descent.descend(end + 1.0, rate, batches, 60 * len(batches))[:: len(batches)] - end)
         with numpy.errstate(all="ignore"):
             grows = not away[-1] < 1.0

@@ -1,4 +1,4 @@
-"""Moments of training on random batches, against simulated trainings; and what the gradient lesson says of them."""
+"""Moments of training on random batches against simulations, and the gradient lesson's claims."""
 
 import math
 from itertools import pairwise
@@ -36,7 +36,7 @@ def test_a_batch_of_one_equal_point_has_no_noise():
 
 
 @pytest.mark.parametrize("size", [1, 4, 64, math.inf])
-def test_beyond_the_border_the_average_loss_grows_without_limit(size):
+def test_mean_loss_diverges_beyond_limit(size):
     border = sgd.rate_border(size, MANY)
     below, above = (sgd.excess_losses(0.0, factor * border, size, MANY, 4000) for factor in (0.99, 1.01))
     assert below[-1] == pytest.approx(below[-2]) and below[-1] < 1e3 and not above[-1] < 1e10
@@ -52,7 +52,7 @@ def test_steps_are_the_first_that_reach_the_target():
     assert sgd.steps_to(0.05, BEST, RATE, 1, MANY) == 0
 
 
-def test_spread_goes_with_rate_over_batch_size_and_not_with_its_root():
+def test_spread_depends_on_rate_over_batch_size():
     one = sgd.settled_spread(RATE, 1, MANY)
     for size in (4, 16):
         assert sgd.settled_spread(RATE * size, size, MANY) == pytest.approx(one, rel=0.12)

@@ -40,7 +40,7 @@ def test_the_command_says_what_passes_and_what_broke(lesson, capsys, answers, st
     assert all(line in out for line in lines), out
 
 
-def test_cells_find_the_files_beside_the_notebook_and_replace_none(lesson):
+def test_cells_read_but_cannot_replace_neighboring_files(lesson):
     """Somebody may have worked on a script since the cell that writes it was run."""
     path = lesson(
         SOLVED | {"q02_table": "table = eval(open('table.txt').read()) + eval(open('../more.txt').read())"},
@@ -111,7 +111,7 @@ def test_questions_above_a_cell_are_checked_and_others_stay_as_they_were(lesson,
     assert len(check_file(path, above="no such cell").verdicts) == 2
 
 
-def test_a_kernel_that_runs_another_copy_is_told_which_notebook_is_judged(lesson, tmp_path, monkeypatch, capsys):
+def test_kernel_with_other_copy_gets_warning(lesson, tmp_path, monkeypatch, capsys):
     """As papermill does, whose copy has another name, or an editor that has not saved yet."""
     write_released(tmp_path, STUBS)
     history = SimpleNamespace(input_hist_raw=["", *SOLVED.values(), *TESTS.values(), "check()"])

@@ -35,14 +35,14 @@ def put(folder, name, content):
     (folder / name).write_text(content if isinstance(content, str) else json.dumps(content))
 
 
-def test_nothing_is_shared_unless_one_chooses_to(folder, capsys):
+def test_nothing_is_shared_by_default(folder, capsys):
     assert cli.main(["check", LESSON]) == 1
     assert list(folder.iterdir()) == []
     cli.main(["progress"])
-    assert "Your instructor sees nothing of this" in capsys.readouterr().out
+    assert "Your instructor cannot see this" in capsys.readouterr().out
 
 
-def test_marks_are_shared_until_one_ends_it_and_never_an_answer(folder, capsys):
+def test_progress_is_shared_without_answers_until_stopped(folder, capsys):
     assert cli.main(["share", "on"]) == 0
     assert "your name (ann), the lesson that you checked, whether each question passes" in capsys.readouterr().out
     cli.main(["check", LESSON])
@@ -50,8 +50,8 @@ def test_marks_are_shared_until_one_ends_it_and_never_an_answer(folder, capsys):
     content = json.loads(path.read_text())
     assert content | {"time": 0} == ANN and stat.S_IMODE(path.stat().st_mode) == 0o640
     cli.main(["progress"])
-    assert "Your instructor sees where you are" in capsys.readouterr().out
-    assert "Nothing of yours is shared any more" in share(False)
+    assert "Your instructor sees your progress" in capsys.readouterr().out
+    assert "no longer shared" in share(False)
     cli.main(["check", LESSON])
     assert list(folder.iterdir()) == []
 
@@ -96,7 +96,7 @@ BAD = {
 }
 
 
-def test_a_bad_file_is_left_out_with_a_sentence(folder, tmp_path):
+def test_bad_file_is_skipped_with_reason(folder, tmp_path):
     for name, content in BAD.items():
         put(folder, f"{name}.json", content)
     put(tmp_path, "ann.json", ANN)
@@ -107,7 +107,7 @@ def test_a_bad_file_is_left_out_with_a_sentence(folder, tmp_path):
     put(folder, "ann.json", ANN | {"lesson": ["<b>"], "passes": odd})  # only what is known, and of its kind, is taken
     (seat,), left_out = classroom(folder).seats, classroom(folder).left_out
     assert (seat.name, seat.lesson, seat.passes) == ("ann", "", {LESSON: {"q02_table": False}})
-    assert {each.partition(".json is left out: ")[0] for each in left_out} == {*BAD, "link", "pipe", "folder"}
+    assert {each.partition(".json is skipped: ")[0] for each in left_out} == {*BAD, "link", "pipe", "folder"}
 
 
 def test_names_are_text_and_nothing_else(folder):
@@ -116,12 +116,12 @@ def test_names_are_text_and_nothing_else(folder):
     put(folder, "\x1b[2J.json", "{")
     page, text = classroom(folder)._repr_html_(), repr(classroom(folder))
     assert "<img" not in page and "&lt;img src=x" in page
-    assert "\x1b" not in page + text and "�[2J.json is left out" in text
+    assert "\x1b" not in page + text and "�[2J.json is skipped" in text
 
 
-def test_of_too_many_files_the_first_are_looked_at(folder, monkeypatch):
+def test_number_of_files_is_limited(folder, monkeypatch):
     monkeypatch.setattr(module, "MOST_FILES", 1)
     for name in ("ann", "bob", "cem"):
         put(folder, f"{name}.json", ANN | {"name": name})
     table = classroom(folder)
-    assert len(table.seats) == 1 and table.left_out == ("2 files beyond the first 1 are not looked at.",)
+    assert len(table.seats) == 1 and table.left_out == ("2 files beyond the first 1 are skipped.",)

@@ -58,7 +58,7 @@ def test_a_notebook_is_handed_out_with_its_kernel_and_saved_as_the_file_has_it(o
     assert path.read_bytes() == before
 
 
-def test_a_new_notebook_or_another_kernel_is_saved_with_its_own(opened):
+def test_new_notebook_keeps_its_kernel(opened):
     path, files, model = opened
     metadata = model["content"]["metadata"]
     asyncio.run(files.save({"type": "notebook", "content": model["content"]}, "new.ipynb"))

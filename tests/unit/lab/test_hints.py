@@ -24,12 +24,12 @@ def test_each_call_gives_one_more_and_the_last_stays(capsys):
     assert capsys.readouterr().out.startswith("q04_loss_mse, hint 1 of 3:\n1. ")
 
 
-def test_the_notebook_says_which_lesson_it_is(monkeypatch):
+def test_lesson_from_notebook(monkeypatch):
     monkeypatch.setenv("JPY_SESSION_NAME", f"/course/notebooks/{LESSON}.fresh.ipynb")
     page = hint("q03")._repr_html_()
     assert "q03_table, hint 1 of 3" in page and "<code>easy</code>" in page
     monkeypatch.delenv("JPY_SESSION_NAME")
-    with pytest.raises(ValueError, match="say which lesson this is"):
+    with pytest.raises(ValueError, match="which lesson this is"):
         hint("q03")
 
 

@@ -1,4 +1,4 @@
-"""Where an attendee stands: from saved notebooks, what checks found, and runs."""
+"""An attendee's progress from saved notebooks, checks and runs."""
 
 import json
 from functools import partial
@@ -67,8 +67,8 @@ def test_a_damaged_record_is_written_anew(lesson):
     assert stand()[0][0] == ("done", True, 2)
 
 
-def test_a_refused_answer_that_comes_back_does_not_count_as_the_right_one(lesson):
-    """Checks of the questions above a cell are kept beside earlier ones."""
+def test_rejected_answer_does_not_pass_later(lesson):
+    """Checks of the questions above a cell are added to earlier ones."""
     states = []
     for answer, checks in (("double = abs", True), (SOLVED["q01_double"], True), ("double = abs", False)):
         path = lesson(SOLVED | {"q01_double": answer})

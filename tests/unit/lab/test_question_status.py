@@ -22,7 +22,7 @@ PASSED = "✓ question 1: visible tests pass"
         (None, "assert table == 4", [FIRST], []),
         (f"%%writefile mine.py\n{STUB}", WRITTEN, [TODO], []),
         (DOUBLE + "return x", "assert double(2) == 4, 'twice 2 is 4'", ["✗ question 1: twice 2 is 4"], []),
-        # An answer with a mistake is shown as usual, whatever is left of the stub.
+        # An answer with a mistake is shown as usual, even if part of the stub remains.
         (DOUBLE + "return x\n    " + STUB, "assert double(2) == 4", [], ["AssertionError"]),
         (DOUBLE + f"return y\n    {STUB}", "assert double(2) == 4", [], ["NameError"]),
         (DOUBLE + "return 2 * x", "assert triple(2) == 4", [], ["NameError"]),

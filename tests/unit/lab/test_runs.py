@@ -66,7 +66,7 @@ def outputs(found, cell=0):
     return [(out["metadata"][MARK]["run"], out["metadata"][MARK]["over"]) for out in found.cells[cell].outputs]
 
 
-def test_a_run_that_goes_on_comes_back_into_its_cell_when_the_page_is_loaded(make):
+def test_active_run_reappears_after_reload(make):
     make(cell="b")
     found = notebook(a=[], b=[])
     bring_up_to_date(found, NAME, saved=50.0)
@@ -86,14 +86,14 @@ def test_a_run_that_goes_on_comes_back_into_its_cell_when_the_page_is_loaded(mak
         ({"notebook": "/course/notebooks/2.Second.ipynb"}, [], 50.0, []),
     ],
 )
-def test_a_run_comes_back_once_and_only_where_the_notebook_is_older(make, run, there, saved, expected):
+def test_run_is_restored_once_in_older_notebook(make, run, there, saved, expected):
     make(**run)
     found = notebook(a=there)
     bring_up_to_date(found, NAME, saved)
     assert outputs(found) == expected
 
 
-def test_of_a_cell_that_was_run_twice_the_last_runs_come_back_and_what_is_gone_stays_as_it_was(make):
+def test_last_runs_of_repeated_cell_are_restored(make):
     for run_id, execution in zip(IDS, ("m1", "m2", "m2"), strict=False):
         make(run_id, execution=execution)
     found = notebook(a=[shown("earlier", over=True)], b=[shown("gone")])

@@ -118,7 +118,7 @@ def test_an_editor_that_loses_cell_ids_doubles_no_cell(course, how):
     assert [cell.source for cell in cells] == [*own, "assert double(3) == 6", "Because.", "A new section"]
 
 
-def test_conflicts_are_said_in_a_sentence_each_and_nothing_is_lost(course):
+def test_conflicts_are_reported_and_nothing_is_lost(course):
     course.edit(work)
     (course.root / "both.py").write_text("mine")
     (course.root / "gone.py").write_text("mine")
@@ -132,8 +132,8 @@ def test_conflicts_are_said_in_a_sentence_each_and_nothing_is_lost(course):
     said = update(course.root).splitlines()[2:]
     assert sorted(said) == sorted([
         f"{NAME}: “size = 2” was changed by you and by the release: yours is below the new one",
-        f"{NAME}: q01_double now asks something else: check your answer",
-        f"{NAME}: q02_words is not in the new release: what you had stays as a cell of your own",
+        f"{NAME}: q01_double has changed: check your answer",
+        f"{NAME}: q02_words is not in the new release: yours is kept as your own cell",
         "both.py was changed by you and by the release: yours is in the backup",
         "gone.py is not in the new release: yours stays",
     ])  # fmt: skip

@@ -203,7 +203,7 @@ def test_in_an_allocation_a_step_is_started_after_modules_are_loaded_and_nothing
 @pytest.mark.parametrize(
     "site", [SITE, IN_CONTAINER, replace(IN_CONTAINER, nodes=1, scheduler="local", container="docker")]
 )
-def test_a_variable_reaches_the_ranks_and_its_value_no_line_and_no_record(site, monkeypatch):
+def test_variable_reaches_ranks_but_value_is_not_recorded(site, monkeypatch):
     monkeypatch.setenv("MY_API_TOKEN", "hush-4711")
     job = replace(JOB, env=(("TOKEN", "hush-4712"),))
     result = planned(job, replace(site, pass_environment=("MY_API_TOKEN",)))

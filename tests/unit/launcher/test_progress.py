@@ -33,7 +33,7 @@ class Folder:
         write_json(self.path / f"error-{rank}.json", {**error, "traceback": f"{type}: {message}", **fields})
 
     def exit(self, rank, code, **fields):
-        """What the task of a rank records on several nodes."""
+        """Records of a rank's task on several nodes."""
         exit = {"rank": rank, "host": f"node{rank}", "code": code, "time": 8.0 + rank}
         write_json(self.path / f"exit-{rank}.json", exit | fields)
 
@@ -278,7 +278,7 @@ def test_an_error_is_shown_while_the_others_still_run_and_a_stopped_run_has_none
 
 
 @pytest.mark.parametrize("state, end", [("lost", None), ("failed", {"reason": "launch", "message": "x"})])
-def test_a_run_that_could_record_nothing_says_that_its_disk_is_full(folder, monkeypatch, state, end):
+def test_full_disk_is_reported_without_records(folder, monkeypatch, state, end):
     monkeypatch.setattr("ddl.launcher.failure.is_full", lambda path: True)
     folder.launcher(0.5, "launched", pid=1)
     if end:
@@ -336,7 +336,7 @@ def test_a_run_on_several_nodes_is_over_when_all_tasks_say_so(folder):
     assert folder.progress(alive=False).state == "stopped"
 
 
-def test_a_queued_run_says_what_it_waits_for_and_that_is_no_time_to_the_first_step(folder):
+def test_queued_run_shows_reason_and_excludes_wait(folder):
     folder.job(site={"scheduler": "slurm"})
     folder.rank(0, started=3600.0)  # of an earlier start
     assert folder.progress().state == "starting"

@@ -70,7 +70,7 @@ def test_pasted_line_has_no_job_and_names_the_failed_rank(tmp_path):
     assert decide(folder, 1, [exits(9.0), exits(9.5, rank=0, code=1)])["cause"] == [1, "SIGKILL", ""]
 
 
-def test_restart_costs_the_time_until_its_step_is_reached_again():
+def test_restart_cost_lasts_until_step_is_repeated():
     script = [
         *(step(0, 1.0, "start"), step(10, 2.0), step(25, 5.0)),
         *(step(20, 9.0, "start"), step(21, 10.0), step(31, 12.0)),

@@ -72,7 +72,7 @@ def test_lines_that_are_damaged_are_left_out_and_counted(folder):
     assert "4 lines" in progress.notes[0] and "events.jsonl" in progress.notes[0]
 
 
-def test_what_a_script_recorded_is_read_again_and_a_damaged_result_is_named(folder):
+def test_records_are_read_and_damage_is_reported(folder):
     run = folder(GOOD)
     recorder = Recorder(run.path)
     recorder.event("start", steps=1, epochs=1.0)

@@ -52,7 +52,7 @@ def test_folder_without_a_job_is_refused(tmp_path):
         RunOptions.read(tmp_path)
 
 
-# A value for each option that is not its default, and what goes with it.
+# A non-default value for each option, with related options.
 VALUES = {
     "name": "mine",
     "workers": 3,

@@ -1,4 +1,4 @@
-"""What a site finds on its machine."""
+"""Discovery of a site's resources."""
 
 import subprocess
 from unittest.mock import Mock
@@ -35,7 +35,7 @@ END"""
     "visible, count",
     [(None, 2), ("0", 1), ("1, 0", 2), ("GPU-7c", 1), ("", 0), ("-1", 0), ("NoDevFiles", 0), ("7", 0), ("0,-1,1", 1)],
 )
-def test_gpus_are_counted_up_to_the_first_entry_that_cuda_would_not_take(nvidia_smi, monkeypatch, visible, count):
+def test_gpu_count_stops_at_invalid_entry(nvidia_smi, monkeypatch, visible, count):
     nvidia_smi(LISTED)
     if visible is not None:
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
@@ -99,7 +99,7 @@ def test_workers_that_do_not_fit_are_told_what_does(workers, options, works):
         CLUSTER.nodes_for(job(workers, **options))
 
 
-def test_oversubscribing_is_for_one_node_and_only_where_nothing_fits():
+def test_oversubscription_needs_one_node_and_full_cores():
     assert CLUSTER.nodes_for(job(8, oversubscribe=True)) == 2
     assert CLUSTER.nodes_for(job(13, oversubscribe=True)) == 1
 

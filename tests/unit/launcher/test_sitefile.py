@@ -1,4 +1,4 @@
-"""What a site file may contain, and how a wrong one is refused."""
+"""Contents of site files, and errors for invalid ones."""
 
 import pytest
 

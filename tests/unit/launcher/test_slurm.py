@@ -1,4 +1,4 @@
-"""What is read from Slurm's programs: stand-ins print what real ones print (`tests/slurm`: real)."""
+"""Parsing of Slurm's output, from stand-ins for its programs (`tests/slurm` uses real ones)."""
 
 import pytest
 
@@ -84,13 +84,13 @@ def test_accounting_knows_how_a_job_ended(stand_in):
 @pytest.mark.parametrize(
     "accounting", ["echo '17|RUNNING|node01'", "echo 'Slurm accounting storage is disabled' >&2; exit 1"]
 )
-def test_the_controller_has_the_last_word_where_accounting_lags_behind_or_is_off(stand_in, accounting):
+def test_controller_overrides_accounting(stand_in, accounting):
     stand_in("squeue", "echo '17|TIMEOUT|TimeLimit|N/A|node01'")
     stand_in("sacct", accounting)
     assert SlurmJob("r1").ended().state == "TIMEOUT"
 
 
-def test_a_batch_job_is_known_by_its_number_and_slurms_own_words_are_kept(stand_in, monkeypatch):
+def test_batch_job_has_number_and_slurm_message(stand_in, monkeypatch):
     stand_in("sbatch", "echo '17;cluster'")
     assert submit(["sbatch", "--parsable", "x.sh"], ".", None) == "17"
     stand_in("sbatch", "echo 'sbatch: error: invalid partition specified: x' >&2; exit 1")

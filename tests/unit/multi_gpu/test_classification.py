@@ -1,4 +1,4 @@
-"""Figures of rare things against counting by hand, and what a table says of them."""
+"""Metrics for imbalanced classes against counting by hand, and their table."""
 
 import numpy as np
 import pytest
@@ -66,7 +66,7 @@ def run(name, shift, seed=0, losses=(0.3, 0.2, 0.25)):
 RUNS = [run("a", 0.1, seed=0), run("a", 0.2, seed=1), run("b", 0.0)]
 
 
-def test_report_has_a_row_an_arm_and_the_baseline_beside_accuracy():
+def test_report_has_a_row_per_arm_with_baseline():
     table = classification.report(RUNS)
     assert table["arm"].tolist() == ["a", "b"] and table["seeds"].tolist() == [2, 1]
     scores = [each.result["test"]["f1"] for each in RUNS[:2]]

@@ -18,7 +18,7 @@ def test_the_best_intervals_are_those_of_daly_s_figures(mtbf, published):
     assert daly(5, mtbf) == pytest.approx(published, rel=0.006)
 
 
-def test_young_s_interval_has_the_smallest_share_and_the_minimum_is_flat():
+def test_young_interval_minimizes_lost_share():
     best, costs = young(60, 11_124), (60, 300, 11_124)
     around = [lost_share(best * factor, *costs) for factor in (0.5, 0.99, 1, 1.01, 2)]
     assert min(around) == around[2]
@@ -26,7 +26,7 @@ def test_young_s_interval_has_the_smallest_share_and_the_minimum_is_flat():
     assert [(share - restarts) / (around[2] - restarts) for share in around[::4]] == pytest.approx([1.25, 1.25])
 
 
-def test_the_simulation_is_that_of_a_job_s_life_second_by_second():
+def test_simulation_matches_second_by_second_loop():
     draw, now, done, kept = random.Random(1), 0.0, 0, 0
     for _ in range(3_000):
         failure = now + draw.expovariate(1 / 500)

@@ -1,4 +1,4 @@
-"""What a killed rank cost, read from a run's records."""
+"""Cost of a killed rank, from a run's records."""
 
 import math
 
@@ -39,7 +39,7 @@ def test_a_table_has_what_the_first_failure_cost(recorded):
     before = [START, step(1, 11.0), step(10, 12.8), step(10, 12.9, "checkpoint", seconds=0.1), step(12, 13.2)]
     after = [{**START, "time": 16.0, "step": 10}, step(11, 17.0), step(12, 17.1)]
     row = fault_injection.costs([recorded([*before, *after], restart=14.0)]).loc["mine"]
-    assert row[["killed at step", "went on from", "steps twice"]].tolist() == [12, 10, 2]
+    assert row[["killed at step", "resumed from", "steps twice"]].tolist() == [12, 10, 2]
     assert row["lost_s"] == pytest.approx(3.9) and row["checkpoint_s"] == pytest.approx(0.1)
     assert row["step_s"] == pytest.approx(0.2)  # from step 1 to 10, what was done again left out
 

@@ -14,7 +14,7 @@ RANKS, STEPS, BATCH, RATE = 3, 4, 8, 0.05
 
 
 def right():
-    """What three ranks of a correct training saw, in plain data."""
+    """Records of three ranks of a correct training, as plain data."""
 
     def step(rank, number):
         first = (number * RANKS + rank) * BATCH

@@ -1,4 +1,4 @@
-"""What lesson 3 says of slow and lost processes, sentence by sentence, on the recorded launches."""
+"""Lesson 3's claims about slow and lost processes, against the recorded launches."""
 
 from course.multi_gpu import ps_faults
 from helpers import ROOT

@@ -1,4 +1,4 @@
-"""What tests of figures share."""
+"""Fixtures for tests of figures."""
 
 import pytest
 

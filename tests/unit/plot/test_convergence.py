@@ -64,7 +64,7 @@ def test_noise_scale_leaves_out_what_a_logarithm_cannot_show():
     assert "a without an estimate above zero" in nothing.alt and nothing._repr_mimebundle_()
     with pytest.raises(ValueError, match="noise_scale=True"):
         plot.plot_noise_scale(run("a", [0.2]))
-    # Of a recorded run it is that of its evaluations.
+    # For a recorded run, it comes from the evaluations.
     scales = (None, 300.0, None, 500.0)  # not measured at the first; not to be told from infinite at the third
     history = [
         {"step": step, "noise_scale": scale, "variance": None if step == 1 else 1.0}

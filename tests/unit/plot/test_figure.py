@@ -1,4 +1,4 @@
-"""What all pictures share: two themes, and letters that stay readable."""
+"""Shared properties of figures: two themes and legible text."""
 
 import base64
 import re
@@ -25,7 +25,7 @@ def test_colours_are_seen_on_both_pages():
         assert light == dark or len(set(to_rgb(colour))) == 1
 
 
-def test_a_picture_holds_both_themes_and_its_letters_stay_readable():
+def test_figure_has_both_themes_and_legible_text():
     html = plot.plot_minima()._repr_mimebundle_()["text/html"]
     (source,) = re.findall(r'src="data:image/svg\+xml;base64,([^"]+)"', html)
     svg = base64.b64decode(source).decode()

@@ -1,4 +1,4 @@
-"""What holds of every figure: words, labels, data, where the data is from, and nothing that is set for good."""
+"""Properties of every figure: text alternative, labels, data, origin, and no global settings."""
 
 import matplotlib
 import pytest

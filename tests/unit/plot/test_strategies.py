@@ -22,7 +22,7 @@ def test_staleness_is_drawn_as_shares_of_all_updates():
     assert "50 % came 1 update late" in figure.alt and "1.25 on average" in figure.alt
 
 
-def test_loss_scaling_tells_right_from_wrong_in_more_than_colour():
+def test_loss_scaling_figure_does_not_rely_on_color():
     cases = [
         {"name": "sum", "how": "s", "batch": "whole", "relative_error": 2e-7, "ratio": 1.0},
         {"name": "mean", "how": "m", "batch": "short", "relative_error": 1.0, "ratio": 2.0},

@@ -28,7 +28,7 @@ def test_runs_take_turns_and_say_whose_run_they_wait_for(queue):
         assert said[-1].endswith("used by bob's")
 
 
-def test_a_holder_that_dies_frees_its_turn_and_another_user_may_take_it(queue, tmp_path):
+def test_dead_holder_releases_turn(queue, tmp_path):
     child = os.fork()
     if not child:
         os.umask(0o77)

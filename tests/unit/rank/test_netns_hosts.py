@@ -64,7 +64,7 @@ def test_all_hosts_are_used_unless_a_job_says_how_many(site):
 def test_what_is_missing_is_named_and_what_the_kernel_refuses_is_said_in_its_words(
     tmp_path, monkeypatch, fails, reason
 ):
-    """`unshare` stands in for a kernel: it runs what it is given, but for one thing."""
+    """`unshare` simulates a kernel: it runs its command with one exception."""
     refuse = f'case "$last" in *"{fails}"*) echo "Operation not permitted" >&2; exit 1;; esac'
     for name in ("unshare", "nsenter", "mount", *(("ip", "tc") if fails else ())):
         program(tmp_path / name, "#!/bin/sh\n" + f"for last; do :; done\n{refuse}\n" * (name == "unshare"))

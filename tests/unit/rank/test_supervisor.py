@@ -15,7 +15,7 @@ from helpers import until
 
 
 class Recording(supervisor.Supervisor):
-    """Has no processes, and says what would happen to them."""
+    """Fake without processes that records what would happen to them."""
 
     grace_s = 0.0
 
@@ -51,7 +51,7 @@ def ended(supervised):
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_request_to_stop_ends_the_processes_and_the_first_reason_counts(supervise, number):
+def test_stop_ends_processes_and_keeps_first_reason(supervise, number):
     supervised = supervise()
     signal.raise_signal(number)
     assert ended(supervised) == ["terminate", "kill"]
@@ -67,7 +67,7 @@ def test_a_time_limit_counts_from_the_start(supervise):
     assert (supervised.reason, supervised.details) == ("timeout", {"timeout_s": 60, "found": "something"})
 
 
-def test_who_waits_is_recorded_when_nothing_new_comes_and_forgotten_when_it_does(supervise, monkeypatch, tmp_path):
+def test_waiting_ranks_are_recorded_until_progress(supervise, monkeypatch, tmp_path):
     folder, asked = RunFolder(tmp_path), queue.Queue()
     for rank in (0, 1):
         write_json(folder.rank(rank), {"pid": rank + 100})

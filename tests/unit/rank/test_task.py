@@ -26,7 +26,7 @@ def test_the_placement_is_horovods(nodes, per_node):
         assert Slot.here(variables(ours.rank, nodes, per_node)) == ours
 
 
-def test_nodes_are_filled_one_after_the_other_and_a_task_that_nobody_placed_says_who_does_so():
+def test_nodes_are_filled_in_order():
     """Five ranks of a cluster of tf.distribute on two nodes, as Slurm places them."""
     assert [(slot.cross_rank, slot.local_rank) for slot in slots(5, 2)] == [(0, 0), (0, 1), (0, 2), (1, 0), (1, 1)]
     with pytest.raises(LookupError, match="SLURM_PROCID, .* srun"):
@@ -48,9 +48,7 @@ def interfaces(monkeypatch):
 
 
 @pytest.mark.parametrize("named, address", [("10.0.0.7", "10.0.0.7"), ("127.0.1.1", "10.1.0.7"), (None, "10.1.0.7")])
-def test_an_address_is_the_interfaces_or_the_names_unless_only_this_host_reaches_it(
-    interfaces, monkeypatch, named, address
-):
+def test_address_from_interface_or_name_unless_local(interfaces, monkeypatch, named, address):
     def look_up(name):
         if named is None:
             raise OSError("no such name")

@@ -26,7 +26,7 @@ def config(spec, type="worker", index=0):
 
 
 def test_roles():
-    """The coordinator comes first, and the parameter servers last; Horovod's ranks are all alike."""
+    """The coordinator comes first and the parameter servers last; all Horovod ranks are equal."""
     assert assign_roles("multi_worker", 2) == (("worker", 0), ("worker", 1))
     assert assign_roles("parameter_server", 2, 2) == (("chief", 0), ("worker", 0), ("worker", 1), ("ps", 0), ("ps", 1))
     assert assign_roles("horovod", 4) == () and role_of({"workers": 4}, 1) == ""
@@ -89,7 +89,7 @@ def test_workers_wait_for_each_other():
             child.communicate(b"\n")
 
 
-def test_a_worker_that_does_not_answer_is_named_and_those_that_serve_wait_for_nobody():
+def test_unresponsive_worker_is_named():
     first, second, third = (f"127.0.0.1:{port}" for port in free_ports(3))
     with socket.create_server(("127.0.0.1", int(second.rpartition(":")[2]))), pytest.raises(ClusterError) as caught:
         cluster.await_all(Cluster("worker", 0, (first, second, third)), seconds=0.2)

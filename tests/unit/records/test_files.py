@@ -19,7 +19,7 @@ def path(tmp_path):
     return path
 
 
-def test_a_reader_finds_the_old_file_until_the_new_one_is_whole(path):
+def test_write_is_atomic_for_readers(path):
     with files.replacing(path, durable=True) as file:
         file.write(b"new")
         file.flush()
@@ -39,7 +39,7 @@ def test_a_block_that_fails_leaves_the_old_file_alone(path, error):
 HOLD = "import sys, time; from ddl.records.files import locked\nwith locked(sys.argv[1]): print(flush=True); time.sleep(60)"
 
 
-def test_a_lock_that_is_held_is_told_and_free_when_its_holder_dies(tmp_path):
+def test_lock_is_released_when_holder_dies(tmp_path):
     busy = Mock(side_effect=InterruptedError)
     path = tmp_path / "new folder" / "lock"
     with started(sys.executable, "-c", HOLD, path) as holder:

@@ -110,7 +110,7 @@ os._exit(7)
 """
 
 
-def test_a_writer_outlives_a_full_disk_says_what_it_lost_and_keeps_nothing_back(tmp_path):
+def test_writer_survives_full_disk_and_reports_loss(tmp_path):
     asked = subprocess.run([sys.executable, "-c", WRITER], stderr=subprocess.PIPE, cwd=tmp_path)
     assert (asked.returncode, asked.stderr) == (7, b"")
     assert (tmp_path / "lost").exists()

@@ -1,4 +1,4 @@
-"""Keras 3 is refused, and so is a variable that would break the default stack."""
+"""Errors for Keras 3 and for a variable that would break the default stack."""
 
 import importlib.metadata
 import subprocess

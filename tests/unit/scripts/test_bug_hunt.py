@@ -1,4 +1,4 @@
-"""What a reader finds in the bug hunt's text: not which case is which."""
+"""The bug hunt's text does not reveal the cases."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""What scripts and the package import on a rank: nothing that only tables and figures need."""
+"""Imports of scripts and the package on a rank, without packages for tables and figures."""
 
 import ast
 

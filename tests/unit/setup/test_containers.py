@@ -30,7 +30,7 @@ def section(name):
 
 
 def copied():
-    """What goes into the image, as {where: what}."""
+    """Files of the image, as {target: source}."""
     pairs = {}
     for *sources, target in map(str.split, instructions("COPY")):
         for source in sources:
@@ -135,7 +135,7 @@ def test_an_image_is_built_with_what_there_is(make, arguments, there, silent, co
     assert (done.returncode, record) == (0, command)
 
 
-def test_a_sites_certificates_are_lent_to_the_build_and_not_kept(make, tmp_path):
+def test_certificates_are_used_in_build_but_not_kept(make, tmp_path):
     certificates = tmp_path / "site.crt"
     certificates.write_text("those of a proxy\n")
     _, record = make("image", f"CA={certificates}", there=["docker"])

@@ -1,4 +1,4 @@
-"""The files that say what is installed and what `make` does agree with one another."""
+"""Consistency of the files for installation and `make`."""
 
 import re
 import shlex
@@ -74,7 +74,7 @@ def test_everything_locked_has_hashes_and_no_address(name):
 
 
 @pytest.mark.parametrize(
-    "file, lock, python, later",  # what `make` adds afterwards, as the files say
+    "file, lock, python, later",  # what `make` adds afterward, as the files say
     [
         ("environment.yml", "cpu", "3.11", {"horovod"}),
         ("environment-next.yml", "next", "3.12", {"horovod", "tf-keras", "tensorflow-hub"}),

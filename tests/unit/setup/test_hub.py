@@ -57,7 +57,7 @@ def test_what_is_the_hubs_is_for_nobody_else(tmp_path):
 
 @pytest.fixture
 def course(tmp_path):
-    """A course of one file, committed, with a second one that is not; its branch has a name of its own."""
+    """A course with one committed and one uncommitted file, on a branch with an unusual name."""
     folder = tmp_path / "original"
     folder.mkdir()
     git(folder, "init", "-q", "-b", "mine")

@@ -1,4 +1,4 @@
-"""What becomes of a lesson's process when its runner is interrupted."""
+"""A lesson's process after an interrupt of its runner."""
 
 import contextlib
 import re

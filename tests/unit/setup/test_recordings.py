@@ -66,7 +66,7 @@ class Made:
         }
 
 
-def test_a_grid_grows_until_its_best_rate_is_not_at_an_edge_or_any_has_worked():
+def test_grid_grows_until_best_rate_is_inside():
     for best in (0.003, 0.05, 0.2, 5.0):
         grid = Search(0.05, lambda rate, best=best: abs(math.log2(rate / best)), 30)
         found = grid.best()
@@ -77,7 +77,7 @@ def test_a_grid_grows_until_its_best_rate_is_not_at_an_edge_or_any_has_worked():
         assert works(Search(0.05, lambda rate, works=works: 1.0 if works(rate) else math.inf, 20).best())
 
 
-def test_arms_are_tuned_on_validation_pictures_with_seeds_that_are_not_judged():
+def test_arms_are_tuned_on_validation_images_and_other_seeds():
     made = Made(lambda name, batch: 0.1 * math.sqrt(batch / 64))
     rates, results = convergence.tune_arms(made, SIZE)
     assert set(rates) == set(TUNED) and len(results) == len(made.asked)
@@ -151,7 +151,7 @@ def test_rates_at_which_nothing_is_learned_are_never_the_best():
 
 
 @pytest.mark.parametrize("optimizer", OPTIMIZERS)
-def test_a_sweep_finds_each_batch_its_rate_and_judges_it_with_other_seeds(optimizer):
+def test_sweep_tunes_rates_and_evaluates_on_other_seeds(optimizer):
     made = Made(lambda name, batch: 0.02 * (batch / 32) ** 0.7)
     results = sweeps.sweep(made, SIZE, optimizer)
     for batch in SIZE.batches:
@@ -190,7 +190,7 @@ def test_where_all_is_tuned_the_best_of_three_settings_on_three_seeds_is_judged_
         assert len(again) == 6 and all(one["warmup_epochs"] for one in again)
 
 
-def test_where_no_rate_reaches_the_target_in_time_the_most_accurate_is_judged_with_more():
+def test_most_accurate_rate_is_used_if_target_is_missed():
     late = replace(SIZE, most_epochs=0.9 * LEAST * (1 + 4096 / B_CRIT) / SIZE.samples, batches=(4096,))
     made = Made(lambda name, batch: 1.0)
     results = sweeps.sweep(made, late, "plain SGD")
@@ -203,7 +203,7 @@ def test_where_no_rate_reaches_the_target_in_time_the_most_accurate_is_judged_wi
     assert {result["stopped_by"] for result in judged} == {"target"}
 
 
-def test_a_gap_is_looked_for_at_equal_epochs_equal_steps_and_one_loss():
+def test_gap_search_has_equal_epochs_steps_and_loss():
     made = Made(lambda name, batch: 0.1 * math.sqrt(batch / 64))
     results = convergence.generalisation(made, SIZE)
     judged = [result for result in results if result["role"] == "judged"]
@@ -252,7 +252,7 @@ def test_biases_get_their_part_of_the_rate_and_then_the_rate_is_chosen_again():
     assert not {each["seed"] for each in results} & {*JUDGED}
 
 
-def test_ghost_batches_differ_in_the_norm_alone_and_noise_is_measured_at_weights_that_are_kept():
+def test_ghost_batches_differ_only_in_norm():
     made = Made(lambda name, batch: 1.0)
     results = convergence.ghost_batches(made, SIZE, 0.05)
     differ = {key for _, one in made.asked for key in one if any(one.get(key) != two.get(key) for _, two in made.asked)}
@@ -263,7 +263,7 @@ def test_ghost_batches_differ_in_the_norm_alone_and_noise_is_measured_at_weights
     assert made.ran == [["noise"]] * len(results) and len(results) == 3 * len(SIZE.frozen)
 
 
-def test_a_record_is_rounded_and_one_of_runs_side_by_side_has_no_times():
+def test_record_is_rounded_and_parallel_runs_have_no_times():
     times = {"images_per_s": 1200.0, "seconds": 3.0}
     kept = compact({"a": 0.123456789, "b": 1234567, "start_s": {}, **times, "history": [{"x": 1e-9 / 3, **times}]})
     nothing = {"images_per_s": None, "seconds": None}

@@ -92,7 +92,7 @@ def test_all_is_installed_by_hash_and_a_finished_set_up_does_nothing(machine):
     assert machine() == (0, "", [])
 
 
-def test_a_changed_lock_an_extra_and_a_moved_course_are_set_up_again(machine, tmp_path):
+def test_setup_repeats_after_changes(machine, tmp_path):
     machine()
     with open(machine.course / "requirements.lock", "a") as lock:
         lock.write("# a change\n")
@@ -133,7 +133,7 @@ def test_horovod_is_compiled_once_for_each_set_of_options(machine):
     assert not compiles("fourth")
 
 
-def test_an_environment_that_was_interrupted_as_it_was_made_is_not_taken_for_one(machine):
+def test_interrupted_environment_is_not_reused(machine):
     python = machine.course / ".venv/bin/python"  # without pyvenv.cfg it is the Python that it links to
     python.parent.mkdir(parents=True)
     python.symlink_to(os.path.realpath(sys.executable))

@@ -1,4 +1,4 @@
-"""What fewer bytes cost: differences of made-up runs, in pairs of the same seed."""
+"""Cost of fewer bytes: differences of made-up runs, paired by seed."""
 
 from types import SimpleNamespace
 
@@ -23,5 +23,5 @@ def test_ways_are_compared_with_an_all_reduce_of_the_same_seed():
     assert (half.name, half.sent_share, few.name, few.sent_share) == ("half", 0.5, "few", 0.025)
     assert sorted(half.pairs.differences) == pytest.approx([-0.1, 0, 0.1])
     assert sorted(few.pairs.differences) == pytest.approx([0.5, 0.7])
-    with pytest.raises(InputError, match="no run named 'all-reduce' to compare with; there are: few"):
+    with pytest.raises(InputError, match="no run named 'all-reduce' to compare with; available: few"):
         messages.differences(RUNS[:3])

@@ -50,13 +50,13 @@ def test_one_node_is_an_ordinary_ring_whatever_its_network():
     assert hierarchical(1e8, 8, 1, INSIDE, BETWEEN) == pytest.approx(expected)
 
 
-def test_a_ring_over_nodes_is_as_fast_as_its_slowest_link_and_waits_for_each_node_twice():
+def test_ring_over_nodes_is_limited_by_slowest_link():
     for inside, slowest in ((INSIDE, 10e9), (Link(2e-6, 1 / 5e9), 5e9)):
         seconds = ring_over_nodes(1e8, 8, 4, inside, BETWEEN)
         assert seconds == pytest.approx(6 * 10e-6 + 56 * 2e-6 + 2 * 31 / 32 * 1e8 / slowest)
 
 
-def test_a_hierarchy_sends_less_through_the_network_and_fewer_messages():
+def test_hierarchy_sends_fewer_bytes_and_messages():
     seconds = hierarchical(1e8, 8, 4, INSIDE, BETWEEN)
     inside = 14 * 2e-6 + 14 / 8 * 1e8 / 100e9
     assert seconds == pytest.approx(inside + 4 * 10e-6 + 2 * 3 / 4 * 1e8 / 10e9)
@@ -102,7 +102,7 @@ def test_several_numbers_of_ranks_tell_which_algorithm_it_was(algorithm):
     assert best.algorithm == algorithm
     assert (best.alpha_s, best.beta_s_per_byte) == pytest.approx((ALPHA, BETA), rel=0.05)
     assert best(1e6, 16) == pytest.approx(ALGORITHMS[algorithm](1e6, 16, ALPHA, BETA), rel=0.05)
-    with pytest.raises(ValueError, match="several numbers of ranks: give one"):
+    with pytest.raises(ValueError, match="several numbers of ranks"):
         best(1e6)
 
 
@@ -119,7 +119,7 @@ def test_a_latency_once_is_told_from_one_for_each_message():
     assert found(4, 64) == pytest.approx(2e-3 + 126 * ALPHA, rel=0.02)
     alone = fit(points[: len(SIZES)], 2)
     assert alone.operation_s == 0 and 63 * alone(4) > 15 * found(4, 64)
-    with pytest.raises(ValueError, match="all points are of 2 ranks"):
+    with pytest.raises(ValueError, match="all points have 2 ranks"):
         alone(4, 64)
 
 
@@ -127,8 +127,8 @@ def test_a_latency_once_is_told_from_one_for_each_message():
     "points, ranks, message",
     [
         ([], 2, "0 points"),
-        ([(8, 1e-3), (16, float("nan"))], 2, "above 0 s"),
-        ([(8, 1e-3), (16, 2e-3)], 1, "nothing travels"),
+        ([(8, 1e-3), (16, float("nan"))], 2, "times > 0"),
+        ([(8, 1e-3), (16, 2e-3)], 1, "sends nothing"),
     ],
 )
 def test_points_that_say_nothing_are_refused(points, ranks, message):

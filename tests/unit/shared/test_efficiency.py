@@ -1,4 +1,4 @@
-"""Scaling, step times and when several ranks pay: compared with numbers worked out by hand."""
+"""Scaling, step times and break-even, against numbers computed by hand."""
 
 from types import SimpleNamespace
 
@@ -20,9 +20,9 @@ def run(ranks, images_per_s, threads=1, batch=64, name=None, **facts):
     "samples, batch, ranks, expected",
     [(60_000, 2048, 1, 59_392), (60_000, 2048, 8, 49_152), (60_000, 4096, 8, 32_768), (64, 8, 8, 64), (65, 8, 8, 64)],
 )
-def test_only_whole_steps_count(samples, batch, ranks, expected):
+def test_epoch_counts_whole_steps(samples, batch, ranks, expected):
     assert samples_processed(samples, batch, ranks) == expected
-    for wrong, message in (((60_000, 8192, 8), "65,536 in a step, more than all 60,000"), ((10, 1, 0), "ranks=0")):
+    for wrong, message in (((60_000, 8192, 8), "65,536 per step, more than all 60,000"), ((10, 1, 0), "ranks=0")):
         with pytest.raises(ValueError, match=message):
             samples_processed(*wrong)
 
@@ -109,13 +109,13 @@ def sweep(ranks, alpha=2e-3, beta=1e-9, name=None, batch=64, settings=None, mode
     return run(ranks, sizes[-1]["images_per_s"], batch=batch, sizes=sizes, **facts)
 
 
-def test_the_parts_of_a_step_stand_in_milliseconds():
+def test_parts_of_a_step_are_in_milliseconds():
     table = step_parts([sweep(1), sweep(2)])
     assert len(table) == 8
     row = table.iloc[-1]
     assert row["computation_ms"] == pytest.approx(50.5) and row["communication_ms"] == 6
     assert sum(row[f"{part}_ms"] for part in PARTS) == pytest.approx(row["step_ms"])
-    with pytest.raises(ValueError, match="step_times.py does"):
+    with pytest.raises(ValueError, match="step_times.py"):
         step_parts([run(1, 100)])
     start = {"launch": 1.0, "import": 4.0, "init": 0.5, "first step": 2.0}
     table = start_times([sweep(2, start_s=start, time_to_first_step_s=7.5)])

@@ -22,7 +22,7 @@ def hops(machine, a, b):
 def test_pcie_figures_are_those_of_the_line_code():
     for generation, expected in {1: 4, 3: 15.754, 4: 31.508, 5: 63.015, 6: 121}.items():
         assert pcie_gb_per_s(generation, 16) == pytest.approx(expected, abs=1e-3)
-    with pytest.raises(TopologyError, match="PCIe 9 x16: generations 1 to 6"):
+    with pytest.raises(TopologyError, match="PCIe 9 x16: expected generation 1 to 6"):
         pcie_gb_per_s(9, 16)
 
 
@@ -33,7 +33,7 @@ def test_nvlinks_between_two_gpus_are_the_best_way(dgx1):
     assert (dgx1.path("GPU0", "GPU0"), dgx1.bandwidth("GPU0", "GPU0"), dgx1.kind("GPU0", "GPU0")) == ((), math.inf, "X")
 
 
-def test_without_nvlinks_the_way_leads_over_pcie_and_between_sockets(dgx1):
+def test_path_without_nvlinks_uses_pcie_and_sockets(dgx1):
     down = ["host bridge", "PCIe 3 x16", "PCIe 3 x16"]
     assert hops(dgx1, "GPU0", "GPU7") == [*reversed(down), "2×QPI", *down]
     assert dgx1.bandwidth("GPU0", "GPU7") == pytest.approx(15.754, abs=1e-3)
@@ -85,7 +85,7 @@ def test_what_is_not_known_is_no_number():
     assert machine.path("a", "d")[-1].start == "r"
 
 
-def test_the_way_there_and_back_has_one_name_also_where_rates_are_not_known():
+def test_path_has_same_name_in_both_directions():
     ends = (NvLink("a", "s", 6), NvLink("b", "s", 12), NvLink("c", "s", 4, generation=3))
     machine = Topology(
         "uneven", "made up", devices=(*(Device(name, "gpu") for name in "abc"), Device("s", "nvswitch")), nvlinks=ends
@@ -101,12 +101,12 @@ def made(*devices):
 @pytest.mark.parametrize(
     ("make", "expected"),
     [
-        (lambda: made(Device("a", "gpu"), Device("a", "gpu")), "two devices have one name, a"),
+        (lambda: made(Device("a", "gpu"), Device("a", "gpu")), "same name, a"),
         (lambda: made(Device("a", "gpu", under="b")), "device a refers to 'b'.*known: a"),
         (lambda: made(Device("a", "switch", "b"), Device("b", "switch", "a")), "a is under itself"),
         (lambda: topology.load("dgx-1").bandwidth("GPU0", "GPU8"), "dgx-1 has no 'GPU8'; it has: root0"),
         (lambda: NvLink("a", "a", 1), "two different ends"),
-        (lambda: Network("none", 1, math.nan), "at least one card and a rate above 0"),
+        (lambda: Network("none", 1, math.nan), "at least one card"),
     ],
 )
 def test_impossible_parts_and_unknown_names_are_refused(make, expected):

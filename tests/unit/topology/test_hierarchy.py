@@ -20,7 +20,7 @@ def counted(order, hosts, each, size):
 
 
 @pytest.mark.parametrize("hosts, each", [(1, 4), (2, 1), (2, 2), (2, 8), (3, 2), (16, 8)])
-def test_what_a_ring_sends_over_the_link_is_a_matter_of_its_order(hosts, each):
+def test_ring_traffic_depends_on_order(hosts, each):
     ranks = list(range(hosts * each))
     crossing = [host * each + local for local in range(each) for host in range(hosts)]
     for variant, order in ((FLAT, ranks), ("ring", ranks), ("crossing ring", crossing)):
@@ -71,7 +71,7 @@ def test_a_table_has_a_row_for_each_size_and_variant(run):
         plot_variants([])
 
 
-def test_the_bytes_that_were_counted_are_those_of_the_arithmetic():
+def test_counted_bytes_match_formula():
     measured = [run for run in recorded("two-hosts") if run.result["script"] == "hierarchical_allreduce.py"]
     assert [run.result["rate_mbit"] for run in measured] == [0, 1000, 100]
     for run in measured:

@@ -49,7 +49,7 @@ def test_version_2_is_read():
     assert machine.bandwidth("GPU0", "GPU1") == pytest.approx(15.753846)
 
 
-def test_a_file_is_told_by_its_name_or_by_how_it_begins_and_a_pipe_is_read(tmp_path):
+def test_file_type_by_name_or_content(tmp_path):
     text = VERSION_2
     (tmp_path / "server.xml").write_text(text)
     assert topology.load(tmp_path / "server.xml").name == "server"

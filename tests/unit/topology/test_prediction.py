@@ -56,10 +56,10 @@ def test_as_much_communication_as_shows_makes_a_step_longer():
     assert one.seconds == one.no_overlap_s == pytest.approx(0.4) and one.full_overlap_s == 0.3
     assert one.images_per_s == pytest.approx(256 / 0.4)
     assert one.efficiency == pytest.approx(0.75)
-    assert "4 ranks: 400.00 ms a step (full overlap 300.00, none 400.00)" in str(one)
+    assert "4 ranks: 400.00 ms per step (full overlap 300.00, none 400.00)" in str(one)
     assert predicted(shown=0.5).seconds == pytest.approx(0.35)
     assert predicted(shown=0).seconds == predicted().full_overlap_s
-    # What is longer than the computation shows whatever is hidden: between 0.5 and 0.8 s.
+    # Communication longer than the computation is always visible: between 0.5 and 0.8 s.
     assert predicted(communication_s=0.5, shown=0).seconds == 0.5
     assert predicted(communication_s=0.5, shown=0.5).seconds == pytest.approx(0.65)
 
@@ -76,7 +76,7 @@ def test_the_slowest_of_two_dice_and_of_what_is_drawn():
     assert slowest(times) == pytest.approx(drawn, rel=0.02)
 
 
-def test_the_expected_maximum_of_two_and_three_is_known_in_closed_form():
+def test_expected_maximum_matches_closed_form():
     drawn = numpy.random.default_rng(0).normal(size=(20_000, 256)).max(axis=1).mean()
     assert expected_maximum(256) == pytest.approx(drawn, abs=0.025)
     assert expected_maximum(1) == 0
@@ -84,7 +84,7 @@ def test_the_expected_maximum_of_two_and_three_is_known_in_closed_form():
     assert expected_maximum(3) == pytest.approx(1.5 / math.sqrt(math.pi), rel=1e-3)
 
 
-def test_points_are_the_all_reduces_of_a_run_and_runs_that_say_nothing_are_refused():
+def test_points_come_from_all_reduces_of_a_run():
     made = [
         {"operation": operation, "size_bytes": size, "seconds": {"median": size / 1e6}}
         for operation in ("all_reduce", "broadcast")
@@ -92,10 +92,10 @@ def test_points_are_the_all_reduces_of_a_run_and_runs_that_say_nothing_are_refus
     ]
     assert points(run(points=made)) == [(4, 4e-6), (8, 8e-6)]
     failed = SimpleNamespace(name="x", state="failed", result=None)
-    for wrong, message in ((run(points=made[2:]), "timed no all-reduce"), (failed, "no result: it is failed")):
+    for wrong, message in ((run(points=made[2:]), "no all-reduce times"), (failed, "no result: it is failed")):
         with pytest.raises(ValueError, match=message):
             points(wrong)
-    for wrong, message in ((run(ranks=2), 'does with model="cnn"'), (computing(), "2 ranks need a fit")):
+    for wrong, message in ((run(ranks=2), 'with model="cnn"'), (computing(), "2 ranks need a fit")):
         with pytest.raises(ValueError, match=message):
             predict_step(wrong)
 
@@ -117,7 +117,7 @@ def test_more_ranks_keep_each_ones_batch_and_wait_longer():
     assert steps[0].communication_s == steps[0].waiting_s == 0
     assert all(a.computation_s < b.computation_s for a, b in itertools.pairwise(steps))
     assert steps[3].computation_s < 0.04  # the slowest that was ever seen
-    with pytest.raises(ValueError, match="all points are of 2 ranks.*measure with another number"):
+    with pytest.raises(ValueError, match="all points have 2 ranks.*another number"):
         predict_step(computing(), FIT, 4)
 
 
@@ -128,7 +128,7 @@ def test_ranks_that_share_cores_take_turns():
     assert four.waiting_s == pytest.approx(2 * two.waiting_s) and four.batch == 2 * two.batch
     assert four.communication_s == predict_step(computing(), BOTH, 4).communication_s > two.communication_s
     assert four.one_images_per_s == two.one_images_per_s  # a rank with a core of its own
-    # What was measured with three ranks on two cores has taken turns already.
+    # Measurements with three ranks on two cores already include taking turns.
     three = predict_step(computing(3), BOTH, 4, cores=2)
     assert three.computation_s == pytest.approx(4 / 3 * predict_step(computing(3), BOTH, 2).computation_s)
 
@@ -177,7 +177,7 @@ def test_a_cluster_counts_messages_and_takes_the_faster_way():
     assert one.communication_s == pytest.approx(min(ways))
     ring = cluster("dgx-1", 4, "vgg16", 64, images_per_s=200, algorithm="ring", all_reduces=5)
     assert ring.communication_s == pytest.approx(ways[0])
-    for facts, message in (({"algorithm": "star"}, "best, ring, hierarchical"), ({"late": math.nan}, "late=nan: a")):
+    for facts, message in (({"algorithm": "star"}, "best, ring, hierarchical"), ({"late": math.nan}, "late must")):
         with pytest.raises(ValueError, match=message):
             cluster("dgx-1", 4, "vgg16", images_per_s=200, **facts)
 
@@ -185,7 +185,7 @@ def test_a_cluster_counts_messages_and_takes_the_faster_way():
 def test_speeds_are_those_of_the_gpu_at_the_nearest_batch():
     assert cluster("big-basin", 1, "resnet50", 32).one_images_per_s == 195
     assert cluster("big-basin", 1, "resnet50", 128).one_images_per_s == 219
-    with pytest.raises(ValueError, match="H100.* trains resnet50 is not known.*P100, V100, A100"):
+    with pytest.raises(ValueError, match="resnet50 on H100.*is unknown.*P100, V100, A100"):
         cluster("dgx-h100", 1, "resnet50")
 
 
@@ -232,7 +232,7 @@ def test_the_command_predicts_and_draws(capsys, tmp_path):
     figure = tmp_path / "scaling.png"
     assert predict(**RESNET, **{"--nodes": 128, "--batch": 64, "--figure": figure}) == 0
     printed = capsys.readouterr().out
-    assert "1024" in printed and "resnet50 on dgx-a100, 64 samples a GPU" in printed
+    assert "1024" in printed and "resnet50 on dgx-a100, 64 samples per GPU" in printed
     assert f"lay within {MARGIN_POINTS:g} points of the predicted one" in printed
     assert figure.read_bytes().startswith(b"\x89PNG")
     asked = {"--parameters": 10**8, "--gradient-bytes": 2, "--baseline": 8, "--fusion-threshold-mb": 100}
@@ -246,23 +246,23 @@ def test_the_command_predicts_and_draws(capsys, tmp_path):
 @pytest.mark.parametrize(
     ("changed", "expected"),
     [
-        ({"--images-per-s": "nan"}, "images_per_s=nan: a number above 0"),
-        ({"--parameters": -5}, "parameters=-5: a whole number, 1 or more"),
+        ({"--images-per-s": "nan"}, "images_per_s=nan: a positive number"),
+        ({"--parameters": -5}, "parameters=-5: an integer >= 1"),
         ({"--baseline": 9}, "baseline=9: whole servers of dgx-a100 have a multiple of 8"),
         ({"--gradient-bytes": 3}, "gradient_bytes=3: 1, 2, 4 or 8"),
-        ({"--network": "eight"}, "network='eight': cards × Gbit/s of each"),
-        ({"--model": "resnet50"}, "model='resnet50' and parameters=1000: give one of them"),
-        (RESNET | {"--topology": "dgx-h100"}, "give its images/s"),
+        ({"--network": "eight"}, "network must be cards × Gbit/s"),
+        ({"--model": "resnet50"}, "model='resnet50' and parameters=1000: give only one"),
+        (RESNET | {"--topology": "dgx-h100"}, "give images/s"),
     ],
 )
-def test_what_can_not_be_predicted_is_one_line(capsys, changed, expected):
+def test_invalid_prediction_is_one_line(capsys, changed, expected):
     assert predict(**changed) == 2
     printed = capsys.readouterr()
     assert not printed.out and printed.err.startswith("ddl: ") and expected in printed.err
     assert printed.err.count("\n") == 1
 
 
-def test_gradients_travel_together_up_to_what_the_installed_horovod_says():
+def test_fusion_threshold_matches_installed_horovod():
     launch = Path(importlib.util.find_spec("horovod").origin).parent / "runner" / "launch.py"
     option = launch.read_text().partition("'--fusion-threshold-mb'")[2].partition("add_argument")[0]
     assert re.search(r"default: (\d+)", option)[1] == str(FUSION_BYTES // 2**20)
@@ -287,7 +287,7 @@ def test_half_precision_fusion_and_baseline_are_asked_for():
 
 @pytest.mark.parametrize(
     ("kind", "inside", "assumed"),
-    [("NV12", 12 * 20, "each NVLink: 25 GB/s"), ("SYS", 12, "the way between GPUs: 15.75 GB/s")],
+    [("NV12", 12 * 20, "each NVLink: 25 GB/s"), ("SYS", 12, "the path between GPUs: 15.75 GB/s")],
 )
 def test_a_matrix_is_predicted_with_a_network_beside_it(tmp_path, capsys, kind, inside, assumed):
     file = tmp_path / "topo.txt"

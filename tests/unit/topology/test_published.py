@@ -77,7 +77,7 @@ def test_what_clusters_take_is_what_is_fitted(table):
 
 
 @pytest.mark.parametrize("publisher", ["Horovod", "Hugging Face"])
-def test_a_publishers_figures_change_nothing_that_is_predicted_for_it(table, publisher, monkeypatch):
+def test_predictions_ignore_publishers_own_figures(table, publisher, monkeypatch):
     doctored = tuple(
         replace(point, percent=50.0) if point.publisher == publisher else point for point in published.figures()
     )
@@ -89,7 +89,7 @@ def test_a_publishers_figures_change_nothing_that_is_predicted_for_it(table, pub
     assert not changed.loc[others, columns].equals(table.loc[others, columns])
 
 
-def test_the_interval_is_counted_and_errors_stand_beside_answers_that_need_no_model(table, scores):
+def test_interval_coverage_and_baselines(table, scores):
     inside = table["published_percent"].between(table["low_percent"], table["high_percent"])
     assert inside.equals(table["inside"]) and scores["inside"]["all"] == inside.sum()
     assert inside.mean() >= 0.8  # the nominal four of five, on figures that neither fit nor margin has seen

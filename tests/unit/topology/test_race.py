@@ -62,7 +62,7 @@ def test_the_ring_is_never_faster_than_halving_and_doubling_on_a_power_of_two():
     assert race.model_crossover("halving and doubling", "ring", 6, ALPHA, BETA) < math.inf
 
 
-def test_quartiles_make_a_band_and_what_is_not_reached_is_infinite():
+def test_crossover_band_is_from_quartiles():
     found = race.crossover(raced(spread=0.1), "recursive doubling", "ring")
     assert found.low < found.size_bytes < found.high < math.inf
     assert race.crossover(raced(spread=0.5), "recursive doubling", "ring").high == math.inf

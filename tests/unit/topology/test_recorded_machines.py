@@ -59,7 +59,7 @@ def test_every_recorded_machine_can_be_used():
                 assert machine.bandwidth(a.name, b.name) == machine.bandwidth(b.name, a.name) > 0
 
 
-def test_a_file_is_loaded_by_its_path_and_an_unknown_name_is_answered_with_all_known_ones(tmp_path):
+def test_load_by_path_and_unknown_name(tmp_path):
     (tmp_path / "mine.toml").write_text(SERVER)
     assert topology.load(tmp_path / "mine.toml").name == "mine"
     with pytest.raises(TopologyError, match="recorded topology.*dgx-1, .*: did you mean 'dgx-1'"):

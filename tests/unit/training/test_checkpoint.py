@@ -37,7 +37,7 @@ def test_a_checkpoint_gives_back_variables_and_state(folder, monkeypatch):
     assert checkpoint.restore(path, other, SETTINGS) == {"step": 12, "totals": [0.5]}
     np.testing.assert_array_equal(other[0], np.full((2, 3), 7.0))
     assert other[1].numpy() == 7
-    with pytest.raises(SettingError, match="seed is 1 here and was 0 there"):
+    with pytest.raises(SettingError, match="seed is 1 now but was 0"):
         checkpoint.restore(path, variables(0), {**SETTINGS, "seed": 1})
 
     # It is found by file, folder and run.
@@ -71,7 +71,7 @@ def test_a_damaged_checkpoint_is_named_and_changes_nothing(folder):
         assert not np.any(other[0])
 
 
-def test_the_last_two_are_kept_and_a_damaged_one_falls_back_to_the_one_before(folder, capsys):
+def test_damaged_checkpoint_falls_back_to_previous(folder, capsys):
     for step in (1, 2, 3):
         path = checkpoint.save(variables(step), {"step": step}, SETTINGS)
     assert sorted(os.listdir(folder)) == sorted([checkpoint.FILE, checkpoint.BEFORE])
@@ -80,7 +80,7 @@ def test_the_last_two_are_kept_and_a_damaged_one_falls_back_to_the_one_before(fo
     other = variables(0)
     assert checkpoint.restore(path, other, SETTINGS) == {"step": 2}
     np.testing.assert_array_equal(other[0], np.full((2, 3), 2.0))
-    assert f"{path} is damaged: the training goes on from the one before" in capsys.readouterr().out
+    assert f"{path} is damaged: resuming from the previous one" in capsys.readouterr().out
     path.unlink()  # as where a rank was ended between two renamings
     assert checkpoint._left_by_this_run() == folder / checkpoint.BEFORE
     (folder / checkpoint.BEFORE).write_bytes(b"")
@@ -90,12 +90,12 @@ def test_the_last_two_are_kept_and_a_damaged_one_falls_back_to_the_one_before(fo
 
 def test_a_checkpoint_of_another_version_is_named(folder, monkeypatch):
     path = checkpoint.save(variables(7), {}, SETTINGS)
-    with pytest.raises(SettingError, match="holds 2 variables, and this training has 1, or others"):
+    with pytest.raises(SettingError, match="its 2 variables don't match this training's 1"):
         checkpoint.restore(path, variables(0)[:1], SETTINGS)
     monkeypatch.setattr(checkpoint, "FORMAT", 2)
     path = checkpoint.save(variables(7), {}, SETTINGS)
     monkeypatch.setattr(checkpoint, "FORMAT", 1)
-    with pytest.raises(SettingError, match="it is of format 2, and this version of the course reads 1"):
+    with pytest.raises(SettingError, match="it has format 2"):
         checkpoint.restore(path, variables(0), SETTINGS)
 
 
@@ -120,19 +120,19 @@ def kept(folder, monkeypatch):
     return train
 
 
-def test_checkpoints_are_written_every_so_many_steps_and_at_once(kept, folder):
+def test_checkpoints_at_intervals_and_on_demand(kept, folder):
     assert kept(every=2, at_once=5) == ([(2, "every 2 steps"), (4, "every 2 steps"), (5, "time limit")], [])
     state = checkpoint.restore(folder / checkpoint.FILE, last := variables(0), SETTINGS)
     assert state["step"] == 5 and state["totals"] == [0.5] and state["journal"]["history"] == []
-    # The ranks have agreed before: their variables are those of the checkpoint.
+    # The ranks have synchronized, so their variables match the checkpoint.
     assert last[0].numpy()[0, 0] == 5 and last[1].numpy() == 7
 
 
-def test_a_full_disk_costs_the_checkpoint_and_ends_only_who_must_stop(kept, monkeypatch):
+def test_full_disk_skips_checkpoint_unless_stopping(kept, monkeypatch):
     full = OSError(errno.ENOSPC, "No space left on device")
     monkeypatch.setattr(checkpoint.np, "savez", Mock(side_effect=full))
     written, notes = kept(every=2)
-    assert written == [] and len(notes) == 1 and notes[0].endswith("The training goes on without this checkpoint")
+    assert written == [] and len(notes) == 1 and notes[0].endswith("without this checkpoint")
     with pytest.raises(StorageError):
         kept(every=0, at_once=3)
 
@@ -158,7 +158,7 @@ def test_a_run_goes_on_from_its_own_checkpoint_first(folder, tmp_path_factory, m
     assert checkpoint.resume(elsewhere, other, SETTINGS) == {"step": 1}
 
 
-def test_a_request_to_requeue_is_one_line_and_ends_with_the_next_start(folder, horovod):
+def test_requeue_request_is_cleared_by_next_start(folder, horovod):
     checkpoint.leave(12, Journal(True, steps=20, steps_per_epoch=9, global_batch=1))
     (line,) = (folder / "requeue").read_text().splitlines()
     assert json.loads(line) == {"step": 12, "reason": "time limit"}
@@ -171,7 +171,7 @@ def test_a_request_to_requeue_is_one_line_and_ends_with_the_next_start(folder, h
 
 @pytest.fixture
 def urgent():
-    """Return a function that sends this process the signal; put the handler back afterwards."""
+    """Return a function that sends this process the signal; put the handler back afterward."""
     before = signal.getsignal(signal.SIGURG)
     yield lambda: os.kill(os.getpid(), signal.SIGURG)
     signal.signal(signal.SIGURG, before)
@@ -190,7 +190,7 @@ def test_a_signal_gives_notice_once_and_for_all_inside_a_run(folder, monkeypatch
     assert notice.given and not outside.given
 
 
-def test_a_signal_that_comes_before_a_rank_listens_is_kept_for_it(folder, script):
+def test_early_signal_is_delivered_later(folder, script):
     early = script("""
         import os, signal
         os.kill(os.getpid(), signal.SIGURG)

@@ -11,7 +11,7 @@ from course.training.journal import Journal, Means, Startup
 
 @pytest.fixture
 def clock(monkeypatch):
-    """A clock that stands still until it is moved."""
+    """Fake clock."""
 
     class Clock:
         now = 100.0
@@ -50,7 +50,7 @@ def train(diary, clock, seconds_per_step, first=0):
             diary.evaluation(step, **FIGURES)
 
 
-def test_the_speed_leaves_out_the_first_epoch_and_all_evaluations(clock, folder):
+def test_speed_excludes_first_epoch_and_evaluations(clock, folder):
     diary = started(12, 4)
     train(diary, clock, lambda step: 9.0 if step <= 4 else 2.0)
     result = diary.result(seed=0)
@@ -63,7 +63,7 @@ def test_the_speed_leaves_out_the_first_epoch_and_all_evaluations(clock, folder)
 
 
 @pytest.mark.parametrize(("steps", "speed"), [(8, 10), (1, None)])
-def test_in_a_single_epoch_the_first_quarter_of_the_steps_is_left_out(clock, folder, steps, speed):
+def test_warm_up_is_first_quarter_of_single_epoch(clock, folder, steps, speed):
     diary = started(steps, 100)
     train(diary, clock, lambda step: 50.0 if step <= 2 else 1.0)
     assert diary.result()["images_per_s"] == (speed and pytest.approx(speed))
@@ -115,8 +115,8 @@ def interrupted(clock, steps, at, seconds_per_step):
     return diary
 
 
-def test_an_interrupted_training_has_the_times_of_one_that_was_not(clock, folder):
-    # The first step takes 31 s, and so does the first one after an interruption.
+def test_interrupted_training_has_same_times(clock, folder):
+    # The first step, and the first one after an interruption, take 31 s.
     diary = interrupted(clock, 16, at=(6, 11), seconds_per_step=lambda step: 1.0)
     result = diary.result()
     seconds = 36.0  # of 6 steps; what comes next counts as their mean, not as 31 s

@@ -26,7 +26,7 @@ def test_the_residual_network_has_the_shape_of_the_known_one():
     assert shapes == [(16, 16, 64), (7, 7, 64), *block_1, *block_2, (2, 2, 512), (2048,)]
 
 
-def test_a_stride_taken_before_1x1_convolutions_changes_nothing():
+def test_subsampling_before_1x1_convolutions_is_equivalent():
     model = models.build("resnet", norm="batch")
     (before,) = [layer for layer in model.layers if getattr(layer, "pool_size", None) == (1, 1)]
     convolutions = [node.outbound_layer for node in before.outbound_nodes]
@@ -46,7 +46,7 @@ def test_first_weights_depend_on_the_seed_and_not_on_the_norm():
     assert not np.array_equal(first[0], other[0])
 
 
-def test_statistics_are_those_of_the_pictures_whatever_they_were():
+def test_statistics_are_recomputed_from_images():
     model = models.build("cnn", norm="batch", seed=1)
     norms = [layer for layer in model.layers if isinstance(layer, tf.keras.layers.BatchNormalization)]
     generator = np.random.default_rng(0)
@@ -55,7 +55,7 @@ def test_statistics_are_those_of_the_pictures_whatever_they_were():
     for norm in norms:
         norm.moving_mean.assign(generator.normal(size=norm.moving_mean.shape))
     recompute()
-    # In evaluation, these pictures are now normalised as in training: with their own mean and variance (nearly: an
+    # In evaluation, these pictures are now normalized as in training: with their own mean and variance (nearly: an
     # average keeps the unbiased variance).
     np.testing.assert_allclose(model(pictures, training=False), model(pictures, training=True), rtol=0, atol=0.01)
     assert models.recomputing(models.build("cnn"), pictures) is None

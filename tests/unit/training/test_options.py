@@ -28,7 +28,7 @@ TOGETHER = {
         "--built x --pictures x --seed 1 --secret 2 --samples 1000".split(),
         "--samples 1000 is no multiple of the global batch, 1,024",
     ),
-    "bench_allreduce.py": (["--nccl", "PATH=x"], "NCCL_NAME=VALUE is needed"),
+    "bench_allreduce.py": (["--nccl", "PATH=x"], "expected NCCL_NAME=VALUE"),
 }
 
 # Runs every script as Python would, with wrong options one after another; a parser, once met,

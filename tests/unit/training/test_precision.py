@@ -1,4 +1,4 @@
-"""What computes in bfloat16 and what does not, and who may ask for it."""
+"""Parts that compute in bfloat16, and hardware that supports it."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""What a rank notes of its own steps."""
+"""Records of a rank's steps."""
 
 import numpy
 

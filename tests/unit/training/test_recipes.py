@@ -23,7 +23,7 @@ def test_each_recipe_changes_exactly_one_thing_in_its_parent():
     }
 
 
-def test_a_rule_multiplies_the_rate_with_the_batch_or_its_square_root():
+def test_scaling_rules_are_linear_or_square_root():
     rates = {name: RECIPES[name].rate(1024, 0.1) for name in ("base", "scale_lr", "sqrt_lr")}
     assert rates == pytest.approx({"base": 0.1, "scale_lr": 1.6, "sqrt_lr": 0.4})
     for arm in RECIPES.values():
@@ -31,7 +31,7 @@ def test_a_rule_multiplies_the_rate_with_the_batch_or_its_square_root():
         assert arm.rate(REFERENCE_BATCH, rate) == rate
 
 
-def test_ranks_and_passes_divide_a_batch_or_it_is_refused_with_the_nearest():
+def test_ranks_and_passes_must_divide_batch():
     assert (micro_batch(1024, 2), micro_batch(1024, 2, 4)) == (512, 128)
     for batch, ranks, passes, nearest in (
         (65, 2, 1, 64), (63, 2, 1, 64), (100, 3, 1, 99), (1, 2, 1, 2), (64, 2, 3, 66), (1000, 8, 4, 992),

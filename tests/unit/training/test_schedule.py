@@ -26,7 +26,7 @@ def test_steps_divide_by_ten_at_a_third_two_thirds_and_eight_ninths():
     assert [rate(epoch) for epoch in at] == pytest.approx(list(at.values()))
 
 
-def test_a_climb_begins_at_the_rate_before_scaling_or_at_a_share_of_the_peak():
+def test_warm_up_starts_at_unscaled_rate_or_share_of_peak():
     config = SimpleNamespace(global_batch=1024, learning_rate=0.1, warmup_start=None, schedule="constant")
     assert [schedule_of(config, RECIPES["warmup"], 8)(epoch) for epoch in (0, 2)] == pytest.approx([0.1, 1.6])
     config.warmup_start = 0.25

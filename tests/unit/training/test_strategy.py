@@ -1,4 +1,4 @@
-"""What the strategies share: options and the order of samples."""
+"""Shared parts of the strategies: options and the order of samples."""
 
 import numpy as np
 import pytest
@@ -36,7 +36,7 @@ def tf():
     return pytest.importorskip("tensorflow")
 
 
-def test_the_batches_are_those_of_the_order_and_the_ranks_share_every_one(tf):
+def test_ranks_divide_every_batch_of_the_order(tf):
     ours = prepared("--seed", "3")
     order = Order(70, 16, 3)
     rows = [*order.epoch(0), *order.epoch(1)[:2]]

@@ -1,20 +1,20 @@
-"""Measure the loss around the weights that a run of train_cifar.py has kept.
+"""Measure the loss landscape around the saved weights of a run of train_cifar.py.
 
     ddl run --workers 1 train_cifar.py --recipe warmup --keep-weights
     ddl run --workers 2 landscape.py --weights 20260131-094512-c0de     # that run's id, or its folder
     ddl run --workers 1 landscape.py --weights RUN --measure eigenvalue noise
 
     eigenvalue  the Hessian's largest eigenvalues: sharpness
-    invariant   the same by relative change of each filter, whatever scale the weights have
+    invariant   the same by relative change of each filter, independent of the weights' scale
     trace       of the Hessian
     slices      the loss along random directions, each filter as long as the weights' own
-    noise       the gradient noise scale, from a gradient of every ghost batch of the training pictures
-    rescaling   the same function with other weights, and how sharp it is there (only when asked for)
+    noise       the gradient noise scale, from the gradients of all ghost batches of the training images
+    rescaling   the same function with rescaled weights, and its sharpness (only on request)
 
-All of it is computed in float32 on training pictures, with batch norm as in training. The noise takes them augmented
-where the run did, in ghost batches. The others take the mean loss of fixed pictures as they are, batch norm looking at
---chunk of them at a time. Ranks share the chunks, and sums of their Hessian-vector products and gradients are
-all-reduced: any number of ranks finds the same, to rounding.
+All measurements use float32 and training images, with batch norm as in training. The noise uses ghost batches,
+augmented like the run's. The others use the mean loss of fixed, unaugmented images, with batch norm over --chunk images
+at a time. The ranks divide the chunks and all-reduce sums of Hessian-vector products and gradients, so the result does
+not depend on the number of ranks, up to rounding.
 """
 
 from course.training.options import Integer, Number, parser, run
@@ -28,10 +28,10 @@ def parse(arguments=None):
     add("--weights", required=True, metavar="FOLDER_OR_RUN", help="of a run with --keep-weights")
     add("--measure", nargs="+", choices=MEASURES, default=list(MEASURES[:-1]), help="default: all but rescaling")
     add("--samples", type=Integer(), default=2048, help="fixed training images, the first ones (default: 2048)")
-    add("--chunk", type=Integer(2), default=1024, help="images that batch norm looks at together (default: 1024)")
+    add("--chunk", type=Integer(2), default=1024, help="images per batch-norm chunk (default: 1024)")
     add("--eigenvalues", type=Integer(), default=1, metavar="K", help="the largest (default: 1)")
-    add("--iterations", type=Integer(2), default=16, help="of Lanczos at the most: products (default: 16)")
-    tolerance = "of Lanczos, which ends with residuals below this share of the largest eigenvalue (default: 0.01)"
+    add("--iterations", type=Integer(2), default=16, help="maximal Lanczos iterations (default: 16)")
+    tolerance = "stop Lanczos if residuals are below this share of the largest eigenvalue (default: 0.01)"
     add("--tolerance", type=Number(0, 1), default=0.01, metavar="SHARE", help=tolerance)
     add("--probes", type=Integer(2), default=6, help="of the trace: products (default: 6)")
     add("--directions", type=Integer(), default=2, help="of the slices (default: 2)")
@@ -45,12 +45,12 @@ def parse(arguments=None):
     if config.samples % config.chunk:
         ours.error(f"--samples {config.samples} is not a multiple of --chunk {config.chunk}")
     if config.eigenvalues > config.iterations:
-        ours.error(f"--eigenvalues {config.eigenvalues} needs at least as many --iterations, not {config.iterations}")
+        ours.error(f"--eigenvalues {config.eigenvalues} needs at least that many --iterations, got {config.iterations}")
     return config
 
 
 if __name__ == "__main__":
-    config = parse()  # before the slow imports: a wrong option is refused at once
+    config = parse()  # before the slow imports, to report wrong options at once
 
 import time
 import zipfile
@@ -71,18 +71,18 @@ from course.training.recipes import RECIPES, SettingError
 from ddl.records.folder import RunFolder
 from ddl.records.jsonfiles import read_json
 
-# What a record repeats of the run that kept the weights.
+# Fields copied from the run that saved the weights.
 OF_RUN = (
     *("id", "name", "recipe", "model", "seed", "precision"),
     *("global_batch", "ghost_batch", "learning_rate", "epochs", "steps"),
 )
 LOSSES = ("clean_loss", "clean_accuracy", "test_loss", "test_accuracy")
-DRAW_SEED = 0  # of random vectors and of the noise's order of pictures: the same for every network
+DRAW_SEED = 0  # for random vectors and the noise's order of images, the same for every network
 
 
 def main(config):
-    """Measure what was asked for, and return what goes into result.json."""
-    tf.config.experimental.enable_tensor_float_32_execution(False)  # GPUs would round every factor to ten bits
+    """Run the requested measurements and return the contents of result.json."""
+    tf.config.experimental.enable_tensor_float_32_execution(False)  # no TF32: GPUs would round factors to ten bits
     with cycle_time(suitable_cycle_ms(config.samples)):
         hvd.init()
     pin_gpu()
@@ -99,7 +99,7 @@ def main(config):
 
     measuring = Measuring(config, run, model, data)
     found, seconds = {}, {}
-    for name in (name for name in MEASURES if name in config.measure):  # the trace uses what Lanczos leaves
+    for name in (name for name in MEASURES if name in config.measure):  # the trace uses the result of Lanczos
         start = time.perf_counter()
         found[name] = getattr(measuring, name)()
         seconds[name] = time.perf_counter() - start
@@ -127,28 +127,28 @@ def read(source):
     path = find(source, "weights.npz", "weights of a run with --keep-weights")
     run = read_json(RunFolder(path.parent).result)
     if not run or not {"data", "model", "recipe"} <= set(run):
-        raise SettingError(f"{path.parent} has no result.json of train_cifar.py, which says what its weights belong to")
+        raise SettingError(f"{path.parent} has no result.json of train_cifar.py, which describes the weights")
     try:
         with np.load(path) as file:
             return run, [file[name] for name in file.files]
     except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
-        raise SettingError(f"{path} is damaged, or does not hold weights ({error})") from error
+        raise SettingError(f"{path} is damaged or contains no weights ({error})") from error
 
 
 def give(model, arrays, source):
-    """Put a run's weights into the model."""
+    """Load a run's weights into the model."""
     shapes, expected = [array.shape for array in arrays], [tuple(each.shape) for each in model.weights]
     if shapes != expected:
         raise SettingError(
             f"the weights of {source} are not those of a {model.name!r} with the norm of its recipe: "
-            f"{len(shapes)} arrays of {sum(array.size for array in arrays):,} numbers, where {len(expected)} of "
+            f"{len(shapes)} arrays of {sum(array.size for array in arrays):,} numbers instead of {len(expected)} of "
             f"{sum(map(np.prod, expected)):,} are right"
         )
     model.set_weights(arrays)
 
 
 class Chunks:
-    """Training pictures in batches of one size, which are made when they are looked up."""
+    """Lazy batches of training images, all of one size."""
 
     def __init__(self, data, numbers, size, augmented=False):
         self.data, self.numbers, self.size, self.augmented = data, numbers, size, augmented
@@ -165,7 +165,7 @@ class Chunks:
 
 
 class Measuring:
-    """What can be measured, each by the method of its name."""
+    """The measurements, each in the method of its name."""
 
     def __init__(self, config, run, model, data):
         if config.samples > data.train_samples:
@@ -214,7 +214,7 @@ class Measuring:
         return {**self.ghosts.noise(self.population), "augmented": self.augmented}
 
     def rescaling(self):
-        """At each factor: the loss, which stays, and both kinds of sharpness, of which one stays."""
+        """Return the loss and both kinds of sharpness at each factor."""
         rows = []
         for alpha in self.config.alphas:
             self.landscape.move(rescaling(self.model, alpha) * self.weights)
@@ -232,12 +232,12 @@ class Measuring:
 
 def total(array):
     """Return the sum over ranks, the same on all of them."""
-    # Horovod: all-reduce. Where gradients train a network, here they and Hessian-vector products measure it.
+    # Horovod: all-reduce, here for gradients and Hessian-vector products.
     return hvd.allreduce(tf.constant(array), op=hvd.Sum, name=f"total.{np.size(array)}").numpy()
 
 
 class Progress(Writer):
-    """How far the measurements are, in forward passes of all fixed pictures; rank 0 prints and writes."""
+    """Progress in forward passes over all fixed images, printed and recorded by rank 0."""
 
     def __init__(self, config, rank, ranks, noise_samples, data):
         super().__init__(rank == 0)
@@ -256,7 +256,7 @@ class Progress(Writer):
         self.event("start", step=0, steps=self.steps, world=ranks, data=data)
 
     def worked(self, passes):
-        """Count what this rank did; every so often there is an event."""
+        """Count this rank's work, and record an event at intervals."""
         self.passes += passes * self.share
         step, now = min(int(self.passes), self.steps), time.perf_counter()  # this rank's part may be the larger one
         if self.recorder and step > self.step and (not self.step or now - self.wrote >= EVENT_EVERY_S):
@@ -265,7 +265,7 @@ class Progress(Writer):
 
 
 def in_words(name, found):
-    """Return one line about what a measure found."""
+    """Return a one-line summary of a measurement."""
     if name in ("eigenvalue", "invariant"):
         values = ", ".join(f"{value:.4g}" for value in found["eigenvalues"])
         return f"largest {values} after {found['iterations']} products (residual {found['residuals'][0]:.2g})"

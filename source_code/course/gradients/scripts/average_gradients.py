@@ -1,11 +1,10 @@
-"""Train one weight on several workers, and write down every gradient and their average.
+"""Train one weight on several workers, and record every gradient and the average.
 
     ddl run --workers 2 average_gradients.py --steps 20
     horovodrun --gloo -np 2 python source_code/course/gradients/scripts/average_gradients.py
 
-The data are the generated points of lesson 1 (course/gradients/descent.py); each rank has every so many-th of
-them. Under `ddl run` rank 0 writes each step into events.jsonl, and into result.json also how long
-all-reduces of several sizes took.
+The data are the generated points of lesson 1 (course/gradients/descent.py); the ranks divide them. Under `ddl run`,
+rank 0 writes each step to events.jsonl, and the times of all-reduces of several sizes to result.json.
 """
 
 from course.training.options import SEED, Integer, Number, parser, run
@@ -26,7 +25,7 @@ def parse(arguments=None):
 
 
 if __name__ == "__main__":
-    config = parse()  # before the slow imports: a wrong option is refused at once
+    config = parse()  # before the slow imports, to report wrong options at once
 
 import time
 
@@ -38,18 +37,18 @@ from course.training.horovod_utils import pin_gpu
 from course.training.journal import Writer
 from ddl.errors import InputError
 
-REPEATS = 40  # of each timed all-reduce: the fastest is the least disturbed
+REPEATS = 40  # repeats of each timed all-reduce; the fastest is the least disturbed
 
 
 def main(config):
-    # Horovod: initialise, and pin each rank to one GPU, where there are any.
+    # Horovod: initialize, and pin each rank to one GPU, where there are any.
     hvd.init()
     rank, ranks = hvd.rank(), hvd.size()
     pin_gpu()
 
     # Horovod: shard. A rank without a point would have no gradient.
     if config.points < ranks:
-        raise InputError(f"--points {config.points} is too few for {ranks} ranks: each needs one")
+        raise InputError(f"--points {config.points} is too few for {ranks} ranks: each needs at least one")
     x, y = generated(config.points, config.noise, config.seed)[rank::ranks].T
 
     w = tf.Variable(config.weight, dtype=tf.float64)
@@ -62,7 +61,7 @@ def main(config):
             loss = tf.reduce_mean(tf.square(y - w * x))
         gradient = tape.gradient(loss, w)
 
-        # Horovod: average. Each rank's gradient weighs the same, however many points it has.
+        # Horovod: average. Each rank's gradient has equal weight, regardless of its number of points.
         average = hvd.allreduce(gradient, op=hvd.Average, name="gradient")
         gradients = hvd.allgather(tf.reshape(gradient, [1]), name="gradients").numpy().tolist()
 
@@ -77,11 +76,11 @@ def main(config):
 
 
 def all_reduce_seconds(size_bytes):
-    """Return the shortest time of an all-reduce of so many bytes, as this rank sees it."""
+    """Return the shortest time of an all-reduce of that size on this rank."""
     values = tf.ones([size_bytes // 4])
     taken = []
     for _ in range(REPEATS):
-        hvd.allreduce(tf.zeros([1]), name="ready")  # so that no rank's start is waited for
+        hvd.allreduce(tf.zeros([1]), name="ready")  # barrier, to exclude waiting for a rank's start
         start = time.perf_counter()
         hvd.allreduce(values, op=hvd.Sum, name=f"timed.{size_bytes}").numpy()
         taken.append(time.perf_counter() - start)

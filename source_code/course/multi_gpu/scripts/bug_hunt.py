@@ -24,7 +24,7 @@ def parse(arguments=None):
 
 
 if __name__ == "__main__":
-    config = parse()  # before the slow imports: a wrong option is refused at once
+    config = parse()  # before the slow imports, to report wrong options at once
 
 import hashlib
 import time
@@ -39,8 +39,8 @@ from course.training.journal import Writer
 from course.training.rank_log import Witness, checksum
 
 FEATURES, CLASSES, TEST_SAMPLES = 16, 4, 1024
-# Which habit each case leaves out, as digests: question 7 of 3b asks for that, and reading this file is not to
-# answer it. It keeps nothing secret: what runs here can be asked here, and the records show it to who reads them.
+# Digests of the step that each case omits, so that reading this file does not answer question 7 of 3b. They are not
+# secret: the records show the answer.
 LEFT_OUT = {"0500500ab1", "089db7caa1", "837ee990ed", "f3968b31b9", "f4b17f2aab", "fb1e40546d"}
 
 
@@ -52,7 +52,7 @@ def has(case, habit):
 def main(config):
     case = config.case
 
-    # 1. Initialise: from here on this process knows its rank and how many there are.
+    # 1. Initialize: from here on this process knows its rank and how many there are.
     hvd.init()
     rank, ranks = hvd.rank(), hvd.size()
 
@@ -96,7 +96,7 @@ def main(config):
     start = {"rank": rank, "weights": checksum(model.get_weights())}
     witness.tell("begin", **start, ranks=ranks, batch=config.batch, rate_of_one_rank=config.learning_rate)
     writer.event("start", steps=config.steps, world=ranks)
-    gradients_on(np.arange(config.batch))  # not applied: what a first call builds takes a while
+    gradients_on(np.arange(config.batch))  # not applied: the first call is slow because it builds the graph
     began = time.perf_counter()
     counted, loss = train(config, model, optimizer, gradients_on, order, my_part, witness, writer)
     seconds = time.perf_counter() - began
@@ -141,7 +141,7 @@ def evaluate(model, test):
 
 
 def finish(writer, config, ranks, rate, order, processed, seconds, loss, test):
-    """Write the last evaluation and the result, and print what came out."""
+    """Write the last evaluation and the result, and print a summary."""
     end = {
         "step": config.steps,
         "epoch": config.steps / order.steps,
@@ -175,7 +175,7 @@ def finish(writer, config, ranks, rate, order, processed, seconds, loss, test):
 
 
 def points(samples, seed):
-    """Generate points around one centre a class, which overlap: float32 ``[n, 16]``, int64."""
+    """Generate overlapping clusters of points, one per class: float32 ``[n, 16]``, int64."""
     centres = np.random.default_rng(0).normal(size=(CLASSES, FEATURES))
     draw = np.random.default_rng([seed, samples])
     labels = draw.integers(CLASSES, size=samples)

@@ -31,9 +31,9 @@ def parse(arguments=None):
 
 
 if __name__ == "__main__":
-    config = parse()  # before the slow imports: a wrong option is refused at once
+    config = parse()  # before the slow imports, to report wrong options at once
     if config.keras == 3:
-        os.environ["TF_USE_LEGACY_KERAS"] = "0"  # before TensorFlow looks; the course refuses it everywhere else
+        os.environ["TF_USE_LEGACY_KERAS"] = "0"  # before importing TensorFlow; the rest of the course does not allow it
 
 import horovod.tensorflow.keras as hvd
 import numpy as np
@@ -46,7 +46,7 @@ from course.training.rank_log import Witness, checksum
 
 
 class Watch(tf.keras.callbacks.Callback):
-    """Writes down each step's samples, rate, change of the weights, and weights; and counts losses."""
+    """Callback that records each step's samples, rate, weight change and weights, and collects losses."""
 
     def __init__(self, witness, writer, samples):
         super().__init__()
@@ -97,7 +97,7 @@ def main(config):
 
 
 def finish(writer, config, ranks, losses, model, test):
-    """Write the result of rank 0's own model, and print what came out."""
+    """Write the result of rank 0's own model, and print a summary."""
     accuracy = float(np.mean(np.argmax(model(test[0]), 1) == test[1]))
     package = tf.keras.Model.__module__.partition(".")[0]  # keras, or tf_keras
     version = metadata.version(package.replace("_", "-"))

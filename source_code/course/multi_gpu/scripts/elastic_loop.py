@@ -1,12 +1,12 @@
-"""Train on ranks that come and go: a loop for Horovod's elastic runs.
+"""Elastic training loop for Horovod: ranks can join and leave.
 
     ddl run --elastic --workers 2 elastic_loop.py --steps 400 --pause-s 0.2
     horovodrun --min-np 1 --max-np 2 --host-discovery-script ./discover_hosts.sh -np 1 python elastic_loop.py
 
-While it runs, edit the discovery script (of the first line: discover_hosts.sh in the run's folder), or kill a rank.
-The global batch stays, whatever number of ranks shares it, and so do the order of samples and the learning rate. Every
-so many steps the ranks commit: after the loss of a rank, the others go on from there, and a new rank gets rank 0's
-state. Without `ddl run` or horovodrun it trains on one rank.
+While it runs, edit the discovery script (of the first line: discover_hosts.sh in the run's folder), or kill a rank. The
+global batch, the order of samples and the learning rate don't depend on the number of ranks. The ranks commit at
+intervals: if a rank is lost, the others resume from the last commit, and a new rank gets rank 0's state. Without `ddl
+run` or horovodrun it trains on one rank.
 """
 
 from course.training.options import SEED, Integer, Number, add_data, parser, run
@@ -17,16 +17,16 @@ def parse(arguments=None):
     add = ours.add_argument
     add_data(ours)
     add("--steps", type=Integer(), default=100)
-    add("--commit-every", type=Integer(), default=10, metavar="STEPS", help="keep the state, and look for new hosts")
-    add("--global-batch", type=Integer(), default=96, help="samples in a step of all ranks, which share them evenly")
+    add("--commit-every", type=Integer(), default=10, metavar="STEPS", help="steps between commits")
+    add("--global-batch", type=Integer(), default=96, help="samples per step over all ranks, divided evenly")
     add("--learning-rate", type=Number(above=0), default=0.02, metavar="RATE", help="of SGD with momentum")
-    add("--pause-s", type=Number(0), default=0.0, metavar="SECONDS", help="wait so long in each step")
+    add("--pause-s", type=Number(0), default=0.0, metavar="SECONDS", help="pause in each step")
     add("--seed", type=SEED, default=0, help="of initial weights and order")
     return ours.parse_args(arguments)
 
 
 if __name__ == "__main__":
-    config = parse()  # before the slow imports: a wrong option is refused at once
+    config = parse()  # before the slow imports, to report wrong options at once
 
 import time
 
@@ -49,7 +49,7 @@ def main(config):
     order = Order(data.train_samples, config.global_batch, config.seed)
     model = models.build("cnn", norm="group", seed=config.seed, classes=len(data.class_names))
     optimizer = tf.keras.optimizers.SGD(config.learning_rate, momentum=0.9)
-    optimizer.build(model.trainable_variables)  # before the state is made, which broadcasts what there is (#2652)
+    optimizer.build(model.trainable_variables)  # before creating the state, which broadcasts (#2652)
     state = hvd.elastic.TensorFlowKerasState(model, optimizer, step=0, times=None, worlds=[])
     journal = train(state, config, data, order)
 
@@ -75,10 +75,10 @@ def main(config):
 
 @hvd.elastic.run
 def train(state, config, data, order):
-    """Train from the state's step on; return this rank's journal.
+    """Train from the state's step; return this rank's journal.
 
-    Horovod calls it anew for each world, when the state is the same on all its ranks: from the last commit if one was
-    lost, else from where it was. `state.worlds` becomes a list of [first step, ranks].
+    Horovod calls this again for each world, once all ranks have the same state: from the last commit if a rank was
+    lost, otherwise the current one. `state.worlds` becomes a list of [first step, ranks].
     """
     if state.step < config.steps:
         state.worlds = [*(world for world in state.worlds if world[0] < state.step), [state.step, hvd.size()]]
@@ -93,14 +93,14 @@ def train(state, config, data, order):
         journal.step(state.step, loss, config.learning_rate)
         if state.step % config.commit_every == 0:
             state.times = journal.state()
-            state.commit()  # raises HostsUpdatedInterrupt, on all ranks, where hosts have come or gone
+            state.commit()  # raises HostsUpdatedInterrupt on all ranks if hosts were added or removed
     return journal
 
 
 def make_step(model, optimizer):
-    """Return a function of images and labels that takes a step on all ranks, and returns the mean loss over them.
+    """Return a function of images and labels that takes a step and returns the mean loss over all ranks.
 
-    It is built for one world: what it holds of collective operations depends on the number of ranks.
+    It is valid for one world, because its collective operations depend on the number of ranks.
     """
 
     @tf.function

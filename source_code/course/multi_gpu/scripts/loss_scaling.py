@@ -3,10 +3,9 @@
     ddl run --workers 1 loss_scaling.py
     python source_code/course/multi_gpu/scripts/loss_scaling.py --replicas 4     # no run folder
 
-Every way's gradient is compared with that of one device for the same batch, whose loss is the mean
-over the batch. Replicas' gradients are summed, so each replica has to divide by the size of the
-whole batch: by what is really in it, also where the last batch of a data set is short.
-`result.json` has what came out of each way.
+Each variant's gradient is compared with one device's for the same batch, with the mean loss over the batch. Replicas'
+gradients are summed, so each replica must divide by the actual size of the whole batch, even if the last batch is
+short. `result.json` has the results.
 """
 
 from course.training.options import SEED, Integer, Number, parser, run, split_evenly
@@ -23,7 +22,7 @@ def parse(arguments=None):
     add("--seed", type=SEED, default=0, help="of weights and samples")
     config = ours.parse_args(arguments)
     split_evenly(ours, config)
-    most = -(-config.short_batch // config.replicas)  # what all replicas but the last one get
+    most = -(-config.short_batch // config.replicas)  # samples of every replica but the last
     if not most * (config.replicas - 1) < config.short_batch < config.global_batch:
         ours.error(
             f"--short-batch {config.short_batch}: fewer than {config.global_batch} are "
@@ -33,7 +32,7 @@ def parse(arguments=None):
 
 
 if __name__ == "__main__":
-    config = parse()  # before the slow imports: a wrong option is refused at once
+    config = parse()  # before the slow imports, to report wrong options at once
 
 import numpy as np
 import tensorflow as tf
@@ -44,8 +43,8 @@ from course.training import models
 from course.training.journal import Writer
 from course.training.strategy import devices_for, losses_and_hits
 
-# How each way computes a replica's loss: from its losses, the nominal batch, the samples that are there, the number of
-# replicas, and the L2 penalty.
+# A replica's loss in each variant, from its losses, the nominal batch, the actual samples, the number of replicas, and
+# the L2 penalty.
 WAYS = {
     "sum(losses) / global_batch": lambda losses, batch, there, replicas, l2: tf.reduce_sum(losses) / batch,
     "sum(losses) / samples_there": lambda losses, batch, there, replicas, l2: tf.reduce_sum(losses) / there,
@@ -56,7 +55,7 @@ WAYS = {
     ),
     "sum(losses) / global_batch + l2": lambda losses, batch, there, replicas, l2: tf.reduce_sum(losses) / batch + l2,
 }
-# What a way is called, which it is, and whether it is tried on a whole batch or on a last, short one.
+# Name, variant, and whether the batch is short.
 CASES = (
     ("sum over the global batch", "sum(losses) / global_batch", "whole"),
     ("mean of each replica", "mean(losses)", "whole"),
@@ -71,8 +70,8 @@ CASES = (
 
 
 def main(config):
-    tf.get_logger().setLevel("ERROR")  # at each step it would advise tracing
-    # True float32: GPUs would round every factor to TF32's ten bits.
+    tf.get_logger().setLevel("ERROR")  # it would print advice at each step
+    # True float32; otherwise GPUs would round factors to TF32's ten bits.
     tf.config.experimental.enable_tensor_float_32_execution(False)
     devices, note = devices_for(config.replicas)
     strategy = tf.distribute.MirroredStrategy(devices)
@@ -88,7 +87,7 @@ def main(config):
 
     sizes, found = {}, []
     for name, how, batch in CASES:
-        # As Keras does it: batches of the global size, the last one with what is left.
+        # Like Keras: global batches, the last one with the remaining samples.
         dataset = tf.data.Dataset.from_tensor_slices(batches[batch]).batch(config.global_batch)
         parts = next(iter(strategy.experimental_distribute_dataset(dataset)))
         sizes.setdefault(batch, [len(each) for each in strategy.experimental_local_results(parts[1])])
@@ -121,7 +120,7 @@ def gradient(model, images, labels, loss_of):
 
 
 def gradient_of_one_device(model, batch, l2):
-    """Return the gradient to reproduce, as one vector: that of the mean over the batch."""
+    """Return the reference gradient, of the mean over the batch, as one vector."""
     return flat(gradient(model, *batch, lambda losses, penalty: tf.reduce_mean(losses) + l2 * penalty))
 
 
@@ -136,7 +135,7 @@ def gradient_of_replicas(strategy, model, parts, how, there, config):
 
 
 def flat(gradients):
-    """Return all gradients as one vector, float64: rounding must not add to what is compared."""
+    """Return all gradients as one float64 vector, to compare without further rounding."""
     return np.concatenate([np.asarray(each, np.float64).ravel() for each in gradients])
 
 

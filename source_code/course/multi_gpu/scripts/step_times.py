@@ -1,4 +1,4 @@
-"""Where the time of a training step goes, with any number of Horovod workers and several models.
+"""Times of the parts of a training step, with any number of Horovod workers and several models.
 
     ddl run --workers 2 step_times.py --widths 4 8 16 32
     ddl run --workers 1 step_times.py --widths 4 8 16 32     # the same without communication
@@ -6,13 +6,12 @@
     ddl run --workers 2 step_times.py --pin-to 0 0           # both ranks on one core
     ddl run --workers 2 step_times.py --model cnn            # train_cifar.py's step, as a whole
 
-Each step is taken in parts, one after another, and each part is timed on every rank: input, forward
-and backward pass, averaging the gradients, update. (A training that is not timed averages one
-gradient while it computes the next.) The pictures are random numbers: nothing is learned. On one
-rank nothing is averaged, and a part of the batch is timed as well: the work of one of several ranks.
+Each step runs in sequential parts, timed on every rank: input, forward and backward pass, averaging of gradients,
+update. (A normal training averages one gradient while it computes the next.) The images are random numbers. One rank
+averages nothing, and also times a part of the batch: the work of one of several ranks.
 
-With --model the step is train_cifar.py's, in one piece. Several ranks take it together and, in
-turns, apart: each at its own pace, averaging nothing. That is what computing costs in company.
+With --model, the step is train_cifar.py's, in one piece. Several ranks take it together and, alternately, independently
+without averaging. The latter measures computation on a shared machine.
 """
 
 from course.training.options import MODELS, SEED, Integer, Number, parser, run
@@ -24,28 +23,28 @@ def parse(arguments=None):
     ours = parser(__doc__)
     add = ours.add_argument
     add("--widths", type=Integer(most=4096), nargs="+", default=[8], metavar="N", help="models: first layers' filters")
-    add("--model", choices=MODELS, help="instead of those: the network of train_cifar.py")
-    add("--global-batch", type=Integer(most=SAMPLES), default=64, help="samples in a pass of all ranks together")
-    add("--steps", type=Integer(), default=20, help="measured of each model, after a warm-up")
+    add("--model", choices=MODELS, help="use the network of train_cifar.py instead")
+    add("--global-batch", type=Integer(most=SAMPLES), default=64, help="samples per pass over all ranks")
+    add("--steps", type=Integer(), default=20, help="measured steps per model, after a warm-up")
     add("--part", type=Integer(), default=2, metavar="N", help="on one rank: time 1/N of the batch as well")
     add("--seed", type=SEED, default=0)
     cpu = Integer(least=0, most=2**16)
     add("--pin-to", type=cpu, nargs="+", metavar="CPU", help="for each rank of a host in turn, the one it runs on")
     # Communication
     size, interval = Number(0, 2**30), Number(above=0)
-    add("--fusion-threshold-mb", type=size, metavar="MB", help="small gradients travel together up to this (0: alone)")
-    add("--cycle-time-ms", type=interval, metavar="MS", help="how often Horovod looks which gradients are ready")
+    add("--fusion-threshold-mb", type=size, metavar="MB", help="fuse gradients up to this size (0: no fusion)")
+    add("--cycle-time-ms", type=interval, metavar="MS", help="Horovod's cycle time")
     add("--aggregate", type=Integer(), default=1, metavar="K", help="add up gradients of K passes, then average once")
     add("--fp16-compression", action="store_true", help="send gradients in half precision")
-    add("--timeline", action="store_true", help="have Horovod write down what it does, and when")
+    add("--timeline", action="store_true", help="record Horovod's timeline")
     config = ours.parse_args(arguments)
     if config.model and (config.aggregate > 1 or config.fp16_compression):
-        ours.error("--model takes a step as it is: leave out --aggregate and --fp16-compression")
+        ours.error("--model does not support --aggregate and --fp16-compression")
     return config
 
 
 if __name__ == "__main__":
-    config = parse()  # before the slow imports: a wrong option is refused at once
+    config = parse()  # before the slow imports, to report wrong options at once
 
 import math
 import os
@@ -67,7 +66,7 @@ from ddl.errors import InputError
 
 CLASSES = 10
 WARM_UP = 3  # steps of each model, which build the graph and fill caches
-TURN = 5  # steps of one model before it is another's turn
+TURN = 5  # steps of one model before switching to the next
 
 
 def main(config):
@@ -75,7 +74,7 @@ def main(config):
     pin(config.pin_to)
     set_knobs(config)
 
-    # Horovod: initialise, and pin each rank to one GPU, where there are any.
+    # Horovod: initialize, and pin each rank to one GPU, where there are any.
     with cycle_time(suitable_cycle_ms(config.global_batch) if config.model else None):
         hvd.init()
     startup.ends("init")
@@ -95,7 +94,7 @@ def main(config):
 
     # Horovod: wrap and broadcast, in Training and Whole.
     sizes = [Size(width, config, pictures, batches) for width in widths]
-    # In turns: what else this machine is doing hits all sizes alike.
+    # Interleaved, so that other load affects all sizes equally.
     for done in range(0, config.steps, TURN):
         for size in sizes:
             size.steps(min(TURN, config.steps - done))
@@ -129,7 +128,7 @@ def random_pictures(seed):
 
 
 def in_words(size):
-    """Say in a line what was measured of a model."""
+    """Print a line with a model's measurements."""
     which = f"model {size['model']}" if size["model"] else f"width {size['width']}"
     medians = (f"{name} {1000 * size[f'{name}_s']['median']:.2f}" for name in PARTS)
     parts = "in one piece" if size["model"] else f"of which {', '.join(medians)}"
@@ -137,7 +136,7 @@ def in_words(size):
 
 
 def pin(to):
-    """Keep this rank, with the threads that it has and will have, on its own one of the given processors."""
+    """Pin this rank, with all its current and future threads, to one of the given processors."""
     if to:
         cpu = to[int(os.environ.get("HOROVOD_LOCAL_RANK", "0")) % len(to)]
         allowed = os.sched_getaffinity(0)
@@ -153,7 +152,7 @@ def processors():
 
 
 def set_knobs(config):
-    """Set what Horovod reads from the environment: once, when it is initialised."""
+    """Set Horovod's environment variables, which it reads once, when initialized."""
     if config.fusion_threshold_mb is not None:
         os.environ["HOROVOD_FUSION_THRESHOLD"] = str(int(config.fusion_threshold_mb * 2**20))
     if config.cycle_time_ms is not None:
@@ -163,7 +162,7 @@ def set_knobs(config):
 
 
 class Size:
-    """One model and what is measured: its step; on one rank with a part of the batch, too; or without the exchange."""
+    """A model and its measured steps: the full step, with a part of the batch, or without communication."""
 
     def __init__(self, width, config, pictures, batches):
         samples, ranks = batches.shape[1], hvd.size()
@@ -189,14 +188,14 @@ class Size:
             self.tasks["apart"] = Task(Whole(config, pictures, samples, exchange=False), pictures, batches)
 
     def steps(self, count):
-        """Take so many steps of each kind."""
+        """Take `steps` steps of each kind."""
         for task in self.tasks.values():
-            hvd.allreduce(tf.zeros([1]), name="turn")  # all ranks begin at the same time
+            hvd.allreduce(tf.zeros([1]), name="turn")  # start all ranks at the same time
             for _ in range(count):
                 task.step()
 
     def measured(self):
-        """Return what the record keeps of this model."""
+        """Return this model's record."""
         measured = {name: task.measured() for name, task in self.tasks.items()}
         if "part" in measured:
             measured["part"] = {"of": self.part, **measured["part"]}
@@ -268,7 +267,7 @@ class Training:
 class Whole:
     """The step of train_cifar.py with the recipe batch_norm, in one piece: its parts are not known.
 
-    Without `exchange` each rank's model learns by itself.
+    Without `exchange`, each rank trains independently.
     """
 
     all_reduces = 1
@@ -306,7 +305,7 @@ def wait():
 
 
 class Task:
-    """One model on batches of one size: takes its steps, and keeps their times, the warm-up's left out."""
+    """A model on batches of one size: takes steps and records their times, without the warm-up."""
 
     def __init__(self, training, pictures, batches):
         self.training, self.pictures, self.batches = training, pictures, batches
@@ -323,8 +322,8 @@ class Task:
     def measured(self):
         """Return medians and quartiles of the parts of a step, in seconds, over all ranks.
 
-        A rank that is early waits for the others inside the all-reduce: what the last one spends
-        there is communication, and what the others spend beyond that is waiting.
+        An early rank waits for the others inside the all-reduce: the last rank's time there is communication, and
+        anything beyond it on the others is waiting.
         """
         every = hvd.allgather(tf.constant([self.seconds]), name="seconds").numpy()
         mean, least = every.mean(axis=0), every[:, :, 2].min(axis=0)

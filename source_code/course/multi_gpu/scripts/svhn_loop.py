@@ -1,12 +1,12 @@
-"""Train the course's network on house numbers, with a training step that somebody else wrote.
+"""Train the course's network on house numbers, with a training step from another file.
 
     ddl run --workers 1 svhn_loop.py --loop my_loop.py --epochs 4
     python source_code/course/multi_gpu/scripts/svhn_loop.py --loop my_loop.py --replicas 2 --steps 100
 
-The file must define ``make_step(strategy, model, optimizer, global_batch)``: it returns a function
-of a distributed batch (normalised images, labels) that takes one training step on all replicas
-and returns the mean loss over the global batch. All else is here. Before training, one such step is
-compared with the same step on a single device; the record says whether they agree.
+The file must define ``make_step(strategy, model, optimizer, global_batch)``: it returns a function of a distributed
+batch (normalized images, labels) that takes one training step on all replicas and returns the mean loss over the global
+batch. Before training, one such step is compared with the same step on a single device; the record says whether they
+agree.
 
 The data are SVHN (`ddl data fetch svhn`), or generated images of the same form.
 """
@@ -21,16 +21,16 @@ def parse(arguments=None):
     add = ours.add_argument
     add("--loop", required=True, metavar="FILE", help="defines make_step")
     add_data(ours, real="svhn")
-    add("--replicas", type=Integer(), default=2, help="GPUs, or logical devices where there are fewer")
+    add("--replicas", type=Integer(), default=2, help="GPUs, or logical devices if there are fewer GPUs")
     add("--epochs", type=Integer(), default=2)
-    add("--steps", type=Integer(), help="train for so many steps instead")
-    add("--global-batch", type=Integer(), default=64, help="samples in a step of all replicas together")
+    add("--steps", type=Integer(), help="train for this many steps instead")
+    add("--global-batch", type=Integer(), default=64, help="samples per step over all replicas")
     add("--learning-rate", type=Number(above=0), default=1e-3, metavar="RATE", help="of Adam")
     add("--seed", type=SEED, default=0, help="of initial weights and order")
     config = ours.parse_args(arguments)
     if not Path(config.loop).is_file():
         ours.error(
-            f"--loop {config.loop}: there is no such file in {Path.cwd()}; it has to define "
+            f"--loop {config.loop}: not found in {Path.cwd()}; the file must define "
             "make_step(strategy, model, optimizer, global_batch)"
         )
     split_evenly(ours, config)
@@ -38,7 +38,7 @@ def parse(arguments=None):
 
 
 if __name__ == "__main__":
-    config = parse()  # before the slow imports: a wrong option is refused at once
+    config = parse()  # before the slow imports, to report wrong options at once
 
 import math
 import runpy
@@ -59,7 +59,7 @@ TOLERANCE = 1e-3  # of the update's length: float32 sums in another order are of
 
 
 class LoopError(CourseError, ValueError):
-    """The file of the training step is not what it has to be."""
+    """Invalid file with a training step."""
 
 
 def main(config):
@@ -70,7 +70,7 @@ def main(config):
 
     data = load(config.data_set, train_samples=config.train_samples, test_samples=config.test_samples, prefer="svhn")
     order = Order(data.train_samples, config.global_batch, config.seed)
-    shard(np.empty(config.global_batch), 0, config.replicas)  # refuses uneven parts
+    shard(np.empty(config.global_batch), 0, config.replicas)  # raises an error for uneven parts
     steps = config.steps or config.epochs * order.steps
     batches = make_batches(data, order, steps)
 
@@ -78,7 +78,7 @@ def main(config):
         return models.build("cnn", norm="group", seed=config.seed, classes=len(data.class_names))
 
     checked = compare_step(make_step, strategy, network, batches, config.global_batch)
-    # What has variables is made in the strategy's scope: each replica gets them.
+    # Create everything with variables in the strategy's scope, so that each replica gets them.
     with strategy.scope():
         model = network()
         optimizer = tf.keras.optimizers.Adam(config.learning_rate)
@@ -122,9 +122,9 @@ def main(config):
 
 
 def make_batches(data, order, steps):
-    """Return a data set of the whole training's batches: normalised images and labels."""
+    """Return a data set of the whole training's batches: normalized images and labels."""
     numbers = np.stack([batch for _, batch in order.batches(0, steps)])
-    with tf.device("CPU:0"):  # images wait in the host's memory, not in a GPU's
+    with tf.device("CPU:0"):  # keep the images in the host's memory, not a GPU's
         images, labels = constant(data.train_images), constant(data.train_labels)
     return (
         tf.data.Dataset.from_tensor_slices(numbers)
@@ -137,16 +137,16 @@ def step_maker(path):
     """Return the file's ``make_step``."""
     found = runpy.run_path(path).get("make_step")
     if not callable(found):
-        raise LoopError(f"--loop {path}: it does not define make_step(strategy, model, optimizer, global_batch)")
+        raise LoopError(f"--loop {path}: it must define make_step(strategy, model, optimizer, global_batch)")
     return found
 
 
 def compare_step(make_step, strategy, network, batches, global_batch):
     """Compare one step on all replicas with the same step on a single device, both by SGD.
 
-    Returns a dictionary: ``agrees``; the ``loss`` that the step returned, and ``single_loss``; the
-    length of the weights' update over the single device's (``ratio``); their distance over the same
-    (``relative_error``); ``note``, what to say of a step that does not agree, else None.
+    Returns a dictionary: ``agrees``; the step's ``loss``, and ``single_loss``; the length of the weights' update
+    relative to the single device's (``ratio``); their relative distance (``relative_error``); and ``note``, a message
+    if they disagree, else None.
     """
     with strategy.scope():
         model = network()
@@ -189,7 +189,7 @@ def compare_step(make_step, strategy, network, batches, global_batch):
 
 
 def flat(model):
-    """All trainable weights as one vector, float64: what is compared must not be rounded more."""
+    """Return all trainable weights as one float64 vector, to compare without further rounding."""
     return np.concatenate([np.ravel(weight.numpy()) for weight in model.trainable_variables]).astype(np.float64)
 
 

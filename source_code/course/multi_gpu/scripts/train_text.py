@@ -1,4 +1,4 @@
-"""Tell insincere questions from sincere ones, in one process or in several, with five strategies.
+"""Classify insincere questions, in one or more processes, with five strategies.
 
     ddl run --workers 1 train_text.py --strategy single
     ddl run --workers 1 train_text.py --strategy mirrored --replicas 2
@@ -33,7 +33,7 @@ def parse(arguments=None):
     add("--export", metavar="FOLDER", help="write our own embedding there at the end")
     # Training
     add("--epochs", type=Integer(), default=20, help="at most")
-    patience = "stop when the validation loss has not fallen for so long, with the best weights; 0: never (default: 2)"
+    patience = "stop after N epochs without a lower validation loss, with the best weights; 0: never (default: 2)"
     add("--patience", type=Integer(0), default=2, metavar="EPOCHS", help=patience)
     add("--global-batch", type=Integer(), default=128, help="samples in a step of all replicas together")
     add("--learning-rate", type=Number(above=0), default=1e-3, metavar="RATE", help="of Adam")
@@ -121,7 +121,7 @@ def this_process(config):
 
         hvd.init()
         pin_gpu()
-        # Horovod is not a strategy: each rank is a training of its own, and averages gradients.
+        # Horovod is not a strategy: each rank trains independently and averages gradients.
         return Process(tf.distribute.get_strategy(), hvd.rank(), hvd.size(), hvd.size())
     if config.strategy == "multi_worker":
         task = cluster.await_all()
@@ -193,7 +193,7 @@ def fit(config, process, model, optimizer, batches, order, callbacks):
     if config.strategy == "horovod":
         import horovod.tensorflow.keras as hvd
 
-        # Not scaled: the rate is that of the global batch, which stays as it is on more ranks.
+        # Not scaled: the rate is for the global batch, which does not depend on the number of ranks.
         optimizer = hvd.DistributedOptimizer(optimizer)
         dataset = batches(tf.distribute.InputContext(process.ranks, process.rank, process.ranks))
     else:
@@ -206,14 +206,14 @@ def fit(config, process, model, optimizer, batches, order, callbacks):
 
 
 def loop(config, process, model, optimizer, batches, order, callbacks):
-    """Train with a loop of our own, which calls Keras' callbacks itself."""
+    """Train with a custom loop that calls Keras' callbacks."""
     strategy = process.strategy
     cross_entropy = tf.keras.losses.BinaryCrossentropy(reduction=tf.keras.losses.Reduction.NONE)
 
     def replica_step(texts, targets, weights):
         with tf.GradientTape() as tape:
             scores = model(texts, training=True)
-            # Replicas' gradients are summed: so each divides by the size of the global batch.
+            # Replicas' gradients are summed, so each divides by the size of the global batch.
             loss = tf.nn.compute_average_loss(
                 cross_entropy(targets, scores, weights), global_batch_size=config.global_batch
             )
@@ -227,7 +227,7 @@ def loop(config, process, model, optimizer, batches, order, callbacks):
         figures = strategy.run(replica_step, args=batch)
         return strategy.reduce(tf.distribute.ReduceOp.SUM, figures, axis=None)
 
-    model.optimizer = optimizer  # where TensorBoard's callback looks for the learning rate
+    model.optimizer = optimizer  # where TensorBoard's callback finds the learning rate
     model.stop_training = False
     callbacks = tf.keras.callbacks.CallbackList(callbacks, model=model)
     callbacks.on_train_begin()
@@ -250,7 +250,7 @@ def loop(config, process, model, optimizer, batches, order, callbacks):
 
 
 def make_callbacks(config, process, model, parts, journal):
-    """Return Keras' callbacks and ours, each after those whose figures it needs."""
+    """Return Keras' callbacks and ours, in order of their dependencies."""
     scores = make_scores(process.strategy, model)
 
     def evaluate(part):
@@ -259,7 +259,7 @@ def make_callbacks(config, process, model, parts, journal):
     callbacks = [Validation(evaluate, parts.validation, journal)]
     if config.strategy == "horovod":
         of_horovod = horovod_callbacks()
-        # A rank's own training loss is that of its own part only.
+        # A rank's training loss covers only its own part.
         callbacks = [
             of_horovod.BroadcastGlobalVariablesCallback(root_rank=0),
             *callbacks,
@@ -286,7 +286,7 @@ def make_callbacks(config, process, model, parts, journal):
 
 
 def announce(journal, config, process, parts):
-    """Say what is about to be trained, and on what."""
+    """Print the configuration and the data."""
     facts = parts.describe()
     journal.print(
         f"data: {facts['name']} ({facts['form']}), {facts['train_samples']} training, "
@@ -314,8 +314,7 @@ def finish(config, process, model, parts, journal):
     kept = journal.history[best if config.patience else last]
     if kept is not journal.history[last]:
         journal.note(
-            f"the validation loss was lowest after epoch {best + 1} of {last + 1}: the "
-            "result is that of the weights of then"
+            f"the validation loss was lowest after epoch {best + 1} of {last + 1}: the result uses those weights"
         )
     journal.print(
         f"test part: accuracy {test['accuracy']:.1%} (majority {test['majority']:.1%}), "

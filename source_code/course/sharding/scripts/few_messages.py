@@ -3,10 +3,10 @@
     ddl run --workers 2 few_messages.py --method local --every 16
     horovodrun --gloo -np 2 python source_code/course/sharding/scripts/few_messages.py --method top-k
 
-Methods: "all-reduce" averages gradients in each step. "local" lets ranks train alone, and averages their
-weights every so many steps (Stich 2019, local SGD). "diloco" takes the mean change as the gradient of an
-outer step with Nesterov momentum (Douillard et al. 2023). "int8" rounds gradients to 8 bits, "top-k" sends
-the largest share of their values; both add to the next gradient what was left out (error feedback).
+Methods: "all-reduce" averages gradients in each step. "local" trains ranks independently and averages their weights at
+intervals (Stich 2019, local SGD). "diloco" takes the mean change as the gradient of an outer step with Nesterov
+momentum (Douillard et al. 2023). "int8" rounds gradients to 8 bits, "top-k" sends the largest share of their values;
+both add the remainder to the next gradient (error feedback).
 """
 
 from course.training.options import SEED, Integer, Number, parser, run
@@ -20,8 +20,8 @@ def parse(arguments=None):
     add("--method", choices=METHODS, default="all-reduce")
     add("--every", type=Integer(), default=16, help="steps between averages: local, diloco")
     add("--outer-rate", type=Number(above=0), default=0.7, help="learning rate of the outer step: diloco")
-    add("--share", type=Number(above=0, most=1), default=0.01, help="of a gradient's values that are sent: top-k")
-    add("--no-feedback", action="store_true", help="forget what was left out: int8, top-k")
+    add("--share", type=Number(above=0, most=1), default=0.01, help="share of a gradient's values that are sent: top-k")
+    add("--no-feedback", action="store_true", help="discard the remainder: int8, top-k")
     add("--width", type=Integer(8, 1024), default=64)
     add("--depth", type=Integer(), default=2)
     add("--length", type=Integer(2), default=32)
@@ -33,7 +33,7 @@ def parse(arguments=None):
 
 
 if __name__ == "__main__":
-    config = parse()  # before the slow imports: a wrong option is refused at once
+    config = parse()  # before the slow imports, to report wrong options at once
 
 import math
 import time
@@ -60,7 +60,7 @@ def main(config):
     writer.event("start", steps=config.steps, world=world.size)
     samples = text((config.steps * config.batch * world.size) * (config.length + 1), config.seed + 1)
     batches = samples.reshape(config.steps, world.size, config.batch, config.length + 1)[:, world.rank]
-    held_out = tf.constant(text(HELD_OUT * (config.length + 1), 0).reshape(HELD_OUT, -1))  # sums of another seed
+    held_out = tf.constant(text(HELD_OUT * (config.length + 1), 0).reshape(HELD_OUT, -1))  # held-out
     history, start = [], time.perf_counter()
     due = {math.ceil(config.steps * part / EVALUATIONS) for part in range(1, EVALUATIONS + 1)}
     for number, batch in enumerate(batches, 1):
@@ -68,7 +68,7 @@ def main(config):
         model.update(exchange.gradient(gradient), number)
         exchange.weights(number)
         if number in due:
-            mean = hvd.allreduce(model.weights.value(), name="evaluated")  # not counted: nothing is trained with it
+            mean = hvd.allreduce(model.weights.value(), name="evaluated")  # not counted
             row = {"step": number, "sent_bytes": exchange.sent_bytes, "loss": float(model.loss(held_out, mean))}
             history.append(row)
             writer.event("step", step=number, samples=number * config.batch * world.size, loss=float(loss))
@@ -81,7 +81,7 @@ def main(config):
 
 
 class Model:
-    """The lesson's transformer, whose weights are one vector, and Adam."""
+    """The lesson's transformer with its weights in one vector, and Adam."""
 
     def __init__(self, config):
         self._layers = transformer.layers(config.width, config.depth, HEADS, config.length)
@@ -117,12 +117,12 @@ class Model:
 
 
 class Exchange:
-    """What ranks send one another; `sent_bytes` are those that this rank has sent so far."""
+    """Communication between ranks; `sent_bytes` counts this rank's bytes."""
 
     def __init__(self, config, world, weights):
         self._config, self._world, self._weights = config, world, weights
         self._left = tf.zeros_like(weights)  # of earlier gradients: error feedback
-        self._common = tf.Variable(weights.value())  # what all ranks began with when they last met
+        self._common = tf.Variable(weights.value())  # all ranks' weights at the last synchronization
         self._momentum = tf.zeros_like(weights)
         self._bytes = 0
 
@@ -131,7 +131,7 @@ class Exchange:
         return self._bytes + 4 * self._world.sent
 
     def gradient(self, gradient):
-        """Return the gradient to apply: the mean of all ranks', or this rank's own where weights are averaged."""
+        """Return the gradient to apply: the mean over ranks, or this rank's own if weights are averaged."""
         method = self._config.method
         if method == "all-reduce":
             return self._world.all_reduce(gradient, "gradient")
@@ -144,7 +144,7 @@ class Exchange:
         return mean
 
     def weights(self, step):
-        """Average the weights, or take an outer step, where one is due."""
+        """Average the weights or take an outer step, if due."""
         if self._config.method not in ("local", "diloco") or step % self._config.every:
             return
         mean = self._world.all_reduce(self._weights.value(), "weights")
@@ -156,7 +156,7 @@ class Exchange:
         self._weights.assign(mean)
 
     def _rounded(self, wanted):
-        """Send 8 bits of each value; return the mean of all ranks' values, and what this rank's have become."""
+        """Send 8 bits of each value; return the mean over ranks and this rank's rounded values."""
         scale = tf.reduce_max(tf.abs(wanted)) / 127
         levels = tf.cast(tf.round(tf.math.divide_no_nan(wanted, scale)), tf.int8)
         self._bytes += (self._world.size - 1) * (levels.shape[0] + 4)
@@ -166,7 +166,7 @@ class Exchange:
         return tf.reduce_mean(values, 0), values[self._world.rank]
 
     def _largest(self, wanted):
-        """Send the largest values and where they are; return the mean of all ranks', and what this rank has sent."""
+        """Send the largest values and their positions; return the mean over ranks and this rank's contribution."""
         count = max(1, int(self._config.share * wanted.shape[0]))
         places = tf.math.top_k(tf.abs(wanted), count).indices
         self._bytes += (self._world.size - 1) * 8 * count

@@ -1,9 +1,9 @@
-"""Train a small transformer in a pipeline: each rank is a stage, and does what a schedule says, cycle by cycle.
+"""Train a small transformer in a pipeline: each rank is a stage that follows a schedule, cycle by cycle.
 
     ddl run --workers 2 run_pipeline.py --schedule my_schedule.json
     horovodrun --gloo -np 2 python source_code/course/sharding/scripts/run_pipeline.py
 
-The file holds a row for each stage: a list of cells such as ["F", 0], ["B", 0] or null. Without one it is GPipe's.
+The file has a row for each stage: a list of cells such as ["F", 0], ["B", 0] or null. The default is GPipe's.
 """
 
 import json
@@ -23,7 +23,7 @@ def parse(arguments=None):
 
 
 if __name__ == "__main__":
-    config = parse()  # before the slow imports: a wrong option is refused at once
+    config = parse()  # before the slow imports, to report wrong options at once
 
 import time
 
@@ -67,7 +67,7 @@ def main(config):
 
 
 def read(file, stages, microbatches):
-    """Return the schedule in a file, or GPipe's; InputError, if it is none for so many stages and microbatches."""
+    """Return the schedule in a file, or GPipe's. Raises InputError if it is invalid."""
     if file is None:
         return pipeline.gpipe(stages, microbatches)
     try:
@@ -78,7 +78,7 @@ def read(file, stages, microbatches):
     except (OSError, ValueError, TypeError, IndexError) as error:
         wrong = str(error)
     if wrong:
-        raise InputError(f"{file} is no schedule of {microbatches} microbatches on {stages} stages: {wrong}")
+        raise InputError(f"{file} is not a schedule of {microbatches} microbatches on {stages} stages: {wrong}")
     return schedule
 
 
@@ -96,7 +96,7 @@ class Stage:
         self._store = Store(world, 0, "adam", 1e-3, own=True)
         self._store.fill(self._layers, config.seed, start=numbers[0])
         self._records, self._gradients = {}, {}
-        self.most = 0  # microbatches of which it has kept activations at once
+        self.most = 0  # peak number of microbatches with live activations
 
     def step(self, batch, schedule):
         """Train on microbatches, int32 ``[m, batch, length + 1]``; return mean loss, and seconds of computation."""
@@ -115,7 +115,7 @@ class Stage:
                     messages[self._world.rank - 1] = back
             busy += time.perf_counter() - start
             for sender, values in self._world.pass_on(messages, f"cycle.{cycle}").items():
-                arrived[schedule[sender][cycle]] = values  # what the sender has done in this cycle
+                arrived[schedule[sender][cycle]] = values  # the sender's task in this cycle
         return sum(losses) / self._config.microbatches, busy
 
     def _forward(self, number, batch, x):

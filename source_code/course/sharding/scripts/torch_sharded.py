@@ -1,9 +1,9 @@
-"""Train lesson 6's transformer with what PyTorch has to share out a model.
+"""Train lesson 6's transformer with PyTorch's tools for sharding.
 
     ddl run --workers 2 --cluster torchrun torch_sharded.py --method fsdp
     torchrun --nproc-per-node 2 source_code/course/sharding/scripts/torch_sharded.py --method zero1
 
-"ddp" keeps all on every rank, as --stage 0 of train_transformer.py does; "zero1" is ZeroRedundancyOptimizer (stage 1),
+"ddp" replicates everything, as --stage 0 of train_transformer.py does; "zero1" is ZeroRedundancyOptimizer (stage 1),
 "fsdp" fully_shard (stage 3). "gpipe" and "1f1b" cut the layers into a pipeline (torch.distributed.pipelining).
 """
 
@@ -25,7 +25,7 @@ def parse(arguments=None):
 
 
 if __name__ == "__main__":
-    config = parse()  # before the slow imports: a wrong option is refused at once
+    config = parse()  # before the slow imports, to report wrong options at once
 
 import os
 
@@ -46,7 +46,7 @@ from course.training.journal import Writer
 def main(config):
     dist.init_process_group(config.backend or ("nccl" if torch.cuda.is_available() else "gloo"))
     device = torch.device("cpu")
-    if torch.cuda.is_available():  # a scheduler may show each rank only its own GPU: hence the remainder
+    if torch.cuda.is_available():  # modulo, because a scheduler may show each rank only its own GPU
         device = torch.device("cuda", int(os.environ["LOCAL_RANK"]) % torch.cuda.device_count())
         torch.cuda.set_device(device)
     rank, ranks = dist.get_rank(), dist.get_world_size()
@@ -137,7 +137,7 @@ class Transformer(nn.Module):
             )
         )
         (self.last,) = parameters(((width, symbols),), 2 * config.depth + 1, seed)
-        self.embeds = self.ends = True  # a stage of a pipeline may do neither
+        self.embeds = self.ends = True  # a pipeline stage may lack both
 
     def forward(self, x):
         x = self.table[x] + self.positions if self.embeds else x
@@ -147,7 +147,7 @@ class Transformer(nn.Module):
 
 
 class Attention(nn.Module):
-    """What each place takes from those before it."""
+    """Causal self-attention."""
 
     def __init__(self, shapes, number, seed, heads):
         super().__init__()
@@ -162,7 +162,7 @@ class Attention(nn.Module):
 
 
 class Perceptron(nn.Module):
-    """Two matrices with a ReLU between them, for each place."""
+    """Multilayer perceptron with a ReLU, applied at each position."""
 
     def __init__(self, shapes, number, seed):
         super().__init__()
@@ -184,6 +184,6 @@ def normed(x):
 
 if __name__ == "__main__":
     run(main, config)
-    # Only now: a model that outlives the group would be the last to hold it, and end its threads while they wait for
-    # Python, which it holds, too.
+    # After the model is gone: otherwise it would hold the last reference to the group, and joining the group's threads,
+    # which wait for the GIL, would deadlock.
     dist.destroy_process_group()

@@ -3,8 +3,8 @@
     ddl run --workers 2 train_transformer.py --stage 1
     horovodrun --gloo -np 2 python source_code/course/sharding/scripts/train_transformer.py --stage 1
 
---stage is that of ZeRO: 0 keeps all on every rank, 1 shares out the optimizer's state, 2 the gradients
-as well, 3 also the weights. --tensor shares out each layer instead: ranks then see the same samples.
+--stage is ZeRO's: 0 replicates everything, 1 shards the optimizer's state, 2 also the gradients, 3 also the weights.
+--tensor splits each layer instead: ranks then see the same samples.
 """
 
 from course.training.options import Integer, Number, parser, run, transformer
@@ -19,16 +19,16 @@ def parse(arguments=None):
     add("--learning-rate", type=Number(above=0), default=1e-4)
     add("--stage", type=Integer(0, 3), default=0, help="of ZeRO; 3 comes with --checkpoint")
     add("--tensor", action="store_true", help="tensor parallelism instead of data parallelism")
-    add("--checkpoint", action="store_true", help="keep each layer's input only, and compute the rest again")
+    add("--checkpoint", action="store_true", help="keep only each layer's input and recompute the rest")
     config = transformer(ours, arguments, width=512, depth=6)
     if config.tensor and config.stage:
-        ours.error("--tensor and --stage are two ways to share out one model: choose one of them")
-    config.checkpoint |= config.stage == 3  # gathered weights that backward needs would otherwise stay
+        ours.error("--tensor and --stage are alternatives: choose one")
+    config.checkpoint |= config.stage == 3  # otherwise the backward pass would keep the gathered weights
     return config
 
 
 if __name__ == "__main__":
-    config = parse()  # before the slow imports: a wrong option is refused at once
+    config = parse()  # before the slow imports, to report wrong options at once
 
 import time
 
@@ -51,10 +51,10 @@ def main(config):
     samples = config.batch * (1 if config.tensor else world.size)
     batches = text(config.steps * samples * (config.length + 1), config.seed)
     batches = batches.reshape(config.steps, samples, config.length + 1)
-    if not config.tensor:  # each rank has samples of its own
+    if not config.tensor:  # each rank has different samples
         batches = batches[:, world.rank :: world.size]
 
-    Training(world, config, width=config.heads).step(batches[0])  # a tiny one: what TensorFlow needs is there then
+    Training(world, config, width=config.heads).step(batches[0])  # a warm-up
     memory = Memory()
     training = Training(world, config, memory=memory)
     writer.event("start", steps=config.steps, world=world.size)
@@ -62,7 +62,7 @@ def main(config):
     for number, batch in enumerate(batches, 1):
         sent, start = world.sent, time.perf_counter()
         own = training.step(batch)
-        sent = world.sent - sent  # the mean of the losses, and of memory below, is not a part of training
+        sent = world.sent - sent  # averaging losses, and memory below, is not part of training
         loss = float(world.all_reduce(own, "loss"))
         seconds.append(time.perf_counter() - start)
         losses.append(loss)
@@ -97,7 +97,7 @@ class Training:
         for number, layer in enumerate(self._layers[:-1]):
             weights = self.store.weights(number)
             if self._config.checkpoint:
-                records.append(x)  # and nothing of what is between
+                records.append(x)  # but no intermediate results
                 x = self._added(layer, x, layer.function(x, *weights))
             else:
                 records.append(record(layer, x, weights))
@@ -122,7 +122,7 @@ class Training:
         return loss
 
     def _added(self, layer, around, through):
-        """Return what goes around a layer plus what goes through it, of all ranks' parts in tensor parallelism."""
+        """Return a layer's input plus its output, summed over ranks in tensor parallelism."""
         if not layer.residual:
             return through
         if self._config.tensor:

@@ -1,17 +1,16 @@
-"""How long all-reduce, broadcast and all-gather take, over message sizes from 4 B to 256 MiB.
+"""Benchmark of all-reduce, broadcast and all-gather, for message sizes from 4 B to 256 MiB.
 
     ddl run --workers 2 bench_allreduce.py
     ddl run --workers 2 bench_allreduce.py --operations all_reduce --sizes 4 4096 4194304
     ddl run --workers 2 --cluster multi_worker bench_allreduce.py --implementation ring
     ddl run --workers 8 bench_allreduce.py --nccl NCCL_ALGO=Ring NCCL_P2P_LEVEL=PHB
 
-Under Horovod it times Horovod's operations, with whatever carries them: Gloo, MPI, or NCCL on GPUs.
-In a cluster of tf.distribute (--cluster multi_worker) it times that library's collectives.
+Under Horovod, it times Horovod's operations over Gloo, MPI or NCCL. In a tf.distribute cluster (--cluster
+multi_worker), it times that library's collectives.
 
-Before each repetition all ranks wait for each other; its time is that of the slowest. The first
-repetitions, which open connections and build graphs, are not kept. All sizes take turns, so that
-what else the machine is doing hits all alike. A size is that of the result: each of N ranks brings
-1/N of an all-gather's, as the nccl-tests count it.
+A barrier precedes each repetition, and its time is the slowest rank's. The first repetitions, which open connections
+and build graphs, are discarded. Sizes are interleaved, so that other load on the machine affects all equally. As in
+nccl-tests, the size is that of the result: each of N ranks contributes 1/N of an all-gather.
 """
 
 from course.shared import bench
@@ -28,13 +27,13 @@ def parse(arguments=None):
     bench.add_options(ours)
     add("--nccl", nargs="+", metavar="NAME=VALUE", help="settings of NCCL, such as NCCL_ALGO=Ring")
     a_time = Number(above=0)
-    add("--cycle-time-ms", type=a_time, metavar="MS", help="how often Horovod looks what is ready (default: 1)")
-    add("--implementation", choices=IMPLEMENTATIONS, default="auto", help="of tf.distribute's collectives only")
+    add("--cycle-time-ms", type=a_time, metavar="MS", help="Horovod's cycle time (default: 1)")
+    add("--implementation", choices=IMPLEMENTATIONS, default="auto", help="for tf.distribute's collectives only")
     return bench.parse(ours, arguments)
 
 
 if __name__ == "__main__":
-    config = parse()  # before the slow imports: a wrong option is refused at once
+    config = parse()  # before the slow imports, to report wrong options at once
 
 import os
 import time
@@ -46,14 +45,14 @@ from course.topology.collectives import Horovod, TFDistribute
 from course.training.journal import Writer
 from ddl import cluster
 
-TURNS = 3  # of each size; one repetition at the beginning of a turn is not kept
+TURNS = 3  # rounds for each size; each round's first repetition is discarded
 SETTINGS = ("HOROVOD_GLOO_IFACE", "HOROVOD_CYCLE_TIME", "HOROVOD_FUSION_THRESHOLD")
 
 
 def main(config):
     to_measure = sizes(config)
     settings = nccl_settings(config.nccl)
-    os.environ.update(settings)  # NCCL reads them when it is first used
+    os.environ.update(settings)  # NCCL reads them on first use
     library = TFDistribute(config, task_here()) if os.environ.get("TF_CONFIG") else Horovod(config)
     refuse_what_does_not_fit(max(to_measure), library.COPIES, library.local_ranks)
     messages = [
@@ -87,7 +86,7 @@ def main(config):
 
 
 def task_here():
-    """Return this process's task in a cluster of tf.distribute, when all of the cluster's workers are there."""
+    """Return this process's task in a tf.distribute cluster, once all workers have started."""
     task = cluster.read()
     if task.chief or task.ps:
         raise BenchError('a chief and parameter servers have no collectives: launch with cluster="multi_worker"')
@@ -96,25 +95,22 @@ def task_here():
 
 
 def announce(writer, library, settings):
-    """Say what is about to be measured, and what it cannot show."""
+    """Print what will be measured, with caveats."""
     if settings and library.backend != "nccl":
-        writer.event("note", message=f"settings of NCCL change nothing here: {library.backend} carries the bytes")
+        writer.event("note", message=f"settings of NCCL have no effect: {library.backend} is in use")
     if library.ranks == 1:
-        writer.event(
-            "note",
-            message="on one rank nothing travels: what is timed is what the library does with a message all the same",
-        )
+        writer.event("note", message="one rank sends nothing: the times are the library's overhead")
     writer.print(f"{library.name}, {library.backend}, {library.ranks} ranks: {library.transport}")
 
 
 def whole(operation, size_bytes, ranks):
-    """Return the size to measure: each rank brings whole numbers to an all-gather."""
+    """Return the size to measure, rounded so that each rank contributes whole numbers to an all-gather."""
     parts = ranks if operation == "all_gather" else 1
     return max(1, size_bytes // (4 * parts)) * 4 * parts
 
 
 class Message:
-    """One operation on messages of one size, and how long it took each time."""
+    """One operation on messages of one size, and its times."""
 
     def __init__(self, library, operation, size_bytes):
         self.library, self.operation, self.size_bytes = library, operation, size_bytes
@@ -123,11 +119,11 @@ class Message:
         self.seconds = []
 
     def take(self, turn, config):
-        """Take one of the turns: a part of all repetitions."""
-        # Rank k brings k + 1, so that a result says who took part in it.
+        """Run one round of repetitions."""
+        # Rank k contributes k + 1, so the result shows which ranks took part.
         values = tf.fill([self.own], self.library.rank + 1.0)
         if turn == 0:
-            self._check(self.act(values))  # builds the graph, too
+            self._check(self.act(values))  # also builds the graph
         warm = self._once(values)
         if turn == 0:
             self.count = repeats(config, self.library.gather([warm]).max())
@@ -152,7 +148,7 @@ class Message:
             )
 
     def measured(self):
-        """Return what the record keeps: each repetition took as long as on its slowest rank."""
+        """Return the point for the record; a repetition takes as long as its slowest rank."""
         slowest = self.library.gather(self.seconds).max(axis=0)
         return {
             "operation": self.operation,

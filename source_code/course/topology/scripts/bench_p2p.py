@@ -1,17 +1,17 @@
-"""Latency and bandwidth between each two ranks, over message sizes from 4 B to 256 MiB.
+"""Benchmark of latency and bandwidth between pairs of ranks, for message sizes from 4 B to 256 MiB.
 
     ddl run --workers 2 bench_p2p.py
     ddl run --workers 2 bench_p2p.py --paths tcp shared_memory --sizes 4 4096 4194304
-    ddl run --workers 1 bench_p2p.py --paths device         # where there are GPUs
+    ddl run --workers 1 bench_p2p.py --paths device         # with GPUs
 
-Two ranks send a message back and forth while all others wait; half a round trip is one way. N ranks
-make N (N − 1) / 2 pairs, one after another: --seconds 0.05 goes through many faster.
+Two ranks send a message back and forth while all others wait; the one-way time is half a round trip. N ranks make
+N (N − 1) / 2 pairs, one after another: use --seconds 0.05 if there are many.
 
 tcp            a socket, on the interface that --interface names
 shared_memory  both copy through memory that they share: on the same host only, and as fast as the
                processor's caches where a message fits into them
-horovod        what Horovod offers between two ranks: a broadcast each way, in a set of the two
-device         copies by TensorFlow between rank 0's host memory and its GPUs, and between these
+horovod        a Horovod broadcast in each direction, in a process set of the two ranks
+device         copies by TensorFlow between rank 0's host memory and its GPUs, and between GPUs
                (written without a GPU at hand: not run on one)
 """
 
@@ -29,7 +29,7 @@ def parse(arguments=None):
 
 
 if __name__ == "__main__":
-    config = parse()  # before the slow imports: a wrong option is refused at once
+    config = parse()  # before the slow imports, to report wrong options at once
 
 import itertools
 import os
@@ -44,7 +44,7 @@ from course.training.journal import Writer
 
 CHANNELS = {"tcp": Socket, "shared_memory": SharedMemory, "horovod": Broadcast}
 WARM_UP = 3  # round trips of each size
-COPIES = 5  # of a message in a rank's memory at the most
+COPIES = 5  # copies of a message in a rank's memory, at most
 
 
 def main(config):
@@ -53,11 +53,11 @@ def main(config):
         os.environ["HOROVOD_GLOO_IFACE"] = config.interface
     gpus = gpus_to_copy_to() if "device" in config.paths else []
 
-    # Horovod: initialise. Process sets are added for each pair.
+    # Horovod: initialize. Process sets are added for each pair.
     os.environ["HOROVOD_DYNAMIC_PROCESS_SETS"] = "1"
     hvd.init()
     rank, ranks = hvd.rank(), hvd.size()
-    # Messages stay in the hosts' memory. Only rank 0 copies to GPUs, to all that there are.
+    # Messages stay in host memory. Only rank 0 copies to GPUs, to all of them.
     tf.config.set_visible_devices(gpus if rank == 0 else [], "GPU")
     refuse_what_does_not_fit(max(to_measure), COPIES, min(2, hvd.local_size()))
 
@@ -68,9 +68,9 @@ def main(config):
     between = [(path, pair) for path in wanted for pair in wanted[path]]
     copies = list(itertools.permutations(["host", *(f"GPU {number}" for number in range(len(gpus)))], 2))
     if not between and not copies:
-        alone = "one rank has no other to talk to: launch it with workers=2"
+        alone = "needs two ranks: launch it with workers=2"
         why = alone if ranks == 1 else "no two ranks are on the same host"
-        raise BenchError(f"--paths {' '.join(config.paths)}: nothing can be measured, as {why}")
+        raise BenchError(f"--paths {' '.join(config.paths)}: nothing to measure, because {why}")
 
     # Horovod: write on rank 0 only.
     writer, points = Writer(rank == 0), []
@@ -97,13 +97,10 @@ def main(config):
 
 
 def gpus_to_copy_to():
-    """Return the GPUs that TensorFlow sees; refuse the path to them where there are none."""
+    """Return the GPUs that TensorFlow finds. Raises an error if there are none."""
     gpus = tf.config.list_physical_devices("GPU")
     if not gpus:
-        raise BenchError(
-            "--paths device: TensorFlow sees no GPU here, so there is nothing to copy "
-            "to; tcp, shared_memory and horovod work without"
-        )
+        raise BenchError("--paths device: TensorFlow finds no GPU to copy to; use tcp, shared_memory or horovod")
     return gpus
 
 
@@ -121,7 +118,7 @@ def measured(between, copies, to_measure, config):
 
 
 def transport(paths, interface, hosts):
-    """Say in words where the bytes of each path go."""
+    """Return a description of each path's transport."""
     tcp = link(interface_between_ranks(interface), hosts)
     words = {
         "tcp": tcp,
@@ -133,14 +130,14 @@ def transport(paths, interface, hosts):
 
 
 def controller():
-    """Return what carries Horovod's operations on host memory."""
+    """Return the backend of Horovod's operations on host memory."""
     return "mpi" if hvd.mpi_enabled() else "gloo"
 
 
 def round_trips(channel, pair, size_bytes, config):
     """Time messages back and forth between a pair; return repeats and times of one way.
 
-    Every rank calls it; those outside the pair wait. RuntimeError, if what arrived is not what was sent.
+    Every rank calls this; ranks outside the pair wait. Raises RuntimeError if the received data differ.
     """
     rank, seconds = hvd.rank(), [0.0]
     if rank in pair:
@@ -166,7 +163,7 @@ def round_trips(channel, pair, size_bytes, config):
 
     if rank in pair:
         seconds = send_and_receive(WARM_UP)
-    # The rank that sends first decides how often, and tells the others.
+    # The rank that sends first chooses the number of repeats and broadcasts it.
     count = int(hvd.broadcast(tf.constant(repeats(config, 2 * seconds[-1])), root_rank=pair[0], name="count"))
     if rank in pair:
         seconds = send_and_receive(count)
@@ -176,9 +173,8 @@ def round_trips(channel, pair, size_bytes, config):
 def device_copies(source, target, size_bytes, config):
     """Time TensorFlow's copies of a tensor from one device of this process to another.
 
-    `source` and `target` are "host", "GPU 0", "GPU 1", … Returns repeats and times, in which the
-    start of an operation counts, as for all of TensorFlow's; the host's memory is what TensorFlow
-    allocates for a tensor, not always pinned.
+    `source` and `target` are "host", "GPU 0", "GPU 1", … Returns repeats and times, including the launch of the
+    operation; host memory is allocated by TensorFlow and not always pinned.
     """
     names = ["CPU:0" if end == "host" else end.replace(" ", ":") for end in (source, target)]
     with tf.device(names[0]):

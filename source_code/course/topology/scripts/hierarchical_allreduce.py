@@ -1,12 +1,12 @@
-"""All-reduce in several ways over hosts with a slow network between them, in turns in one job.
+"""Benchmark of all-reduce variants over hosts with a slow network between them.
 
     ddl run --site containers/sites/two-hosts.toml --workers 4 hierarchical_allreduce.py
     ddl run --workers 8 --nodes 2 hierarchical_allreduce.py --max-bytes 67108864   # on a cluster
 
-These are Horovod's own ring; a ring over plain sockets, once host by host and once so that every
-step changes the host; and two hierarchies of Horovod's operations, which do a part inside each host
-so that less has to cross. Each result is compared with Horovod's own, number by number. What
-crossed is read from the counters of the hosts' interfaces.
+The variants are Horovod's ring; a ring over plain sockets, once host by host and once alternating between hosts; and
+two hierarchies of Horovod's operations, which reduce inside each host first to send less between hosts. They run in
+turns in one job. Each result is compared with Horovod's, number by number. The traffic comes from the counters of the
+hosts' interfaces.
 """
 
 from course.shared import bench
@@ -23,13 +23,13 @@ def parse(arguments=None):
         nargs="+",
         choices=VARIANTS,
         default=list(VARIANTS),
-        help=f"those to measure; {FLAT} is always one of them",
+        help=f"variants to measure, always including {FLAT}",
     )
     return bench.parse(ours, arguments)
 
 
 if __name__ == "__main__":
-    config = parse()  # before the slow imports: a wrong option is refused at once
+    config = parse()  # before the slow imports, to report wrong options at once
 
 import os
 import time
@@ -46,21 +46,21 @@ from course.topology.channels import barrier
 from course.training.journal import Writer
 from ddl.records.network import RATE, link_made_here
 
-LEAST = 5  # turns to measure, however long they take: quartiles need some
-COPIES = 6  # of a message that a rank holds at once
+LEAST = 5  # minimal rounds, for the quartiles
+COPIES = 6  # copies of a message that a rank holds at once
 
 
 def main(config):
     to_measure = sizes(config)
 
-    # Horovod: initialise. Process sets are made later, when it is known which rank is where.
+    # Horovod: initialize. Process sets are added later, when the ranks' hosts are known.
     hvd.init(process_sets="dynamic")
     rank, ranks, each = hvd.rank(), hvd.size(), hvd.local_size()
     if hvd.cross_size() < 2 or each < 2:
         raise SystemExit(
-            f"hierarchical_allreduce.py: {ranks} ranks on {hvd.cross_size()} hosts, and it takes "
-            "two hosts with two ranks each, at least: launch(..., workers=4, nodes=2). With "
-            "site=hosts.site() this machine stands for two, where that is permitted."
+            f"hierarchical_allreduce.py: {ranks} ranks on {hvd.cross_size()} hosts, but it needs "
+            "at least two hosts with two ranks each: launch(..., workers=4, nodes=2). With "
+            "site=hosts.site(), this machine simulates two hosts, if permitted."
         )
     refuse_what_does_not_fit(max(to_measure), COPIES, each)
     variants = Variants(config.interface)
@@ -104,7 +104,7 @@ def measure(variants, chosen, size_bytes, config):
         check(variant, variants.act(variant, message), right)
     figures = in_turns([partial(variants.timed, variant, message) for variant in chosen], config, LEAST)
     seconds = figures[..., 0].max(axis=0)  # a repetition took as long as its slowest rank
-    sent = figures[..., 1].max(axis=0)  # by the host that sent most
+    sent = figures[..., 1].max(axis=0)  # from the host that sent most
     return [
         {
             "operation": "all_reduce",
@@ -125,7 +125,7 @@ def measure(variants, chosen, size_bytes, config):
 class Variants:
     """All variants, ready to use.
 
-    `interface` leads to the other hosts; by default it is the one through which Horovod's ranks met.
+    `interface` leads to the other hosts; the default is Horovod's.
     """
 
     def __init__(self, interface=None):
@@ -144,7 +144,7 @@ class Variants:
         self.functions = {}
 
     def timed(self, variant, message):
-        """Do one all-reduce; return its seconds and the bytes that this host sent meanwhile."""
+        """Run one all-reduce; return its seconds and the bytes that this host sent meanwhile."""
         barrier()
         before = self.sent_bytes()
         start = time.perf_counter()
@@ -154,7 +154,7 @@ class Variants:
         return seconds, self.sent_bytes() - before
 
     def act(self, variant, message):
-        """Do one all-reduce; return the sum, an array."""
+        """Run one all-reduce; return the sum, an array."""
         if variant in self.orders:
             return ring(self.mesh, message.numpy().copy(), self.orders[variant])
         key = variant, message.shape[0]
@@ -181,7 +181,7 @@ class Variants:
         return hvd.broadcast(total, self.leader, process_set=self.inside, name=f"{name}.out")
 
     def sent_bytes(self):
-        """Bytes that this host's interface has sent so far, by its own count."""
+        """Return the bytes that this host's interface has sent so far, by its own counter."""
         return psutil.net_io_counters(pernic=True)[self.interface].bytes_sent
 
 

@@ -1,11 +1,11 @@
-"""Three algorithms for an all-reduce race on real ranks, over sockets, in turns in one job.
+"""Race of three all-reduce algorithms on real ranks, over sockets.
 
     ddl run --workers 4 --oversubscribe race_allreduce.py     # on a machine with fewer cores than ranks
     ddl run --workers 8 --nodes 2 race_allreduce.py --max-bytes 67108864
 
-They are a ring, recursive doubling, and halving and doubling, written out below in a few lines
-each. All use the same connections, one between any two ranks, so that they differ only in who
-sends what to whom. Each result is compared with Horovod's own all-reduce, number by number.
+The algorithms are a ring, recursive doubling, and halving and doubling, a few lines each. They use the same
+connections, so they differ only in their pattern of messages, and run in turns in one job. Each result is compared with
+Horovod's all-reduce, number by number.
 """
 
 from course.shared import bench
@@ -21,7 +21,7 @@ def parse(arguments=None):
 
 
 if __name__ == "__main__":
-    config = parse()  # before the slow imports: a wrong option is refused at once
+    config = parse()  # before the slow imports, to report wrong options at once
 
 import select
 import time
@@ -37,8 +37,8 @@ from course.training.horovod_utils import cycle_time
 from course.training.journal import Writer
 
 WARM_UP = 2  # turns of each size
-COPIES = 5  # of a message that a rank holds at once
-QUIET_MS = 50.0  # Horovod looks for work as seldom as this, so that it takes no core from those who race
+COPIES = 5  # copies of a message that a rank holds at once
+QUIET_MS = 50.0  # Horovod's cycle time, long enough not to take cores from the race
 ITEM = np.dtype(np.float32)
 
 
@@ -48,7 +48,7 @@ def main(config):
         hvd.init()
     rank, ranks = hvd.rank(), hvd.size()
     if ranks < 2 or ranks & (ranks - 1):
-        raise BenchError(f"{ranks} ranks: halving and doubling, as it is written here, needs 2, 4, 8 or 16 …")
+        raise BenchError(f"{ranks} ranks: halving and doubling needs a power of two")
     refuse_what_does_not_fit(max(to_measure), COPIES, hvd.local_size())
     interface = interface_between_ranks(config.interface)
     mesh = Mesh(interface)
@@ -91,7 +91,7 @@ def measure(mesh, size_bytes, config):
             "size_bytes": size_bytes,
             "repeats": len(seconds),
             "seconds": timing(seconds[:, column].tolist()),
-            # By how much each other one is slower, in the same turn.
+            # Slowdown of each other algorithm in the same round.
             "ahead_of": {
                 other: spread(seconds[:, index] / seconds[:, column])
                 for index, other in enumerate(ALGORITHMS)
@@ -106,13 +106,13 @@ def measure(mesh, size_bytes, config):
 
 def numbers_to_add(size_bytes):
     """Return this rank's values of a message, and their sum over all ranks."""
-    # Small whole numbers: their sums are exact, whatever the order in which they are added.
+    # Small integers, whose sums are exact in any order.
     values = np.random.default_rng(hvd.rank()).integers(-1000, 1000, size_bytes // ITEM.itemsize).astype(ITEM)
     return values, hvd.allreduce(tf.constant(values), op=hvd.Sum, name=f"right.{size_bytes}").numpy()
 
 
 def check(name, result, right):
-    """Raise RuntimeError, if a result is not that of Horovod's own all-reduce."""
+    """Raise RuntimeError if a result differs from Horovod's all-reduce."""
     if not np.array_equal(result, right):
         raise RuntimeError(
             f"{name}: on rank {hvd.rank()} the sum of {right.nbytes:,} bytes is not that of Horovod's own all-reduce"
@@ -120,7 +120,7 @@ def check(name, result, right):
 
 
 def in_turns(tasks, config, least=1):
-    """Do all tasks in turns, `least` turns or more; each returns its seconds, and other figures after them.
+    """Run all tasks in turns, for at least `least` rounds; a task returns its seconds and further figures.
 
     Returns float64 ``[ranks, turns, tasks, figures]``.
     """
@@ -133,14 +133,14 @@ def in_turns(tasks, config, least=1):
 
 def timed(mesh, algorithm, values):
     total = values.copy()
-    recursive_doubling(mesh, np.zeros(1, ITEM))  # nobody leaves before all have come
+    recursive_doubling(mesh, np.zeros(1, ITEM))  # no rank leaves before all have arrived
     start = time.perf_counter()
     algorithm(mesh, total)
     return [time.perf_counter() - start]
 
 
 def gather(values):
-    """Return the rows of all ranks, one below another."""
+    """Return the stacked rows of all ranks."""
     return hvd.allgather(tf.constant(values, tf.float64), name="measured").numpy()
 
 
@@ -148,7 +148,7 @@ def gather(values):
 
 
 def ring(mesh, total, order=None):
-    """Send to the next rank only, in this order of them: first to add up the pieces, then to pass them on."""
+    """Send only to the next rank in `order`: first to sum the pieces, then to pass them on."""
     ranks, order = mesh.ranks, order or range(mesh.ranks)
     position = order.index(mesh.rank)
     right, left = order[(position + 1) % ranks], order[position - 1]
@@ -161,7 +161,7 @@ def ring(mesh, total, order=None):
 
 
 def recursive_doubling(mesh, total):
-    """Exchange all that is added up so far, with partners at distance 1, 2, 4 and so on."""
+    """Exchange partial sums with partners at distance 1, 2, 4 and so on."""
     distance = 1
     while distance < mesh.ranks:
         partner = mesh.rank ^ distance
@@ -171,7 +171,7 @@ def recursive_doubling(mesh, total):
 
 
 def halving_and_doubling(mesh, total):
-    """Give away half of what is left, keep adding up the other half, and at the end go back the same way."""
+    """Send half of the remaining data and sum the other half, then go back in reverse."""
     return _halve(mesh, total, mesh.ranks // 2)
 
 
@@ -190,7 +190,7 @@ ALGORITHMS = {"ring": ring, "recursive doubling": recursive_doubling, "halving a
 
 
 class Mesh:
-    """A connection from this rank to each other one."""
+    """Connections from this rank to all others."""
 
     def __init__(self, interface):
         self.rank, self.ranks = hvd.rank(), hvd.size()
@@ -200,7 +200,7 @@ class Mesh:
             connection.setblocking(False)
 
     def exchange(self, to, piece, source, like):
-        """Send a piece to one rank while another comes from a rank, of a known size; return that."""
+        """Send a piece to one rank while receiving one of known size from another; return it."""
         self.messages += 1
         self.sent_bytes += piece.nbytes
         received = np.empty_like(like)
@@ -226,7 +226,7 @@ class Mesh:
 
 
 def bytes_of(array):
-    """Return an array's memory, byte by byte; that of an empty one, too."""
+    """Return an array's memory as bytes, including an empty array's."""
     return memoryview(array).cast("B") if array.size else memoryview(b"")
 
 
