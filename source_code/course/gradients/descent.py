@@ -74,9 +74,8 @@ def best_weight(data):
 def descend(w: float, lr: float, batches, iterations: int, gradient=gradient):
     """Train from the weight `w`, one batch per iteration, cycling through the batches.
 
-
-    ``gradient(w, batch)`` may be a reader's own.
-    Returns the weight before the first iteration and after each: float, shape (iterations + 1,).
+    ``gradient(w, batch)`` may be a reader's own. Returns the weight before the first iteration and after each: float,
+    shape (iterations + 1,).
     """
     weights = [float(w)]
     with numpy.errstate(over="ignore", invalid="ignore"):
