@@ -1,8 +1,9 @@
 """Argument parser for command lines and scripts: no abbreviations, and suggestions for misspelled options."""
 
 import argparse
+import re
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NoReturn
 
 from ddl.text import did_you_mean
 
@@ -23,6 +24,10 @@ class Parser(argparse.ArgumentParser):
             hint = did_you_mean(unknown.split("=")[0], self._option_string_actions)
             self.error(f"unrecognized arguments: {unknown + hint if hint else ' '.join(rest)}")
         return found, rest
+
+    def error(self, message: str) -> NoReturn:
+        choice = re.search(r"invalid choice: '([^']*)' \(choose from (.*)\)", message)
+        super().error(message + (did_you_mean(choice[1], re.findall(r"[\w-]+", choice[2])) if choice else ""))
 
 
 def add_command(commands: Any, name: str, function: Callable | None, text: str) -> Parser:

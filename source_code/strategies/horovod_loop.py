@@ -1,4 +1,4 @@
-"""Train the course's network in several processes with Horovod, in a loop of our own.
+"""Train the course's network in several processes with Horovod, in a custom loop.
 
     ddl run --workers 2 strategies/horovod_loop.py --epochs 2
     horovodrun --gloo -np 2 python source_code/strategies/horovod_loop.py --steps 20
@@ -10,7 +10,7 @@ the batch.
 from course.training import options
 
 if __name__ == "__main__":
-    config = options.strategy(__doc__)  # before the slow imports: a wrong option is refused at once
+    config = options.strategy(__doc__)  # before the slow imports, to refuse wrong options at once
 
 import horovod.tensorflow as hvd
 import tensorflow as tf
@@ -21,7 +21,7 @@ from course.training.strategy import MOMENTUM, Experiment, losses_and_hits
 def main(config):
     # Horovod 1: initialize. From here on this process knows its rank and how many there are.
     hvd.init()
-    # Horovod 2: pin each rank to one GPU, where there are any.
+    # Horovod 2: pin each rank to one GPU, if there are any.
     gpus = tf.config.list_physical_devices("GPU")
     if gpus:  # a scheduler may show each rank only its own, under number 0: hence the remainder
         tf.config.set_visible_devices(gpus[hvd.local_rank() % len(gpus)], "GPU")
@@ -31,7 +31,7 @@ def main(config):
     dataset = experiment.dataset(hvd.rank(), hvd.size())
 
     model = experiment.model()
-    # Horovod 4: scale. The rate is that of all ranks' samples together.
+    # Horovod 4: scale the rate with the samples of all ranks.
     per_rank_batch = experiment.global_batch // hvd.size()
     optimizer = tf.keras.optimizers.SGD(experiment.rate(per_rank_batch * hvd.size()), MOMENTUM)
 
@@ -47,7 +47,7 @@ def main(config):
         # Metrics are averaged too: one rank's own would be of its part only.
         return hvd.allreduce(tf.stack([loss, tf.reduce_mean(hits)]), op=hvd.Average)
 
-    # Horovod 6: broadcast rank 0's weights and optimizer state, so that all ranks begin alike.
+    # Horovod 6: broadcast rank 0's weights and optimizer state, so that all ranks start from the same state.
     optimizer.build(model.trainable_variables)
     hvd.broadcast_variables(model.variables + optimizer.variables, root_rank=0, inplace=True)
     experiment.start()

@@ -1,4 +1,4 @@
-"""Train the course's network on one device, with a loop of our own.
+"""Train the course's network on one device, with a custom loop.
 
     ddl run --workers 1 strategies/loop.py --epochs 2
     python source_code/strategies/loop.py --steps 20          # no run folder
@@ -9,7 +9,7 @@ This spells out what Model.fit does in single.py: the same updates, in code that
 from course.training import options
 
 if __name__ == "__main__":
-    config = options.strategy(__doc__)  # before the slow imports: a wrong option is refused at once
+    config = options.strategy(__doc__)  # before the slow imports, to refuse wrong options at once
 
 import tensorflow as tf
 

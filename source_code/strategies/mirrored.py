@@ -10,7 +10,7 @@ and every replica makes the same update.
 from course.training import options
 
 if __name__ == "__main__":
-    config = options.strategy(__doc__, replicas=2)  # before the slow imports: a wrong option is refused at once
+    config = options.strategy(__doc__, replicas=2)  # before the slow imports, to refuse wrong options at once
 
 import tensorflow as tf
 
@@ -21,7 +21,7 @@ def main(config):
     experiment = Experiment(config)
     strategy = tf.distribute.MirroredStrategy(experiment.devices())
 
-    # What has variables is made in the strategy's scope: each replica gets them.
+    # Variables are created in the strategy's scope: each replica gets a copy.
     with strategy.scope():
         model = experiment.model()
         model.compile(

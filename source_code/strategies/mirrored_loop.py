@@ -1,4 +1,4 @@
-"""Train the course's network on all devices of one machine, with a loop of our own.
+"""Train the course's network on all devices of one machine, with a custom loop.
 
     ddl run --workers 1 strategies/mirrored_loop.py --epochs 2
     python source_code/strategies/mirrored_loop.py --steps 20 --replicas 4
@@ -10,7 +10,7 @@ so each replica divides its loss by the size of the whole batch.
 from course.training import options
 
 if __name__ == "__main__":
-    config = options.strategy(__doc__, replicas=2)  # before the slow imports: a wrong option is refused at once
+    config = options.strategy(__doc__, replicas=2)  # before the slow imports, to refuse wrong options at once
 
 import tensorflow as tf
 
@@ -22,7 +22,7 @@ def main(config):
     strategy = tf.distribute.MirroredStrategy(experiment.devices())
     dataset = strategy.experimental_distribute_dataset(experiment.dataset())
 
-    # What has variables is made in the strategy's scope: each replica gets them.
+    # Variables are created in the strategy's scope: each replica gets a copy.
     with strategy.scope():
         model = experiment.model()
         optimizer = tf.keras.optimizers.SGD(experiment.rate(experiment.global_batch), MOMENTUM)

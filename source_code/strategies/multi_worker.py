@@ -11,7 +11,7 @@ Every process runs this file. TF_CONFIG says where all of them are and which one
 from course.training import options
 
 if __name__ == "__main__":
-    config = options.strategy(__doc__)  # before the slow imports: a wrong option is refused at once
+    config = options.strategy(__doc__)  # before the slow imports, to refuse wrong options at once
 
 import tensorflow as tf
 
@@ -24,7 +24,7 @@ def main(config):
     experiment = Experiment(config, rank=task.index, ranks=len(task.workers))
     strategy = tf.distribute.MultiWorkerMirroredStrategy()
 
-    # What has variables is made in the strategy's scope: each replica gets them.
+    # Variables are created in the strategy's scope: each replica gets a copy.
     with strategy.scope():
         model = experiment.model()
         model.compile(

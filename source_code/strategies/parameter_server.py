@@ -2,7 +2,7 @@
 
     ddl run --workers 2 --cluster parameter_server strategies/parameter_server.py --epochs 2
 
-Every process runs this file; TF_CONFIG says which one it is. The coordinator (`chief`) sends each batch to the next
+Every process runs this file; TF_CONFIG names its role. The coordinator (`chief`) sends each batch to the next
 free worker. That worker reads the weights from the parameter server, computes a gradient and applies it there without
 waiting for the others, so its gradient may be based on old weights. The script counts how many updates late it is. An
 update uses one worker's batch, so the number of updates and samples is the same as in the other strategies.
@@ -11,7 +11,7 @@ update uses one worker's batch, so the number of updates and samples is the same
 from course.training import options
 
 if __name__ == "__main__":
-    config = options.strategy(__doc__)  # before the slow imports: a wrong option is refused at once
+    config = options.strategy(__doc__)  # before the slow imports, to refuse wrong options at once
 
 from collections import deque
 
@@ -32,7 +32,7 @@ def main(config):
     experiment = Experiment(config, ranks=len(task.workers), splits=False)
     dataset = experiment.dataset()
 
-    # What has variables is made in the strategy's scope: the parameter server gets them.
+    # Variables are created in the strategy's scope: the parameter server holds them.
     with strategy.scope():
         model = experiment.model()
         optimizer = tf.keras.optimizers.SGD(experiment.rate(experiment.global_batch), MOMENTUM)

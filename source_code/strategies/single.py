@@ -10,7 +10,7 @@ strategy; `course.training.strategy` is their shared part.
 from course.training import options
 
 if __name__ == "__main__":
-    config = options.strategy(__doc__)  # before the slow imports: a wrong option is refused at once
+    config = options.strategy(__doc__)  # before the slow imports, to refuse wrong options at once
 
 import tensorflow as tf
 

@@ -10,7 +10,7 @@ batch. The six steps are numbered as in horovod_loop.py.
 from course.training import options
 
 if __name__ == "__main__":
-    config = options.strategy(__doc__, backend=True)  # before the slow imports: a wrong option is refused at once
+    config = options.strategy(__doc__, backend=True)  # before the slow imports, to refuse wrong options at once
 
 import os
 
@@ -23,7 +23,7 @@ from course.training.torch_strategy import MOMENTUM, Experiment, losses_and_hits
 def main(config):
     # Horovod 1: initialize. From here on this process knows its rank and how many there are.
     dist.init_process_group(config.backend or ("nccl" if torch.cuda.is_available() else "gloo"))
-    # Horovod 2: pin each rank to one GPU, where there are any.
+    # Horovod 2: pin each rank to one GPU, if there are any.
     device = torch.device("cpu")
     if torch.cuda.is_available():  # a scheduler may show each rank only its own: hence the remainder
         device = torch.device("cuda", int(os.environ["LOCAL_RANK"]) % torch.cuda.device_count())
@@ -36,7 +36,7 @@ def main(config):
     # Horovod 5 and 6: wrap, broadcast. All ranks begin with rank 0's weights, and backward() averages
     # the gradients of all ranks.
     model = torch.nn.parallel.DistributedDataParallel(experiment.model().to(device))
-    # Horovod 4: scale. The rate is that of all ranks' samples together.
+    # Horovod 4: scale the rate with the samples of all ranks.
     per_rank_batch = experiment.global_batch // dist.get_world_size()
     rate = experiment.rate(per_rank_batch * dist.get_world_size())
     optimizer = torch.optim.SGD(model.parameters(), rate, MOMENTUM)
@@ -60,4 +60,4 @@ def main(config):
 
 if __name__ == "__main__":
     main(config)
-    dist.destroy_process_group()  # when no model holds it any more
+    dist.destroy_process_group()  # once no model holds it

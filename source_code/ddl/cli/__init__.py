@@ -1,5 +1,6 @@
-"""The command line: `ddl run`, `list`, `show`, `stop`, `compare`, `doctor` and what plugins add."""
+"""The command line: `ddl run`, `list`, `show`, `stop`, `compare`, `doctor` and the commands of plugins."""
 
+import argparse
 import os
 import signal
 import sys
@@ -11,6 +12,17 @@ from ddl.cli import runs
 from ddl.errors import CourseError
 
 __all__ = ["main"]
+
+DESCRIPTION = "Launch training runs on several workers, follow them, and compare their results."
+EXAMPLES = """\
+examples:
+  ddl doctor                        check this machine
+  ddl run -n 2 train.py --epochs 3  train on two workers
+  ddl show                          follow the newest run
+  ddl compare first second          compare two runs
+
+exit status: 0 done, 1 (or that of the first failed rank) for failed runs and checks, 2 wrong input, 130 interrupted
+"""
 
 
 def main(argv=None):
@@ -34,7 +46,8 @@ def main(argv=None):
 
 
 def _parser():
-    parser = Parser(prog="ddl", description=__doc__)
+    formatter = argparse.RawDescriptionHelpFormatter
+    parser = Parser(prog="ddl", description=DESCRIPTION, epilog=EXAMPLES, formatter_class=formatter)
     parser.add_argument("--version", action="version", version=f"ddl {ddl.__version__}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     for add in (runs.add, *plugins.each("add_commands")):

@@ -48,6 +48,7 @@ def test_a_reader_that_has_seen_enough_gets_no_complaint():
 @pytest.mark.parametrize(
     ("words", "usage", "refusal"),
     [
+        (["shwo", "x"], "ddl", "did you mean 'show'?"),
         (["run", "--wokers", "2", "x.py"], "ddl run", "--wokers: did you mean '--workers'?"),
         (["run"], "ddl run", "required: SCRIPT"),
         (["challenge", "score", "--run", "3", "x.py"], "ddl challenge score", "--run: did you mean '--runs'?"),

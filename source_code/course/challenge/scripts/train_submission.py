@@ -33,7 +33,7 @@ def parse(arguments=None) -> argparse.Namespace:
 
 
 if __name__ == "__main__":
-    config = parse()  # before the slow imports: a wrong option is refused at once
+    config = parse()  # before the slow imports, to refuse wrong options at once
 
 import math
 import secrets

@@ -55,7 +55,7 @@ def parse(arguments=None):
 
 
 if __name__ == "__main__":
-    config = parse()  # before the slow imports: a wrong option is refused at once
+    config = parse()  # before the slow imports, to refuse wrong options at once
 
 from dataclasses import dataclass
 

@@ -22,7 +22,7 @@ def parse(arguments=None):
 
 
 if __name__ == "__main__":
-    config = parse()  # before the slow imports: a wrong option is refused at once
+    config = parse()  # before the slow imports, to refuse wrong options at once
 
 import horovod.tensorflow as hvd
 import numpy as np
