@@ -226,6 +226,6 @@ def test_feedback_shows_no_hidden_test(marked):
     for page in pages:
         text = html.unescape(re.sub(r"<[^>]*>", "", page.read_text()))
         assert "HIDDEN TESTS" not in text and "MARK SCHEME" not in text
-        assert ("It ran out of time" in text) == (page.parts[-3] in ("hidden", "talkative"))
+        assert ("Time limit exceeded" in text) == (page.parts[-3] in ("hidden", "talkative"))
         for secret in [*kept_back, *words]:
             assert len(secret) < 20 or secret not in text, (page.parts[-3], secret)

@@ -205,6 +205,6 @@ def test_runner_continues_and_lists_failures(five):
 def test_the_runner_leaves_a_reader_s_own_work_and_no_answers(five):
     root, _ = five
     assert {name: (root / name).read_text() for name in OWN} == dict.fromkeys(OWN, "a reader's own")
-    left = [path for path in root.rglob("*") if path.is_file() and "source" not in path.relative_to(root).parts]
+    left = [path for path in root.rglob("*") if path.is_file() and "lessons" not in path.relative_to(root).parts]
     for text in ("SOLUTION", "6 * 7", 'model = "answer"'):
         assert [path for path in left if text.encode() in path.read_bytes()] == []
