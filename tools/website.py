@@ -32,7 +32,7 @@ INDEX = """\
 # Distributed deep learning, by doing it
 
 Each lesson asks a question, launches real training runs on several workers, and answers it from their records. These
-pages show the lessons with their outputs. The exercises have no answers, as students get them.
+pages show the lessons with their outputs. The exercises are unanswered, as students get them.
 
 {links}{rows}
 

@@ -1,7 +1,7 @@
-"""nbgrader's plugins for its zip collector, with this class's names and with limits for what is handed in.
+"""nbgrader's plugins for its zip collector, with the names of a class and limits on hand-ins.
 
-nbgrader's own extractor follows links and unpacks archives of any size, and its collector takes the student's id from
-a regular expression that knows no class: they are replaced here. nbgrader groups the files by student and copies them.
+These replace nbgrader's extractor, which follows links and unpacks archives of any size, and its collector, whose
+regular expression does not know the class. nbgrader still groups the files by student and copies them.
 """
 
 import errno
@@ -100,12 +100,15 @@ class Extractor(ExtractorPlugin):
 
 
 class Collector(FileNameCollectorPlugin):
-    """Finds a file's student by one pattern and the names of a class; `strays` says why others match nobody."""
+    """Finds each file's student by one pattern and the names of a class; `strays` has the reason for other files."""
 
     named_regexp = Unicode(PATTERN, help="how a file's path begins; WHO is any id or name").tag(config=True)
 
     def prepare(self, out: Path, people: list[Student], keep_stamps: bool, others: list[str]) -> None:
-        """Get ready for the files below `out`, and for `others`, which are not there. `keep_stamps`: nbgrader's own."""
+        """Index the class's names; the files are those below `out`, and `others`, which were refused.
+
+        With `keep_stamps`, nbgrader's own timestamp files count.
+        """
         self._out, self._keep_stamps, self.strays, self.came_as = out, keep_stamps, {}, {}
         self._people = defaultdict(list)
         for person in people:
@@ -121,7 +124,7 @@ class Collector(FileNameCollectorPlugin):
             self._around = ""
 
     def collect(self, submitted_file):
-        """Return nbgrader's dictionary on a file, or None for one that is left where it is."""
+        """Return nbgrader's description of a file, or None to leave the file in place."""
         path = Path(submitted_file)
         name = str(path.relative_to(self._out)).removeprefix(self._around)
         student = self.owner(name)
@@ -143,7 +146,7 @@ class Collector(FileNameCollectorPlugin):
                 self.came_as[owners[0]] = f"{name[: match.end('came_as')]}_"
             return owners[0]
         if owners:
-            reason = f"the name is that of {' and '.join(owners)}: put it into a folder named by the id"
+            reason = f"the name matches {' and '.join(owners)}: put it into a folder named by the id"
         else:
             # The beginnings of names, as a whole path is far from any.
             starts = [re.split(r"[_/]|\.\w+$", _plain(part))[0].casefold() for part in (self._around, name)]
@@ -186,7 +189,7 @@ def _opened(file):
     except (zipfile.BadZipFile, OSError, ValueError, NotImplementedError) as error:
         raise Refused(f"is not a zip archive that can be read ({error})") from None
     if len(archive.infolist()) > ARCHIVE_FILES:
-        raise Refused(f"has {len(archive.infolist()):,} files; up to {ARCHIVE_FILES:,} are looked at")
+        raise Refused(f"has {len(archive.infolist()):,} files; the limit is {ARCHIVE_FILES:,}")
     return archive
 
 

@@ -1,7 +1,7 @@
 """The course's plug-in for `ddl`: commands, a data-set check for `ddl doctor`, and a class's page."""
 
 from course.cli import add_commands
-from ddl.diagnose.report import Check, missing
+from ddl.diagnose.report import Check
 
 __all__ = ["add_commands", "checks", "needs", "pages", "script_folders"]
 
@@ -22,12 +22,13 @@ def checks():
 
 
 def _cifar10(entry):
+    from course.data.dataset import DamagedData, OtherFormat
+
     if entry.is_here:
         return Check("CIFAR-10", "OK", f"{entry.form}, {entry.samples:,} images, in {entry.path}")
-    if "is damaged" in entry.form:  # training scripts would end with this
-        return missing("CIFAR-10", *entry.form.split(". ", 1))
-    if "another format" in entry.form:
-        return Check("CIFAR-10", "optional", *entry.form.split(". ", 1))
+    if isinstance(entry.problem, (DamagedData, OtherFormat)):  # a run fails only on damaged data
+        state = "missing" if isinstance(entry.problem, DamagedData) else "optional"
+        return Check("CIFAR-10", state, *entry.form.split(". ", 1))
     return Check(
         "CIFAR-10",
         "optional",

@@ -9,9 +9,16 @@ from typing import Any
 
 from ddl.display.table import is_number
 from ddl.errors import InputError
-from ddl.interval import half_width
 
 MOST_PAIRS = 1000  # limit of the search for the number of pairs needed
+
+
+def half_width(values: Sequence[float]) -> float:
+    """Return half the width of the 95 % interval, t(0.975, n − 1) × s / √n; NaN for fewer than two values."""
+    from scipy.stats import t
+
+    n = len(values)
+    return float(t.ppf(0.975, n - 1)) * statistics.stdev(values) / math.sqrt(n) if n > 1 else math.nan
 
 
 @dataclass(frozen=True)

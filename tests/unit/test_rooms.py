@@ -7,7 +7,7 @@ from helpers import ROOT
 SOURCE = ROOT / "source_code"
 # A room imports from those above its own line, never from its neighbors or from below.
 TOOL = [
-    {"errors", "interval", "lazy", "plugins", "text"},
+    {"errors", "lazy", "plugins", "text"},
     {"arguments"},
     {"records"},
     {"display"},

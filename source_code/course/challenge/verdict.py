@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from course.challenge.report import Report
 from course.challenge.rules import ALPHA, RUNS, TARGETS
-from ddl.interval import half_width
+from ddl.paired_stats import half_width
 from ddl.text import plural
 
 

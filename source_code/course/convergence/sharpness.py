@@ -10,7 +10,7 @@ from course.convergence.tuning import arm_of
 from ddl.display.style import data_label
 from ddl.display.table import Table
 from ddl.errors import InputError
-from ddl.interval import half_width
+from ddl.paired_stats import half_width
 
 MEASURES = {"sharpness": "largest eigenvalue", "invariant": "largest eigenvalue, scale-invariant"}
 SETTING = ("arm", "learning_rate")  # networks with the same values differ only in their seed

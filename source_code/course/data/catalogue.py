@@ -193,6 +193,7 @@ class Entry:
     samples: int = 0
     size_bytes: int = 0
     unit: str = "images"
+    problem: DataError | None = None
 
     @property
     def is_here(self) -> bool:
@@ -211,7 +212,7 @@ def listing() -> list[Entry]:
         try:
             form, samples, files = _found(name, folder)
         except DataError as problem:
-            entries.append(Entry(name, str(problem), folder))
+            entries.append(Entry(name, str(problem), folder, problem=problem))
         else:
             unit = "questions" if name == "quora" else "images"
             entries.append(Entry(name, form, files[0], samples, _bytes(files), unit))

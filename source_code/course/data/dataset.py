@@ -18,6 +18,14 @@ class DataError(CourseError, ValueError):
     """Data set missing or damaged, or impossible request."""
 
 
+class DamagedData(DataError):
+    """Damaged source of a real data set."""
+
+
+class OtherFormat(DataError):
+    """A real data set in a format that cannot be read."""
+
+
 @dataclass(frozen=True, eq=False)
 class DataSet:
     """Images and labels, split into a training and a test part.

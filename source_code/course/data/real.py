@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from course.data import store
-from course.data.dataset import DataError, DataSet
+from course.data.dataset import DamagedData, DataError, DataSet, OtherFormat
 from course.data.download import Archive, sha256
 
 VERSION = 1  # of the decoded arrays; increase it to have stored ones decoded again
@@ -58,7 +58,7 @@ class RealSet:
         if not paths:
             other = next((name for name in self.others if (folder / name).exists()), None)
             if other:
-                raise DataError(
+                raise OtherFormat(
                     f"{folder} has {other}, which is {self.title} in another format. Put {self.files[0].file} there, "
                     f"or run `ddl data fetch {self.name}` to download it."
                 )
@@ -87,6 +87,6 @@ class RealSet:
         return arrays
 
 
-def damaged(name: str, where: object, what: str) -> DataError:
+def damaged(name: str, where: object, what: str) -> DamagedData:
     """Return the error for a damaged file of a real data set."""
-    return DataError(f"{where} is damaged: {what}. Run `ddl data fetch {name}` to download the official file.")
+    return DamagedData(f"{where} is damaged: {what}. Run `ddl data fetch {name}` to download the official file.")

@@ -4,6 +4,7 @@ import contextlib
 import traceback
 from functools import cache
 from html import escape
+from typing import NamedTuple
 
 from course.grader.cells import STUB, labels, role_of, tested
 from course.lab.hints import hint, steps_of
@@ -34,50 +35,58 @@ def watch(shell, notebook) -> None:
     shell.set_custom_exc((AssertionError, NameError, NotImplementedError), marks.failed)
 
 
+class _Place(NamedTuple):
+    """What a cell belongs to."""
+
+    test: str  # id of the test
+    answer_cell: str | None  # id of the answer's cell
+    is_test: bool
+    question: str | None  # id of the answer
+
+
 class _Marks:
     def __init__(self, shell, notebook):
         self._shell = shell
         self._answers = {}  # executed answers by cell id
-        # Current cell: (test's id, answer cell's id, whether it is the test, question).
-        self._cell = None
+        self._cell = None  # the `_Place` of the current cell
         self._cells = {}
         for answer, test in tested(notebook):
             name, answer_id = role_of(test)["grade_id"], answer and answer["id"]
             question = role_of(answer).get("grade_id") if answer else None
-            self._cells |= {answer_id: (name, answer_id, False, question)} if answer else {}
-            self._cells[test["id"]] = (name, answer_id, True, question)
-        self._labels = labels(name for name, *_ in self._cells.values())
+            self._cells |= {answer_id: _Place(name, answer_id, False, question)} if answer else {}
+            self._cells[test["id"]] = _Place(name, answer_id, True, question)
+        self._labels = labels(place.test for place in self._cells.values())
 
     def begin(self, info):
         self._cell = self._cells.get(info.cell_id)
-        if self._cell and not self._cell[2]:
+        if self._cell and not self._cell.is_test:
             self._answers[info.cell_id] = info.raw_cell
 
     def end(self, result):
-        if result.success and self._cell and self._cell[2]:
+        if result.success and self._cell and self._cell.is_test:
             self._say("✓", "visible tests pass")
 
     def failed(self, shell, kind, error, trace, tb_offset=None):
         """Show an exception, in one line if an answer is missing or wrong."""
         if self._cell and _is_missing(error, trace):
-            answer = self._answers.get(self._cell[1])
+            answer = self._answers.get(self._cell.answer_cell)
             if answer is None or STUB in answer:
                 todo = f"still to be answered, in place of `{STUB}`" if answer else "run the cell of your answer first"
                 self._say("○", todo)
                 return
-        if self._cell and self._cell[2] and isinstance(error, AssertionError) and str(error):
+        if self._cell and self._cell.is_test and isinstance(error, AssertionError) and str(error):
             self._say("✗", str(error), "".join(traceback.format_exception(kind, error, trace)))
             return
         shell.showtraceback((kind, error, trace), tb_offset=tb_offset, running_compiled_code=True)
 
     def _say(self, sign, text, more=""):
-        text = f"{sign} {self._labels[self._cell[0]]}: {text}"
+        text = f"{sign} {self._labels[self._cell.test]}: {text}"
         css = f"border-left:4px solid {COLOURS[sign]};padding-left:7px;font-family:var(--jp-ui-font-family)"
         more = f"<details><summary>traceback</summary><pre>{escape(more)}</pre></details>" if more else ""
         html = f'<div role="status" style="{css}">{prose(text)}{more}</div>'
         self._shell.display_pub.publish({"text/html": html, "text/plain": text})
         if sign != "✓" and style.is_live():
-            _offer_hints(self._cell[3])
+            _offer_hints(self._cell.question)
 
 
 def _offer_hints(question):

@@ -1,4 +1,4 @@
-"""A reader's own function in place of the course's, once it is right."""
+"""Replacement of the course's functions by the reader's own, once they are right."""
 
 import json
 from collections.abc import Callable
@@ -9,7 +9,7 @@ import numpy as np
 def yours(answer: Callable, ours: Callable, *example) -> Callable:
     """Return the reader's `answer` if it gives what `ours` gives on an example, or else `ours`; print which it is.
 
-    What follows in a lesson then runs the reader's code, and somebody who has not answered yet can still go on.
+    The rest of the lesson then runs the reader's code. Readers without an answer can continue with the course's.
     """
     try:
         right = _alike(answer(*example), ours(*example))

@@ -36,7 +36,7 @@ class Checkpoints:
         self.variables, self.settings, self.every, self._statistics = variables, settings, every, statistics
         self._pool, self._writing = ThreadPoolExecutor(1), None
         if every:
-            folder()  # if there is no folder, fail now and not at the first checkpoint
+            folder()  # a missing folder fails now rather than at the first checkpoint
 
     def resume(self, source: str | None) -> dict:
         """Restore a checkpoint on rank 0 and return its state on every rank; empty for a fresh start (see `resume`)."""

@@ -21,7 +21,7 @@ examples:
   ddl show                          follow the newest run
   ddl compare first second          compare two runs
 
-exit status: 0 done, 1 (or that of the first failed rank) for failed runs and checks, 2 wrong input, 130 interrupted
+exit status: 0 done, 1 or the failed rank's own for failed runs and checks, 2 wrong input, 130 interrupted
 """
 
 

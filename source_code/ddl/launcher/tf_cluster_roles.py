@@ -1,7 +1,6 @@
 """Kinds of clusters, and the task of tf.distribute that each rank is."""
 
 CLUSTERS = ("horovod", "multi_worker", "parameter_server", "torchrun")
-TYPES = ("chief", "worker", "ps")
 Roles = tuple[tuple[str, int], ...]  # type and index of each rank's task
 
 

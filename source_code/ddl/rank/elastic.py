@@ -13,8 +13,8 @@ Surprises in Horovod 0.28.1, and what is done about them:
 * It ends all ranks of a host on which one fails, and never uses that host again. Here it does after `COOLDOWN_S`; if
   all ranks are on that host, the run fails.
 * It fails if the discovery script names none of the hosts that have ranks. Here the hosts then stay as they are.
-* If a rank is killed before the others have met it in ``hvd.init()``, they wait there until Gloo's timeout and then
-  abort, and so does the run.
+* If a rank is killed before the others have met it in ``hvd.init()``, they wait there until Gloo's timeout. Then
+  they and the run abort.
 * It tells rank 0 only once that hosts have changed, even if rank 0 is still importing or does not answer. Here it is
   told every `NOTIFY_S` until the world is the one that the discovery script asks for.
 * With only the minimum number of places left, it waits for the failed rank's host and then starts no rank on it. Here

@@ -74,7 +74,7 @@ def main(config):
     pin(config.pin_to)
     set_knobs(config)
 
-    # Horovod: initialize, and pin each rank to one GPU, where there are any.
+    # Horovod: initialize, and pin each rank to one GPU, if there are any.
     with cycle_time(suitable_cycle_ms(config.global_batch) if config.model else None):
         hvd.init()
     startup.ends("init")

@@ -5,7 +5,7 @@
 
 The file must define ``make_step(strategy, model, optimizer, global_batch)``: it returns a function of a distributed
 batch (normalized images, labels) that takes one training step on all replicas and returns the mean loss over the global
-batch. Before training, one such step is compared with the same step on a single device; the record says whether they
+batch. Before training, one such step is compared with the same step on a single device; the record shows if they
 agree.
 
 The data are SVHN (`ddl data fetch svhn`), or generated images of the same form.
