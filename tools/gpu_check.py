@@ -69,7 +69,7 @@ def main(folder, record):
         "ddl.plugins.each = lambda name: [getattr(course.plugin, name)] if hasattr(course.plugin, name) else [];"
     )
     step("ddl topology", sys.executable, "-c", topology + "sys.exit(main(['topology']))")
-    for name in ("bandwidth", "matmul", "memory", "images", "transformer"):
+    for name in ("bandwidth", "matmul", "roofline", "overlap", "memory", "images", "transformer", "compiled"):
         step(name, sys.executable, me, "--step", name, limit_s=90, numbers=True)
     run("one rank: report", 1, me, "--rank", "report")
     run("two ranks, one GPU: refused", 2, me, "--rank", "report")
@@ -198,6 +198,64 @@ def matmul():
     return numbers
 
 
+def roofline():
+    """The rate of one layer's product in TFLOP/s by tokens: few tokens wait for the weights to be read."""
+    import torch
+
+    cuda = device().type == "cuda"
+    width, most = (8192, 16384) if cuda else (256, 64)
+    weights = torch.randn(width, width, device=device(), dtype=torch.bfloat16)
+    numbers, tokens = {}, 1
+    while tokens <= most:
+        x = torch.randn(tokens, width, device=device(), dtype=torch.bfloat16)
+        numbers[str(tokens)] = 2 * tokens * width**2 / seconds(lambda x=x: x @ weights) / 1e12
+        tokens *= 4 if tokens < 64 else 2
+    return {"width": width, "weight_bytes": weights.nbytes, "tflop_s_by_tokens": numbers}
+
+
+def overlap():
+    """Milliseconds a layer when the weights of each layer come from host memory, with and without a prefetch.
+
+    A copy from the host stands in for ZeRO 3's all-gather: it also uses the bus while the GPU computes.
+    """
+    import torch
+
+    cuda = device().type == "cuda"
+    width, depth, most = (8192, 8, 65536) if cuda else (256, 2, 64)
+    host = [torch.randn(width, width, dtype=torch.bfloat16) for _ in range(depth)]
+    if not cuda:
+        return {"width": width, "layers": depth}  # a processor has no second stream
+    host = [layer.pin_memory() for layer in host]
+    there = [torch.empty(width, width, dtype=torch.bfloat16, device=device()) for _ in range(2)]
+    copying, arrived, used = torch.cuda.Stream(), *([torch.cuda.Event() for _ in range(depth)] for _ in range(2))
+
+    def layers(x, copy, compute, ahead):
+        current = torch.cuda.current_stream()
+        copying.wait_stream(current)
+        for layer in range(depth):
+            slot = there[layer % 2]
+            with torch.cuda.stream(copying if ahead else current):
+                if ahead and layer > 1:
+                    copying.wait_event(used[layer - 2])  # its buffer is free once that layer has been computed
+                if copy:
+                    slot.copy_(host[layer], non_blocking=True)
+                arrived[layer].record()
+            current.wait_event(arrived[layer])
+            if compute:
+                torch.matmul(x, slot)
+            used[layer].record()
+
+    numbers = {}
+    tokens = 1024
+    while tokens <= most:
+        x = torch.randn(tokens, width, device=device(), dtype=torch.bfloat16)
+        cases = {"copy": (1, 0, 0), "compute": (0, 1, 0), "one after the other": (1, 1, 0), "prefetch": (1, 1, 1)}
+        took = {name: 1e3 * seconds(lambda x=x, c=case: layers(x, *c)) / depth for name, case in cases.items()}
+        numbers[str(tokens)] = took
+        tokens *= 2
+    return {"width": width, "layers": depth, "ms_per_layer_by_tokens": numbers}
+
+
 def memory():
     """Bytes a weight: what Adam keeps in float32, under autocast, and with bfloat16 weights and a float32 copy."""
     import torch
@@ -272,7 +330,12 @@ def images():
     return {"images_per_s": numbers}
 
 
-def transformer():
+def compiled():
+    """The decoder of `transformer` under `torch.compile`."""
+    return transformer(compiled=True)
+
+
+def transformer(compiled=False):
     """Tokens/s and model FLOPs utilization of a decoder of about 350 million weights, bfloat16 autocast."""
     import torch
     from torch import nn
@@ -300,6 +363,8 @@ def transformer():
         nn.Embedding(symbols, width), *(Block() for _ in range(depth)), nn.LayerNorm(width), nn.Linear(width, symbols)
     ).to(device())
     optimizer = torch.optim.Adam(model.parameters(), 1e-4)
+    if compiled:
+        model.compile()
     text = torch.randint(symbols, (batch, length + 1), device=device())
     body = sum(weight.numel() for weight in model.parameters()) - symbols * width  # the table is looked up
     flops_per_token = 6 * body + 6 * length * width * depth  # Chowdhery et al. 2022, appendix B; half: causal

@@ -26,10 +26,14 @@ def test_what_the_page_says_works_did():
         (STEPS["memory"]["float32"]["held_bytes_per_weight"], "16.1 bytes"),
         (STEPS["memory"]["autocast"]["held_bytes_per_weight"], "16.0 bytes"),
         (STEPS["memory"]["bfloat16 with float32 copy"]["peak_bytes_per_weight"], "is 21.5 "),
-        (STEPS["bandwidth"]["host_to_device_pinned_gb_s"], "54.5 GB/s"),
-        (STEPS["bandwidth"]["host_to_device_pageable_gb_s"], "7.9 GB/s"),
-        (STEPS["matmul"]["bfloat16_tflop_s"], "767 TFLOP/s"),
+        (STEPS["bandwidth"]["host_to_device_pinned_gb_s"], "53.5 GB/s"),
+        (STEPS["bandwidth"]["host_to_device_pageable_gb_s"], "7.0 GB/s"),
+        (STEPS["matmul"]["bfloat16_tflop_s"], "737 TFLOP/s"),
         (100 * STEPS["transformer"]["mfu_of_989_tflop_s"], "MFU 30 %"),
+        (100 * STEPS["compiled"]["mfu_of_989_tflop_s"], "MFU 37 %"),
+        (STEPS["roofline"]["tflop_s_by_tokens"]["256"], "485 |"),
+        (STEPS["overlap"]["ms_per_layer_by_tokens"]["16384"]["prefetch"], "3.48 |"),
+        (STEPS["overlap"]["ms_per_layer_by_tokens"]["65536"]["one after the other"], "14.21 |"),
     ],
 )
 def test_each_number_is_the_records(value, text):
