@@ -30,8 +30,12 @@ class Parser(argparse.ArgumentParser):
         super().error(message + (did_you_mean(choice[1], re.findall(r"[\w-]+", choice[2])) if choice else ""))
 
 
-def add_command(commands: Any, name: str, function: Callable | None, text: str) -> Parser:
-    """Add a command that calls `function` with the parsed arguments; it may return an exit status."""
-    parser: Parser = commands.add_parser(name, help=text, description=text)
+def add_command(commands: Any, name: str, function: Callable | None, text: str, example: str = "") -> Parser:
+    """Add a command that calls `function` with the parsed arguments; it may return an exit status.
+
+    `example` is a command line of it, for its help.
+    """
+    epilog = f"example: ddl {example}" if example else None
+    parser: Parser = commands.add_parser(name, help=text, description=text, epilog=epilog)
     parser.set_defaults(command=function)
     return parser

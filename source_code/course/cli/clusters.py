@@ -22,7 +22,13 @@ PREDICT = (
 
 def add(commands):
     """Add the commands to the program's."""
-    topology = add_command(commands, "topology", _topology, "show the topology of this machine or another one")
+    topology = add_command(
+        commands,
+        "topology",
+        _topology,
+        "show the topology of this machine or another one",
+        "topology dgx-a100 --matrix",
+    )
     topology.add_argument(
         "machine",
         nargs="?",
@@ -37,7 +43,13 @@ def add(commands):
 
 
 def _add_predict(commands):
-    predict = add_command(commands, "predict", _predict, "predict a training's scaling on a cluster of servers")
+    predict = add_command(
+        commands,
+        "predict",
+        _predict,
+        "predict a training's scaling on a cluster of servers",
+        "predict --topology dgx-a100 --nodes 4 --model resnet50",
+    )
     predict.add_argument(
         "--topology", required=True, metavar="NAME_OR_FILE", help="of a server, as for `ddl topology`, with its network"
     )

@@ -14,13 +14,17 @@ from ddl.errors import CourseError
 __all__ = ["main"]
 
 DESCRIPTION = "Launch training runs on several workers, follow them, and compare their results."
-EXAMPLES = """\
+GROUPS = {  # of commands in `ddl --help`; those of plugins that are in none come last
+    "runs": ("run", "rerun", "list", "show", "logs", "stop", "rm", "compare"),
+    "machines": ("doctor", "alloc", "topology", "predict"),
+}
+EPILOG = """\
 examples:
   ddl doctor                        check this machine
   ddl run -n 2 train.py --epochs 3  train on two workers
   ddl show                          follow the newest run
-  ddl compare first second          compare two runs
 
+`ddl COMMAND --help` shows a command's options and an example.
 exit status: 0 done, 1 or the failed rank's own for failed runs and checks, 2 wrong input, 130 interrupted
 """
 
@@ -47,9 +51,26 @@ def main(argv=None):
 
 def _parser():
     formatter = argparse.RawDescriptionHelpFormatter
-    parser = Parser(prog="ddl", description=DESCRIPTION, epilog=EXAMPLES, formatter_class=formatter)
+    parser = Parser(
+        prog="ddl",
+        usage="%(prog)s [-h] [--version] COMMAND ...",
+        description=DESCRIPTION,
+        epilog=EPILOG,
+        formatter_class=formatter,
+    )
     parser.add_argument("--version", action="version", version=f"ddl {ddl.__version__}")
-    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    commands = parser.add_subparsers(prog="ddl", required=True, metavar="COMMAND", help=argparse.SUPPRESS)
     for add in (runs.add, *plugins.each("add_commands")):
         add(commands)
+    parser.description += _by_group({name: command.description for name, command in commands.choices.items()})
     return parser
+
+
+def _by_group(texts):
+    """Return the commands and their `texts`, under the title of each one's group."""
+    grouped = {name for names in GROUPS.values() for name in names}
+    others = [name for name in texts if name not in grouped]
+    shown = ""
+    for title, names in (GROUPS | ({"lessons": others} if others else {})).items():
+        shown += f"\n\n{title}:" + "".join(f"\n  {name:9}  {texts[name]}" for name in names if name in texts)
+    return shown

@@ -24,11 +24,19 @@ def add(commands):
 
 
 def _add_launching(commands):
-    run = add_command(commands, "run", _run, "run a script for Horovod, tf.distribute or torchrun on several workers")
+    run = add_command(
+        commands,
+        "run",
+        _run,
+        "run a script for Horovod, tf.distribute or torchrun on several workers",
+        "run -n 2 train.py --epochs 3",
+    )
     add_options(run)
     run.add_argument("--dry-run", action="store_true", help="print the command, run nothing")
     run.add_argument("-m", dest="module", action="store_true", help="SCRIPT is a module, such as package.train")
-    rerun = add_command(commands, "rerun", _rerun, "run a script again as in an earlier run")
+    rerun = add_command(
+        commands, "rerun", _rerun, "run a script again as in an earlier run", "rerun 20261127-101500 --name again"
+    )
     rerun.add_argument("--name", help="the new run's name in tables and figures")
     for command in (run, rerun):
         command.add_argument("--site", metavar="FILE", help="where to run (default: found or detected)")
@@ -48,34 +56,43 @@ def _add_launching(commands):
     )
     rerun.add_argument("run", metavar="RUN", help=RUN)
     alloc = add_command(
-        commands, "alloc", _alloc, "open a shell with nodes of a Slurm cluster, which `ddl run` there uses"
+        commands,
+        "alloc",
+        _alloc,
+        "open a shell with nodes of a Slurm cluster, which `ddl run` there uses",
+        "alloc --nodes 2",
     )
     alloc.add_argument("--nodes", type=int, default=1, metavar="N", help="number of whole nodes (default 1)")
     alloc.add_argument("--site", metavar="FILE", help="the cluster's site file (default: found)")
 
 
 def _add_looking(commands):
-    listing = add_command(commands, "list", _list, "list runs, oldest first")
+    listing = add_command(commands, "list", _list, "list runs, oldest first", "list --state failed --last 5")
     listing.add_argument("--state", metavar="STATE", help="only runs in this state, such as failed or training")
     listing.add_argument("--last", type=int, metavar="N", help="only the latest N runs")
-    show = add_command(commands, "show", _show, "follow a run, or show one that is over")
+    show = add_command(commands, "show", _show, "follow a run, or show one that is over", "show --no-follow")
     show.add_argument("--no-follow", action="store_true", help="show the present state and return")
-    logs = add_command(commands, "logs", _logs, "print the output of a rank")
+    logs = add_command(commands, "logs", _logs, "print the output of a rank", "logs --rank 1 --follow")
     logs.add_argument("--rank", type=int, default=0, metavar="K", help="which rank (default 0)")
     logs.add_argument("--follow", action="store_true", help="continue until the run is over")
-    stop = add_command(commands, "stop", _stop, "stop a run")
-    for command in (show, logs, stop):
-        command.add_argument("run", metavar="RUN", help=RUN)
+    stop = add_command(commands, "stop", _stop, "stop a run", "stop 20261127-101500")
+    for command in (show, logs):
+        command.add_argument("run", nargs="?", metavar="RUN", help=f"{RUN} (default: the newest)")
+    stop.add_argument("run", metavar="RUN", help=RUN)
     for command in (listing, show):
         command.add_argument("--json", action="store_true", help="print JSON; does not follow")
-    remove = add_command(commands, "rm", _remove, "delete folders of runs that are over")
+    remove = add_command(commands, "rm", _remove, "delete folders of runs that are over", "rm --older-than 30")
     remove.add_argument("run", nargs="*", metavar="RUN", help=RUN)
     remove.add_argument(
         "--older-than", type=float, metavar="DAYS", help="all runs launched at least this many days ago"
     )
-    compare = add_command(commands, "compare", _compare, "compare runs in a table")
+    compare = add_command(
+        commands, "compare", _compare, "compare runs in a table", "compare 20261127-101500 20261127-103000"
+    )
     compare.add_argument("run", nargs="+", metavar="RUN", help=RUN)
-    doctor = add_command(commands, "doctor", _doctor, "check this machine and its site, and suggest fixes")
+    doctor = add_command(
+        commands, "doctor", _doctor, "check this machine and its site, and suggest fixes", "doctor --submit"
+    )
     doctor.add_argument("--site", metavar="FILE", help="check this site file")
     doctor.add_argument("--submit", action="store_true", help="run two ranks there too")
 
@@ -167,9 +184,8 @@ def _facts(run):
 
 def _show(arguments):
     from ddl.display import view
-    from ddl.launcher.run import attach
 
-    run = attach(arguments.run)
+    run = _named_or_newest(arguments.run)
     if arguments.json:
         print(json.dumps(_facts(run) | {"result": run.result, "history": list(run.progress().history)}, indent=1))
     elif arguments.no_follow:
@@ -179,13 +195,22 @@ def _show(arguments):
     return run.status if run.progress().over else 0
 
 
+def _named_or_newest(run_id):
+    from ddl.launcher.run import attach, runs
+
+    if run_id is not None:
+        return attach(run_id)
+    if found := runs():
+        return found[-1]
+    raise InputError("there are no runs yet: `ddl run` starts one")
+
+
 def _logs(arguments):
     from ddl.launcher.process_control import POLL_S
-    from ddl.launcher.run import attach
     from ddl.records.folder import RunFolder
     from ddl.records.log import LogTail
 
-    run = attach(arguments.run)
+    run = _named_or_newest(arguments.run)
     if not arguments.follow or run.progress().over:
         text = run.logs(arguments.rank)
         sys.stdout.write(text)

@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from ddl.cli import main
+from ddl.cli import _parser, main
 from ddl.records.jsonfiles import append_json_line, write_json
 from ddl.records.paths import runs_dir
 
@@ -59,6 +59,26 @@ def test_a_wrong_word_is_refused_with_the_usage_of_its_command(capsys, words, us
         main(words)
     shown = capsys.readouterr().err
     assert shown.startswith(f"usage: {usage} ") and shown.rstrip().endswith(refusal)
+
+
+def test_every_command_is_grouped_and_its_example_is_accepted():
+    parser = _parser()
+    commands = next(action.choices for action in parser._actions if action.choices)
+    shown = parser.format_help()
+    for name, command in commands.items():
+        assert f"\n  {name} " in shown
+        _, *words = command.epilog.removeprefix("example: ").split()
+        assert words[0] == name and parser.parse_known_args(words)
+
+
+def test_show_and_logs_take_the_newest_run(recorded, capsys):
+    assert main(["show"]) == 2
+    assert "no runs yet" in capsys.readouterr().err
+    for number in range(2):
+        (recorded(f"20260101-00000{number}-aaaa", name=f"run {number}") / "rank-0.log").write_text(f"output {number}\n")
+    assert main(["show"]) == 0 and main(["logs"]) == 0
+    shown = capsys.readouterr().out
+    assert "run 1 done" in shown and "output 1" in shown and "run 0" not in shown
 
 
 def test_what_follows_the_script_is_the_script_s(launched):
