@@ -308,7 +308,8 @@ def execute(notebook, source: Path, root: Path, size: str, line: Line, course: d
     answered = notebook_path(source, work)  # location expected by `check()`
     nbformat.write(notebook, answered)
     env = {k: v for k, v in os.environ.items() if k != "JUPYTER_PATH"}
-    env |= {"JUPYTER_PREFER_ENV_PATH": "1", "PYTHONNOUSERSITE": "1", "DDL_VIEW": "plain"}
+    env |= {"JUPYTER_PREFER_ENV_PATH": "1", "PYTHONNOUSERSITE": "1"}
+    env["DDL_VIEW"] = "live"  # the website shows how launches ended
     env |= {"PATH": f"{Path(sys.executable).parent}:{env['PATH']}", "DDL_RUNS_DIR": str(build / "runs")}
     papermill = [sys.executable, "-m", "papermill", answered, result, "-p", "size", size]
     papermill += ["--kernel", "python3", "--cwd", notebook_path(source, work).parent]

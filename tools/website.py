@@ -34,7 +34,10 @@ INDEX = """\
 Each lesson asks a question, launches real training runs on several workers, and answers it from their records. These
 pages show the lessons with their outputs. The exercises are unanswered, as students get them.
 
-{links}{rows}
+{links}![A cell in JupyterLab launches a training run on two workers. Below it: progress, images per second, loss, held-out
+accuracy, and two charts that grow until the run is done.](images/run.gif)
+
+{rows}
 
 ```{{toctree}}
 :hidden:
@@ -154,7 +157,8 @@ def stage(root: Path, source: Path) -> None:
         title, question = TITLE.search(text), QUESTION.search(text)
         name = path.stem.replace("_", " ") if path.stem == lessons.HOME or not title else title[1]
         pages.append(f"{name} <{place.with_suffix('').as_posix()}>")
-        rows.append(f"- [{name}]({place}): {question[1] if question else ''}")
+        indent = "  " if re.match(r"\d+[a-z]", path.stem) else ""  # a second notebook, below its lesson
+        rows.append(f"{indent}- [{name}]({place}): {question[1] if question else ''}")
     texts = [*(f"docs/{name}.md" for name in TEXTS), *ELSEWHERE]
     for name in texts:
         text = (root / name).read_text()
@@ -166,6 +170,7 @@ def stage(root: Path, source: Path) -> None:
     links = OPEN.format(name=repository) if repository else ""
     index = INDEX.format(links=links, rows="\n".join(rows), lessons="\n".join(pages), texts="\n".join(names))
     (source / "index.md").write_text(index)
+    _copy_linked(index, root, root, source)
 
 
 def _copy_linked(text, folder, root, source):

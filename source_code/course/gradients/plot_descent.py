@@ -8,7 +8,7 @@ from matplotlib.patches import Rectangle
 from course.gradients import descent
 from course.shared import ring
 from course.shared.figure import COLOURS, GREY, Figure, frame, list_rows, look, styled
-from ddl.display.style import is_live
+from ddl.display.style import is_interactive
 
 BLUE, ORANGE = COLOURS[:2]
 WEIGHTS = (-1.0, 3.0)  # range of the loss curve
@@ -20,7 +20,7 @@ def slider(figure: Callable, name: str, low: float, high: float, start: float):
     `figure` is a function that returns a `Figure` and takes the number by keyword as `name`. Without interaction
     (papermill, ``DDL_VIEW=plain``), the result is the `Figure` at `start`.
     """
-    if not is_live():
+    if not is_interactive():
         return figure(**{name: start})
     import ipywidgets as widgets
 

@@ -167,7 +167,7 @@ def check(notebook: str | Path | None = None):
     if shell is None:
         raise InputError("check() works in a notebook; in a terminal: `ddl check LESSON`")
     path = find_notebook(notebook) if notebook else this_notebook()
-    if style.is_live():
+    if style.is_interactive():
         _show_button(path, shell.get_parent().get("metadata", {}).get("cellId"))
         return
     answers = check_file(path)

@@ -85,7 +85,7 @@ class _Marks:
         more = f"<details><summary>traceback</summary><pre>{escape(more)}</pre></details>" if more else ""
         html = f'<div role="status" style="{css}">{prose(text)}{more}</div>'
         self._shell.display_pub.publish({"text/html": html, "text/plain": text})
-        if sign != "✓" and style.is_live():
+        if sign != "✓" and style.is_interactive():
             _offer_hints(self._cell.question)
 
 

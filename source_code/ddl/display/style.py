@@ -16,10 +16,19 @@ def is_live():
         raise InputError(f"DDL_VIEW must be 'plain' or 'live', got {chosen!r}")
     if chosen:
         return chosen == "live"
-    # Jupyter's server sets the session's name in kernels that it starts for a person; papermill and nbconvert do not.
     ipython = sys.modules.get("IPython")
     shell = ipython.get_ipython() if ipython else None
-    return "JPY_SESSION_NAME" in os.environ and getattr(shell, "kernel", None) is not None
+    return _has_session() and getattr(shell, "kernel", None) is not None
+
+
+def is_interactive():
+    """Return whether buttons and sliders are shown: views are live, and a person can use them."""
+    return is_live() and _has_session()
+
+
+def _has_session():
+    """Return whether Jupyter's server started this kernel for a person, as papermill and nbconvert do not."""
+    return "JPY_SESSION_NAME" in os.environ
 
 
 def data_label(data):
