@@ -25,7 +25,7 @@ from ddl.text import plural
 RECORDS = "results/lessons"
 TEXTS = (  # of docs/
     *("cheat-sheet", "glossary", "pytorch-and-jax", "findings", "launching"),
-    *("cluster", "instructors", "measured", "gpu"),
+    *("cluster", "instructors", "class-server", "wrong-answers", "measured", "gpu"),
 )
 ELSEWHERE = ("containers/sites/README.md", "grading/README.md")
 INDEX = """\
@@ -34,7 +34,7 @@ INDEX = """\
 Each lesson asks a question, launches real training runs on several workers, and answers it from their records. These
 pages show the lessons with their outputs. The exercises are unanswered, as students get them.
 
-{links}![A cell in JupyterLab launches a training run on two workers. Below it: progress, images per second, loss, held-out
+{links}![A cell in JupyterLab launches a training run on two workers. Below it: progress, loss,
 accuracy, and two charts that grow until the run is done.](images/run.gif)
 
 {rows}
