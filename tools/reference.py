@@ -1,42 +1,19 @@
 """Record the results that lessons compare with: `make reference`, about nine hours on two cores.
 
-For lesson 2 (`--only two-hosts`, five minutes): this machine as two hosts, for readers who may not
-make any; all-reduce in several ways, and training steps, over links of several rates.
+Runs that are done are kept under build/reference/, so an interrupted recording resumes. Results go to
+results/reference/, one JSON object a line, with hardware, date, versions, precision and data in it. convergence.py,
+sweeps.py and challenge.py say what is compared and how settings are chosen.
 
-For lesson 3 (`--only precision`, fifteen minutes): float32 against bfloat16, if the processor has instructions for it;
-accuracy in pairs with the same seed, then images/s in pairs one after the other.
-
-For lesson 3 on the next stack (`make reference STACK=next` records this only; two minutes): Horovod under Keras 2 and
-under Keras 3, where ranks drift apart (`--only keras`).
-
-For lesson 4, on CIFAR-10, the experiments of convergence.py and sweeps.py: the arms of its comparison, each with the
-rate that its own grid chose (`--only convergence`, an hour and a quarter), what holds by little once more with other
-seeds (`--only arms-again`, three quarters of an hour), and in both precisions (`--only precision-arms`, a quarter of an
-hour); steps to a target against the batch (`--only critical-batch`, an hour and a quarter), and with momentum and
-warm-up tuned as well (`--only critical-batch-tuned`, two hours and a half); the search for a generalization gap
-(`--only generalisation`, three quarters of an hour), its arms of equal loss with ten other seeds (`--only
-equal-loss-again`, twenty minutes), and sharpness at equal loss (`--only sharpness`, an hour); LARS with a rate of the
-biases' own (`--only lars-biases`, a quarter of an hour); batch norm over 32 to 1,024 images (`--only ghost-batches`),
-and the noise scale at fixed weights (`--only noise`; ten minutes each).
-
-For lesson 6 (`--only sharding`, a quarter of an hour): a rank's memory at several sizes in each of
-ZeRO's stages, and what fewer bytes cost in loss, the same seeds for each way of exchanging.
-
-For lesson 5: the baseline on twenty seeds, and on ten with generated images (`--only challenge-baseline`, an hour); and
-(`--only challenge`, an hour and a quarter) baseline and reference in turns, with their times, and one pass of the
-reference without each of its tricks, all with rate and momentum tuned.
-
-Runs that are done are kept under build/reference/, so an interrupted recording resumes. Written to
-results/reference/: one result.json a line, with hardware, date, versions, precision and data in it. `--precision`
-chooses lesson 4's: with AVX512_BF16 alone, auto takes float32, and on an AMD EPYC bfloat16 was 1.4 times as fast.
-
-`--size smoke` with other folders only checks that the recording works.
+`--precision` chooses lesson 4's: with AVX512_BF16 alone, auto takes float32, and on an AMD EPYC bfloat16 was 1.4 times
+as fast. `--size smoke` with other folders only checks that the recording works.
 """
 
 import argparse
 import json
 import os
 import sys
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 import challenge
@@ -78,8 +55,13 @@ STEPS = {"reader": dict(widths=[8, 32], steps=40), "smoke": dict(widths=[4], ste
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", choices=PARTS)
+    table = "\n".join(
+        f"  {name:22} lesson {part.lesson}, {part.minutes:3} minutes: {part.what}" for name, part in PARTS.items()
+    )
+    parser = argparse.ArgumentParser(
+        description=f"{__doc__}\nexperiments:\n{table}", formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--only", choices=PARTS, metavar="EXPERIMENT")
     parser.add_argument("--size", choices=SIZES, default="reader")
     parser.add_argument("--data-set", default="cifar10")
     parser.add_argument("--precision", choices=PRECISIONS, default="auto", help="of lesson 4's trainings")
@@ -88,71 +70,23 @@ def main():
     options = parser.parse_args()
     options.work.mkdir(parents=True, exist_ok=True)
     options.results.mkdir(parents=True, exist_ok=True)
-    for part in [options.only] if options.only else PARTS_OF[stack.name()]:
-        PARTS[part](options)
+    for name in [options.only] if options.only else PARTS:
+        part = PARTS[name]
+        if not options.only and part.stack != stack.name():
+            continue
+        if part.bfloat16:
+            choose("bfloat16")  # raises an error now if the processor can't
+        for file, results in part.record(options):
+            path = options.results / f"{file}.jsonl"
+            path.write_text("".join(json.dumps(result) + "\n" for result in results))
+            print(f"{len(results)} results in {path}")
 
 
-def record_two_hosts(options):
-    if reason := hosts.permitted():
-        sys.exit(f"two hosts cannot be made on this machine: {reason}. --only convergence records lesson 4's results")
-    keep(options.results / "two-hosts.jsonl", two_host_runs(options))
-
-
-def record_precision(options):
-    choose("bfloat16")  # raises an error now if the processor can't
-    keep(options.results / "precision.jsonl", precision_runs(options))
-    keep(options.results / "precision-speed.jsonl", speed_runs(options))
-
-
-def record_sharding(options):
-    keep(options.results / "sharding-memory.jsonl", memory_runs(options))
-    keep(options.results / "few-messages.jsonl", message_runs(options))
-
-
-def record_keras(options):
-    keep(options.results / "keras.jsonl", keras_runs(options))
-
-
-def record_convergence(options):
-    make, size = recordings(options)
-    rates, tuning = convergence.tune_arms(make, size)
-    keep(options.results / "convergence-tuning.jsonl", tuning)
-    print("best rates at the reference batch:", ", ".join(f"{arm} {rate:g}" for arm, rate in rates.items()))
-    keep(options.results / "convergence-cifar10.jsonl", convergence.judge_arms(make, size, rates))
-
-
-def record_critical_batch(options):
-    make, size = recordings(options)
-    results = [result for optimizer in sweeps.OPTIMIZERS for result in sweeps.sweep(make, size, optimizer)]
-    keep(options.results / "critical-batch.jsonl", results)
-
-
-def record_critical_batch_tuned(options):
-    make, size = recordings(options)
-    results = []
-    for optimizer in sweeps.OPTIMIZERS:
-        before = [run.result for run in earlier("critical-batch") if run.result["arm"] == optimizer]
-        results += sweeps.tuned_sweep(make, size, optimizer, sweeps.best_rates(before))
-    keep(options.results / "critical-batch-tuned.jsonl", results)
-
-
-def record_generalisation(options):
-    make, size = recordings(options)
-    keep(options.results / "generalisation.jsonl", convergence.generalisation(make, size))
-
-
-def record_equal_loss_again(options):
-    make, size = recordings(options)
-    keep(options.results / "equal-loss-again.jsonl", convergence.to_a_loss_again(make, size, rates_to_a_loss()))
-
-
-def record_sharpness(options):
-    make, size = recordings(options)
-    keep(options.results / "landscape.jsonl", convergence.sharpness(make, size, rates_to_a_loss()))
+# ---------------------------------------------------------------- lesson 4; earlier rates are kept with the course
 
 
 def rates_to_a_loss():
-    """Return the rates that were chosen for `generalisation`, as it is kept with the course, by batch."""
+    """Return the rates that were chosen for `generalisation`, by batch."""
     return {
         run.result["global_batch"]: run.result["config"]["learning_rate"]
         for run in earlier("generalisation")
@@ -161,58 +95,77 @@ def rates_to_a_loss():
 
 
 def rates_of_arms():
-    """Return the rates that arms were judged at in `convergence`, as it is kept with the course, by name."""
+    """Return the rates that arms were judged at in `convergence`, by name."""
     return {run.name: run.result["config"]["learning_rate"] for run in earlier("convergence-cifar10")}
 
 
-def record_arms_again(options):
-    make, size = recordings(options)
-    keep(options.results / "arms-again.jsonl", convergence.arms_again(make, size, rates_of_arms()))
+def lesson_4(file, experiment, rates=None):
+    """Return a function that records one of convergence.py's experiments, at rates that were chosen before."""
+
+    def record(options):
+        yield file, experiment(*trainings(options), *([rates()] if rates else []))
+
+    return record
 
 
-def record_lars_biases(options):
-    make, size = recordings(options)
-    keep(options.results / "lars-biases.jsonl", convergence.lars_biases(make, size, rates_of_arms()))
+def record_convergence(options):
+    make, size = trainings(options)
+    rates, tuning = convergence.tune_arms(make, size)
+    yield "convergence-tuning", tuning
+    print("best rates at the reference batch:", ", ".join(f"{arm} {rate:g}" for arm, rate in rates.items()))
+    yield "convergence-cifar10", convergence.judge_arms(make, size, rates)
 
 
-def record_precision_arms(options):
-    choose("bfloat16")  # a half of it; raises an error now if the processor can't
-    make, size = recordings(options)
-    keep(options.results / "precision-arms.jsonl", convergence.in_both_precisions(make, size, rates_of_arms()))
+def critical_batches(make, size):
+    return [result for optimizer in sweeps.OPTIMIZERS for result in sweeps.sweep(make, size, optimizer)]
 
 
-def record_ghost_batches(options):
-    make, size = recordings(options)
+def tuned_critical_batches(make, size):
+    results = []
+    for optimizer in sweeps.OPTIMIZERS:
+        before = [run.result for run in earlier("critical-batch") if run.result["arm"] == optimizer]
+        results += sweeps.tuned_sweep(make, size, optimizer, sweeps.best_rates(before))
+    return results
+
+
+def ghost_batches(make, size):
     rates, _ = convergence.tune_arms(make, size)  # cached if the arms are
-    keep(options.results / "ghost-batches.jsonl", convergence.ghost_batches(make, size, rates["+ warm-up"]))
+    return convergence.ghost_batches(make, size, rates["+ warm-up"])
 
 
-def record_noise(options):
-    make, size = recordings(options)
+def noise(make, size):
     # At the rate that the search for the critical batch size found for this batch.
     rates = sweeps.best_rates(sweeps.sweep(make, size, "SGD with momentum"))
     batch = min(256, max(rates))
-    keep(options.results / "noise-frozen.jsonl", convergence.noise_runs(make, size, batch, rates[batch]))
+    return convergence.noise_runs(make, size, batch, rates[batch])
+
+
+def trainings(options):
+    """Return the recorder of lesson 4's runs, and their size."""
+    need_data(options)
+    make = Trainings(options.work / "convergence", data_set=options.data_set, precision=options.precision)
+    return make, convergence.SIZES[options.size]
+
+
+# ---------------------------------------------------------------- lesson 5
 
 
 def record_challenge_baseline(options):
     make, size = scored(options)
-    baselines = make.accuracies([challenge.BASELINE], range(size.baseline), challenge.WORKERS)
-    keep(options.results / "challenge-baseline.jsonl", baselines)
+    yield "challenge-baseline", make.accuracies([challenge.BASELINE], range(size.baseline), challenge.WORKERS)
     generated = challenge.Scored(options.work / "challenge", "synthetic", size.trial)
-    keep(options.results / "challenge-generated.jsonl", generated.times([challenge.BASELINE], range(size.generated)))
+    yield "challenge-generated", generated.times([challenge.BASELINE], range(size.generated))
 
 
 def record_challenge(options):
-    choose("bfloat16")  # a part of it; raises an error now if the processor can't
     make, size = scored(options)
     few, seeds = size.arms, range(size.others)
-    keep(options.results / "challenge-times.jsonl", make.times(challenge.TIMED[: few and few + 1], seeds))
+    yield "challenge-times", make.times(challenge.TIMED[: few and few + 1], seeds)
     arms = challenge.ONE_PASS[: few and few + 1]
     found = make.together(lambda arm: make.tune(arm, size.tuning), arms)
     tuning = [result for _, results in found for result in results]
     judged = make.accuracies([arm for arm, _ in found], seeds)
-    keep(options.results / "challenge-ablations.jsonl", tuning + [{**run, "role": "judged"} for run in judged])
+    yield "challenge-ablations", tuning + [{**run, "role": "judged"} for run in judged]
 
 
 def scored(options):
@@ -222,18 +175,14 @@ def scored(options):
     return challenge.Scored(options.work / "challenge", options.data_set, size.trial), size
 
 
-def recordings(options):
-    """Return the recorder of lesson 4's runs, and their size."""
-    need_data(options)
-    make = Trainings(options.work / "convergence", data_set=options.data_set, precision=options.precision)
-    return make, convergence.SIZES[options.size]
-
-
 def need_data(options):
     try:
         fetch(options.data_set)
     except DataError as error:
         sys.exit(f"the results are measured on {options.data_set}: {error}")
+
+
+# ---------------------------------------------------------------- lessons 2, 3 and 6
 
 
 def recorded(make, script, name, *key, facts=lambda run: {}, **settings):
@@ -246,6 +195,11 @@ def recorded(make, script, name, *key, facts=lambda run: {}, **settings):
         return {**run.result, **facts(run), "load_before": load}
 
     return make.kept([script, name, *key], result)
+
+
+def files_of(*pairs):
+    """Return a function that records files, pairs of a name and the function that makes its results."""
+    return lambda options: ((file, make(options)) for file, make in pairs)
 
 
 def precision_runs(options):
@@ -322,6 +276,8 @@ def keras_runs(options):
 
 def two_host_runs(options):
     """Run the experiments on two hosts: all-reduces and training steps."""
+    if reason := hosts.permitted():
+        sys.exit(f"two hosts cannot be made on this machine: {reason}. --only convergence records lesson 4's results")
     make = Recordings(options.work / "two-hosts")
     links, steps = LINKS[options.size], STEPS[options.size]
     wanted = [
@@ -345,34 +301,83 @@ def two_host_runs(options):
     return results
 
 
+@dataclass(frozen=True)
+class Part:
+    """One experiment. `record` takes the options and yields the name of each file of results, and the results."""
+
+    lesson: int
+    minutes: int  # on two cores
+    what: str
+    record: Callable
+    bfloat16: bool = False  # whether it needs a processor with instructions for it
+    stack: str = "default"
+
+
 PARTS = {
-    "two-hosts": record_two_hosts,
-    "precision": record_precision,
-    "sharding": record_sharding,
-    "keras": record_keras,
-    "convergence": record_convergence,
-    "critical-batch": record_critical_batch,
-    "critical-batch-tuned": record_critical_batch_tuned,
-    "generalisation": record_generalisation,
-    "equal-loss-again": record_equal_loss_again,
-    "sharpness": record_sharpness,
-    "arms-again": record_arms_again,
-    "lars-biases": record_lars_biases,
-    "precision-arms": record_precision_arms,
-    "ghost-batches": record_ghost_batches,
-    "noise": record_noise,
-    "challenge-baseline": record_challenge_baseline,
-    "challenge": record_challenge,
+    "two-hosts": Part(
+        2, 5, "all-reduces and steps over links of several rates", files_of(("two-hosts", two_host_runs))
+    ),
+    "precision": Part(
+        3,
+        15,
+        "float32 against bfloat16: accuracy with the same seeds, then images/s in turns",
+        files_of(("precision", precision_runs), ("precision-speed", speed_runs)),
+        bfloat16=True,
+    ),
+    "keras": Part(
+        3,
+        2,
+        "Horovod under Keras 2 and Keras 3, where ranks drift apart",
+        files_of(("keras", keras_runs)),
+        stack="next",
+    ),
+    "convergence": Part(4, 75, "its arms, each at the rate that its own grid chose", record_convergence),
+    "arms-again": Part(
+        4, 45, "small effects, with other seeds", lesson_4("arms-again", convergence.arms_again, rates_of_arms)
+    ),
+    "precision-arms": Part(
+        4,
+        15,
+        "three arms in both precisions",
+        lesson_4("precision-arms", convergence.in_both_precisions, rates_of_arms),
+        bfloat16=True,
+    ),
+    "critical-batch": Part(4, 75, "steps to a target against the batch", lesson_4("critical-batch", critical_batches)),
+    "critical-batch-tuned": Part(
+        4, 150, "the same with momentum and warm-up tuned", lesson_4("critical-batch-tuned", tuned_critical_batches)
+    ),
+    "generalisation": Part(
+        4, 45, "the search for a generalization gap", lesson_4("generalisation", convergence.generalisation)
+    ),
+    "equal-loss-again": Part(
+        4,
+        20,
+        "its arms of equal loss, with ten other seeds",
+        lesson_4("equal-loss-again", convergence.to_a_loss_again, rates_to_a_loss),
+    ),
+    "sharpness": Part(4, 60, "sharpness at equal loss", lesson_4("landscape", convergence.sharpness, rates_to_a_loss)),
+    "lars-biases": Part(
+        4, 15, "LARS with a rate of the biases' own", lesson_4("lars-biases", convergence.lars_biases, rates_of_arms)
+    ),
+    "ghost-batches": Part(4, 10, "batch norm over 32 to 1,024 images", lesson_4("ghost-batches", ghost_batches)),
+    "noise": Part(4, 10, "the noise scale at fixed weights", lesson_4("noise-frozen", noise)),
+    "challenge-baseline": Part(
+        5, 60, "the baseline on twenty seeds, and on ten with generated images", record_challenge_baseline
+    ),
+    "challenge": Part(
+        5,
+        75,
+        "baseline and reference in turns; the reference without each of its tricks, tuned",
+        record_challenge,
+        bfloat16=True,
+    ),
+    "sharding": Part(
+        6,
+        15,
+        "a rank's memory by size and ZeRO stage; what fewer bytes cost in loss",
+        files_of(("sharding-memory", memory_runs), ("few-messages", message_runs)),
+    ),
 }
-
-
-# Default recordings of each stack: Keras 3 on the next one, everything else on the default.
-PARTS_OF = {"default": [part for part in PARTS if part != "keras"], "next": ["keras"]}
-
-
-def keep(path, results):
-    path.write_text("".join(json.dumps(result) + "\n" for result in results))
-    print(f"{len(results)} results in {path}")
 
 
 if __name__ == "__main__":
