@@ -294,6 +294,35 @@ def strategies():
     return drawing
 
 
+def data_parallel():
+    """One step of data-parallel training on two ranks."""
+    drawing = Drawing(
+        1010,
+        236,
+        "One step on two ranks",
+        "Each of two ranks has the same weights and its own shard of the data. It computes the gradient of its part of "
+        "the batch. An all-reduce averages the two gradients, and each rank makes the same update.",
+    )
+    for rank, y in enumerate((40, 140)):
+        drawing.text(20, y - 10, f"rank {rank}", bold=True)
+        drawing.box(20, y, 190, 66, f"shard {rank}", "its half of the data", colour=GREY)
+        drawing.box(270, y, 190, 66, "forward, backward", "same weights, own images", colour=BLUE)
+        drawing.arrow((210, y + 33), (268, y + 33))
+        drawing.arrow((460, y + 33), (538, y + 33), label="gradient", at=(498, y + 25))
+        drawing.box(800, y, 190, 66, "update", "same gradient, so the same weights", colour=BLUE)
+        drawing.arrow((730, y + 33), (798, y + 33), label="mean", at=(763, y + 25))
+    drawing.box(
+        540,
+        40,
+        190,
+        166,
+        "all-reduce",
+        "the mean of both gradients\n\nhere the ranks wait for each other",
+        colour=ORANGE,
+    )
+    return drawing
+
+
 def distances():
     """How far apart two PCIe devices are, in the words of a topology matrix."""
     drawing = Drawing(
@@ -433,6 +462,7 @@ DRAWINGS = {
     "collectives.svg": collectives,
     "hierarchy.svg": hierarchy,
     "strategies.svg": strategies,
+    "data_parallel.svg": data_parallel,
 }
 
 

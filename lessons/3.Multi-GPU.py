@@ -25,8 +25,8 @@ import numpy as np
 
 # %% tags=["demo"]
 from ddl import launch
-from course import agreement, check, difference, efficiency, exercise, hint
-from course import compare_guess, mistakes
+from course import Tabs, agreement, check, compare_guess, efficiency
+from course import exercise, hint, mistakes
 
 smoke = size == "smoke"
 part = (1_024, 500) if smoke else (5_000, 2_000)
@@ -36,49 +36,50 @@ fixed = dict(images, global_batch=64, epochs=1 if smoke else 5, seed=seed)
 # %% [markdown]
 # ## 1. From one device to many
 #
-# In **data-parallel** training every rank has the whole model and its part of each
-# batch. In each step, an **all-reduce** averages the gradients before the update, so
-# all ranks keep the same weights. Here is one device, with a training loop written by
-# hand:
+# In **data-parallel** training every rank has the whole model and its **shard**, a part
+# of the data. In each step, an **all-reduce** averages the gradients before the update,
+# so all ranks keep the same weights.
+#
+# ![Two ranks. Each has the same weights and computes gradients of its own shard of the batch; an all-reduce averages the gradients, and each rank makes the same update.](../images/data_parallel.svg)
+#
+# Here is a script for one device, and the same script for several ranks, in three ways.
+# Numbers mark the lines that make it distributed. Each is a whole script that runs:
+# `launch("recipe_fit.py", workers=2)`, the last one with `cluster="torchrun"`.
 
 # %% tags=["demo"]
-single = launch("strategies/loop.py", name="one device", workers=1, **fixed)
-
-# %% [markdown]
-# And here is what changes with **Horovod**. Both files are real scripts that run.
-
-# %% tags=["demo"]
-difference("strategies/loop.py", "strategies/horovod_loop.py")
+Tabs({
+    "one device": "recipe_one_device.py",
+    "Horovod, Keras fit": "recipe_fit.py",
+    "Horovod, custom loop": "recipe_loop.py",
+    "PyTorch": "recipe_torch.py",
+})
 
 # %% [markdown] tags=["two-libraries"]
-# Six steps, in Horovod and in PyTorch's `DistributedDataParallel` (**DDP**), whose loop
-# is `strategies/torch_ddp.py`:
+# Six steps, in Horovod and in PyTorch's `DistributedDataParallel` (**DDP**):
 #
 # | step | Horovod | PyTorch DDP | without it |
 # | --- | --- | --- | --- |
 # | 1 initialize | `hvd.init()` | `dist.init_process_group(` | an error at the first call |
 # | 2 pin | `tf.config.set_visible_devices(` | `torch.cuda.set_device(device)` | all ranks use GPU 0 |
-# | 3 shard | `experiment.dataset(hvd.rank(), hvd.size())` | `experiment.dataset(dist.get_rank(), dist.get_world_size())` | ? |
-# | 4 scale | `per_rank_batch * hvd.size()` | `per_rank_batch * dist.get_world_size()` | ? |
-# | 5 wrap | `hvd.DistributedGradientTape(tape)` | `torch.nn.parallel.DistributedDataParallel(` | ? |
+# | 3 shard | `dataset.shard(hvd.size(), hvd.rank())` | `DistributedSampler(dataset)` | ? |
+# | 4 scale | `0.02 * hvd.size()` | `0.02 * dist.get_world_size()` | ? |
+# | 5 wrap | `hvd.DistributedGradientTape(tape)`, `hvd.DistributedOptimizer(optimizer)` | `torch.nn.parallel.DistributedDataParallel(model)` | ? |
 # | 6 broadcast | `hvd.broadcast_variables(` | DDP does it when it is made | ? |
 #
 # Also **average metrics** over ranks (`hvd.allreduce(`, `dist.all_reduce(`) before
-# reporting them, and let only **rank 0 write** files. Step 4 changes nothing where
-# the *global* batch stays the same, as in these two scripts. In yours each rank keeps
-# its batch, so the rate is scaled: `SGD(rate * hvd.size())`. In a script that calls
-# Keras' `fit`, wrap the *optimizer* instead of the tape,
-# `hvd.DistributedOptimizer(optimizer)`, with `import horovod.tensorflow.keras as
-# hvd`.
+# reporting them, and let only **rank 0 write** files. Step 4 is needed because each rank
+# keeps its batch, so the *global* batch grows with the ranks. In the next two runs the
+# global batch stays the same, and so does the learning rate.
 #
-# **Predict first.** Both runs have the same data, initial weights and global batch. After
-# four updates, how large is the largest difference of a weight, relative to the largest
+# **Predict first.** One run has one rank, the other several. Both have the same data,
+# initial weights and global batch. After four updates, how large is the largest difference of a weight, relative to the largest
 # weight: 0, about 1e-6, or about 1e-2?
 
 # %% tags=["demo"]
 guess_difference = None  # a number, such as 1e-3
 
 # %% tags=["demo"]
+single = launch("strategies/loop.py", name="one device", workers=1, **fixed)
 horovod = launch(
     "strategies/horovod_loop.py", name="Horovod", workers=workers, **fixed
 )
@@ -404,39 +405,41 @@ assert near(value, 7 / 13)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# **Predict first.** The global batch stays 64, so each of two ranks has 32 images (**strong
-# scaling**). What efficiency, in percent, will your machine reach?
+# **Predict first.** Each rank has 64 images in a step, so two ranks have a global batch of
+# 128 (**weak scaling**). What efficiency, in percent, will your machine reach?
 
 # %% tags=["demo"]
-guess_strong = None  # percent
+guess_weak = None  # percent
 
 # %% tags=["demo"]
-scaled_runs = dict(
-    images, recipe="base", steps=16 if smoke else 640, global_batch=64,
-    seed=seed, threads=1, no_augment=True,
-)
 alone, together = (
-    launch("train_cifar.py", name=name, workers=n, **scaled_runs)
+    launch(
+        "train_cifar.py", name=name, workers=n, global_batch=64 * n,
+        recipe="base", steps=16 if smoke else 480, threads=1,
+        no_augment=True, seed=seed, **images,
+    )
     for name, n in (("one rank", 1), ("all ranks", workers))
 )
-strong = efficiency.scaling([alone, together], "strong")
-compare_guess(guess_strong, 100 * strong["efficiency"].iloc[-1], "%, strong")
+weak = efficiency.scaling([alone, together], "weak")
+compare_guess(guess_weak, 100 * weak["efficiency"].iloc[-1], "%, weak")
 
 # %% tags=["demo"]
-strong
+weak
 
 # %% tags=["demo"]
 one_ms, all_ms = (
-    1e3 * 64 / run.result["images_per_s"] for run in (alone, together)
+    1e3 * 64 * run.result["ranks"] / run.result["images_per_s"]
+    for run in (alone, together)
 )
-print(f"a step: {one_ms:.1f} ms on one rank, and its share {one_ms / workers:.1f} ms;"
-      f" on {workers} ranks {all_ms:.1f} ms")
+print(f"a step of 64 images per rank: {one_ms:.1f} ms on one rank,"
+      f" {all_ms:.1f} ms on {workers}")
 
 # %% [markdown]
-# What a step takes beyond its share of the computation is lost: the all-reduce, the wait
-# for the slower rank, and work that is the same for any batch, such as starting
-# operations and updating the weights. With fewer images per rank, more of a step is such
-# work. [3c](3c.Scaling-in-Depth.ipynb), section 1, measures each part.
+# The computation is the same in both, so the difference of the two times is what several
+# ranks add: the all-reduce, the wait for the slower rank, and caches and memory that
+# they share. With fewer images per rank, more of a step is such work: at a fixed global
+# batch (**strong scaling**) efficiency is lower. [3c](3c.Scaling-in-Depth.ipynb),
+# section 1, measures each part.
 
 # %% [markdown]
 # ### When a rank fails

@@ -18,6 +18,7 @@ _HOME = {
     "progress": "lab.progress",
     "share": "lab.classroom",
     "recorded": "shared.recorded",
+    "Tabs": "shared.tabs",
     "yours": "shared.yours",
     "agreement": "multi_gpu.agreement",
     "difference": "multi_gpu.difference",
