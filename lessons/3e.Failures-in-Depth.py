@@ -93,6 +93,7 @@ if smoke:
 training = dict(
     data_set=data_set, train_samples=5_000, test_samples=500, global_batch=64,
     steps=steps, seed=seed, threads=1, workers=workers, no_augment=True,
+    recipe="batch_norm",
 )
 calm = launch("train_cifar.py", name="not killed", **training)
 

@@ -5,7 +5,7 @@
 #
 # | about | this lesson |
 # | --- | --- |
-# | time | 60 minutes, of which the runs take three on two cores with AMX |
+# | time | 70 minutes, of which the runs take three on two cores with AMX |
 # | hardware | two cores |
 # | before this | [Start_Here](../Start_Here.ipynb); [3. Multi-GPU](3.Multi-GPU.ipynb) helps |
 #
@@ -27,8 +27,11 @@ import math
 import numpy as np
 
 # %% tags=["demo"]
+import json
+
 from course import check, compare_guess, critical, hint, plot, recorded, tuning
 from course import yours
+from course.training import schedule
 from ddl import compare, launch
 from ddl.paired_stats import by_seed, paired
 
@@ -253,14 +256,28 @@ compare_guess(guess_steps, arrived.steps if arrived else "not reached",
               "steps")
 
 # %% [markdown]
-# Now the recorded runs, three seeds per batch size, with your own as stars:
+# The bend can be predicted from gradients. The **gradient noise scale** is the variance
+# of single images' gradients over the squared length of their mean,
+# $\operatorname{tr}\Sigma / |G|^2$: below that many images an average is mostly noise,
+# so a larger batch helps. Here are the recorded runs, three seeds per batch size, with
+# your own as stars, and the noise scale, measured at weights that stay the same:
 
 # %% tags=["demo", "recorded"]
-plot.plot_critical_batch(curve, reader=[*tried, fourth])
+noise = critical.Noise(tuple(
+    run.result["noise"]["noise_scale"] or math.inf
+    for run in recorded("noise-frozen")
+))
+plot.plot_critical_batch(
+    curve, noise={"noise scale": noise}, reader=[*tried, fourth]
+)
 
 # %% [markdown]
-# Whether the **gradient noise scale** predicts the bend is in
-# [4b](4b.Convergence-in-Depth.ipynb), section 2.
+# Agreement within a factor of two or three is as much as you can expect: the noise
+# scale grows during training, and the bend is one number for all of it. Tasks differ by
+# far more. McCandlish et al. find useful batches of about 900 for CIFAR-10, of tens of
+# thousands for ImageNet, and of millions for an agent that plays Dota 2. The harder the
+# task and the lower its loss, the larger the noise scale.
+# [4b](4b.Convergence-in-Depth.ipynb), section 2, measures it while a network trains.
 
 # %% [markdown]
 # ## 3. Scale the learning rate, and warm up
@@ -363,6 +380,26 @@ for rule in ("fixed", "Linear", None, "", "lin"):
 ### END HIDDEN TESTS
 
 # %% [markdown]
+# Train the large batch with your learning rates, one for each step:
+
+# %% tags=["demo"]
+rate = yours(rate_at, schedule.rate_at, 5, 90, 10, 0.1, 1024, "linear")
+epoch_steps = fixed["train_samples"] // large_batch
+steps = epoch_steps * fixed["epochs"]
+rates = [rate(step, steps, epoch_steps, base_rate, large_batch, "linear")
+         for step in range(steps)]
+with open("rates.json", "w") as file:
+    json.dump(rates, file)
+
+warm = launch(
+    "train_cifar.py", name="+ linear scaling, warm-up", workers=workers,
+    global_batch=large_batch, rates="rates.json", **fixed,
+)
+plot.plot_convergence([small, large, warm])
+
+# %% [markdown]
+# That is one run of one seed, on few images. The recorded runs have five.
+#
 # **Predict first.** How many points does warm-up add to the linear rule, in the
 # recorded runs?
 
@@ -449,8 +486,17 @@ plot.plot_differences(arms, against="small batch + BN", margin=1.0)
 # difference" needs an interval within ±1 point; "not decided" says that five seeds
 # were too few. These runs take a few hundred steps; Goyal et al. took about 14,000.
 #
-# Is what is left a **generalization gap**, and is it sharpness? That is in
-# [4b](4b.Convergence-in-Depth.ipynb), sections 3 and 4.
+# Is what is left a **generalization gap**: as good in training, but worse on held-out
+# images? Keskar et al. (2017) reported one, and proposed a cause: large batches end in
+# *sharp* minima, small ones in *flat* ones.
+
+# %% tags=["demo"]
+plot.plot_minima()
+
+# %% [markdown]
+# If the held-out loss is the training loss shifted a little, the shift costs more where
+# it is sharp. That is an illustration, not a proof.
+# [4b](4b.Convergence-in-Depth.ipynb), sections 3 and 4, measure the gap and sharpness.
 #
 # ## Your answers so far
 

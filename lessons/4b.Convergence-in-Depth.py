@@ -373,10 +373,7 @@ plot.plot_critical_batch(curve, noise=noise)
 # %% [markdown]
 # The simple noise scale ignores curvature, and it changes during training, while
 # $B_\text{crit}$ is one number for all of it. So agreement within a factor of two or three
-# is as much as you can expect. Other tasks have other scales: McCandlish et al. find useful
-# batches of about 900 for CIFAR-10, of tens of thousands for ImageNet, and of millions for
-# an agent that plays Dota 2. The harder the task and the lower its loss, the larger the
-# noise scale.
+# is as much as you can expect.
 
 # %% [markdown]
 # Is the critical batch a property of the data, or also of the optimizer? Zhang et al.
@@ -455,15 +452,7 @@ for arm in ("plain SGD", "LAMB"):
 #
 # In lesson 4 the only problem with large batches was too few steps. A
 # **generalization gap** would be something else: *as good in training*, but worse on
-# held-out images. Keskar et al. (2017) reported one, and a cause: large batches end
-# in *sharp* minima, small ones in *flat* ones.
-
-# %% tags=["demo"]
-plot.plot_minima()
-
-# %% [markdown]
-# If the held-out loss is the training loss shifted a little, the shift costs
-# more where it is sharp. That is an illustration, not a proof. Hoffer et al.
+# held-out images, perhaps because large batches end in sharper minima. Hoffer et al.
 # (2017) report that training for as many *steps* (**regime adaptation**)
 # eliminates the gap completely, and Shallue et al. (2019) saw no evidence that
 # larger batches do worse on held-out data, once everything was tuned.

@@ -84,7 +84,7 @@ doctor()
 # see is read from that folder.](images/run_flow.svg)
 #
 # **Predict first.** The network has to tell ten classes apart, and it sees a
-# few thousand images twice. Guessing gets 10 % right. What percentage will
+# few thousand images three times. Guessing gets 10 % right. What percentage will
 # the network get right? Put your guess into the next cell, in place of `None`.
 
 # %%
@@ -102,7 +102,8 @@ first = launch(
     data_set="auto",
     train_samples=samples,
     test_samples=1000,
-    epochs=2,
+    global_batch=32,
+    epochs=3,
 )
 
 # %% [markdown]
@@ -124,6 +125,10 @@ compare_guess(
     100 * first.result["test_accuracy"],
     "% of the held-out images that are right",
 )
+
+# %% [markdown]
+# It is not higher because the network saw only 4,000 images, three times. On CIFAR-10,
+# four passes over 45,056 images reach about 78 % (lesson 4).
 
 # %%
 first.history[["epoch", "samples", "loss", "test_accuracy"]]

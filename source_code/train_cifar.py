@@ -51,6 +51,7 @@ def parse(arguments=None):
     add("--warmup-epochs", type=Number(0))
     add("--warmup-start", type=share, metavar="F", help="warm up from this share (default: rate at batch 64)")
     add("--schedule", default="cosine", choices=DECAYS, help="after the warm-up (default: cosine)")
+    add("--rates", metavar="FILE", help="the learning rate of each step, a list in JSON, instead of a schedule")
     add("--momentum", type=Number(0, 1), metavar="M", help="of sgd (Nesterov's; 0: plain) and lars (default: 0.9)")
     add("--trust", type=above_0, metavar="T", help="of lars (default: 0.02)")
     add("--bias-rate", type=above_0, metavar="F", help="of lars: × the rate, for biases and norms (default: 1)")
@@ -124,7 +125,7 @@ def main(config):
     startup.ends("data")
 
     # Horovod: scale the learning rate with the global batch, if the recipe says so.
-    schedule = schedule_of(config, arm, steps / order.steps)
+    schedule = schedule_of(config, arm, steps, steps / order.steps)
     model = models.build(config.model, norm=arm.norm, sync_norm=config.sync_bn, seed=config.seed)
     settings = {name: getattr(config, name) for name in ("weight_decay", *FITS)}
     optim = optimizer.make(arm.optimizer, schedule(0), model.trainable_variables, **settings)

@@ -1,9 +1,11 @@
 """The learning rate as a pure function of the epoch."""
 
+import json
 import math
 from dataclasses import dataclass
+from pathlib import Path
 
-from course.training.recipes import SettingError
+from course.training.recipes import REFERENCE_BATCH, SettingError
 
 DECAYS = ("constant", "cosine", "step")
 
@@ -50,11 +52,52 @@ class Schedule:
         return self.peak
 
 
-def schedule_of(config, recipe, epochs):
-    """Return the schedule for the options of ``train_cifar.py`` and a training of `epochs` epochs.
+@dataclass(frozen=True)
+class GivenRates:
+    """The learning rates of a file, one for each step of `epochs` epochs."""
+
+    rates: tuple
+    epochs: float
+    warmup_epochs: float = 0.0
+    decay: str = "given rates"
+
+    @property
+    def peak(self):
+        return max(self.rates)
+
+    def __call__(self, epoch):
+        return self.rates[min(round(epoch / self.epochs * len(self.rates)), len(self.rates) - 1)]
+
+
+def read_rates(file, steps, epochs):
+    """Return the `GivenRates` of a JSON file. Raises SettingError unless it has one number >= 0 for each step."""
+    try:
+        rates = json.loads(Path(file).read_text())
+    except (OSError, ValueError) as error:
+        raise SettingError(f"--rates {file} cannot be read: {error}") from error
+    if not (isinstance(rates, list) and all(isinstance(rate, (int, float)) and 0 <= rate < math.inf for rate in rates)):
+        raise SettingError(f"--rates {file} must have a list of numbers >= 0")
+    if len(rates) != steps:
+        raise SettingError(f"--rates {file} has {len(rates)} learning rates, and the training has {steps} steps")
+    return GivenRates(tuple(rates), epochs)
+
+
+def rate_at(step: float, steps: float, climb: float, base: float, batch: int, rule: str) -> float:
+    """Return the learning rate at a step: a warm-up from `base` to its scaled value, then half a cosine wave to 0.
+
+    The peak is `base`, the rate at a batch of 64, scaled by `rule`: "linear" or "sqrt".
+    """
+    peak = base * (batch / REFERENCE_BATCH) ** {"linear": 1, "sqrt": 0.5}[rule]
+    return Schedule(peak, steps, base, climb, "cosine")(step)
+
+
+def schedule_of(config, recipe, steps, epochs):
+    """Return the schedule for the options of ``train_cifar.py`` and a training of `steps` steps, `epochs` epochs.
 
     The warm-up starts at the unscaled rate, or at the share ``warmup_start`` of the peak.
     """
+    if config.rates:
+        return read_rates(config.rates, steps, epochs)
     peak = recipe.rate(config.global_batch, config.learning_rate)
     start = config.learning_rate if config.warmup_start is None else config.warmup_start * peak
     return Schedule(peak, epochs, start, recipe.warmup_epochs, config.schedule)

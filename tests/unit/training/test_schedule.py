@@ -1,10 +1,11 @@
+import json
 import math
 from types import SimpleNamespace
 
 import pytest
 
-from course.training.recipes import RECIPES
-from course.training.schedule import Schedule, schedule_of
+from course.training.recipes import RECIPES, SettingError
+from course.training.schedule import Schedule, rate_at, schedule_of
 
 
 def test_warm_up_climbs_linearly_from_the_start_to_the_peak():
@@ -27,7 +28,32 @@ def test_steps_divide_by_ten_at_a_third_two_thirds_and_eight_ninths():
 
 
 def test_warm_up_starts_at_unscaled_rate_or_share_of_peak():
-    config = SimpleNamespace(global_batch=1024, learning_rate=0.1, warmup_start=None, schedule="constant")
-    assert [schedule_of(config, RECIPES["warmup"], 8)(epoch) for epoch in (0, 2)] == pytest.approx([0.1, 1.6])
+    config = SimpleNamespace(global_batch=1024, learning_rate=0.1, warmup_start=None, schedule="constant", rates=None)
+    assert [schedule_of(config, RECIPES["warmup"], 80, 8)(epoch) for epoch in (0, 2)] == pytest.approx([0.1, 1.6])
     config.warmup_start = 0.25
-    assert [schedule_of(config, RECIPES["warmup"], 8)(epoch) for epoch in (0, 2)] == pytest.approx([0.4, 1.6])
+    assert [schedule_of(config, RECIPES["warmup"], 80, 8)(epoch) for epoch in (0, 2)] == pytest.approx([0.4, 1.6])
+
+
+def test_a_file_gives_the_rate_of_each_step(tmp_path):
+    file = tmp_path / "rates.json"
+    steps, epochs = 7, 2.8
+    file.write_text(json.dumps([step / 10 for step in range(steps)]))
+    config = SimpleNamespace(rates=str(file))
+    schedule = schedule_of(config, None, steps, epochs)
+    assert [schedule(step / (steps / epochs)) for step in range(steps)] == [step / 10 for step in range(steps)]
+    assert schedule.peak == 0.6
+    for text, refusal in (
+        ("[1, 2", "cannot be read"),
+        ("[1, -1]", "numbers"),
+        ("[1, NaN]", "numbers"),
+        ("[1]", "7 steps"),
+    ):
+        file.write_text(text)
+        with pytest.raises(SettingError, match=refusal):
+            schedule_of(config, None, steps, epochs)
+
+
+def test_rate_at_is_the_schedule_of_a_training_with_warm_up():
+    assert rate_at(10, 90, 10, 0.1, 1024, "linear") == pytest.approx(1.6)
+    assert rate_at(0, 90, 10, 0.1, 1024, "sqrt") == pytest.approx(0.1)
+    assert rate_at(50, 90, 10, 0.1, 1024, "sqrt") == pytest.approx(0.2)
