@@ -16,7 +16,7 @@ WITH_OPTIONS = sorted(
     str(path.relative_to(SCRIPTS))
     for pattern in ("*.py", "strategies/*.py", "*/**/scripts/*.py")
     for path in SCRIPTS.glob(pattern)
-    if not path.name.startswith("one_device")  # plain scripts for readers to change
+    if not path.name.startswith(("one_device", "recipe_"))  # plain scripts for readers to change
 )
 HEAVY = ("tensorflow", "horovod", "pandas", "matplotlib")
 WHOLE = ("", "x", "1.5", "nan", "9" * 30)
