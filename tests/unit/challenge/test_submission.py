@@ -41,13 +41,6 @@ def test_what_the_harness_cannot_use_is_refused(text, words):
         Submission("mine.py", text.encode())
 
 
-def test_a_files_own_errors_have_its_line(script):
-    path = script("A = 1\nB = A / 0\n", "mine.py")
-    with pytest.raises(ZeroDivisionError) as caught:
-        Submission(str(path), read(path))
-    assert (str(caught.traceback[-1].path), caught.traceback[-1].lineno + 1) == (str(path), 2)
-
-
 @pytest.mark.parametrize(("text", "words"), [("#" * 20_001, "20,001 bytes"), ("def f(:\n", "not valid Python")])
 def test_a_file_is_python_and_small(script, text, words):
     with pytest.raises(Refused, match=words):

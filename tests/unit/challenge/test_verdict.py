@@ -40,12 +40,6 @@ def test_enough_good_runs_count_and_nothing_else(options, counts, verdict):
     assert found.counts == counts and verdict in found.verdict
 
 
-def test_a_ratio_is_the_median_and_is_shown_with_its_range():
-    found = score(ratios=(0.8, 0.9, 5.0))
-    assert found.ratio == 0.9 and "0.90" in repr(found) and "0.80 to 5.00" in repr(found)
-    assert math.isnan(score().ratio)
-
-
 def test_points_are_those_of_the_fastest_band():
     for ratio, worth in {2: 0, 1.06: 0, 1.05: 4, 0.9: 4, 0.8: 6, 0.65: 8, 0.5: 10, 0.1: 10, math.nan: 0}.items():
         assert rules.points(True, ratio) == worth

@@ -69,16 +69,6 @@ def test_what_follows_the_script_is_the_script_s(launched):
     assert launched["env"] == {"A": "b=c", "HOME": os.environ["HOME"]}
 
 
-def test_binary_file_and_missing_folder_raise(script, tmp_path):
-    command = [sys.executable, "-m", "ddl.cli", "run", script("pass"), b"caf\xe9"]
-    ended = subprocess.run(command, capture_output=True, timeout=60)
-    assert (ended.returncode, ended.stdout) == (2, b"")
-    assert ended.stderr.startswith(b"ddl: 'caf\\udce9' must be UTF-8 text") and ended.stderr.count(b"\n") == 1
-    gone = f"mkdir {tmp_path}/gone && cd {tmp_path}/gone && rmdir {tmp_path}/gone && exec {sys.executable} -m ddl.cli "
-    ended = subprocess.run(["sh", "-c", f"{gone} run x.py"], capture_output=True, text=True, timeout=60)
-    assert (ended.returncode, ended.stderr) == (2, "ddl: the working folder was deleted: change to another one\n")
-
-
 def test_runs_are_listed_whatever_lies_in_their_folders(recorded, capsys):
     recorded("20260101-000000-aaaa")
     recorded("20260101-000002-cccc", name="\x1b[31mred")

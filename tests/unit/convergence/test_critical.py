@@ -8,7 +8,6 @@ import pandas
 import pytest
 
 from course.convergence.critical import Noise, critical_batch, fit, noise, reached
-from ddl.errors import InputError
 
 BATCHES = np.array([32, 64, 128, 256, 512, 1024, 2048, 4096])
 DATA = {"name": "synthetic", "form": "generated", "train_samples": 45_056}
@@ -62,36 +61,6 @@ def test_intervals_contain_the_true_value_nine_times_out_of_ten():
     assert 0.90 <= contained / 100 <= 0.99
 
 
-def test_resampled_seeds_give_intervals_of_curve_and_ratio():
-    batches, contained, ratios = BATCHES[::2], 0, 0
-    random = np.random.default_rng(3)
-    for _ in range(30):
-        both = []
-        shared = random.normal(0, 0.05, (5, 1))  # a seed that is slow is slow in both arms
-        for critical in (500, 1000):
-            steps = 120 * (1 + critical / batches) * np.exp(random.normal(0, 0.05, (5, len(batches))) + shared)
-            both.append(critical_batch([each for s in range(5) for each in sweep(1000 * steps[s], batches, (s,))]))
-        one, ratio = both[0].drawn, both[1].drawn / both[0].drawn
-        contained += np.percentile(one, 2.5) <= 500 <= np.percentile(one, 97.5)
-        ratios += np.percentile(ratio, 2.5) <= 2 <= np.percentile(ratio, 97.5) and np.ptp(ratio) < 4
-    assert min(contained, ratios) >= 26
-    with pytest.raises(InputError, match="resampling"):
-        _ = critical_batch([*sweep(steps[0], batches), run(32, 100, seed=7)]).drawn
-
-
-def test_bounds_are_open_where_the_batches_leave_them_open():
-    steep = fit(BATCHES, 1e6 / BATCHES * np.array([1.02, 0.98, 1, 1.03, 0.97, 1, 1.02, 0.98]))
-    assert steep.interval[1] == math.inf and "or more" in str(steep)
-    flat = fit(BATCHES, 100 * np.array([0.99, 1, 1.01, 1, 0.99, 1, 1.01, 1.02]))
-    assert flat.interval[0] == 0
-
-
-def test_two_batches_have_a_curve_without_an_interval():
-    found = fit([64, 1024], 120 * (1 + 430 / np.array([64, 1024])))
-    assert found.critical == pytest.approx(430, rel=1e-2)
-    assert np.isnan(found.interval).all() and np.isnan(found.band([64, 128])).all() and "no interval" in str(found)
-
-
 def test_target_is_interpolated_between_evaluations():
     found = reached(run(64, 100), 0.33)
     assert (found.steps, found.samples) == (pytest.approx(55), pytest.approx(55 * 64))
@@ -129,16 +98,6 @@ def test_points_are_judged_seeds_at_the_rate_that_tuning_chose():
     assert set(critical_batch([*runs, *other]).points[0].grid.means) == {0.05, 0.1, 0.2}
 
 
-def test_a_batch_whose_grid_never_got_there_says_so():
-    runs = [run(64, 900, rate=rate, seed=100, role="tuning", hit=False) for rate in (0.05, 0.1, 0.2)]
-    curve = critical_batch([*runs, run(64, 950, rate=0.1, seed=0)])
-    (point,) = curve.points
-    assert (point.rate, point.at_edge, point.steps) == (0.1, False, pytest.approx(950))
-    assert "no rate of the grid reached the target in time" in str(curve.table())
-    assert "faster in the grid" not in str(curve.table())
-    assert curve.table()["region"].tolist() == [""]  # neither half nor twice the batch was run
-
-
 def test_fit_excludes_batches_with_missed_seeds():
     steps = 120 * (1 + 430 / BATCHES)
     runs = sweep(steps)
@@ -165,16 +124,6 @@ def test_regions_are_read_from_the_points_and_begin_at_the_ends(steps, ends, cou
     assert (result.perfect_until, result.maximal_from) == ends
     regions = np.repeat(["perfect scaling", "diminishing returns", "maximal data parallelism"], counts).tolist()
     assert [result.region(batch) for batch in BATCHES] == result.table()["region"].tolist() == regions
-
-
-def test_runs_of_a_reader_need_no_roles_nor_arms():
-    runs = sweep(120 * (1 + 430 / BATCHES[[1, 3, 5]]), BATCHES[[1, 3, 5]], seeds=(0,))
-    for own in runs:
-        del own.result["role"], own.result["arm"]
-    result = critical_batch(runs)
-    assert [point.grid for point in result.points] == [None] * 3 and not any(point.at_edge for point in result.points)
-    assert result.fit.critical == pytest.approx(430, rel=0.02)
-    assert result.doublings == {}
 
 
 TWO_ARMS = sweep([100] * 8) + sweep([200] * 8, arm="LAMB")

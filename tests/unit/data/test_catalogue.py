@@ -2,7 +2,6 @@
 
 import multiprocessing
 import os
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -25,13 +24,6 @@ def test_shards_are_disjoint_equal_and_cover_the_epoch(size):
     assert {part.shape for part in shards} == {(8, 12 // size)}
     assert sorted(np.concatenate([part.ravel() for part in shards])) == list(range(96))
     np.testing.assert_array_equal(np.concatenate(shards, axis=1), batches)
-
-
-def test_exactly_the_left_over_is_left_out_and_it_changes():
-    order = Order(100, 12, seed=0)
-    assert order.steps == 8
-    left = [frozenset(range(100)) - set(order.epoch(e).ravel()) for e in range(5)]
-    assert {len(few) for few in left} == {4} and len(set(left)) > 1
 
 
 def test_steps_go_through_the_epochs_from_any_step_on():
@@ -147,16 +139,6 @@ def _train_samples(_):
     return load("synthetic").train_samples
 
 
-def test_half_or_older_file_is_made_anew(folder, small_whole, monkeypatch):
-    fetch("synthetic", str)
-    path = synthetic.path(folder)
-    os.truncate(path, path.stat().st_size - 1000)
-    assert not is_there("synthetic") and load("synthetic").train_samples == 600
-    assert is_there("synthetic")
-    monkeypatch.setattr(synthetic, "VERSION", synthetic.VERSION + 1)
-    assert not is_there("synthetic")
-
-
 def test_store_returns_aligned_arrays_and_rejects_damage(tmp_path):
     grid = np.arange(12, dtype=np.int32).reshape(3, 4).T
     store.write(tmp_path / "a.npy", number=7, text="äöü", odd=np.zeros(13, np.uint8), grid=grid)
@@ -170,10 +152,3 @@ def test_store_returns_aligned_arrays_and_rejects_damage(tmp_path):
     for damaged in (b"", b"no array", b"\x93NUMPY\x01\x00\x40\x00{"):
         (tmp_path / "a.npy").write_bytes(damaged)
         assert store.read(tmp_path / "a.npy") is None
-
-
-def test_pictures_that_have_no_room_are_not_generated(monkeypatch):
-    monkeypatch.setattr("shutil.disk_usage", lambda path: SimpleNamespace(free=2**20))
-    monkeypatch.setattr(synthetic, "generate", None)
-    with pytest.raises(DataError, match=r"No space left on device for 175 MiB: .*synthetic-0.npy"):
-        fetch("synthetic", progress=lambda line: None)

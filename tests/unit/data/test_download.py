@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from tqdm import tqdm
 
-from course.data import DataError, cifar10, download, fetch, listing, load
+from course.data import DataError, cifar10, fetch, listing, load
 from helpers import serving, until
 from small_cifar10 import ARCHIVE, OFFICIAL
 
@@ -119,14 +119,6 @@ def test_without_a_network_it_says_what_else_there_is(folder, monkeypatch, addre
     with pytest.raises(DataError, match="cannot be .* from.*DDL_DATA_DIR.*`synth"):
         fetch("cifar10", str)
     assert os.listdir(folder) == ["cifar10.lock"]
-
-
-def test_a_silent_server_is_given_up(folder, server, monkeypatch):
-    monkeypatch.setattr(download, "TIMEOUT_S", (1, 0.3))
-    server.goes_on = threading.Event()
-    with pytest.raises(DataError, match="cannot be downloaded"):
-        fetch("cifar10", str)
-    server.goes_on.set()
 
 
 def test_two_at_once_download_once(folder, server):

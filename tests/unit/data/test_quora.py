@@ -60,19 +60,6 @@ def test_another_file_is_refused_and_nothing_kept(tmp_path, folder, rows, column
     assert not is_there("quora") and not list(folder.glob("quora*"))
 
 
-def test_files_that_are_no_csv_are_refused(tmp_path):
-    path = write(tmp_path / "latin.csv", [("a", "Où?", 0)], encoding="latin-1")
-    with pytest.raises(DataError, match="cannot be read as a CSV file in UTF-8"):
-        add("quora", path, str)
-    with zipfile.ZipFile(tmp_path / "damaged.zip", "w", zipfile.ZIP_DEFLATED) as archive:
-        archive.write(write(tmp_path / "train.csv"), "train.csv")
-    content = bytearray((tmp_path / "damaged.zip").read_bytes())
-    content[60:80] = bytes(255 - byte for byte in content[60:80])  # of what is compressed
-    (tmp_path / "damaged.zip").write_bytes(content)
-    with pytest.raises(DataError, match="damaged.zip cannot be read as a CSV file in UTF-8: .*Download it again"):
-        add("quora", tmp_path / "damaged.zip", str)
-
-
 def test_a_part_of_the_real_ones_keeps_their_imbalance(tmp_path):
     rows = [(str(k), f"Question {k}?", int(k % 10 == 0)) for k in range(400)]
     add("quora", write(tmp_path / "train.csv", rows), str)
@@ -97,16 +84,6 @@ def test_parts_are_disjoint_cover_all_and_are_stratified():
     described = parts.describe()
     assert [described[f"{name}_samples"] for name in ("train", "validation", "test")] == [2100, 600, 300]
     assert described["positive_share"] == parts.train.targets.mean()
-
-
-def test_fewer_generated_questions_are_the_beginning_of_more():
-    few, more = quora.generate(300, seed=5), quora.generate(1000, seed=5)
-    assert more.texts[:300].tolist() == few.texts.tolist()
-    assert more.targets[:300].tolist() == few.targets.tolist()
-    assert quora.generate(300, seed=6).texts.tolist() != few.texts.tolist()
-    for samples in (0, quora.MOST + 1):
-        with pytest.raises(DataError, match="is not possible"):
-            quora.generate(samples)
 
 
 def test_generated_questions_are_imbalanced_and_rarely_repeat():

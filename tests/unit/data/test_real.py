@@ -1,15 +1,13 @@
 """SVHN and Fashion-MNIST: small files of their forms, read, damaged, and fetched."""
 
 import gzip
-import hashlib
 import struct
-from dataclasses import replace
 
 import numpy as np
 import pytest
 from scipy.io import savemat
 
-from course.data import DataError, catalogue, fetch, is_there, listing, load
+from course.data import DataError, catalogue, listing, load
 
 TRAIN, TEST = 30, 20  # samples
 MNIST = {"train": TRAIN, "t10k": TEST}
@@ -97,32 +95,3 @@ def test_a_damaged_file_is_named(folder, name, file, content, what):
     put(folder, name, **{file: content})
     with pytest.raises(DataError, match=f"is damaged: .*{what}.*ddl data fetch {name}"):
         load(name)
-
-
-@pytest.mark.parametrize("name", ["svhn", "fashion_mnist"])
-def test_all_files_are_fetched_from_a_mirror_and_later_only_a_damaged_one(folder, tmp_path, monkeypatch, name):
-    real, mirror = catalogue.REAL[name], put(tmp_path / "mirror", name)
-    files, asked, lines = [], [], []
-    for archive in real.files:
-        content = (mirror / archive.file).read_bytes()
-        files.append(replace(archive, size_bytes=len(content), sha256=hashlib.sha256(content).hexdigest()))
-    monkeypatch.setattr(real, "files", tuple(files))
-
-    def download(archive, into, say):
-        asked.append(archive.address)
-        (into / archive.file).write_bytes((mirror / archive.file).read_bytes())
-
-    monkeypatch.setattr(catalogue, "download", download)
-    monkeypatch.setenv(f"DDL_{name.upper()}_URL", "http://mirror/")
-    fetch(name, lines.append)
-    assert load(name).form == "official" and lines[-1] == f"{name}: 30 + 20 images, official, in {folder}"
-    fetch(name, str)
-    addresses = [f"http://mirror/{file.file}" for file in files]
-    assert asked == addresses
-    path = folder / files[-1].file
-    path.write_bytes(path.read_bytes()[:-500])
-    lines.clear()
-    fetch(name, lines.append)
-    assert f"{path.name} is damaged" in lines[0] and asked[len(files) :] == addresses[-1:]
-    path.unlink()
-    assert not is_there(name)

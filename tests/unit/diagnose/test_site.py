@@ -8,7 +8,6 @@ import psutil
 import pytest
 
 from ddl.diagnose import site as diagnose
-from ddl.diagnose.machine import doctor
 from ddl.diagnose.slurm import COMMANDS
 from ddl.errors import InputError
 from ddl.launcher import launch as launching
@@ -166,11 +165,3 @@ def test_two_ranks_ran_also_where_a_site_has_one_slot(monkeypatch):
 def test_two_ranks_that_did_not_do_it(monkeypatch, finished, said):
     found, _ = two_ranks(monkeypatch, CLUSTER, finished)
     assert found.state == "missing" and said in found.detail and found.advice
-
-
-def test_a_broken_file_is_the_first_thing_said(tmp_path):
-    file = tmp_path / "site.toml"
-    file.write_text("nodse = 2\n")
-    report = doctor(file)
-    assert not report.ok and report.checks[0].detail.startswith(f"{file}: ") and "nodse" in report.checks[0].detail
-    assert "processor cores" in [each.name for each in report.checks]

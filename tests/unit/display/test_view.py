@@ -2,7 +2,6 @@
 
 import io
 import json
-import math
 import operator
 import re
 import sys
@@ -13,7 +12,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from ddl.display import chart, panel, summary, view
+from ddl.display import panel, view
 from ddl.launcher.failure import Failure
 from ddl.launcher.progress import Progress, RankInfo
 from ddl.records.jsonfiles import write_json
@@ -188,16 +187,6 @@ def test_nothing_from_a_run_becomes_markup(state):
         assert all(tag != "script" for tag, _ in Tags(html).seen)
 
 
-def test_a_chart_stays_small_and_takes_almost_nothing():
-    assert len(chart.chart_svg(progress(losses=tuple((i, 1 / i) for i in range(1, 50_000))))) < 12_000
-    for losses in ((), ((64, 2.3),), ((64, 2.3), (128, None)), ((0, 0.0),)):
-        Tags(chart.chart_svg(progress(losses=losses)))
-    for low, high in ((0, 1), (0.1, 0.1), (27, 71), (-3, 1e6), (1e-9, 2e-9)):
-        ticks = chart.ticks(low, high)
-        assert 2 <= len(ticks) <= 9
-        assert (ticks[0] <= low and ticks[-1] >= high) or math.isclose(ticks[-1], high)
-
-
 # ---------------------------------------------------------------- the live panel
 
 
@@ -267,20 +256,6 @@ def test_the_cell_that_shows_a_run_is_recorded(live, monkeypatch, tmp_path):
 
 
 # ---------------------------------------------------------------- the summary row
-
-
-@pytest.mark.parametrize(
-    ("fields", "text"),
-    [
-        (dict(state="queued", ranks=()), "waiting for 2 ranks"),
-        (dict(ranks=(RankInfo(0, "a", 1, 0), RankInfo(1, "b", 1, 0))), "2 ranks: 0 on a; 1 on b"),
-        (dict(state="failed", failure=FAILURE), "rank 1 of 2 on vm raised"),
-        (dict(state="done", elapsed_s=3723.0), "done in 1:02:03"),
-    ],
-)
-def test_summary(fields, text):
-    assert text in summary.summary(progress(**fields))
-    assert re.sub("<[^>]+>", "", summary.summary_html(progress(**fields)))
 
 
 # ---------------------------------------------------------------- what ranks print

@@ -96,17 +96,6 @@ def test_what_stands_for_a_list_or_a_number_arrives_as_one(value, arrives):
     assert back == arrives and type(back) in (type(arrives), np.float64)
 
 
-def test_arrays_of_text_and_of_objects_cross():
-    for value in (
-        np.array([["GPU0", "é"], ["", "X"]]), np.array([Fraction(1, 2), None, [1]], dtype=object),
-        pd.Series([1.5, 2.0]), pd.Series(["a", "b"]), pd.Index([1, 2]), np.zeros(2, np.longdouble),
-        np.array([], dtype=str),
-    ):  # fmt: skip
-        back = decode(encode(value))
-        assert type(back) is np.ndarray and back.shape == value.shape
-        assert back.tolist() == value.tolist()
-
-
 def test_what_never_ends_or_raises_is_not_encoded():
     def broken():
         yield 1

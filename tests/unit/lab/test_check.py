@@ -54,18 +54,6 @@ def test_cells_read_but_cannot_replace_neighboring_files(lesson):
     assert {each.name for each in path.parent.parent.iterdir()} == {"notebooks", "more.txt"}
 
 
-def test_a_damaged_notebook_is_said_to_be(lesson, capsys):
-    path = lesson(SOLVED)
-    for content, reason in {
-        b'{"cells": [': "cannot be read as a notebook", b"\xff\xfe\x00": "cannot be read", b"": "cannot be read",
-        b"[]": "cannot be read", b'{"nbformat": 4, "nbformat_minor": 5, "metadata": {}, "cells": []}': "no questions",
-    }.items():  # fmt: skip
-        path.write_bytes(content)
-        assert cli.main(["check", str(path)]) != 0
-        error = capsys.readouterr().err
-        assert reason in error and str(path) in error and error.count("\n") == 1
-
-
 def test_a_lesson_is_found_by_its_beginning(lesson, tmp_path):
     lesson(SOLVED)
     lesson(SOLVED, name="7")

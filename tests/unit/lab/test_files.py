@@ -4,7 +4,6 @@ import asyncio
 import shutil
 import subprocess
 
-import nbformat
 import pytest
 from ipykernel.ipkernel import IPythonKernel
 
@@ -56,14 +55,3 @@ def test_a_notebook_is_handed_out_with_its_kernel_and_saved_as_the_file_has_it(o
     metadata["language_info"]["version"] = "3.11.99"
     asyncio.run(files.save({"type": "notebook", "content": model["content"]}, path.name))
     assert path.read_bytes() == before
-
-
-def test_new_notebook_keeps_its_kernel(opened):
-    path, files, model = opened
-    metadata = model["content"]["metadata"]
-    asyncio.run(files.save({"type": "notebook", "content": model["content"]}, "new.ipynb"))
-    assert nbformat.read(path.with_name("new.ipynb"), as_version=4).metadata == metadata
-    metadata["kernelspec"] = {"name": "ir", "display_name": "R", "language": "R"}
-    metadata["language_info"] = {"name": "R"}
-    asyncio.run(files.save({"type": "notebook", "content": model["content"]}, path.name))
-    assert asyncio.run(files.get(path.name))["content"]["metadata"] == metadata

@@ -3,7 +3,6 @@
 import pytest
 
 from course import hint
-from course.grader.cells import code_cells
 from course.lab import attendee, hints
 from ddl import cli
 
@@ -39,9 +38,3 @@ def test_all_cells_run_again_after_a_restart_take_no_hint(monkeypatch):
     monkeypatch.setattr(hints, "_asked", set())  # as a new kernel has it
     assert [len(hint("q03").steps) for _ in range(2)] == [2, 3]
     assert len(hint("q04").steps) == 1
-
-
-def test_marking_runs_no_hint():
-    sources = ['hint("q03")', 'from course import hint\nhint("q03")', 'x = 1\nhint("q03")\ny = 2']
-    cells = [{"cell_type": "code", "metadata": {}, "source": source} for source in sources]
-    assert code_cells({"cells": cells}) == {2: "x = 1\n\ny = 2"}

@@ -93,15 +93,6 @@ def test_run_is_restored_once_in_older_notebook(make, run, there, saved, expecte
     assert outputs(found) == expected
 
 
-def test_last_runs_of_repeated_cell_are_restored(make):
-    for run_id, execution in zip(IDS, ("m1", "m2", "m2"), strict=False):
-        make(run_id, execution=execution)
-    found = notebook(a=[shown("earlier", over=True)], b=[shown("gone")])
-    bring_up_to_date(found, NAME, saved=50.0)
-    assert outputs(found) == [(IDS[1], False), (IDS[2], False)]
-    assert found.cells[1].outputs[0]["data"]["text/html"] == "then"
-
-
 def test_what_is_saved_as_going_on_is_saved_as_it_ended(make, tmp_path):
     make(ended=200.0)
     files = CourseFiles(root_dir=str(tmp_path))

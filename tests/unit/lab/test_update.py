@@ -198,12 +198,3 @@ def test_a_fresh_copy_is_as_released_and_replaces_nothing(course):
     with pytest.raises(UpdateError, match="already exists"):
         fresh("7", course.root)
     assert copied.read_text() == "mine by now"
-
-
-def test_a_notebook_that_cannot_be_read_is_in_the_backup(course):
-    course.path.write_text("{")
-    course.publish(second())
-    assert f"{NAME}: yours cannot be read as a notebook, and is in the backup" in update(course.root)
-    assert course.cells()["new"].source == "A new section"
-    (backup,) = (course.root / "backup").iterdir()
-    assert (backup / NAME).read_text() == "{"

@@ -55,10 +55,3 @@ def test_unknown_script_is_refused_with_a_suggestion(tmp_path):
         resolve_script("nonsense", tmp_path)
     with pytest.raises(JobError, match="is a directory.* mine"):
         resolve_script(tmp_path, "/")
-
-
-def test_module_is_taken_as_it_is():
-    assert resolve_script("-m pkg.train", "/") == "-m pkg.train"
-    assert (Job("-m pkg.train").name, Job("-m pkg.train").is_module) == ("train", True)
-    with pytest.raises(JobError, match="module"):
-        resolve_script("-m pkg/train.py", "/")

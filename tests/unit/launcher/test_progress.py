@@ -265,28 +265,6 @@ def test_the_cause_of_a_failure(folder, case):
     assert "rank/worker.py" not in failure.traceback
 
 
-def test_an_error_is_shown_while_the_others_still_run_and_a_stopped_run_has_none(folder):
-    folder.launcher(0.5, "launched", pid=1)
-    folder.rank(1)
-    folder.error(1, 2.0, "ValueError", "early")
-    progress = folder.progress()
-    assert not progress.over
-    assert progress.failure.sentence == "rank 1 of 2 on node1 raised ValueError 1.0 s after it started"
-    folder.launcher(9.5, "ended", state="stopped", job="17", slurm="CANCELLED")
-    progress = folder.progress()
-    assert progress.failure is None and summary(progress).startswith("■ arm stopped, 0:09")
-
-
-@pytest.mark.parametrize("state, end", [("lost", None), ("failed", {"reason": "launch", "message": "x"})])
-def test_full_disk_is_reported_without_records(folder, monkeypatch, state, end):
-    monkeypatch.setattr("ddl.launcher.failure.is_full", lambda path: True)
-    folder.launcher(0.5, "launched", pid=1)
-    if end:
-        folder.launcher(4.0, "ended", state="failed", **end)
-    progress = folder.progress(alive=False)
-    assert progress.state == state and f"{folder.path} is full" in progress.failure.sentence
-
-
 # ---------------------------------------------------------------- notes on a run that goes on
 
 
@@ -309,14 +287,6 @@ def test_a_rank_that_has_left_is_named_while_others_go_on(folder):
     assert folder.progress(now=9.0).notes == ("rank 1 has ended with status 0, and others are still running",)
     folder.launcher(9.6, "ended", state="done")
     assert folder.progress(now=20.0).notes == ()
-
-
-def test_output_that_found_no_room_is_said_to_be_lost(folder, monkeypatch):
-    (folder.path / "lost-1").touch()
-    (note,) = folder.progress(alive=False).notes
-    assert "rank 1's output is lost" in note
-    monkeypatch.setattr("ddl.launcher.progress.is_full", lambda path: True)
-    assert "full" in folder.progress().notes[-1]
 
 
 # ---------------------------------------------------------------- several nodes, Slurm, clusters
@@ -345,10 +315,3 @@ def test_queued_run_shows_reason_and_excludes_wait(folder):
     folder.event(3605.0, "start", step=0, steps=9)
     folder.event(3606.5, "step", step=1, samples=8, loss=2.0)
     assert folder.progress(now=3610.0).time_to_first_step_s == 6.5
-
-
-def test_a_rank_of_a_cluster_is_shown_with_its_task(folder):
-    folder.job(**CLUSTER)
-    folder.rank(2)
-    assert folder.progress().ranks[0].role == "worker 1"
-    assert "1 of 4 ranks (worker 1) on node1" in summary(folder.progress())

@@ -59,17 +59,6 @@ def test_run_that_is_not_restarted_says_why(decided, launcher, script, options, 
     assert list(again) == ["no_restart"] and why in again["no_restart"] and bool(why) == bool(again["no_restart"])
 
 
-@pytest.mark.parametrize("before", [restarted(5.0, step=26), restarted(5.0, step=25, rank=0)])
-def test_different_failure_restarts_again(decided, before):
-    assert decided([LAUNCHED, before, exits(9.0)], [step(25, 8.0)])["step"] == 25
-
-
-def test_pasted_line_has_no_job_and_names_the_failed_rank(tmp_path):
-    folder = RunFolder(tmp_path)
-    append_json_line(folder.launcher, LAUNCHED)
-    assert decide(folder, 1, [exits(9.0), exits(9.5, rank=0, code=1)])["cause"] == [1, "SIGKILL", ""]
-
-
 def test_restart_cost_lasts_until_step_is_repeated():
     script = [
         *(step(0, 1.0, "start"), step(10, 2.0), step(25, 5.0)),

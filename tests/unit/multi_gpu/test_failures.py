@@ -1,7 +1,5 @@
 """The arithmetic of checkpoints: published figures, a minimum, and a simulation that shares no code with it."""
 
-import random
-
 import numpy
 import pytest
 
@@ -24,17 +22,6 @@ def test_young_interval_minimizes_lost_share():
     assert min(around) == around[2]
     restarts = 300 / 11_124
     assert [(share - restarts) / (around[2] - restarts) for share in around[::4]] == pytest.approx([1.25, 1.25])
-
-
-def test_simulation_matches_second_by_second_loop():
-    draw, now, done, kept = random.Random(1), 0.0, 0, 0
-    for _ in range(3_000):
-        failure = now + draw.expovariate(1 / 500)
-        while now + 40 + 3 <= failure:
-            now, done = now + 40 + 3, done + 1
-        now = failure + 20
-        kept = done
-    assert simulated_share(40, 3, 20, 500, failures=30_000) == pytest.approx(now / (kept * 40) - 1, rel=0.05)
 
 
 def test_the_mark_scheme_of_the_written_question_has_these_numbers():

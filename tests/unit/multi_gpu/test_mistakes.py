@@ -105,17 +105,6 @@ def recorded(seen, **fields):
     return Recorded(result | fields)
 
 
-def test_recorded_runs_are_examined_as_others_are_and_steps_in_which_ranks_went_apart_are_counted():
-    apart = right()
-    assert examine(recorded(apart)).found == [] and witnesses(recorded(apart)) is apart
-    not_averaged(apart, since=1)
-    assert examine(recorded(apart)).found == ["ranks drift apart"]
-    table = mistakes.outcomes([recorded(right(), name="Keras 2"), recorded(apart)])
-    assert table["run"].tolist() == ["Keras 2", "Keras 3"] and table["steps"].tolist() == [STEPS, STEPS]
-    assert table["apart"].tolist() == [0, STEPS - 1] and table["models"].tolist() == [1, RANKS]
-    assert "Recorded on 2026-11-23 with TensorFlow 2.21.0, Horovod 0.28.1, on 2 cores of Some CPU" in repr(table)
-
-
 def keep(folder, seen):
     for rank in seen:
         end = {key: rank[key] for key in ("samples_counted", "wrote")}

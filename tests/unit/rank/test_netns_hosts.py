@@ -13,7 +13,6 @@ import pytest
 from ddl import hosts
 from ddl.launcher.job import Job
 from ddl.launcher.plan import plan
-from ddl.launcher.site import SiteError
 from helpers import program
 
 FOLDER = Path("/runs/r1")
@@ -41,17 +40,6 @@ def test_the_whole_command(site):
     assert result.where == "on 2 hosts made on this machine, with 100 Mbit/s between them"
     described = json.loads(dict(result.files)[FOLDER / "job.json"])
     assert (described["nodes"], described["site"]["rate_mbit"]) == (2, 100)
-
-
-def test_all_hosts_are_used_unless_a_job_says_how_many(site):
-    every = planned(Job("/course/x.py", workers=4, cwd="/c", cluster="multi_worker"), site)
-    assert "--nodes 2" in every.shell_line
-    one = planned(Job("/course/x.py", workers=4, nodes=1, cwd="/c"), site)
-    assert one.argv[2] == "ddl.rank.one_host" and one.where == "on this machine"
-    with pytest.raises(SiteError, match="3 workers asked for, .* over 2 nodes"):
-        planned(Job("/course/x.py", workers=3, cwd="/c"), site)
-    with pytest.raises(SiteError, match="over 2 nodes with 4 cores each: workers=8 works"):
-        planned(Job("/course/x.py", workers=10, nodes=2, cwd="/c"), site)
 
 
 @pytest.mark.parametrize(

@@ -1,10 +1,7 @@
 """Clusters of tf.distribute: who is who, what is wrong with a TF_CONFIG, and who is missing."""
 
 import json
-import os
 import socket
-import subprocess
-import sys
 import threading
 
 import pytest
@@ -14,7 +11,6 @@ from ddl.launcher.tf_cluster_roles import assign_roles, role_of
 from ddl.rank import rendezvous
 from ddl.rank.rendezvous import Slot
 from ddl.rank.tf_config import Cluster, ClusterError
-from ddl.records import machine
 from helpers import free_ports
 
 PAIR = {"worker": ("127.0.0.1:1111", "127.0.0.1:1112")}
@@ -68,25 +64,6 @@ def test_a_port_in_use_is_refused():
     assert cluster.read({"TF_CONFIG": task.tf_config}) == task
     with socket.create_server(("", int(port))), pytest.raises(ClusterError, match=f"port {port} .*already in use"):
         cluster.await_all(task)
-
-
-def test_workers_wait_for_each_other():
-    addresses = tuple(f"127.0.0.1:{port}" for port in free_ports(3))
-    code = (
-        "import socket; from ddl import cluster; c = cluster.await_all(seconds=30); "
-        "server = socket.create_server(('', int(c.address.rpartition(':')[2]))); "
-        "print('went ahead', flush=True); input()"
-    )
-    children = []
-    for index in range(3):
-        environment = {**os.environ, "TF_CONFIG": Cluster("worker", index, addresses).tf_config}
-        pipes = dict(stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-        children.append(subprocess.Popen([sys.executable, "-c", code], env=environment, **pipes))
-    try:
-        assert [child.stdout.readline() for child in children] == [b"went ahead\n"] * 3
-    finally:
-        for child in children:
-            child.communicate(b"\n")
 
 
 def test_unresponsive_worker_is_named():
@@ -161,16 +138,6 @@ def test_a_rank_of_pytorch_gets_torchruns_variables(server, monkeypatch):
     }
 
 
-def test_the_coordinator_lets_the_others_go(server, monkeypatch):
-    assert not cluster._dismissed()
-    cluster.dismiss()
-    assert cluster._dismissed()
-    monkeypatch.setenv("HOROVOD_GLOO_RENDEZVOUS_PORT", str(free_ports(1)[0]))
-    assert cluster._dismissed()  # the server has ended with the coordinator
-    monkeypatch.delenv("HOROVOD_GLOO_RENDEZVOUS_ADDR")
-    cluster.dismiss()  # tasks that were started by hand could not hear it
-
-
 def test_each_worker_sees_one_gpu_of_its_host_and_the_others_none():
     """Three tasks on each of two hosts: chief, worker, worker; worker, worker, server. More workers share GPUs."""
     roles = assign_roles("parameter_server", 4, 1)
@@ -179,12 +146,3 @@ def test_each_worker_sees_one_gpu_of_its_host_and_the_others_none():
     roles = assign_roles("multi_worker", 3)
     assert [cluster.visible_devices(k, k, roles, ["0", "1"]) for k in range(3)] == ["0", "1", "0"]
     assert cluster.visible_devices(1, 1, roles, []) == ""
-
-
-@pytest.mark.parametrize("visible, numbers", [("4, 5", ["4", "5"]), ("", []), (None, ["0", "1"])])
-def test_gpus_are_numbered_as_the_environment_does(monkeypatch, visible, numbers):
-    monkeypatch.setattr(machine, "gpu_names", lambda: ("H100", "H100"))
-    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    if visible is not None:
-        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
-    assert machine.gpu_numbers() == numbers

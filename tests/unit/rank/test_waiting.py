@@ -2,7 +2,6 @@
 
 import os
 import signal
-import sys
 import time
 from types import SimpleNamespace
 
@@ -10,9 +9,8 @@ import psutil
 import pytest
 
 from ddl.rank import waiting
-from ddl.rank.waiting import SAMPLES, Straggler, at_work
+from ddl.rank.waiting import SAMPLES, Straggler
 from ddl.records.folder import STACK_SIGNAL
-from helpers import started, until
 
 
 @pytest.mark.parametrize(
@@ -32,16 +30,6 @@ def test_a_straggler_is_at_work_while_all_others_mostly_wait(shares, found):
     answers = [straggler.add(sample) for sample in samples]
     assert answers[: SAMPLES - 1] == [None] * (SAMPLES - 1)  # a moment says nothing
     assert set(answers[SAMPLES:]) == {found}
-
-
-def test_who_waits_is_not_at_work_and_who_is_stopped_would_be():
-    code = "import time; print(flush=True)\nwhile True: time.sleep(1)"
-    with started(sys.executable, "-c", code) as process:
-        process.stdout.readline()
-        until(lambda: not at_work(process.pid), 10)
-        process.send_signal(signal.SIGSTOP)
-        until(lambda: at_work(process.pid), 10)
-    assert at_work(os.getpid()) and not at_work(process.pid)
 
 
 INSIDE = "File /env/horovod/ops.py, line 1 in allreduce\nFile /course/script.py, line 2 in main"

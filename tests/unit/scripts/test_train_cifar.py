@@ -1,7 +1,5 @@
 """`train_cifar.py` in this process: what its step sends, and what it refuses."""
 
-import os
-
 import pytest
 
 from helpers import ROOT
@@ -54,32 +52,3 @@ def test_settings_that_can_not_work_are_refused(script):
     ):
         with pytest.raises(CourseError, match=words):
             script.main(script.parse(["--train-samples", "200", "--global-batch", "32", *arguments.split()]))
-
-
-def test_a_checkpoint_belongs_to_its_precision(script):
-    settings = script.comparable(script.parse([]), script.load("small", train_samples=10), "bfloat16")
-    assert settings["precision"] == "bfloat16"
-
-
-class Reached(Exception):
-    pass
-
-
-def test_the_cycle_time_suits_the_step_where_horovod_shares_the_cores(script, monkeypatch):
-    def init():
-        raise Reached(os.environ.get("HOROVOD_CYCLE_TIME"))
-
-    monkeypatch.setattr(script.hvd, "init", init)
-    monkeypatch.setenv("TF_NUM_INTRAOP_THREADS", "1")
-    monkeypatch.delenv("HOROVOD_CYCLE_TIME", raising=False)
-    for arguments, ranks, gpus, cycle_ms in (
-        ([], 2, [], "1.7"),  # the root of 25 samples x 0.66 ms x twice a wake-up of 0.09 ms
-        ([], 1, [], "25.0"),
-        (["--recipe", "batch_norm", "--sync-bn"], 2, [], None),
-        ([], 2, ["GPU:0"], None),
-    ):
-        monkeypatch.setattr(script.tf.config, "list_physical_devices", lambda kind, gpus=gpus: gpus)
-        monkeypatch.setenv("HOROVOD_SIZE", str(ranks))
-        with pytest.raises(Reached) as reached:
-            script.main(script.parse(["--global-batch", "50", *arguments]))
-        assert reached.value.args == (cycle_ms,)

@@ -31,17 +31,6 @@ def test_sizes_that_are_asked_for():
             bench.sizes(config(*arguments.split()))
 
 
-def test_few_repeats_of_what_takes_long():
-    found = {seconds: bench.repeats(config(), seconds) for seconds in (1e-6, 0.005, 0.1, 30, 0)}
-    assert found == {1e-6: 200, 0.005: 100, 0.1: 5, 30: 3, 0: 200}
-    assert bench.repeats(config("--repeats", "1"), 30) == 1
-
-
-def test_times_are_kept_as_median_quartiles_and_least():
-    assert bench.timing([5.0, 1.0, 2.0, 4.0, 3.0]) == {"median": 3.0, "low": 2.0, "high": 4.0, "least": 1.0}
-    assert bench.timing([2.0]) == dict.fromkeys(("median", "low", "high", "least"), 2.0)
-
-
 def test_only_settings_of_nccl_are_taken():
     assert bench.nccl_settings(None) == {}
     assert bench.nccl_settings(["NCCL_ALGO=Ring", "NCCL_NET_GDR_LEVEL=PHB=x"]) == {

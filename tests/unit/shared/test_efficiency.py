@@ -155,20 +155,3 @@ def test_the_prediction_is_right_where_its_model_is():
     assert found.bytes[1] < found.measured_crossing_bytes < found.bytes[2]
     assert found.predicted_crossing_bytes < found.measured_crossing_bytes
     assert "2 ranks are faster from" in found.sentence
-
-
-@pytest.mark.parametrize("alpha, words", [(1.0, "never faster than one"), (0.0, "at every size")])
-def test_lines_that_do_not_cross(alpha, words):
-    assert payoff(sweep(1), sweep(2, alpha=alpha)).sentence.count(words) == 2
-
-
-@pytest.mark.parametrize(
-    "one, many, message",
-    [
-        (sweep(1), sweep(4), "did not time 1/4"),
-        (sweep(1, models=PARAMETERS[:2]), sweep(2, models=PARAMETERS[:2]), "2 sizes are too few"),
-    ],
-)
-def test_runs_that_do_not_fit_together_are_refused(one, many, message):
-    with pytest.raises(ValueError, match=message):
-        payoff(one, many)

@@ -88,17 +88,6 @@ def test_damaged_checkpoint_falls_back_to_previous(folder, capsys):
         checkpoint.restore(folder / checkpoint.BEFORE, other, SETTINGS)
 
 
-def test_a_checkpoint_of_another_version_is_named(folder, monkeypatch):
-    path = checkpoint.save(variables(7), {}, SETTINGS)
-    with pytest.raises(SettingError, match="its 2 variables don't match this training's 1"):
-        checkpoint.restore(path, variables(0)[:1], SETTINGS)
-    monkeypatch.setattr(checkpoint, "FORMAT", 2)
-    path = checkpoint.save(variables(7), {}, SETTINGS)
-    monkeypatch.setattr(checkpoint, "FORMAT", 1)
-    with pytest.raises(SettingError, match="it has format 2"):
-        checkpoint.restore(path, variables(0), SETTINGS)
-
-
 @pytest.fixture
 def kept(folder, monkeypatch):
     """Return a function that takes five steps, and gives the steps of checkpoints and all notes."""
