@@ -1,7 +1,11 @@
-"""Properties of every figure: text alternative, labels, data, origin, and no global settings."""
+"""Properties of every figure: text alternative, labels, data, origin, whole text, and no global settings."""
+
+from unittest import mock
 
 import matplotlib
 import pytest
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.text import Text
 
 from course import pipeline, plot, recorded
 from course.convergence.critical import Noise, critical_batch
@@ -53,8 +57,20 @@ def curve(arm="SGD with momentum"):
     return critical_batch(recorded("critical-batch"), arm=arm)
 
 
+def cut(figure):
+    """Return the texts of a figure that are not wholly on its canvas."""
+    renderer, drawn = FigureCanvasAgg(figure).get_renderer(), []
+    with mock.patch.object(Text, "draw", lambda text, renderer: drawn.append(text)):
+        figure.draw(renderer)
+    canvas = figure.bbox.padded(1)
+    boxes = {text.get_text(): text.get_window_extent(renderer) for text in drawn if text.get_visible()}
+    return [
+        text for text, box in boxes.items() if text and not (canvas.contains(*box.min) and canvas.contains(*box.max))
+    ]
+
+
 @pytest.mark.parametrize("name", FIGURES)
-def test_a_figure_has_words_labels_data_and_an_origin(name):
+def test_figure_has_alternative_text_labels_data_and_origin(name):
     before = dict(matplotlib.rcParams)
     figure = FIGURES[name]()
     assert dict(matplotlib.rcParams) == before
@@ -65,3 +81,4 @@ def test_a_figure_has_words_labels_data_and_an_origin(name):
     assert any(panel.get_xlabel() for panel in panels) and all(panel.has_data() for panel in panels)
     titles = " ".join([*(panel.get_title() for panel in figure.axes), figure.get_suptitle()])
     assert name not in RECORDED or "cifar10 (official layout" in titles
+    assert cut(figure) == []
