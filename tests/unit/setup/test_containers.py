@@ -133,29 +133,3 @@ FAKEROOT = [] if os.geteuid() == 0 else ["--fakeroot"]
 def test_an_image_is_built_with_what_there_is(make, arguments, there, silent, command):
     done, record = make(*arguments, there=there, silent=silent)
     assert (done.returncode, record) == (0, command)
-
-
-def test_certificates_are_used_in_build_but_not_kept(make, tmp_path):
-    certificates = tmp_path / "site.crt"
-    certificates.write_text("those of a proxy\n")
-    _, record = make("image", f"CA={certificates}", there=["docker"])
-    assert record == ["docker", *DOCKER, "--secret", f"id=ca,src={certificates}", "."]
-    done, record = make("sif", f"CA={certificates}", "SIF=other.sif", there=["singularity"])
-    assert done.returncode == 0
-    assert record[1:3] == ["build", "--bind"] and record[3].endswith(":/mnt")
-    assert record[-3:] == ["other.sif", "containers/Singularity.def", "those of a proxy"]
-    assert not Path(record[3].removesuffix(":/mnt")).exists()
-
-
-@pytest.mark.parametrize(
-    ("arguments", "silent", "sentence"),
-    [
-        (["image"], ["docker"], "make image: none of docker (with its daemon running), podman"),
-        (["sif"], [], "make sif: neither apptainer nor singularity is here: install Apptainer, "),
-    ],
-)
-def test_what_is_missing_is_one_line_that_says_what_to_do(make, arguments, silent, sentence):
-    done, record = make("-s", *arguments, silent=silent)
-    ours = [line for line in done.stderr.splitlines() if not line.startswith("make: ***")]
-    assert done.returncode != 0 and record is None
-    assert len(ours) == 1 and ours[0].startswith(sentence), done.stderr

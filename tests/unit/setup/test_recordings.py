@@ -1,13 +1,11 @@
 """The experiments of lesson 4, as they are planned: with trainings that are formulas."""
 
 import math
-from dataclasses import replace
 
 import pytest
 
 pytest.importorskip("horovod.tensorflow")
 
-import challenge
 import convergence
 import sweeps
 import train_cifar
@@ -116,40 +114,6 @@ def test_arms_are_tuned_on_validation_images_and_other_seeds():
         assert first | {"precision": "bfloat16"} == second and first["precision"] == "float32"
 
 
-def test_arms_of_the_challenge_get_the_best_of_grids_that_grow_on_public_pictures():
-    class Public(challenge.Scored):
-        def __init__(self):
-            pass
-
-        def accuracies(self, arms, seeds, workers=1):
-            peak, momentum = (arms[0].capitals[name] for name in ("MUON_PEAK", "MOMENTUM"))
-            reached = 0.7 - 0.01 * abs(math.log2(peak / 0.56)) - abs(momentum - 0.925)
-            return [{"public_accuracy": reached, "private_accuracy": peak, "seed": seeds[0]}]
-
-    arm, results = Public().tune(challenge.ONE_PASS[1], 1000)
-    assert [(result["rate"], result["rest"]) for result in results] == [
-        *((rate, 1) for rate in (1, 2, 0.5, 4, 8)),
-        *((4, rest) for rest in (2, 0.5, 0.25)),
-    ]
-    assert not any("private_accuracy" in result for result in results)
-    assert arm.capitals == {
-        **challenge.ONE_PASS[1].capitals,
-        "PEAK": 3.0,
-        "MUON_PEAK": 0.28,
-        "MOMENTUM": 0.925,
-        "MUON_MOMENTUM": 0.8,
-    }
-    assert challenge.tuned(arm, 1, 4).capitals["MUON_MOMENTUM"] == 0
-    assert "MUON_MOMENTUM = 0.8\n" in arm.source() and "MUON = False\n" in arm.source()
-
-
-def test_rates_at_which_nothing_is_learned_are_never_the_best():
-    # Far above what works, as a large batch without batch norm is.
-    made = Made(lambda name, batch: 1e-3)
-    rates, _ = convergence.tune_arms(made, SIZE)
-    assert rates["large batch"] == pytest.approx(1e-3, rel=0.5)
-
-
 @pytest.mark.parametrize("optimizer", OPTIMIZERS)
 def test_sweep_tunes_rates_and_evaluates_on_other_seeds(optimizer):
     made = Made(lambda name, batch: 0.02 * (batch / 32) ** 0.7)
@@ -168,99 +132,6 @@ def test_sweep_tunes_rates_and_evaluates_on_other_seeds(optimizer):
         for result in tuning:
             if result["stopped_by"] != "target":
                 assert result["samples"] >= PRUNE * best - batch
-
-
-def test_where_all_is_tuned_the_best_of_three_settings_on_three_seeds_is_judged_on_other_pictures():
-    def times(config):  # the warm-up and more momentum help, on the usual seed too little momentum as well
-        worse = 1.0 if config.warmup_epochs else 1.1
-        return worse * {None: 1, 0.8: 0.97 if config.seed == 100 else 1.3, 0.95: 0.95}.get(config.momentum, 1.2)
-
-    made = Made(lambda name, batch: 0.02 * (batch / 32) ** 0.7, times)
-    rates = dict.fromkeys(SIZE.few_batches, 0.05)
-    results = sweeps.tuned_sweep(made, SIZE, "SGD with momentum", rates)
-    for batch in SIZE.few_batches:
-        mine = [result for result in results if result["global_batch"] == batch]
-        judged = [result["config"] for result in mine if result["role"] == "judged"]
-        tuning = [result["config"] for result in mine if result["role"] == "tuning"]
-        (found,) = {(one["learning_rate"], one["momentum"], one["warmup_epochs"]) for one in judged}
-        assert found[1] == 0.95 and found[2] > 0 and abs(math.log2(2 * found[0] / (0.02 * (batch / 32) ** 0.7))) <= 0.51
-        assert [one["seed"] for one in judged] == [*JUDGED] and {one["held_out"] for one in judged} == {"test"}
-        assert {one["held_out"] for one in tuning} == {"validation"} and not {one["seed"] for one in tuning} & {*JUDGED}
-        again = [one for one in tuning if one["seed"] != 100]
-        assert len(again) == 6 and all(one["warmup_epochs"] for one in again)
-
-
-def test_most_accurate_rate_is_used_if_target_is_missed():
-    late = replace(SIZE, most_epochs=0.9 * LEAST * (1 + 4096 / B_CRIT) / SIZE.samples, batches=(4096,))
-    made = Made(lambda name, batch: 1.0)
-    results = sweeps.sweep(made, late, "plain SGD")
-    tuning = [result for result in results if result["role"] == "tuning"]
-    assert {result["stopped_by"] for result in tuning} == {"steps"}
-    tried = [result["learning_rate"] for result in tuning]
-    judged = [result for result in results if result["role"] == "judged"]
-    (rate,) = {result["learning_rate"] for result in judged}
-    assert min(tried) < rate < max(tried) and abs(math.log2(rate)) <= 0.5 and len(tried) < 10
-    assert {result["stopped_by"] for result in judged} == {"target"}
-
-
-def test_gap_search_has_equal_epochs_steps_and_loss():
-    made = Made(lambda name, batch: 0.1 * math.sqrt(batch / 64))
-    results = convergence.generalisation(made, SIZE)
-    judged = [result for result in results if result["role"] == "judged"]
-    steps = {}
-    for name, settings in made.asked:
-        assert settings["no_augment"] and settings["ghost_batch"] == 32
-        if "target_loss" in settings:
-            assert settings["schedule"] == "constant"
-        else:
-            steps[name] = settings["epochs"] * (SIZE.few // settings["global_batch"])
-    assert steps["small batch"] == steps["large batch, equal steps"] == 16 * steps["large batch"]
-    assert len(judged) == 7 * len(JUDGED)
-    before = {name: settings for name, settings in made.asked if settings["seed"] == 0}
-    rates = {
-        settings["global_batch"]: settings["learning_rate"] for name, settings in before.items() if "low" not in name
-    }
-    made.asked.clear()
-    convergence.to_a_loss_again(made, SIZE, rates)
-    assert len(made.asked) == 40 and not {settings["seed"] for _, settings in made.asked} & {*JUDGED, *TUNING}
-    for name, settings in made.asked:
-        assert settings == before[name] | {"seed": settings["seed"]}
-
-
-def test_sharpness_is_measured_at_one_loss_in_settings_of_six_seeds_that_had_no_part_in_choosing_rates():
-    made = Made(lambda name, batch: 1.0)
-    results = convergence.sharpness(made, SIZE, {64: 0.1, 1024: 0.4})
-    asked = [settings for _, settings in made.asked]
-    for batch, highest in ((64, 0.1), (256, 0.2), (1024, 0.4)):
-        rates = sorted({each["learning_rate"] for each in asked if each["global_batch"] == batch}, reverse=True)
-        assert rates == pytest.approx([highest, highest / 2, highest / 4, highest / 8])
-    assert {each["target_loss"] for each in asked} == {SIZE.matched} and all(each["keep_weights"] for each in asked)
-    assert len(results) == len(made.ran) == 72 and {"eigenvalue", "invariant"} <= set(made.ran[0])
-    assert not {each["seed"] for each in asked} & {*JUDGED, *TUNING}
-
-
-def test_biases_get_their_part_of_the_rate_and_then_the_rate_is_chosen_again():
-    made = Made(lambda name, batch: 25.0)  # 16 times the rate at batch 64
-    results = convergence.lars_biases(made, SIZE, {"LARS": 0.1, "LARS, trust 0.001": 0.8})
-    tuning, judged = ([each for each in results if each["role"] == role] for role in ("tuning", "judged"))
-    assert {each["config"]["held_out"] for each in tuning} == {"validation"}
-    tried = list(dict.fromkeys((each["config"]["bias_rate"], each["config"]["learning_rate"]) for each in tuning))
-    assert tried == [(0.25, 0.8), (0.5, 0.8), (0.125, 0.8), (0.25, 1.6), (0.25, 0.4), (0.25, 3.2)]
-    assert len(tuning) == len(TUNING) * len(tried)
-    chosen = {(each["name"], each["config"]["bias_rate"], each["config"]["learning_rate"]) for each in judged}
-    assert chosen == {("LARS", None, 0.1), ("LARS, trust 0.001", None, 0.8), (convergence.BIASES_APART, 0.25, 1.6)}
-    assert not {each["seed"] for each in results} & {*JUDGED}
-
-
-def test_ghost_batches_differ_only_in_norm():
-    made = Made(lambda name, batch: 1.0)
-    results = convergence.ghost_batches(made, SIZE, 0.05)
-    differ = {key for _, one in made.asked for key in one if any(one.get(key) != two.get(key) for _, two in made.asked)}
-    assert differ == {"ghost_batch", "seed", "sync_bn"} and len(results) == 5 * len(JUDGED)
-    made = Made(lambda name, batch: 1.0)
-    results = convergence.noise_runs(made, SIZE, 256, 0.2)
-    assert all(settings["keep_weights"] and settings["noise_scale"] for _, settings in made.asked)
-    assert made.ran == [["noise"]] * len(results) and len(results) == 3 * len(SIZE.frozen)
 
 
 def test_record_is_rounded_and_parallel_runs_have_no_times():

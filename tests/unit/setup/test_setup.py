@@ -1,7 +1,6 @@
 """The set-up's own decisions: tools/setup.sh on a machine of stand-ins, where uv and Python write down what they do."""
 
 import fcntl
-import os
 import re
 import shutil
 import subprocess
@@ -133,15 +132,6 @@ def test_horovod_is_compiled_once_for_each_set_of_options(machine):
     assert not compiles("fourth")
 
 
-def test_interrupted_environment_is_not_reused(machine):
-    python = machine.course / ".venv/bin/python"  # without pyvenv.cfg it is the Python that it links to
-    python.parent.mkdir(parents=True)
-    python.symlink_to(os.path.realpath(sys.executable))
-    status, printed, done = machine()
-    assert status == 0, printed
-    assert any(line.startswith("uv venv --seed") for line in done), "packages would go to that Python"
-
-
 def test_a_conda_environment_is_taken_as_it_is(machine):
     """Its prefix is its own, and no other one's."""
     code = "import sys; sys.prefix = sys.base_prefix = sys.argv[1]; $2"
@@ -217,10 +207,3 @@ def test_what_is_missing_or_wrong_is_one_sentence(machine, missing, arguments, v
     status, printed, done = machine(*arguments, **variables)
     assert status == 1 and sentence in " ".join(printed.split())
     assert not any("requirements" in line for line in done)
-
-
-def test_a_build_of_pytorch_for_gpus_is_refused_before_it_is_loaded(machine):
-    planned = """case $* in\n*--dry-run*) echo '{"name": "nvidia-cudnn"}' && exit ;;\n"""
-    program(machine.home / "python", PYTHON.replace("case $* in\n", planned))
-    status, printed, done = machine(DDL_TORCH="1")
-    assert status == 1 and "PIP_EXTRA_INDEX_URL" in printed and not any("torch==" in line for line in done)
