@@ -92,14 +92,6 @@ def test_check_names_what_differs_and_what_to_do(course, capsys):
     assert second.startswith("notebooks/2.Second.ipynb")
 
 
-def test_what_is_no_lesson_is_refused_before_any_runs(course, capsys):
-    course("1.First")
-    course("2.Second", GOOD.replace(' tags=["parameters"]', ""))
-    assert course.main("run") == 1
-    (said,) = capsys.readouterr().out.splitlines()
-    assert said == ("lessons/2.Second.py has no cell with the tag `parameters`, so its size cannot be set.")
-
-
 ASKING = (
     GOOD
     + """
