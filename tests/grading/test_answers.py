@@ -91,38 +91,6 @@ def test_the_lessons_own_cells_are_as_the_student_left_them(tiny):
     assert made.cells[0].source.endswith(f"My notes <{NO_SPACE}script>")
 
 
-def test_a_deleted_cell_of_the_lessons_own_is_put_back(tiny):
-    notebook = tiny.right()
-    notebook.cells.pop(1)
-    made, notes = answered(tiny, notebook)
-    assert made.cells[1].source == tiny.released.cells[1].source
-    assert notes == 'cells were deleted, and put back: “size = "reader"”'
-
-
-def test_text_answer_becomes_code_and_deleted_cell_returns(tiny):
-    notebook = tiny.right()
-    answer = tiny.answer(notebook, "q01_mean")
-    for cell in (answer, notebook.cells[1]):
-        text = nbformat.v4.new_markdown_cell(cell.source, metadata=cell.metadata, id=cell.id)
-        notebook.cells[notebook.cells.index(cell)] = text
-    made, notes = answered(tiny, notebook)
-    assert "made text, and are code again: q01_mean" in notes and "again what they were" in notes
-    assert tiny.answer(made, "q01_mean").source.strip() == answer.source.strip()
-    assert made.cells[1] == tiny.released.cells[1]
-
-
-def test_what_no_cell_can_be_is_left_out(tiny):
-    odd = [
-        None, 3, {}, {"cell_type": "code", "source": 7}, {"cell_type": "x", "source": ""},
-        {"cell_type": "code", "source": "a = '\ud800'", "metadata": [], "id": 5},
-        {"cell_type": "markdown", "source": ["b"], "metadata": {"nbgrader": {"grade_id": []}}},
-    ]  # fmt: skip
-    made, _ = answers.answered(tiny.released, answers.cells(json.dumps({"cells": odd}).encode()))
-    nbformat.validate(made)
-    nbformat.writes(made).encode()
-    assert [cell.source for cell in made.cells[:2]] == ["a = '?'", "b"]
-
-
 def test_a_page_shows_markdown_and_runs_none_of_it(tiny):
     notebook = tiny.right()
     answer = tiny.answer(notebook, "q03_why")
@@ -135,26 +103,6 @@ def test_a_page_shows_markdown_and_runs_none_of_it(tiny):
     made = tiny.answer(made, "q03_why")
     assert not any(text in made.source for text in ("<script", "</script", "<!--"))
     assert made.source.startswith("if 1 < 2 ") and made.attachments == {"a.png": {"image/png": PICTURE}}
-
-
-def test_a_picture_that_is_missing_costs_no_page(tiny, tmp_path):
-    from nbconvert import HTMLExporter
-
-    (tmp_path / "images").mkdir()
-    for reference, shown in {
-        "attachment:a.png": True, "attachment:my%20own.png": True, "attachment:ä.png": True,
-        'attachment:a.png "Mine"': True, "attachment:a.svg": False, "attachment:no.png": False,
-        "attachment:": False, "attachment:a\\.png": False, "images/": False, "images/.": False,
-    }.items():  # fmt: skip
-        notebook = tiny.right()
-        answer = tiny.answer(notebook, "q03_why")
-        answer.source = f"See ![mine]({reference})."
-        answer.attachments = {name: {"image/png": PICTURE} for name in ("a.png", "my own.png", "ä.png")}
-        answer.attachments["a.svg"] = {"image/svg+xml": "PHN2Zy8+"}
-        notebook.cells.append(nbformat.v4.new_markdown_cell(answer.source))
-        made, _ = answered(tiny, notebook)
-        page, _ = HTMLExporter(embed_images=True).from_notebook_node(made, {"metadata": {"path": str(tmp_path)}})
-        assert (f"data:image/png;base64,{PICTURE}" in page) == shown, reference
 
 
 ACTIVE = [

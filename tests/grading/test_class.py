@@ -189,27 +189,10 @@ def test_nothing_is_left_running(marked):
     assert marked.left == []
 
 
-def test_progress_is_shown_for_each(marked):
-    count = len(marked.everyone.marks) - 1
-    for number in range(1, count + 1):
-        assert f"marking {number:>3} of {count}" in marked.said
-    assert "left" in marked.said and "need a look" in marked.said
-    assert "Error" not in marked.said.replace("AssertionError", "")  # a look is no error of make's
-    again = re.findall(r"again +\d of 2 +(\w+)", marked.said)  # of them, nothing is known
-    assert "hidden" not in marked.everyone.marks or again == ["hidden", "talkative"]
-
-
 def test_nothing_of_the_instructors_was_found(marked):
     outputs = [each for cell in marked.notebook("autograded", "reader").cells for each in cell.get("outputs", ())]
     (found,) = [output.text for output in outputs if "found:" in output.get("text", "")]
     assert found.strip() == "found: []"
-
-
-def test_the_points_of_right_answers_add_up(marked):
-    row = marked.rows()["right"]
-    lesson = marked.lesson
-    assert (row.auto, row.max) == (lesson.auto, lesson.max)
-    assert row.waiting == len(lesson.points) - len(lesson.tests)
 
 
 def test_feedback_shows_no_hidden_test(marked):

@@ -1,7 +1,5 @@
 """Handing in: into nbgrader's exchange and into a folder, and what `make collect` takes from there."""
 
-from types import SimpleNamespace
-
 import nbformat
 import pytest
 
@@ -60,17 +58,3 @@ def test_what_cannot_be_handed_in_is_refused_with_the_reason(tiny, mine, monkeyp
     path.write_text("{")
     with pytest.raises(InputError, match="cannot be read as a notebook"):
         hand_in(path, tmp_path)
-
-
-def test_hand_in_button_reports_result(tiny, mine, monkeypatch, tmp_path):
-    from course.lab.check import _hand_in_button
-
-    line = SimpleNamespace(value="")
-    line.update = lambda html: setattr(line, "value", html.data)
-    button = _hand_in_button(mine("ann", tiny.right()), line)
-    monkeypatch.setenv("DDL_EXCHANGE", str(tmp_path / "<nowhere>"))
-    button.click()
-    assert "released it there" in line.value and "<nowhere>" not in line.value and not button.disabled
-    monkeypatch.setattr("course.lab.handin._submit", lambda path, exchange: None)
-    button.click()
-    assert "handed in for ann" in line.value and "hand in again" in line.value

@@ -68,15 +68,3 @@ def test_a_release_has_the_pictures_and_nothing_else(course, tiny):
     for path in course.folder.glob("release/**/*"):
         assert path.is_dir() or b"canary" not in path.read_bytes().lower()
     assert [cell.source for cell in notebook.cells[1:]] == [cell.source for cell in tiny.released.cells[1:]]
-
-
-@pytest.mark.slow
-def test_other_graded_cells_need_another_course_folder(course, tiny, hand_in, tmp_path):
-    hand_in("ann.ipynb", tiny.untouched())
-    course("collect", "--from", hand_in.folder)
-    course("autograde")
-    text = (tiny.sources / f"{tiny.name}.py").read_text()
-    (tmp_path / f"{tiny.name}.py").write_text(text.replace("q04_double", "q04_twice"))
-    said = course("release", "--sources", tmp_path, expect=2)
-    assert "Release it into a new course folder" in said
-    assert course.notebook("release")
