@@ -6,10 +6,9 @@ import subprocess
 import sys
 import textwrap
 
-import psutil
 import pytest
 
-from ddl import RunFailed, attach, launch, runs
+from ddl import attach, launch, runs
 from ddl.launcher import processes
 from ddl.records.jsonfiles import read_json, read_json_lines
 from ddl.records.machine import host_name
@@ -60,15 +59,6 @@ def test_a_rank_raises(ran, capfd):
     shown = capfd.readouterr().out
     assert shown.index("rank 1 of 2") < shown.index("Traceback") < shown.index("logs")
     assert "horovod/runner" not in shown
-
-
-@cold
-def test_a_failed_run_ends_the_cell_with_one_sentence(script):
-    with pytest.raises(RunFailed, match="rank 0 of 1 .* raised SyntaxError") as caught:
-        launch(script("def (:\n"), workers=1)
-    run = caught.value.run
-    assert caught.value._render_traceback_() == [f"RunFailed: run {run.id} failed, and why is shown above"]
-    assert "script.py" in run.failure.traceback
 
 
 REFUSED = "unrecognized arguments: --n"
@@ -213,27 +203,6 @@ def test_the_cell_is_interrupted(script, nothing_left, stage):
         cell.communicate(timeout=30)
     assert cell.returncode == 42
     assert run.state == "stopped" and run.failure is None
-
-
-@cold
-def test_unreferenced_run_leaves_no_descriptor_or_zombie(script):
-    def open_files():
-        return {
-            os.readlink(f"/proc/self/fd/{fd}")
-            for fd in os.listdir("/proc/self/fd")
-            if os.path.exists(f"/proc/self/fd/{fd}")
-        }
-
-    path = script("pass")
-    launch(path, oversubscribe=True, workers=1)  # what is opened once, is open from here on
-    files = open_files()  # that run's own may still be closing
-    run = launch(path, oversubscribe=True, workers=1, wait=False)
-    run_id = run.id
-    assert open_files() - files
-    del run
-    until(lambda: attach(run_id).state == "done")
-    launcher = read_json_lines(attach(run_id).folder / "launcher.jsonl")[0]["pid"]
-    until(lambda: open_files() <= files and not psutil.pid_exists(launcher))  # a zombie has its number still
 
 
 @both

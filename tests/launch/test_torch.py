@@ -82,12 +82,6 @@ def test_a_killed_rank_is_named_and_not_who_noticed(together, nothing_left):
     assert run.failure.sentence.startswith("rank 1 of 2 on ") and "was killed by SIGKILL" in run.failure.sentence
 
 
-@pytest.mark.nightly(*LAUNCHING)
-def test_a_rank_that_others_wait_for_is_named_at_the_time_limit(together, nothing_left):
-    run = together("    total()\n    time.sleep(600 * rank)\n    total()\n", timeout_s=15)
-    assert "the others were waiting for rank 1" in run.failure.sentence, run.failure
-
-
 @pytest.mark.nightly("source_code/strategies/*")  # the extra is installed for the full run only
 def test_the_same_pictures_give_the_same_logits():
     """Initial weights, losses and what is kept: test_strategies.py compares a whole training."""
