@@ -24,17 +24,6 @@ import os
 print("rank", os.environ["RANK"], "of", os.environ["WORLD_SIZE"])
 """
 FAILS = RANK + 'if os.environ["RANK"] == "1":\n    raise ValueError("not today")\n'
-HOROVOD = """\
-import horovod.tensorflow as hvd, tensorflow as tf
-from ddl import Recorder
-
-hvd.init()
-recorder = Recorder() if hvd.rank() == 0 else None
-for step in range(1, 4):
-    total = hvd.allreduce(tf.constant(float(hvd.rank())), op=hvd.Sum)
-    if recorder:
-        recorder.event("step", step=step, steps=3, loss=float(total))
-"""
 
 
 def pinned(name):
@@ -109,15 +98,3 @@ def test_a_notebook_shows_a_run_live(environment, start_lab, new_tab, browser):
     saved = tab.wait_until_idle(60)
     assert not saved.errors and any("held-out accuracy" in html for html in saved.html)
     context.close()
-
-
-def test_a_horovod_script_keeps_records(environment):
-    install = ["pip", "install", "--quiet", "--python", environment / "env/bin/python", pinned("tensorflow-cpu")]
-    subprocess.run([UV, *install], check=True, cwd=environment, timeout=500)
-    (environment / "train.py").write_text(HOROVOD)
-    done = ddl(environment, "run", "train.py")
-    assert done.returncode == 0, done.stdout + done.stderr
-    run = json.loads(ddl(environment, "list", "--json", "--last", 1).stdout)[0]
-    assert (run["state"], run["step"], run["loss"]) == ("done", 3, 1.0)
-    checked = ddl(environment, "doctor")
-    assert checked.returncode == 0, checked.stdout

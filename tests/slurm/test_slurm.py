@@ -69,14 +69,6 @@ def test_two_nodes_are_one_task_a_rank(on_slurm, script):
     until(lambda: processes.of_run(run.id) == [], 10)
 
 
-@pytest.mark.nightly(*LAUNCHING)
-def test_a_submission_trains_on_two_nodes(on_slurm):
-    sizes = {"samples": 1024, "train_samples": 1024, "public_samples": 100, "data_set": "synthetic"}
-    run = launch("train_submission.py", workers=4, site=on_slurm(), file="baseline.py", **sizes)
-    assert [rank.host for rank in run.progress().ranks] == ["node01"] * 2 + ["node02"] * 2
-    assert (run.result["world"], run.result["samples"]) == (4, 1024) and run.result["trial"]
-
-
 @pytest.mark.slow
 def test_launches_in_an_allocation_do_not_queue(on_slurm, script):
     with allocation(nodes=2) as job:
@@ -173,26 +165,6 @@ def test_the_kernel_of_an_attached_run_is_killed(on_slurm, script):
     until(lambda: processes.of_run(run.id) == [], 10)
 
 
-@pytest.mark.nightly(*LAUNCHING)
-def test_our_time_limit_names_the_rank_that_others_wait_for(on_slurm, script):
-    """A rank on each node. The limit counts from the start, so only one of them imports anything."""
-    on_slurm(gpus_per_node=1)
-    run = launch(
-        script("""
-        import os, time
-        if os.environ["HOROVOD_RANK"] == "1":
-            time.sleep(600)
-        import horovod.tensorflow as hvd
-        hvd.init()
-    """),
-        workers=2,
-        check=False,
-        timeout_s=45,
-    )
-    assert run.job["nodes"] == 2
-    assert "time limit of 45 s: the others were waiting for rank 1" in run.failure.sentence
-
-
 @pytest.mark.slow
 def test_slurm_refuses_in_its_own_words(on_slurm, script):
     path = script(SLEEP)
@@ -234,29 +206,6 @@ def test_two_nodes_enter_singularity(on_slurm, script, tmp_path, monkeypatch):
 
 
 @pytest.mark.nightly(*LAUNCHING)
-def test_the_report_for_an_instructor(on_slurm):
-    """`ddl doctor --submit`; the site says no GPUs, because behind the stand-ins there are none."""
-    site = on_slurm(gpus_per_node=0)
-    report = output(sys.executable, "-m", "ddl.cli", "doctor", "--site", site, "--submit")
-    assert "first all-reduce after" in report and "node01" in report
-    site = on_slurm(gpus_per_node=0, partition="nonsense")
-    report = subprocess.run([sys.executable, "-m", "ddl.cli", "doctor", "--site", site], capture_output=True, text=True)
-    assert report.returncode == 1 and "nonsense" in report.stdout
-
-
-@pytest.mark.nightly(*LAUNCHING)
-def test_in_an_allocation_ranks_start_as_a_step_of_it(on_slurm, script):
-    code = "import sys; from ddl import launch\nrun = launch(sys.argv[1], workers=4)\nprint(run.id, run.state)\n"
-    allocated = "salloc --nodes=2 --ntasks-per-node=2 --cpus-per-task=2 --gres=gpu:2".split()
-    output(*allocated, sys.executable, "-c", code, script(WHERE))
-    (run,) = runs()
-    assert run.state == "done" and run.job["site"]["allocation"]
-    assert "srun --nodes=2" in run.job["shell_line"] and "--overlap" in run.job["shell_line"]
-    seen = [(each["node"], each["local_rank"], each["sum"]) for each in printed(run)]
-    assert seen == [(node, local, 10.0) for node in ("node01", "node02") for local in (0, 1)]
-
-
-@pytest.mark.nightly(*LAUNCHING)
 def test_preempted_and_queued_again_is_one_record(on_slurm):
     run = launch("train_cifar.py", workers=2, detach=True, steps=400, checkpoint_every=20, **TRAIN)
     until(lambda: (run.folder / "checkpoint.npz").exists())
@@ -267,46 +216,6 @@ def test_preempted_and_queued_again_is_one_record(on_slurm):
     urgent.communicate()
     start_now(run)
     check_one_record(run.wait(), 400)
-
-
-@pytest.mark.nightly(*LAUNCHING)
-def test_time_limits(on_slurm, script):
-    """The shortest that Slurm knows is a minute: one node waits for it, the other one trains.
-
-    Steps of the first start are mostly sleep, so that it never gets to its end, and leaves the cores to others. What is
-    left has more time, so that a slow machine needs no third start.
-    """
-    on_slurm(time_limit="1", time_limit_warning_s=30)
-    sleeper = launch(script(SLEEP), workers=2, wait=False)
-    slowly = script(
-        f"""
-        import os, runpy, time
-        from course.training.journal import Journal
-
-        def step(journal, *arguments):
-            time.sleep(os.environ.get("SLURM_RESTART_COUNT", "0") == "0")
-            return counted(journal, *arguments)
-
-        counted, Journal.step = Journal.step, step
-        runpy.run_path({str(ROOT / "source_code" / "train_cifar.py")!r}, run_name="__main__")
-        """,
-        "slowly.py",
-    )
-    run = launch(slowly, workers=2, detach=True, steps=100, **TRAIN)
-    until(lambda: (run.folder / "requeue").exists())
-    number = SlurmJob(run.id).state(fresh=True).id
-    subprocess.run(["scontrol", "update", f"JobId={number}", "TimeLimit=20"], check=True)
-
-    def over():
-        if run.state == "queued":
-            start_now(run)
-        return run.progress().over
-
-    until(over, 400)
-    check_one_record(run, 100)
-    sleeper.wait()
-    assert sleeper.failure.type == "TIMEOUT"
-    assert "reached its time limit (TIMEOUT)" in sleeper.failure.sentence
 
 
 @pytest.mark.slow

@@ -31,24 +31,6 @@ def test_five_tasks_fill_one_node_after_the_other(on_slurm, script):
     assert processes.of_run(run.id) == []
 
 
-def test_workers_on_two_nodes_add_up(on_slurm, script):
-    steps = """
-    import tensorflow as tf
-    cluster.await_all()
-    strategy = tf.distribute.MultiWorkerMirroredStrategy()
-
-    @tf.function
-    def total(value):
-        return strategy.reduce("SUM", strategy.run(lambda: value + 1.0), axis=None)
-
-    print(float(total(tf.constant(task.index + 1.0))))
-    """
-    run = launch(script(TASK + steps), workers=2, nodes=2, cluster="multi_worker")
-    assert run.state == "done", run.failure
-    assert "-m ddl.rank.task --network-interface lo" in run.job["shell_line"]
-    assert [run.logs(rank).splitlines()[-1] for rank in (0, 1)] == ["5.0", "5.0"]
-
-
 def test_ranks_of_pytorch_on_two_nodes_add_up(on_slurm, script):
     pytest.importorskip("torch")
     path = script("""
