@@ -5,11 +5,8 @@ import json
 
 import nbformat
 
-import lessons
-from course.grader.grade import CellError, CellResult
 from marking import answers
 from marking.answers import NO_SPACE
-from marking.preprocessors import not_python
 
 PICTURE = base64.b64encode(b"\x89PNG").decode()
 
@@ -59,38 +56,6 @@ def test_test_cells_are_put_back(tiny):
     assert not any("pass" in cell.source for cell in made.cells)
 
 
-def test_parts_of_a_split_cell_are_all_there(tiny):
-    """JupyterLab gives both the metadata of the one that there was, and new ids."""
-    notebook = tiny.right()
-    for name, part in (("q01_mean", "def helper(x):\n    return x"), ("q03_why", "And <b>more</b> of it.")):
-        cell = tiny.answer(notebook, name)
-        notebook.cells.insert(notebook.cells.index(cell) + 1, copied(cell, part))
-    for cell in notebook.cells:
-        cell.id = f"new-{cell.id}"
-    made, notes = answered(tiny, notebook)
-    assert notes == ""
-    after = made.cells.index(tiny.answer(made, "q01_mean")) + 1
-    assert made.cells[after].source == "def helper(x):\n    return x"
-    why = tiny.answer(made, "q03_why").source
-    assert why.startswith("A canary") and why.endswith(f"\n\nAnd <{NO_SPACE}b>more<{NO_SPACE}/b> of it.")
-
-
-def test_the_lessons_own_cells_are_as_the_student_left_them(tiny):
-    notebook = tiny.right()
-    setup, shows = notebook.cells[1:3]
-    setup.source += "\nimport statistics"
-    shows.source = "import pandas as pd"
-    notebook.cells.insert(3, copied(shows, shows.source))
-    notebook.cells[0].source += "\n\nMy notes <script>"
-    links = nbformat.v4.new_markdown_cell("Home: [Start here](../Start_Here.ipynb)", metadata=lessons.NAVIGATION)
-    notebook.cells.insert(0, links)  # of the course's own notebooks
-    made, notes = answered(tiny, notebook)
-    assert notes == "" and len(made.cells) == len(tiny.released.cells) + 1
-    assert [cell.source for cell in made.cells[1:4]] == [setup.source, shows.source, shows.source]
-    assert made.cells[2].metadata.tags == made.cells[3].metadata.tags == ["demo"]
-    assert made.cells[0].source.endswith(f"My notes <{NO_SPACE}script>")
-
-
 def test_a_page_shows_markdown_and_runs_none_of_it(tiny):
     notebook = tiny.right()
     answer = tiny.answer(notebook, "q03_why")
@@ -120,14 +85,3 @@ def test_no_link_runs_code_and_no_picture_comes_from_outside():
     made = [answers.harmless(source) for source in ACTIVE]
     assert not set(made) & set(ACTIVE) and [text.replace(NO_SPACE, "") for text in made] == ACTIVE
     assert [answers.harmless(source) for source in PASSIVE] == PASSIVE
-
-
-def test_an_answer_that_is_not_valid_python_is_named():
-    about = {"nbgrader": {"grade_id": "q01_convert", "solution": True, "schema_version": 3}}
-    texts = ("%%writefile my.py\n<<<<<<< local\nx = 1\n", "%%writefile my.py\nx = 1\n", "%time 1", "x = 1")
-    cells = [nbformat.v4.new_code_cell(text, metadata=about) for text in texts]
-    failed = CellResult(3, error=CellError("SyntaxError", "invalid syntax (<ipython-input-1-abc>, line 1)"))
-    assert (
-        list(not_python(nbformat.v4.new_notebook(cells=cells), {3: failed}))
-        == ["q01_convert is not valid Python: invalid syntax"] * 2
-    )

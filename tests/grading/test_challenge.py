@@ -118,16 +118,6 @@ def test_an_interrupted_command_resumes_with_the_same_seeds(course, take_in, sta
     assert "unlucky" in course.notes(CHALLENGE, "ann").marked[0]
 
 
-def test_a_new_hand_in_is_scored_anew_and_said_so(course, take_in, stage, scored):
-    take_in({"ann.py": FILE, "bob.py": FILE + "# other\n"})
-    scored()
-    stage.seconds = 5.0
-    take_in({"ann.py": FILE + "# better\n"})
-    assert course.notes(CHALLENGE, "ann").marked == ("a new file was handed in and is not scored yet",)
-    assert scored() == {"ann": 10.0, "bob": 6.0} and len(stage.seeds) == 15
-    assert course.notes(CHALLENGE, "ann").marked == ("2 files of this student have been scored",)
-
-
 CLASS = {
     "ann/mine.py": TINY,
     "bob/nosy.py": TINY + "exec(open('{ann}').read())\n",

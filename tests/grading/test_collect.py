@@ -1,6 +1,5 @@
 """Taking in what a class handed in: whose it is, archives, hostile files, full disks, and which notebook counts."""
 
-import errno
 import os
 import shutil
 import stat
@@ -191,33 +190,6 @@ def collected(taken, tiny):
         for path in taken.course.folder.rglob(f"{step}/**/*")
         if path.is_file()
     }
-
-
-@pytest.mark.parametrize("place", ["x.ipynb", "submitted", "notes"])
-def test_a_disk_that_fills_up_is_said_and_loses_nothing(taken, hand_in, tiny, monkeypatch, capsys, place):
-    hand_in("ann/x.ipynb", tiny.untouched())
-    taken()
-    before = collected(taken, tiny)
-    hand_in("ann/x.ipynb", tiny.right())
-
-    def full(act):
-        def acts(path, *arguments):
-            if place in str(arguments[0] if act is os.replace else path):
-                raise OSError(errno.ENOSPC, "No space left on device", str(path))
-            return act(path, *arguments)
-
-        return acts
-
-    monkeypatch.setattr(os, "replace", full(os.replace))
-    monkeypatch.setattr("pathlib.Path.write_bytes", full(type(hand_in.folder).write_bytes))
-    code = commands.main(["--course", str(taken.course.folder), "collect", "1", "--from", str(hand_in.folder)])
-    assert code == 2 and "No space left" in capsys.readouterr().err
-    originals = {name: content for name, content in before.items() if name.startswith("coll")}
-    assert originals.items() <= collected(taken, tiny).items()
-    monkeypatch.undo()
-    taken()
-    assert taken.answered("ann")
-    assert not [*taken.course.folder.rglob("*.part"), *taken.course.folder.glob(".collecting-*")]
 
 
 # ---------------------------------------------------------------- which notebook

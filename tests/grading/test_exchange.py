@@ -38,15 +38,6 @@ def test_latest_hand_in_from_exchange_counts(tmp_path, tiny, course_folder, mine
     assert "NotImplementedError" in tiny.answer(course.notebook("submitted", "bob"), "q01_mean").source
 
 
-def test_hand_in_to_folder_replaces_earlier_one(tmp_path, tiny, mine, capsys):
-    into = tmp_path / "into"
-    hand_in(mine("ann", tiny.untouched()), into)
-    assert main(["submit", str(mine("ann", tiny.right())), "--into", str(into)]) == 0
-    assert "handed in for ann" in capsys.readouterr().out
-    (there,) = [path for path in into.rglob("*") if path.is_file()]
-    assert there == into / "ann" / f"{tiny.name}.ipynb" and nbformat.read(there, 4) == tiny.right()
-
-
 def test_what_cannot_be_handed_in_is_refused_with_the_reason(tiny, mine, monkeypatch, tmp_path):
     path = mine("ann", tiny.right())
     monkeypatch.delenv("DDL_EXCHANGE", raising=False)

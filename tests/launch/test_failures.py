@@ -1,6 +1,5 @@
 """Every way a run can go wrong, with real processes. Nothing of a run may be left after it."""
 
-import os
 import signal
 import subprocess
 import sys
@@ -130,32 +129,6 @@ def test_a_rank_that_never_reaches_the_collective_is_named(ran, monkeypatch, cap
     assert "script.py" in run.failure.traceback
     while_it_ran = capfd.readouterr().out.partition("time limit")[0]
     assert "3 s: rank 0 is waiting for rank 1\n" in while_it_ran and "script.py" in while_it_ran
-
-
-SLOW = """
-    import horovod.tensorflow as hvd
-    import tensorflow as tf
-    hvd.init()
-    print("up", flush=True)
-    for step in range(600):
-        hvd.allreduce(tf.constant(1.0))
-        until = time.monotonic() + 0.2 * hvd.rank()
-        while time.monotonic() < until:
-            pass
-"""
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("stop", [False, True], ids=["more to do", "stopped"])
-def test_a_rank_that_others_wait_for_is_named_while_the_run_goes_on(script, nothing_left, stop):
-    run = launch(script(FIRST + textwrap.dedent(SLOW)), oversubscribe=True, timeout_s=90, wait=False)
-    until(lambda: (run.folder / "rank-1.log").exists() and "up" in run.logs(1), 60)
-    if stop:
-        os.kill(read_json(run.folder / "rank-1.json")["pid"], signal.SIGSTOP)
-    sentence = "rank 0 is waiting for rank 1" if stop else "the others wait for rank 1 most of the time"
-    until(lambda: sentence in " ".join(run.progress().notes), 60)
-    assert run.state == "running"
-    run.stop()
 
 
 # A shell's background job ignores SIGINT, and so would a test that was started as one.

@@ -230,30 +230,7 @@ def test_a_run_adds_one_process_and_all_its_processes_end_with_it(script, nothin
 
 
 @pytest.mark.slow
-def test_server_ends_after_its_last_fork(script, own_server):
-    slow = script("import time; print('here', flush=True); time.sleep(1)")
-    run = launch(slow, wait=False, workers=1)
-    until(lambda: (run.folder / "rank-0.log").exists() and "here" in run.logs())
-    pid = server().pid
-    fork_client.close()
-    assert run.wait().state == "done"
-    until(lambda: gone(pid), 10)
-
-
-@pytest.mark.slow
 def test_idle_server_ends(monkeypatch, own_server, script):
     monkeypatch.setenv("DDL_WARM_IDLE_S", "0.5")
     assert start_of(launch(script("pass"), workers=1)) == ["warm"]
     until(lambda: gone(fork_client._server.process.pid), 10)
-
-
-def test_ranks_start_cold_if_the_server_cannot_import(script, own_server, tmp_path, monkeypatch):
-    broken = script("raise ImportError('broken on purpose')", "horovod/__init__.py").parent.parent
-    trivial = script("pass")
-    monkeypatch.setenv("PYTHONPATH", str(broken))
-    fork_client.connection()
-    until(lambda: fork_client._server.process.poll() == 1, 30)
-    assert fork_client.connection() is None
-    monkeypatch.delenv("PYTHONPATH")
-    fork_client._server._made_for = fork_client._current_state()
-    assert start_of(launch(trivial, workers=1)) == ["cold"]

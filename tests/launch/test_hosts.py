@@ -1,7 +1,6 @@
 """Real hosts on this machine: real `ip` and `tc`, real ranks, and nothing left of them."""
 
 import contextlib
-import json
 import os
 import signal
 import sys
@@ -12,10 +11,10 @@ import pytest
 from course.shared.bench import VARIANTS
 from course.topology.hierarchy import variants
 from course.topology.plot_hierarchy import plot_variants
-from ddl import attach, hosts, launch, runs
+from ddl import attach, hosts, launch
 from ddl.launcher import processes
 from ddl.records.jsonfiles import read_json_lines
-from helpers import LAUNCHING, output, printed, started, until
+from helpers import LAUNCHING, printed, started, until
 
 # It takes iproute2, and a machine that lets them make networks: not every one that runs fast tests.
 WHERE = """
@@ -88,16 +87,6 @@ def test_two_hosts_are_two_networks(two_hosts, script, nothing_left, monkeypatch
         assert rank["gpus"] == "" and rank["slurms"] == []
     assert [rank.host for rank in run.progress().ranks] == ["host0"] * 2 + ["host1"] * 2
     assert not {rank["network"] for rank in found} & networks()
-
-
-@pytest.mark.slow
-def test_the_printed_line_pasted_into_a_terminal(two_hosts, script, capfd):
-    path = script(WHERE)
-    launch(path, workers=2, nodes=2, site=two_hosts, dry_run=True)
-    where, line = capfd.readouterr().out.splitlines()
-    assert where == "# on 2 hosts made on this machine, with 100 Mbit/s between them"
-    found = [json.loads(line) for line in output("sh", "-c", line).splitlines()]
-    assert sorted((rank["rank"], rank["host"]) for rank in found) == [(0, "host0"), (1, "host1")] and runs() == []
 
 
 @pytest.mark.nightly(*LAUNCHING)

@@ -6,13 +6,17 @@ import signal
 import subprocess
 import sys
 import textwrap
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from ddl import attach, launch, runs
 from ddl.cli import main
+from ddl.diagnose import site as diagnose
 from ddl.launcher import processes
+from ddl.launcher.site import Site
+from ddl.records.machine import host_name
 from helpers import launched, launches, printed, until
 
 HOROVOD = """
@@ -217,3 +221,9 @@ def test_a_run_from_the_command_line(script, capfd):
     assert '[1] {"rank": 1' in shown  # a script without records: what it prints is shown
     assert main(["compare", run.id]) == 0
     assert "against the best" in capfd.readouterr().out
+
+
+@pytest.mark.slow
+def test_doctor_starts_two_ranks():
+    found = diagnose.two_ranks(replace(Site.detect(), gpus_per_node=0))
+    assert found.state == "OK" and found.detail.count(f"{host_name()} (") == 2

@@ -4,7 +4,6 @@ import os
 import signal
 import sys
 
-import numpy as np
 import pytest
 
 from ddl import launch
@@ -80,17 +79,3 @@ def test_a_killed_rank_is_named_and_not_who_noticed(together, nothing_left):
     os.kill(run.progress().ranks[1].pid, signal.SIGKILL)
     run.wait()
     assert run.failure.sentence.startswith("rank 1 of 2 on ") and "was killed by SIGKILL" in run.failure.sentence
-
-
-@pytest.mark.nightly("source_code/strategies/*")  # the extra is installed for the full run only
-def test_the_same_pictures_give_the_same_logits():
-    """Initial weights, losses and what is kept: test_strategies.py compares a whole training."""
-    torch = pytest.importorskip("torch")
-    from course.training import models, torch_strategy
-
-    keras, model = models.build("cnn", norm="group", seed=3), torch_strategy.network(10)
-    torch_strategy.from_keras(model, keras.get_weights())
-    pictures = np.random.default_rng(0).normal(size=(4, 32, 32, 3)).astype(np.float32)
-    ours = model(torch.from_numpy(pictures.transpose(0, 3, 1, 2).copy())).detach().numpy()
-    theirs = keras(pictures).numpy()
-    assert np.abs(ours - theirs).max() < 1e-5 * np.abs(theirs).max()

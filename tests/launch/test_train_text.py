@@ -7,7 +7,7 @@ pytest.importorskip("tensorflow_hub")
 
 from course.data import load_questions
 from course.multi_gpu.binary_metrics import majority
-from ddl import RunFailed, launch
+from ddl import launch
 from helpers import launched, launches
 
 pytestmark = pytest.mark.nightly("source_code/course/multi_gpu/scripts/train_text.py", "source_code/course/training/*")
@@ -129,19 +129,3 @@ def test_house_numbers_are_trained_by_the_step_of_a_file(house_numbers, script, 
     assert hits == pytest.approx(round(hits), abs=1e-3)
     first, *_, last = run.history["loss"]
     assert last < first - 0.2 and last < np.log(10)
-
-
-def test_mean_per_replica_and_missing_file_are_detected(house_numbers, script):
-    options = dict(workers=1, steps=2, global_batch=20)
-    run = launch("svhn_loop.py", loop=script(LOOP.replace("LOSS", "tf.reduce_mean(losses)")), **options)
-    assert run.result["agrees"] is False
-    assert run.result["first_step"]["ratio"] == pytest.approx(2, rel=1e-3)
-    assert any("2 times as long" in note for note in run.progress().notes)
-    returns_none = RIGHT.replace("    return step\n", "    return lambda *batch: None\n")
-    for text, words in (
-        ("make_step = 1", "it does not define make_step"),
-        (returns_none, "the step returned NoneType, which is not one number"),
-    ):
-        with pytest.raises(RunFailed, match="gave up") as failed:
-            launch("svhn_loop.py", loop=script(text, "loop.py"), **options)
-        assert words in failed.value.run.logs(0)

@@ -89,22 +89,6 @@ def slurm_jobs():
     return set(listed.stdout.split())
 
 
-@pytest.mark.nightly(*LAUNCHING)
-def test_mpi_ranks_start_under_pmix(on_slurm, tmp_path):
-    """Horovod itself has no MPI here: what Slurm gives each task is what can be seen."""
-    on_slurm(controller="mpi")
-    from ddl.launcher.job import Job
-    from ddl.launcher.plan import plan
-    from ddl.launcher.site import Site
-
-    site = Site.here()
-    argv = plan(Job("x.py", workers=2, cwd=str(tmp_path)), site, run_id="mpi", folder=tmp_path).argv
-    step = argv[: argv.index("-m") - 1]
-    code = "import os; print(sorted(k for k in os.environ if k.startswith('PMIX_')))"
-    started = subprocess.run([*step, sys.executable, "-c", code], capture_output=True, text=True)
-    assert "PMIX_RANK" in started.stdout and len(started.stdout.splitlines()) == 2, started.stderr
-
-
 @pytest.mark.slow
 def test_waiting_is_shown_and_a_pending_run_is_cancelled(on_slurm, script, capfd):
     busy = launch(script(SLEEP), workers=4, wait=False)

@@ -47,12 +47,6 @@ def test_the_interval_decides(mean, half_width, verdict):
         result.verdict(-1)
 
 
-def test_equal_results_differ_in_nothing_and_one_pair_decides_nothing():
-    assert paired({0: 1.0, 1: 2.0}, {0: 1.0, 1: 2.0}).verdict(0) == "no difference"
-    single = paired({0: 1.0}, {0: 9.0})
-    assert math.isnan(single.low) and single.verdict(1.0) == "not decided"
-
-
 @pytest.mark.parametrize(
     ("first", "second", "message"),
     [({0: 1.0}, {1: 1.0}, r"no seed in common: \[0\] and \[1\]"), ({0: 1.0}, {0: math.nan}, "finite")],

@@ -2,13 +2,10 @@
 
 import pytest
 
-from course import challenge
 from course.challenge import standings
 from course.challenge.verdict import Score
 from course.plot import plot_challenge
-from ddl import cli
 from ddl.records.jsonfiles import append_json_line
-from submissions import TINY, Stage
 
 GOOD, BAD = (0.75, 0.752, 0.748, 0.751, 0.753), (0.70, 0.71, 0.69, 0.7, 0.705)
 
@@ -46,21 +43,3 @@ def test_recorded_runs_are_on_the_board_of_their_images(no_recordings):
     assert list(found["name"]) == ["mine", "baseline", "reference"] and list(found["ratio"]) == [0.7, 1.0, 3.0]
     assert list(found["kind"]) == ["own", "baseline", "reference"]
     assert list(standings.board("synthetic")["name"]) == ["baseline"]
-
-
-def test_commands_score_and_show_the_board_and_the_rules(script, monkeypatch, capsys, tmp_path):
-    stage = Stage(monkeypatch)
-
-    def said(*words):
-        assert cli.main(["challenge", *map(str, words)]) == 0
-        return capsys.readouterr().out
-
-    path, figure = script(TINY, "mine.py"), tmp_path / "board.svg"
-    assert "counts: mean 95.00%" in said("score", path, "--data-set", "synthetic")
-    assert "a trial" in said("score", path, "--data-set", "synthetic", "--runs", 1, "--samples", 1024)
-    assert len(stage.seeds) == 6
-    assert "mine.py" in said("board", "--data-set", "synthetic", "--figure", figure) and figure.stat().st_size
-    assert said("rules") == challenge.RULES
-    for arguments in (["score", "missing.py"], ["score", str(path), "--data-set", "mnist"]):
-        assert cli.main(["challenge", *arguments]) == 2
-        assert capsys.readouterr().err.count("\n") == 1

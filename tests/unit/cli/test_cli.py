@@ -110,17 +110,6 @@ def test_a_rank_s_log_is_printed(recorded, capsys):
     assert "rank-1.log" in capsys.readouterr().err
 
 
-def test_active_run_is_shown_and_not_deleted(recorded, monkeypatch, capsys):
-    folder = recorded("r1", age_days=3)
-    (folder / "launcher.jsonl").unlink()
-    monkeypatch.setattr("ddl.launcher.processes.of_run", lambda run, **_: [os.getpid()])
-    assert main(["show", "--no-follow", "r1"]) == 0
-    assert "arm queued" in capsys.readouterr().out
-    assert main(["rm", "r1"]) == 2 and folder.exists()
-    assert "r1 is not over" in capsys.readouterr().err
-    assert main(["rm", "--older-than", "1"]) == 0 and folder.exists()
-
-
 def test_old_runs_are_deleted_by_name_or_age(recorded, capsys):
     for age_days in (0, 1, 8, 9):
         recorded(f"20260101-00000{age_days}-aaaa", age_days=age_days)

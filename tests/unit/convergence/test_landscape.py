@@ -112,22 +112,6 @@ def test_a_part_of_the_batches_is_a_part_of_the_sum(known):
         np.testing.assert_allclose(sum(map(of, parts)), of(landscape), rtol=1e-5, atol=1e-7)
 
 
-def quadratic(eigenvalues):
-    turn = np.linalg.qr(np.random.default_rng(5).normal(size=(len(eigenvalues),) * 2))[0]
-    return turn @ np.diag(eigenvalues) @ turn.T
-
-
-def test_lanczos_finds_every_eigenvalue_of_a_small_matrix():
-    matrix = quadratic([9.0, 4.0, 3.5, 0.5, 0.0, -2.0])
-    found = lanczos(matrix.dot, 6, iterations=20, count=3, tolerance=0)
-    np.testing.assert_allclose(found.values, [9, 4, 3.5], atol=1e-9)
-    assert found.iterations == 6 and found.lowest == pytest.approx(-2)
-    np.testing.assert_allclose(matrix @ found.vectors[0], 9 * found.vectors[0], atol=1e-8)
-    low_rank = lanczos(quadratic([3.0, 1.0, *[0.0] * 18]).dot, 20, iterations=15, count=2, tolerance=0)
-    np.testing.assert_allclose(low_rank.values, [3, 1], atol=1e-9)
-    assert low_rank.iterations <= 4
-
-
 @pytest.mark.parametrize("norm", ["batch", "none"])
 def test_rescaling_changes_sharpness_not_function(norm):
     landscape = Landscape(network(norm), batches(1))
@@ -173,18 +157,3 @@ def test_gradients_of_single_samples_give_the_noise_scale_exactly():
     assert regression(data).loss() == pytest.approx(np.log(CLASSES))
     assert endless["gradient_sq"] == pytest.approx(square - variance / 60, rel=1e-4)
     assert (found["ghost_batch"], found["ghost_batches"]) == (1, 60)
-
-
-def test_standard_errors_are_the_spread_of_repeated_measurements(monkeypatch):
-    landscape = regression(batches(41, 4, (5,)))  # 41: groups of unequal size
-    generator, true = np.random.default_rng(9), np.full(15, 0.4)
-    repeated = []
-    for _ in range(300):
-        gradients = true + generator.normal(scale=0.5, size=(41, 15))
-        monkeypatch.setattr(landscape, "gradient_of", lambda index, drawn=gradients: drawn[index])
-        repeated.append(landscape.noise())
-    square = true @ true
-    for name, expected in (("variance", 15 * 0.25 * 4), ("gradient_sq", square), ("noise_scale", 15 / square)):
-        means, errors = zip(*((each[name], each[f"{name}_error"]) for each in repeated), strict=True)
-        assert np.mean(means) == pytest.approx(expected, rel=0.02)
-        assert np.mean(errors) == pytest.approx(np.std(means), rel=0.2)

@@ -6,7 +6,7 @@ import os
 import numpy as np
 import pytest
 
-from course.data import DataError, DataSet, Order, catalogue, fetch, is_there, listing, load, shard, store, synthetic
+from course.data import DataError, DataSet, Order, catalogue, fetch, is_there, listing, load, shard, synthetic
 from course.data.dataset import balanced_subset
 
 
@@ -78,15 +78,6 @@ def test_validation_pictures_are_in_no_training_part(monkeypatch):
             load("cifar10", **{"held_out": "validation", **options})
 
 
-def test_generated_validation_pictures_are_neither_training_nor_test_pictures():
-    parts = [load("synthetic", train_samples=50, test_samples=50, held_out=part) for part in ("test", "validation")]
-    train, test, validation = parts[0].train_images, parts[0].test_images, parts[1].test_images
-    np.testing.assert_array_equal(train, parts[1].train_images)
-    assert len(np.unique(np.concatenate([train, test, validation]), axis=0)) == 150
-    with pytest.raises(DataError, match="45056 train samples: 45057"):
-        load("synthetic", train_samples=45_057, held_out="validation")
-
-
 def test_generated_pictures_repeat_and_a_smaller_set_is_the_beginning():
     images, labels = synthetic.generate("train", 1200, seed=4)
     again, few = synthetic.generate("train", 1200, seed=4), synthetic.generate("train", 730, seed=4)
@@ -137,18 +128,3 @@ def test_ranks_that_start_together_generate_once(small_whole, monkeypatch, tmp_p
 
 def _train_samples(_):
     return load("synthetic").train_samples
-
-
-def test_store_returns_aligned_arrays_and_rejects_damage(tmp_path):
-    grid = np.arange(12, dtype=np.int32).reshape(3, 4).T
-    store.write(tmp_path / "a.npy", number=7, text="äöü", odd=np.zeros(13, np.uint8), grid=grid)
-    back = store.read(tmp_path / "a.npy")
-    np.testing.assert_array_equal(back["grid"], grid)
-    assert (str(back["text"]), int(back["number"])) == ("äöü", 7)
-    assert [back[name].ctypes.data % store.ALIGNMENT for name in ("odd", "grid")] == [0, 0]
-    assert os.listdir(tmp_path) == ["a.npy"]
-    (tmp_path / "a.npy").unlink()
-    assert store.read(tmp_path / "a.npy") is None
-    for damaged in (b"", b"no array", b"\x93NUMPY\x01\x00\x40\x00{"):
-        (tmp_path / "a.npy").write_bytes(damaged)
-        assert store.read(tmp_path / "a.npy") is None

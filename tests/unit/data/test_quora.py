@@ -84,11 +84,3 @@ def test_parts_are_disjoint_cover_all_and_are_stratified():
     described = parts.describe()
     assert [described[f"{name}_samples"] for name in ("train", "validation", "test")] == [2100, 600, 300]
     assert described["positive_share"] == parts.train.targets.mean()
-
-
-def test_generated_questions_are_imbalanced_and_rarely_repeat():
-    questions = quora.generate(20_000)
-    assert 0.055 < questions.targets.mean() < 0.069
-    assert len({word for text in questions.texts for word in text.split()}) > 4000
-    assert len(set(questions.texts)) > 19_500
-    assert not any("{" in text or "}" in text for text in questions.texts)

@@ -15,7 +15,6 @@ import pytest
 from ddl.display import panel, view
 from ddl.launcher.failure import Failure
 from ddl.launcher.progress import Progress, RankInfo
-from ddl.records.jsonfiles import write_json
 from ddl.records.paths import runs_dir
 
 DATA = {"name": "synthetic", "form": "generated", "train_samples": 2000}
@@ -293,30 +292,3 @@ def test_a_terminal_redraws_a_progress_bar_in_one_line(monkeypatch, printing):
     redrawn = ("\r[0] 1/2 [=>..]\x1b[K", "\r[0] 2/2 [====]\x1b[K", "\r\x1b[K[0] 2/2 [====]\n")
     in_order(text, "[0] Epoch 1\n", *redrawn, "[0] saved\n")
     assert text.count("\n[0] 1/2") == 0
-
-
-def test_what_was_printed_before_a_failure_comes_before_it_and_its_traceback_once(capsys, printing):
-    snapshot, write = printing
-    write(b"loading\nhalf a line")
-    log_bytes = (snapshot().folder / "rank-0.log").stat().st_size
-    write(b"Traceback:\n")
-    write_json(snapshot().folder / "error-0.json", {"log_bytes": log_bytes})
-    lines = view.PlainView(None)
-    lines.close(snapshot("failed", failure=FAILURE))
-    text = capsys.readouterr().out
-    in_order(text, "[0] loading\n[0] half a line\n", FAILURE.sentence, "Traceback:")
-    assert text.count("Traceback:") == 1
-
-
-def test_the_panel_shows_the_last_lines_of_a_script_without_records(printing, live):
-    snapshot, write = printing
-    write(b"".join(b"line %d\n" % number for number in range(20)) + b"\r1/2 [=>..]")
-    view_ = live.open()
-    view_.update(snapshot())
-    html = live.sent[0]["text/html"]
-    assert "line 13\nline 14" in html and "1/2 [=&gt;..]" in html
-    assert "line 12\n" not in html
-    write(b"\r2/2 [====]\n")
-    view_.close(snapshot("done", notes=("the disk is full",)))
-    html = live.sent[-1]["text/html"]
-    assert "2/2 [====]" in html and "1/2" not in html and "the disk is full" in html

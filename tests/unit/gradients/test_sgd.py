@@ -26,15 +26,6 @@ def test_moments_are_those_of_many_trainings(lr, size):
         assert weights[:, -1].std() == pytest.approx(spread, rel=0.03)
 
 
-def test_a_batch_of_one_equal_point_has_no_noise():
-    data = [(2, 1)] * 3
-    assert sgd.settled_spread(0.01, 1, data) == 0
-    assert sgd.rate_border(1, data) == sgd.rate_border(math.inf, data) == descent.rate_limit(data)
-    losses = sgd.excess_losses(0.0, 0.01, 5, data, 20)
-    weights = descent.descend(0.0, 0.01, [data], 20)
-    assert losses == pytest.approx(descent.loss(weights, data) - descent.loss(0.5, data))
-
-
 @pytest.mark.parametrize("size", [1, 4, 64, math.inf])
 def test_mean_loss_diverges_beyond_limit(size):
     border = sgd.rate_border(size, MANY)

@@ -4,18 +4,16 @@ import os
 import signal
 import threading
 from functools import partial
-from types import SimpleNamespace
 
 import nbformat
 import pytest
 
-from course import check
 from course.grader.limits import Limits
 from course.lab import attendee
 from course.lab.check import check_file, interruptible
 from course.lab.notebooks import find_notebook
 from ddl import cli
-from doubling import SOLVED, STUBS, TESTS, write_lesson, write_released
+from doubling import SOLVED, STUBS, write_lesson
 
 
 @pytest.fixture
@@ -97,20 +95,3 @@ def test_questions_above_a_cell_are_checked_and_others_stay_as_they_were(lesson,
     found = {test: passed for test, (passed, _) in attendee.checked("7.Doubling").items()}
     assert found == {"q01_double_test": False, "q02_table_test": True}
     assert len(check_file(path, above="no such cell").verdicts) == 2
-
-
-def test_kernel_with_other_copy_gets_warning(lesson, tmp_path, monkeypatch, capsys):
-    """As papermill does, whose copy has another name, or an editor that has not saved yet."""
-    write_released(tmp_path, STUBS)
-    history = SimpleNamespace(input_hist_raw=["", *SOLVED.values(), *TESTS.values(), "check()"])
-    monkeypatch.setattr("IPython.get_ipython", lambda: SimpleNamespace(history_manager=history))
-    check()
-    shown = capsys.readouterr().out
-    assert "0 of 2 questions pass" in shown
-    assert (
-        "This judges notebooks/7.Doubling.ipynb as it is saved; this kernel has run other answers to question 1, question 2."
-        in shown
-    )
-    write_released(tmp_path, SOLVED)
-    check()
-    assert "2 of 2 questions pass" in (shown := capsys.readouterr().out) and "other answers" not in shown

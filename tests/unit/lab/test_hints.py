@@ -30,11 +30,3 @@ def test_lesson_from_notebook(monkeypatch):
     monkeypatch.delenv("JPY_SESSION_NAME")
     with pytest.raises(ValueError, match="which lesson this is"):
         hint("q03")
-
-
-def test_all_cells_run_again_after_a_restart_take_no_hint(monkeypatch):
-    monkeypatch.setenv("JPY_SESSION_NAME", f"/course/notebooks/{LESSON}.ipynb")
-    assert [len(hint("q03").steps) for _ in range(2)] == [1, 2]
-    monkeypatch.setattr(hints, "_asked", set())  # as a new kernel has it
-    assert [len(hint("q03").steps) for _ in range(2)] == [2, 3]
-    assert len(hint("q04").steps) == 1

@@ -279,16 +279,6 @@ def test_a_rank_that_others_wait_for_is_named_while_the_run_goes_on(folder):
     assert not folder.progress().notes
 
 
-def test_a_rank_that_has_left_is_named_while_others_go_on(folder):
-    folder.rank(0)
-    folder.rank(1)
-    folder.launcher(3.0, "rank_exit", rank=1, code=0)
-    assert folder.progress(now=4.0).notes == ()
-    assert folder.progress(now=9.0).notes == ("rank 1 has ended with status 0, and others are still running",)
-    folder.launcher(9.6, "ended", state="done")
-    assert folder.progress(now=20.0).notes == ()
-
-
 # ---------------------------------------------------------------- several nodes, Slurm, clusters
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from ddl.launcher.restarts import changes_of, decide, last_start, notes_of, ranks_of, restarts_of
+from ddl.launcher.restarts import decide, notes_of, restarts_of
 from ddl.records.folder import RunFolder
 from ddl.records.jsonfiles import append_json_line, write_json
 
@@ -72,18 +72,3 @@ def test_restart_cost_lasts_until_step_is_repeated():
     assert (early.resumed_at, early.lost_s) == (20, None)
     assert [len(list(notes_of(each))) for each in ([restart], [early])] == [2, 1]
     assert "5 steps repeated, 7.0 s lost until step 25" in list(notes_of([restart]))[1]
-
-
-def test_changes_of_an_elastic_run_are_noted():
-    worlds = [{"event": "ranks", "time": time, "ranks": ranks} for time, ranks in ((2.0, 1), (4.5, 3), (6.0, 2))]
-    wrong, right = ({"event": "discovery", "time": 7.0, "problem": text} for text in ("no hosts", ""))
-    launcher = [LAUNCHED, *worlds[:2], exits(5.0), *worlds[2:]]
-    assert ranks_of(launcher) == 2 and last_start(launcher) == worlds[2:]
-    told = list(changes_of([*launcher, worlds[-1], wrong]))
-    assert told == [
-        "it grew from 1 to 3 ranks after 3.5 s",
-        "it shrank from 3 to 2 ranks after 5.0 s",
-        "it replaced ranks, still 2, after 5.0 s",
-        "no hosts",
-    ]
-    assert len(list(changes_of([*launcher, wrong, right]))) == 2

@@ -43,14 +43,3 @@ def test_exported_folder_gives_the_same_vectors_on_a_strategys_replicas_too(own,
         layer = embedding.make(str(folder), trainable=True)
     vectors = tf.function(lambda: strategy.run(layer, (TEXTS,)))()
     np.testing.assert_array_equal(vectors, own(TEXTS))
-
-
-def test_what_is_no_sentence_embedding_is_refused(tmp_path):
-    with pytest.raises(embedding.EmbeddingError, match="has no saved_model.pb"):
-        embedding.make(str(tmp_path))
-    module = tf.train.Checkpoint()
-    module.__call__ = tf.function(tf.strings.length, input_signature=[tf.TensorSpec([None], tf.string)])
-    module.variables = []
-    tf.saved_model.save(module, str(tmp_path))
-    with pytest.raises(embedding.EmbeddingError, match=r"maps 2 texts to int32 \[2\]"):
-        embedding.make(str(tmp_path))

@@ -37,14 +37,6 @@ def judged(name, accuracies, **fields):
     ]
 
 
-ARMS = [
-    *judged("small", [0.50, 0.60, 0.55]),
-    *judged("up", [0.53, 0.64, 0.58]),
-    *judged("wide", [0.53, 0.57, 0.55]),
-    *judged("lone", [0.40]),
-]
-
-
 def curve(panel, label):
     return next(line for line in panel.lines if line.get_label() == label)
 
@@ -57,21 +49,3 @@ def test_the_fitted_curve_is_drawn_for_steps_and_samples():
     dots = [line for line in steps.lines if line.get_marker() == "o"]
     assert [list(line.get_xdata()) for line in dots] == [[batch] * 3 for batch in BATCHES]
     assert list(dots[0].get_ydata()) == [found.steps for found in MEASURED.points[0].seeds.values()]
-
-
-def test_differences_are_means_of_pairs_with_their_intervals():
-    figure = plot.plot_differences(ARMS, "small", margin=1.0)
-    panel = figure.axes[0]
-    assert [tick.get_text() for tick in panel.get_yticklabels()] == ["up (3 pairs)", "wide (3 pairs)", "lone (1 pair)"]
-    bars = [line.get_xdata() for line in panel.lines if line.get_linewidth() == 4]
-    # Differences of 3, 4 and 3 points: mean 10/3, standard deviation 0.577, t of two degrees of freedom 4.3027.
-    half = 4.3027 * 0.57735 / 3**0.5
-    assert bars[0] == pytest.approx([10 / 3 - half, 10 / 3 + half], abs=1e-3) and len(bars) == 2
-    dots = [sorted(line.get_xdata()) for line in panel.lines if line.get_marker() == "."]
-    assert dots[0] == pytest.approx([3, 3, 4])
-    shaded = panel.patches[0]
-    assert (shaded.get_x(), shaded.get_x() + shaded.get_width()) == (-1, 1)
-    assert (
-        "up +3.3 (+1.9 to +4.8), better; wide +0.0 (−7.5 to +7.5), not decided; lone −10.0 (no interval)" in figure.alt
-    )
-    assert [text.get_text() for text in panel.texts] == ["better", "not decided", "not decided"]

@@ -2,7 +2,7 @@
 
 import pytest
 
-from ddl.records.log import LogTail, last_lines
+from ddl.records.log import LogTail
 
 
 @pytest.fixture
@@ -47,36 +47,3 @@ def test_a_progress_bar_is_one_line_that_is_there_while_it_is_drawn(log):
 def test_a_line_is_what_a_terminal_would_show(log, written, shown):
     append(log, written)
     assert list(LogTail(log).lines()) == [shown]
-
-
-def test_an_unfinished_line_is_read_in_parts_and_shown_up_to_a_limit(log):
-    tail = LogTail(log)
-    append(log, "né".encode()[:-1])
-    assert list(tail.lines()) == [] and tail.current.startswith("n")
-    append(log, "é".encode()[-1:] + b"\x1b[3")
-    assert list(tail.lines()) == []
-    append(log, b"1mred\n")
-    assert list(tail.lines()) == ["néred"]
-    append(log, b"x" * 3_000_000)
-    assert list(tail.lines()) == [] and tail.current == tail.take_current() == 4000 * "x"
-
-
-def bytes_read():
-    with open("/proc/self/io") as counters:
-        return int(counters.readline().split()[1])
-
-
-def test_the_end_of_a_log_is_had_without_the_rest(log):
-    append(log, b"one\ntwo\n")
-    offset = log.stat().st_size
-    append(log, b"Traceback\n")
-    assert last_lines(log, before=offset) == ["one", "two"]
-    assert last_lines(log.with_name("missing.log")) == []
-    append(log, (b"y" * 79 + b"\n") * 50_000 + b"\n\nlast but one\nlast")
-    before = bytes_read()
-    assert last_lines(log, 2) == ["last but one", "last"]
-    assert bytes_read() - before < 200_000
-    tail = LogTail(log, last_bytes=1000)
-    assert len(list(tail.lines())) < 20 and tail.current == "last"
-    append(log, (b"z" * 79 + b"\n") * 50_000)
-    assert set(tail.lines()) == {"z" * 79}

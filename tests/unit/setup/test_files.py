@@ -45,6 +45,7 @@ def test_locks_pin_every_direct_dependency_as_pyproject_does():
     for lock, pythons in PYTHONS.items():
         for python in pythons:
             assert direct(lock, python).items() <= locked(lock, python).items(), (lock, python)
+        assert "://" not in (ROOT / LOCKS[lock]).read_text()
 
 
 def test_locks_have_one_tensorflow_and_those_of_one_stack_differ_in_it_and_cuda_only():
@@ -54,21 +55,6 @@ def test_locks_have_one_tensorflow_and_those_of_one_stack_differ_in_it_and_cuda_
         assert "tf-keras" in names and "keras" in names
     differing = dict(locked("cpu").items() ^ locked("gpu").items())
     assert {re.sub("^nvidia-.*", "nvidia", name) for name in differing} == {"tensorflow", "tensorflow-cpu", "nvidia"}
-
-
-@pytest.mark.parametrize("name", LOCKS.values())
-def test_everything_locked_has_hashes_and_no_address(name):
-    text = (ROOT / name).read_text()
-    assert "://" not in text
-    for line in text.splitlines():
-        assert re.fullmatch(
-            r"[a-z0-9-]+==[\w.+]+(?: ; [\w .*!<>=']+)? \\"  # a package, and the Pythons that it is for …
-            r"|    --hash=sha256:[0-9a-f]{64}(?: \\)?"  # … its hashes …
-            r"|    # +(?:via)?[\w .()/-]*",  # … and who asked for it
-            line,
-        ), line
-    for package in re.split(r"^(?=[a-z])", text, flags=re.MULTILINE)[1:]:
-        assert "--hash=sha256:" in package, package
 
 
 @pytest.mark.parametrize(

@@ -179,18 +179,6 @@ def test_two_set_ups_of_one_user_take_turns_so_that_one_compiles_for_both(machin
     assert process.returncode == 0 and "requirements.lock" in machine.log.read_text()
 
 
-def test_without_uv_any_python_installs_it(machine):
-    shutil.rmtree(machine.uv.parents[1])
-    made = (
-        '#!/bin/sh\necho "python3 $*" >>"$LOG"\nmkdir -p "$3/bin"\nfor p in python uv; do cp "$0" "$3/bin/$p"; done\n'
-    )
-    program(machine.path / "python3", made)
-    _, _, done = machine()
-    assert done[0].startswith("python3 -m venv") and "--require-hashes -r build/setup/uv.txt" in done[1]
-    wanted = (machine.course / "build/setup/uv.txt").read_text()
-    assert wanted.startswith("uv==") and "--hash=sha256:" in wanted and wanted.count("==") == 1
-
-
 @pytest.mark.parametrize(
     "missing, arguments, variables, sentence",
     [

@@ -31,17 +31,6 @@ def test_sizes_that_are_asked_for():
             bench.sizes(config(*arguments.split()))
 
 
-def test_only_settings_of_nccl_are_taken():
-    assert bench.nccl_settings(None) == {}
-    assert bench.nccl_settings(["NCCL_ALGO=Ring", "NCCL_NET_GDR_LEVEL=PHB=x"]) == {
-        "NCCL_ALGO": "Ring",
-        "NCCL_NET_GDR_LEVEL": "PHB=x",
-    }
-    for wrong in ("LD_PRELOAD=x", "NCCL_ALGO", "NCCL_ALGO=", "nccl_algo=Ring", "=", "NCCL_=1"):
-        with pytest.raises(BenchError, match="expected NCCL_NAME=VALUE"):
-            bench.nccl_settings([wrong])
-
-
 def test_too_large_messages_raise(monkeypatch):
     monkeypatch.setattr(bench, "available_bytes", lambda: 1_000_000_001)
     with pytest.raises(BenchError, match="200,000,000 bytes need about 1,600 MB.*use --max-bytes 125000000"):

@@ -77,20 +77,6 @@ def test_outliers_move_a_fit_little():
     assert min(map(abs, fit([(1000, 1e-3), (100_000, 3e-3), (1_000_000, 5e-3)], 2).residuals)) > 0.01
 
 
-@pytest.mark.parametrize("algorithm", ["ring", "halving and doubling", "tree"])
-def test_several_numbers_of_ranks_tell_which_algorithm_it_was(algorithm):
-    every, ranks = [], []
-    for count in (2, 3, 4, 6):
-        every += noisy(count, algorithm, deviation=0.02, seed=count)
-        ranks += [count] * len(SIZES)
-    best = min((fit(every, ranks, name) for name in ALGORITHMS), key=lambda found: found.error)
-    assert best.algorithm == algorithm
-    assert (best.alpha_s, best.beta_s_per_byte) == pytest.approx((ALPHA, BETA), rel=0.05)
-    assert best(1e6, 16) == pytest.approx(ALGORITHMS[algorithm](1e6, 16, ALPHA, BETA), rel=0.05)
-    with pytest.raises(ValueError, match="several numbers of ranks"):
-        best(1e6)
-
-
 def test_a_latency_once_is_told_from_one_for_each_message():
     ranks = [count for count in (2, 3) for _ in SIZES]
     points = [

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 
 from course.shared.bench import PARTS
-from course.shared.efficiency import payoff, published, samples_processed, scaling, start_times, step_parts, tuning
+from course.shared.efficiency import payoff, published, samples_processed, scaling, tuning
 
 HARDWARE = {"host": "here", "cpu": "a processor", "cores": 4, "memory_gib": 8.0, "gpus": []}
 
@@ -107,19 +107,6 @@ def sweep(ranks, alpha=2e-3, beta=1e-9, name=None, batch=64, settings=None, mode
         sizes.append(size(width, parameters, batch, computation / ranks, message, sent, part=2 if ranks == 1 else None))
     facts |= {"name": name or f"{ranks} ranks", "script": "step_times.py", "config": settings, "parameters": None}
     return run(ranks, sizes[-1]["images_per_s"], batch=batch, sizes=sizes, **facts)
-
-
-def test_parts_of_a_step_are_in_milliseconds():
-    table = step_parts([sweep(1), sweep(2)])
-    assert len(table) == 8
-    row = table.iloc[-1]
-    assert row["computation_ms"] == pytest.approx(50.5) and row["communication_ms"] == 6
-    assert sum(row[f"{part}_ms"] for part in PARTS) == pytest.approx(row["step_ms"])
-    with pytest.raises(ValueError, match="step_times.py"):
-        step_parts([run(1, 100)])
-    start = {"launch": 1.0, "import": 4.0, "init": 0.5, "first step": 2.0}
-    table = start_times([sweep(2, start_s=start, time_to_first_step_s=7.5)])
-    assert table.loc[0, ["launch_s", "import_s", "init_s", "first_step_s", "total_s"]].tolist() == [1, 4, 0.5, 2, 7.5]
 
 
 def test_tuning_compares_with_the_first_and_calls_small_differences_none():
