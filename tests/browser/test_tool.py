@@ -59,14 +59,14 @@ def ddl(folder, *words):
     return subprocess.run(command, cwd=folder, env=variables, capture_output=True, text=True, timeout=300)
 
 
-def test_the_wheel_has_the_tool_and_nothing_of_the_course(environment):
+def test_wheel_holds_the_tool_only(environment):
     (wheel,) = environment.glob("*.whl")
     names = zipfile.ZipFile(wheel).namelist()
     assert {name.split("/")[0].split("-")[0] for name in names} == {"ddl", "ddl_launch"}
     assert "ddl/display/style.css" in names and "ddl/launcher/pass_environment.sh" in names
 
 
-def test_a_script_runs_without_tensorflow_and_a_failure_is_explained(environment):
+def test_script_runs_without_tensorflow(environment):
     (environment / "rank.py").write_text(RANK)
     (environment / "fails.py").write_text(FAILS)
     done = ddl(environment, "run", "--cluster", "torchrun", "rank.py")
@@ -79,7 +79,7 @@ def test_a_script_runs_without_tensorflow_and_a_failure_is_explained(environment
     assert "invalid choice: 'check'" in ddl(environment, "check", "1").stderr
 
 
-def test_a_notebook_shows_a_run_live(environment, start_lab, new_tab, browser):
+def test_notebook_shows_a_run_live(environment, start_lab, new_tab, browser):
     subprocess.run(
         [UV, "pip", "install", "--quiet", "--python", environment / "env/bin/python", pinned("jupyterlab")], check=True
     )

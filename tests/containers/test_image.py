@@ -34,7 +34,7 @@ def own_folder(tmp_path):
 # What is inside
 
 
-def test_nothing_is_inside_that_is_not_for_attendees(image):
+def test_image_holds_only_attendee_files(image):
     course = image.files / "course"
     recipe = (ROOT / "containers" / "Dockerfile").read_text()
     copied = re.findall(r"^COPY (.*) \S+$", recipe, re.M)
@@ -48,7 +48,7 @@ def test_nothing_is_inside_that_is_not_for_attendees(image):
     assert [path for path, text in texts.items() if marks.search(text)] == []
 
 
-def test_nothing_is_left_of_the_build(image):
+def test_image_keeps_no_build_files_or_certificates(image):
     """Neither caches, nor the compiler, nor the certificates that the downloads went through."""
     left = [
         path
@@ -66,7 +66,7 @@ def test_nothing_is_left_of_the_build(image):
 # What it does
 
 
-def test_the_fast_tests_of_launching_pass_in_it_as_its_user(image):
+def test_launch_tests_pass_in_the_image(image):
     said = image.run(
         "python", "-m", "pytest", "-q", "-m", "not slow", "-p", "tests.plugins.no_skips",
         "-p", "no:cacheprovider", *FAST,
@@ -76,7 +76,7 @@ def test_the_fast_tests_of_launching_pass_in_it_as_its_user(image):
     assert re.search(r"\d{3} passed", said), said
 
 
-def test_anyone_trains_on_two_ranks_and_owns_the_run(image, own_folder):
+def test_any_user_trains_on_two_ranks_in_the_image(image, own_folder):
     runs = own_folder("runs")
     image.run(
         "ddl", "run", "--workers", "2", "train_cifar.py", "--data-set", "synthetic",

@@ -134,7 +134,7 @@ def steps(notebook):
 
 
 @pytest.mark.parametrize("changes", CHANGES.values(), ids=CHANGES)
-def test_a_check_runs_what_marking_runs(changes):
+def test_check_runs_the_same_cells_as_marking(changes):
     released, notebook = changed(changes)
     text = nbformat.writes(notebook)
     marked, _ = answers.answered(released, answers.cells(text.encode()))
@@ -144,7 +144,7 @@ def test_a_check_runs_what_marking_runs(changes):
 
 
 @pytest.mark.parametrize("changes, counts", COUNTS)
-def test_what_counts_of_it(changes, counts, tmp_path):
+def test_only_definitions_of_demo_cells_count(changes, counts, tmp_path):
     _, notebook = changed(changes)
     nbformat.write(notebook, tmp_path / "1.Agreed.ipynb")
     found = check_file(tmp_path / "1.Agreed.ipynb").verdicts

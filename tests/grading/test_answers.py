@@ -24,7 +24,7 @@ def copied(cell, source):
     return second
 
 
-def test_answers_go_where_they_belong_and_nothing_else_changes(tiny):
+def test_answers_are_put_into_the_released_lesson(tiny):
     without_ids = json.loads(nbformat.writes(tiny.right()))
     for cell in without_ids["cells"]:
         del cell["id"]
@@ -56,7 +56,7 @@ def test_test_cells_are_put_back(tiny):
     assert not any("pass" in cell.source for cell in made.cells)
 
 
-def test_a_page_shows_markdown_and_runs_none_of_it(tiny):
+def test_markdown_answer_cannot_run_code(tiny):
     notebook = tiny.right()
     answer = tiny.answer(notebook, "q03_why")
     answer.source = "if 1 < 2 <script>alert(1)</script> <!-- x -->"
@@ -81,7 +81,7 @@ PASSIVE = [
 ]  # fmt: skip
 
 
-def test_no_link_runs_code_and_no_picture_comes_from_outside():
+def test_links_and_pictures_in_answers_are_harmless():
     made = [answers.harmless(source) for source in ACTIVE]
     assert not set(made) & set(ACTIVE) and [text.replace(NO_SPACE, "") for text in made] == ACTIVE
     assert [answers.harmless(source) for source in PASSIVE] == PASSIVE

@@ -87,7 +87,7 @@ def test_marks_go_by_processor_time_scored_in_the_sandbox(course, take_in, stage
     assert (ann["lesson"], ann["auto"], ann["max"], cyd["total"]) == ("5.Challenge-score", "6.0", "10.0", "")
 
 
-def test_no_number_that_is_handed_in_is_believed(course, take_in, stage, scored):
+def test_scores_in_a_hand_in_are_ignored(course, take_in, stage, scored):
     stage.accuracy = 0.6
     folder = {f"cyd/{name}": text for name, text in FORGED.items()}
     take_in({"ann.py": FILE, "bob.zip": archive({"mine.py": FILE, **FORGED}), "cyd/mine.py": FILE, **folder})
@@ -95,7 +95,7 @@ def test_no_number_that_is_handed_in_is_believed(course, take_in, stage, scored)
     assert len(stage.seeds) == len(set(stage.seeds)) == 15 and not {seed for seed, _ in stage.seeds} & {7}
 
 
-def test_what_is_no_submission_has_no_mark_and_says_why(course, take_in, stage, scored):
+def test_hand_in_without_a_submission_gets_no_mark(course, take_in, stage, scored):
     two = {"a.py": "A = 1\n", "b.py": "B = 1\n"}
     outside = archive({"../students/ann/submission/mine.py": "# cyd's\n"})
     take_in({"ann.py": FILE, "bob.zip": archive(two), "cyd.zip": outside, "dan/notes.txt": "see mail"})
@@ -106,7 +106,7 @@ def test_what_is_no_submission_has_no_mark_and_says_why(course, take_in, stage, 
     assert score_of(course, "ann").name == "ann.py"
 
 
-def test_an_interrupted_command_resumes_with_the_same_seeds(course, take_in, stage, scored):
+def test_interrupted_scoring_resumes_with_the_same_seeds(course, take_in, stage, scored):
     take_in({"ann.py": FILE, "bob.py": FILE + "# other\n"})
     stage.plan = {0: "RuntimeError: unlucky", 3: "interrupt"}
     with pytest.raises(KeyboardInterrupt):
@@ -126,7 +126,7 @@ CLASS = {
 
 
 @pytest.mark.slow
-def test_one_command_scores_a_class_in_the_sandbox_and_resumes(course_folder, tmp_path, tiny, monkeypatch):
+def test_one_command_scores_a_class_in_the_sandbox(course_folder, tmp_path, tiny, monkeypatch):
     monkeypatch.setenv("DDL_DATA_DIR", str(tmp_path / "no CIFAR here"))
     people, handed_in = tmp_path / "students.csv", tmp_path / "hand-ins of May"
     people.write_text("id,first_name\nann,Ann\nbob,Bob\ncyd,Cyd\n")

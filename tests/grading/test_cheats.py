@@ -97,7 +97,7 @@ def listening():
         yield server.getsockname()[1]
 
 
-def test_files_of_others_and_the_network_are_out_of_reach(train, tmp_path, listening):
+def test_submission_reaches_no_files_or_network(train, tmp_path, listening):
     files = [tmp_path / "ann" / "mine.py", tmp_path / "data" / "cifar10.npy", tmp_path / "runs" / "score.json"]
     for file in files:
         file.parent.mkdir()
@@ -109,7 +109,7 @@ def test_files_of_others_and_the_network_are_out_of_reach(train, tmp_path, liste
     assert all(str(file) in found for file in files) and "network" in found
 
 
-def test_a_second_process_ends_the_run(train):
+def test_second_process_ends_the_run(train):
     found, _, process = train(FORKS)
     assert found == "it started another process" and not process.is_running()
 

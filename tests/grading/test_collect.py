@@ -60,7 +60,7 @@ OWNERS = {
 }  # fmt: skip
 
 
-def test_names_that_learning_platforms_give(taken, hand_in, tiny):
+def test_file_names_of_learning_platforms_are_matched(taken, hand_in, tiny):
     for name, owner in OWNERS.items():
         path = hand_in(name, tiny.right())
         assert taken() == ([owner], {}), name
@@ -70,7 +70,7 @@ def test_names_that_learning_platforms_give(taken, hand_in, tiny):
         shutil.rmtree(hand_in.folder)
 
 
-def test_a_zip_archive_of_everything_is_as_good_as_a_folder(taken, tiny, tmp_path):
+def test_zip_archive_is_collected_like_a_folder(taken, tiny, tmp_path):
     files = {
         "all/ann/x.ipynb": tiny.right(),
         "all/ann_b.zip": archive({"in/y.ipynb": tiny.right(), "in.zip": archive({"z.ipynb": b""})}),
@@ -131,7 +131,7 @@ def test_missing_sandbox_prevents_marking(taken, hand_in, tiny, capsys, monkeypa
 # ---------------------------------------------------------------- hostile files
 
 
-def test_an_archive_that_leads_out_of_itself_is_refused(taken, hand_in, tiny, tmp_path):
+def test_archive_paths_outside_the_archive_are_refused(taken, hand_in, tiny, tmp_path):
     out = {"../../../gradebook.db": b"x", "/etc/evil.ipynb": b"x", "..\\..\\evil.ipynb": b"x"}
     hand_in("ann.zip", archive(out | {"x.ipynb": tiny.right()}))
     before = (taken.course.folder / "gradebook.db").read_bytes()
@@ -195,7 +195,7 @@ def collected(taken, tiny):
 # ---------------------------------------------------------------- which notebook
 
 
-def test_of_several_notebooks_the_one_with_most_answers_counts(taken, hand_in, tiny):
+def test_notebook_with_most_answers_counts(taken, hand_in, tiny):
     """Jupyter and browsers number a second download, and a hand-in may hold both."""
     os.utime(hand_in(f"ann/{tiny.name}.ipynb", tiny.untouched()), (1e9, 1e9))
     hand_in(f"ann/{tiny.name} (1).ipynb", tiny.right())
@@ -224,7 +224,7 @@ def test_no_notebook_gets_no_mark(taken, hand_in):
         path.unlink()
 
 
-def test_an_unreadable_notebook_becomes_an_empty_hand_in(taken, hand_in, tiny):
+def test_unreadable_notebook_counts_as_empty(taken, hand_in, tiny):
     for content, reason in {
         b"": "the file is empty",
         b"{": "its JSON is broken",

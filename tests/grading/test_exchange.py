@@ -38,7 +38,7 @@ def test_latest_hand_in_from_exchange_counts(tmp_path, tiny, course_folder, mine
     assert "NotImplementedError" in tiny.answer(course.notebook("submitted", "bob"), "q01_mean").source
 
 
-def test_what_cannot_be_handed_in_is_refused_with_the_reason(tiny, mine, monkeypatch, tmp_path):
+def test_invalid_hand_in_is_refused(tiny, mine, monkeypatch, tmp_path):
     path = mine("ann", tiny.right())
     monkeypatch.delenv("DDL_EXCHANGE", raising=False)
     with pytest.raises(InputError, match=r"no exchange .*--into FOLDER.*or upload"):

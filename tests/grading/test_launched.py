@@ -170,12 +170,12 @@ def lost_points(lost):
 
 
 @pytest.mark.parametrize("script, changes", RIGHT.values(), ids=RIGHT)
-def test_right_answers_in_several_styles_keep_all_points(lost_points, script, changes):
+def test_right_script_keeps_all_points(lost_points, script, changes):
     assert lost_points(changed(script, changes), 3) == {}
 
 
 @pytest.mark.parametrize("script, changes, loses, word", WRONG.values(), ids=WRONG)
-def test_a_mistake_loses_its_own_points_with_its_own_sentence(lost_points, script, changes, loses, word):
+def test_mistake_loses_its_own_points(lost_points, script, changes, loses, word):
     found = lost_points(changed(script, changes), 2)
     weights = set(loses.split()) - {"true_metrics", "one_writer"}
     assert found.keys() == set(loses.split()) | ({"same_weights"} if weights else set()), found
@@ -183,14 +183,14 @@ def test_a_mistake_loses_its_own_points_with_its_own_sentence(lost_points, scrip
 
 
 @pytest.mark.parametrize("script, changes, sentence", FAILS.values(), ids=FAILS)
-def test_a_script_that_does_not_get_to_its_end_says_why(ranks, lost_points, monkeypatch, script, changes, sentence):
+def test_failed_script_gives_the_reason(ranks, lost_points, monkeypatch, script, changes, sentence):
     if "did not end" in sentence:
         monkeypatch.setattr(ranks, "_limits", Limits(launch_s=20))
     with pytest.raises(AssertionError, match=sentence):
         lost_points(changed(script, changes), 2)
 
 
-def test_a_launch_leaves_nothing_in_the_reader_s_folders(monkeypatch, tmp_path):
+def test_graded_launch_leaves_no_files(monkeypatch, tmp_path):
     monkeypatch.setenv("DDL_RUNS_DIR", str(tmp_path))
     script = "from course import initial_weights, report\nreport(initial_weights([]), 1, 2)\nopen('model.weights', 'w')"
     request = {"file": "mine.py", "script": script, "program": "", "args": [], "ranks": 2, "seconds": 60}
@@ -248,17 +248,17 @@ def lost_by_loop(lost):
 
 
 @pytest.mark.parametrize("changes", RIGHT_LOOPS.values(), ids=RIGHT_LOOPS)
-def test_a_right_loop_keeps_all_points(lost_by_loop, changes):
+def test_right_loop_keeps_all_points(lost_by_loop, changes):
     assert lost_by_loop(changed(STEP, changes)) == {}
 
 
 @pytest.mark.parametrize("changes, loses, sentence", WRONG_LOOPS.values(), ids=WRONG_LOOPS)
-def test_a_wrong_loop_loses_points_by_its_run(lost_by_loop, changes, loses, sentence):
+def test_wrong_loop_loses_its_points(lost_by_loop, changes, loses, sentence):
     found = lost_by_loop(changed(STEP, changes))
     assert set(found) == loses and any(sentence in text for text in found.values()), found
 
 
-def test_a_loop_that_does_not_come_to_its_end_says_why(ranks, lost_by_loop, monkeypatch):
+def test_failed_loop_gives_the_reason(ranks, lost_by_loop, monkeypatch):
     with pytest.raises(AssertionError, match="my_loop.py.*it does not define make_step"):
         lost_by_loop("def make_steps():\n    pass\n")
     monkeypatch.setattr(ranks, "_limits", Limits(launch_s=10))

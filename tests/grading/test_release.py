@@ -17,7 +17,7 @@ def released(tiny, tmp_path):
     return folder
 
 
-def test_a_line_an_output_or_a_file_too_many_is_named(tiny, released):
+def test_extra_line_output_or_file_blocks_a_release(tiny, released):
     def differences():
         return release.differences(tiny.solved, released, {"lesson.ipynb"})
 
@@ -42,7 +42,7 @@ def test_a_line_an_output_or_a_file_too_many_is_named(tiny, released):
 
 
 @pytest.mark.slow
-def test_nbgrader_is_not_trusted_with_a_release(course, tiny, tmp_path):
+def test_release_with_hidden_tests_is_taken_back(course, tiny, tmp_path):
     """A step that a site's settings leave out: the release is taken back."""
     before = (course.folder / "release" / tiny.name / f"{tiny.name}.ipynb").read_bytes()
     settings = tmp_path / "jupyter"

@@ -174,7 +174,7 @@ def test_right_answers_pass_and_wrong_ones_do_not(grade_id):
 
 
 @each_lesson
-def test_a_question_as_it_is_handed_out_fails(name):
+def test_unanswered_question_fails(name):
     lesson = lesson_of(name)
     handed_out = {
         cell.metadata.nbgrader.grade_id: cell.source
@@ -235,7 +235,7 @@ def is_value(statement):
     return isinstance(statement, ast.Assign) and isinstance(statement.targets[0], ast.Name)
 
 
-def test_common_wrong_answers_for_instructors_are_ones_that_tests_refuse():
+def test_common_wrong_answers_in_the_guide_are_tested():
     page = (ROOT / "docs" / "instructors.md").read_text()
     rows = re.findall(r"^\| (\d[a-z]?), `(\w+)` \| ([^|]+) \|", page, re.MULTILINE)
     assert {lesson[0] for lesson, *_ in rows} == {"1", "2", "3", "4"}

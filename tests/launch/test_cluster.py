@@ -58,7 +58,7 @@ def test_every_rank_knows_its_task(started, nothing_left):
 
 
 @pytest.mark.nightly(*LAUNCHING)
-def test_a_coordinator_has_its_steps_done_and_lets_all_go(started, nothing_left):
+def test_coordinator_runs_its_steps_and_ends_the_servers(started, nothing_left):
     """With one thread, a worker would deadlock, so it always has more.
 
     The others are there until the coordinator has ended: TensorFlow complains of servers that went before.
@@ -103,7 +103,7 @@ SCHEDULED = """
     ],
     ids=["workers", "a coordinator"],
 )
-def test_a_killed_worker_is_named_and_nothing_else(started, nothing_left, cluster, text, rank, ranks, printed_by):
+def test_killed_worker_is_named(started, nothing_left, cluster, text, rank, ranks, printed_by):
     run = started(text, cluster)
     logs = [run.folder / f"rank-{number}.log" for number in printed_by]
     until(lambda: all(log.exists() and "a step 5.0" in log.read_text() for log in logs))
@@ -114,7 +114,7 @@ def test_a_killed_worker_is_named_and_nothing_else(started, nothing_left, cluste
 
 
 @pytest.mark.slow
-def test_a_worker_that_never_joins_is_named_though_no_script_waits_for_it(started, nothing_left, monkeypatch):
+def test_worker_that_never_joins_is_named(started, nothing_left, monkeypatch):
     monkeypatch.setenv("DDL_STALL_S", "1")
     run = started("""
     import json, os, sys, time
@@ -130,7 +130,7 @@ def test_a_worker_that_never_joins_is_named_though_no_script_waits_for_it(starte
 
 
 @pytest.mark.nightly(*LAUNCHING)
-def test_a_run_that_waits_in_tensorflow_can_be_stopped(started, nothing_left):
+def test_run_blocked_in_tensorflow_can_be_stopped(started, nothing_left):
     """TensorFlow keeps SIGTERM to itself there, and no Python runs."""
     run = started("""
     import json, os, time

@@ -50,7 +50,7 @@ def fill(folder, but=0):
     (folder / "before").write_bytes(bytes(os.statvfs(folder).f_bavail * 4096 - but))
 
 
-def test_a_disk_that_is_full_refuses_a_launch_and_hides_no_run(script, disk, tmp_path, capsys):
+def test_full_disk_refuses_a_launch(script, disk, tmp_path, capsys):
     run = launch(script("pass"), workers=1)
     fill(tmp_path / "disk")
     with pytest.raises(StorageError, match=r"job\.json cannot be written: No space left") as caught:
@@ -65,7 +65,7 @@ def test_a_disk_that_is_full_refuses_a_launch_and_hides_no_run(script, disk, tmp
     assert [other.id for other in runs()] == [run.id]
 
 
-def test_ranks_go_on_when_the_disk_fills_up_and_say_so(script, disk, capfd, nothing_left):
+def test_ranks_continue_when_the_disk_fills_up(script, disk, capfd, nothing_left):
     steps = """
     recorder = Recorder() if rank == 0 else None
     for step in range(1, 61):

@@ -35,7 +35,7 @@ def sizes(run):
 
 
 @pytest.mark.slow
-def test_it_grows_when_the_discovery_script_says_so(nothing_left, capfd):
+def test_elastic_run_grows_with_its_discovery_script(nothing_left, capfd):
     run = start(ONE)
     until(lambda: run.progress().step >= 3, 90)
     assert run.progress().world == 1
@@ -60,7 +60,7 @@ NIGHTLY = pytest.mark.nightly(*LAUNCHING)
         pytest.param(1, 2, [2, 2], marks=NIGHTLY),  # none can be spared
     ],
 )
-def test_a_killed_rank_is_replaced_and_the_run_goes_on(rank, fewest, worlds, nothing_left):
+def test_elastic_run_replaces_a_killed_rank(rank, fewest, worlds, nothing_left):
     run = start(min_workers=fewest, steps=60)
     until(lambda: run.progress().step >= 12, 90)
     run.kill_rank(rank)
@@ -73,7 +73,7 @@ def test_a_killed_rank_is_replaced_and_the_run_goes_on(rank, fewest, worlds, not
 
 
 @NIGHTLY
-def test_a_rank_whose_place_goes_leaves_and_the_run_goes_on(nothing_left):
+def test_elastic_run_shrinks_when_a_host_is_removed(nothing_left):
     run = start()
     until(lambda: run.progress().step >= 12, 90)
     discover(run, ONE)
@@ -88,7 +88,7 @@ def test_a_rank_whose_place_goes_leaves_and_the_run_goes_on(nothing_left):
     assert run.failure is None and not any("hosts are unchanged" in note for note in run.progress().notes)
 
 
-def test_what_all_ranks_raise_ends_the_run(script, nothing_left):
+def test_elastic_run_ends_if_all_ranks_raise(script, nothing_left):
     failing = script("import horovod.tensorflow as hvd\nhvd.init()\nraise ValueError(f'rank {hvd.rank()}')\n")
     run = launch(failing, elastic=True, oversubscribe=True, timeout_s=100, check=False)
     assert run.state == "failed" and "raised ValueError" in run.failure.sentence
@@ -101,7 +101,7 @@ def test_what_all_ranks_raise_ends_the_run(script, nothing_left):
         ("echo no hosts today >&2; exit 3", "exit status 3. no hosts today"),
     ],
 )
-def test_a_wrong_discovery_script_gives_one_clear_sentence(text, problem, nothing_left):
+def test_wrong_discovery_script_fails_the_run(text, problem, nothing_left):
     run = start(text)
     run.wait()
     assert run.state == "failed" and not run.progress().ranks

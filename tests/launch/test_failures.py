@@ -39,7 +39,7 @@ def ran(script, nothing_left):
 
 
 @both
-def test_a_rank_raises(ran, capfd):
+def test_raised_exception_is_reported_with_its_rank(ran, capfd):
     run = ran("""
     def deep():
         raise ValueError("broken on purpose")
@@ -80,7 +80,7 @@ ENDS = {  # of rank 1: the run's status, what became of the rank, and what its t
 
 
 @cold
-def test_a_rank_is_gone_at_once(ran, capfd):
+def test_sudden_end_of_a_rank_is_reported(ran, capfd):
     for end, (status, became, traceback) in ENDS.items():
         run = ran(f"print('on its way', end='')\nif rank == 1:\n    {end}")
         assert run.failure.sentence.startswith(f"rank 1 of 2 on {host_name()} {became}"), end
@@ -90,7 +90,7 @@ def test_a_rank_is_gone_at_once(ran, capfd):
 
 
 @cold
-def test_a_rank_leaves_early_while_others_wait(ran):
+def test_rank_that_leaves_early_is_named(ran):
     run = ran(
         """
         import horovod.tensorflow as hvd
@@ -110,7 +110,7 @@ def test_a_rank_leaves_early_while_others_wait(ran):
 
 @pytest.mark.slow  # it waits for its time limit
 @pytest.mark.parametrize("start", ["warm"], indirect=True)  # to import takes longer than that on a busy machine
-def test_a_rank_that_never_reaches_the_collective_is_named(ran, monkeypatch, capfd):
+def test_rank_missing_from_a_collective_is_named(ran, monkeypatch, capfd):
     monkeypatch.setenv("DDL_STALL_S", "3")
     run = ran(
         """
@@ -164,7 +164,7 @@ STAGES = {
 
 
 @pytest.mark.parametrize("start, stage", [("warm", "start"), ("warm", "training"), COLD_IMPORT], indirect=["start"])
-def test_the_cell_is_interrupted(script, nothing_left, stage):
+def test_interrupted_cell_stops_the_run(script, nothing_left, stage):
     """As Jupyter does it: SIGINT to the process that called `launch`. A launcher that is gone is not waited for."""
     text, reached = STAGES[stage]
     line = [sys.executable, "-c", INTERRUPTIBLE, str(script(text)), "1e6" if stage == "start" else "6"]
@@ -179,7 +179,7 @@ def test_the_cell_is_interrupted(script, nothing_left, stage):
 
 
 @both
-def test_the_kernel_is_killed(script, nothing_left):
+def test_killed_kernel_stops_the_run(script, nothing_left):
     path = script(SLEEP)
     code = "import sys; from ddl import launch; launch(sys.argv[1], oversubscribe=True)"
     kernel = subprocess.Popen([sys.executable, "-c", code, str(path)])

@@ -196,14 +196,14 @@ def test_variables_read_at_import_start_ranks_cold_or_restart_the_server(script,
     until(lambda: gone(first), 10)
 
 
-def test_script_that_sets_such_a_variable_is_warned(script):
+def test_script_that_sets_an_import_variable_is_warned(script):
     names = script("import os\nos.environ['TF_DETERMINISTIC_OPS'] = '1'\nos.environ.update(MINE='2', XLA_FLAGS='x')")
     log = launch(names, workers=1).logs()
     assert all(text in log for text in ("TF_DETERMINISTIC_OPS", "XLA_FLAGS", "warm=False")) and "MINE" not in log
     assert launch(names, workers=1, warm=False).logs() == ""
 
 
-def test_a_run_adds_one_process_and_all_its_processes_end_with_it(script, nothing_left):
+def test_all_processes_end_with_the_run(script, nothing_left):
     """Including children that ranks leave behind, in the same or a new session."""
     sleeper = script("""
         import os, subprocess, time

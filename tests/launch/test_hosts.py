@@ -72,7 +72,7 @@ def up(run):
 
 
 @pytest.mark.slow
-def test_two_hosts_are_two_networks(two_hosts, script, nothing_left, monkeypatch):
+def test_two_hosts_have_two_networks(two_hosts, script, nothing_left, monkeypatch):
     monkeypatch.setenv("SLURM_PROCID", "7")  # a job of Slurm around it is another matter
     run = launch(script(WHERE), workers=4, nodes=2, site=two_hosts)
     found = printed(run)
@@ -91,7 +91,7 @@ def test_two_hosts_are_two_networks(two_hosts, script, nothing_left, monkeypatch
 
 @pytest.mark.nightly(*LAUNCHING)
 @pytest.mark.parametrize("detach", [False, True])
-def test_whoever_is_killed_nothing_stays(two_hosts, script, nothing_left, detach):
+def test_killed_launcher_leaves_no_hosts(two_hosts, script, nothing_left, detach):
     """By SIGKILL, which nobody can hear: the notebook's kernel, or `ddl.rank.netns_hosts` where nobody looks on."""
     code = (
         "import sys, time; from ddl import hosts, launch; run = launch(sys.argv[1], workers=2, "
@@ -110,7 +110,7 @@ def test_whoever_is_killed_nothing_stays(two_hosts, script, nothing_left, detach
 
 
 @pytest.mark.slow
-def test_horovod_in_several_ways_over_the_link(two_hosts, nothing_left):
+def test_all_reduce_variants_run_over_the_link(two_hosts, nothing_left):
     options = dict(timeout_s=200, sizes=[4, 2**16, 2**19], seconds=0.3)
     run = launch("hierarchical_allreduce.py", workers=4, nodes=2, site=two_hosts, **options)
     points = run.result["points"]

@@ -109,7 +109,7 @@ def test_preempted_machine_writes_checkpoint(nothing_left):
 
 
 @pytest.mark.slow
-def test_a_killed_launcher_leaves_a_checkpoint_and_no_process(nothing_left):
+def test_killed_launcher_leaves_a_checkpoint(nothing_left):
     run = launch(
         "train_cifar.py", **SMALL, workers=2, checkpoint_every=5, max_restarts=3, oversubscribe=True, wait=False
     )

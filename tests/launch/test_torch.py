@@ -27,7 +27,7 @@ SCRIPT = ROOT / "source_code" / "strategies" / "torch_ddp.py"
 OPTIONS = ["--steps", "2", "--data-set", "synthetic", "--train-samples", "256", "--test-samples", "100"]
 
 
-def test_every_rank_is_told_what_torchrun_tells_and_finds_no_tensorflow(script, nothing_left):
+def test_torch_ranks_get_the_variables_of_torchrun(script, nothing_left):
     """As warm as launches are here: a template's fork would have TensorFlow in it."""
     path = script(f"""
     import json, os, sys
@@ -52,7 +52,7 @@ def test_launch_without_pytorch_has_instructions(script, nothing_left, raised, o
 
 
 @pytest.mark.nightly(*LAUNCHING)
-def test_the_script_runs_under_torchrun_itself_too():
+def test_torch_script_runs_under_torchrun():
     pytest.importorskip("torch")
     said = output(*TORCHRUN, "--master-port", free_port(), SCRIPT, *OPTIONS, timeout=200)
     assert said.count("step     2") == 1  # rank 0 alone writes
@@ -67,7 +67,7 @@ def together(script):
 
 
 @pytest.mark.nightly(*LAUNCHING)
-def test_a_killed_rank_is_named_and_not_who_noticed(together, nothing_left):
+def test_killed_torch_rank_is_named(together, nothing_left):
     steps = """
     while True:
         total()

@@ -74,7 +74,7 @@ def assert_same_training(ours, theirs):
     assert np.linalg.norm(a - b) < 0.01 * np.linalg.norm(a - first)
 
 
-def test_two_ranks_train_as_one_rank_with_the_double_batch(one, two):
+def test_two_ranks_train_as_one_with_twice_the_batch(one, two):
     # Float32, no batch norm, augmented, Nesterov momentum.
     ours, theirs = two("plain"), one("plain")
     assert_same_training(ours, theirs)
@@ -85,7 +85,7 @@ def test_two_ranks_train_as_one_rank_with_the_double_batch(one, two):
         assert a["accuracy"] == pytest.approx(b["accuracy"], abs=0.01)
 
 
-def test_passes_of_one_rank_are_the_ghost_batches_of_two(one, two):
+def test_passes_of_one_rank_equal_ghost_batches_of_two(one, two):
     # With batch norm, recomputed statistics and the noise scale, as in recorded results.
     ours, theirs = one("ghosts"), two("ghosts")
     assert (ours.result["backward_passes_per_step"], theirs.result["backward_passes_per_step"]) == (4, 2)
@@ -106,7 +106,7 @@ def test_passes_of_one_rank_are_the_ghost_batches_of_two(one, two):
     }
 
 
-def test_ranks_share_no_sample_in_an_epoch_and_miss_none_that_is_used(two):
+def test_shards_are_disjoint_and_cover_the_epoch(two):
     first, second = two("plain").used
     assert first.shape == second.shape == (12, 16)  # 2 epochs of 6 steps of 2 x 16; 8 are left over
     for epoch in (slice(0, 6), slice(6, 12)):
@@ -116,7 +116,7 @@ def test_ranks_share_no_sample_in_an_epoch_and_miss_none_that_is_used(two):
     assert not np.array_equal(first[:6], first[6:])
 
 
-def test_evaluation_over_ranks_is_that_of_a_single_process(two, monkeypatch):
+def test_distributed_evaluation_matches_a_single_process(two, monkeypatch):
     # 101 test pictures: the ranks' shards differ in size, and the last batch is filled up.
     monkeypatch.syspath_prepend(str(SCRIPT.parent))
     monkeypatch.syspath_prepend(str(WORKER.parent))
@@ -136,7 +136,7 @@ def test_evaluation_over_ranks_is_that_of_a_single_process(two, monkeypatch):
     assert result["test_loss"] == pytest.approx(float(tf.reduce_mean(loss)), rel=1e-5)
 
 
-def test_the_noise_scale_is_zero_for_identical_data_and_above_it_for_shards(two):
+def test_noise_scale_is_zero_for_identical_data(two):
     assert two("noise").result["noise_scale"] > 1
     assert two("noise_identical").result["noise_scale"] == pytest.approx(0, abs=1e-3)
     for event in two("noise").events("noise_scale"):
@@ -167,7 +167,7 @@ def test_notice_to_one_rank_stops_all_and_restart_resumes(two):
             assert a[name] == pytest.approx(b[name], rel=1e-6)
 
 
-def test_outside_a_run_it_trains_and_writes_nothing(one):
+def test_script_outside_a_run_writes_nothing(one):
     folder = one("plain").folder.parent
     printed = (folder / "script.txt").read_text()
     assert "data: synthetic (generated), 400 training and 100 test images" in printed
@@ -178,7 +178,7 @@ def test_outside_a_run_it_trains_and_writes_nothing(one):
 PAIR = dict(workers=2, threads=1, oversubscribe=True, recipe="batch_norm", data_set="synthetic", test_samples=100)
 
 
-def test_two_ranks_compute_in_bfloat16_where_they_can_and_exchange_float32():
+def test_bfloat16_ranks_exchange_float32():
     can = bool(instructions())
     precision, computed_in = ("bfloat16", "bfloat16") if can else ("auto", "float32")
     run = launch(SCRIPT, **PAIR, precision=precision, timeline=True, train_samples=400, steps=2)
@@ -189,14 +189,14 @@ def test_two_ranks_compute_in_bfloat16_where_they_can_and_exchange_float32():
     assert set(sent) == {"float32"} and sent["float32"] > 2 * 4 * run.result["parameters"]
 
 
-def test_synchronous_batch_norm_on_two_ranks_is_batch_norm_on_one(one, two):
+def test_sync_batch_norm_matches_one_rank(one, two):
     assert_same_training(two("sync_bn"), one("sync_bn"))
     with pytest.raises(AssertionError):
         assert_same_training(two("ghost_bn"), one("sync_bn"))
     assert_same_weights(*two("ghost_bn").weights, 1e-6)  # an evaluation has averaged the ranks' statistics
 
 
-def test_the_other_optimizers_and_models_train_and_a_run_stops_at_its_target(two):
+def test_other_optimizers_train_and_targets_stop_a_run(two):
     for case in ("lars", "resnet"):
         result = two(case).result
         assert np.isfinite(result["test_loss"]) and not result["diverged"]
@@ -205,7 +205,7 @@ def test_the_other_optimizers_and_models_train_and_a_run_stops_at_its_target(two
     assert result["steps"] % 2 == 0 and result["steps"] < 54
 
 
-def test_a_run_that_diverges_ends_and_says_so(two):
+def test_diverging_run_ends_and_is_marked(two):
     case = two("diverging")
     result = read_json(case.folder / "result.json")
     assert result["diverged"] is True and result["stopped_by"] == "diverged"

@@ -38,7 +38,7 @@ def weights(run):
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_all_ways_end_with_the_same_weights_and_records(ways, way, nothing_left):
+def test_text_strategies_end_with_the_same_weights(ways, way, nothing_left):
     """Float32, 36 steps of Adam: the same sums in another order, and nothing more than that."""
     ours, first = weights(ways[way]), weights(ways["single"])
     for a, b in zip(ours, first, strict=True):
@@ -62,7 +62,7 @@ def test_all_ways_end_with_the_same_weights_and_records(ways, way, nothing_left)
     assert any("logical devices" in note for note in notes) == way.startswith("mirrored")
 
 
-def test_stopping_goes_back_to_the_best_weights_and_an_export_is_an_embedding(tmp_path):
+def test_early_stopping_restores_the_best_weights(tmp_path):
     exported = tmp_path / "embedding"
     options = dict(epochs=40, patience=1, learning_rate=0.003, verbose="full", export=exported)
     first = launch("train_text.py", workers=1, **options, **{**SMALL, "samples": 6000})
@@ -117,7 +117,7 @@ def house_numbers(tmp_path, monkeypatch):
         savemat(tmp_path / f"{part}_32x32.mat", {"X": pictures, "y": np.where(digits == 0, 10, digits)[:, None]})
 
 
-def test_house_numbers_are_trained_by_the_step_of_a_file(house_numbers, script, nothing_left):
+def test_svhn_is_trained_by_the_readers_loop(house_numbers, script, nothing_left):
     run = launch("svhn_loop.py", workers=1, loop=script(RIGHT), epochs=4, global_batch=20, learning_rate=0.01)
     result = run.result
     samples = {"train_samples": 300, "test_samples": 133, "held_out": "test"}

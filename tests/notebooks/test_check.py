@@ -23,7 +23,7 @@ def ran(path, **environment):
     return "".join(output.get("text") or output.get("data", {}).get("text/html", "") for output in outputs)
 
 
-def test_in_a_kernel_it_prints(tmp_path):
+def test_check_prints_in_a_kernel(tmp_path):
     # The kernel has the right table when it checks; the saved notebook, from top to bottom, has it too late.
     calls = "from course import check\ncheck()\ncheck('7')"
     path = write_lesson(tmp_path, SOLVED | {"q02_table": "table = 0"}, "table = [1, 4, 9]", calls)

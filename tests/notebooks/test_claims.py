@@ -474,7 +474,7 @@ def test_every_claim_of_the_lessons_is_checked():
 
 
 @pytest.mark.parametrize("claim", CLAIMS)
-def test_a_claim_holds_on_the_records(claim):
+def test_claim_holds_on_the_records(claim):
     assert CLAIMS[claim](Records())
 
 

@@ -124,7 +124,7 @@ def test_every_claim_of_the_lesson_is_checked():
 
 
 @pytest.mark.parametrize("claim", CLAIMS)
-def test_a_claim_holds_on_the_figures(claim, recorded):
+def test_claim_holds_on_the_figures(claim, recorded):
     assert CLAIMS[claim](recorded)
 
 

@@ -50,7 +50,7 @@ def lesson(request):
     return Lesson(request.param)
 
 
-def test_every_test_and_every_prompt_has_its_answer_cell(lesson):
+def test_every_test_and_prompt_has_its_answer_cell(lesson):
     assert len(lesson.graded) == sum("nbgrader" in cell.metadata for cell in lesson.cells)
     assert set(lesson.graded) == set(lesson.tests) | set(lesson.prompts) | set(lesson.answers)
     numbers = sorted({int(re.fullmatch(r"q(\d\d)_[a-z_]+", name)[1]) for name in lesson.graded})
@@ -68,7 +68,7 @@ def test_every_test_and_every_prompt_has_its_answer_cell(lesson):
         assert "### BEGIN SOLUTION" in lesson.graded[name.removesuffix("_prompt")].source
 
 
-def test_points_are_those_that_the_text_says(lesson):
+def test_points_match_the_text(lesson):
     text = "\n".join(cell.source for cell in lesson.cells if cell.cell_type == "markdown")
     stated = re.findall(r"\*\*Question[^*]*\*\* \((\d+) points?\)", text)
     given = Counter()
@@ -88,7 +88,7 @@ def test_every_test_has_a_hidden_part_and_imports_nothing_heavy(lesson):
                 assert node.module in IMPORTED
 
 
-def test_what_people_are_handed_has_no_hint_in_plain_text(lesson):
+def test_released_lesson_has_no_hint_in_plain_text(lesson):
     text = (ROOT / "notebooks" / f"{lesson.name}.ipynb").read_text() + (ROOT / lessons.HINTS).read_text()
     hints = lessons.hints(lesson.text)
     for question, steps in steps_of(lesson.name).items():

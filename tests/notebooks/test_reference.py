@@ -84,7 +84,7 @@ SCRIPTS |= {"keras": "bug_hunt_fit.py", "challenge-generated": "trainer.py"}
 
 
 @pytest.mark.parametrize("name", [*TRAININGS, *LANDSCAPES, "precision", "precision-speed", "keras", *CHALLENGE])
-def test_recorded_results_say_where_they_come_from(name):
+def test_recorded_results_name_their_origin(name):
     results = results_of(name)
     assert results
     for result in results:
@@ -204,7 +204,7 @@ def test_every_arm_has_the_best_rate_of_its_grid_inside_the_edges():
         assert judged[arm] == pytest.approx(grid.best), arm
 
 
-def test_base_rates_are_those_of_the_grids():
+def test_base_rates_match_the_grids():
     grids = tuning.grids(recorded("convergence-tuning"))
     assert grids["small batch"].best == BASE_RATES["sgd"]
     assert grids["LARS"].best == pytest.approx(RECIPES["lars"].rate(1024, BASE_RATES["lars"]))

@@ -59,7 +59,7 @@ def course(tmp_path):
     return Course(tmp_path / "course")
 
 
-def test_a_page_shows_outputs_without_answers_and_states_of_launches(course):
+def test_page_shows_outputs_without_answers(course):
     assert course.shown()[1] == "Not executed."
     course.ran("reader")
     code, note = course.shown()
@@ -68,7 +68,7 @@ def test_a_page_shows_outputs_without_answers_and_states_of_launches(course):
     assert "".join(output.text for output in code.outputs) == f"in {course.root}/runs\n✓ run done in 0:05\n"
 
 
-def test_a_kept_execution_is_shown_until_there_is_a_better_one(course):
+def test_kept_execution_is_shown_until_a_better_one(course):
     course.ran("reader")
     assert website.main(["keep"], course.root) == 0
     (course.root / "build" / "1.First.ipynb").unlink()

@@ -41,7 +41,7 @@ def slurm_state(run):
 
 
 @pytest.mark.slow
-def test_one_node_is_one_task_and_variables_that_are_not_named_stay_here(on_slurm, script, monkeypatch):
+def test_one_node_job_passes_only_named_variables(on_slurm, script, monkeypatch):
     monkeypatch.setenv("MY_API_TOKEN", "hush-4711")
     monkeypatch.setenv("MY_SETTING", "seven")
     on_slurm(pass_environment=["MY_SETTING"])
@@ -58,7 +58,7 @@ def test_one_node_is_one_task_and_variables_that_are_not_named_stay_here(on_slur
 
 
 @pytest.mark.slow
-def test_two_nodes_are_one_task_a_rank(on_slurm, script):
+def test_two_node_job_has_a_task_per_rank(on_slurm, script):
     run = launch(script(WHERE), workers=4)
     assert run.state == "done", run.failure
     assert "-m ddl.rank.task --network-interface lo" in run.job["shell_line"]
@@ -90,7 +90,7 @@ def slurm_jobs():
 
 
 @pytest.mark.slow
-def test_waiting_is_shown_and_a_pending_run_is_cancelled(on_slurm, script, capfd):
+def test_pending_run_can_be_cancelled(on_slurm, script, capfd):
     busy = launch(script(SLEEP), workers=4, wait=False)
     until(lambda: busy.state == "running")
     code = (
@@ -121,7 +121,7 @@ def test_waiting_is_shown_and_a_pending_run_is_cancelled(on_slurm, script, capfd
 
 
 @pytest.mark.slow
-def test_a_detached_run_outlives_its_kernel_and_is_stopped_from_the_command_line(on_slurm, script):
+def test_detached_slurm_run_is_stopped_from_the_command_line(on_slurm, script):
     code = (
         "import sys, time; from ddl import launch; "
         "print(launch(sys.argv[1], workers=4, detach=True).id, flush=True); time.sleep(600)"
@@ -137,7 +137,7 @@ def test_a_detached_run_outlives_its_kernel_and_is_stopped_from_the_command_line
 
 
 @pytest.mark.nightly(*LAUNCHING)
-def test_the_kernel_of_an_attached_run_is_killed(on_slurm, script):
+def test_killed_kernel_cancels_the_slurm_job(on_slurm, script):
     code = "import sys; from ddl import launch; launch(sys.argv[1], workers=4)"
     kernel = subprocess.Popen([sys.executable, "-c", code, str(script(SLEEP))])
     until(lambda: runs() and runs()[0].state == "running")
@@ -150,7 +150,7 @@ def test_the_kernel_of_an_attached_run_is_killed(on_slurm, script):
 
 
 @pytest.mark.slow
-def test_slurm_refuses_in_its_own_words(on_slurm, script):
+def test_slurm_refusal_is_passed_on(on_slurm, script):
     path = script(SLEEP)
     on_slurm(partition="nonsense")
     with pytest.raises(RunFailed, match="[Ii]nvalid partition name"):
@@ -163,7 +163,7 @@ def test_slurm_refuses_in_its_own_words(on_slurm, script):
 
 
 @pytest.mark.nightly(*LAUNCHING)
-def test_a_planned_line_pasted_into_a_terminal(on_slurm, script, capfd):
+def test_dry_run_line_works_in_a_terminal(on_slurm, script, capfd):
     launch(script(WHERE), workers=4, dry_run=True)
     where, line = capfd.readouterr().out.splitlines()
     assert where == "# in a job of Slurm, on 2 nodes"
@@ -190,7 +190,7 @@ def test_two_nodes_enter_singularity(on_slurm, script, tmp_path, monkeypatch):
 
 
 @pytest.mark.nightly(*LAUNCHING)
-def test_preempted_and_queued_again_is_one_record(on_slurm):
+def test_requeued_run_keeps_one_record(on_slurm):
     run = launch("train_cifar.py", workers=2, detach=True, steps=400, checkpoint_every=20, **TRAIN)
     until(lambda: (run.folder / "checkpoint.npz").exists())
     urgent = subprocess.Popen(
@@ -215,7 +215,7 @@ def test_killed_rank_on_the_second_node_restarts_the_run(on_slurm):
 
 
 @pytest.mark.nightly(*LAUNCHING)
-def test_several_nodes_checkpoint_when_warned(on_slurm):
+def test_multi_node_run_checkpoints_when_warned(on_slurm):
     """The signal that Slurm sends before a time limit, sent by hand."""
     run = launch("train_cifar.py", workers=4, detach=True, steps=400, **TRAIN)
     until(lambda: run.progress().step > 20)

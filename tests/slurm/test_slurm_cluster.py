@@ -18,7 +18,7 @@ TASK = """
 """
 
 
-def test_five_tasks_fill_one_node_after_the_other(on_slurm, script):
+def test_five_tasks_fill_nodes_in_order(on_slurm, script):
     run = launch(script(TASK), workers=2, nodes=2, cluster="parameter_server", parameter_servers=2, threads=1)
     assert run.state == "done", run.failure
     tasks = ["chief", "worker 0", "worker 1", "ps 0", "ps 1"]

@@ -83,7 +83,7 @@ def test_without_an_arm_to_compare_with_nothing_is_judged():
     assert math.isnan(table["difference_points"][1])
 
 
-def test_an_arms_differences_are_paired_by_seed_and_judged_by_their_interval():
+def test_differences_are_paired_by_seed():
     reference = arm("small", 0.50, 0.60, 0.55)  # a spread of 5 points, which pairs do not feel
     others = arm("same", 0.501, 0.599, 0.551) + arm("up", 0.53, 0.63, 0.58) + arm("down", 0.46, 0.57, 0.51)
     unsettled = arm("wide", 0.52, 0.58, 0.55)
@@ -108,7 +108,7 @@ def test_an_arms_differences_are_paired_by_seed_and_judged_by_their_interval():
     assert narrow["p_holm"].isna().all()
 
 
-def test_one_seed_or_none_in_common_settles_nothing():
+def test_one_common_seed_decides_nothing():
     single = compare([run("a", 0.5), run("b", 0.6)])
     assert "−10.0, one seed" in str(single) and math.isnan(single["low_points"][0])
     table = compare([*arm("a", 0.5, 0.5), run("b", 0.6, seed=7), run("b", 0.6, seed=8)], against="a", margin=99)
@@ -130,7 +130,7 @@ def test_throughput_is_compared_on_equal_hardware_only():
     assert table["ratio"].tolist() == pytest.approx([1, 1.25, math.nan, math.nan], nan_ok=True)
 
 
-def test_failed_and_diverged_runs_stay_in_the_table_and_what_restarts_cost_is_in_the_note():
+def test_failed_and_diverged_runs_stay_in_the_table():
     hit = run("hit", 0.5)
     hit.restarts = [SimpleNamespace(repeated=15, lost_s=12.25), SimpleNamespace(repeated=None, lost_s=None)]
     other = run("other", 0.5)  # a script without our records

@@ -25,7 +25,7 @@ WHOLE = (0.80, 0.82, 0.81)
 
 
 @pytest.mark.parametrize("values", [(1.0,), (3.0, 1.0, 2.0), (5, 5, 1, 2, 2, 9)])
-def test_the_best_of_k_is_the_mean_over_all_choices(values):
+def test_expected_best_of_k_is_the_mean_over_all_choices(values):
     for k in range(1, len(values) + 1):
         choices = [max(chosen) for chosen in itertools.combinations(values, k)]
         assert best_of(values, k) == pytest.approx(statistics.fmean(choices))
@@ -34,7 +34,7 @@ def test_the_best_of_k_is_the_mean_over_all_choices(values):
             best_of(values, k)
 
 
-def test_each_trick_left_out_is_compared_with_the_whole_by_seed():
+def test_ablations_are_paired_by_seed():
     # Differences of whitening: −2, −3, −1 points, standard deviation 1, and t of two degrees of freedom 4.3027.
     given = runs(without_flip=(0.805, 0.815, 0.81), whole=WHOLE, without_whitening=(0.78, 0.79, 0.80))
     table = ablations(given, "whole")

@@ -32,7 +32,7 @@ BARE = challenge.Arm("no trick", "reference.py", ChainMap(*challenge.TRICKS.valu
 
 
 @pytest.mark.parametrize("arm", [challenge.REFERENCE, BARE], ids=lambda arm: arm.name)
-def test_it_trains_a_step(arm):
+def test_reference_trains_a_step(arm):
     images = np.random.default_rng(0).integers(0, 256, (1024, 32, 32, 3), np.uint8)
     training = Training(submission(arm), images, np.arange(1024) % 10, 1, 2)
     assert training.prepare() == (1024 if arm.name == "reference" else 0)  # whitening is its only preparation

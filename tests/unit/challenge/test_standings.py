@@ -21,7 +21,7 @@ def no_recordings(monkeypatch, tmp_path):
     return tmp_path
 
 
-def test_the_fastest_of_what_counts_comes_first():
+def test_fastest_counting_score_comes_first():
     slow, fast, missed = a_score("slow"), a_score("fast", ratios=(0.5,)), a_score("missed", BAD, ratios=(0.2,))
     others = [a_score("trial", trial=True), a_score("generated", data="synthetic")]
     found = standings.board("cifar10", [slow, missed, fast, *others])

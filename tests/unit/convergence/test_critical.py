@@ -29,7 +29,7 @@ def sweep(steps, batches=BATCHES, seeds=(0, 1, 2), **fields):
     return [run(int(b), int(s), seed=seed, **fields) for b, s in zip(batches, steps, strict=True) for seed in seeds]
 
 
-def test_an_exact_curve_is_found_again():
+def test_fit_recovers_an_exact_curve():
     found = fit(BATCHES, 120 * (1 + 430 / BATCHES))
     assert (found.critical, found.steps_min) == (pytest.approx(430, rel=1e-3), pytest.approx(120, rel=1e-3))
     assert found.samples_min == pytest.approx(430 * 120, rel=1e-3)
@@ -74,7 +74,7 @@ def test_target_is_interpolated_between_evaluations():
     assert reached(diverged, 0.1) is None
 
 
-def test_points_are_judged_seeds_at_the_rate_that_tuning_chose():
+def test_points_use_judged_seeds_at_the_tuned_rate():
     tried = ((64, 0.05, 900), (64, 0.1, 700), (64, 0.2, 800), (128, 0.1, 500), (128, 0.2, 400), (128, 0.4, 300))
     tuning = dict(seed=100, role="tuning")
     runs = [
@@ -118,7 +118,7 @@ def test_fit_excludes_batches_with_missed_seeds():
         ((4000, 2400, 1200, 1190, 900, 700, 500, 400), (None, None), (0, 8, 0)),  # neither at an end
     ],
 )
-def test_regions_are_read_from_the_points_and_begin_at_the_ends(steps, ends, counts):
+def test_scaling_regions_are_read_from_the_points(steps, ends, counts):
     result = critical_batch(sweep(steps))
     assert list(result.doublings.values()) == pytest.approx(np.divide(steps[:-1], steps[1:]))
     assert (result.perfect_until, result.maximal_from) == ends
@@ -137,7 +137,7 @@ TWO_ARMS = sweep([100] * 8) + sweep([200] * 8, arm="LAMB")
         (TWO_ARMS, None, "several arms: choose one with arm=…, of momentum, LAMB"),
     ],
 )
-def test_what_has_no_critical_batch_is_refused(runs, arm, message):
+def test_runs_without_a_critical_batch_are_refused(runs, arm, message):
     with pytest.raises(ValueError, match=message):
         critical_batch(runs, arm=arm)
     assert critical_batch(TWO_ARMS, arm="LAMB").points[0].steps == pytest.approx(200)

@@ -70,7 +70,7 @@ def known():
     return Landscape(model, batches()), hessian
 
 
-def test_products_are_those_of_the_whole_hessian_and_leave_the_model_as_it_was(known):
+def test_hessian_products_match_full_hessian(known):
     landscape, hessian = known
     before = landscape.model.get_weights()
     vector = np.random.default_rng(3).normal(size=len(hessian))
@@ -90,7 +90,7 @@ def test_eigenvalues_match_full_hessian(known):
     assert found.lowest == pytest.approx(expected[0], rel=1e-3)
 
 
-def test_the_trace_is_that_of_the_whole_hessian(known):
+def test_trace_matches_full_hessian(known):
     landscape, hessian = known
     size, expected = len(hessian), np.trace(hessian)
     plain = trace(landscape.hessian, size, probes=40)
@@ -103,7 +103,7 @@ def test_the_trace_is_that_of_the_whole_hessian(known):
     assert (exact.mean, exact.error) == pytest.approx((6.5, 0))
 
 
-def test_a_part_of_the_batches_is_a_part_of_the_sum(known):
+def test_partial_batches_add_up_over_ranks(known):
     landscape, hessian = known
     vector = np.random.default_rng(4).normal(size=len(hessian))
     parts = [Landscape(landscape.model, landscape.batches, rank, 2) for rank in range(2)]
@@ -128,7 +128,7 @@ def test_rescaling_changes_sharpness_not_function(norm):
     assert lanczos(landscape.adaptive, size, 15, tolerance=0).values[0] == pytest.approx(adaptive.values[0], rel=1e-3)
 
 
-def test_the_invariant_matrix_is_the_hessian_between_norms_of_filters(known):
+def test_adaptive_matrix_scales_hessian_by_filter_norms(known):
     landscape, hessian = known
     norms = filter_norms(landscape.model)
     found = lanczos(landscape.adaptive, len(hessian), 40, count=2, tolerance=0).values
@@ -146,7 +146,7 @@ def regression(data):
     return Landscape(model, data)
 
 
-def test_gradients_of_single_samples_give_the_noise_scale_exactly():
+def test_noise_scale_matches_per_sample_gradients():
     data = batches(60, 1, (5,))
     gradients = per_sample_gradients(data)
     variance, square = gradients.var(axis=0, ddof=1).sum(), (gradients.mean(axis=0) ** 2).sum()

@@ -34,7 +34,7 @@ def test_the_rank_correlation_is_spearmans():
     assert (perfect.value, perfect.low, perfect.high) == pytest.approx((1, 1, 1))
 
 
-def test_settings_may_rise_together_where_their_seeds_fall():
+def test_correlation_between_and_within_settings_can_differ():
     runs = [
         run(batch, seed, rate, eigenvalue={"eigenvalues": [level + seed / 10]}, test_accuracy=0.7 - level / 100 + late[seed])
         for late, level, batch, rate in zip(

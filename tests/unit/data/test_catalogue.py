@@ -26,7 +26,7 @@ def test_shards_are_disjoint_equal_and_cover_the_epoch(size):
     np.testing.assert_array_equal(np.concatenate(shards, axis=1), batches)
 
 
-def test_steps_go_through_the_epochs_from_any_step_on():
+def test_order_resumes_from_any_step():
     order = Order(20, 6, seed=1)  # three steps an epoch
     np.testing.assert_array_equal(order.epoch(2), Order(20, 6, seed=1).epoch(2))
     assert not any(np.array_equal(order.epoch(2), Order(20, 6, seed).epoch(epoch)) for seed, epoch in ((1, 1), (2, 2)))
@@ -45,7 +45,7 @@ def test_subset_is_balanced_and_nested():
     assert not np.array_equal(small, balanced_subset(labels, 105, 2))
 
 
-def test_validation_pictures_are_in_no_training_part(monkeypatch):
+def test_validation_images_are_not_trained_on(monkeypatch):
     # Each image encodes its number: 100 for training, 40 for testing.
     def numbered(first, count):
         images = np.zeros((count, 32, 32, 3), np.uint8)
@@ -78,7 +78,7 @@ def test_validation_pictures_are_in_no_training_part(monkeypatch):
             load("cifar10", **{"held_out": "validation", **options})
 
 
-def test_generated_pictures_repeat_and_a_smaller_set_is_the_beginning():
+def test_generated_images_are_reproducible():
     images, labels = synthetic.generate("train", 1200, seed=4)
     again, few = synthetic.generate("train", 1200, seed=4), synthetic.generate("train", 730, seed=4)
     np.testing.assert_array_equal(images, again[0])
@@ -90,7 +90,7 @@ def test_generated_pictures_repeat_and_a_smaller_set_is_the_beginning():
         assert not np.array_equal(images[:500], synthetic.generate(part, 500, seed)[0])
 
 
-def test_whole_set_is_kept_mapped_and_listed(folder, small_whole):
+def test_generated_set_is_stored_and_listed(folder, small_whole):
     cifar, generated, *_ = listing()
     assert not cifar.is_here and "ddl data fetch cifar10" in str(cifar)
     assert not generated.is_here and "generated on first use" in str(generated)

@@ -60,7 +60,7 @@ def test_pickles_of_python_2_are_read(folder):
     np.testing.assert_array_equal(load("cifar10").train_images, expected)
 
 
-def test_it_is_missed_and_an_archive_is_read_verified_and_preferred(folder, monkeypatch):
+def test_official_archive_is_preferred(folder, monkeypatch):
     assert not is_there("cifar10")
     with pytest.raises(DataError, match="ddl data fetch cifar10.*DDL_DATA_DIR.*synthetic"):
         load("cifar10")

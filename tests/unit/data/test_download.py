@@ -69,7 +69,7 @@ def whole(folder):
     return (folder / FILE).exists() and (folder / FILE).read_bytes() == ARCHIVE
 
 
-def test_fetch_downloads_once_with_progress_and_then_finds_it(folder, server, monkeypatch):
+def test_fetch_downloads_once(folder, server, monkeypatch):
     lines, errors = [], io.StringIO()
     monkeypatch.setattr("sys.stderr", errors)
     monkeypatch.setattr("pooch.downloaders.tqdm", tqdm)  # in a notebook's process it would show a widget
@@ -114,14 +114,14 @@ def test_damaged_archive_is_reported_and_replaced(folder, server):
 
 
 @pytest.mark.parametrize("address", ["http://127.0.0.1:9/a", "http://no-such-host.invalid/a"])
-def test_without_a_network_it_says_what_else_there_is(folder, monkeypatch, address):
+def test_error_without_network_names_alternatives(folder, monkeypatch, address):
     monkeypatch.setenv("DDL_CIFAR10_URL", address)
     with pytest.raises(DataError, match="cannot be .* from.*DDL_DATA_DIR.*`synth"):
         fetch("cifar10", str)
     assert os.listdir(folder) == ["cifar10.lock"]
 
 
-def test_two_at_once_download_once(folder, server):
+def test_simultaneous_fetches_download_once(folder, server):
     server.goes_on = threading.Event()
     lines = [], []
     with ThreadPoolExecutor(2) as pool:

@@ -20,7 +20,7 @@ def write(path, rows=None, columns=quora.COLUMNS, encoding="utf-8"):
     return path
 
 
-def test_a_csv_is_kept_word_for_word(tmp_path, folder, capsys):
+def test_csv_is_stored_unchanged(tmp_path, folder, capsys):
     assert main(["data", "add", "quora", str(write(tmp_path / "train.csv"))]) == 0
     assert f"quora: 5 questions, 40.0% of them insincere, in {folder}" in capsys.readouterr().out
     questions = load_questions("quora")
@@ -30,7 +30,7 @@ def test_a_csv_is_kept_word_for_word(tmp_path, folder, capsys):
     assert entry.is_here and "5 questions" in str(entry)
 
 
-def test_a_zip_archive_and_a_byte_order_mark_are_read(tmp_path):
+def test_zip_archive_with_byte_order_mark_is_read(tmp_path):
     path = write(tmp_path / "train.csv", encoding="utf-8-sig")
     with zipfile.ZipFile(tmp_path / "all.zip", "w") as archive:
         archive.write(path, "somewhere/train.csv")
@@ -39,7 +39,7 @@ def test_a_zip_archive_and_a_byte_order_mark_are_read(tmp_path):
     assert load_questions("quora").texts.tolist() == TEXTS
 
 
-def test_auto_takes_the_real_ones_where_they_are(tmp_path, folder):
+def test_auto_prefers_real_questions(tmp_path, folder):
     made = load_questions("auto", samples=200)
     assert made.form == "generated" and f"not in {folder}" in made.note
     assert not is_there("quora") and "ddl data add quora" in str(listing()[-1])
@@ -54,13 +54,13 @@ def test_auto_takes_the_real_ones_where_they_are(tmp_path, folder):
         ([("a", "Yes?", 0), ("b", "No?", 2)], quora.COLUMNS, "line 3: .*'No\\?' and '2'"),
     ],
 )
-def test_another_file_is_refused_and_nothing_kept(tmp_path, folder, rows, columns, message):
+def test_wrong_csv_is_refused(tmp_path, folder, rows, columns, message):
     with pytest.raises(DataError, match=message):
         add("quora", write(tmp_path / "other.csv", rows, columns), str)
     assert not is_there("quora") and not list(folder.glob("quora*"))
 
 
-def test_a_part_of_the_real_ones_keeps_their_imbalance(tmp_path):
+def test_subset_keeps_the_imbalance(tmp_path):
     rows = [(str(k), f"Question {k}?", int(k % 10 == 0)) for k in range(400)]
     add("quora", write(tmp_path / "train.csv", rows), str)
     few, more = load_questions("quora", samples=100), load_questions("quora", samples=200)

@@ -47,7 +47,7 @@ def put(folder, name, **changes):
     return folder
 
 
-def test_svhns_pictures_stand_upright_and_ten_is_zero(folder):
+def test_svhn_images_are_upright_with_ten_as_zero(folder):
     put(folder, "svhn")
     data = load("svhn")
     np.testing.assert_array_equal(data.train_images[7], colours(TRAIN)[..., 7])
@@ -63,7 +63,7 @@ def test_grey_images_are_padded_and_have_three_equal_channels(folder):
 
 
 @pytest.mark.parametrize("name", ["svhn", "fashion_mnist"])
-def test_a_data_set_is_missed_loaded_balanced_mapped_and_listed(folder, name):
+def test_data_set_is_loaded_balanced_and_listed(folder, name):
     title = catalogue.REAL[name].title
     with pytest.raises(DataError, match=f"Run `ddl data fetch {name}`.*use the data set `synthetic`"):
         load(name)
@@ -91,7 +91,7 @@ def test_a_data_set_is_missed_loaded_balanced_mapped_and_listed(folder, name):
         ("fashion_mnist", "train-labels-idx1-ubyte.gz", idx(np.zeros(29, np.uint8), 2049), "beside 29 labels"),
     ],
 )
-def test_a_damaged_file_is_named(folder, name, file, content, what):
+def test_damaged_data_file_is_named(folder, name, file, content, what):
     put(folder, name, **{file: content})
     with pytest.raises(DataError, match=f"is damaged: .*{what}.*ddl data fetch {name}"):
         load(name)

@@ -47,7 +47,7 @@ def check(site, name):
     return next(check for check in diagnose.checks(site) if check.name == name)
 
 
-def test_a_cluster_that_is_as_its_file_says(programs):
+def test_correct_cluster_passes_all_checks(programs):
     report = diagnose.checks(replace(CLUSTER, origin="/s/site.toml (DDL_SITE)"))
     assert {check.state for check in report} == {"OK"}
     details = {check.name: check.detail for check in report}
@@ -58,13 +58,13 @@ def test_a_cluster_that_is_as_its_file_says(programs):
     assert "8 workers on 2 nodes" in details["Slurm's answer"] and "Job 7" in details["Slurm's answer"]
 
 
-def test_a_partition_that_does_not_exist(programs):
+def test_missing_partition_is_reported(programs):
     found = check(replace(CLUSTER, partition="gpux"), "Slurm partition")
     assert found.state == "missing" and "gpux" in found.detail and "gpu, small" in found.advice
     assert check(replace(CLUSTER, partition=""), "Slurm partition").state == "OK"  # the default
 
 
-def test_slurms_own_words_are_passed_on_and_without_its_commands_nothing_is_asked(programs, tmp_path, monkeypatch):
+def test_slurm_errors_are_passed_on(programs, tmp_path, monkeypatch):
     programs(
         sinfo="echo 'Unable to contact slurm controller' >&2; exit 1", srun="echo 'error: Invalid account' >&2; exit 1"
     )
@@ -84,7 +84,7 @@ def in_container(tmp_path):
     return replace(CLUSTER, container="singularity", image=str(image), python="")
 
 
-def test_an_image_and_its_program(programs, in_container, tmp_path, monkeypatch):
+def test_image_and_container_program_are_checked(programs, in_container, tmp_path, monkeypatch):
     assert check(in_container, "singularity command").state == "optional"
     assert check(replace(in_container, scheduler="local", nodes=1), "singularity command").state == "missing"
     programs(singularity="exit 0")

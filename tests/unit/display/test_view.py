@@ -101,7 +101,7 @@ class Clock:
         return self.now
 
 
-def test_lines_of_a_run_that_ends_well(capsys):
+def test_plain_view_prints_each_state_once(capsys):
     lines = view.PlainView(None)
     lines.update(progress("queued", ranks=(), data=None))
     lines.update(progress("starting"))
@@ -117,7 +117,7 @@ def test_lines_of_a_run_that_ends_well(capsys):
     assert len(said) == len(expected) and all(map(operator.contains, said, expected))
 
 
-def test_no_silence_of_ten_seconds(capsys):
+def test_plain_view_reports_at_least_every_ten_seconds(capsys):
     clock, spoke = Clock(), [0.0]
     lines = view.PlainView(None, clock=clock)
     for tick in range(300):
@@ -128,7 +128,7 @@ def test_no_silence_of_ten_seconds(capsys):
     assert max(b - a for a, b in zip(spoke, [*spoke[1:], clock.now], strict=True)) < 10 > len(spoke)
 
 
-def test_a_failure_is_told_in_the_order_that_a_reader_needs(capsys):
+def test_failure_is_shown_cause_first(capsys):
     failure = replace(FAILURE, output=("usage: train.py", "train.py: error: --batchsize"))
     lines = view.PlainView(None)
     lines.update(progress("training", epochs=1))
@@ -169,7 +169,7 @@ HOSTILE = "<script>alert('x')</script>\"&"
 
 
 @pytest.mark.parametrize("state", ["done", "failed", "training"])
-def test_nothing_from_a_run_becomes_markup(state):
+def test_texts_of_a_run_are_escaped(state):
     failure = Failure(HOSTILE, traceback=HOSTILE, others=HOSTILE, advice=HOSTILE, logs=(Path(HOSTILE),))
     shown = progress(
         state,
@@ -230,7 +230,7 @@ def test_panel_update_frequency(live):
 
 
 @pytest.mark.parametrize("served", [False, True])
-def test_what_is_saved_of_a_run_that_goes_on_says_when(live, served):
+def test_saved_panel_of_an_active_run_has_its_time(live, served):
     if served:
         live.served()
     live.open().update(progress(epochs=1, remaining_s=138.0))

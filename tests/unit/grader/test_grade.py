@@ -49,7 +49,7 @@ def double(x, extra=0):
     return 2 * x + extra
 
 
-def test_a_test_that_passes():
+def test_passing_test_gives_no_message():
     def broken(x):
         raise ZeroDivisionError("no")
 
@@ -104,7 +104,7 @@ class Odd(KeyError, ZeroDivisionError):
     """Of two kinds."""
 
 
-def test_an_exception_counts_as_its_ancestors():
+def test_exception_subclass_is_accepted():
     cases = [
         (statistics.StatisticsError("no data"), "ValueError", True), (TooFew(), "ValueError", True),
         (json.JSONDecodeError("x", "y", 0), "ValueError", True), (np.linalg.LinAlgError("x"), "ValueError", True),
@@ -121,7 +121,7 @@ def test_an_exception_counts_as_its_ancestors():
         assert passes or f"broken() raised {type(raised).__name__}" in message
 
 
-def test_a_generator_counts_as_the_list_of_what_it_gives():
+def test_generator_is_accepted_as_a_list():
     def squares(numbers):
         if not numbers:
             raise ValueError("none")
@@ -140,7 +140,7 @@ def test_a_generator_counts_as_the_list_of_what_it_gives():
     assert next(found["endless"]) == 0
 
 
-def test_a_test_that_cannot_go_on_without_an_answer_does_not():
+def test_test_stops_without_an_answer():
     source = "try:\n    double(1)\nexcept Exception:\n    pass"
     for answer, message in (
         ({"late": 10}, "was stopped after 10 s: does it come to an end?"),
@@ -152,7 +152,7 @@ def test_a_test_that_cannot_go_on_without_an_answer_does_not():
         assert message in judge(source, lambda request, replies=replies: next(replies))["message"]
 
 
-def test_what_a_test_prints_is_kept_and_bounded():
+def test_printed_text_is_limited():
     answer = judge("print('aé' * 99)\nassert True", asked({}), printed_bytes=11)
     assert answer["printed"] == "aéaéaéa" + "\n… (cut after 11 bytes)\n"
 
@@ -187,7 +187,7 @@ def test_a_notebook_is_graded_in_order():
     assert [verdict.passed for verdict in grade_notebook(notebook, hidden=False).verdicts] == [True, False, True]
 
 
-def test_a_cell_that_ends_its_process_costs_no_other_question():
+def test_exit_in_a_cell_costs_no_other_question():
     found = graded(
         code("def f(x):\n    return x"), code("import os\nos._exit(3)"),
         code("def g(x):\n    return f(x)"), question("g", "assert g(1) == 1"),
@@ -206,7 +206,7 @@ def test_a_cell_that_ends_its_process_costs_no_other_question():
     )
 
 
-def test_a_cell_that_copies_its_process_costs_no_question():
+def test_fork_in_a_cell_costs_no_question():
     found = graded(
         code("import os\ndef one():\n    return 1"),
         code("copies = [os.fork() for _ in range(3)]"),
@@ -218,7 +218,7 @@ def test_a_cell_that_copies_its_process_costs_no_question():
     assert found.cells[-1].printed == "still here\n"
 
 
-def test_a_test_that_a_result_keeps_busy_is_ended():
+def test_endless_test_is_stopped():
     found = graded(
         code("def f():\n    return 10**15"),
         question("busy", "for _ in range(f()): pass"),
@@ -256,7 +256,7 @@ def channel():
     ("", "status 0"), ("import os; os.abort()", "SIGABRT"), ("import os; os._exit(137)", "SIGKILL"),
     ("import os, time; os.closerange(0, 2); time.sleep(60)", "closed its connection"),
 ])  # fmt: skip
-def test_no_answer_takes_longer_or_more_than_it_may(channel, program, trouble):
+def test_worker_answers_are_limited_in_time_and_size(channel, program, trouble):
     if trouble is Late:
         for request in ({}, {"x": "y" * 2**20}):  # nor does it listen
             process = channel(program)
@@ -268,7 +268,7 @@ def test_no_answer_takes_longer_or_more_than_it_may(channel, program, trouble):
             channel(program).ask({}, 20, 1_000)
 
 
-def test_the_judge_imports_nothing_of_the_folder_it_is_in(tmp_path):
+def test_judge_imports_nothing_from_its_folder(tmp_path):
     (tmp_path / "json.py").write_text("raise SystemExit('hijacked')")
     ran = subprocess.run(
         [sys.executable, "-I", "-m", "course.grader.judge"],

@@ -31,7 +31,7 @@ BROKEN = {"q01_double": "import nowhere\ndef double(x):\n    return 2 * x"}
     (STUBS, 1, ["question 1  not yet: `double` is still", "question 2  not yet: `table` is not", "0 of 2 questions"]),
     (SOLVED | BROKEN, 1, ["cell 1 ended with ModuleNotFoundError: No module named 'nowhere'", "1 of 2 questions pass"]),
 ])  # fmt: skip
-def test_the_command_says_what_passes_and_what_broke(lesson, capsys, answers, status, lines):
+def test_check_command_reports_each_question(lesson, capsys, answers, status, lines):
     lesson(answers, "import sys, warnings\nwarnings.warn('x')\nprint('y', file=sys.stderr)")
     assert cli.main(["check", "7"]) == status
     out = capsys.readouterr().out
@@ -79,7 +79,7 @@ def test_an_interrupt_ends_a_check(lesson):
     assert signal.getsignal(signal.SIGINT) == before
 
 
-def test_questions_above_a_cell_are_checked_and_others_stay_as_they_were(lesson, tmp_path):
+def test_check_above_a_cell_keeps_other_results(lesson, tmp_path):
     path = lesson(SOLVED)
     check_file(path)
     between = nbformat.read(path, as_version=4).cells[2].id

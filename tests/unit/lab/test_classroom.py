@@ -54,7 +54,7 @@ def test_progress_is_shared_without_answers_until_stopped(folder, capsys):
     assert list(folder.iterdir()) == []
 
 
-def test_the_table_says_who_is_where_and_what_is_red_for_many(folder, capsys):
+def test_class_table_shows_progress_and_hard_questions(folder, capsys):
     put(folder, "ann.json", ANN)
     put(folder, "bob.json", ANN | {"name": "bob", "passes": {LESSON: {"q01_double": False, "q02_table": False}}})
     put(folder, "cem.json", ANN | {"name": "cem", "lesson": "", "passes": {}})
@@ -95,7 +95,7 @@ def test_bad_file_is_skipped_with_reason(folder, tmp_path):
     assert {each.partition(".json is skipped: ")[0] for each in left_out} == {*BAD, "link", "pipe", "folder"}
 
 
-def test_names_are_text_and_nothing_else(folder):
+def test_names_are_escaped_in_the_class_table(folder):
     name = "<img src=x onerror=alert(1)>"
     put(folder, f"{name}.json", ANN | {"name": name})
     put(folder, "\x1b[2J.json", "{")

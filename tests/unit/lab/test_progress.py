@@ -21,7 +21,7 @@ def stand():
     return [(each.state, each.answered, each.earned) for each in lesson.questions], lesson.next
 
 
-def test_a_check_is_kept_until_its_answer_changes(lesson, capsys):
+def test_check_result_is_kept_until_the_answer_changes(lesson, capsys):
     path = lesson(SOLVED | {"q02_table": "table = [1]"})
     assert stand() == ([("unchecked", True, 0)] * 2 + [("open", False, 0)], "question 1: to be checked")
     assert cli.main(["check", str(path)]) == 1
@@ -35,7 +35,7 @@ def test_a_check_is_kept_until_its_answer_changes(lesson, capsys):
     assert "1 of 1 lesson done, 3 of 3 questions answered, 4 of 4 points" in repr(progress("notebooks"))
 
 
-def test_no_answer_is_run_and_the_row_leads_to_the_lesson(lesson, tmp_path):
+def test_progress_runs_no_answer(lesson, tmp_path):
     lesson(SOLVED | {"q01_double": f"# YOUR CODE HERE\nopen({str(tmp_path / 'ran')!r}, 'w')"})
     page = progress("notebooks")._repr_html_()
     assert '<a href="notebooks/7.Doubling.ipynb">question 1: to be checked</a>' in page

@@ -93,7 +93,7 @@ def test_run_is_restored_once_in_older_notebook(make, run, there, saved, expecte
     assert outputs(found) == expected
 
 
-def test_what_is_saved_as_going_on_is_saved_as_it_ended(make, tmp_path):
+def test_finished_run_is_saved_as_finished(make, tmp_path):
     make(ended=200.0)
     files = CourseFiles(root_dir=str(tmp_path))
     asyncio.run(files.save({"type": "notebook", "format": "json", "content": notebook(a=[shown(IDS[0])])}, NAME))
@@ -103,7 +103,7 @@ def test_what_is_saved_as_going_on_is_saved_as_it_ended(make, tmp_path):
     assert f"attach(&quot;{IDS[0]}&quot;)" in saved.cells[0].outputs[0]["data"]["text/html"].replace('"', "&quot;")
 
 
-def test_the_server_tells_what_changes_and_then_the_end(make):
+def test_server_reports_changes_until_the_end(make):
     folder = make()
     runs = Runs("/ddl")
     state = runs.state(IDS[0])
@@ -113,7 +113,7 @@ def test_the_server_tells_what_changes_and_then_the_end(make):
     assert state["over"] is True and "done in" in state["html"] and "attach(" in state["html"]
 
 
-def test_the_page_of_a_run_has_nothing_of_it_as_markup_and_unknown_runs_are_named(make):
+def test_run_page_escapes_its_texts(make):
     make()
     page = Runs("/ddl").page(IDS[0])
     assert "<b>good" not in page and "<title>&lt;b&gt;good</title>" in page and '"/ddl/view.js"' in page

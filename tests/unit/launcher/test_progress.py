@@ -86,7 +86,7 @@ def test_training_is_folded_into_numbers(folder):
     assert progress.notes == ("CIFAR-10 is not here",) and progress.data == {"name": "synthetic"}
 
 
-def test_what_a_resumed_training_did_over_again_counts_once(folder):
+def test_repeated_steps_of_a_resumed_run_count_once(folder):
     folder.launcher(0.5, "launched", pid=1)
     folder.event(1.0, "start", step=0, steps=40, epochs=4.0)
     folder.event(1.1, "note", message="generated pictures")
@@ -256,7 +256,7 @@ CASES = {
 
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
-def test_the_cause_of_a_failure(folder, case):
+def test_failure_names_its_cause(folder, case):
     says = write(folder, **case)
     failure = folder.progress(alive="tasks" not in case).failure
     for name, expected in says.items():

@@ -45,7 +45,7 @@ DAMAGES = {
 
 
 @pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES)
-def test_a_damaged_run_is_listed_as_that_beside_the_others(folder, capsys, damage):
+def test_damaged_run_is_listed_as_damaged(folder, capsys, damage):
     folder(GOOD)
     damage(folder(BAD))
     assert main(["list"]) == 0
@@ -80,7 +80,7 @@ def test_a_runs_folder_without_permission_is_named(folder, tmp_path, capsys, mon
 
 
 @pytest.mark.parametrize("host", ["elsewhere", None])
-def test_a_rank_that_does_not_run_here_is_not_killed(folder, host):
+def test_rank_on_another_host_is_not_killed(folder, host):
     """On another host its number may be any process's; here this process has that number, and is not of the run."""
     made = folder(GOOD)
     write_json(made.rank(0), {"rank": 0, "host": host or host_name(), "pid": os.getpid(), "started": 1.0})

@@ -49,7 +49,7 @@ END"""
 
 
 @pytest.mark.parametrize("visible, names", [(None, ("3g.40gb", "80GB")), ("1", ("80GB",)), ("MIG-b", ("2g.20gb",))])
-def test_an_instance_of_a_partitioned_gpu_is_no_whole_gpu(nvidia_smi, monkeypatch, visible, names):
+def test_mig_instances_are_counted(nvidia_smi, monkeypatch, visible, names):
     nvidia_smi(PARTITIONED)
     if visible:
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
@@ -83,7 +83,7 @@ def test_a_job_takes_the_fewest_nodes_that_hold_it_evenly(workers, asked, nodes)
         (16, {"nodes": 2, "oversubscribe": True}, "workers=8"),
     ],
 )
-def test_workers_that_do_not_fit_are_told_what_does(workers, options, works):
+def test_refusal_suggests_worker_counts_that_fit(workers, options, works):
     with pytest.raises(site.SiteError, match=works):
         CLUSTER.nodes_for(job(workers, **options))
 
@@ -143,7 +143,7 @@ nodes = 4
 """
 
 
-def test_the_first_file_counts(nowhere, monkeypatch):
+def test_first_site_file_is_used(nowhere, monkeypatch):
     places = [
         ("given.toml", "as asked for"),
         ("named.toml", "DDL_SITE"),

@@ -12,7 +12,7 @@ TARGETS = (RNG.random(400) < 0.1).astype(np.int32)
 SCORES = np.round(np.clip(0.3 * TARGETS + 0.6 * RNG.random(400), 0, 1), 2)  # with ties
 
 
-def test_figures_count_what_was_found_and_missed():
+def test_binary_metrics_match_hand_counts():
     shares = {"threshold": 0.5, "accuracy": 0.8, "majority": 0.7, "precision": 2 / 3, "recall": 2 / 3, "f1": 2 / 3}
     counts = {"true_positives": 2, "false_positives": 1, "false_negatives": 1, "true_negatives": 6}
     assert figures([1, 1, 1, *[0] * 7], [0.9, 0.6, 0.2, 0.8, 0.5, *[0.1] * 5]) == shares | counts

@@ -33,7 +33,7 @@ def test_own_is_the_mean_of_its_words(own):
     assert own(tf.constant([], tf.string)).shape == (0, 8)
 
 
-def test_exported_folder_gives_the_same_vectors_on_a_strategys_replicas_too(own, folder):
+def test_exported_embedding_gives_the_same_vectors(own, folder):
     for trainable in (False, True):
         layer = embedding.make(str(folder), trainable)
         np.testing.assert_array_equal(layer(TEXTS), own(TEXTS))

@@ -24,7 +24,7 @@ def test_young_interval_minimizes_lost_share():
     assert [(share - restarts) / (around[2] - restarts) for share in around[::4]] == pytest.approx([1.25, 1.25])
 
 
-def test_the_mark_scheme_of_the_written_question_has_these_numbers():
+def test_mark_scheme_numbers_are_right():
     mtbf_s = GPU_MTBF_S / 4_096
     assert mtbf_s / 3_600 == pytest.approx(12.4, abs=0.05)
     now, shorter = (lost_share(young(checkpoint, mtbf_s), checkpoint, 0, mtbf_s) for checkpoint in (60, 30))

@@ -33,7 +33,7 @@ def recorded(tmp_path):
     return make
 
 
-def test_a_table_has_what_the_first_failure_cost(recorded):
+def test_table_shows_the_cost_of_the_first_failure(recorded):
     before = [START, step(1, 11.0), step(10, 12.8), step(10, 12.9, "checkpoint", seconds=0.1), step(12, 13.2)]
     after = [{**START, "time": 16.0, "step": 10}, step(11, 17.0), step(12, 17.1)]
     row = fault_injection.costs([recorded([*before, *after], restart=14.0)]).loc["mine"]

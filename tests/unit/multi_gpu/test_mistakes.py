@@ -84,13 +84,13 @@ MISTAKES = [
 
 
 @pytest.mark.parametrize("mistake, check", MISTAKES)
-def test_a_mistake_is_found_by_its_check_and_by_no_other(mistake, check):
+def test_mistake_is_found_by_its_own_check_only(mistake, check):
     seen = right()
     mistake(seen)
     assert [test.__name__ for test in CHECKS.values() if test(seen)[0]] == [check]
 
 
-def test_the_correct_script_passes_every_check_and_so_does_one_rank_alone():
+def test_correct_script_passes_every_check():
     alone = right()[:1]
     not_scaled(alone)
     for seen in (right(), alone):

@@ -37,7 +37,7 @@ def test_convergence_draws_mean_and_range_over_seeds():
     assert band[:, 1].min() == pytest.approx(20) and band[:, 1].max() == pytest.approx(50)
 
 
-def test_diverged_runs_are_drawn_as_far_as_they_go_and_failed_ones_left_out():
+def test_failed_runs_are_left_out_of_the_figure():
     figure = plot.plot_convergence(run("a", [0.3, None], test_accuracy=None), x="steps")
     assert numpy.isnan(figure.axes[0].lines[0].get_ydata()[-1])
     assert "no held-out accuracy" in figure.alt

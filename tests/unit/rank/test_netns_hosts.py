@@ -26,7 +26,7 @@ def planned(job, site):
     return plan(job, site, run_id="r1", folder=FOLDER)
 
 
-def test_the_whole_command(site):
+def test_hosts_command_is_complete(site):
     job = Job("/course/x.py", ("--epochs", "2"), workers=4, nodes=2, cwd="/c", timeout_s=9)
     result = planned(job, site)
     python = sys.executable

@@ -18,7 +18,7 @@ def variables(rank, nodes, per_node):
 
 
 @pytest.mark.parametrize("nodes, per_node", [(1, 8), (2, 4), (3, 2)])
-def test_the_placement_is_horovods(nodes, per_node):
+def test_slots_match_horovods_placement(nodes, per_node):
     hosts = ",".join(f"node{number}:{per_node}" for number in range(nodes))
     planned = get_host_assignments(parse_hosts(hosts), nodes * per_node)
     for theirs, ours in zip(planned, slots(nodes * per_node, nodes), strict=True):
@@ -60,7 +60,7 @@ def test_address_from_interface_or_name_unless_local(interfaces, monkeypatch, na
         task.own_address("ib9")
 
 
-def test_the_server_keeps_more_callers_waiting_than_python_does():
+def test_rendezvous_server_accepts_many_connections():
     server, port = rendezvous.server(64, 2)
     with contextlib.ExitStack() as stack:  # more than five, and nobody serves them yet
         stack.callback(server._httpd.server_close)

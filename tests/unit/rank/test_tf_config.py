@@ -75,7 +75,7 @@ def test_unresponsive_worker_is_named():
     assert cluster.await_all(task, seconds=0) is task
 
 
-def test_nothing_answers_at_the_first_tasks_port_before_its_server():
+def test_no_port_answers_before_its_server():
     """TensorFlow's servers would call it, and give up when it closes."""
     addresses = tuple(f"127.0.0.1:{port}" for port in free_ports(2))
 
@@ -99,7 +99,7 @@ def server(monkeypatch):
     started.stop()
 
 
-def test_ranks_find_each_other_and_one_that_does_not_start_is_named(server, monkeypatch):
+def test_rank_that_does_not_start_is_named(server, monkeypatch):
     roles = assign_roles("parameter_server", 2, 1)
     monkeypatch.setattr(cluster, "_reserved", [])
     monkeypatch.setenv("DDL_CLUSTER_TIMEOUT_S", "0.1")

@@ -35,7 +35,7 @@ def test_a_straggler_is_at_work_while_all_others_mostly_wait(shares, found):
 INSIDE = "File /env/horovod/ops.py, line 1 in allreduce\nFile /course/script.py, line 2 in main"
 
 
-def test_a_process_that_would_die_of_the_signal_is_not_sent_it():
+def test_stack_signal_is_sent_only_if_handled():
     before = signal.signal(signal.SIGUSR1, lambda *_: None)
     assert waiting.handles_signal(os.getpid(), signal.SIGUSR1) and not waiting.handles_signal(os.getpid(), STACK_SIGNAL)
     signal.signal(signal.SIGUSR1, before)
@@ -45,7 +45,7 @@ def test_a_process_that_would_die_of_the_signal_is_not_sent_it():
     "used_s, stack, answer",
     [(0.01, INSIDE, True), (0.01, INSIDE.split("\n")[1], False), (0.45, INSIDE, False), (None, INSIDE, False)],
 )
-def test_a_rank_waits_that_is_idle_inside_horovod(monkeypatch, used_s, stack, answer):
+def test_idle_rank_inside_horovod_is_waiting(monkeypatch, used_s, stack, answer):
     sent = []
 
     class Rank:

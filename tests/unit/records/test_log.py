@@ -25,7 +25,7 @@ BAR = [
 ]
 
 
-def test_a_progress_bar_is_one_line_that_is_there_while_it_is_drawn(log):
+def test_progress_bar_is_one_current_line(log):
     tail, seen = LogTail(log), []
     for part in BAR:
         append(log, part)

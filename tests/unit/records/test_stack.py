@@ -32,7 +32,7 @@ def here(monkeypatch):
         (None, False, None, "default", ""),
     ],
 )
-def test_a_keras_that_does_not_work_is_refused(here, tensorflow, tf_keras, variable, name, advice):
+def test_wrong_keras_is_refused(here, tensorflow, tf_keras, variable, name, advice):
     here(tensorflow, tf_keras, variable)
     assert stack.name() == name
     if advice:

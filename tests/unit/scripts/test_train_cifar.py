@@ -23,7 +23,7 @@ def script(monkeypatch):
     return train_cifar
 
 
-def test_a_step_sends_gradients_and_metrics_in_one_message_unless_they_differ_in_precision(script, monkeypatch):
+def test_step_sends_gradients_and_metrics_together(script, monkeypatch):
     script.hvd.init()
     monkeypatch.setattr(script.hvd, "size", lambda: 2)
     model = script.models.build("cnn")
@@ -42,7 +42,7 @@ def test_a_step_sends_gradients_and_metrics_in_one_message_unless_they_differ_in
         assert exchanges[expected[-1]].outputs[-1].dtype == "float32"
 
 
-def test_settings_that_can_not_work_are_refused(script):
+def test_invalid_settings_are_refused(script):
     for arguments, words in (
         ("--global-batch 64 --backward-passes-per-step 3", "nearest that can is 63"),
         ("--global-batch 500", "at most 200"),

@@ -48,7 +48,7 @@ def test_locks_pin_every_direct_dependency_as_pyproject_does():
         assert "://" not in (ROOT / LOCKS[lock]).read_text()
 
 
-def test_locks_have_one_tensorflow_and_those_of_one_stack_differ_in_it_and_cuda_only():
+def test_locks_of_one_stack_differ_only_in_tensorflow_and_cuda():
     for python in PYTHONS["next"]:
         names = locked("next", python).keys()
         assert {name for name in names if name.startswith("tensorflow")} == {"tensorflow-cpu", "tensorflow-hub"}

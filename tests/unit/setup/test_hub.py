@@ -42,7 +42,7 @@ def test_a_server_starts_with_its_limits(monkeypatch):
     assert resource.getrlimit(resource.RLIMIT_DATA)[1] != 1 << 30  # the hub has its own
 
 
-def test_what_is_the_hubs_is_for_nobody_else(tmp_path):
+def test_hub_secrets_are_private(tmp_path):
     prepare(tmp_path)
     assert {name: stat.S_IMODE((tmp_path / name).stat().st_mode) for name in MODES} == MODES
     said = sign_in(tmp_path, accounts=False)
@@ -67,7 +67,7 @@ def course(tmp_path):
     return folder
 
 
-def test_an_attendee_gets_a_copy_of_what_is_committed_and_its_updates(course, tmp_path, monkeypatch):
+def test_attendee_gets_the_committed_course_and_its_updates(course, tmp_path, monkeypatch):
     bundle, home = tmp_path / "course.bundle", tmp_path / "home"
     home.mkdir()
     git(course, "checkout", "-q", "--detach")

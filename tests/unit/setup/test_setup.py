@@ -78,7 +78,7 @@ def machine(tmp_path):
     return Machine(tmp_path)
 
 
-def test_all_is_installed_by_hash_and_a_finished_set_up_does_nothing(machine):
+def test_finished_setup_does_nothing(machine):
     status, printed, done = machine()
     assert status == 0, printed
     venv = machine.course / ".venv"
@@ -105,7 +105,7 @@ def test_setup_repeats_after_changes(machine, tmp_path):
     assert any(line.startswith("uv venv") for line in machine()[2])
 
 
-def test_what_was_interrupted_is_installed_once_more(machine):
+def test_interrupted_setup_installs_again(machine):
     (machine.home / "fails").touch()
     status, printed, _ = machine()
     assert status == 2 and "`make setup` goes on from here" in printed and "SSL_CERT_FILE=FILE" in printed
@@ -169,7 +169,7 @@ def test_a_machine_with_gpus_gets_the_lock_for_gpus(machine):
     assert not any("requirements-gpu.lock" in line for line in machine("other", DDL_ACCELERATOR="cpu")[2])
 
 
-def test_two_set_ups_of_one_user_take_turns_so_that_one_compiles_for_both(machine):
+def test_simultaneous_setups_take_turns(machine):
     with open(machine.home / ".cache/ddl/lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         process = machine.start()
@@ -189,7 +189,7 @@ def test_two_set_ups_of_one_user_take_turns_so_that_one_compiles_for_both(machin
         (None, [], {"DDL_STACK": "next", "DDL_ACCELERATOR": "gpu"}, "the next stack runs on CPUs only"),
     ],
 )
-def test_what_is_missing_or_wrong_is_one_sentence(machine, missing, arguments, variables, sentence):
+def test_setup_error_is_one_sentence(machine, missing, arguments, variables, sentence):
     if missing:
         (machine.uv if missing == "uv" else machine.path / missing).unlink()
     status, printed, done = machine(*arguments, **variables)

@@ -14,7 +14,7 @@ def config(*arguments):
     return parser.parse_args(arguments)
 
 
-def test_sizes_that_are_asked_for():
+def test_message_sizes_follow_the_options():
     for arguments, expected in (
         ("", [4 * 4**power for power in range(14)]),  # up to 256 MiB
         ("--min-bytes 1024 --max-bytes 8192 --factor 2", [1024, 2048, 4096, 8192]),

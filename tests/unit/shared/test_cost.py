@@ -77,7 +77,7 @@ def test_outliers_move_a_fit_little():
     assert min(map(abs, fit([(1000, 1e-3), (100_000, 3e-3), (1_000_000, 5e-3)], 2).residuals)) > 0.01
 
 
-def test_a_latency_once_is_told_from_one_for_each_message():
+def test_fit_separates_startup_from_message_latency():
     ranks = [count for count in (2, 3) for _ in SIZES]
     points = [
         (size, 2e-3 + ALGORITHMS["ring"](size, count, ALPHA, BETA))

@@ -109,7 +109,7 @@ def sweep(ranks, alpha=2e-3, beta=1e-9, name=None, batch=64, settings=None, mode
     return run(ranks, sizes[-1]["images_per_s"], batch=batch, sizes=sizes, **facts)
 
 
-def test_tuning_compares_with_the_first_and_calls_small_differences_none():
+def test_tuning_compares_with_the_first_run():
     changes = (
         {},
         {"alpha": 2.1e-3},
@@ -130,7 +130,7 @@ def test_tuning_compares_with_the_first_and_calls_small_differences_none():
         tuning([sweep(2), sweep(1)])
 
 
-def test_the_prediction_is_right_where_its_model_is():
+def test_prediction_is_right_if_its_model_is():
     found = payoff(sweep(1), sweep(2))
     assert found.fitted == (True, False, True, False)
     assert found.alpha_s == pytest.approx(2e-3) and found.beta_s_per_byte == pytest.approx(1e-9)

@@ -28,7 +28,7 @@ def variables(value):
     return [tf.Variable(tf.fill([2, 3], float(value))), tf.Variable(value, dtype=tf.int64)]
 
 
-def test_a_checkpoint_gives_back_variables_and_state(folder, monkeypatch):
+def test_checkpoint_restores_variables_and_state(folder, monkeypatch):
     path = checkpoint.save(variables(7), {"step": 12, "totals": [0.5]}, SETTINGS)
     other = variables(0)
     assert checkpoint.restore(path, other, SETTINGS) == {"step": 12, "totals": [0.5]}
@@ -48,7 +48,7 @@ def test_a_checkpoint_gives_back_variables_and_state(folder, monkeypatch):
         checkpoint.folder()
 
 
-def test_a_broken_write_leaves_the_checkpoint_before(folder, monkeypatch):
+def test_failed_write_keeps_the_previous_checkpoint(folder, monkeypatch):
     path = checkpoint.save(variables(7), {"step": 1}, SETTINGS)
     monkeypatch.setattr(checkpoint.np, "savez", lambda file, **_: (file.write(b"half"), 1 / 0))
     with pytest.raises(ZeroDivisionError):
@@ -109,7 +109,7 @@ def horovod():
     hvd.init()
 
 
-def test_a_run_goes_on_from_its_own_checkpoint_first(folder, tmp_path_factory, monkeypatch, horovod):
+def test_run_resumes_from_its_own_checkpoint_first(folder, tmp_path_factory, monkeypatch, horovod):
     assert checkpoint.resume(None, variables(0), SETTINGS) is None
     elsewhere = tmp_path_factory.mktemp("elsewhere")
     monkeypatch.setenv("DDL_RUN_DIR", str(elsewhere))
@@ -143,7 +143,7 @@ def urgent():
     signal.signal(signal.SIGURG, before)
 
 
-def test_a_signal_gives_notice_once_and_for_all_inside_a_run(folder, monkeypatch, urgent):
+def test_signal_gives_notice_inside_a_run_only(folder, monkeypatch, urgent):
     monkeypatch.delenv("DDL_RUN_DIR")
     outside = Notice()
     urgent()

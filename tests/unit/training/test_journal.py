@@ -146,7 +146,7 @@ def row(clock):
     return rows
 
 
-def test_the_loop_evaluates_where_an_epoch_ends_every_so_often_and_at_once(row, folder):
+def test_loop_evaluates_at_epoch_ends_and_intervals(row, folder):
     diary, ended = row(4, every=3, settle=lambda done, diverged: done == 7, evaluate_clean=lambda: (1.5, 0.5))
     rows = diary.history
     assert ended is None and [each["step"] for each in rows] == [3, 4, 6, 7, 8, 9, 10]

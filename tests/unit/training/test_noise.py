@@ -23,7 +23,7 @@ def test_the_estimates_are_unbiased():
         assert abs(variance - 100 * spread**2) < 4 * error[1]
 
 
-def test_identical_gradients_have_no_noise_and_none_has_no_scale():
+def test_identical_gradients_have_no_noise():
     noise = NoiseScale(32, 64)
     noise.update(2.0, 2.0)
     assert noise.value == 0

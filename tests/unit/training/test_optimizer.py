@@ -27,7 +27,7 @@ def same(got, wanted, rtol=2e-5, atol=1e-6):
         np.testing.assert_allclose(one, other, rtol, atol)
 
 
-def test_lars_is_equation_6_of_its_paper(problem):
+def test_lars_matches_equation_6_of_its_paper(problem):
     weights, variables, steps = problem
     weights, rate, decay = [w.copy() for w in weights], 0.7, 0.01
     trust, momentum, bias_rate = 0.003, 0.5, 0.25
@@ -54,7 +54,7 @@ def test_zero_layer_or_gradient_stays_finite(kind):
 
 
 @pytest.mark.parametrize("make_lamb", [lamb, LAMB])
-def test_lamb_is_algorithm_2_of_its_paper_for_kernels_and_adam_for_the_rest(problem, make_lamb):
+def test_lamb_matches_algorithm_2_of_its_paper(problem, make_lamb):
     weights, variables, steps = problem
     weights, rate, decay = [w.copy() for w in weights], 0.02, 0.01
     m, v = ([np.zeros_like(w) for w in weights] for _ in range(2))

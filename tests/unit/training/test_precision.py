@@ -23,7 +23,7 @@ def processor(tmp_path, monkeypatch):
     return (tmp_path / "cpuinfo").write_text
 
 
-def test_what_is_chosen_on_each_hardware(processor):
+def test_precision_is_chosen_by_hardware(processor):
     for asked, capability, text, chosen in (
         ("float32", (9, 0), AMX, "float32"),
         ("bfloat16", None, AVX512, "bfloat16"),
