@@ -18,7 +18,6 @@ pytestmark = pytest.mark.nightly(
 )
 
 UV = Path(sys.executable).with_name("uv")
-QUICK = Path(__file__).with_name("quick_train.py")
 RANK = """\
 import os
 print("rank", os.environ["RANK"], "of", os.environ["WORLD_SIZE"])
@@ -77,24 +76,3 @@ def test_script_runs_without_tensorflow(environment):
     failed = ddl(environment, "run", "--cluster", "torchrun", "fails.py")
     assert failed.returncode == 1 and "ValueError: not today" in failed.stdout and "fails.py" in failed.stdout
     assert "invalid choice: 'check'" in ddl(environment, "check", "1").stderr
-
-
-def test_notebook_shows_a_run_live(environment, start_lab, new_tab, browser):
-    subprocess.run(
-        [UV, "pip", "install", "--quiet", "--python", environment / "env/bin/python", pinned("jupyterlab")], check=True
-    )
-    lab = start_lab(command=[environment / "env/bin/python", "-m", "jupyterlab"])
-    shutil.copy(QUICK, lab.root)
-    cell = (
-        "from ddl import compare, launch\nrun = launch('quick_train.py', cluster='torchrun', epochs=8)\ncompare([run])"
-    )
-    context = browser.new_context()
-    tab = new_tab(context.new_page(), lab, lab.notebook("alone.ipynb", [cell]))
-    tab.run_all()
-    panel = tab.page.locator(".jp-OutputArea", has=tab.page.locator(".ddl-training")).last
-    panel.wait_for(timeout=60_000)
-    tab.wait_for_progress(panel)
-    tab.screenshot("tool-alone")
-    saved = tab.wait_until_idle(60)
-    assert not saved.errors and any("held-out accuracy" in html for html in saved.html)
-    context.close()

@@ -82,19 +82,6 @@ def test_zip_archive_is_collected_like_a_folder(taken, tiny, tmp_path):
     assert "in.zip is an archive in an archive" in taken.notes("ann_b")
 
 
-def test_late_hand_in_replaces_earlier_one(taken, hand_in, tiny, tmp_path):
-    hand_in("Ann Ames_1_assignsubmission_file_/x.ipynb", tiny.untouched())
-    hand_in("ann_b.ipynb", tiny.right())
-    taken()
-    late = tmp_path / "late"
-    late.mkdir()
-    nbformat.write(tiny.right(), late / "ann.ipynb")
-    taken(late)
-    assert taken.course.notes(tiny.name, "ann").came_as == "Ann Ames_1_assignsubmission_file_"
-    assert taken.course.handed_in(tiny.name) == ["ann", "ann_b"]
-    assert taken.answered("ann")
-
-
 def test_hand_in_time_is_latest_file_or_exchange(taken, hand_in, tiny):
     stamp = taken.course.step("submitted", tiny.name, "ann") / "timestamp.txt"
     # A request for another look, and an attendee's own timestamp, change nothing.

@@ -1,5 +1,6 @@
 """Properties of every figure: text alternative, labels, data, origin, whole text, and no global settings."""
 
+from types import SimpleNamespace
 from unittest import mock
 
 import matplotlib
@@ -11,6 +12,7 @@ from course import pipeline, plot, recorded
 from course.convergence.critical import Noise, critical_batch
 from course.gradients import descent
 from course.gradients.descent import EASY, NOISY
+from course.multi_gpu.plot_strategies import plot_loss_scaling, plot_staleness
 from course.shared import cost
 
 MANY = descent.generated(16)
@@ -38,15 +40,28 @@ FIGURES = {
     "links": lambda: plot.plot_links(),
     "convergence": lambda: plot.plot_convergence(arms()),
     "differences": lambda: plot.plot_differences(arms(), arms()[0].name),
+    "noise scale": lambda: plot.plot_noise_scale(recorded("critical-batch")[:3]),
     "tuning": lambda: plot.plot_tuning(recorded("convergence-tuning")),
     "critical": lambda: plot.plot_critical_batch(curve(), noise={"live": Noise((300.0,))}),
     "critical, two arms": lambda: plot.plot_critical_batch([curve(), curve("LAMB")]),
     "sharpness": lambda: plot.plot_sharpness(recorded("landscape")),
     "memory": lambda: plot.plot_memory(recorded("sharding-memory")),
+    "staleness": lambda: plot_staleness(strategy_run(ranks=2, staleness=[1, 2, 0, 1])),
+    "loss scaling": lambda: plot_loss_scaling(strategy_run(cases=CASES, replicas=2, samples_per_replica=SPLITS)),
     "messages": lambda: plot.plot_messages(recorded("few-messages")),
     "cycles": lambda: plot.plot_cycles(GPipe=pipeline.gpipe(4, 8)),
 }
+SPLITS = {"whole": [4, 4], "short": [2, 1]}
+CASES = [
+    {"name": "sum", "how": "s", "batch": "whole", "relative_error": 2e-7, "ratio": 1.0},
+    {"name": "mean", "how": "m", "batch": "short", "relative_error": 1.0, "ratio": 2.0},
+]
 RECORDED = {"convergence", "differences", "tuning", "critical", "critical, two arms", "sharpness"}
+
+
+def strategy_run(**result):
+    data = {"name": "synthetic", "form": "generated", "train_samples": 1000}
+    return SimpleNamespace(id="id", name="ps", state="done", result={"data": data, **result})
 
 
 def arms():
