@@ -7,7 +7,7 @@ tf = pytest.importorskip("tensorflow")
 
 from tensorflow.keras import layers
 
-from course.convergence.landscape import Landscape, filter_norms, rescaling, slices
+from course.convergence.landscape import Landscape, rescaling, slices
 from course.convergence.matrices import lanczos, trace
 
 CLASSES = 3
@@ -126,13 +126,6 @@ def test_rescaling_changes_sharpness_not_function(norm):
     np.testing.assert_allclose(landscape.hessian(vector), product, atol=1e-3 * np.abs(product).max())
     assert lanczos(landscape.hessian, size, 15, tolerance=0).values[0] > 1.5 * sharpness.values[0]
     assert lanczos(landscape.adaptive, size, 15, tolerance=0).values[0] == pytest.approx(adaptive.values[0], rel=1e-3)
-
-
-def test_adaptive_matrix_scales_hessian_by_filter_norms(known):
-    landscape, hessian = known
-    norms = filter_norms(landscape.model)
-    found = lanczos(landscape.adaptive, len(hessian), 40, count=2, tolerance=0).values
-    np.testing.assert_allclose(found, np.linalg.eigvalsh(norms[:, None] * hessian * norms)[::-1][:2], rtol=1e-3)
 
 
 def per_sample_gradients(data):

@@ -60,16 +60,6 @@ def test_wrong_csv_is_refused(tmp_path, folder, rows, columns, message):
     assert not is_there("quora") and not list(folder.glob("quora*"))
 
 
-def test_subset_keeps_the_imbalance(tmp_path):
-    rows = [(str(k), f"Question {k}?", int(k % 10 == 0)) for k in range(400)]
-    add("quora", write(tmp_path / "train.csv", rows), str)
-    few, more = load_questions("quora", samples=100), load_questions("quora", samples=200)
-    assert few.targets.sum() == 10 and more.texts[:100].tolist() == few.texts.tolist()
-    assert all(text == f"Question {int(text[9:-1])}?" for text in few.texts)
-    with pytest.raises(DataError, match="quora has 400 questions: 401 is not possible"):
-        load_questions("quora", samples=401)
-
-
 def test_parts_are_disjoint_cover_all_and_are_stratified():
     questions = quora.generate(3000)
     parts = questions.parts(validation=0.2, test=0.1)

@@ -11,7 +11,6 @@ import pytest
 from course.grader.limits import Limits
 from course.lab import attendee
 from course.lab.check import check_file, interruptible
-from course.lab.notebooks import find_notebook
 from ddl import cli
 from doubling import SOLVED, STUBS, write_lesson
 
@@ -50,24 +49,6 @@ def test_cells_read_but_cannot_replace_neighboring_files(lesson):
     assert check_file(path).passed
     assert {name: (path.parent / name).read_text() for name in files} == files
     assert {each.name for each in path.parent.parent.iterdir()} == {"notebooks", "more.txt"}
-
-
-def test_a_lesson_is_found_by_its_beginning(lesson, tmp_path):
-    lesson(SOLVED)
-    lesson(SOLVED, name="7")
-    lesson(SOLVED, name="8.One")
-    lesson(SOLVED, name="8.Other")
-    lesson(SOLVED, name="9.Core")
-    lesson(SOLVED, name="9b.Branch")
-    assert [find_notebook(name).stem for name in ("9", "9b")] == ["9.Core", "9b.Branch"]
-    assert find_notebook("7.D").stem == "7.Doubling"
-    assert find_notebook("7").stem == "7"
-    with pytest.raises(LookupError, match="more than one lesson begins with '8'; there are: "):
-        find_notebook("8")
-    with pytest.raises(LookupError, match="no lesson begins with '99'; there are: "):
-        find_notebook("99")
-    with pytest.raises(LookupError, match="there is no notebook 9.ipynb"):
-        find_notebook("9.ipynb")
 
 
 def test_an_interrupt_ends_a_check(lesson):

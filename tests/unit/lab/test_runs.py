@@ -3,7 +3,6 @@
 import asyncio
 import os
 import subprocess
-import time
 
 import nbformat
 import pytest
@@ -101,16 +100,6 @@ def test_finished_run_is_saved_as_finished(make, tmp_path):
     assert outputs(saved) == [(IDS[0], True)]
     assert "good done in 1:40" in saved.cells[0].outputs[0]["data"]["text/plain"]
     assert f"attach(&quot;{IDS[0]}&quot;)" in saved.cells[0].outputs[0]["data"]["text/html"].replace('"', "&quot;")
-
-
-def test_server_reports_changes_until_the_end(make):
-    folder = make()
-    runs = Runs("/ddl")
-    state = runs.state(IDS[0])
-    assert state["over"] is False and set(state["parts"]) == {"status", "body", "chart"}
-    folder.append(folder.launcher, {"event": "ended", "time": time.time(), "state": "done"})
-    state = runs.state(IDS[0])
-    assert state["over"] is True and "done in" in state["html"] and "attach(" in state["html"]
 
 
 def test_run_page_escapes_its_texts(make):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from ddl.launcher.restarts import decide, notes_of, restarts_of
+from ddl.launcher.restarts import decide
 from ddl.records.folder import RunFolder
 from ddl.records.jsonfiles import append_json_line, write_json
 
@@ -57,18 +57,3 @@ def test_killed_rank_restarts_the_run(decided):
 def test_run_that_is_not_restarted_says_why(decided, launcher, script, options, why):
     again = decided(launcher, script, **options)
     assert list(again) == ["no_restart"] and why in again["no_restart"] and bool(why) == bool(again["no_restart"])
-
-
-def test_restart_cost_lasts_until_step_is_repeated():
-    script = [
-        *(step(0, 1.0, "start"), step(10, 2.0), step(25, 5.0)),
-        *(step(20, 9.0, "start"), step(21, 10.0), step(31, 12.0)),
-    ]
-    launcher = [LAUNCHED, exits(6.0), restarted(7.0, step=25)]
-    (restart,) = restarts_of(launcher, script)
-    assert (restart.resumed_at, restart.repeated) == (20, 5)
-    assert restart.lost_s == 12.0 - 5.0  # to the first record at or after step 25
-    early = restarts_of(launcher, script[:4])[0]
-    assert (early.resumed_at, early.lost_s) == (20, None)
-    assert [len(list(notes_of(each))) for each in ([restart], [early])] == [2, 1]
-    assert "5 steps repeated, 7.0 s lost until step 25" in list(notes_of([restart]))[1]

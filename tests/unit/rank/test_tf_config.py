@@ -14,7 +14,6 @@ from ddl.rank.tf_config import Cluster, ClusterError
 from helpers import free_ports
 
 PAIR = {"worker": ("127.0.0.1:1111", "127.0.0.1:1112")}
-SERVED = {"chief": ("a:1",), "worker": ("a:2", "b:2", "a:3"), "ps": ("b:1",)}
 
 
 def config(spec, type="worker", index=0):
@@ -28,18 +27,6 @@ def test_roles():
     assert assign_roles("horovod", 4) == () and role_of({"workers": 4}, 1) == ""
     job = {"cluster": "parameter_server", "workers": 2, "parameter_servers": 1}
     assert [role_of(job, rank) for rank in range(4)] == ["chief", "worker 0", "worker 1", "ps 0"]
-
-
-def test_a_cluster_knows_its_tasks_and_who_writes():
-    by_type = SERVED["worker"], SERVED["chief"], SERVED["ps"]
-    task = Cluster("worker", 2, *by_type)
-    assert task.tasks == {"chief": "a:1", "worker 0": "a:2", "worker 1": "b:2", "worker 2": "a:3", "ps 0": "b:1"}
-    assert (task.name, task.address, task.writes) == ("worker 2", "a:3", False)
-    spec = {name: list(addresses) for name, addresses in SERVED.items()}
-    assert task.spec == spec
-    assert json.loads(task.tf_config) == {"cluster": spec, "task": {"type": "worker", "index": 2}}
-    assert [Cluster(type, 0, *by_type).writes for type in ("chief", "worker", "ps")] == [True, False, False]
-    assert Cluster("worker", 0, PAIR["worker"]).writes
 
 
 WRONG = [

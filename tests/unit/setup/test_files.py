@@ -48,15 +48,6 @@ def test_locks_pin_every_direct_dependency_as_pyproject_does():
         assert "://" not in (ROOT / LOCKS[lock]).read_text()
 
 
-def test_locks_of_one_stack_differ_only_in_tensorflow_and_cuda():
-    for python in PYTHONS["next"]:
-        names = locked("next", python).keys()
-        assert {name for name in names if name.startswith("tensorflow")} == {"tensorflow-cpu", "tensorflow-hub"}
-        assert "tf-keras" in names and "keras" in names
-    differing = dict(locked("cpu").items() ^ locked("gpu").items())
-    assert {re.sub("^nvidia-.*", "nvidia", name) for name in differing} == {"tensorflow", "tensorflow-cpu", "nvidia"}
-
-
 @pytest.mark.parametrize(
     "file, lock, python, later",  # what `make` adds afterward, as the files say
     [
