@@ -144,7 +144,8 @@ except KeyboardInterrupt as error:
     sys.exit(42 if "was stopped" in error._render_traceback_()[0] else 1)
 """
 
-COLD_IMPORT = pytest.param("cold", "import", marks=pytest.mark.slow)
+STARTS = [pytest.param("warm", "start", marks=pytest.mark.slow), ("warm", "training")]
+STARTS += [pytest.param("cold", "import", marks=pytest.mark.slow)]
 STAGES = {
     "start": ("import time; time.sleep(600)", lambda run: True),
     "import": ("import tensorflow, time; time.sleep(600)", lambda run: run.state == "running"),
@@ -163,7 +164,7 @@ STAGES = {
 }
 
 
-@pytest.mark.parametrize("start, stage", [("warm", "start"), ("warm", "training"), COLD_IMPORT], indirect=["start"])
+@pytest.mark.parametrize("start, stage", STARTS, indirect=["start"])
 def test_interrupted_cell_stops_the_run(script, nothing_left, stage):
     """As Jupyter does it: SIGINT to the process that called `launch`. A launcher that is gone is not waited for."""
     text, reached = STAGES[stage]

@@ -169,7 +169,7 @@ atexit.register(print, "at exit")
 """
 
 
-@pytest.mark.parametrize("warm", [True, False])
+@pytest.mark.parametrize("warm", [True, pytest.param(False, marks=pytest.mark.slow)])
 def test_rank_ends_like_an_interpreter(script, tmp_path, warm):
     for number, (end, status) in enumerate(ENDS.items()):
         path = tmp_path / f"file-{number}-"

@@ -110,10 +110,6 @@ CLAIMS = {
 }
 
 
-def lesson():
-    return (ROOT / "lessons" / f"{LESSON}.py").read_text()
-
-
 @pytest.fixture(scope="module")
 def recorded():
     return Figures()

@@ -4,7 +4,6 @@ import numpy
 import pytest
 
 from course.multi_gpu.mistakes import CHECKS
-from course.shared.recorded import Recorded
 
 RANKS, STEPS, BATCH, RATE = 3, 4, 8, 0.05
 
@@ -91,11 +90,3 @@ def test_correct_script_passes_every_check():
     not_scaled(alone)
     for seen in (right(), alone):
         assert not any(check(seen)[0] for check in CHECKS.values())
-
-
-def recorded(seen, **fields):
-    """A recorded run of bug_hunt_fit.py whose ranks saw that."""
-    result = {"name": "Keras 3", "seed": 4, "first_loss": 2.0, "loss": 1.25, "test_accuracy": 0.5, "ranks": RANKS}
-    result |= {"hardware": {"cores": 2, "cpu": "Some CPU"}, "finished": "2026-11-23T12:00:00+00:00"}
-    result |= {"versions": {"tensorflow": "2.21.0", "horovod": "0.28.1"}, "witnesses": seen}
-    return Recorded(result | fields)

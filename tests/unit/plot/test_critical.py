@@ -30,13 +30,6 @@ def sweep(arm, critical, batches=BATCHES, seeds=3):
 MEASURED = critical_batch(sweep("momentum", 430))
 
 
-def judged(name, accuracies, **fields):
-    return [
-        run(name, test_accuracy=accuracy, accuracy=0.5, steps=80, samples=5120, epochs=1.0, seed=seed, **fields)
-        for seed, accuracy in enumerate(accuracies)
-    ]
-
-
 def curve(panel, label):
     return next(line for line in panel.lines if line.get_label() == label)
 
