@@ -4,11 +4,12 @@ import re
 import shutil
 from pathlib import Path
 
+import nbformat
 import psutil
 import pytest
 
 from ddl.launcher import processes
-from doubling import SOLVED, write_lesson
+from doubling import SOLVED, STUBS, write_lesson, write_released
 from helpers import IN_THE_LAB, ROOT, until
 
 QUICK = Path(__file__).with_name("quick_train.py")
@@ -214,3 +215,32 @@ def test_check_of_an_endless_loop_can_be_interrupted(course, open_notebook):
     table.get_by_text("was stopped after 10 s").wait_for(timeout=60_000)
     assert "0 of 2 questions pass" in table.inner_text()
     tab.screenshot("endless")
+
+
+@pytest.mark.slow
+def test_question_status_line_and_link_from_check(course, open_notebook):
+    checks = "from course import check\ncheck()"
+    path = write_released(course.root, SOLVED | {"q02_table": STUBS["q02_table"]}, checks, text="Because.")
+    notebook = nbformat.read(path, as_version=4)
+    notebook.cells.insert(0, nbformat.v4.new_code_cell("from course import hint"))
+    notebook.cells.insert(3, nbformat.v4.new_code_cell(checks))  # the first sitting has one question
+    nbformat.write(notebook, path)
+    tab = open_notebook(path, height=500)
+    tab.run_all()
+    saved = tab.wait_until_idle(60)
+    tab.screenshot("questions")
+    assert saved.errors == []
+    lines = [output["data"]["text/plain"] for cell in saved.code for output in cell.outputs if "data" in output]
+    todo = "○ question 2: still to be answered, in place of `raise NotImplementedError()`"
+    assert [line for line in lines if "question" in line] == ["✓ question 1: visible tests pass", todo, todo]
+    for number, said in enumerate(("to here: 1 of 1 questions pass", "7.Doubling: 1 of 2 questions pass")):
+        tab.page.get_by_role("button", name="Check my answers").nth(number).click()
+        tab.page.get_by_text(said).wait_for(timeout=60_000)
+    tab.screenshot("checked")
+    answer = tab.page.locator(".jp-CodeCell", has_text="return 2 * x").first
+    in_view = "cell => { const at = cell.getBoundingClientRect(); return 50 < at.top && at.bottom < innerHeight }"
+    assert not answer.evaluate(in_view)
+    tab.page.get_by_role("link", name="question 1").last.click()
+    until(lambda: answer.evaluate(in_view), 10, "the link does not lead to the answer", tab.page.wait_for_timeout)
+    tab.screenshot("linked")
+    assert "question 2" in "".join(tab.saved().html)  # what was found is kept

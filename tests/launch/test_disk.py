@@ -89,3 +89,13 @@ def test_ranks_continue_when_the_disk_fills_up(script, disk, capfd, nothing_left
     assert "records could not be written meanwhile" in shown
     assert "some of rank 0's output is lost: the disk" in shown and "may be lost" in shown
     assert "bytes are missing here]\n" in run.logs(0)
+
+
+def test_results_are_kept_if_weights_find_no_room(disk, capfd, nothing_left):
+    small = dict(data_set="synthetic", train_samples=200, test_samples=100, epochs=1, global_batch=20)
+    disk("size=300k")  # the weights of the network take 700 KiB
+    run = launch("train_cifar.py", workers=1, keep_weights=True, **small)
+    assert run.state == "done" and run.result["steps"] == 10
+    shown = capfd.readouterr().out
+    assert "weights.npz cannot be written: No space left on device" in shown and "the results are not" in shown
+    assert not (run.folder / "weights.npz").exists()

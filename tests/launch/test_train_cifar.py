@@ -17,7 +17,7 @@ pytestmark = pytest.mark.slow
 SCRIPT = ROOT / "source_code" / "train_cifar.py"
 WORKER = ROOT / "tests" / "workers" / "train_worker.py"
 TWO = "plain noise noise_identical noticed ghosts sync_bn ghost_bn lars resnet diverging target".split()
-ONE = "script plain ghosts sync_bn".split()
+ONE = "script plain noticed_at_the_end ghosts sync_bn".split()
 
 
 class Trained:
@@ -165,6 +165,12 @@ def test_notice_to_one_rank_stops_all_and_restart_resumes(two):
         figures = ("loss", "accuracy", "test_loss", "test_accuracy", "clean_loss", "clean_accuracy", "noise_scale")
         for name in ("step", "samples", *figures):
             assert a[name] == pytest.approx(b[name], rel=1e-6)
+
+
+def test_notice_at_last_step_has_no_effect(one):
+    case = one("noticed_at_the_end")
+    assert case.result["steps"] == 12 and (case.folder / "result.json").exists()
+    assert not (case.folder / "requeue").exists() and not case.events("checkpoint")
 
 
 def test_script_outside_a_run_writes_nothing(one):

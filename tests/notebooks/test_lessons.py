@@ -19,10 +19,6 @@ def cells(source, kind):
     return [cell for cell in notebook.cells if cell.cell_type == kind]
 
 
-def test_notebooks_agree_with_their_sources(capsys):
-    assert lessons.main(["check"]) == 0, capsys.readouterr().out
-
-
 @by_name
 def test_parameters_are_literals_that_papermill_can_replace(source):
     (cell,) = [c for c in cells(source, "code") if "parameters" in c.metadata.get("tags", [])]

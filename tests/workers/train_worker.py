@@ -29,6 +29,7 @@ CASES = {
     "ghost_bn": ["--recipe", "batch_norm"],
     "noise": ["--noise-scale"],
     "noticed": ["--noise-scale"],
+    "noticed_at_the_end": [],
     "noise_identical": ["--noise-scale", "--identical-data"],
     "lars": ["--recipe", "lars", "--schedule", "cosine"],
     "resnet": ["--model", "resnet", "--optimizer", "adam", "--steps", "3"],
@@ -118,6 +119,8 @@ def main():
     for case in cases:
         if case == "script":
             run_script(folder)
+        elif case == "noticed_at_the_end":
+            run(case, folder, notice_at=10)  # it travels with the 12th step, which is the last
         elif case == "noticed":
             assert run(case, folder, notice_at=7) is None
             assert not (Path(os.environ["DDL_RUN_DIR"]) / "result.json").exists()

@@ -3,6 +3,7 @@
 import pytest
 
 from course import hint
+from course.grader.cells import code_cells
 from course.lab import attendee, hints
 from ddl import cli
 
@@ -30,3 +31,17 @@ def test_hint_finds_the_lesson_of_its_notebook(monkeypatch):
     monkeypatch.delenv("JPY_SESSION_NAME")
     with pytest.raises(ValueError, match="which lesson this is"):
         hint("q03")
+
+
+def test_restart_gives_no_extra_hint(monkeypatch):
+    monkeypatch.setenv("JPY_SESSION_NAME", f"/course/notebooks/{LESSON}.ipynb")
+    assert [len(hint("q03").steps) for _ in range(2)] == [1, 2]
+    monkeypatch.setattr(hints, "_asked", set())  # as a new kernel has it
+    assert [len(hint("q03").steps) for _ in range(2)] == [2, 3]
+    assert len(hint("q04").steps) == 1
+
+
+def test_marking_runs_no_hint():
+    sources = ['hint("q03")', 'from course import hint\nhint("q03")', 'x = 1\nhint("q03")\ny = 2']
+    cells = [{"cell_type": "code", "metadata": {}, "source": source} for source in sources]
+    assert code_cells({"cells": cells}) == {2: "x = 1\n\ny = 2"}

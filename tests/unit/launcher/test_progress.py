@@ -265,6 +265,16 @@ def test_failure_names_its_cause(folder, case):
     assert "rank/worker.py" not in failure.traceback
 
 
+@pytest.mark.parametrize("state, end", [("lost", None), ("failed", {"reason": "launch", "message": "x"})])
+def test_full_disk_is_reported_without_records(folder, monkeypatch, state, end):
+    monkeypatch.setattr("ddl.launcher.failure.is_full", lambda path: True)
+    folder.launcher(0.5, "launched", pid=1)
+    if end:
+        folder.launcher(4.0, "ended", state="failed", **end)
+    progress = folder.progress(alive=False)
+    assert progress.state == state and f"{folder.path} is full" in progress.failure.sentence
+
+
 # ---------------------------------------------------------------- notes on a run that goes on
 
 

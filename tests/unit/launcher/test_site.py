@@ -1,5 +1,8 @@
 """Discovery of a site's resources."""
 
+import subprocess
+from unittest.mock import Mock
+
 import pytest
 
 from ddl.launcher import site
@@ -57,6 +60,14 @@ def test_mig_instances_are_counted(nvidia_smi, monkeypatch, visible, names):
     assert len(found) == len(names)
     for name, part in zip(found, names, strict=True):
         assert part in name and ("MIG" in name) == ("g." in part)
+
+
+def test_failing_or_hanging_driver_offers_no_gpu(nvidia_smi, monkeypatch):
+    nvidia_smi("echo 'NVIDIA-SMI has failed' >&2; exit 9")
+    assert site.gpu_names() == ()
+    site.gpu_names.cache_clear()
+    monkeypatch.setattr(machine.subprocess, "run", Mock(side_effect=subprocess.TimeoutExpired("nvidia-smi", 1)))
+    assert site.gpu_names() == ()
 
 
 CLUSTER = site.Site(scheduler="slurm", cores_per_node=8, gpus_per_node=4, nodes=3)

@@ -2,6 +2,7 @@
 
 import pytest
 
+from ddl.launcher.site import Site
 from ddl.launcher.slurm import Allocation, JobState, SlurmError, SlurmJob, submit
 from helpers import program
 
@@ -60,3 +61,13 @@ def test_batch_job_has_number_and_slurm_message(stand_in, monkeypatch):
     monkeypatch.setenv("PATH", "/nonexistent")
     with pytest.raises(SlurmError, match="squeue is not on this machine's path"):
         SlurmJob("r1").state()
+
+
+@pytest.mark.parametrize(
+    "squeue", ["echo 'TIMEOUT|N/A'", "exit 0", "echo 'slurm_load_jobs error: Invalid job id specified' >&2; exit 1"]
+)
+def test_launch_in_a_finished_job_is_refused(stand_in, monkeypatch, squeue):
+    stand_in("squeue", squeue)
+    monkeypatch.setenv("SLURM_JOB_ID", "17")
+    with pytest.raises(SlurmError, match="job 17 .*over"):
+        Site.here()

@@ -1,6 +1,7 @@
 """The set-up's own decisions: tools/setup.sh on a machine of stand-ins, where uv and Python write down what they do."""
 
 import fcntl
+import os
 import re
 import shutil
 import subprocess
@@ -195,3 +196,12 @@ def test_setup_error_is_one_sentence(machine, missing, arguments, variables, sen
     status, printed, done = machine(*arguments, **variables)
     assert status == 1 and sentence in " ".join(printed.split())
     assert not any("requirements" in line for line in done)
+
+
+def test_interrupted_environment_is_not_reused(machine):
+    python = machine.course / ".venv/bin/python"  # without pyvenv.cfg it is the Python that it links to
+    python.parent.mkdir(parents=True)
+    python.symlink_to(os.path.realpath(sys.executable))
+    status, printed, done = machine()
+    assert status == 0, printed
+    assert any(line.startswith("uv venv --seed") for line in done), "packages would go to that Python"
