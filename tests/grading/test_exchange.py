@@ -41,7 +41,7 @@ def test_latest_hand_in_from_exchange_counts(tmp_path, tiny, course_folder, mine
 def test_invalid_hand_in_is_refused(tiny, mine, monkeypatch, tmp_path):
     path = mine("ann", tiny.right())
     monkeypatch.delenv("DDL_EXCHANGE", raising=False)
-    with pytest.raises(InputError, match=r"no exchange .*--into FOLDER.*or upload"):
+    with pytest.raises(InputError, match="--into FOLDER"):
         hand_in(path)
     monkeypatch.setenv("DDL_EXCHANGE", str(tmp_path / "nowhere"))
     with pytest.raises(CourseError, match="released it there"):

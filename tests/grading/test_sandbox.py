@@ -22,7 +22,7 @@ def programs(tmp_path, monkeypatch):
 
 
 def test_nothing_runs_without_a_working_sandbox(programs):
-    with pytest.raises(sandbox.SandboxMissing, match="apt install bubblewrap.*no `bwrap` here"):
+    with pytest.raises(sandbox.SandboxMissing, match="apt install bubblewrap"):
         sandbox.start_worker(Limits())
     programs("bwrap", "exit 1")
     programs("setpriv", "exit 1")

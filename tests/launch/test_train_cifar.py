@@ -176,7 +176,7 @@ def test_notice_at_last_step_has_no_effect(one):
 def test_script_outside_a_run_writes_nothing(one):
     folder = one("plain").folder.parent
     printed = (folder / "script.txt").read_text()
-    assert "data: synthetic (generated), 400 training and 100 test images" in printed
+    assert "synthetic (generated), 400 training and 100 test images" in printed
     assert "held-out" in printed.splitlines()[-1]
     assert not list((folder / "script").rglob("*.json*"))
 

@@ -91,7 +91,7 @@ def test_points_use_judged_seeds_at_the_tuned_rate():
     assert (second.grid.best, second.grid.at_edge) == (0.2, False)
     assert (second.rate, second.at_edge) == (0.1, True)
     text = str(critical_batch(runs).table())
-    assert "rate at its grid's edge; another rate was faster in the grid" in text
+    assert "edge" in text and "faster in the grid" in text
     # If other settings were also tuned, the grid has the final values of these.
     config = {"target_accuracy": 0.6, "momentum": 0.95}
     other = [run(64, 100, rate=rate, config=config, **tuning) for rate in (0.05, 0.1)]

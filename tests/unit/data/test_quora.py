@@ -22,7 +22,7 @@ def write(path, rows=None, columns=quora.COLUMNS, encoding="utf-8"):
 
 def test_csv_is_stored_unchanged(tmp_path, folder, capsys):
     assert main(["data", "add", "quora", str(write(tmp_path / "train.csv"))]) == 0
-    assert f"quora: 5 questions, 40.0% of them insincere, in {folder}" in capsys.readouterr().out
+    assert f"5 questions, 40.0% of them insincere, in {folder}" in capsys.readouterr().out
     questions = load_questions("quora")
     assert questions.texts.tolist() == TEXTS and questions.targets.tolist() == [0, 1, 0, 1, 0]
     assert (questions.name, questions.form) == ("quora", "official layout")

@@ -65,7 +65,7 @@ def test_grey_images_are_padded_and_have_three_equal_channels(folder):
 @pytest.mark.parametrize("name", ["svhn", "fashion_mnist"])
 def test_data_set_is_loaded_balanced_and_listed(folder, name):
     title = catalogue.REAL[name].title
-    with pytest.raises(DataError, match=f"Run `ddl data fetch {name}`.*use the data set `synthetic`"):
+    with pytest.raises(DataError, match=f"ddl data fetch {name}"):
         load(name)
     missing = load("auto", train_samples=20, test_samples=10, prefer=name)
     assert missing.name == "synthetic" and missing.note.startswith(f"{title} is not in {folder}")
@@ -75,7 +75,7 @@ def test_data_set_is_loaded_balanced_and_listed(folder, name):
     assert data.train_images.shape == (TRAIN, 32, 32, 3) and data.test_labels.dtype == np.int32
     assert np.bincount(load(name, train_samples=10).train_labels).tolist() == [1] * 10
     assert isinstance(load(name).train_images, np.memmap)
-    with pytest.raises(DataError, match=f"{name} has 20 test samples: 21 is not possible"):
+    with pytest.raises(DataError, match=f"{name} .*21"):
         load(name, test_samples=21)
     (entry,) = [entry for entry in listing() if entry.name == name]
     assert entry.is_here and entry.samples == 50 and "50 images" in str(entry)

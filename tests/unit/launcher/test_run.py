@@ -85,5 +85,5 @@ def test_rank_on_another_host_is_not_killed(folder, host):
     made = folder(GOOD)
     write_json(made.rank(0), {"rank": 0, "host": host or host_name(), "pid": os.getpid(), "started": 1.0})
     for rank in (0, 1):
-        with pytest.raises(NotFound, match=f"rank {rank} of run {GOOD} is not running on this machine"):
+        with pytest.raises(NotFound, match=f"rank {rank} of run {GOOD}"):
             attach(GOOD).kill_rank(rank)

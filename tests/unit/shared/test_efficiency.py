@@ -51,15 +51,15 @@ def test_scaling_compares_with_one_rank_and_with_equal_hardware():
     # In weak scaling each rank's batch stays.
     runs = [run(1, 100, batch=32), run(2, 180, batch=64)]
     assert scaling(runs, "weak")["efficiency"].tolist() == pytest.approx([1, 0.9])
-    with pytest.raises(ValueError, match="global_batch is 32 in run.*64.*strong scaling"):
+    with pytest.raises(ValueError, match="global_batch"):
         scaling(runs, "strong")
 
 
 @pytest.mark.parametrize(
     "second, message",
     [
-        (run(2, 180, script="other.py"), "script is"),
-        (run(2, 180, precision="bfloat16"), "precision is 'float32' in run"),
+        (run(2, 180, script="other.py"), "script"),
+        (run(2, 180, precision="bfloat16"), "precision"),
         (run(2, 180, hardware={**HARDWARE, "cpu": "a faster one"}), "different machines"),
         (run(2, None), "no throughput"),
         (SimpleNamespace(name="broken", result=None, state="failed"), "'broken' has no result.*failed"),
@@ -68,7 +68,7 @@ def test_scaling_compares_with_one_rank_and_with_equal_hardware():
 def test_what_cannot_be_compared_is_refused(second, message):
     with pytest.raises(ValueError, match=message):
         scaling([run(1, 100), second])
-    with pytest.raises(ValueError, match="must have one rank"):
+    with pytest.raises(ValueError, match="one rank"):
         scaling([run(2, 100)])
 
 

@@ -66,7 +66,7 @@ def test_damaged_checkpoint_falls_back_to_previous(folder, capsys):
     other = variables(0)
     assert checkpoint.restore(path, other, SETTINGS) == {"step": 2}
     np.testing.assert_array_equal(other[0], np.full((2, 3), 2.0))
-    assert f"{path} is damaged: resuming from the previous one" in capsys.readouterr().out
+    assert f"{path} is damaged" in capsys.readouterr().out
     path.unlink()  # as where a rank was ended between two renamings
     assert checkpoint._left_by_this_run() == folder / checkpoint.BEFORE
     (folder / checkpoint.BEFORE).write_bytes(b"")
