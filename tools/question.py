@@ -50,9 +50,6 @@ VARIANT = """
 # %% ID right
 # TODO: the style: `return x` -> `return x + 0`
 
-# %% ID plain
-# TODO: a mistake that the visible tests tell: `return x` -> `return x + 1`
-
 # %% ID wrong
 # TODO: a misconception: `return x` -> `return x**2`
 """

@@ -29,7 +29,7 @@ def kernels_are_not_reached_over_tcp(lab):
 
 
 @pytest.mark.parametrize("everything", [False, True])
-def test_attendees_see_no_tools_of_instructors_unless_asked(start_lab, browser, tmp_path, everything):
+def test_instructor_tools_are_hidden_from_attendees(start_lab, browser, tmp_path, everything):
     """Kernels have no ports, not even where the runtime folder's path is too long for a socket."""
     lab = start_lab(tmp_path / ("a" * 100 if everything else "short"), more=["--all"] if everything else [])
     for name in ("Start_Here.ipynb", "Makefile"):

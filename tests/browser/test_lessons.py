@@ -62,18 +62,6 @@ def check_answers(tab, last):
     return table.inner_text()
 
 
-@pytest.mark.slow
-def test_an_open_question_offers_hints(open_notebook, lesson):
-    tab = open_notebook(lesson("notebooks/1.Gradient-Basics.ipynb"), width=1280)
-    tab.run_all()
-    tab.wait_until_idle(240)
-    button = tab.page.get_by_role("button", name="Hint").first
-    button.scroll_into_view_if_needed()
-    button.click()
-    tab.page.get_by_text("q01_gradients, hint 1 of 3").wait_for(timeout=10_000)
-    tab.screenshot("hint")
-
-
 @pytest.mark.nightly("lessons/1*")
 def test_gradient_basics(open_notebook, lesson):
     tab = open_notebook(lesson("notebooks/1.Gradient-Basics.ipynb", solved=True), width=1280)

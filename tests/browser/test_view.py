@@ -39,7 +39,7 @@ def folders(lab):
 
 
 @pytest.mark.slow
-def test_a_run_is_shown_live_ends_as_summary_and_chart_and_the_next_is_stopped(course, open_notebook):
+def test_live_view_shows_a_run_and_stops_the_next_one(course, open_notebook):
     # What handles the Stop button must not be worn out by the first run.
     cells = [*launching("name='watched', epochs=12", "name='endless', epochs=5000, max_restarts=1"), "print('after')"]
     tab = open_notebook(course.notebook("live.ipynb", cells))
@@ -71,7 +71,7 @@ def test_a_run_is_shown_live_ends_as_summary_and_chart_and_the_next_is_stopped(c
 
 
 @pytest.mark.slow
-def test_after_a_reload_in_mid_run_the_view_is_there_again(course, open_notebook):
+def test_live_view_returns_after_a_reload(course, open_notebook):
     """The notebook was never saved; the run goes on, and Stop ends it."""
     path = course.notebook("reload.ipynb", [*launching("name='goes on', epochs=5000"), "print('after')"])
     tab = open_notebook(path)
@@ -119,7 +119,7 @@ def test_no_run_is_active_after_kernel_ends(course, open_notebook, end):
 
 
 @pytest.mark.nightly(*IN_THE_LAB)
-def test_runs_are_listed_with_links_to_their_views(course, open_notebook):
+def test_run_list_links_to_views(course, open_notebook):
     cells = [*launching("name='linked', epochs=1"), "from ddl import runs\nruns()"]
     tab = open_notebook(course.notebook("links.ipynb", cells))
     tab.run_all()
@@ -139,7 +139,7 @@ def test_runs_are_listed_with_links_to_their_views(course, open_notebook):
 
 
 @pytest.mark.nightly(*IN_THE_LAB)
-def test_tensorboard_opens_in_a_tab_of_the_same_server(course, open_notebook):
+def test_tensorboard_opens_through_the_same_server(course, open_notebook):
     tab = open_notebook(course.notebook("extras.ipynb", launching("name='extra', epochs=1, extras=True")))
     tab.run_all()
     assert tab.wait_until_idle(60).errors == []
@@ -165,7 +165,7 @@ def test_tensorboard_opens_in_a_tab_of_the_same_server(course, open_notebook):
 
 
 @pytest.mark.slow
-def test_a_failure_is_shown_in_the_order_that_a_reader_needs(course, open_notebook):
+def test_failure_is_shown_cause_first_in_the_browser(course, open_notebook):
     options = "name='fails', epochs=5, fail_at_epoch=1"
     tab = open_notebook(course.notebook("fails.ipynb", launching(options)))
     tab.run_all()
@@ -188,7 +188,7 @@ def double(x):
 
 
 @pytest.mark.slow
-def test_a_check_of_an_endless_loop_is_interrupted_and_old_results_go_away(course, open_notebook):
+def test_check_of_an_endless_loop_can_be_interrupted(course, open_notebook):
     path = write_lesson(course.root, SOLVED | {"q01_double": LOOPS}, "from course import check\ncheck('7.Doubling')")
     tab = open_notebook(path)
     tab.run_all()

@@ -67,19 +67,9 @@ def main():
     options, image, command = parse(words)
     variables = environment(program, options)
     folder = check_folders(options, command, variables)
+    asked = {"options": options, "image": image, "command": command}
     with open(Path(sys.argv[0]).with_suffix(".jsonl"), "a") as log:
-        log.write(
-            json.dumps(
-                {
-                    "argv": sys.argv,
-                    "options": options,
-                    "image": image,
-                    "command": command,
-                    "variables": sorted(variables),
-                }
-            )
-            + "\n"
-        )
+        log.write(json.dumps(asked) + "\n")
     os.chdir(folder)
     os.execvpe(command[0], command, variables)
 

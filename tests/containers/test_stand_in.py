@@ -38,7 +38,7 @@ def asked(log):
 
 
 @pytest.mark.parametrize("program, image", [("singularity", "/images/ddl.sif"), ("docker", "ddl-course:gpu")])
-def test_two_ranks_in_a_container_of_this_machine(stand_in, script, monkeypatch, nothing_left, program, image):
+def test_two_ranks_run_in_a_container(stand_in, script, monkeypatch, nothing_left, program, image):
     log = stand_in(program)
     monkeypatch.setenv("MY_API_TOKEN", "hush-4711")
     monkeypatch.setenv("MY_SETTING", "seven")
@@ -61,7 +61,7 @@ def test_two_ranks_in_a_container_of_this_machine(stand_in, script, monkeypatch,
     assert "hush-4711" not in json.dumps(call)
 
 
-def test_a_container_program_that_is_missing(script, monkeypatch, tmp_path):
+def test_missing_container_program_is_named(script, monkeypatch, tmp_path):
     monkeypatch.setenv("PATH", "/usr/bin:/bin")
     site = Site(container="singularity", image="/images/ddl.sif", cores_per_node=2)
     run = launch(script("pass"), site=site, check=False)

@@ -5,7 +5,6 @@ person is told in test_report.py.
 """
 
 import os
-import re
 import socket
 import threading
 
@@ -63,11 +62,6 @@ def work():
         sum(range(1000))
 threading.Thread(target=work, daemon=True).start()
 """
-FAILURES = {
-    "crash": ("A = [][0]\n", r"mine.py, line \d+: IndexError"),
-    "ends the process": ("import os\nos._exit(0)\n", "ended"),
-    "ends with an exception": ("raise SystemExit(0)\n", "SystemExit"),
-}
 
 
 @pytest.fixture(scope="module")
@@ -103,7 +97,7 @@ def listening():
         yield server.getsockname()[1]
 
 
-def test_files_of_others_and_the_network_are_out_of_reach(train, tmp_path, listening):
+def test_submission_reaches_no_files_or_network(train, tmp_path, listening):
     files = [tmp_path / "ann" / "mine.py", tmp_path / "data" / "cifar10.npy", tmp_path / "runs" / "score.json"]
     for file in files:
         file.parent.mkdir()
@@ -115,7 +109,7 @@ def test_files_of_others_and_the_network_are_out_of_reach(train, tmp_path, liste
     assert all(str(file) in found for file in files) and "network" in found
 
 
-def test_a_second_process_ends_the_run(train):
+def test_second_process_ends_the_run(train):
     found, _, process = train(FORKS)
     assert found == "it started another process" and not process.is_running()
 
@@ -129,10 +123,3 @@ def test_processes_after_training_are_timed_and_ended(train):
     assert timed_late.cpu_s > timed.cpu_s + 2.5
     assert timed_endless.cpu_s > timed.cpu_s
     assert not process.is_running()
-
-
-@pytest.mark.parametrize("name", FAILURES)
-def test_a_file_that_fails_says_where(train, name):
-    text, words = FAILURES[name]
-    found, _, _ = train(text)
-    assert re.search(words, found), found

@@ -1,9 +1,7 @@
 """A class of submissions, hostile ones among them, marked in one `make autograde`."""
 
 import html
-import json
 import re
-import textwrap
 
 import nbformat
 import pytest
@@ -12,138 +10,61 @@ from helpers import MARKING
 
 pytestmark = pytest.mark.timeout(1200)
 
-# Attacks in a separate first cell; more in test_examine.py. `course` is the real path.
-ATTACKS = {
-    "sql": """
-        import glob, sqlite3
-        for path in [course + "/gradebook.db", *glob.glob("/**/gradebook.db", recursive=True)]:
-            try:
-                with sqlite3.connect(path) as gradebook:
-                    gradebook.execute("UPDATE grade SET auto_score = 99, manual_score = 99")
-            except sqlite3.Error as error:
-                print(error)
-    """,
-    "reader": """
-        import os
-        found = [path for path in (course, course + "/gradebook.db") if os.path.exists(path)]
-        for folder, _, files in os.walk("/"):
-            for name in files:
-                if name.endswith((".ipynb", ".db")) and not folder.startswith(("/proc", "/sys")):
-                    try:
-                        with open(os.path.join(folder, name), "rb") as file:
-                            if b"BEGIN HIDDEN" in file.read() and "/nbgrader/" not in folder:
-                                found.append(os.path.join(folder, name))
-                    except OSError:
-                        pass
-        print("found:", found)
-    """,
-    "exit": "import os; os._exit(0)",
-    "noisy": """
-        import sys, warnings
-        print("so far so good")
-        print("on standard error", file=sys.stderr)
-        warnings.warn("careful")
-    """,
-}
-NOISY = """
-def _noisy(function):
-    def wrapped(*arguments, **named):
-        print("called", file=sys.stderr)
-        warnings.warn("called")
-        return function(*arguments, **named)
-    return wrapped
-
-for _name, _value in list(globals().items()):
-    ours = type(_value) is type(_noisy) and _value.__module__ == "__main__"
-    if ours and not _name.startswith("_"):
-        globals()[_name] = _noisy(_value)
+SQL = """
+import glob, sqlite3
+for path in [{course!r} + "/gradebook.db", *glob.glob("/**/gradebook.db", recursive=True)]:
+    try:
+        with sqlite3.connect(path) as gradebook:
+            gradebook.execute("UPDATE grade SET auto_score = 99, manual_score = 99")
+    except sqlite3.Error as error:
+        print(error)
 """
 ENDLESS = "while True:\n    try:\n        while True: pass\n    except BaseException: pass"
-
-
-def own_cell(notebook, source, place=0):
-    notebook.cells.insert(place, nbformat.v4.new_code_cell(textwrap.dedent(source)))
-    return notebook
+LOOPS = "def mean(values):\n    while not values: {}\n    return sum(values) / len(values)"
+CONFLICT = "<<<<<<< local\n=======\n>>>>>>> remote"
 
 
 class Hostile:
     """The class: what each hands in, what it must get, and what a person must be told."""
 
     def __init__(self, lesson, folder, course):
-        self.lesson, self.folder = lesson, folder
-        self.course = str(course)
+        self.lesson, self.folder, self.course = lesson, folder, str(course)
         self.without_last = lesson.auto - lesson.points[lesson.tests[-1]]
-        self.marks, self.looks = {}, {}
-        folder.mkdir()
+        self.marks, self.looks = {"nothing": None}, {"nothing": None}
 
-    def add(self, student, content, mark, look=None, name=None):
-        path = self.folder / student / (name or f"{self.lesson.name}.ipynb")
-        path.parent.mkdir(exist_ok=True)
-        if not isinstance(content, bytes):
-            content = nbformat.writes(content).encode()
-        path.write_bytes(content)
+    def add(self, student, notebook, mark, look=None):
+        path = self.folder / student / f"{self.lesson.name}.ipynb"
+        path.parent.mkdir(parents=True)
+        nbformat.write(notebook, path)
         self.marks[student], self.looks[student] = mark, look
-        return path
 
-    def attack(self, kind, notebook):
-        return own_cell(notebook, f"course = {self.course!r}\n{textwrap.dedent(ATTACKS[kind])}")
+    def with_cell(self, notebook, source):
+        notebook.cells.insert(0, nbformat.v4.new_code_cell(source))
+        return notebook
+
+    def answered(self, source, name=None):
+        """Everything right but one answer, by default the last."""
+        notebook = self.lesson.right()
+        cell = self.lesson.answer(notebook, name) if name else self.lesson.code_answers(notebook)[-1]
+        cell.source = source
+        return notebook
 
     def answers(self):
-        """What a lesson's own tests must tell apart, or must not mind."""
-        lesson, full = self.lesson, self.lesson.auto
-        right, untouched = lesson.right, lesson.untouched
-        self.add("right", right(), full)
-        self.add("stub", untouched(), 0)
-        partly = right()
-        last_answer = lesson.code_answers(partly)[-1]
-        last_answer.source = lesson.code_answers(untouched())[-1].source
-        self.add("partly", partly, self.without_last)
-        noisy = self.attack("noisy", right())
-        for place in range(len(noisy.cells) - 1, 0, -1):
-            if noisy.cells[place].metadata.get("nbgrader", {}).get("grade"):
-                own_cell(noisy, NOISY, place)
-        self.add("noisy", noisy, full)
-        self.add("reader", self.attack("reader", untouched()), 0)
-        self.marks["nothing"], self.looks["nothing"] = None, None
+        """What a lesson's own tests must tell apart."""
+        self.add("right", self.lesson.right(), self.lesson.auto)
+        self.add("stub", self.lesson.untouched(), 0)
+        stub = self.lesson.code_answers(self.lesson.untouched())[-1].source
+        self.add("partly", self.answered(stub), self.without_last)
 
     def attacks(self):
-        """Attacks on marking itself, with any lesson."""
-        lesson, full = self.lesson, self.lesson.auto
-        right, untouched = lesson.right, lesson.untouched
-        self.add("sql", self.attack("sql", untouched()), 0)
-        self.add("exit", self.attack("exit", right()), full, "cell 1")
-        endless = right()
-        lesson.code_answers(endless)[-1].source = ENDLESS
-        self.add("endless", endless, self.without_last, "did not end within")
+        """Attacks on marking itself, with any lesson; more in test_examine.py."""
+        full, mean = self.lesson.auto, self.lesson.auto - self.lesson.points["q01_mean_test"]
+        self.add("sql", self.with_cell(self.lesson.untouched(), SQL.format(course=self.course)), 0)
+        self.add("exit", self.with_cell(self.lesson.right(), "import os; os._exit(0)"), full, "cell 1")
+        self.add("endless", self.answered(ENDLESS), self.without_last, "did not end within")
         for student, does in (("hidden", "pass"), ("talkative", "print('x' * 10**6)")):
-            only_hidden = right()
-            lesson.answer(
-                only_hidden, "q01_mean"
-            ).source = f"def mean(values):\n    while not values: {does}\n    return sum(values) / len(values)"
-            self.add(student, only_hidden, full - lesson.points["q01_mean_test"], "in the run for hidden tests")
-        conflict = right()
-        lesson.answer(conflict, "q01_mean").source += "\n<<<<<<< local\n=======\n>>>>>>> remote"
-        self.add("conflict", conflict, full - lesson.points["q01_mean_test"], "q01_mean is not valid Python")
-        self.add("renamed", right(), full, name="my homework (final).ipynb")
-        self.add("broken", b'{"cells": [', 0, "JSON is broken")
-        self.add("two", right(), full)
-        self.add("two", untouched(), full, name="old.ipynb")
-        # Test cells deleted, duplicated, edited.
-        tests = lesson.tests
-        for kind, make, mark in (("deleted", right, full), ("deleted-stub", untouched, 0)):
-            notebook = make()
-            for name in tests:
-                notebook.cells.remove(lesson.answer(notebook, name))
-            self.add(kind, notebook, mark, f"deleted: {tests[0]}")
-        notebook = right()
-        copied = nbformat.from_dict(json.loads(json.dumps(lesson.answer(notebook, tests[0]))))
-        copied.source, copied.id = "pass", "copied"
-        notebook.cells.append(copied)
-        self.add("duplicated", notebook, full, f"the first counts: {tests[0]}")
-        notebook = untouched()
-        for name in tests:
-            lesson.answer(notebook, name).source = "pass"
-        self.add("edited", notebook, 0, f"changed: {tests[0]}")
+            self.add(student, self.answered(LOOPS.format(does), "q01_mean"), mean, "in the run for hidden tests")
+        self.add("conflict", self.answered(CONFLICT, "q01_mean"), mean, "q01_mean is not valid Python")
 
 
 SIZES = [
@@ -173,43 +94,20 @@ def marked(request, tmp_path_factory, orphans, course_folder):
     return course
 
 
-def test_everybody_gets_the_mark_that_is_theirs(marked):
+def test_everybody_gets_the_right_mark(marked):
     assert marked.totals() == marked.everyone.marks
 
 
-def test_who_needs_a_look_is_said_with_the_reason(marked):
+def test_table_gives_the_reason_for_a_look(marked):
     reasons = {student: "; ".join(row.reasons) for student, row in marked.rows().items()}
     for student, look in marked.everyone.looks.items():
         assert look is None or look in reasons[student], (student, reasons[student])
-    for student in {"right", "stub", "partly", "noisy", "renamed", "two", "nothing"} & set(reasons):
+    for student in {"right", "stub", "partly", "nothing"} & set(reasons):
         assert not reasons[student], (student, reasons[student])
 
 
 def test_nothing_is_left_running(marked):
     assert marked.left == []
-
-
-def test_progress_is_shown_for_each(marked):
-    count = len(marked.everyone.marks) - 1
-    for number in range(1, count + 1):
-        assert f"marking {number:>3} of {count}" in marked.said
-    assert "left" in marked.said and "need a look" in marked.said
-    assert "Error" not in marked.said.replace("AssertionError", "")  # a look is no error of make's
-    again = re.findall(r"again +\d of 2 +(\w+)", marked.said)  # of them, nothing is known
-    assert "hidden" not in marked.everyone.marks or again == ["hidden", "talkative"]
-
-
-def test_nothing_of_the_instructors_was_found(marked):
-    outputs = [each for cell in marked.notebook("autograded", "reader").cells for each in cell.get("outputs", ())]
-    (found,) = [output.text for output in outputs if "found:" in output.get("text", "")]
-    assert found.strip() == "found: []"
-
-
-def test_the_points_of_right_answers_add_up(marked):
-    row = marked.rows()["right"]
-    lesson = marked.lesson
-    assert (row.auto, row.max) == (lesson.auto, lesson.max)
-    assert row.waiting == len(lesson.points) - len(lesson.tests)
 
 
 def test_feedback_shows_no_hidden_test(marked):

@@ -135,7 +135,7 @@ def square(x):
 }
 
 
-def test_a_wrong_call_stays_wrong(marked):
+def test_result_that_claims_equality_fails(marked):
     notebook = submission()
     notebook["cells"][2:3] = [
         cell for name, attack in WRONG_CALLS.items() for cell in (code(attack), question(name, QUESTION))
@@ -144,7 +144,7 @@ def test_a_wrong_call_stays_wrong(marked):
 
 
 @pytest.mark.parametrize("attack", WRONG_ANSWERS.values(), ids=WRONG_ANSWERS)
-def test_a_wrong_answer_stays_wrong(marked, attack):
+def test_attack_on_the_judge_fails(marked, attack):
     assert passed(marked(submission(attack))) == {"before": True, "attacked": False, "after": True}
 
 
@@ -173,7 +173,7 @@ EXHAUSTING = {
 
 
 @pytest.mark.parametrize("attack, note", EXHAUSTING.values(), ids=EXHAUSTING)
-def test_what_exhausts_a_machine_is_ended_and_noted(marked, attack, note):
+def test_resource_exhaustion_is_stopped(marked, attack, note):
     found = marked(submission(attack))
     assert passed(found) == {"before": True, "attacked": False, "after": True}
     first = (note, "did not end within") if note == MANY else (note,)  # the time may be up first on a busy machine
@@ -238,34 +238,14 @@ def launched(script):
 
 
 @pytest.mark.parametrize("script", LAUNCHED.values(), ids=LAUNCHED)
-def test_a_script_earns_nothing_by_what_it_says(marked, script):
+def test_forged_launch_reports_earn_nothing(marked, script):
     limits = Limits(cell_s=4, call_s=2, test_s=20, launch_s=8, total_s=90)
     verdicts = passed(marked(launched(script), limits))
     assert verdicts.pop("before") and verdicts.pop("after")
     assert not any(verdicts.values())
 
 
-def test_a_script_can_read_nothing_of_the_instructors(marked):
-    here = Path(__file__).resolve()
-    found = marked(
-        launched(f"""
-import glob, os
-read = []
-for path in [{str(here)!r}, {str(here.parents[2] / "lessons")!r}, "/etc/passwd", "/root/.bashrc",
-             {str(here.parents[2] / "grading/marking/sandbox.py")!r}, "/proc/1/environ", "/proc/1/root/etc/passwd"]:
-    try:
-        read += [path, str(os.listdir(path) if os.path.isdir(path) else len(open(path).read()))]
-    except OSError:
-        pass
-judges = [p for p in glob.glob("/proc/[0-9]*/cmdline") if b"judge" in open(p, "rb").read()]
-raise ValueError(f"read: {{read}} {{judges}}")
-"""),
-        Limits(launch_s=40, total_s=150),
-    )
-    assert "raised ValueError in line 11: read: [] []" in found.verdicts[1].message, found.verdicts[1].message
-
-
-def test_memory_that_no_process_holds_is_refused(marked):
+def test_shared_memory_and_namespaces_are_refused(marked):
     found = marked(
         submission(
             SQUARE + "import os\n",
@@ -281,7 +261,7 @@ print([libc.shmget(0, 2**20, 0o1600), libc.unshare(0x10000000), libc.ptrace(0, 0
     assert "[-1, -1, -1]" in found.cells[3].printed
 
 
-def test_nothing_of_the_instructors_can_be_read_or_changed(marked, tmp_path, monkeypatch):
+def test_instructor_files_cannot_be_read_or_changed(marked, tmp_path, monkeypatch):
     monkeypatch.setenv("DDL_TEST_SECRET", "a-secret-of-the-instructor")
     secret = tmp_path / "gradebook.db"
     secret.write_text("a-secret-of-the-instructor")
@@ -318,7 +298,7 @@ for folder in ("/", "/dev", "/usr", "/etc", {os.path.dirname(sandbox.ddl.__file_
     assert secret.read_text() == "a-secret-of-the-instructor"
 
 
-def test_there_is_no_network(marked):
+def test_sandbox_has_no_network(marked):
     seen = []
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
@@ -342,7 +322,7 @@ def test_there_is_no_network(marked):
     assert seen == [b"outside"]
 
 
-def test_what_a_hidden_test_calls_with_is_shown_nowhere(marked):
+def test_hidden_test_arguments_are_not_shown(marked):
     stash = """
 seen = []
 def square(x):
@@ -362,7 +342,7 @@ def square(x):
     assert "4" not in repr(found.notes) + found.cells[-1].error.message
 
 
-def test_the_time_of_a_notebook_is_bounded(marked):
+def test_notebook_time_is_limited(marked):
     hang = "def square(x):\n    while True: pass"
     cells = [code(hang)] + [question(f"q{n}", "assert square(3) == 9") for n in range(20)]
     found = marked({"cells": cells}, Limits(call_s=1, total_s=3))

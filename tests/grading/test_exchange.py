@@ -1,7 +1,5 @@
 """Handing in: into nbgrader's exchange and into a folder, and what `make collect` takes from there."""
 
-from types import SimpleNamespace
-
 import nbformat
 import pytest
 
@@ -40,19 +38,10 @@ def test_latest_hand_in_from_exchange_counts(tmp_path, tiny, course_folder, mine
     assert "NotImplementedError" in tiny.answer(course.notebook("submitted", "bob"), "q01_mean").source
 
 
-def test_hand_in_to_folder_replaces_earlier_one(tmp_path, tiny, mine, capsys):
-    into = tmp_path / "into"
-    hand_in(mine("ann", tiny.untouched()), into)
-    assert main(["submit", str(mine("ann", tiny.right())), "--into", str(into)]) == 0
-    assert "handed in for ann" in capsys.readouterr().out
-    (there,) = [path for path in into.rglob("*") if path.is_file()]
-    assert there == into / "ann" / f"{tiny.name}.ipynb" and nbformat.read(there, 4) == tiny.right()
-
-
-def test_what_cannot_be_handed_in_is_refused_with_the_reason(tiny, mine, monkeypatch, tmp_path):
+def test_invalid_hand_in_is_refused(tiny, mine, monkeypatch, tmp_path):
     path = mine("ann", tiny.right())
     monkeypatch.delenv("DDL_EXCHANGE", raising=False)
-    with pytest.raises(InputError, match=r"no exchange .*--into FOLDER.*or upload"):
+    with pytest.raises(InputError, match="--into FOLDER"):
         hand_in(path)
     monkeypatch.setenv("DDL_EXCHANGE", str(tmp_path / "nowhere"))
     with pytest.raises(CourseError, match="released it there"):
@@ -60,17 +49,3 @@ def test_what_cannot_be_handed_in_is_refused_with_the_reason(tiny, mine, monkeyp
     path.write_text("{")
     with pytest.raises(InputError, match="cannot be read as a notebook"):
         hand_in(path, tmp_path)
-
-
-def test_hand_in_button_reports_result(tiny, mine, monkeypatch, tmp_path):
-    from course.lab.check import _hand_in_button
-
-    line = SimpleNamespace(value="")
-    line.update = lambda html: setattr(line, "value", html.data)
-    button = _hand_in_button(mine("ann", tiny.right()), line)
-    monkeypatch.setenv("DDL_EXCHANGE", str(tmp_path / "<nowhere>"))
-    button.click()
-    assert "released it there" in line.value and "<nowhere>" not in line.value and not button.disabled
-    monkeypatch.setattr("course.lab.handin._submit", lambda path, exchange: None)
-    button.click()
-    assert "handed in for ann" in line.value and "hand in again" in line.value

@@ -121,7 +121,7 @@ def needs_its_token_and_starts_no_kernel(url):
         urllib.request.urlopen(request)
 
 
-def test_a_mark_entered_in_the_browser_reaches_feedback_and_table(browser, server, marked):
+def test_mark_entered_in_the_browser_reaches_feedback(browser, server, marked):
     course, name, url = marked, marked.lesson.name, server()
     needs_its_token_and_starts_no_kernel(url)
     page = open_page(browser, url, course, "ann")
@@ -149,7 +149,7 @@ def test_a_mark_entered_in_the_browser_reaches_feedback_and_table(browser, serve
     assert (ann["auto"], ann["manual"], ann["total"]) == ("5.0", "2.5", "7.5")
 
 
-def test_an_answer_is_shown_and_not_run(browser, server, marked):
+def test_hostile_answer_runs_nothing_in_the_formgrader(browser, server, marked):
     url = server()
     page = open_page(browser, url, marked, "bob")
     harmless(page, url)

@@ -25,7 +25,7 @@ def rows(text):
     return list(csv.reader(io.StringIO(text)))
 
 
-def test_moodle_has_a_row_for_each_student_and_a_column_for_each_lesson():
+def test_moodle_export_has_a_row_per_student():
     assert rows(moodle(MARKS)) == [
         ["First name", "Last name", "ID number", "Email address", "1.First", "2.Second"],
         ["Ada", "Lovelace", "ada01", "ada@example.org", "7.5", ""],  # an answer of the second waits
@@ -33,7 +33,7 @@ def test_moodle_has_a_row_for_each_student_and_a_column_for_each_lesson():
     ]
 
 
-def test_canvas_has_what_each_lesson_is_worth_in_its_second_row():
+def test_canvas_export_has_points_possible():
     assert rows(canvas(MARKS)) == [
         ["Student", "ID", "SIS User ID", "SIS Login ID", "Section", "1.First", "2.Second"],
         ["    Points Possible", "", "", "", "", "8", "4"],

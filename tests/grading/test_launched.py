@@ -9,7 +9,7 @@ from functools import partial
 import pytest
 
 import lessons
-from course.grader import launch_worker, launches
+from course.grader import launch_worker
 from course.grader.limits import Limits
 from course.grader.serialize import decode, encode
 from course.multi_gpu import conversion, own_loop
@@ -122,9 +122,6 @@ RIGHT = {
 WRONG = {
     "unchanged": (ONE_DEVICE, [], "own_samples averaged scaled began_alike true_metrics one_writer", "different samples"),
     "no shards": (FIT, [(SHARD, "")], "own_samples", "each rank takes its own shard"),
-    "all take the first shard": (
-        FIT, [("x[hvd.rank()::hvd.size()], y[hvd.rank()::", "x[0::hvd.size()], y[0::")], "own_samples", "480 different samples"
-    ),
     "the batch is divided": (
         FIT, [("batch_size=args.batch", "batch_size=args.batch // hvd.size()")], "own_samples", "not 2 × 480"
     ),
@@ -139,21 +136,11 @@ WRONG = {
     "the rate is scaled twice": (FIT, [(RATE, f"{RATE} * hvd.size()")], "scaled", "scaled twice"),
     "loop: summed and scaled": (LOOP, [("Tape(tape)\n    g", "Tape(tape, op=hvd.Sum)\n    g")], "scaled", "summed"),
     "no broadcast": (FIT, [(BROADCAST, "")], "began_alike", "own initial weights"),
-    "no broadcast, no shards, not scaled": (
-        FIT, [(BROADCAST, ""), (SHARD, ""), (RATE, "args.rate")], "began_alike own_samples scaled", "own initial"
-    ),
     "the loss of one rank": (FIT, [(LOSS, 'history["loss"][-1]')], "true_metrics", "the mean over all ranks"),
-    "the samples of one rank": (
-        FIT, [("samples=samples", "samples=len(x)")], "true_metrics", "all ranks together trained on"
-    ),
     "all ranks write": (FIT, [("if hvd.rank() == 0:\n    ", "")], "one_writer", "ranks 0 and 1 wrote"),
-    "no rank writes": (FIT, [("if hvd.rank() == 0:\n    model.save_weights(args.out)", "")], "one_writer", "no rank"),
     "torch: not wrapped": (
         TORCH, [("model = torch.nn.parallel.DistributedDataParallel(model)\n", "")], "averaged began_alike", "own samples"
     ),
-    "torch: initial weights stay": (TORCH, [BY_HAND[1], (BY_HAND[0][0], "")], "began_alike", "own initial weights"),
-    "another network": (FIT, [('"tanh"', '"relu"')], "own_samples right_steps averaged scaled began_alike",
-        "neither"),
 }  # fmt: skip
 FAILS = {
     "PyTorch is not installed": (
@@ -161,12 +148,7 @@ FAILS = {
     ),
     "it ends too early": (FIT, [("hvd.init()", "import os\nos._exit(0)")], "ended before its script did"),
     "it reports nothing": (FIT, [("report(model.weights, loss=loss, samples=samples)\n", "")], "reported nothing"),
-    "it reports something else": (FIT, [("report(model.weights", "report([1, 2]")], "reported weights of the shapes"),
-    "it reports no numbers": (FIT, [("loss=loss", "loss=float('nan')")], "not finite"),
     "it fails": (FIT, [("hvd.init()", "hvd.init()\nif hvd.rank(): 1 / 0")], "rank 1 raised ZeroDivisionError in line 15"),
-    "one rank makes a call by itself": (
-        FIT, [("if hvd.rank() == 0:\n", "if hvd.rank() == 0:\n    hvd.allreduce(1.0)\n")], "for a rank that had ended"
-    ),
     "ranks wait for each other": (
         LOOP,
         [("report(", "hvd.allreduce(losses[0]) if hvd.rank() else hvd.broadcast(losses[0], 0)\nreport(")],
@@ -188,12 +170,12 @@ def lost_points(lost):
 
 
 @pytest.mark.parametrize("script, changes", RIGHT.values(), ids=RIGHT)
-def test_right_answers_in_several_styles_keep_all_points(lost_points, script, changes):
+def test_right_script_keeps_all_points(lost_points, script, changes):
     assert lost_points(changed(script, changes), 3) == {}
 
 
 @pytest.mark.parametrize("script, changes, loses, word", WRONG.values(), ids=WRONG)
-def test_a_mistake_loses_its_own_points_with_its_own_sentence(lost_points, script, changes, loses, word):
+def test_mistake_loses_its_own_points(lost_points, script, changes, loses, word):
     found = lost_points(changed(script, changes), 2)
     weights = set(loses.split()) - {"true_metrics", "one_writer"}
     assert found.keys() == set(loses.split()) | ({"same_weights"} if weights else set()), found
@@ -201,33 +183,14 @@ def test_a_mistake_loses_its_own_points_with_its_own_sentence(lost_points, scrip
 
 
 @pytest.mark.parametrize("script, changes, sentence", FAILS.values(), ids=FAILS)
-def test_a_script_that_does_not_get_to_its_end_says_why(ranks, lost_points, monkeypatch, script, changes, sentence):
+def test_failed_script_gives_the_reason(ranks, lost_points, monkeypatch, script, changes, sentence):
     if "did not end" in sentence:
         monkeypatch.setattr(ranks, "_limits", Limits(launch_s=20))
     with pytest.raises(AssertionError, match=sentence):
         lost_points(changed(script, changes), 2)
 
 
-REPLIES = [
-    ({"missing": "mine.py"}, "there is no file mine.py"),
-    ({"unwritten": "mine.py"}, "still to be written"),
-    ({"ended": "it had too many processes"}, "too many processes"),
-    ({}, "no reports"),
-    ({"ranks": [None, 1]}, "no reports"),
-    ({"ranks": [{"done": True}] * 2}, "reported nothing"),
-    ({"ranks": [{"done": True, "report": "{]"}] * 2}, "cannot be read"),
-    ({"ranks": [{"done": True, "report": '{"dict": [["loss", "x"]]}'}] * 2}, "cannot be read"),
-]
-
-
-@pytest.mark.parametrize("reply, sentence", REPLIES)
-def test_a_reply_is_read_as_plain_data(monkeypatch, reply, sentence):
-    monkeypatch.setattr(launches, "launch", lambda request: reply)
-    with pytest.raises(AssertionError, match=sentence):
-        conversion.training("mine.py", 2, seed=1)
-
-
-def test_a_launch_leaves_nothing_in_the_reader_s_folders(monkeypatch, tmp_path):
+def test_graded_launch_leaves_no_files(monkeypatch, tmp_path):
     monkeypatch.setenv("DDL_RUNS_DIR", str(tmp_path))
     script = "from course import initial_weights, report\nreport(initial_weights([]), 1, 2)\nopen('model.weights', 'w')"
     request = {"file": "mine.py", "script": script, "program": "", "args": [], "ranks": 2, "seconds": 60}
@@ -285,18 +248,18 @@ def lost_by_loop(lost):
 
 
 @pytest.mark.parametrize("changes", RIGHT_LOOPS.values(), ids=RIGHT_LOOPS)
-def test_a_right_loop_keeps_all_points(lost_by_loop, changes):
+def test_right_loop_keeps_all_points(lost_by_loop, changes):
     assert lost_by_loop(changed(STEP, changes)) == {}
 
 
 @pytest.mark.parametrize("changes, loses, sentence", WRONG_LOOPS.values(), ids=WRONG_LOOPS)
-def test_a_wrong_loop_loses_points_by_its_run(lost_by_loop, changes, loses, sentence):
+def test_wrong_loop_loses_its_points(lost_by_loop, changes, loses, sentence):
     found = lost_by_loop(changed(STEP, changes))
     assert set(found) == loses and any(sentence in text for text in found.values()), found
 
 
-def test_a_loop_that_does_not_come_to_its_end_says_why(ranks, lost_by_loop, monkeypatch):
-    with pytest.raises(AssertionError, match="my_loop.py.*it does not define make_step"):
+def test_failed_loop_gives_the_reason(ranks, lost_by_loop, monkeypatch):
+    with pytest.raises(AssertionError, match="my_loop.py.*make_step"):
         lost_by_loop("def make_steps():\n    pass\n")
     monkeypatch.setattr(ranks, "_limits", Limits(launch_s=10))
     with pytest.raises(AssertionError, match="my_loop.py.*did not end within 10 s"):

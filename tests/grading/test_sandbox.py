@@ -21,8 +21,8 @@ def programs(tmp_path, monkeypatch):
     sandbox.find.cache_clear()
 
 
-def test_without_a_sandbox_that_works_nothing_runs(programs):
-    with pytest.raises(sandbox.SandboxMissing, match="apt install bubblewrap.*no `bwrap` here"):
+def test_nothing_runs_without_a_working_sandbox(programs):
+    with pytest.raises(sandbox.SandboxMissing, match="apt install bubblewrap"):
         sandbox.start_worker(Limits())
     programs("bwrap", "exit 1")
     programs("setpriv", "exit 1")

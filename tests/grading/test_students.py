@@ -27,14 +27,14 @@ WRONG = {
 }
 
 
-def test_a_list_as_spreadsheets_write_it(tmp_path):
+def test_student_list_from_spreadsheets_is_read(tmp_path):
     path = tmp_path / "list.csv"
     for text in LISTS:
         path.write_bytes(text.encode())
         assert students.read(path) == [ANN], text
 
 
-def test_a_wrong_list_is_refused_with_the_line(tmp_path):
+def test_wrong_student_list_is_refused_with_its_line(tmp_path):
     path = tmp_path / "list.csv"
     for text, reason in WRONG.items():
         path.write_text(text)

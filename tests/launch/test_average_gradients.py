@@ -9,7 +9,7 @@ pytestmark = pytest.mark.nightly("source_code/course/gradients/scripts/average_g
 
 
 @pytest.mark.parametrize("points", [64, 63])
-def test_horovod_averages_like_the_maths(points, nothing_left):
+def test_horovod_averages_gradients(points, nothing_left):
     run = launch(
         "average_gradients.py", workers=2, points=points, steps=6, weight=0.5, seed=3, learning_rate=0.05, message_kib=4
     )

@@ -1,8 +1,5 @@
 """The benchmarks on real ranks: every point is there, and what cannot be measured is said."""
 
-import os
-import signal
-
 import pytest
 
 from course.shared import cost
@@ -10,8 +7,7 @@ from course.topology.bandwidth import bandwidths, pairs
 from course.topology.plot_bandwidth import plot_bandwidth, plot_pairs
 from course.topology.plot_race import plot_race
 from course.topology.race import crossovers
-from ddl import RunFailed, launch
-from helpers import until
+from ddl import launch
 
 pytestmark = pytest.mark.nightly("source_code/*bench*", "source_code/*allreduce*")
 
@@ -57,23 +53,6 @@ def test_collectives_of_two_ranks(cluster, library, backend, nothing_left):
     assert len(bandwidths(run)) == 8 and "all_gather" in plot_bandwidth(run).alt
 
 
-def test_settings_reach_the_environment_and_the_record():
-    # A size that three ranks can't share in an all-gather: the script itself checks what comes out.
-    measured = dict(sizes=[1000], repeats=30, operations=["all_reduce", "all_gather"])
-    settings = dict(interface="lo", cycle_time_ms=20, nccl=["NCCL_ALGO=Ring", "NCCL_DEBUG=WARN"])
-    run = launch("bench_allreduce.py", workers=3, oversubscribe=True, **measured, **settings)
-    assert [point["size_bytes"] for point in run.result["points"]] == [1000, 996]
-    assert run.result["settings"] == {
-        "HOROVOD_CYCLE_TIME": "20.0",
-        "HOROVOD_GLOO_IFACE": "lo",
-        "NCCL_ALGO": "Ring",
-        "NCCL_DEBUG": "WARN",
-        "NCCL_SOCKET_IFNAME": "lo",
-    }
-    notes = [event["message"] for event in run.events() if event["event"] == "note"]
-    assert notes == ["settings of NCCL have no effect: gloo"]
-
-
 def test_messages_between_all_pairs(nothing_left):
     run = launch("bench_p2p.py", workers=3, oversubscribe=True, sizes=[4, 1048576 + 4], repeats=4)
     result = run.result
@@ -105,42 +84,3 @@ def test_three_algorithms_race_on_four_ranks(nothing_left):
         assert point["messages"] == messages and point["sent_bytes"] == pytest.approx(share * point["size_bytes"])
         assert set(point["ahead_of"]) == set(names) - {point["algorithm"]}
     assert len(crossovers(run)) == 3 and "on 4 ranks" in plot_race(run).alt
-
-
-@pytest.mark.parametrize(
-    "script, workers, options, message",
-    [
-        ("bench_allreduce.py", 2, {"max_bytes": 4**20}, "use --max-bytes"),
-        ("bench_allreduce.py", 1, {"implementation": "ring"}, 'launch with cluster="multi_worker"'),
-        ("race_allreduce.py", 3, {}, "3 ranks: halving and doubling, as it is written here, needs 2, 4, 8"),
-        ("bench_p2p.py", 1, {}, "needs two ranks"),
-    ],
-)
-def test_what_cannot_be_measured_is_said(script, workers, options, message, nothing_left, monkeypatch):
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
-    with pytest.raises(RunFailed) as raised:
-        launch(script, workers=workers, oversubscribe=True, **options)
-    run = raised.value.run
-    assert message in run.logs(run.failure.rank)  # the first to say so ends the others
-
-
-@pytest.mark.parametrize("script, cluster", [("bench_allreduce.py", "multi_worker"), ("bench_p2p.py", "horovod")])
-def test_a_rank_is_killed(script, cluster, nothing_left):
-    run = launch(
-        script, workers=2, cluster=cluster, oversubscribe=True, wait=False, max_bytes=4**7, repeats=10**9, seconds=6
-    )  # a minute or more, step by step
-    until(lambda: run.state == "training" or run.progress().over, 120)
-    assert run.state == "training", run.failure
-    os.kill(run.progress().ranks[1].pid, signal.SIGKILL)
-    run.wait()
-    assert run.state == "failed"
-    assert "rank 1 of 2" in run.failure.sentence
-
-
-def test_copies_are_timed_between_devices():
-    """The processor replaces a GPU: this tests the code, not its speed."""
-    from course.topology.scripts import bench_p2p
-
-    config = bench_p2p.parse(["--repeats", "5"])
-    measured = bench_p2p.device_copies("host", "host", 4096, config)
-    assert measured["repeats"] == 5 and measured["seconds"]["least"] > 0

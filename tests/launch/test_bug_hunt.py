@@ -1,9 +1,5 @@
 """The bug hunt on real ranks: each case shows its symptom, the correct script none."""
 
-import os
-import subprocess
-import sys
-
 import pytest
 
 from course.multi_gpu import mistakes
@@ -41,7 +37,7 @@ def test_each_case_shows_its_symptom(case, nothing_left):
 def test_fit_averages_on_keras_2_and_lets_ranks_drift_apart_on_keras_3(keras, nothing_left):
     options = dict(workers=2, keras=keras, steps=5, batch=8, oversubscribe=True)
     if keras == 3 and stack.name() == "default":
-        with pytest.raises(RunFailed, match="TensorFlow 2.15 has Keras 2 only; `make setup STACK=next`"):
+        with pytest.raises(RunFailed, match="make setup STACK=next"):
             launch("bug_hunt_fit.py", **options)
         return
     run = launch("bug_hunt_fit.py", **options)
@@ -49,14 +45,3 @@ def test_fit_averages_on_keras_2_and_lets_ranks_drift_apart_on_keras_3(keras, no
     assert run.state == "done" and run.result["keras"].startswith(str(keras))
     (row,) = mistakes.outcomes([run]).to_dict("records")
     assert (row["steps"], row["apart"], row["models"]) == ((5, 0, 1) if keras == 2 else (5, 5, 2))
-
-
-def test_wrong_keras_raises_on_launch_and_ranks(script, monkeypatch, tmp_path):
-    monkeypatch.setenv(stack.VARIABLE, "0" if stack.name() == "next" else "1")
-    sentence = "drift apart" if stack.name() == "next" else "unset it"
-    trivial = script("print('ran')")
-    with pytest.raises(stack.WrongKeras, match=sentence):
-        launch(trivial, workers=1)
-    rank = [sys.executable, "-m", "ddl.rank", "--threads", "1", trivial]
-    done = subprocess.run(rank, capture_output=True, text=True, env=os.environ | {"DDL_RUN_DIR": ""})
-    assert done.returncode == 1 and "ran" not in done.stdout and sentence in done.stderr

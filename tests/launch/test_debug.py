@@ -10,7 +10,6 @@ import time
 import pytest
 
 from ddl import launch
-from ddl.launcher.job import JobError
 from ddl.records.jsonfiles import read_json
 
 ASKS = """
@@ -51,6 +50,7 @@ class Terminal:
         os.write(self._ours, f"{line}\n".encode())
 
 
+@pytest.mark.slow
 def test_debugged_rank_has_the_terminal_and_a_post_mortem(script, nothing_left):
     command = [sys.executable, "-m", "ddl.cli", "run", "-n", "2", "--oversubscribe", "--debug", "1", script(ASKS)]
     terminal = Terminal(list(map(str, command)))
@@ -79,11 +79,6 @@ def test_rank_without_a_terminal_says_how_to_get_one(script, call, error):
     assert "ddl run --debug 1" in run.failure.message + run.failure.advice
 
 
-def test_debug_without_a_terminal_names_the_command(script):
-    with pytest.raises(JobError, match=r"ddl run --debug 0 .*x\.py --m 3"):
-        launch(script("pass", "x.py"), debug=0, m=3, oversubscribe=True)
-
-
 # ---------------------------------------------------------------- modules
 
 MODULE = """
@@ -107,29 +102,6 @@ def test_module_runs_as_with_python_m(package, warm):
     run = launch("-m mypkg.train", workers=1, args=["--epochs", 2], warm=warm)
     assert run.logs() == "__main__ mypkg ['--epochs', '2'] 42\n" and run.name == "train"
     assert run.job["shell_line"].endswith("-m mypkg.train --epochs 2")
-
-
-def test_pasted_line_and_command_line_run_the_module(package, tmp_path):
-    done = subprocess.run(
-        [sys.executable, "-m", "ddl.cli", "run", "-n", "1", "-m", "mypkg.train", "--epochs", "2"],
-        capture_output=True, text=True, check=True,
-    )  # fmt: skip
-    assert "__main__ mypkg ['--epochs', '2'] 42" in done.stdout
-    rank = [sys.executable, "-m", "ddl.rank", "--threads", "1", "-m", "mypkg.train", "7"]
-    done = subprocess.run(rank, capture_output=True, text=True, check=True)
-    assert done.stdout == "__main__ mypkg ['7'] 42\n"
-
-
-def test_missing_module_and_relative_import_say_what_to_do(package):
-    run = launch("-m mypkg.trian", workers=1, check=False)
-    assert run.failure.type == "ModuleNotFoundError" and "mypkg.trian" in run.failure.message
-    run = launch("mypkg/train.py", workers=1, check=False)
-    assert "ddl run -m mypkg.train" in run.failure.advice
-
-
-def test_script_that_hides_a_package_is_named(script):
-    run = launch(script("import horovod.tensorflow", "horovod.py"), workers=1, check=False, warm=False)
-    assert "horovod.py" in run.failure.advice and "rename" in run.failure.advice.lower()
 
 
 def test_plot_is_the_same_from_a_notebook(script, monkeypatch, tmp_path):

@@ -1,14 +1,9 @@
 """Real hosts on this machine: real `ip` and `tc`, real ranks, and nothing left of them."""
 
 import contextlib
-import json
 import os
-import pwd
-import shutil
 import signal
-import subprocess
 import sys
-import tempfile
 from pathlib import Path
 
 import pytest
@@ -16,10 +11,10 @@ import pytest
 from course.shared.bench import VARIANTS
 from course.topology.hierarchy import variants
 from course.topology.plot_hierarchy import plot_variants
-from ddl import attach, hosts, launch, runs
+from ddl import attach, hosts, launch
 from ddl.launcher import processes
 from ddl.records.jsonfiles import read_json_lines
-from helpers import LAUNCHING, ROOT, output, printed, started, until
+from helpers import LAUNCHING, printed, started, until
 
 # It takes iproute2, and a machine that lets them make networks: not every one that runs fast tests.
 WHERE = """
@@ -77,7 +72,7 @@ def up(run):
 
 
 @pytest.mark.slow
-def test_two_hosts_are_two_networks(two_hosts, script, nothing_left, monkeypatch):
+def test_two_hosts_have_two_networks(two_hosts, script, nothing_left, monkeypatch):
     monkeypatch.setenv("SLURM_PROCID", "7")  # a job of Slurm around it is another matter
     run = launch(script(WHERE), workers=4, nodes=2, site=two_hosts)
     found = printed(run)
@@ -94,73 +89,9 @@ def test_two_hosts_are_two_networks(two_hosts, script, nothing_left, monkeypatch
     assert not {rank["network"] for rank in found} & networks()
 
 
-@pytest.mark.slow
-def test_the_printed_line_pasted_into_a_terminal(two_hosts, script, capfd):
-    path = script(WHERE)
-    launch(path, workers=2, nodes=2, site=two_hosts, dry_run=True)
-    where, line = capfd.readouterr().out.splitlines()
-    assert where == "# on 2 hosts made on this machine, with 100 Mbit/s between them"
-    found = [json.loads(line) for line in output("sh", "-c", line).splitlines()]
-    assert sorted((rank["rank"], rank["host"]) for rank in found) == [(0, "host0"), (1, "host1")] and runs() == []
-
-
-@pytest.mark.nightly(*LAUNCHING)
-def test_without_being_root(two_hosts, nothing_left):
-    """As the user `nobody`, in a user namespace, if the kernel allows them."""
-    if os.geteuid():
-        pytest.skip("not root: all the other tests are this one")
-    folder = Path(tempfile.mkdtemp(prefix="ddl-nobody-"))
-    try:
-        os.chown(folder, pwd.getpwnam("nobody").pw_uid, -1)
-        where = folder / "where.py"
-        where.write_text("\n".join(line[4:] for line in WHERE.splitlines()))
-        where.chmod(0o644)
-        python, path = for_nobody(folder)
-        code = (
-            "from ddl import hosts, launch; "
-            "print(hosts.permitted() or launch('where.py', workers=4, nodes=2, site=hosts.site()).id)"
-        )
-        environment = {**os.environ, "HOME": str(folder), "PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": "1"}
-        environment |= {"DDL_RUNS_DIR": str(folder / "runs"), "DDL_DATA_DIR": str(folder / "data")}
-        command = [*AS_NOBODY, python, "-c", code]
-        ran = subprocess.run(command, cwd=folder, capture_output=True, text=True, env=environment)
-        last = ran.stdout.splitlines()[-1] if ran.stdout else ran.stderr
-        if last.startswith("the kernel refuses"):
-            pytest.skip(f"this kernel does not let users make namespaces: {last}")
-        assert ran.returncode == 0, ran.stdout + ran.stderr
-        logs = [folder / "runs" / last / f"rank-{rank}.log" for rank in range(4)]
-        found = [json.loads(log.read_text()) for log in logs]
-        assert [rank["host"] for rank in found] == ["host0", "host0", "host1", "host1"]
-        assert len({rank["network"] for rank in found}) == 2
-        assert logs[0].stat().st_uid == pwd.getpwnam("nobody").pw_uid
-        assert processes.of_run(last) == []
-    finally:
-        shutil.rmtree(folder)
-
-
-AS_NOBODY = ("setpriv", "--reuid=nobody", "--clear-groups")
-
-
-def for_nobody(folder):
-    """An interpreter that `nobody` may run, and where it finds this package and psutil."""
-    import psutil
-
-    places = f"{ROOT / 'source_code'}:{Path(psutil.__file__).parents[1]}"
-    for python in (sys.executable, "/usr/bin/python3"):
-        tried = subprocess.run(
-            [*AS_NOBODY, "sh", "-c", f'exec "{python}" -c "import ddl, psutil"'],
-            cwd=folder,
-            env={**os.environ, "PYTHONPATH": places, "PYTHONDONTWRITEBYTECODE": "1"},
-            capture_output=True,
-        )
-        if tried.returncode == 0:
-            return python, places
-    pytest.skip("no Python here that the user nobody may run and that has psutil")
-
-
 @pytest.mark.nightly(*LAUNCHING)
 @pytest.mark.parametrize("detach", [False, True])
-def test_whoever_is_killed_nothing_stays(two_hosts, script, nothing_left, detach):
+def test_killed_launcher_leaves_no_hosts(two_hosts, script, nothing_left, detach):
     """By SIGKILL, which nobody can hear: the notebook's kernel, or `ddl.rank.netns_hosts` where nobody looks on."""
     code = (
         "import sys, time; from ddl import hosts, launch; run = launch(sys.argv[1], workers=2, "
@@ -179,7 +110,7 @@ def test_whoever_is_killed_nothing_stays(two_hosts, script, nothing_left, detach
 
 
 @pytest.mark.slow
-def test_horovod_in_several_ways_over_the_link(two_hosts, nothing_left):
+def test_all_reduce_variants_run_over_the_link(two_hosts, nothing_left):
     options = dict(timeout_s=200, sizes=[4, 2**16, 2**19], seconds=0.3)
     run = launch("hierarchical_allreduce.py", workers=4, nodes=2, site=two_hosts, **options)
     points = run.result["points"]
@@ -194,36 +125,3 @@ def test_horovod_in_several_ways_over_the_link(two_hosts, nothing_left):
             over_the_link = 8 * (counted["expected"] - hosts.BURST_BYTES) / 100e6
             assert spread["least"] >= over_the_link, point["variant"]
     assert len(variants(run)) == len(points) and "4 ranks on 2 hosts" in plot_variants(run).alt
-
-
-MEETING = {
-    "multi_worker": """
-        from ddl import cluster
-        import tensorflow as tf
-        address = cluster.await_all().address.split(":")[0]
-        strategy = tf.distribute.MultiWorkerMirroredStrategy()
-        context = tf.distribute.get_replica_context
-        total = strategy.run(lambda: context().all_reduce("sum", tf.constant(1.0)))
-        print(address, float(strategy.experimental_local_results(total)[0]))
-    """,
-    "torchrun": """
-        import os, socket
-        import torch
-        import torch.distributed as dist
-        dist.init_process_group("gloo")
-        total = torch.tensor(1.0)
-        dist.all_reduce(total)
-        assert os.environ["MASTER_ADDR"] == "192.0.2.1"
-        print(socket.gethostbyname(socket.gethostname()), total.item())
-    """,
-}
-
-
-@pytest.mark.nightly(*LAUNCHING)
-@pytest.mark.parametrize("cluster", MEETING)
-def test_other_clusters_meet_over_the_link(two_hosts, script, nothing_left, cluster):
-    if cluster == "torchrun":
-        pytest.importorskip("torch")
-    run = launch(script(MEETING[cluster]), workers=2, nodes=2, site=two_hosts, cluster=cluster, timeout_s=150)
-    last = [run.logs(rank).splitlines()[-1].split() for rank in range(2)]  # PyTorch warns that addresses have no names
-    assert last == [[hosts.address(rank), "2.0"] for rank in range(2)]

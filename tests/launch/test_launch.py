@@ -56,7 +56,7 @@ def summed(request, output_of):
     return request.param, launched(*output_of("summed", request.param))["sum"]
 
 
-def test_a_horovod_script_runs_unmodified(summed, nothing_left):
+def test_horovod_script_runs_unmodified(summed, nothing_left):
     workers, run = summed
     assert run.state == "done", run.failure
     total = sum(range(1, workers + 1))
@@ -130,7 +130,7 @@ TORCHRUN = """
     "cluster, text",
     [("horovod", TRAIN), ("multi_worker", TASKS), ("parameter_server", SERVERS), ("torchrun", TORCHRUN)],
 )
-def test_the_printed_line_under_stock_horovodrun_does_the_same(script, cluster, text):
+def test_printed_line_works_under_stock_horovodrun(script, cluster, text):
     path = script("    import os, sys\n" + text)
     run = launch(path, args=["a b", "-np"], cluster=cluster, oversubscribe=True, threads=1)
     assert run.job["shell_line"].split(" && ")[1].split()[0] == str(Path(sys.executable).with_name("horovodrun"))
@@ -152,7 +152,7 @@ UNTIL = """
 """
 
 
-def test_the_environment_reaches_ranks_but_no_command_line(script, tmp_path, monkeypatch):
+def test_environment_reaches_ranks_but_no_command_line(script, tmp_path, monkeypatch):
     monkeypatch.setenv("MY_API_TOKEN", "hush-4711")
     prints = """
     import json
@@ -170,7 +170,7 @@ def test_the_environment_reaches_ranks_but_no_command_line(script, tmp_path, mon
     assert all(b"hush-" not in file.read_bytes() for file in run.folder.iterdir() if not file.name.startswith("rank-"))
 
 
-def test_two_runs_at_the_same_time_keep_apart(script, nothing_left):
+def test_simultaneous_runs_do_not_interfere(script, nothing_left):
     path = script(ECHO)
     both = [launch(path, args=[name], wait=False, oversubscribe=True) for name in "ab"]
     for run, name in zip(both, "ab"):
@@ -179,7 +179,7 @@ def test_two_runs_at_the_same_time_keep_apart(script, nothing_left):
     assert [run.id for run in runs()] == sorted(run.id for run in both)
 
 
-def test_a_run_is_followed_and_stopped_from_another_process(script, nothing_left):
+def test_run_can_be_stopped_from_another_process(script, nothing_left):
     run = launch(script("import time; time.sleep(600)"), wait=False, oversubscribe=True)
     until(lambda: run.state == "running")
     code = (
@@ -190,7 +190,7 @@ def test_a_run_is_followed_and_stopped_from_another_process(script, nothing_left
     assert run.state == "stopped" and run.failure is None
 
 
-def test_a_detached_run_outlives_its_kernel_and_an_interrupt(script, tmp_path, nothing_left):
+def test_detached_run_outlives_its_kernel(script, tmp_path, nothing_left):
     path, interrupted = script("    print('up', flush=True)" + UNTIL + "    print('through')"), tmp_path / "interrupted"
     code = (
         "import sys; from ddl import launch; "
@@ -213,7 +213,7 @@ def test_a_detached_run_outlives_its_kernel_and_an_interrupt(script, tmp_path, n
     assert [run.logs(rank).split() for rank in (0, 1)] == [["up", "through"]] * 2
 
 
-def test_a_run_from_the_command_line(script, capfd):
+def test_run_starts_from_the_command_line(script, capfd):
     assert main(["run", "--oversubscribe", "--name", "cli", str(script(ECHO)), "--recipe", "a b"]) == 0
     shown = capfd.readouterr().out
     (run,) = runs()
@@ -224,8 +224,6 @@ def test_a_run_from_the_command_line(script, capfd):
 
 
 @pytest.mark.slow
-def test_the_doctor_starts_two_ranks():
-    site = replace(Site.detect(), gpus_per_node=0)
-    found = diagnose.two_ranks(site)
-    assert found.state == "OK", found.detail
-    assert found.detail.count(f"{host_name()} (") == 2
+def test_doctor_starts_two_ranks():
+    found = diagnose.two_ranks(replace(Site.detect(), gpus_per_node=0))
+    assert found.state == "OK" and found.detail.count(f"{host_name()} (") == 2

@@ -1,7 +1,5 @@
 """Step times on real ranks: the parts add up, and Horovod takes the settings that it is given."""
 
-import os
-
 import numpy as np
 import pytest
 
@@ -9,9 +7,9 @@ pytest.importorskip("horovod.tensorflow")
 
 from course.multi_gpu.plot_efficiency import plot_step_times, plot_timeline
 from course.shared.bench import PARTS
-from course.shared.efficiency import payoff, tuning
+from course.shared.efficiency import payoff
 from course.training import models, timeline
-from ddl import RunFailed, launch
+from ddl import launch
 
 pytestmark = pytest.mark.nightly("source_code/course/multi_gpu/scripts/step_times.py")
 
@@ -50,26 +48,3 @@ def test_one_and_two_ranks_over_several_sizes(nothing_left):
         for gradient in range(14):
             assert reduced.count(f"width{width}.gradient{gradient}") == SMALL["steps"] + 3
     assert "14 tensors in steps 7 to 8" in plot_timeline(two, steps=2, width=4).alt
-
-
-def test_ranks_run_on_pinned_cores():
-    last = max(os.sched_getaffinity(0))
-    assert measured(2, [1], name="one core", pin_to=[last, last]).result["processors"] == [[last], [last]]
-    with pytest.raises(RunFailed) as raised:
-        measured(2, [1], pin_to=[last, 2**16])
-    assert any("--pin-to 65536: this process may run on" in raised.value.run.logs(rank) for rank in (0, 1))
-
-
-def test_settings_reach_horovod_and_can_be_compared():
-    plain = measured(2, [2], name="together", cycle_time_ms=20, timeline=True)
-    alone = measured(2, [2], name="alone", cycle_time_ms=20, fusion_threshold_mb=0, timeline=True)
-    less = measured(2, [2], name="less", aggregate=2, fp16_compression=True)
-    for run, fused in ((plain, True), (alone, False)):
-        spans = timeline.read(run.folder / timeline.FILE)
-        # Only fused tensors are copied together.
-        assert any(span.phase == "copying" and span.operation == "ALLREDUCE" for span in spans) == fused
-    size = less.result["sizes"][0]
-    assert size["sent_bytes"] == size["gradient_bytes"] // 2
-    assert less.result["global_batch"] == 16 and less.result["per_rank_batch"] == 8
-    table = tuning([plain, alone, less])
-    assert table["verdict"][0] == "first" and table["aggregate"].tolist() == [1, 1, 2]

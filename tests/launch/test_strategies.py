@@ -2,7 +2,6 @@
 
 from importlib.util import find_spec
 
-import numpy as np
 import pytest
 
 from course.multi_gpu.agreement import agreement, kept_weights
@@ -40,7 +39,7 @@ def runs(output_of):
 
 
 @pytest.mark.parametrize("step", TOLERANCES)
-def test_all_synchronous_ways_reach_the_same_weights(runs, step):
+def test_synchronous_strategies_reach_the_same_weights(runs, step):
     table = agreement(runs.values(), step)
     assert table["strategy"].tolist() == list(WAYS)
     assert table["÷ the largest weight"].max() < TOLERANCES[step], table.to_string()
@@ -50,14 +49,8 @@ def first_loss(run):
     return next(event["loss"] for event in run.events() if event["event"] == "step")
 
 
-def test_they_have_learned_and_could_have_disagreed(runs):
-    kept = kept_weights(runs["single"])
-    moved = max(float(np.abs(a - b).max()) for a, b in zip(kept[1], kept[4], strict=True))
-    assert moved > 10 * TOLERANCES[4]
-
-
 @pytest.mark.parametrize("name", WAYS)
-def test_every_way_leaves_the_same_record_and_no_process(runs, name, nothing_left):
+def test_every_strategy_leaves_the_same_record(runs, name, nothing_left):
     nothing_left(runs[name])
     assert first_loss(runs[name]) == pytest.approx(first_loss(runs["single"]), rel=1e-5)
     result, single = runs[name].result, runs["single"].result
@@ -75,16 +68,7 @@ def test_every_way_leaves_the_same_record_and_no_process(runs, name, nothing_lef
     assert result["images_per_s"] > 0 and result["time_to_first_step_s"] > 0
 
 
-def test_logical_devices_are_told_from_gpus(runs):
-    for name in ("mirrored", "mirrored_loop"):
-        run = runs[name]
-        notes = [event["message"] for event in run.events() if event["event"] == "note"]
-        logical = run.result["devices"][0].startswith("CPU")
-        assert len(run.result["devices"]) == 2
-        assert logical == any("logical devices of one processor" in note for note in notes)
-
-
-def test_a_parameter_server_trains_out_of_step_and_gets_there(nothing_left):
+def test_parameter_server_trains_asynchronously(nothing_left):
     """Two workers on however few cores: it does not hang, and it learns."""
     options = dict(epochs=5, train_samples=5000, test_samples=1000, data_set="synthetic", timeout_s=300)
     run = launch("strategies/parameter_server.py", workers=2, cluster="parameter_server", **options)

@@ -16,8 +16,8 @@ pytestmark = pytest.mark.slow
 
 SCRIPT = ROOT / "source_code" / "train_cifar.py"
 WORKER = ROOT / "tests" / "workers" / "train_worker.py"
-TWO = "plain noise noise_identical noticed ghosts sync_bn ghost_bn fp16 lamb lars resnet diverging target".split()
-ONE = "script plain four_passes noticed_at_the_end ghosts ghosts_to_a_loss sync_bn lamb".split()
+TWO = "plain noise noise_identical noticed ghosts sync_bn ghost_bn lars resnet diverging target".split()
+ONE = "script plain noticed_at_the_end ghosts sync_bn".split()
 
 
 class Trained:
@@ -74,7 +74,7 @@ def assert_same_training(ours, theirs):
     assert np.linalg.norm(a - b) < 0.01 * np.linalg.norm(a - first)
 
 
-def test_two_ranks_train_as_one_rank_with_the_double_batch(one, two):
+def test_two_ranks_train_as_one_with_twice_the_batch(one, two):
     # Float32, no batch norm, augmented, Nesterov momentum.
     ours, theirs = two("plain"), one("plain")
     assert_same_training(ours, theirs)
@@ -85,7 +85,7 @@ def test_two_ranks_train_as_one_rank_with_the_double_batch(one, two):
         assert a["accuracy"] == pytest.approx(b["accuracy"], abs=0.01)
 
 
-def test_passes_of_one_rank_are_the_ghost_batches_of_two(one, two):
+def test_passes_of_one_rank_equal_ghost_batches_of_two(one, two):
     # With batch norm, recomputed statistics and the noise scale, as in recorded results.
     ours, theirs = one("ghosts"), two("ghosts")
     assert (ours.result["backward_passes_per_step"], theirs.result["backward_passes_per_step"]) == (4, 2)
@@ -106,22 +106,7 @@ def test_passes_of_one_rank_are_the_ghost_batches_of_two(one, two):
     }
 
 
-def test_it_stops_at_a_loss_on_training_pictures_and_keeps_the_weights(one):
-    case = one("ghosts_to_a_loss")
-    history = case.result["history"]
-    assert case.result["stopped_by"] == "target" and len(history) < 9
-    assert history[-1]["clean_loss"] <= 2.2 < min([row["clean_loss"] for row in history[:-1]], default=9)
-    kept = np.load(case.folder / "weights.npz")
-    for index, weights in enumerate(case.weights[0]):
-        np.testing.assert_array_equal(kept[f"arr_{index}"], weights)
-
-
-def test_passes_of_one_rank_add_up_to_its_batch(one):
-    assert one("four_passes").result["per_rank_batch"] == 32
-    assert_same_training(one("four_passes"), one("plain"))
-
-
-def test_ranks_share_no_sample_in_an_epoch_and_miss_none_that_is_used(two):
+def test_shards_are_disjoint_and_cover_the_epoch(two):
     first, second = two("plain").used
     assert first.shape == second.shape == (12, 16)  # 2 epochs of 6 steps of 2 x 16; 8 are left over
     for epoch in (slice(0, 6), slice(6, 12)):
@@ -131,7 +116,7 @@ def test_ranks_share_no_sample_in_an_epoch_and_miss_none_that_is_used(two):
     assert not np.array_equal(first[:6], first[6:])
 
 
-def test_evaluation_over_ranks_is_that_of_a_single_process(two, monkeypatch):
+def test_distributed_evaluation_matches_a_single_process(two, monkeypatch):
     # 101 test pictures: the ranks' shards differ in size, and the last batch is filled up.
     monkeypatch.syspath_prepend(str(SCRIPT.parent))
     monkeypatch.syspath_prepend(str(WORKER.parent))
@@ -151,7 +136,7 @@ def test_evaluation_over_ranks_is_that_of_a_single_process(two, monkeypatch):
     assert result["test_loss"] == pytest.approx(float(tf.reduce_mean(loss)), rel=1e-5)
 
 
-def test_the_noise_scale_is_zero_for_identical_data_and_above_it_for_shards(two):
+def test_noise_scale_is_zero_for_identical_data(two):
     assert two("noise").result["noise_scale"] > 1
     assert two("noise_identical").result["noise_scale"] == pytest.approx(0, abs=1e-3)
     for event in two("noise").events("noise_scale"):
@@ -160,29 +145,6 @@ def test_the_noise_scale_is_zero_for_identical_data_and_above_it_for_shards(two)
     assert case.result["identical_data"] is True and two("noise").result["identical_data"] is False
     assert "IDENTICAL DATA" in case.events("note")[0]["message"]
     np.testing.assert_array_equal(*case.used)
-
-
-def test_the_record_says_what_happened(two):
-    case = two("plain")
-    result = read_json(case.folder / "result.json")
-    assert result["ranks"] == 2 and result["global_batch"] == 32 and result["per_rank_batch"] == 16
-    assert result["steps"] == 12 and result["epochs"] == 2 and result["samples"] == 12 * 32
-    assert result["stopped_by"] == "epochs" and result["diverged"] is False
-    described = {"name": "small", "form": "generated", "train_samples": 200, "test_samples": 101, "held_out": "test"}
-    assert result["data"] == described and result["ghost_batch"] == 16
-    assert len(result["epoch_seconds"]) == len(result["history"]) == 2
-    assert sum(result["start_s"].values()) == pytest.approx(result["time_to_first_step_s"], abs=0.1)
-    assert result["parameters"] == 242_122 and result["threads_per_rank"] == 1
-    assert sum(result["epoch_seconds"]) == pytest.approx(result["train_seconds"], rel=0.2)
-    # Without warm-up, the speed is the second epoch's.
-    assert result["images_per_s"] == pytest.approx(192 / result["epoch_seconds"][1], rel=0.3)
-    (begin,) = case.events("start")
-    assert result["precision"] == begin["precision"] == "float32"
-    assert (begin["world"], begin["steps"], begin["steps_per_epoch"]) == (2, 12, 6)
-    steps = case.events("step")
-    assert steps[0]["step"] == 1 and steps[0]["images_per_s"] is None and steps[-1]["step"] == 12
-    rows = [{k: v for k, v in e.items() if k not in ("event", "time")} for e in case.events("evaluation")]
-    assert rows == result["history"]
 
 
 def test_notice_to_one_rank_stops_all_and_restart_resumes(two):
@@ -211,10 +173,10 @@ def test_notice_at_last_step_has_no_effect(one):
     assert not (case.folder / "requeue").exists() and not case.events("checkpoint")
 
 
-def test_outside_a_run_it_trains_and_writes_nothing(one):
+def test_script_outside_a_run_writes_nothing(one):
     folder = one("plain").folder.parent
     printed = (folder / "script.txt").read_text()
-    assert "data: synthetic (generated), 400 training and 100 test images" in printed
+    assert "synthetic (generated), 400 training and 100 test images" in printed
     assert "held-out" in printed.splitlines()[-1]
     assert not list((folder / "script").rglob("*.json*"))
 
@@ -222,7 +184,7 @@ def test_outside_a_run_it_trains_and_writes_nothing(one):
 PAIR = dict(workers=2, threads=1, oversubscribe=True, recipe="batch_norm", data_set="synthetic", test_samples=100)
 
 
-def test_two_ranks_compute_in_bfloat16_where_they_can_and_exchange_float32():
+def test_bfloat16_ranks_exchange_float32():
     can = bool(instructions())
     precision, computed_in = ("bfloat16", "bfloat16") if can else ("auto", "float32")
     run = launch(SCRIPT, **PAIR, precision=precision, timeline=True, train_samples=400, steps=2)
@@ -233,25 +195,14 @@ def test_two_ranks_compute_in_bfloat16_where_they_can_and_exchange_float32():
     assert set(sent) == {"float32"} and sent["float32"] > 2 * 4 * run.result["parameters"]
 
 
-def test_synchronous_batch_norm_on_two_ranks_is_batch_norm_on_one(one, two):
+def test_sync_batch_norm_matches_one_rank(one, two):
     assert_same_training(two("sync_bn"), one("sync_bn"))
     with pytest.raises(AssertionError):
         assert_same_training(two("ghost_bn"), one("sync_bn"))
     assert_same_weights(*two("ghost_bn").weights, 1e-6)  # an evaluation has averaged the ranks' statistics
 
 
-def test_lamb_with_decay_and_smoothing_is_the_same_on_one_rank(one, two):
-    ours, theirs = two("lamb").result, one("lamb").result
-    assert ours["learning_rate"] == theirs["learning_rate"]
-    assert ours["loss"] == pytest.approx(theirs["loss"], rel=0.2)  # batch norm is per worker
-
-
-def test_half_precision_messages_change_little(two):
-    assert_same_weights(two("plain").weights[0], two("fp16").weights[0], 5e-2)
-    assert not np.array_equal(two("plain").weights[0][0], two("fp16").weights[0][0])
-
-
-def test_the_other_optimizers_and_models_train_and_a_run_stops_at_its_target(two):
+def test_other_optimizers_train_and_targets_stop_a_run(two):
     for case in ("lars", "resnet"):
         result = two(case).result
         assert np.isfinite(result["test_loss"]) and not result["diverged"]
@@ -260,7 +211,7 @@ def test_the_other_optimizers_and_models_train_and_a_run_stops_at_its_target(two
     assert result["steps"] % 2 == 0 and result["steps"] < 54
 
 
-def test_a_run_that_diverges_ends_and_says_so(two):
+def test_diverging_run_ends_and_is_marked(two):
     case = two("diverging")
     result = read_json(case.folder / "result.json")
     assert result["diverged"] is True and result["stopped_by"] == "diverged"

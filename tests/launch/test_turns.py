@@ -11,7 +11,7 @@ LASTS = """
 """
 
 
-def test_two_of_a_class_run_in_turn_and_one_that_waits_can_be_stopped(script, monkeypatch, nothing_left, tmp_path):
+def test_queued_runs_take_turns(script, monkeypatch, nothing_left, tmp_path):
     monkeypatch.setenv("DDL_QUEUE", str(tmp_path / "queue"))
     path, end = script(LASTS), tmp_path / "end"
 

@@ -15,7 +15,7 @@ pytestmark = pytest.mark.slow
         ("raises", ["rank 1 of 2", "raised ValueError"]),
     ],
 )
-def test_a_mistake_is_reported_with_its_rank(case, words, nothing_left):
+def test_deadlock_is_reported_with_its_rank(case, words, nothing_left):
     run = launch("waiting_ranks.py", workers=2, case=case, timeout_s=20, check=False, oversubscribe=True)
     assert run.state == "failed"
     assert all(word in run.failure.sentence for word in words), run.failure.sentence
@@ -24,6 +24,6 @@ def test_a_mistake_is_reported_with_its_rank(case, words, nothing_left):
         assert stacks.count("waiting_ranks.py") >= 2
 
 
-def test_the_script_without_a_mistake_fits_the_weight(nothing_left):
+def test_correct_script_fits_the_weight(nothing_left):
     run = launch("waiting_ranks.py", workers=2, oversubscribe=True)
     assert run.result["weight"] == pytest.approx(3, abs=0.1)

@@ -36,7 +36,7 @@ RECIPES = {"3b.Strategies-in-Depth": (TF_LOOP, TF_LOOP_TRAINED), "4.Convergence"
 
 @pytest.mark.slow
 @pytest.mark.parametrize("lesson", RECIPES)
-def test_a_recipe_trains(lesson, tmp_path):
+def test_recipe_in_the_text_trains(lesson, tmp_path):
     before, after = RECIPES[lesson]
     cells = jupytext.read(ROOT / "lessons" / f"{lesson}.py", fmt="py:percent").cells
     (recipe,) = (cell.source for cell in cells if "recipe" in cell.metadata.get("tags", ()))

@@ -1,8 +1,6 @@
 """Recording the reference results, at a size that only proves that it works."""
 
 import collections
-import json
-import math
 import statistics
 import subprocess
 import sys
@@ -86,7 +84,7 @@ SCRIPTS |= {"keras": "bug_hunt_fit.py", "challenge-generated": "trainer.py"}
 
 
 @pytest.mark.parametrize("name", [*TRAININGS, *LANDSCAPES, "precision", "precision-speed", "keras", *CHALLENGE])
-def test_recorded_results_say_where_they_come_from(name):
+def test_recorded_results_name_their_origin(name):
     results = results_of(name)
     assert results
     for result in results:
@@ -103,23 +101,54 @@ def test_compared_runs_share_precision_and_machine(name):
     for key in ("precision", "versions", "hardware", "parameters"):
         values = [result.get(key) for result in results if (key != "parameters" or result.get("recipe") != "base")]
         assert all(value == values[0] for value in values), key
+    if name in TRAININGS:  # recorded side by side, so without times
+        assert not any(result["images_per_s"] or result["train_seconds"] for result in results)
 
 
-def test_both_precisions_were_recorded_with_the_same_seeds_on_one_machine():
-    results = results_of("precision-arms")
-    assert len({json.dumps(result["hardware"]) for result in results}) == 1
-    seeds = {(result["name"], result["precision"]): [] for result in results}
-    for result in results:
-        assert result["name"].endswith(f", {result['precision']}") and result["held_out"] == "test"
-        seeds[result["name"], result["precision"]].append(result["seed"])
-    assert len(seeds) == 6 and {tuple(found) for found in seeds.values()} == {(10, 11, 12, 13, 14)}
+# Held-out images and seeds: those of tuning, those judged, and the seeds that the judged ones must avoid.
+ROLES = {
+    "critical-batch": ("validation", "validation", {100}, {0, 1, 2}),
+    "critical-batch-tuned": ("validation", "test", {100, 101, 102}, {0, 1, 2, 3, 4}),
+    "generalisation": ("validation", "test", None, None),
+    "lars-biases": ("validation", "test", None, None),
+}
 
 
-@pytest.mark.parametrize("name", TRAININGS)
-def test_runs_recorded_side_by_side_have_no_times(name):
-    for result in results_of(name):
-        assert result["images_per_s"] is None and result["train_seconds"] is None
-        assert all(row["seconds"] is None for row in result["history"])
+@pytest.mark.parametrize("name", ROLES)
+def test_runs_are_judged_on_other_seeds_and_images_than_tuning_used(name):
+    roles = {role: [r for r in results_of(name) if r["role"] == role] for role in ("tuning", "judged")}
+    tuned_on, judged_on, *seeds = ROLES[name]
+    assert {result["held_out"] for result in roles["tuning"]} == {tuned_on}
+    assert {result["held_out"] for result in roles["judged"]} == {judged_on}
+    found = [{result["seed"] for result in results} for results in roles.values()]
+    assert not found[0] & found[1] and len(found[1]) >= 3
+    assert seeds in (found, [None, None])
+
+
+def test_arms_are_judged_on_other_seeds_and_images_than_tuning_used():
+    tuning, judged, again = (results_of(name) for name in ("convergence-tuning", "convergence-cifar10", "arms-again"))
+    again = [result for result in again if result["role"] == "judged"]
+    held_out = [{result["held_out"] for result in results} for results in (tuning, judged, again)]
+    assert held_out == [{"validation"}, {"test"}, {"test"}]
+    seeds = [{result["seed"] for result in results} for results in (tuning, judged, again)]
+    assert len(seeds[1]) >= 5 and len(set.union(*seeds)) == sum(map(len, seeds))  # no seed has two parts
+    assert {result["data"]["train_samples"] for result in tuning + judged} == {45_056}
+
+
+def test_every_batch_of_the_critical_batch_sweep_reached_its_target():
+    for file, batches in (("critical-batch", [32 * 2**k for k in range(8)]), ("critical-batch-tuned", None)):
+        for arm in ("plain SGD", "SGD with momentum", "LAMB"):
+            curve = critical.critical_batch(recorded(file), arm=arm)
+            assert batches in ([point.batch for point in curve.points], None)
+            assert not any(point.missed for point in curve.points)
+            assert file == "critical-batch-tuned" or not any(point.at_edge for point in curve.points)
+
+
+def test_sharpness_is_compared_between_twelve_settings_at_one_loss():
+    measured = results_of("landscape")
+    settings = collections.Counter((result["global_batch"], result["run"]["learning_rate"]) for result in measured)
+    assert len(settings) == 12 and set(settings.values()) == {6}
+    assert {result["stopped_by"] for result in measured} == {"target"}
 
 
 def as_recorded(source):
@@ -127,7 +156,7 @@ def as_recorded(source):
     return source.replace("from course.data.augment", "from ddl.data.augment")
 
 
-def test_the_challenge_s_arms_share_their_seeds_and_are_of_the_files_that_are_there():
+def test_challenge_arms_share_seeds_and_match_their_files():
     for name, arms in (("challenge-ablations", challenge.ONE_PASS), ("challenge-times", challenge.TIMED)):
         for arm in arms:
             results = [result for result in results_of(name) if result["arm"] == arm.name]
@@ -151,7 +180,7 @@ def test_the_challenge_s_arms_share_their_seeds_and_are_of_the_files_that_are_th
 
 
 @pytest.mark.parametrize(("name", "seeds"), [("cifar10", 20), ("synthetic", 10)])
-def test_the_challenge_s_targets_are_ones_that_the_baseline_reaches_nine_times_in_ten(name, seeds):
+def test_baseline_reaches_the_target_nine_times_in_ten(name, seeds):
     results = results_of({"cifar10": "challenge-baseline", "synthetic": "challenge-generated"}[name])
     assert sorted(result["seed"] for result in results) == list(range(seeds))
     files = {result["challenge"]["file"] for result in results}
@@ -167,87 +196,7 @@ def test_the_challenge_s_targets_are_ones_that_the_baseline_reaches_nine_times_i
     assert power(TARGETS[name]) >= 0.9 > power(TARGETS[name] + 0.005)
 
 
-def test_arms_were_tuned_and_judged_on_different_pictures_and_seeds():
-    tuning, judged = (results_of(name) for name in ("convergence-tuning", "convergence-cifar10"))
-    assert {result["held_out"] for result in tuning} == {"validation"}
-    assert {result["held_out"] for result in judged} == {"test"}
-    seeds = [{result["seed"] for result in results} for results in (tuning, judged)]
-    assert not seeds[0] & seeds[1] and len(seeds[1]) >= 5
-    assert {result["data"]["train_samples"] for result in tuning + judged} == {45_056}
-
-
-def test_batch_sizes_were_tuned_on_one_seed_and_judged_on_three_others():
-    runs = recorded("critical-batch")
-    assert {run.result["held_out"] for run in runs} == {"validation"}
-    assert {run.result["ghost_batch"] for run in runs} == {32}
-    for arm in ("plain SGD", "SGD with momentum", "LAMB"):
-        curve = critical.critical_batch(runs, arm=arm)
-        assert [point.batch for point in curve.points] == [32 * 2**k for k in range(8)]
-        for point in curve.points:
-            assert not point.at_edge and not point.missed and sorted(point.seeds) == [0, 1, 2], (arm, point.batch)
-    assert {run.result["seed"] for run in runs if run.result["role"] == "tuning"} == {100}
-
-
-def test_batches_tuned_on_three_seeds_and_evaluated_on_five_others():
-    runs = recorded("critical-batch-tuned")
-    for arm, batches in (("SGD with momentum", 6), ("LAMB", 6), ("plain SGD", 4)):
-        curve = critical.critical_batch(runs, arm=arm)
-        assert [point.batch for point in curve.points] == [32, 128, 512, 1024, 2048, 4096][:batches]
-        for point in curve.points:
-            assert not point.missed and sorted(point.seeds) == [0, 1, 2, 3, 4], (arm, point.batch)
-            assert not math.isnan(sum(point.grid.figures[point.rate])) and len(point.grid.figures[point.rate]) == 3
-    for role, pictures, seeds in (("tuning", "validation", {100, 101, 102}), ("judged", "test", {0, 1, 2, 3, 4})):
-        found = [run.result for run in runs if run.result["role"] == role]
-        assert {result["held_out"] for result in found} == {pictures}
-        assert {result["seed"] for result in found} == seeds
-
-
-def test_arms_were_recorded_again_with_seeds_that_had_no_part_before():
-    results, before = results_of("arms-again"), results_of("convergence-cifar10") + results_of("convergence-tuning")
-    judged = [result for result in results if result["role"] == "judged"]
-    assert {result["held_out"] for result in judged} == {"test"}
-    assert not {result["seed"] for result in judged} & {result["seed"] for result in before}
-    rates = {result["name"]: result["learning_rate"] for result in results_of("convergence-cifar10")}
-    again = {result["name"]: result["learning_rate"] for result in judged if result["name"] in rates}
-    assert len(again) == 4 and all(rates[name] == rate for name, rate in again.items())
-
-
-def test_gap_search_tuned_on_other_images_and_seeds():
-    roles = {"tuning": [], "judged": []}
-    for result in results_of("generalisation"):
-        roles[result["role"]].append(result)
-    assert {result["held_out"] for result in roles["tuning"]} == {"validation"}
-    assert {result["held_out"] for result in roles["judged"]} == {"test"}
-    seeds = [{result["seed"] for result in results} for results in roles.values()]
-    assert not seeds[0] & seeds[1] and len(seeds[1]) >= 5
-
-
-def test_lars_with_biases_apart_has_its_grids_best_part_and_rate():
-    results = results_of("lars-biases")
-    judged = [result for result in results if result["role"] == "judged"]
-    tuning = [result for result in results if result["role"] == "tuning"]
-    assert {result["held_out"] for result in tuning} == {"validation"}
-    assert not {result["seed"] for result in judged} & {result["seed"] for result in tuning}
-    reached = collections.defaultdict(list)
-    for result in tuning:
-        reached[result["config"]["bias_rate"], result["learning_rate"]].append(result["test_accuracy"])
-    best = max(reached, key=lambda setting: statistics.fmean(reached[setting]))
-    chosen = {(r["config"]["bias_rate"], r["learning_rate"]) for r in judged if r["config"]["bias_rate"]}
-    assert chosen == {best} and all(len(found) == 2 for found in reached.values())
-    rates = {result["name"]: result["learning_rate"] for result in results_of("convergence-cifar10")}
-    as_before = {result["name"]: result["learning_rate"] for result in judged if not result["config"]["bias_rate"]}
-    assert as_before == {name: rates[name] for name in ("LARS", "LARS, trust 0.001")}
-
-
-def test_sharpness_is_compared_between_twelve_settings_of_six_seeds_that_all_got_to_one_loss():
-    measured = results_of("landscape")
-    settings = collections.Counter((result["global_batch"], result["run"]["learning_rate"]) for result in measured)
-    assert len(settings) == 12 and set(settings.values()) == {6}
-    assert {result["stopped_by"] for result in measured} == {"target"}
-    assert not {result["seed"] for result in measured} & {result["seed"] for result in results_of("generalisation")}
-
-
-def test_every_arm_has_its_grids_best_rate_and_no_best_is_at_an_edge():
+def test_every_arm_has_the_best_rate_of_its_grid_inside_the_edges():
     grids = tuning.grids(recorded("convergence-tuning"))
     judged = {run.name: run.result["learning_rate"] for run in recorded("convergence-cifar10")}
     for arm, grid in grids.items():
@@ -255,7 +204,7 @@ def test_every_arm_has_its_grids_best_rate_and_no_best_is_at_an_edge():
         assert judged[arm] == pytest.approx(grid.best), arm
 
 
-def test_base_rates_are_those_of_the_grids():
+def test_base_rates_match_the_grids():
     grids = tuning.grids(recorded("convergence-tuning"))
     assert grids["small batch"].best == BASE_RATES["sgd"]
     assert grids["LARS"].best == pytest.approx(RECIPES["lars"].rate(1024, BASE_RATES["lars"]))
@@ -279,7 +228,7 @@ def test_recorded_pairs_differ_in_precision_alone():
             assert first.get("sent") == second.get("sent")  # bfloat16 sends no less
 
 
-def test_the_page_of_measurements_states_the_recorded_pairs():
+def test_measured_md_states_the_recorded_pairs():
     accuracy = precisions.pairs(recorded("precision"), "test_accuracy")
     speed = precisions.pairs(recorded("precision-speed"), "images_per_s")
     measured = " ".join((ROOT / "docs" / "measured.md").read_text().split())

@@ -37,7 +37,7 @@ def test_release_has_no_solutions_and_stable_ids():
     assert test.metadata.editable is False and test.metadata.nbgrader.checksum
 
 
-def test_a_lesson_that_nbgrader_does_not_take_is_named(tmp_path):
+def test_invalid_lesson_is_named(tmp_path):
     source = tmp_path / "lessons" / "1.One.py"
     source.parent.mkdir(parents=True)
     source.write_text(LESSON.format(test="q01_one"))  # the same id twice

@@ -12,7 +12,7 @@ def cells_of(name):
     return jupytext.read(ROOT / "lessons" / f"{name}.py", fmt="py:percent").cells
 
 
-def test_without_pytorch_the_section_on_it_says_how_to_get_it_and_goes_on(monkeypatch, capsys):
+def test_section_without_pytorch_says_how_to_install_it(monkeypatch, capsys):
     monkeypatch.setattr(extras, "find_spec", lambda name: None)
     cells = cells_of("3b.Strategies-in-Depth")
     first = next(number for number, cell in enumerate(cells) if cell.source.startswith("## 6. The same in PyTorch"))

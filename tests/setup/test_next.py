@@ -18,7 +18,7 @@ LOOKS_AT = [
 
 @pytest.mark.nightly(*LOOKS_AT)
 @pytest.mark.timeout(2400)
-def test_the_next_stack_sets_up_and_passes_its_full_run(tmp_path):
+def test_next_stack_passes_its_full_run(tmp_path):
     log = tmp_path / "log"
     with open(log, "wb") as file:
         command = ["make", "test-all", "STACK=next"]

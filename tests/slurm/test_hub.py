@@ -104,7 +104,7 @@ def ask(slurm_conf, tmp_path):
         cluster.end_jobs({"SLURM_CONF": str(slurm_conf), "PATH": "/usr/sbin:/usr/bin:/sbin:/bin"})
 
 
-def test_who_waits_for_a_server_is_told_slurms_reason(ask, slurm_conf):
+def test_waiting_page_shows_slurms_reason(ask, slurm_conf):
     environment = os.environ | {"SLURM_CONF": str(slurm_conf)}
 
     def slurm(*command):

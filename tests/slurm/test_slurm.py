@@ -41,7 +41,7 @@ def slurm_state(run):
 
 
 @pytest.mark.slow
-def test_one_node_is_one_task_and_variables_that_are_not_named_stay_here(on_slurm, script, monkeypatch):
+def test_one_node_job_passes_only_named_variables(on_slurm, script, monkeypatch):
     monkeypatch.setenv("MY_API_TOKEN", "hush-4711")
     monkeypatch.setenv("MY_SETTING", "seven")
     on_slurm(pass_environment=["MY_SETTING"])
@@ -58,7 +58,7 @@ def test_one_node_is_one_task_and_variables_that_are_not_named_stay_here(on_slur
 
 
 @pytest.mark.slow
-def test_two_nodes_are_one_task_a_rank(on_slurm, script):
+def test_two_node_job_has_a_task_per_rank(on_slurm, script):
     run = launch(script(WHERE), workers=4)
     assert run.state == "done", run.failure
     assert "-m ddl.rank.task --network-interface lo" in run.job["shell_line"]
@@ -67,14 +67,6 @@ def test_two_nodes_are_one_task_a_rank(on_slurm, script):
         (rank, 4, rank % 2, 2, rank // 2, 10.0, f"node0{1 + rank // 2}", "0,1") for rank in range(4)
     ]
     until(lambda: processes.of_run(run.id) == [], 10)
-
-
-@pytest.mark.nightly(*LAUNCHING)
-def test_a_submission_trains_on_two_nodes(on_slurm):
-    sizes = {"samples": 1024, "train_samples": 1024, "public_samples": 100, "data_set": "synthetic"}
-    run = launch("train_submission.py", workers=4, site=on_slurm(), file="baseline.py", **sizes)
-    assert [rank.host for rank in run.progress().ranks] == ["node01"] * 2 + ["node02"] * 2
-    assert (run.result["world"], run.result["samples"]) == (4, 1024) and run.result["trial"]
 
 
 @pytest.mark.slow
@@ -97,24 +89,8 @@ def slurm_jobs():
     return set(listed.stdout.split())
 
 
-@pytest.mark.nightly(*LAUNCHING)
-def test_mpi_ranks_start_under_pmix(on_slurm, tmp_path):
-    """Horovod itself has no MPI here: what Slurm gives each task is what can be seen."""
-    on_slurm(controller="mpi")
-    from ddl.launcher.job import Job
-    from ddl.launcher.plan import plan
-    from ddl.launcher.site import Site
-
-    site = Site.here()
-    argv = plan(Job("x.py", workers=2, cwd=str(tmp_path)), site, run_id="mpi", folder=tmp_path).argv
-    step = argv[: argv.index("-m") - 1]
-    code = "import os; print(sorted(k for k in os.environ if k.startswith('PMIX_')))"
-    started = subprocess.run([*step, sys.executable, "-c", code], capture_output=True, text=True)
-    assert "PMIX_RANK" in started.stdout and len(started.stdout.splitlines()) == 2, started.stderr
-
-
 @pytest.mark.slow
-def test_waiting_is_shown_and_a_pending_run_is_cancelled(on_slurm, script, capfd):
+def test_pending_run_can_be_cancelled(on_slurm, script, capfd):
     busy = launch(script(SLEEP), workers=4, wait=False)
     until(lambda: busy.state == "running")
     code = (
@@ -145,7 +121,7 @@ def test_waiting_is_shown_and_a_pending_run_is_cancelled(on_slurm, script, capfd
 
 
 @pytest.mark.slow
-def test_a_detached_run_outlives_its_kernel_and_is_stopped_from_the_command_line(on_slurm, script):
+def test_detached_slurm_run_is_stopped_from_the_command_line(on_slurm, script):
     code = (
         "import sys, time; from ddl import launch; "
         "print(launch(sys.argv[1], workers=4, detach=True).id, flush=True); time.sleep(600)"
@@ -161,7 +137,7 @@ def test_a_detached_run_outlives_its_kernel_and_is_stopped_from_the_command_line
 
 
 @pytest.mark.nightly(*LAUNCHING)
-def test_the_kernel_of_an_attached_run_is_killed(on_slurm, script):
+def test_killed_kernel_cancels_the_slurm_job(on_slurm, script):
     code = "import sys; from ddl import launch; launch(sys.argv[1], workers=4)"
     kernel = subprocess.Popen([sys.executable, "-c", code, str(script(SLEEP))])
     until(lambda: runs() and runs()[0].state == "running")
@@ -173,28 +149,8 @@ def test_the_kernel_of_an_attached_run_is_killed(on_slurm, script):
     until(lambda: processes.of_run(run.id) == [], 10)
 
 
-@pytest.mark.nightly(*LAUNCHING)
-def test_our_time_limit_names_the_rank_that_others_wait_for(on_slurm, script):
-    """A rank on each node. The limit counts from the start, so only one of them imports anything."""
-    on_slurm(gpus_per_node=1)
-    run = launch(
-        script("""
-        import os, time
-        if os.environ["HOROVOD_RANK"] == "1":
-            time.sleep(600)
-        import horovod.tensorflow as hvd
-        hvd.init()
-    """),
-        workers=2,
-        check=False,
-        timeout_s=45,
-    )
-    assert run.job["nodes"] == 2
-    assert "time limit of 45 s: the others were waiting for rank 1" in run.failure.sentence
-
-
 @pytest.mark.slow
-def test_slurm_refuses_in_its_own_words(on_slurm, script):
+def test_slurm_refusal_is_passed_on(on_slurm, script):
     path = script(SLEEP)
     on_slurm(partition="nonsense")
     with pytest.raises(RunFailed, match="[Ii]nvalid partition name"):
@@ -207,7 +163,7 @@ def test_slurm_refuses_in_its_own_words(on_slurm, script):
 
 
 @pytest.mark.nightly(*LAUNCHING)
-def test_a_planned_line_pasted_into_a_terminal(on_slurm, script, capfd):
+def test_dry_run_line_works_in_a_terminal(on_slurm, script, capfd):
     launch(script(WHERE), workers=4, dry_run=True)
     where, line = capfd.readouterr().out.splitlines()
     assert where == "# in a job of Slurm, on 2 nodes"
@@ -234,30 +190,7 @@ def test_two_nodes_enter_singularity(on_slurm, script, tmp_path, monkeypatch):
 
 
 @pytest.mark.nightly(*LAUNCHING)
-def test_the_report_for_an_instructor(on_slurm):
-    """`ddl doctor --submit`; the site says no GPUs, because behind the stand-ins there are none."""
-    site = on_slurm(gpus_per_node=0)
-    report = output(sys.executable, "-m", "ddl.cli", "doctor", "--site", site, "--submit")
-    assert "first all-reduce after" in report and "node01" in report
-    site = on_slurm(gpus_per_node=0, partition="nonsense")
-    report = subprocess.run([sys.executable, "-m", "ddl.cli", "doctor", "--site", site], capture_output=True, text=True)
-    assert report.returncode == 1 and "nonsense" in report.stdout
-
-
-@pytest.mark.nightly(*LAUNCHING)
-def test_in_an_allocation_ranks_start_as_a_step_of_it(on_slurm, script):
-    code = "import sys; from ddl import launch\nrun = launch(sys.argv[1], workers=4)\nprint(run.id, run.state)\n"
-    allocated = "salloc --nodes=2 --ntasks-per-node=2 --cpus-per-task=2 --gres=gpu:2".split()
-    output(*allocated, sys.executable, "-c", code, script(WHERE))
-    (run,) = runs()
-    assert run.state == "done" and run.job["site"]["allocation"]
-    assert "srun --nodes=2" in run.job["shell_line"] and "--overlap" in run.job["shell_line"]
-    seen = [(each["node"], each["local_rank"], each["sum"]) for each in printed(run)]
-    assert seen == [(node, local, 10.0) for node in ("node01", "node02") for local in (0, 1)]
-
-
-@pytest.mark.nightly(*LAUNCHING)
-def test_preempted_and_queued_again_is_one_record(on_slurm):
+def test_requeued_run_keeps_one_record(on_slurm):
     run = launch("train_cifar.py", workers=2, detach=True, steps=400, checkpoint_every=20, **TRAIN)
     until(lambda: (run.folder / "checkpoint.npz").exists())
     urgent = subprocess.Popen(
@@ -267,46 +200,6 @@ def test_preempted_and_queued_again_is_one_record(on_slurm):
     urgent.communicate()
     start_now(run)
     check_one_record(run.wait(), 400)
-
-
-@pytest.mark.nightly(*LAUNCHING)
-def test_time_limits(on_slurm, script):
-    """The shortest that Slurm knows is a minute: one node waits for it, the other one trains.
-
-    Steps of the first start are mostly sleep, so that it never gets to its end, and leaves the cores to others. What is
-    left has more time, so that a slow machine needs no third start.
-    """
-    on_slurm(time_limit="1", time_limit_warning_s=30)
-    sleeper = launch(script(SLEEP), workers=2, wait=False)
-    slowly = script(
-        f"""
-        import os, runpy, time
-        from course.training.journal import Journal
-
-        def step(journal, *arguments):
-            time.sleep(os.environ.get("SLURM_RESTART_COUNT", "0") == "0")
-            return counted(journal, *arguments)
-
-        counted, Journal.step = Journal.step, step
-        runpy.run_path({str(ROOT / "source_code" / "train_cifar.py")!r}, run_name="__main__")
-        """,
-        "slowly.py",
-    )
-    run = launch(slowly, workers=2, detach=True, steps=100, **TRAIN)
-    until(lambda: (run.folder / "requeue").exists())
-    number = SlurmJob(run.id).state(fresh=True).id
-    subprocess.run(["scontrol", "update", f"JobId={number}", "TimeLimit=20"], check=True)
-
-    def over():
-        if run.state == "queued":
-            start_now(run)
-        return run.progress().over
-
-    until(over, 400)
-    check_one_record(run, 100)
-    sleeper.wait()
-    assert sleeper.failure.type == "TIMEOUT"
-    assert "reached its time limit (TIMEOUT)" in sleeper.failure.sentence
 
 
 @pytest.mark.slow
@@ -322,7 +215,7 @@ def test_killed_rank_on_the_second_node_restarts_the_run(on_slurm):
 
 
 @pytest.mark.nightly(*LAUNCHING)
-def test_several_nodes_checkpoint_when_warned(on_slurm):
+def test_multi_node_run_checkpoints_when_warned(on_slurm):
     """The signal that Slurm sends before a time limit, sent by hand."""
     run = launch("train_cifar.py", workers=4, detach=True, steps=400, **TRAIN)
     until(lambda: run.progress().step > 20)

@@ -1,8 +1,6 @@
 """Light imports stay light: checked in one process, lightest first."""
 
 import json
-import os
-import subprocess
 import sys
 
 import pytest
@@ -17,7 +15,6 @@ LIGHT = {
     "course.multi_gpu.classification course.multi_gpu.plot_classification": MODELS,
     "course.training.strategy course.multi_gpu.difference course.multi_gpu.plot_strategies": MODELS,
 }
-ONEDNN = "TF_ENABLE_ONEDNN_OPTS"
 PROBE = """
 import importlib, json, sys
 imported = {}
@@ -40,12 +37,3 @@ def imported(output_of):
 @pytest.mark.parametrize("modules", LIGHT)
 def test_nothing_heavier_is_imported_with(modules, imported):
     assert LIGHT[modules] & set(imported[modules]) == set()
-
-
-@pytest.mark.parametrize("chosen, has", [(None, "1"), ("0", "0")])
-def test_the_tool_asks_for_onednn_unless_somebody_has_chosen(chosen, has):
-    environment = {name: value for name, value in os.environ.items() if name != ONEDNN} | (
-        {ONEDNN: chosen} if chosen else {}
-    )
-    code = f"import ddl, os; print(os.environ[{ONEDNN!r}])"
-    assert subprocess.check_output([sys.executable, "-c", code], env=environment, text=True).strip() == has

@@ -20,9 +20,3 @@ def test_each_public_name_is_what_its_module_defines(package):
             import_module(f"{package.__name__}.{name}")
     with pytest.raises(AttributeError, match="nonsense"):
         package.nonsense  # noqa: B018
-
-
-def test_a_lessons_module_is_found_by_its_own_name():
-    for package in (ddl, course):
-        for name, home in package._MODULES.items():
-            assert getattr(package, name) is import_module(f"{package.__name__}.{home}")

@@ -47,17 +47,11 @@ def test_the_interval_decides(mean, half_width, verdict):
         result.verdict(-1)
 
 
-def test_equal_results_differ_in_nothing_and_one_pair_decides_nothing():
-    assert paired({0: 1.0, 1: 2.0}, {0: 1.0, 1: 2.0}).verdict(0) == "no difference"
-    single = paired({0: 1.0}, {0: 9.0})
-    assert math.isnan(single.low) and single.verdict(1.0) == "not decided"
-
-
 @pytest.mark.parametrize(
     ("first", "second", "message"),
     [({0: 1.0}, {1: 1.0}, r"no seed in common: \[0\] and \[1\]"), ({0: 1.0}, {0: math.nan}, "finite")],
 )
-def test_what_makes_no_pair_is_refused(first, second, message):
+def test_runs_without_pairs_are_refused(first, second, message):
     with pytest.raises(ValueError, match=message):
         paired(first, second)
 
@@ -70,7 +64,7 @@ def test_figures_of_one_seed_are_averaged_and_missing_ones_left_out():
 
 
 @pytest.mark.parametrize(("deviation", "mean", "needed"), [(1, 2, 4), (1, -2, 4), (1, 20, 2), (1, 0.5, 18), (0, 1, 2)])
-def test_so_many_pairs_would_leave_out_zero(deviation, mean, needed):
+def test_needed_pairs_exclude_zero(deviation, mean, needed):
     assert Paired(tuple(mean + deviation * each for each in (-1, 0, 1))).needed == needed
     half_widths = {n: t.ppf(0.975, n - 1) * deviation / math.sqrt(n) for n in (needed - 1, needed) if n > 1}
     assert half_widths[needed] < abs(mean) and (needed == 2 or half_widths[needed - 1] >= abs(mean))

@@ -61,12 +61,12 @@ def room_of(module):
     return ".".join(module.split(".")[:2])
 
 
-def test_every_module_is_in_a_room():
+def test_every_module_has_a_layer():
     rooms = {room_of(module) for module, _ in modules()}
     assert rooms - {"ddl", "course"} == set(LINE_OF)
 
 
-def test_no_room_imports_a_neighbour_or_upward():
+def test_packages_import_one_way():
     wrong = [
         (importing, imported)
         for importing, imported in imports()
@@ -77,7 +77,7 @@ def test_no_room_imports_a_neighbour_or_upward():
     assert not wrong
 
 
-def test_the_tool_imports_nothing_of_the_course():
+def test_ddl_never_imports_course():
     for path in (SOURCE / "ddl").rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text())):
             names = [node.module or ""] if isinstance(node, ast.ImportFrom) else []

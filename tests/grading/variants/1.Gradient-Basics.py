@@ -5,36 +5,22 @@
 #     `np.mean([grad_point(w, point, 1) for point in data])`
 # central differences: `-2 * x * (y - w * x) / n` -> `((y - (w + 1) * x) ** 2 - (y - (w - 1) * x) ** 2) / 2 / n`
 
-# %% q01_gradients plain
+# %% q01_gradients wrong
 # without the 2: `-2 * x` -> `-x`
 # without the inner derivative: `-2 * x` -> `-2`
-
-# %% q01_gradients wrong
 # the sizes of x: `-2 * x * (y - w * x)` -> `2 * abs(x) * (w * abs(x) - y)`
-# divides by x: `-2 * x * (y - w * x)` -> `2 * x**2 * (w - y / x)`
-# the size of y: `-2 * x * (y - w * x)` -> `-2 * x * (abs(y) - w * x)`
-# rounded: `return sum(` -> `return round(sum(`, `for point in data)` -> `for point in data), 4)`
-# the mean of those that are not 0: `sum(grad_point(w, point, len(data)) for point in data)` ->
-#     `np.mean([g for point in data if (g := grad_point(w, point, 1))] or 0)`
 # grad_multi refuses a single point: `not data` -> `len(data) <= 1`
-
 
 # %% q02_distributed right
 # with NumPy: `sum(gradients) / len(gradients)` -> `np.mean(gradients)`
 # the weights are averaged after every step: `worker_gradient(w, s[i % len(s)])` ->
 #     `w - lr * worker_gradient(w, s[i % len(s)])`, `w - lr * average` -> `average`
 
-# %% q02_distributed plain
+# %% q02_distributed wrong
 # the gradients are added: `sum(gradients) / len(gradients)` -> `sum(gradients)`
 # weighted by the sizes of the batches: `average_gradients(own)` ->
 #     `np.average(own, weights=[len(s[i % len(s)]) for s in shards])`
-
-# %% q02_distributed wrong
-# without gradients of 0: `/ len(gradients)` -> `/ (np.count_nonzero(gradients) or 1)`
-# nothing to average in zeros: `not gradients` -> `not any(gradients)`
 # the mean of none is 0: `raise ValueError("there are no gradients to average")` -> `return 0.0`
-# a single gradient is a ValueError: `not gradients` -> `len(gradients) < 2`
-
 
 # %% q02_distributed wrong: the weights are averaged at the end
 def train_loop_distributed(w, lr, shards, iterations):

@@ -3,22 +3,16 @@
 # %% q01_slowest right
 # sorted by speed, which keeps the order of equals: `min(hops, key=lambda hop: gb_per_s[hop])` ->
 #     `sorted(itertools.pairwise([*ring, ring[0]]), key=gb_per_s.get)[0]`
-# an iterator of two: `min(hops, key=lambda hop: gb_per_s[hop])` -> `iter(min(hops, key=lambda hop: gb_per_s[hop]))`
 
 # %% q01_slowest wrong
 # the ring is not closed: `[*ring[1:], ring[0]]` -> `ring[1:]`
 # the last of equally slow ones: `min(hops` -> `min(reversed(list(hops))`
-# the first by name of equally slow ones: `gb_per_s[hop]` -> `(gb_per_s[hop], hop)`
 # links are the same both ways: `gb_per_s[hop]` -> `gb_per_s[hop[::-1]]`
 # its speed: `min(hops, key=lambda hop: gb_per_s[hop])` -> `min(gb_per_s[hop] for hop in hops)`
-# compares whole GB/s: `gb_per_s[hop]` -> `int(gb_per_s[hop])`
-
 
 # %% q02_fit_link right
 # normal equations: `np.linalg.lstsq(rows, np.ones(len(points)), rcond=None)[0]` ->
 #     `np.linalg.solve(rows.T @ rows, rows.sum(axis=0))`
-# the pseudo-inverse: `np.linalg.lstsq(rows, np.ones(len(points)), rcond=None)[0]` ->
-#     `np.linalg.pinv(rows) @ np.ones(len(points))`
 
 # %% q02_fit_link wrong
 # absolute errors: `[steps / seconds, steps * size / ranks / seconds]` -> `[steps + 0 * size, steps * size / ranks]`,
@@ -27,5 +21,4 @@
 #     `[1 / seconds, size / seconds]`
 # the latency once: `[steps / seconds` -> `[1 / seconds`
 # the ring in N steps: `2 * (ranks - 1)` -> `2 * ranks`
-# four ranks: `2 * (ranks - 1)` -> `6`, `size / ranks` -> `size / 4`
 # the first and the last point only: `np.array(points)` -> `np.array(points := [points[0], points[-1]])`

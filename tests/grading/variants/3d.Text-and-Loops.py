@@ -3,16 +3,10 @@
 # %% q02_evaluate right
 # F1 from the counts: `2 * precision * recall / total if total else 0.0` ->
 #     `2 * hits / max(said.sum() + labels.sum(), 1)`
-# of one at least: `said.sum() if said.any() else 0.0` -> `max(said.sum(), 1)`,
-#     `labels.sum() if labels.any() else 0.0` -> `max(labels.sum(), 1)`
 
 # %% q02_evaluate wrong
 # F1 is the smaller: `2 * precision * recall / total if total else 0.0` -> `min(precision, recall)`
-# F1 is 1 where there is nothing at all: `recall / total if total else 0.0` ->
-#     `recall / total if total else not labels.any()`
 # specificity for recall: `hits / labels.sum() if labels.any() else 0.0` -> `np.mean(~said[~labels]) if hits else 0.0`
-# the agreement of those found only: `np.mean(labels == said)` -> `np.mean(labels[said])`
-
 
 # %% q02_evaluate wrong: means of batches
 together = evaluate
@@ -23,17 +17,7 @@ def evaluate(batches):
     return {name: np.mean([values[name] for values in each]) for name in each[0]}
 
 
-# %% q02_evaluate wrong: means of batches, weighted by their samples
-together = evaluate
-
-
-def evaluate(batches):
-    each, samples = [together([batch]) for batch in batches], [len(labels) for labels, _ in batches]
-    return {name: np.average([values[name] for values in each], weights=samples) for name in each[0]}
-
-
 # %% q03_pictures_of right
-# transposed: `np.moveaxis(mat["X"], 3, 0)` -> `mat["X"].transpose(3, 0, 1, 2)`
 # stacked image by image, in a list: `np.moveaxis(mat["X"], 3, 0)` ->
 #     `np.stack([mat["X"][..., i] for i in range(mat["X"].shape[3])])`, `return images, labels` ->
 #     `return [images, labels]`
@@ -41,8 +25,6 @@ def evaluate(batches):
 # %% q03_pictures_of wrong
 # reshaped, not moved: `np.moveaxis(mat["X"], 3, 0)` -> `mat["X"].reshape(-1, 32, 32, 3)`
 # channels first: `np.moveaxis(mat["X"], 3, 0)` -> `mat["X"].transpose(3, 2, 0, 1)`
-# one image loses an axis: `np.moveaxis(mat["X"], 3, 0)` -> `np.moveaxis(mat["X"], 3, 0).squeeze()`
 # between 0 and 1: `np.moveaxis(mat["X"], 3, 0)` -> `np.moveaxis(mat["X"], 3, 0) / 255`
 # one less: ` % 10` -> ` - 1`
-# labels keep their type: `.astype(np.int32)` -> ``
 # labels keep their column: `.reshape(-1)` -> ``

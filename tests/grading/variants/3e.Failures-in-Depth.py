@@ -6,18 +6,11 @@ def lost_share(interval_s, checkpoint_s, restart_s, mtbf_s):
     return (intervals * checkpoint_s + interval_s / 2 + restart_s) / mtbf_s
 
 
-# %% q01_lost_share right
-# two terms of a failure: `(interval_s / 2 + restart_s) / mtbf_s` -> `interval_s / (2 * mtbf_s) + restart_s / mtbf_s`
-
-# %% q01_lost_share plain
-# a whole interval: `interval_s / 2 +` -> `interval_s +`
-
 # %% q01_lost_share wrong
+# a whole interval: `interval_s / 2 +` -> `interval_s +`
 # the larger of both: `written + failed` -> `max(written, failed)`
-# of all the time that passes: `written + failed` -> `(written + failed) / (1 + written + failed)`
 # the restart is halved, too: `(interval_s / 2 + restart_s)` -> `(interval_s + restart_s) / 2`
 # the checkpoint that failed, too: `(interval_s / 2 + restart_s)` -> `(interval_s / 2 + restart_s + checkpoint_s)`
-# checkpoints within the interval: `checkpoint_s / interval_s` -> `checkpoint_s / (interval_s + checkpoint_s)`
 
 
 # %% q02_young right: by bisection of the derivative
@@ -32,32 +25,17 @@ def young(checkpoint_s, mtbf_s):
     return high
 
 
-# %% q02_young right
-# two roots: `math.sqrt(2 * checkpoint_s * mtbf_s)` -> `math.sqrt(2 * checkpoint_s) * math.sqrt(mtbf_s)`
-
-# %% q02_young plain
-# half in place of twice: `2 * checkpoint_s` -> `checkpoint_s / 2`
-# the ratio: `checkpoint_s * mtbf_s` -> `mtbf_s / checkpoint_s`
-# the factor outside: `math.sqrt(2 * checkpoint_s * mtbf_s)` -> `2 * math.sqrt(checkpoint_s * mtbf_s)`
-
 # %% q02_young wrong
+# half in place of twice: `2 * checkpoint_s` -> `checkpoint_s / 2`
+# the factor outside: `math.sqrt(2 * checkpoint_s * mtbf_s)` -> `2 * math.sqrt(checkpoint_s * mtbf_s)`
 # whole seconds: `math.sqrt(2 * checkpoint_s * mtbf_s)` -> `math.ceil(math.sqrt(2 * checkpoint_s * mtbf_s))`
-# never below three checkpoints: `math.sqrt(2 * checkpoint_s * mtbf_s)` ->
-#     `max(3 * checkpoint_s, math.sqrt(2 * checkpoint_s * mtbf_s))`
 # minus the checkpoint: `* mtbf_s)` -> `* mtbf_s) - checkpoint_s`
-
 
 # %% q03_daly right
 # with the answer before: `math.sqrt(2 * checkpoint_s * mtbf_s) *` -> `young(checkpoint_s, mtbf_s) *`
-# a power: `math.sqrt(ratio)` -> `ratio**0.5`
 
-# %% q03_daly plain
+# %% q03_daly wrong
 # always by the series: `ratio >= 1` -> `ratio >= 100`
 # Young's: `series = 1 + math.sqrt(ratio) / 3 + ratio / 9` -> `series = 1`
 # the term of second order is missing: ` + ratio / 9` -> ``
-
-# %% q03_daly wrong
-# half the MTBF: `return mtbf_s` -> `return mtbf_s / 2`
 # above the MTBF, not twice the MTBF: `ratio >= 1` -> `ratio >= 0.5`
-# never below the checkpoint: `return math.sqrt(2 * checkpoint_s * mtbf_s) * series - checkpoint_s` ->
-#     `return max(checkpoint_s, math.sqrt(2 * checkpoint_s * mtbf_s) * series - checkpoint_s)`

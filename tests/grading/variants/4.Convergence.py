@@ -15,28 +15,18 @@ def fit(batches, steps):
 # %% q01_fit right
 # least squares with rows divided by their steps: `slope, fewest = np.polyfit(1 / batches, steps, 1, w=1 / steps)` ->
 #     `fewest, slope = np.linalg.lstsq(np.c_[1 / steps, 1 / batches / steps], np.ones(len(steps)), rcond=None)[0]`
-# an array: `fewest, slope / fewest` -> `np.array([fewest, slope / fewest])`
 
 # %% q01_fit wrong
 # a line in the batch: `polyfit(1 / batches` -> `polyfit(batches`
 # the fewest steps are those of the largest batch: `slope / fewest` -> `np.mean(batches * (steps / min(steps) - 1))`,
 #     `return fewest` -> `return min(steps)`
-# the first and the last batch only: `(1 / batches, steps, 1, w=1 / steps)` ->
-#     `(1 / batches[[0, -1]], steps[[0, -1]], 1)`
-# the critical batch only: `return fewest, ` -> `return `
 # the pair the other way round: `return fewest, slope / fewest` -> `return slope / fewest, fewest`
-
 
 # %% q02_rate_at right
 # parts of both: `base + (peak - base) * step / climb` -> `(1 - step / climb) * base + step / climb * peak`
-# the peak belongs to the climb: `step < climb` -> `0 < climb and step <= climb`
 
 # %% q02_rate_at wrong
 # from 0: `base + (peak - base) * step / climb` -> `peak * step / climb`
-# the cosine lowers the climb, too: `base + (peak - base) * step / climb` ->
-#     `(base + (peak - base) * step / climb) * (1 + math.cos(math.pi * step / steps)) / 2`
 # a straight line down: `(1 + math.cos(math.pi * done)) / 2` -> `(1 - done)`
 # the cosine of all steps: `(step - climb) / (steps - climb)` -> `step / steps`
 # every rule is linear: `"sqrt": 0.5` -> `"sqrt": 1`
-# any other rule is the square root: `raise ValueError(f"{rule!r} is neither 'linear' nor 'sqrt'")` -> `rule = "sqrt"`
-# k is a whole number: `(batch / 64)` -> `(batch // 64 or batch / 64)`

@@ -3,36 +3,22 @@
 # %% q01_changed right
 # a set of names and values: `{name for name in first if first[name] != second[name]}` ->
 #     `frozenset(name for name, _ in first.items() ^ second.items())`
-# a dictionary of what was and is: `{name for` -> `{name: (first[name], second[name]) for`
-# an array of words: `{name for name in first if first[name] != second[name]}` ->
-#     `np.array([*first])[np.array([*first.values()]) != np.array([*second.values()])]`
 
 # %% q01_changed wrong
 # only the settings that have a word: `batch / parts` -> `0`, `run["images"] // batch * batch * run["epochs"]` -> `0`
 # sync-BN joins the passes, too: `run["passes"] * (1 if run["sync_bn"] else run["ranks"])` ->
 #     `1 if run["sync_bn"] else run["passes"] * run["ranks"]`
-# the remainder is made up for: `run["images"] // batch` -> `-(-run["images"] // batch)`
 # the remainder counts: `run["images"] // batch * batch` -> `run["images"]`
-# steps, not images: `// batch * batch` -> `// batch`
-# how many changes: `{name for name in first if first[name] != second[name]}` ->
-#     `sum(first[name] != second[name] for name in first)`
 
 # %% q02_noise_scale right
 # equation A.2 of the paper: `gradient_sq = big - variance / big_batch` ->
 #     `gradient_sq = (big_batch * big - small_batch * small) / (big_batch - small_batch)`
-# arrays, and sums in place of means: `np.mean(small_sq), np.mean(big_sq)` -> `np.array(small_sq), np.array(big_sq)`,
-#     `variance / gradient_sq if gradient_sq > 0` ->
-#     `np.sum(variance) / np.sum(gradient_sq) if np.sum(gradient_sq) > 1e-9`
 
 # %% q02_noise_scale wrong
 # the mean of the steps' ratios: `np.mean(small_sq), np.mean(big_sq)` -> `np.array(small_sq), np.array(big_sq)`,
 #     `variance / gradient_sq if gradient_sq > 0` -> `np.mean(variance / gradient_sq) if min(gradient_sq) > 0`
 # infinity where there is none: `else None` -> `else math.inf`
-# negative where there is none: `gradient_sq > 0` -> `gradient_sq`
 # the medians of steps: `np.mean(small_sq), np.mean(big_sq)` -> `np.median(small_sq), np.median(big_sq)`
-# a variance below zero is taken as zero: `(small - big) /` -> `max(small - big, 0) /`
-# the variance without its sign: `(small - big) /` -> `abs(small - big) /`
-
 
 # %% q03_verdict right: lists and SciPy
 from scipy.stats import t
@@ -53,70 +39,42 @@ def verdict(first, second, margin):
     return "better" if middle > 0 else "worse"
 
 
-# %% q03_verdict right
-# the seeds of both: `for seed in first if seed in second` -> `for seed in first.keys() & second.keys()`
-# a limit on the margin is inside: `-margin < low and high < margin` -> `low >= -margin and high <= margin`
-
 # %% q03_verdict wrong
 # pairs in the order of the dictionaries: `second[seed] - first[seed] for seed in first if seed in second` ->
 #     `b - a for a, b in zip(first.values(), second.values())`
 # the means of all seeds, not pairs: `spread = np.std(pairs, ddof=1) / math.sqrt(len(pairs))` ->
 #     `spread = math.sqrt(sum(np.var(list(some.values()), ddof=1) / len(some) for some in (first, second)))`
 # no difference where the interval holds 0: `-margin < low and high < margin` -> `low <= 0 <= high`
-# every seed has to agree: `-margin < low and high < margin` -> `max(map(abs, pairs)) < margin`, `low > 0` ->
-#     `min(pairs) > 0`, `high < 0` -> `max(pairs) < 0`
-# the t of five pairs for more of them: `T95[len(pairs) - 1]` -> `T95[min(len(pairs), 5) - 1]`
-
 
 # %% q04_whole_batch right
 # the mean of squares less the square of the mean: `np.mean(variances, axis=0) + between` ->
 #     `np.mean(np.array(variances) + np.square(means), axis=0) - np.mean(means, axis=0) ** 2`
-# lists: `return np.mean(means, axis=0), np.mean(variances, axis=0) + between` ->
-#     `return [np.mean(means, axis=0).tolist(), list(np.mean(variances, axis=0) + between)]`
-# an array of two rows: `return np.mean(means, axis=0), np.mean(variances, axis=0) + between` ->
-#     `return np.stack([np.mean(means, axis=0), np.mean(variances, axis=0) + between])`
 
 # %% q04_whole_batch wrong
 # the mean of the variances: ` + between` -> ``
-# all channels together: `np.mean(means, axis=0), np.mean(variances, axis=0)` -> `np.mean(means), np.mean(variances)`,
-#     `np.var(means, axis=0)` -> `np.var(means)`
 # over channels: `np.mean(means, axis=0), np.mean(variances, axis=0)` ->
 #     `np.mean(means, axis=1), np.mean(variances, axis=1)`, `np.var(means, axis=0)` -> `np.var(means, axis=1)`
 # the variance first: `np.mean(means, axis=0), np.mean(variances, axis=0) + between` ->
 #     `np.mean(variances, axis=0) + between, np.mean(means, axis=0)`
 # variances are divided by the ghosts: `+ between` -> `/ len(means) + between`
-# two ghosts only: `np.var(means, axis=0)` -> `np.var(means := means[:2], axis=0)`, `np.mean(variances` ->
-#     `np.mean(variances[:2]`
-
 
 # %% q05_lars_step right
 # NumPy's norms, and a list: `np.sqrt(np.sum(weights**2))` -> `np.linalg.norm(weights.ravel())`,
 #     `np.sqrt(np.sum(gradient**2))` -> `np.linalg.norm(gradient.ravel())`, `return weights - velocity, velocity` ->
 #     `return [weights - velocity, velocity]`
-# what the ratio gets: `rate * ratio * (gradient + decay * weights)` ->
-#     `ratio * (rate * gradient + rate * decay * weights)`
 
 # %% q05_lars_step wrong
 # the rate multiplies the velocity: `rate * ratio` -> `ratio`, `weights - velocity` -> `weights - rate * velocity`
-# the ratio is turned round: `trust * norm / scale` -> `trust * scale / norm`
 # no decay in the denominator: ` + decay * norm` -> ``
 # the norm of gradient and decay together: `np.sqrt(np.sum(gradient**2)) + decay * norm` ->
 #     `np.sqrt(np.sum((gradient + decay * weights) ** 2))`
-# divides by zero: ` if norm > 0 and scale > 0 else 1.0` -> ``
-# up the slope: `weights - velocity` -> `weights + velocity`
-
 
 # %% q06_lamb_step right
 # norms by hand: `np.linalg.norm(weights)` -> `np.sqrt(np.sum(weights**2))`
-# a product decides: `norm > 0 and length > 0` -> `norm * length > 0`
-
-# %% q06_lamb_step plain
-# the sum of both averages: `beta_2 * v + (1 - beta_2)` -> `v + (1 - beta_2) * 2`
 
 # %% q06_lamb_step wrong
+# the sum of both averages: `beta_2 * v + (1 - beta_2)` -> `v + (1 - beta_2) * 2`
 # no correction for the beginning: `m / (1 - beta_1**i), v / (1 - beta_2**i)` -> `m, v`
-# the corrected averages are returned: `direction, m, v` -> `direction, mean, square`
 # decay outside of the direction: `+ decay * weights` -> `+ 0 * weights`, `weights - rate` ->
 #     `weights - rate * decay * weights - rate`
 # epsilon inside the root: `np.sqrt(square) + epsilon` -> `np.sqrt(square + epsilon)`
-# the averages change places: `beta_1 * m + (1 - beta_1) * gradient` -> `beta_2 * m + (1 - beta_2) * gradient`

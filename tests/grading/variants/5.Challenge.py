@@ -1,8 +1,6 @@
 # Right and wrong answers to the questions of lesson 5: tests/grading/test_variants.py reads them.
 
 # %% q01_counts right
-# t itself: `np.mean(reached) - target > T99[n - 1] * error` ->
-#     `(np.mean(reached) - target) / max(error, 1e-9) > T99[n - 1]`
 # the lower end of an interval: `bool(np.mean(reached) - target > T99[n - 1] * error)` ->
 #     `np.mean(reached) - T99[n - 1] * error > target`
 
@@ -10,7 +8,5 @@
 # the mean alone: `T99[n - 1] * error` -> `0`
 # crashes left out: `10.0 if each is None else each for each in accuracies` ->
 #     `each for each in accuracies if each is not None`
-# a run that reached 0 is taken as a crash: `10.0 if each is None else each` -> `each or 10.0`
 # four runs are enough: `n < 5` -> `n < 4`, `T99[n - 1]` -> `T99.get(n - 1, 4.541)`
 # the spread of these runs, not of all that could be made: `ddof=1` -> `ddof=0`
-# below the target by as much: `np.mean(reached) - target` -> `abs(np.mean(reached) - target)`

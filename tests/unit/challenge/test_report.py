@@ -16,7 +16,7 @@ NUMBERS = [round(number, 4) for number in np.random.default_rng(0).normal(size=3
 
 
 @pytest.mark.parametrize("name", ["baseline.py", "reference.py"])
-def test_the_courses_own_files_have_no_flags(name):
+def test_course_submissions_have_no_flags(name):
     assert report(BASELINE.with_name(name).read_bytes()).flags == []
 
 
@@ -35,13 +35,13 @@ FLAGGED = {
 
 
 @pytest.mark.parametrize("name", FLAGGED)
-def test_numbers_from_elsewhere_and_unusual_names_are_flagged(name):
+def test_large_constants_and_unusual_imports_are_flagged(name):
     text, words = FLAGGED[name]
     flags = report((TINY.strip() + "\n\n\n\n" + text).encode()).flags
     assert len(flags) == len(words) and all(word in flag for word, flag in zip(words, flags, strict=True)), flags
 
 
-def test_an_untrained_network_that_knows_the_classes_is_flagged():
+def test_pretrained_network_is_flagged():
     labels = np.arange(1000) % 10
     random = np.random.default_rng(0).integers(0, 10, 1000).tolist()
     knowing = [(label * 3 + 1) % 10 if number % 3 else 0 for number, label in enumerate(labels)]  # by other names

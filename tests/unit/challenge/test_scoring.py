@@ -33,7 +33,7 @@ def kept():
     return json.loads(path.read_text())
 
 
-def test_a_score_is_five_pairs_on_cores_that_change_places(stage, score):
+def test_score_is_five_pairs_on_alternating_cores(stage, score):
     said = []
     found = score(progress=said.append, cores=(3, 4))
     assert found.accuracies == (0.95,) * 5 and found.ratios == (0.8,) * 5 and found.samples == 180_224
@@ -43,7 +43,7 @@ def test_a_score_is_five_pairs_on_cores_that_change_places(stage, score):
     assert score() == found and len(stage.seeds) == 5  # nothing is run again
 
 
-def test_seeds_are_on_the_disk_before_the_first_run_and_an_interrupt_draws_no_others(stage, score):
+def test_interrupted_score_keeps_its_seeds(stage, score):
     stage.plan[2] = "interrupt"
     with pytest.raises(KeyboardInterrupt):
         score()
@@ -59,14 +59,14 @@ def test_seeds_are_on_the_disk_before_the_first_run_and_an_interrupt_draws_no_ot
     assert stage.seeds == [*noted[:3], *noted[2:]]
 
 
-def test_a_failed_run_counts_as_chance_and_ends_the_score(stage, score):
+def test_failed_run_counts_as_chance(stage, score):
     stage.plan[1] = "mine.py, line 3: RuntimeError: unlucky"
     found = score()
     assert found.accuracies == (0.95, rules.CHANCE) and len(found.ratios) == 1 and not found.counts
     assert "unlucky" in repr(found) and score() == found and len(stage.seeds) == 2
 
 
-def test_what_the_machine_does_is_not_counted_against_a_file(stage, score):
+def test_machine_error_does_not_count_against_a_file(stage, score):
     stage.accuracy = "the disk is full"  # also the baseline's end
     with pytest.raises(CourseError, match="not your submission's fault"):
         score()
@@ -76,12 +76,12 @@ def test_what_the_machine_does_is_not_counted_against_a_file(stage, score):
 
 
 @pytest.mark.parametrize("options", [{"n": 4}, {"samples": 1024}, {"train_samples": 50}])
-def test_a_trial_is_kept_apart_and_does_not_count(stage, score, options):
+def test_trial_does_not_count(stage, score, options):
     assert score(**options).trial and not score(**options).counts
     assert score().counts
 
 
-def test_labels_stay_here_and_private_images_are_shown_after_the_training(monkeypatch):
+def test_private_labels_never_leave_the_judge(monkeypatch):
     """A process that doesn't return a class for each image has failed."""
     monkeypatch.setattr(clock.Clock, "_usage", staticmethod(lambda channel: ([], 0.0, 0)))
     shown, truth = images.private_images("synthetic", 7, 60)

@@ -26,10 +26,3 @@ def test_rate_with_failed_seed_is_not_chosen():
     assert (grid.best, grid.at_edge) == (0.1, False)
     nothing = grids([run(0.1, None)])["a"]
     assert nothing.best is None and nothing.at_edge
-
-
-def test_arms_are_what_results_say_or_names():
-    arms = grids([run(0.1, 0.5, name="LAMB, batch 64", arm="LAMB"), run(0.1, 0.5, name="b")])
-    assert list(arms) == ["LAMB", "b"]
-    with pytest.raises(ValueError, match="no grid"):
-        grids([SimpleNamespace(name="lost", result=None)])

@@ -23,7 +23,7 @@ def variants(image):
     return made
 
 
-def test_each_result_is_a_flip_and_shift_and_all_kinds_occur():
+def test_augmentation_flips_and_shifts():
     flips, downs, rights = [], [], []
     for before, after in zip(IMAGES, augment(IMAGES, (0, 1), 0, BATCH).numpy()):
         (kind,) = [key for key, value in variants(before).items() if np.array_equal(value, after)]

@@ -40,13 +40,3 @@ def test_a_tensor_keeps_its_array_alive():
     gc.collect()
     others = [np.full(2**20, 9, np.uint8) for _ in range(20)]
     assert tf.reduce_all(tensor == 7) and len(others) == 20
-
-
-def test_memory_that_tensorflow_could_not_use_is_copied():
-    array = np.arange(200, dtype=np.uint8)
-    odd = array[(1 - array.ctypes.data) % store.ALIGNMENT :][:100]
-    assert odd.ctypes.data % store.ALIGNMENT == 1
-    for part in (odd, array[::2]):
-        tensor = constant(part)
-        np.testing.assert_array_equal(tensor, part)
-        assert address(tensor) % store.ALIGNMENT == 0 and address(tensor) != part.ctypes.data

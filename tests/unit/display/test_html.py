@@ -3,13 +3,13 @@
 from ddl.display.html import Markup, html_table, prose
 
 
-def test_cells_and_heads_are_escaped_and_markup_is_not():
+def test_table_cells_are_escaped():
     html = html_table(("<a>",), [("<b>",), (Markup("<i>c</i>"),)], under="<p>d</p>")
     assert "<th>&lt;a&gt;</th>" in html and "<td>&lt;b&gt;</td>" in html
     assert "<td><i>c</i></td>" in html and "<p>d</p>" in html
 
 
-def test_code_in_prose_is_shown_as_code_and_nothing_is_markup():
+def test_code_in_prose_is_escaped_and_shown_as_code():
     assert prose("run `ddl <x>` & `y`") == "run <code>ddl &lt;x&gt;</code> &amp; <code>y</code>"
     assert prose("a lone ` stays") == "a lone ` stays"
     html = html_table((), [("see `x`",)])

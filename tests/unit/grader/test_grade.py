@@ -12,8 +12,7 @@ import numpy as np
 import psutil
 import pytest
 
-from course.grader.cells import asked_names
-from course.grader.grade import CellError, Verdict, grade_notebook, visible_part
+from course.grader.grade import CellError, Verdict, grade_notebook
 from course.grader.judge import judge
 from course.grader.limits import Limits
 from course.grader.worker import respond
@@ -50,7 +49,7 @@ def double(x, extra=0):
     return 2 * x + extra
 
 
-def test_a_test_that_passes():
+def test_passing_test_gives_no_message():
     def broken(x):
         raise ZeroDivisionError("no")
 
@@ -105,30 +104,12 @@ class Odd(KeyError, ZeroDivisionError):
     """Of two kinds."""
 
 
-class MyValueError(Exception):
-    """Of no kind but `Exception`."""
-
-
-class Wordless(ValueError):
-    """With a method that raises when somebody wants to know what it says."""
-
-    def __str__(self):
-        raise RuntimeError
-
-
-MyValueError.__name__ = "ValueError"
-UNDECODED = UnicodeDecodeError("utf-8", b"", 0, 1, "why")
-GROUPS = [(ExceptionGroup("x", [OSError()]), "Exception", True)] if sys.version_info >= (3, 11) else []
-
-
-def test_an_exception_counts_as_its_ancestors():
+def test_exception_subclass_is_accepted():
     cases = [
         (statistics.StatisticsError("no data"), "ValueError", True), (TooFew(), "ValueError", True),
-        (json.JSONDecodeError("x", "y", 0), "ValueError", True), (UNDECODED, "ValueError", True),
-        (np.linalg.LinAlgError("x"), "ValueError", True), (Odd("x"), "KeyError", True),
-        (Odd("x"), "ArithmeticError", True), (TooFew(), "KeyError", False), *GROUPS,
-        (MyValueError(), "ValueError", False), (Odd("x"), "ValueError", False), (KeyError("x"), "LookupError", True),
-        (Wordless(), "ValueError", True), (Wordless(), "KeyError", False),
+        (json.JSONDecodeError("x", "y", 0), "ValueError", True), (np.linalg.LinAlgError("x"), "ValueError", True),
+        (Odd("x"), "KeyError", True), (Odd("x"), "ArithmeticError", True), (KeyError("x"), "LookupError", True),
+        (TooFew(), "KeyError", False), (Odd("x"), "ValueError", False),
     ]  # fmt: skip
     for raised, caught, passes in cases:
 
@@ -140,17 +121,7 @@ def test_an_exception_counts_as_its_ancestors():
         assert passes or f"broken() raised {type(raised).__name__}" in message
 
 
-def test_ancestors_that_somebody_made_up_do_no_harm():
-    for bases in (
-        None, 3, {}, [[]], [{}], ["no such"], ["OSError", "UnicodeError"], ["ExceptionGroup"], ["KeyboardInterrupt"],
-        ["ValueError"] * 10**5,
-    ):  # fmt: skip
-        error = {"type": "Made\0up", "message": "x", "line": "", "bases": bases}
-        replies = {"describe": {"names": {"f": {"function": True}}}, "call": {"raised": error}}
-        assert judge("assert f() == 1", lambda request, replies=replies: replies[request["do"]])["passed"] is False
-
-
-def test_a_generator_counts_as_the_list_of_what_it_gives():
+def test_generator_is_accepted_as_a_list():
     def squares(numbers):
         if not numbers:
             raise ValueError("none")
@@ -169,7 +140,7 @@ def test_a_generator_counts_as_the_list_of_what_it_gives():
     assert next(found["endless"]) == 0
 
 
-def test_a_test_that_cannot_go_on_without_an_answer_does_not():
+def test_test_stops_without_an_answer():
     source = "try:\n    double(1)\nexcept Exception:\n    pass"
     for answer, message in (
         ({"late": 10}, "was stopped after 10 s: does it come to an end?"),
@@ -181,32 +152,9 @@ def test_a_test_that_cannot_go_on_without_an_answer_does_not():
         assert message in judge(source, lambda request, replies=replies: next(replies))["message"]
 
 
-def test_what_a_test_prints_is_kept_and_bounded():
+def test_printed_text_is_limited():
     answer = judge("print('aé' * 99)\nassert True", asked({}), printed_bytes=11)
     assert answer["printed"] == "aéaéaéa" + "\n… (cut after 11 bytes)\n"
-
-
-def test_names_that_are_asked_for():
-    source = """
-import math
-from os import path as p
-def helper(a, *b, c=outer, **d):
-    global later
-    later = 1
-    return [a + e + inner for e in b]
-class Own:
-    field = attribute
-for i, (j, k) in pairs: print(i, j, k, len(later), math.pi, p, helper, Own, lambda z: z + free)
-try: pass
-except ValueError as error: error
-"""
-    assert asked_names(source) == ["attribute", "free", "inner", "outer", "pairs"]
-
-
-def test_hidden_tests_are_taken_out():
-    begin, end = "### BEGIN HIDDEN TESTS", "### END HIDDEN TESTS"
-    source = f"a\n    {begin}\nb\n    {end}\nc\n{begin}\nd"
-    assert visible_part(source) == "a\nc\n"
 
 
 # ---------------------------------------------------------------- a notebook
@@ -239,7 +187,7 @@ def test_a_notebook_is_graded_in_order():
     assert [verdict.passed for verdict in grade_notebook(notebook, hidden=False).verdicts] == [True, False, True]
 
 
-def test_a_cell_that_ends_its_process_costs_no_other_question():
+def test_exit_in_a_cell_costs_no_other_question():
     found = graded(
         code("def f(x):\n    return x"), code("import os\nos._exit(3)"),
         code("def g(x):\n    return f(x)"), question("g", "assert g(1) == 1"),
@@ -258,7 +206,7 @@ def test_a_cell_that_ends_its_process_costs_no_other_question():
     )
 
 
-def test_a_cell_that_copies_its_process_costs_no_question():
+def test_fork_in_a_cell_costs_no_question():
     found = graded(
         code("import os\ndef one():\n    return 1"),
         code("copies = [os.fork() for _ in range(3)]"),
@@ -270,7 +218,7 @@ def test_a_cell_that_copies_its_process_costs_no_question():
     assert found.cells[-1].printed == "still here\n"
 
 
-def test_a_test_that_a_result_keeps_busy_is_ended():
+def test_endless_test_is_stopped():
     found = graded(
         code("def f():\n    return 10**15"),
         question("busy", "for _ in range(f()): pass"),
@@ -279,11 +227,6 @@ def test_a_test_that_a_result_keeps_busy_is_ended():
     )
     assert [verdict.passed for verdict in found.verdicts] == [False, True]
     assert found.verdicts[0].message == "the test did not end within 1 s"
-
-
-def test_a_worker_that_does_not_start_is_said():
-    with pytest.raises(OSError, match="did not start.*status 1.*No module named 'nowhere'"):
-        graded(code("1"), start_worker=lambda limits: Channel([sys.executable, "-c", "import nowhere"]))
 
 
 # ---------------------------------------------------------------- the conversation
@@ -313,7 +256,7 @@ def channel():
     ("", "status 0"), ("import os; os.abort()", "SIGABRT"), ("import os; os._exit(137)", "SIGKILL"),
     ("import os, time; os.closerange(0, 2); time.sleep(60)", "closed its connection"),
 ])  # fmt: skip
-def test_no_answer_takes_longer_or_more_than_it_may(channel, program, trouble):
+def test_worker_answers_are_limited_in_time_and_size(channel, program, trouble):
     if trouble is Late:
         for request in ({}, {"x": "y" * 2**20}):  # nor does it listen
             process = channel(program)
@@ -325,24 +268,7 @@ def test_no_answer_takes_longer_or_more_than_it_may(channel, program, trouble):
             channel(program).ask({}, 20, 1_000)
 
 
-def test_an_answer_to_another_question_is_none(channel):
-    worker = channel('print(\'{"id": 7, "value": "9"}\', flush=True); input()')
-    with pytest.raises(Ended, match="to another question"):
-        worker.ask({"do": "call"}, 20, 1_000)
-
-
-def test_killing_reaches_children():
-    program = "import subprocess; p = subprocess.Popen(['sleep', '99']); print('{\"id\": 1}', flush=True); p.wait()"
-    one = Channel([sys.executable, "-c", program])
-    one.ask({}, 20, 99)
-    children = psutil.Process(one.pid).children()
-    assert children
-    one.kill()
-    _, left = psutil.wait_procs(children, timeout=2)
-    assert all(child.status() == psutil.STATUS_ZOMBIE for child in left)
-
-
-def test_the_judge_imports_nothing_of_the_folder_it_is_in(tmp_path):
+def test_judge_imports_nothing_from_its_folder(tmp_path):
     (tmp_path / "json.py").write_text("raise SystemExit('hijacked')")
     ran = subprocess.run(
         [sys.executable, "-I", "-m", "course.grader.judge"],

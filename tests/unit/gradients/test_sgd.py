@@ -26,15 +26,6 @@ def test_moments_are_those_of_many_trainings(lr, size):
         assert weights[:, -1].std() == pytest.approx(spread, rel=0.03)
 
 
-def test_a_batch_of_one_equal_point_has_no_noise():
-    data = [(2, 1)] * 3
-    assert sgd.settled_spread(0.01, 1, data) == 0
-    assert sgd.rate_border(1, data) == sgd.rate_border(math.inf, data) == descent.rate_limit(data)
-    losses = sgd.excess_losses(0.0, 0.01, 5, data, 20)
-    weights = descent.descend(0.0, 0.01, [data], 20)
-    assert losses == pytest.approx(descent.loss(weights, data) - descent.loss(0.5, data))
-
-
 @pytest.mark.parametrize("size", [1, 4, 64, math.inf])
 def test_mean_loss_diverges_beyond_limit(size):
     border = sgd.rate_border(size, MANY)
@@ -63,7 +54,7 @@ def test_spread_depends_on_rate_over_batch_size():
     assert factors == pytest.approx([13.5, 15.7], abs=0.1)
 
 
-def test_the_border_of_divergence_moves_little_and_from_both_sides():
+def test_divergence_limit_of_random_batches():
     assert sgd.rate_border(1, MANY) == pytest.approx(0.103, abs=5e-4)
     assert sgd.rate_border(math.inf, MANY) == pytest.approx(0.144, abs=5e-4)
     # One after another in their order, the same points diverge later: their product decides.
@@ -71,7 +62,7 @@ def test_the_border_of_divergence_moves_little_and_from_both_sides():
     assert abs(descent.pass_factor(0.180, singles)) < 1 < abs(descent.pass_factor(0.181, singles))
 
 
-def test_samples_stay_and_steps_fall_while_the_rate_grows_with_the_batch():
+def test_steps_fall_as_rate_grows_with_batch():
     steps = {size: sgd.steps_to(0.05, 0.0, RATE * size, size, MANY) for size in (1, 2, 4, 8, 16, 32, 64)}
     assert [steps[size] for size in (1, 16)] == [115, 6] and steps[64] == math.inf
     assert all(0.8 <= steps[size] * size / steps[1] <= 1 for size in (2, 4, 8, 16, 32))
@@ -79,7 +70,7 @@ def test_samples_stay_and_steps_fall_while_the_rate_grows_with_the_batch():
     assert at_one_rate == [115, 100]
 
 
-def test_one_step_of_a_batch_is_its_single_steps_to_first_order():
+def test_batch_step_equals_single_steps_to_first_order():
     easy = descent.EASY
     singles, batch = descent.batches_of(easy, 1), [easy]
     apart = []

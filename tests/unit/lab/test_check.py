@@ -4,18 +4,15 @@ import os
 import signal
 import threading
 from functools import partial
-from types import SimpleNamespace
 
 import nbformat
 import pytest
 
-from course import check
 from course.grader.limits import Limits
 from course.lab import attendee
 from course.lab.check import check_file, interruptible
-from course.lab.notebooks import find_notebook
 from ddl import cli
-from doubling import SOLVED, STUBS, TESTS, write_lesson, write_released
+from doubling import SOLVED, STUBS, write_lesson
 
 
 @pytest.fixture
@@ -33,7 +30,7 @@ BROKEN = {"q01_double": "import nowhere\ndef double(x):\n    return 2 * x"}
     (STUBS, 1, ["question 1  not yet: `double` is still", "question 2  not yet: `table` is not", "0 of 2 questions"]),
     (SOLVED | BROKEN, 1, ["cell 1 ended with ModuleNotFoundError: No module named 'nowhere'", "1 of 2 questions pass"]),
 ])  # fmt: skip
-def test_the_command_says_what_passes_and_what_broke(lesson, capsys, answers, status, lines):
+def test_check_command_reports_each_question(lesson, capsys, answers, status, lines):
     lesson(answers, "import sys, warnings\nwarnings.warn('x')\nprint('y', file=sys.stderr)")
     assert cli.main(["check", "7"]) == status
     out = capsys.readouterr().out
@@ -54,36 +51,6 @@ def test_cells_read_but_cannot_replace_neighboring_files(lesson):
     assert {each.name for each in path.parent.parent.iterdir()} == {"notebooks", "more.txt"}
 
 
-def test_a_damaged_notebook_is_said_to_be(lesson, capsys):
-    path = lesson(SOLVED)
-    for content, reason in {
-        b'{"cells": [': "cannot be read as a notebook", b"\xff\xfe\x00": "cannot be read", b"": "cannot be read",
-        b"[]": "cannot be read", b'{"nbformat": 4, "nbformat_minor": 5, "metadata": {}, "cells": []}': "no questions",
-    }.items():  # fmt: skip
-        path.write_bytes(content)
-        assert cli.main(["check", str(path)]) != 0
-        error = capsys.readouterr().err
-        assert reason in error and str(path) in error and error.count("\n") == 1
-
-
-def test_a_lesson_is_found_by_its_beginning(lesson, tmp_path):
-    lesson(SOLVED)
-    lesson(SOLVED, name="7")
-    lesson(SOLVED, name="8.One")
-    lesson(SOLVED, name="8.Other")
-    lesson(SOLVED, name="9.Core")
-    lesson(SOLVED, name="9b.Branch")
-    assert [find_notebook(name).stem for name in ("9", "9b")] == ["9.Core", "9b.Branch"]
-    assert find_notebook("7.D").stem == "7.Doubling"
-    assert find_notebook("7").stem == "7"
-    with pytest.raises(LookupError, match="more than one lesson begins with '8'; there are: "):
-        find_notebook("8")
-    with pytest.raises(LookupError, match="no lesson begins with '99'; there are: "):
-        find_notebook("99")
-    with pytest.raises(LookupError, match="there is no notebook 9.ipynb"):
-        find_notebook("9.ipynb")
-
-
 def test_an_interrupt_ends_a_check(lesson):
     path = lesson(SOLVED | {"q01_double": "def double(x):\n    while True: pass"})
     before = signal.getsignal(signal.SIGINT)
@@ -93,7 +60,7 @@ def test_an_interrupt_ends_a_check(lesson):
     assert signal.getsignal(signal.SIGINT) == before
 
 
-def test_questions_above_a_cell_are_checked_and_others_stay_as_they_were(lesson, tmp_path):
+def test_check_above_a_cell_keeps_other_results(lesson, tmp_path):
     path = lesson(SOLVED)
     check_file(path)
     between = nbformat.read(path, as_version=4).cells[2].id
@@ -109,20 +76,3 @@ def test_questions_above_a_cell_are_checked_and_others_stay_as_they_were(lesson,
     found = {test: passed for test, (passed, _) in attendee.checked("7.Doubling").items()}
     assert found == {"q01_double_test": False, "q02_table_test": True}
     assert len(check_file(path, above="no such cell").verdicts) == 2
-
-
-def test_kernel_with_other_copy_gets_warning(lesson, tmp_path, monkeypatch, capsys):
-    """As papermill does, whose copy has another name, or an editor that has not saved yet."""
-    write_released(tmp_path, STUBS)
-    history = SimpleNamespace(input_hist_raw=["", *SOLVED.values(), *TESTS.values(), "check()"])
-    monkeypatch.setattr("IPython.get_ipython", lambda: SimpleNamespace(history_manager=history))
-    check()
-    shown = capsys.readouterr().out
-    assert "0 of 2 questions pass" in shown
-    assert (
-        "This judges notebooks/7.Doubling.ipynb as it is saved; this kernel has run other answers to question 1, question 2."
-        in shown
-    )
-    write_released(tmp_path, SOLVED)
-    check()
-    assert "2 of 2 questions pass" in (shown := capsys.readouterr().out) and "other answers" not in shown

@@ -7,11 +7,9 @@ import stat
 import pytest
 
 from course import share
-from course.lab import classroom as module
 from course.lab import notebooks
 from course.lab.classroom import classroom
 from ddl import cli
-from ddl.errors import InputError
 from doubling import SOLVED, write_released
 
 LESSON = "7.Doubling"
@@ -44,7 +42,7 @@ def test_nothing_is_shared_by_default(folder, capsys):
 
 def test_progress_is_shared_without_answers_until_stopped(folder, capsys):
     assert cli.main(["share", "on"]) == 0
-    assert "your name (ann), the lesson that you checked, whether each question passes" in capsys.readouterr().out
+    assert "your name (ann)" in capsys.readouterr().out
     cli.main(["check", LESSON])
     (path,) = folder.iterdir()
     content = json.loads(path.read_text())
@@ -56,20 +54,7 @@ def test_progress_is_shared_without_answers_until_stopped(folder, capsys):
     assert list(folder.iterdir()) == []
 
 
-def test_a_check_goes_on_where_the_folder_cannot_be_written(folder):
-    share()
-    folder.rename(folder.with_name("gone"))
-    assert cli.main(["check", LESSON]) == 1
-
-
-def test_without_a_class_there_is_nobody_to_share_with(folder, monkeypatch):
-    monkeypatch.delenv("DDL_CLASS")
-    for act in (share, classroom):
-        with pytest.raises(InputError, match="DDL_CLASS"):
-            act()
-
-
-def test_the_table_says_who_is_where_and_what_is_red_for_many(folder, capsys):
+def test_class_table_shows_progress_and_hard_questions(folder, capsys):
     put(folder, "ann.json", ANN)
     put(folder, "bob.json", ANN | {"name": "bob", "passes": {LESSON: {"q01_double": False, "q02_table": False}}})
     put(folder, "cem.json", ANN | {"name": "cem", "lesson": "", "passes": {}})
@@ -110,18 +95,10 @@ def test_bad_file_is_skipped_with_reason(folder, tmp_path):
     assert {each.partition(".json is skipped: ")[0] for each in left_out} == {*BAD, "link", "pipe", "folder"}
 
 
-def test_names_are_text_and_nothing_else(folder):
+def test_names_are_escaped_in_the_class_table(folder):
     name = "<img src=x onerror=alert(1)>"
     put(folder, f"{name}.json", ANN | {"name": name})
     put(folder, "\x1b[2J.json", "{")
     page, text = classroom(folder)._repr_html_(), repr(classroom(folder))
     assert "<img" not in page and "&lt;img src=x" in page
     assert "\x1b" not in page + text and "�[2J.json is skipped" in text
-
-
-def test_number_of_files_is_limited(folder, monkeypatch):
-    monkeypatch.setattr(module, "MOST_FILES", 1)
-    for name in ("ann", "bob", "cem"):
-        put(folder, f"{name}.json", ANN | {"name": name})
-    table = classroom(folder)
-    assert len(table.seats) == 1 and table.left_out == ("2 files beyond the first 1 are skipped.",)

@@ -4,7 +4,6 @@ import asyncio
 import shutil
 import subprocess
 
-import nbformat
 import pytest
 from ipykernel.ipkernel import IPythonKernel
 
@@ -26,7 +25,7 @@ def course(tmp_path):
     return tmp_path
 
 
-def test_an_attendee_sees_the_lessons_and_what_they_made(course):
+def test_file_list_shows_lessons_and_own_files(course):
     assert listed(course) == {*ATTENDEES, "mine.py"}
     assert listed(course, "notebooks") == {"results"}
     assert listed(course, "grading") == set()  # by its address
@@ -34,7 +33,7 @@ def test_an_attendee_sees_the_lessons_and_what_they_made(course):
     assert {"results", "Makefile"} <= listed(course)
 
 
-def test_every_name_of_the_course_is_for_the_one_or_the_other():
+def test_every_top_level_name_is_classified():
     tracked = subprocess.check_output(["git", "ls-files"], cwd=ROOT, text=True).splitlines()
     top = {name.split("/")[0] for name in tracked if not name.startswith(".")}
     assert top <= {*ATTENDEES, *MAINTAINERS}
@@ -48,7 +47,7 @@ def opened(tmp_path):
     return tmp_path / ATTENDEES[0], files, asyncio.run(files.get(ATTENDEES[0]))
 
 
-def test_a_notebook_is_handed_out_with_its_kernel_and_saved_as_the_file_has_it(opened):
+def test_opened_notebook_is_saved_unchanged(opened):
     path, files, model = opened
     metadata, before = model["content"]["metadata"], path.read_bytes()
     assert metadata["language_info"] == IPythonKernel.language_info
@@ -56,14 +55,3 @@ def test_a_notebook_is_handed_out_with_its_kernel_and_saved_as_the_file_has_it(o
     metadata["language_info"]["version"] = "3.11.99"
     asyncio.run(files.save({"type": "notebook", "content": model["content"]}, path.name))
     assert path.read_bytes() == before
-
-
-def test_new_notebook_keeps_its_kernel(opened):
-    path, files, model = opened
-    metadata = model["content"]["metadata"]
-    asyncio.run(files.save({"type": "notebook", "content": model["content"]}, "new.ipynb"))
-    assert nbformat.read(path.with_name("new.ipynb"), as_version=4).metadata == metadata
-    metadata["kernelspec"] = {"name": "ir", "display_name": "R", "language": "R"}
-    metadata["language_info"] = {"name": "R"}
-    asyncio.run(files.save({"type": "notebook", "content": model["content"]}, path.name))
-    assert asyncio.run(files.get(path.name))["content"]["metadata"] == metadata

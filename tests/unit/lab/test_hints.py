@@ -16,7 +16,7 @@ def new_kernel(monkeypatch):
     monkeypatch.setattr(hints, "_asked", set())
 
 
-def test_each_call_gives_one_more_and_the_last_stays(capsys):
+def test_each_call_gives_one_more_hint(capsys):
     taken = [hint("q03", "1b") for _ in range(4)]
     assert [list(each.steps) for each in taken] == [STEPS[:1], STEPS[:2], STEPS, STEPS]
     assert attendee.hints_taken(LESSON) == {"q03_table": 3}
@@ -24,7 +24,7 @@ def test_each_call_gives_one_more_and_the_last_stays(capsys):
     assert capsys.readouterr().out.startswith("q04_loss_mse, hint 1 of 3:\n1. ")
 
 
-def test_lesson_from_notebook(monkeypatch):
+def test_hint_finds_the_lesson_of_its_notebook(monkeypatch):
     monkeypatch.setenv("JPY_SESSION_NAME", f"/course/notebooks/{LESSON}.fresh.ipynb")
     page = hint("q03")._repr_html_()
     assert "q03_table, hint 1 of 3" in page and "<code>easy</code>" in page
@@ -33,7 +33,7 @@ def test_lesson_from_notebook(monkeypatch):
         hint("q03")
 
 
-def test_all_cells_run_again_after_a_restart_take_no_hint(monkeypatch):
+def test_restart_gives_no_extra_hint(monkeypatch):
     monkeypatch.setenv("JPY_SESSION_NAME", f"/course/notebooks/{LESSON}.ipynb")
     assert [len(hint("q03").steps) for _ in range(2)] == [1, 2]
     monkeypatch.setattr(hints, "_asked", set())  # as a new kernel has it

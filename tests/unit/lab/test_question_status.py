@@ -28,7 +28,7 @@ PASSED = "✓ question 1: visible tests pass"
         (DOUBLE + "return 2 * x", "assert triple(2) == 4", [], ["NameError"]),
     ],
 )
-def test_it_says_in_one_line_how_a_question_stands(monkeypatch, tmp_path, answer, test, lines, shown):
+def test_question_status_is_one_line(monkeypatch, tmp_path, answer, test, lines, shown):
     monkeypatch.chdir(tmp_path)
     shell = InteractiveShell()
     roles = ({"grade_id": "q01_it", "solution": True}, {"grade_id": "q01_it_test", "grade": True, "solution": False})
@@ -45,7 +45,7 @@ def test_it_says_in_one_line_how_a_question_stands(monkeypatch, tmp_path, answer
     assert (said, errors) == (lines, shown)
 
 
-def test_an_open_question_comes_with_a_button_for_hints(monkeypatch):
+def test_open_question_offers_hints(monkeypatch):
     monkeypatch.setenv("JPY_SESSION_NAME", "/course/notebooks/1.Gradient-Basics.ipynb")
     monkeypatch.setenv("DDL_VIEW", "live")
     shown = []

@@ -3,7 +3,6 @@
 import asyncio
 import os
 import subprocess
-import time
 
 import nbformat
 import pytest
@@ -93,16 +92,7 @@ def test_run_is_restored_once_in_older_notebook(make, run, there, saved, expecte
     assert outputs(found) == expected
 
 
-def test_last_runs_of_repeated_cell_are_restored(make):
-    for run_id, execution in zip(IDS, ("m1", "m2", "m2"), strict=False):
-        make(run_id, execution=execution)
-    found = notebook(a=[shown("earlier", over=True)], b=[shown("gone")])
-    bring_up_to_date(found, NAME, saved=50.0)
-    assert outputs(found) == [(IDS[1], False), (IDS[2], False)]
-    assert found.cells[1].outputs[0]["data"]["text/html"] == "then"
-
-
-def test_what_is_saved_as_going_on_is_saved_as_it_ended(make, tmp_path):
+def test_finished_run_is_saved_as_finished(make, tmp_path):
     make(ended=200.0)
     files = CourseFiles(root_dir=str(tmp_path))
     asyncio.run(files.save({"type": "notebook", "format": "json", "content": notebook(a=[shown(IDS[0])])}, NAME))
@@ -112,17 +102,7 @@ def test_what_is_saved_as_going_on_is_saved_as_it_ended(make, tmp_path):
     assert f"attach(&quot;{IDS[0]}&quot;)" in saved.cells[0].outputs[0]["data"]["text/html"].replace('"', "&quot;")
 
 
-def test_the_server_tells_what_changes_and_then_the_end(make):
-    folder = make()
-    runs = Runs("/ddl")
-    state = runs.state(IDS[0])
-    assert state["over"] is False and set(state["parts"]) == {"status", "body", "chart"}
-    folder.append(folder.launcher, {"event": "ended", "time": time.time(), "state": "done"})
-    state = runs.state(IDS[0])
-    assert state["over"] is True and "done in" in state["html"] and "attach(" in state["html"]
-
-
-def test_the_page_of_a_run_has_nothing_of_it_as_markup_and_unknown_runs_are_named(make):
+def test_run_page_escapes_its_texts(make):
     make()
     page = Runs("/ddl").page(IDS[0])
     assert "<b>good" not in page and "<title>&lt;b&gt;good</title>" in page and '"/ddl/view.js"' in page

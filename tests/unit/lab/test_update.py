@@ -81,7 +81,7 @@ def second(change=lambda cells: None):
     return notebook
 
 
-def test_answers_own_cells_and_outputs_stay_and_everything_else_is_new(course):
+def test_update_keeps_answers_and_own_cells(course):
     course.edit(work)
     (course.root / "own.py").write_text("mine")
     before = course.path.read_bytes()
@@ -102,7 +102,7 @@ def test_answers_own_cells_and_outputs_stay_and_everything_else_is_new(course):
 
 
 @pytest.mark.parametrize("how", ["dropped", "replaced"])
-def test_an_editor_that_loses_cell_ids_doubles_no_cell(course, how):
+def test_update_without_cell_ids_duplicates_no_cell(course, how):
     course.edit(work)
     notebook = nbformat.read(course.path, as_version=4)
     for number, cell in enumerate(notebook.cells):
@@ -158,7 +158,7 @@ def test_local_commits_stay_on_a_branch_of_their_own(course):
 
 
 @pytest.mark.parametrize("step", ["checkout", "reset"])
-def test_after_an_interrupt_it_is_run_again(course, monkeypatch, step):
+def test_interrupted_update_can_be_repeated(course, monkeypatch, step):
     course.edit(work)
     course.publish(second(), kept="2")
     done = module._git
@@ -177,16 +177,16 @@ def test_after_an_interrupt_it_is_run_again(course, monkeypatch, step):
     assert course.cells()["a1"].source.endswith("return 2 * x") and (course.root / "kept.py").read_text() == "2"
 
 
-def test_offline_nothing_changes(course, tmp_path):
+def test_offline_update_changes_nothing(course, tmp_path):
     course.edit(work)
     before = course.path.read_bytes()
     (tmp_path / "origin.git").rename(tmp_path / "away.git")
-    with pytest.raises(UpdateError, match="cannot be fetched, and nothing was changed: "):
+    with pytest.raises(UpdateError, match="cannot be fetched"):
         update(course.root)
     assert course.path.read_bytes() == before and not (course.root / "backup").exists()
 
 
-def test_a_fresh_copy_is_as_released_and_replaces_nothing(course):
+def test_fresh_copy_replaces_nothing(course):
     course.edit(work)
     git(course.root, "commit", "--quiet", "--all", "--message", "my answers")
     before = course.path.read_bytes()
@@ -198,12 +198,3 @@ def test_a_fresh_copy_is_as_released_and_replaces_nothing(course):
     with pytest.raises(UpdateError, match="already exists"):
         fresh("7", course.root)
     assert copied.read_text() == "mine by now"
-
-
-def test_a_notebook_that_cannot_be_read_is_in_the_backup(course):
-    course.path.write_text("{")
-    course.publish(second())
-    assert f"{NAME}: yours cannot be read as a notebook, and is in the backup" in update(course.root)
-    assert course.cells()["new"].source == "A new section"
-    (backup,) = (course.root / "backup").iterdir()
-    assert (backup / NAME).read_text() == "{"

@@ -49,7 +49,7 @@ def test_elastic_run_has_a_discovery_script():
     assert files["discover_hosts.sh"] == "#!/bin/sh\necho localhost:2\necho 127.0.0.1:1\n"
 
 
-def test_what_is_written_before_the_start():
+def test_job_files_are_written_before_the_start():
     job = Job("/course/x.py", ("a",), workers=2, cwd="/course", name="small", timeout_s=60, cluster="parameter_server")
     result = planned(job)
     files = {path.name: text for path, text in result.files}
@@ -193,7 +193,7 @@ exit $status
     )
 
 
-def test_in_an_allocation_a_step_is_started_after_modules_are_loaded_and_nothing_is_queued():
+def test_allocation_runs_a_step_without_queueing():
     text = line(replace(JOB, workers=8), replace(CLUSTER, allocation="17", modules=("cuda/12",)))
     assert text.startswith("""bash -lc 'module load cuda/12 && exec "$@"' ddl srun --nodes=2 --ntasks-per-node=4""")
     assert "--overlap" in text

@@ -39,15 +39,6 @@ def test_a_run_has_the_processes_that_carry_its_id(start):
     assert processes.of_run(RUN_ID[:-1]) == []
 
 
-def test_a_process_that_has_ended_is_none_of_them_and_no_error(start):
-    child = start("DDL_RUN_ID")
-    child.kill()
-    os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)  # it is a zombie now
-    assert processes.of_run(RUN_ID) == []
-    child.wait()
-    processes.send(child.pid, signal.SIGTERM)
-
-
 def test_a_process_that_ignores_the_request_is_killed(start):
     child = start(
         "DDL_RUN_ID",

@@ -86,7 +86,7 @@ def test_training_is_folded_into_numbers(folder):
     assert progress.notes == ("CIFAR-10 is not here",) and progress.data == {"name": "synthetic"}
 
 
-def test_what_a_resumed_training_did_over_again_counts_once(folder):
+def test_repeated_steps_of_a_resumed_run_count_once(folder):
     folder.launcher(0.5, "launched", pid=1)
     folder.event(1.0, "start", step=0, steps=40, epochs=4.0)
     folder.event(1.1, "note", message="generated pictures")
@@ -256,25 +256,13 @@ CASES = {
 
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
-def test_the_cause_of_a_failure(folder, case):
+def test_failure_names_its_cause(folder, case):
     says = write(folder, **case)
     failure = folder.progress(alive="tasks" not in case).failure
     for name, expected in says.items():
         value = getattr(failure, name)
         assert expected in value if isinstance(expected, str) else value == expected, name
     assert "rank/worker.py" not in failure.traceback
-
-
-def test_an_error_is_shown_while_the_others_still_run_and_a_stopped_run_has_none(folder):
-    folder.launcher(0.5, "launched", pid=1)
-    folder.rank(1)
-    folder.error(1, 2.0, "ValueError", "early")
-    progress = folder.progress()
-    assert not progress.over
-    assert progress.failure.sentence == "rank 1 of 2 on node1 raised ValueError 1.0 s after it started"
-    folder.launcher(9.5, "ended", state="stopped", job="17", slurm="CANCELLED")
-    progress = folder.progress()
-    assert progress.failure is None and summary(progress).startswith("■ arm stopped, 0:09")
 
 
 @pytest.mark.parametrize("state, end", [("lost", None), ("failed", {"reason": "launch", "message": "x"})])
@@ -299,24 +287,6 @@ def test_a_rank_that_others_wait_for_is_named_while_the_run_goes_on(folder):
     assert "60 s: rank 0 is waiting for rank 1\n" in note and '"/me/train.py", line 7' in note
     folder.launcher(70.0, "ended", state="stopped")
     assert not folder.progress().notes
-
-
-def test_a_rank_that_has_left_is_named_while_others_go_on(folder):
-    folder.rank(0)
-    folder.rank(1)
-    folder.launcher(3.0, "rank_exit", rank=1, code=0)
-    assert folder.progress(now=4.0).notes == ()
-    assert folder.progress(now=9.0).notes == ("rank 1 has ended with status 0, and others are still running",)
-    folder.launcher(9.6, "ended", state="done")
-    assert folder.progress(now=20.0).notes == ()
-
-
-def test_output_that_found_no_room_is_said_to_be_lost(folder, monkeypatch):
-    (folder.path / "lost-1").touch()
-    (note,) = folder.progress(alive=False).notes
-    assert "rank 1's output is lost" in note
-    monkeypatch.setattr("ddl.launcher.progress.is_full", lambda path: True)
-    assert "full" in folder.progress().notes[-1]
 
 
 # ---------------------------------------------------------------- several nodes, Slurm, clusters
@@ -345,10 +315,3 @@ def test_queued_run_shows_reason_and_excludes_wait(folder):
     folder.event(3605.0, "start", step=0, steps=9)
     folder.event(3606.5, "step", step=1, samples=8, loss=2.0)
     assert folder.progress(now=3610.0).time_to_first_step_s == 6.5
-
-
-def test_a_rank_of_a_cluster_is_shown_with_its_task(folder):
-    folder.job(**CLUSTER)
-    folder.rank(2)
-    assert folder.progress().ranks[0].role == "worker 1"
-    assert "1 of 4 ranks (worker 1) on node1" in summary(folder.progress())

@@ -2,7 +2,7 @@
 
 import pytest
 
-from ddl.launcher.restarts import changes_of, decide, last_start, notes_of, ranks_of, restarts_of
+from ddl.launcher.restarts import decide
 from ddl.records.folder import RunFolder
 from ddl.records.jsonfiles import append_json_line, write_json
 
@@ -57,44 +57,3 @@ def test_killed_rank_restarts_the_run(decided):
 def test_run_that_is_not_restarted_says_why(decided, launcher, script, options, why):
     again = decided(launcher, script, **options)
     assert list(again) == ["no_restart"] and why in again["no_restart"] and bool(why) == bool(again["no_restart"])
-
-
-@pytest.mark.parametrize("before", [restarted(5.0, step=26), restarted(5.0, step=25, rank=0)])
-def test_different_failure_restarts_again(decided, before):
-    assert decided([LAUNCHED, before, exits(9.0)], [step(25, 8.0)])["step"] == 25
-
-
-def test_pasted_line_has_no_job_and_names_the_failed_rank(tmp_path):
-    folder = RunFolder(tmp_path)
-    append_json_line(folder.launcher, LAUNCHED)
-    assert decide(folder, 1, [exits(9.0), exits(9.5, rank=0, code=1)])["cause"] == [1, "SIGKILL", ""]
-
-
-def test_restart_cost_lasts_until_step_is_repeated():
-    script = [
-        *(step(0, 1.0, "start"), step(10, 2.0), step(25, 5.0)),
-        *(step(20, 9.0, "start"), step(21, 10.0), step(31, 12.0)),
-    ]
-    launcher = [LAUNCHED, exits(6.0), restarted(7.0, step=25)]
-    (restart,) = restarts_of(launcher, script)
-    assert (restart.resumed_at, restart.repeated) == (20, 5)
-    assert restart.lost_s == 12.0 - 5.0  # to the first record at or after step 25
-    early = restarts_of(launcher, script[:4])[0]
-    assert (early.resumed_at, early.lost_s) == (20, None)
-    assert [len(list(notes_of(each))) for each in ([restart], [early])] == [2, 1]
-    assert "5 steps repeated, 7.0 s lost until step 25" in list(notes_of([restart]))[1]
-
-
-def test_changes_of_an_elastic_run_are_noted():
-    worlds = [{"event": "ranks", "time": time, "ranks": ranks} for time, ranks in ((2.0, 1), (4.5, 3), (6.0, 2))]
-    wrong, right = ({"event": "discovery", "time": 7.0, "problem": text} for text in ("no hosts", ""))
-    launcher = [LAUNCHED, *worlds[:2], exits(5.0), *worlds[2:]]
-    assert ranks_of(launcher) == 2 and last_start(launcher) == worlds[2:]
-    told = list(changes_of([*launcher, worlds[-1], wrong]))
-    assert told == [
-        "it grew from 1 to 3 ranks after 3.5 s",
-        "it shrank from 3 to 2 ranks after 5.0 s",
-        "it replaced ranks, still 2, after 5.0 s",
-        "no hosts",
-    ]
-    assert len(list(changes_of([*launcher, wrong, right]))) == 2

@@ -7,7 +7,7 @@ import pytest
 
 from ddl.cli import main
 from ddl.launcher import launch as launching
-from ddl.launcher.job import OPTIONS, Job
+from ddl.launcher.job import OPTIONS
 from ddl.launcher.plan import plan
 from ddl.launcher.run_options import OF_HOSTS, OF_RANK, OF_TASK, RunOptions
 from ddl.launcher.site import Site
@@ -45,11 +45,6 @@ def test_invalid_pasted_line_is_refused(line, message, capsys):
     with pytest.raises(SystemExit, match="2"):
         RunOptions.of_process(line.split())
     assert capsys.readouterr().err
-
-
-def test_folder_without_a_job_is_refused(tmp_path):
-    with pytest.raises(ValueError, match=r"job\.json"):
-        RunOptions.read(tmp_path)
 
 
 # A non-default value for each option, with related options.
@@ -115,7 +110,3 @@ def test_option_reaches_the_job_from_keyword_command_line_and_rerun(name, asked,
     assert main(["rerun", "r1"]) == 0
     again = dataclasses.replace(asked[-1], warm=job.warm, oversubscribe=job.oversubscribe)
     assert again == dataclasses.replace(job, threads=again.threads, nodes=again.nodes)
-
-
-def test_a_value_is_tested_for_every_option():
-    assert VALUES.keys() == OPTIONS.keys() and Job("x.py").options().keys() == OPTIONS.keys()

@@ -52,7 +52,7 @@ END"""
 
 
 @pytest.mark.parametrize("visible, names", [(None, ("3g.40gb", "80GB")), ("1", ("80GB",)), ("MIG-b", ("2g.20gb",))])
-def test_an_instance_of_a_partitioned_gpu_is_no_whole_gpu(nvidia_smi, monkeypatch, visible, names):
+def test_mig_instances_are_counted(nvidia_smi, monkeypatch, visible, names):
     nvidia_smi(PARTITIONED)
     if visible:
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
@@ -62,7 +62,7 @@ def test_an_instance_of_a_partitioned_gpu_is_no_whole_gpu(nvidia_smi, monkeypatc
         assert part in name and ("MIG" in name) == ("g." in part)
 
 
-def test_a_driver_that_fails_or_hangs_offers_no_gpu(nvidia_smi, monkeypatch):
+def test_failing_or_hanging_driver_offers_no_gpu(nvidia_smi, monkeypatch):
     nvidia_smi("echo 'NVIDIA-SMI has failed' >&2; exit 9")
     assert site.gpu_names() == ()
     site.gpu_names.cache_clear()
@@ -94,19 +94,9 @@ def test_a_job_takes_the_fewest_nodes_that_hold_it_evenly(workers, asked, nodes)
         (16, {"nodes": 2, "oversubscribe": True}, "workers=8"),
     ],
 )
-def test_workers_that_do_not_fit_are_told_what_does(workers, options, works):
+def test_refusal_suggests_worker_counts_that_fit(workers, options, works):
     with pytest.raises(site.SiteError, match=works):
         CLUSTER.nodes_for(job(workers, **options))
-
-
-def test_oversubscription_needs_one_node_and_full_cores():
-    assert CLUSTER.nodes_for(job(8, oversubscribe=True)) == 2
-    assert CLUSTER.nodes_for(job(13, oversubscribe=True)) == 1
-
-
-@pytest.mark.parametrize("workers, asked, threads", [(4, None, 2), (8, None, 2), (4, 2, 4), (3, None, 2)])
-def test_a_nodes_cores_are_shared_by_the_ranks_on_it(workers, asked, threads):
-    assert CLUSTER.threads_per_rank(job(workers, nodes=asked)) == threads
 
 
 @pytest.fixture
@@ -138,15 +128,6 @@ TWO_NODES |= {"SLURM_GPUS_ON_NODE": "2"}
 BESIDE = {"SLURM_JOB_NUM_NODES": "1", "SLURM_JOB_CPUS_PER_NODE": "16"}  # ``salloc`` on a login node
 
 
-def test_a_machine_is_detected(nowhere, monkeypatch):
-    found = site.Site.here()
-    assert found.origin == "detected: a machine without GPUs, 2 cores usable"
-    assert (found.scheduler, found.slots, found.inside, found.allocation) == ("local", 2, "", "")
-    monkeypatch.setattr(site, "gpu_names", lambda: ("A100",) * 4)
-    found = site.Site.here()
-    assert (found.origin, found.slots) == ("detected: a machine with 4 GPUs", 4)
-
-
 @pytest.mark.parametrize(
     "variables, where, scheduler, nodes, cores, gpus",
     [
@@ -164,18 +145,6 @@ def test_inside_a_job_of_slurm(nowhere, monkeypatch, variables, where, scheduler
     assert (found.cores_per_node, found.gpus_per_node) == (cores, gpus)
 
 
-def test_a_container_around_this_process_is_noticed_but_slurm_starts_ranks_outside_it(nowhere, monkeypatch):
-    with monkeypatch.context() as inside:
-        inside.setenv("SINGULARITY_CONTAINER", "image")
-        assert site.Site.here().inside == "singularity"
-    (nowhere / "mark").touch()
-    assert site.Site.detect().inside == "docker"
-    (nowhere / "work/site.toml").write_text(FILE)
-    assert site.Site.here().inside == ""
-    inside_slurm(monkeypatch, **ONE_NODE)
-    assert site.Site.here().inside == "docker"
-
-
 FILE = """\
 scheduler = "slurm"
 controller = "mpi"
@@ -185,7 +154,7 @@ nodes = 4
 """
 
 
-def test_the_first_file_counts(nowhere, monkeypatch):
+def test_first_site_file_is_used(nowhere, monkeypatch):
     places = [
         ("given.toml", "as asked for"),
         ("named.toml", "DDL_SITE"),

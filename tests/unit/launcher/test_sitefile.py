@@ -53,19 +53,6 @@ def test_every_key_is_read(read, tmp_path):
     assert found.origin == str(tmp_path / "site.toml")
 
 
-def test_an_absolute_image_and_the_name_of_one_stay(read):
-    text = 'container = "{}"\nimage = "{}"\n'
-    assert read(text.format("singularity", "/shared/a.sif")).image == "/shared/a.sif"
-    assert read(text.format("docker", "course:gpu")).image == "course:gpu"
-
-
-def test_a_local_site_has_what_this_machine_has(read, monkeypatch):
-    monkeypatch.setattr(site, "usable_cores", lambda: 6)
-    monkeypatch.setattr(site, "gpu_names", lambda: ("A100",) * 2)
-    assert (read("").cores_per_node, read("").gpus_per_node) == (6, 2)
-    assert read("gpus_per_node = 0").slots == 6
-
-
 def test_hosts_made_on_this_machine_share_its_cores(read, monkeypatch):
     monkeypatch.setattr("ddl.records.machine.usable_cores", lambda: 12)
     found = read('scheduler = "namespaces"\nrate_mbit = 100')
@@ -73,16 +60,6 @@ def test_hosts_made_on_this_machine_share_its_cores(read, monkeypatch):
     assert read('scheduler = "namespaces"\nnodes = 4').cores_per_node == 3
     assert read('scheduler = "namespaces"\nnodes = 8').cores_per_node == 2
     assert read('scheduler = "namespaces"\ncores_per_node = 9').cores_per_node == 9
-
-
-def test_a_cluster_has_what_its_file_says(read, monkeypatch):
-    monkeypatch.setattr(site, "gpu_names", lambda: ("A100",) * 2)
-    cluster = 'scheduler = "slurm"\n'
-    assert read(f"{cluster}cores_per_node = 4").gpus_per_node == 0
-    assert read(f"{cluster}gpus_per_node = 4").cores_per_node == 4
-    for without in (cluster, f"{cluster}gpus_per_node = 0"):
-        with pytest.raises(SiteError, match=r"site\.toml: cores_per_node"):
-            read(without)
 
 
 SLURM = 'scheduler = "slurm"\ncores_per_node = 4\n'
@@ -111,15 +88,6 @@ def test_a_wrong_key_is_named_with_what_is_valid(read, tmp_path, lines, refusal)
         read(f"{lines}\n")
     message = str(caught.value)
     assert message.startswith(f"{tmp_path}/site.toml: ") and refusal in message
-
-
-def test_a_file_that_is_no_text_or_no_file(read, tmp_path):
-    with pytest.raises(SiteError, match="utf-8"):
-        read(b'nodes = 1\npartition = "caf\xe9"\n')
-    with pytest.raises(SiteError, match=r"not valid TOML: .*line 2"):
-        read("nodes = 1\npartition = gpu")
-    with pytest.raises(SiteError, match="cannot be read: Is a directory"):
-        Site.read(tmp_path)
 
 
 def test_times_as_slurm_writes_them():

@@ -25,18 +25,3 @@ def test_runs_are_paired_by_seed_and_their_differences_have_a_t_interval():
     assert found.ratios == pytest.approx([0.61 / 0.60, 1, 0.64 / 0.62])
     with pytest.raises(ValueError, match="pair 0 has runs in float32"):
         precisions.pairs([run("float32")], "test_accuracy")
-
-
-def test_recorded_pair_without_bfloat16(capsys):
-    here = [run("float32"), run("bfloat16")]
-    assert precisions.here_or_recorded(here) == here and not capsys.readouterr().out
-    shown = precisions.here_or_recorded([run("float32"), run("float32")])
-    assert [r.result["precision"] for r in shown] == ["float32", "bfloat16"] and all(r.recorded for r in shown)
-    assert "were recorded on" in capsys.readouterr().out
-
-
-def test_bytes_are_those_of_a_step_and_of_their_own_type():
-    made = precisions.sent([run("float32", sent={"float32": 1640}), run("bfloat16", sent={"float16": 820})])
-    assert made["bytes"].tolist() == [410, 205] and made["type"].tolist() == ["float32", "float16"]
-    assert made["gradient_bytes"].tolist() == [400, 400]
-    assert "95 % t interval" in repr(precisions.table())

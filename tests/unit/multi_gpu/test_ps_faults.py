@@ -21,7 +21,7 @@ SENTENCES = {
 }
 
 
-def test_each_sentence_stands_in_the_lesson_and_holds():
+def test_claims_about_faults_hold_on_the_records():
     text = " ".join(line.removeprefix("# ") for line in LESSON.read_text().splitlines())
     found = ps_faults.records()
     for sentence, holds in SENTENCES.items():

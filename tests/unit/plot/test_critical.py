@@ -3,7 +3,7 @@
 import pytest
 
 from course import plot
-from course.convergence.critical import Noise, critical_batch
+from course.convergence.critical import critical_batch
 from helpers import finished
 
 BATCHES = (32, 64, 128, 256, 512, 1024, 2048, 4096)
@@ -30,21 +30,6 @@ def sweep(arm, critical, batches=BATCHES, seeds=3):
 MEASURED = critical_batch(sweep("momentum", 430))
 
 
-def judged(name, accuracies, **fields):
-    return [
-        run(name, test_accuracy=accuracy, accuracy=0.5, steps=80, samples=5120, epochs=1.0, seed=seed, **fields)
-        for seed, accuracy in enumerate(accuracies)
-    ]
-
-
-ARMS = [
-    *judged("small", [0.50, 0.60, 0.55]),
-    *judged("up", [0.53, 0.64, 0.58]),
-    *judged("wide", [0.53, 0.57, 0.55]),
-    *judged("lone", [0.40]),
-]
-
-
 def curve(panel, label):
     return next(line for line in panel.lines if line.get_label() == label)
 
@@ -57,52 +42,3 @@ def test_the_fitted_curve_is_drawn_for_steps_and_samples():
     dots = [line for line in steps.lines if line.get_marker() == "o"]
     assert [list(line.get_xdata()) for line in dots] == [[batch] * 3 for batch in BATCHES]
     assert list(dots[0].get_ydata()) == [found.steps for found in MEASURED.points[0].seeds.values()]
-
-
-def test_noise_scales_stand_on_the_same_axis_with_their_spread():
-    noise = {"live": Noise((300.0, 900.0, 2000.0, float("inf"))), "frozen": Noise((8000.0, 9000.0))}
-    figure = plot.plot_critical_batch(MEASURED, noise=noise)
-    marks = figure.axes[-1]
-    assert [tick.get_text() for tick in marks.get_yticklabels()] == ["critical batch", "live", "frozen"]
-    assert marks.get_xlim()[1] > 8000  # within the frame, although no batch was as large
-    assert "live: median 900, the middle 80 % from 300 to more than can be estimated (4 estimates)" in figure.alt
-    assert sum(line.get_marker() == ">" for line in marks.lines) == 1  # an arrow for the open end
-    ends = [list(line.get_xdata()) for line in marks.lines if line.get_linewidth() == 4]
-    assert ends[0] == pytest.approx(MEASURED.fit.interval)
-
-
-def test_a_readers_runs_land_on_the_recorded_curve():
-    own = sweep("mine", 430, batches=(64, 256), seeds=1)
-    own.append(run("missed", global_batch=1024, stopped_by="steps", history=[{"step": 9, "test_accuracy": 0.1}]))
-    figure = plot.plot_critical_batch(MEASURED, reader=own)
-    stars = [line for line in figure.axes[0].lines if line.get_marker() == "*"]
-    assert [line.get_xdata()[0] for line in stars] == [64, 256]
-    assert "Your run at batch 64: 908 steps, 58,112 samples" in figure.alt and "batch 1,024: 9 steps" not in figure.alt
-
-
-def test_differences_are_means_of_pairs_with_their_intervals():
-    figure = plot.plot_differences(ARMS, "small", margin=1.0)
-    panel = figure.axes[0]
-    assert [tick.get_text() for tick in panel.get_yticklabels()] == ["up (3 pairs)", "wide (3 pairs)", "lone (1 pair)"]
-    bars = [line.get_xdata() for line in panel.lines if line.get_linewidth() == 4]
-    # Differences of 3, 4 and 3 points: mean 10/3, standard deviation 0.577, t of two degrees of freedom 4.3027.
-    half = 4.3027 * 0.57735 / 3**0.5
-    assert bars[0] == pytest.approx([10 / 3 - half, 10 / 3 + half], abs=1e-3) and len(bars) == 2
-    dots = [sorted(line.get_xdata()) for line in panel.lines if line.get_marker() == "."]
-    assert dots[0] == pytest.approx([3, 3, 4])
-    shaded = panel.patches[0]
-    assert (shaded.get_x(), shaded.get_x() + shaded.get_width()) == (-1, 1)
-    assert (
-        "up +3.3 (+1.9 to +4.8), better; wide +0.0 (−7.5 to +7.5), not decided; lone −10.0 (no interval)" in figure.alt
-    )
-    assert [text.get_text() for text in panel.texts] == ["better", "not decided", "not decided"]
-
-
-def test_tuning_marks_each_arms_best_rate_and_names_edges_and_failures():
-    rates = {0.1: (0.5, 0.6), 0.2: (0.7, 0.6), 0.4: (0.5, None)}
-    runs = [run("a", learning_rate=rate, test_accuracy=value) for rate, values in rates.items() for value in values]
-    runs += [run("b", learning_rate=rate, test_accuracy=rate) for rate in (0.1, 0.2)]
-    figure = plot.plot_tuning(runs)
-    rings = [line for line in figure.axes[0].lines if line.get_markersize() == 13]
-    assert [(line.get_xdata()[0], line.get_ydata()[0]) for line in rings] == [(0.2, pytest.approx(65)), (0.2, 20)]
-    assert "a: best at 0.2, with 65.0 %; failed at 0.4; b: best at 0.2, at the edge of its grid" in figure.alt

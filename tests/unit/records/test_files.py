@@ -28,7 +28,7 @@ def test_write_is_atomic_for_readers(path):
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt(), OSError(errno.ENOSPC, "No space left on device")])
-def test_a_block_that_fails_leaves_the_old_file_alone(path, error):
+def test_failed_write_keeps_the_old_file(path, error):
     with pytest.raises(type(error)) as raised, files.replacing(path) as file:
         file.write(b"half")
         raise error

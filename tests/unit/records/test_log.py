@@ -1,11 +1,8 @@
 """A rank's log: redrawn lines, growth that is read once, and what a full disk leaves of it."""
 
-import subprocess
-import sys
-
 import pytest
 
-from ddl.records.log import LogTail, last_lines
+from ddl.records.log import LogTail
 
 
 @pytest.fixture
@@ -28,7 +25,7 @@ BAR = [
 ]
 
 
-def test_a_progress_bar_is_one_line_that_is_there_while_it_is_drawn(log):
+def test_progress_bar_is_one_current_line(log):
     tail, seen = LogTail(log), []
     for part in BAR:
         append(log, part)
@@ -50,68 +47,3 @@ def test_a_progress_bar_is_one_line_that_is_there_while_it_is_drawn(log):
 def test_a_line_is_what_a_terminal_would_show(log, written, shown):
     append(log, written)
     assert list(LogTail(log).lines()) == [shown]
-
-
-def test_an_unfinished_line_is_read_in_parts_and_shown_up_to_a_limit(log):
-    tail = LogTail(log)
-    append(log, "né".encode()[:-1])
-    assert list(tail.lines()) == [] and tail.current.startswith("n")
-    append(log, "é".encode()[-1:] + b"\x1b[3")
-    assert list(tail.lines()) == []
-    append(log, b"1mred\n")
-    assert list(tail.lines()) == ["néred"]
-    append(log, b"x" * 3_000_000)
-    assert list(tail.lines()) == [] and tail.current == tail.take_current() == 4000 * "x"
-
-
-def bytes_read():
-    with open("/proc/self/io") as counters:
-        return int(counters.readline().split()[1])
-
-
-def test_a_log_is_read_once_however_often_it_is_looked_at(log):
-    append(log, b"x" * 79 + b"\n")
-    append(log, (b"y" * 79 + b"\n") * 50_000)
-    tail = LogTail(log)
-    assert sum(1 for _ in tail.lines()) == 50_001
-    before = bytes_read()
-    for number in range(20):
-        append(log, b"%d\n" % number)
-        assert list(tail.lines()) == [str(number)]
-    assert bytes_read() - before < 100_000
-
-
-def test_the_end_of_a_log_is_had_without_the_rest(log):
-    append(log, b"one\ntwo\n")
-    offset = log.stat().st_size
-    append(log, b"Traceback\n")
-    assert last_lines(log, before=offset) == ["one", "two"]
-    assert last_lines(log.with_name("missing.log")) == []
-    append(log, (b"y" * 79 + b"\n") * 50_000 + b"\n\nlast but one\nlast")
-    before = bytes_read()
-    assert last_lines(log, 2) == ["last but one", "last"]
-    assert bytes_read() - before < 200_000
-    tail = LogTail(log, last_bytes=1000)
-    assert len(list(tail.lines())) < 20 and tail.current == "last"
-    append(log, (b"z" * 79 + b"\n") * 50_000)
-    assert set(tail.lines()) == {"z" * 79}
-
-
-WRITER = """
-import os, sys
-from pathlib import Path
-from ddl.records.log import keep_writing
-os.dup2(os.open("/dev/full", os.O_WRONLY), 1)
-keep_writing(Path("lost"))
-print("no room for this")
-os.dup2(os.open("log", os.O_WRONLY | os.O_CREAT), 1)
-print("said", end="")
-os._exit(7)
-"""
-
-
-def test_writer_survives_full_disk_and_reports_loss(tmp_path):
-    asked = subprocess.run([sys.executable, "-c", WRITER], stderr=subprocess.PIPE, cwd=tmp_path)
-    assert (asked.returncode, asked.stderr) == (7, b"")
-    assert (tmp_path / "lost").exists()
-    assert (tmp_path / "log").read_text() == "\n[the disk was full: 17 bytes are missing here]\nsaid"

@@ -5,7 +5,6 @@ import numpy
 import pytest
 
 from ddl.records import folder, jsonfiles
-from ddl.records.recorder import Recorder
 
 
 def test_json_is_strict_and_whole(tmp_path):
@@ -32,21 +31,6 @@ def test_a_line_still_being_written_is_left_for_later(tmp_path):
     with open(path, "a") as file:
         file.write('{"event": "st')
     assert jsonfiles.read_json_lines(path) == [{"event": "step"}]
-
-
-def test_outside_a_run_the_recorder_writes_nothing(tmp_path, monkeypatch):
-    monkeypatch.delenv("DDL_RUN_DIR", raising=False)
-    monkeypatch.chdir(tmp_path)
-    recorder = Recorder()
-    recorder.event("step", step=1)
-    recorder.result({"loss": 1.0})
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_a_result_carries_the_name_of_its_job(tmp_path):
-    jsonfiles.write_json(tmp_path / "job.json", {"id": "r1", "name": "small batch"})
-    Recorder(tmp_path).result({"loss": 1.0})
-    assert jsonfiles.read_json(tmp_path / "result.json") == {"id": "r1", "name": "small batch", "loss": 1.0}
 
 
 STACK = """Thread 0x01 (most recent call first):

@@ -40,7 +40,7 @@ def copied():
     return pairs
 
 
-def test_both_recipes_copy_what_is_for_attendees_and_all_else_is_kept_from_the_builder():
+def test_image_recipes_copy_the_same_files():
     assert dict(reversed(line.split()) for line in section("files")) == copied()
     ignore = [line for line in (ROOT / ".dockerignore").read_text().splitlines() if line[0] != "#"]
     assert ignore[0] == "*"
@@ -51,7 +51,7 @@ def test_both_recipes_copy_what_is_for_attendees_and_all_else_is_kept_from_the_b
     assert not [source for source in copied().values() if source.startswith(".")]
 
 
-def test_both_recipes_begin_on_the_same_base_and_install_with_the_same_script():
+def test_image_recipes_share_base_and_steps():
     assert f"BASE={GPU_BASE}" in instructions("ARG")
     assert section("arguments") == [f"BASE={GPU_BASE}", "STACK=default"] and "STACK=default" in instructions("ARG")
     runs = [re.sub(r"--mount=\S+ +", "", run) for run in instructions("RUN")]
@@ -61,7 +61,7 @@ def test_both_recipes_begin_on_the_same_base_and_install_with_the_same_script():
     assert {run.split()[-1] for run in runs} <= set(steps)
 
 
-def test_both_images_start_the_same_in_the_same_environment():
+def test_image_recipes_share_start_and_environment():
     assert json.loads(instructions("ENTRYPOINT")[0]) == ["tini", "--", "start-course"]
     assert section("runscript") == ['exec start-course "$@"']
     settings = [word for line in instructions("ENV") for word in shlex.split(line)]
@@ -130,32 +130,6 @@ FAKEROOT = [] if os.geteuid() == 0 else ["--fakeroot"]
         ),
     ],
 )
-def test_an_image_is_built_with_what_there_is(make, arguments, there, silent, command):
+def test_image_is_built_with_an_available_builder(make, arguments, there, silent, command):
     done, record = make(*arguments, there=there, silent=silent)
     assert (done.returncode, record) == (0, command)
-
-
-def test_certificates_are_used_in_build_but_not_kept(make, tmp_path):
-    certificates = tmp_path / "site.crt"
-    certificates.write_text("those of a proxy\n")
-    _, record = make("image", f"CA={certificates}", there=["docker"])
-    assert record == ["docker", *DOCKER, "--secret", f"id=ca,src={certificates}", "."]
-    done, record = make("sif", f"CA={certificates}", "SIF=other.sif", there=["singularity"])
-    assert done.returncode == 0
-    assert record[1:3] == ["build", "--bind"] and record[3].endswith(":/mnt")
-    assert record[-3:] == ["other.sif", "containers/Singularity.def", "those of a proxy"]
-    assert not Path(record[3].removesuffix(":/mnt")).exists()
-
-
-@pytest.mark.parametrize(
-    ("arguments", "silent", "sentence"),
-    [
-        (["image"], ["docker"], "make image: none of docker (with its daemon running), podman"),
-        (["sif"], [], "make sif: neither apptainer nor singularity is here: install Apptainer, "),
-    ],
-)
-def test_what_is_missing_is_one_line_that_says_what_to_do(make, arguments, silent, sentence):
-    done, record = make("-s", *arguments, silent=silent)
-    ours = [line for line in done.stderr.splitlines() if not line.startswith("make: ***")]
-    assert done.returncode != 0 and record is None
-    assert len(ours) == 1 and ours[0].startswith(sentence), done.stderr

@@ -9,7 +9,6 @@ import sys
 import pytest
 
 from course.lab.class_checkout import COURSE, check_out_course
-from ddl.errors import CourseError, InputError
 from helpers import ROOT, git
 
 pytest.importorskip("jupyterhub", reason="jupyterhub is not installed")
@@ -43,7 +42,7 @@ def test_a_server_starts_with_its_limits(monkeypatch):
     assert resource.getrlimit(resource.RLIMIT_DATA)[1] != 1 << 30  # the hub has its own
 
 
-def test_what_is_the_hubs_is_for_nobody_else(tmp_path):
+def test_hub_secrets_are_private(tmp_path):
     prepare(tmp_path)
     assert {name: stat.S_IMODE((tmp_path / name).stat().st_mode) for name in MODES} == MODES
     said = sign_in(tmp_path, accounts=False)
@@ -68,7 +67,7 @@ def course(tmp_path):
     return folder
 
 
-def test_an_attendee_gets_a_copy_of_what_is_committed_and_its_updates(course, tmp_path, monkeypatch):
+def test_attendee_gets_the_committed_course_and_its_updates(course, tmp_path, monkeypatch):
     bundle, home = tmp_path / "course.bundle", tmp_path / "home"
     home.mkdir()
     git(course, "checkout", "-q", "--detach")
@@ -86,15 +85,3 @@ def test_an_attendee_gets_a_copy_of_what_is_committed_and_its_updates(course, tm
     write_bundle(course, bundle)
     git(copy, "fetch", "-q")
     assert git(copy, "rev-parse", "@{upstream}") == git(course, "rev-parse", "HEAD")
-
-
-def test_what_cannot_be_copied_is_said(course, tmp_path, monkeypatch):
-    git(tmp_path, "clone", "-q", "--depth=1", f"file://{course}", "shallow")
-    with pytest.raises(InputError, match="git fetch --unshallow"):
-        write_bundle(tmp_path / "shallow", tmp_path / "course.bundle")
-    monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.setenv(COURSE, str(tmp_path / "nothing"))
-    with pytest.raises(CourseError, match="cannot be made from"):
-        check_out_course()
-    monkeypatch.delenv(COURSE)
-    assert check_out_course() is None

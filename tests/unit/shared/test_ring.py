@@ -7,7 +7,7 @@ import pytest
 
 from course.shared import cost
 from course.shared.cost import Link
-from course.shared.ring import all_reduce, contributions, exchange, waits
+from course.shared.ring import all_reduce, exchange, waits
 
 
 def chunk_to_send(step, rank, ranks):
@@ -57,21 +57,6 @@ def test_a_wrong_function_is_named(wrong, message):
     right = {"split": numpy.array_split, "chunk_to_send": chunk_to_send, "combine": combine}
     with pytest.raises(ValueError, match=message):
         all_reduce(data(3, 6), **{**right, **wrong})
-
-
-@pytest.mark.parametrize("ranks", [1, 2, 3, 4, 7])
-def test_contributions_are_those_of_a_ring_that_is_run(ranks):
-    # Every rank brings ones, so that a chunk holds as many as ranks have been added to it.
-    states = contributions(ranks)
-    assert states.shape == (2 * ranks - 1, ranks, ranks)
-    for last in range(2 * (ranks - 1) + 1):
-
-        def stopped(mine, received, step, ranks, last=last):
-            return combine(mine, received, step, ranks) if step < last else mine
-
-        ones = [numpy.ones(ranks)] * ranks
-        done = all_reduce(ones, numpy.array_split, chunk_to_send, stopped)
-        numpy.testing.assert_array_equal(states[last], done.arrays)
 
 
 def test_waits_are_bounded_by_latency_per_message_and_operation():

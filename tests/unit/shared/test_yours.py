@@ -35,6 +35,6 @@ def lists(x):
         (pairs, double, double, "differs"),
     ],
 )
-def test_a_right_answer_is_taken_and_any_other_is_replaced(answer, ours, taken, word, capsys):
+def test_only_a_right_answer_is_used(answer, ours, taken, word, capsys):
     assert yours(answer, ours, 3) is taken
     assert word in capsys.readouterr().out

@@ -6,7 +6,7 @@ import pytest
 pytest.importorskip("horovod.tensorflow")
 
 from course.training import journal, loop
-from course.training.journal import Journal, Means, Startup
+from course.training.journal import Journal
 
 
 @pytest.fixture
@@ -60,13 +60,6 @@ def test_speed_excludes_first_epoch_and_evaluations(clock, folder):
     assert [row["seconds"] for row in result["history"]] == pytest.approx([36, 44, 52])
     assert (result["samples"], result["steps"], result["epochs"]) == (120, 12, 3)
     assert json.loads((folder / "result.json").read_text())["name"] == "arm"
-
-
-@pytest.mark.parametrize(("steps", "speed"), [(8, 10), (1, None)])
-def test_warm_up_is_first_quarter_of_single_epoch(clock, folder, steps, speed):
-    diary = started(steps, 100)
-    train(diary, clock, lambda step: 50.0 if step <= 2 else 1.0)
-    assert diary.result()["images_per_s"] == (speed and pytest.approx(speed))
 
 
 def test_steps_are_written_first_last_and_at_most_twice_a_second(clock, folder):
@@ -131,34 +124,6 @@ def test_interrupted_training_has_same_times(clock, folder):
     assert result["resumed_at"] == [6, 11]
 
 
-def test_the_speed_is_that_of_all_parts_without_their_warm_ups(clock, folder):
-    # Timed are steps 5 to 8 of the first part, at 1 s, and 13 to 16 of the second, at 3 s.
-    diary = interrupted(clock, 16, at=(8,), seconds_per_step=lambda step: 1 if step <= 8 else 3)
-    assert diary.images_per_s == pytest.approx(80 / (4 + 12))
-    # Steps 5 to 8 of the first part, none of the second, which ends in its warm-up, 15 and 16 of the third.
-    assert interrupted(clock, 16, at=(8, 10), seconds_per_step=lambda step: 1.0).images_per_s == pytest.approx(10)
-
-
-def test_what_was_lost_is_not_counted_and_every_start_is_known(clock, folder):
-    half = started(8, 8)
-    for step in (1, 2):
-        clock.now += 1
-        half.step(step, 2.0, 0.1)
-    state = json.loads(json.dumps(half.state()))
-    for step in (3, 4):  # lost: there is no later checkpoint
-        clock.now += 1
-        half.step(step, 2.0, 0.1)
-    for _ in range(2):  # preempted again before a checkpoint
-        rest = started(8, 8, at=2, state=state)
-    train(rest, clock, lambda step: 1.0, first=2)
-    assert rest.result()["train_seconds"] == pytest.approx(8)
-    starts = [event for event in events(folder) if event["event"] == "start"]
-    assert [event["step"] for event in starts] == [0, 2, 2]
-    assert rest.result()["resumed_at"] == starts[-1]["resumed_at"] == [2, 2]
-    assert half.state()["resumed_at"] == []
-    assert started(8, 8).state()["resumed_at"] == [2, 2, 0]  # over again, without a checkpoint
-
-
 @pytest.fixture
 def row(clock):
     """Return a function that trains ten steps with the script's own loop, and gives the evaluations' rows."""
@@ -181,7 +146,7 @@ def row(clock):
     return rows
 
 
-def test_the_loop_evaluates_where_an_epoch_ends_every_so_often_and_at_once(row, folder):
+def test_loop_evaluates_at_epoch_ends_and_intervals(row, folder):
     diary, ended = row(4, every=3, settle=lambda done, diverged: done == 7, evaluate_clean=lambda: (1.5, 0.5))
     rows = diary.history
     assert ended is None and [each["step"] for each in rows] == [3, 4, 6, 7, 8, 9, 10]
@@ -194,39 +159,3 @@ def test_the_loop_evaluates_where_an_epoch_ends_every_so_often_and_at_once(row, 
     # It stops at an evaluation that says so.
     diary, ended = row(2, epochs=2, stop=lambda each: "target" if each["step"] == 8 else None)
     assert ended == "target" and [each["step"] for each in diary.history] == [4, 8]
-
-
-def test_means_go_on_from_a_state_to_the_last_bit():
-    whole, half, rest = Means(), Means(), Means()
-    figures = np.random.default_rng(0).random((7, 2), np.float32)
-    for step, row in enumerate(figures):
-        whole.add(row)
-        (half if step < 3 else rest).add(row)
-        if step == 2:
-            rest.restore(json.loads(json.dumps(half.state())))
-    assert rest.take() == whole.take()
-    fresh = Means()
-    fresh.restore({})
-    fresh.add(figures[0])
-    rest.add(figures[0])
-    assert fresh.take() == rest.take() == figures[0].tolist()
-
-
-def test_the_parts_of_a_start_add_up_to_the_first_step(clock, folder, monkeypatch):
-    now = [1000.0]
-    monkeypatch.setattr(journal.time, "time", lambda: now[0])
-    (folder / "rank-0.json").write_text('{"started": 3.0}')
-    startup = Startup()
-    now[0] = 1004.0
-    startup.ends("init")
-    diary = Journal(True, steps=2, steps_per_epoch=2, global_batch=10, startup=startup)
-    diary.start(world=2)
-    now[0] = 1011.0
-    train(diary, clock, lambda _: 1.0)
-    assert diary.result()["start_s"] == {"launch": 3.0, "import": 997.0, "init": 4.0, "first step": 7.0}
-    state = json.loads(json.dumps(diary.state()))
-    assert sum(state["start_s"].values()) == state["first_step_s"] == 1011.0
-    rest = Journal(True, 4, 2, 10, state, startup=Startup())  # a resumed training keeps those of its first start
-    rest.start(2)
-    train(rest, clock, lambda _: 1.0, first=2)
-    assert rest.result()["start_s"] == state["start_s"]

@@ -16,27 +16,6 @@ def test_models_map_pictures_to_ten_logits():
         assert any("gamma" in v.name for v in model.trainable_variables) == (norm != "none")
 
 
-def test_the_residual_network_has_the_shape_of_the_known_one():
-    model = models.build("resnet", norm="batch")
-    layers = tf.keras.layers
-    kinds = (layers.Conv2D, layers.MaxPool2D, layers.AveragePooling2D, layers.Flatten)
-    shapes = [layer.output_shape[1:] for layer in model.layers if isinstance(layer, kinds)]
-    block_1 = [(7, 7, 64), (7, 7, 64), (7, 7, 256), (7, 7, 256)]
-    block_2 = [(4, 4, 256), (4, 4, 128), (4, 4, 128), (4, 4, 512), (4, 4, 512)]
-    assert shapes == [(16, 16, 64), (7, 7, 64), *block_1, *block_2, (2, 2, 512), (2048,)]
-
-
-def test_subsampling_before_1x1_convolutions_is_equivalent():
-    model = models.build("resnet", norm="batch")
-    (before,) = [layer for layer in model.layers if getattr(layer, "pool_size", None) == (1, 1)]
-    convolutions = [node.outbound_layer for node in before.outbound_nodes]
-    assert len(convolutions) == 2
-    taps = tf.keras.Model(model.input, [before.input, *(conv.output for conv in convolutions)])
-    x, *outputs = taps(np.random.default_rng(0).normal(size=(2, 32, 32, 3)).astype(np.float32))
-    for conv, output in zip(convolutions, outputs):
-        np.testing.assert_allclose(output, tf.nn.conv2d(x, conv.kernel, 2, "VALID"), atol=1e-4)
-
-
 def test_first_weights_depend_on_the_seed_and_not_on_the_norm():
     first, same, other = (
         [each.numpy() for each in models.build("cnn", **options).trainable_variables if "kernel" in each.name]

@@ -1,10 +1,9 @@
 """Parts that compute in bfloat16, and hardware that supports it."""
 
-import numpy as np
 import pytest
 
 from course.training import precision
-from course.training.precision import INSTRUCTIONS, choose, instructions
+from course.training.precision import choose
 from course.training.recipes import SettingError
 
 
@@ -24,14 +23,7 @@ def processor(tmp_path, monkeypatch):
     return (tmp_path / "cpuinfo").write_text
 
 
-def test_instructions_are_read_from_the_flags(processor):
-    assert instructions() == ()
-    for text, found in ((WITHOUT, ()), (AVX512, ("avx512_bf16",)), (AMX, INSTRUCTIONS), (NO_X86, ())):
-        processor(text)
-        assert instructions() == found
-
-
-def test_what_is_chosen_on_each_hardware(processor):
+def test_precision_is_chosen_by_hardware(processor):
     for asked, capability, text, chosen in (
         ("float32", (9, 0), AMX, "float32"),
         ("bfloat16", None, AVX512, "bfloat16"),
@@ -87,15 +79,3 @@ def test_only_the_layers_compute_in_bfloat16(step):
     convolutions = [op for op in operations if op.type.startswith("Conv2D")]
     assert len(convolutions) == 4 * 3  # forward, and backward to filters and to inputs
     assert {op.get_attr("T").name for op in convolutions} == {"bfloat16"}
-
-
-def test_batch_statistics_are_taken_and_kept_in_float32(step):
-    model, *_, operations = step
-    moving = [v for v in model.non_trainable_variables if "moving" in v.name]
-    assert len(moving) == 8 and {v.dtype.name for v in moving} == {"float32"}
-    fused = [op.get_attr("U").name for op in operations if op.type == "FusedBatchNormV3"]
-    means = {op.outputs[0].dtype.name for op in operations if op.name.endswith("moments/mean")}
-    assert (fused or means) and set(fused) <= {"float32"} and means <= {"float32"}
-    model(np.random.default_rng(0).normal(size=(4, 32, 32, 3)).astype(np.float32), training=True)
-    bits = np.concatenate([v.numpy().view(np.uint32) for v in model.non_trainable_variables])
-    assert np.any(bits & 0xFFFF)  # bfloat16 has the upper half only

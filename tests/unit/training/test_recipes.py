@@ -49,7 +49,7 @@ def options(**given):
     )
 
 
-def test_the_recipe_fills_in_what_is_left_open():
+def test_recipe_fills_in_missing_options():
     config = options()
     arm, steps = settle(config, steps_per_epoch=9, ranks=2)
     assert arm == RECIPES["warmup"] and steps == 72
@@ -75,7 +75,7 @@ def test_a_short_training_warms_up_for_half_of_it_at_most():
     assert settle(options(steps=4), 10, 1)[0].warmup_epochs == 0.2
 
 
-def test_options_that_do_not_go_together_are_refused():
+def test_conflicting_options_are_refused():
     for given, words in (
         ({"bias_rate": 0.1}, "--bias-rate goes with lars, not with sgd"),
         ({"recipe": "lamb", "momentum": 0.5}, "sgd and lars"),

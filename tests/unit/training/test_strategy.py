@@ -1,6 +1,5 @@
 """Shared parts of the strategies: options and the order of samples."""
 
-import numpy as np
 import pytest
 
 from course.data import Order
@@ -47,13 +46,3 @@ def test_ranks_divide_every_batch_of_the_order(tf):
     parts = [[part.numpy().tolist() for _, part in ours.dataset(rank, 2)] for rank in range(2)]
     assert [first + second for first, second in zip(*parts, strict=True)] == labels
     assert {len(part) for each in parts for part in each} == {8}
-
-
-def test_the_model_looks_at_one_sample_at_a_time_and_is_the_same_for_a_seed(tf):
-    first, second, other = (prepared("--seed", seed).model() for seed in "556")
-    assert all(np.array_equal(a, b) for a, b in zip(first.get_weights(), second.get_weights(), strict=True))
-    assert not np.array_equal(first.get_weights()[0], other.get_weights()[0])
-    assert len(first.trainable_weights) == len(first.weights)  # no moving statistics
-    pictures = tf.random.stateless_normal([8, 32, 32, 3], [1, 2])
-    alone = np.concatenate([first(pictures[k : k + 1], training=True) for k in range(8)])
-    assert np.allclose(first(pictures, training=True), alone, atol=1e-5)
