@@ -236,7 +236,7 @@ def is_value(statement):
 
 
 def test_common_wrong_answers_in_the_guide_are_tested():
-    page = (ROOT / "docs" / "instructors.md").read_text()
+    page = (ROOT / "docs" / "wrong-answers.md").read_text()
     rows = re.findall(r"^\| (\d[a-z]?), `(\w+)` \| ([^|]+) \|", page, re.MULTILINE)
     assert {lesson[0] for lesson, *_ in rows} == {"1", "2", "3", "4"}
     wrong = {
