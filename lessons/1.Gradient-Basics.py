@@ -50,8 +50,8 @@ sizes = [1, 2, 4, 8, 16, 32, 64]
 #
 # $$\text{loss}(w) = \sum_{i=1}^{n} \frac{(y_i - w x_i)^2}{n}$$
 #
-# The slope of the loss, the **gradient**, says which way is down. By the chain rule, one
-# point's part has the slope $-2x\,(y - w x) / n$.
+# The slope of the loss, the **gradient**, points uphill, so its negative points down.
+# By the chain rule, one point's part has the slope $-2x\,(y - w x) / n$.
 #
 # **Predict first.** The loss of `easy` is lowest at $w = 1$. At $w = 2$ its gradient
 # is 15. What is it at $w = 1.5$?

@@ -82,7 +82,7 @@ def grad_multi(w, data):
 # ### END SOLUTION
 
 # %% [markdown]
-# Usually no weight is right everywhere. So we choose a number that says how
+# Usually no weight is right everywhere. So we choose a number for how
 # wrong a weight is, the **loss**, and look for the weight with the lowest loss.
 # Ours is the mean squared error over the $n$ points:
 #
@@ -108,7 +108,7 @@ def grad_multi(w, data):
 # %% [markdown] nbgrader={"grade": true, "grade_id": "q02_never_negative", "locked": false, "points": 1, "schema_version": 3, "solution": true, "task": false}
 # ### BEGIN SOLUTION
 # No. Each part is a square divided by the positive number n, so it is at least
-# 0, and so is their sum. That makes sense: 0 means that all predictions are
+# 0, and their sum is 0. That makes sense: 0 means that all predictions are
 # right, and nothing is better than right.
 # ### END SOLUTION
 
@@ -351,14 +351,14 @@ else:
 # say what that costs in practice.
 #
 # === BEGIN MARK SCHEME ===
-# Half a point: the weight hardly moves from 0 (to about 1e-7), since each step
+# Half a point: the weight barely moves from 0 (to about 1e-7), since each step
 # is lr times the gradient. Half a point: it moves in the right direction but
 # would need a huge number of iterations, so time or compute is wasted.
 # === END MARK SCHEME ===
 
 # %% [markdown] nbgrader={"grade": true, "grade_id": "q07_tiny_rate", "locked": false, "points": 1, "schema_version": 3, "solution": true, "task": false}
 # ### BEGIN SOLUTION
-# The weight ends at about 1e-7, so it hardly moved. Every step has the right
+# The weight ends at about 1e-7, so it barely moved. Every step has the right
 # direction, but its length is the gradient times 1e-9. It would take hundreds
 # of millions of steps to arrive. Nothing fails; the time is just wasted.
 # ### END SOLUTION
@@ -805,7 +805,7 @@ plot.plot_best_rate(many, weights=(0, 1.5, 1.15), sizes=(1, 4, 16, 64, 256))
 
 # %% [markdown]
 # Far from the minimum all points agree: the noise scale is below 1, and a larger batch
-# is hardly worth its cost. Near the minimum the gradient shrinks, while the points
+# is barely worth its cost. Near the minimum the gradient shrinks, while the points
 # disagree as much as before. The noise scale is large, and the best learning rate grows
 # in proportion to the batch, until the batch reaches the noise scale.
 #
@@ -823,7 +823,7 @@ plot.plot_best_rate(many, weights=(0, 1.5, 1.15), sizes=(1, 4, 16, 64, 256))
 # A single worker can also average over several batches before it steps. Memory then
 # holds one small batch at a time, but the step equals the large batch's step. So
 # **aggregation lets you train with a batch larger than memory**. Several workers
-# exchange less, too: one average for $k$ batches.
+# also exchange less: one average for $k$ batches.
 #
 # **Predict first.** Memory holds 8 of the 64 points. One worker takes twenty steps of
 # all 64 points, in 8 passes each. How far is its final weight from the weight of a
@@ -964,7 +964,7 @@ compare_guess(guess_thousand, share * 1000,
 # Each rank sends $2(N-1)$ chunks, each one $N$-th of the data:
 # $2\frac{N-1}{N}$ of the gradient in all, less than twice, **however many
 # ranks there are**. As long as ranks do the adding, no all-reduce can send
-# less (Patarasuk and Yuan, 2009). What does grow is the number of messages.
+# less (Patarasuk and Yuan, 2009). The number of messages does grow.
 
 # %% [markdown]
 # **Question 14** (4 points)
@@ -1185,7 +1185,7 @@ plot.plot_cost(steps, link, workers)
 # the first message arrives. That is one way in which "two GPUs are slower than one".
 # Communication is worth it if computing a gradient takes long compared with sending
 # it: large layers, large per-rank batches, aggregation, fast links. Synchronous batch
-# norm eats into what aggregation saves: its messages come in every pass.
+# norm eats into what aggregation saves: it sends messages in every pass.
 #
 # This is an estimate. Horovod looks for work about once per millisecond, and $\alpha$
 # includes some of that waiting. Is it paid for each message, or once for an

@@ -303,7 +303,7 @@ plot.plot_fit(measured, [fit])
 # **expected maximum** of $N$ steps.
 #
 # **Predict first.** Your ranks share a global batch of 64. What **scaling efficiency**
-# will they reach: images/s, divided by $N$ times those of one rank, in percent?
+# will they reach: images/s, divided by $N$ times the images/s of one rank, in percent?
 
 # %% tags=["demo"]
 guess_efficiency = None  # percent

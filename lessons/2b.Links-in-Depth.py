@@ -135,7 +135,7 @@ def connection(text, one, other):
 #
 # 1. The matrix ends at the first empty line. What is before it: one line of
 #    names, then one line for each device.
-# 2. Split lines with `split()`, which takes spaces and tabs alike. A device's
+# 2. Split lines with `split()`, which takes both spaces and tabs. A device's
 #    line begins with its name, but the header does not: the entry is where the
 #    other name is in the header.
 # 3. `head, *lines = text.strip().split("\n\n")[0].splitlines()`
@@ -291,7 +291,7 @@ def staged_gb_per_s(up, down):
 # 1. Go through SI units: write each quantity in bytes and seconds, then turn the
 #    result into what is asked for.
 # 2. 1 GiB is 2**20 KiB. A Gbit/s is 1000 bits in a microsecond. A staged copy of
-#    1 GB takes the seconds of the way up plus those of the way down.
+#    1 GB takes the seconds of the way up plus the seconds of the way down.
 # 3. `seconds_of_one_gb = 1 / up + 1 / down`
 
 # %% nbgrader={"grade": true, "grade_id": "q03_units_test", "locked": true, "points": 3, "schema_version": 3, "solution": false, "task": false} tags=["raises-exception"]
@@ -333,7 +333,7 @@ assert near(staged_gb_per_s(5, 2), 10 / 7)
 # ## 3. The best ring, and several at once
 #
 # **Predict first.** Go round the DGX-1's GPUs in the best order. How many times as fast
-# is its slowest hop as that of the order 0, 1, 2, ... 7?
+# is its slowest hop as in the order 0, 1, 2, ... 7?
 
 # %% tags=["demo"]
 guess_order = None  # times as fast
@@ -935,7 +935,7 @@ def piece(step, rank, ranks, count):
 #    the 4 steps. The second half is the first one backwards.
 # 2. Number the levels 0, 1, …, and count them back in the second half. At level
 #    k, ranks differ in bit k. Begin with all the numbers and halve them level by
-#    level: the rank's own bit says which half it goes on with. In the first half
+#    level: the rank's own bit decides which half it goes on with. In the first half
 #    of the steps it sends the other one.
 # 3. `level = min(step, 2 * int(math.log2(ranks)) - 1 - step)`
 
@@ -1059,7 +1059,7 @@ plot.plot_fade(server.inside, server.between)
 # $2(N-1)$ messages in a row, and a hierarchy for two rounds inside a host and
 # a few between hosts. So the more hosts and the smaller the message, the more
 # a hierarchy gains. For large messages it can even lose, since the steps
-# inside a host come on top.
+# inside a host are added.
 
 # %% [markdown]
 # **A good place to stop.** Next: what two numbers say about more ranks.
@@ -1243,7 +1243,7 @@ prediction.table(pascal, "VGG-16, if nobody is late.")
 # computation varies by a standard deviation of $s$ times its mean; of $N$ ranks the
 # slowest is late by $e(N)\,s$, where $e(N)$ is the expected maximum of $N$ normal
 # variables: 0.6 for two, 1.4 for eight, 2.8 for
-# 256. One number, $s$, is fitted. It stands for everything that makes a rank
+# 256. One number, $s$, is fitted. It covers everything that makes a rank
 # late: its input, its clock rate, kernels that compete with messages.
 #
 # A fit to figures says nothing about how well it predicts them. So each
@@ -1519,7 +1519,7 @@ def hierarchical_crossing(hosts, local_size, size_bytes):
 # q12_crossing
 #
 # 1. Draw two hosts with two ranks each. Which hops of the ring leave host 0?
-# 2. The last rank sends to the first one: that hop may cross, too. In the
+# 2. The last rank sends to the first one: that hop may also cross. In the
 #    hierarchy, a part is 1/local_size of the data, and goes round a ring of as
 #    many ranks as there are hosts; all the parts leave the host.
 # 3. `hops = zip(host_of, [*host_of[1:], host_of[0]])`
@@ -1597,7 +1597,7 @@ slowest_link
 # %% [markdown] nbgrader={"grade": true, "grade_id": "q13_hosts", "locked": false, "points": 2, "schema_version": 3, "solution": true, "task": false}
 # ### BEGIN SOLUTION
 # At 100 Mbit/s it is faster from about 1 MB on, by a factor of 1.2 to 1.4; at
-# 1000 Mbit/s there is no clear difference on this machine. The cable carries
+# 1000 Mbit/s the difference is not clear on this machine. The cable carries
 # 1.5 times the data in the ring and the data once in the hierarchical form. So
 # 1.5 is the most that can be gained, when nothing but the cable counts. Small
 # messages are all latency, and three operations have three latencies, each with

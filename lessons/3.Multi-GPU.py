@@ -69,7 +69,7 @@ Tabs({
 # Also **average metrics** over ranks (`hvd.allreduce(`, `dist.all_reduce(`) before
 # reporting them, and let only **rank 0 write** files. Step 4 is needed because each rank
 # keeps its batch, so the *global* batch grows with the ranks. In the next two runs the
-# global batch stays the same, and so does the learning rate.
+# global batch and the learning rate stay the same.
 #
 # **Predict first.** One run has one rank, the other several. Both have the same data,
 # initial weights and global batch. After four updates, how large is the largest difference of a weight, relative to the largest
@@ -371,8 +371,8 @@ def efficiency_of(one, many, ranks):
 #
 # 1. How many whole steps fit into an epoch? Then: how fast was the job, and how
 #    fast would it be without any loss?
-# 2. Whole steps times the global batch are the samples processed. Speed is
-#    samples over seconds; divide that of many ranks by `ranks` times that of one.
+# 2. Whole steps times the global batch are the samples processed. Speed is samples over
+#    seconds; divide the speed of many ranks by `ranks` times the speed of one.
 # 3. `global_batch = per_rank_batch * ranks`
 
 # %% nbgrader={"grade": true, "grade_id": "q02_efficiency_test", "locked": true, "points": 2, "schema_version": 3, "solution": false, "task": false} tags=["raises-exception"]
@@ -499,8 +499,8 @@ check()
 # ## What to take away
 #
 # - **Six steps** make a script distributed, in Horovod as in PyTorch. Correct scripts
-#   make a single device's updates, up to rounding, if the parts are equal and there
-#   is no batch norm or dropout.
+#   make a single device's updates, up to rounding, if the parts are equal and the
+#   network has neither batch norm nor dropout.
 # - **Ask each rank what it saw**: none of these mistakes raises an error; others end
 #   with one, or hang.
 # - Efficiency counts **samples really processed**, with the **same hardware for each

@@ -432,7 +432,7 @@ compare_guess(guess_ratio, cases["mean of each replica"]["ratio"],
 # %% [markdown]
 # The wrong gradients are wrong in different ways. A factor $N$ on everything is
 # a learning rate that is $N$ times too high. With SGD you may notice; with
-# Adam, which divides by the gradient's size, hardly ever. An uneven last batch
+# Adam, which divides by the gradient's size, almost never. An uneven last batch
 # is worse: the *direction* is wrong, because images in the smaller part weigh
 # more. And a penalty on the weights is the same on every replica, so it is
 # counted $N$ times unless you divide it by $N$
@@ -816,7 +816,7 @@ def second_writer(ranks):
 # 1. Each of them compares what the ranks say with what should be there. Write
 #    down the right value first.
 # 2. Trained on: the lengths of all steps' samples, summed over all ranks. The
-# right learning rate: that of one rank times the number of ranks, compared
+# right learning rate: one rank's rate times the number of ranks, compared
 # with `math.isclose`. Writers: look at every rank but 0.
 # 3. `rates = [step["rate"] for rank in ranks for step in rank["steps"]]`
 
@@ -936,7 +936,7 @@ mistakes.examine(
 # different networks. Broadcast `model.variables`: it also holds what no gradient
 # changes, such as the moving averages of batch normalization.
 #
-# ### An eighth case: no error is no proof
+# ### An eighth case: the absence of an error proves nothing
 #
 # `bug_hunt_fit.py` leaves out none of these steps, and trains with Keras'
 # `fit`. From TensorFlow 2.16 on, Keras 3 replaces Keras 2, and Horovod does
@@ -976,7 +976,7 @@ difference("strategies/horovod_loop.py", "strategies/torch_ddp.py")
 # The loss is what it was with Horovod, for the same reason: DDP averages, so each
 # rank takes the mean over its own part.
 #
-# **Predict first.** Take the weights of two ranks of PyTorch, and those of one
+# **Predict first.** Take the weights of two ranks of PyTorch, and the weights of one
 # device of TensorFlow, after the same four updates. How large is their largest
 # difference, relative to the largest weight?
 

@@ -15,7 +15,7 @@
 # | sitting | sections | minutes |
 # | --- | --- | --- |
 # | scaling, and the parts of a step | 1 to 2 | 43 |
-# | 16 bits, and what pays | 3 to 4 | 27 |
+# | 16 bits, and what is worth it | 3 to 4 | 27 |
 
 # %% tags=["parameters"]
 size = "reader"  # "smoke" only checks that everything runs
@@ -341,7 +341,7 @@ table
 precisions.table()
 
 # %% [markdown]
-# ## 4. When does it pay?
+# ## 4. When is it worth it?
 #
 # Two ranks halve the computation of a step (strong scaling) and add an
 # exchange. Here is a first model. If one rank's computation for its part takes
@@ -364,7 +364,7 @@ precisions.table()
 #   with one rank, there is no exchange.
 # - `pays(whole_s, part_s, size_bytes, ranks, alpha_s, bandwidth)`: whether a step
 #   takes less time on `ranks` ranks than on one. `whole_s` is the computation
-#   of the whole batch on one rank, `part_s` that of a rank's part.
+#   of the whole batch on one rank, `part_s` the time of a rank's part.
 
 # %% nbgrader={"grade": false, "grade_id": "q03_pays", "locked": false, "schema_version": 3, "solution": true, "task": false}
 def step_seconds(compute_s, size_bytes, ranks, alpha_s, bandwidth):
@@ -385,7 +385,7 @@ def pays(whole_s, part_s, size_bytes, ranks, alpha_s, bandwidth):
 # %% [markdown] tags=["hints"]
 # q03_pays
 #
-# 1. The formula is that of a ring: 2(N − 1) messages of 1/N of the bytes. What is
+# 1. The formula is the ring's: 2(N − 1) messages of 1/N of the bytes. What is
 #    it with N = 1?
 # 2. A bandwidth is in bytes *per second*, so bytes are divided by it.
 #    Compare a step on many ranks, with a part's computation, with the computation

@@ -53,11 +53,11 @@ part = (1_024, 500) if smoke else (5_000, 2_000)
 # unpacked download. What does it gain? A tutorial that trains this very network on
 # top of it prints a validation accuracy of 0.9385 after one epoch, and its second log
 # 93.6 to 95.3 %, where always saying "sincere" gets about 94 %; it states no F1. So
-# these figures show little gain. Measure it: `report` below takes such a run, too.
+# these figures show little gain. Measure it: `report` below also takes such a run.
 
 # %% [markdown]
 # **Predict first.** About 94 of 100 questions are sincere. By how many
-# percentage points will the trained network's accuracy beat that of a model
+# percentage points will the trained network's accuracy beat the accuracy of a model
 # that answers "sincere" to everything?
 
 # %% tags=["demo"]
@@ -337,7 +337,7 @@ for rare, lift in ((0.3, 0.1), (0.6, -0.2)):
 #
 # Write `images_of(mat)`. `mat` is the content of such a file: a dictionary
 # with `"X"`, uint8 of shape `[32, 32, 3, n]`, and `"y"`, of shape `[n, 1]`,
-# with labels from 1 to 10, where 10 stands for the digit 0. Return the images
+# with labels from 1 to 10, where 10 means the digit 0. Return the images
 # as uint8 `[n, 32, 32, 3]` and the labels as int32 `[n]`, from 0 to 9.
 
 # %% nbgrader={"grade": false, "grade_id": "q03_pictures_of", "locked": false, "schema_version": 3, "solution": true, "task": false}

@@ -66,12 +66,12 @@ pd.DataFrame(rows).set_index("GPUs").round(1)
 
 # %% [markdown]
 # The last column takes failures to be random (their times are exponential). It is one
-# job's rate, on one kind of machine, and "GPU" stands for everything that comes with one.
+# job's rate, on one kind of machine, and "GPU" includes everything around one.
 
 # %% [markdown]
 # ## 2. The drill
 #
-# `train_cifar.py` writes a **checkpoint** every so many steps: weights, the
+# `train_cifar.py` writes a **checkpoint** every few steps: weights, the
 # optimizer's state, the step, and the place in the order of samples. Training stops
 # while they are copied, and a thread writes the copy. With `max_restarts` the
 # launcher starts all ranks again when one has failed, and they go on from the last
@@ -160,7 +160,7 @@ def lost_share(interval_s, checkpoint_s, restart_s, mtbf_s):
 # q01_lost_share
 #
 # 1. Two terms: what checkpoints cost for each second of training, and what failures do.
-# 2. A cost that comes once in so many seconds is, for each second, the cost divided by
+# 2. A cost paid once in $n$ seconds is, for each second, the cost divided by
 #    these seconds. Only failures cost half an interval and a restart.
 # 3. `failed = (interval_s / 2 + restart_s) / mtbf_s`
 
@@ -294,7 +294,7 @@ for case, wanted in (
 # %% [markdown]
 # Below, the line is the course's own `lost_share`: `checkpoint_s / interval_s +
 # (interval_s / 2 + restart_s) / mtbf_s`. Dots are a simulation of 4,000 failures, each
-# after an exponential time, in which checkpoints can fail, too.
+# after an exponential time, in which checkpoints can also fail.
 
 # %% tags=["demo"]
 plot.plot_lost_share(60, 300, gpu_mtbf_s / 16_384, seed=seed)

@@ -103,9 +103,9 @@ def say(what, one, other):
 
 # %% [markdown]
 # One layer can tell. **Batch norm** gives each channel mean 0 and variance 1 over the
-# images that it looks at together: those of one pass on one rank, which Hoffer et al.
-# (2017) call a **ghost batch**. If that size changed along with the global batch, you
-# would compare two things at once. So here it is 32 in every run, for any global
+# images that it looks at together: the images of one pass on one rank, which Hoffer et
+# al. (2017) call a **ghost batch**. If that size changed along with the global batch,
+# you would compare two things at once. So here it is 32 in every run, for any global
 # batch, until section 5 changes it on purpose.
 #
 # **Predict first.** One rank takes eight steps of 1,024 images in 32 passes
@@ -243,7 +243,7 @@ for one, other, right in (
 # noise scale** (McCandlish et al., 2018, equation 2.9): at that batch size,
 # signal and noise are equal.
 #
-# Data-parallel training has two gradients anyway: that of a pass (a small
+# Data-parallel training has two gradients anyway: the gradient of a pass (a small
 # batch) and the averaged one (a large batch). Two batch sizes make two
 # equations.
 
@@ -516,7 +516,7 @@ T95 = dict(enumerate(  # Student's t for a 95 % interval, by n - 1
 
 # %% nbgrader={"grade": false, "grade_id": "q03_verdict", "locked": false, "schema_version": 3, "solution": true, "task": false}
 def verdict(first, second, margin):
-    """Return what paired seeds say of `second` against `first`."""
+    """Return the verdict of paired seeds on `second` against `first`."""
     ### BEGIN SOLUTION
     pairs = [second[seed] - first[seed] for seed in first if seed in second]
     if len(pairs) < 2:
@@ -601,7 +601,7 @@ assert verdict(many, tenth, 1) == "not decided"
 
 # %% tags=["demo", "recorded"]
 def among(name, figure="test_accuracy"):
-    """Return a figure of an arm that may learn by heart, in percent."""
+    """Return a figure of an arm that may memorize its images, in percent."""
     found = by_seed(only(regimes, name), figure)
     return {seed: 100 * value for seed, value in found.items()}
 
@@ -661,7 +661,7 @@ plot.plot_slices(around)
 # %% [markdown]
 # Is the wider valley the better one? Before you answer: Dinh et al. (2017)
 # multiply weights so that the network computes *the same function*. Batch norm
-# divides by the scale of what comes in, so you may multiply every kernel before
+# divides by the scale of its input, so you may multiply every kernel before
 # it by 0.5, and no output changes.
 #
 # **Predict first.** By what factor does the largest eigenvalue change?
@@ -717,7 +717,7 @@ plot.plot_sharpness(recorded("landscape"), y="test_error")
 # Look at the interval of each correlation before you read its sign. And even a clear one
 # between settings would not say that sharpness *causes* anything: batch size and learning
 # rate differ between them as well, and may move both. If sharpness itself mattered, it
-# should rank networks of *one* setting, too.
+# should also rank networks of *one* setting.
 
 # %% tags=["demo", "recorded"]
 table = sharpness(recorded("landscape"))
@@ -1002,7 +1002,7 @@ def lars_step(weights, gradient, velocity, rate, momentum, trust, decay):
 # q05_lars_step
 #
 # 1. Three lines of formulas: the layer's factor, the velocity, the weights. Norms are
-#    over the whole layer, whatever its shape.
+#    over the whole layer, for any shape.
 # 2. The factor is trust·‖w‖/(‖g‖ + decay·‖w‖), or 1 where that is not defined. The new
 #    velocity is momentum times the old one plus rate·factor·(g + decay·w); the weights
 #    lose the new velocity. Don't change the arrays that you are given.

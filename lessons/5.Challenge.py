@@ -179,7 +179,7 @@ plot.plot_convergence([attempt, baseline, *baselines], x="samples")
 # %% [markdown]
 # Change one thing at a time, write down what you expect, and run the cells again.
 # With `samples=45_056` in `launch`, a run takes a quarter of the time.
-# [5b](5b.Challenge-in-Depth.ipynb), sections 3 and 4, says which ideas are worth
+# [5b](5b.Challenge-in-Depth.ipynb), sections 3 and 4, shows which ideas are worth
 # trying.
 
 # %% [markdown]

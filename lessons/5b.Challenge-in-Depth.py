@@ -433,7 +433,7 @@ pd.DataFrame({
 # costs.
 #
 # A file is scored once. Each further file that you hand in is another chance for luck,
-# so the instructor's report says how many there were.
+# so the instructor's report counts them.
 
 # %% [markdown]
 # ## 6. Can the scorer be fooled?
@@ -449,7 +449,7 @@ pd.DataFrame({
 # | each run is paired with one of the baseline | the faster machine would win |
 
 # %% [markdown]
-# An instructor can't read every file closely, so a report says which ones to read.
+# An instructor can't read every file closely, so a report lists which ones to read.
 # Here are four files that try to cheat.
 #
 # **Predict first.** How many of the four does the report flag?
@@ -513,7 +513,7 @@ compare_guess(guess_flagged, sum(map(bool, flags.values())),
 # growing its logits for images that it already classifies correctly, and in a
 # short training I expected that to leave more for the others. One run. Then
 # the same with `PEAK = 2.4`: section 3 says that at 1,024 the gradient is
-# hardly noisy, so longer steps should be possible. One run was worse than the
+# barely noisy, so longer steps should be possible. One run was worse than the
 # one before by less than the recorded runs scatter, so I dropped it without
 # knowing. Last, `SAMPLES = 135_168` with smoothing, which was worse, so I
 # scored the first file. Three runs in all, chosen by the public accuracy.
@@ -524,7 +524,7 @@ compare_guess(guess_flagged, sum(map(bool, flags.values())),
 #
 # *What did you expect?* For the change that matters most in your file: write down
 # the number that you predicted before you ran it, with the reasoning behind it,
-# and what came out. How large would the difference have to be for you to see it
+# and its result. How large would the difference have to be for you to see it
 # in as many runs as you made? Use the spread of the recorded runs, or the table of
 # section 4.
 #

@@ -139,7 +139,7 @@ first.history[["epoch", "samples", "loss", "test_accuracy"]]
 # ## The machine that it ran on, and the data
 #
 # Every run leaves a folder with its options, what each rank printed, and its results.
-# Below are the output of rank 1 and the part of the result that says which images the
+# Below are the output of rank 1 and the part of the result that describes the images the
 # network learned from.
 
 # %%
