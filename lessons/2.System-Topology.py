@@ -5,7 +5,7 @@
 #
 # | about | this lesson |
 # | --- | --- |
-# | time | 55 minutes, of which the runs take two |
+# | time | 60 minutes, of which the runs take two |
 # | hardware | two cores; with GPUs and a network there is more to see |
 # | before this | [Start_Here](../Start_Here.ipynb), [1. Gradient basics](1.Gradient-Basics.ipynb) |
 #
@@ -286,12 +286,20 @@ for ranks, alpha, beta, some in ((8, 5e-5, 1e-9, sizes),
 fit = cost.fit(prediction.points(measured), workers)
 print(fit)
 
+# %% [markdown]
+# Is $\alpha$ the link's latency? Two ranks also send bare messages through a socket:
+
 # %% tags=["demo"]
-plot.plot_fit(measured, [fit])
+bare = launch("bench_p2p.py", name="bare messages", workers=workers,
+              paths=["tcp"], **messages)
+plot.plot_fit(measured, [fit], bare)
 
 # %% [markdown]
-# Where points leave the line there is a reason, such as data that no longer fits in the
-# cache. Other algorithms are in [2b](2b.Links-in-Depth.ipynb), section 5.
+# The dotted line is what a ring's messages take without Horovod. For short messages,
+# the distance between the two is Horovod's fixed cost of an operation: it wakes up once
+# in a cycle, and the ranks agree on what to reduce. For long ones both lines rise with
+# the bytes. Where points leave the line there is a reason, such as data that no longer
+# fits in the cache. Other algorithms are in [2b](2b.Links-in-Depth.ipynb), section 5.
 
 # %% [markdown]
 # ## 4. Predict your training, then run it
@@ -346,11 +354,10 @@ compare_guess(guess_efficiency, 100 * found, "% scaling efficiency, measured")
 prediction.report(predicted, training)
 
 # %% [markdown]
-# How far off is the prediction? $\alpha$ is mostly Horovod's own cost of an
-# operation: it wakes up once in a cycle, and ranks agree on what to reduce. That is
-# paid once per operation rather than $2(N-1)$ times, so the fit does not carry over
-# to many more ranks. The model leaves out threads that compete for cores, and other
-# programs.
+# How far off is the prediction? Most of it is the *measured* computation; the two fitted
+# numbers add only the all-reduce. Horovod's fixed cost is paid once per operation rather
+# than $2(N-1)$ times, so the fit does not carry over to many more ranks. The model
+# leaves out threads that compete for cores, and other programs.
 #
 # More ranks, several hosts, and clusters that you don't have:
 # [2b](2b.Links-in-Depth.ipynb), sections 6 to 8.

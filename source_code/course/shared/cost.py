@@ -143,7 +143,7 @@ class Fit(Link):
     ranks: tuple[int, ...]  # per point
     size_bytes: tuple[float, ...]
     seconds: tuple[float, ...]
-    operation_s: float = 0.0  # per all-reduce, regardless of its number of messages
+    operation_s: float | None = None  # per all-reduce, for any number of messages; None: not told apart from alpha
 
     def __call__(self, size_bytes, ranks=None):
         """Return the seconds of an all-reduce, by default on the measured number of ranks."""
@@ -157,7 +157,7 @@ class Fit(Link):
                 f"all points have {self.ranks[0]} ranks, so it is unknown how much of the latency is per message "
                 f"and how much per operation: to predict {ranks} ranks, also measure another number of ranks"
             )
-        return self.operation_s + ALGORITHMS[self.algorithm](size_bytes, ranks, self.alpha_s, self.beta_s_per_byte)
+        return (self.operation_s or 0.0) + ALGORITHMS[self.algorithm](size_bytes, ranks, self.alpha_s, self.beta_s_per_byte)
 
     @property
     def residuals(self):
@@ -175,7 +175,7 @@ class Fit(Link):
     def __str__(self):
         bandwidth = self.bandwidth_gb_per_s
         speed = "beta too small to see" if numpy.isinf(bandwidth) else f"{bandwidth:.3g} GB/s"
-        once = f"{1e6 * self.operation_s:.3g} µs once, " * (len(set(self.ranks)) > 1)
+        once = "" if self.operation_s is None else f"{1e6 * self.operation_s:.3g} µs once, "
         return (
             f"{self.algorithm}: {once}alpha {1e6 * self.alpha_s:.3g} µs, {speed}; half of the "
             f"{len(self.seconds)} points within {self.error:.1%}"

@@ -13,8 +13,11 @@ OVERLAP = "from full to no overlap"  # of a band
 
 
 @styled
-def plot_fit(measured, fits) -> Figure:
-    """Draw a run of `bench_allreduce.py` with one or more fits and, below, each point's relative error."""
+def plot_fit(measured, fits, messages=None) -> Figure:
+    """Draw a run of `bench_allreduce.py` with one or more fits and, below, each point's relative error.
+
+    With `messages`, a run of `bench_p2p.py`, also draw what a ring's messages take through sockets alone.
+    """
     fits = list(fits) if not hasattr(fits, "algorithm") else [fits]
     timed = {
         point["size_bytes"]: point["seconds"]
@@ -34,6 +37,12 @@ def plot_fit(measured, fits) -> Figure:
     for index, one in enumerate(fits):
         times.plot(curve, 1e6 * one(curve), label=one.algorithm, **look(index, "color", "linestyle"))
         errors.plot(size_bytes, 100 * (one(size_bytes) / seconds - 1), linestyle="", **look(index, "color", "marker"))
+    if messages:
+        ranks = measured.result["ranks"]
+        sockets = [point for point in messages.result["points"] if point["path"] == "tcp"]
+        bare = [2e6 * (ranks - 1) * point["seconds"]["median"] for point in sockets]
+        sizes = [ranks * point["size_bytes"] for point in sockets]
+        times.plot(sizes, bare, ".:", color=GREY, label="a ring's messages through sockets alone")
     errors.axhline(0, color=GREY, linewidth=1)
     times.set(xscale="log", yscale="log", ylabel="all-reduce, µs")
     errors.set(xlabel="bytes of each rank", ylabel="error, %")
