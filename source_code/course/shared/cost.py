@@ -157,7 +157,9 @@ class Fit(Link):
                 f"all points have {self.ranks[0]} ranks, so it is unknown how much of the latency is per message "
                 f"and how much per operation: to predict {ranks} ranks, also measure another number of ranks"
             )
-        return (self.operation_s or 0.0) + ALGORITHMS[self.algorithm](size_bytes, ranks, self.alpha_s, self.beta_s_per_byte)
+        return (self.operation_s or 0.0) + ALGORITHMS[self.algorithm](
+            size_bytes, ranks, self.alpha_s, self.beta_s_per_byte
+        )
 
     @property
     def residuals(self):
