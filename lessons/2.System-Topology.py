@@ -299,7 +299,8 @@ plot.plot_fit(measured, [fit], bare)
 # the distance between the two is Horovod's fixed cost of an operation: it wakes up once
 # in a cycle, and the ranks agree on what to reduce. For long ones both lines rise with
 # the bytes. Where points leave the line there is a reason, such as data that no longer
-# fits in the cache. Other algorithms are in [2b](2b.Links-in-Depth.ipynb), section 5.
+# fits in the cache. Other algorithms are in
+# [2c](2c.Algorithms-and-Predictions.ipynb), section 1.
 
 # %% [markdown]
 # ## 4. Predict your training, then run it
@@ -360,7 +361,7 @@ prediction.report(predicted, training)
 # leaves out threads that compete for cores, and other programs.
 #
 # More ranks, several hosts, and clusters that you don't have:
-# [2b](2b.Links-in-Depth.ipynb), sections 6 to 8.
+# [2c](2c.Algorithms-and-Predictions.ipynb), sections 2 to 4.
 
 # %% [markdown]
 # ## Your answers so far

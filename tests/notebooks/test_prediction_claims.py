@@ -7,7 +7,7 @@ from course.topology import published
 from ddl.paired_stats import Paired
 from helpers import ROOT, claims_of
 
-LESSON = "2b.Links-in-Depth"
+LESSON = "2c.Algorithms-and-Predictions"
 
 
 class Figures:
