@@ -119,7 +119,7 @@ CHANGES = {
         insert(8, "def total(values):\n    return sum(values)"),
     ],
 }  # fmt: skip
-# What a cell shows and a helper below its test do not count; definitions do.
+# Definitions count; values of a demo cell and a helper below its test don't.
 COUNTS = [
     (CHANGES["definitions from a cell that shows"], True),
     (CHANGES["a value from a cell that shows"], False),
