@@ -38,7 +38,7 @@ def pytest_make_parametrize_id(val, argname):
 def output_of(request, tmp_path_factory):
     """Return a function that runs a command of the module's OUTPUTS, once: (its folder, what it printed).
 
-    An entry is a function from parameters and an empty folder to (command, environment besides that of the tests).
+    An entry is a function from parameters and an empty folder to (command, additional environment).
     """
 
     @functools.cache

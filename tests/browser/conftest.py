@@ -143,7 +143,7 @@ class Tab:
         def moved():
             return int(bar.get_attribute("aria-valuenow")) > before
 
-        until(moved, 20, "the bar stands still", pause=self.page.wait_for_timeout)
+        until(moved, 20, "the bar does not move", pause=self.page.wait_for_timeout)
 
     def screenshot(self, name):
         SCREENSHOTS.mkdir(parents=True, exist_ok=True)

@@ -40,7 +40,7 @@ def folders(lab):
 
 @pytest.mark.slow
 def test_live_view_shows_a_run_and_stops_the_next_one(course, open_notebook):
-    # What handles the Stop button must not be worn out by the first run.
+    # The handler of the Stop button must also serve the second run.
     cells = [*launching("name='watched', epochs=12", "name='endless', epochs=5000, max_restarts=1"), "print('after')"]
     tab = open_notebook(course.notebook("live.ipynb", cells))
     before = folders(course)
@@ -51,7 +51,7 @@ def test_live_view_shows_a_run_and_stops_the_next_one(course, open_notebook):
     curve.wait_for(state="attached", timeout=20_000)
     points = len(curve.get_attribute("points"))
     tab.wait_for_progress(panel)
-    until(lambda: len(curve.get_attribute("points")) > points, 20, "the chart stands still", tab.page.wait_for_timeout)
+    until(lambda: len(curve.get_attribute("points")) > points, 20, "the chart does not move", tab.page.wait_for_timeout)
     assert not tab.widens_the_page()
     tab.screenshot("live")
     tab.page.locator(".jp-Cell").nth(1).locator(".ddl-done").first.wait_for(timeout=60_000)

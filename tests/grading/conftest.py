@@ -202,7 +202,7 @@ def orphans():
         found = []
         for process in psutil.Process().children(recursive=True):
             with contextlib.suppress(psutil.NoSuchProcess):  # it ended meanwhile
-                # What was there before, such as a browser, may start others as it likes.
+                # Processes that ran before, such as a browser, may start others.
                 family = {process.pid, *(parent.pid for parent in process.parents())}
                 if not family & before and process.status() != psutil.STATUS_ZOMBIE:
                     found.append(process)

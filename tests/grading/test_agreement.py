@@ -28,8 +28,8 @@ TESTS = {
 }
 
 
-def changed(changes):
-    """A lesson of three questions as it is released, and a solved one with changes."""
+def changed(change):
+    """A lesson of three questions as it is released, and a solved one with a change."""
 
     def graded(name, source, **about):
         return nbformat.v4.new_code_cell(
@@ -48,83 +48,53 @@ def changed(changes):
     notebook = copy.deepcopy(released)
     for cell, answer in zip(notebook.cells[2::2], ANSWERS, strict=True):
         cell.source = answer
-    for change in changes:
-        change(notebook)
+    change(notebook.cells)
     return released, notebook
 
 
-def own(source, **metadata):
-    return nbformat.v4.new_code_cell(source, metadata=metadata)
+def uses_a_definition_of_a_demo_cell(cells):
+    cells[2].source = "def mean(values):\n    return twice(sum(values)) * half / len(values)"
 
 
-# Edits of a notebook: each returns a function that applies it.
+def uses_a_value_of_a_demo_cell(cells):
+    cells[2].source = "def mean(values):\n    return len(points) and sum(values) / len(values)"
 
 
-def becomes(place, source):
-    return lambda notebook: notebook.cells[place].update(source=source)
+def has_a_helper_below_its_test(cells):
+    cells[2].source = "def mean(values):\n    return total(values) / len(values)"
+    cells.append(nbformat.v4.new_code_cell("def total(values):\n    return sum(values)"))
 
 
-def split(place, *sources):
-    """Split a cell as JupyterLab does, which gives each part the metadata."""
-
-    def change(notebook):
-        metadata = notebook.cells[place].metadata
-        notebook.cells[place : place + 1] = [own(source, **copy.deepcopy(metadata)) for source in sources]
-
-    return change
+def is_split(cells):
+    """JupyterLab gives each part the metadata."""
+    cells[2].source = "def helper(x):\n    return sum(x)"
+    source = "def mean(values):\n    return helper(values) / len(values)"
+    cells.insert(3, nbformat.v4.new_code_cell(source, metadata=copy.deepcopy(cells[2].metadata)))
 
 
-def merge(place, into):
-    """Merge two neighbors, one of which keeps its metadata."""
-    first, second = sorted((place, into))
-
-    def change(notebook):
-        notebook.cells[into].source = f"{notebook.cells[first].source}\n\n{notebook.cells[second].source}"
-        notebook.cells.pop(place)
-
-    return change
+def holds_two_answers(cells):
+    cells[2].source = f"{MEAN}\n\n{SPREAD}"
+    del cells[4]
 
 
-def insert(place, source, **metadata):
-    return lambda notebook: notebook.cells.insert(place, own(source, **metadata))
+def is_merged_with_its_test(cells):
+    cells[2].source += f"\n\n{cells.pop(3).source}"
 
 
-def made(place, kind):
-    def change(notebook):
-        cell = notebook.cells[place]
-        notebook.cells[place] = kind(cell.source, metadata=cell.metadata)
-
-    return change
+def is_deleted(cells):
+    del cells[2]
 
 
-def arranged(order):
-    return lambda notebook: notebook.cells.__setitem__(slice(None), order(notebook.cells))
+def has_its_test_made_text(cells):
+    cells[3] = nbformat.v4.new_raw_cell(cells[3].source, metadata=cells[3].metadata)
 
 
-SHOWN_MEAN = "def mean(values):\n    return twice(sum(values)) * half / len(values)"
-CHANGES = {
-    "definitions from a cell that shows": [becomes(2, SHOWN_MEAN)],
-    "a value from a cell that shows": [
-        becomes(2, "def mean(values):\n    return len(points) and sum(values) / len(values)")
-    ],
-    "an answer split": [
-        split(2, "def helper(x):\n    return sum(x)", "def mean(values):\n    return helper(values) / len(values)")
-    ],
-    "two answers in one cell": [becomes(2, f"{MEAN}\n\n{SPREAD}"), arranged(lambda cells: cells[:4] + cells[5:])],
-    "an answer merged with its test": [merge(3, into=2)],
-    "an answer deleted": [arranged(lambda cells: cells[:2] + cells[3:])],
-    "a test made text": [made(3, nbformat.v4.new_raw_cell)],
-    "a helper below its test": [
-        becomes(2, "def mean(values):\n    return total(values) / len(values)"),
-        insert(8, "def total(values):\n    return sum(values)"),
-    ],
-}  # fmt: skip
-# What a cell shows and a helper below its test do not count; definitions do.
-COUNTS = [
-    (CHANGES["definitions from a cell that shows"], True),
-    (CHANGES["a value from a cell that shows"], False),
-    (CHANGES["a helper below its test"], False),
-]
+COUNTS = {  # whether the changed answer passes
+    uses_a_definition_of_a_demo_cell: True,
+    uses_a_value_of_a_demo_cell: False,
+    has_a_helper_below_its_test: False,
+}
+CHANGES = [*COUNTS, is_split, holds_two_answers, is_merged_with_its_test, is_deleted, has_its_test_made_text]
 
 
 def steps(notebook):
@@ -133,9 +103,9 @@ def steps(notebook):
     return [tests[place][0] if place in tests else codes[place].strip() for place in sorted(codes | tests)]
 
 
-@pytest.mark.parametrize("changes", CHANGES.values(), ids=CHANGES)
-def test_check_runs_the_same_cells_as_marking(changes):
-    released, notebook = changed(changes)
+@pytest.mark.parametrize("change", CHANGES)
+def test_check_runs_the_same_cells_as_marking(change):
+    released, notebook = changed(change)
     text = nbformat.writes(notebook)
     marked, _ = answers.answered(released, answers.cells(text.encode()))
     checked, _ = cells.as_answered(json.loads(text))
@@ -143,9 +113,9 @@ def test_check_runs_the_same_cells_as_marking(changes):
     assert [step for step in steps(marked) if step not in put_back] == steps(checked)
 
 
-@pytest.mark.parametrize("changes, counts", COUNTS)
-def test_only_definitions_of_demo_cells_count(changes, counts, tmp_path):
-    _, notebook = changed(changes)
+@pytest.mark.parametrize("change, counts", COUNTS.items())
+def test_only_definitions_of_demo_cells_count(change, counts, tmp_path):
+    _, notebook = changed(change)
     nbformat.write(notebook, tmp_path / "1.Agreed.ipynb")
     found = check_file(tmp_path / "1.Agreed.ipynb").verdicts
     assert [verdict.passed for verdict in found] == [counts, True, True]

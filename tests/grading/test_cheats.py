@@ -1,6 +1,6 @@
 """Cheats in the process that a score trains in: what gains nothing, and that it would without its mechanism.
 
-Limits with numbers are in tests/unit/challenge/test_scoring.py, private images in test_images.py beside it, and what a
+Limits with numbers are in tests/unit/challenge/test_scoring.py, private images in test_images.py there, and what a
 person is told in test_report.py.
 """
 

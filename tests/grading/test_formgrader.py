@@ -89,7 +89,7 @@ def open_page(browser, url, course, student):
 
 
 def harmless(page, url):
-    """Formulas are drawn, by what comes with the page; none of them leads or loads anywhere."""
+    """Formulas are drawn with the page's own script; none of them links or loads anything."""
     page.wait_for_selector("mjx-container svg [data-mml-node=mfrac]", state="attached")
     asked = [address for address in page.asked if not address.startswith((url, "data:", "blob:"))]
     assert asked == [] and page.asked

@@ -48,7 +48,7 @@ def test_bubblewrap_command(programs, monkeypatch, user):
         assert "--nproc=13" in line
         assert unshared == {"--unshare-ipc", "--unshare-pid", "--unshare-net", "--unshare-uts", "--unshare-cgroup-try"}
         assert text.endswith("--regid=65534 --clear-groups --inh-caps=-all --bounding-set=-all -- python")
-        # Of processes that run beside it, a fork bomb among them, none is counted as this one's.
+        # Another sandbox's processes, such as a fork bomb, don't count against this one.
         other = sandbox.bubblewrap(Limits(), ["python"], 9)
         assert len({part for part in [*line, *other] if part.startswith("--reuid")}) == 2
     assert {"--die-with-parent", "--new-session", "--clearenv"} <= set(line)

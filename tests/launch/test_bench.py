@@ -3,8 +3,8 @@
 import pytest
 
 from course.shared import cost
-from course.topology.bandwidth import bandwidths, pairs
-from course.topology.plot_bandwidth import plot_bandwidth, plot_pairs
+from course.topology.bandwidth import bandwidths
+from course.topology.plot_bandwidth import plot_bandwidth
 from course.topology.plot_race import plot_race
 from course.topology.race import crossovers
 from ddl import launch
@@ -51,22 +51,6 @@ def test_collectives_of_two_ranks(cluster, library, backend, nothing_left):
     check_times(result["points"], 4)
     check_events(run, 3 * 8)
     assert len(bandwidths(run)) == 8 and "all_gather" in plot_bandwidth(run).alt
-
-
-def test_messages_between_all_pairs(nothing_left):
-    run = launch("bench_p2p.py", workers=3, oversubscribe=True, sizes=[4, 1048576 + 4], repeats=4)
-    result = run.result
-    assert COMMON <= set(result)
-    assert [(point["path"], tuple(point["pair"]), point["size_bytes"]) for point in result["points"]] == [
-        (path, pair, size)
-        for path in ("tcp", "shared_memory", "horovod")
-        for pair in ((0, 1), (0, 2), (1, 2))
-        for size in (4, 1048576 + 4)
-    ]
-    check_times(result["points"], 4)
-    check_events(run, 18)
-    assert "shared_memory: memory of this host; horovod: gloo, loopback" in result["transport"]
-    assert len(pairs(run)) == 9 and "(median of 3 pairs)" in plot_pairs(run).alt
 
 
 def test_three_algorithms_race_on_four_ranks(nothing_left):

@@ -24,7 +24,7 @@ WAYS = {
 }
 if find_spec("torch"):  # an extra
     WAYS["torch_ddp"] = {"workers": 2, "cluster": "torchrun"}
-# How far weights may be apart, against the largest, after so many updates. Nothing but float32's
+# Largest difference of weights, relative to the largest weight, by number of updates. Nothing but float32's
 # rounding tells these ways apart: 1e-7, and a hundred times that where it decides on which side of
 # a ReLU, or of a maximum, a value falls. Other samples, or a doubled gradient, make 2e-3 at once.
 TOLERANCES = {1: 1e-6, 4: 1e-3}

@@ -1,6 +1,6 @@
 """What Start_Here and lessons 3 to 5 say that recorded runs show: each sentence is a predicate on the records.
 
-A sentence stands in a cell with the tag `claims`, and here, word for word. A new recording that makes it false fails
+Each sentence is in a cell with the tag `claims`, and here, word for word. A new recording that makes it false fails
 here, and so does a sentence that nobody checks.
 """
 
@@ -33,10 +33,10 @@ LESSONS = [source.stem for source in lessons.sources(ROOT) if source.stem[0] in 
 
 
 class Records:
-    """The recorded runs, or a doctored copy: `doctor` maps the runs of a file to others."""
+    """The recorded runs, or others: `draw` maps the runs of a file."""
 
-    def __init__(self, doctor=lambda name, results: results):
-        self.results = cache(lambda name: doctor(name, [run.result for run in recorded(name)]))
+    def __init__(self, draw=lambda name, results: results):
+        self.results = cache(lambda name: draw(name, [run.result for run in recorded(name)]))
 
     def arm(self, name, figure="test_accuracy", file="convergence-cifar10") -> dict[int, float]:
         """Return a figure of an arm by seed, in percent where it is a share."""
@@ -69,11 +69,11 @@ class Records:
         )
 
     def frozen_noise(self) -> Noise:
-        """Return the noise scale at weights that stand still."""
+        """Return the noise scale at frozen weights."""
         return Noise(tuple(self.frozen_scales().values()))
 
     def frozen_scales(self) -> dict[tuple[float, int], float]:
-        """Return the noise scale at weights that stand still, by accuracy and seed."""
+        """Return the noise scale at frozen weights, by accuracy and seed."""
         return {
             (result["target"], result["seed"]): result["noise"]["noise_scale"] or math.inf
             for result in self.results("noise-frozen")
@@ -190,7 +190,7 @@ GAP, TO_LOSS = "generalisation", "batch, to a loss"
 
 
 def gap(records, one, other):
-    """Return other − one, of arms that may learn their pictures by heart."""
+    """Return other − one, of arms that may memorize their images."""
     return records.gain(one, other, file=GAP)
 
 
@@ -490,9 +490,9 @@ CAREFUL = re.compile(r"these runs|[Rr]ecorded runs|not decide|no difference|of i
 
 
 def drawn_again(number):
-    """Return a doctor that draws the seeds of each file's judged runs with replacement, the same for all arms."""
+    """Return a function that draws the seeds of each file's judged runs with replacement, the same for all arms."""
 
-    def doctor(name, results):
+    def again_of(name, results):
         judged = [result for result in results if result.get("role") != "tuning"]
         seeds = sorted({result["seed"] for result in judged if "seed" in result})
         draw = np.random.default_rng([number, len(seeds)]).choice(seeds, len(seeds)) if seeds else ()
@@ -502,7 +502,7 @@ def drawn_again(number):
         ]
         return kept + again
 
-    return doctor
+    return again_of
 
 
 @cache

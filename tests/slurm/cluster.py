@@ -58,7 +58,7 @@ PartitionName=urgent Nodes={names} MaxTime=60 State=UP PriorityTier=10 PreemptMo
 
 
 def missing():
-    """Return what has to be installed (Debian's package names), or what else stands in the way."""
+    """Return what has to be installed (Debian's package names), or what else is missing."""
     packages = [package for program, package in PROGRAMS.items() if not which(program)]
     if packages:
         return f"Debian packages {' '.join(packages)}"

@@ -13,7 +13,7 @@ import cluster
 @pytest.fixture(scope="session")
 def slurm_conf(tmp_path_factory):
     if wanting := cluster.missing():
-        pytest.skip(f"a Slurm of our own needs {wanting}")
+        pytest.skip(f"Slurm tests need {wanting}")
     with cluster.cluster(tmp_path_factory.mktemp("slurm")) as path:
         yield path
 

@@ -7,7 +7,7 @@ import numpy as np
 import pandas
 import pytest
 
-from course.convergence.critical import Noise, critical_batch, fit, noise, reached
+from course.convergence.critical import critical_batch, fit, reached
 
 BATCHES = np.array([32, 64, 128, 256, 512, 1024, 2048, 4096])
 DATA = {"name": "synthetic", "form": "generated", "train_samples": 45_056}
@@ -141,13 +141,3 @@ def test_runs_without_a_critical_batch_are_refused(runs, arm, message):
     with pytest.raises(ValueError, match=message):
         critical_batch(runs, arm=arm)
     assert critical_batch(TWO_ARMS, arm="LAMB").points[0].steps == pytest.approx(200)
-
-
-def test_unknown_noise_scale_counts_as_infinite():
-    history = pandas.DataFrame({"noise_scale": [None, 200.0, -3.0, 400.0, 100.0, None], "variance": [1.0] * 5 + [None]})
-    found = noise([SimpleNamespace(history=history), SimpleNamespace(history=pandas.DataFrame({"step": [1]}))])
-    assert sorted(found.values) == [100, 200, 400, math.inf, math.inf]
-    assert found.middle == 400 and found.spread == (100, math.inf)
-    assert Noise((1.0, 2.0, 3.0)).middle == 2
-    with pytest.raises(ValueError, match="noise_scale=True"):
-        noise([SimpleNamespace(history=pandas.DataFrame({"step": [1]}))])

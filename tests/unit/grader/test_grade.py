@@ -152,11 +152,6 @@ def test_test_stops_without_an_answer():
         assert message in judge(source, lambda request, replies=replies: next(replies))["message"]
 
 
-def test_printed_text_is_limited():
-    answer = judge("print('aé' * 99)\nassert True", asked({}), printed_bytes=11)
-    assert answer["printed"] == "aéaéaéa" + "\n… (cut after 11 bytes)\n"
-
-
 # ---------------------------------------------------------------- a notebook
 
 

@@ -45,7 +45,7 @@ def test_training_diverges_if_product_exceeds_one(data):
     for size, rate in itertools.product((1, 2, 3, 4), (*RATES, 0.149, 0.151, 10)):
         batches = descent.batches_of(data, size)
         factor, end = descent.pass_factor(rate, batches), descent.cycle(rate, batches)[-1]
-        # A weight off the cycle, where it would stay.
+        # A weight that starts off the cycle.
         away = abs(descent.descend(end + 1.0, rate, batches, 60 * len(batches))[:: len(batches)] - end)
         with numpy.errstate(all="ignore"):
             grows = not away[-1] < 1.0

@@ -86,7 +86,7 @@ def test_bad_file_is_skipped_with_reason(folder, tmp_path):
         put(folder, f"{name}.json", content)
     put(tmp_path, "ann.json", ANN)
     (folder / "link.json").symlink_to(tmp_path / "ann.json")
-    os.mkfifo(folder / "pipe.json")  # would wait for whoever writes
+    os.mkfifo(folder / "pipe.json")  # opening it would wait for a writer
     (folder / "folder.json").mkdir()
     odd = {LESSON: {"q01_double": 1, "q99": True, "q02_table": False}, "<b>": {"q": True}, "x": 3}
     put(folder, "ann.json", ANN | {"lesson": ["<b>"], "passes": odd})  # only what is known, and of its kind, is taken

@@ -13,6 +13,15 @@ FIRST = "○ question 1: run the cell of your answer first"
 PASSED = "✓ question 1: visible tests pass"
 
 
+def watched(question):
+    """Return a shell that watches a question's two cells: a has the answer, t the test."""
+    shell = InteractiveShell()
+    roles = {"a": {"grade_id": question, "solution": True}, "t": {"grade_id": f"{question}_test", "grade": True}}
+    cells = [{"id": id, "cell_type": "code", "metadata": {"nbgrader": role}} for id, role in roles.items()]
+    watch(shell, {"cells": cells})
+    return shell
+
+
 @pytest.mark.parametrize(
     ("answer", "test", "lines", "shown"),
     [
@@ -30,12 +39,7 @@ PASSED = "✓ question 1: visible tests pass"
 )
 def test_question_status_is_one_line(monkeypatch, tmp_path, answer, test, lines, shown):
     monkeypatch.chdir(tmp_path)
-    shell = InteractiveShell()
-    roles = ({"grade_id": "q01_it", "solution": True}, {"grade_id": "q01_it_test", "grade": True, "solution": False})
-    cells = [
-        {"id": id, "cell_type": "code", "metadata": {"nbgrader": role}} for id, role in zip("at", roles, strict=True)
-    ]
-    watch(shell, {"cells": cells})
+    shell = watched("q01_it")
     said, errors = [], []
     monkeypatch.setattr(shell.display_pub, "publish", lambda data: said.append(data["text/plain"]))
     monkeypatch.setattr(shell, "_showtraceback", lambda kind, *_: errors.append(kind.__name__))
@@ -50,13 +54,8 @@ def test_open_question_offers_hints(monkeypatch):
     monkeypatch.setenv("DDL_VIEW", "live")
     shown = []
     monkeypatch.setattr("IPython.display.display", shown.append)
-    shell = InteractiveShell()
+    shell = watched("q01_gradients")
     monkeypatch.setattr(shell.display_pub, "publish", lambda data: None)
-    roles = ({"grade_id": "q01_gradients", "solution": True}, {"grade_id": "q01_gradients_test", "grade": True})
-    cells = [
-        {"id": id, "cell_type": "code", "metadata": {"nbgrader": role}} for id, role in zip("at", roles, strict=True)
-    ]
-    watch(shell, {"cells": cells})
     shell.run_cell(DOUBLE + STUB, cell_id="a")
     shell.run_cell("assert double(2) == 4", cell_id="t")
     ((button, text),) = (box.children for box in shown)

@@ -49,7 +49,7 @@ def test_every_key_is_read(read, tmp_path):
         if name != "rate_mbit":  # of hosts made on one machine
             assert getattr(found, name) != getattr(defaults, name), name
     assert found.scheduler_arguments == ("--constraint=a100 & ib", "--qos", "short")
-    assert found.image == str(tmp_path / "course.sif")  # beside the file that names it
+    assert found.image == str(tmp_path / "course.sif")  # next to the file that names it
     assert found.origin == str(tmp_path / "site.toml")
 
 

@@ -1,9 +1,5 @@
 """The figures: what they draw is compared with the records, their words with the numbers."""
 
-from types import SimpleNamespace
-
-import numpy
-import pandas
 import pytest
 
 from course import plot
@@ -35,14 +31,3 @@ def test_convergence_draws_mean_and_range_over_seeds():
     assert line.get_ydata().tolist() == pytest.approx([25, 45])
     band = figure.axes[0].collections[0].get_paths()[0].vertices
     assert band[:, 1].min() == pytest.approx(20) and band[:, 1].max() == pytest.approx(50)
-
-
-def test_failed_runs_are_left_out_of_the_figure():
-    figure = plot.plot_convergence(run("a", [0.3, None], test_accuracy=None), x="steps")
-    assert numpy.isnan(figure.axes[0].lines[0].get_ydata()[-1])
-    assert "no held-out accuracy" in figure.alt
-    failed = SimpleNamespace(name="f", recorded=False, result=None, history=pandas.DataFrame())
-    assert "f (" not in plot.plot_convergence([*RUNS, failed]).alt
-    for none, message in (([failed], "none of these runs"), ([], "no runs")):
-        with pytest.raises(ValueError, match=message):
-            plot.plot_convergence(none)

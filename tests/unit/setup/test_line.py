@@ -32,5 +32,5 @@ def test_an_interrupted_command_ends(tmp_path, number):
         child = psutil.Process(int(shown[1]))
         outer.send_signal(number)
     assert outer.returncode != 0
-    with contextlib.suppress(psutil.NoSuchProcess):  # whoever ought to collect it has done so
+    with contextlib.suppress(psutil.NoSuchProcess):  # its parent has already collected it
         until(lambda: child.status() == psutil.STATUS_ZOMBIE, 20)
