@@ -41,6 +41,7 @@ smoke = size == "smoke"
 messages = dict(  # largest message in bytes, seconds per size
     max_bytes=2**20 if smoke else 2**28, seconds=0.05 if smoke else 0.5
 )
+machine = topology.here()
 dgx = topology.load("dgx-1")
 gpus = list(dgx.matrix().index)
 gb_per_s = {  # in each direction, over the best path
