@@ -1,5 +1,6 @@
 """Taking in what a class handed in: whose it is, archives, hostile files, full disks, and which notebook counts."""
 
+import errno
 import os
 import shutil
 import stat
@@ -11,7 +12,7 @@ import pytest
 
 from helpers import archive as packed
 from marking import __main__ as commands
-from marking import sandbox, students
+from marking import autograde, sandbox, students
 from marking.collect import collect as take_in
 from marking.course import Course
 from marking.students import Student
@@ -97,6 +98,78 @@ def test_hand_in_time_is_latest_file_or_exchange(taken, hand_in, tiny):
     hand_in("ann/x.ipynb", tiny.untouched())
     take_in(taken.course, tiny.name, hand_in.folder, from_exchange=True)
     assert stamp.read_text() == "1999-01-01 00:00:00 UTC"
+
+
+def test_unmatched_files_are_listed_with_near_matches(taken, hand_in, tiny):
+    students.enrol(taken.course, [Student("ann2", "Ann", "Ames"), Student("eve", "Eve", "Moss")])
+    for name in ("ann", "anne", "Eva Moss_1_assignsubmission_file_/x", "Xu_2/x", "amesann_12_34_x"):
+        hand_in(f"{name}.ipynb", tiny.right())
+    found, strays = taken()
+    assert found == ["ann"] and sorted(strays) == sorted(
+        ["anne.ipynb", "Eva Moss_1_assignsubmission_file_/x.ipynb", "Xu_2/x.ipynb", "amesann_12_34_x.ipynb"]
+    )
+    reasons = " ".join(strays.values())
+    assert "is it ann" in strays["anne.ipynb"] and "is it eve?" in reasons and "ann and ann2" in reasons
+    assert "is it" not in strays["Xu_2/x.ipynb"]
+    shutil.rmtree(hand_in.folder)
+    hand_in("Eva Moss_1_assignsubmission_file_/x.ipynb", tiny.right())  # alone, it might be the download's folder
+    assert "is it eve?" in taken()[1]["Eva Moss_1_assignsubmission_file_/x.ipynb"]
+
+
+def test_late_hand_in_replaces_earlier_one(taken, hand_in, tiny, tmp_path):
+    hand_in("Ann Ames_1_assignsubmission_file_/x.ipynb", tiny.untouched())
+    hand_in("ann_b.ipynb", tiny.right())
+    taken()
+    late = tmp_path / "late"
+    late.mkdir()
+    nbformat.write(tiny.right(), late / "ann.ipynb")
+    taken(late)
+    assert taken.course.notes(tiny.name, "ann").came_as == "Ann Ames_1_assignsubmission_file_"
+    assert taken.course.handed_in(tiny.name) == ["ann", "ann_b"]
+    assert taken.answered("ann")
+
+
+def test_review_requests_are_in_the_table(taken, hand_in, tiny):
+    hand_in("ann.ipynb", tiny.right())
+    taken()
+    (hand_in.folder / "ann.ipynb").unlink()
+    hand_in("ann/Regrade.txt", b"q01: the mean of\nnothing \x1b[2J is 0")
+    assert taken() == (["ann"], {}) and taken.notes("ann") == ""
+    assert list(taken.course.folder.glob("collected/ann/**/*.ipynb"))
+    with taken.course.gradebook() as gradebook:
+        gradebook.add_assignment(tiny.name)
+    (reason,) = autograde.rows(taken.course, tiny.name, only="ann")[0].reasons
+    assert reason.endswith("q01: the mean of nothing ?[2J is 0")
+    taken.course.request(tiny.name, "ann").unlink()
+    (row,) = autograde.rows(taken.course, tiny.name, only="ann")
+    assert not row.reasons and commands._state(row) == "not marked yet"
+
+
+@pytest.mark.parametrize("place", ["x.ipynb", "submitted", "notes"])
+def test_full_disk_is_reported_and_loses_nothing(taken, hand_in, tiny, monkeypatch, capsys, place):
+    hand_in("ann/x.ipynb", tiny.untouched())
+    taken()
+    before = collected(taken, tiny)
+    hand_in("ann/x.ipynb", tiny.right())
+
+    def full(act):
+        def acts(path, *arguments):
+            if place in str(arguments[0] if act is os.replace else path):
+                raise OSError(errno.ENOSPC, "No space left on device", str(path))
+            return act(path, *arguments)
+
+        return acts
+
+    monkeypatch.setattr(os, "replace", full(os.replace))
+    monkeypatch.setattr("pathlib.Path.write_bytes", full(type(hand_in.folder).write_bytes))
+    code = commands.main(["--course", str(taken.course.folder), "collect", "1", "--from", str(hand_in.folder)])
+    assert code == 2 and "No space left" in capsys.readouterr().err
+    originals = {name: content for name, content in before.items() if name.startswith("coll")}
+    assert originals.items() <= collected(taken, tiny).items()
+    monkeypatch.undo()
+    taken()
+    assert taken.answered("ann")
+    assert not [*taken.course.folder.rglob("*.part"), *taken.course.folder.glob(".collecting-*")]
 
 
 def test_missing_sandbox_prevents_marking(taken, hand_in, tiny, capsys, monkeypatch):
