@@ -13,7 +13,7 @@ from ddl.display.style import data_label, is_live
 from ddl.display.summary import duration, epoch_of, facts_of, number, outcome, ranks_of, speed_unit
 from ddl.records.folder import RunFolder
 from ddl.records.jsonfiles import DamagedFile, read_json
-from ddl.records.log import LogTail
+from ddl.records.log import CHUNK_BYTES, LogTail
 from ddl.text import printable
 
 __all__ = ["LiveView", "PlainView", "of"]
@@ -90,9 +90,12 @@ class PlainView:
         """Print the ranks' output; used for scripts that keep no records."""
         folder = RunFolder(progress.folder)
         for rank in range(max([progress.world, *(each.rank + 1 for each in progress.ranks)])):
-            tail = self._tails.setdefault(rank, LogTail(folder.log(rank)))
-            for line in tail.lines(_before_traceback(folder, rank)):
-                self._print(f"[{rank}] {line}")
+            tail = self._tails.setdefault(rank, LogTail(folder.log(rank), CHUNK_BYTES))  # keeps up with a flood
+            lines = [f"[{rank}] {line}" for line in tail.lines(_before_traceback(folder, rank))]
+            if tail.skipped_bytes:
+                lines.insert(0, f"[{rank}] … {tail.skipped_bytes / 1e6:,.1f} MB are not shown: {folder.log(rank)}")
+            if lines:
+                self._print("\n".join(lines))
             if progress.over and (line := tail.take_current()):
                 self._print(f"[{rank}] {line}")
 

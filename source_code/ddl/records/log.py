@@ -65,7 +65,8 @@ class LogTail:
     """A reader of a growing log; each call of `lines` continues where the last one ended.
 
     `current` is the last, unfinished line. As in a terminal, a line that a progress bar redraws with carriage returns
-    or backspaces is one line. Each call reads at most the last `last_bytes`, by default everything.
+    or backspaces is one line. Each call reads at most the last `last_bytes`, by default everything; `skipped_bytes` is
+    what the last call left out.
     """
 
     def __init__(self, path: Path, last_bytes: int | None = None) -> None:
@@ -74,6 +75,7 @@ class LogTail:
         self._offset = 0
         self._rest = b""  # the visible part of the unfinished line
         self.current = ""
+        self.skipped_bytes = 0
 
     def lines(self, before: int | None = None) -> Iterator[str]:
         """Yield the lines finished since the last call, up to the byte offset `before`."""
@@ -82,11 +84,13 @@ class LogTail:
         except OSError:
             return
         with file:
+            self.skipped_bytes = 0
             end = os.fstat(file.fileno()).st_size if before is None else before
             if self._last_bytes and end - self._offset > self._last_bytes:
-                self._offset, self._rest = end - self._last_bytes, b""
-                file.seek(self._offset)  # this is inside a line: skip its rest
-                self._offset += len(file.readline(self._last_bytes))
+                begin, self._rest = end - self._last_bytes, b""
+                file.seek(begin)  # this is inside a line: skip its rest
+                begin += len(file.readline(self._last_bytes))
+                self.skipped_bytes, self._offset = begin - self._offset, begin
             file.seek(self._offset)
             while data := file.read(CHUNK_BYTES if before is None else max(0, min(CHUNK_BYTES, before - self._offset))):
                 self._offset += len(data)

@@ -47,3 +47,19 @@ def test_progress_bar_is_one_current_line(log):
 def test_a_line_is_what_a_terminal_would_show(log, written, shown):
     append(log, written)
     assert list(LogTail(log).lines()) == [shown]
+
+
+def test_flood_is_skipped_up_to_its_last_part(tmp_path):
+    log = tmp_path / "rank-0.log"
+    log.write_text("first\n")
+    tail = LogTail(log, last_bytes=100)
+    assert list(tail.lines()) == ["first"] and tail.skipped_bytes == 0
+    lines = [f"line {number:04}" for number in range(1000)]
+    with log.open("a") as file:
+        file.write("\n".join(lines) + "\n")
+    seen = list(tail.lines())
+    assert seen == lines[-len(seen) :] and 5 < len(seen) < 12
+    assert tail.skipped_bytes == 10 * (1000 - len(seen))
+    with log.open("a") as file:
+        file.write("last\n")
+    assert list(tail.lines()) == ["last"] and tail.skipped_bytes == 0
