@@ -84,7 +84,7 @@ def write_bundle(course: Path, bundle: Path) -> None:
     Git refuses to clone another user's folder, but not another user's bundle.
     """
     if _git(course, "rev-parse", "--is-shallow-repository") != "false":
-        raise InputError(f"{course} is a clone without its history: `git fetch --unshallow` gets that")
+        raise InputError(f"{course} is a clone without its history: `git fetch --unshallow` gets the rest")
     with tempfile.TemporaryDirectory() as place:
         copy = Path(place) / "course.git"
         _git(course, "clone", "--quiet", "--bare", course, copy)

@@ -135,12 +135,12 @@ class Course:
         self.folder.mkdir(parents=True, exist_ok=True)
         if found := re.findall(r"[][*?{}#%]", str(self.folder)):
             raise MarkingError(
-                f"COURSE={self.folder}: nbgrader takes {' '.join(found)} for a part of a pattern or an address: choose "
-                "a name without"
+                f"COURSE={self.folder}: nbgrader reads {' '.join(found)} as part of a pattern or an address: choose a "
+                "name without such characters"
             )
 
         def busy():
-            raise MarkingError(f"another grading command is at work in {self.folder}: wait for its end") from None
+            raise MarkingError(f"another grading command is running in {self.folder}: wait until it ends") from None
 
         with files.locked(self.folder / ".lock", busy):
             yield

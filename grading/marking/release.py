@@ -118,8 +118,8 @@ def _generate(app, course, lesson):
             output = log.read_text()
             if "there are submissions associated" in output:
                 raise MarkingError(
-                    f"{lesson} has got other graded cells since hand-ins of it were marked in "
-                    f"{course.folder}, and nbgrader cannot change that. Release it into a new "
-                    "course folder: COURSE=DIR."
+                    f"the graded cells of {lesson} changed after hand-ins of it were marked in "
+                    f"{course.folder}, which nbgrader does not allow. Release it into a new course "
+                    "folder: COURSE=DIR."
                 ) from None
             raise MarkingError(f"nbgrader did not take {lesson}: {error}\n{output}") from None

@@ -235,4 +235,4 @@ def _entry(archive, entry):
 
 def _check_size(size):
     if size > FILE_BYTES:
-        raise Refused(f"has {size / 2**20:,.0f} MiB; up to {FILE_BYTES / 2**20:.0f} are looked at")
+        raise Refused(f"has {size / 2**20:,.0f} MiB; the limit is {FILE_BYTES / 2**20:.0f}")

@@ -185,7 +185,7 @@ def test_missing_sandbox_prevents_marking(taken, hand_in, tiny, capsys, monkeypa
     assert failed == 2 and "1.Tiny-Lesson" in said
     with taken.course.alone():
         failed, said = command("autograde", "1")
-    assert failed == 2 and "another grading command is at work" in said
+    assert failed == 2 and "another grading command" in said
 
 
 # ---------------------------------------------------------------- hostile files
@@ -233,7 +233,7 @@ def test_bad_files_do_not_affect_other_students(taken, hand_in, tiny):
     hand_in("bombs.zip", archive({f"{n}.ipynb": bytes(FILE_BYTES) for n in range(6)}))
     taken()
     words = {
-        "pipe": "is not a regular file", "ann_b": "has 200 MiB; up to 20 are looked at", "123": "film.mp4 has 200 MiB",
+        "pipe": "is not a regular file", "ann_b": "has 200 MiB; the limit is 20", "123": "film.mp4 has 200 MiB",
         "long": "File name too long", "bomb": "has 20 MiB", "bombs": "has more than 100 MiB in it",
     }  # fmt: skip
     assert all(word in taken.notes(student) for student, word in words.items())

@@ -115,7 +115,7 @@ class _Test:
     def _question(self, request, text):
         match self._ask(request):
             case {"late": seconds}:
-                raise _NoAnswer(f"{text} was stopped after {seconds:g} s: does it come to an end?")
+                raise _NoAnswer(f"{text} was stopped after {seconds:g} s: does it ever return?")
             case {"ended": why}:
                 raise _NoAnswer(f"{text} ended the process that it ran in: {why}")
             case reply:

@@ -82,7 +82,7 @@ def _plain(value, depth, left):
         try:
             return float(value)
         except (OverflowError, ValueError):  # of a signaling NaN
-            raise BoundaryError(f"a {type(value).__name__} that no float can stand for") from None
+            raise BoundaryError(f"a {type(value).__name__} that does not fit into a float") from None
     if isinstance(value, list):
         return [_plain(item, depth - 1, left) for item in list.__iter__(value)]
     for kind in (tuple, set, frozenset):
@@ -104,7 +104,7 @@ def _plain(value, depth, left):
         return _plain_array(np.asarray(value), depth, left)
     raise BoundaryError(
         f"a value of type {type(value).__name__}: only None, numbers, text, lists, tuples, sets, "
-        "dictionaries and NumPy arrays can be looked at"
+        "dictionaries and NumPy arrays can be checked"
     )
 
 

@@ -41,9 +41,9 @@ class Number:
         if not value > self.above:
             raise argparse.ArgumentTypeError(f"{text}: it must be above {self.above:g}")
         if value < self.least:
-            raise argparse.ArgumentTypeError(f"{text}: at least {self.least:g} is needed")
+            raise argparse.ArgumentTypeError(f"{text}: it must be at least {self.least:g}")
         if value > self.most:
-            raise argparse.ArgumentTypeError(f"{text}: at most {self.most:,} is allowed")
+            raise argparse.ArgumentTypeError(f"{text}: it must be at most {self.most:,}")
         return value
 
 

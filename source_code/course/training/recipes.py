@@ -129,7 +129,9 @@ def settle(config, steps_per_epoch, ranks):
     for name, optimizers in FITS.items():
         if getattr(config, name) is not None and config.optimizer not in optimizers:
             option = name.replace("_", "-")
-            raise SettingError(f"--{option} goes with {' and '.join(optimizers)}, not with {config.optimizer}")
+            raise SettingError(
+                f"--{option} is an option of {' and '.join(optimizers)}; the optimizer is {config.optimizer}"
+            )
     if config.learning_rate is None:
         config.learning_rate = BASE_RATES[config.optimizer]
     if config.warmup_epochs is None:

@@ -143,7 +143,7 @@ def test_generator_is_accepted_as_a_list():
 def test_test_stops_without_an_answer():
     source = "try:\n    double(1)\nexcept Exception:\n    pass"
     for answer, message in (
-        ({"late": 10}, "was stopped after 10 s: does it come to an end?"),
+        ({"late": 10}, "was stopped after 10 s: does it ever return?"),
         ({"ended": "it ended with status 3"}, "ended the process"),
         ({"value": '{"class": 1}'}, "returned what came back is not plain"),
         ({"nonsense": 1}, "no answer that can be read"),
@@ -191,7 +191,7 @@ def test_exit_in_a_cell_costs_no_other_question():
         limits=Limits(cell_s=1, call_s=0.5),
     )  # fmt: skip
     assert [verdict.passed for verdict in found.verdicts] == [True, False, True]
-    assert found.verdicts[1].message == "h(1) was stopped after 0.5 s: does it come to an end?"
+    assert found.verdicts[1].message == "h(1) was stopped after 0.5 s: does it ever return?"
     assert found.cells[1].error == CellError("ProcessEnded", "it ended with status 3")
     assert found.cells[4].error == CellError("TimeLimit", "it did not end within 1 s")
     assert found.notes == (

@@ -67,7 +67,7 @@ def test_a_subclass_arrives_as_the_plain_type():
     (len, "builtin_function_or_method"), ([1, [Always()]], "Always"),
     (np.array([Always()]), "Always"), (np.array([b"x"]), "S1"), (pd.DataFrame(), "DataFrame"),
     (np.ma.array([1]), "MaskedArray"), (np.datetime64("2026-11-21"), "datetime64"),
-    (Fraction(10**400), "Fraction that no float"), (Decimal("sNaN"), "Decimal that no float"),
+    (Fraction(10**400), "Fraction that does not fit"), (Decimal("sNaN"), "Decimal that does not fit"),
     (itertools.count(), "1,000,000 items"), (range(10**12), "1,000,000 items"),
     (np.broadcast_to(np.array(["x"]), (10**7,)), "1,000,000 items"),
     (10**5000, "whole number of 16,610 bits"), (list(range(1_000_001)), "1,000,000 items"),

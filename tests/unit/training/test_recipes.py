@@ -77,7 +77,7 @@ def test_a_short_training_warms_up_for_half_of_it_at_most():
 
 def test_conflicting_options_are_refused():
     for given, words in (
-        ({"bias_rate": 0.1}, "--bias-rate goes with lars, not with sgd"),
+        ({"bias_rate": 0.1}, "--bias-rate is an option of lars; the optimizer is sgd"),
         ({"recipe": "lamb", "momentum": 0.5}, "sgd and lars"),
         ({"global_batch": 1024, "ghost_batch": 48}, "ghost batch of 48 does not divide a rank's 512 samples"),
     ):
