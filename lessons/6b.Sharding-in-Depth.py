@@ -201,7 +201,7 @@ plot.plot_memory(recorded("sharding-memory"))
 # %% [markdown]
 # ## 2. Layers in parts
 #
-# **Tensor parallelizm** (Shoeybi et al. 2019, Megatron-LM) splits each *layer*. In `y
+# **Tensor parallelism** (Shoeybi et al. 2019, Megatron-LM) splits each *layer*. In `y
 # = relu(x A) B`, each rank holds some columns `a` of `A` and the matching rows `b` of
 # `B`. It needs no other rank until the end, where the sum of all ranks' `relu(x a) b`
 # is `y`. Backward needs one more sum, for the gradient of `x`. Attention is split by
@@ -217,7 +217,7 @@ guess_ratio = None  # of bytes
 shape = dict(batch=4, length=32, **network)
 dense = launch("train_transformer.py", name="whole layers", workers=1, **shape)
 tensor = launch("train_transformer.py", name="layers in parts",
-                workers=workers, tensor=True, **shape)
+                workers=workers, tensor=workers, **shape)
 
 # %% tags=["demo"]
 kept = "weights and state"
@@ -431,7 +431,7 @@ pd.DataFrame(rows)
 # model of lesson 2: A100s of 80 GB, eight in a host.
 #
 # **Predict first.** A model of 145.6 billion weights, 1,536 GPUs: by what degree of
-# *tensor* parallelizm did Megatron-LM's authors split it?
+# *tensor* parallelism did Megatron-LM's authors split it?
 
 # %% tags=["demo"]
 guess_tensor = None  # 1, 2, 4, 8, 16 ...
@@ -440,8 +440,8 @@ guess_tensor = None  # 1, 2, 4, 8, 16 ...
 compare_guess(guess_tensor, splits.MEGATRON[6][2].tensor, "the GPUs of a host")
 
 # %% [markdown]
-# Two sums in each layer and direction want NVLink, so tensor parallelizm stays inside a
-# host. Pipelines send little, and go between hosts; what is left is data parallelizm.
+# Two sums in each layer and direction want NVLink, so tensor parallelism stays inside a
+# host. Pipelines send little, and go between hosts; what is left is data parallelism.
 #
 # **Question 4** (2 points)
 #
@@ -648,7 +648,7 @@ check()
 # ## What to take away
 #
 # - **Stage 3** keeps parts of everything, for half as many bytes again; **tensor
-#   parallelizm** needs two all-reduces per transformer block and direction, and stays
+#   parallelism** needs two all-reduces per transformer block and direction, and stays
 #   inside a host.
 # - **1F1B** has GPipe's bubble, and keeps P microbatches at most.
 # - The best split has a flat minimum: what fits, and keeps sums on fast links, is near it.

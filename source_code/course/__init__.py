@@ -53,6 +53,7 @@ _MODULES = {
     "memory": "sharding.memory",
     "messages": "sharding.messages",
     "pipeline": "sharding.pipeline",
+    "roofline": "sharding.roofline",
     "splits": "sharding.splits",
 }
 

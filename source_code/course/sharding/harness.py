@@ -8,7 +8,7 @@ import runpy
 
 import numpy as np
 
-from course.sharding.communicator import World
+from course.sharding.communicator import Ranks
 from course.sharding.sharded import BETA
 from ddl.errors import InputError
 
@@ -28,44 +28,6 @@ class Momentum:
             raise InputError(f"this optimizer is for {len(self._velocity)} numbers, not for {gradient.shape}")
         self._velocity = BETA * self._velocity + gradient
         return -self._rate * self._velocity
-
-
-class Ranks:
-    """The reader's `world`: `rank`, `size`, and collectives on NumPy arrays."""
-
-    def __init__(self):
-        self._world, self._calls = World(), 0
-        self.rank, self.size = self._world.rank, self._world.size
-
-    @property
-    def sent(self) -> int:
-        """Count of numbers sent to other ranks."""
-        return self._world.sent
-
-    def split(self, values) -> np.ndarray:
-        """Split values into equal, zero-padded parts, one per rank: float32 ``[ranks, n]``."""
-        values = np.asarray(values, np.float32).ravel()
-        return np.pad(values, (0, -len(values) % self.size)).reshape(self.size, -1)
-
-    def all_to_all(self, parts) -> np.ndarray:
-        """Send ``parts[k]`` to rank k; return what each rank has sent to this one: float32 ``[ranks, n]`` both."""
-        parts = np.asarray(parts, np.float32)
-        if parts.ndim != 2 or len(parts) != self.size:
-            raise InputError(f"all_to_all takes {self.size} parts of equal length, not the shape {parts.shape}")
-        return self._world.all_to_all(parts, self._name()).numpy()
-
-    def all_gather(self, part) -> np.ndarray:
-        """Return all ranks' parts, which have equal lengths: float32 ``[ranks, n]``."""
-        return self._world.all_gather(np.asarray(part, np.float32).reshape(-1), self._name()).numpy()
-
-    def all_sum(self, values) -> np.ndarray:
-        """Return the sum of all ranks' values: float32, of the same shape."""
-        values = np.asarray(values, np.float32)
-        return self._world.all_reduce(values, self._name(), total=True).numpy() if self.size > 1 else values
-
-    def _name(self):
-        self._calls += 1
-        return f"call.{self._calls}"
 
 
 def main(file: str) -> None:

@@ -4,6 +4,7 @@ import numpy
 from matplotlib.patches import Rectangle
 
 from course.sharding import memory, messages, pipeline
+from course.sharding.roofline import Overlap
 from course.shared.figure import COLOURS, GREY, Figure, look, styled
 from ddl.display.style import hardware_label
 from ddl.errors import InputError
@@ -101,4 +102,28 @@ def plot_cycles(**schedules) -> Figure:
         texts.append(f"{name}: {about}")
     panels[-1].set_xlabel("clock cycle; the number is the microbatch, forward blue, backward green")
     figure.alt = f"Schedules of {len(schedules[next(iter(schedules))])} stages. {'; '.join(texts)}."
+    return figure
+
+
+@styled
+def plot_overlap(*measured: Overlap, predicted=()) -> Figure:
+    """Draw communication and computation of a layer over tokens, in turn and at the same time: a panel for each place.
+
+    Dotted lines are the `predicted` tokens from which computation takes longer.
+    """
+    figure = Figure(max(6.0, 4.6 * len(measured)), 3.8)
+    panels, texts = figure.subplots(1, len(measured), squeeze=False)[0], []
+    for panel, of, expected in zip(panels, measured, predicted or [None] * len(measured), strict=True):
+        for number, (kind, ms) in enumerate(of.ms.items()):
+            panel.plot(of.tokens, ms, label=kind, **look(number))
+        if expected:
+            panel.axvline(expected, color=GREY, linestyle=":", label="prediction")
+        panel.set(xlabel="tokens per rank", ylabel="ms per layer", xscale="log", yscale="log", title=of.where)
+        last = {kind: f"{ms[-1]:.3g}" for kind, ms in of.ms.items()}
+        texts.append(
+            f"{of.where}: at {of.tokens[-1]:,} tokens {last['communication']} ms of communication, "
+            f"{last['computation']} of computation, {last['at the same time']} at the same time"
+        )
+    figure.legend_below(*panels, columns=3)
+    figure.alt = f"Milliseconds per layer over tokens. {'; '.join(texts)}."
     return figure

@@ -3,7 +3,7 @@
 import matplotlib
 import pytest
 
-from course import pipeline, plot, recorded
+from course import pipeline, plot, recorded, roofline
 from course.convergence.critical import Noise, critical_batch
 from course.gradients import descent
 from course.gradients.descent import EASY, NOISY
@@ -38,6 +38,7 @@ FIGURES = {
     "critical": lambda: plot.plot_critical_batch(curve(), noise={"live": Noise((300.0,))}),
     "critical, two arms": lambda: plot.plot_critical_batch([curve(), curve("LAMB")]),
     "sharpness": lambda: plot.plot_sharpness(recorded("landscape")),
+    "overlap": lambda: plot.plot_overlap(roofline.overlap_on_h100(), predicted=[13_800]),
     "memory": lambda: plot.plot_memory(recorded("sharding-memory")),
     "messages": lambda: plot.plot_messages(recorded("few-messages")),
     "cycles": lambda: plot.plot_cycles(GPipe=pipeline.gpipe(4, 8)),
