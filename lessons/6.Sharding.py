@@ -457,8 +457,8 @@ print(f"computed: {pipeline.bubble(piped.result['schedule']):.0%} idle; "
 # %% [markdown]
 # The rest went into messages, and into waiting for the slower rank of a cycle. PyTorch
 # has `ScheduleGPipe` in `torch.distributed.pipelining`; in JAX, `shard_map` and `ppermute`
-# pass the outputs on. [6b](6b.Sharding-in-Depth.ipynb) splits single layers, keeps
-# fewer activations, and combines everything.
+# pass the outputs on. [6b](6b.Sharding-in-Depth.ipynb) splits single layers and keeps
+# fewer activations; [6c](6c.Sharding-in-Practice.ipynb) combines everything.
 
 # %% [markdown]
 # ## Your answers so far

@@ -11,7 +11,7 @@ from test_launched import changed
 
 import lessons
 from course.grader.limits import Limits
-from course.sharding import sharded
+from course.sharding import resharded, sharded
 from helpers import ROOT
 
 pytestmark = pytest.mark.slow
@@ -27,14 +27,19 @@ CHECKS = {
 def answers():
     """Return the model answers by the files that they write."""
     found = {}
-    for name in ("6.Sharding", "6b.Sharding-in-Depth"):
+    for name in ("6.Sharding", "6b.Sharding-in-Depth", "6c.Sharding-in-Practice"):
         for cell in lessons.master((ROOT / "lessons" / f"{name}.py").read_text()).cells:
             if match := re.match(r"%%writefile (my_\w+\.py)\n", cell.source):
                 found[match[1]] = re.sub(r"(?m)^.*### (BEGIN|END) SOLUTION.*\n?", "", cell.source[match.end() :])
     return found
 
 
-FILES = {"sharded": "my_sharding.py", "fully": "my_fully_sharded.py", "tensor": "my_tensor.py"}
+FILES = {
+    "sharded": "my_sharding.py",
+    "fully": "my_fully_sharded.py",
+    "tensor": "my_tensor.py",
+    "checkpoint": "my_checkpoint.py",
+}
 MODEL = {kind: answers()[file] for kind, file in FILES.items()}
 
 # The kind, and what stands in the model answer -> what stands there instead.
@@ -157,7 +162,7 @@ WRONG = {
 
 
 NONSENSE = {
-    "it defines something else": ("sharded", "Shard = 1", "it does not define Sharded"),
+    "it defines something else": ("sharded", "Shard = 1", "does not define Sharded"),
     "it never ends": ("sharded", "while True: pass", "did not end within 8 s"),
     "weights of another shape": (
         "sharded",
@@ -330,3 +335,55 @@ def test_nonsense_is_refused_with_a_sentence(ranks, lost_points, monkeypatch, ki
     except AssertionError as error:
         texts = [str(error)]
     assert any(re.search(sentence, text) for text in texts), texts
+
+
+# What stands in the model answer -> what stands there instead, and the check and the sentence that it loses.
+TEARS = "no manifest", "no part", "half a part"
+JOIN = "np.concatenate([file[name] for file in files])[:n]"
+SAVED = {
+    "the model answer": ([], {}),
+    "whole files, read one by one": (
+        [("np.savez(folder / f\"{step}-{world.rank}.npz\", **parts)",
+          "for name, part in parts.items():\n        np.save(folder / f\"{name} {step} {world.rank}.npy\", part)"),
+         ("            files = [np.load(folder / f\"{step}-{rank}.npz\")\n                     for rank in range(about[\"ranks\"])]\n", ""),
+         (JOIN, "np.concatenate([np.load(folder / f\"{name} {step} {rank}.npy\") for rank in range(about[\"ranks\"])])[:n]")],
+        {},
+    ),
+    "no barrier": ([("    world.barrier()\n", "")], {"written_in_parts": "had saved its part"}),
+    "the padding stays": ([(")[:n]", ")")], {"same_arrays": "cut off the padding"}),
+    "its own part as it was": (
+        [(JOIN, "files[world.rank % len(files)][name]"), ("world.split(whole)[world.rank]", "whole")],
+        {"same_arrays": "the part of the rank with its number"},
+    ),
+    "steps compared as text": (
+        [("sorted((int(path.stem) for", "sorted((path.stem for"), ("return step, parts", "return int(step), parts")],
+        {"same_arrays": "compare steps as numbers"},
+    ),
+    "one name for all steps": (
+        [("f\"{step}-{world.rank}.npz\"", "f\"{world.rank}.npz\""), ("f\"{step}-{rank}.npz\"", "f\"{rank}.npz\"")],
+        {"falls_back": "overwrites the first"},
+    ),
+    "a torn checkpoint is an error": ([("except Exception:", "except ZeroDivisionError:")], {"falls_back": "raised"}),
+    "a torn checkpoint is the end": ([("            continue", "            return None")], {"falls_back": "gave nothing"}),
+    "all parts on each rank": (
+        [("np.savez(folder", "parts = {name: world.split(world.all_gather(part))[world.rank] for name, part in "
+          "parts.items()}\n    np.savez(folder")],
+        {"written_in_parts": "each rank writes its own"},
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("changes, loses", SAVED.values(), ids=SAVED)
+def test_what_is_saved_is_loaded_by_any_number_of_ranks(lost, changes, loses):
+    def same_arrays(t):
+        resharded.same_arrays(t, 2)
+
+    def falls_back(t):
+        for how in TEARS:
+            resharded.falls_back(t, how)
+
+    checks = [same_arrays, resharded.written_in_parts, falls_back]
+    found = lost(changed(MODEL["checkpoint"], changes), [partial(resharded.saved, "my.py", 4, seed=5)], checks)
+    assert set(found) == set(loses), found
+    for name, sentence in loses.items():
+        assert sentence in found[name], found

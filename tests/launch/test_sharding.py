@@ -82,14 +82,14 @@ def parted(folder):
     groups.write_text(json.dumps([[[0, 1], [2, 3]], [[0, 2], [1, 3]]]))
     calls = {
         "one": dict(workers=1, batch=GLOBAL, steps=4),
-        "reader": dict(workers=2, batch=GLOBAL // 2, steps=4, update=own),
-        "mesh": dict(workers=4, batch=GLOBAL // 2, steps=4, tensor=2, update=own),
-        "other mesh": dict(workers=4, batch=GLOBAL // 2, steps=4, mesh=groups),
+        "reader": dict(workers=2, batch=GLOBAL // 2, steps=4, update=str(own)),
+        "mesh": dict(workers=4, batch=GLOBAL // 2, steps=4, tensor=2, update=str(own)),
+        "other mesh": dict(workers=4, batch=GLOBAL // 2, steps=4, mesh=str(groups)),
     }
-    for kind, how in (("stage", dict(stage=1)), ("own", dict(update=own))):
+    for kind, how in (("stage", dict(stage=1)), ("own", dict(update=str(own)))):
         for steps, ranks in ((1, 4), (2, 2), (4, 3)):
             calls[f"{kind}, {ranks} ranks"] = dict(workers=ranks, batch=GLOBAL // ranks, steps=steps, **how)
-            calls[f"{kind}, {ranks} ranks"] |= dict(checkpoint_every=1, checkpoints=folder / kind)
+            calls[f"{kind}, {ranks} ranks"] |= dict(checkpoint_every=1, checkpoints=str(folder / kind))
     return launches({name: PARTS | call for name, call in calls.items()})(folder)
 
 

@@ -19,15 +19,6 @@ Groups = Sequence[Sequence[int]]
 MESSAGES = 8  # on their way at the same time
 
 
-def mesh(ranks: int, tensor: int) -> tuple[Groups, Groups]:
-    """Return the groups of ranks that average gradients, and the groups of `tensor` ranks that split each layer.
-
-    The latter are neighbors, so that they share a host.
-    """
-    rows = np.arange(ranks).reshape(-1, tensor)
-    return rows.T.tolist(), rows.tolist()
-
-
 class World:
     """The ranks of a run, or a `group` of them; `sent` counts the values that this rank has sent to others.
 

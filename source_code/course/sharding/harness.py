@@ -1,18 +1,26 @@
-"""Harness that runs a reader's code on real ranks, to grade lessons 6 and 6b.
+"""Harness that runs a reader's code on real ranks, to grade lessons 6, 6b and 6c.
 
 `course.sharding.sharded` draws weights and gradients, and checks each rank's report.
 """
 
 import os
-import runpy
+import time
+from pathlib import Path
 
 import numpy as np
 
 from course.sharding.communicator import Ranks
+from course.sharding.reader import defined
 from course.sharding.sharded import BETA
 from ddl.errors import InputError
 
-WANTED = {"sharded": ["Sharded"], "fully": ["FullySharded"], "tensor": ["forward", "backward"]}
+WANTED = {
+    "sharded": ["Sharded"],
+    "fully": ["FullySharded"],
+    "tensor": ["forward", "backward"],
+    "checkpoint": ["save", "load"],
+}
+LATE_S = 0.2  # the last rank comes this much later to a checkpoint
 
 
 class Momentum:
@@ -34,12 +42,9 @@ def main(file: str) -> None:
     """Call the functions or the class that a file defines, and report the results."""
     with np.load("../given.npz") as arrays:
         given = dict(arrays)
-    kind, defined = str(given["kind"]), runpy.run_path(file)
-    for name in WANTED[kind]:
-        if not callable(defined.get(name)):
-            raise InputError(f"it does not define {name}")
-    run = {"sharded": _sharded, "fully": _fully, "tensor": _tensor}[kind]
-    reported = run(*(defined[name] for name in WANTED[kind]), given, Ranks())
+    kind = str(given["kind"])
+    run = {"sharded": _sharded, "fully": _fully, "tensor": _tensor, "checkpoint": _checkpoint}[kind]
+    reported = run(*defined(file, WANTED[kind]), given, Ranks())
     np.savez(os.environ["DDL_REPORT"], **{name: np.asarray(value, float) for name, value in reported.items()})
 
 
@@ -94,6 +99,34 @@ def _tensor(forward, backward, given, ranks):
         "y": y, "of_input": of_input, "of_first": of_first, "of_second": of_second,
         "sent": [sent, ranks.sent - sent],
     }  # fmt: skip
+
+
+def _checkpoint(save, load, given, ranks):
+    """Load what is in the given files, if there are any; otherwise save two checkpoints, and report their files."""
+    folder = Path("../checkpoints")
+    folder.mkdir(exist_ok=True)
+    files = {name.removeprefix("file|"): array for name, array in given.items() if name.startswith("file|")}
+    if ranks.rank == 0:
+        for name, array in files.items():
+            (folder / name).write_bytes(array.astype(np.uint8).tobytes())
+    ranks.barrier()
+    if files:
+        step, parts = load(folder, ranks) or (-1, {})
+        return {"step": step, **{f"part|{name}": part for name, part in parts.items()}}
+    reported, sent = {"early": []}, 0
+    for number, step in enumerate(sorted({int(name.split(".")[0]) for name in given if name != "kind"})):
+        whole = {name.split(".")[1]: array for name, array in given.items() if name.startswith(f"{step}.")}
+        parts = {name: ranks.split(array)[ranks.rank].copy() for name, array in whole.items()}
+        if ranks.rank == ranks.size - 1:
+            time.sleep(LATE_S)
+        reported["early"].append((folder / f"{step}.json").exists())
+        before = ranks.sent
+        save(folder, step, parts, {name: len(array) for name, array in whole.items()}, ranks)
+        sent += ranks.sent - before
+        ranks.barrier()
+        for path in folder.iterdir():
+            reported[f"file|{number}|{path.name}"] = np.frombuffer(path.read_bytes(), np.uint8)
+    return reported | {"sent": sent}
 
 
 def _kept(answer):

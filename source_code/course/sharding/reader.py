@@ -3,6 +3,7 @@
 import math
 import runpy
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
 import numpy as np
 import tensorflow as tf
@@ -20,7 +21,7 @@ def defined(file: str, names: Sequence[str]) -> list[Callable]:
         raise InputError(f"{file} cannot be read: {error.strerror}. Run the cell that writes it") from error
     for name in names:
         if not callable(found.get(name)):
-            raise InputError(f"{file} does not define {name}")
+            raise InputError(f"{Path(file).name} does not define {name}")
     return [found[name] for name in names]
 
 

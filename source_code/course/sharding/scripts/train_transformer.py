@@ -51,10 +51,11 @@ import time
 import tensorflow as tf
 
 from course.sharding.array_store import Store
-from course.sharding.communicator import Ranks, World, mesh, meshed
+from course.sharding.communicator import Ranks, World, meshed
 from course.sharding.memory_stats import Memory
 from course.sharding.reader import ReadersStore, defined
 from course.sharding.shards import load, save
+from course.sharding.splits import mesh
 from course.sharding.sums import text
 from course.sharding.transformer import gradients, layers, record
 from course.training.checkpoint import folder
