@@ -11,7 +11,7 @@ from test_launched import changed
 
 import lessons
 from course.grader.limits import Limits
-from course.sharding import resharded, sharded
+from course.sharding import buckets, resharded, sharded
 from helpers import ROOT
 
 pytestmark = pytest.mark.slow
@@ -39,6 +39,7 @@ FILES = {
     "fully": "my_fully_sharded.py",
     "tensor": "my_tensor.py",
     "checkpoint": "my_checkpoint.py",
+    "ddp": "my_ddp.py",
 }
 MODEL = {kind: answers()[file] for kind, file in FILES.items()}
 
@@ -310,7 +311,7 @@ def test_right_answers_written_in_another_style_keep_all_points(lost_points, kin
     assert lost_points(kind, script, 3 if kind != "tensor" else 2) == {}
 
 
-@pytest.mark.parametrize("kind", MODEL)
+@pytest.mark.parametrize("kind", CHECKS)
 def test_one_rank_is_the_whole(lost_points, kind):
     assert lost_points(kind, MODEL[kind], 1) == {}
 
@@ -384,6 +385,58 @@ def test_what_is_saved_is_loaded_by_any_number_of_ranks(lost, changes, loses):
 
     checks = [same_arrays, resharded.written_in_parts, falls_back]
     found = lost(changed(MODEL["checkpoint"], changes), [partial(resharded.saved, "my.py", 4, seed=5)], checks)
+    assert set(found) == set(loses), found
+    for name, sentence in loses.items():
+        assert sentence in found[name], found
+
+
+DDP = (buckets.one_message, buckets.flat_means, buckets.bucketed_means, buckets.few_messages, buckets.overlapped)
+SPLIT = "np.split(message.result(), ends[:-1])"
+BUCKETS = {
+    "the model answer": ([], {}),
+    "buckets with offsets": (
+        [("means |= zip(gradients, np.split(message.result(), ends[:-1]))",
+          "mean, start = message.result(), 0\n            for name, gradient in gradients.items():\n"
+          "                means[name], start = mean[start : start + len(gradient)], start + len(gradient)")],
+        {},
+    ),
+    "sums": ([("message.result()", "message.result() * self.world.size")], {"bucketed_means": "sums, not means"}),
+    "one rank's own": (
+        [("mean.result(), ends", "np.concatenate([*self.waiting.values()]), ends")], {"flat_means": "this rank's own"}
+    ),
+    "names in another order": (
+        [("zip(self.waiting, np.split", "zip(reversed(self.waiting), np.split")], {"flat_means": "are not the means"}
+    ),
+    "flat is naive": (
+        [("        mean = self.world.start(np.concatenate([*self.waiting.values()]))\n", ""),
+         ("        ends = np.cumsum([len(each) for each in self.waiting.values()])\n"
+          "        return dict(zip(self.waiting, np.split(mean.result(), ends[:-1])))", "        return super().finish()")],
+        {"one_message": "one of 52 has all"},
+    ),
+    "each gradient is a bucket": ([(">= self.bucket", ">= 0")], {"few_messages": "a bucket is full at 12"}),
+    "a bucket waits for one more": (
+        [(">= self.bucket", "> self.bucket + 10")], {"few_messages": "not [13, 30, 9]"}
+    ),
+    "everything in finish": (
+        [("            self.send()\n\n    ", "            pass\n\n    ")],
+        {"few_messages": "not [13, 30, 9]", "overlapped": "begins 1 messages in"},
+    ),
+    "it waits at once": (
+        [("self.messages.append((self.waiting, message))", "message.result()\n        self.messages.append((self.waiting, message))")],
+        {"overlapped": "wait in `finish`"},
+    ),
+    "what is left is forgotten": (
+        [("        if self.waiting:\n            self.send()\n        means", "        means")], {"raises": "KeyError"}
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("changes, loses", BUCKETS.values(), ids=BUCKETS)
+def test_a_mistake_in_ddp_loses_its_own_checks(lost, changes, loses):
+    try:
+        found = lost(changed(MODEL["ddp"], changes), [partial(buckets.trial, "my.py", 2, seed=5)], DDP)
+    except AssertionError as error:
+        found = {"raises": str(error)}
     assert set(found) == set(loses), found
     for name, sentence in loses.items():
         assert sentence in found[name], found

@@ -16,7 +16,6 @@ import tensorflow as tf
 from ddl.errors import InputError
 
 Groups = Sequence[Sequence[int]]
-MESSAGES = 8  # on their way at the same time
 
 
 class World:
@@ -32,7 +31,7 @@ class World:
             hvd.init()
         self._group = group or hvd.global_process_set
         self.rank, self.size = self._group.rank(), self._group.size()
-        self.sent = 0
+        self.sent = self.calls = 0
 
     def per_rank(self, numbers: int) -> int:
         """Return the number of values per rank, with padding."""
@@ -124,9 +123,9 @@ class Ranks:
     """The reader's `world`: `rank`, `size`, and collectives on NumPy arrays."""
 
     def __init__(self, world: World | None = None):
-        self._world, self._calls = world or World(), 0
+        self._world = world or World()
         self.rank, self.size = self._world.rank, self._world.size
-        self._background = ThreadPoolExecutor(MESSAGES)
+        self._background = ThreadPoolExecutor(1)  # TensorFlow caches eager operations by type: two would share a name
 
     @property
     def sent(self) -> int:
@@ -168,5 +167,5 @@ class Ranks:
         return self._background.submit(lambda: np.asarray(average()))
 
     def _name(self):
-        self._calls += 1
-        return f"call.{self._calls}"
+        self._world.calls += 1
+        return f"call.{self._world.calls}"

@@ -19,7 +19,9 @@ WANTED = {
     "fully": ["FullySharded"],
     "tensor": ["forward", "backward"],
     "checkpoint": ["save", "load"],
+    "ddp": ["Flat", "Bucketed"],
 }
+READY, FINISH, WAIT = -1, -2, -3  # events of `_ddp`; a message's event is its length
 LATE_S = 0.2  # the last rank comes this much later to a checkpoint
 
 
@@ -43,7 +45,7 @@ def main(file: str) -> None:
     with np.load("../given.npz") as arrays:
         given = dict(arrays)
     kind = str(given["kind"])
-    run = {"sharded": _sharded, "fully": _fully, "tensor": _tensor, "checkpoint": _checkpoint}[kind]
+    run = {"sharded": _sharded, "fully": _fully, "tensor": _tensor, "checkpoint": _checkpoint, "ddp": _ddp}[kind]
     reported = run(*defined(file, WANTED[kind]), given, Ranks())
     np.savez(os.environ["DDL_REPORT"], **{name: np.asarray(value, float) for name, value in reported.items()})
 
@@ -99,6 +101,47 @@ def _tensor(forward, backward, given, ranks):
         "y": y, "of_input": of_input, "of_first": of_first, "of_second": of_second,
         "sent": [sent, ranks.sent - sent],
     }  # fmt: skip
+
+
+class Watched:
+    """A world in which messages and waiting for them are written down."""
+
+    def __init__(self, ranks, events):
+        self._ranks, self._events = ranks, events
+        self.rank, self.size = ranks.rank, ranks.size
+
+    def start(self, values):
+        self._events.append(np.size(values))
+        return Message(self._ranks.start(values), self._events)
+
+
+class Message:
+    """A message on its way."""
+
+    def __init__(self, future, events):
+        self._future, self._events = future, events
+
+    def result(self):
+        self._events.append(WAIT)
+        return self._future.result()
+
+
+def _ddp(Flat, Bucketed, given, ranks):
+    names, cuts = given["names"].tolist(), np.cumsum(given["sizes"])[:-1]
+    gradients = dict(zip(names, np.split(given["gradients"][ranks.rank], cuts), strict=True))
+    reported = {}
+    for kind in (Flat, Bucketed):
+        for step in (1, 2):  # a new object for each step, whose gradients are twice as large in the second
+            events = []
+            answer = kind(Watched(ranks, events), int(given["bucket"]))
+            for name, gradient in reversed(gradients.items()):
+                events.append(READY)
+                answer.ready(name, step * gradient)
+            events.append(FINISH)
+            means = answer.finish()
+            reported[f"{kind.__name__}.{step}"] = np.concatenate([np.ravel(means[name]) for name in names]) / step
+        reported[f"{kind.__name__}.events"] = events
+    return reported
 
 
 def _checkpoint(save, load, given, ranks):

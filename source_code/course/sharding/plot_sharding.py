@@ -8,6 +8,7 @@ from course.sharding.roofline import Overlap
 from course.shared.figure import COLOURS, GREY, Figure, look, styled
 from ddl.display.style import hardware_label
 from ddl.errors import InputError
+from ddl.text import plural
 
 PASSES = {"F": COLOURS[0], "B": COLOURS[2]}  # forward, backward
 
@@ -126,4 +127,26 @@ def plot_overlap(*measured: Overlap, predicted=()) -> Figure:
         )
     figure.legend_below(*panels, columns=3)
     figure.alt = f"Milliseconds per layer over tokens. {'; '.join(texts)}."
+    return figure
+
+
+@styled
+def plot_ways(run) -> Figure:
+    """Draw when each way of a run of ``race_ddp.py`` computed and communicated, in its last repeat."""
+    ways = run.result["ways"]
+    figure = Figure(9.0, 1.4 + 0.7 * len(ways))
+    panel, texts = figure.subplots(), []
+    for row, (name, way) in enumerate(ways.items()):
+        for kind, place, number in (("computation", 0.0, 1), ("communication", 0.38, 0)):
+            bars = [(1e3 * begin, 1e3 * (end - begin)) for begin, end in way[kind]]
+            colour = look(number, "color")["color"]
+            label = kind if not row else None
+            panel.broken_barh(bars, (row + place, 0.34), color=colour, edgecolor="white", alpha=0.8, label=label)
+        texts.append(f"{name}: {1e3 * numpy.median(way['seconds']):.0f} ms, {plural(way['messages'], 'message')}")
+    panel.set_yticks([row + 0.36 for row in range(len(ways))], list(ways))
+    panel.invert_yaxis()
+    panel.grid(axis="y", visible=False)
+    panel.set(xlabel="ms from the start of the backward pass, on rank 0", title=_origin([run]))
+    figure.legend_below(panel, columns=2)
+    figure.alt = f"Computation and communication of a backward pass; medians. {'; '.join(texts)}."
     return figure

@@ -11,7 +11,9 @@
 
 # %% q02_groups wrong
 # groups of four: `range(first, ranks, tensor)` -> `range(first, ranks, 4)`
-# two data groups: `for first in range(tensor)]` -> `for first in range(4)]`
+# as many data groups as ranks of a row, always four: `for first in range(tensor)]` -> `for first in range(4)]`
+# one tensor group is missing: `range(0, ranks, tensor)` -> `range(0, ranks - tensor, tensor)`
+# data groups of two: `list(range(first, ranks, tensor))` -> `[first, first + tensor]`
 
 # %% q03_options right
 # the number of groups first: `ranks // tensor)` -> `max(1, ranks // tensor))`
@@ -24,6 +26,8 @@
 # %% q03_options wrong
 # every rank has its own samples: `global_batch // (ranks // tensor)` -> `global_batch // ranks`
 # divided twice: `global_batch // (ranks // tensor)` -> `global_batch // ranks // tensor`
+# as many groups as a group has ranks: `global_batch // (ranks // tensor)` -> `global_batch // tensor`
+# too many groups: `(ranks // tensor)` -> `(ranks - tensor + 1)`
 # only tensor groups count: `"workers": ranks` -> `"workers": ranks // tensor`
 
 # %% q04_best right
