@@ -43,6 +43,22 @@ KEPT = {
 
 GLOBAL = 12  # samples of a step, which 2, 3 and 4 ranks divide
 PARTS = dict(script="train_transformer.py", width=64, depth=1, length=16, threads=1, oversubscribe=True)
+FULLY = """
+import numpy as np
+class FullySharded:
+    def __init__(self, layers, world, optimizer):
+        self.world, self.gradients = world, {}
+        self.n = {name: len(weights) for name, weights in layers.items()}
+        self.parts = {name: world.split(weights)[world.rank].copy() for name, weights in layers.items()}
+        self.optimizers = {name: optimizer(len(part)) for name, part in self.parts.items()}
+    def gather(self, name):
+        return self.world.all_gather(self.parts[name]).ravel()[: self.n[name]]
+    def reduce(self, name, gradient):
+        self.gradients[name] = self.world.all_to_all(self.world.split(gradient)).mean(0)
+    def update(self):
+        for name, gradient in self.gradients.items():
+            self.parts[name] += self.optimizers[name].change(gradient)
+"""
 READERS = """
 import numpy as np
 class Sharded:
@@ -79,10 +95,15 @@ def parted(folder):
     """Train on one rank, with a reader's class, in a mesh, and with checkpoints that other numbers of ranks continue."""
     own, groups = folder / "my_sharding.py", folder / "mesh.json"
     own.write_text(READERS)
+    fully = folder / "my_fully_sharded.py"
+    fully.write_text(FULLY)
     groups.write_text(json.dumps([[[0, 1], [2, 3]], [[0, 2], [1, 3]]]))
     calls = {
         "one": dict(workers=1, batch=GLOBAL, steps=4),
         "reader": dict(workers=2, batch=GLOBAL // 2, steps=4, update=str(own)),
+        "stage 3": dict(workers=2, batch=GLOBAL // 2, steps=4, stage=3),
+        "fully": dict(workers=2, batch=GLOBAL // 2, steps=4, update=str(fully)),
+        "prefetch": dict(workers=2, batch=GLOBAL // 2, steps=4, update=str(fully), prefetch=True),
         "mesh": dict(workers=4, batch=GLOBAL // 2, steps=4, tensor=2, update=str(own)),
         "other mesh": dict(workers=4, batch=GLOBAL // 2, steps=4, mesh=str(groups)),
     }
@@ -129,7 +150,7 @@ def test_activations_are_those_of_the_arithmetic(results):
     assert alive["stage 0"] == pytest.approx(alive["one"] / 2, rel=0.1)
 
 
-@pytest.mark.parametrize("way", ["reader", "mesh", "other mesh"])
+@pytest.mark.parametrize("way", ["reader", "mesh", "other mesh", "stage 3", "fully", "prefetch"])
 def test_a_readers_update_and_a_mesh_train_like_one_rank(results, way):
     found = results("parted")
     assert found[way]["losses"] == pytest.approx(found["one"]["losses"], rel=2e-5)
@@ -140,6 +161,19 @@ def test_a_readers_update_shards_the_state_and_sends_what_stage_1_does(results):
     one, reader, mesh = (results("parted")[name] for name in ("one", "reader", "mesh"))
     assert reader["state_bytes"] == one["state_bytes"] / 2 and reader["sent_bytes"] == one["state_bytes"] / 2
     assert one["state_bytes"] / 4 < mesh["state_bytes"] < reader["state_bytes"]  # embedding and output are not split
+
+
+def test_a_prefetch_sends_what_stage_3_does_and_begins_before_the_layer_is_needed(results):
+    found = results("parted")
+    three, fully, prefetch = (found[name] for name in ("stage 3", "fully", "prefetch"))
+    assert three["sent_bytes"] == fully["sent_bytes"] == prefetch["sent_bytes"]
+    assert len(fully["timeline"]["communication"]) == len(prefetch["timeline"]["communication"]) > 10
+
+    def at_once(run):
+        spans = run["timeline"]
+        return sum(a < d and c < b for a, b in spans["communication"] for c, d in spans["computation"])
+
+    assert at_once(fully) == 0 < at_once(prefetch)
 
 
 @pytest.mark.parametrize("kind", ["stage", "own"])

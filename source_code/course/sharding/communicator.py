@@ -31,7 +31,7 @@ class World:
             hvd.init()
         self._group = group or hvd.global_process_set
         self.rank, self.size = self._group.rank(), self._group.size()
-        self.sent = self.calls = 0
+        self.sent, self.calls = 0, {}
 
     def per_rank(self, numbers: int) -> int:
         """Return the number of values per rank, with padding."""
@@ -142,11 +142,11 @@ class Ranks:
         parts = np.asarray(parts, np.float32)
         if parts.ndim != 2 or len(parts) != self.size:
             raise InputError(f"all_to_all takes {self.size} parts of equal length, not the shape {parts.shape}")
-        return self._world.all_to_all(parts, self._name()).numpy()
+        return self._world.all_to_all(parts, self._name("all_to_all")).numpy()
 
     def all_gather(self, part) -> np.ndarray:
         """Return all ranks' parts, which have equal lengths: float32 ``[ranks, n]``."""
-        return self._world.all_gather(np.asarray(part, np.float32).reshape(-1), self._name()).numpy()
+        return self._world.all_gather(np.asarray(part, np.float32).reshape(-1), self._name("all_gather")).numpy()
 
     def all_sum(self, values) -> np.ndarray:
         """Return the sum of all ranks' values: float32, of the same shape."""
@@ -166,6 +166,8 @@ class Ranks:
         average = partial(self._world.all_reduce, values, self._name())
         return self._background.submit(lambda: np.asarray(average()))
 
-    def _name(self):
-        self._world.calls += 1
-        return f"call.{self._world.calls}"
+    def _name(self, kind="all_reduce"):
+        """Return a unique name; kinds are counted apart, because a thread may gather while another one reduces."""
+        calls = self._world.calls
+        calls[kind] = calls.get(kind, 0) + 1
+        return f"{kind}.{calls[kind]}"

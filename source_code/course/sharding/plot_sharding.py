@@ -131,9 +131,12 @@ def plot_overlap(*measured: Overlap, predicted=()) -> Figure:
 
 
 @styled
-def plot_ways(run) -> Figure:
-    """Draw when each way of a run of ``race_ddp.py`` computed and communicated, in its last repeat."""
-    ways = run.result["ways"]
+def plot_ways(*runs) -> Figure:
+    """Draw when each way of a run of ``race_ddp.py`` computed and communicated, in its last repeat.
+
+    Or of runs of ``train_transformer.py`` with a class FullySharded, in the last step.
+    """
+    ways = runs[0].result.get("ways") or {run.name: _way(run.result) for run in runs}
     figure = Figure(9.0, 1.4 + 0.7 * len(ways))
     panel, texts = figure.subplots(), []
     for row, (name, way) in enumerate(ways.items()):
@@ -146,7 +149,12 @@ def plot_ways(run) -> Figure:
     panel.set_yticks([row + 0.36 for row in range(len(ways))], list(ways))
     panel.invert_yaxis()
     panel.grid(axis="y", visible=False)
-    panel.set(xlabel="ms from the start of the backward pass, on rank 0", title=_origin([run]))
+    panel.set(xlabel="ms from the start, on rank 0", title=_origin(runs))
     figure.legend_below(panel, columns=2)
-    figure.alt = f"Computation and communication of a backward pass; medians. {'; '.join(texts)}."
+    figure.alt = f"Computation and communication; medians. {'; '.join(texts)}."
     return figure
+
+
+def _way(result):
+    timeline = result["timeline"]
+    return {**timeline, "seconds": result["step_seconds"][1:], "messages": len(timeline["communication"])}

@@ -20,9 +20,10 @@ def parse(arguments=None):
     add("--batch", type=Integer(), default=4, help="samples of a rank in a step")
     add("--steps", type=Integer(), default=5)
     add("--optimizer", choices=("sgd", "momentum", "adam"), default="adam")
-    add("--learning-rate", type=Number(above=0), default=1e-4)
+    add("--learning-rate", type=Number(above=0), default=3e-5)
     add("--stage", type=Integer(0, 3), default=0, help="of ZeRO; 3 comes with --checkpoint")
-    add("--update", type=Path, metavar="FILE", help="a class Sharded to use in place of a stage")
+    add("--update", type=Path, metavar="FILE", help="a class Sharded or FullySharded to use in place of a stage")
+    add("--prefetch", action="store_true", help="gather the next layer of FullySharded while this one computes")
     add("--tensor", type=Integer(), default=1, metavar="RANKS", help="ranks that split each layer")
     add("--mesh", type=Path, metavar="FILE", help="JSON: groups of ranks that average gradients, and that split layers")
     add("--checkpoint", action="store_true", help="keep only each layer's input and recompute the rest")
@@ -53,7 +54,7 @@ import tensorflow as tf
 from course.sharding.array_store import Store
 from course.sharding.communicator import Ranks, World, meshed
 from course.sharding.memory_stats import Memory
-from course.sharding.reader import ReadersStore, defined
+from course.sharding.reader import defined, store_of
 from course.sharding.shards import load, save
 from course.sharding.splits import mesh
 from course.sharding.sums import text
@@ -98,6 +99,7 @@ def main(config):
         ranks=world.size, losses=losses, step_seconds=seconds, resumed_at=begun,
         sent_bytes=4 * sent, alive_bytes=training.alive, state_bytes=4 * training.store.state_numbers,
         peak_bytes=round(2**20 * float(most[0])), resident_bytes=round(2**20 * float(most[1])),
+        timeline=getattr(training.store, "timeline", {}),
     )  # fmt: skip
 
 
@@ -149,7 +151,8 @@ class Training:
         self._tensor, self._config, self._memory = tensor, config, memory
         self._layers = layers(*shape, ranks=tensor.size)
         if config.update:
-            self.store = ReadersStore(data, *defined(config.update, ["Sharded"]), config.learning_rate)
+            self.store = store_of(config.update, data, config.learning_rate, config.prefetch)
+            config.checkpoint |= hasattr(self.store, "timeline")  # otherwise the backward pass keeps gathered weights
         else:
             self.store = Store(data, config.stage, config.optimizer, config.learning_rate)
         self.store.fill(self._layers, config.seed, whole=layers(*shape), tensor=tensor)
