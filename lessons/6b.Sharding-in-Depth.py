@@ -203,10 +203,10 @@ ms.round(2)  # one row per repeat
 # Before you read on, explain your table in two sentences: why does `Flat` beat `Naive`,
 # and what decides whether `Bucketed` gains more?
 #
-# Each message costs a latency, whatever its size, and one message pays it once. Buckets
-# gain if something else than the computing cores moves the bytes; here the same two
-# cores do both, so the messages slow the products down. GPUs have engines for copies,
-# but NCCL's all-reduce also takes some of their multiprocessors.
+# Each message has a latency, and a single message has it only once. Buckets gain if
+# something else than the computing cores moves the bytes; here the same two cores do
+# both, so the messages slow the products down. GPUs have engines for copies, but NCCL's
+# all-reduce also takes some of their multiprocessors.
 #
 # PyTorch: `DistributedDataParallel(model, bucket_cap_mb=25)` does this with hooks on
 # parameters (`register_post_accumulate_grad_hook`). In JAX the compiler combines

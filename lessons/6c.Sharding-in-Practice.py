@@ -57,7 +57,7 @@ def saving():
 #
 # With a sharded state no rank can write a checkpoint alone, and gathering it on one rank
 # takes the memory that sharding saved. So every rank writes its own **shard**, and a
-# **manifest** says which shards belong together. A later run may have fewer ranks, or
+# **manifest** lists the shards that belong together. A later run may have fewer ranks, or
 # more: it reads all shards and splits them again.
 #
 # A run can die while it writes. Then the newest checkpoint is **torn**, and the one

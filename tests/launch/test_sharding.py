@@ -71,7 +71,9 @@ class Sharded:
         self.weights = self.world.all_gather(own).ravel()[: len(gradient)]
 """
 
-PIPE = dict(script="run_pipeline.py", width=32, depth=2, heads=4, length=8, batch=2, steps=3, threads=1)
+PIPE = dict(
+    script="run_pipeline.py", learning_rate=1e-3, width=32, depth=2, heads=4, length=8, batch=2, steps=3, threads=1
+)
 SMALL = dict(
     script="few_messages.py", workers=2, width=16, depth=1, length=8, batch=4, steps=16, threads=1, oversubscribe=True
 )
