@@ -110,12 +110,13 @@ class Bucketed(Naive):
             self.send()
         ### END SOLUTION
 
-    ### BEGIN SOLUTION
     def send(self):
+        """Begin a message with all that is waiting."""
+        ### BEGIN SOLUTION
         message = self.world.start(np.concatenate([*self.waiting.values()]))
         self.messages.append((self.waiting, message))
         self.waiting = {}
-    ### END SOLUTION
+        ### END SOLUTION
 
     def finish(self):
         ### BEGIN SOLUTION
@@ -132,8 +133,8 @@ class Bucketed(Naive):
 # q01_ddp
 #
 # 1. `Flat` joins all gradients with `np.concatenate`, and cuts the mean apart again.
-# 2. `Bucketed` needs a method that sends what is waiting and keeps names, lengths and the
-#    message. `ready` calls it if the bucket is full, `finish` if something is left.
+# 2. `send` begins a message and keeps it with the gradients that are in it. `ready` calls
+#    `send` if the bucket is full, `finish` if something is left.
 # 3. `np.split(mean, np.cumsum(lengths)[:-1])`
 
 # %% nbgrader={"grade": true, "grade_id": "q01_ddp_test", "locked": true, "points": 1, "schema_version": 3, "solution": false, "task": false} tags=["raises-exception"]

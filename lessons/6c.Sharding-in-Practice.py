@@ -296,7 +296,7 @@ alone = launch("train_transformer.py", name="one rank, undisturbed", workers=1,
 # %% tags=["demo"]
 axes = yours(groups, splits.mesh, 4, 2)(4, 2)
 Path("mesh.json").write_text(json.dumps(axes))
-shape = options(4, 2, 12) if options(4, 2, 12) else {"workers": 4, "batch": 6}
+shape = yours(options, splits.options, 4, 2, 12)(4, 2, 12)
 mine = written("my_sharding.py")
 own = dict(update="my_sharding.py") if mine else dict(stage=1)
 run = launch(

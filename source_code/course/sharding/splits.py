@@ -87,6 +87,11 @@ def mesh(ranks: int, tensor: int) -> tuple[list[list[int]], list[list[int]]]:
     return [list(column) for column in zip(*rows, strict=True)], rows
 
 
+def options(ranks: int, tensor: int, global_batch: int) -> dict[str, int]:
+    """Return the options of ``train_transformer.py`` in such a mesh: ranks of a tensor group see the same samples."""
+    return {"workers": ranks, "batch": global_batch // (ranks // tensor)}
+
+
 def memory(model: Model, split: Split) -> float:
     """Return the bytes per GPU: mixed precision, Adam, and each layer's input for one microbatch (a sample)."""
     kept = sum(per_rank(math.ceil(model.parameters / (split.tensor * split.pipeline)), mixed=True).values())

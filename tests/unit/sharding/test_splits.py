@@ -80,4 +80,5 @@ def test_a_mesh_has_each_rank_once_along_each_axis(ranks, tensor):
     for groups in (data, across):
         assert sorted(rank for group in groups for rank in group) == list(range(ranks))
     assert all(group == list(range(group[0], group[0] + tensor)) for group in across)
+    assert len(data[0]) * splits.options(ranks, tensor, 12)["batch"] == 12
     assert all(len(set(one) & set(other)) == 1 for one in data for other in across)
