@@ -9,7 +9,7 @@ import re
 from itertools import pairwise
 from pathlib import Path
 
-from drawing import BLUE, GREEN, GREY, ORANGE, Drawing
+from drawing import BLUE, GREEN, GREY, INK, ORANGE, Drawing
 
 HERE = Path(__file__).resolve().parent
 
@@ -451,6 +451,135 @@ def hierarchy():
     return drawing
 
 
+def zero():
+    """What each of two ranks keeps and sends in the stages of ZeRO."""
+    drawing = Drawing(
+        1010,
+        330,
+        "The stages of ZeRO on two ranks",
+        "Each rank's weights, gradients and optimizer state as bars; half bars are one of two parts. "
+        "Stage 0: both ranks keep all three whole, and all-reduce gradients. Stage 1: the state is in parts; ranks "
+        "reduce-scatter gradients, update their part, and all-gather the weights. Stage 2: gradients are in parts, "
+        "too, and reduced layer by layer. Stage 3: all three are in parts; each layer's weights are gathered before "
+        "its forward pass and again before its backward pass.",
+    )
+    kinds = (("weights", BLUE, 3), ("gradients", ORANGE, 2), ("state", GREEN, 1))
+    sends = (
+        "all-reduce gradients",
+        "reduce-scatter gradients,\nall-gather weights",
+        "the same, each layer's\ngradients at once",
+        "all-gather weights twice,\nreduce-scatter gradients",
+    )
+    for stage, message in enumerate(sends):
+        left = 20 + 248 * stage
+        drawing.text(left, 28, f"stage {stage}" + (": data parallel" if not stage else ""), bold=True)
+        for rank, top in ((0, 40), (1, 156)):
+            drawing.text(left, top + 16, f"rank {rank}", colour=GREY)
+            for row, (kind, colour, first) in enumerate(kinds):
+                parted, y = stage >= first, top + 24 + 28 * row
+                drawing.bar(left, y, 220, 22, GREY, filled=False)
+                drawing.bar(left + 110 * (rank if parted else 0), y, 110 if parted else 220, 22, colour)
+                drawing.text(left + (110 * rank if parted else 0) + 8, y + 15, kind)
+        for line, text in enumerate(message.splitlines()):
+            drawing.text(left, 288 + 18 * line, text, colour=GREY)
+    return drawing
+
+
+def tensor():
+    """A layer whose matrices are split over two ranks: the first by columns, the second by rows."""
+    drawing = Drawing(
+        1010,
+        282,
+        "Column and row split",
+        "Both ranks have the whole input x. Rank 0 has the left columns of A and the upper rows of B, rank 1 the right "
+        "columns and the lower rows. Each computes its half of the hidden units, relu of x times its columns, and "
+        "multiplies it with its rows: a partial sum of y. One all-reduce adds the two, and both ranks have y. "
+        "Backward, one all-reduce adds the two partial gradients of x.",
+    )
+    for rank, y in ((0, 30), (1, 150)):
+        drawing.text(20, y + 10, f"rank {rank}", bold=True)
+        drawing.box(20, y + 20, 90, 74, "x", "whole")
+        drawing.text(122, y + 60, "×")
+        drawing.bar(140, y + 20, 150, 74, GREY, filled=False)
+        drawing.bar(140 + 75 * rank, y + 20, 75, 74, ORANGE)
+        drawing.text(150 + 75 * rank, y + 60, f"A, col {rank}")
+        drawing.arrow((290, y + 57), (338, y + 57), label="relu", at=(312, y + 49))
+        drawing.box(340, y + 20, 120, 74, "hidden", "its half", colour=ORANGE)
+        drawing.text(470, y + 60, "×")
+        drawing.bar(490, y + 20, 110, 74, GREY, filled=False)
+        drawing.bar(490, y + 20 + 37 * rank, 110, 37, GREEN)
+        drawing.text(512, y + 43 + 37 * rank, f"B, rows {rank}")
+        drawing.arrow((600, y + 57), (648, y + 57))
+        drawing.box(650, y + 20, 120, 74, "part of y", "a partial sum", colour=GREEN)
+        drawing.arrow((770, y + 57), (818, 147 + 20 * (rank - 0.5)))
+    drawing.box(820, 100, 170, 94, "all-reduce", "y on both ranks;\nbackward: the\ngradient of x")
+    drawing.text(20, 270, "no message until the end of the layer, then one each way", colour=GREY)
+    return drawing
+
+
+def pipeline():
+    """Two stages of a pipeline, and the clock table of two microbatches."""
+    drawing = Drawing(
+        1010,
+        222,
+        "A pipeline of two stages and its clock table",
+        "Left: rank 0 has layers 1 to 6, rank 1 layers 7 to 12. Outputs go from rank 0 to rank 1, gradients come back. "
+        "Right, GPipe with two microbatches in six clock cycles: rank 0 does F0, F1, waits two cycles, does B0, B1; "
+        "rank 1 waits one cycle, does F0, F1, B0, B1, and waits one cycle.",
+    )
+    drawing.text(20, 28, "layers in stages", bold=True)
+    for rank, x in ((0, 20), (1, 270)):
+        drawing.box(
+            x, 56, 160, 92, f"stage {rank} (rank {rank})", f"layers {6 * rank + 1} to {6 * rank + 6},\nstate and all"
+        )
+    drawing.arrow((180, 88), (268, 88), label="outputs", at=(224, 80))
+    drawing.arrow((270, 120), (182, 120), label="gradients", at=(224, 138))
+    drawing.text(500, 28, "clock table: GPipe, two microbatches", bold=True)
+    table = (("F0", "F1", "", "", "B0", "B1"), ("", "F0", "F1", "B0", "B1", ""))
+    for rank, cells in enumerate(table):
+        y = 56 + 50 * rank
+        drawing.text(500, y + 28, f"stage {rank}")
+        for cycle, cell in enumerate(cells):
+            drawing.bar(560 + 70 * cycle, y, 66, 44, {"F": BLUE, "B": GREEN}.get(cell[:1], GREY), filled=bool(cell))
+            drawing.text(593 + 70 * cycle, y + 28, cell or "idle", anchor="middle", colour=INK if cell else GREY)
+    drawing.text(560, 182, "clock cycles →", colour=GREY)
+    drawing.text(500, 206, "F0: forward pass of microbatch 0; B0: its backward pass", colour=GREY)
+    return drawing
+
+
+def mesh():
+    """Eight ranks as a mesh: data parallel down, tensor parallel across."""
+    drawing = Drawing(
+        1010,
+        292,
+        "A mesh of 2 × 4 ranks",
+        "Two hosts with four ranks each: ranks 0 to 3 on host A, 4 to 7 on host B. The four ranks of a host form a "
+        "tensor group: they see the same samples, split each layer, and all-reduce activations over fast links. Ranks "
+        "0 and 4, 1 and 5, 2 and 6, 3 and 7 form data groups: they hold the same parts of the layers, see different "
+        "samples, and average gradients over the network.",
+    )
+    for row, host in enumerate("AB"):
+        y = 24 + 126 * row
+        drawing.box(20, y, 700, 96, f"host {host}", colour=GREY, dashed=True)
+        drawing.text(612, y + 22, f"sees samples {row + 1} of 2", anchor="end", colour=GREY)
+        for column in range(4):
+            drawing.box(40 + 170 * column, y + 34, 150, 52, f"rank {4 * row + column}", f"part {column + 1} of 4")
+        for column in range(3):
+            drawing.arrow((190 + 170 * column, y + 52), (208 + 170 * column, y + 52))
+            drawing.arrow((210 + 170 * column, y + 70), (192 + 170 * column, y + 70))
+    for column in range(4):
+        drawing.arrow((112 + 170 * column, 110), (112 + 170 * column, 182))
+        drawing.arrow((130 + 170 * column, 184), (130 + 170 * column, 112))
+    drawing.text(750, 66, "across: a tensor group", bold=True, colour=BLUE)
+    drawing.text(750, 86, "activations in every layer,")
+    drawing.text(750, 104, "over the fast links of a host")
+    drawing.text(750, 150, "down: a data group", bold=True, colour=ORANGE)
+    drawing.text(750, 170, "gradients once in a step,")
+    drawing.text(750, 188, "over the network")
+    drawing.text(20, 280, "data × tensor = 2 × 4 = 8 ranks; a pipeline would be a third axis", colour=GREY)
+    return drawing
+
+
 DRAWINGS = {
     "course_map.svg": course_map,
     "run_flow.svg": run_flow,
@@ -463,6 +592,10 @@ DRAWINGS = {
     "hierarchy.svg": hierarchy,
     "strategies.svg": strategies,
     "data_parallel.svg": data_parallel,
+    "zero.svg": zero,
+    "tensor.svg": tensor,
+    "pipeline.svg": pipeline,
+    "mesh.svg": mesh,
 }
 
 

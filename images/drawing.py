@@ -43,6 +43,11 @@ class Drawing:
         for number, line in enumerate(lines):
             self.text(x + 10, y + 22 + LINE * (number + 1) + 3, line)
 
+    def bar(self, x, y, width, height, colour, filled=True):
+        """A plain rectangle; one that is not `filled` is an empty outline."""
+        look = f'fill="{TINT[colour]}" stroke="{colour}"' if filled else f'fill="none" stroke="{colour}" opacity="0.5"'
+        self.parts.append(f'<rect x="{x}" y="{y}" width="{width}" height="{height}" rx="3" {look} stroke-width="1.4"/>')
+
     def arrow(self, *points, label="", at=None):
         path = "M" + "L".join(f"{x} {y}" for x, y in points)
         self.parts.append(f'<path d="{path}" fill="none" stroke="{INK}" stroke-width="1.4" marker-end="url(#tip)"/>')

@@ -5,18 +5,18 @@
 #
 # | about | this notebook |
 # | --- | --- |
-# | time | 95 minutes, in two sittings |
+# | time | 100 minutes, in two sittings |
 # | hardware | two cores, and 1 GB of free memory |
 # | before this | [6. Sharding](6.Sharding.ipynb) |
 #
-# The third stage of ZeRO, layers that are split over ranks, a pipeline that keeps fewer
-# activations, the choice among all of these for models of up to a trillion weights, and
-# training with fewer bytes between ranks.
+# Your own DistributedDataParallel with overlap, the third stage of ZeRO, layers that are
+# split over ranks, and a pipeline that keeps fewer activations.
+# [6c](6c.Sharding-in-Practice.ipynb) puts them to use.
 #
 # | sitting | sections | minutes |
 # | --- | --- | --- |
-# | weights and layers in parts | 1 to 2 | 48 |
-# | pipelines, the choice, and fewer bytes | 3 to 5 | 46 |
+# | your own DDP, weights in parts | 1 to 2 | 55 |
+# | layers in parts, pipelines | 3 to 4 | 45 |
 
 # %% tags=["parameters"]
 size = "reader"  # "smoke" only checks that everything runs
@@ -25,7 +25,7 @@ seed = 0
 
 # %%
 import json
-import math
+from pathlib import Path
 
 import numpy as np
 
@@ -34,7 +34,7 @@ import pandas as pd
 
 from ddl import launch
 from course import check, compare_guess, hint, plot, recorded, yours
-from course import memory, messages, pipeline, splits
+from course import memory, pipeline
 
 smoke = size == "smoke"
 network = dict(
@@ -43,7 +43,178 @@ network = dict(
 )
 
 # %% [markdown]
-# ## 1. Weights in parts
+# ## 1. Your own DDP
+#
+# Backward computes gradients from the last layer to the first. PyTorch's
+# `DistributedDataParallel` averages each as it becomes ready, in **buckets**, while the
+# next ones are computed (Li et al. 2020). You write it in three steps: `Naive` is here.
+#
+# **Predict first.** 24 gradients, 12.6 MB in all, go as 24 messages or as one. By what
+# factor does the single message shorten the step?
+
+# %% tags=["demo"]
+guess_flat = None  # times
+
+# %% [markdown]
+# **Question 1** (4 points)
+#
+# Complete `Flat` and `Bucketed`. `ready(name, gradient)` is called for each gradient,
+# float32 `[n]`, once it is computed. `finish()` returns all means by name.
+# `world.start(values)` begins an average over ranks and returns at once; `.result()` of
+# what it returns waits for the mean.
+#
+# `Flat` sends one message in `finish`. `Bucketed` begins a message as soon as the
+# gradients that have not been sent have at least `bucket` values together, waits for
+# none before `finish`, and sends the rest there.
+
+# %% nbgrader={"grade": false, "grade_id": "q01_ddp", "locked": false, "schema_version": 3, "solution": true, "task": false}
+%%writefile my_ddp.py
+import numpy as np
+
+
+class Naive:
+    """One message per gradient, after the backward pass."""
+
+    def __init__(self, world, bucket):
+        self.world, self.bucket = world, bucket
+        self.waiting, self.messages = {}, []
+
+    def ready(self, name, gradient):
+        self.waiting[name] = gradient
+
+    def finish(self):
+        means = {}
+        for name, gradient in self.waiting.items():
+            means[name] = self.world.start(gradient).result()
+        return means
+
+
+class Flat(Naive):
+    """One message for all gradients."""
+
+    def finish(self):
+        ### BEGIN SOLUTION
+        mean = self.world.start(np.concatenate([*self.waiting.values()]))
+        ends = np.cumsum([len(each) for each in self.waiting.values()])
+        return dict(zip(self.waiting, np.split(mean.result(), ends[:-1])))
+        ### END SOLUTION
+
+
+class Bucketed(Naive):
+    """Messages of at least `bucket` values, which begin when full."""
+
+    def ready(self, name, gradient):
+        ### BEGIN SOLUTION
+        self.waiting[name] = gradient
+        if sum(len(each) for each in self.waiting.values()) >= self.bucket:
+            self.send()
+        ### END SOLUTION
+
+    def send(self):
+        """Begin a message with all that is waiting."""
+        ### BEGIN SOLUTION
+        message = self.world.start(np.concatenate([*self.waiting.values()]))
+        self.messages.append((self.waiting, message))
+        self.waiting = {}
+        ### END SOLUTION
+
+    def finish(self):
+        ### BEGIN SOLUTION
+        if self.waiting:
+            self.send()
+        means = {}
+        for gradients, message in self.messages:
+            ends = np.cumsum([len(each) for each in gradients.values()])
+            means |= zip(gradients, np.split(message.result(), ends[:-1]))
+        return means
+        ### END SOLUTION
+
+# %% [markdown] tags=["hints"]
+# q01_ddp
+#
+# 1. `Flat` joins all gradients with `np.concatenate`, and cuts the mean apart again.
+# 2. `send` begins a message and keeps it with the gradients that are in it. `ready` calls
+#    `send` if the bucket is full, `finish` if something is left.
+# 3. `np.split(mean, np.cumsum(lengths)[:-1])`
+
+# %% nbgrader={"grade": true, "grade_id": "q01_ddp_test", "locked": true, "points": 1, "schema_version": 3, "solution": false, "task": false} tags=["raises-exception"]
+from course.sharding import buckets
+
+tried = buckets.trial("my_ddp.py", 2, seed=1)
+buckets.one_message(tried)
+buckets.flat_means(tried)
+### BEGIN HIDDEN TESTS
+tried = buckets.trial("my_ddp.py", 3, seed=2734)
+buckets.one_message(tried)
+buckets.flat_means(tried)
+### END HIDDEN TESTS
+
+# %% nbgrader={"grade": true, "grade_id": "q01_bucketed_test", "locked": true, "points": 1, "schema_version": 3, "solution": false, "task": false} tags=["raises-exception"]
+from course.sharding import buckets
+
+tried = buckets.trial("my_ddp.py", 2, seed=1)
+buckets.bucketed_means(tried)
+### BEGIN HIDDEN TESTS
+buckets.bucketed_means(buckets.trial("my_ddp.py", 3, seed=2734))
+### END HIDDEN TESTS
+
+# %% nbgrader={"grade": true, "grade_id": "q01_messages_test", "locked": true, "points": 1, "schema_version": 3, "solution": false, "task": false} tags=["raises-exception"]
+from course.sharding import buckets
+
+tried = buckets.trial("my_ddp.py", 2, seed=1)
+buckets.few_messages(tried)
+### BEGIN HIDDEN TESTS
+buckets.few_messages(buckets.trial("my_ddp.py", 3, seed=2734))
+### END HIDDEN TESTS
+
+# %% nbgrader={"grade": true, "grade_id": "q01_overlap_test", "locked": true, "points": 1, "schema_version": 3, "solution": false, "task": false} tags=["raises-exception"]
+from course.sharding import buckets
+
+tried = buckets.trial("my_ddp.py", 2, seed=1)
+buckets.overlapped(tried)
+### BEGIN HIDDEN TESTS
+buckets.overlapped(buckets.trial("my_ddp.py", 3, seed=2734))
+### END HIDDEN TESTS
+
+# %% [markdown]
+# Now your classes race, in turns, in one run:
+
+# %% tags=["demo"]
+file = Path("my_ddp.py")
+answered = file.exists() and "YOUR CODE HERE" not in file.read_text()
+ddp = launch(
+    "race_ddp.py", name="your DDP", workers=workers, threads=1, file=file,
+    classes=["Naive", "Flat", "Bucketed"] if answered else ["Naive"],
+    **(dict(repeats=2, layers=4, width=128) if smoke else {}),
+)
+ways = ddp.result["ways"]
+
+# %% tags=["demo"]
+plot.plot_ways(ddp)
+
+# %% tags=["demo"]
+ms = pd.DataFrame({name: way["seconds"] for name, way in ways.items()}) * 1e3
+if answered:
+    compare_guess(guess_flat, (ms["Naive"] / ms["Flat"]).median(),
+                  "times as long with 24 messages")
+    ms["Flat ÷ Bucketed"] = ms["Flat"] / ms["Bucketed"]
+ms.round(2)  # one row per repeat
+
+# %% [markdown]
+# Before you read on, explain your table in two sentences: why does `Flat` beat `Naive`,
+# and what decides whether `Bucketed` gains more?
+#
+# Each message has a latency, and a single message has it only once. Buckets gain if
+# something else than the computing cores moves the bytes; here the same two cores do
+# both, so the messages slow the products down. GPUs have engines for copies, but NCCL's
+# all-reduce also takes some of their multiprocessors.
+#
+# PyTorch: `DistributedDataParallel(model, bucket_cap_mb=25)` does this with hooks on
+# parameters (`register_post_accumulate_grad_hook`). In JAX the compiler combines
+# `psum`s into larger all-reduces and schedules them asynchronously.
+
+# %% [markdown]
+# ## 2. Weights in parts
 #
 # In stage 3 of ZeRO a rank keeps only its own parts of weights, gradients and state. A
 # layer is gathered before its forward pass and freed after it, and again for backward;
@@ -64,16 +235,16 @@ for stage in (0, 3):
 compare_guess(guess_times, sent[3] / sent[0], "times the bytes")
 
 # %% [markdown]
-# **Question 1** (5 points)
+# **Question 2** (5 points)
 #
 # Complete the class. `layers` maps names to weights, float32 `[n]`, which are equal on
 # all ranks. Keep parts only: a rank's arrays may hold its parts of weights and
 # gradients, and nothing else. `gather(name)` returns a layer's weights, `[n]`.
 # `reduce(name, gradient)` is given this rank's gradient of the layer. `update` takes
 # one step with what was reduced. `world` and `optimizer` are those of lesson 6, question
-# 2; `world.split(values)` returns values in equal parts, padded: `[size, m]`.
+# 1; `world.split(values)` returns values in equal parts, padded: `[size, m]`.
 
-# %% nbgrader={"grade": false, "grade_id": "q01_fully", "locked": false, "schema_version": 3, "solution": true, "task": false}
+# %% nbgrader={"grade": false, "grade_id": "q02_fully", "locked": false, "schema_version": 3, "solution": true, "task": false}
 %%writefile my_fully_sharded.py
 import numpy as np
 
@@ -108,7 +279,7 @@ class FullySharded:
         ### END SOLUTION
 
 # %% [markdown] tags=["hints"]
-# q01_fully
+# q02_fully
 #
 # 1. In `__init__` take row `world.rank` of `world.split(weights)`, and note how long the
 #    layer is without padding.
@@ -116,7 +287,7 @@ class FullySharded:
 #    `reduce` is an all-to-all of the split gradient, and a mean over ranks.
 # 3. `self.parts[name] = world.split(weights)[world.rank].copy()`
 
-# %% nbgrader={"grade": true, "grade_id": "q01_fully_test", "locked": true, "points": 2, "schema_version": 3, "solution": false, "task": false} tags=["raises-exception"]
+# %% nbgrader={"grade": true, "grade_id": "q02_fully_test", "locked": true, "points": 2, "schema_version": 3, "solution": false, "task": false} tags=["raises-exception"]
 from course.sharding import sharded
 
 mine = dict(file="my_fully_sharded.py", kind="fully", layers=sharded.ODD)
@@ -127,7 +298,7 @@ for n in (1, 2, 3):
     sharded.same_weights(sharded.trial(ranks=n, seed=2734, **mine))
 ### END HIDDEN TESTS
 
-# %% nbgrader={"grade": true, "grade_id": "q01_averaged_test", "locked": true, "points": 1, "schema_version": 3, "solution": false, "task": false} tags=["raises-exception"]
+# %% nbgrader={"grade": true, "grade_id": "q02_averaged_test", "locked": true, "points": 1, "schema_version": 3, "solution": false, "task": false} tags=["raises-exception"]
 from course.sharding import sharded
 
 mine = dict(file="my_fully_sharded.py", kind="fully", layers=sharded.ODD)
@@ -142,7 +313,7 @@ for n in (2, 3):
     sharded.gathered(tried)
 ### END HIDDEN TESTS
 
-# %% nbgrader={"grade": true, "grade_id": "q01_kept_test", "locked": true, "points": 1, "schema_version": 3, "solution": false, "task": false} tags=["raises-exception"]
+# %% nbgrader={"grade": true, "grade_id": "q02_kept_test", "locked": true, "points": 1, "schema_version": 3, "solution": false, "task": false} tags=["raises-exception"]
 from course.sharding import sharded
 
 mine = dict(file="my_fully_sharded.py", kind="fully", layers=sharded.ODD)
@@ -157,7 +328,7 @@ for n in (2, 3):
     sharded.state_shared(tried)
 ### END HIDDEN TESTS
 
-# %% nbgrader={"grade": true, "grade_id": "q01_bytes_test", "locked": true, "points": 1, "schema_version": 3, "solution": false, "task": false} tags=["raises-exception"]
+# %% nbgrader={"grade": true, "grade_id": "q02_bytes_test", "locked": true, "points": 1, "schema_version": 3, "solution": false, "task": false} tags=["raises-exception"]
 from course.sharding import sharded
 
 mine = dict(file="my_fully_sharded.py", kind="fully", layers=sharded.ODD)
@@ -167,6 +338,27 @@ for n in (2, 3):
 for n in (2, 3):
     sharded.few_bytes(sharded.trial(ranks=n, seed=2734, **mine))
 ### END HIDDEN TESTS
+
+# %% [markdown]
+# Your class now trains the transformer: first each gather blocks, then a thread
+# **prefetches** the next layer while this one computes.
+
+# %% tags=["demo"]
+file = Path("my_fully_sharded.py")
+fully = []
+if file.exists() and "YOUR CODE HERE" not in file.read_text():
+    for name, prefetch in (("blocking", {}), ("prefetch", {"prefetch": True})):
+        fully.append(launch(
+            "train_transformer.py", name=name, workers=workers, update=file,
+            batch=8, length=64, check=False, **prefetch, **network,
+        ))
+fully = [run for run in fully if run.result]
+for run in fully:
+    print(f"{run.name}: {np.median(run.result['step_seconds'][1:]):.2f} s, "
+          f"loss {run.result['losses'][-1]:.4f}")
+
+# %% tags=["demo"]
+plot.plot_ways(*fully) if fully else "question 2 comes first"
 
 # %% [markdown]
 # Recorded runs of five sizes, the arithmetic next to what was measured:
@@ -195,17 +387,24 @@ plot.plot_memory(recorded("sharding-memory"))
 # cluster="torchrun", method="fsdp")` trains this network so, with the same losses;
 # `"zero1"`, `"gpipe"` and `"1f1b"` are its ways for stage 1 and for section 3.
 #
-# Real systems gather the next layer while one computes. Here every exchange blocks,
-# so stage 3 cannot hide any of its exchanges.
+# `fully_shard` also prefetches. In JAX, weights with a `NamedSharding` over the data axis are gathered where
+# they are used, and the compiler moves the all-gathers ahead.
 
 # %% [markdown]
-# ## 2. Layers in parts
+# **A good place to stop.**
+
+# %% [markdown]
+# ## 3. Layers in parts
 #
-# **Tensor parallelizm** (Shoeybi et al. 2019, Megatron-LM) splits each *layer*. In `y
+# **Tensor parallelism** (Shoeybi et al. 2019, Megatron-LM) splits each *layer*. In `y
 # = relu(x A) B`, each rank holds some columns `a` of `A` and the matching rows `b` of
 # `B`. It needs no other rank until the end, where the sum of all ranks' `relu(x a) b`
 # is `y`. Backward needs one more sum, for the gradient of `x`. Attention is split by
 # heads in the same way.
+#
+# ![Both ranks have x. Rank 0 has the left columns of A and the upper rows of B, rank 1
+# the others. Each computes its hidden units and a partial sum of y; an all-reduce adds
+# them.](../images/tensor.svg)
 #
 # **Predict first.** All ranks see the *same* samples now. What is the ratio of a rank's
 # memory for weights, gradients and state on two ranks to that on one?
@@ -217,7 +416,7 @@ guess_ratio = None  # of bytes
 shape = dict(batch=4, length=32, **network)
 dense = launch("train_transformer.py", name="whole layers", workers=1, **shape)
 tensor = launch("train_transformer.py", name="layers in parts",
-                workers=workers, tensor=True, **shape)
+                workers=workers, tensor=workers, **shape)
 
 # %% tags=["demo"]
 kept = "weights and state"
@@ -231,7 +430,7 @@ pd.DataFrame({run.name: run.result["losses"] for run in (dense, tensor)})
 # %% [markdown]
 # The losses agree to about five digits: sums are taken in another order.
 #
-# **Question 2** (4 points)
+# **Question 3** (4 points)
 #
 # Write both directions. `x` is whole, float32 `[n, d]`, and the same on every rank;
 # `a` `[d, h]` and `b` `[h, d]` are this rank's columns and rows. `world.all_sum(values)`
@@ -239,7 +438,7 @@ pd.DataFrame({run.name: run.result["losses"] for run in (dense, tensor)})
 # `backward` gets that and the gradient of `y`, and returns the gradients of the whole
 # `x` and of this rank's `a` and `b`. One sum each way has to be enough.
 
-# %% nbgrader={"grade": false, "grade_id": "q02_tensor", "locked": false, "schema_version": 3, "solution": true, "task": false}
+# %% nbgrader={"grade": false, "grade_id": "q03_tensor", "locked": false, "schema_version": 3, "solution": true, "task": false}
 %%writefile my_tensor.py
 import numpy as np
 
@@ -261,14 +460,14 @@ def backward(saved, back, world):
     ### END SOLUTION
 
 # %% [markdown] tags=["hints"]
-# q02_tensor
+# q03_tensor
 #
 # 1. Forward is a whole layer's forward pass, and then a sum over ranks.
 # 2. The gradient of `y` is the same on every rank: take no sum of it. Those of `a` and
 #    `b` are local. That of `x` is a sum over ranks.
 # 3. `to_hidden = (back @ b.T) * (hidden > 0)`
 
-# %% nbgrader={"grade": true, "grade_id": "q02_tensor_test", "locked": true, "points": 1, "schema_version": 3, "solution": false, "task": false} tags=["raises-exception"]
+# %% nbgrader={"grade": true, "grade_id": "q03_tensor_test", "locked": true, "points": 1, "schema_version": 3, "solution": false, "task": false} tags=["raises-exception"]
 from course.sharding import sharded
 
 for n in (1, 2, 4):
@@ -280,7 +479,7 @@ for n in (1, 2, 4):
     sharded.forward_equal(tried)
 ### END HIDDEN TESTS
 
-# %% nbgrader={"grade": true, "grade_id": "q02_input_test", "locked": true, "points": 1, "schema_version": 3, "solution": false, "task": false} tags=["raises-exception"]
+# %% nbgrader={"grade": true, "grade_id": "q03_input_test", "locked": true, "points": 1, "schema_version": 3, "solution": false, "task": false} tags=["raises-exception"]
 from course.sharding import sharded
 
 for n in (1, 2, 4):
@@ -292,7 +491,7 @@ for n in (1, 2, 4):
     sharded.input_gradient(tried)
 ### END HIDDEN TESTS
 
-# %% nbgrader={"grade": true, "grade_id": "q02_matrices_test", "locked": true, "points": 1, "schema_version": 3, "solution": false, "task": false} tags=["raises-exception"]
+# %% nbgrader={"grade": true, "grade_id": "q03_matrices_test", "locked": true, "points": 1, "schema_version": 3, "solution": false, "task": false} tags=["raises-exception"]
 from course.sharding import sharded
 
 for n in (1, 2, 4):
@@ -304,7 +503,7 @@ for n in (1, 2, 4):
     sharded.matrix_gradients(tried)
 ### END HIDDEN TESTS
 
-# %% nbgrader={"grade": true, "grade_id": "q02_sums_test", "locked": true, "points": 1, "schema_version": 3, "solution": false, "task": false} tags=["raises-exception"]
+# %% nbgrader={"grade": true, "grade_id": "q03_sums_test", "locked": true, "points": 1, "schema_version": 3, "solution": false, "task": false} tags=["raises-exception"]
 from course.sharding import sharded
 
 for n in (2, 4):
@@ -317,10 +516,36 @@ for n in (2, 4):
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# **A good place to stop.**
+# **Sequence parallelism** (Korthikanti et al. 2022) changes the two ends of this layer.
+# After an all-reduce every rank has all of `y` for the norm and the residual: $bsh$
+# numbers, $N$ times over. So the all-reduce is cut into its halves. A reduce-scatter
+# gives each rank $s/N$ positions, for which it computes the norm, and an all-gather
+# restores all of them before the next layer. The bytes stay the same, and what was kept
+# $N$ times is kept once. Per layer and rank, Megatron's activations fall
+#
+# $$ \text{from } sbh\left(10 + \frac{24}{N} + \frac{5as}{hN}\right) \text{ to }
+# \frac{sbh}{N}\left(34 + \frac{5as}{h}\right) \text{ bytes.} $$
+#
+# **Predict first.** GPT-3's layers ($h$ = 12,288, $a$ = 96, $s$ = 2,048, $b$ = 1) on 8
+# ranks: what share of the activations does this save?
+
+# %% tags=["demo"]
+guess_sequence = None  # percent
+
+# %% tags=["demo"]
+h, a, s, b, n = 12_288, 96, 2_048, 1, 8
+tensor_only = s * b * h * (10 + 24 / n + 5 * a * s / (h * n))
+sequence = s * b * h / n * (34 + 5 * a * s / h)
+compare_guess(guess_sequence, 100 * (1 - sequence / tensor_only), "% saved")
+print(f"{tensor_only / 2**20:.0f} and {sequence / 2**20:.0f} MiB per layer")
 
 # %% [markdown]
-# ## 3. A pipeline that keeps less
+# PyTorch: `parallelize_module` with `ColwiseParallel` and `RowwiseParallel`, and
+# `SequenceParallel` for the norms. JAX: `shard_map` with `psum`, or with `psum_scatter`
+# and `all_gather`.
+
+# %% [markdown]
+# ## 4. A pipeline that keeps less
 #
 # In GPipe each stage keeps the activations of all microbatches. In **1F1B**
 # (PipeDream-Flush; Narayanan et al. 2021) a stage begins with backward as soon as it
@@ -334,13 +559,13 @@ for n in (2, 4):
 guess_idle = None  # percent
 
 # %% [markdown]
-# **Question 3** (2 points)
+# **Question 4** (2 points)
 #
 # Write `order(stage, stages, microbatches)`: what a stage does in 1F1B, as a list of
 # `("F", m)` and `("B", m)`. `pipeline.table` finds the cycles: each pass begins as early
 # as it can.
 
-# %% nbgrader={"grade": false, "grade_id": "q03_order", "locked": false, "schema_version": 3, "solution": true, "task": false}
+# %% nbgrader={"grade": false, "grade_id": "q04_order", "locked": false, "schema_version": 3, "solution": true, "task": false}
 def order(stage, stages, microbatches):
     """Return the passes of a stage in their order."""
     ### BEGIN SOLUTION
@@ -354,13 +579,13 @@ def order(stage, stages, microbatches):
     ### END SOLUTION
 
 # %% [markdown] tags=["hints"]
-# q03_order
+# q04_order
 #
 # 1. The last stage begins with one forward pass, and then alternates.
 # 2. After B of microbatch m comes F of microbatch `ahead + m`, if there is one.
 # 3. `ahead = min(stages - stage, microbatches)`
 
-# %% nbgrader={"grade": true, "grade_id": "q03_order_test", "locked": true, "points": 2, "schema_version": 3, "solution": false, "task": false} tags=["raises-exception"]
+# %% nbgrader={"grade": true, "grade_id": "q04_order_test", "locked": true, "points": 2, "schema_version": 3, "solution": false, "task": false} tags=["raises-exception"]
 def tasks(passes):
     return " ".join(f"{way}{m}" for way, m in passes)
 
@@ -422,221 +647,25 @@ pd.DataFrame(rows)
 # Here a backward pass counts as two forward passes. Our ranks wait for one another in
 # each cycle, so a cycle in which one goes forward and the other backward is as long as
 # the backward pass. That costs 1F1B more here than in a system without a common clock.
-
-# %% [markdown]
-# ## 4. Which when?
 #
-# A cluster can be split three ways at once: `data` × `tensor` × `pipeline` = GPUs.
-# `splits` knows the memory and the time of each, by the arithmetic above and by the α–β
-# model of lesson 2: A100s of 80 GB, eight in a host.
-#
-# **Predict first.** A model of 145.6 billion weights, 1,536 GPUs: by what degree of
-# *tensor* parallelizm did Megatron-LM's authors split it?
+# **Interleaving** (Narayanan et al. 2021) gives each rank $v$ smaller stages instead of
+# one: with 4 ranks and 16 layers, rank 0 has layers 1 and 2, and 9 and 10. Filling and
+# draining take $1/v$ of the time, at $v$ times the messages. Per useful time the bubble
+# falls from $(P-1)/Q$ to $(P-1)/(vQ)$.
 
 # %% tags=["demo"]
-guess_tensor = None  # 1, 2, 4, 8, 16 ...
-
-# %% tags=["demo"]
-compare_guess(guess_tensor, splits.MEGATRON[6][2].tensor, "the GPUs of a host")
-
-# %% [markdown]
-# Two sums in each layer and direction want NVLink, so tensor parallelizm stays inside a
-# host. Pipelines send little, and go between hosts; what is left is data parallelizm.
-#
-# **Question 4** (2 points)
-#
-# Write `best(gpus, per_host, heads, layers, batch, seconds)`. `seconds` is a dictionary: of
-# each split (data, tensor, pipeline) that fits into memory, the seconds of a step. Return
-# the split with the fewest seconds of those that are possible: the product is `gpus`;
-# `tensor` divides `per_host` and `heads`; `pipeline` divides `layers`; and `data` divides
-# `batch`. If there is none, return None.
-
-# %% nbgrader={"grade": false, "grade_id": "q04_best", "locked": false, "schema_version": 3, "solution": true, "task": false}
-def best(gpus, per_host, heads, layers, batch, seconds):
-    """Return the fastest split (data, tensor, pipeline), or None."""
-    ### BEGIN SOLUTION
-    found = []
-    for split in seconds:
-        data, tensor, pipeline = split
-        if math.prod(split) != gpus or per_host % tensor:
-            continue
-        if heads % tensor or layers % pipeline or batch % data:
-            continue
-        found.append(split)
-    return min(found, key=lambda split: seconds[split], default=None)
-    ### END SOLUTION
-
-# %% [markdown] tags=["hints"]
-# q04_best
-#
-# 1. Go through all splits in `seconds`, and make a list of those that are possible.
-# 2. A split is left out if its product is not `gpus`, or if one of four divisions has a
-#    remainder.
-# 3. `min(found, key=lambda split: seconds[split], default=None)`
-
-# %% nbgrader={"grade": true, "grade_id": "q04_best_test", "locked": true, "points": 2, "schema_version": 3, "solution": false, "task": false} tags=["raises-exception"]
-def table(cost, parts=1):
-    """Return the seconds of splits in at least that many parts."""
-    few = range(1, 17)
-    return {(d, t, p): cost(d, t, p) for d in few for t in few for p in few
-            if t * p >= parts and d * t * p <= 16}
-
-
-def data_first(data, tensor, pipeline):
-    return tensor + 10 * pipeline
-
-
-split = best(8, 4, 4, 6, 16, table(data_first))
-assert split == (8, 1, 1), (
-    f"best returned {split}, not (8, 1, 1): all data parallel is fastest here"
-)
-split = best(8, 4, 4, 6, 16, table(data_first, parts=4))
-assert split == (2, 4, 1), f"four parts at least: not {split}"
-split = best(8, 4, 4, 6, 16, {})
-assert split is None, f"nothing fits, but {split} is said to"
-### BEGIN HIDDEN TESTS
-pipes = table(lambda data, tensor, pipeline: data + 10 * tensor)
-both = table(lambda data, tensor, pipeline: -tensor - pipeline / 100)
-for asked, wanted in (
-    ((8, 4, 4, 6, 16, pipes), (4, 1, 2)),
-    ((8, 4, 4, 8, 16, pipes), (1, 1, 8)),
-    ((8, 4, 6, 1, 16, both), (4, 2, 1)),
-    ((12, 8, 12, 3, 8, both), (1, 4, 3)),
-    ((8, 8, 8, 1, 4, table(data_first)), (4, 2, 1)),
-    ((16, 2, 8, 4, 2, table(data_first)), (2, 2, 4)),
-    ((7, 4, 4, 4, 16, table(data_first)), None),
-    ((6, 6, 6, 6, 6, both), (1, 6, 1)),
-    ((12, 8, 12, 12, 12, both), (1, 4, 3)),
-    ((8, 8, 4, 8, 8, both), (1, 4, 2)),
-):
-    assert best(*asked) == wanted
-### END HIDDEN TESTS
+pd.DataFrame({
+    f"{stages} stages, {microbatches} microbatches": {
+        f"{v} per rank": 100 * (stages - 1) / (v * microbatches + stages - 1)
+        for v in (1, 2, 4)
+    }
+    for stages, microbatches in ((4, 8), (8, 8), (8, 64))
+}).T.round(1)  # % of all time that is idle
 
 # %% [markdown]
-# What `splits` finds (data × tensor × pipeline) next to what the authors of Narayanan
-# et al. (2021, arXiv:2104.04473, table 1) chose:
-
-# %% tags=["demo"]
-def total(model, cluster, split):
-    return sum(splits.seconds(model, cluster, split).values())
-
-
-rows = []
-for model, gpus, theirs, reached in splits.MEGATRON:
-    cluster = splits.Cluster(gpus)
-    ours = splits.best(model, cluster)
-    slower = total(model, cluster, theirs) / total(model, cluster, ours) - 1
-    rows.append({
-        "weights": model.name, "GPUs": gpus,
-        "theirs": f"{theirs.data} × {theirs.tensor} × {theirs.pipeline}",
-        "ours": f"{ours.data} × {ours.tensor} × {ours.pipeline}",
-        "theirs is slower by, %": 100 * slower,
-        "TFLOP/s of a GPU, predicted":
-            model.operations / gpus / total(model, cluster, theirs) / 1e12,
-        "published": reached,
-    })
-pd.DataFrame(rows).set_index("weights").round(1)
-
-# %% [markdown] tags=["claims"]
-# By this arithmetic the authors' splits are at most 12 % slower than the best of all, and
-# for half of the models less than 1 %.
-
-# %% [markdown]
-# The minimum is flat. The predicted *speeds* are no test of the model: the speed that a
-# GPU reaches in matrix products was chosen with one of these rows, and always answering
-# 148 TFLOP/s would be closer.
-
-# %% [markdown]
-# ## 5. Fewer bytes
-#
-# On a slow link one can also *send less* than all gradients in each step:
-#
-# - **local SGD** (Stich 2019): train alone, and average weights every H steps. **DiLoCo**
-#   (Douillard et al. 2023) takes the average change as a gradient, with momentum;
-# - **int8**: send each value in 8 bits;
-# - **top-k**: send the largest values only, with their places. What was left out is kept,
-#   and added to the next gradient: **error feedback** (Seide et al. 2014).
-#
-# **Question 5** (2 points)
-#
-# Write `compress(gradient, left, k)`. `gradient` and `left` are float arrays `[n]`;
-# `left` is what earlier steps have not sent. Return `(sent, left)`: of the sum of both
-# the `k` values with the largest magnitude, zeros elsewhere, and what is now left.
-
-# %% nbgrader={"grade": false, "grade_id": "q05_compress", "locked": false, "schema_version": 3, "solution": true, "task": false}
-def compress(gradient, left, k):
-    """Return the k largest of what is to be sent, and what is left."""
-    ### BEGIN SOLUTION
-    wanted = gradient + left
-    places = np.argsort(-np.abs(wanted))[:k]
-    sent = np.zeros_like(wanted)
-    sent[places] = wanted[places]
-    return sent, wanted - sent
-    ### END SOLUTION
-
-# %% [markdown] tags=["hints"]
-# q05_compress
-#
-# 1. Add what is left first. Then choose by magnitude: a large negative value counts.
-# 2. `np.argsort(-np.abs(wanted))[:k]` are the places of the largest.
-# 3. `return sent, wanted - sent`
-
-# %% nbgrader={"grade": true, "grade_id": "q05_compress_test", "locked": true, "points": 2, "schema_version": 3, "solution": false, "task": false} tags=["raises-exception"]
-import numpy as np
-
-sent, left = compress(np.array([3.0, -5, 1]), np.zeros(3), 1)
-assert list(sent) == [0, -5, 0], (
-    f"compress sent {sent}, not [0, -5, 0]: -5 has the largest magnitude"
-)
-assert list(left) == [3, 0, 1], f"3 and 1 are left: {left}"
-sent, left = compress(np.array([1.0, 0, 1]), np.array([3.0, 0, 1]), 1)
-assert list(sent) == [4, 0, 0], "what is left counts: 1 + 3 is the largest"
-assert list(left) == [0, 0, 2], f"1 + 1 is left: {left}"
-### BEGIN HIDDEN TESTS
-draw = np.random.default_rng(8)
-gradient, before = draw.normal(size=(2, 40))
-for k in (1, 7, 40):
-    sent, left = compress(gradient, before, k)
-    assert np.count_nonzero(sent) == k
-    assert np.allclose(sent + left, gradient + before)
-    assert np.all((sent == 0) | (left == 0))
-    assert np.abs(left).max() <= np.abs(sent[sent != 0]).min()
-### END HIDDEN TESTS
-
-# %% [markdown]
-# **Predict first.** On two ranks, top-k sends 1 % of the values, each with its place.
-# What percentage of the bytes of an all-reduce is that?
-
-# %% tags=["demo"]
-guess_bytes = None  # percent
-
-# %% tags=["demo"]
-few = recorded("few-messages")  # two ranks, 800 steps, five seeds each
-ways = {way.name: way for way in messages.differences(few)}
-compare_guess(guess_bytes, 100 * ways["top 1 %"].sent_share, "% of the bytes")
-
-# %% tags=["demo"]
-mine = launch(
-    "few_messages.py", name="top 1 %", method="top-k", workers=workers,
-    threads=1, seed=seed, **(dict(steps=32) if smoke else {}),
-)
-
-# %% tags=["demo", "recorded"]
-plot.plot_messages(few)
-
-# %% [markdown] tags=["claims"]
-# DiLoCo and the largest 1 % end with a higher loss than an all-reduce in each step.
-#
-# With error feedback the largest 1 % end with a lower loss than without.
-#
-# For int8 and for local SGD the records do not decide.
-
-# %% [markdown]
-# This is one small network on two ranks, with one learning rate for all ways, none of
-# which was tuned: it shows that less can be sent, not which way is best. And the bytes
-# grow with the ranks $N$, because an all-gather brings everyone's values to everyone: per
-# rank, the largest 1 % take about $0.01 N$ times the bytes of an all-reduce, and int8
-# takes $N/8$. On eight ranks int8 saves nothing.
+# PyTorch: `ScheduleGPipe`, `Schedule1F1B` and `ScheduleInterleaved1F1B` of
+# `torch.distributed.pipelining`; `torch_sharded.py` runs the first two. JAX: `shard_map`
+# over a stage axis, and `ppermute` to pass outputs on.
 
 # %% [markdown]
 # ## Your answers so far
@@ -647,17 +676,16 @@ check()
 # %% [markdown]
 # ## What to take away
 #
+# - **DDP** averages gradients in buckets, while others are computed.
 # - **Stage 3** keeps parts of everything, for half as many bytes again; **tensor
-#   parallelizm** needs two all-reduces per transformer block and direction, and stays
+#   parallelism** needs two all-reduces per transformer block and direction, and stays
 #   inside a host.
 # - **1F1B** has GPipe's bubble, and keeps P microbatches at most.
-# - The best split has a flat minimum: what fits, and keeps sums on fast links, is near it.
 #
 # Sources: Rajbhandari et al. 2020 (arXiv:1910.02054), Shoeybi et al. 2019
 # (arXiv:1909.08053), Huang et al. 2019 (arXiv:1811.06965), Narayanan et al. 2021
-# (1F1B: arXiv:2006.09503; table 1: arXiv:2104.04473), Stich 2019 (arXiv:1805.09767),
-# Douillard et al. 2023 (arXiv:2311.08105), Seide et al. 2014 (1-bit SGD,
-# Interspeech).
+# (1F1B: arXiv:2006.09503; interleaved: arXiv:2104.04473), Li et al. 2020 (DDP;
+# arXiv:2006.15704), Korthikanti et al. 2022 (arXiv:2205.05198).
 #
 # ---
 # Text and diagrams: CC BY 4.0. Code: Apache-2.0.

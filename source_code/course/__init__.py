@@ -54,6 +54,7 @@ _MODULES = {
     "memory": "sharding.memory",
     "messages": "sharding.messages",
     "pipeline": "sharding.pipeline",
+    "roofline": "sharding.roofline",
     "splits": "sharding.splits",
 }
 

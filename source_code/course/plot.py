@@ -27,7 +27,7 @@ _MODULES = {
     "topology.plot_race": "plot_algorithms plot_race",
     "multi_gpu.plot_strategies": "plot_agreement plot_staleness plot_loss_scaling",
     "topology.plot_topology": "plot_topology",
-    "sharding.plot_sharding": "plot_memory plot_messages plot_cycles",
+    "sharding.plot_sharding": "plot_memory plot_messages plot_cycles plot_overlap plot_ways",
 }
 _HOME = {name: module for module, names in _MODULES.items() for name in names.split()}
 

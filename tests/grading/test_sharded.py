@@ -11,7 +11,7 @@ from test_launched import changed
 
 import lessons
 from course.grader.limits import Limits
-from course.sharding import sharded
+from course.sharding import buckets, resharded, sharded
 from helpers import ROOT
 
 pytestmark = pytest.mark.slow
@@ -27,14 +27,21 @@ CHECKS = {
 def answers():
     """Return the model answers by the files that they write."""
     found = {}
-    for name in ("6.Sharding", "6b.Sharding-in-Depth"):
+    for name in ("6.Sharding", "6b.Sharding-in-Depth", "6c.Sharding-in-Practice"):
         for cell in lessons.master((ROOT / "lessons" / f"{name}.py").read_text()).cells:
             if match := re.match(r"%%writefile (my_\w+\.py)\n", cell.source):
                 found[match[1]] = re.sub(r"(?m)^.*### (BEGIN|END) SOLUTION.*\n?", "", cell.source[match.end() :])
     return found
 
 
-MODEL = dict(zip(("sharded", "fully", "tensor"), answers().values(), strict=True))
+FILES = {
+    "sharded": "my_sharding.py",
+    "fully": "my_fully_sharded.py",
+    "tensor": "my_tensor.py",
+    "checkpoint": "my_checkpoint.py",
+    "ddp": "my_ddp.py",
+}
+MODEL = {kind: answers()[file] for kind, file in FILES.items()}
 
 # The kind, and what stands in the model answer -> what stands there instead.
 RIGHT = {
@@ -156,7 +163,7 @@ WRONG = {
 
 
 NONSENSE = {
-    "it defines something else": ("sharded", "Shard = 1", "it does not define Sharded"),
+    "it defines something else": ("sharded", "Shard = 1", "does not define Sharded"),
     "it never ends": ("sharded", "while True: pass", "did not end within 8 s"),
     "weights of another shape": (
         "sharded",
@@ -304,7 +311,7 @@ def test_right_answers_written_in_another_style_keep_all_points(lost_points, kin
     assert lost_points(kind, script, 3 if kind != "tensor" else 2) == {}
 
 
-@pytest.mark.parametrize("kind", MODEL)
+@pytest.mark.parametrize("kind", CHECKS)
 def test_one_rank_is_the_whole(lost_points, kind):
     assert lost_points(kind, MODEL[kind], 1) == {}
 
@@ -329,3 +336,107 @@ def test_nonsense_is_refused_with_a_sentence(ranks, lost_points, monkeypatch, ki
     except AssertionError as error:
         texts = [str(error)]
     assert any(re.search(sentence, text) for text in texts), texts
+
+
+# What stands in the model answer -> what stands there instead, and the check and the sentence that it loses.
+TEARS = "no manifest", "no part", "half a part"
+JOIN = "np.concatenate([file[name] for file in files])[:n]"
+SAVED = {
+    "the model answer": ([], {}),
+    "whole files, read one by one": (
+        [("np.savez(folder / f\"{step}-{world.rank}.npz\", **parts)",
+          "for name, part in parts.items():\n        np.save(folder / f\"{name} {step} {world.rank}.npy\", part)"),
+         ("            files = [np.load(folder / f\"{step}-{rank}.npz\")\n                     for rank in range(about[\"ranks\"])]\n", ""),
+         (JOIN, "np.concatenate([np.load(folder / f\"{name} {step} {rank}.npy\") for rank in range(about[\"ranks\"])])[:n]")],
+        {},
+    ),
+    "no barrier": ([("    world.barrier()\n", "")], {"written_in_parts": "had saved its part"}),
+    "the padding stays": ([(")[:n]", ")")], {"same_arrays": "cut off the padding"}),
+    "its own part as it was": (
+        [(JOIN, "files[world.rank % len(files)][name]"), ("world.split(whole)[world.rank]", "whole")],
+        {"same_arrays": "the part of the rank with its number"},
+    ),
+    "steps compared as text": (
+        [("sorted((int(path.stem) for", "sorted((path.stem for"), ("return step, parts", "return int(step), parts")],
+        {"same_arrays": "compare steps as numbers"},
+    ),
+    "one name for all steps": (
+        [("f\"{step}-{world.rank}.npz\"", "f\"{world.rank}.npz\""), ("f\"{step}-{rank}.npz\"", "f\"{rank}.npz\"")],
+        {"falls_back": "overwrites the first"},
+    ),
+    "a torn checkpoint is an error": ([("except Exception:", "except ZeroDivisionError:")], {"falls_back": "raised"}),
+    "a torn checkpoint is the end": ([("            continue", "            return None")], {"falls_back": "gave nothing"}),
+    "all parts on each rank": (
+        [("np.savez(folder", "parts = {name: world.split(world.all_gather(part))[world.rank] for name, part in "
+          "parts.items()}\n    np.savez(folder")],
+        {"written_in_parts": "each rank writes its own"},
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("changes, loses", SAVED.values(), ids=SAVED)
+def test_what_is_saved_is_loaded_by_any_number_of_ranks(lost, changes, loses):
+    def same_arrays(t):
+        resharded.same_arrays(t, 2)
+
+    def falls_back(t):
+        for how in TEARS:
+            resharded.falls_back(t, how)
+
+    checks = [same_arrays, resharded.written_in_parts, falls_back]
+    found = lost(changed(MODEL["checkpoint"], changes), [partial(resharded.saved, "my.py", 4, seed=5)], checks)
+    assert set(found) == set(loses), found
+    for name, sentence in loses.items():
+        assert sentence in found[name], found
+
+
+DDP = (buckets.one_message, buckets.flat_means, buckets.bucketed_means, buckets.few_messages, buckets.overlapped)
+SPLIT = "np.split(message.result(), ends[:-1])"
+BUCKETS = {
+    "the model answer": ([], {}),
+    "buckets with offsets": (
+        [("means |= zip(gradients, np.split(message.result(), ends[:-1]))",
+          "mean, start = message.result(), 0\n            for name, gradient in gradients.items():\n"
+          "                means[name], start = mean[start : start + len(gradient)], start + len(gradient)")],
+        {},
+    ),
+    "sums": ([("message.result()", "message.result() * self.world.size")], {"bucketed_means": "sums, not means"}),
+    "one rank's own": (
+        [("mean.result(), ends", "np.concatenate([*self.waiting.values()]), ends")], {"flat_means": "this rank's own"}
+    ),
+    "names in another order": (
+        [("zip(self.waiting, np.split", "zip(reversed(self.waiting), np.split")], {"flat_means": "are not the means"}
+    ),
+    "flat is naive": (
+        [("        mean = self.world.start(np.concatenate([*self.waiting.values()]))\n", ""),
+         ("        ends = np.cumsum([len(each) for each in self.waiting.values()])\n"
+          "        return dict(zip(self.waiting, np.split(mean.result(), ends[:-1])))", "        return super().finish()")],
+        {"one_message": "one of 52 has all"},
+    ),
+    "each gradient is a bucket": ([(">= self.bucket", ">= 0")], {"few_messages": "a bucket is full at 12"}),
+    "a bucket waits for one more": (
+        [(">= self.bucket", "> self.bucket + 10")], {"few_messages": "not [13, 30, 9]"}
+    ),
+    "everything in finish": (
+        [("            self.send()\n\n    ", "            pass\n\n    ")],
+        {"few_messages": "not [13, 30, 9]", "overlapped": "begins 1 messages in"},
+    ),
+    "it waits at once": (
+        [("self.messages.append((self.waiting, message))", "message.result()\n        self.messages.append((self.waiting, message))")],
+        {"overlapped": "wait in `finish`"},
+    ),
+    "what is left is forgotten": (
+        [("        if self.waiting:\n            self.send()\n        means", "        means")], {"raises": "KeyError"}
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("changes, loses", BUCKETS.values(), ids=BUCKETS)
+def test_a_mistake_in_ddp_loses_its_own_checks(lost, changes, loses):
+    try:
+        found = lost(changed(MODEL["ddp"], changes), [partial(buckets.trial, "my.py", 2, seed=5)], DDP)
+    except AssertionError as error:
+        found = {"raises": str(error)}
+    assert set(found) == set(loses), found
+    for name, sentence in loses.items():
+        assert sentence in found[name], found

@@ -22,7 +22,7 @@ SHAPE = dict(width=WIDTH, depth=DEPTH, heads=HEADS, length=LENGTH, steps=3, thre
 WAYS = {
     "one": dict(workers=1, batch=BATCH),
     "checkpoint": dict(workers=1, batch=BATCH, checkpoint=True),
-    "tensor": dict(workers=2, batch=BATCH, tensor=True),
+    "tensor": dict(workers=2, batch=BATCH, tensor=2),
     **{f"stage {stage}": dict(workers=2, batch=BATCH // 2, stage=stage) for stage in range(4)},
 }
 SUMS = 4 * DEPTH  # of all ranks' results: two layers in a block, forward and back
@@ -41,7 +41,39 @@ KEPT = {
     "tensor": 6 * (NETWORK.parameters + WHOLE),
 }
 
-PIPE = dict(script="run_pipeline.py", width=32, depth=2, heads=4, length=8, batch=2, steps=3, threads=1)
+GLOBAL = 12  # samples of a step, which 2, 3 and 4 ranks divide
+PARTS = dict(script="train_transformer.py", width=64, depth=1, length=16, threads=1, oversubscribe=True)
+FULLY = """
+import numpy as np
+class FullySharded:
+    def __init__(self, layers, world, optimizer):
+        self.world, self.gradients = world, {}
+        self.n = {name: len(weights) for name, weights in layers.items()}
+        self.parts = {name: world.split(weights)[world.rank].copy() for name, weights in layers.items()}
+        self.optimizers = {name: optimizer(len(part)) for name, part in self.parts.items()}
+    def gather(self, name):
+        return self.world.all_gather(self.parts[name]).ravel()[: self.n[name]]
+    def reduce(self, name, gradient):
+        self.gradients[name] = self.world.all_to_all(self.world.split(gradient)).mean(0)
+    def update(self):
+        for name, gradient in self.gradients.items():
+            self.parts[name] += self.optimizers[name].change(gradient)
+"""
+READERS = """
+import numpy as np
+class Sharded:
+    def __init__(self, weights, world, optimizer):
+        self.weights, self.world = weights, world
+        self.optimizer = optimizer(world.split(weights).shape[1])
+    def update(self, gradient):
+        mean = self.world.all_to_all(self.world.split(gradient)).mean(0)
+        own = self.world.split(self.weights)[self.world.rank] + self.optimizer.change(mean)
+        self.weights = self.world.all_gather(own).ravel()[: len(gradient)]
+"""
+
+PIPE = dict(
+    script="run_pipeline.py", learning_rate=1e-3, width=32, depth=2, heads=4, length=8, batch=2, steps=3, threads=1
+)
 SMALL = dict(
     script="few_messages.py", workers=2, width=16, depth=1, length=8, batch=4, steps=16, threads=1, oversubscribe=True
 )
@@ -61,7 +93,31 @@ def piped(folder):
     return launches(calls)(folder)
 
 
+def parted(folder):
+    """Train on one rank, with a reader's class, in a mesh, and with checkpoints that other numbers of ranks continue."""
+    own, groups = folder / "my_sharding.py", folder / "mesh.json"
+    own.write_text(READERS)
+    fully = folder / "my_fully_sharded.py"
+    fully.write_text(FULLY)
+    groups.write_text(json.dumps([[[0, 1], [2, 3]], [[0, 2], [1, 3]]]))
+    calls = {
+        "one": dict(workers=1, batch=GLOBAL, steps=4),
+        "reader": dict(workers=2, batch=GLOBAL // 2, steps=4, update=str(own)),
+        "stage 3": dict(workers=2, batch=GLOBAL // 2, steps=4, stage=3),
+        "fully": dict(workers=2, batch=GLOBAL // 2, steps=4, update=str(fully)),
+        "prefetch": dict(workers=2, batch=GLOBAL // 2, steps=4, update=str(fully), prefetch=True),
+        "mesh": dict(workers=4, batch=GLOBAL // 2, steps=4, tensor=2, update=str(own)),
+        "other mesh": dict(workers=4, batch=GLOBAL // 2, steps=4, mesh=str(groups)),
+    }
+    for kind, how in (("stage", dict(stage=1)), ("own", dict(update=str(own)))):
+        for steps, ranks in ((1, 4), (2, 2), (4, 3)):
+            calls[f"{kind}, {ranks} ranks"] = dict(workers=ranks, batch=GLOBAL // ranks, steps=steps, **how)
+            calls[f"{kind}, {ranks} ranks"] |= dict(checkpoint_every=1, checkpoints=str(folder / kind))
+    return launches({name: PARTS | call for name, call in calls.items()})(folder)
+
+
 OUTPUTS = {
+    "parted": parted,
     "ways": launches({name: {"script": "train_transformer.py", **SHAPE, **way} for name, way in WAYS.items()}),
     "piped": piped,
     "messages": launches({name: SMALL | way for name, way in METHODS.items()}),
@@ -94,6 +150,40 @@ def test_activations_are_those_of_the_arithmetic(results):
     last = BATCH * LENGTH * WIDTH  # what goes into the last layer
     assert alive["checkpoint"] == pytest.approx(4 * (NETWORK.checkpoints + last), rel=0.1)
     assert alive["stage 0"] == pytest.approx(alive["one"] / 2, rel=0.1)
+
+
+@pytest.mark.parametrize("way", ["reader", "mesh", "other mesh", "stage 3", "fully", "prefetch"])
+def test_a_readers_update_and_a_mesh_train_like_one_rank(results, way):
+    found = results("parted")
+    assert found[way]["losses"] == pytest.approx(found["one"]["losses"], rel=2e-5)
+    assert len(found[way]["losses"]) == 4
+
+
+def test_a_readers_update_shards_the_state_and_sends_what_stage_1_does(results):
+    one, reader, mesh = (results("parted")[name] for name in ("one", "reader", "mesh"))
+    assert reader["state_bytes"] == one["state_bytes"] / 2 and reader["sent_bytes"] == one["state_bytes"] / 2
+    assert one["state_bytes"] / 4 < mesh["state_bytes"] < reader["state_bytes"]  # embedding and output are not split
+
+
+def test_a_prefetch_sends_what_stage_3_does_and_begins_before_the_layer_is_needed(results):
+    found = results("parted")
+    three, fully, prefetch = (found[name] for name in ("stage 3", "fully", "prefetch"))
+    assert three["sent_bytes"] == fully["sent_bytes"] == prefetch["sent_bytes"]
+    assert len(fully["timeline"]["communication"]) == len(prefetch["timeline"]["communication"]) > 10
+
+    def at_once(run):
+        spans = run["timeline"]
+        return sum(a < d and c < b for a, b in spans["communication"] for c, d in spans["computation"])
+
+    assert at_once(fully) == 0 < at_once(prefetch)
+
+
+@pytest.mark.parametrize("kind", ["stage", "own"])
+def test_other_numbers_of_ranks_continue_from_a_checkpoint(results, kind):
+    found = results("parted")
+    parts = [found[f"{kind}, {ranks} ranks"] for ranks in (4, 2, 3)]
+    assert [part["resumed_at"] for part in parts] == [0, 1, 2]
+    assert [loss for part in parts for loss in part["losses"]] == pytest.approx(found["one"]["losses"], rel=2e-5)
 
 
 def test_a_pipeline_trains_like_one_stage_whatever_its_schedule(results):
@@ -168,7 +258,7 @@ def test_what_is_no_schedule_is_refused(tmp_path, text, sentence):
 @pytest.mark.parametrize(
     "script, options, sentence",
     [
-        ("train_transformer.py", dict(width=30, heads=3, tensor=True), "--heads 3 do not split over 2 ranks"),
+        ("train_transformer.py", dict(width=30, heads=3, tensor=2), "--heads 3 do not split over 2 ranks"),
         ("run_pipeline.py", dict(width=32, depth=3), "--depth 3 does not split over 2 stages"),
     ],
 )

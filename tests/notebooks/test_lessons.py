@@ -50,7 +50,8 @@ EXPECTED = {
     "4b.Convergence-in-Depth": (),
     "5.Challenge": ("a trial, which does not count",),
     "6.Sharding": ("% of all cells are idle: no guess · outcome: 27",),
-    "6b.Sharding-in-Depth": ("the GPUs of a host: no guess · outcome: 8",),
+    "6b.Sharding-in-Depth": ("% idle: no guess · outcome: 27",),
+    "6c.Sharding-in-Practice": ("the GPUs of a host: no guess · outcome: 8", "resumed at 6"),
     "5b.Challenge-in-Depth": ("of four are flagged: no guess · outcome: 3",),
 }
 

@@ -5,6 +5,8 @@ Stage 1 shards the optimizer's state, stage 2 also the gradients, stage 3 also t
 into equal parts, one per rank, with zero padding at the end.
 """
 
+import math
+
 import numpy as np
 import tensorflow as tf
 
@@ -27,21 +29,53 @@ class Store:
         self._own = own
         self._layers, self._weights, self._slots, self._gradients, self._steps = [], [], [], {}, 0
 
-    def fill(self, layers: list[Layer], seed: int, whole: list[Layer] | None = None, start: int = 0):
+    def fill(
+        self, layers: list[Layer], seed: int, start: int = 0, whole: list[Layer] = (), tensor: World | None = None
+    ):
         """Create the weights and state of layers that follow `start` others in the network.
 
-        `whole` are the unsplit layers, if each layer is split.
+        In tensor parallelism, `whole` are the unsplit layers, and `tensor` the ranks that split them.
         """
-        world = self._world
         self._layers = layers
-        for number, layer in enumerate(whole or layers, start):
-            first = initial(layer.shapes, number, seed)
-            if whole:
-                first = part_of(layer, first, world.rank, world.size)
-            parts = first if self._stage == 0 else [world.own(matrix) for matrix in first]
+
+        def matrices():
+            for number, layer in enumerate(layers, start):
+                first = initial((whole or layers)[number - start].shapes, number, seed)
+                yield part_of(layer, first, tensor.rank, tensor.size) if tensor else first
+
+        self._keep(matrices())
+
+    def _keep(self, matrices):
+        """Store initial matrices, which come layer by layer."""
+        for first in matrices:
+            parts = first if self._stage == 0 else [self._world.own(matrix) for matrix in first]
             self._weights.append([tf.Variable(matrix) for matrix in (parts if self._stage == 3 else first)])
             slots = SLOTS[self._optimizer]
             self._slots.append([[tf.Variable(np.zeros_like(part)) for _ in range(slots)] for part in parts])
+
+    def parts(self) -> tuple[dict[str, np.ndarray], dict[str, int]]:
+        """Return this rank's parts of weights and state by name, and the lengths of the whole arrays."""
+        own = {name: self._world.own(each) if each.shape.rank == 2 else each.numpy() for name, each, _ in self._named()}
+        return own, {name: math.prod(shape) for name, _, shape in self._named()}
+
+    def restore(self, step: int, parts: dict[str, np.ndarray]):
+        """Continue after `step` with these parts."""
+        self._steps = step
+        for name, variable, shape in self._named():
+            whole = variable.shape.rank == 2
+            variable.assign(self._world.whole(parts[name], shape, f"restored.{name}") if whole else parts[name])
+
+    @property
+    def state_numbers(self) -> int:
+        """Count of numbers of optimizer state on this rank."""
+        return sum(slot.shape.num_elements() for layer in self._slots for slots in layer for slot in slots)
+
+    def _named(self):
+        """Yield name, variable and whole shape of each matrix and its state."""
+        for layer, weights, slots in zip(self._layers, self._weights, self._slots, strict=True):
+            for index, (shape, matrix, state) in enumerate(zip(layer.shapes, weights, slots, strict=True)):
+                for kind, variable in enumerate([matrix, *state]):
+                    yield f"{layer.name}.{index}.{kind}", variable, shape
 
     def weights(self, number: int) -> list:
         """Return a layer's whole matrices; in stage 3, they are gathered and exist only while in use."""

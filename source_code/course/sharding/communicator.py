@@ -4,22 +4,34 @@
 0.28.1, 4 MiB on two and four ranks; docs/measured.md).
 """
 
+import os
+from collections.abc import Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
+
 import horovod.tensorflow as hvd
 import numpy as np
 import tensorflow as tf
 
+from ddl.errors import InputError
+
+Groups = Sequence[Sequence[int]]
+
 
 class World:
-    """The ranks of a run; `sent` counts the values that this rank has sent to others.
+    """The ranks of a run, or a `group` of them; `sent` counts the values that this rank has sent to others.
 
     The methods take float32 arrays, NumPy's or TensorFlow's, and return TensorFlow's. All ranks make the same calls in
     the same order, each with a unique `name`.
     """
 
-    def __init__(self):
-        hvd.init()
-        self.rank, self.size = hvd.rank(), hvd.size()
-        self.sent = 0
+    def __init__(self, group: hvd.ProcessSet | None = None):
+        if group is None:
+            os.environ["HOROVOD_DYNAMIC_PROCESS_SETS"] = "1"  # groups are added later
+            hvd.init()
+        self._group = group or hvd.global_process_set
+        self.rank, self.size = self._group.rank(), self._group.size()
+        self.sent, self.calls = 0, {}
 
     def per_rank(self, numbers: int) -> int:
         """Return the number of values per rank, with padding."""
@@ -37,7 +49,8 @@ class World:
         if self.size == 1:
             return values
         self.sent += 2 * (self.size - 1) * self.per_rank(tf.size(values).numpy())  # around a ring
-        return hvd.allreduce(values, op=hvd.Sum if total else hvd.Average, name=name)
+        op = hvd.Sum if total else hvd.Average
+        return hvd.allreduce(values, op=op, name=name, process_set=self._group)
 
     def all_to_all(self, parts, name: str):
         """Send ``parts[k]`` to rank k; return what all ranks have sent to this one: ``[ranks, n]`` both."""
@@ -45,7 +58,8 @@ class World:
         if self.size == 1:
             return parts
         self.sent += (self.size - 1) * parts.shape[1]
-        return tf.reshape(hvd.alltoall(tf.reshape(parts, [-1]), name=name), parts.shape)
+        flat = tf.reshape(parts, [-1])
+        return tf.reshape(hvd.alltoall(flat, name=name, process_set=self._group), parts.shape)
 
     def reduce_scatter(self, values, name: str):
         """Return this rank's part of the mean of all ranks' `values`: ``[per_rank]``, padded with zeros."""
@@ -60,7 +74,7 @@ class World:
         if self.size == 1:
             return part[None]
         self.sent += (self.size - 1) * part.shape[0]
-        return tf.reshape(hvd.allgather(part, name=name), [self.size, -1])
+        return tf.reshape(hvd.allgather(part, name=name, process_set=self._group), [self.size, -1])
 
     def whole(self, part, shape, name: str):
         """Return the array of this `shape` from the ranks' parts."""
@@ -78,3 +92,82 @@ class World:
         received, counts = hvd.alltoall(tf.concat(flat, 0), splits=splits, name=name)
         parts = tf.split(received, counts)
         return {rank: part for rank, part in enumerate(parts) if part.shape[0]}
+
+
+class Alone:
+    """A group of one rank."""
+
+    rank, size = staticmethod(lambda: 0), staticmethod(lambda: 1)
+
+
+def meshed(axes: Sequence[Groups]) -> list[World]:
+    """Return this rank's world along each axis of a mesh.
+
+    Raises InputError unless the groups of each axis contain every rank once.
+    """
+    world = World()
+    for groups in axes:
+        if sorted(rank for group in groups for rank in group) != list(range(world.size)):
+            raise InputError(f"the groups {list(groups)} do not contain each of the {world.size} ranks once")
+    found, sets = [], {}
+    for group in (group for groups in axes for group in groups):  # all ranks register all groups, in the same order
+        if 1 < len(group) < world.size and tuple(group) not in sets:
+            sets[tuple(group)] = hvd.add_process_set(group)
+    for groups in axes:
+        mine = next(group for group in groups if world.rank in group)
+        found.append(World(Alone()) if len(mine) == 1 else World(sets.get(tuple(mine))))
+    return found
+
+
+class Ranks:
+    """The reader's `world`: `rank`, `size`, and collectives on NumPy arrays."""
+
+    def __init__(self, world: World | None = None):
+        self._world = world or World()
+        self.rank, self.size = self._world.rank, self._world.size
+        self._background = ThreadPoolExecutor(1)  # TensorFlow caches eager operations by type: two would share a name
+
+    @property
+    def sent(self) -> int:
+        """Count of numbers sent to other ranks."""
+        return self._world.sent
+
+    def split(self, values) -> np.ndarray:
+        """Split values into equal, zero-padded parts, one per rank: float32 ``[ranks, n]``."""
+        values = np.asarray(values, np.float32).ravel()
+        return np.pad(values, (0, -len(values) % self.size)).reshape(self.size, -1)
+
+    def all_to_all(self, parts) -> np.ndarray:
+        """Send ``parts[k]`` to rank k; return what each rank has sent to this one: float32 ``[ranks, n]`` both."""
+        parts = np.asarray(parts, np.float32)
+        if parts.ndim != 2 or len(parts) != self.size:
+            raise InputError(f"all_to_all takes {self.size} parts of equal length, not the shape {parts.shape}")
+        return self._world.all_to_all(parts, self._name("all_to_all")).numpy()
+
+    def all_gather(self, part) -> np.ndarray:
+        """Return all ranks' parts, which have equal lengths: float32 ``[ranks, n]``."""
+        return self._world.all_gather(np.asarray(part, np.float32).reshape(-1), self._name("all_gather")).numpy()
+
+    def all_sum(self, values) -> np.ndarray:
+        """Return the sum of all ranks' values: float32, of the same shape."""
+        values = np.asarray(values, np.float32)
+        return self._world.all_reduce(values, self._name(), total=True).numpy() if self.size > 1 else values
+
+    def barrier(self):
+        """Wait until all ranks have called this."""
+        self._world.all_reduce(np.zeros(1, np.float32), self._name())
+
+    def start(self, values) -> Future:
+        """Begin to average values over all ranks; ``result()`` of what is returned waits for the mean.
+
+        Ranks have to start the same messages in the same order.
+        """
+        values = np.asarray(values, np.float32)
+        average = partial(self._world.all_reduce, values, self._name())
+        return self._background.submit(lambda: np.asarray(average()))
+
+    def _name(self, kind="all_reduce"):
+        """Return a unique name; kinds are counted apart, because a thread may gather while another one reduces."""
+        calls = self._world.calls
+        calls[kind] = calls.get(kind, 0) + 1
+        return f"{kind}.{calls[kind]}"

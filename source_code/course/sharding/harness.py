@@ -1,18 +1,28 @@
-"""Harness that runs a reader's code on real ranks, to grade lessons 6 and 6b.
+"""Harness that runs a reader's code on real ranks, to grade lessons 6, 6b and 6c.
 
 `course.sharding.sharded` draws weights and gradients, and checks each rank's report.
 """
 
 import os
-import runpy
+import time
+from pathlib import Path
 
 import numpy as np
 
-from course.sharding.communicator import World
+from course.sharding.communicator import Ranks
+from course.sharding.reader import defined
 from course.sharding.sharded import BETA
 from ddl.errors import InputError
 
-WANTED = {"sharded": ["Sharded"], "fully": ["FullySharded"], "tensor": ["forward", "backward"]}
+WANTED = {
+    "sharded": ["Sharded"],
+    "fully": ["FullySharded"],
+    "tensor": ["forward", "backward"],
+    "checkpoint": ["save", "load"],
+    "ddp": ["Flat", "Bucketed"],
+}
+READY, FINISH, WAIT = -1, -2, -3  # events of `_ddp`; a message's event is its length
+LATE_S = 0.2  # the last rank comes this much later to a checkpoint
 
 
 class Momentum:
@@ -30,54 +40,13 @@ class Momentum:
         return -self._rate * self._velocity
 
 
-class Ranks:
-    """The reader's `world`: `rank`, `size`, and collectives on NumPy arrays."""
-
-    def __init__(self):
-        self._world, self._calls = World(), 0
-        self.rank, self.size = self._world.rank, self._world.size
-
-    @property
-    def sent(self) -> int:
-        """Count of numbers sent to other ranks."""
-        return self._world.sent
-
-    def split(self, values) -> np.ndarray:
-        """Split values into equal, zero-padded parts, one per rank: float32 ``[ranks, n]``."""
-        values = np.asarray(values, np.float32).ravel()
-        return np.pad(values, (0, -len(values) % self.size)).reshape(self.size, -1)
-
-    def all_to_all(self, parts) -> np.ndarray:
-        """Send ``parts[k]`` to rank k; return what each rank has sent to this one: float32 ``[ranks, n]`` both."""
-        parts = np.asarray(parts, np.float32)
-        if parts.ndim != 2 or len(parts) != self.size:
-            raise InputError(f"all_to_all takes {self.size} parts of equal length, not the shape {parts.shape}")
-        return self._world.all_to_all(parts, self._name()).numpy()
-
-    def all_gather(self, part) -> np.ndarray:
-        """Return all ranks' parts, which have equal lengths: float32 ``[ranks, n]``."""
-        return self._world.all_gather(np.asarray(part, np.float32).reshape(-1), self._name()).numpy()
-
-    def all_sum(self, values) -> np.ndarray:
-        """Return the sum of all ranks' values: float32, of the same shape."""
-        values = np.asarray(values, np.float32)
-        return self._world.all_reduce(values, self._name(), total=True).numpy() if self.size > 1 else values
-
-    def _name(self):
-        self._calls += 1
-        return f"call.{self._calls}"
-
-
 def main(file: str) -> None:
     """Call the functions or the class that a file defines, and report the results."""
     with np.load("../given.npz") as arrays:
         given = dict(arrays)
-    kind, defined = str(given["kind"]), runpy.run_path(file)
-    for name in WANTED[kind]:
-        if not callable(defined.get(name)):
-            raise InputError(f"it does not define {name}")
-    run = {"sharded": _sharded, "fully": _fully, "tensor": _tensor}[kind]
-    reported = run(*(defined[name] for name in WANTED[kind]), given, Ranks())
+    kind = str(given["kind"])
+    run = {"sharded": _sharded, "fully": _fully, "tensor": _tensor, "checkpoint": _checkpoint, "ddp": _ddp}[kind]
+    reported = run(*defined(file, WANTED[kind]), given, Ranks())
     np.savez(os.environ["DDL_REPORT"], **{name: np.asarray(value, float) for name, value in reported.items()})
 
 
@@ -132,6 +101,75 @@ def _tensor(forward, backward, given, ranks):
         "y": y, "of_input": of_input, "of_first": of_first, "of_second": of_second,
         "sent": [sent, ranks.sent - sent],
     }  # fmt: skip
+
+
+class Watched:
+    """A world in which messages and waiting for them are written down."""
+
+    def __init__(self, ranks, events):
+        self._ranks, self._events = ranks, events
+        self.rank, self.size = ranks.rank, ranks.size
+
+    def start(self, values):
+        self._events.append(np.size(values))
+        return Message(self._ranks.start(values), self._events)
+
+
+class Message:
+    """A message on its way."""
+
+    def __init__(self, future, events):
+        self._future, self._events = future, events
+
+    def result(self):
+        self._events.append(WAIT)
+        return self._future.result()
+
+
+def _ddp(Flat, Bucketed, given, ranks):
+    names, cuts = given["names"].tolist(), np.cumsum(given["sizes"])[:-1]
+    gradients = dict(zip(names, np.split(given["gradients"][ranks.rank], cuts), strict=True))
+    reported = {}
+    for kind in (Flat, Bucketed):
+        for step in (1, 2):  # a new object for each step, whose gradients are twice as large in the second
+            events = []
+            answer = kind(Watched(ranks, events), int(given["bucket"]))
+            for name, gradient in reversed(gradients.items()):
+                events.append(READY)
+                answer.ready(name, step * gradient)
+            events.append(FINISH)
+            means = answer.finish()
+            reported[f"{kind.__name__}.{step}"] = np.concatenate([np.ravel(means[name]) for name in names]) / step
+        reported[f"{kind.__name__}.events"] = events
+    return reported
+
+
+def _checkpoint(save, load, given, ranks):
+    """Load what is in the given files, if there are any; otherwise save two checkpoints, and report their files."""
+    folder = Path("../checkpoints")
+    folder.mkdir(exist_ok=True)
+    files = {name.removeprefix("file|"): array for name, array in given.items() if name.startswith("file|")}
+    if ranks.rank == 0:
+        for name, array in files.items():
+            (folder / name).write_bytes(array.astype(np.uint8).tobytes())
+    ranks.barrier()
+    if files:
+        step, parts = load(folder, ranks) or (-1, {})
+        return {"step": step, **{f"part|{name}": part for name, part in parts.items()}}
+    reported, sent = {"early": []}, 0
+    for number, step in enumerate(sorted({int(name.split(".")[0]) for name in given if name != "kind"})):
+        whole = {name.split(".")[1]: array for name, array in given.items() if name.startswith(f"{step}.")}
+        parts = {name: ranks.split(array)[ranks.rank].copy() for name, array in whole.items()}
+        if ranks.rank == ranks.size - 1:
+            time.sleep(LATE_S)
+        reported["early"].append((folder / f"{step}.json").exists())
+        before = ranks.sent
+        save(folder, step, parts, {name: len(array) for name, array in whole.items()}, ranks)
+        sent += ranks.sent - before
+        ranks.barrier()
+        for path in folder.iterdir():
+            reported[f"file|{number}|{path.name}"] = np.frombuffer(path.read_bytes(), np.uint8)
+    return reported | {"sent": sent}
 
 
 def _kept(answer):

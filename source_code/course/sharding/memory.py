@@ -83,8 +83,18 @@ def predicted(network: Network, optimizer: str, stage: int, ranks: int, checkpoi
     }
 
 
+def network_of(run) -> Network:
+    """Return the network and batch of a run of ``train_transformer.py``."""
+    return Network(*(run.result["config"][name] for name in ("width", "depth", "heads", "length", "batch")))
+
+
+def activations_of(run) -> int:
+    """Return the bytes of activations at the end of the forward pass of a run of ``train_transformer.py``."""
+    network = network_of(run)
+    return FULL * (network.checkpoints if run.result["config"]["checkpoint"] else network.activations)
+
+
 def of_run(run) -> dict[str, int]:
     """Return `predicted` for a finished run of ``train_transformer.py``."""
     config = run.result["config"]
-    network = Network(*(config[name] for name in ("width", "depth", "heads", "length", "batch")))
-    return predicted(network, config["optimizer"], config["stage"], run.result["ranks"], config["checkpoint"])
+    return predicted(network_of(run), config["optimizer"], config["stage"], run.result["ranks"], config["checkpoint"])

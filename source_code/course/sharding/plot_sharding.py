@@ -4,9 +4,11 @@ import numpy
 from matplotlib.patches import Rectangle
 
 from course.sharding import memory, messages, pipeline
+from course.sharding.roofline import Overlap
 from course.shared.figure import COLOURS, GREY, Figure, look, styled
 from ddl.display.style import hardware_label
 from ddl.errors import InputError
+from ddl.text import plural
 
 PASSES = {"F": COLOURS[0], "B": COLOURS[2]}  # forward, backward
 
@@ -102,3 +104,57 @@ def plot_cycles(**schedules) -> Figure:
     panels[-1].set_xlabel("clock cycle; the number is the microbatch, forward blue, backward green")
     figure.alt = f"Schedules of {len(schedules[next(iter(schedules))])} stages. {'; '.join(texts)}."
     return figure
+
+
+@styled
+def plot_overlap(*measured: Overlap, predicted=()) -> Figure:
+    """Draw communication and computation of a layer over tokens, in turn and at the same time: a panel for each place.
+
+    Dotted lines are the `predicted` tokens from which computation takes longer.
+    """
+    figure = Figure(max(6.0, 4.6 * len(measured)), 3.8)
+    panels, texts = figure.subplots(1, len(measured), squeeze=False)[0], []
+    for panel, of, expected in zip(panels, measured, predicted or [None] * len(measured), strict=True):
+        for number, (kind, ms) in enumerate(of.ms.items()):
+            panel.plot(of.tokens, ms, label=kind, **look(number))
+        if expected:
+            panel.axvline(expected, color=GREY, linestyle=":", label="prediction")
+        panel.set(xlabel="tokens per rank", ylabel="ms per layer", xscale="log", yscale="log", title=of.where)
+        last = {kind: f"{ms[-1]:.3g}" for kind, ms in of.ms.items()}
+        texts.append(
+            f"{of.where}: at {of.tokens[-1]:,} tokens {last['communication']} ms of communication, "
+            f"{last['computation']} of computation, {last['at the same time']} at the same time"
+        )
+    figure.legend_below(*panels, columns=3)
+    figure.alt = f"Milliseconds per layer over tokens. {'; '.join(texts)}."
+    return figure
+
+
+@styled
+def plot_ways(*runs) -> Figure:
+    """Draw when each way of a run of ``race_ddp.py`` computed and communicated, in its last repeat.
+
+    Or of runs of ``train_transformer.py`` with a class FullySharded, in the last step.
+    """
+    ways = runs[0].result.get("ways") or {run.name: _way(run.result) for run in runs}
+    figure = Figure(9.0, 1.4 + 0.7 * len(ways))
+    panel, texts = figure.subplots(), []
+    for row, (name, way) in enumerate(ways.items()):
+        for kind, place, number in (("computation", 0.0, 1), ("communication", 0.38, 0)):
+            bars = [(1e3 * begin, 1e3 * (end - begin)) for begin, end in way[kind]]
+            colour = look(number, "color")["color"]
+            label = kind if not row else None
+            panel.broken_barh(bars, (row + place, 0.34), color=colour, edgecolor="white", alpha=0.8, label=label)
+        texts.append(f"{name}: {1e3 * numpy.median(way['seconds']):.0f} ms, {plural(way['messages'], 'message')}")
+    panel.set_yticks([row + 0.36 for row in range(len(ways))], list(ways))
+    panel.invert_yaxis()
+    panel.grid(axis="y", visible=False)
+    panel.set(xlabel="ms from the start, on rank 0", title=_origin(runs))
+    figure.legend_below(panel, columns=2)
+    figure.alt = f"Computation and communication; medians. {'; '.join(texts)}."
+    return figure
+
+
+def _way(result):
+    timeline = result["timeline"]
+    return {**timeline, "seconds": result["step_seconds"][1:], "messages": len(timeline["communication"])}

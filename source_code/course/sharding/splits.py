@@ -45,12 +45,16 @@ INFINIBAND = Link(alpha_s=10e-6, beta_s_per_byte=1 / 22e9)
 
 @dataclass(frozen=True)
 class Cluster:
-    """A cluster: memory per GPU in bytes, achieved operations per second, links inside and between hosts."""
+    """A cluster: memory per GPU in bytes, achieved operations per second, links inside and between hosts.
+
+    A network of width h computes at `speed` × h / (h + `narrow`). Both were fitted to `MEGATRON`.
+    """
 
     gpus: int
     per_host: int = 8
     memory: float = 80e9
-    speed: float = 165e12
+    speed: float = 198e12
+    narrow: float = 718
     inside: Link = NVLINK
     between: Link = INFINIBAND
 
@@ -74,6 +78,20 @@ def splits(model: Model, cluster: Cluster) -> Iterator[Split]:
                 yield Split(data, tensor, pipeline)
 
 
+def mesh(ranks: int, tensor: int) -> tuple[list[list[int]], list[list[int]]]:
+    """Return the groups of ranks that average gradients, and the groups of `tensor` ranks that split each layer.
+
+    The latter are neighbors, so that they share a host.
+    """
+    rows = [list(range(first, first + tensor)) for first in range(0, ranks, tensor)]
+    return [list(column) for column in zip(*rows, strict=True)], rows
+
+
+def options(ranks: int, tensor: int, global_batch: int) -> dict[str, int]:
+    """Return the options of ``train_transformer.py`` in such a mesh: ranks of a tensor group see the same samples."""
+    return {"workers": ranks, "batch": global_batch // (ranks // tensor)}
+
+
 def memory(model: Model, split: Split) -> float:
     """Return the bytes per GPU: mixed precision, Adam, and each layer's input for one microbatch (a sample)."""
     kept = sum(per_rank(math.ceil(model.parameters / (split.tensor * split.pipeline)), mixed=True).values())
@@ -87,7 +105,7 @@ def memory(model: Model, split: Split) -> float:
 def seconds(model: Model, cluster: Cluster, split: Split) -> dict[str, float]:
     """Return the seconds of a step by purpose."""
     microbatches = model.batch // split.data
-    compute = model.operations / cluster.gpus / cluster.speed
+    compute = model.operations / cluster.gpus / cluster.speed * (1 + cluster.narrow / model.width)
     one = HALF * model.length * model.width  # bytes per sample between two layers
     own_layers = model.layers / split.pipeline
     inside = ring(one, split.tensor, cluster.inside.alpha_s, cluster.inside.beta_s_per_byte)

@@ -27,4 +27,4 @@ def _alike(one, other):
     try:
         return np.allclose(np.asarray(one, float), np.asarray(other, float))
     except (TypeError, ValueError):  # no numbers, such as a table of tasks
-        return json.dumps(one) == json.dumps(other)
+        return json.dumps(one, sort_keys=True) == json.dumps(other, sort_keys=True)

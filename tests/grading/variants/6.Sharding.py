@@ -1,23 +1,6 @@
 # Right and wrong answers to the questions of lesson 6: tests/grading/test_variants.py reads them.
 
-# %% q01_needed right
-# the copy from what the weights lack: `(2, 4) if mixed else (4, 0)` -> `(2, 2 * 2) if mixed else (4, 0)`
-# an array: `return number * parameters, number * parameters, state` ->
-#     `return np.array([number * parameters, number * parameters, state])`
-
-# %% q01_needed plain
-# numbers, not bytes: `(2, 4) if mixed else (4, 0)` -> `(1, 1) if mixed else (1, 0)`
-# the sum: `return number * parameters, number * parameters, state` -> `return 2 * number * parameters + state`
-# no copy of the weights: `(2, 4)` -> `(2, 0)`
-# moments of Adam, whatever the optimizer: `4 * slots` -> `8`
-
-# %% q01_needed wrong
-# moments of two bytes: `4 * slots` -> `number * slots`
-# the copy counts as weights: `return number * parameters, number` -> `return (number + copy) * parameters, number`
-# a copy only where there are moments: `copy + 4 * slots` -> `copy * (slots > 0) + 4 * slots`
-
-
-# %% q03_gpipe right: what a stage waits for
+# %% q02_gpipe right: what a stage waits for
 def gpipe(stages, microbatches):
     done, table = {}, [[] for _ in range(stages)]
     left = [[(way, m) for way in "FB" for m in range(microbatches)] for _ in range(stages)]
@@ -38,15 +21,15 @@ def gpipe(stages, microbatches):
     return table
 
 
-# %% q03_gpipe right
+# %% q02_gpipe right
 # tuples: `return table` -> `return tuple(map(tuple, table))`
 
-# %% q03_gpipe plain
+# %% q02_gpipe plain
 # backward in the same order of stages: `half + stages - 1 - stage + m` -> `half + stage + m`
 # a cycle between two microbatches: `row[stage + m]` -> `row[stage + 2 * m]`
 # no idle cells: `return table` -> `return [[cell for cell in row if cell] for row in table]`
 
-# %% q03_gpipe wrong
+# %% q02_gpipe wrong
 # all rows are one list: `[[None] * (2 * half) for _ in range(stages)]` -> `[[None] * (2 * half)] * stages`
 # backward from the last microbatch: `row[half + stages - 1 - stage + m] = ("B", m)` ->
 #     `row[half + stages - 1 - stage + m] = ("B", microbatches - 1 - m)`

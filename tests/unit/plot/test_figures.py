@@ -8,12 +8,20 @@ import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.text import Text
 
-from course import pipeline, plot, recorded
+from course import pipeline, plot, recorded, roofline
 from course.convergence.critical import Noise, critical_batch
 from course.gradients import descent
 from course.gradients.descent import EASY, NOISY
 from course.multi_gpu.plot_strategies import plot_loss_scaling, plot_staleness
 from course.shared import cost
+from course.shared.recorded import Recorded
+
+
+def raced():
+    """Return a run of two ways to average gradients."""
+    way = {"computation": [(0.0, 0.1)], "communication": [(0.05, 0.2)], "seconds": [0.2, 0.2], "messages": 1}
+    return Recorded({"name": "race", "finished": "2026-11-27", "ways": {"Flat": way, "Bucketed": way}})
+
 
 MANY = descent.generated(16)
 LINK = cost.Link(1e-5, 1e-10)
@@ -45,6 +53,8 @@ FIGURES = {
     "critical": lambda: plot.plot_critical_batch(curve(), noise={"live": Noise((300.0,))}),
     "critical, two arms": lambda: plot.plot_critical_batch([curve(), curve("LAMB")]),
     "sharpness": lambda: plot.plot_sharpness(recorded("landscape")),
+    "ways": lambda: plot.plot_ways(raced()),
+    "overlap": lambda: plot.plot_overlap(roofline.overlap_on_h100(), predicted=[13_800]),
     "memory": lambda: plot.plot_memory(recorded("sharding-memory")),
     "staleness": lambda: plot_staleness(strategy_run(ranks=2, staleness=[1, 2, 0, 1])),
     "loss scaling": lambda: plot_loss_scaling(strategy_run(cases=CASES, replicas=2, samples_per_replica=SPLITS)),

@@ -9,7 +9,7 @@ from course import splits
 from course.shared.cost import Link
 
 TINY = splits.Model("tiny", layers=2, width=4, heads=2, batch=4, length=8, symbols=16)
-FOUR = splits.Cluster(4, speed=1e3, inside=Link(1, 0.5), between=Link(2, 1))
+FOUR = splits.Cluster(4, speed=1e3, narrow=0, inside=Link(1, 0.5), between=Link(2, 1))
 
 
 @pytest.mark.parametrize("row", splits.MEGATRON, ids=lambda row: row[0].name)
@@ -37,7 +37,7 @@ def test_a_small_model_by_hand():
     ],
 )
 def test_seconds_by_hand(split, per_host, tensor, bubble, messages, average):
-    cluster = splits.Cluster(4, per_host, speed=1e3, inside=FOUR.inside, between=FOUR.between)
+    cluster = splits.Cluster(4, per_host, speed=1e3, narrow=0, inside=FOUR.inside, between=FOUR.between)
     found = splits.seconds(TINY, cluster, splits.Split(*split))
     assert list(found.values()) == pytest.approx([35.84, tensor, bubble, messages, average])
 
@@ -72,3 +72,13 @@ def test_what_fits_nowhere_has_no_split():
     model = splits.MEGATRON[-1][0]
     assert splits.best(model, splits.Cluster(8)) is None
     assert splits.best(splits.MEGATRON[0][0], splits.Cluster(8, memory=1e9)) is None
+
+
+@pytest.mark.parametrize("ranks, tensor", [(4, 2), (8, 4), (3, 1), (3, 3), (6, 2)])
+def test_a_mesh_has_each_rank_once_along_each_axis(ranks, tensor):
+    data, across = splits.mesh(ranks, tensor)
+    for groups in (data, across):
+        assert sorted(rank for group in groups for rank in group) == list(range(ranks))
+    assert all(group == list(range(group[0], group[0] + tensor)) for group in across)
+    assert len(data[0]) * splits.options(ranks, tensor, 12)["batch"] == 12
+    assert all(len(set(one) & set(other)) == 1 for one in data for other in across)

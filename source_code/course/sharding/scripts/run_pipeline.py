@@ -9,7 +9,7 @@ The file has a row for each stage: a list of cells such as ["F", 0], ["B", 0] or
 import json
 from pathlib import Path
 
-from course.training.options import Integer, parser, run, transformer
+from course.training.options import Integer, Number, parser, run, transformer
 
 
 def parse(arguments=None):
@@ -19,6 +19,7 @@ def parse(arguments=None):
     add("--microbatches", type=Integer(), default=8, help="of a step")
     add("--batch", type=Integer(), default=8, help="samples of a microbatch")
     add("--steps", type=Integer(), default=4)
+    add("--learning-rate", type=Number(above=0), default=3e-5)
     return transformer(ours, arguments, width=256, depth=8)
 
 
@@ -93,7 +94,7 @@ class Stage:
         self._is_first, self._is_last = world.rank == 0, world.rank == world.size - 1
         numbers = range(first - self._is_first, end + self._is_last)
         self._layers = [whole[number] for number in numbers]
-        self._store = Store(world, 0, "adam", 1e-3, own=True)
+        self._store = Store(world, 0, "adam", config.learning_rate, own=True)
         self._store.fill(self._layers, config.seed, start=numbers[0])
         self._records, self._gradients = {}, {}
         self.most = 0  # peak number of microbatches with live activations

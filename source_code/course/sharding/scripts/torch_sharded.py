@@ -19,7 +19,7 @@ def parse(arguments=None):
     add("--batch", type=Integer(), default=4, help="samples of a rank in a step; of a pipeline, of a microbatch")
     add("--microbatches", type=Integer(), default=8, help="of a step, in a pipeline")
     add("--steps", type=Integer(), default=5)
-    add("--learning-rate", type=Number(above=0), default=1e-4)
+    add("--learning-rate", type=Number(above=0), default=3e-5)
     add_backend(ours)
     return transformer(ours, arguments, width=256, depth=4)
 

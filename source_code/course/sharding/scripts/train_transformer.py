@@ -4,8 +4,12 @@
     horovodrun --gloo -np 2 python source_code/course/sharding/scripts/train_transformer.py --stage 1
 
 --stage is ZeRO's: 0 replicates everything, 1 shards the optimizer's state, 2 also the gradients, 3 also the weights.
---tensor splits each layer instead: ranks then see the same samples.
+--update trains with your own class Sharded instead (lesson 6). --tensor 2 lets two ranks split each layer: they see the
+same samples. With --checkpoint-every, ranks write their parts, and a later run continues with any number of ranks, as
+long as ranks x --batch, the global batch, stays the same.
 """
+
+from pathlib import Path
 
 from course.training.options import Integer, Number, parser, run, transformer
 
@@ -16,13 +20,25 @@ def parse(arguments=None):
     add("--batch", type=Integer(), default=4, help="samples of a rank in a step")
     add("--steps", type=Integer(), default=5)
     add("--optimizer", choices=("sgd", "momentum", "adam"), default="adam")
-    add("--learning-rate", type=Number(above=0), default=1e-4)
+    add("--learning-rate", type=Number(above=0), default=3e-5)
     add("--stage", type=Integer(0, 3), default=0, help="of ZeRO; 3 comes with --checkpoint")
-    add("--tensor", action="store_true", help="tensor parallelism instead of data parallelism")
+    add("--update", type=Path, metavar="FILE", help="a class Sharded or FullySharded to use in place of a stage")
+    add("--prefetch", action="store_true", help="gather the next layer of FullySharded while this one computes")
+    add("--tensor", type=Integer(), default=1, metavar="RANKS", help="ranks that split each layer")
+    add("--mesh", type=Path, metavar="FILE", help="JSON: groups of ranks that average gradients, and that split layers")
     add("--checkpoint", action="store_true", help="keep only each layer's input and recompute the rest")
+    add(
+        "--checkpoint-every",
+        type=Integer(0),
+        default=0,
+        metavar="STEPS",
+        help="write all ranks' parts (default: never)",
+    )
+    add("--checkpoints", type=Path, metavar="FOLDER", help="where checkpoints are (default: in the run's folder)")
+    add("--save-with", type=Path, metavar="FILE", help="functions save and load to use for checkpoints")
     config = transformer(ours, arguments, width=512, depth=6)
-    if config.tensor and config.stage:
-        ours.error("--tensor and --stage are alternatives: choose one")
+    if config.update and config.stage:
+        ours.error("--update and --stage are alternatives: choose one")
     config.checkpoint |= config.stage == 3  # otherwise the backward pass would keep the gathered weights
     return config
 
@@ -30,63 +46,116 @@ def parse(arguments=None):
 if __name__ == "__main__":
     config = parse()  # before the slow imports, to report wrong options at once
 
+import json
 import time
 
 import tensorflow as tf
 
 from course.sharding.array_store import Store
-from course.sharding.communicator import World
+from course.sharding.communicator import Ranks, World, meshed
 from course.sharding.memory_stats import Memory
+from course.sharding.reader import defined, store_of
+from course.sharding.shards import load, save
+from course.sharding.splits import mesh
 from course.sharding.sums import text
 from course.sharding.transformer import gradients, layers, record
+from course.training.checkpoint import folder
 from course.training.journal import Writer
 from ddl.errors import InputError
 
 
 def main(config):
-    world = World()
-    if config.tensor and config.heads % world.size:
-        raise InputError(f"--heads {config.heads} do not split over {world.size} ranks")
+    world, data, tensor = worlds(config)
     writer = Writer(world.rank == 0)
-    samples = config.batch * (1 if config.tensor else world.size)
+    samples = config.batch * data.size
     batches = text(config.steps * samples * (config.length + 1), config.seed)
     batches = batches.reshape(config.steps, samples, config.length + 1)
-    if not config.tensor:  # each rank has different samples
-        batches = batches[:, world.rank :: world.size]
+    batches = batches[:, data.rank :: data.size]  # each rank of `data` has different samples
 
-    Training(world, config, width=config.heads).step(batches[0])  # a warm-up
+    Training(data, tensor, config, width=config.heads).step(batches[0])  # a warm-up
     memory = Memory()
-    training = Training(world, config, memory=memory)
-    writer.event("start", steps=config.steps, world=world.size)
+    training = Training(data, tensor, config, memory=memory)
+    checkpoints = Checkpoints(config, world, data, tensor)
+    begun = checkpoints.resume(training.store)
+    writer.event("start", steps=config.steps, world=world.size, step=begun, resumed_at=[begun] if begun else [])
     losses, seconds = [], []
-    for number, batch in enumerate(batches, 1):
-        sent, start = world.sent, time.perf_counter()
+    for number, batch in enumerate(batches[begun:], begun + 1):
+        sent, start = data.sent + tensor.sent, time.perf_counter()
         own = training.step(batch)
-        sent = world.sent - sent  # averaging losses, and memory below, is not part of training
-        loss = float(world.all_reduce(own, "loss"))
+        sent = data.sent + tensor.sent - sent  # averaging losses, and memory below, is not part of training
+        loss = float(data.all_reduce(own, "loss"))
         seconds.append(time.perf_counter() - start)
         losses.append(loss)
-        writer.event("step", step=number, seconds=seconds[-1])
+        checkpoints.save_if_due(number, training.store)
+        writer.event("step", step=number, seconds=seconds[-1], loss=loss)
         writer.print(f"step {number}: loss {loss:.6f}, {seconds[-1]:.2f} s")
+    if not losses:
+        raise InputError(f"the checkpoint is of step {begun}, and --steps {config.steps} end there")
     peak, resident = memory.peak(), memory.resident_peak()
     most = world.all_gather([peak / 2**20, resident / 2**20], "memory").numpy().max(axis=0)
     writer.print(f"at most {most[0]:,.0f} MiB in tensors, {most[1]:,.0f} MiB of resident memory")
     writer.result(
-        config=vars(config), ranks=world.size, losses=losses, step_seconds=seconds,
-        sent_bytes=4 * sent, alive_bytes=training.alive,
+        config={name: str(value) if isinstance(value, Path) else value for name, value in vars(config).items()},
+        ranks=world.size, losses=losses, step_seconds=seconds, resumed_at=begun,
+        sent_bytes=4 * sent, alive_bytes=training.alive, state_bytes=4 * training.store.state_numbers,
         peak_bytes=round(2**20 * float(most[0])), resident_bytes=round(2**20 * float(most[1])),
+        timeline=getattr(training.store, "timeline", {}),
     )  # fmt: skip
+
+
+def worlds(config) -> list[World]:
+    """Return all ranks, those that average this rank's gradients, and those that split its layers."""
+    world = World()
+    axes = json.loads(config.mesh.read_text()) if config.mesh else None
+    if not axes and world.size % config.tensor:
+        raise InputError(f"{world.size} ranks do not split into groups of --tensor {config.tensor}")
+    data, tensor = meshed(axes or mesh(world.size, config.tensor))
+    if config.heads % tensor.size:
+        raise InputError(f"--heads {config.heads} do not split over {tensor.size} ranks")
+    return [world, data, tensor]
+
+
+class Checkpoints:
+    """A training's checkpoints in parts, written and read by the course's functions or the reader's."""
+
+    def __init__(self, config, world, data, tensor):
+        self._every, self._world, self._ranks = config.checkpoint_every, world, Ranks(data)
+        self._save, self._load = defined(config.save_with, ["save", "load"]) if config.save_with else (save, load)
+        if self._every:
+            self._folder = config.checkpoints or folder().path / "checkpoints"
+            if tensor.size > 1:  # each part of the layers on its own: such a checkpoint needs the same `tensor`
+                self._folder = self._folder / f"{tensor.rank}-of-{tensor.size}"
+            self._folder.mkdir(parents=True, exist_ok=True)
+
+    def resume(self, store) -> int:
+        """Restore the newest whole checkpoint and return its step, or 0."""
+        found = self._load(self._folder, self._ranks) if self._every else None
+        step, parts = found or (0, None)
+        steps = self._world.all_gather([float(step)], "resumed").numpy().ravel()
+        if len(set(steps)) > 1:
+            raise InputError(f"ranks found checkpoints of different steps: {sorted(set(steps))}")
+        if step:
+            store.restore(step, parts)
+        return step
+
+    def save_if_due(self, step, store):
+        if self._every and step % self._every == 0:
+            self._save(self._folder, step, *store.parts(), self._ranks)
 
 
 class Training:
     """A network and its store; a step goes through the layers one by one, forward and back."""
 
-    def __init__(self, world, config, width=None, memory=None):
+    def __init__(self, data, tensor, config, width=None, memory=None):
         shape = (width or config.width, config.depth, config.heads, config.length)
-        self._world, self._config, self._memory = world, config, memory
-        self._layers = layers(*shape, ranks=world.size if config.tensor else 1)
-        self.store = Store(world, config.stage, config.optimizer, config.learning_rate, config.tensor)
-        self.store.fill(self._layers, config.seed, layers(*shape) if config.tensor else None)
+        self._tensor, self._config, self._memory = tensor, config, memory
+        self._layers = layers(*shape, ranks=tensor.size)
+        if config.update:
+            self.store = store_of(config.update, data, config.learning_rate, config.prefetch)
+            config.checkpoint |= hasattr(self.store, "timeline")  # otherwise the backward pass keeps gathered weights
+        else:
+            self.store = Store(data, config.stage, config.optimizer, config.learning_rate)
+        self.store.fill(self._layers, config.seed, whole=layers(*shape), tensor=tensor)
         self._kept = memory.alive() if memory else 0
         self.alive = {"weights and state": self._kept}  # bytes by what they are for
 
@@ -125,9 +194,7 @@ class Training:
         """Return a layer's input plus its output, summed over ranks in tensor parallelism."""
         if not layer.residual:
             return through
-        if self._config.tensor:
-            through = self._world.all_reduce(through, layer.name, total=True)
-        return around + through
+        return around + self._tensor.all_reduce(through, layer.name, total=True)
 
     def _note(self, kind):
         if self._memory:
