@@ -532,7 +532,7 @@ def mesh():
     for row, host in enumerate("AB"):
         y = 24 + 126 * row
         drawing.box(20, y, 700, 96, f"host {host}", colour=GREY, dashed=True)
-        drawing.text(666, y + 22, f"sees samples {row + 1} of 2", anchor="end", colour=GREY)
+        drawing.text(612, y + 22, f"sees samples {row + 1} of 2", anchor="end", colour=GREY)
         for column in range(4):
             drawing.box(40 + 170 * column, y + 34, 150, 52, f"rank {4 * row + column}", f"part {column + 1} of 4")
         for column in range(3):

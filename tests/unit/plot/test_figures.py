@@ -8,6 +8,14 @@ from course.convergence.critical import Noise, critical_batch
 from course.gradients import descent
 from course.gradients.descent import EASY, NOISY
 from course.shared import cost
+from course.shared.recorded import Recorded
+
+
+def raced():
+    """Return a run of two ways to average gradients."""
+    way = {"computation": [(0.0, 0.1)], "communication": [(0.05, 0.2)], "seconds": [0.2, 0.2], "messages": 1}
+    return Recorded({"name": "race", "finished": "2026-11-27", "ways": {"Flat": way, "Bucketed": way}})
+
 
 MANY = descent.generated(16)
 LINK = cost.Link(1e-5, 1e-10)
@@ -38,6 +46,7 @@ FIGURES = {
     "critical": lambda: plot.plot_critical_batch(curve(), noise={"live": Noise((300.0,))}),
     "critical, two arms": lambda: plot.plot_critical_batch([curve(), curve("LAMB")]),
     "sharpness": lambda: plot.plot_sharpness(recorded("landscape")),
+    "ways": lambda: plot.plot_ways(raced()),
     "overlap": lambda: plot.plot_overlap(roofline.overlap_on_h100(), predicted=[13_800]),
     "memory": lambda: plot.plot_memory(recorded("sharding-memory")),
     "messages": lambda: plot.plot_messages(recorded("few-messages")),
