@@ -113,6 +113,12 @@ def parted(folder):
         for steps, ranks in ((1, 4), (2, 2), (4, 3)):
             calls[f"{kind}, {ranks} ranks"] = dict(workers=ranks, batch=GLOBAL // ranks, steps=steps, **how)
             calls[f"{kind}, {ranks} ranks"] |= dict(checkpoint_every=1, checkpoints=str(folder / kind))
+    two = dict(workers=2, batch=GLOBAL // 2, stage=2)
+    calls["two ranks"] = two | dict(steps=4)
+    for steps in (2, 4):
+        calls[f"two ranks, {steps} steps"] = two | dict(
+            steps=steps, checkpoint_every=2, checkpoints=str(folder / "two")
+        )
     return launches({name: PARTS | call for name, call in calls.items()})(folder)
 
 
@@ -184,6 +190,13 @@ def test_other_numbers_of_ranks_continue_from_a_checkpoint(results, kind):
     parts = [found[f"{kind}, {ranks} ranks"] for ranks in (4, 2, 3)]
     assert [part["resumed_at"] for part in parts] == [0, 1, 2]
     assert [loss for part in parts for loss in part["losses"]] == pytest.approx(found["one"]["losses"], rel=2e-5)
+
+
+def test_the_same_number_of_ranks_continues_bit_by_bit(results):
+    found = results("parted")
+    parts = [found[f"two ranks, {steps} steps"] for steps in (2, 4)]
+    assert [part["resumed_at"] for part in parts] == [0, 2]
+    assert [loss for part in parts for loss in part["losses"]] == found["two ranks"]["losses"]
 
 
 def test_a_pipeline_trains_like_one_stage_whatever_its_schedule(results):
