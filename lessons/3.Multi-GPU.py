@@ -62,7 +62,7 @@ Tabs({
 # | 1 initialize | `hvd.init()` | `dist.init_process_group(` | an error at the first call |
 # | 2 pin | `tf.config.set_visible_devices(` | `torch.cuda.set_device(device)` | all ranks use GPU 0 |
 # | 3 shard | `dataset.shard(hvd.size(), hvd.rank())` | `DistributedSampler(dataset)` | ? |
-# | 4 scale | `0.02 * hvd.size()` | `0.02 * dist.get_world_size()` | ? |
+# | 4 scale | `0.005 * hvd.size()` | `0.005 * dist.get_world_size()` | ? |
 # | 5 wrap | `hvd.DistributedGradientTape(tape)`, `hvd.DistributedOptimizer(optimizer)` | `torch.nn.parallel.DistributedDataParallel(model)` | ? |
 # | 6 broadcast | `hvd.broadcast_variables(` | DDP does it when it is made | ? |
 #

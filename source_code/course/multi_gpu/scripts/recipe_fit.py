@@ -24,7 +24,7 @@ model = tf.keras.Sequential(
         tf.keras.layers.Dense(10, activation="softmax"),
     ]
 )
-optimizer = tf.keras.optimizers.SGD(0.02 * hvd.size(), 0.9)  # 4 scale
+optimizer = tf.keras.optimizers.SGD(0.005 * hvd.size(), 0.9)  # 4 scale
 optimizer = hvd.DistributedOptimizer(optimizer)  # 5 wrap
 model.compile(optimizer, loss="sparse_categorical_crossentropy", metrics=["accuracy"])
 model.set_weights([hvd.broadcast(weight, 0) for weight in model.get_weights()])  # 6 broadcast

@@ -24,7 +24,7 @@ model = tf.keras.Sequential(
         tf.keras.layers.Dense(10, activation="softmax"),
     ]
 )
-optimizer = tf.keras.optimizers.SGD(0.02 * hvd.size(), 0.9)  # 4 scale
+optimizer = tf.keras.optimizers.SGD(0.005 * hvd.size(), 0.9)  # 4 scale
 loss_of = tf.keras.losses.SparseCategoricalCrossentropy()
 
 

@@ -17,7 +17,7 @@ model = tf.keras.Sequential(
         tf.keras.layers.Dense(10, activation="softmax"),
     ]
 )
-optimizer = tf.keras.optimizers.SGD(0.02, 0.9)
+optimizer = tf.keras.optimizers.SGD(0.005, 0.9)
 model.compile(optimizer, loss="sparse_categorical_crossentropy", metrics=["accuracy"])
 
 model.fit(dataset, epochs=3, verbose=2)

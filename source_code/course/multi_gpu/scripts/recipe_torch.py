@@ -28,7 +28,7 @@ model = torch.nn.Sequential(
     torch.nn.Linear(16 * 15 * 15, 10),
 ).to(device)
 model = torch.nn.parallel.DistributedDataParallel(model)  # 5 wrap, 6 broadcast
-optimizer = torch.optim.SGD(model.parameters(), 0.02 * dist.get_world_size(), 0.9)  # 4 scale
+optimizer = torch.optim.SGD(model.parameters(), 0.005 * dist.get_world_size(), 0.9)  # 4 scale
 
 for epoch in range(3):
     sampler.set_epoch(epoch)  # another order in each epoch
