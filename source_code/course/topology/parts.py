@@ -14,7 +14,6 @@ DEVICE_KINDS = {  # and their common names
     "nic": "network card",
     "nvswitch": "NVSwitch",
     "disk": "disk",
-    "memory": "memory",
     "other": "device",
 }
 
@@ -63,7 +62,7 @@ class Device:
     """A part of the PCIe tree: a root complex, switch, GPU, network card and so on."""
 
     name: str
-    kind: str  # one of DEVICE_KINDS; "memory" is plugged in, like CXL's
+    kind: str  # one of DEVICE_KINDS
     under: str = ""  # the switch or root complex above; empty for a root complex, or if unknown
     numa: int | None = None  # None: same as `under`, or unknown
     model: str = ""

@@ -2,7 +2,6 @@
 
 import os
 import random
-import re
 from contextlib import suppress
 from pathlib import Path
 
@@ -66,20 +65,20 @@ def test_file_type_by_name_or_content(tmp_path):
 @pytest.mark.parametrize(
     ("old", "new", "expected"),
     [
-        ("</topology>", "", "line {last}: this is not XML"),
-        ('cpuset="0x00000033"', 'cpuset="all"', "line 5: cpuset='all'; expected words like"),
-        ('bridge_type="0-1"', 'bridge_type="x"', "bridge_type='x'; expected 0-1 .host to PCI. or"),
+        ("</topology>", "", "machine.xml, line {last}: this is not XML"),
+        ('cpuset="0x00000033"', 'cpuset="all"', "machine.xml: cpuset='all' of an <object> of type 'Package'"),
+        ('pci_busid="0000:81:00.0"', 'pci_busid="x"', "pci_busid='x' of an <object> of type 'Bridge'"),
         ("</topology>", '<object type="Group">' * 5000, "this is not XML"),
-        ('version="2.0"', 'version="4.0"', "version='4.0'; expected hwloc's versions 1 to 3"),
+        ('version="2.0"', 'version="1.0"', "machine.xml: this is not the XML of hwloc 2 or 3"),
+        ('version="2.0"', 'version="4.0"', "machine.xml: this is not the XML of hwloc 2 or 3"),
     ],
 )
-def test_what_cannot_be_read_is_named_with_its_line(old, new, expected):
+def test_what_cannot_be_read_is_named(old, new, expected):
     text = VERSION_2
     assert old in text
     broken = text.replace(old, new, 1)
-    with pytest.raises(TopologyError, match=expected.format(last=broken.count("\n") + 1)) as raised:
+    with pytest.raises(TopologyError, match=expected.format(last=broken.count("\n") + 1)):
         hwloc.parse(broken, file="machine.xml")
-    assert re.match(r"machine\.xml, line \d+: ", str(raised.value))
 
 
 def test_other_files_are_refused_and_broken_ones_are_refused_or_read():
