@@ -9,8 +9,7 @@ from xml.etree import ElementTree
 
 from course.topology.error import TopologyError
 from course.topology.graph import Topology
-from course.topology.link import nvlink_gb_per_s
-from course.topology.parts import Device, NvLink, processors
+from course.topology.parts import Device, processors
 from course.topology.pci import ADDRESS, Function, address, devices, kind_of
 
 CACHES = ("unified", "data", "instruction")  # by hwloc's number
@@ -19,7 +18,7 @@ PCI_TYPE = r"([0-9a-f]{4}) \[([0-9a-f]{4}):.*"  # class and vendor
 # Types of OSDev: bits in version 3, numbers in version 2.
 DISK, NETWORK, INFINIBAND = 1, 16, 32
 NUMBERED = {0: DISK, 2: NETWORK, 3: INFINIBAND}
-NVLINKS = re.compile(r"(?:(P100)|(V100)|(A100|A800)|(H100|H200|H800|H20)|(B100|B200|B300))(?!\d)")
+NO_NVLINKS = "NVLinks are not read from hwloc's XML: `nvidia-smi topo -m` has them"
 
 
 def parse(text: str | bytes, name: str = "hwloc", file: str = "lstopo --of xml") -> Topology:
@@ -66,15 +65,6 @@ def _os_devices(device):
 def _os_info(device, name):
     """The first non-empty value of an info of a device's operating system devices."""
     return next(filter(None, (_info(element, name) for element in _os_devices(device))), "")
-
-
-def _nvlink(a, b, gb_per_s):
-    """NVLinks of a total bandwidth, counted by the generation's rate, or by a usual one."""
-    match = NVLINKS.search(f"{a.model} {b.model}")
-    if match and gb_per_s % nvlink_gb_per_s(match.lastindex) == 0:
-        return NvLink(a.name, b.name, int(gb_per_s / nvlink_gb_per_s(match.lastindex)), match.lastindex)
-    each = next((rate for rate in (25, 20) if gb_per_s % rate == 0), gb_per_s)
-    return NvLink(a.name, b.name, int(gb_per_s / each), each_gb_per_s=each)
 
 
 class _Reader:
@@ -124,7 +114,7 @@ class _Reader:
             "measured by hwloc",
             **processors(sockets, numas, cores.values(), caches),
             devices=parts,
-            nvlinks=tuple(self.nvlinks({part.address: part for part in parts})),
+            notes=(NO_NVLINKS,) * any(part.kind == "gpu" for part in parts),
         )
 
     def function(self, element, numas):
@@ -165,30 +155,6 @@ class _Reader:
             known = next((kind for kind in (INFINIBAND, NETWORK, DISK) if types & kind), 0)
             names.setdefault(known, element.get("name", ""))
         return names
-
-    def nvlinks(self, known):
-        """Yield NVLinks between devices, `known` by address.
-
-        hwloc lists them as a matrix of MB/s in one direction, over all links of a pair; its rows and columns are
-        objects, by type and number.
-        """
-        found = {}
-        for element in self.of("PCIDev", "OSDev"):
-            owner = element if _is_pci(element) else self.parents[element]
-            found[f"{element.get('type')}:{element.get('gp_index')}"] = known.get(address(owner.get("pci_busid", "")))
-        for matrix in self.top:
-            if matrix.get("name") != "NVLinkBandwidth":
-                continue
-            words, rates = (
-                " ".join(child.text or "" for child in matrix.iterfind(tag)).split() for tag in ("indexes", "u64values")
-            )
-            ends = [found.get(word if ":" in word else f"{matrix.get('type')}:{word}") for word in words]
-            if len(rates) != len(ends) ** 2 or not all(map(str.isdecimal, rates)):
-                raise TopologyError(f"NVLinkBandwidth of {len(ends)} objects needs {len(ends) ** 2} numbers")
-            for row, a in enumerate(ends):
-                for b, rate in zip(ends[:row], map(int, rates[row * len(ends) :]), strict=False):
-                    if rate and a and b and a != b:
-                        yield _nvlink(b, a, rate / 1000)
 
 
 def _is_pci(element):

@@ -156,16 +156,14 @@ def _over_pairs(by_pair):
 
 def _draw_matrix(panel, by_pair, path):
     """Draw the best bandwidth of each pair of ends; return a description."""
-    ends = list(dict.fromkeys(end for pair in sorted(by_pair, key=str) for end in pair))
-    ends.sort(key=lambda end: (isinstance(end, str), end))
+    ends = sorted({end for pair in by_pair for end in pair})
     best = numpy.full((len(ends), len(ends)), numpy.nan)
     words = []
     for (one, other), points in by_pair.items():
         sizes, seconds = _curve(points)
         value = 1e-9 * algorithm_bandwidth(sizes, seconds["median"]).max()
         best[ends.index(one), ends.index(other)] = value
-        if path != "device":  # round trips have no direction
-            best[ends.index(other), ends.index(one)] = value
+        best[ends.index(other), ends.index(one)] = value  # round trips have no direction
         words.append(f"{one} to {other} {value:.3g}")
     panel.imshow(best, cmap="Blues", vmin=0, vmax=1.6 * numpy.nanmax(best))  # black stays readable
     for (row, column), value in numpy.ndenumerate(best):
@@ -174,10 +172,7 @@ def _draw_matrix(panel, by_pair, path):
     panel.set_xticks(range(len(ends)), ends)
     panel.set_yticks(range(len(ends)), ends)
     panel.grid(False)
-    panel.set(
-        title=f"{path.replace('_', ' ')}: at best, GB/s",
-        **({} if path == "device" else {"xlabel": "rank", "ylabel": "rank"}),
-    )
+    panel.set(title=f"{path.replace('_', ' ')}: at best, GB/s", xlabel="rank", ylabel="rank")
     return ", ".join(words)
 
 

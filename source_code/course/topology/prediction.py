@@ -37,18 +37,6 @@ class Prediction:
     shown: float = 1.0  # 1: no overlap; 0: full overlap
     baseline: "Prediction | None" = None  # alternative baseline of the efficiency: a rank's speed in this prediction
 
-    def __post_init__(self):
-        for name in ("ranks", "batch", "all_reduces"):
-            if getattr(self, name) < 1:
-                raise InputError(f"{name}={getattr(self, name)!r}: at least 1 is needed")
-        for name in ("computation_s", "one_images_per_s"):
-            if not 0 < getattr(self, name) < math.inf:
-                raise InputError(f"{name}={getattr(self, name)!r}must be positive and finite")
-        if not 0 <= self.communication_s < math.inf:
-            raise InputError(f"communication_s={self.communication_s!r}: a time, 0 or more")
-        if not 0 <= self.shown <= 1:
-            raise InputError(f"shown must be from 0 to 1, got {self.shown!r}")
-
     @property
     def seconds(self):
         """The estimated time, interpolated between full and no overlap by `shown`."""
