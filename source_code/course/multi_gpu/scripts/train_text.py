@@ -39,7 +39,6 @@ def parse(arguments=None):
     add("--learning-rate", type=Number(above=0), default=1e-3, metavar="RATE", help="of Adam")
     add("--class-weights", action="store_true", help="let both classes weigh the same in the loss")
     add("--seed", type=SEED, default=0, help="of initial weights and order")
-    add("--verbose", default="dots", choices=("dots", "full"), help="what to print of an epoch")
     config = ours.parse_args(arguments)
     if config.export and config.embedding != OWN:
         ours.error(f"--export writes our own embedding: use --embedding {OWN}")
@@ -65,7 +64,7 @@ import tensorflow as tf
 from course.data import Order, load_questions, shard
 from course.multi_gpu import embedding
 from course.multi_gpu.binary_metrics import best_threshold, figures, loss_and_accuracy, precision_recall
-from course.multi_gpu.callbacks import Epochs, Records, Stopping, Validation, horovod_callbacks, make_scores
+from course.multi_gpu.callbacks import Records, Stopping, Validation, horovod_callbacks, make_scores
 from course.training.journal import Journal
 from course.training.strategy import devices_for
 from ddl import cluster
@@ -86,7 +85,7 @@ def main(config):
         optimizer = tf.keras.optimizers.Adam(config.learning_rate)
 
     # Only rank 0 writes.
-    journal = Journal(process.rank == 0, config.epochs * order.steps, order.steps, config.global_batch, line=None)
+    journal = Journal(process.rank == 0, config.epochs * order.steps, order.steps, config.global_batch)
     announce(journal, config, process, parts)
     callbacks = make_callbacks(config, process, model, parts, journal)
 
@@ -278,10 +277,8 @@ def make_callbacks(config, process, model, parts, journal):
     )
     if config.patience:
         callbacks.append(Stopping("val_loss", patience=config.patience, mode="min", restore_best_weights=True))
-    if process.rank == 0:
-        callbacks.append(Epochs(config.verbose == "full"))
-        if journal.recorder.folder:
-            callbacks.append(tf.keras.callbacks.TensorBoard(journal.recorder.folder.tensorboard, write_graph=False))
+    if process.rank == 0 and journal.recorder.folder:
+        callbacks.append(tf.keras.callbacks.TensorBoard(journal.recorder.folder.tensorboard, write_graph=False))
     return callbacks
 
 
