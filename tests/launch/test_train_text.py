@@ -22,7 +22,7 @@ WAYS = {
 SMALL = dict(samples=2000, data_set="questions", oversubscribe=True)
 
 
-TRAINED = {"script": "train_text.py", "epochs": 3, "class_weights": True, **SMALL}
+TRAINED = {"script": "train_text.py", "epochs": 3, **SMALL}
 OUTPUTS = {"ways": launches({way: {**TRAINED, "strategy": way, "name": way, **how} for way, how in WAYS.items()})}
 
 

@@ -74,7 +74,8 @@ def difference(first: str | Path, second: str | Path) -> Difference:
     )
     shown: list[Line] = []
     for group in matcher.get_grouped_opcodes(CONTEXT):
-        shown.append(Line("gap"))
+        if group[0][3]:  # not at the beginning
+            shown.append(Line("gap"))
         for tag, old_from, old_to, new_from, new_to in group:
             if tag == "equal":
                 shown += [Line("same", *line) for line in new[new_from:new_to]]

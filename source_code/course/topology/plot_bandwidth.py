@@ -21,9 +21,8 @@ def plot_bandwidth(runs) -> Figure:
     kinds = list(dict.fromkeys(point["operation"] for result in results for point in result["points"]))
     if not kinds:
         raise InputError("none of these runs measured an operation")
-    figure = Figure(9.0, 6.4 if len(kinds) > 1 else 4.4)
-    grid = (2, len(kinds)) if len(kinds) > 1 else (1, 2)
-    times, speeds = figure.subplots(*grid, sharex=True, sharey="row" if len(kinds) > 1 else False).reshape(2, -1)
+    figure = Figure(9.0, 6.4)
+    times, speeds = figure.subplots(2, len(kinds), sharex=True, sharey="row", squeeze=False)
     texts = []
     for operation, time, speed in zip(kinds, times, speeds, strict=True):
         time.set_title(operation)
@@ -34,7 +33,7 @@ def plot_bandwidth(runs) -> Figure:
     speeds[0].set_ylabel("bus bandwidth")
     _scale(times, _time)
     _scale(speeds, _rate)
-    for panel in (*times, *speeds) if len(kinds) > 1 else ():
+    for panel in (*times, *speeds):
         panel.label_outer()
         panel.tick_params(axis="x", labelsize=9)
     _finish(figure, results, [line for line in times[0].get_lines() if not line.get_label().startswith("_")], 2)

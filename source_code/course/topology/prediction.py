@@ -85,15 +85,12 @@ class Prediction:
         )
 
 
-# ---------------------------------------------------------------- from measurements
-
-
 @cache
 def expected_maximum(ranks: int) -> float:
     """Return the mean lateness of the slowest of `ranks` in standard deviations: 0 for one, 0.56 for two.
 
     This is the expected maximum of n standard normal draws, the integral of Φ⁻¹(u^(1/n)) over u from 0 to 1 (Tippett
-    1925, "On the extreme individuals", Biometrika 17), here the mean over 4000 cells.
+    1925, "On the extreme individuals", Biometrika 17).
     """
     quantile = NormalDist().inv_cdf
     total = math.fsum(quantile(((cell + 0.5) / 4000) ** (1 / ranks)) for cell in range(4000))
@@ -205,8 +202,7 @@ def _terms(prediction, form):
 def report(predictions, run) -> Table:
     """Compare one prediction, or a dictionary of predictions, with a run of the same ranks and batch.
 
-    The run is from `train_cifar.py`, or from `step_times.py` with its model; the measured time is the mean over steps
-    after the warm-up. ``error`` is predicted over measured time, minus 1.
+    The measured time is the mean over steps after the warm-up. ``error`` is predicted over measured time, minus 1.
     """
     if isinstance(predictions, Prediction):
         predictions = {"prediction": predictions}
@@ -230,9 +226,6 @@ def report(predictions, run) -> Table:
         "the other. Costs outside the model can make a step longer than both."
     )
     return Table.of(rows, caption)
-
-
-# ---------------------------------------------------------------- clusters
 
 
 def table(predictions: Iterable[Prediction], title: str = "", margin_points: float | None = None) -> Table:

@@ -37,7 +37,6 @@ def parse(arguments=None):
     add("--patience", type=Integer(0), default=2, metavar="EPOCHS", help=patience)
     add("--global-batch", type=Integer(), default=128, help="samples in a step of all replicas together")
     add("--learning-rate", type=Number(above=0), default=1e-3, metavar="RATE", help="of Adam")
-    add("--class-weights", action="store_true", help="let both classes weigh the same in the loss")
     add("--seed", type=SEED, default=0, help="of initial weights and order")
     config = ours.parse_args(arguments)
     if config.export and config.embedding != OWN:
@@ -139,9 +138,6 @@ def make_batches(config, questions, order):
     """
     texts = tf.constant(questions.texts)
     targets = questions.targets.astype(np.float32)
-    weights = np.ones(2, np.float32)
-    if config.class_weights:
-        weights = (len(targets) / (2 * np.bincount(questions.targets))).astype(np.float32)
 
     def batches(context):
         replicas = context.num_replicas_in_sync
@@ -158,8 +154,7 @@ def make_batches(config, questions, order):
             return tf.data.Dataset.from_tensor_slices(tf.ensure_shape(some, shape))
 
         def samples(some):
-            wanted = tf.gather(targets, some)[:, None]
-            return tf.gather(texts, some), wanted, tf.gather(weights, tf.cast(wanted, tf.int32))
+            return tf.gather(texts, some), tf.gather(targets, some)[:, None]
 
         return tf.data.Dataset.range(config.epochs).flat_map(epoch).map(samples).prefetch(2)
 
@@ -209,13 +204,11 @@ def loop(config, process, model, optimizer, batches, order, callbacks):
     strategy = process.strategy
     cross_entropy = tf.keras.losses.BinaryCrossentropy(reduction=tf.keras.losses.Reduction.NONE)
 
-    def replica_step(texts, targets, weights):
+    def replica_step(texts, targets):
         with tf.GradientTape() as tape:
             scores = model(texts, training=True)
             # Replicas' gradients are summed, so each divides by the size of the global batch.
-            loss = tf.nn.compute_average_loss(
-                cross_entropy(targets, scores, weights), global_batch_size=config.global_batch
-            )
+            loss = tf.nn.compute_average_loss(cross_entropy(targets, scores), global_batch_size=config.global_batch)
         gradients = tape.gradient(loss, model.trainable_variables)
         optimizer.apply_gradients(zip(gradients, model.trainable_variables))
         hits = tf.reduce_sum(tf.cast((scores > 0.5) == (targets > 0.5), tf.float32))
