@@ -157,11 +157,11 @@ def _speed(model, gpu, batch):
 
 def _checked(name, value, least=None):
     """Return a number if it is positive and plausible; with `least`, an integer >= `least`."""
-    kind, needed = (
-        (numbers.Real, "a positive number") if least is None else (numbers.Integral, f"an integer >= {least}")
-    )
-    fits = isinstance(value, kind) and not isinstance(value, bool) and (value > 0 if least is None else value >= least)
-    if not fits or value > MOST:
+    kind, needed = numbers.Real, "a positive number"
+    if least is not None:
+        kind, needed = numbers.Integral, f"an integer >= {least}"
+    fits = isinstance(value, kind) and not isinstance(value, bool) and 0 < value <= MOST
+    if not fits or (least and value < least):
         raise InputError(f"{name}={value!r}: {needed} is needed, at most {MOST:g}")
     return value
 

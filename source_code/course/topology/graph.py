@@ -83,7 +83,7 @@ class Topology:
             "NVSwitch": self.of("nvswitch"),
             "network card": self.nics,
         }
-        return ", ".join(plural(len(found), name) for name, found in parts.items() if found).replace("hs", "hes")
+        return ", ".join(plural(len(found), name) for name, found in parts.items() if found)
 
     def of(self, kind):
         """Return the devices of a kind (see `Device.kind`), in order."""

@@ -17,11 +17,11 @@ def here(root: str | Path = "/") -> Topology:
     `notes` list the gaps.
     """
     topology = sysfs.read(root, name=os.uname().nodename)
-    report = nvml.read()
-    origin, notes = "measured here by /sys and /proc", list(report.notes)
-    if report.gpus:
+    gpus, notes = nvml.read()
+    origin = "measured here by /sys and /proc"
+    if gpus:
         origin += ", NVML"
-        topology = _with_gpus(topology, report)
+        topology = _with_gpus(topology, gpus)
     elif topology.gpus:
         notes.append("GPUs are listed as PCI devices only: it is unknown whether NVLinks join them")
     threads = sum(len(core.threads) for core in topology.cores)
@@ -30,12 +30,12 @@ def here(root: str | Path = "/") -> Topology:
     )
 
 
-def _with_gpus(topology, report):
+def _with_gpus(topology, found):
     addresses = {device.address: device.name for device in topology.gpus}
-    if any(gpu.address not in addresses for gpu in report.gpus):
-        topology = _unplaced(topology, len(report.gpus))
-        addresses = {gpu.address: f"GPU{at}" for at, gpu in enumerate(report.gpus)}
-    gpus = {addresses[gpu.address]: gpu for gpu in report.gpus}
+    if any(gpu.address not in addresses for gpu in found):
+        topology = _unplaced(topology, len(found))
+        addresses = {gpu.address: f"GPU{at}" for at, gpu in enumerate(found)}
+    gpus = {addresses[gpu.address]: gpu for gpu in found}
     # nvidia-smi's numbering, which follows the addresses unless a variable says otherwise; then GPUs that it omits.
     names = [*gpus, *(device.name for device in topology.gpus if device.name not in gpus)]
     names = {name: f"GPU{number}" for number, name in enumerate(names)}
@@ -46,7 +46,7 @@ def _with_gpus(topology, report):
         for device in topology.devices
     ]
     devices.sort(key=lambda device: int(device.name[3:]) if device.kind == "gpu" else -1)
-    links, switches = _nvlinks(report, {device.address: device.name for device in devices if device.kind == "nvswitch"})
+    links, switches = _nvlinks(found, {device.address: device.name for device in devices if device.kind == "nvswitch"})
     return replace(topology, devices=(*devices, *switches), nvlinks=links)
 
 
@@ -61,11 +61,11 @@ def _unplaced(topology, count):
     return replace(topology, devices=(*others, *gpus), notes=(*topology.notes, note))
 
 
-def _nvlinks(report, switches):
+def _nvlinks(found, switches):
     """Return NVLinks by the names of their ends, and NVSwitches not listed so far."""
-    names = {gpu.address: f"GPU{at}" for at, gpu in enumerate(report.gpus)}
+    names = {gpu.address: f"GPU{at}" for at, gpu in enumerate(found)}
     counts, added = Counter(), {}
-    for at, gpu in enumerate(report.gpus):
+    for at, gpu in enumerate(found):
         for kind, end in gpu.links:
             if kind == "gpu" and end in names:
                 counts[tuple(sorted((f"GPU{at}", names[end]))), gpu.nvlink_generation] += 1

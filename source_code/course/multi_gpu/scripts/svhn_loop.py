@@ -181,7 +181,7 @@ def compare_step(make_step, strategy, network, batches, global_batch):
 
 
 def flat(model):
-    """Return all trainable weights as one float64 vector, to compare without further rounding."""
+    """Return all trainable weights as one float64 vector."""
     return np.concatenate([np.ravel(weight.numpy()) for weight in model.trainable_variables]).astype(np.float64)
 
 
