@@ -1,7 +1,6 @@
 """Collectives of Horovod and tf.distribute, for `bench_allreduce.py`.
 
-Each class has `barrier`, `finish`, `gather`, and `operation`, which returns a function of a rank's values. A rank holds
-at most COPIES of a message in memory, including input and result.
+A rank holds at most COPIES of a message in memory, including input and result.
 """
 
 import os

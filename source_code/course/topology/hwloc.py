@@ -1,7 +1,6 @@
 """Reader for the XML of hwloc's ``lstopo --of xml``, versions 2 and 3.
 
-Both list the processors of each object, so this reader uses those lists, whatever the nesting. An operating system
-device (OSDev) has one type in version 2, and a bit set of types in version 3.
+Both list the processors of each object, so this reader uses those lists, whatever the nesting.
 """
 
 import re

@@ -229,10 +229,7 @@ def report(predictions, run) -> Table:
 
 
 def table(predictions: Iterable[Prediction], title: str = "", margin_points: float | None = None) -> Table:
-    """Tabulate the terms of predictions by ranks; `title` starts the caption.
-
-    `margin_points` is the efficiency's margin of error in points, for the interval ``low`` to ``high``.
-    """
+    """Tabulate the terms of predictions by ranks, with an interval if the efficiency's margin in points is given."""
     predictions = list(predictions)
     rows = [
         {
