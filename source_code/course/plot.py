@@ -17,7 +17,7 @@ _MODULES = {
         "slider plot_descent plot_training plot_average plot_spread plot_best_rate plot_exchange plot_ring"
     ),
     "gradients.plot_sgd": "plot_settled plot_map plot_one_step plot_to_target",
-    "topology.plot_cost": "plot_cost",
+    "gradients.plot_cost": "plot_cost",
     "multi_gpu.plot_efficiency": "plot_scaling plot_step_times plot_payoff plot_timeline",
     "multi_gpu.plot_failures": "plot_lost_share",
     "topology.plot_hierarchy": "plot_fade plot_variants",

@@ -21,4 +21,4 @@ def printable(text: str) -> str:
 
 def plural(count: float, noun: str) -> str:
     """Return a count with its noun: ``1 rank``, ``2 ranks``, ``1,024 ranks``."""
-    return f"{count:,} {noun}" + ("" if count == 1 else "s")
+    return f"{count:,} {noun}" + ("" if count == 1 else "es" if noun.endswith("ch") else "s")

@@ -22,7 +22,7 @@ WAYS = {
 SMALL = dict(samples=2000, data_set="questions", oversubscribe=True)
 
 
-TRAINED = {"script": "train_text.py", "epochs": 3, "class_weights": True, **SMALL}
+TRAINED = {"script": "train_text.py", "epochs": 3, **SMALL}
 OUTPUTS = {"ways": launches({way: {**TRAINED, "strategy": way, "name": way, **how} for way, how in WAYS.items()})}
 
 
@@ -55,16 +55,16 @@ def test_text_strategies_end_with_the_same_weights(ways, way, nothing_left):
     assert result["steps"] == 36 and result["samples"] == 36 * 128
     assert result["test"]["majority"] == majority(parts.test.targets)
     assert list((ways[way].folder / "tensorboard").rglob("events.out.*"))
-    assert "epoch 0: loss" in ways[way].logs(0) and ".." in ways[way].logs(0)
+    assert "epoch   1.00" in ways[way].logs(0)
     if processes == 2:
-        assert "epoch 0" not in ways[way].logs(1)
+        assert "epoch   1.00" not in ways[way].logs(1)
     notes = [event["message"] for event in ways[way].events() if event["event"] == "note"]
     assert any("logical devices" in note for note in notes) == way.startswith("mirrored")
 
 
 def test_early_stopping_restores_the_best_weights(tmp_path):
     exported = tmp_path / "embedding"
-    options = dict(epochs=40, patience=1, learning_rate=0.003, verbose="full", export=exported)
+    options = dict(epochs=40, patience=1, learning_rate=0.003, export=exported)
     first = launch("train_text.py", workers=1, **options, **{**SMALL, "samples": 6000})
     losses = first.history["validation_loss"]
     assert first.result["stopped_by"] == "patience" and len(losses) < 40
@@ -72,7 +72,6 @@ def test_early_stopping_restores_the_best_weights(tmp_path):
     assert best == losses.idxmin() + 1 == len(losses) - 1
     accuracy = first.history["test_accuracy"][best - 1]
     assert first.result["test_accuracy"] == first.result["test"]["accuracy"] == accuracy
-    assert f"epoch {best}: loss" in first.logs(0)
     assert f"lowest after epoch {best} of {best + 1}" in first.logs(0)
     assert first.result["tuned"]["f1"] > 0.4
 

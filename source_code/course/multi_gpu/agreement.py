@@ -14,9 +14,7 @@ def agreement(runs, step: int | None = None) -> Table:
     update. Further updates amplify it, so a mistake is visible after a few updates but not after hundreds.
 
     `runs` are finished runs of the scripts in ``strategies``, compared with the first of them, after `step` updates,
-    one of `course.training.strategy.KEPT`; by default the last.
-
-    Raises InputError without runs, if one has no weights for that step, or if the networks differ.
+    one of `course.training.strategy.KEPT`; by default the last. Raises InputError if they can't be compared.
     """
     runs = list(runs)
     if not runs:
@@ -46,9 +44,7 @@ def differences(runs, kept, step: int | None = None) -> list[tuple[int, float, f
     """Return the distance between each run's `kept_weights` and the first run's.
 
     For each run: the number of updates, the largest difference of any weight, and that over the largest absolute weight
-    of the first run.
-
-    Raises InputError if a run has no weights for that step, or a different network than the first.
+    of the first run. Raises InputError without weights for that step, or with another network than the first's.
     """
     apart = []
     for run, weights in zip(runs, kept, strict=True):
@@ -66,10 +62,7 @@ def differences(runs, kept, step: int | None = None) -> list[tuple[int, float, f
 
 
 def kept_weights(run) -> dict[int, list[np.ndarray]]:
-    """Return the weights that a run of a script in ``strategies`` kept, float32, by the number of updates.
-
-    Raises InputError if it saved none.
-    """
+    """Return the weights that a run of a script in ``strategies`` kept, float32, by the number of updates."""
     path = RunFolder(run.folder).weights
     if run.result is None or not path.exists():
         raise InputError(

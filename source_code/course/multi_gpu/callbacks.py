@@ -1,4 +1,4 @@
-"""Keras callbacks of ``train_text.py``: evaluation, records, progress and early stopping."""
+"""Keras callbacks of ``train_text.py``: evaluation, records and early stopping."""
 
 import numpy as np
 import tensorflow as tf
@@ -6,7 +6,6 @@ import tensorflow as tf
 from course.training.strategy import mean_so_far
 
 EVALUATION_BATCH = 1000
-FULL_METRICS_EVERY = 100  # epochs, between which --verbose dots prints a dot each
 
 
 def make_scores(strategy, model):
@@ -88,21 +87,3 @@ class Stopping(tf.keras.callbacks.EarlyStopping):
     def on_train_end(self, logs=None):
         super().on_train_end(logs)
         self.model.set_weights(self.best_weights)
-
-
-class Epochs(tf.keras.callbacks.Callback):
-    """Callback that prints a dot per epoch and metrics at intervals, or metrics in every epoch."""
-
-    def __init__(self, full):
-        super().__init__()
-        self.full = full
-
-    def on_epoch_end(self, epoch, logs=None):
-        if self.full or epoch % FULL_METRICS_EVERY == 0:
-            figures = ", ".join(f"{name} {value:.4f}" for name, value in logs.items())
-            print(f"epoch {epoch}: {figures}", flush=True)
-        else:
-            print(".", end="", flush=True)
-
-    def on_train_end(self, logs=None):
-        print(flush=True)

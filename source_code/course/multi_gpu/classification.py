@@ -15,8 +15,6 @@ def report(runs) -> Table:
     ``accuracy``, ``majority``, ``precision``, ``recall`` and ``f1`` are means over the seeds' test parts at a threshold
     of one half, ``f1_tuned`` at the threshold that is best on the validation part; ``f1_sd`` is a sample standard
     deviation, NaN for one seed.
-
-    Raises InputError if there are no such runs.
     """
     arms = {}
     for run in runs:

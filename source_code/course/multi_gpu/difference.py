@@ -6,6 +6,7 @@ import os
 from dataclasses import dataclass
 from html import escape
 from pathlib import Path
+from typing import NamedTuple
 
 from ddl.launcher.job import resolve_script
 from ddl.text import plural
@@ -22,59 +23,44 @@ STYLE = """<style>
 </style>"""
 
 
-@dataclass(frozen=True)
-class Line:
+class Line(NamedTuple):
     """A line of a comparison; a "gap" replaces lines that are the same in both files."""
 
     kind: str
-    number: int | None  # line in the second file, or in the first if removed
-    text: str
+    number: int | None = None  # line in the second file, or in the first if removed
+    text: str = ""
+
+    def __str__(self):
+        return f"{self.number or '':3} {SIGNS[self.kind]} {self.text}".rstrip()
 
 
 @dataclass(frozen=True)
 class Difference:
-    """The changes from one script to another.
-
-    Docstrings, empty lines and changes of indentation are ignored.
-    """
+    """The changes from one script to another, without docstrings, empty lines and changes of indentation."""
 
     first: str
     second: str
-    lines: tuple
+    lines: tuple[Line, ...]
 
-    @property
-    def added(self):
-        """Number of lines added, without comments."""
-        return self._count("added")
-
-    @property
-    def removed(self):
-        """Number of lines removed, without comments."""
-        return self._count("removed")
-
-    def _count(self, kind):
+    def count(self, kind: str) -> int:
+        """Return the number of lines "added" or "removed", without comments."""
         return sum(line.kind == kind and not line.text.lstrip().startswith("#") for line in self.lines)
 
     @property
     def caption(self):
         return (
-            f"{self.first} → {self.second}: {plural(self.added, 'line')} more, "
-            f"{self.removed} fewer, comments not counted"
+            f"{self.first} → {self.second}: {plural(self.count('added'), 'line')} more, "
+            f"{self.count('removed')} fewer, comments not counted"
         )
 
     def __repr__(self):
-        return "\n".join([self.caption, *map(_text, self.lines)])
+        return "\n".join([self.caption, *map(str, self.lines)])
 
     def _repr_html_(self):
-        rows = "".join(f'<span class="{line.kind}">{escape(_text(line)) or " "}</span>' for line in self.lines)
+        rows = "".join(f'<span class="{line.kind}">{escape(str(line)) or " "}</span>' for line in self.lines)
         return (
             f'{STYLE}<div class="ddl"><div>{escape(self.caption)}</div><pre class="ddl-difference">{rows}</pre></div>'
         )
-
-
-def _text(line):
-    number = f"{line.number:3d}" if line.number else "   "
-    return f"{number} {SIGNS[line.kind]} {line.text}".rstrip()
 
 
 def difference(first: str | Path, second: str | Path) -> Difference:
@@ -86,25 +72,17 @@ def difference(first: str | Path, second: str | Path) -> Difference:
     matcher = difflib.SequenceMatcher(
         None, *([text.strip() for _, text in lines] for lines in (old, new)), autojunk=False
     )
-    shown, reached = [], 0
+    shown: list[Line] = []
     for group in matcher.get_grouped_opcodes(CONTEXT):
-        if group[0][3] > reached:
-            shown.append(Line("gap", None, ""))
+        if group[0][3]:  # not at the beginning
+            shown.append(Line("gap"))
         for tag, old_from, old_to, new_from, new_to in group:
             if tag == "equal":
                 shown += [Line("same", *line) for line in new[new_from:new_to]]
                 continue
             shown += [Line("removed", *line) for line in old[old_from:old_to]]
             shown += [Line("added", *line) for line in new[new_from:new_to]]
-        reached = group[-1][4]
-    if shown and reached < len(new):
-        shown.append(Line("gap", None, ""))
-    return Difference(_short(first), _short(second), tuple(shown))
-
-
-def _short(script):
-    """Return the file's name, with its folder's if needed to distinguish it."""
-    return "/".join(Path(script).parts[-2:])
+    return Difference(*("/".join(Path(script).parts[-2:]) for script in (first, second)), tuple(shown))
 
 
 def _lines(path):

@@ -17,10 +17,7 @@ LOOK_S = 0.05
 
 
 def kill_at(run: Run, rank: int, step: int) -> Run:
-    """Kill a rank once the run has recorded `step`, follow the run to its end, and return it.
-
-    Raises InputError if the run ends first.
-    """
+    """Kill a rank once the run has recorded `step`, follow the run to its end, and return it."""
     killed = threading.Event()
 
     def kill():

@@ -5,10 +5,8 @@ takes that list, and returns whether it found its mistake and a sentence about t
 """
 
 import math
-from dataclasses import dataclass
 from pathlib import Path
 
-from ddl.display.html import html_table
 from ddl.display.style import hardware_label
 from ddl.errors import InputError
 from ddl.records.folder import RunFolder
@@ -184,35 +182,20 @@ def _different(values):
     return len(set(values))
 
 
-# ---------------------------------------------------------------- all of them
+def examine(run):
+    """Tabulate the checks of a run of `bug_hunt.py`, or of its folder; ``found`` says which mistakes it has."""
+    from ddl.display.table import Table  # with pandas
 
-
-@dataclass(frozen=True)
-class Findings:
-    """The checks of a run, displayed as a table."""
-
-    name: str  # of the run
-    findings: dict[str, tuple[bool, str]]  # by mistake: whether it was found, and the evidence
-
-    @property
-    def found(self):
-        """Names of the mistakes found."""
-        return [mistake for mistake, (found, _) in self.findings.items() if found]
-
-    def _rows(self):
-        rows = self.findings.items()
-        return [("✗ found" if found else "✓ right", mistake, sentence) for mistake, (found, sentence) in rows]
-
-    def __repr__(self):
-        width = max(map(len, self.findings))
-        return "\n".join([self.name, *(f"{sign}  {name:{width}}  {sentence}" for sign, name, sentence in self._rows())])
-
-    def _repr_html_(self):
-        return html_table(("result", self.name, "what the records show"), self._rows())
-
-
-def examine(run) -> Findings:
-    """Run all checks on a run of `bug_hunt.py`, or on its folder."""
     seen = witnesses(run)
-    name = getattr(run, "name", None) or Path(run).name
-    return Findings(name, {mistake: check(seen) for mistake, check in CHECKS.items()})
+    rows = []
+    for mistake, check in CHECKS.items():
+        found, sentence = check(seen)
+        rows.append(
+            {
+                "found": found,
+                "result": ("✗ found" if found else "✓ right", "result", "s"),
+                "mistake": (mistake, "mistake", "s"),
+                "evidence": (sentence, "what the records show", "s"),
+            }
+        )
+    return Table.of(rows, getattr(run, "name", None) or Path(run).name)

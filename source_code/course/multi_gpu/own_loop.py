@@ -28,10 +28,7 @@ class Trial:
 
 
 def trial(file: str, seed: int, replicas: int = 2) -> Trial:
-    """Run a reader's step on this many replicas, with the data of a seed.
-
-    Raises AssertionError if the file is missing, or its step fails or times out.
-    """
+    """Run a reader's step on this many replicas, with the data of a seed. Raises AssertionError if it fails."""
     given, others = _drawn(seed, replicas)
     (rank,) = launched(file, 1, {"given.npz": given}, program="course.multi_gpu.loop_harness")
     return Trial(file, given, others, rank.arrays)

@@ -30,10 +30,7 @@ class Pairs:
 
 
 def pairs(runs, figure: str) -> Pairs:
-    """Return a metric of each run's result, paired by ``pair`` if available, otherwise by ``seed``.
-
-    Raises InputError if a run has no partner, or there are no runs.
-    """
+    """Return a metric of each run's result, paired by ``pair`` if available, otherwise by ``seed``."""
     found: dict = {}
     for run in runs:
         result = run.result

@@ -19,14 +19,8 @@ OPERATIONS = {
 }
 
 
-# ---------------------------------------------------------------- definitions
-
-
 def algorithm_bandwidth(size_bytes, seconds):
-    """Return ``S / t`` in bytes/s: the size of a message over the time of the operation, floats or arrays.
-
-    The size of an all-gather or a reduce-scatter is the total over all ranks.
-    """
+    """Return size over time in bytes/s; the size of an all-gather or a reduce-scatter is the total over all ranks."""
     return size_bytes / seconds
 
 
@@ -40,14 +34,8 @@ def bus_factor(operation: str, ranks: int) -> float:
 
 
 def bus_bandwidth(operation: str, size_bytes, seconds, ranks: int):
-    """Return the algorithm bandwidth times the bus factor, in bytes/s; sizes and seconds are floats or arrays.
-
-    It is comparable to a link's bandwidth in one direction, for any number of ranks.
-    """
+    """Return the algorithm bandwidth times the bus factor, to compare with a link's in one direction."""
     return algorithm_bandwidth(size_bytes, seconds) * bus_factor(operation, ranks)
-
-
-# ---------------------------------------------------------------- tables
 
 
 def measured(runs, kind) -> list[dict]:

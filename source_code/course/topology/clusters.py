@@ -1,7 +1,6 @@
 """Predicted step times on clusters known from data sheets.
 
-Nominal bandwidths come from data sheets, the achievable share and the latency (`SHARE`, `LATENCY_S`) from NCCL's model,
-and the lateness of ranks (`LATE`) from published measurements.
+Nominal bandwidths come from data sheets, shares and latencies from NCCL's model, lateness from published measurements.
 """
 
 import math
@@ -20,7 +19,6 @@ from ddl.records import toml
 # release 0.21 (change log), which the published figures used.
 FUSION_BYTES = 128 * 2**20
 FUSION_BYTES_BEFORE = 64 * 2**20
-
 
 # From NCCL's model. Shares of the nominal bandwidth: src/graph/topo.h (20 of an NVLink's 25 GB/s, 12 of PCIe 3 x16's
 # 15.75, 12 of 100 Gbit/s); latencies in seconds of the ring's Simple protocol: src/graph/tuning.cc, hwLat, commit
@@ -43,16 +41,13 @@ MOST = 1e15  # upper limit for parameters, images and bytes
 
 @dataclass(frozen=True)
 class Server:
-    """A server of a cluster, described by its links.
-
-    `inside` is the link between neighboring GPUs, `between` the link between servers with all network cards combined.
-    """
+    """A server of a cluster, described by its links."""
 
     name: str
     gpus: int
     gpu: str  # model
-    inside: cost.Link
-    between: cost.Link
+    inside: cost.Link  # between neighboring GPUs
+    between: cost.Link  # between servers, of all network cards combined
     assumed: str = ""  # assumptions beyond its topology
 
     def all_reduce_s(self, size_bytes: float, nodes: int, algorithm="best"):
@@ -162,13 +157,12 @@ def _speed(model, gpu, batch):
 
 def _checked(name, value, least=None):
     """Return a number if it is positive and plausible; with `least`, an integer >= `least`."""
-    whole = least is not None
-    fits = isinstance(value, numbers.Integral if whole else numbers.Real)
-    if not fits or isinstance(value, bool) or not (value >= least if whole else value > 0):
-        needed = f"an integer >= {least}" if whole else "a positive number"
-        raise InputError(f"{name}={value!r}: {needed} is needed")
-    if value > MOST:
-        raise InputError(f"{name}={value!r}is too large")
+    kind, needed = numbers.Real, "a positive number"
+    if least is not None:
+        kind, needed = numbers.Integral, f"an integer >= {least}"
+    fits = isinstance(value, kind) and not isinstance(value, bool) and 0 < value <= MOST
+    if not fits or (least and value < least):
+        raise InputError(f"{name}={value!r}: {needed} is needed, at most {MOST:g}")
     return value
 
 
@@ -193,12 +187,8 @@ class _Training:
         link_gb_per_s=None,
         late=LATE,
     ):
-        for name, value in (
-            ("nodes", nodes),
-            ("batch", batch),
-            ("parameters", parameters),
-            ("all_reduces", all_reduces),
-        ):
+        counts = {"nodes": nodes, "batch": batch, "parameters": parameters, "all_reduces": all_reduces}
+        for name, value in counts.items():
             if value is not None:
                 _checked(name, value, 1)
         if _checked("fusion_bytes", fusion_bytes) < 1:

@@ -1,7 +1,6 @@
 """Collectives of Horovod and tf.distribute, for `bench_allreduce.py`.
 
-Each class has `barrier`, `finish`, `gather`, and `operation`, which returns a function of a rank's values. A rank holds
-at most COPIES of a message in memory, including input and result.
+A rank holds at most COPIES of a message in memory, including input and result.
 """
 
 import os
@@ -22,13 +21,6 @@ class Horovod:
 
         from course.training.horovod_utils import pin_gpu
 
-        if config.implementation != "auto":
-            raise BenchError(
-                f"--implementation {config.implementation} is for tf.distribute: "
-                'launch with cluster="multi_worker" to time its collectives'
-            )
-        if config.cycle_time_ms is not None:
-            os.environ["HOROVOD_CYCLE_TIME"] = str(config.cycle_time_ms)
         if config.interface:
             link(config.interface)  # raises an error on hosts without it
             os.environ.update(HOROVOD_GLOO_IFACE=config.interface, NCCL_SOCKET_IFNAME=config.interface)
@@ -77,17 +69,9 @@ class TFDistribute:
     GROUP = 2020  # an unused group key for broadcasts: the strategy counts from 1
 
     def __init__(self, config, task):
-        for option in ("interface", "cycle_time_ms"):
-            if getattr(config, option) is not None:
-                raise BenchError(
-                    f"--{option.replace('_', '-')} is for Horovod: tf.distribute uses "
-                    "the addresses in TF_CONFIG and has no cycles"
-                )
-        tf_options = tf.distribute.experimental
-        implementation = tf_options.CommunicationImplementation[config.implementation.upper()]
-        self.strategy = tf.distribute.MultiWorkerMirroredStrategy(
-            communication_options=tf_options.CommunicationOptions(implementation=implementation)
-        )
+        if config.interface is not None:
+            raise BenchError("--interface is for Horovod: tf.distribute uses the addresses in TF_CONFIG")
+        self.strategy = tf.distribute.MultiWorkerMirroredStrategy()
         self.rank, self.ranks = task.index, len(task.workers)
         if self.strategy.num_replicas_in_sync != self.ranks:
             raise BenchError(
@@ -97,10 +81,8 @@ class TFDistribute:
         names = [host.rpartition(":")[0] for host in task.workers]
         self.hosts, self.local_ranks = len(set(names)), names.count(names[self.rank])
         gpus = tf.config.list_logical_devices("GPU")
-        if config.implementation == "nccl" and not gpus:
-            raise BenchError("--implementation nccl: NCCL needs GPUs, but TensorFlow finds none; use ring")
         self.device = gpus[0].name if gpus else tf.config.list_logical_devices("CPU")[0].name
-        self.backend = "nccl" if gpus and config.implementation != "ring" else "grpc ring"
+        self.backend = "nccl" if gpus else "grpc ring"
         self.transport = transport(self.backend, self.ranks, self.hosts, interface_of(names[self.rank]))
         self.barrier = self._replicated(lambda: self._sum(tf.zeros([1])))
         self.all = self._replicated(self._all, input_signature=[tf.TensorSpec([1, None], tf.float64)])

@@ -13,6 +13,7 @@ from course.topology.error import TopologyError
 from course.topology.parts import Cache, Core, Device, Network, Numa, NvLink, Socket, SocketLink
 from course.topology.paths import find
 from course.topology.text import matrix_text, tree
+from ddl.text import plural
 
 
 @dataclass(frozen=True)
@@ -73,19 +74,16 @@ class Topology:
 
     def summary(self):
         """Return a one-line summary of its parts."""
-        threads = sum(len(self.threads_of(numa.number)) for numa in self.numas)
-        counts = [
-            (len(self.sockets), "socket"),
-            (len(self.numas), "NUMA node"),
-            (len(self.cores), "core"),
-            (threads, "thread"),
-            (len(self.gpus), "GPU"),
-            (len(self.of("nvswitch")), "NVSwitch"),
-            (len(self.nics), "network card"),
-        ]
-        return ", ".join(
-            f"{count} {word}{('es' if word.endswith('ch') else 's') * (count != 1)}" for count, word in counts if count
-        )
+        parts = {
+            "socket": self.sockets,
+            "NUMA node": self.numas,
+            "core": self.cores,
+            "thread": [thread for numa in self.numas for thread in self.threads_of(numa.number)],
+            "GPU": self.gpus,
+            "NVSwitch": self.of("nvswitch"),
+            "network card": self.nics,
+        }
+        return ", ".join(plural(len(found), name) for name, found in parts.items() if found)
 
     def of(self, kind):
         """Return the devices of a kind (see `Device.kind`), in order."""

@@ -1,17 +1,13 @@
-"""Reader for the matrix of ``nvidia-smi topo -m``, of any driver generation.
+"""Reader for the matrix of ``nvidia-smi topo -m``, as any driver generation prints it.
 
 The matrix has the distances between GPUs and network cards, but not the switches: the tree is the simplest one with
 this matrix. NVLinks hide the PCIe distance of two GPUs, which nearby network cards often reveal. NUMA nodes come from
 the columns, not from distances: a virtual machine has one node and reports all its GPUs as far apart.
-
-The text is seldom verbatim: it may be quoted from a mail, wrapped, or without the escape bytes of its heading.
 """
 
-import html
 import itertools
 import math
 import re
-from collections import Counter
 from dataclasses import dataclass, replace
 
 from course.topology.error import TopologyError
@@ -19,26 +15,13 @@ from course.topology.graph import Device, Numa, NvLink, Topology
 from course.topology.sysfs import numbers
 from ddl.text import plural
 
-# Colors and underlines; the escape byte may be lost or spelled out.
-ESCAPES = re.compile(
-    r"(?:\x1b|\x9b|[␛←\ufffd]|\^\[|\\(?:x1b|u001b|033|e))?\[[0-9;?]*[mK]"
-    r"|\x1b(?:\[[0-9;?]*[A-Za-z]|\][^\x07]*\x07|[()][A-Z0-9])"
-)
-MARKS = str.maketrans(
-    {"\ufeff": "", "\u200b": "", "\xa0": " ", **dict.fromkeys("|│┃", " "), **dict.fromkeys("‐‑‒–—−", "-")}
-)
-TAGS = re.compile(r"</?[A-Za-z][^<>]*>")
-QUOTES = re.compile(r"^\s*(?:> ?)+")
-DEVICE = re.compile(r"[A-Za-z][\w.]*(-[\w.]+)*")
+ESCAPES = re.compile(r"\x1b\[[0-9;]*m")  # the tool underlines the heading
 DISTANCES = ("PIX", "PXB", "PHB", "NODE", "SYS")
 CELL = re.compile(rf"X|C2C|SOC|{'|'.join(DISTANCES)}|NV[1-9]\d*")
-AFFINITY = re.compile(r"(?:[\d,-]+|N/A|all|\s)+")
-COLUMNS = ("CPU Affinity", "NUMA Affinity", "GPU NUMA ID")
-GLUED = re.compile(r"[\d,-]+N/A")  # two columns' entries
-GLUED_NAMES = re.compile(r"((GPU|NIC|mlx\d_)\d+){2,}")
-P2P = re.compile(r"OK|[CGT]?NS|DR|U")  # entries of `nvidia-smi topo -p2p`
 OLD = {"SOC": "SYS"}  # its name in drivers before NODE
+OF_PROCESSORS = re.compile("(CPU|NUMA) Affinity|GPU NUMA ID")  # headings of the columns after the devices
 MOST_NVLINKS = 18  # per GPU: a row with a larger sum goes through an NVSwitch
+GRACE_NODES = 8  # a longer list of NUMA nodes is Grace's: the processor's node, then those of the GPU's memory
 
 
 @dataclass(frozen=True)
@@ -49,7 +32,6 @@ class Matrix:
     kinds: dict[tuple[str, str], str]  # "X", "NV#", "PIX", "PXB", "PHB", "NODE" or "SYS"
     threads: dict[str, tuple[int, ...]]  # processor threads near each GPU, where given
     numas: dict[str, tuple[int, ...]]  # NUMA nodes near each GPU, where given
-    notes: tuple[str, ...] = ()  # on ignored columns
 
 
 def parse(text: str, name: str = "nvidia-smi", file: str = "nvidia-smi topo -m") -> Topology:
@@ -61,165 +43,52 @@ def parse(text: str, name: str = "nvidia-smi", file: str = "nvidia-smi topo -m")
     return tree(read_matrix(text, file), name)
 
 
-def read_matrix(text, file="nvidia-smi topo -m") -> Matrix:
+def read_matrix(text: str, file: str = "nvidia-smi topo -m") -> Matrix:
     """Read the matrix without building a tree; arguments and errors as in `parse`."""
-    lines = _lines(text)
-    try:  # a terminal may have broken lines at its width
-        return _matrix(_uncut(lines), file)
-    except TopologyError:
-        return _matrix(lines, file)
-
-
-def _matrix(lines, file):
-    start, end, heading = _heading(lines, file)
-    names, extra = _header(heading)
+    lines = [ESCAPES.sub("", line) for line in text.splitlines()]
+    starts = [at for at, line in enumerate(lines) if line.split()[:1] == ["GPU0"] and " X " not in line]
+    if not starts:
+        raise TopologyError.at(file, None, "it has no matrix heading, such as “GPU0  GPU1  …  CPU Affinity”")
+    heading = lines[starts[0]]
+    names = OF_PROCESSORS.split(heading)[0].split()
     if len(set(names)) < len(names):
-        raise TopologyError.at(file, start + 1, "a device is named twice in the heading")
-    if glued := next(filter(GLUED_NAMES.fullmatch, names), None):
-        raise TopologyError.at(file, start + 1, f"{glued} in the heading is two devices' names with no space between")
-    texts, renamed = _rows(lines, end, names, file)
-    rows, columns, left_out = {}, {column: {} for column in COLUMNS[:2]}, {}
-    for row, (number, line) in texts.items():
-        rows[row], rest = _row(line, names, file, number)
-        for column, field in _affinity(row, rest, extra):
-            if GLUED.fullmatch(field):
-                left_out[column] = (
-                    f"{column} of {row} is “{field}”, which is not a list of numbers: the column is ignored"
+        raise TopologyError.at(file, starts[0] + 1, "a device is named twice in the heading")
+    first = starts[0] + 2  # the number of the first row's line
+    kinds, threads, numas = {}, {}, {}
+    for number, name in enumerate(names, first):
+        line = lines[number - 1] if number <= len(lines) else ""
+        words = [word.strip() for word in (line.split("\t") if "\t" in line else line.split())]
+        if words[:1] != [name]:
+            raise TopologyError.at(file, number, f"{line.strip()[:60]!r} instead of a row of {name}")
+        cells, rest = words[1 : len(names) + 1], words[len(names) + 1 :]
+        for other, cell in itertools.zip_longest(names, cells, fillvalue=""):
+            if not CELL.fullmatch(cell):
+                raise TopologyError.at(
+                    file, number, f"{cell!r} under {other}; expected X, NV# or one of {', '.join(DISTANCES)}"
                 )
-            elif found := _numbers(field, file, number):
-                columns[column][row] = found
-    threads, numas = ({} if column in left_out else found for column, found in columns.items())
-    numas = {row: _without_gpu_memory(nodes) for row, nodes in numas.items()}
-    cards = Counter(renamed.values())
-    called = {name: renamed[name] if cards[renamed.get(name)] == 1 else name for name in names}
-    kinds = {(called[a], called[b]): cell for a in names for b, cell in zip(names, rows[a], strict=True)}
+            kinds[name, other] = OLD.get(cell, cell)
+        if name.startswith("GPU"):
+            rest = rest[:1] + [field for field in rest[1:] if field]  # an empty processor column keeps its place
+            for column, field in zip((threads, numas), rest, strict=False):
+                if found := _numbers(field, file, number):
+                    column[name] = found
+    if "NUMA Affinity" not in heading:
+        numas = {}
     for (a, b), kind in kinds.items():
         if (kind == "X") != (a == b) or kinds[b, a] != kind:
             raise TopologyError.at(
                 file,
-                start + 1,
+                first - 1,
                 f"{a} to {b} is {kind}, and {b} to {a} is {kinds[b, a]}: expected the same, and X on the diagonal only",
             )
-    return Matrix(tuple(called.values()), kinds, threads, numas, tuple(left_out.values()))
-
-
-def _lines(text):
-    """Return lines without additions by mail programs, terminals and editors."""
-    return [
-        QUOTES.sub("", ESCAPES.sub("", TAGS.sub("", html.unescape(line)).translate(MARKS)))
-        for line in text.splitlines()
-    ]
-
-
-def _uncut(lines):
-    """Join lines that were wrapped at the longest line's width, even inside a word."""
-    width, whole, cut = max(map(len, lines), default=0), [], False
-    for line in lines:
-        if cut:
-            whole[-1] += line
-        else:
-            whole.append(line)
-        cut = len(line) == width
-    return whole
-
-
-def _header(line):
-    """Return the names of devices and of other columns; None if the line is not a heading."""
-    line = " ".join(line.split())
-    end = min((start for column in COLUMNS if (start := line.find(column)) >= 0), default=len(line))
-    names = line[:end].split()
-    # The row of GPU0 also begins with GPU0, but has an X.
-    if not names or not re.fullmatch(r"GPU\d+", names[0]) or _cells(line) or not all(map(DEVICE.fullmatch, names)):
-        return None
-    return names, [column for column in COLUMNS if column in line[end:]]
-
-
-def _heading(lines, file):
-    """Return where the heading and the rows begin, and the heading, which may span lines."""
-    found = None
-    for start, line in enumerate(lines):
-        if not _header(line):
-            continue
-        end = start + 1
-        while end < len(lines) and lines[end].strip() and not _cells(lines[end]):
-            line = f"{line} {lines[end]}" if re.search(r"\w", lines[end]) else line
-            end += 1
-        if not _header(line):
-            continue
-        found = found or (start, end, line)
-        # A line above the matrix may look like a heading; a row follows the real one.
-        if end < len(lines) and _cells(lines[end]):
-            return start, end, line
-    if not found:
-        raise TopologyError.at(file, None, "it has no matrix heading, such as “GPU0  GPU1  …  CPU Affinity”")
-    return found
-
-
-def _cells(line):
-    return any(map(CELL.fullmatch, line.split()))
-
-
-def _rows(lines, start, names, file):
-    """{device: (line number, whole row)}, and the NIC legend."""
-    rows, renamed, row = {}, {}, None
-    for number, line in enumerate(lines[start:], start + 1):
-        first = line.split()[:1]
-        if not re.search(r"\w", line):
-            continue
-        if first[0] in names and len(rows) < len(names):
-            row = first[0]
-            if row in rows:
-                raise TopologyError.at(file, number, f"a second row of {row}")
-            rows[row] = number, line
-        elif row and (CELL.fullmatch(first[0]) or AFFINITY.fullmatch(line)):
-            rows[row] = rows[row][0], f"{rows[row][1]} {line}"  # a continuation
-        elif match := re.match(r"\s*(NIC\d+)\s*:\s*(\S+)\s*$", line):
-            renamed[match[1]] = match[2]
-        elif len(rows) < len(names):
-            raise TopologyError.at(
-                file,
-                number,
-                f"{line.strip()[:60]!r} instead of a row of one of {', '.join(n for n in names if n not in rows)}",
-            )
-        else:
-            row = None
-    if missing := [name for name in names if name not in rows]:
-        raise TopologyError.at(file, len(lines), f"it ends without a row of {', '.join(missing)}")
-    return rows, renamed
-
-
-def _row(line, names, file, number):
-    """Cells of a row, and the text after them."""
-    cells, words = [], re.compile(r"\s*(\S*)")
-    end = words.match(line).end()
-    for column in names:
-        match = words.match(line, end)
-        cell, end = OLD.get(match[1], match[1]), match.end()
-        if P2P.fullmatch(cell):
-            raise TopologyError.at(
-                file,
-                number,
-                f"{cell} is printed by `nvidia-smi topo -p2p`; only the matrix of `nvidia-smi topo -m` is read here",
-            )
-        if not CELL.fullmatch(cell):
-            raise TopologyError.at(
-                file, number, f"{cell!r} under {column}; expected X, NV# or one of {', '.join(DISTANCES)}"
-            )
-        cells.append(cell)
-    return cells, re.sub(r"^ *\t?", "", line[end:])
-
-
-def _affinity(name, rest, extra):
-    """Yield each of a GPU's columns with its text."""
-    if not name.startswith("GPU"):
-        return
-    # The tool separates columns by tabs, and the first may be empty; pasted text has spaces.
-    rest = re.sub(r", +", ",", rest)
-    fields = [field.strip() for field in rest.split("\t")] if "\t" in rest else rest.split()
-    for column in COLUMNS[:2]:
-        if column in extra and fields:
-            yield column, fields.pop(0)
-        fields = [field for field in fields if field]
+    legend = dict(re.findall(r"^\s*(NIC\d+)\s*:\s*(\S+)\s*$", text, re.MULTILINE))
+    called = {name: legend.get(name, name) for name in names}
+    return Matrix(
+        tuple(called.values()),
+        {(called[a], called[b]): kind for (a, b), kind in kinds.items()},
+        threads,
+        {name: nodes[:1] if len(nodes) >= GRACE_NODES else nodes for name, nodes in numas.items()},
+    )
 
 
 def _numbers(text, file, number):
@@ -228,23 +97,12 @@ def _numbers(text, file, number):
     return tuple(sorted(numbers(listed, file, number)))
 
 
-def _without_gpu_memory(nodes):
-    """Return the processor's node without the nodes of GPU memory after it (on Grace, eight per GPU).
-
-    A GPU's first one may be missing, because it is in the column “GPU NUMA ID”.
-    """
-    runs = Counter(number - index for index, number in enumerate(nodes[1:]))  # lengths of runs without a gap
-    lengths = (0, 7) if runs and nodes[1] > nodes[0] + 1 else (0,)
-    return nodes[:1] if runs and all(length % 8 in lengths for length in runs.values()) else nodes
-
-
 # ---------------------------------------------------------------- the simplest tree
 
 
 def tree(matrix: Matrix, name: str) -> Topology:
     """Return the simplest topology with this matrix; `reported` has the pairs that fit no tree."""
     near, threads, notes = _numas(matrix)
-    notes += matrix.notes
     devices = []
     for number, group in enumerate(_groups(matrix, "PHB")):
         numa = next((near[name] for name in group if name in near), None)

@@ -1,6 +1,6 @@
 """GPUs, NVLinks and NVSwitches reported by NVML (``libnvidia-ml``), part of the driver."""
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from course.topology.pci import address
 
@@ -9,39 +9,30 @@ from course.topology.pci import address
 GENERATIONS = {(6, 0): 1, (7, 0): 2, (8, 0): 3, (9, 0): 4, (10, 0): 5, (10, 3): 5}
 
 
-@dataclass(frozen=True)
-class Gpu:
+class Gpu(NamedTuple):
     """A GPU."""
 
     address: str  # "0000:06:00.0"
     facts: dict  # fields of a `Device`; the maximal PCIe generation, because an idle link runs slower
     nvlink_generation: int | None
     # other end of each active NVLink: ("gpu", address), ("nvswitch", address), or ("nvswitch", "") if hidden by a VM
-    links: tuple[tuple[str, str], ...]
+    links: list[tuple[str, str]]
 
 
-@dataclass(frozen=True)
-class Inventory:
-    """NVML's answers."""
-
-    gpus: tuple[Gpu, ...] = ()  # in nvidia-smi's order
-    notes: tuple[str, ...] = ()  # failed queries
-
-
-def read() -> Inventory:
-    """Query NVML; without a driver, the report has no GPUs and a note."""
+def read() -> tuple[list[Gpu], list[str]]:
+    """Return the GPUs in nvidia-smi's order, and notes on failed queries; no GPUs without a driver."""
     try:
         import pynvml
     except ImportError:
-        return Inventory(notes=("cannot look for GPUs: nvidia-ml-py is not installed",))
+        return [], ["cannot look for GPUs: nvidia-ml-py is not installed"]
     try:
         pynvml.nvmlInit()
     except pynvml.NVMLError as error:
-        return Inventory(notes=(f"NVML finds no NVIDIA GPU: {error}",))
+        return [], [f"NVML finds no NVIDIA GPU: {error}"]
     try:
         return _report(pynvml)
     except pynvml.NVMLError as error:
-        return Inventory(notes=(f"NVML stopped answering: {error}",))
+        return [], [f"NVML stopped answering: {error}"]
     finally:
         pynvml.nvmlShutdown()
 
@@ -73,10 +64,10 @@ def _report(pynvml):
                 address(_string(pynvml.nvmlDeviceGetPciInfo(handle).busId)) or "",
                 {fact: value for fact, value in facts.items() if value},
                 GENERATIONS.get(tuple(ask("CudaComputeCapability", handle) or ())),
-                tuple(_links(pynvml, ask, handle, f"GPU{at}")),
+                list(_links(pynvml, ask, handle, f"GPU{at}")),
             )
         )
-    return Inventory(tuple(gpus), tuple(notes))
+    return gpus, notes
 
 
 def _links(pynvml, ask, handle, name):

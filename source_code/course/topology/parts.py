@@ -14,7 +14,6 @@ DEVICE_KINDS = {  # and their common names
     "nic": "network card",
     "nvswitch": "NVSwitch",
     "disk": "disk",
-    "memory": "memory",
     "other": "device",
 }
 
@@ -63,7 +62,7 @@ class Device:
     """A part of the PCIe tree: a root complex, switch, GPU, network card and so on."""
 
     name: str
-    kind: str  # one of DEVICE_KINDS; "memory" is plugged in, like CXL's
+    kind: str  # one of DEVICE_KINDS
     under: str = ""  # the switch or root complex above; empty for a root complex, or if unknown
     numa: int | None = None  # None: same as `under`, or unknown
     model: str = ""
@@ -105,7 +104,6 @@ class NvLink(Link):
     b: str
     count: int
     generation: int | None = None
-    each_gb_per_s: float | None = None  # of one link, per direction; used if the generation is not known
 
     def __post_init__(self):
         if self.count < 1 or self.a == self.b:
@@ -116,10 +114,8 @@ class NvLink(Link):
 
     @property
     def gb_per_s(self):
-        """Bandwidth per direction of all links; NaN if neither generation nor rate is known."""
-        if self.generation:
-            return self.count * nvlink_gb_per_s(self.generation)
-        return self.count * (self.each_gb_per_s or math.nan)
+        """Bandwidth per direction of all links; NaN if the generation is unknown."""
+        return self.count * nvlink_gb_per_s(self.generation) if self.generation else math.nan
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,6 @@
 """Data paths between the parts of a machine."""
 
 import math
-from collections import deque
 from dataclasses import replace
 
 from course.topology.error import TopologyError
@@ -80,23 +79,8 @@ def _between(topology, a, b):
         return [Hop(a, b, "between NUMA nodes", math.nan)]
     if sockets[0] == sockets[1]:
         return [Hop(a, b, "on chip", math.inf)]
-    names = dict(zip(sockets, (a, b), strict=True))
-    return _between_sockets(topology, *sockets, names) or [Hop(a, b, "between sockets", math.nan)]
-
-
-def _between_sockets(topology, start, goal, names):
-    """Return the hops of the shortest route between two sockets; `names` are its ends."""
-    routes = deque([(start, ())])
-    seen = {start}
-    while routes:
-        socket, hops = routes.popleft()
-        if socket == goal:
-            return hops
-        for link in topology.socket_links:
-            if socket in (link.a, link.b) and (neighbour := link.other(socket)) not in seen:
-                seen.add(neighbour)
-                ends = [names.get(number, f"socket{number}") for number in (socket, neighbour)]
-                kind = f"{link.count}×{link.kind}" if link.count > 1 else link.kind
-                rate = link.count * link.gb_per_s if link.gb_per_s else math.nan
-                routes.append((neighbour, (*hops, Hop(*ends, kind, rate))))
-    return ()
+    for link in topology.socket_links:
+        if {link.a, link.b} == set(sockets):
+            kind = f"{link.count}×{link.kind}" if link.count > 1 else link.kind
+            return [Hop(a, b, kind, link.count * link.gb_per_s if link.gb_per_s else math.nan)]
+    return [Hop(a, b, "between sockets", math.nan)]

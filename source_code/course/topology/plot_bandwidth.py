@@ -21,9 +21,8 @@ def plot_bandwidth(runs) -> Figure:
     kinds = list(dict.fromkeys(point["operation"] for result in results for point in result["points"]))
     if not kinds:
         raise InputError("none of these runs measured an operation")
-    figure = Figure(9.0, 6.4 if len(kinds) > 1 else 4.4)
-    grid = (2, len(kinds)) if len(kinds) > 1 else (1, 2)
-    times, speeds = figure.subplots(*grid, sharex=True, sharey="row" if len(kinds) > 1 else False).reshape(2, -1)
+    figure = Figure(9.0, 6.4)
+    times, speeds = figure.subplots(2, len(kinds), sharex=True, sharey="row", squeeze=False)
     texts = []
     for operation, time, speed in zip(kinds, times, speeds, strict=True):
         time.set_title(operation)
@@ -34,7 +33,7 @@ def plot_bandwidth(runs) -> Figure:
     speeds[0].set_ylabel("bus bandwidth")
     _scale(times, _time)
     _scale(speeds, _rate)
-    for panel in (*times, *speeds) if len(kinds) > 1 else ():
+    for panel in (*times, *speeds):
         panel.label_outer()
         panel.tick_params(axis="x", labelsize=9)
     _finish(figure, results, [line for line in times[0].get_lines() if not line.get_label().startswith("_")], 2)
@@ -156,16 +155,14 @@ def _over_pairs(by_pair):
 
 def _draw_matrix(panel, by_pair, path):
     """Draw the best bandwidth of each pair of ends; return a description."""
-    ends = list(dict.fromkeys(end for pair in sorted(by_pair, key=str) for end in pair))
-    ends.sort(key=lambda end: (isinstance(end, str), end))
+    ends = sorted({end for pair in by_pair for end in pair})
     best = numpy.full((len(ends), len(ends)), numpy.nan)
     words = []
     for (one, other), points in by_pair.items():
         sizes, seconds = _curve(points)
         value = 1e-9 * algorithm_bandwidth(sizes, seconds["median"]).max()
         best[ends.index(one), ends.index(other)] = value
-        if path != "device":  # round trips have no direction
-            best[ends.index(other), ends.index(one)] = value
+        best[ends.index(other), ends.index(one)] = value  # round trips have no direction
         words.append(f"{one} to {other} {value:.3g}")
     panel.imshow(best, cmap="Blues", vmin=0, vmax=1.6 * numpy.nanmax(best))  # black stays readable
     for (row, column), value in numpy.ndenumerate(best):
@@ -174,10 +171,7 @@ def _draw_matrix(panel, by_pair, path):
     panel.set_xticks(range(len(ends)), ends)
     panel.set_yticks(range(len(ends)), ends)
     panel.grid(False)
-    panel.set(
-        title=f"{path.replace('_', ' ')}: at best, GB/s",
-        **({} if path == "device" else {"xlabel": "rank", "ylabel": "rank"}),
-    )
+    panel.set(title=f"{path.replace('_', ' ')}: at best, GB/s", xlabel="rank", ylabel="rank")
     return ", ".join(words)
 
 

@@ -33,7 +33,6 @@ FACES = {
     "gpu": "#bfe3d6",
     "nic": "#f9dcc4",
     "disk": "#e4d8ec",
-    "memory": "#d9f0d3",
     "nvswitch": "#bfe3d6",
     "other": "#ffffff",
 }
@@ -320,11 +319,11 @@ class _Drawing:
 
 def _below(device):
     """Return the second line of a device: its memory, speed or type."""
-    if device.kind in ("gpu", "memory") and device.memory_bytes:
+    if device.kind == "gpu" and device.memory_bytes:
         return amount(device.memory_bytes)
     if device.gbit_per_s:
         return f"{device.gbit_per_s:g} Gbit/s"
-    return {"nic": "network", "disk": "disk", "memory": "memory"}.get(device.kind, "")
+    return {"nic": "network", "disk": "disk"}.get(device.kind, "")
 
 
 def _facts(topology):

@@ -37,18 +37,6 @@ class Prediction:
     shown: float = 1.0  # 1: no overlap; 0: full overlap
     baseline: "Prediction | None" = None  # alternative baseline of the efficiency: a rank's speed in this prediction
 
-    def __post_init__(self):
-        for name in ("ranks", "batch", "all_reduces"):
-            if getattr(self, name) < 1:
-                raise InputError(f"{name}={getattr(self, name)!r}: at least 1 is needed")
-        for name in ("computation_s", "one_images_per_s"):
-            if not 0 < getattr(self, name) < math.inf:
-                raise InputError(f"{name}={getattr(self, name)!r}must be positive and finite")
-        if not 0 <= self.communication_s < math.inf:
-            raise InputError(f"communication_s={self.communication_s!r}: a time, 0 or more")
-        if not 0 <= self.shown <= 1:
-            raise InputError(f"shown must be from 0 to 1, got {self.shown!r}")
-
     @property
     def seconds(self):
         """The estimated time, interpolated between full and no overlap by `shown`."""
@@ -97,15 +85,12 @@ class Prediction:
         )
 
 
-# ---------------------------------------------------------------- from measurements
-
-
 @cache
 def expected_maximum(ranks: int) -> float:
     """Return the mean lateness of the slowest of `ranks` in standard deviations: 0 for one, 0.56 for two.
 
     This is the expected maximum of n standard normal draws, the integral of Φ⁻¹(u^(1/n)) over u from 0 to 1 (Tippett
-    1925, "On the extreme individuals", Biometrika 17), here the mean over 4000 cells.
+    1925, "On the extreme individuals", Biometrika 17).
     """
     quantile = NormalDist().inv_cdf
     total = math.fsum(quantile(((cell + 0.5) / 4000) ** (1 / ranks)) for cell in range(4000))
@@ -217,8 +202,7 @@ def _terms(prediction, form):
 def report(predictions, run) -> Table:
     """Compare one prediction, or a dictionary of predictions, with a run of the same ranks and batch.
 
-    The run is from `train_cifar.py`, or from `step_times.py` with its model; the measured time is the mean over steps
-    after the warm-up. ``error`` is predicted over measured time, minus 1.
+    The measured time is the mean over steps after the warm-up. ``error`` is predicted over measured time, minus 1.
     """
     if isinstance(predictions, Prediction):
         predictions = {"prediction": predictions}
@@ -244,14 +228,8 @@ def report(predictions, run) -> Table:
     return Table.of(rows, caption)
 
 
-# ---------------------------------------------------------------- clusters
-
-
 def table(predictions: Iterable[Prediction], title: str = "", margin_points: float | None = None) -> Table:
-    """Tabulate the terms of predictions by ranks; `title` starts the caption.
-
-    `margin_points` is the efficiency's margin of error in points, for the interval ``low`` to ``high``.
-    """
+    """Tabulate the terms of predictions by ranks, with an interval if the efficiency's margin in points is given."""
     predictions = list(predictions)
     rows = [
         {

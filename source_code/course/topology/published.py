@@ -101,9 +101,7 @@ def _server(name, network, machines):
 
 
 def fitted(points=None) -> float:
-    """Fit the lateness of ranks to published figures, by default to all.
-
-    It is the value in `LATES`, a share of the computation, with the least squared error in points of efficiency."""
+    """Return the lateness in `LATES` with the least squared error in points of efficiency."""
     points = points or figures()
     punctual, late = numpy.transpose([_seconds(point.step) for point in points])
     punctual_0, late_0 = numpy.transpose([_seconds(point.baseline) for point in points])
@@ -153,10 +151,9 @@ def compared() -> Table:
 
 
 def held_out() -> Table:
-    """Compare held-out publishers' figures with the model's predictions, in percent.
+    """Compare held-out publishers' figures with predictions fitted to all `figures`; columns as in `compared`.
 
-    The columns are as in `compared`. Predictions use the wait, the margin and, for ``mean_error_points``, the mean of
-    all `figures`. ``half`` marks training in half precision, and ``strong`` a fixed global batch.
+    ``half`` marks training in half precision, and ``strong`` a fixed global batch.
     """
     recorded, known_points = _recorded("held-out-scaling"), figures()
     late, margin = fitted(known_points), _margin(known_points)
@@ -199,10 +196,7 @@ def _sources(recorded):
 
 
 def by_publisher(table=None) -> Table:
-    """Tabulate the mean absolute error in points by publisher, with two baselines that need no model.
-
-    `table` comes from `compared`, the default, or `held_out`.
-    """
+    """Tabulate the mean absolute error in points by publisher of `compared` (the default) or `held_out`."""
     table = compared() if table is None else table
     rows = [_score(name, group) for name, group in table.groupby("publisher", sort=False)]
     rows += [_score(name, table[table[part]]) for part, name in PARTS.items() if part in table]
@@ -215,10 +209,7 @@ def by_publisher(table=None) -> Table:
 
 
 def programs() -> Table:
-    """Tabulate the efficiencies of several programs on the same machines, with the same network and batch, in percent.
-
-    ``apart_points`` is their mean distance from their median.
-    """
+    """Tabulate the efficiencies of several programs on the same machines, and their mean distance from the median."""
     rows = []
     for point, figure in zip(_recorded()["point"], figures(), strict=True):
         if numpy.ndim(point["one"]):

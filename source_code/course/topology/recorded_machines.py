@@ -1,4 +1,4 @@
-"""Topologies recorded from published facts, one TOML file each; `course.topology` documents the format."""
+"""Topologies recorded from published facts, one TOML file each, in the format of README.md there."""
 
 from pathlib import Path
 

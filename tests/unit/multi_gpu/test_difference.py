@@ -41,7 +41,7 @@ def pair(script):
 
 
 def test_only_changed_lines_with_their_sign_and_number(pair):
-    assert (pair.added, pair.removed) == (2, 1)  # without the comment
+    assert (pair.count("added"), pair.count("removed")) == (2, 1)  # without the comment
     shown = [(line.kind, line.number, line.text.strip()) for line in pair.lines]
     assert shown == [
         ("gap", None, ""),

@@ -2,7 +2,6 @@
 
 import os
 import random
-import re
 from contextlib import suppress
 from pathlib import Path
 
@@ -10,20 +9,20 @@ import pytest
 
 from course import topology
 from course.topology import TopologyError, hwloc
-from course.topology.graph import Cache, Core, NvLink
+from course.topology.graph import Cache, Core
 
 DATA = Path(__file__).parent / "data"
 VERSION_2 = (DATA / "hwloc-2.xml").read_text()  # two sockets; below the second, a switch with two GPUs and a card
 VERSION_3 = (DATA / "hwloc-3.xml").read_text()  # what the system makes of devices is told in bits; with NVLinks
 
 
-def test_version_3_has_the_network_cards_and_tells_models_memory_and_nvlinks():
+def test_version_3_has_the_network_cards_and_tells_models_and_memory():
     machine = hwloc.parse(VERSION_3)
     older = hwloc.parse(VERSION_2)
     assert [(nic.name, nic.network) for nic in machine.nics] == [("mlx5_0", "InfiniBand")]
     assert machine.nics == older.nics
     assert [(gpu.model, gpu.memory_bytes) for gpu in machine.gpus] == [("Tesla V100-SXM2-16GB", 2**34)] * 2
-    assert machine.nvlinks == (NvLink("GPU0", "GPU1", 2, generation=2),)
+    assert not machine.nvlinks and "NVLinks are not read" in str(machine)
     assert not machine.device("0000:81:00.0").model
 
 
@@ -66,20 +65,20 @@ def test_file_type_by_name_or_content(tmp_path):
 @pytest.mark.parametrize(
     ("old", "new", "expected"),
     [
-        ("</topology>", "", "line {last}: this is not XML"),
-        ('cpuset="0x00000033"', 'cpuset="all"', "line 5: cpuset='all'; expected words like"),
-        ('bridge_type="0-1"', 'bridge_type="x"', "bridge_type='x'; expected 0-1 .host to PCI. or"),
+        ("</topology>", "", "machine.xml, line {last}: this is not XML"),
+        ('cpuset="0x00000033"', 'cpuset="all"', "machine.xml: cpuset='all' of an <object> of type 'Package'"),
+        ('pci_busid="0000:81:00.0"', 'pci_busid="x"', "pci_busid='x' of an <object> of type 'Bridge'"),
         ("</topology>", '<object type="Group">' * 5000, "this is not XML"),
-        ('version="2.0"', 'version="4.0"', "version='4.0'; expected hwloc's versions 1 to 3"),
+        ('version="2.0"', 'version="1.0"', "machine.xml: this is not the XML of hwloc 2 or 3"),
+        ('version="2.0"', 'version="4.0"', "machine.xml: this is not the XML of hwloc 2 or 3"),
     ],
 )
-def test_what_cannot_be_read_is_named_with_its_line(old, new, expected):
+def test_what_cannot_be_read_is_named(old, new, expected):
     text = VERSION_2
     assert old in text
     broken = text.replace(old, new, 1)
-    with pytest.raises(TopologyError, match=expected.format(last=broken.count("\n") + 1)) as raised:
+    with pytest.raises(TopologyError, match=expected.format(last=broken.count("\n") + 1)):
         hwloc.parse(broken, file="machine.xml")
-    assert re.match(r"machine\.xml, line \d+: ", str(raised.value))
 
 
 def test_other_files_are_refused_and_broken_ones_are_refused_or_read():

@@ -1,4 +1,4 @@
-"""Matrices as published machines print them, in all the ways that they are printed and pasted."""
+"""Matrices as published machines print them."""
 
 import itertools
 from pathlib import Path
@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from course import topology
-from course.topology import nvidia
+from course.topology import TopologyError, nvidia
 from course.topology.plot_topology import plot_topology
 from ddl.records import toml
 
@@ -50,38 +50,40 @@ def test_the_matrix_decides_nodes_and_comes_back(machine):
 WAYS = {
     "spaces": lambda text: text.replace("\t", "    "),
     "carriage returns": lambda text: text.replace("\n", "\r\n"),
-    "a byte order mark": lambda text: f"\ufeff{text}",
     "underlined": lambda text: f"\t\x1b[4mGPU0{text[5:]}".replace("Affinity\n", "Affinity\x1b[0m\n"),
-    "quoted": lambda text: "".join(f"> {line}\n" for line in text.splitlines()),
     "after a prompt": lambda text: f"root@host:~# nvidia-smi topo -m\n{text}root@host:~# exit\n",
-    "between fences": lambda text: f"GPU0 of our host:\n\n```\n{text}```\nThanks, GPU7\n",
-    "every other line blank": lambda text: text.replace("\n", "\n\n"),
     "without a legend": lambda text: text.partition("\nLegend")[0] + text.partition("NIC Legend")[2],
-    "wrapped": lambda text: "\n".join(
-        line
-        if len(line) < 40
-        else f"{line[:30].rpartition(chr(9))[0]}\n\t{line[30 - len(line[:30].rpartition(chr(9))[2]) :]}"
-        for line in text.splitlines()
-    ),
+}
+DAMAGES = {
+    "quoted": lambda text: "".join(f"> {line}\n" for line in text.splitlines()),
+    "wrapped": lambda text: "\n".join(f"{line[:40]}\n{line[40:]}" for line in text.splitlines()),
     "a word processor's hyphens": lambda text: text.replace("-", "–"),
 }
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_however_it_was_pasted_it_reads_the_same(way):
+def test_each_way_to_print_it_reads_the_same(way):
     for name in (
         "HGX H100 with ten cards",
         "AMD host with four nodes a socket",
         "four cards of one node, which the tool calls far apart",
     ):
         text = MACHINES[name]["text"]
-        pasted = WAYS[way](text)
-        assert pasted != text
-        assert nvidia.read_matrix(pasted) == nvidia.read_matrix(text)
+        printed = WAYS[way](text)
+        assert printed != text
+        assert nvidia.read_matrix(printed) == nvidia.read_matrix(text)
 
 
-def test_files_of_other_editors_are_read(tmp_path):
+@pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES)
+def test_damaged_text_is_refused(damage):
+    with pytest.raises(TopologyError, match=r"^topo\.txt"):
+        nvidia.parse(damage(MACHINES["HGX H100 with ten cards"]["text"]), file="topo.txt")
+
+
+def test_a_byte_order_mark_is_skipped_and_other_encodings_are_refused(tmp_path):
     text = MACHINES["two cards under one switch"]["text"]
-    for encoding in ("utf-8-sig", "utf-16", "utf-16-le", "utf-16-be"):
-        (tmp_path / "topo.txt").write_bytes(text.encode(encoding))
-        assert topology.load(tmp_path / "topo.txt").matrix().equals(nvidia.parse(text).matrix())
+    (tmp_path / "topo.txt").write_text(text, encoding="utf-8-sig")
+    assert topology.load(tmp_path / "topo.txt").matrix().equals(nvidia.parse(text).matrix())
+    (tmp_path / "topo.txt").write_text(text, encoding="utf-16")
+    with pytest.raises(TopologyError, match="UTF-8"):
+        topology.load(tmp_path / "topo.txt")

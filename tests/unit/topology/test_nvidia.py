@@ -57,7 +57,7 @@ def test_what_fits_no_tree_is_said():
         ("\tGPU0\tGPU1\tNIC0\tCPU", "\tCPU", "no matrix heading"),
         ("GPU1\tNV4", "GPU1\tNV3", "GPU0 to GPU1 is NV4, and GPU1 to GPU0 is NV3"),
         ("0-3\t0", "3-0\t0", "line 2: '3-0' is not a list of numbers"),
-        (SMALL[SMALL.index("NIC0\tPIX") :], "", "line 3: it ends without a row of NIC0"),
+        (SMALL[SMALL.index("NIC0\tPIX") :], "", "line 4: '' instead of a row of NIC0"),
     ],
 )
 def test_what_cannot_be_read_is_named_with_its_line(old, new, expected):

@@ -22,7 +22,6 @@ def parse(arguments=None):
     add("--steps", type=Integer(), default=20)
     add("--batch", type=Integer(), default=32, help="samples of each rank in a step")
     add("--learning-rate", type=Number(above=0), default=0.05, help="of one rank")
-    add("--samples", type=Integer(), default=2048, help="in the training set, of all ranks together")
     add("--seed", type=SEED, default=0)
     config = ours.parse_args(arguments)
     if config.keras == 3 and stack.name() == "default":
@@ -38,7 +37,7 @@ if __name__ == "__main__":
 import horovod.tensorflow.keras as hvd
 import numpy as np
 import tensorflow as tf
-from bug_hunt import CLASSES, FEATURES, TEST_SAMPLES, points
+from bug_hunt import CLASSES, FEATURES, SAMPLES, TEST_SAMPLES, points
 
 from course.data import Order, shard
 from course.training.journal import Writer
@@ -80,8 +79,8 @@ def main(config):
         hvd.DistributedOptimizer(tf.keras.optimizers.SGD(config.learning_rate * ranks)),
         tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True),
     )
-    (x, y), test = points(config.samples, config.seed), points(TEST_SAMPLES, config.seed + 1)
-    order = Order(config.samples, config.batch * ranks, config.seed)
+    (x, y), test = points(SAMPLES, config.seed), points(TEST_SAMPLES, config.seed + 1)
+    order = Order(SAMPLES, config.batch * ranks, config.seed)
     mine = [shard(batch, rank, ranks) for _, batch in order.batches(0, config.steps)]
     numbers = np.concatenate(mine)
     witness, writer = Witness(rank), Writer(rank == 0)
@@ -115,7 +114,7 @@ def finish(writer, config, ranks, losses, model, test):
         first_loss=losses[0],
         loss=losses[-1],
         test_accuracy=accuracy,
-        data={"name": "points", "form": "generated", "train_samples": config.samples},
+        data={"name": "points", "form": "generated", "train_samples": SAMPLES},
     )
 
 

@@ -37,9 +37,7 @@ def parse(arguments=None):
     add("--patience", type=Integer(0), default=2, metavar="EPOCHS", help=patience)
     add("--global-batch", type=Integer(), default=128, help="samples in a step of all replicas together")
     add("--learning-rate", type=Number(above=0), default=1e-3, metavar="RATE", help="of Adam")
-    add("--class-weights", action="store_true", help="let both classes weigh the same in the loss")
     add("--seed", type=SEED, default=0, help="of initial weights and order")
-    add("--verbose", default="dots", choices=("dots", "full"), help="what to print of an epoch")
     config = ours.parse_args(arguments)
     if config.export and config.embedding != OWN:
         ours.error(f"--export writes our own embedding: use --embedding {OWN}")
@@ -65,7 +63,7 @@ import tensorflow as tf
 from course.data import Order, load_questions, shard
 from course.multi_gpu import embedding
 from course.multi_gpu.binary_metrics import best_threshold, figures, loss_and_accuracy, precision_recall
-from course.multi_gpu.callbacks import Epochs, Records, Stopping, Validation, horovod_callbacks, make_scores
+from course.multi_gpu.callbacks import Records, Stopping, Validation, horovod_callbacks, make_scores
 from course.training.journal import Journal
 from course.training.strategy import devices_for
 from ddl import cluster
@@ -86,7 +84,7 @@ def main(config):
         optimizer = tf.keras.optimizers.Adam(config.learning_rate)
 
     # Only rank 0 writes.
-    journal = Journal(process.rank == 0, config.epochs * order.steps, order.steps, config.global_batch, line=None)
+    journal = Journal(process.rank == 0, config.epochs * order.steps, order.steps, config.global_batch)
     announce(journal, config, process, parts)
     callbacks = make_callbacks(config, process, model, parts, journal)
 
@@ -140,9 +138,6 @@ def make_batches(config, questions, order):
     """
     texts = tf.constant(questions.texts)
     targets = questions.targets.astype(np.float32)
-    weights = np.ones(2, np.float32)
-    if config.class_weights:
-        weights = (len(targets) / (2 * np.bincount(questions.targets))).astype(np.float32)
 
     def batches(context):
         replicas = context.num_replicas_in_sync
@@ -159,8 +154,7 @@ def make_batches(config, questions, order):
             return tf.data.Dataset.from_tensor_slices(tf.ensure_shape(some, shape))
 
         def samples(some):
-            wanted = tf.gather(targets, some)[:, None]
-            return tf.gather(texts, some), wanted, tf.gather(weights, tf.cast(wanted, tf.int32))
+            return tf.gather(texts, some), tf.gather(targets, some)[:, None]
 
         return tf.data.Dataset.range(config.epochs).flat_map(epoch).map(samples).prefetch(2)
 
@@ -210,13 +204,11 @@ def loop(config, process, model, optimizer, batches, order, callbacks):
     strategy = process.strategy
     cross_entropy = tf.keras.losses.BinaryCrossentropy(reduction=tf.keras.losses.Reduction.NONE)
 
-    def replica_step(texts, targets, weights):
+    def replica_step(texts, targets):
         with tf.GradientTape() as tape:
             scores = model(texts, training=True)
             # Replicas' gradients are summed, so each divides by the size of the global batch.
-            loss = tf.nn.compute_average_loss(
-                cross_entropy(targets, scores, weights), global_batch_size=config.global_batch
-            )
+            loss = tf.nn.compute_average_loss(cross_entropy(targets, scores), global_batch_size=config.global_batch)
         gradients = tape.gradient(loss, model.trainable_variables)
         optimizer.apply_gradients(zip(gradients, model.trainable_variables))
         hits = tf.reduce_sum(tf.cast((scores > 0.5) == (targets > 0.5), tf.float32))
@@ -278,10 +270,8 @@ def make_callbacks(config, process, model, parts, journal):
     )
     if config.patience:
         callbacks.append(Stopping("val_loss", patience=config.patience, mode="min", restore_best_weights=True))
-    if process.rank == 0:
-        callbacks.append(Epochs(config.verbose == "full"))
-        if journal.recorder.folder:
-            callbacks.append(tf.keras.callbacks.TensorBoard(journal.recorder.folder.tensorboard, write_graph=False))
+    if process.rank == 0 and journal.recorder.folder:
+        callbacks.append(tf.keras.callbacks.TensorBoard(journal.recorder.folder.tensorboard, write_graph=False))
     return callbacks
 
 

@@ -2,7 +2,7 @@
 
     ddl run --workers 2 bench_allreduce.py
     ddl run --workers 2 bench_allreduce.py --operations all_reduce --sizes 4 4096 4194304
-    ddl run --workers 2 --cluster multi_worker bench_allreduce.py --implementation ring
+    ddl run --workers 2 --cluster multi_worker bench_allreduce.py
     ddl run --workers 8 bench_allreduce.py --nccl NCCL_ALGO=Ring NCCL_P2P_LEVEL=PHB
 
 Under Horovod, it times Horovod's operations over Gloo, MPI or NCCL. In a tf.distribute cluster (--cluster
@@ -14,10 +14,9 @@ nccl-tests, the size is that of the result: each of N ranks contributes 1/N of a
 """
 
 from course.shared import bench
-from course.training.options import Number, parser, run
+from course.training.options import parser, run
 
 OPERATIONS = ("all_reduce", "broadcast", "all_gather")
-IMPLEMENTATIONS = ("auto", "ring", "nccl")
 
 
 def parse(arguments=None):
@@ -26,9 +25,6 @@ def parse(arguments=None):
     add("--operations", nargs="+", choices=OPERATIONS, default=list(OPERATIONS))
     bench.add_options(ours)
     add("--nccl", nargs="+", metavar="NAME=VALUE", help="settings of NCCL, such as NCCL_ALGO=Ring")
-    a_time = Number(above=0)
-    add("--cycle-time-ms", type=a_time, metavar="MS", help="Horovod's cycle time (default: 1)")
-    add("--implementation", choices=IMPLEMENTATIONS, default="auto", help="for tf.distribute's collectives only")
     return bench.parse(ours, arguments)
 
 

@@ -2,7 +2,6 @@
 
     ddl run --workers 2 bench_p2p.py
     ddl run --workers 2 bench_p2p.py --paths tcp shared_memory --sizes 4 4096 4194304
-    ddl run --workers 1 bench_p2p.py --paths device         # with GPUs
 
 Two ranks send a message back and forth while all others wait; the one-way time is half a round trip. N ranks make
 N (N − 1) / 2 pairs, one after another: use --seconds 0.05 if there are many.
@@ -11,19 +10,17 @@ tcp            a socket, on the interface that --interface names
 shared_memory  both copy through memory that they share: on the same host only, and as fast as the
                processor's caches where a message fits into them
 horovod        a Horovod broadcast in each direction, in a process set of the two ranks
-device         copies by TensorFlow between rank 0's host memory and its GPUs, and between GPUs
-               (written without a GPU at hand: not run on one)
 """
 
 from course.shared import bench
 from course.training.options import parser, run
 
-PATHS = ("tcp", "shared_memory", "horovod", "device")
+PATHS = ("tcp", "shared_memory", "horovod")
 
 
 def parse(arguments=None):
     ours = parser(__doc__)
-    ours.add_argument("--paths", nargs="+", choices=PATHS, default=list(PATHS[:3]))
+    ours.add_argument("--paths", nargs="+", choices=PATHS, default=list(PATHS))
     bench.add_options(ours)
     return bench.parse(ours, arguments)
 
@@ -51,33 +48,30 @@ def main(config):
     to_measure = sizes(config)
     if config.interface:
         os.environ["HOROVOD_GLOO_IFACE"] = config.interface
-    gpus = gpus_to_copy_to() if "device" in config.paths else []
 
     # Horovod: initialize. Process sets are added for each pair.
     os.environ["HOROVOD_DYNAMIC_PROCESS_SETS"] = "1"
     hvd.init()
     rank, ranks = hvd.rank(), hvd.size()
-    # Messages stay in host memory. Only rank 0 copies to GPUs, to all of them.
-    tf.config.set_visible_devices(gpus if rank == 0 else [], "GPU")
+    tf.config.set_visible_devices([], "GPU")  # messages stay in host memory
     refuse_what_does_not_fit(max(to_measure), COPIES, min(2, hvd.local_size()))
 
     nodes = hvd.allgather_object(hvd.cross_rank())
     pairs = list(itertools.combinations(range(ranks), 2))
     near = [pair for pair in pairs if nodes[pair[0]] == nodes[pair[1]]]
-    wanted = {path: near if path == "shared_memory" else pairs for path in config.paths if path != "device"}
+    wanted = {path: near if path == "shared_memory" else pairs for path in config.paths}
     between = [(path, pair) for path in wanted for pair in wanted[path]]
-    copies = list(itertools.permutations(["host", *(f"GPU {number}" for number in range(len(gpus)))], 2))
-    if not between and not copies:
+    if not between:
         alone = "needs two ranks: launch it with workers=2"
         why = alone if ranks == 1 else "no two ranks are on the same host"
         raise BenchError(f"--paths {' '.join(config.paths)}: nothing to measure, because {why}")
 
     # Horovod: write on rank 0 only.
     writer, points = Writer(rank == 0), []
-    writer.event("start", steps=(len(between) + len(copies)) * len(to_measure), world=ranks)
+    writer.event("start", steps=len(between) * len(to_measure), world=ranks)
     if len(near) < len(pairs) and "shared_memory" in config.paths:
         writer.event("note", message=f"shared memory: {len(near)} of {len(pairs)} pairs are on the same host")
-    for point in measured(between, copies, to_measure, config):
+    for point in measured(between, to_measure, config):
         points.append(point)
         writer.event("step", step=len(points), **point)
         median = f"{1e6 * point['seconds']['median']:,.1f} µs one way, median of {point['repeats']}"
@@ -96,25 +90,14 @@ def main(config):
     )
 
 
-def gpus_to_copy_to():
-    """Return the GPUs that TensorFlow finds. Raises an error if there are none."""
-    gpus = tf.config.list_physical_devices("GPU")
-    if not gpus:
-        raise BenchError("--paths device: TensorFlow finds no GPU to copy to; use tcp, shared_memory or horovod")
-    return gpus
-
-
-def measured(between, copies, to_measure, config):
-    """Yield a point for each path, pair and size; those of copies to GPUs on rank 0 only."""
+def measured(between, to_measure, config):
+    """Yield a point for each path, pair and size."""
     for path, pair in between:
         channel = CHANNELS[path](pair, interface_between_ranks(config.interface))
         for size in to_measure:
             found = round_trips(channel, pair, size, config)
             yield {"path": path, "pair": list(pair), "size_bytes": size, **found}
         channel.close()
-    if hvd.rank() == 0:
-        for pair, size in itertools.product(copies, to_measure):
-            yield {"path": "device", "pair": list(pair), "size_bytes": size, **device_copies(*pair, size, config)}
 
 
 def transport(paths, interface, hosts):
@@ -124,7 +107,6 @@ def transport(paths, interface, hosts):
         "tcp": tcp,
         "shared_memory": "memory of this host",
         "horovod": f"{controller()}, {tcp if controller() == 'gloo' else 'MPI chooses'}",
-        "device": "PCIe, or NVLink between GPUs that have it",
     }
     return "; ".join(f"{path}: {words[path]}" for path in paths)
 
@@ -168,28 +150,6 @@ def round_trips(channel, pair, size_bytes, config):
     if rank in pair:
         seconds = send_and_receive(count)
     return hvd.broadcast_object({"repeats": count, "seconds": timing(seconds)}, root_rank=pair[0], name="measured")
-
-
-def device_copies(source, target, size_bytes, config):
-    """Time TensorFlow's copies of a tensor from one device of this process to another.
-
-    `source` and `target` are "host", "GPU 0", "GPU 1", … Returns repeats and times, including the launch of the
-    operation; host memory is allocated by TensorFlow and not always pinned.
-    """
-    names = ["CPU:0" if end == "host" else end.replace(" ", ":") for end in (source, target)]
-    with tf.device(names[0]):
-        tensor = tf.ones([size_bytes // 4])
-
-    def copy():
-        tf.test.experimental.sync_devices()
-        start = time.perf_counter()
-        with tf.device(names[1]):
-            tf.identity(tensor)
-        tf.test.experimental.sync_devices()
-        return time.perf_counter() - start
-
-    count = repeats(config, [copy() for _ in range(WARM_UP)][-1])
-    return {"repeats": count, "seconds": timing([copy() for _ in range(count)])}
 
 
 if __name__ == "__main__":

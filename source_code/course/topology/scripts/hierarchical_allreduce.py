@@ -18,13 +18,6 @@ def parse(arguments=None):
     ours = parser(__doc__)
     bench.add_options(ours)
     ours.set_defaults(min_bytes=2**12, max_bytes=2**24, seconds=2.0, repeats=30)
-    ours.add_argument(
-        "--variants",
-        nargs="+",
-        choices=VARIANTS,
-        default=list(VARIANTS),
-        help=f"variants to measure, always including {FLAT}",
-    )
     return bench.parse(ours, arguments)
 
 
@@ -64,14 +57,13 @@ def main(config):
         )
     refuse_what_does_not_fit(max(to_measure), COPIES, each)
     variants = Variants(config.interface)
-    chosen = [variant for variant in VARIANTS if variant == FLAT or variant in config.variants]
 
     writer = Writer(rank == 0)
     writer.event("start", steps=len(to_measure), world=ranks)
     writer.print(f"{ranks} ranks on {hvd.cross_size()} hosts: {variants.transport}")
     points = []
     for step, size in enumerate(dict.fromkeys(whole(size, each) for size in to_measure), start=1):
-        measured = measure(variants, chosen, size, config)
+        measured = measure(variants, size, config)
         points += measured
         writer.event("step", step=step, size_bytes=size)
         times = (f"{point['variant']} {1e3 * point['seconds']['median']:.2f}" for point in measured)
@@ -96,13 +88,13 @@ def whole(size_bytes, ranks_per_host):
     return max(1, size_bytes // part) * part
 
 
-def measure(variants, chosen, size_bytes, config):
+def measure(variants, size_bytes, config):
     """Time all variants in turns on messages of one size; return their points."""
     values, right = numbers_to_add(size_bytes)
     message = tf.constant(values)
-    for variant in chosen:
+    for variant in VARIANTS:
         check(variant, variants.act(variant, message), right)
-    figures = in_turns([partial(variants.timed, variant, message) for variant in chosen], config, LEAST)
+    figures = in_turns([partial(variants.timed, variant, message) for variant in VARIANTS], config, LEAST)
     seconds = figures[..., 0].max(axis=0)  # a repetition took as long as its slowest rank
     sent = figures[..., 1].max(axis=0)  # from the host that sent most
     return [
@@ -112,13 +104,13 @@ def measure(variants, chosen, size_bytes, config):
             "size_bytes": size_bytes,
             "repeats": len(seconds),
             "seconds": timing(seconds[:, column].tolist()),
-            "faster": spread(seconds[:, chosen.index(FLAT)] / seconds[:, column]),
+            "faster": spread(seconds[:, 0] / seconds[:, column]),  # than the first, the flat one
             "link_bytes": {
                 "counted": float(np.median(sent[:, column])),
                 "expected": link_bytes(variant, size_bytes, hvd.cross_size(), hvd.local_size()),
             },
         }
-        for column, variant in enumerate(chosen)
+        for column, variant in enumerate(VARIANTS)
     ]
 
 
