@@ -75,7 +75,7 @@ def train(way, steps):
         if len(order) < ranks * BATCH:
             order = torch.randperm(SAMPLES)  # the same on all ranks
         batch, order = order[: ranks * BATCH][rank * BATCH :][:BATCH], order[ranks * BATCH :]
-        logits = model(normalised(augmented(pictures[batch])).contiguous(memory_format=layout))
+        logits = model(normalized(augmented(pictures[batch])).contiguous(memory_format=layout))
         loss = nn.functional.cross_entropy(logits, labels[batch])
         optimizer.zero_grad()
         loss.backward()
@@ -116,7 +116,7 @@ def reflected(place):
     return place.minimum(2 * (SIDE - 1) - place)
 
 
-def normalised(pictures):
+def normalized(pictures):
     return ((pictures.float() - 120) / 64).permute(0, 3, 1, 2)
 
 

@@ -42,7 +42,7 @@ if gate:
         time.sleep(0.001)
 times["gate"] = time.time()
 hvd.init()
-times["initialised"] = time.time()
+times["initialized"] = time.time()
 assert hvd.allreduce(tf.constant(1.0), op=hvd.Sum) == hvd.size()
 times["summed"] = time.time()
 print(json.dumps(times))
@@ -100,7 +100,7 @@ def rendezvous(ranks, script, backlog):
     gate.touch()
     times = [json.loads(process.communicate()[0]) for process in processes]
     server.stop()
-    return {"requests": Counting.requests, "init_s": max(each["initialised"] - each["gate"] for each in times)}
+    return {"requests": Counting.requests, "init_s": max(each["initialized"] - each["gate"] for each in times)}
 
 
 def requests_per_s(count=2000):

@@ -9,7 +9,7 @@ import re
 from itertools import pairwise
 from pathlib import Path
 
-from drawing import BLUE, GREEN, GREY, INK, ORANGE, Drawing
+from drawing import BLUE, GRAY, GREEN, INK, ORANGE, Drawing
 
 HERE = Path(__file__).resolve().parent
 
@@ -43,24 +43,24 @@ def course_map():
     right = 20 + column * (len(cores) - 1) + box
     drawing = Drawing(right + 20, height, "Map of the course", f"Start_Here leads to the lessons in order: {told}.")
     _, question, minutes = HEAD.search((SOURCES / "Start_Here.py").read_text(encoding="utf-8")).groups()
-    drawing.box(20, 16, right - 20, 38, "Start_Here", colour=GREEN)
+    drawing.box(20, 16, right - 20, 38, "Start_Here", color=GREEN)
     drawing.text(130, 38, question)
-    drawing.text(right - 10, 38, f"{minutes} minutes", anchor="end", colour=GREEN, bold=True)
+    drawing.text(right - 10, 38, f"{minutes} minutes", anchor="end", color=GREEN, bold=True)
     drawing.arrow((20 + box / 2, 54), (20 + box / 2, 82))
     for number, core in enumerate(cores):
         x = 20 + column * number
         title, question, minutes = lessons[core]
         drawing.box(x, 84, box, 120, title, question)
-        drawing.text(x + box - 10, 194, f"{minutes} minutes", anchor="end", colour=BLUE, bold=True)
+        drawing.text(x + box - 10, 194, f"{minutes} minutes", anchor="end", color=BLUE, bold=True)
         if number:
             drawing.arrow((x - column + box, 144), (x - 2, 144))
         for row, name in enumerate(branches[core]):
             y = 224 + 66 * row
             title, _, minutes = lessons[name]
             letter, _, subject = title.partition(". ")
-            drawing.box(x + 16, y, box - 16, 54, letter, colour=GREY, dashed=True)
+            drawing.box(x + 16, y, box - 16, 54, letter, color=GRAY, dashed=True)
             drawing.text(x + 26, y + 42, subject)
-            drawing.text(x + box - 10, y + 22, f"{minutes} minutes", anchor="end", colour=GREY, bold=True)
+            drawing.text(x + box - 10, y + 22, f"{minutes} minutes", anchor="end", color=GRAY, bold=True)
             drawing.arrow((x + 8, 204 if not row else y - 39), (x + 8, y + 27), (x + 14, y + 27))
     return drawing
 
@@ -80,13 +80,13 @@ def run_flow():
     drawing.arrow((225, 82), (253, 82))
     drawing.box(255, 34, 160, 96, "plan", "job + machine → one shell line, shown and saved")
     drawing.arrow((415, 82), (443, 82))
-    drawing.box(445, 34, 160, 96, "horovodrun", "starts one process per worker", colour=GREEN)
+    drawing.box(445, 34, 160, 96, "horovodrun", "starts one process per worker", color=GREEN)
     for rank, y in ((0, 10), (1, 98)):
         drawing.arrow((605, 82), (636, 82), (636, y + 28), (668, y + 28))
-        drawing.box(670, y, 320, 56, f"rank {rank}", "its shard of every batch → gradients", colour=ORANGE)
+        drawing.box(670, y, 320, 56, f"rank {rank}", "its shard of every batch → gradients", color=ORANGE)
     drawing.arrow((960, 66), (960, 97))
     drawing.arrow((930, 98), (930, 67))
-    drawing.text(918, 87, "gradients averaged", anchor="end", colour=GREY)
+    drawing.text(918, 87, "gradients averaged", anchor="end", color=GRAY)
     drawing.arrow((830, 154), (830, 198), label="every rank writes", at=(895, 180))
     drawing.box(
         440,
@@ -95,7 +95,7 @@ def run_flow():
         84,
         "runs/<id>/",
         "job.json · command.sh · rank-0.log · rank-1.log\nevents.jsonl · error-1.json · result.json",
-        colour=GREY,
+        color=GRAY,
     )
     drawing.arrow((440, 242), (402, 242))
     drawing.box(
@@ -122,12 +122,12 @@ def launch():
         "events and results into the run's folder. The kernel follows the files there.",
     )
     drawing.box(20, 20, 250, 92, "notebook kernel", "launch(): Job + Site → plan()\nfollows the run's files")
-    drawing.box(380, 20, 260, 92, "supervisor", "starts and restarts ranks,\nrecords how each ended", colour=GREEN)
-    drawing.box(380, 148, 260, 74, "fork server", "has imported TensorFlow,\nforks ranks on request", colour=GREEN)
+    drawing.box(380, 20, 260, 92, "supervisor", "starts and restarts ranks,\nrecords how each ended", color=GREEN)
+    drawing.box(380, 148, 260, 74, "fork server", "has imported TensorFlow,\nforks ranks on request", color=GREEN)
     for number, y in ((0, 40), (1, 132)):
-        drawing.box(760, y, 230, 66, f"rank {number}", "a fork of the fork server,\nor a new process", colour=ORANGE)
+        drawing.box(760, y, 230, 66, f"rank {number}", "a fork of the fork server,\nor a new process", color=ORANGE)
     files = "job.json · launcher.jsonl · rank-0.log · rank-1.log · events.jsonl · result.json"
-    drawing.box(20, 256, 970, 60, "runs/<id>/", files, colour=GREY)
+    drawing.box(20, 256, 970, 60, "runs/<id>/", files, color=GRAY)
     drawing.arrow((270, 56), (378, 56), label="starts", at=(324, 48))
     drawing.arrow((200, 112), (200, 185), (378, 185), label="owns", at=(290, 177))
     drawing.arrow((470, 112), (470, 146), label="asks for a rank", at=(417, 134))
@@ -148,14 +148,14 @@ def batch_norm():
         262,
         "Batch norm on two workers",
         "Left, per worker: each of two workers takes mean and variance over its own 512 of 1,024 "
-        "images, so the two normalise differently and nothing is exchanged. Right, synchronous: "
+        "images, so the two normalize differently and nothing is exchanged. Right, synchronous: "
         "the workers exchange sums, and both use mean and variance over all 1,024 images.",
     )
     for left, heading in ((20, "per worker (“ghost” batches)"), (520, "synchronous (sync_bn=True)")):
         drawing.text(left, 28, heading, bold=True)
         for rank in (0, 1):
             x = left + 245 * rank
-            drawing.box(x, 44, 225, 66, f"rank {rank}", "512 of 1,024 images", colour=ORANGE)
+            drawing.box(x, 44, 225, 66, f"rank {rank}", "512 of 1,024 images", color=ORANGE)
     for rank in (0, 1):
         x = 20 + 245 * rank
         drawing.arrow((x + 112, 110), (x + 112, 148))
@@ -164,10 +164,10 @@ def batch_norm():
         x = 520 + 245 * rank
         drawing.arrow((x + 112, 110), (x + 112, 148))
     drawing.box(
-        520, 150, 470, 66, "mean and variance", "over all 1,024: sums are exchanged in every layer", colour=GREEN
+        520, 150, 470, 66, "mean and variance", "over all 1,024: sums are exchanged in every layer", color=GREEN
     )
-    drawing.text(20, 246, "noisier statistics, no communication", colour=GREY)
-    drawing.text(520, 246, "one model's statistics, at the price of waiting", colour=GREY)
+    drawing.text(20, 246, "noisier statistics, no communication", color=GRAY)
+    drawing.text(520, 246, "one model's statistics, at the price of waiting", color=GRAY)
     return drawing
 
 
@@ -177,15 +177,15 @@ def descent():
         1010,
         290,
         "Gradient descent, alone and with workers",
-        "Left, the loss over the weight: a valley. From a start on its left side, steps lead down towards the lowest "
+        "Left, the loss over the weight: a valley. From a start on its left side, steps lead down toward the lowest "
         "point; they become shorter as the slope becomes flatter. Right, one step: each of three workers computes the "
         "gradient of its own points, the gradients are averaged, and every worker takes the same step.",
     )
     drawing.text(20, 28, "one weight goes downhill", bold=True)
     drawing.arrow((40, 250), (40, 46))
     drawing.arrow((40, 250), (470, 250))
-    drawing.text(52, 48, "loss: how wrong", colour=GREY)
-    drawing.text(466, 270, "weight w", anchor="end", colour=GREY)
+    drawing.text(52, 48, "loss: how wrong", color=GRAY)
+    drawing.text(466, 270, "weight w", anchor="end", color=GRAY)
 
     def height(x):
         return 222 - 168 * ((x - 255) / 205) ** 2
@@ -197,19 +197,19 @@ def descent():
         drawing.arrow((round(start), round(height(start))), (round(end), round(height(end))))
     for x in stops:
         drawing.parts.append(f'<circle cx="{x:.0f}" cy="{height(x):.0f}" r="5" fill="{ORANGE}"/>')
-    drawing.text(84, 90, "start", colour=GREY)
-    drawing.text(126, 130, "steep: a long step", colour=GREY)
-    drawing.text(205, 184, "flat: short steps", colour=GREY)
+    drawing.text(84, 90, "start", color=GRAY)
+    drawing.text(126, 130, "steep: a long step", color=GRAY)
+    drawing.text(205, 184, "flat: short steps", color=GRAY)
 
     drawing.text(540, 28, "one step with three workers", bold=True)
     for worker, y in enumerate((46, 122, 198)):
         drawing.box(540, y, 190, 58, f"worker {worker}", "gradient of its points")
         drawing.arrow((730, y + 29), (768, 151 + 8 * (worker - 1)))
-    drawing.box(770, 122, 100, 58, "average", colour=GREEN)
+    drawing.box(770, 122, 100, 58, "average", color=GREEN)
     drawing.arrow((870, 151), (898, 151))
-    drawing.box(900, 122, 90, 58, "step", "all equal", colour=ORANGE)
+    drawing.box(900, 122, 90, 58, "step", "all equal", color=ORANGE)
     drawing.arrow((945, 180), (945, 272), (510, 272), (510, 151), (538, 151))
-    drawing.text(848, 264, "again, at the new weight", anchor="middle", colour=GREY)
+    drawing.text(848, 264, "again, at the new weight", anchor="middle", color=GRAY)
     return drawing
 
 
@@ -225,22 +225,22 @@ def ring():
         "time, in six steps.",
     )
     drawing.text(20, 28, "through one worker", bold=True)
-    drawing.box(20, 110, 150, 56, "rank 0", "averages", colour=ORANGE)
+    drawing.box(20, 110, 150, 56, "rank 0", "averages", color=ORANGE)
     for row, rank in enumerate((1, 2, 3)):
         y = 44 + 66 * row
         drawing.box(320, y, 150, 56, f"rank {rank}", "gradient")
         drawing.arrow((320, y + 20), (172, 120 + 16 * row))
         drawing.arrow((170, 128 + 16 * row), (318, y + 32))
-    drawing.text(20, 250, "rank 0's link: 3 gradients in, 3 out", colour=GREY)
+    drawing.text(20, 250, "rank 0's link: 3 gradients in, 3 out", color=GRAY)
     drawing.text(520, 28, "round a ring", bold=True)
     corners = ((520, 44), (840, 44), (840, 168), (520, 168))
     for rank, (x, y) in enumerate(corners):
-        drawing.box(x, y, 150, 56, f"rank {rank}", "¼ + ¼ + ¼ + ¼", colour=GREEN)
+        drawing.box(x, y, 150, 56, f"rank {rank}", "¼ + ¼ + ¼ + ¼", color=GREEN)
     drawing.arrow((670, 72), (838, 72), label="¼ gradient a step", at=(755, 62))
     drawing.arrow((915, 100), (915, 166))
     drawing.arrow((840, 196), (672, 196))
     drawing.arrow((595, 168), (595, 102))
-    drawing.text(520, 250, "every link: 6 steps of ¼ = 1½ gradients", colour=GREY)
+    drawing.text(520, 250, "every link: 6 steps of ¼ = 1½ gradients", color=GRAY)
     return drawing
 
 
@@ -258,15 +258,15 @@ def strategies():
     )
 
     def process(x, y, width, height, heading):
-        drawing.box(x, y, width, height, heading, colour=GREY, dashed=True)
+        drawing.box(x, y, width, height, heading, color=GRAY, dashed=True)
 
     drawing.text(20, 28, "MirroredStrategy", bold=True)
     process(20, 40, 460, 112, "one process")
     for replica, x in enumerate((40, 285)):
-        drawing.box(x, 74, 175, 62, f"replica {replica}", "half of the batch", colour=ORANGE)
+        drawing.box(x, 74, 175, 62, f"replica {replica}", "half of the batch", color=ORANGE)
     drawing.arrow((215, 98), (283, 98))
     drawing.arrow((285, 118), (217, 118))
-    drawing.text(250, 90, "sum", anchor="middle", colour=GREY)
+    drawing.text(250, 90, "sum", anchor="middle", color=GRAY)
 
     for x, heading, name, word in (
         (20, "MultiWorkerMirroredStrategy", "worker", "sum"),
@@ -277,20 +277,20 @@ def strategies():
         for number in (0, 1):
             left = x + 245 * number
             process(left, y + 12, 215, 112, f"process {number + 1}")
-            drawing.box(left + 15, y + 46, 185, 62, f"{name} {number}", "half of the batch", colour=ORANGE)
+            drawing.box(left + 15, y + 46, 185, 62, f"{name} {number}", "half of the batch", color=ORANGE)
         drawing.arrow((x + 200, y + 70), (x + 258, y + 70))
         drawing.arrow((x + 260, y + 90), (x + 202, y + 90))
-        drawing.text(x + 230, y + 142, f"gradients: {word}, over the network", anchor="middle", colour=GREY)
+        drawing.text(x + 230, y + 142, f"gradients: {word}, over the network", anchor="middle", color=GRAY)
 
     drawing.text(530, 206, "ParameterServerStrategy", bold=True)
     drawing.box(530, 218, 130, 124, "coordinator", "hands out steps, waits for none")
     for number, y in enumerate((218, 286)):
-        drawing.box(700, y, 130, 56, f"worker {number}", "a whole batch", colour=ORANGE)
+        drawing.box(700, y, 130, 56, f"worker {number}", "a whole batch", color=ORANGE)
         drawing.arrow((660, y + 28), (698, y + 28))
         drawing.arrow((868, y + 18), (832, y + 18))
         drawing.arrow((830, y + 38), (868, y + 38))
-    drawing.box(870, 218, 120, 124, "server", "keeps the weights, applies gradients", colour=GREEN)
-    drawing.text(765, 362, "four processes; nobody waits", anchor="middle", colour=GREY)
+    drawing.box(870, 218, 120, 124, "server", "keeps the weights, applies gradients", color=GREEN)
+    drawing.text(765, 362, "four processes; nobody waits", anchor="middle", color=GRAY)
     return drawing
 
 
@@ -305,11 +305,11 @@ def data_parallel():
     )
     for rank, y in enumerate((40, 140)):
         drawing.text(20, y - 10, f"rank {rank}", bold=True)
-        drawing.box(20, y, 190, 66, f"shard {rank}", "its half of the data", colour=GREY)
-        drawing.box(270, y, 190, 66, "forward, backward", "same weights, own images", colour=BLUE)
+        drawing.box(20, y, 190, 66, f"shard {rank}", "its half of the data", color=GRAY)
+        drawing.box(270, y, 190, 66, "forward, backward", "same weights, own images", color=BLUE)
         drawing.arrow((210, y + 33), (268, y + 33))
         drawing.arrow((460, y + 33), (538, y + 33), label="gradient", at=(498, y + 25))
-        drawing.box(800, y, 190, 66, "update", "same gradient, so the same weights", colour=BLUE)
+        drawing.box(800, y, 190, 66, "update", "same gradient, so the same weights", color=BLUE)
         drawing.arrow((730, y + 33), (798, y + 33), label="mean", at=(763, y + 25))
     drawing.box(
         540,
@@ -318,7 +318,7 @@ def data_parallel():
         166,
         "all-reduce",
         "the mean of both gradients\n\nhere the ranks wait for each other",
-        colour=ORANGE,
+        color=ORANGE,
     )
     return drawing
 
@@ -336,19 +336,19 @@ def distances():
         "sockets: SYS.",
     )
     for socket, left in ((0, 20), (1, 520)):
-        drawing.box(left, 16, 470, 352, f"socket {socket}, NUMA node {socket}", colour=GREY)
+        drawing.box(left, 16, 470, 352, f"socket {socket}, NUMA node {socket}", color=GRAY)
         drawing.box(left + 15, 52, 290, 40, f"host bridge {2 * socket}")
         drawing.box(left + 320, 52, 135, 40, f"host bridge {2 * socket + 1}")
         first = 5 * socket
-        drawing.box(left + 105, 118, 110, 40, "switch", colour=GREEN)
+        drawing.box(left + 105, 118, 110, 40, "switch", color=GREEN)
         drawing.arrow((left + 160, 92), (left + 160, 116))
         for pair, x in ((0, left + 15), (1, left + 165)):
-            drawing.box(x, 184, 140, 40, "switch", colour=GREEN)
+            drawing.box(x, 184, 140, 40, "switch", color=GREEN)
             drawing.arrow((left + 160, 158), (x + 70, 182))
             for gpu, y in ((2 * pair, x), (2 * pair + 1, x + 75)):
-                drawing.box(y, 250, 65, 40, f"GPU{first + gpu}", colour=ORANGE)
+                drawing.box(y, 250, 65, 40, f"GPU{first + gpu}", color=ORANGE)
                 drawing.arrow((y + 32, 224), (y + 32, 248))
-        drawing.box(left + 355, 250, 65, 40, f"GPU{first + 4}", colour=ORANGE)
+        drawing.box(left + 355, 250, 65, 40, f"GPU{first + 4}", color=ORANGE)
         drawing.arrow((left + 387, 92), (left + 387, 248))
     drawing.arrow((490, 34), (518, 34))
     drawing.arrow((520, 44), (492, 44))
@@ -365,7 +365,7 @@ def exchanges(drawing, left, top, heading, distances, shares=("", "", "")):
     for step, (distance, share) in enumerate(zip(distances, shares, strict=True)):
         y = top + 46 + 56 * step
         drawing.ranks(left + 28, y)
-        drawing.text(left + 318, y + 4, share, colour=GREY)
+        drawing.text(left + 318, y + 4, share, color=GRAY)
         for rank in range(8):
             if rank < rank ^ distance:
                 drawing.arc(left + 28, y, rank, rank ^ distance, both=True, lift=0.7)
@@ -379,7 +379,7 @@ def collectives():
         "Four ways to reduce over eight ranks",
         "Ring: each rank sends to the next, 14 steps of an eighth of the data. Recursive doubling: "
         "in step 1 ranks at distance 1 exchange, then at distance 2, then at 4; 3 steps of all the "
-        "data. Tree: pairs of ranks add up towards rank 0 in 3 steps, then the sum goes back in 3 "
+        "data. Tree: pairs of ranks add up toward rank 0 in 3 steps, then the sum goes back in 3 "
         "more, all of the data each. Halving and doubling: partners at distance 4 exchange a half each, "
         "at distance 2 a quarter, at distance 1 an eighth, and then the same backwards; 6 steps.",
     )
@@ -389,11 +389,11 @@ def collectives():
     for rank in range(7):
         drawing.arc(36, 110, rank, rank + 1)
     drawing.arrow((36 + 266, 123), (36 + 266, 146), (36, 146), (36, 124))
-    drawing.text(20, 204, "14 steps, ⅛ of the data each;", colour=GREY)
-    drawing.text(20, 224, "all links work all the time", colour=GREY)
+    drawing.text(20, 204, "14 steps, ⅛ of the data each;", color=GRAY)
+    drawing.text(20, 224, "all links work all the time", color=GRAY)
 
     exchanges(drawing, 392, 28, "recursive doubling", (1, 2, 4))
-    drawing.text(392, 224, "3 steps, all of the data each", colour=GREY)
+    drawing.text(392, 224, "3 steps, all of the data each", color=GRAY)
 
     drawing.text(20, 290, "tree, up (and down again)", bold=True)
     for step in range(3):
@@ -401,11 +401,11 @@ def collectives():
         drawing.ranks(48, y)
         for rank in range(distance, 8, 2 * distance):
             drawing.arc(48, y, rank, rank - distance, lift=0.7)
-    drawing.text(20, 494, "2 × 3 steps, all of the data each", colour=GREY)
+    drawing.text(20, 494, "2 × 3 steps, all of the data each", color=GRAY)
 
     exchanges(drawing, 392, 290, "halving and doubling", (4, 2, 1), "½¼⅛")
-    drawing.text(392, 494, "3 steps, then the same 3 backwards:", colour=GREY)
-    drawing.text(392, 514, "as few bytes as the ring, in 6 steps", colour=GREY)
+    drawing.text(392, 494, "3 steps, then the same 3 backwards:", color=GRAY)
+    drawing.text(392, 514, "as few bytes as the ring, in 6 steps", color=GRAY)
     return drawing
 
 
@@ -424,7 +424,7 @@ def hierarchy():
     for left, ring in ((20, True), (520, False)):
         drawing.text(left, 28, "ring" if ring else "hierarchical", bold=True)
         for host, x in (("host A", left), ("host B", left + 300)):
-            drawing.box(x, 44, 170, 190, host, colour=GREY)
+            drawing.box(x, 44, 170, 190, host, color=GRAY)
         ranks = (
             (0, left + 20, 80),
             (1, left + 20, 160),
@@ -432,7 +432,7 @@ def hierarchy():
             (3, left + 320, 80 if ring else 160),
         )
         for rank, x, y in ranks:
-            drawing.box(x, y, 130, 54, f"rank {rank}", "¼ + ¼ + ¼ + ¼" if ring else "its half", colour=BLUE)
+            drawing.box(x, y, 130, 54, f"rank {rank}", "¼ + ¼ + ¼ + ¼" if ring else "its half", color=BLUE)
         if ring:
             drawing.arrow((left + 85, 134), (left + 85, 158))
             drawing.arrow((left + 150, 187), (left + 318, 187), label="1½ × data", at=(left + 235, 180))
@@ -446,8 +446,8 @@ def hierarchy():
             for y in (100, 180):
                 drawing.arrow((left + 150, y), (left + 318, y), label="½ each way", at=(left + 235, y - 7))
                 drawing.arrow((left + 320, y + 14), (left + 152, y + 14))
-    drawing.text(20, 270, "cable: 1½ × the data in each direction", colour=GREY)
-    drawing.text(520, 270, "cable: 1 × the data in each direction", colour=GREY)
+    drawing.text(20, 270, "cable: 1½ × the data in each direction", color=GRAY)
+    drawing.text(520, 270, "cable: 1 × the data in each direction", color=GRAY)
     return drawing
 
 
@@ -474,14 +474,14 @@ def zero():
         left = 20 + 248 * stage
         drawing.text(left, 28, f"stage {stage}" + (": data parallel" if not stage else ""), bold=True)
         for rank, top in ((0, 40), (1, 156)):
-            drawing.text(left, top + 16, f"rank {rank}", colour=GREY)
-            for row, (kind, colour, first) in enumerate(kinds):
+            drawing.text(left, top + 16, f"rank {rank}", color=GRAY)
+            for row, (kind, color, first) in enumerate(kinds):
                 parted, y = stage >= first, top + 24 + 28 * row
-                drawing.bar(left, y, 220, 22, GREY, filled=False)
-                drawing.bar(left + 110 * (rank if parted else 0), y, 110 if parted else 220, 22, colour)
+                drawing.bar(left, y, 220, 22, GRAY, filled=False)
+                drawing.bar(left + 110 * (rank if parted else 0), y, 110 if parted else 220, 22, color)
                 drawing.text(left + (110 * rank if parted else 0) + 8, y + 15, kind)
         for line, text in enumerate(message.splitlines()):
-            drawing.text(left, 288 + 18 * line, text, colour=GREY)
+            drawing.text(left, 288 + 18 * line, text, color=GRAY)
     return drawing
 
 
@@ -500,20 +500,20 @@ def tensor():
         drawing.text(20, y + 10, f"rank {rank}", bold=True)
         drawing.box(20, y + 20, 90, 74, "x", "whole")
         drawing.text(122, y + 60, "×")
-        drawing.bar(140, y + 20, 150, 74, GREY, filled=False)
+        drawing.bar(140, y + 20, 150, 74, GRAY, filled=False)
         drawing.bar(140 + 75 * rank, y + 20, 75, 74, ORANGE)
         drawing.text(150 + 75 * rank, y + 60, f"A, col {rank}")
         drawing.arrow((290, y + 57), (338, y + 57), label="relu", at=(312, y + 49))
-        drawing.box(340, y + 20, 120, 74, "hidden", "its half", colour=ORANGE)
+        drawing.box(340, y + 20, 120, 74, "hidden", "its half", color=ORANGE)
         drawing.text(470, y + 60, "×")
-        drawing.bar(490, y + 20, 110, 74, GREY, filled=False)
+        drawing.bar(490, y + 20, 110, 74, GRAY, filled=False)
         drawing.bar(490, y + 20 + 37 * rank, 110, 37, GREEN)
         drawing.text(512, y + 43 + 37 * rank, f"B, rows {rank}")
         drawing.arrow((600, y + 57), (648, y + 57))
-        drawing.box(650, y + 20, 120, 74, "part of y", "a partial sum", colour=GREEN)
+        drawing.box(650, y + 20, 120, 74, "part of y", "a partial sum", color=GREEN)
         drawing.arrow((770, y + 57), (818, 147 + 20 * (rank - 0.5)))
     drawing.box(820, 100, 170, 94, "all-reduce", "y on both ranks;\nbackward: the\ngradient of x")
-    drawing.text(20, 270, "no message until the end of the layer, then one each way", colour=GREY)
+    drawing.text(20, 270, "no message until the end of the layer, then one each way", color=GRAY)
     return drawing
 
 
@@ -540,10 +540,10 @@ def pipeline():
         y = 56 + 50 * rank
         drawing.text(500, y + 28, f"stage {rank}")
         for cycle, cell in enumerate(cells):
-            drawing.bar(560 + 70 * cycle, y, 66, 44, {"F": BLUE, "B": GREEN}.get(cell[:1], GREY), filled=bool(cell))
-            drawing.text(593 + 70 * cycle, y + 28, cell or "idle", anchor="middle", colour=INK if cell else GREY)
-    drawing.text(560, 182, "clock cycles →", colour=GREY)
-    drawing.text(500, 206, "F0: forward pass of microbatch 0; B0: its backward pass", colour=GREY)
+            drawing.bar(560 + 70 * cycle, y, 66, 44, {"F": BLUE, "B": GREEN}.get(cell[:1], GRAY), filled=bool(cell))
+            drawing.text(593 + 70 * cycle, y + 28, cell or "idle", anchor="middle", color=INK if cell else GRAY)
+    drawing.text(560, 182, "clock cycles →", color=GRAY)
+    drawing.text(500, 206, "F0: forward pass of microbatch 0; B0: its backward pass", color=GRAY)
     return drawing
 
 
@@ -560,8 +560,8 @@ def mesh():
     )
     for row, host in enumerate("AB"):
         y = 24 + 126 * row
-        drawing.box(20, y, 700, 96, f"host {host}", colour=GREY, dashed=True)
-        drawing.text(612, y + 22, f"sees samples {row + 1} of 2", anchor="end", colour=GREY)
+        drawing.box(20, y, 700, 96, f"host {host}", color=GRAY, dashed=True)
+        drawing.text(612, y + 22, f"sees samples {row + 1} of 2", anchor="end", color=GRAY)
         for column in range(4):
             drawing.box(40 + 170 * column, y + 34, 150, 52, f"rank {4 * row + column}", f"part {column + 1} of 4")
         for column in range(3):
@@ -570,13 +570,13 @@ def mesh():
     for column in range(4):
         drawing.arrow((112 + 170 * column, 110), (112 + 170 * column, 182))
         drawing.arrow((130 + 170 * column, 184), (130 + 170 * column, 112))
-    drawing.text(750, 66, "across: a tensor group", bold=True, colour=BLUE)
+    drawing.text(750, 66, "across: a tensor group", bold=True, color=BLUE)
     drawing.text(750, 86, "activations in every layer,")
     drawing.text(750, 104, "over the fast links of a host")
-    drawing.text(750, 150, "down: a data group", bold=True, colour=ORANGE)
+    drawing.text(750, 150, "down: a data group", bold=True, color=ORANGE)
     drawing.text(750, 170, "gradients once in a step,")
     drawing.text(750, 188, "over the network")
-    drawing.text(20, 280, "data × tensor = 2 × 4 = 8 ranks; a pipeline would be a third axis", colour=GREY)
+    drawing.text(20, 280, "data × tensor = 2 × 4 = 8 ranks; a pipeline would be a third axis", color=GRAY)
     return drawing
 
 

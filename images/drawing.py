@@ -1,12 +1,12 @@
-"""Boxes, arrows and text as SVG, in the colours of the course's diagrams."""
+"""Boxes, arrows and text as SVG, in the colors of the course's diagrams."""
 
 import textwrap
 from html import escape
 
 from course.shared.themes import themed
 
-BLUE, ORANGE, GREEN, GREY, INK = "#0072B2", "#D55E00", "#009E73", "#767676", "#222222"
-TINT = {BLUE: "#e8f2f9", ORANGE: "#fcefe6", GREEN: "#e6f5f0", GREY: "#f6f6f6"}
+BLUE, ORANGE, GREEN, GRAY, INK = "#0072B2", "#D55E00", "#009E73", "#767676", "#222222"
+TINT = {BLUE: "#e8f2f9", ORANGE: "#fcefe6", GREEN: "#e6f5f0", GRAY: "#f6f6f6"}
 LINE = 17  # from one line of text to the next
 
 
@@ -26,16 +26,16 @@ class Drawing:
             f'<rect width="{width}" height="{height}" rx="8" fill="#ffffff"/>',
         ]
 
-    def text(self, x, y, text, anchor="start", bold=False, colour=INK):
+    def text(self, x, y, text, anchor="start", bold=False, color=INK):
         weight = ' font-weight="600"' if bold else ""
-        self.parts.append(f'<text x="{x}" y="{y}" text-anchor="{anchor}"{weight} fill="{colour}">{escape(text)}</text>')
+        self.parts.append(f'<text x="{x}" y="{y}" text-anchor="{anchor}"{weight} fill="{color}">{escape(text)}</text>')
 
-    def box(self, x, y, width, height, heading, body="", colour=BLUE, dashed=False):
+    def box(self, x, y, width, height, heading, body="", color=BLUE, dashed=False):
         """A box with a bold heading and wrapped text under it; lines of `body` stay lines."""
         dashes = ' stroke-dasharray="5 4"' if dashed else ""
         self.parts.append(
             f'<rect x="{x}" y="{y}" width="{width}" height="{height}" rx="6" '
-            f'fill="{TINT[colour]}" stroke="{colour}" stroke-width="1.6"{dashes}/>'
+            f'fill="{TINT[color]}" stroke="{color}" stroke-width="1.6"{dashes}/>'
         )
         self.text(x + 10, y + 22, heading, bold=True)
         characters = int((width - 20) / 7.6)
@@ -43,16 +43,16 @@ class Drawing:
         for number, line in enumerate(lines):
             self.text(x + 10, y + 22 + LINE * (number + 1) + 3, line)
 
-    def bar(self, x, y, width, height, colour, filled=True):
+    def bar(self, x, y, width, height, color, filled=True):
         """A plain rectangle; one that is not `filled` is an empty outline."""
-        look = f'fill="{TINT[colour]}" stroke="{colour}"' if filled else f'fill="none" stroke="{colour}" opacity="0.5"'
+        look = f'fill="{TINT[color]}" stroke="{color}"' if filled else f'fill="none" stroke="{color}" opacity="0.5"'
         self.parts.append(f'<rect x="{x}" y="{y}" width="{width}" height="{height}" rx="3" {look} stroke-width="1.4"/>')
 
     def arrow(self, *points, label="", at=None):
         path = "M" + "L".join(f"{x} {y}" for x, y in points)
         self.parts.append(f'<path d="{path}" fill="none" stroke="{INK}" stroke-width="1.4" marker-end="url(#tip)"/>')
         if label:
-            self.text(*at, label, anchor="middle", colour=GREY)
+            self.text(*at, label, anchor="middle", color=GRAY)
 
     def ranks(self, left, y):
         """Eight ranks in a row."""

@@ -1,7 +1,7 @@
 """Photograph a lesson in JupyterLab while it trains: ``make photograph``.
 
 A real browser opens Start_Here on a real server and runs all its cells. While the ranks of its run train, its panel is
-photographed twice a second (run.gif, which plays twice as fast and shortens waits); afterwards the window (lesson.png).
+photographed twice a second (run.gif, which plays twice as fast and shortens waits); afterward the window (lesson.png).
 Folders are shown as a reader would have them. Needs Chromium.
 """
 
@@ -24,7 +24,7 @@ from conftest import Lab, Tab  # noqa: E402
 PAUSE_S = 0.5
 LAST_S = 3.0  # how long the animation shows the end
 WAIT_S = 1.0  # at most between two frames
-COLOURS = 48  # of a frame
+COLORS = 48  # of a frame
 RENAME = """new MutationObserver(() => {
   for (const part of document.querySelectorAll(".ddl")) {
     const texts = document.createTreeWalker(part, NodeFilter.SHOW_TEXT);
@@ -57,7 +57,7 @@ def animate(taken, path):
     for picture, _ in taken:
         canvas = Image.new("RGB", (width, height), "white")
         canvas.paste(picture)
-        drawn.append(canvas.quantize(COLOURS, dither=Image.Dither.NONE))
+        drawn.append(canvas.quantize(COLORS, dither=Image.Dither.NONE))
     times = [1000 * min(shown, WAIT_S) / 2 for _, shown in taken[:-1]] + [1000 * LAST_S]
     drawn[0].save(path, save_all=True, append_images=drawn[1:], duration=times, loop=0, optimize=True)
 

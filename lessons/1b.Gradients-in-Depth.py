@@ -429,7 +429,7 @@ compare_guess(guess_diverge, diverge, "of nine learning rates diverge")
 # ### BEGIN SOLUTION
 # Only 0.256 diverges. 0.001, 0.002 and 0.004 end at 1.01 to 1.05. In between,
 # training settles, but away from 1: 1.10, 1.23, 1.58, 3.04, 5.68. There the
-# weight goes round in a cycle: each point pulls it towards its own best weight,
+# weight goes round in a cycle: each point pulls it toward its own best weight,
 # farther with longer steps, and we look just after the pull of the last point,
 # (4, 6.25).
 # ### END SOLUTION

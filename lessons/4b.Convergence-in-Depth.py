@@ -468,7 +468,7 @@ guess_gap = None  # points
 
 # %% tags=["demo", "recorded"]
 regimes = [
-    run for run in recorded("generalisation") if run.result["role"] == "judged"
+    run for run in recorded("generalization") if run.result["role"] == "judged"
 ]
 matched = [run for run in regimes if run.name.endswith("to a loss")]
 lost = paired(
@@ -835,8 +835,8 @@ assert np.allclose(variance, 5), f"their variance is not {variance}"
 ### BEGIN HIDDEN TESTS
 rng = np.random.default_rng(5)
 for parts, count, channels in ((2, 3, 1), (3, 8, 4), (32, 32, 3), (1, 5, 2)):
-    centre = rng.normal(size=(parts, 1, channels)) * 2 + 1
-    batch = centre + rng.normal(size=(parts, count, channels))
+    center = rng.normal(size=(parts, 1, channels)) * 2 + 1
+    batch = center + rng.normal(size=(parts, count, channels))
     mean, variance = whole_batch(list(batch.mean(axis=1)),
                                  list(batch.var(axis=1)))
     every = batch.reshape(-1, channels)
@@ -1124,7 +1124,7 @@ assert np.allclose(tiny[0], 0), "the length of the step is that of w"
 # %% [markdown]
 # LARS's paper has the trust coefficient 0.001; the course's default is 0.02,
 # with correspondingly lower learning rates. **Weight decay** pulls all weights
-# towards 0 in every step; it is 0 in *every* arm here, but not in the papers.
+# toward 0 in every step; it is 0 in *every* arm here, but not in the papers.
 # Biases and the norms' own weights take 1 for the factor.
 #
 # **Predict first.** How many points will LARS gain on SGD with warm-up, in your

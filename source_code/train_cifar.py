@@ -81,7 +81,7 @@ import numpy as np
 import tensorflow as tf
 
 from course.data import Order, load
-from course.data.augment import augment, normalise
+from course.data.augment import augment, normalize
 from course.data.tensors import constant
 from course.training import models, optimizer, timeline
 from course.training.checkpoint import Checkpoints, folder
@@ -245,7 +245,7 @@ def make_pass(model, data, config):
         target = tf.gather(labels, numbers)
         wanted = tf.one_hot(target, classes) * (1 - smooth) + smooth / classes
         with tf.GradientTape() as tape:
-            logits = model(normalise(pictures), training=True)
+            logits = model(normalize(pictures), training=True)
             loss = tf.reduce_mean(tf.nn.softmax_cross_entropy_with_logits(wanted, logits))
         hits = tf.reduce_mean(tf.cast(tf.argmax(logits, 1, tf.int32) == target, tf.float32))
         gradients = tape.gradient(loss, model.trainable_variables)
@@ -262,7 +262,7 @@ def recomputing(model, config, data):
     """Return a function that prepares batch norm's statistics for an evaluation."""
     if config.statistics == "recomputed":
         seen = constant(data.train_images[:STATISTICS_SAMPLES])
-        if recompute := models.recomputing(model, normalise(seen)):
+        if recompute := models.recomputing(model, normalize(seen)):
             return recompute
     # Horovod: average local statistics, or each rank would evaluate a different model.
     return lambda: average_statistics(model.non_trainable_variables)

@@ -264,7 +264,7 @@ def at_the_end(arms: dict, size: Size) -> dict:
 # ---------------------------------------------------------------- is there a generalization gap?
 
 
-def generalisation(make: Trainings, size: Size) -> list:
+def generalization(make: Trainings, size: Size) -> list:
     """Return runs that may memorize their images: at equal epochs, equal steps, and equal training loss.
 
     They use few images without augmentation.

@@ -86,10 +86,10 @@ def main():
 
 
 def rates_to_a_loss():
-    """Return the rates that were chosen for `generalisation`, by batch."""
+    """Return the rates that were chosen for `generalization`, by batch."""
     return {
         run.result["global_batch"]: run.result["config"]["learning_rate"]
-        for run in earlier("generalisation")
+        for run in earlier("generalization")
         if run.name in ("small batch, to a loss", "large batch, to a loss")
     }
 
@@ -346,8 +346,8 @@ PARTS = {
     "critical-batch-tuned": Part(
         4, 150, "the same with momentum and warm-up tuned", lesson_4("critical-batch-tuned", tuned_critical_batches)
     ),
-    "generalisation": Part(
-        4, 45, "the search for a generalization gap", lesson_4("generalisation", convergence.generalisation)
+    "generalization": Part(
+        4, 45, "the search for a generalization gap", lesson_4("generalization", convergence.generalization)
     ),
     "equal-loss-again": Part(
         4,

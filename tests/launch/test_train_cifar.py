@@ -123,13 +123,13 @@ def test_distributed_evaluation_matches_a_single_process(two, monkeypatch):
     import tensorflow as tf
     import train_worker
 
-    from course.data.augment import normalise
+    from course.data.augment import normalize
     from course.training import models
 
     model = models.build("cnn")
     model.set_weights(two("plain").weights[0])
     data = train_worker.small_data("small", train_samples=10)
-    logits = model(normalise(tf.constant(data.test_images)), training=False)
+    logits = model(normalize(tf.constant(data.test_images)), training=False)
     loss = tf.nn.sparse_softmax_cross_entropy_with_logits(data.test_labels, logits)
     result = two("plain").result
     assert result["test_accuracy"] == pytest.approx(np.mean(np.argmax(logits, axis=1) == data.test_labels), abs=1e-6)

@@ -186,7 +186,7 @@ def ghosts(records):
     return {arm: records.gain("ghost batch 32", arm, file="ghost-batches") for arm in arms}
 
 
-GAP, TO_LOSS = "generalisation", "batch, to a loss"
+GAP, TO_LOSS = "generalization", "batch, to a loss"
 
 
 def gap(records, one, other):

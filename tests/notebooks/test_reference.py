@@ -73,7 +73,7 @@ def results_of(name):
 
 TRAININGS = (
     *("convergence-cifar10", "convergence-tuning", "critical-batch", "critical-batch-tuned", "arms-again"),
-    *("lars-biases", "generalisation", "equal-loss-again", "ghost-batches"),
+    *("lars-biases", "generalization", "equal-loss-again", "ghost-batches"),
 )
 LANDSCAPES = ("landscape", "noise-frozen")
 
@@ -109,7 +109,7 @@ def test_compared_runs_share_precision_and_machine(name):
 ROLES = {
     "critical-batch": ("validation", "validation", {100}, {0, 1, 2}),
     "critical-batch-tuned": ("validation", "test", {100, 101, 102}, {0, 1, 2, 3, 4}),
-    "generalisation": ("validation", "test", None, None),
+    "generalization": ("validation", "test", None, None),
     "lars-biases": ("validation", "test", None, None),
 }
 

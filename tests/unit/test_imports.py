@@ -11,7 +11,7 @@ LIGHT = {
     "ddl.rank.one_host ddl.rank.elastic ddl.rank.worker": {"numpy", *MODELS, *TABLES},
     "ddl ddl.rank ddl.launcher.launch": {"numpy", *MODELS, *TABLES},
     "course.shared.ring course.shared.cost": {*MODELS, *TABLES},
-    "course.data course.data.catalogue": MODELS,
+    "course.data course.data.catalog": MODELS,
     "course.multi_gpu.classification course.multi_gpu.plot_classification": MODELS,
     "course.training.strategy course.multi_gpu.difference course.multi_gpu.plot_strategies": MODELS,
 }

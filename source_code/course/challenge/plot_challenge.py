@@ -2,7 +2,7 @@
 
 import math
 
-from course.shared.figure import GREY, Figure, look, styled
+from course.shared.figure import GRAY, Figure, look, styled
 
 
 @styled
@@ -15,10 +15,10 @@ def plot_challenge(board) -> Figure:
     target = board.attrs["target"]
     figure = Figure(7.2, 4.2)
     panel = figure.subplots()
-    panel.axhline(target, color=GREY, linestyle="--", linewidth=1.2, label=f"target {target:.1%}")
+    panel.axhline(target, color=GRAY, linestyle="--", linewidth=1.2, label=f"target {target:.1%}")
     own_rows = [row for row in scored if row["kind"] == "own"]
     for row in scored:
-        style = {"color": GREY, "marker": "*" if row["kind"] == "reference" else "P"}
+        style = {"color": GRAY, "marker": "*" if row["kind"] == "reference" else "P"}
         if row["kind"] == "own":
             style = look(own_rows.index(row), "color", "marker") | ({} if row["counts"] == "yes" else {"alpha": 0.5})
         half = 0 if math.isnan(row["half_width"]) else row["half_width"]

@@ -115,8 +115,8 @@ def solve(batch, logs):
     # grid with parabolic interpolation.
     grid = np.linspace(*np.log(_bounds(batch)), GRID)
     shape = np.log1p(np.exp(grid)[:, None] / batch)
-    centred = shape - shape.mean(1, keepdims=True)
-    error = (centred**2).sum(1) - 2 * (logs - logs.mean(1, keepdims=True)) @ centred.T
+    centered = shape - shape.mean(1, keepdims=True)
+    error = (centered**2).sum(1) - 2 * (logs - logs.mean(1, keepdims=True)) @ centered.T
     least = error.argmin(1)
     rows, inner = np.arange(len(logs)), np.clip(least, 1, GRID - 2)
     before, at, after = (error[rows, inner + shift] for shift in (-1, 0, 1))

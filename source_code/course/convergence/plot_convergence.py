@@ -6,7 +6,7 @@ import numpy
 import pandas
 
 from course.convergence.curve import Fit
-from course.shared.figure import COLOURS, GREY, Figure, arm_looks, band, frame, look, styled
+from course.shared.figure import COLORS, GRAY, Figure, arm_looks, band, frame, look, styled
 from ddl.display.chart import short
 from ddl.display.style import data_of
 from ddl.display.table import is_number
@@ -180,8 +180,8 @@ def plot_noise_scale(runs, batches: Sequence[int] = ()) -> Figure:
         texts.append(f"{run.name} {found}")
     if not drawn:
         raise InputError("no run here recorded a noise scale: launch one with noise_scale=True")
-    for batch, colour in (dict.fromkeys(batches, GREY) | marks).items():
-        panel.axhline(batch, color=colour, linewidth=1, linestyle=":")
+    for batch, color in (dict.fromkeys(batches, GRAY) | marks).items():
+        panel.axhline(batch, color=color, linewidth=1, linestyle=":")
         position = {"xy": (1, batch), "xycoords": ("axes fraction", "data"), "ha": "right", "va": "bottom"}
         panel.annotate(f"global batch {batch:,}", fontsize=10, **position)
     labels = {"xlabel": "optimizer steps", "ylabel": "noise scale, samples", "title": f"data: {data_of(drawn)}"}
@@ -240,10 +240,10 @@ def plot_batch_size_tradeoff(noise_scale: float | Fit = 1000.0, batches: Sequenc
         ("samples (or epochs) ÷ the fewest possible", lambda b: 1 + b / noise_scale),
     )
     for index, (panel, (label, curve)) in enumerate(zip(panels, curves, strict=True)):
-        panel.plot(batch, curve(batch), color=COLOURS[index])
-        panel.axvline(noise_scale, color=GREY, linestyle=":")
+        panel.plot(batch, curve(batch), color=COLORS[index])
+        panel.axvline(noise_scale, color=GRAY, linestyle=":")
         for mark in batches:
-            panel.plot([mark], [curve(mark)], "o", color=COLOURS[index], markersize=7)
+            panel.plot([mark], [curve(mark)], "o", color=COLORS[index], markersize=7)
             panel.annotate(f" {mark:,}", (mark, curve(mark)), va="bottom")
         panel.set(xscale="log", yscale="log", xlabel="batch size, samples", title=label)
         panel.set_yticks([1, 2, 5, 10, 20, 50], ["1", "2", "5", "10", "20", "50"])
@@ -281,8 +281,8 @@ def plot_minima(shift: float = 0.25) -> Figure:
     training, held_out = loss(w), loss(w - shift)
     figure = Figure(8.0, 3.8)
     panel = figure.subplots()
-    panel.plot(w, training, color=COLOURS[0], label="training loss")
-    panel.plot(w, held_out, color=COLOURS[1], linestyle="--", label=f"held-out loss: the same, moved by {shift:g}")
+    panel.plot(w, training, color=COLORS[0], label="training loss")
+    panel.plot(w, held_out, color=COLORS[1], linestyle="--", label=f"held-out loss: the same, moved by {shift:g}")
     rises = {}
     for name, side in (("sharp", w < 0), ("flat", w > 0)):
         here = numpy.flatnonzero(side)[training[side].argmin()]

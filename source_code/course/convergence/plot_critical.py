@@ -9,7 +9,7 @@ from matplotlib.ticker import NullLocator
 
 from course.convergence.critical import Critical, Noise, reached
 from course.convergence.tuning import grids
-from course.shared.figure import COLOURS, GREY, Figure, arm_looks, band, frame, list_rows, styled
+from course.shared.figure import COLORS, GRAY, Figure, arm_looks, band, frame, list_rows, styled
 from ddl.comparison import compare, signed
 from ddl.display.chart import short
 from ddl.display.style import data_of
@@ -17,7 +17,7 @@ from ddl.errors import InputError
 from ddl.text import plural
 
 REGIONS = {"perfect scaling": "#ffffff", "diminishing returns": "#eeeeee", "maximal data parallelism": "#d9d9d9"}
-VERDICTS = {"better": COLOURS[2], "worse": COLOURS[1], "no difference": COLOURS[0], "not decided": GREY}
+VERDICTS = {"better": COLORS[2], "worse": COLORS[1], "no difference": COLORS[0], "not decided": GRAY}
 
 
 # ---------------------------------------------------------------- the critical batch size
@@ -99,19 +99,19 @@ def _noise_row(label, noise):
 
 
 def _draw_arm(arm, style, steps, samples, label):
-    colour, marker = style["color"], style["marker"]
+    color, marker = style["color"], style["marker"]
     style = style | {"marker": ""}
     if arm.has_fit:
         x = numpy.geomspace(arm.fit.batches[0], arm.fit.batches[-1], 100)
         low, high = arm.fit.band(x)
         for panel, times in ((steps, 1), (samples, x)):
             panel.plot(x, arm.fit.steps(x) * times, label=label or "fitted curve", **style)
-            band(panel, x, low * times, high * times, colour, alpha=0.2)
-            panel.axvline(arm.fit.critical, color=colour, linewidth=1, linestyle=":")
+            band(panel, x, low * times, high * times, color, alpha=0.2)
+            panel.axvline(arm.fit.critical, color=color, linewidth=1, linestyle=":")
     for point in arm.points:
-        face = "none" if point.missed else colour
+        face = "none" if point.missed else color
         batch = [point.batch] * len(point.seeds)
-        dots = dict(color=colour, marker=marker, linestyle="", markerfacecolor=face, markersize=5, alpha=0.8)
+        dots = dict(color=color, marker=marker, linestyle="", markerfacecolor=face, markersize=5, alpha=0.8)
         name = "a seed" if label is None and point is arm.points[0] else None
         steps.plot(batch, [run.steps for run in point.seeds.values()], label=name, **dots)
         samples.plot(batch, [run.samples for run in point.seeds.values()], **dots)
@@ -123,7 +123,7 @@ def _draw_ideal(arm, steps, samples):
         return
     first, last = arm.whole[0], arm.whole[-1]
     x = numpy.array([first.batch, last.batch])
-    style = {"color": GREY, "linewidth": 1, "linestyle": "--"}
+    style = {"color": GRAY, "linewidth": 1, "linestyle": "--"}
     for panel, y in ((steps, first.steps * x[0] / x), (samples, numpy.full(2, first.steps * x[0]))):
         limits = panel.get_ylim()
         panel.plot(x, y, label="twice the batch, half the steps", **style)
@@ -190,15 +190,15 @@ def plot_differences(runs, against: str, margin: float = 1.0, at=None, steps=Non
     figure = Figure(8.0, 1.7 + 0.4 * len(rows))
     panel = figure.subplots()
     panel.axvspan(-margin, margin, color="#dddddd", zorder=0)
-    panel.axvline(0, color=GREY, linewidth=1)
+    panel.axvline(0, color=GRAY, linewidth=1)
     for index, row in enumerate(rows):
-        colour = VERDICTS[row["verdict"]]
-        panel.plot(row["seeds"], [index + 0.25] * len(row["seeds"]), ".", color=GREY, markersize=5)
+        color = VERDICTS[row["verdict"]]
+        panel.plot(row["seeds"], [index + 0.25] * len(row["seeds"]), ".", color=GRAY, markersize=5)
         if row["pairs"] > 1:
-            panel.plot([row["low_points"], row["high_points"]], [index] * 2, linewidth=4, alpha=0.5, color=colour)
-        panel.plot([row["difference_points"]], [index], "o", color=colour, markersize=7)
+            panel.plot([row["low_points"], row["high_points"]], [index] * 2, linewidth=4, alpha=0.5, color=color)
+        panel.plot([row["difference_points"]], [index], "o", color=color, markersize=7)
         position = {"xy": (1.02, index), "xycoords": ("axes fraction", "data"), "va": "center"}
-        panel.annotate(row["verdict"], color=colour, **position)
+        panel.annotate(row["verdict"], color=color, **position)
     many = [f" ({plural(row['pairs'], 'pair')})" if len(pairs) > 1 else "" for row in rows]
     list_rows(panel, [row["arm"] + pair for row, pair in zip(rows, many, strict=True)])
     panel.set_xlabel(f"held-out accuracy minus that of “{against}”, points")

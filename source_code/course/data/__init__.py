@@ -6,7 +6,7 @@ Nothing here imports TensorFlow except `course.data.augment`, which runs inside 
 """
 
 from course.data.batches import Order, shard
-from course.data.catalogue import add, fetch, is_there, listing, load, load_questions
+from course.data.catalog import add, fetch, is_there, listing, load, load_questions
 from course.data.dataset import DataError, DataSet
 from course.data.quora import Questions
 

@@ -44,7 +44,7 @@ def _reflect(position):
     return tf.minimum(position, 2 * (SIDE - 1) - position)
 
 
-def normalise(images: tf.Tensor) -> tf.Tensor:
+def normalize(images: tf.Tensor) -> tf.Tensor:
     """Convert uint8 images to float32 with roughly zero mean and unit variance, in about -2 to 2.
 
     The constants suit a generic photograph, so all data sets use the same ones.

@@ -28,10 +28,10 @@ def _decode(paths):
     """Return the images, zero-padded to 32 x 32 and repeated in three channels, and their labels."""
     arrays = {}
     for part, (images, labels) in zip(("train", "test"), (paths[:2], paths[2:]), strict=True):
-        grey, kinds = _idx(images, IMAGES), _idx(labels, LABELS)
-        if grey.shape[1:] != (28, 28) or len(grey) != len(kinds) or kinds.max(initial=0) > 9:
-            raise _damaged(images, f"it holds {grey.shape} beside {len(kinds)} labels of 0 to {kinds.max(initial=0)}")
-        padded = np.pad(grey, ((0, 0), (2, 2), (2, 2)))
+        gray, kinds = _idx(images, IMAGES), _idx(labels, LABELS)
+        if gray.shape[1:] != (28, 28) or len(gray) != len(kinds) or kinds.max(initial=0) > 9:
+            raise _damaged(images, f"it holds {gray.shape} beside {len(kinds)} labels of 0 to {kinds.max(initial=0)}")
+        padded = np.pad(gray, ((0, 0), (2, 2), (2, 2)))
         arrays[f"{part}_images"] = np.repeat(padded[..., None], 3, axis=3)
         arrays[f"{part}_labels"] = kinds.astype(np.int32)
     return arrays

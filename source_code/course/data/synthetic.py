@@ -115,8 +115,8 @@ def _chunk(rng):
     picture = ground[:, None, None] + _uneven(rng, n, 12)
     picture += figure[..., None] * (tint(between(45, 130))[:, None, None] + _uneven(rng, n, 12))
     for mask in (streak, blob):
-        colour = (ground + tint(between(45, 130)))[:, None, None]
-        picture += mask[..., None] * (colour - picture)
+        color = (ground + tint(between(45, 130)))[:, None, None]
+        picture += mask[..., None] * (color - picture)
     picture += rng.standard_normal(picture.shape, np.float32) * between(5, 20, 1, 1, 1)
     return np.clip(picture, 0, 255).astype(np.uint8), labels
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy
 
 from course.shared import cost, ring
-from course.shared.figure import GREY, Figure, band, frame, look, styled
+from course.shared.figure import GRAY, Figure, band, frame, look, styled
 
 
 @styled
@@ -19,7 +19,7 @@ def plot_cost(models, link: cost.Link, measured_on: int, ranks: Sequence[int] = 
     figure = Figure(10.0, 4.6)
     panels = figure.subplots(1, 2)
     speed, share = panels
-    speed.plot(ranks, ranks, color=GREY, linestyle=":", label="communication free of charge")
+    speed.plot(ranks, ranks, color=GRAY, linestyle=":", label="communication free of charge")
     texts = []
     for index, (label, (compute_s, sizes_bytes)) in enumerate(models.items()):
         waiting = numpy.array([ring.waits(sizes_bytes, int(n), link, measured_on) for n in ranks])

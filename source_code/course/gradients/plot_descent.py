@@ -7,10 +7,10 @@ from matplotlib.patches import Rectangle
 
 from course.gradients import descent
 from course.shared import ring
-from course.shared.figure import COLOURS, GREY, Figure, frame, list_rows, look, styled
+from course.shared.figure import COLORS, GRAY, Figure, frame, list_rows, look, styled
 from ddl.display.style import is_interactive
 
-BLUE, ORANGE = COLOURS[:2]
+BLUE, ORANGE = COLORS[:2]
 WEIGHTS = (-1.0, 3.0)  # range of the loss curve
 
 
@@ -51,7 +51,7 @@ def plot_descent(data, lr: float, w: float = -0.5, iterations: int = 12, gradien
     curve.plot(
         path, descent.loss(path, data), "o--", color=ORANGE, linewidth=1.2, markersize=6, label="one step after another"
     )
-    curve.plot(path[:1], descent.loss(path[:1], data), "s", color=GREY, markersize=8, label="the start")
+    curve.plot(path[:1], descent.loss(path[:1], data), "s", color=GRAY, markersize=8, label="the start")
     top = descent.loss(numpy.array(WEIGHTS), data).max()
     curve.set(
         xlim=WEIGHTS, ylim=(-0.03 * top, 1.05 * top), xlabel="weight w", ylabel="loss", title=f"learning rate {lr:.4g}"
@@ -90,7 +90,7 @@ def plot_training(data_sets, lr: float, passes: int = 40, w: float = 0.0) -> Fig
         panel.plot(numpy.arange(len(path)) / len(batches), path, linewidth=0.7, alpha=0.6, **look(index, "color"))
         panel.plot(ends, linestyle="", label=label, **look(index, "color", "marker"))
         texts.append(f"{label}: from {w:g} to {ends[-1]:.4g}, best weight {best:.4g}")
-        panel.axhline(best, color=GREY, linestyle=":", label=None if index else "the best weight")
+        panel.axhline(best, color=GRAY, linestyle=":", label=None if index else "the best weight")
     panel.set(
         xlabel="passes over the data",
         ylabel="weight w",
@@ -115,7 +115,7 @@ def plot_average(data, w: float, sizes: Sequence[int]) -> Figure:
         values = [descent.gradient(w, batch) for batch in descent.batches_of(data, size)]
         panel.plot(values, [row] * len(values), linestyle="", markersize=7, alpha=0.75, **look(row, "marker", "color"))
         texts.append(f"batches of {size}: {len(values)} gradients from {min(values):.3g} to {max(values):.3g}")
-    panel.axvline(descent.gradient(w, data), color=GREY, linestyle=":")
+    panel.axvline(descent.gradient(w, data), color=GRAY, linestyle=":")
     panel.axvline(0, color="#bbbbbb", linewidth=1)
     list_rows(panel, [f"batches of {size}" for size in sizes])
     panel.set(xlabel="gradient", title=f"at w = {w:g}; dotted: the gradient of all {len(data)} points")
@@ -132,7 +132,7 @@ def plot_spread(data, w: float, sizes: Sequence[int], draws: int = 2000) -> Figu
     one, count = descent.gradients(w, data).std(), len(data)
     figure = Figure(8.0, 4.2)
     panel = figure.subplots()
-    panel.plot(sizes, one / numpy.sqrt(sizes), color=GREY, linestyle=":", label="one point's spread ÷ √B")
+    panel.plot(sizes, one / numpy.sqrt(sizes), color=GRAY, linestyle=":", label="one point's spread ÷ √B")
     texts = []
     for index, (replace, label) in enumerate(((True, "drawn with replacement"), (False, "drawn without"))):
         spread = [descent.batch_gradients(w, data, size, draws, seed=size, replace=replace).std() for size in sizes]
@@ -176,7 +176,7 @@ def plot_best_rate(data, weights: Sequence[float], sizes: Sequence[int], draws: 
     start = most / (1 + scale / sizes[0])
     linear = start * sizes / sizes[0]
     below = linear < 1.5 * most
-    panel.plot(sizes[below], linear[below], color=GREY, linestyle=":", label="in proportion to batch size")
+    panel.plot(sizes[below], linear[below], color=GRAY, linestyle=":", label="in proportion to batch size")
     panel.axhline(most, color="black", linewidth=1)
     panel.annotate("the best with no noise", (sizes[0], most), va="bottom")
     labels = {"xlabel": "batch size, points", "ylabel": "learning rate of the best step"}
@@ -203,13 +203,13 @@ def plot_exchange(exchanges) -> Figure:
             steps + (worker - (workers - 1) / 2) * width,
             [step.gradients[worker] for step in exchanges],
             0.9 * width,
-            color=COLOURS[worker % len(COLOURS)],
+            color=COLORS[worker % len(COLORS)],
             label=f"worker {worker}",
         )
     panel.plot(
         steps, [step.average for step in exchanges], "k_", markersize=34, markeredgewidth=2, label="average, on all"
     )
-    panel.axhline(0, color=GREY, linewidth=1)
+    panel.axhline(0, color=GRAY, linewidth=1)
     panel.set(xlabel="step", ylabel="gradient", xticks=steps)
     panel.legend()
     weight.plot([0, *steps], [exchanges[0].w, *(step.after for step in exchanges)], "o-k")

@@ -7,9 +7,9 @@ import numpy
 from matplotlib.colors import BoundaryNorm, ListedColormap
 
 from course.gradients import descent, sgd
-from course.shared.figure import COLOURS, GREY, Figure, frame, look, styled
+from course.shared.figure import COLORS, GRAY, Figure, frame, look, styled
 
-OUTCOMES = {"settles narrowly": COLOURS[2], "settles widely": COLOURS[6], "diverges": COLOURS[1]}
+OUTCOMES = {"settles narrowly": COLORS[2], "settles widely": COLORS[6], "diverges": COLORS[1]}
 
 
 @styled
@@ -27,7 +27,7 @@ def plot_settled(data, settings: Sequence[tuple[float, int]], samples: int = 160
         measured = weights[:, -1].std()
         panel.axhspan(best - spread, best + spread, color=look(index)["color"], alpha=0.25, linewidth=0)
         panel.plot(size * numpy.arange(weights.shape[1]), weights[0], linewidth=0.9, **look(index, "color"))
-        panel.axhline(best, color=GREY, linestyle=":")
+        panel.axhline(best, color=GRAY, linestyle=":")
         panel.set(
             xlim=(0, samples),
             xlabel="samples seen",
@@ -64,10 +64,10 @@ def plot_map(data, sizes: Sequence[int], rate: float, low: float = 0.0005, high:
         linewidth=0,
         rasterized=True,
     )
-    for name, colour in OUTCOMES.items():
-        panel.plot([], [], "s", color=colour, alpha=0.6, markersize=10, label=name)
+    for name, color in OUTCOMES.items():
+        panel.plot([], [], "s", color=color, alpha=0.6, markersize=10, label=name)
     panel.plot(rate * sizes, range(len(sizes)), "k--", label="rate in proportion to batch size")
-    panel.plot(rate * numpy.sqrt(sizes), range(len(sizes)), color=GREY, linestyle="-.", label="… to its square root")
+    panel.plot(rate * numpy.sqrt(sizes), range(len(sizes)), color=GRAY, linestyle="-.", label="… to its square root")
     panel.axvline(
         sgd.rate_border(math.inf, data), color="black", linestyle=":", label="1 / mean(x²): the limit for all points"
     )
@@ -107,8 +107,8 @@ def plot_one_step(sizes: Sequence[int]) -> Figure:
         steps = 1 - (1 - part / size) ** size
         panel.plot(part, steps, label=f"{size} steps, a point each", **look(index, "color", "linestyle"))
         texts.append(f"{size} steps go {steps[10]:.3g}, {steps[100]:.3g} and {steps[200]:.3g}")
-    panel.axhline(1, color=GREY, linestyle=":")
-    panel.annotate("the best weight", (2, 1), ha="right", va="bottom", color=GREY)
+    panel.axhline(1, color=GRAY, linestyle=":")
+    panel.annotate("the best weight", (2, 1), ha="right", va="bottom", color=GRAY)
     panel.set(
         xlim=(0, 2),
         ylim=(0, 2),

@@ -13,7 +13,7 @@ from ddl.display import style
 from ddl.display.html import prose
 from ddl.errors import InputError
 
-COLOURS = {"✓": "#009e73", "○": "#777", "✗": "#d55e00"}
+COLORS = {"✓": "#009e73", "○": "#777", "✗": "#d55e00"}
 
 
 @cache
@@ -81,7 +81,7 @@ class _Marks:
 
     def _say(self, sign, text, more=""):
         text = f"{sign} {self._labels[self._cell.test]}: {text}"
-        css = f"border-left:4px solid {COLOURS[sign]};padding-left:7px;font-family:var(--jp-ui-font-family)"
+        css = f"border-left:4px solid {COLORS[sign]};padding-left:7px;font-family:var(--jp-ui-font-family)"
         more = f"<details><summary>traceback</summary><pre>{escape(more)}</pre></details>" if more else ""
         html = f'<div role="status" style="{css}">{prose(text)}{more}</div>'
         self._shell.display_pub.publish({"text/html": html, "text/plain": text})

@@ -10,7 +10,7 @@ import runpy
 import numpy
 import tensorflow as tf
 
-from course.data.augment import normalise
+from course.data.augment import normalize
 from course.training.strategy import devices_for
 from ddl.errors import InputError
 
@@ -51,13 +51,13 @@ def _train(make_step, strategy, given):
         model = _network()
         optimizer = tf.keras.optimizers.Adam(3e-3)
     step = make_step(strategy, model, optimizer, given["images"].shape[1])
-    images = normalise(given["images"].reshape(-1, 32, 32, 3)).numpy()
+    images = normalize(given["images"].reshape(-1, 32, 32, 3)).numpy()
     for batch in _distributed(strategy, images.reshape(given["images"].shape), given["labels"]):
         step(*batch)
     copy = _network()
     copy.set_weights(model.get_weights())
     others = given["others"]
-    predict = tf.function(lambda some: tf.argmax(copy(normalise(some)), axis=1), autograph=False)
+    predict = tf.function(lambda some: tf.argmax(copy(normalize(some)), axis=1), autograph=False)
     return numpy.concatenate(
         [predict(others[first : first + TEST_BATCH]).numpy() for first in range(0, len(others), TEST_BATCH)]
     )

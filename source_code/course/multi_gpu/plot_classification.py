@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 import numpy
 
-from course.shared.figure import GREY, MARKERS, Figure, look, styled
+from course.shared.figure import GRAY, MARKERS, Figure, look, styled
 from ddl.display.style import data_of
 from ddl.errors import InputError
 
@@ -24,19 +24,19 @@ def plot_precision_recall(runs) -> Figure:
     panel = figure.subplots()
     texts = []
     for index, run in enumerate(runs):
-        curve, colour = run.result["precision_recall"], look(index, "color")
+        curve, color = run.result["precision_recall"], look(index, "color")
         recall, precision = (100 * numpy.array(curve[name]) for name in ("recall", "precision"))
         style = look(index, "color", "linestyle")
         panel.plot(recall, precision, label=run.name, drawstyle="steps-pre", **style)
         for point, marker in (("test", MARKERS[0]), ("tuned", MARKERS[-1])):
             figures = run.result[point]
             if figures["precision"] is not None:
-                panel.plot([100 * figures["recall"]], [100 * figures["precision"]], marker, markersize=8, **colour)
+                panel.plot([100 * figures["recall"]], [100 * figures["precision"]], marker, markersize=8, **color)
         texts.append(f"{run.name}: {_at(run.result['test'])}; {_at(run.result['tuned'])}")
     test = runs[0].result["test"]
     every = sum(test[f"{sign}_{kind}"] for sign in ("true", "false") for kind in ("positives", "negatives"))
     guess = 100 * (test["true_positives"] + test["false_negatives"]) / every
-    panel.axhline(guess, color=GREY, linestyle=":", linewidth=1)
+    panel.axhline(guess, color=GRAY, linestyle=":", linewidth=1)
     panel.annotate(f"guessing: {guess:.1f} %", (1, guess), va="bottom", fontsize=10)
     panel.set(
         xlabel="recall: share of the insincere ones that were found, %",
@@ -80,10 +80,10 @@ def plot_overfitting(run) -> Figure:
     ):
         for index, (prefix, part) in enumerate((("", "training"), ("validation_", "validation"))):
             panel.plot(rows["epoch"], scale * rows[prefix + name], **look(index), label=part)
-        panel.axvline(lowest["epoch"], color=GREY, linestyle=":", linewidth=1.2)
+        panel.axvline(lowest["epoch"], color=GRAY, linestyle=":", linewidth=1.2)
         panel.set(xlabel="epochs", ylabel=label, xlim=(0, None))
     majority = 100 * run.result["test"]["majority"]
-    panels[1].axhline(majority, color=GREY, linewidth=1, linestyle="-.")
+    panels[1].axhline(majority, color=GRAY, linewidth=1, linestyle="-.")
     panels[1].annotate(
         f"majority: {majority:.1f} %", (rows["epoch"].iloc[-1], majority), ha="right", va="bottom", fontsize=10
     )

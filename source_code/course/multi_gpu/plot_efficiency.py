@@ -8,7 +8,7 @@ from matplotlib.patches import Patch
 
 from course.shared.bench import PARTS
 from course.shared.efficiency import payoff, scaling, step_parts
-from course.shared.figure import COLOURS, GREY, Figure, frame, list_rows, look, styled
+from course.shared.figure import COLORS, GRAY, Figure, frame, list_rows, look, styled
 from course.training import timeline
 from ddl.errors import InputError
 from ddl.text import plural
@@ -36,7 +36,7 @@ def plot_scaling(strong_runs, weak_runs) -> Figure:
         efficient.plot(rows["ranks"], 100 * rows["efficiency"], **style)
         one = rows.loc[rows["ranks"] == 1, "images_per_s"]
         if len(one):
-            speed.plot(rows["ranks"], rows["ranks"] * one.iloc[0], color=COLOURS[index], linestyle=":", linewidth=1.0)
+            speed.plot(rows["ranks"], rows["ranks"] * one.iloc[0], color=COLORS[index], linestyle=":", linewidth=1.0)
         other = table[(table["ranks"] == 1) & (table["threads"] > threads)]
         alone = {"linestyle": "", "markerfacecolor": "none", "markersize": 9}
         speed.plot(other["cores"] / threads, other["images_per_s"], **look(index, "color", "marker"), **alone)
@@ -51,9 +51,9 @@ def plot_scaling(strong_runs, weak_runs) -> Figure:
             for row in rows.to_dict("records")
         ]
         most = max(most, int(rows["ranks"].max()))
-    speed.plot([], [], color=GREY, linestyle=":", label="ideal: ranks × one rank")
-    speed.plot([], [], color=GREY, marker="o", label="one rank with as many cores", **alone)
-    efficient.axhline(100, color=GREY, linestyle=":")
+    speed.plot([], [], color=GRAY, linestyle=":", label="ideal: ranks × one rank")
+    speed.plot([], [], color=GRAY, marker="o", label="one rank with as many cores", **alone)
+    efficient.axhline(100, color=GRAY, linestyle=":")
     for panel in (speed, efficient):
         panel.set(xlabel="ranks", xticks=range(1, most + 1), ylim=(0, None))
     speed.set(ylabel="images/s")
@@ -75,7 +75,7 @@ def plot_step_times(runs) -> Figure:
     places, left = numpy.arange(len(table)), numpy.zeros(len(table))
     for index, part in enumerate(PARTS):
         values = table[f"{part}_ms"].to_numpy()
-        style = {"color": COLOURS[index], "hatch": HATCHES[index], "edgecolor": "white"}
+        style = {"color": COLORS[index], "hatch": HATCHES[index], "edgecolor": "white"}
         panel.barh(places, values, left=left, label=part, height=0.62, **style)
         left += values
     step = table["step_ms"]
@@ -116,10 +116,10 @@ def plot_payoff(one, many) -> Figure:
         (found.predicted_crossing_bytes, 2, "crossing, predicted"),
     ):
         if crossing is not None and crossing > sizes[0]:
-            steps.axvline(crossing, color=COLOURS[index], linestyle=":", label=label)
+            steps.axvline(crossing, color=COLORS[index], linestyle=":", label=label)
     measured = 1e3 * numpy.array(found.communication_s)
-    messages.plot(sizes[fitted], measured[fitted], "o", color=COLOURS[0], label="measured: fitted")
-    hollow = {"color": COLOURS[0], "markerfacecolor": "white", "label": "measured: for the test"}
+    messages.plot(sizes[fitted], measured[fitted], "o", color=COLORS[0], label="measured: fitted")
+    hollow = {"color": COLORS[0], "markerfacecolor": "white", "label": "measured: for the test"}
     messages.plot(sizes[~fitted], measured[~fitted], "s", **hollow)
     curve = numpy.geomspace(sizes[0], sizes[-1], 100)
     line = 1e3 * (found.alpha_s + found.beta_s_per_byte * curve)
@@ -164,7 +164,7 @@ def plot_timeline(run, steps: int = 1, last=None, width=None) -> Figure:
     figure = Figure(9.5, 1.5 + 0.24 * len(tensors))
     panel = figure.subplots()
     looks = {
-        phase: {"facecolor": COLOURS[index], "hatch": HATCHES[index], "edgecolor": "white"}
+        phase: {"facecolor": COLORS[index], "hatch": HATCHES[index], "edgecolor": "white"}
         for index, phase in enumerate(timeline.PHASES)
     }
     # Enclosing spans first, so that inner ones are drawn on top.

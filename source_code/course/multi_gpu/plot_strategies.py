@@ -3,7 +3,7 @@
 import numpy
 
 from course.multi_gpu.agreement import differences, kept_weights
-from course.shared.figure import COLOURS, GREY, Figure, list_rows, look, styled
+from course.shared.figure import COLORS, GRAY, Figure, list_rows, look, styled
 from ddl.display.style import data_label
 from ddl.errors import InputError
 from ddl.text import plural
@@ -31,7 +31,7 @@ def plot_agreement(runs) -> Figure:
         differs = gaps[:, index] > 0
         panel.plot(numpy.array(steps)[differs], gaps[differs, index], label=run.name, **look(index))
     precision = numpy.finfo(numpy.float32).eps
-    panel.axhline(precision, color=GREY, linestyle=":")
+    panel.axhline(precision, color=GRAY, linestyle=":")
     panel.annotate("one unit of float32's last place", (steps[-1], precision), ha="right", va="top")
     panel.set(
         xscale="log",
@@ -63,9 +63,9 @@ def plot_staleness(run) -> Figure:
     mean = (late * counts).sum() / counts.sum()
     figure = Figure(7.5, 3.6)
     panel = figure.subplots()
-    bars = panel.bar(late, share, color=COLOURS[0], width=0.7)
+    bars = panel.bar(late, share, color=COLORS[0], width=0.7)
     panel.bar_label(bars, [f"{value:.0f} %" for value in share], padding=2)
-    panel.axvline(mean, color=COLOURS[1], linestyle="--", label=f"mean: {mean:.2f}")
+    panel.axvline(mean, color=COLORS[1], linestyle="--", label=f"mean: {mean:.2f}")
     panel.set(
         xlabel="updates by other workers since the weights were read",
         xticks=late,
@@ -95,11 +95,11 @@ def plot_loss_scaling(run) -> Figure:
     panel = figure.subplots()
     for row, case in enumerate(cases):
         right = case["relative_error"] < ROUNDING
-        marker, word, colour = ("o", "right", COLOURS[2]) if right else ("X", "wrong", COLOURS[1])
-        panel.plot([max(case["relative_error"], 1e-9)], [row], marker, markersize=8, color=colour)
+        marker, word, color = ("o", "right", COLORS[2]) if right else ("X", "wrong", COLORS[1])
+        panel.plot([max(case["relative_error"], 1e-9)], [row], marker, markersize=8, color=color)
         position = {"xy": (1.01, row), "xycoords": ("axes fraction", "data"), "va": "center"}
         panel.annotate(f"{word}, {case['ratio']:.2f} × as long", fontsize=10, **position)
-    panel.axvline(ROUNDING, color=GREY, linestyle=":")
+    panel.axvline(ROUNDING, color=GRAY, linestyle=":")
     panel.annotate(" left of this: rounding", (ROUNDING, -0.45), va="bottom", fontsize=10)
     list_rows(panel, [case["name"] for case in cases], top=-1.0)
     label = "relative error: |replicas' gradient − one device's| ÷ |one device's|"

@@ -71,8 +71,8 @@ def table() -> Table:
         f"{result['epochs']:g} epochs, mean, and mean difference of equal seeds with its 95 % t interval. "
         "Images/s: medians, and the median of the pairs' ratios (lowest to highest)."
     )
-    labelled = [{name: (value, "" if name == "figure" else name, "g") for name, value in row.items()} for row in rows]
-    return Table.of(labelled, caption)
+    labeled = [{name: (value, "" if name == "figure" else name, "g") for name, value in row.items()} for row in rows]
+    return Table.of(labeled, caption)
 
 
 def here_or_recorded(runs) -> list:

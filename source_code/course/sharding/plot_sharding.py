@@ -5,12 +5,12 @@ from matplotlib.patches import Rectangle
 
 from course.sharding import memory, messages, pipeline
 from course.sharding.roofline import Overlap
-from course.shared.figure import COLOURS, GREY, Figure, look, styled
+from course.shared.figure import COLORS, GRAY, Figure, look, styled
 from ddl.display.style import hardware_label
 from ddl.errors import InputError
 from ddl.text import plural
 
-PASSES = {"F": COLOURS[0], "B": COLOURS[2]}  # forward, backward
+PASSES = {"F": COLORS[0], "B": COLORS[2]}  # forward, backward
 
 
 @styled
@@ -53,7 +53,7 @@ def plot_messages(runs) -> Figure:
     rows = messages.differences(runs)
     figure = Figure(8.0, 1.2 + 0.36 * len(rows))
     panel = figure.subplots()
-    panel.axvline(0, color=GREY, linestyle=":")
+    panel.axvline(0, color=GRAY, linestyle=":")
     texts = []
     for place, row in enumerate(rows):
         panel.errorbar([row.pairs.mean], [place], xerr=[row.pairs.half_width], fmt="o", capsize=4, **look(0, "color"))
@@ -118,7 +118,7 @@ def plot_overlap(*measured: Overlap, predicted=()) -> Figure:
         for number, (kind, ms) in enumerate(of.ms.items()):
             panel.plot(of.tokens, ms, label=kind, **look(number))
         if expected:
-            panel.axvline(expected, color=GREY, linestyle=":", label="prediction")
+            panel.axvline(expected, color=GRAY, linestyle=":", label="prediction")
         panel.set(xlabel="tokens per rank", ylabel="ms per layer", xscale="log", yscale="log", title=of.where)
         last = {kind: f"{ms[-1]:.3g}" for kind, ms in of.ms.items()}
         texts.append(
@@ -142,9 +142,9 @@ def plot_ways(*runs) -> Figure:
     for row, (name, way) in enumerate(ways.items()):
         for kind, place, number in (("computation", 0.0, 1), ("communication", 0.38, 0)):
             bars = [(1e3 * begin, 1e3 * (end - begin)) for begin, end in way[kind]]
-            colour = look(number, "color")["color"]
+            color = look(number, "color")["color"]
             label = kind if not row else None
-            panel.broken_barh(bars, (row + place, 0.34), color=colour, edgecolor="white", alpha=0.8, label=label)
+            panel.broken_barh(bars, (row + place, 0.34), color=color, edgecolor="white", alpha=0.8, label=label)
         texts.append(f"{name}: {1e3 * numpy.median(way['seconds']):.0f} ms, {plural(way['messages'], 'message')}")
     panel.set_yticks([row + 0.36 for row in range(len(ways))], list(ways))
     panel.invert_yaxis()

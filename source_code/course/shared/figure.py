@@ -18,13 +18,13 @@ from ddl.display.style import STYLE as SHEET
 # Okabe and Ito's palette for color blindness, without colors close to white, then colors far from it. Markers and line
 # styles change with the color, so that arms also differ in grayscale print. The numbers of colors and markers are
 # coprime, so pairs repeat only after 132 arms.
-COLOURS = ("#0072B2", "#D55E00", "#009E73", "#C2609A", "#000000", "#A07A00", "#2E9BD0", "#9A20F0", "#2F7D00", "#C0003C")
-COLOURS += ("#7A4A1E", "#E000C0")
+COLORS = ("#0072B2", "#D55E00", "#009E73", "#C2609A", "#000000", "#A07A00", "#2E9BD0", "#9A20F0", "#2F7D00", "#C0003C")
+COLORS += ("#7A4A1E", "#E000C0")
 
 
 LINES = ("-", "--", "-.", (0, (1, 1)), (0, (5, 1, 1, 1, 1, 1)), (0, (8, 2)))
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*", "<", ">", "p")
-GREY = "#555555"  # of baselines
+GRAY = "#555555"  # of baselines
 
 PLACES = re.compile(r' (?:d|x|y|transform)="[^"]*"')  # line width, in points
 DIGITS = re.compile(r"(\.\d\d\d)\d+")  # points in a curve
@@ -100,7 +100,7 @@ def styled(function):
 
 def look(number: int, *keys: str) -> dict:
     """Return the style of curve `number`: color, linestyle and marker, or the named subset."""
-    cycles = {"color": COLOURS, "linestyle": LINES, "marker": MARKERS}
+    cycles = {"color": COLORS, "linestyle": LINES, "marker": MARKERS}
     return {key: cycles[key][number % len(cycles[key])] for key in keys or cycles}
 
 
@@ -111,13 +111,13 @@ def arm_looks(names: Iterable[str]) -> dict[str, dict]:
     """
     names, taken = list(dict.fromkeys(names)), set()
     for name in sorted(names, key=lambda name: name not in _NUMBERS):
-        if name not in _NUMBERS or (_NUMBERS[name] % len(COLOURS) in taken and len(taken) < len(COLOURS)):
+        if name not in _NUMBERS or (_NUMBERS[name] % len(COLORS) in taken and len(taken) < len(COLORS)):
             used = set(_NUMBERS.values())
             free = (number for number in itertools.count() if number not in used)
             _NUMBERS[name] = next(
-                number for number in free if number % len(COLOURS) not in taken or len(taken) == len(COLOURS)
+                number for number in free if number % len(COLORS) not in taken or len(taken) == len(COLORS)
             )
-        taken.add(_NUMBERS[name] % len(COLOURS))
+        taken.add(_NUMBERS[name] % len(COLORS))
     return {name: look(_NUMBERS[name]) for name in names}
 
 

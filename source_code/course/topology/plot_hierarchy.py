@@ -1,7 +1,7 @@
 """Figures of hierarchical all-reduces."""
 
 from course.shared.bench import FLAT, VARIANTS
-from course.shared.figure import COLOURS, Figure, band, frame, look, styled
+from course.shared.figure import COLORS, Figure, band, frame, look, styled
 from course.topology.hierarchy import gain, setting, time_gain
 from ddl.errors import InputError
 
@@ -66,7 +66,7 @@ def plot_variants(runs) -> Figure:
                     [scale * point[key][end] for point in measured] for end in ("low", "median", "high")
                 )
                 panel.plot(sizes, median, **style)
-                band(panel, sizes, low, high, COLOURS[number])
+                band(panel, sizes, low, high, COLORS[number])
             if variant != FLAT and measured:
                 last = measured[-1]
                 texts.append(f"{variant} {last['faster']['median']:.2f} times as fast")

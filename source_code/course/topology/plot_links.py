@@ -7,7 +7,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import PathPatch
 from matplotlib.path import Path
 
-from course.shared.figure import COLOURS, Figure, styled
+from course.shared.figure import COLORS, Figure, styled
 from course.topology import link
 from ddl.text import plural
 
@@ -27,7 +27,7 @@ def draw_socket_links(drawing, edges, y):
         text = f"{edge.count} × {edge.kind}" if edge.count > 1 else edge.kind
         if edge.gb_per_s:
             text += f"\n{edge.gb_per_s:g} GB/s\neach"
-        drawing.text((left + right) / 2, y - 0.06, text, size=7, centre="top")
+        drawing.text((left + right) / 2, y - 0.06, text, size=7, center="top")
 
 
 def draw_switched(drawing, bottom):
@@ -47,10 +47,10 @@ def draw_switched(drawing, bottom):
         text += f", {max(links.values())} NVLinks from each GPU"
         if not math.isnan(rate := max(rates.values())):
             text += f": {rate:g} GB/s per direction between any two"
-    drawing.text(WIDTH / 2, y + high / 2, text, size=8, centre=True)
+    drawing.text(WIDTH / 2, y + high / 2, text, size=8, center=True)
     for gpu, count in links.items():
-        x, top = drawing.centres[gpu]
-        drawing.panel.plot([x, x], [y + high, top], color=COLOURS[2], linewidth=3)
+        x, top = drawing.centers[gpu]
+        drawing.panel.plot([x, x], [y + high, top], color=COLORS[2], linewidth=3)
         if not alike:
             drawing.text(x + 0.05, y + high + LINE, f"×{count}", size=6.5)
 
@@ -62,13 +62,13 @@ def draw_direct(drawing, bottom):
     if not nvlinks:
         return
     kinds = sorted({(nvlink.count, nvlink.generation or 0) for nvlink in nvlinks})
-    looks = {kind: {"color": COLOURS[at % len(COLOURS)], "linewidth": 1 + 1.4 * at} for at, kind in enumerate(kinds)}
+    looks = {kind: {"color": COLORS[at % len(COLORS)], "linewidth": 1 + 1.4 * at} for at, kind in enumerate(kinds)}
     if len(kinds) > 1:
         looks[kinds[0]]["linestyle"] = "--"
-    centres = drawing.centres
-    widest = max(abs(centres[nvlink.a][0] - centres[nvlink.b][0]) for nvlink in nvlinks)
+    centers = drawing.centers
+    widest = max(abs(centers[nvlink.a][0] - centers[nvlink.b][0]) for nvlink in nvlinks)
     for nvlink in nvlinks:
-        (a, y), (b, _) = centres[nvlink.a], centres[nvlink.b]
+        (a, y), (b, _) = centers[nvlink.a], centers[nvlink.b]
         depth = SHALLOWEST + (drawing.links + y - bottom - SHALLOWEST) * abs(a - b) / widest
         low = y - depth * 4 / 3  # a cubic curve reaches three quarters of the distance to its control points
         path = Path([(a, y), (a, low), (b, low), (b, y)], [Path.MOVETO, *[Path.CURVE4] * 3])
@@ -99,7 +99,7 @@ def plot_links() -> Figure:
         y = at + 1 + 0.6 * group  # space between groups
         places.append(y)
         hatch = "//" if group % 2 else ""
-        look = {"color": COLOURS[group % len(COLOURS)], "alpha": 0.75, "hatch": hatch, "edgecolor": "white"}
+        look = {"color": COLORS[group % len(COLORS)], "alpha": 0.75, "hatch": hatch, "edgecolor": "white"}
         panel.barh(y, row["gb_per_s"], height=0.75, **look)
         panel.annotate(f" {row['gb_per_s']:,.4g}", (row["gb_per_s"], y), va="center", fontsize=8)
     names = [f"{row['link']}{'' if row['confirmed'] else ' *'}" for row in rows]
@@ -115,7 +115,7 @@ def plot_links() -> Figure:
     for group in groups:
         members = [place for place, row in zip(places, rows, strict=True) if row["group"] == group]
         position = {"xycoords": ("axes fraction", "data"), "ha": "right", "va": "center"}
-        style = {"fontsize": 10, "weight": "bold", "color": COLOURS[groups.index(group) % len(COLOURS)]}
+        style = {"fontsize": 10, "weight": "bold", "color": COLORS[groups.index(group) % len(COLORS)]}
         panel.annotate(group, (0.995, sum(members) / len(members)), **position, **style)
     figure.alt = (
         "What links can move, GB/s per direction: "

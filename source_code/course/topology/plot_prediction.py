@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 import numpy
 
-from course.shared.figure import COLOURS, GREY, MARKERS, Figure, band, list_rows, look, styled
+from course.shared.figure import COLORS, GRAY, MARKERS, Figure, band, list_rows, look, styled
 from course.topology.prediction import Prediction, points
 from course.topology.published import ALWAYS, by_publisher, compared
 from ddl.errors import InputError
@@ -42,8 +42,8 @@ def plot_fit(measured, fits, messages=None) -> Figure:
         sockets = [point for point in messages.result["points"] if point["path"] == "tcp"]
         bare = [2e6 * (ranks - 1) * point["seconds"]["median"] for point in sockets]
         sizes = [ranks * point["size_bytes"] for point in sockets]
-        times.plot(sizes, bare, ".:", color=GREY, label="a ring's messages through sockets alone")
-    errors.axhline(0, color=GREY, linewidth=1)
+        times.plot(sizes, bare, ".:", color=GRAY, label="a ring's messages through sockets alone")
+    errors.axhline(0, color=GRAY, linewidth=1)
     times.set(xscale="log", yscale="log", ylabel="all-reduce, µs")
     errors.set(xlabel="bytes of each rank", ylabel="error, %")
     times.legend()
@@ -87,7 +87,7 @@ def plot_prediction(predictions: Iterable[Prediction], runs=(), margin_points: f
             panel.xaxis.set_major_formatter("{x:,.0f}")
         else:
             panel.set_xticks(range(1, max(ranks) + 1))
-    efficient.axhline(100, color=GREY, linestyle=":")
+    efficient.axhline(100, color=GRAY, linestyle=":")
     figure.legend_below(steps, efficient, columns=5)
     figure.alt = (
         "Predicted time of a step and efficiency over ranks. " + "; ".join([*map(str, predictions), *texts]) + "."
@@ -97,10 +97,10 @@ def plot_prediction(predictions: Iterable[Prediction], runs=(), margin_points: f
 
 def _draw_band(panel, ranks, estimate, low, high, label):
     """Draw an estimate and shade the area between its bounds."""
-    colour = COLOURS[0] if label == OVERLAP else COLOURS[2]
+    color = COLORS[0] if label == OVERLAP else COLORS[2]
     ends = [numpy.maximum(numpy.subtract(estimate, low), 0), numpy.maximum(numpy.subtract(high, estimate), 0)]
-    panel.errorbar(ranks, estimate, yerr=ends, fmt="none", capsize=4, ecolor=colour, alpha=0.6)
-    band(panel, ranks, low, high, colour, label=label)
+    panel.errorbar(ranks, estimate, yerr=ends, fmt="none", capsize=4, ecolor=color, alpha=0.6)
+    band(panel, ranks, low, high, color, label=label)
     panel.plot(ranks, estimate, label="predicted", **look(0, "color", "marker"))
 
 
@@ -111,7 +111,7 @@ def _draw_measured(steps, efficient, runs, one_images_per_s):
         result = run.result
         ranks, milliseconds = result["ranks"], 1e3 * result["global_batch"] / result["images_per_s"]
         percent = 100 * result["images_per_s"] / ranks / one_images_per_s
-        style = {"color": COLOURS[1], "marker": MARKERS[3], "markersize": 8, "markerfacecolor": "none"}
+        style = {"color": COLORS[1], "marker": MARKERS[3], "markersize": 8, "markerfacecolor": "none"}
         for panel, value in ((steps, milliseconds), (efficient, percent)):
             panel.plot([ranks], [value], linestyle="", label=None if index else "measured", **style)
         texts.append(f"measured on {ranks}: {milliseconds:.2f} ms, efficiency {percent:.0f} %")
@@ -140,8 +140,8 @@ def plot_published(table=None) -> Figure:
     figure = Figure(9.0, 4.6)
     panel, bars = figure.subplots(1, 2, width_ratios=(5, 4))
     ends = (35, 101)
-    panel.plot(ends, ends, color=GREY, linewidth=1)
-    panel.axhline(ALWAYS, color=GREY, linestyle=":", linewidth=1)
+    panel.plot(ends, ends, color=GRAY, linewidth=1)
+    panel.axhline(ALWAYS, color=GRAY, linestyle=":", linewidth=1)
     for index, (name, group) in enumerate(table.groupby("publisher", sort=False)):
         predicted, found = group["predicted_percent"].to_numpy(), group["published_percent"]
         interval = [predicted - group["low_percent"], group["high_percent"] - predicted]
@@ -153,7 +153,7 @@ def plot_published(table=None) -> Figure:
     for index, (column, label) in enumerate(
         (("model", "this model"), ("always", f"always {ALWAYS:.0f} %"), ("mean", "the others' mean"))
     ):
-        bars.barh(places + 0.27 * (index - 1), scores[column], height=0.25, color=COLOURS[index], label=label)
+        bars.barh(places + 0.27 * (index - 1), scores[column], height=0.25, color=COLORS[index], label=label)
     list_rows(bars, [f"{row['publisher']} ({row['figures']})" for row in scores.to_dict("records")])
     bars.set(xlabel="mean error, points")
     bars.legend()

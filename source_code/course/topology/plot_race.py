@@ -5,7 +5,7 @@ import math
 import numpy
 
 from course.shared import cost
-from course.shared.figure import COLOURS, Figure, look, styled
+from course.shared.figure import COLORS, Figure, look, styled
 from course.topology import race
 
 APART = 1.1  # horizontal offset between algorithms' marks, as a ratio of sizes
@@ -51,7 +51,7 @@ def plot_race(run) -> Figure:
         sizes = numpy.array([point["size_bytes"] for point in points], float)
         beside = sizes * APART ** (number - (len(names) - 1) / 2)
         style = {**look(number), "linestyle": ""}
-        model = {"color": COLOURS[number], "linestyle": "--", "linewidth": 1.2}
+        model = {"color": COLORS[number], "linestyle": "--", "linewidth": 1.2}
         predicted = cost.ALGORITHMS[name](sizes, result["ranks"], fit.alpha_s, fit.beta_s_per_byte)
         _quartiles(upper, beside, [point["seconds"] for point in points], 1e3, style, f"{name}, measured")
         upper.plot(sizes, 1e3 * predicted, label=f"{name}, {'fitted' if name == race.RING else 'predicted'}", **model)
@@ -63,10 +63,10 @@ def plot_race(run) -> Figure:
     expected = race.model_crossover(race.DOUBLING, race.RING, result["ranks"], fit.alpha_s, fit.beta_s_per_byte)
     ends = min(sizes), max(sizes)
     for panel in (upper, lower):
-        panel.axvspan(*numpy.clip((found.low, found.high), *ends), color="grey", alpha=0.2, linewidth=0)
+        panel.axvspan(*numpy.clip((found.low, found.high), *ends), color="gray", alpha=0.2, linewidth=0)
         for size, line in ((found.size_bytes, "-"), (expected, "--")):
             if ends[0] <= size <= ends[1]:
-                panel.axvline(size, color="grey", linestyle=line, linewidth=1.2)
+                panel.axvline(size, color="gray", linestyle=line, linewidth=1.2)
     upper.set(yscale="log", ylabel="time, ms", title=f"all-reduce by {result['ranks']} ranks, {result['transport']}")
     lower.set(xscale="log", yscale="log", xlabel="data of a rank, bytes", ylabel="times as fast as the ring")
     lower.set_yticks([0.5, 1, 2, 4], labels=["½", "1", "2", "4"])

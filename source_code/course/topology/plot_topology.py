@@ -195,7 +195,7 @@ class _Drawing:
         widest = WIDEST_COLUMN_ALONE if len(sections) == 1 else WIDEST_COLUMN
         self.column = min((WIDTH - 4 * PAD - self.gaps - margins) / columns, widest)
         self.size = next(points for width, points in FONT_SIZES if self.column > width)
-        self.centres = {}  # of the devices, at their lower edges
+        self.centers = {}  # of the devices, at their lower edges
 
     def _by_socket(self, sections):
         """Return (number, NUMA nodes) of each socket with nodes; unknown sockets are last, as None."""
@@ -268,13 +268,13 @@ class _Drawing:
                 if each > CACHE_TEXT or level > 1:
                     sizes = (f"{amount(c.size_bytes)} {c.kind}".removesuffix(" unified") for c in caches)
                     text += f": {' + '.join(sizes)}"
-                self.text(left + width / 2, y - (row + 0.5) * bar, text, centre=True)
+                self.text(left + width / 2, y - (row + 0.5) * bar, text, center=True)
         low = y - (len(section.levels) + 2) * bar
         for core in section.cores:
             left = x + place[core.number] * each
             self.inset_box(left, low, each, 2 * bar, "core")
             threads = ", ".join(map(str, core.threads))
-            self.text(left + each / 2, low + bar, f"core {core.number}\nthread {threads}", centre=True)
+            self.text(left + each / 2, low + bar, f"core {core.number}\nthread {threads}", center=True)
 
     def draw_box(self, box, x, y, height, width):
         inset = PAD / 2
@@ -299,8 +299,8 @@ class _Drawing:
         name = device.name
         if len(name) > LONGEST_NAME:
             name = f"{name[: LONGEST_NAME - 1]}…"
-        self.text(x + width / 2, y + LEAF / 2, f"{name}\n{below}".strip(), centre=True)
-        self.centres[device.name] = (x + width / 2, y)
+        self.text(x + width / 2, y + LEAF / 2, f"{name}\n{below}".strip(), center=True)
+        self.centers[device.name] = (x + width / 2, y)
 
     def inset_box(self, x, y, width, height, kind):
         self.box(x + INSET, y + INSET, width - 2 * INSET, height - 2 * INSET, kind)
@@ -309,8 +309,8 @@ class _Drawing:
         style = {"boxstyle": "round,pad=0,rounding_size=0.05", "edgecolor": EDGE, "linewidth": 0.8}
         self.panel.add_patch(FancyBboxPatch((x, y), width, height, facecolor=FACES[kind], **style))
 
-    def text(self, x, y, text, size=None, bold=False, centre=False):
-        position = {"ha": "center" if centre else "left", "va": "center" if centre is True else "top"}
+    def text(self, x, y, text, size=None, bold=False, center=False):
+        position = {"ha": "center" if center else "left", "va": "center" if center is True else "top"}
         weight = "bold" if bold else "normal"
         self.panel.text(
             x, y, text, fontsize=size or self.size, weight=weight, clip_on=True, linespacing=1.1, **position

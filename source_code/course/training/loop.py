@@ -6,7 +6,7 @@ import horovod.tensorflow as hvd
 import numpy as np
 import tensorflow as tf
 
-from course.data.augment import normalise
+from course.data.augment import normalize
 from course.data.tensors import constant
 from course.training.checkpoint import leave
 from course.training.journal import CLEAN, Means
@@ -130,7 +130,7 @@ def make_evaluation(model, images, labels, prepare=lambda: None):
 
     @tf.function(autograph=False, input_signature=[tf.TensorSpec([None], tf.int32)])
     def sums(numbers):
-        logits = model(normalise(tf.gather(images, numbers)), training=False)
+        logits = model(normalize(tf.gather(images, numbers)), training=False)
         return tf.reduce_sum(losses_and_hits(tf.gather(labels, numbers), logits), axis=1)
 
     def evaluate():

@@ -40,7 +40,7 @@ class _Layers:
         bias = self.norm == "none"
         return layers.Conv2D(filters, size, strides, padding, use_bias=bias, kernel_initializer=self.start())(x)
 
-    def normalise(self, x):
+    def normalize(self, x):
         if self.norm == "none":
             return x
         if self.norm == "group":
@@ -63,14 +63,14 @@ def _cnn(x, make, classes):
         if index < 3:
             # Pool before the norm: ReLU commutes with the maximum, and only a quarter is left to normalize.
             x = layers.MaxPool2D()(x)
-        x = layers.ReLU()(make.normalise(x))
+        x = layers.ReLU()(make.normalize(x))
     return make.dense(layers.GlobalAveragePooling2D()(x), classes)
 
 
 def _resnet(x, make, classes):
     """A stem of 7×7/2 and 3×3/2, then two bottleneck blocks (He et al. 2016, figure 5 right)."""
     x = make.conv(layers.ZeroPadding2D(3)(x), 64, 7, 2, "valid")
-    x = layers.ReLU()(make.normalise(x))
+    x = layers.ReLU()(make.normalize(x))
     x = layers.MaxPool2D(3, 2)(x)
     for filters, stride in (((64, 64, 256), 1), ((128, 128, 512), 2)):
         x = _bottleneck(x, make, filters, stride)
@@ -83,10 +83,10 @@ def _bottleneck(x, make, filters, stride):
     if stride > 1:
         # The input of strided 1×1 convolutions. In oneDNN, subsampling first takes half as long.
         x = layers.MaxPool2D(1, stride)(x)
-    y = layers.ReLU()(make.normalise(make.conv(x, inner, 1, padding="valid")))
-    y = layers.ReLU()(make.normalise(make.conv(y, middle, 3)))
-    y = make.normalise(make.conv(y, outer, 1, padding="valid"))
-    shortcut = make.normalise(make.conv(x, outer, 1, padding="valid"))
+    y = layers.ReLU()(make.normalize(make.conv(x, inner, 1, padding="valid")))
+    y = layers.ReLU()(make.normalize(make.conv(y, middle, 3)))
+    y = make.normalize(make.conv(y, outer, 1, padding="valid"))
+    shortcut = make.normalize(make.conv(x, outer, 1, padding="valid"))
     return layers.ReLU()(layers.Add()([y, shortcut]))
 
 

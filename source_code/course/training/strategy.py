@@ -85,7 +85,7 @@ class Experiment:
         """
         import tensorflow as tf
 
-        from course.data.augment import normalise
+        from course.data.augment import normalize
         from course.data.tensors import constant
 
         numbers = np.concatenate([self._order.epoch(epoch) for epoch in range(self.epochs)])
@@ -94,7 +94,7 @@ class Experiment:
             images, labels = constant(self.data.train_images), constant(self.data.train_labels)
         batches = tf.data.Dataset.from_tensor_slices(numbers.ravel())
         batches = batches.batch(numbers.shape[1], drop_remainder=True).map(
-            lambda some: (normalise(tf.gather(images, some)), tf.gather(labels, some))
+            lambda some: (normalize(tf.gather(images, some)), tf.gather(labels, some))
         )
         # A multi-process strategy must split every batch, because there are no files to split.
         options = tf.data.Options()
@@ -237,11 +237,11 @@ def make_evaluation(copy):
     """
     import tensorflow as tf
 
-    from course.data.augment import normalise
+    from course.data.augment import normalize
 
     @tf.function(autograph=False)
     def sums(images, labels):
-        return tf.reduce_sum(losses_and_hits(labels, copy(normalise(images), training=False)), axis=1)
+        return tf.reduce_sum(losses_and_hits(labels, copy(normalize(images), training=False)), axis=1)
 
     def evaluate(model, images, labels):
         copy.set_weights(model.get_weights())

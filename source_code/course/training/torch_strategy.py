@@ -47,7 +47,7 @@ class Experiment(strategy.Experiment):
         """
         for _, batch in self._order.batches(0, self.steps):
             some = shard(batch, rank, ranks)
-            yield _normalised(self.data.train_images[some]), _labels(self.data.train_labels[some])
+            yield _normalized(self.data.train_images[some]), _labels(self.data.train_labels[some])
 
     def step(self, model, figures):
         """Count a finished update and evaluate at the end of an epoch; `figures` may be on any device."""
@@ -69,7 +69,7 @@ class Experiment(strategy.Experiment):
             device = next(plain.parameters()).device
             for first in range(0, data.test_samples, TEST_BATCH):
                 part = slice(first, first + TEST_BATCH)
-                logits = plain(_normalised(data.test_images[part]).to(device))
+                logits = plain(_normalized(data.test_images[part]).to(device))
                 each = losses_and_hits(_labels(data.test_labels[part]).to(device), logits)
                 total += [figures.sum().item() for figures in each]
             return (total / data.test_samples).tolist()
@@ -124,8 +124,8 @@ def to_keras(model: nn.Module) -> list[np.ndarray]:
 # ---------------------------------------------------------------- normalization
 
 
-def _normalised(images):
-    """Normalize as `course.data.augment.normalise` does, with channels first."""
+def _normalized(images):
+    """Normalize as `course.data.augment.normalize` does, with channels first."""
     return torch.from_numpy((images.astype(np.float32) - 120.0) / 64.0).permute(0, 3, 1, 2).contiguous()
 
 

@@ -175,5 +175,5 @@ def _end_by_slurm(job: slurm.JobState, end: dict) -> dict:
     if known:
         return known | by_slurm
     if job.state == "CANCELLED":
-        return by_slurm | {"state": "stopped", "reason": "cancelled"}
+        return by_slurm | {"state": "stopped", "reason": "canceled"}
     return by_slurm | {"state": "lost" if job.state == "COMPLETED" else "failed"}

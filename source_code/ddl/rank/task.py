@@ -146,7 +146,7 @@ class Task(Supervisor):
         server = rendezvous.variables(meeting["address"], meeting["port"])
         if self.controller == "none":
             return {**server, "DDL_ADDRESS": own_address(interface)}
-        return {**server, **rendezvous.through("gloo", interface or interface_towards(meeting["address"]))}
+        return {**server, **rendezvous.through("gloo", interface or interface_toward(meeting["address"]))}
 
     def _find_rendezvous(self):
         if wait_for([self.folder.rendezvous], self._of_this_start, GLOO_TIMEOUT_S):
@@ -223,7 +223,7 @@ def own_address(interface: str) -> str:
     return next((each for each in (named, *known.values()) if not each.startswith("127.")), named)
 
 
-def interface_towards(address: str) -> str:
+def interface_toward(address: str) -> str:
     """Return the name of the interface that leads to `address`; nothing is sent."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         probe.connect((address, 9))

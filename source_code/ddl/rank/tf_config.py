@@ -31,7 +31,7 @@ EXAMPLE = '{"cluster": {"worker": ["host1:2222", "host2:2222"]}, "task": {"type"
 LOOK_EVERY_S = 0.1
 CONNECT_S = 1.0
 # A coordinator that ends removes its functions from the servers, and TensorFlow prints errors if they ended first. A
-# coordinator that does other work afterwards is not waited for.
+# coordinator that does other work afterward is not waited for.
 COORDINATOR_ENDS_S = 10.0
 TORCHRUN = {  # its variables, and Horovod's with the same value
     "RANK": "HOROVOD_RANK",

@@ -5,7 +5,7 @@ import pytest
 
 tf = pytest.importorskip("tensorflow")
 
-from course.data.augment import augment, normalise
+from course.data.augment import augment, normalize
 
 BATCH = 96
 IMAGES = np.random.default_rng(0).integers(0, 256, (BATCH, 32, 32, 3), np.uint8)
@@ -46,7 +46,7 @@ def test_augmentation_is_independent_of_ranks():
         assert not np.array_equal(whole, augment(IMAGES, seed, 0, BATCH))
 
 
-def test_normalise_gives_about_zero_mean_and_unit_spread():
-    values = normalise(tf.constant([[[[0, 120, 248]]]], tf.uint8)).numpy()
+def test_normalize_gives_about_zero_mean_and_unit_spread():
+    values = normalize(tf.constant([[[[0, 120, 248]]]], tf.uint8)).numpy()
     assert values.dtype == np.float32
     np.testing.assert_allclose(values.ravel(), [-1.875, 0, 2])

@@ -48,9 +48,9 @@ def test_folder_gives_pictures_and_labels(folder, protocol):
     second = data.train_images[ROWS:], data.train_labels[ROWS:], batch(1)
     for images, labels, source in (second, (data.test_images, data.test_labels, batch(5))):
         assert labels[:ROWS].tolist() == source[b"labels"]
-        for y, x, colour in [(0, 0, 0), (0, 31, 1), (31, 0, 2), (7, 9, 1)]:
-            place = colour * 1024 + y * 32 + x
-            np.testing.assert_array_equal(images[:ROWS, y, x, colour], source[b"data"][:, place])
+        for y, x, color in [(0, 0, 0), (0, 31, 1), (31, 0, 2), (7, 9, 1)]:
+            place = color * 1024 + y * 32 + x
+            np.testing.assert_array_equal(images[:ROWS, y, x, color], source[b"data"][:, place])
 
 
 def test_pickles_of_python_2_are_read(folder):

@@ -89,9 +89,9 @@ FAULTS = {
 }
 
 
-@pytest.mark.parametrize("behaviour, message", FAULTS.values(), ids=FAULTS)
-def test_wrong_download_is_rejected_and_deleted(folder, server, behaviour, message):
-    vars(server).update(behaviour)
+@pytest.mark.parametrize("behavior, message", FAULTS.values(), ids=FAULTS)
+def test_wrong_download_is_rejected_and_deleted(folder, server, behavior, message):
+    vars(server).update(behavior)
     with pytest.raises(DataError, match=message) as caught:
         fetch("cifar10", str)
     assert "\n" not in str(caught.value) and os.listdir(folder) == ["cifar10.lock"]

@@ -7,23 +7,23 @@ import numpy as np
 import pytest
 from scipy.io import savemat
 
-from course.data import DataError, catalogue, listing, load
+from course.data import DataError, catalog, listing, load
 
 TRAIN, TEST = 30, 20  # samples
 MNIST = {"train": TRAIN, "t10k": TEST}
 
 
-def colours(samples):
+def colors(samples):
     return np.random.default_rng(samples).integers(0, 256, (32, 32, 3, samples), np.uint8)
 
 
-def greys(samples):
+def grays(samples):
     return np.random.default_rng(samples).integers(0, 256, (samples, 28, 28), np.uint8)
 
 
 def mat(samples, **changes):
     """Return the variables of one of SVHN's files; a change of None leaves one out."""
-    whole = {"X": colours(samples), "y": (np.arange(samples, dtype=np.uint8) % 10 + 1)[:, None], **changes}
+    whole = {"X": colors(samples), "y": (np.arange(samples, dtype=np.uint8) % 10 + 1)[:, None], **changes}
     return {name: value for name, value in whole.items() if value is not None}
 
 
@@ -39,7 +39,7 @@ def put(folder, name, **changes):
             savemat(folder / file, changes.get(file, mat(samples)), do_compression=True)
         return folder
     for part, samples in MNIST.items():
-        files = {"images-idx3": idx(greys(samples), 2051)}
+        files = {"images-idx3": idx(grays(samples), 2051)}
         files["labels-idx1"] = idx(np.arange(samples, dtype=np.uint8) % 10, 2049)
         for kind, data in files.items():
             file = f"{part}-{kind}-ubyte.gz"
@@ -50,21 +50,21 @@ def put(folder, name, **changes):
 def test_svhn_images_are_upright_with_ten_as_zero(folder):
     put(folder, "svhn")
     data = load("svhn")
-    np.testing.assert_array_equal(data.train_images[7], colours(TRAIN)[..., 7])
+    np.testing.assert_array_equal(data.train_images[7], colors(TRAIN)[..., 7])
     assert data.train_labels[:10].tolist() == [1, 2, 3, 4, 5, 6, 7, 8, 9, 0] and data.class_names[3] == "3"
 
 
-def test_grey_images_are_padded_and_have_three_equal_channels(folder):
+def test_gray_images_are_padded_and_have_three_equal_channels(folder):
     put(folder, "fashion_mnist")
     data = load("fashion_mnist")
     for channel in range(3):
-        np.testing.assert_array_equal(data.train_images[:, 2:30, 2:30, channel], greys(TRAIN))
+        np.testing.assert_array_equal(data.train_images[:, 2:30, 2:30, channel], grays(TRAIN))
     assert data.train_images[:, [0, 1, 30, 31]].max() == 0 and data.class_names[data.train_labels[7]] == "sneaker"
 
 
 @pytest.mark.parametrize("name", ["svhn", "fashion_mnist"])
 def test_data_set_is_loaded_balanced_and_listed(folder, name):
-    title = catalogue.REAL[name].title
+    title = catalog.REAL[name].title
     with pytest.raises(DataError, match=f"ddl data fetch {name}"):
         load(name)
     missing = load("auto", train_samples=20, test_samples=10, prefer=name)
@@ -86,8 +86,8 @@ def test_data_set_is_loaded_balanced_and_listed(folder, name):
     [
         ("svhn", "train_32x32.mat", mat(TRAIN, y=None), "it holds no y"),
         ("svhn", "train_32x32.mat", mat(5, X=np.zeros((5, 32, 32, 3), np.uint8)), r"its X is uint8 \(5, 32, 32, 3\)"),
-        ("fashion_mnist", "train-images-idx3-ubyte.gz", idx(greys(TRAIN), 2051)[:-9], "cannot be unpacked"),
-        ("fashion_mnist", "t10k-images-idx3-ubyte.gz", idx(greys(TEST), 2049), "header is invalid"),
+        ("fashion_mnist", "train-images-idx3-ubyte.gz", idx(grays(TRAIN), 2051)[:-9], "cannot be unpacked"),
+        ("fashion_mnist", "t10k-images-idx3-ubyte.gz", idx(grays(TEST), 2049), "header is invalid"),
         ("fashion_mnist", "train-labels-idx1-ubyte.gz", idx(np.zeros(29, np.uint8), 2049), "beside 29 labels"),
     ],
 )

@@ -8,7 +8,7 @@ import pytest
 from matplotlib.colors import to_rgb
 
 from course import plot
-from course.shared.figure import COLOURS, GREY
+from course.shared.figure import COLORS, GRAY
 from course.shared.themes import HEX, PAGE, contrast, in_the_dark
 
 SEEN = 3  # contrast of what is not text (Web Content Accessibility Guidelines 2.2, 1.4.11)
@@ -16,13 +16,13 @@ SEEN = 3  # contrast of what is not text (Web Content Accessibility Guidelines 2
 
 def test_colors_have_contrast_in_both_themes():
     assert contrast("#000000", "#ffffff") == pytest.approx(21)  # as in the guidelines
-    for colour in (*COLOURS, GREY):
-        assert contrast(colour, "#ffffff") >= SEEN and contrast(in_the_dark(colour), PAGE) >= SEEN
+    for color in (*COLORS, GRAY):
+        assert contrast(color, "#ffffff") >= SEEN and contrast(in_the_dark(color), PAGE) >= SEEN
     # In the dark, page and ink change places, and hues stay.
     assert in_the_dark("#ffffff") == PAGE and contrast(in_the_dark("#000000"), PAGE) > 15
-    for colour in COLOURS:
-        light, dark = (sorted(range(3), key=to_rgb(each).__getitem__) for each in (colour, in_the_dark(colour)))
-        assert light == dark or len(set(to_rgb(colour))) == 1
+    for color in COLORS:
+        light, dark = (sorted(range(3), key=to_rgb(each).__getitem__) for each in (color, in_the_dark(color)))
+        assert light == dark or len(set(to_rgb(color))) == 1
 
 
 def test_figure_has_both_themes_and_legible_text():
@@ -34,7 +34,7 @@ def test_figure_has_both_themes_and_legible_text():
     light, dark = (
         dict(re.findall(r"(--c\d+):(#[0-9a-f]{6})", half)) for half in rules.split("prefers-color-scheme:dark")
     )
-    assert {name: in_the_dark(colour) for name, colour in light.items()} == dark
+    assert {name: in_the_dark(color) for name, color in light.items()} == dark
     assert set(re.findall(r"var\((--c\d+)\)", drawn)) <= set(light) and "#ffffff" in light.values()
     assert not HEX.findall(drawn.split("<defs>", 1)[1])  # of one theme only
     width, least = (float(re.search(rule, html)[1]) for rule in (r'width="(\d+)"', r'style="[^"]*min-width:(\d+)px'))

@@ -95,7 +95,7 @@ def halves(step, rank, ranks, count):
     return first, end
 
 
-def neighbour(step, rank, ranks):
+def neighbor(step, rank, ranks):
     rounds = ranks.bit_length() - 1
     return rank ^ 1 << min(step, 2 * rounds - 1 - step)
 
@@ -106,7 +106,7 @@ def test_both_algorithms_add_up_and_send_what_the_model_counts():
         before, rounds = data.copy(), ranks.bit_length() - 1
         for done, name in (
             (by_ring(data), "ring"),
-            (exchange(data, 2 * rounds, neighbour, halves), "halving and doubling"),
+            (exchange(data, 2 * rounds, neighbor, halves), "halving and doubling"),
         ):
             assert numpy.allclose(done.arrays, data.sum(axis=0)) and numpy.array_equal(data, before)
             messages, share = cost.terms(name, ranks)
@@ -120,8 +120,8 @@ def test_both_algorithms_add_up_and_send_what_the_model_counts():
         (lambda *_: 4, halves, "partner.*another rank.*got 4"),
         (lambda step, rank, ranks: rank, halves, "another rank.*got 0"),
         (lambda step, rank, ranks: 3 if rank < 3 else 0, halves, "two ranks send to rank 3"),
-        (neighbour, lambda *_: (0, 9), "piece.*0 ≤ first ≤ end ≤ 8"),
-        (neighbour, lambda *_: (3, 2), "is \\(3, 2\\)"),
+        (neighbor, lambda *_: (0, 9), "piece.*0 ≤ first ≤ end ≤ 8"),
+        (neighbor, lambda *_: (3, 2), "is \\(3, 2\\)"),
     ],
 )
 def test_impossible_messages_raise(partner, piece, message):

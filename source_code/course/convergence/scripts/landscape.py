@@ -62,7 +62,7 @@ import tensorflow as tf
 from course.convergence.landscape import GRADIENT, PRODUCT, Landscape, rescaling, slices
 from course.convergence.matrices import lanczos, trace
 from course.data import load
-from course.data.augment import augment, normalise
+from course.data.augment import augment, normalize
 from course.training import models
 from course.training.checkpoint import find, from_rank_0
 from course.training.horovod_utils import cycle_time, pin_gpu, suitable_cycle_ms
@@ -161,7 +161,7 @@ class Chunks:
         pictures = self.data.train_images[chosen]
         if self.augmented:
             pictures = augment(pictures, (DRAW_SEED, index), 0, self.size)
-        return normalise(pictures), self.data.train_labels[chosen]
+        return normalize(pictures), self.data.train_labels[chosen]
 
 
 class Measuring:

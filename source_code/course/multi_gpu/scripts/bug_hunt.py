@@ -175,11 +175,11 @@ def finish(writer, config, ranks, rate, order, processed, seconds, loss, test):
 
 def points(samples, seed):
     """Generate overlapping clusters of points, one per class: float32 ``[n, 16]``, int64."""
-    centres = np.random.default_rng(0).normal(size=(CLASSES, FEATURES))
+    centers = np.random.default_rng(0).normal(size=(CLASSES, FEATURES))
     draw = np.random.default_rng([seed, samples])
     labels = draw.integers(CLASSES, size=samples)
     noise = draw.normal(scale=2.0, size=(samples, FEATURES))
-    return (centres[labels] + noise).astype(np.float32), labels
+    return (centers[labels] + noise).astype(np.float32), labels
 
 
 def loss_of(logits, labels):

@@ -34,7 +34,7 @@ import horovod.tensorflow as hvd
 import tensorflow as tf
 
 from course.data import Order, load, shard
-from course.data.augment import normalise
+from course.data.augment import normalize
 from course.training import models
 from course.training.horovod_utils import pin_gpu
 from course.training.journal import Journal
@@ -87,7 +87,7 @@ def train(state, config, data, order):
     journal.start(step=state.step, world=hvd.size(), data=data.describe())
     for _, batch in order.batches(state.step, config.steps):
         mine = shard(batch, hvd.rank(), hvd.size())
-        loss = train_step(normalise(data.train_images[mine]), tf.constant(data.train_labels[mine]))
+        loss = train_step(normalize(data.train_images[mine]), tf.constant(data.train_labels[mine]))
         time.sleep(config.pause_s)
         state.step += 1
         journal.step(state.step, loss, config.learning_rate)

@@ -38,7 +38,7 @@ import numpy as np
 import tensorflow as tf
 
 from course.data import Order, load
-from course.data.augment import normalise
+from course.data.augment import normalize
 from course.training import models
 from course.training.journal import Writer
 from course.training.strategy import devices_for, losses_and_hits
@@ -79,7 +79,7 @@ def main(config):
     numbers = Order(data.train_samples, config.global_batch, config.seed).epoch(0)[0]
     samples = {"whole": config.global_batch, "short": config.short_batch}
     batches = {
-        name: (normalise(data.train_images[numbers[:size]]), data.train_labels[numbers[:size]])
+        name: (normalize(data.train_images[numbers[:size]]), data.train_labels[numbers[:size]])
         for name, size in samples.items()
     }
     with strategy.scope():

@@ -78,7 +78,7 @@ def main(config):
     with cycle_time(suitable_cycle_ms(config.global_batch) if config.model else None):
         hvd.init()
     startup.ends("init")
-    initialised = time.time()
+    initialized = time.time()
     rank, ranks = hvd.rank(), hvd.size()
     pin_gpu()
 
@@ -102,7 +102,7 @@ def main(config):
     measured = [size.measured() for size in sizes]
     for figures in measured:
         writer.print(in_words(figures))
-    parts = {**startup.parts, "first step": sizes[0].first_step - initialised}
+    parts = {**startup.parts, "first step": sizes[0].first_step - initialized}
     samples = config.global_batch * config.aggregate
     writer.result(
         config=vars(config),

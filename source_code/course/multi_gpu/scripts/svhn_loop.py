@@ -47,7 +47,7 @@ import numpy as np
 import tensorflow as tf
 
 from course.data import Order, load, shard
-from course.data.augment import normalise
+from course.data.augment import normalize
 from course.data.tensors import constant
 from course.training import models
 from course.training.journal import Journal
@@ -128,7 +128,7 @@ def make_batches(data, order, steps):
         images, labels = constant(data.train_images), constant(data.train_labels)
     return (
         tf.data.Dataset.from_tensor_slices(numbers)
-        .map(lambda some: (normalise(tf.gather(images, some)), tf.gather(labels, some)))
+        .map(lambda some: (normalize(tf.gather(images, some)), tf.gather(labels, some)))
         .prefetch(2)
     )
 

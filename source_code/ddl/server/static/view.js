@@ -62,7 +62,7 @@ function say(panel, text) {
   if (line && line.textContent !== text) line.textContent = text;
 }
 
-/** Send a button's request; it stays disabled afterwards unless `again` is set. */
+/** Send a button's request; it stays disabled afterward unless `again` is set. */
 async function press(path, button, doing, again = false) {
   const label = button.textContent;
   button.disabled = true;

@@ -6,7 +6,7 @@ import os
 import numpy as np
 import pytest
 
-from course.data import DataError, DataSet, Order, catalogue, fetch, is_there, listing, load, shard, synthetic
+from course.data import DataError, DataSet, Order, catalog, fetch, is_there, listing, load, shard, synthetic
 from course.data.dataset import balanced_subset
 
 
@@ -53,8 +53,8 @@ def test_validation_images_are_not_trained_on(monkeypatch):
         return images, (np.arange(count) % 10).astype(np.int32)
 
     whole = DataSet("cifar10", "made", *numbered(0, 100), *numbered(200, 40), tuple("0123456789"))
-    monkeypatch.setattr(catalogue.REAL["cifar10"], "read", lambda folder: whole)
-    monkeypatch.setattr(catalogue, "VALIDATION_SAMPLES", 20)
+    monkeypatch.setattr(catalog.REAL["cifar10"], "read", lambda folder: whole)
+    monkeypatch.setattr(catalog, "VALIDATION_SAMPLES", 20)
 
     def pictures(images):
         return images[:, 0, 0, 0].tolist()
