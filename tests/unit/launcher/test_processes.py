@@ -9,7 +9,7 @@ import pytest
 
 from ddl.launcher import processes
 
-RUN_ID = "19990101-000000-abcd"
+RUN_ID = f"19990101-000000-{os.getpid() % 2**16:04x}"  # other tests run at the same time
 
 
 @pytest.fixture
