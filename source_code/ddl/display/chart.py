@@ -27,11 +27,15 @@ def chart_svg(progress):
         best = max(y for _, y in accuracies)
         accuracy = f"from {accuracies[0][1]:.1f}% to {accuracies[-1][1]:.1f}%, at best {best:.1f}%"
     text = "over samples seen"
-    panels = (
-        _panel("training loss", losses, right, "ddl-loss", f"Training loss {text}: {loss}."),
-        _panel("held-out accuracy, %", accuracies, right, "ddl-accuracy", f"Held-out accuracy {text}: {accuracy}."),
-    )
-    return f'<div class="ddl ddl-charts">{"".join(panels)}</div>'
+    panels = [
+        _panel(title, points, right, kind, f"{title.partition(',')[0].capitalize()} {text}: {said}.")
+        for title, points, kind, said in (
+            ("training loss", losses, "ddl-loss", loss),
+            ("held-out accuracy, %", accuracies, "ddl-accuracy", accuracy),
+        )
+        if not progress.over or any(x for x, _ in points)  # at the end, no empty chart
+    ]
+    return f'<div class="ddl ddl-charts">{"".join(panels)}</div>' if panels else ""
 
 
 def _panel(title, points, x_end, kind, text):

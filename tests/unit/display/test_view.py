@@ -299,3 +299,9 @@ def test_a_terminal_redraws_a_progress_bar_in_one_line(monkeypatch, printing):
     redrawn = ("\r[0] 1/2 [=>..]\x1b[K", "\r[0] 2/2 [====]\x1b[K", "\r\x1b[K[0] 2/2 [====]\n")
     in_order(text, "[0] Epoch 1\n", *redrawn, "[0] saved\n")
     assert text.count("\n[0] 1/2") == 0
+
+
+def test_a_finished_run_has_no_empty_chart():
+    assert panel._chart_html(progress("training", losses=((0, 2.0), (0, 1.0)))).count("<svg") == 2
+    assert "<svg" not in panel._chart_html(progress("done", losses=((0, 2.0), (0, 1.0)), history=()))
+    assert panel._chart_html(progress("done", losses=((0, 2.0), (64, 1.0)), history=())).count("<svg") == 1
