@@ -452,15 +452,15 @@ def hierarchy():
 
 
 def zero():
-    """What each of two ranks keeps and sends in the stages of ZeRO."""
+    """The parts that each of two ranks keeps and sends in ZeRO's stages."""
     drawing = Drawing(
         1010,
         330,
         "The stages of ZeRO on two ranks",
         "Each rank's weights, gradients and optimizer state as bars; half bars are one of two parts. "
         "Stage 0: both ranks keep all three whole, and all-reduce gradients. Stage 1: the state is in parts; ranks "
-        "reduce-scatter gradients, update their part, and all-gather the weights. Stage 2: gradients are in parts, "
-        "too, and reduced layer by layer. Stage 3: all three are in parts; each layer's weights are gathered before "
+        "reduce-scatter gradients, update their part, and all-gather the weights. Stage 2: gradients are also in "
+        "parts, and reduced layer by layer. Stage 3: all three are in parts; each layer's weights are gathered before "
         "its forward pass and again before its backward pass.",
     )
     kinds = (("weights", BLUE, 3), ("gradients", ORANGE, 2), ("state", GREEN, 1))

@@ -229,7 +229,7 @@ def piece(step, rank, ranks, count):
 # %% [markdown] tags=["hints"]
 # q02_halving
 #
-# 1. Take 4 ranks and 8 numbers, and write down by hand who meets whom in each of
+# 1. Take 4 ranks and 8 numbers, and write down by hand which rank meets which in each of
 #    the 4 steps. The second half is the first one backwards.
 # 2. Number the levels 0, 1, …, and count them back in the second half. At level
 #    k, ranks differ in bit k. Begin with all the numbers and halve them level by
@@ -281,8 +281,8 @@ for ranks in (1, 2, 4, 8, 16):
 #
 # Does the model hold? `race_allreduce.py` has three algorithms in a few lines
 # each, over the same connections between four real processes. The algorithms
-# take turns at each size, so that whatever else this machine does hits all
-# alike. The model's two numbers are fitted to the **ring** alone; the other
+# take turns at each size, so that other work on this machine affects all of
+# them equally. The model's two numbers are fitted to the **ring** alone; the other
 # two curves are then predictions.
 #
 # **Predict first.** From how many KiB on is the ring faster than recursive

@@ -11,8 +11,12 @@ from ddl.text import did_you_mean
 class Parser(argparse.ArgumentParser):
     """A parser that allows no abbreviations and suggests the closest option for an unknown one.
 
+    `group` is the title under which ``ddl --help`` lists a command.
+
     A command with the default ``passes_on=True`` passes unknown options on to another program.
     """
+
+    group = ""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options, allow_abbrev=False)
@@ -30,7 +34,9 @@ class Parser(argparse.ArgumentParser):
         super().error(message + (did_you_mean(choice[1], re.findall(r"[\w-]+", choice[2])) if choice else ""))
 
 
-def add_command(commands: Any, name: str, function: Callable | None, text: str, example: str = "") -> Parser:
+def add_command(
+    commands: Any, name: str, function: Callable | None, text: str, example: str = "", group: str = ""
+) -> Parser:
     """Add a command that calls `function` with the parsed arguments; it may return an exit status.
 
     `example` is a command line of it, for its help.
@@ -38,4 +44,5 @@ def add_command(commands: Any, name: str, function: Callable | None, text: str, 
     epilog = f"example: ddl {example}" if example else None
     parser: Parser = commands.add_parser(name, help=text, description=text, epilog=epilog)
     parser.set_defaults(command=function)
+    parser.group = group
     return parser

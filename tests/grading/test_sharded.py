@@ -338,7 +338,7 @@ def test_nonsense_is_refused_with_a_sentence(ranks, lost_points, monkeypatch, ki
     assert any(re.search(sentence, text) for text in texts), texts
 
 
-# What stands in the model answer -> what stands there instead, and the check and the sentence that it loses.
+# A part of the model answer -> its replacement, and the check that fails with its sentence.
 TEARS = "no manifest", "no part", "half a part"
 JOIN = "np.concatenate([file[name] for file in files])[:n]"
 SAVED = {

@@ -1,8 +1,12 @@
 """Commands for machines and clusters: `ddl topology` and `ddl predict`."""
 
-from ddl.arguments import add_command
+from functools import partial
+
+from ddl import arguments
 from ddl.errors import InputError
 from ddl.text import plural
+
+add_command = partial(arguments.add_command, group="machines")
 
 # Options of `ddl predict`: type, default, metavar and help.
 PREDICT = (

@@ -1,9 +1,12 @@
 """Commands for the course: lessons, the class, the challenge, JupyterLab and data sets."""
 
 import time
+from functools import partial
 
 from course.cli.clusters import save
-from ddl.arguments import add_command
+from ddl import arguments
+
+add_command = partial(arguments.add_command, group="lessons")
 
 
 def add(commands):

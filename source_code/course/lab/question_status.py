@@ -36,7 +36,7 @@ def watch(shell, notebook) -> None:
 
 
 class _Place(NamedTuple):
-    """What a cell belongs to."""
+    """The question that a cell belongs to."""
 
     test: str  # id of the test
     answer_cell: str | None  # id of the answer's cell

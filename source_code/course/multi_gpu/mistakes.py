@@ -183,7 +183,7 @@ def _different(values):
 
 
 def examine(run):
-    """Tabulate the checks of a run of `bug_hunt.py`, or of its folder; ``found`` says which mistakes it has."""
+    """Tabulate the checks of a run of `bug_hunt.py`, or of its folder; ``found`` lists its mistakes."""
     from ddl.display.table import Table  # with pandas
 
     seen = witnesses(run)

@@ -57,7 +57,7 @@ class Adam:
 
 
 class ReadersStore(Store):
-    """A store with all weights in one vector, which a reader's class ``Sharded`` updates (lesson 6, question 2)."""
+    """A store with all weights in one vector, which a reader's class ``Sharded`` updates (lesson 6, question 1)."""
 
     def __init__(self, world, sharded: Callable, rate: float):
         super().__init__(world, 0, "adam", rate)

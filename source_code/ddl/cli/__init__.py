@@ -14,10 +14,6 @@ from ddl.errors import CourseError
 __all__ = ["main"]
 
 DESCRIPTION = "Launch training runs on several workers, follow them, and compare their results."
-GROUPS = {  # of commands in `ddl --help`; those of plugins that are in none come last
-    "runs": ("run", "rerun", "list", "show", "logs", "stop", "rm", "compare"),
-    "machines": ("doctor", "alloc", "topology", "predict"),
-}
 EPILOG = """\
 examples:
   ddl doctor                        check this machine
@@ -62,15 +58,13 @@ def _parser():
     commands = parser.add_subparsers(prog="ddl", required=True, metavar="COMMAND", help=argparse.SUPPRESS)
     for add in (runs.add, *plugins.each("add_commands")):
         add(commands)
-    parser.description += _by_group({name: command.description for name, command in commands.choices.items()})
+    parser.description += _by_group(commands.choices)
     return parser
 
 
-def _by_group(texts):
-    """Return the commands and their `texts`, under the title of each one's group."""
-    grouped = {name for names in GROUPS.values() for name in names}
-    others = [name for name in texts if name not in grouped]
-    shown = ""
-    for title, names in (GROUPS | ({"lessons": others} if others else {})).items():
-        shown += f"\n\n{title}:" + "".join(f"\n  {name:9}  {texts[name]}" for name in names if name in texts)
-    return shown
+def _by_group(commands):
+    """Return the commands with their descriptions, under the title of each one's group."""
+    lines = {}
+    for name, command in commands.items():
+        lines.setdefault(command.group, []).append(f"\n  {name:9}  {command.description}")
+    return "".join(f"\n\n{title}:{''.join(found)}" for title, found in lines.items())

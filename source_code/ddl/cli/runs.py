@@ -7,14 +7,17 @@ import shutil
 import signal
 import sys
 import time
+from functools import partial
 
-from ddl.arguments import add_command
+from ddl import arguments
 from ddl.errors import InputError
 from ddl.launcher.job import MODULE, OPTIONS, add_options
 from ddl.text import plural
 
 DAY_S = 24 * 60 * 60
 RUN = "id of a run, or the beginning of it"
+add_command = partial(arguments.add_command, group="runs")
+add_machine_command = partial(arguments.add_command, group="machines")
 
 
 def add(commands):
@@ -55,7 +58,7 @@ def _add_launching(commands):
         help="a path, or the name of a script of the course, and its arguments",
     )
     rerun.add_argument("run", metavar="RUN", help=RUN)
-    alloc = add_command(
+    alloc = add_machine_command(
         commands,
         "alloc",
         _alloc,
@@ -90,7 +93,7 @@ def _add_looking(commands):
         commands, "compare", _compare, "compare runs in a table", "compare 20261127-101500 20261127-103000"
     )
     compare.add_argument("run", nargs="+", metavar="RUN", help=RUN)
-    doctor = add_command(
+    doctor = add_machine_command(
         commands, "doctor", _doctor, "check this machine and its site, and suggest fixes", "doctor --submit"
     )
     doctor.add_argument("--site", metavar="FILE", help="check this site file")
