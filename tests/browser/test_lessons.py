@@ -80,6 +80,6 @@ def test_gradient_basics(open_notebook, lesson):
 @pytest.mark.timeout(1200)
 def test_system_topology(open_notebook, lesson):
     saved = run_all(open_notebook, lesson("notebooks/2.System-Topology.ipynb", solved=True), 900)
-    assert sum(text.count("done in") for text in saved.html) == 4
+    assert sum(text.count("done in") for text in saved.html) == 5
     pictures = [text for text in saved.html if 'class="ddl-picture"' in text]
     assert len(pictures) == 4 and all('alt="' in text for text in pictures)
