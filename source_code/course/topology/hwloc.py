@@ -10,6 +10,7 @@ from course.topology.error import TopologyError
 from course.topology.graph import Topology
 from course.topology.parts import Device, processors
 from course.topology.pci import ADDRESS, Function, address, devices, kind_of
+from course.topology.text import amount
 
 CACHES = ("unified", "data", "instruction")  # by hwloc's number
 CPUSET = r"(?:(?:0x[0-9a-f]{1,8})?(?:,|$))*"
@@ -70,6 +71,7 @@ class _Reader:
     def __init__(self, top, version):
         self.top, self.version = top, version
         self.parents = {child: parent for parent in top.iter() for child in parent}
+        self.partitions = {}  # by the address of a PCI device: the names of its GPUs
         self.machine = top.find("object")
         if self.machine is None:
             raise TopologyError("<topology> holds no <object>")
@@ -84,10 +86,12 @@ class _Reader:
 
     def topology(self, name):
         packages = {_number(element, "os_index"): element for element in self.of("Package")}
-        numas = {
+        nodes = {
             _number(element, "os_index"): (_cpus(element), _number(element, "local_memory"))
             for element in self.of("NUMANode")
         }
+        on_gpus = [_number(element, "os_index") for element in self.of("NUMANode") if _is_gpu_memory(element)]
+        numas = {number: node for number, node in nodes.items() if number not in on_gpus}
         cores = {}
         for element in self.of("PU"):
             core = next((above for above in self.above(element) if above.get("type") == "Core"), element)
@@ -108,12 +112,21 @@ class _Reader:
             )
             for element in self.of(*(f"L{level}{kind}Cache" for level in range(1, 6) for kind in ("", "i")))
         ]
+        notes = [NO_NVLINKS] if any(part.kind == "gpu" for part in parts) else []
+        notes += [
+            f"NUMA node {number} is the memory of a GPU: {amount(nodes[number][1])}"
+            for number in on_gpus
+            if nodes[number][1]
+        ]
+        for part in parts:
+            if part.kind == "gpu" and len(partitions := self.partitions.get(part.address, ())) > 1:
+                notes.append(f"{part.name} is divided into {len(partitions)} GPUs: {', '.join(partitions)}")
         return Topology(
             name,
             "measured by hwloc",
             **processors(sockets, numas, cores.values(), caches),
             devices=parts,
-            notes=(NO_NVLINKS,) * any(part.kind == "gpu" for part in parts),
+            notes=tuple(notes),
         )
 
     def function(self, element, numas):
@@ -126,13 +139,16 @@ class _Reader:
         names = self.os_names(element)
         kind = "nic" if {INFINIBAND, NETWORK} & set(names) else "disk" if DISK in names else "other"
         memory = re.match(r"\d+", _os_info(element, "CUDAGlobalMemorySize"))  # in KiB
-        kind = kind_of(int(pci_type[1], 16), int(pci_type[2], 16)) or kind
+        gpus = _gpus(element)
+        kind = "gpu" if gpus else kind_of(int(pci_type[1], 16), int(pci_type[2], 16)) or kind
+        place = address(_read(element, "pci_busid", ADDRESS)[0])
+        self.partitions[place] = gpus
         device = Device(
             next((names[known] for known in (INFINIBAND, NETWORK, DISK) if known in names), ""),
             "nvswitch" if element.get("subtype") == "NVSwitch" else kind,  # the class may be hidden
             numa=touching[0] if len(touching) == 1 else None,
             model=_os_info(element, "GPUModel") or _info(element, "PCIDevice"),
-            address=address(_read(element, "pci_busid", ADDRESS)[0]),
+            address=place,
             gb_per_s=float(_read(element, "pci_link_speed", r"\d+(\.\d+)?", "0")[0]) or None,
             network="InfiniBand" if INFINIBAND in names else "Ethernet" if NETWORK in names else "",
             memory_bytes=int(memory[0]) << 10 if memory else None,
@@ -154,6 +170,19 @@ class _Reader:
             known = next((kind for kind in (INFINIBAND, NETWORK, DISK) if types & kind), 0)
             names.setdefault(known, element.get("name", ""))
         return names
+
+
+def _gpus(device):
+    """The names of the GPUs in a PCI device, as the library that knows most of them calls them."""
+    names = {}
+    for element in _os_devices(device):
+        if _info(element, "GPUModel"):
+            names.setdefault(_info(element, "Backend"), []).append(element.get("name", ""))
+    return max(names.values(), key=len, default=[])
+
+
+def _is_gpu_memory(element):
+    return element.get("subtype") == "GPUMemory"
 
 
 def _is_pci(element):

@@ -164,8 +164,10 @@ def processors(packages: dict, nodes: dict, cores: Iterable, caches: Iterable) -
     """Return the sockets, numas, cores and caches of a `Topology` from the system's thread numbers.
 
     `packages` has each socket's model and threads by its number, `nodes` each NUMA node's threads, bytes of memory and
-    its GB/s if known, `cores` each core's threads, `caches` each cache's level, kind, bytes and threads.
+    its GB/s if known, `cores` each core's threads, `caches` each cache's level, kind, bytes and threads. Nodes without
+    threads and memory, which some systems reserve, are left out.
     """
+    nodes = {number: node for number, node in nodes.items() if node[0] or node[1]} or nodes
     package_of = {thread: number for number, (_, threads) in packages.items() for thread in threads}
     numa_of = {thread: number for number in sorted(nodes, reverse=True) for thread in nodes[number][0]}
     ordered = sorted((package_of.get(min(threads), min(packages)), sorted(threads)) for threads in cores)

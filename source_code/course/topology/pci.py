@@ -10,7 +10,8 @@ from dataclasses import dataclass, replace
 
 from course.topology.parts import Device
 
-NVIDIA, AMD = 0x10DE, 0x1002
+NVIDIA, AMD, INTEL = 0x10DE, 0x1002, 0x8086
+DISPLAY, ACCELERATOR = 0x03, 0x12  # classes; of the second, Intel's are units of laptops
 ADDRESS = r"(?:([0-9a-fA-F]{1,8}):)?([0-9a-fA-F]{2}):([0-9a-fA-F]{2})\.([0-7])"
 
 
@@ -25,7 +26,7 @@ class Function:
 
 def kind_of(pci_class: int, vendor: int) -> str:
     """Return the kind of device for a 16-bit PCI class (0x0302) and a vendor, or ""."""
-    if pci_class >> 8 == 0x03 and vendor in (NVIDIA, AMD):
+    if (pci_class >> 8 == DISPLAY and vendor in (NVIDIA, AMD)) or (pci_class >> 8 == ACCELERATOR and vendor != INTEL):
         return "gpu"
     return "nvswitch" if (pci_class, vendor) == (0x0680, NVIDIA) else ""
 

@@ -48,6 +48,33 @@ def test_version_2_is_read():
     assert machine.bandwidth("GPU0", "GPU1") == pytest.approx(15.753846)
 
 
+def test_memory_of_gpus_and_empty_nodes_are_not_listed_as_numa_nodes():
+    """As on a Grace Hopper: GPU memory is a node of its own, and eight more are reserved for its partitions."""
+    nodes = '<object type="NUMANode" os_index="{}" cpuset="0x0" local_memory="{}"{}/>'
+    gpu_memory = nodes.format(2, 96 * 2**30, ' subtype="GPUMemory"')
+    text = VERSION_2.replace('<object type="Package"', f'{gpu_memory}{nodes.format(3, 0, "")}<object type="Package"', 1)
+    machine = hwloc.parse(text)
+    assert [numa.number for numa in machine.numas] == [0, 1]
+    assert "NUMA node 2" in str(machine) and "96 GiB" in str(machine)
+
+
+def test_processing_accelerators_and_their_partitions_are_shown():
+    """As on an AMD Instinct MI300A divided into three: PCI class 1200, one PCI device with three GPUs."""
+    parts = "".join(
+        f'<object type="OSDev" name="rsmi{number}" osdev_type="1"><info name="Backend" value="RSMI"/>'
+        '<info name="GPUModel" value="AMD Instinct MI300A"/></object>'
+        for number in range(3)
+    )
+    device = (
+        f'<object type="PCIDev" pci_busid="0000:91:00.0" pci_type="{{}} [1002:74a0] [1002:74a0] 00">{parts}</object>'
+    )
+    for pci_class in ("1200", "0b40"):  # the second is known by what hwloc says of it
+        text = VERSION_2.replace('<object type="PCIDev"', f'{device.format(pci_class)}<object type="PCIDev"', 1)
+        machine = hwloc.parse(text)
+        assert [gpu.model for gpu in machine.gpus if gpu.address == "0000:91:00.0"] == ["AMD Instinct MI300A"]
+        assert any("3" in note and "rsmi0" in note for note in machine.notes)
+
+
 def test_file_type_by_name_or_content(tmp_path):
     text = VERSION_2
     (tmp_path / "server.xml").write_text(text)
