@@ -73,7 +73,7 @@ Tabs({
 #
 # **Predict first.** One run has one rank, the other several. Both have the same data,
 # initial weights and global batch. After four updates, how large is the largest difference of a weight, relative to the largest
-# weight: 0, about 1e-6, or about 1e-2?
+# weight: 0, at most 1e-6, or about 1e-2?
 
 # %% tags=["demo"]
 guess_difference = None  # a number, such as 1e-3

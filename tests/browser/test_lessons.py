@@ -59,6 +59,8 @@ def check_answers(tab, last):
     button.click()
     table.get_by_text(last).wait_for(timeout=60_000)
     tab.screenshot(f"{tab.path.stem}-checked")
+    # Opened again, a saved button would be an error, as its kernel is gone.
+    assert "jupyter.widget-view" not in tab.path.read_text()
     return table.inner_text()
 
 

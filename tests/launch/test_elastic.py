@@ -68,7 +68,7 @@ def test_elastic_run_replaces_a_killed_rank(rank, fewest, worlds, nothing_left):
     assert run.state == "done" and run.progress().step == 60, run.failure
     assert sizes(run) == worlds and run.result["ranks"] == 2 and math.isfinite(run.result["test_loss"])
     assert all(first % 5 == 0 for first, _ in run.result["worlds"])
-    still = any("it replaced ranks, still 2," in note for note in run.progress().notes)
+    still = any("ranks were replaced; there are still 2" in note for note in run.progress().notes)
     assert still == (fewest == 2)
 
 

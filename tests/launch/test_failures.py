@@ -65,7 +65,7 @@ ENDS = {  # of rank 1: the run's status, what became of the rank, and what its t
     "os._exit(3)": (3, "exited with status 3", ""),
     "os.abort()": (134, "was killed by SIGABRT", 'script.py", line 5 in <module>'),  # Python's own stack
     "os.kill(os.getpid(), signal.SIGKILL)": (137, "was killed by SIGKILL", ""),
-    'sys.exit("the data set is not here")': (1, "gave up", "the data set is not here\n"),
+    'sys.exit("the data set is not here")': (1, "exited with an error", "the data set is not here\n"),
     # A child holds the output open.
     "subprocess.Popen(['sleep', '600'], start_new_session=True); 1 / 0": (1, "raised ZeroDivisionError", "script.py"),
     "sys.stdout.close(); sys.stderr.close(); 1 / 0": (1, "raised ZeroDivisionError", "script.py"),
@@ -177,6 +177,16 @@ def test_interrupted_cell_stops_the_run(script, nothing_left, stage):
         cell.communicate(timeout=30)
     assert cell.returncode == 42
     assert run.state == "stopped" and run.failure is None
+
+
+def test_stopped_run_ends_the_cell(script, nothing_left):
+    """As the panel's Stop does it."""
+    path = script(
+        "    import os; from ddl import attach; attach(os.environ['DDL_RUN_ID']).stop(); import time; time.sleep(60)"
+    )
+    with pytest.raises(RunInterrupted) as error:
+        launch(path, oversubscribe=True)
+    assert error.value.run.state == "stopped"
 
 
 @both

@@ -67,7 +67,7 @@ def test_restart_resumes_from_last_checkpoint(script, nothing_left, start, capfd
     assert restart.lost_s > 0 and "rank 1 of 2" in restart.reason and "SIGKILL" in restart.reason
     assert [read_json(run.folder / f"rank-{rank}.json")["start"] for rank in (0, 1)] == [start] * 2
     shown = capfd.readouterr().out
-    assert f"restart 1, because {restart.reason}" in shown
+    assert f"restart 1: {restart.reason}" in shown
     assert "5 steps repeated" in shown
 
 

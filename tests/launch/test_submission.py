@@ -49,5 +49,5 @@ def test_diverging_training_reaches_nothing(trained):
 
 
 def test_pass_that_does_not_divide_a_ranks_part_is_refused(trained):
-    with pytest.raises(RunFailed, match="gave up"):
+    with pytest.raises(RunFailed, match="exited with an error"):
         trained(FILE + "\nGHOST_BATCH = 1024\n", 2)

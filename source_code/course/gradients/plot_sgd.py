@@ -112,8 +112,8 @@ def plot_one_step(sizes: Sequence[int]) -> Figure:
     panel.set(
         xlim=(0, 2),
         ylim=(0, 2),
-        xlabel="part of the way that one step of a batch goes",
-        ylabel="part of the way, same samples",
+        xlabel="distance covered by one step of B times the rate (1: to the best weight)",
+        ylabel="distance covered by B single steps",
         title="from 2 on, one step lands no nearer than it began",
     )
     panel.legend(loc="upper left")

@@ -84,7 +84,7 @@ class Answers:
         most = sum(verdict.points for verdict in self.verdicts)
         return (
             f"{self.name}: {count} of {len(self.verdicts)} questions pass, "
-            f"{points:g} of {most:g} points; marking has more tests, and people read the rest"
+            f"{points:g} of {most:g} points; these are the visible tests, marking runs more"
         )
 
 

@@ -2,15 +2,18 @@
 
 import base64
 import json
+import re
 from dataclasses import dataclass
 from html import escape
 from pathlib import Path
 
+from course.grader.cells import labels
 from course.lab.attendee import hints_taken, take_hint
 from course.lab.notebooks import FRESH, find_notebook, notebook_of_kernel, the_one, this_notebook
 from ddl.display.html import prose
 
 FILE = Path(__file__).with_name("hints.json")  # built from the lessons' sources, and encoded
+EMPHASIS = re.compile(r"(?<![\w*])\*(\S(?:[^*]*\S)?)\*(?![\w*])")
 _asked = set()  # questions with hints in this process
 
 
@@ -27,16 +30,20 @@ class Hint:
         return "\n".join([f"{self._head()}:", *steps, self._then()])
 
     def _repr_html_(self):
-        steps = "".join(f"<li>{prose(text)}</li>" for text in self.steps)
+        steps = "".join(f"<li>{emphasized(text)}</li>" for text in self.steps)
         return f'<div role="status"><b>{escape(self._head())}</b><ol>{steps}</ol><p>{escape(self._then())}</p></div>'
 
     def _head(self):
-        return f"{self.question}, hint {len(self.steps)} of {self.most}"
+        return f"{labels([self.question])[self.question].capitalize()}, hint {len(self.steps)} of {self.most}"
 
     def _then(self):
         if len(self.steps) == self.most:
             return "These are all. Only you see how many you took."
         return f"To see the next one, ask again. Only you see how many of the {self.most} you took."
+
+
+def emphasized(text):
+    return EMPHASIS.sub(r"<em>\1</em>", prose(text))
 
 
 def hint(question: str, lesson: str | None = None) -> Hint:

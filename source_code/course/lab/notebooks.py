@@ -44,8 +44,15 @@ def the_one(kind, name, names):
 
 
 def notebook_of_kernel():
-    """Return the path of the notebook that this kernel was started for; None if unknown."""
-    path = Path(os.environ.get("JPY_SESSION_NAME", ""))
+    """Return the path of the notebook that this kernel was started for; None if unknown.
+
+    Jupyter's server sets an environment variable, VS Code a variable of the notebook.
+    """
+    from IPython import get_ipython
+
+    shell = get_ipython()
+    in_vscode = shell.user_ns.get("__vsc_ipynb_file__") if shell else None
+    path = Path(in_vscode or os.environ.get("JPY_SESSION_NAME", ""))
     return path if path.suffix == SUFFIX else None
 
 

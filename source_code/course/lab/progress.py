@@ -19,6 +19,7 @@ from ddl.records.jsonfiles import DamagedFile, read_json
 from ddl.records.paths import runs_dir
 from ddl.text import plural
 
+CORE = re.compile(r"\d+\.")
 LESSON = re.compile(r"\d+[a-z]?\.[^.]+\.ipynb")  # not a fresh copy of one, such as 3.Multi-GPU.fresh.ipynb
 BRANCH = re.compile(r"\d+[a-z]\.")
 MINUTES = re.compile(r"^\| time \| (\d+) minutes", re.MULTILINE)
@@ -84,10 +85,16 @@ class Progress:
 
     def _total(self):
         questions = [question for lesson in self.lessons for question in lesson.questions]
-        done = sum(lesson.next == "done" for lesson in self.lessons)
+        cores = [lesson for lesson in self.lessons if CORE.match(lesson.path.name)]
+        second = [lesson for lesson in self.lessons if lesson not in cores]
+        done = ", ".join(
+            f"{sum(lesson.next == 'done' for lesson in some)} of {plural(len(some), name)}"
+            for some, name in ((cores, "lesson"), (second, "second notebook"))
+            if some
+        )
         points, most = (f"{sum(getattr(each, name) for each in questions):g}" for name in ("earned", "points"))
         return (
-            f"{done} of {plural(len(self.lessons), 'lesson')} done, {sum(each.answered for each in questions)} of "
+            f"{done} done, {sum(each.answered for each in questions)} of "
             f"{plural(len(questions), 'question')} answered, {points} of {most} points by visible tests, "
             f"{plural(self.runs, 'run')} made. This is computed from your saved notebooks and your last checks: after "
             f"more work, run it again.{self._shared()}"

@@ -2,6 +2,7 @@
 
 import numpy
 from matplotlib.patches import Rectangle
+from matplotlib.ticker import MaxNLocator
 
 from course.sharding import memory, messages, pipeline
 from course.sharding.roofline import Overlap
@@ -101,6 +102,7 @@ def plot_cycles(**schedules) -> Figure:
         panel.set_yticks([stage + 0.45 for stage in range(len(schedule))], [f"stage {k}" for k in range(len(schedule))])
         panel.grid(visible=False)
         texts.append(f"{name}: {about}")
+    panels[-1].xaxis.set_major_locator(MaxNLocator(integer=True))
     panels[-1].set_xlabel("clock cycle; the number is the microbatch, forward blue, backward green")
     figure.alt = f"Schedules of {len(schedules[next(iter(schedules))])} stages. {'; '.join(texts)}."
     return figure

@@ -74,8 +74,9 @@ def position_of(progress):
 
 
 def epoch_of(epoch, epochs):
-    """Return ``epoch 1.5 of 8``; the total is not always whole."""
-    return f"epoch {number(epoch, '.1f')}" + (f" of {round(epochs, 1):g}" if epochs else "")
+    """Return ``epoch 1.5 of 8``, or ``epoch 0.48 of 0.96`` if the total is not whole."""
+    digits = 1 if epochs is None or epochs == int(epochs) else 2
+    return f"epoch {number(epoch, f'.{digits}f')}" + (f" of {round(epochs, digits):g}" if epochs else "")
 
 
 def ranks_of(progress):

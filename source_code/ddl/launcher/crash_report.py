@@ -180,7 +180,7 @@ def stall_of(folder: RunFolder, world: int) -> str:
 def straggler_of(folder: RunFolder, world: int) -> str:
     """Return a note on the rank that the others wait for most of the time; empty if there is none."""
     rank = (read_json(folder.straggler) or {}).get("rank", world)
-    return f"the others wait for rank {rank} most of the time: it is slower, or has more to do" if rank < world else ""
+    return f"the other ranks mostly wait for rank {rank}, which is slower or has more work" if rank < world else ""
 
 
 def stacks_of(folder: RunFolder, ranks: Iterable[int]) -> str:

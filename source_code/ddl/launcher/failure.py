@@ -63,7 +63,7 @@ ADVICE = {
     "SIGKILL": "The usual cause is that the machine ran out of memory: try a smaller batch, fewer workers, or fewer "
     "samples.",
     "SIGSEGV": "A library crashed: look at the end of that rank's log.",
-    "SIGABRT": "A library gave up: look at the end of that rank's log.",
+    "SIGABRT": "A library aborted: look at the end of that rank's log.",
     "SIGBUS": "A memory-mapped file ran out of space: check whether a disk or /dev/shm is full.",
 }
 # Errors if a script in the same folder has a package's name.
@@ -222,7 +222,7 @@ def _raised(e: CrashReport, first: Ending) -> Failure:
         output = output[-1:]  # without the usage
     else:
         # sys.exit("message") explains itself; for a bare status, the rank's last lines may.
-        did = "gave up" if error["traceback"] else f"exited with status {status}"
+        did = "exited with an error" if error["traceback"] else f"exited with status {status}"
     return _of_rank(
         e,
         first,

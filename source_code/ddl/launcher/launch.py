@@ -17,7 +17,7 @@ from typing import Any
 from ddl.launcher import fork_client, processes, slurm
 from ddl.launcher.job import OPTIONS, Job, JobError, option_arguments, resolve_script
 from ddl.launcher.plan import HERE, Plan, plan
-from ddl.launcher.run import Run, RunFailed
+from ddl.launcher.run import Run, RunFailed, RunInterrupted
 from ddl.launcher.site import Site
 from ddl.launcher.timeouts import stall_s
 from ddl.records.folder import RunFolder, StorageError
@@ -61,7 +61,7 @@ def launch(
         Return when the run has started, and let it outlive this process; on a cluster as a batch job.
         ``attach(run.id)`` finds it again.
     check
-        Raise `RunFailed` if the run fails, so that later cells don't run. A run that was stopped is returned.
+        Raise `RunFailed` if the run fails and `RunInterrupted` if it is stopped, so that later cells don't run.
 
     Raises
     ------
@@ -94,6 +94,8 @@ def launch(
     run.wait()
     if check and run.state in ("failed", "lost"):
         raise RunFailed(run)
+    if check and run.state == "stopped":
+        raise RunInterrupted(run, "was stopped")
     return run
 
 

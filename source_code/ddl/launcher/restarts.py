@@ -78,12 +78,11 @@ def _restart(event: dict, script: list[dict]) -> Restart:
 def notes_of(restarts: Iterable[Restart]) -> Iterator[str]:
     """Say why the run was restarted each time and, once known, what that cost."""
     for number, restart in enumerate(restarts, start=1):
-        yield f"restart {number}, because {restart.reason}"
+        yield f"restart {number}: {restart.reason}"
         if restart.repeated is not None and restart.lost_s is not None:
-            until = f"step {restart.step:,} was reached again" if restart.repeated else "training went on"
             yield (
                 f"restart {number} resumed at step {restart.resumed_at:,}: {plural(restart.repeated, 'step')} "
-                f"repeated, {restart.lost_s:.1f} s lost until {until}"
+                f"repeated, {restart.lost_s:.1f} s lost"
             )
 
 
@@ -92,11 +91,11 @@ def changes_of(launcher: Iterable[dict]) -> Iterator[str]:
     launcher = list(launcher)
     began = next((event["time"] for event in launcher if event["event"] == "launched"), 0.0)
     for before, event in pairwise(event for event in launcher if event["event"] == "ranks"):
-        change = f"replaced ranks, still {event['ranks']},"
+        change = f"ranks were replaced; there are still {event['ranks']}"
         if before["ranks"] != event["ranks"]:
             verb = "grew" if event["ranks"] > before["ranks"] else "shrank"
-            change = f"{verb} from {before['ranks']} to {plural(event['ranks'], 'rank')}"
-        yield f"it {change} after {event['time'] - began:.1f} s"
+            change = f"it {verb} from {before['ranks']} to {plural(event['ranks'], 'rank')}"
+        yield f"after {event['time'] - began:.1f} s {change}"
     looks = [event for event in launcher if event["event"] == "discovery"]
     if looks and looks[-1].get("problem"):
         yield looks[-1]["problem"]

@@ -31,6 +31,7 @@ from ddl.errors import CourseError
 from ddl.launcher.run import attach
 from ddl.records.paths import runs_dir
 
+WIDGET = "application/vnd.jupyter.widget-view+json"
 KEPT = 32  # runs whose readers are kept between requests
 PAGE = """<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><title>{name}</title>
@@ -133,8 +134,17 @@ class _Kill(_Handler):
         self.finish(await self._in_thread(self._runs.kill, run_id, int(rank)))
 
 
+def forget_widgets(model, **_):
+    """Leave widgets out of a notebook that is saved: opened again without their kernel, each would be an error."""
+    if model["type"] == "notebook":
+        for cell in model["content"]["cells"]:
+            if "outputs" in cell:
+                cell["outputs"] = [output for output in cell["outputs"] if WIDGET not in output.get("data", ())]
+
+
 def serve(server):
     """Add the pages of runs to a Jupyter server, and tell its kernels about them."""
+    server.contents_manager.register_pre_save_hook(forget_widgets)
     pages = url_path_join(server.web_app.settings["base_url"], "ddl")
     runs = Runs(pages)
     shared = {"runs": runs, "threads": ThreadPoolExecutor(8, thread_name_prefix="ddl")}

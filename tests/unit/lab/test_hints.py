@@ -1,5 +1,7 @@
 """Hints, one step at a time."""
 
+from types import SimpleNamespace
+
 import pytest
 
 from course import hint
@@ -21,16 +23,27 @@ def test_each_call_gives_one_more_hint(capsys):
     assert [list(each.steps) for each in taken] == [STEPS[:1], STEPS[:2], STEPS, STEPS]
     assert attendee.hints_taken(LESSON) == {"q03_table": 3}
     assert cli.main(["hint", "1b", "q04"]) == 0
-    assert capsys.readouterr().out.startswith("q04_loss_mse, hint 1 of 3:\n1. ")
+    assert capsys.readouterr().out.startswith("Question 4, hint 1 of 3:\n1. ")
 
 
 def test_hint_finds_the_lesson_of_its_notebook(monkeypatch):
     monkeypatch.setenv("JPY_SESSION_NAME", f"/course/notebooks/{LESSON}.fresh.ipynb")
     page = hint("q03")._repr_html_()
-    assert "q03_table, hint 1 of 3" in page and "<code>easy</code>" in page
+    assert "Question 3, hint 1 of 3" in page and "<code>easy</code>" in page
     monkeypatch.delenv("JPY_SESSION_NAME")
     with pytest.raises(ValueError, match="which lesson this is"):
         hint("q03")
+
+
+def test_hint_finds_the_lesson_in_vscode(monkeypatch):
+    shell = SimpleNamespace(user_ns={"__vsc_ipynb_file__": f"/home/someone/{LESSON}.ipynb"})
+    monkeypatch.setattr("IPython.get_ipython", lambda: shell)
+    assert hint("q03").steps == (STEPS[0],)
+
+
+def test_hint_shows_emphasis():
+    shown = hints.Hint("q01_convert", ("do it *before* `step(*args, *rest)` and 2 * 3 * 4",), 1)._repr_html_()
+    assert "<em>before</em>" in shown and shown.count("<em>") == 1
 
 
 def test_restart_gives_no_extra_hint(monkeypatch):
