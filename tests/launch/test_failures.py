@@ -9,6 +9,7 @@ import pytest
 
 from ddl import attach, launch, runs
 from ddl.launcher import processes
+from ddl.launcher.run import RunInterrupted
 from ddl.records.jsonfiles import read_json, read_json_lines
 from ddl.records.machine import host_name
 from helpers import started, until
@@ -181,11 +182,9 @@ def test_interrupted_cell_stops_the_run(script, nothing_left, stage):
 
 def test_stopped_run_ends_the_cell(script, nothing_left):
     """As the panel's Stop does it."""
-    path = script(
-        "    import os; from ddl import attach; attach(os.environ['DDL_RUN_ID']).stop(); import time; time.sleep(60)"
-    )
+    path = script("import os, time; from ddl import attach; attach(os.environ['DDL_RUN_ID']).stop(); time.sleep(60)")
     with pytest.raises(RunInterrupted) as error:
-        launch(path, oversubscribe=True)
+        launch(path, workers=1)
     assert error.value.run.state == "stopped"
 
 

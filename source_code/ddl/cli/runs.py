@@ -145,6 +145,8 @@ def _alloc(arguments):
 
 def _variable(word):
     name, given, value = word.partition("=")
+    if not name:
+        raise InputError(f'--env {word}: a name is missing before "="')
     if not given and name not in os.environ:
         raise InputError(f"--env {name}: this variable is not set here; use --env {name}=VALUE")
     return name, value if given else os.environ[name]
