@@ -2,7 +2,7 @@
 
 import math
 
-from course.shared.figure import GRAY, Figure, look, styled
+from course.shared.figure import GRAY, Figure, arm_looks, styled
 
 
 @styled
@@ -16,11 +16,13 @@ def plot_challenge(board) -> Figure:
     figure = Figure(7.2, 4.2)
     panel = figure.subplots()
     panel.axhline(target, color=GRAY, linestyle="--", linewidth=1.2, label=f"target {target:.1%}")
-    own_rows = [row for row in scored if row["kind"] == "own"]
+    looks = arm_looks(row["name"] for row in scored if row["kind"] == "own")  # the same after each new submission
     for row in scored:
         style = {"color": GRAY, "marker": "*" if row["kind"] == "reference" else "P"}
         if row["kind"] == "own":
-            style = look(own_rows.index(row), "color", "marker") | ({} if row["counts"] == "yes" else {"alpha": 0.5})
+            style = {key: looks[row["name"]][key] for key in ("color", "marker")} | (
+                {} if row["counts"] == "yes" else {"alpha": 0.5}
+            )
         half = 0 if math.isnan(row["half_width"]) else row["half_width"]
         bar = {"yerr": half, "capsize": 3, "linestyle": "", "markersize": 8}
         panel.errorbar(row["ratio"], row["mean"], label=row["name"], **bar, **style)

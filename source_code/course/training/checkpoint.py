@@ -189,10 +189,7 @@ def restore(path: Path, variables, settings: dict) -> dict:
         for some in ([arrays[f"variable_{index}"] for index in range(len(arrays))], variables)
     )
     if kept != wanted:
-        raise SettingError(
-            f"{path} cannot be resumed: its {len(kept)} variables don't match this training's {len(wanted)}: "
-            "an earlier version of the course may have written it"
-        )
+        raise SettingError(f"{path} cannot be resumed: its variables have different shapes from this training's")
     for index, variable in enumerate(variables):
         variable.assign(arrays[f"variable_{index}"])
     return text["state"]
