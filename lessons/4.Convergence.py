@@ -457,7 +457,7 @@ print(f"without a warm-up {ratio:g} times, with one {warmed:g} times, "
 #
 # All recorded **arms** (runs of one configuration with different seeds), named
 # after what they add; BN is batch norm. **LARS** and **LAMB** give each layer
-# a step size of its own ([4b](4b.Convergence-in-Depth.ipynb), section 7).
+# a step size of its own ([4c](4c.Rules-and-Layers.ipynb), section 2).
 #
 # **Predict first.** How many points behind the small batch is the *best* large-batch arm?
 

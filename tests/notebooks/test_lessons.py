@@ -48,6 +48,7 @@ EXPECTED = {
     "3e.Failures-in-Depth": ("minutes between checkpoints: no guess · outcome: 19",),
     "4.Convergence": (),
     "4b.Convergence-in-Depth": (),
+    "4c.Rules-and-Layers": (),
     "5.Challenge": ("a trial, which does not count",),
     "6.Sharding": ("% of all cells are idle: no guess · outcome: 27",),
     "6b.Sharding-in-Depth": ("% idle: no guess · outcome: 27",),
