@@ -389,7 +389,7 @@ else:
 # %% [markdown]
 # Averaging averages is right only for **equal batches**, and only if a point's
 # gradient does not depend on the other points of its batch, which batch norm breaks
-# ([1b](1b.Gradients-in-Depth.ipynb), section 9).
+# ([1c](1c.Rings-and-Costs.ipynb), section 1).
 
 # %% [markdown]
 # ## 6. Two real ranks
@@ -413,7 +413,7 @@ plot.plot_ring(4)
 
 # %% [markdown]
 # Less than twice its data, **however many ranks**. You write such a ring in
-# [1b](1b.Gradients-in-Depth.ipynb), section 9.
+# [1c](1c.Rings-and-Costs.ipynb), section 1.
 #
 # `average_gradients.py` trains our weight with Horovod, each rank on every other of the
 # 64 points.
@@ -443,7 +443,7 @@ pd.DataFrame(rows).head()
 
 # %% [markdown]
 # Separate processes did what you computed by hand. What an average costs is in
-# [1b](1b.Gradients-in-Depth.ipynb), section 10.
+# [1c](1c.Rings-and-Costs.ipynb), section 2.
 #
 # ## Your answers so far
 

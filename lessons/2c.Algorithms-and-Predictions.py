@@ -197,7 +197,7 @@ assert near(all_reduce_s("ring", 6_000, 3, 0, beta), 8e-6)
 # - `piece(step, rank, ranks, count)`: which numbers `rank` sends, as a pair
 #   `(first, end)` that means `values[first:end]`.
 #
-# The driver of the ring in [1b](1b.Gradients-in-Depth.ipynb), section 9, does
+# The driver of the ring in [1c](1c.Rings-and-Costs.ipynb), section 1, does
 # the rest. `rank ^ 4` is the rank whose number differs by 4 up or down. You
 # may begin with far partners or with near ones.
 

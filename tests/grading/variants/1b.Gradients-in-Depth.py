@@ -52,22 +52,3 @@ def train_loop(w, lr, dataset, iterations):
 # train_loop on all the points: `grad_multi(w, dataset[iteration % len(dataset)])` ->
 #     `grad_multi(w, [sum(dataset, [])[iteration % len(sum(dataset, []))]])`
 # no batches leave the weight: `raise ValueError("there are no batches to train on")` -> `return w`
-
-# %% q13_split right
-# with NumPy: `return chunks` -> `return np.array_split(values, ranks)`
-# map: `return chunks` -> `return map(list, chunks)`
-
-# %% q13_split wrong
-# equal parts only: `return chunks` -> `return np.split(values, ranks)`
-# like cards: `return chunks` -> `return [values[rank::ranks] for rank in range(ranks)]`
-# chunks of that size: `return chunks` -> `return [values[i : i + ranks] for i in range(0, len(values), ranks)]`
-# without empty chunks: `return chunks` -> `return [chunk for chunk in chunks if len(chunk)]`
-
-# %% q14_ring right
-# the other way round: `rank - step` -> `step - rank`
-
-# %% q14_ring wrong
-# without the remainder: `(rank - step) % ranks` -> `rank - step`
-# forwards: `rank - step` -> `rank + step`
-# the same chunk on all ranks: `rank - step` -> `step`
-# begins again with the second phase: `rank - step` -> `rank - step % (ranks - 1)`
