@@ -5,6 +5,7 @@ import http.client
 import io
 import json
 import re
+import shutil
 import socket
 import subprocess
 import sys
@@ -24,6 +25,14 @@ LAUNCHING = ("source_code/ddl/launcher/*", "source_code/ddl/rank/*")
 SETTING_UP = ("Makefile", "pyproject.toml", "requirements*.lock", "tools/*.sh")
 MARKING = ("source_code/course/grader/*", "grading/marking/*")
 IN_THE_LAB = ("source_code/ddl/display/*", "source_code/ddl/server/*", "source_code/course/lab/*")
+
+
+def copy_tracked(folder):
+    """Copy what git tracks, as it is now."""
+    tracked = subprocess.check_output(["git", "ls-files", "-z"], cwd=ROOT, text=True).split("\0")
+    for name in filter(None, tracked):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(ROOT / name, folder / name)
 
 
 def until(condition, timeout_s=200, message="waited in vain", pause=lambda ms: time.sleep(ms / 1000)):

@@ -13,8 +13,9 @@
 # DDL_MPI=1 builds Horovod with MPI (a site file's controller = "mpi" needs that), PYTHON=FILE names a Python,
 # SSL_CERT_FILE=FILE names certificates in the place of the system's, XDG_CACHE_HOME moves the user's cache.
 set -eu
+explained= scratch=
 fail() {
-    trap - EXIT
+    explained=yes
     echo "set-up: $*" >&2
     exit 1
 }
@@ -37,8 +38,8 @@ had_mpi=$mpi had_torch=$torch
 stack=${DDL_STACK:-${had_stack:-default}} accelerator=${DDL_ACCELERATOR:-$accelerator}
 mpi=${DDL_MPI:-$mpi} torch=${DDL_TORCH:-$torch}
 case $stack in
-default) pythons=3.11 tensorflow=tensorflow-cpu lock=requirements.lock ;;
-next) pythons=">=3.10,<3.14" tensorflow=tensorflow-cpu lock=requirements-next.lock accelerator=${accelerator:-cpu} ;;
+default) pythons=3.11 named=3.11 tensorflow=tensorflow-cpu lock=requirements.lock ;;
+next) pythons=">=3.10,<3.14" named="3.10 to 3.13" tensorflow=tensorflow-cpu lock=requirements-next.lock accelerator=${accelerator:-cpu} ;;
 *) fail "STACK=$stack is neither default nor next." ;;
 esac
 [ "${had_stack:-$stack}" = "$stack" ] ||
@@ -56,6 +57,30 @@ digest=$(cat "$lock" pyproject.toml tools/setup.sh | sha256sum | cut -d' ' -f1)-
 [ "$had_digest $had_root $had_mpi $had_torch" != "$digest $root $mpi $torch" ] || exit 0
 
 # ---- uv, by whatever Python there is
+
+log=build/setup/setup.log
+logged() { # FILTER COMMAND…: keeps in the log what the command says, and shows what the filter lets through
+    filter=$1 && shift
+    # An interrupt ends the subshell as well, which then says nothing.
+    status=$({ { "$@" 2>&1 && echo 0 >&3 || echo $? >&3; } | tee -a "$log" | $filter >&2; } 3>&1)
+    return "${status:-130}"
+}
+brief() { # no lists of packages, nor downloads of less than 10 MiB
+    sed -u -e '/^ [-+~] /d' -e '/^Uninstalled /d' -e '/^ *Downloaded /d' -e '/^ *Downloading .*(...MiB)$/d'
+}
+progress() { # counts the files that a compiler begins with, of all that CMake's makefiles name
+    building='Building C[A-Z]* object'
+    sed -un "/$building/p" | {
+        count=0 all=
+        while read -r _; do
+            count=$((count + 1))
+            all=${all:-$(grep -rh --include=build.make "$building" "$scratch/horovod" | wc -l)}
+            case $count in
+            1 | *0 | "$all") echo "set-up: compiling Horovod (once, some minutes): file $count of $all" ;;
+            esac
+        done
+    }
+}
 
 version() { # of a package in the lock
     sed -n "s/^$1==\([^ ]*\).*/\1/p" "$lock"
@@ -80,8 +105,10 @@ export UV_LINK_MODE=copy PYTHONNOUSERSITE=1
 unset MAKEFLAGS MAKELEVEL MFLAGS VIRTUAL_ENV
 stopped() {
     status=$?
-    [ $status = 0 ] || echo "set-up: stopped; \`make setup\` goes on from here. If a server's certificate was refused, name" \
-        "the file that has this network's: SSL_CERT_FILE=FILE make setup" >&2
+    rm -rf "$scratch"
+    [ $status = 0 ] || [ "$explained" ] || echo "set-up: stopped; run \`make setup\` again to resume." >&2
+    [ $status = 0 ] || ! grep -qisE 'certificate.verify|peer certificate' "$log" ||
+        echo "set-up: a server's certificate was refused. Name the file with this network's: SSL_CERT_FILE=FILE make setup" >&2
     exit $status
 }
 trap stopped EXIT
@@ -89,11 +116,26 @@ trap 'exit 130' INT
 trap 'exit 143' TERM
 
 cache=${XDG_CACHE_HOME:-$HOME/.cache}/ddl
-mkdir -p build/setup "$cache/wheels"
+store=${UV_CACHE_DIR:-$cache} # uv's own cache is beside ours
+(mkdir -p "$cache/wheels" "$store" && : >"$cache/lock") 2>/dev/null ||
+    fail "$cache is not writable: name another folder with XDG_CACHE_HOME=DIR, for the course's commands as well."
+mkdir -p build/setup "$(dirname "$venv")"
+: >"$log"
 if command -v flock >/dev/null; then # two set-ups at a time would both compile Horovod
     exec 9>"$cache/lock"
     flock --nonblock 9 || { echo "set-up: waiting for another set-up of yours" && flock 9; }
 fi
+# Of the space, half is for the environment, and half for what was downloaded.
+half=2500
+[ "$accelerator" = cpu ] || half=5500
+venv_half=$half store_half=$half
+[ ! -x "$venv/bin/python" ] || [ -e "$venv/ddl-begun" ] || venv_half=0
+[ -z "$(find "$cache/wheels" -name '*.whl')" ] || store_half=0
+scant=$(df -Pk "$(dirname "$venv")" "$store" | awk -v venv=$venv_half -v store=$store_half '
+    NR > 1 { needed[$NF] += NR == 2 ? venv : store; free[$NF] = $4 / 1000 }
+    END { for (disk in free) if (free[disk] < needed[disk]) printf "%.1f GB of disk, and %s has %.1f GB", \
+        needed[disk] / 1000, disk, free[disk] / 1000 }')
+[ -z "$scant" ] || fail "this needs $scant: free some space, or choose other folders with VENV=DIR and XDG_CACHE_HOME=DIR."
 tool=$cache/uv-$(version uv)
 for uv in "$tool/bin/uv" "$venv/bin/uv" none; do
     [ ! -x "$uv" ] || break
@@ -108,22 +150,15 @@ if [ "$uv" = none ]; then
         rm -rf "$tool.part"
         "$python" -m venv "$tool.part" >build/setup/venv.log 2>&1 && break
     done
-    "$tool.part/bin/python" -m pip install --quiet --disable-pip-version-check --require-hashes -r build/setup/uv.txt
+    logged brief "$tool.part/bin/python" -m pip install --quiet --disable-pip-version-check --require-hashes -r build/setup/uv.txt
     mv "$tool.part" "$tool"
 fi
-
-uv() { # without its lists of all packages, and of downloads of less than 10 MiB
-    # An interrupt ends the subshell as well, which then says nothing.
-    status=$({ { "$uv" "$@" 2>&1 && echo 0 >&3 || echo $? >&3; } |
-        sed -u -e '/^ [-+~] /d' -e '/^ *Downloaded /d' -e '/^ *Downloading .*(...MiB)$/d' >&2; } 3>&1)
-    return "${status:-130}"
-}
 
 # ---- Python
 
 if [ "$part" != course ]; then
     # Of an environment that is half made, `python` is the one that it was made from, and packages would go there.
-    fits="import os, sys; sys.exit(not os.path.samefile(sys.prefix, sys.argv[1]) or"
+    fits="import os, pip, sys; sys.exit(not os.path.samefile(sys.prefix, sys.argv[1]) or"
     case $stack in
     default) fits="$fits sys.version_info[:2] != (3, 11))" ;;
     next) fits="$fits not (3, 10) <= sys.version_info[:2] <= (3, 13))" ;;
@@ -136,11 +171,18 @@ if [ "$part" != course ]; then
         if [ "$course_venv" ]; then rm -rf "$venv"; else again=--reinstall; fi
     fi
     if [ "${had_root:-$root}" != "$root" ] || ! "$venv/bin/python" -c "$fits" "$venv" 2>build/setup/python.log; then
-        [ "$course_venv" ] || [ ! -e "$venv" ] || fail "$venv has no working Python $pythons: delete it, or name another VENV."
+        [ "$course_venv" ] || [ ! -e "$venv" ] || fail "$venv has no working Python $named: delete it, or name another VENV."
         rm -rf "$venv" # uv itself removes none that is half made
-        uv venv --seed --python "${PYTHON:-$pythons}" "$venv" ||
-            fail "no Python $pythons is here, and none could be downloaded: install one, or name one with PYTHON=FILE." \
-                "$([ "$stack" = next ] || echo "\`make lab STACK=next\` takes any from 3.10 to 3.13.")"
+        echo "set-up: making $venv with ${PYTHON:-Python $named (downloaded if missing)}"
+        "$uv" venv --seed --python "${PYTHON:-$pythons}" "$venv" >>"$log" 2>&1 || {
+            [ ! -x "$venv/bin/python" ] || { cat "$log" >&2 && exit 1; } # a Python is here, and no pip from the network
+            lacking="Python $named was not found and could not be downloaded ($log says why)"
+            [ -z "${PYTHON:-}" ] || fail "$venv could not be made with PYTHON=$PYTHON ($log says why): name a Python $named."
+            [ "$stack" = default ] || fail "$lacking: install one, or name one with PYTHON=FILE."
+            yours=$("$uv" python find --no-python-downloads ">=3.10,<3.14" 2>/dev/null) && yours="your $("$yours" -V)"
+            fail "use \`make lab STACK=next\`, which takes ${yours:-any Python from 3.10 to 3.13}, or name a Python 3.11 with" \
+                "PYTHON=FILE: $lacking."
+        }
     fi
     rm -f "$made"
 
@@ -169,13 +211,13 @@ if [ "$part" != course ]; then
 
     touch "$venv/ddl-begun"
     echo horovod >build/setup/without.txt
-    uv pip install --python "$venv/bin/python" --excludes build/setup/without.txt --no-deps --require-hashes $again -r "$lock"
+    logged brief "$uv" pip install --python "$venv/bin/python" --excludes build/setup/without.txt --no-deps --require-hashes $again -r "$lock"
+    rm "$venv/ddl-begun"
     if [ ! -e "$wheel" ]; then
-        echo "set-up: Horovod is compiled once, which takes some minutes"
+        scratch=$(mktemp -d)
         if [ "$stack" = next ]; then
             # Horovod 0.28.1 looks for some of TensorFlow 2.21's headers where they no longer are.
-            include=$wheel.include
-            rm -rf "$include"
+            include=$scratch/include
             cp -R tools/include "$include"
             external=$(echo "$venv"/lib/python3.*/site-packages/tensorflow/include/external)
             cp -R "$external/highwayhash/." "$external/farmhash_archive/src/." "$include"
@@ -185,12 +227,26 @@ if [ "$part" != course ]; then
         jobs=$(awk -v cores="$(nproc)" '/^MemTotal/ { most = int($2 / 2097152); print most < 1 ? 1 : most < cores ? most : cores }' \
             /proc/meminfo)
         pinned horovod >build/setup/horovod.txt
+        logged brief "$venv/bin/python" -m pip download --quiet --disable-pip-version-check --no-cache-dir --no-deps --no-build-isolation \
+            --no-binary=:all: --require-hashes --dest "$scratch" -r build/setup/horovod.txt
+        mkdir "$scratch/horovod"
+        tar xzf "$scratch"/horovod-*.tar.gz --strip-components 1 -C "$scratch/horovod"
+        # From g++ 13 on, no other header includes this one, and an assignment in flatbuffers that returns nothing is an error.
+        export CXXFLAGS="${CXXFLAGS:-} -include stdexcept"
+        sed -i '/span &operator=(const span &other)/,/^  }/d' \
+            "$scratch/horovod/third_party/flatbuffers/include/flatbuffers/stl_emulation.h"
         rm -rf "$wheel.part"
-        env $flags MAKEFLAGS="-j$jobs" PATH="$venv/bin:$PATH" "$venv/bin/python" -m pip wheel --disable-pip-version-check \
-            --no-cache-dir --no-deps --no-build-isolation --require-hashes --wheel-dir "$wheel.part" -r build/setup/horovod.txt
+        log=build/setup/horovod.log
+        : >"$log"
+        logged progress env $flags MAKEFLAGS="-j$jobs" PATH="$venv/bin:$PATH" "$venv/bin/python" -m pip wheel --verbose \
+            --disable-pip-version-check --no-cache-dir --no-deps --no-build-isolation --wheel-dir "$wheel.part" "$scratch/horovod" ||
+            fail "Horovod could not be compiled ($log has everything):" \
+                "$(sed -nE '/(^|[: ])error:|CMake Error/ { s/^ *//; p; q }' "$log")"
+        log=build/setup/setup.log
         mv "$wheel.part" "$wheel"
     fi
-    uv pip install --quiet --python "$venv/bin/python" --no-deps "$wheel"/*.whl
+    touch "$venv/ddl-begun"
+    logged brief "$uv" pip install --quiet --python "$venv/bin/python" --no-deps "$wheel"/*.whl
     TF_CPP_MIN_LOG_LEVEL=2 "$venv/bin/python" -c "import horovod.tensorflow as hvd; assert hvd.gloo_built()"
     rm "$venv/ddl-begun"
 fi
@@ -198,7 +254,7 @@ fi
 # ---- the course, PyTorch and data
 
 if [ "$part" != environment ]; then
-    uv pip install --quiet --python "$venv/bin/python" --no-deps --no-build-isolation --editable source_code --editable .
+    logged brief "$uv" pip install --quiet --python "$venv/bin/python" --no-deps --no-build-isolation --editable source_code --editable .
     if [ "$stack" = next ]; then
         # This TensorFlow takes Keras 2 (tf_keras) only if this says so, in each process: ranks, kernels, terminals.
         echo 'import os; os.environ.setdefault("TF_USE_LEGACY_KERAS", "1")' >"$(echo "$venv"/lib/python3.*/site-packages)/ddl-next.pth"
@@ -209,12 +265,12 @@ if [ "$torch" ]; then
     sed -n 's/^\([^ ]*==[^ ]*\) .*/\1/p' "$lock" >build/setup/constraints.txt
     pin=$(sed -n 's/^torch = \["\([^"]*\)".*/\1/p' pyproject.toml)
     set -- "$venv/bin/python" -m pip install --disable-pip-version-check --constraint build/setup/constraints.txt "$pin"
-    planned=$("$@" --quiet --dry-run --report -) || fail "PyTorch could not be found: everything else is set up, and works without TORCH=1."
+    planned=$("$@" --quiet --dry-run --report - 2>>"$log") || fail "PyTorch was not found ($log says why): everything else is set up, and works without TORCH=1."
     case $accelerator-$planned in
     cpu-*'"name": "nvidia-'*) fail "pip would take PyTorch's build for GPUs, with gigabytes of CUDA. Name the index for CPU wheels" \
         "that PyTorch's installation page names: PIP_EXTRA_INDEX_URL=… make setup TORCH=1" ;;
     esac
-    "$@" --quiet
+    logged brief "$@" --quiet
 fi
 if [ "$part" = all ]; then
     "$venv/bin/ddl" data fetch cifar10 || {

@@ -1,14 +1,13 @@
 """A whole set-up in an empty folder, interrupted on the way and taken up again."""
 
 import os
-import shutil
 import signal
 import subprocess
 
 import pytest
 
 from ddl.records import stack
-from helpers import ROOT, SETTING_UP
+from helpers import SETTING_UP, copy_tracked
 
 
 @pytest.mark.nightly(*SETTING_UP)
@@ -16,10 +15,7 @@ from helpers import ROOT, SETTING_UP
 def test_setup_of_fresh_clone_resumes_after_interrupt(tmp_path):
     """In a folder with spaces in its name, with uv's cache. The environment shares no files."""
     course = tmp_path / "a fresh clone"
-    tracked = subprocess.check_output(["git", "ls-files", "-z"], cwd=ROOT, text=True).split("\0")
-    for name in filter(None, tracked):
-        (course / name).parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy2(ROOT / name, course / name)
+    copy_tracked(course)
     env = {k: v for k, v in os.environ.items() if k not in ("MAKEFLAGS", "MAKELEVEL", "VENV")}
     env |= {"DDL_ACCELERATOR": "cpu", "DDL_STACK": stack.name(), "DDL_DATA_DIR": str(tmp_path / "data")}
 
@@ -33,12 +29,12 @@ def test_setup_of_fresh_clone_resumes_after_interrupt(tmp_path):
     first, printed = start(), []
     for line in first.stdout:
         printed.append(line)
-        if line.startswith("Creating virtual environment"):
+        if line.startswith("set-up: making"):
             os.killpg(first.pid, signal.SIGINT)  # as Ctrl-C in a terminal does
             break
     rest, _ = first.communicate(timeout=60)
     assert first.returncode != 0
-    assert "`make setup` goes on from here" in rest, "".join(printed) + rest
+    assert "`make setup` again" in rest, "".join(printed) + rest
 
     second = start()
     text, _ = second.communicate(timeout=1200)

@@ -1,6 +1,7 @@
 """Consistency of the files for installation and `make`."""
 
 import re
+import subprocess
 
 import pytest
 import yaml
@@ -62,3 +63,11 @@ def test_conda_users_get_the_same_versions(file, lock, python, later):
     wanted = direct(lock, python)
     assert pins(pip) == {name: version for name, version in wanted.items() if name not in later}
     assert {f"python={python}", "cxx-compiler", "make", "pip"} <= set(conda)
+
+
+def test_clone_with_converted_line_ends_keeps_those_of_linux(tmp_path):
+    clone = tmp_path / "clone"
+    command = ["git", "clone", "--quiet", "--depth=1", "-c", "core.autocrlf=true", f"file://{ROOT}", clone]
+    subprocess.run(command, check=True)
+    ends = subprocess.check_output(["git", "ls-files", "--eol"], cwd=clone, text=True)
+    assert "w/crlf" not in ends
