@@ -90,6 +90,12 @@ def test_sudden_end_of_a_rank_is_reported(ran, capfd):
 
 
 @cold
+@pytest.mark.parametrize("end", ["sys.stdout.close()", "sys.stderr.close(); sys.stdout = None", "os.close(1)"])
+def test_closed_output_is_no_failure(ran, end):
+    assert ran(end, wait=False).state == "done"
+
+
+@cold
 def test_rank_that_leaves_early_is_named(ran):
     run = ran(
         """

@@ -40,8 +40,8 @@ def main(argv=None):
     except (CourseError, OSError) as error:
         print(f"ddl: {error}", file=sys.stderr)
         return 2
-    except KeyboardInterrupt:
-        print("ddl: stopped", file=sys.stderr)
+    except KeyboardInterrupt as interrupt:
+        print(f"ddl: {str(interrupt) or 'stopped'}", file=sys.stderr)
         return 130
 
 

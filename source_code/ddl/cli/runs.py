@@ -246,17 +246,25 @@ def _remove(arguments):
     if bool(arguments.run) == (arguments.older_than is not None):
         raise InputError("ddl rm needs either ids of runs or --older-than DAYS")
     if arguments.run:
-        found = [attach(run) for run in arguments.run]
+        found = list({run.id: run for run in map(attach, arguments.run)}.values())
+    elif not arguments.older_than >= 0:
+        raise InputError(f"--older-than must be a number >= 0, got {arguments.older_than:g}")
     else:
         latest = time.time() - arguments.older_than * DAY_S
         found = [run for run in runs() if run.created <= latest and run.progress().over]
     if going := [run.id for run in found if not run.progress().over]:
         raise InputError(f"nothing was deleted, because {', '.join(going)} is not over: `ddl stop` ends a run")
+    failed = 0
     for run in found:
-        shutil.rmtree(run.folder)
-        print(f"{run.id}  deleted")
+        try:
+            run.folder.unlink() if run.folder.is_symlink() else shutil.rmtree(run.folder)
+            print(f"{run.id}  deleted")
+        except OSError as error:
+            print(f"ddl: {run.id} cannot be deleted: {error}", file=sys.stderr)
+            failed += 1
     if not arguments.run:
-        print(f"{plural(len(found), 'run')} deleted")
+        print(f"{plural(len(found) - failed, 'run')} deleted")
+    return int(failed > 0)
 
 
 def _compare(arguments):

@@ -10,8 +10,9 @@ from ddl.launcher import processes, slurm
 from ddl.launcher.failure import SLURM_ENDS
 from ddl.launcher.processes import wait_until
 from ddl.launcher.progress import EVENT, end_of, launcher_events
+from ddl.records import files
 from ddl.records.folder import RunFolder, StorageError, processes_of
-from ddl.records.jsonfiles import is_full, read_json_lines
+from ddl.records.jsonfiles import DamagedFile, is_full, read_json_lines
 from ddl.records.log import last_lines
 
 POLL_S = 0.2
@@ -34,13 +35,16 @@ class ProcessControl:
 
     def look(self) -> tuple[bool, str]:
         """Return whether the run is alive and what it waits for; record its end if it is not recorded yet."""
-        job = self._look_at_queue()
-        self._notice_death(job)
-        alive = self._alive(job)
+        try:
+            job = self._look_at_queue()
+            self._notice_death(job)
+            alive = self._alive(job)
+        except DamagedFile:  # whose name a snapshot has
+            return False, ""
         if job or not alive:
             return alive, job.waiting if job else ""
         with contextlib.suppress(OSError):
-            return True, self._folder.waiting.read_text()  # for its turn on shared cores
+            return True, files.read(self._folder.waiting).decode()  # for its turn on shared cores
         return True, ""
 
     def pause(self) -> None:

@@ -6,6 +6,7 @@ ranks there are after a change, and ``{"event": "discovery", "problem": text}`` 
 script's output.
 """
 
+import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
@@ -60,12 +61,14 @@ def ranks_of(launcher: Iterable[dict]) -> int | None:
 
 def restarts_of(launcher: Iterable[dict], script: list[dict]) -> tuple[Restart, ...]:
     """Return the restarts of a run, from its launcher's events and all of its script's events."""
-    return tuple(_restart(event, script) for event in launcher if event["event"] == "restarted")
+    events = [event for event in launcher if event["event"] == "restarted"]
+    ends = [event["time"] for event in events[1:]] + [math.inf]
+    return tuple(_restart(event, end, script) for event, end in zip(events, ends))
 
 
-def _restart(event: dict, script: list[dict]) -> Restart:
+def _restart(event: dict, end: float, script: list[dict]) -> Restart:
     step, began = event.get("step"), event["time"]
-    after = [each for each in script if each["time"] >= began and each["event"] in ("start", *STEPS)]
+    after = [each for each in script if began <= each["time"] < end and each["event"] in ("start", *STEPS)]
     resumed_at = next((each.get("step") or 0 for each in after if each["event"] == "start"), None)
     lost_s = None
     if step is not None:

@@ -215,7 +215,8 @@ def _server(formed: Callable[[Sequence[Any]], None]) -> Any:
     """Return Horovod's rendezvous server, which calls `formed` with the slots of each new world."""
     from horovod.runner.http.http_server import RendezvousHTTPServer, RendezvousServer
 
-    RendezvousHTTPServer.request_queue_size, RendezvousHTTPServer.daemon_threads = rendezvous.BACKLOG, True
+    rendezvous.bind(Elastic.server_address)
+    RendezvousHTTPServer.daemon_threads = True
 
     class Server(RendezvousServer):
         def start(self, handler):

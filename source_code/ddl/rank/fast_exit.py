@@ -74,8 +74,9 @@ def _exit(code: int) -> NoReturn:
     gc.collect()
     for stream in (sys.stdout, sys.stderr):
         try:
-            stream.flush()
-        except (AttributeError, OSError, ValueError):  # closed, replaced, or its disk is full
+            if stream is not None and not getattr(stream, "closed", False):
+                stream.flush()
+        except (AttributeError, OSError, ValueError):  # replaced, or its disk is full
             code = code or 120  # the interpreter's status for this
     libc.fflush(None)  # what C code has printed
     os._exit(code)

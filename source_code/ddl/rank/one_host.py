@@ -94,7 +94,7 @@ class OneHost(Supervisor):
         """Start all ranks and wait for them."""
         options = self.options
         self.slots = slots(options.processes, options.nodes)
-        _, port = rendezvous.server(options.processes, options.nodes)
+        _, port = rendezvous.server(options.processes, options.nodes, self.server_address)
         meeting = rendezvous.through("gloo", self.interface, debugging=options.debug is not None)
         os.environ |= {**rendezvous.variables(self.server_address, port), **meeting}
         over = threading.Event()

@@ -2,7 +2,7 @@
 
 import pytest
 
-from ddl.launcher.restarts import decide
+from ddl.launcher.restarts import decide, restarts_of
 from ddl.records.folder import RunFolder
 from ddl.records.jsonfiles import append_json_line, write_json
 
@@ -57,3 +57,13 @@ def test_killed_rank_restarts_the_run(decided):
 def test_run_that_is_not_restarted_says_why(decided, launcher, script, options, why):
     again = decided(launcher, script, **options)
     assert list(again) == ["no_restart"] and why in again["no_restart"] and bool(why) == bool(again["no_restart"])
+
+
+def test_cost_of_a_restart_is_not_recomputed_after_the_next():
+    launcher = [LAUNCHED, restarted(10.0, step=20), restarted(15.0, step=18)]
+    first = [step(20, 9.0), step(10, 11.0, "start"), step(18, 14.0)]
+    third = [step(10, 16.0, "start"), step(18, 17.0), step(20, 18.0)]
+    before, after = restarts_of(launcher, first + third)
+    assert (before.resumed_at, before.lost_s, after.lost_s) == (10, None, 3.0)
+    (before, after) = restarts_of(launcher, [step(20, 9.0), *third])
+    assert before.resumed_at is None
