@@ -1,6 +1,7 @@
 """Control the processes of a run: find out whether they are alive, stop them, and record how they ended."""
 
 import contextlib
+import re
 import signal
 import subprocess
 import time
@@ -15,6 +16,8 @@ from ddl.records.folder import RunFolder, StorageError, processes_of
 from ddl.records.jsonfiles import DamagedFile, is_full, read_json_lines
 from ddl.records.log import last_lines
 
+# Lines of an srun that could not start its tasks: no configuration; a prolog or a node that failed.
+NO_JOB = re.compile("^srun: (fatal: |error: (Task|Application) launch (for .*)?failed)")
 POLL_S = 0.2
 STOP_GRACE_S = 6.0  # ranks end within a second or two; after this their supervisor is killed
 CANCEL_GRACE_S = 60.0  # Slurm sends SIGTERM, and SIGKILL after KillWait, usually 30 s
@@ -61,6 +64,11 @@ class ProcessControl:
             return None
         if self._process and self._process.poll() is None and self._folder.rank(0).exists():
             return None
+        if status := self._process and self._process.poll():
+            lines = last_lines(self._folder.launcher_log, 100)
+            if why := next(filter(NO_JOB.search, lines), ""):  # no need to ask Slurm, which may not answer
+                self._record_launch_failure(status, message=why, job="")
+                return None
         try:
             return self._queue.state(fresh=fresh)
         except slurm.SlurmError:
@@ -162,8 +170,8 @@ class ProcessControl:
 
     def _record_launch_failure(self, status: int, **fields: Any) -> None:
         lines = last_lines(self._folder.launcher_log, 100)
-        message = lines[-1] if lines else f"exit {status}"
-        self._record_end(state="failed", reason="launch", log="\n".join(lines), message=message, **fields)
+        known = {"message": lines[-1] if lines else f"exit {status}", "log": "\n".join(lines), **fields}
+        self._record_end(state="failed", reason="launch", **known)
 
     def _record_end(self, **fields: Any) -> None:
         with contextlib.suppress(StorageError):  # then the run counts as lost, and its full disk is named
