@@ -5,6 +5,7 @@ import subprocess
 import sys
 import textwrap
 
+import psutil
 import pytest
 
 from ddl import attach, launch, runs
@@ -23,6 +24,20 @@ import os, signal, subprocess, sys, time
 rank = int(os.environ["HOROVOD_RANK"])
 """
 SLEEP = FIRST + "time.sleep(600)\n"
+
+
+DAEMON = """
+pid = subprocess.Popen(["env", "-i", sys.executable, "-c", "import time; time.sleep(600)"], start_new_session=True).pid
+print(pid, flush=True)
+"""
+
+
+@both
+@pytest.mark.parametrize("end", ["", "1 / 0"])
+def test_process_without_the_mark_ends_with_the_run(ran, end):
+    run = ran(DAEMON + end, wait=False)
+    pids = [int(run.logs(rank).split()[0]) for rank in range(2)]
+    until(lambda: not any(map(psutil.pid_exists, pids)), 10)
 
 
 @pytest.fixture

@@ -178,7 +178,7 @@ def failing_prolog(slurm_conf, monkeypatch, tmp_path):
 
 
 @pytest.mark.slow
-def test_failing_prolog_is_quoted_and_a_held_job_says_so(failing_prolog, on_slurm, script):
+def test_failing_prolog_is_quoted_and_a_held_job_says_so(on_slurm, failing_prolog, script):
     with pytest.raises(RunFailed, match="[Pp]rolog fail"):
         launch(script(SLEEP), workers=2)
     held = launch(script(SLEEP), workers=2, detach=True)

@@ -77,7 +77,7 @@ def _add_looking(commands):
     show.add_argument("--no-follow", action="store_true", help="show the present state and return")
     logs = add_command(commands, "logs", _logs, "print the output of a rank", "logs --rank 1 --follow")
     logs.add_argument("--rank", type=int, default=0, metavar="K", help="which rank (default 0)")
-    logs.add_argument("--follow", action="store_true", help="continue until the run is over")
+    logs.add_argument("-f", "--follow", action="store_true", help="continue until the run is over")
     stop = add_command(commands, "stop", _stop, "stop a run", "stop 20261127-101500")
     for command in (show, logs):
         command.add_argument("run", nargs="?", metavar="RUN", help=f"{RUN} (default: the newest)")
@@ -165,6 +165,8 @@ def _list(arguments):
     if arguments.json:
         print(json.dumps([_facts(run) for run in found], indent=1))
         return
+    if not found:
+        print("no runs" + (" in this state" if arguments.state else " yet: `ddl run` starts one"), file=sys.stderr)
     for run in found:
         print(f"{run.id}  {run!r}")
 

@@ -61,7 +61,7 @@ class PlainView:
         if not progress.steps:
             self._echo(progress)
         failure = progress.failure
-        if failure and self._is_new("failure", failure.sentence):
+        if failure and progress.over and self._is_new("failure", failure.sentence):
             parts = [failure.sentence]
             if failure.output and progress.steps:
                 parts.append("\n".join([f"rank {failure.rank}'s last lines:", *failure.output]))

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 
-from ddl.launcher.crash_report import CrashReport
+from ddl.launcher.crash_report import CrashReport, fate_of
 from ddl.launcher.failure import failure_of
 from ddl.records.folder import RunFolder
 from ddl.records.jsonfiles import read_json, read_json_lines
@@ -94,12 +94,20 @@ def changes_of(launcher: Iterable[dict]) -> Iterator[str]:
     """Say how an elastic run grew and shrank, and what is wrong with its discovery script now."""
     launcher = list(launcher)
     began = next((event["time"] for event in launcher if event["event"] == "launched"), 0.0)
-    for before, event in pairwise(event for event in launcher if event["event"] == "ranks"):
-        change = f"replaced ranks, still {event['ranks']},"
-        if before["ranks"] != event["ranks"]:
-            verb = "grew" if event["ranks"] > before["ranks"] else "shrank"
-            change = f"{verb} from {before['ranks']} to {plural(event['ranks'], 'rank')}"
-        yield f"it {change} after {event['time'] - began:.1f} s"
+    before, why = None, ""
+    for event in launcher:
+        if event["event"] == "rank_exit" and event["code"] and not event.get("asked"):
+            what = f"raised {event['why']}" if event.get("why") else fate_of(event["code"])
+            why = why or f", because rank {event['rank']} {what}"
+        if event["event"] != "ranks":
+            continue
+        if before:
+            change = f"replaced ranks, still {event['ranks']},"
+            if before != event["ranks"]:
+                verb = "grew" if event["ranks"] > before else "shrank"
+                change = f"{verb} from {before} to {plural(event['ranks'], 'rank')}"
+            yield f"it {change} after {event['time'] - began:.1f} s{why}"
+        before, why = event["ranks"], ""
     looks = [event for event in launcher if event["event"] == "discovery"]
     if looks and looks[-1].get("problem"):
         yield looks[-1]["problem"]

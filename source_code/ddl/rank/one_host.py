@@ -17,7 +17,7 @@ from ddl.launcher import processes
 from ddl.launcher.run_options import RunOptions
 from ddl.rank import rendezvous
 from ddl.rank.core_queue import QUEUE, take_turn
-from ddl.rank.fast_exit import run_and_exit
+from ddl.rank.fast_exit import end_orphans, run_and_exit
 from ddl.rank.rendezvous import Slot, slots
 from ddl.rank.supervisor import Supervisor, shell_status
 from ddl.records.jsonfiles import read_json
@@ -59,6 +59,7 @@ class OneHost(Supervisor):
             print(f"{type(error).__name__}: {error}", file=sys.stderr, flush=True)
             self.end("launch", message=str(error))
         processes.end(self.run_id, mark="DDL_RANKS_OF")  # children that ranks left behind
+        end_orphans()  # and those without the mark
         if turn:
             turn.close()
         state = self._state()

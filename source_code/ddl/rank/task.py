@@ -16,6 +16,7 @@ from ddl.errors import CourseError
 from ddl.launcher.run_options import RunOptions
 from ddl.launcher.timeouts import GLOO_TIMEOUT_S
 from ddl.rank import rendezvous
+from ddl.rank.fast_exit import end_orphans
 from ddl.rank.rendezvous import Slot
 from ddl.rank.supervisor import Supervisor, enter_folder, shell_status
 from ddl.rank.tf_config import wait_for
@@ -87,6 +88,7 @@ class Task(Supervisor):
             if self.controller == "none" and self.slot.rank == 0 and not code:  # others may still ask for addresses
                 others = range(1, self.slot.size)
                 wait_for(others, lambda rank: self.stopping.is_set() or self._has_exited(rank), SERVE_S)
+            end_orphans()
             return code
 
     def _run_rank(self):

@@ -45,6 +45,17 @@ def test_closed_pipe_causes_no_error_message():
     assert (ended.returncode, ended.stderr) == (141, b"")
 
 
+def test_full_output_and_an_empty_list_are_named(recorded, capsys):
+    assert main(["list"]) == 0 and "no runs yet" in capsys.readouterr().err
+    recorded("r1")
+    with open("/dev/full", "w") as full:
+        ended = subprocess.run(
+            [sys.executable, "-m", "ddl.cli", "list"], stdout=full, stderr=subprocess.PIPE, text=True, timeout=60
+        )
+    assert ended.returncode == 2 and ended.stderr.startswith("ddl: the output cannot be written: No space left")
+    assert len(ended.stderr.splitlines()) == 1
+
+
 @pytest.mark.parametrize(
     ("words", "usage", "refusal"),
     [
@@ -120,7 +131,7 @@ def test_runs_are_filtered_and_printed_as_json(recorded, capsys):
 
 def test_log_of_a_rank_is_printed(recorded, capsys):
     (recorded("r1-") / "rank-1.log").write_text("one\ntwo")
-    for follow in ([], ["--follow"]):
+    for follow in ([], ["--follow"], ["-f"]):
         assert main(["logs", "r1-", "--rank", "1", *follow]) == 0
         assert capsys.readouterr().out.rstrip("\n") == "one\ntwo"
     (recorded("r2-") / "rank-1.log").touch()
