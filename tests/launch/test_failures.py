@@ -105,6 +105,14 @@ def test_sudden_end_of_a_rank_is_reported(ran, capfd):
 
 
 @cold
+def test_script_with_a_packages_name_is_to_be_renamed(script, monkeypatch):
+    path = script("import horovod.tensorflow", "horovod.py")
+    monkeypatch.chdir(path.parent)
+    run = launch(path, workers=1, check=False)
+    assert "Rename" in run.failure.advice and run.failure.rank == 0
+
+
+@cold
 @pytest.mark.parametrize("end", ["sys.stdout.close()", "sys.stderr.close(); sys.stdout = None", "os.close(1)"])
 def test_closed_output_is_no_failure(ran, end):
     assert ran(end, wait=False).state == "done"

@@ -251,7 +251,7 @@ def _raised(e: CrashReport, first: Ending) -> Failure:
 def _special_advice(e: CrashReport, first: Ending) -> str:
     """Return advice about an exception that depends on its message or on the script's name; empty if there is none."""
     error, script = first.error, e.job.get("script", "")
-    if error["type"] in ("EOFError", "BdbQuit"):
+    if error["type"] in ("EOFError", "BdbQuit", "NoKeyboard"):
         return f"Ranks have no keyboard. `ddl run --debug {first.rank}` gives this rank your terminal."
     if "attempted relative import with no known parent package" in error["message"]:
         path = Path(script)

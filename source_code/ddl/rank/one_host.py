@@ -19,7 +19,7 @@ from ddl.rank import rendezvous
 from ddl.rank.core_queue import QUEUE, take_turn
 from ddl.rank.fast_exit import end_orphans, run_and_exit
 from ddl.rank.rendezvous import Slot, slots
-from ddl.rank.supervisor import Supervisor, shell_status
+from ddl.rank.supervisor import Supervisor, import_libraries_only, shell_status
 from ddl.records.jsonfiles import read_json
 from ddl.records.log import keep_writing
 
@@ -148,6 +148,7 @@ class OneHost(Supervisor):
 def main(kind: type[OneHost] = OneHost) -> None:
     """Be the supervisor of the run that this process's command line names."""
     options = RunOptions.of_process()
+    import_libraries_only()
     keep_writing()
     sys.exit(kind(options).run())
 

@@ -41,6 +41,12 @@ def enter_folder(name: str) -> None:
         os.environ.update(DDL_RUN_ID=name, DDL_RUN_DIR=str(folder))
 
 
+def import_libraries_only() -> None:
+    """Take the working folder, which ``python -m`` puts first, off the path: it may hold a file called horovod.py."""
+    if sys.path[0] == os.getcwd():
+        del sys.path[0]
+
+
 class Supervisor:
     """Starts processes, and ends them early when there is a reason to. There is one supervisor per process.
 

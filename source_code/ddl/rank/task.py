@@ -18,7 +18,7 @@ from ddl.launcher.timeouts import GLOO_TIMEOUT_S
 from ddl.rank import rendezvous
 from ddl.rank.fast_exit import end_orphans
 from ddl.rank.rendezvous import Slot
-from ddl.rank.supervisor import Supervisor, enter_folder, shell_status
+from ddl.rank.supervisor import Supervisor, enter_folder, import_libraries_only, shell_status
 from ddl.rank.tf_config import wait_for
 from ddl.records.jsonfiles import read_json
 from ddl.records.log import keep_writing
@@ -37,6 +37,7 @@ class MeetingError(CourseError, OSError):
 
 def main():
     options = RunOptions.of_process()
+    import_libraries_only()
     keep_writing()
     slot = Slot.here()
     enter_folder(f"slurm-{attempt()}")
