@@ -38,13 +38,13 @@ def main(argv=None):
     except BrokenPipeError:  # the reader, such as `head`, has closed the pipe
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the rest goes nowhere
         return 128 + signal.SIGPIPE
+    except CourseError as error:
+        print(f"ddl: {error}", file=sys.stderr)
+        return 2
     except OSError as error:
         if error.filename is None and error.errno in FULL:  # standard output is a file there
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             error = f"the output cannot be written: {error.strerror}"
-        print(f"ddl: {error}", file=sys.stderr)
-        return 2
-    except CourseError as error:
         print(f"ddl: {error}", file=sys.stderr)
         return 2
     except KeyboardInterrupt as interrupt:
