@@ -5,6 +5,7 @@ import subprocess
 import sys
 import textwrap
 
+import psutil
 import pytest
 
 from ddl import attach, launch, runs
@@ -24,6 +25,20 @@ import os, signal, subprocess, sys, time
 rank = int(os.environ["HOROVOD_RANK"])
 """
 SLEEP = FIRST + "time.sleep(600)\n"
+
+
+DAEMON = """
+pid = subprocess.Popen(["env", "-i", sys.executable, "-c", "import time; time.sleep(600)"], start_new_session=True).pid
+print(pid, flush=True)
+"""
+
+
+@both
+@pytest.mark.parametrize("end", ["", "1 / 0"])
+def test_process_without_the_mark_ends_with_the_run(ran, end):
+    run = ran(DAEMON + end, wait=False)
+    pids = [int(run.logs(rank).split()[0]) for rank in range(2)]
+    until(lambda: not any(map(psutil.pid_exists, pids)), 10)
 
 
 @pytest.fixture
@@ -91,6 +106,20 @@ def test_sudden_end_of_a_rank_is_reported(ran, capfd):
 
 
 @cold
+def test_script_with_a_packages_name_is_to_be_renamed(script, monkeypatch):
+    path = script("import horovod.tensorflow", "horovod.py")
+    monkeypatch.chdir(path.parent)
+    run = launch(path, workers=1, check=False)
+    assert "Rename" in run.failure.advice and run.failure.rank == 0
+
+
+@cold
+@pytest.mark.parametrize("end", ["sys.stdout.close()", "sys.stderr.close(); sys.stdout = None", "os.close(1)"])
+def test_closed_output_is_no_failure(ran, end):
+    assert ran(end, wait=False).state == "done"
+
+
+@cold
 def test_rank_that_leaves_early_is_named(ran):
     run = ran(
         """
@@ -129,7 +158,7 @@ def test_rank_missing_from_a_collective_is_named(ran, monkeypatch, capfd):
     assert "time limit of 30 s: the others were waiting for rank 1" in run.failure.sentence
     assert "script.py" in run.failure.traceback
     while_it_ran = capfd.readouterr().out.partition("time limit")[0]
-    assert "3 s: rank 0 is waiting for rank 1\n" in while_it_ran and "script.py" in while_it_ran
+    assert ": rank 0 is waiting for rank 1\n" in while_it_ran and "script.py" in while_it_ran
 
 
 # A shell's background job ignores SIGINT, and so would a test that was started as one.

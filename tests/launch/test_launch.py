@@ -227,3 +227,15 @@ def test_run_starts_from_the_command_line(script, capfd):
 def test_doctor_starts_two_ranks():
     found = diagnose.two_ranks(replace(Site.detect(), gpus_per_node=0))
     assert found.state == "OK" and found.detail.count(f"{host_name()} (") == 2
+
+
+@pytest.mark.parametrize("elastic", [False, True])
+def test_rendezvous_server_listens_on_the_loopback_interface_only(script, elastic, nothing_left):
+    path = script("""
+    import json, os, psutil
+    port = int(os.environ["HOROVOD_GLOO_RENDEZVOUS_PORT"])
+    found = [each.laddr.ip for each in psutil.net_connections("tcp") if each.status == "LISTEN"
+             and each.laddr.port == port]
+    print(json.dumps(found))
+    """)
+    assert printed(launch(path, workers=1, elastic=elastic)) == [["127.0.0.1"]]

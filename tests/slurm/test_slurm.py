@@ -162,6 +162,31 @@ def test_slurm_refusal_is_passed_on(on_slurm, script):
         launch(path, workers=16, oversubscribe=True)
 
 
+@pytest.fixture
+def failing_prolog(slurm_conf, monkeypatch, tmp_path):
+    """Let the prolog fail on every node; afterward, resume them."""
+    monkeypatch.setenv("SLURM_CONF", str(slurm_conf))
+    known = slurm_conf.read_text()
+    slurm_conf.write_text(f"{known}Prolog={program(tmp_path / 'prolog.sh', '#!/bin/sh' + chr(10) + 'exit 1')}\n")
+    output("scontrol", "reconfigure")
+    yield
+    output("scancel", "--user=root")
+    slurm_conf.write_text(known)
+    output("scontrol", "reconfigure")
+    for node in ("node01", "node02"):
+        subprocess.run(["scontrol", "update", f"nodename={node}", "state=resume"], capture_output=True)
+
+
+@pytest.mark.slow
+def test_failing_prolog_is_quoted_and_a_held_job_says_so(on_slurm, failing_prolog, script):
+    with pytest.raises(RunFailed, match="[Pp]rolog fail"):
+        launch(script(SLEEP), workers=2)
+    held = launch(script(SLEEP), workers=2, detach=True)
+    until(lambda: "held; it will not start by itself" in repr(held), message=lambda: repr(held))
+    held.stop()
+    assert held.state == "stopped"
+
+
 @pytest.mark.nightly(*LAUNCHING)
 def test_dry_run_line_works_in_a_terminal(on_slurm, script, capfd):
     launch(script(WHERE), workers=4, dry_run=True)

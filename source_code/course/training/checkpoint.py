@@ -88,8 +88,8 @@ class Checkpoints:
 def leave(step: int, journal):
     """Ask for a restart of the job from this step's checkpoint."""
     journal.note(
-        f"stopped after step {step} of {journal.steps}, because the job's time limit is near; a restart "
-        "resumes from there"
+        f"stopped after step {step} of {journal.steps}, because it was asked to (SIGTERM, or a time limit is near); "
+        "a restart resumes from there"
     )
     if journal.recorder:
         run = folder()
@@ -114,9 +114,12 @@ def save(variables, state: dict, settings: dict) -> Path:
     arrays = {f"variable_{index}": np.asarray(variable) for index, variable in enumerate(variables)}
     text = json.dumps({"format": FORMAT, "state": state, "settings": settings})
     run.write_arrays(new := run.path / NEW, durable=True, text=text, **arrays)
-    if path.exists():
-        path.replace(run.path / BEFORE)
-    return new.replace(path)
+    try:
+        if path.exists():
+            path.replace(run.path / BEFORE)
+        return new.replace(path)
+    except OSError as error:
+        raise StorageError(error, path) from error
 
 
 def resume(source: str | None, variables, settings: dict) -> dict | None:
@@ -157,22 +160,43 @@ def _left_by_this_run():
     run.requeue.unlink(missing_ok=True)
     for part in run.path.glob(f".{NEW}.*.part"):  # left behind by a process that was killed while writing
         part.unlink(missing_ok=True)
-    return next((path for path in (run.path / FILE, run.path / BEFORE) if path.is_file()), None)
+    return next((path for path in (run.path / FILE, run.path / BEFORE) if path.exists()), None)
 
 
 def restore(path: Path, variables, settings: dict) -> dict:
-    """Restore `variables` from a checkpoint and return its state. If it is damaged, use the previous one.
+    """Restore `variables` from a checkpoint and return its state. If that fails, use the previous one.
 
-    Raises SettingError if both are damaged or the settings differ.
+    Raises SettingError if both are damaged or don't match.
     """
     try:
-        arrays, text = _read(path)
-    except SettingError:
+        arrays, state = _read(path, variables, settings)
+    except SettingError as damage:
         before = path.with_name(BEFORE)
         if path.name != FILE or not before.is_file():
             raise
+        try:
+            arrays, state = _read(before, variables, settings)
+        except SettingError:
+            raise damage from None
         print(f"note: {path} is damaged: resuming from the previous one, {BEFORE}", flush=True)
-        arrays, text = _read(before)
+    for variable, array in zip(variables, arrays):
+        variable.assign(array)
+    return state
+
+
+def _read(path, variables, settings):
+    """Return a checkpoint's arrays, one for each variable, and state. Raises SettingError if it does not fit."""
+    try:
+        with np.load(path) as file:
+            arrays = dict(file)
+            text = json.loads(str(arrays.pop("text")))
+            arrays = [arrays[f"variable_{index}"] for index in range(len(arrays))]
+            text["settings"].items(), text["state"]["step"] + 0  # it is a number
+    except (OSError, ValueError, TypeError, AttributeError, LookupError, EOFError, zipfile.BadZipFile) as error:
+        raise SettingError(
+            f"{path} cannot be resumed: it is damaged, or not a checkpoint ({error}). "
+            "Resume from another one, or move it away to start over"
+        ) from error
     if (written := text.get("format", FORMAT)) != FORMAT:
         raise SettingError(
             f"{path} cannot be resumed: it has format {written}, but this version of the course reads {FORMAT}"
@@ -184,30 +208,10 @@ def restore(path: Path, variables, settings: dict) -> dict:
     ]
     if differences:
         raise SettingError(f"{path} cannot be resumed: {'; '.join(differences)}")
-    kept, wanted = (
-        [tuple(each.shape) for each in some]
-        for some in ([arrays[f"variable_{index}"] for index in range(len(arrays))], variables)
-    )
+    kept, wanted = ([tuple(each.shape) for each in some] for some in (arrays, variables))
     if kept != wanted:
         raise SettingError(f"{path} cannot be resumed: its variables have different shapes from this training's")
-    for index, variable in enumerate(variables):
-        variable.assign(arrays[f"variable_{index}"])
-    return text["state"]
-
-
-def _read(path):
-    """Return a checkpoint's arrays and state. Raises SettingError if it is damaged."""
-    try:
-        with np.load(path) as file:
-            arrays = dict(file)
-            text = json.loads(str(arrays.pop("text")))
-            text["state"], text["settings"]  # both are there
-    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
-        raise SettingError(
-            f"{path} cannot be resumed: it is damaged, or not a checkpoint ({error}). "
-            "Resume from another one, or move it away to start over"
-        ) from error
-    return arrays, text
+    return arrays, text["state"]
 
 
 def find(source: str | Path, file: str = FILE, purpose: str = "checkpoint to resume") -> Path:

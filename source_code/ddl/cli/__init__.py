@@ -10,6 +10,7 @@ from ddl import plugins
 from ddl.arguments import Parser
 from ddl.cli import runs
 from ddl.errors import CourseError
+from ddl.records.jsonfiles import FULL
 
 __all__ = ["main"]
 
@@ -37,11 +38,17 @@ def main(argv=None):
     except BrokenPipeError:  # the reader, such as `head`, has closed the pipe
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the rest goes nowhere
         return 128 + signal.SIGPIPE
-    except (CourseError, OSError) as error:
+    except CourseError as error:
         print(f"ddl: {error}", file=sys.stderr)
         return 2
-    except KeyboardInterrupt:
-        print("ddl: stopped", file=sys.stderr)
+    except OSError as error:
+        if error.filename is None and error.errno in FULL:  # standard output is a file there
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            error = f"the output cannot be written: {error.strerror}"
+        print(f"ddl: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt as interrupt:
+        print(f"ddl: {str(interrupt) or 'stopped'}", file=sys.stderr)
         return 130
 
 

@@ -77,7 +77,7 @@ def _add_looking(commands):
     show.add_argument("--no-follow", action="store_true", help="show the present state and return")
     logs = add_command(commands, "logs", _logs, "print the output of a rank", "logs --rank 1 --follow")
     logs.add_argument("--rank", type=int, default=0, metavar="K", help="which rank (default 0)")
-    logs.add_argument("--follow", action="store_true", help="continue until the run is over")
+    logs.add_argument("-f", "--follow", action="store_true", help="continue until the run is over")
     stop = add_command(commands, "stop", _stop, "stop a run", "stop 20261127-101500")
     for command in (show, logs):
         command.add_argument("run", nargs="?", metavar="RUN", help=f"{RUN} (default: the newest)")
@@ -167,6 +167,8 @@ def _list(arguments):
     if arguments.json:
         print(json.dumps([_facts(run) for run in found], indent=1))
         return
+    if not found:
+        print("no runs" + (" in this state" if arguments.state else " yet: `ddl run` starts one"), file=sys.stderr)
     for run in found:
         print(f"{run.id}  {run!r}")
 
@@ -248,17 +250,25 @@ def _remove(arguments):
     if bool(arguments.run) == (arguments.older_than is not None):
         raise InputError("ddl rm needs either ids of runs or --older-than DAYS")
     if arguments.run:
-        found = [attach(run) for run in arguments.run]
+        found = list({run.id: run for run in map(attach, arguments.run)}.values())
+    elif not arguments.older_than >= 0:
+        raise InputError(f"--older-than must be a number >= 0, got {arguments.older_than:g}")
     else:
         latest = time.time() - arguments.older_than * DAY_S
         found = [run for run in runs() if run.created <= latest and run.progress().over]
     if going := [run.id for run in found if not run.progress().over]:
         raise InputError(f"nothing was deleted, because {', '.join(going)} is not over: `ddl stop` ends a run")
+    failed = 0
     for run in found:
-        shutil.rmtree(run.folder)
-        print(f"{run.id}  deleted")
+        try:
+            run.folder.unlink() if run.folder.is_symlink() else shutil.rmtree(run.folder)
+            print(f"{run.id}  deleted")
+        except OSError as error:
+            print(f"ddl: {run.id} cannot be deleted: {error}", file=sys.stderr)
+            failed += 1
     if not arguments.run:
-        print(f"{plural(len(found), 'run')} deleted")
+        print(f"{plural(len(found) - failed, 'run')} deleted")
+    return int(failed > 0)
 
 
 def _compare(arguments):

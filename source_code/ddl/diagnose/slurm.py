@@ -12,6 +12,7 @@ from ddl.diagnose.report import Check, missing
 from ddl.launcher.job import Job, resolve_script
 from ddl.launcher.plan import plan
 from ddl.launcher.site import Site
+from ddl.launcher.slurm import SlurmError, require_configuration
 from ddl.records.paths import runs_dir
 from ddl.text import plural
 
@@ -45,6 +46,10 @@ def slurm_checks(site: Site) -> list[Check]:
     lacking = [name for name in COMMANDS if not shutil.which(name)]
     if lacking:
         return [missing("Slurm commands", f"not found: {', '.join(lacking)}", "run this on a login node")]
+    try:
+        require_configuration()
+    except SlurmError as error:
+        return [missing("Slurm commands", str(error), "correct this first")]
     installed = Check("Slurm commands", "OK", "installed")
     return [installed] if site.allocation else [installed, _partition(site), _request(site)]
 

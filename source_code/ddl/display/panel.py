@@ -221,7 +221,7 @@ def _status_html(progress, at=None):
     times = f"{duration(progress.elapsed_s)} elapsed"
     if progress.remaining_s is not None and not at:
         times += f", about {duration(progress.remaining_s)} left"
-    where = [progress.waiting or ranks_of(progress)]
+    where = [ranks_of(progress)]
     where += [data_label(progress.data)] if progress.data else []
     facts = "".join(f"<span>{prose(fact)}</span>" for fact in (times, *where))
     chip = f"{SIGNS[progress.state]} {progress.state}" + (f" at {at}" if at else "")

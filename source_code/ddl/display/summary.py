@@ -82,12 +82,14 @@ def epoch_of(epoch, epochs):
 def ranks_of(progress):
     """Return how many ranks have started, and on which hosts."""
     world = progress.world or len(progress.ranks)
+    if progress.waiting:
+        return printable(progress.waiting)
     if not progress.ranks:
         return f"waiting for {plural(world, 'rank')} to start" if world else "no ranks yet"
     hosts = {}
     for rank in progress.ranks:
         hosts.setdefault(rank.host, []).append(rank.rank)
-    count = f"{len(progress.ranks)} of " if len(progress.ranks) < world else ""
+    count = f"{len(progress.ranks)} of " if len(progress.ranks) < world and progress.state != "done" else ""
     roles = ", ".join(rank.role for rank in progress.ranks if rank.role)
     kinds = f" ({roles})" if roles else ""
     where = (

@@ -61,13 +61,13 @@ class PlainView:
         if not progress.steps:
             self._echo(progress)
         failure = progress.failure
-        if failure and self._is_new("failure", failure.sentence):
+        if failure and progress.over and self._is_new("failure", failure.sentence):
             parts = [failure.sentence]
             if failure.output and progress.steps:
                 parts.append("\n".join([f"rank {failure.rank}'s last lines:", *failure.output]))
             self._print("\n\n".join(filter(None, [*parts, failure.traceback.rstrip()])))
         if self._clock() - self._last >= HEARTBEAT_S:
-            facts = facts_of(progress) if progress.step else [progress.waiting or ranks_of(progress)]
+            facts = facts_of(progress) if progress.step else [ranks_of(progress)]
             self._say(progress, " · ".join(filter(None, [progress.state, *facts, self._current()])))
         self._draw(progress)
 

@@ -1,6 +1,7 @@
 """Facts from a run's folder about how its ranks ended, and which ranks the others wait for."""
 
 import signal
+import time
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -55,10 +56,7 @@ class Ending:
     @property
     def signal(self) -> str:
         """The name of the signal that killed the rank; empty if none did."""
-        number = self.code - 128
-        if self.error or number <= 0:
-            return ""
-        return signal.Signals(number).name if number in list(signal.Signals) else f"signal {number}"
+        return "" if self.error else _signal_of(self.code)
 
     @property
     def secondary(self) -> bool:
@@ -75,9 +73,22 @@ class Ending:
             return "lost touch"
         if self.error and self.error["type"] != "SystemExit":
             return f"raised {self.error['type']}"
-        if self.error or not self.signal:
+        if self.error:
             return f"ended with status {self.code}"
-        return ENDED if self.code - 128 in BY_LAUNCHER else f"was killed by {self.signal}"
+        return ENDED if self.code - 128 in BY_LAUNCHER else fate_of(self.code)
+
+
+def _signal_of(status: int) -> str:
+    number = status - 128
+    if number <= 0:
+        return ""
+    return signal.Signals(number).name if number in list(signal.Signals) else f"signal {number}"
+
+
+def fate_of(status: int) -> str:
+    """Say what became of a rank with this exit status."""
+    killer = _signal_of(status)
+    return f"was killed by {killer}" if killer else f"ended with status {status}"
 
 
 @dataclass(frozen=True)
@@ -173,7 +184,8 @@ def stall_of(folder: RunFolder, world: int) -> str:
     if not (waiting and late):
         return ""
     verb = "is" if len(waiting) == 1 else "are"
-    note = f"no output for {records[0]['quiet_s']:g} s: {name_ranks(waiting)} {verb} waiting for {name_ranks(late)}"
+    since = time.strftime("%H:%M:%S", time.localtime(records[0].get("since")))
+    note = f"no output since {since}: {name_ranks(waiting)} {verb} waiting for {name_ranks(late)}"
     return "\n".join(filter(None, [note, stacks_of(folder, late)]))
 
 

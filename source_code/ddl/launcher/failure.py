@@ -43,12 +43,19 @@ LESS_MEMORY = "Try a smaller batch, fewer workers, or more backward passes per s
 OWN_GPU = (
     "NCCL needs a GPU for each rank. To share one, use PyTorch's gloo backend (--backend gloo in the course's scripts)."
 )
+TORCHRUN = 'Launch a script for torch.distributed with cluster="torchrun" (ddl run --cluster torchrun).'
+CPU_TORCH = 'This PyTorch is built for processors: use the device "cpu" and the backend "gloo".'
+OFFLINE = "This machine cannot reach that host: copy the file to a folder here, and give the script its path."
 # Advice by a part of the message.
-FOR_TORCH = {
+BY_MESSAGE = {
     "No module named 'torch'": NO_TORCH,
-    "environment variable RANK expected": 'Launch it with cluster="torchrun" (ddl run --cluster torchrun).',
+    **dict.fromkeys(("environment variable RANK expected", "'LOCAL_RANK'", "'WORLD_SIZE'", "'RANK'"), TORCHRUN),
+    "Extension horovod.torch has not been built": f"This Horovod was built without PyTorch. {TORCHRUN}",
+    "Torch not compiled with CUDA enabled": CPU_TORCH,
+    "have NCCL built in": CPU_TORCH,
     "Duplicate GPU detected": OWN_GPU,
     "ncclCommInitRank failed: invalid usage": OWN_GPU,
+    **dict.fromkeys(("Name or service not known", "failure in name resolution", "Network is unreachable"), OFFLINE),
 }
 FIX = "Fix the error in the last lines of the traceback, then run it again."
 # Advice by the type of an exception or the name of a signal; empty if the message is enough.
@@ -108,15 +115,20 @@ class Failure:
 
 def failure_of(e: CrashReport) -> Failure | None:
     """Return the first cause of a run's failure; None unless the run or one of its ranks has failed."""
-    if e.state in ("done", "stopped"):
+    if e.state == "done" or (e.state == "stopped" and not _lost_checkpoint(e)):
         return None
-    if e.state in ("failed", "lost"):
+    if e.state in ("failed", "lost", "stopped"):
         failure: Failure | None = _cause(e)
     else:  # a rank's error is shown while the others still run
         failure = _raised(e, e.raised) if e.raised else None
     if failure and (why_not := e.end.get("no_restart")):
         failure = replace(failure, sentence=f"{failure.sentence}; {why_not}")
     return failure and replace(failure, logs=e.logs)
+
+
+def _lost_checkpoint(e: CrashReport) -> bool:
+    """Return whether a rank of a run that was asked to end could not write its checkpoint."""
+    return bool(e.raised and e.raised.error["type"] == "StorageError")
 
 
 def _cause(e: CrashReport) -> Failure:
@@ -223,6 +235,7 @@ def _raised(e: CrashReport, first: Ending) -> Failure:
     else:
         # sys.exit("message") explains itself; for a bare status, the rank's last lines may.
         did = "exited with an error" if error["traceback"] else f"exited with status {status}"
+        message = f": {error['message'].splitlines()[0]}" if error["traceback"].strip() else ""
     return _of_rank(
         e,
         first,
@@ -238,7 +251,7 @@ def _raised(e: CrashReport, first: Ending) -> Failure:
 def _special_advice(e: CrashReport, first: Ending) -> str:
     """Return advice about an exception that depends on its message or on the script's name; empty if there is none."""
     error, script = first.error, e.job.get("script", "")
-    if error["type"] in ("EOFError", "BdbQuit"):
+    if error["type"] in ("EOFError", "BdbQuit", "NoKeyboard"):
         return f"Ranks have no keyboard. `ddl run --debug {first.rank}` gives this rank your terminal."
     if "attempted relative import with no known parent package" in error["message"]:
         path = Path(script)
@@ -251,7 +264,7 @@ def _special_advice(e: CrashReport, first: Ending) -> str:
         hiding = Path(script).with_name(f"{found[1] or found[2] or found[3]}.py")
         if hiding.is_file():
             return f"Rename {hiding}: its name hides the package {hiding.stem!r}."
-    return next((told for sign, told in FOR_TORCH.items() if sign in error["message"]), "")
+    return next((told for sign, told in BY_MESSAGE.items() if sign in error["message"]), "")
 
 
 def _suggestion(why: str, usage: Iterable[str]) -> str:

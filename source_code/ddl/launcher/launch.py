@@ -18,7 +18,7 @@ from ddl.launcher import fork_client, processes, slurm
 from ddl.launcher.job import OPTIONS, Job, JobError, option_arguments, resolve_script
 from ddl.launcher.plan import HERE, Plan, plan
 from ddl.launcher.run import Run, RunFailed, RunInterrupted
-from ddl.launcher.site import Site
+from ddl.launcher.site import Site, SiteError
 from ddl.launcher.timeouts import stall_s
 from ddl.records.folder import RunFolder, StorageError
 from ddl.records.paths import course_root, data_dir, runs_dir, source_dir, working_dir
@@ -122,6 +122,8 @@ def start(job: Job, site: Site, detach: bool = False, terminal: str = "") -> Run
     if not site.enters_container:  # ranks in an image have the image's Keras, and check it themselves
         require_keras_2()
     stall_s()  # refuse an invalid value here, not in the supervisor
+    if site.scheduler == "slurm":
+        slurm.require_configuration()
     fork_server = fork_client.connection() if _forks(job, site, detach) else None
     paths = RunFolder(_new_folder())
     try:
@@ -175,11 +177,15 @@ def _submit(planned: Plan, environment: dict[str, str], paths: RunFolder) -> Run
     try:
         number = slurm.submit(planned.argv, planned.cwd, environment)
     except slurm.SlurmError as error:
-        failed = {"state": "failed", "reason": "launch", "message": str(error)}
-        paths.append(paths.launcher, {"event": "ended", "time": time.time(), **failed})
+        _record_failure(paths, error)
         raise
     paths.append(paths.launcher, {"event": "submitted", "time": time.time(), "job": number})
     return Run(paths.path)
+
+
+def _record_failure(paths: RunFolder, error: Exception) -> None:
+    failed = {"state": "failed", "reason": "launch", "message": str(error), "job": ""}
+    paths.append(paths.launcher, {"event": "ended", "time": time.time(), **failed})
 
 
 def _spawn(planned: Plan, environment: dict[str, str], paths: RunFolder, detach: bool, inherited: list[int]) -> Run:
@@ -209,6 +215,10 @@ def _spawn(planned: Plan, environment: dict[str, str], paths: RunFolder, detach:
                 process.stdin.close()
 
         threading.Thread(target=reap, daemon=True).start()
+    except OSError as error:
+        refusal = SiteError(f"{planned.argv[0]} cannot be started ({error.strerror}); `ddl doctor` checks this site")
+        _record_failure(paths, refusal)
+        raise refusal from None
     except BaseException:  # interrupts too
         processes.end(paths.path.name)
         raise

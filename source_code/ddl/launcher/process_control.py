@@ -1,6 +1,7 @@
 """Control the processes of a run: find out whether they are alive, stop them, and record how they ended."""
 
 import contextlib
+import re
 import signal
 import subprocess
 import time
@@ -10,10 +11,13 @@ from ddl.launcher import processes, slurm
 from ddl.launcher.failure import SLURM_ENDS
 from ddl.launcher.processes import wait_until
 from ddl.launcher.progress import EVENT, end_of, launcher_events
+from ddl.records import files
 from ddl.records.folder import RunFolder, StorageError, processes_of
-from ddl.records.jsonfiles import is_full, read_json_lines
+from ddl.records.jsonfiles import DamagedFile, is_full, read_json_lines
 from ddl.records.log import last_lines
 
+# Lines of an srun that could not start its tasks: no configuration; a prolog or a node that failed.
+NO_JOB = re.compile("^srun: (fatal: |error: (Task|Application) launch (for .*)?failed)")
 POLL_S = 0.2
 STOP_GRACE_S = 6.0  # ranks end within a second or two; after this their supervisor is killed
 CANCEL_GRACE_S = 60.0  # Slurm sends SIGTERM, and SIGKILL after KillWait, usually 30 s
@@ -34,13 +38,16 @@ class ProcessControl:
 
     def look(self) -> tuple[bool, str]:
         """Return whether the run is alive and what it waits for; record its end if it is not recorded yet."""
-        job = self._look_at_queue()
-        self._notice_death(job)
-        alive = self._alive(job)
+        try:
+            job = self._look_at_queue()
+            self._notice_death(job)
+            alive = self._alive(job)
+        except DamagedFile:  # whose name a snapshot has
+            return False, ""
         if job or not alive:
             return alive, job.waiting if job else ""
         with contextlib.suppress(OSError):
-            return True, self._folder.waiting.read_text()  # for its turn on shared cores
+            return True, files.read(self._folder.waiting).decode()  # for its turn on shared cores
         return True, ""
 
     def pause(self) -> None:
@@ -57,6 +64,11 @@ class ProcessControl:
             return None
         if self._process and self._process.poll() is None and self._folder.rank(0).exists():
             return None
+        if status := self._process and self._process.poll():
+            lines = last_lines(self._folder.launcher_log, 100)
+            if why := next(filter(NO_JOB.search, lines), ""):  # no need to ask Slurm, which may not answer
+                self._record_launch_failure(status, message=why, job="")
+                return None
         try:
             return self._queue.state(fresh=fresh)
         except slurm.SlurmError:
@@ -158,8 +170,8 @@ class ProcessControl:
 
     def _record_launch_failure(self, status: int, **fields: Any) -> None:
         lines = last_lines(self._folder.launcher_log, 100)
-        message = lines[-1] if lines else f"exit {status}"
-        self._record_end(state="failed", reason="launch", log="\n".join(lines), message=message, **fields)
+        known = {"message": lines[-1] if lines else f"exit {status}", "log": "\n".join(lines), **fields}
+        self._record_end(state="failed", reason="launch", **known)
 
     def _record_end(self, **fields: Any) -> None:
         with contextlib.suppress(StorageError):  # then the run counts as lost, and its full disk is named

@@ -19,6 +19,8 @@ ENDS = ("done", "failed", "stopped", "lost")  # states that are recorded
 OVER = (*ENDS, "damaged")
 STATES = ("queued", "starting", "running", "training", *OVER)
 JOB = ("id", "created", "workers")  # required keys
+RANK = ("rank", "host", "pid", "started")
+MOST_RANKS = 100_000  # each is looked for
 # Fields of `Progress` that are copied from step and evaluation events.
 MEASURES = ("step", "epoch", "images_per_s", "loss", "test_accuracy", "learning_rate")
 
@@ -82,7 +84,10 @@ def events_of(folder: RunFolder) -> JsonLines:
 
 def read_job(folder: RunFolder) -> dict | None:
     """Return a run's ``job.json``, or None if it does not exist; raise DamagedFile if it does not describe a run."""
-    return read_json(folder.job, JOB)
+    job = read_json(folder.job, JOB)
+    if job and not (isinstance(ranks := processes_of(job), int) and ranks <= MOST_RANKS):
+        raise DamagedFile(f"{folder.job} is damaged: it has {ranks!r} workers")
+    return job
 
 
 def progress_of(
@@ -118,7 +123,7 @@ def _read(folder: RunFolder, alive: bool, now: float, waiting: str, script: Json
     world = ranks_of(launcher) or processes  # processes of an elastic run keep their numbers when others are lost
     recorded_events = script.look()
     restarts, events = restarts_of(launcher, recorded_events), without_repeats(recorded_events)
-    records = [] if waiting else [read_json(folder.rank(rank)) for rank in range(processes)]
+    records = [] if waiting else [read_json(folder.rank(rank), RANK) for rank in range(processes)]
     ranks = tuple(
         RankInfo(info["rank"], info["host"], info["pid"], info["started"], role_of(job, info["rank"]))
         for info in filter(None, records)

@@ -6,11 +6,12 @@ ranks there are after a change, and ``{"event": "discovery", "problem": text}`` 
 script's output.
 """
 
+import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 
-from ddl.launcher.crash_report import CrashReport
+from ddl.launcher.crash_report import CrashReport, fate_of
 from ddl.launcher.failure import failure_of
 from ddl.records.folder import RunFolder
 from ddl.records.jsonfiles import read_json, read_json_lines
@@ -60,12 +61,14 @@ def ranks_of(launcher: Iterable[dict]) -> int | None:
 
 def restarts_of(launcher: Iterable[dict], script: list[dict]) -> tuple[Restart, ...]:
     """Return the restarts of a run, from its launcher's events and all of its script's events."""
-    return tuple(_restart(event, script) for event in launcher if event["event"] == "restarted")
+    events = [event for event in launcher if event["event"] == "restarted"]
+    ends = [event["time"] for event in events[1:]] + [math.inf]
+    return tuple(_restart(event, end, script) for event, end in zip(events, ends))
 
 
-def _restart(event: dict, script: list[dict]) -> Restart:
+def _restart(event: dict, end: float, script: list[dict]) -> Restart:
     step, began = event.get("step"), event["time"]
-    after = [each for each in script if each["time"] >= began and each["event"] in ("start", *STEPS)]
+    after = [each for each in script if began <= each["time"] < end and each["event"] in ("start", *STEPS)]
     resumed_at = next((each.get("step") or 0 for each in after if each["event"] == "start"), None)
     lost_s = None
     if step is not None:
@@ -90,12 +93,20 @@ def changes_of(launcher: Iterable[dict]) -> Iterator[str]:
     """Say how an elastic run grew and shrank, and what is wrong with its discovery script now."""
     launcher = list(launcher)
     began = next((event["time"] for event in launcher if event["event"] == "launched"), 0.0)
-    for before, event in pairwise(event for event in launcher if event["event"] == "ranks"):
-        change = f"ranks were replaced; there are still {event['ranks']}"
-        if before["ranks"] != event["ranks"]:
-            verb = "grew" if event["ranks"] > before["ranks"] else "shrank"
-            change = f"it {verb} from {before['ranks']} to {plural(event['ranks'], 'rank')}"
-        yield f"after {event['time'] - began:.1f} s {change}"
+    before, why = None, ""
+    for event in launcher:
+        if event["event"] == "rank_exit" and event["code"] and not event.get("asked"):
+            what = f"raised {event['why']}" if event.get("why") else fate_of(event["code"])
+            why = why or f", because rank {event['rank']} {what}"
+        if event["event"] != "ranks":
+            continue
+        if before:
+            change = f"ranks were replaced; there are still {event['ranks']}"
+            if before != event["ranks"]:
+                verb = "grew" if event["ranks"] > before else "shrank"
+                change = f"it {verb} from {before} to {plural(event['ranks'], 'rank')}"
+            yield f"after {event['time'] - began:.1f} s {change}{why}"
+        before, why = event["ranks"], ""
     looks = [event for event in launcher if event["event"] == "discovery"]
     if looks and looks[-1].get("problem"):
         yield looks[-1]["problem"]

@@ -12,6 +12,7 @@ from ddl.launcher.failure import Failure
 from ddl.launcher.process_control import ProcessControl
 from ddl.launcher.progress import Progress, events_of, progress_of, read_job, without_repeats
 from ddl.launcher.restarts import Restart
+from ddl.records import files
 from ddl.records.folder import RunFolder, StorageError
 from ddl.records.jsonfiles import DamagedFile, read_json
 from ddl.records.machine import host_name
@@ -139,7 +140,10 @@ class Run:
         if not path.exists():
             logs = sorted(file.name for file in self.folder.glob("rank-*.log"))
             raise NotFound(f"run {self.id} has no log of rank {rank}; its logs: {', '.join(logs) or 'none'}")
-        return path.read_text(errors="replace")
+        try:
+            return files.read(path).decode(errors="replace")
+        except OSError as error:
+            raise NotFound(f"{path} cannot be read: {error.strerror}") from None
 
     def __repr__(self) -> str:
         from ddl.display.summary import summary
@@ -167,8 +171,7 @@ class Run:
                 view.update(progress)
                 self._processes.pause()
         except KeyboardInterrupt:
-            again = f"attach({self.id!r})"
-            outcome = f"continues: {again}.wait() follows it again, {again}.stop() ends it"
+            outcome = f"continues: `ddl show {self.id}` follows it again, `ddl stop {self.id}` ends it"
             if not self.job.get("detached"):
                 self.stop()
                 outcome = "was stopped"
@@ -212,7 +215,14 @@ def _folders() -> list[Path]:
         return []
     except OSError as error:
         raise StorageError(error, runs_dir(), "read") from error
-    return [folder for folder in folders if RunFolder(folder).job.exists()]
+    return list(filter(_is_run, folders))
+
+
+def _is_run(folder: Path) -> bool:
+    try:
+        return RunFolder(folder).job.exists()
+    except PermissionError:  # of another user: shown as damaged
+        return True
 
 
 def attach(run_id: str) -> Run:
@@ -220,6 +230,8 @@ def attach(run_id: str) -> Run:
 
     NoSuchRun if no run, or more than one, matches; StorageError if the runs folder cannot be read.
     """
+    if not run_id:
+        raise NoSuchRun("the id of a run must not be empty, got ''")
     folders = _folders()
     found = [folder for folder in folders if folder.name.startswith(run_id)]
     exact = [folder for folder in found if folder.name == run_id]

@@ -19,6 +19,9 @@ ACTIVE = frozenset(
 ASK_EVERY_S = 2.0  # a controller serves thousands of jobs
 FIRST_ASK_EVERY_S = 0.5  # until the job is in the queue
 PATIENCE_S = 30
+# Reasons (`man squeue`, "JOB REASON CODES") for which a job waits until somebody does something.
+HELD = re.compile("(?i)held")
+REFUSED = re.compile("Partition(?!Down|Inactive)|^Invalid|NotAllowed|NotPermitted|BadConstraints")
 
 
 class SlurmError(CourseError, RuntimeError):
@@ -49,8 +52,12 @@ class JobState:
         """A sentence about what the job waits for; empty unless it waits."""
         if self.state != "PENDING":
             return ""
-        start = f", expected to start at {self.start.replace('T', ' ')}" if self.start else ""
-        return f"Slurm job {self.id} waits: {self.reason}{start}"
+        more = f", expected to start at {self.start.replace('T', ' ')}" if self.start else ""
+        if HELD.search(self.reason):
+            more = f"; it will not start by itself: `scontrol release {self.id}` lets it, `scancel {self.id}` ends it"
+        elif REFUSED.search(self.reason):
+            more = f"; it will not start by itself: `scancel {self.id}` ends it, then change the site file"
+        return f"Slurm job {self.id} waits: {self.reason}{more}"
 
 
 @dataclass(frozen=True)
@@ -114,6 +121,12 @@ def _gpus_of_active(job: str) -> int | None:
     # Generic resources, such as gpu:a100:2(S:0-1),shard:4
     found = re.findall(r"(?:^|,)(?:gres[:/])?gpu(?:[:=][^:=,(]+)??(?:[:=](\d+))?(?=[,(]|$)", rows[0][1])
     return sum(int(count or 1) for count in found) or None
+
+
+def require_configuration() -> None:
+    """Raise SlurmError if ``SLURM_CONF`` names no file: each of Slurm's commands would look for it for a minute."""
+    if (path := os.environ.get("SLURM_CONF")) and not os.path.isfile(path):
+        raise SlurmError(f"SLURM_CONF names {path}, which is not a file: correct or unset it")
 
 
 def job_name(run_id: str) -> str:

@@ -44,6 +44,7 @@ from ddl.rank.fast_exit import run_and_exit
 from ddl.rank.one_host import POLL_S, OneHost, main
 from ddl.rank.rendezvous import Slot
 from ddl.rank.supervisor import shell_status
+from ddl.records.jsonfiles import read_json
 from ddl.text import plural
 
 ENOUGH_S = 600  # for the minimum number of places to appear
@@ -117,6 +118,7 @@ class Elastic(OneHost):
         finally:
             with self._ended:
                 gone = place not in self._world  # its host is gone, or another rank failed there
+                error = read_json(self.folder.error(number)) or {}
                 if gone:
                     self._forget(number)
                 self._numbers.remove(number)
@@ -124,7 +126,8 @@ class Elastic(OneHost):
                 self._ended.notify_all()
         if not gone:
             self.exit_codes[number] = code
-        self.record("rank_exit", rank=number, code=code, asked=self.asked, **({"reason": "removed"} if gone else {}))
+        removed = {"reason": "removed"} if gone else {}
+        self.record("rank_exit", rank=number, code=code, asked=self.asked, why=error.get("type", ""), **removed)
         return code, time.time()
 
     def _run_process(self, slot, number, events):
@@ -215,7 +218,8 @@ def _server(formed: Callable[[Sequence[Any]], None]) -> Any:
     """Return Horovod's rendezvous server, which calls `formed` with the slots of each new world."""
     from horovod.runner.http.http_server import RendezvousHTTPServer, RendezvousServer
 
-    RendezvousHTTPServer.request_queue_size, RendezvousHTTPServer.daemon_threads = rendezvous.BACKLOG, True
+    rendezvous.bind(Elastic.server_address)
+    RendezvousHTTPServer.daemon_threads = True
 
     class Server(RendezvousServer):
         def start(self, handler):

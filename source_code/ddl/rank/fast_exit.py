@@ -5,6 +5,7 @@ kernel frees a moment later.
 """
 
 import atexit
+import contextlib
 import ctypes
 import gc
 import os
@@ -13,9 +14,10 @@ import sys
 import threading
 import traceback
 from collections.abc import Callable
+from pathlib import Path
 from typing import NoReturn
 
-PR_SET_PDEATHSIG = 1
+PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
 # This package and its neighbors: their modules are left alone, and scripts directly in this folder are not.
 PACKAGES = os.path.abspath(os.path.join(os.path.dirname(__file__), "..", "..")) + os.sep
 
@@ -25,6 +27,21 @@ libc = ctypes.CDLL(None)
 def end_with_parent() -> None:
     """Ask the kernel to kill this process when the thread that started it is gone."""
     libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def adopt_orphans() -> None:
+    """Become the parent of all that the processes below this one leave behind, whatever their session."""
+    libc.prctl(PR_SET_CHILD_SUBREAPER, 1)
+
+
+def end_orphans() -> None:
+    """Kill the children of this process's main thread, where orphans go, and then those that they leave behind."""
+    with contextlib.suppress(OSError):  # no children, or a kernel that does not list them
+        while orphans := list(map(int, Path(f"/proc/self/task/{os.getpid()}/children").read_text().split())):
+            for pid in orphans:
+                os.kill(pid, signal.SIGKILL)
+            for pid in orphans:
+                os.waitpid(pid, 0)
 
 
 def fork() -> int:
@@ -74,8 +91,9 @@ def _exit(code: int) -> NoReturn:
     gc.collect()
     for stream in (sys.stdout, sys.stderr):
         try:
-            stream.flush()
-        except (AttributeError, OSError, ValueError):  # closed, replaced, or its disk is full
+            if stream is not None and not getattr(stream, "closed", False):
+                stream.flush()
+        except (AttributeError, OSError, ValueError):  # replaced, or its disk is full
             code = code or 120  # the interpreter's status for this
     libc.fflush(None)  # what C code has printed
     os._exit(code)

@@ -29,7 +29,7 @@ from pathlib import Path
 from ddl.launcher.fork_client import ID_LENGTH, MARKS
 from ddl.launcher.timeouts import idle_s
 from ddl.rank import worker
-from ddl.rank.fast_exit import fork, libc, run_and_exit
+from ddl.rank.fast_exit import adopt_orphans, end_orphans, fork, libc, run_and_exit
 from ddl.rank.spawn import LIMITS
 from ddl.records.log import keep_writing
 
@@ -44,6 +44,7 @@ def main() -> None:
         _import()
         if reason := unfit():
             sys.exit(f"no rank can be forked: {reason}")
+        adopt_orphans()
         request = ForkServer(requests).serve()
     if request:
         run_rank(request)
@@ -134,6 +135,8 @@ class ForkServer:
         with contextlib.suppress(KeyError, ValueError):
             self._selector.unregister(supervisor)
         supervisor.settimeout(ANSWER_S)
+        if not self._forks:  # of several runs, nobody knows whose they are
+            end_orphans()
         with supervisor, contextlib.suppress(OSError):
             supervisor.send(json.dumps({"status": status}).encode())
 

@@ -17,9 +17,9 @@ from ddl.launcher import processes
 from ddl.launcher.run_options import RunOptions
 from ddl.rank import rendezvous
 from ddl.rank.core_queue import QUEUE, take_turn
-from ddl.rank.fast_exit import run_and_exit
+from ddl.rank.fast_exit import end_orphans, run_and_exit
 from ddl.rank.rendezvous import Slot, slots
-from ddl.rank.supervisor import Supervisor, shell_status
+from ddl.rank.supervisor import Supervisor, import_libraries_only, shell_status
 from ddl.records.jsonfiles import read_json
 from ddl.records.log import keep_writing
 
@@ -59,6 +59,7 @@ class OneHost(Supervisor):
             print(f"{type(error).__name__}: {error}", file=sys.stderr, flush=True)
             self.end("launch", message=str(error))
         processes.end(self.run_id, mark="DDL_RANKS_OF")  # children that ranks left behind
+        end_orphans()  # and those without the mark
         if turn:
             turn.close()
         state = self._state()
@@ -94,7 +95,7 @@ class OneHost(Supervisor):
         """Start all ranks and wait for them."""
         options = self.options
         self.slots = slots(options.processes, options.nodes)
-        _, port = rendezvous.server(options.processes, options.nodes)
+        _, port = rendezvous.server(options.processes, options.nodes, self.server_address)
         meeting = rendezvous.through("gloo", self.interface, debugging=options.debug is not None)
         os.environ |= {**rendezvous.variables(self.server_address, port), **meeting}
         over = threading.Event()
@@ -147,6 +148,7 @@ class OneHost(Supervisor):
 def main(kind: type[OneHost] = OneHost) -> None:
     """Be the supervisor of the run that this process's command line names."""
     options = RunOptions.of_process()
+    import_libraries_only()
     keep_writing()
     sys.exit(kind(options).run())
 

@@ -66,11 +66,27 @@ def slots(ranks: int, nodes: int) -> list[Slot]:
     return [Slot(rank, ranks, rank % per_node, rank // per_node, nodes) for rank in range(ranks)]
 
 
-def server(size: int, nodes: int) -> "tuple[RendezvousServer, int]":
-    """Start a server for `size` ranks on `nodes`, filled one after the other; return it and its port."""
-    from horovod.runner.http.http_server import RendezvousHTTPServer, RendezvousServer
+def bind(address: str) -> None:
+    """Let Horovod's server listen on this address only (it has no passwords), and hold all ranks' connections."""
+    from http.server import HTTPServer
 
-    RendezvousHTTPServer.request_queue_size = BACKLOG
+    from horovod.runner.http.http_server import RendezvousHTTPServer
+
+    def server_bind(server: HTTPServer) -> None:
+        server.server_address = address, server.server_address[1]
+        HTTPServer.server_bind(server)
+
+    RendezvousHTTPServer.server_bind, RendezvousHTTPServer.request_queue_size = server_bind, BACKLOG
+
+
+def server(size: int, nodes: int, address: str = "") -> "tuple[RendezvousServer, int]":
+    """Start a server for `size` ranks on `nodes`, filled one after the other; return it and its port.
+
+    It listens on `address`, by default on all of this host's.
+    """
+    from horovod.runner.http.http_server import RendezvousServer
+
+    bind(address)
     started = RendezvousServer()
     port = started.start()
     started.init(slots(size, nodes))

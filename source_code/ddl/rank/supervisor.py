@@ -17,6 +17,7 @@ from pathlib import Path
 
 from ddl.launcher.run_options import RunOptions
 from ddl.launcher.timeouts import stall_s
+from ddl.rank.fast_exit import adopt_orphans
 from ddl.rank.rendezvous import Slot
 from ddl.rank.spawn import ForkedRank, Spawner
 from ddl.rank.waiting import SAMPLE_S, Straggler, at_work, handles_signal, waits
@@ -38,6 +39,12 @@ def enter_folder(name: str) -> None:
         except OSError as error:
             sys.exit(f"{StorageError(error, folder)}")
         os.environ.update(DDL_RUN_ID=name, DDL_RUN_DIR=str(folder))
+
+
+def import_libraries_only() -> None:
+    """Take the working folder, which ``python -m`` puts first, off the path: it may hold a file called horovod.py."""
+    if sys.path[0] == os.getcwd():
+        del sys.path[0]
 
 
 class Supervisor:
@@ -63,6 +70,7 @@ class Supervisor:
         self._children: list[ForkedRank | subprocess.Popen] = []
         self._lock, self._ending, self._start = threading.Lock(), False, 1
         self._spawner = Spawner()
+        adopt_orphans()
         self._watch_signals()
         lifeline = os.environ.pop("DDL_LIFELINE", "")  # not for processes started from here
         if lifeline and watch_launcher:
@@ -197,7 +205,7 @@ class Supervisor:
                 answers = [self.waits(ranks), [stack_of(self.folder.stack(rank)) for rank in ranks]]
                 if answers == before:  # twice the same stack: the rank is stuck, not just slow
                     for rank, waiting in zip(ranks, answers[0], strict=True):
-                        record = {"rank": rank, "waits": waiting, "quiet_s": limit_s}
+                        record = {"rank": rank, "waits": waiting, "since": seen}
                         self.folder.record(self.folder.stalled(rank), record)
                     due = math.inf  # until there is something new
                 elif before:

@@ -16,8 +16,9 @@ from ddl.errors import CourseError
 from ddl.launcher.run_options import RunOptions
 from ddl.launcher.timeouts import GLOO_TIMEOUT_S
 from ddl.rank import rendezvous
+from ddl.rank.fast_exit import end_orphans
 from ddl.rank.rendezvous import Slot
-from ddl.rank.supervisor import Supervisor, enter_folder, shell_status
+from ddl.rank.supervisor import Supervisor, enter_folder, import_libraries_only, shell_status
 from ddl.rank.tf_config import wait_for
 from ddl.records.jsonfiles import read_json
 from ddl.records.log import keep_writing
@@ -36,6 +37,7 @@ class MeetingError(CourseError, OSError):
 
 def main():
     options = RunOptions.of_process()
+    import_libraries_only()
     keep_writing()
     slot = Slot.here()
     enter_folder(f"slurm-{attempt()}")
@@ -87,6 +89,7 @@ class Task(Supervisor):
             if self.controller == "none" and self.slot.rank == 0 and not code:  # others may still ask for addresses
                 others = range(1, self.slot.size)
                 wait_for(others, lambda rank: self.stopping.is_set() or self._has_exited(rank), SERVE_S)
+            end_orphans()
             return code
 
     def _run_rank(self):

@@ -1,7 +1,9 @@
 """Atomic file replacement, and locks between processes."""
 
+import errno
 import fcntl
 import os
+import stat
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -31,6 +33,21 @@ def replacing(path: str | os.PathLike, durable: bool = False) -> Iterator[Binary
     finally:
         with suppress(OSError):  # it was renamed, or never created
             part.unlink()
+
+
+def open_file(path: str | os.PathLike) -> BinaryIO:
+    """Open a regular file for reading; OSError if it is anything else: a pipe would block its reader."""
+    file = open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK))
+    if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+        file.close()
+        raise OSError(errno.EINVAL, "it is not a file", str(path))
+    return file
+
+
+def read(path: str | os.PathLike) -> bytes:
+    """Return the content of a regular file."""
+    with open_file(path) as file:
+        return file.read()
 
 
 def write(path: str | os.PathLike, content: str | bytes) -> None:

@@ -181,7 +181,7 @@ def stack_of(path: str | Path) -> str:
     Return an empty string without a dump.
     """
     try:
-        threads = Path(path).read_text(errors="replace").split("\n\n")
+        threads = files.read(path).decode(errors="replace").split("\n\n")
     except OSError:
         return ""
     main = next((thread for thread in reversed(threads) if "ddl/rank/worker.py" in thread), "")

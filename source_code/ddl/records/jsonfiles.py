@@ -55,7 +55,7 @@ def read_json(path: str | Path, needs: Sequence[str] = ()) -> dict | None:
     Raises DamagedFile if a key in `needs` is missing or the file cannot be read.
     """
     try:
-        value = json.loads(Path(path).read_bytes())
+        value = json.loads(files.read(path))
     except FileNotFoundError:
         return None
     except OSError as error:
@@ -109,7 +109,7 @@ class JsonLines:
     def look(self) -> list[dict]:
         """Return all objects read so far, always in the same list."""
         try:
-            with open(self.path, "rb") as file:
+            with files.open_file(self.path) as file:
                 about = os.fstat(file.fileno())
                 if about.st_ino != self._file or about.st_size < self._offset:
                     self._start_over()  # the file was replaced or truncated

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from ddl.records import files
 from ddl.records.jsonfiles import FULL
 
 CHUNK_BYTES = 1 << 20
@@ -80,7 +81,7 @@ class LogTail:
     def lines(self, before: int | None = None) -> Iterator[str]:
         """Yield the lines finished since the last call, up to the byte offset `before`."""
         try:
-            file = open(self._path, "rb")
+            file = files.open_file(self._path)
         except OSError:
             return
         with file:

@@ -86,22 +86,36 @@ def threads_per_rank() -> int:
     return int(os.environ.get("TF_NUM_INTRAOP_THREADS") or usable_cores())
 
 
-@functools.cache
 def gpu_names() -> tuple[str, ...]:
-    """Return the names of the GPUs that this process may use.
+    """Return the names of the GPUs that this process may use."""
+    return tuple(name for _, name in _gpus() if name)
 
-    Of a GPU that is partitioned (MIG), CUDA uses the first instance unless ``CUDA_VISIBLE_DEVICES`` names another.
+
+def gpu_numbers() -> list[str]:
+    """Return the GPUs that this process may use, as entries of ``CUDA_VISIBLE_DEVICES``."""
+    return [entry for entry, _ in _gpus()]
+
+
+@functools.cache
+def _gpus() -> tuple[tuple[str, str], ...]:
+    """Return the entries of ``CUDA_VISIBLE_DEVICES`` that CUDA follows, or all GPUs, with their names.
+
+    CUDA ignores an invalid entry and everything after it: "-1" hides all GPUs. Of a GPU that is partitioned (MIG), it
+    uses the first instance unless the variable names another. Names are empty where ``nvidia-smi`` is missing, and
+    nothing can be checked.
     """
-    names = _names_by_device()
-    visible = _visible_devices()
+    names, visible = _names_by_device(), os.environ.get("CUDA_VISIBLE_DEVICES")
     if visible is None:
-        return tuple(name for device, name in names.items() if device.isdigit())
-    found = []
-    for entry in visible:
+        return tuple((device, name) for device, name in names.items() if device.isdigit())
+    entries = itertools.takewhile(bool, map(str.strip, visible.split(",")))
+    if not shutil.which("nvidia-smi"):
+        return tuple((entry, "") for entry in entries)
+    found: list[tuple[str, str]] = []
+    for entry in entries:
         devices = (device for device in names if device == entry or (device.startswith(entry) and not entry.isdigit()))
         if not (device := next(devices, None)):
-            break  # CUDA ignores an invalid entry and everything after it: "-1" hides all GPUs
-        found.append(names[device])
+            break
+        found.append((entry, names[device]))
     return tuple(found)
 
 
@@ -123,19 +137,6 @@ def _names_by_device() -> dict[str, str]:
             if names[index] == model:  # its first instance
                 names[index] = names[uuid] = part
     return names
-
-
-def gpu_numbers() -> list[str]:
-    """Return the GPUs that this process may use, as entries of ``CUDA_VISIBLE_DEVICES``."""
-    count, visible = len(gpu_names()), _visible_devices()
-    if visible is None:
-        return [str(number) for number in range(count)]
-    return visible[:count] if shutil.which("nvidia-smi") else visible  # without it, nothing can be checked
-
-
-def _visible_devices() -> list[str] | None:
-    devices = os.environ.get("CUDA_VISIBLE_DEVICES")
-    return None if devices is None else list(itertools.takewhile(bool, map(str.strip, devices.split(","))))
 
 
 def container_around() -> str:

@@ -45,6 +45,17 @@ def test_closed_pipe_causes_no_error_message():
     assert (ended.returncode, ended.stderr) == (141, b"")
 
 
+def test_full_output_and_an_empty_list_are_named(recorded, capsys):
+    assert main(["list"]) == 0 and "no runs yet" in capsys.readouterr().err
+    recorded("r1")
+    with open("/dev/full", "w") as full:
+        ended = subprocess.run(
+            [sys.executable, "-m", "ddl.cli", "list"], stdout=full, stderr=subprocess.PIPE, text=True, timeout=60
+        )
+    assert ended.returncode == 2 and ended.stderr.startswith("ddl: the output cannot be written: No space left")
+    assert len(ended.stderr.splitlines()) == 1
+
+
 @pytest.mark.parametrize(
     ("words", "usage", "refusal"),
     [
@@ -120,7 +131,7 @@ def test_runs_are_filtered_and_printed_as_json(recorded, capsys):
 
 def test_log_of_a_rank_is_printed(recorded, capsys):
     (recorded("r1-") / "rank-1.log").write_text("one\ntwo")
-    for follow in ([], ["--follow"]):
+    for follow in ([], ["--follow"], ["-f"]):
         assert main(["logs", "r1-", "--rank", "1", *follow]) == 0
         assert capsys.readouterr().out.rstrip("\n") == "one\ntwo"
     (recorded("r2-") / "rank-1.log").touch()
@@ -137,6 +148,32 @@ def test_old_runs_are_deleted_by_name_or_age(recorded, capsys):
     assert [folder.name for folder in runs_dir().iterdir()] == ["20260101-000000-aaaa"]
     assert capsys.readouterr().out.count("deleted\n") == 4
     assert main(["rm"]) == 2
+    (runs_dir() / "link").symlink_to(recorded("20260101-000001-bbbb"))
+    assert main(["rm", "link"]) == 0
+    assert {folder.name[-4:] for folder in runs_dir().iterdir()} == {"aaaa", "bbbb"}
+
+
+@pytest.mark.parametrize("words", ["rm", "stop", "rerun", "show", "logs", "rm --older-than=-1", "rm --older-than=nan"])
+def test_a_missing_id_or_age_selects_no_run(recorded, launched, capsys, words):
+    recorded("20260101-000000-aaaa")
+    assert main(words.split() + [""] * ("-" not in words)) == 2
+    assert "''" in capsys.readouterr().err or "-" in words
+    assert len(list(runs_dir().iterdir())) == 1 and not launched
+
+
+@pytest.mark.parametrize(("detached", "became"), [(True, "r1 continues"), (False, "r1 was stopped")])
+def test_interrupt_while_following_says_what_became_of_the_run(recorded, capsys, monkeypatch, detached, became):
+    recorded("r1", detached=detached)
+
+    def interrupted(self, progress):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("ddl.display.view.PlainView.update", interrupted)
+    monkeypatch.setattr("ddl.display.view.PlainView.close", lambda view, progress: None)
+    monkeypatch.setattr("ddl.launcher.progress.Progress.over", False)
+    monkeypatch.setattr("ddl.launcher.run.Run.stop", lambda run: None)
+    assert main(["show"]) == 130
+    assert became in capsys.readouterr().err
 
 
 def test_rerun_asks_for_unrecorded_variables(recorded, launched, tmp_path, monkeypatch):

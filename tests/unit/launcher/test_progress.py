@@ -238,6 +238,18 @@ CASES = {
         errors={0: (3.0, "ResourceExhaustedError", NO_ROOM)},
         advice="DDL_RUNS_DIR",
     ),
+    "a message of sys.exit": dict(
+        sentence=": the data set is not here", errors={0: (3.0, "SystemExit", "the data set is not here\nmore")}
+    ),
+    **{
+        message: dict(sentence="raised", errors={0: (3.0, "SomeError", message)}, advice=advice)
+        for message, advice in {
+            "'LOCAL_RANK'": "--cluster torchrun",
+            "Extension horovod.torch has not been built: /x": "without PyTorch",
+            "Torch not compiled with CUDA enabled": "gloo",
+            "<urlopen error [Errno -2] Name or service not known>": "copy the file",
+        }.items()
+    },
     "Slurm's limit of memory": dict(sentence="needed more memory", end=dict(slurm="OUT_OF_MEMORY", **SLURM)),
     "tasks at their time limit": dict(
         sentence="45 s: the others were waiting for rank 1",
@@ -253,6 +265,14 @@ CASES = {
         others="rank 0 lost touch; ranks 1 and 3 were ended",
     ),
 }
+
+
+def test_checkpoint_that_a_full_disk_prevented_is_named_for_a_run_that_was_asked_to_end(folder):
+    folder.launcher(0.5, "launched")
+    folder.error(0, 3.0, "StorageError", f"checkpoint.npz cannot be written: {NO_ROOM}")
+    folder.launcher(4.0, "ended", state="stopped", reason="SIGTERM")
+    progress = folder.progress()
+    assert progress.state == "stopped" and "found its disk full" in progress.failure.sentence
 
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
@@ -281,10 +301,10 @@ def test_full_disk_is_reported_without_records(folder, monkeypatch, state, end):
 def test_a_rank_that_others_wait_for_is_named_while_the_run_goes_on(folder):
     for rank in range(2):
         folder.rank(rank)
-        write_json(folder.path / f"stalled-{rank}.json", {"rank": rank, "waits": rank == 0, "quiet_s": 60.0})
+        write_json(folder.path / f"stalled-{rank}.json", {"rank": rank, "waits": rank == 0, "since": 0.0})
     (folder.path / "stack-1.txt").write_text(STACK)
     (note,) = folder.progress().notes
-    assert "60 s: rank 0 is waiting for rank 1\n" in note and '"/me/train.py", line 7' in note
+    assert ": rank 0 is waiting for rank 1\n" in note and '"/me/train.py", line 7' in note
     folder.launcher(70.0, "ended", state="stopped")
     assert not folder.progress().notes
 

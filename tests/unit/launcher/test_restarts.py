@@ -2,7 +2,7 @@
 
 import pytest
 
-from ddl.launcher.restarts import decide
+from ddl.launcher.restarts import changes_of, decide, restarts_of
 from ddl.records.folder import RunFolder
 from ddl.records.jsonfiles import append_json_line, write_json
 
@@ -57,3 +57,23 @@ def test_killed_rank_restarts_the_run(decided):
 def test_run_that_is_not_restarted_says_why(decided, launcher, script, options, why):
     again = decided(launcher, script, **options)
     assert list(again) == ["no_restart"] and why in again["no_restart"] and bool(why) == bool(again["no_restart"])
+
+
+@pytest.mark.parametrize(
+    ("exit", "why"), [({"code": 137, "why": ""}, "was killed by SIGKILL"), ({"code": 1, "why": "ValueError"}, "raised")]
+)
+def test_change_of_an_elastic_run_has_its_cause(exit, why):
+    worlds = [{"event": "ranks", "time": time, "ranks": ranks} for time, ranks in ((2.0, 2), (9.0, 1), (12.0, 2))]
+    ended = [{**exits(8.0), **exit}, exits(8.1, rank=0, code=134)]
+    shrank, grew = changes_of([LAUNCHED, worlds[0], *ended, *worlds[1:]])
+    assert f"because rank 1 {why}" in shrank and "because" not in grew
+
+
+def test_cost_of_a_restart_is_not_recomputed_after_the_next():
+    launcher = [LAUNCHED, restarted(10.0, step=20), restarted(15.0, step=18)]
+    first = [step(20, 9.0), step(10, 11.0, "start"), step(18, 14.0)]
+    third = [step(10, 16.0, "start"), step(18, 17.0), step(20, 18.0)]
+    before, after = restarts_of(launcher, first + third)
+    assert (before.resumed_at, before.lost_s, after.lost_s) == (10, None, 3.0)
+    (before, after) = restarts_of(launcher, [step(20, 9.0), *third])
+    assert before.resumed_at is None

@@ -1,6 +1,7 @@
 """Run folders that are damaged, or cannot be used: each is named, and none hides another."""
 
 import os
+from pathlib import Path
 
 import pytest
 
@@ -9,7 +10,7 @@ from ddl.cli import main
 from ddl.errors import NotFound
 from ddl.records.folder import RunFolder
 from ddl.records.jsonfiles import write_json
-from ddl.records.machine import host_name
+from ddl.records.machine import host_name, versions
 
 JOB = {"name": "good", "created": 1.0, "workers": 1, "site": {}}
 
@@ -34,6 +35,11 @@ GOOD = "20260101-000000-aaaa"
 BAD = "20260101-000001-bbbb"
 
 
+def replace(path, make):
+    path.unlink(missing_ok=True)
+    make(path)
+
+
 DAMAGES = {
     "empty": lambda run: run.job.write_text(""),
     "cut off": lambda run: run.job.write_text('{"id": "2026'),
@@ -41,6 +47,13 @@ DAMAGES = {
     "a list": lambda run: run.job.write_text("[1, 2]"),
     "without keys": lambda run: run.job.write_text("{}"),
     "a rank": lambda run: run.rank(0).write_text(""),
+    "a rank without keys": lambda run: run.rank(0).write_text("{}"),
+    "a billion workers": lambda run: write_json(run.job, {**JOB, "id": BAD, "workers": 10**9}),
+    "workers as text": lambda run: write_json(run.job, {**JOB, "id": BAD, "workers": "two"}),
+    "a directory": lambda run: replace(run.launcher, Path.mkdir),
+    "a pipe": lambda run: replace(run.launcher, os.mkfifo),
+    "a pipe as events": lambda run: replace(run.events, os.mkfifo),
+    "a pipe as job": lambda run: replace(run.job, os.mkfifo),
 }
 
 
@@ -57,6 +70,29 @@ def test_damaged_run_is_listed_as_damaged(folder, capsys, damage):
     assert f"/runs/{BAD}/" in capsys.readouterr().out
     assert main(["stop", BAD]) == 0
     assert "is over already: damaged" in capsys.readouterr().out
+    assert main(["list", "--json"]) == 0 and main(["rm", BAD]) == 0
+    assert [run.id for run in runs()] == [GOOD]
+
+
+def test_pipe_as_a_log_does_not_block(folder, capsys):
+    os.mkfifo(folder(GOOD).log(0))
+    assert main(["logs"]) == 2 and "rank-0.log" in capsys.readouterr().err
+    assert main(["show"]) == 0
+
+
+def test_folder_of_another_user_is_listed_and_hides_no_run(folder, capsys, monkeypatch):
+    folder(GOOD)
+    bad, exists = folder(BAD), Path.exists
+
+    def closed(path):
+        if path == bad.job:
+            raise PermissionError
+        return exists(path)
+
+    monkeypatch.setattr(Path, "exists", closed)
+    replace(bad.launcher, os.mkfifo)
+    assert main(["list"]) == 0
+    assert "done" in (shown := capsys.readouterr().out) and "damaged" in shown
 
 
 COMMANDS = (["list"], ["show", "x"], ["stop", "x"], ["run", "hello.py"])
@@ -65,6 +101,7 @@ COMMANDS = (["list"], ["show", "x"], ["stop", "x"], ["run", "hello.py"])
 def test_a_runs_folder_without_permission_is_named(folder, tmp_path, capsys, monkeypatch):
     folder(GOOD)
     monkeypatch.setenv("XDG_CONFIG_HOME", "/nonexistent")  # root's is closed to others
+    versions()  # imports what nobody else may read
     closed = tmp_path / "runs"
     closed.chmod(0)
     user = os.geteuid()

@@ -14,7 +14,7 @@ from helpers import program
 @pytest.fixture
 def nvidia_smi(tmp_path, monkeypatch):
     """Put a stand-in for nvidia-smi on the path: no GPU is needed to read what it prints."""
-    site.gpu_names.cache_clear()
+    machine._gpus.cache_clear()
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
 
     def install(text):
@@ -22,7 +22,7 @@ def nvidia_smi(tmp_path, monkeypatch):
         monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
 
     yield install
-    site.gpu_names.cache_clear()
+    machine._gpus.cache_clear()
 
 
 LISTED = """cat <<'END'
@@ -65,7 +65,7 @@ def test_mig_instances_are_counted(nvidia_smi, monkeypatch, visible, names):
 def test_failing_or_hanging_driver_offers_no_gpu(nvidia_smi, monkeypatch):
     nvidia_smi("echo 'NVIDIA-SMI has failed' >&2; exit 9")
     assert site.gpu_names() == ()
-    site.gpu_names.cache_clear()
+    machine._gpus.cache_clear()
     monkeypatch.setattr(machine.subprocess, "run", Mock(side_effect=subprocess.TimeoutExpired("nvidia-smi", 1)))
     assert site.gpu_names() == ()
 

@@ -2,7 +2,8 @@
 
 import pytest
 
-from ddl.launcher.site import Site
+from ddl import launch, runs
+from ddl.launcher.site import Site, SiteError
 from ddl.launcher.slurm import Allocation, JobState, SlurmError, SlurmJob, submit
 from helpers import program
 
@@ -41,6 +42,10 @@ def test_a_job_says_what_it_waits_for(stand_in):
     assert state.waiting == "Slurm job 17 waits: Resources, expected to start at 2026-11-21 14:02:11"
     stand_in("squeue", "echo '17|PENDING|Priority|N/A|'")
     assert SlurmJob("r1").state().waiting == "Slurm job 17 waits: Priority"
+    for reason in ("launch failed requeued held", "JobHeldUser", "PartitionTimeLimit", "PartitionConfig"):
+        stand_in("squeue", f"echo '17|PENDING|{reason}|2026-11-21T14:02:11|'")
+        waiting = SlurmJob("r1").state().waiting
+        assert f"{reason}; it will not start by itself" in waiting and "2026" not in waiting
     stand_in("squeue", "echo '17|RUNNING|None|2026-11-21T14:02:11|node[01-02]'")
     state = SlurmJob("r1").state()
     assert state == JobState("17", "RUNNING", nodes="node[01-02]") and state.waiting == ""
@@ -71,3 +76,28 @@ def test_launch_in_a_finished_job_is_refused(stand_in, monkeypatch, squeue):
     monkeypatch.setenv("SLURM_JOB_ID", "17")
     with pytest.raises(SlurmError, match="job 17 .*over"):
         Site.here()
+
+
+REFUSALS = {
+    "echo 'srun: fatal: Could not establish a configuration source' >&2; exit 1": "srun: fatal: Could not establish",
+    "echo 'srun: error: Task launch for StepId=1.0 failed on node n1: Job prolog failed' >&2; exit 1": "prolog failed",
+}
+
+
+@pytest.mark.parametrize(("srun", "why"), REFUSALS.items())
+def test_an_srun_that_cannot_start_tasks_is_quoted_without_asking_slurm(stand_in, srun, why):
+    stand_in("srun", srun)
+    stand_in("squeue", "exit 1")
+    run = launch("hello.py", site=Site(scheduler="slurm", cores_per_node=2), check=False, warm=False)
+    assert run.state == "failed" and why in run.failure.sentence
+
+
+def test_a_missing_program_or_configuration_is_named(stand_in, monkeypatch):
+    site = Site(scheduler="slurm", cores_per_node=2)
+    monkeypatch.setenv("PATH", "/nonexistent")
+    with pytest.raises(SiteError, match="srun .*No such file"):
+        launch("hello.py", site=site)
+    assert [run.state for run in runs()] == ["failed"]
+    monkeypatch.setenv("SLURM_CONF", "/nonexistent")
+    with pytest.raises(SlurmError, match="SLURM_CONF"):
+        launch("hello.py", site=site)

@@ -13,6 +13,7 @@ from course.training import checkpoint
 from course.training.journal import Journal
 from course.training.preemption import Notice
 from course.training.recipes import SettingError
+from ddl.records.folder import StorageError
 from ddl.records.jsonfiles import read_json_lines
 
 SETTINGS = {"model": "cnn", "seed": 0}
@@ -93,6 +94,44 @@ def kept(folder, monkeypatch):
         return [(event["step"], event["reason"]) for event in events if event["event"] == "checkpoint"], notes
 
     return train
+
+
+def damaged(path, **changes):
+    with checkpoint.np.load(path) as file:
+        arrays = {**file, **changes}
+    checkpoint.np.savez(path, **{name: array for name, array in arrays.items() if array is not None})
+
+
+DAMAGES = {
+    "the first array": lambda path: damaged(path, variable_0=None),
+    "the last array": lambda path: damaged(path, variable_1=None),
+    "a step as text": lambda path: damaged(path, text=json.dumps({"state": {"step": "x"}, "settings": SETTINGS})),
+    "settings as a list": lambda path: damaged(path, text=json.dumps({"state": {"step": 1}, "settings": []})),
+    "a directory": lambda path: (path.unlink(), path.mkdir()),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES)
+def test_any_damage_leads_to_the_earlier_checkpoint(folder, capsys, horovod, damage):
+    for step in (2, 3):
+        path = checkpoint.save(variables(step), {"step": step}, SETTINGS)
+    damage(path)
+    assert checkpoint.resume(None, other := variables(0), SETTINGS) == {"step": 2} and other[1].numpy() == 2
+    assert "is damaged: resuming" in capsys.readouterr().out
+    (folder / checkpoint.BEFORE).unlink()
+    with pytest.raises(SettingError, match="cannot be resumed"):
+        checkpoint.resume(None, variables(0), SETTINGS)
+
+
+def test_checkpoint_that_cannot_be_replaced_is_a_storage_error(folder, monkeypatch):
+    checkpoint.save(variables(1), {"step": 1}, SETTINGS)
+
+    def immutable(path, other):
+        raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setattr(checkpoint.Path, "replace", immutable)
+    with pytest.raises(StorageError, match="Operation not permitted"):
+        checkpoint.save(variables(2), {"step": 2}, SETTINGS)
 
 
 def test_checkpoints_at_intervals_and_on_demand(kept, folder):
