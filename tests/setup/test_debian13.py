@@ -40,7 +40,8 @@ def debian(tmp_path_factory):
             inside += ["--ro-bind", file, file]
         inside += ["--ro-bind", CERTIFICATES, "/etc/ssl/certs/ca-certificates.crt"]
         inside += ["--bind", uv_cache, "/root/.cache/uv"]
-        inside += ["--ro-bind", sys.base_prefix, sys.base_prefix, "--die-with-parent", "--chdir", "/course", "--"]
+        inside += ["--ro-bind", sys.base_prefix, sys.base_prefix]
+        inside += ["--unshare-pid", "--die-with-parent", "--chdir", "/course", "--"]
         env = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "HOME": "/root", "DDL_ACCELERATOR": "cpu"}
 
         def run(*command, **variables):
@@ -55,22 +56,22 @@ def debian(tmp_path_factory):
         shutil.rmtree(folder)
 
 
-@pytest.mark.parametrize(("stack", "compilers"), [("default", ["g++", "g++-13"]), ("next", ["g++"])])
-def test_stack_compiles_and_trains(debian, stack, compilers):
-    """With the newest compiler there, one also with an older compiler; g++ 12 is Debian 12's."""
+STACKS = {"default": "g++", "next": "g++-13"}  # and the compiler: Debian 13's own is g++ 14
+if sys.base_prefix == "/usr":
+    del STACKS["default"]  # its Python 3.11 is mounted, which would hide Debian 13's own /usr
+
+
+@pytest.mark.parametrize("stack", STACKS)
+def test_stack_compiles_and_trains(debian, stack):
     venv, variables = ".venv", {"DDL_STACK": stack}
     if stack == "next":
         venv += "-next"
-    elif sys.base_prefix == "/usr":
-        pytest.skip("needs a Python 3.11 that can be mounted elsewhere")
     else:
         variables["PYTHON"] = f"{sys.base_prefix}/bin/python3.11"
-    for compiler in compilers:
-        said = debian("make", "setup", f"VENV={venv}", CXX=compiler, **variables)
-        assert re.search(r"file (\d+) of \1\n", said), said
-        debian("sh", "-c", f"rm -r {venv}/ddl-made ~/.cache/ddl/wheels")
-        debian(
-            f"{venv}/bin/ddl", "run", "--workers", "2", "train_cifar.py", "--data-set", "synthetic",
-            "--train-samples", "512", "--test-samples", "256", "--global-batch", "64", "--epochs", "1",
-        )  # fmt: skip
+    said = debian("make", "setup", f"VENV={venv}", CXX=STACKS[stack], **variables)
+    assert re.search(r"file (\d+) of \1\n", said), said
+    debian(
+        f"{venv}/bin/ddl", "run", "--workers", "2", "train_cifar.py", "--data-set", "synthetic",
+        "--train-samples", "512", "--test-samples", "256", "--global-batch", "64", "--epochs", "1",
+    )  # fmt: skip
     debian("rm", "-r", venv)
