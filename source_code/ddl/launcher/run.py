@@ -171,7 +171,7 @@ class Run:
                 view.update(progress)
                 self._processes.pause()
         except KeyboardInterrupt:
-            outcome = f"continues: attach({self.id!r}).wait() or `ddl show {self.id}` follows it, `ddl stop {self.id}` ends it"
+            outcome = f"continues: attach({self.id!r}) or `ddl show {self.id}` follows it, `ddl stop {self.id}` ends it"
             if not self.job.get("detached"):
                 self.stop()
                 outcome = "was stopped"
