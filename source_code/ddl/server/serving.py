@@ -135,7 +135,10 @@ class _Kill(_Handler):
 
 
 def forget_widgets(model, **_):
-    """Leave widgets out of a notebook that is saved: opened again without their kernel, each would be an error."""
+    """Leave widgets out of a notebook that is saved: opened again without their kernel, each would be an error.
+
+    The settings beside this name it, because other extensions may replace the contents manager.
+    """
     if model["type"] == "notebook":
         for cell in model["content"]["cells"]:
             if "outputs" in cell:
@@ -144,7 +147,6 @@ def forget_widgets(model, **_):
 
 def serve(server):
     """Add the pages of runs to a Jupyter server, and tell its kernels about them."""
-    server.contents_manager.register_pre_save_hook(forget_widgets)
     pages = url_path_join(server.web_app.settings["base_url"], "ddl")
     runs = Runs(pages)
     shared = {"runs": runs, "threads": ThreadPoolExecutor(8, thread_name_prefix="ddl")}
