@@ -248,7 +248,7 @@ compare_guess(guess_same, came, "how far the steps are apart")
 #
 # In the first test of lesson 1's question 2, two workers go from 0 to 0.05893 in
 # four iterations at the learning rate 0.001. Now train one worker as long, from 0,
-# with `train_loop_batches` on `[[(1, 1), (2, 2), (1, 0), (2, 1)], [(3, 3), (4, 4),
+# with 1b's `train_loop_batches` on `[[(1, 1), (2, 2), (1, 0), (2, 1)], [(3, 3), (4, 4),
 # (3, 1), (4, 6.25)]]`: each batch joins both workers' batches. Why are the results equal? When would
 # they differ?
 #
