@@ -47,7 +47,7 @@ class Course:
         self.horovod("")
 
     def horovod(self, build, digest=None):
-        """Let what is compiled run the line `build`."""
+        """Make a stand-in of Horovod that runs the lines `build` when it is compiled."""
         source = self.folder / "horovod-0.28.1"
         for package in ("horovod", "horovod/tensorflow"):
             (source / package).mkdir(parents=True, exist_ok=True)

@@ -164,7 +164,7 @@ def test_slurm_refusal_is_passed_on(on_slurm, script):
 
 @pytest.fixture
 def failing_prolog(slurm_conf, monkeypatch, tmp_path):
-    """Let the prolog fail on every node; afterward, resume them."""
+    """Make the prolog fail on every node, and resume the nodes afterward."""
     monkeypatch.setenv("SLURM_CONF", str(slurm_conf))
     known = slurm_conf.read_text()
     slurm_conf.write_text(f"{known}Prolog={program(tmp_path / 'prolog.sh', '#!/bin/sh' + chr(10) + 'exit 1')}\n")

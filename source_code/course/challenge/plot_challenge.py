@@ -20,12 +20,10 @@ def plot_challenge(board) -> Figure:
     for row in scored:
         style = {"color": GRAY, "marker": "*" if row["kind"] == "reference" else "P"}
         if row["kind"] == "own":
-            style = {key: looks[row["name"]][key] for key in ("color", "marker")} | (
-                {} if row["counts"] == "yes" else {"alpha": 0.5}
-            )
+            style = looks[row["name"]] | {"alpha": 1 if row["counts"] == "yes" else 0.5}
         half = 0 if math.isnan(row["half_width"]) else row["half_width"]
-        bar = {"yerr": half, "capsize": 3, "linestyle": "", "markersize": 8}
-        panel.errorbar(row["ratio"], row["mean"], label=row["name"], **bar, **style)
+        style |= {"yerr": half, "capsize": 3, "linestyle": "", "markersize": 8}
+        panel.errorbar(row["ratio"], row["mean"], label=row["name"], **style)
     panel.set(xlabel="processor time ÷ baseline's", ylabel="private accuracy")
     panel.yaxis.set_major_formatter(lambda value, _: f"{value:.0%}")
     figure.legend_below(panel, columns=3)

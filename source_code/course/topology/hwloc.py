@@ -90,7 +90,9 @@ class _Reader:
             _number(element, "os_index"): (_cpus(element), _number(element, "local_memory"))
             for element in self.of("NUMANode")
         }
-        on_gpus = [_number(element, "os_index") for element in self.of("NUMANode") if _is_gpu_memory(element)]
+        on_gpus = [
+            _number(element, "os_index") for element in self.of("NUMANode") if element.get("subtype") == "GPUMemory"
+        ]
         numas = {number: node for number, node in nodes.items() if number not in on_gpus}
         cores = {}
         for element in self.of("PU"):
@@ -173,16 +175,12 @@ class _Reader:
 
 
 def _gpus(device):
-    """The names of the GPUs in a PCI device, as the library that knows most of them calls them."""
+    """Return the names of the GPUs in a PCI device, from the library that lists most of them."""
     names = {}
     for element in _os_devices(device):
         if _info(element, "GPUModel"):
             names.setdefault(_info(element, "Backend"), []).append(element.get("name", ""))
     return max(names.values(), key=len, default=[])
-
-
-def _is_gpu_memory(element):
-    return element.get("subtype") == "GPUMemory"
 
 
 def _is_pci(element):

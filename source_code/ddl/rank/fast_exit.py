@@ -30,7 +30,7 @@ def end_with_parent() -> None:
 
 
 def adopt_orphans() -> None:
-    """Become the parent of all that the processes below this one leave behind, whatever their session."""
+    """Adopt the orphans of all descendants of this process, in any session."""
     libc.prctl(PR_SET_CHILD_SUBREAPER, 1)
 
 

@@ -135,9 +135,9 @@ class _Kill(_Handler):
 
 
 def forget_widgets(model, **_):
-    """Leave widgets out of a notebook that is saved: opened again without their kernel, each would be an error.
+    """Leave widgets out of saved notebooks, because without their kernel each would be shown as an error.
 
-    The settings beside this name it, because other extensions may replace the contents manager.
+    ``settings/jupyter_server_config.json`` registers this, because other extensions may replace the contents manager.
     """
     if model["type"] == "notebook":
         for cell in model["content"]["cells"]:

@@ -49,7 +49,7 @@ def test_version_2_is_read():
 
 
 def test_memory_of_gpus_and_empty_nodes_are_not_listed_as_numa_nodes():
-    """As on a Grace Hopper: GPU memory is a node of its own, and eight more are reserved for its partitions."""
+    """As on a Grace Hopper: GPU memory is a separate node, and more nodes are reserved for its partitions."""
     nodes = '<object type="NUMANode" os_index="{}" cpuset="0x0" local_memory="{}"{}/>'
     gpu_memory = nodes.format(2, 96 * 2**30, ' subtype="GPUMemory"')
     text = VERSION_2.replace('<object type="Package"', f'{gpu_memory}{nodes.format(3, 0, "")}<object type="Package"', 1)
@@ -68,7 +68,7 @@ def test_processing_accelerators_and_their_partitions_are_shown():
     device = (
         f'<object type="PCIDev" pci_busid="0000:91:00.0" pci_type="{{}} [1002:74a0] [1002:74a0] 00">{parts}</object>'
     )
-    for pci_class in ("1200", "0b40"):  # the second is known by what hwloc says of it
+    for pci_class in ("1200", "0b40"):  # hwloc names the second as a GPU
         text = VERSION_2.replace('<object type="PCIDev"', f'{device.format(pci_class)}<object type="PCIDev"', 1)
         machine = hwloc.parse(text)
         assert [gpu.model for gpu in machine.gpus if gpu.address == "0000:91:00.0"] == ["AMD Instinct MI300A"]
