@@ -273,11 +273,17 @@ plot.plot_critical_batch(
 
 # %% [markdown]
 # Agreement within a factor of two or three is as much as you can expect: the noise
-# scale grows during training, and the bend is one number for all of it. Tasks differ by
-# far more. McCandlish et al. find useful batches of about 900 for CIFAR-10, of tens of
-# thousands for ImageNet, and of millions for an agent that plays Dota 2. The harder the
-# task and the lower its loss, the larger the noise scale.
+# scale grows during training, and the bend is one number for all of it.
 # [4b](4b.Convergence-in-Depth.ipynb), section 2, measures it while a network trains.
+# Tasks differ by far more:
+
+# %% tags=["demo", "recorded"]
+plot.plot_tasks(curve, noise)
+
+# %% [markdown]
+# From a digit to a game of Dota 2, the useful batch grows from hundreds to millions of
+# samples. The harder the task and the lower its loss, the less two samples agree, so the
+# more of them are worth averaging. That is why some models train on thousands of GPUs.
 
 # %% [markdown]
 # ## 3. Scale the learning rate, and warm up

@@ -12,7 +12,7 @@ _MODULES = {
     "convergence.plot_convergence": (
         "plot_convergence plot_noise_scale plot_schedule plot_batch_size_tradeoff plot_minima"
     ),
-    "convergence.plot_critical": "plot_critical_batch plot_differences plot_tuning",
+    "convergence.plot_critical": "plot_critical_batch plot_differences plot_tasks plot_tuning",
     "gradients.plot_descent": (
         "slider plot_descent plot_training plot_average plot_spread plot_best_rate plot_exchange plot_ring"
     ),

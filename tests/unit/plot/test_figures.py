@@ -52,6 +52,7 @@ FIGURES = {
     "tuning": lambda: plot.plot_tuning(recorded("convergence-tuning")),
     "critical": lambda: plot.plot_critical_batch(curve(), noise={"live": Noise((300.0,))}),
     "critical, two arms": lambda: plot.plot_critical_batch([curve(), curve("LAMB")]),
+    "tasks": lambda: plot.plot_tasks(curve(), Noise((400.0,))),
     "sharpness": lambda: plot.plot_sharpness(recorded("landscape")),
     "ways": lambda: plot.plot_ways(raced()),
     "overlap": lambda: plot.plot_overlap(roofline.overlap_on_h100(), predicted=[13_800]),
