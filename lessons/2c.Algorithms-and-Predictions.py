@@ -97,9 +97,9 @@ plot.plot_algorithms(64, 10e-6, 1e-10)
 # **Question 1** (3 points)
 #
 # Write `all_reduce_s(algorithm, size_bytes, ranks, alpha, beta)` for `"ring"`,
-# `"recursive doubling"`, `"halving and doubling"` and `"tree"`. It returns
-# seconds; β is in seconds per byte. A single rank takes no time. If $N$ is not a power
-# of two:
+# `"recursive doubling"`, `"halving and doubling"` and `"tree"`. It returns seconds; α
+# is in seconds, β in seconds per byte. A single rank takes no time. If $N$ is not a
+# power of two:
 #
 # - for the tree, round $\log_2 N$, its levels, up;
 # - for the two doublings, the ranks beyond the largest power of two below $N$ first
@@ -192,7 +192,8 @@ assert near(all_reduce_s("ring", 6_000, 3, 0, beta), 8e-6)
 #   `(first, end)` that means `values[first:end]`.
 #
 # The driver of the ring in [1c](1c.Rings-and-Costs.ipynb) does the rest. `rank ^ 4` is
-# the rank whose number differs by 4. Begin with far partners or with near ones.
+# the rank whose number differs by 4, up or down. Begin with far partners or with near
+# ones.
 
 # %% nbgrader={"grade": false, "grade_id": "q02_halving", "locked": false, "schema_version": 3, "solution": true, "task": false}
 def partner(step, rank, ranks):
@@ -335,8 +336,8 @@ compare_guess(guess_fade, hierarchy.gain(32, 8),
 # The gain in **bytes** fades as hosts are added: between many hosts, any all-reduce
 # sends twice the data. **Latency** remains: a ring waits for $2(N-1)$ messages in a row,
 # a hierarchy for two rounds inside a host and a few between hosts. So it gains most with
-# many hosts and small messages. With large ones it can lose, since the steps inside a
-# host are added.
+# many hosts and small messages. With large ones it can lose: the steps inside a host
+# are added.
 #
 # **A good place to stop.**
 
@@ -475,7 +476,7 @@ for kind, share in clusters.SHARE.items():
 # Gbit/s network. Inception V3 and ResNet-101 have an efficiency of about 90 %.
 #
 # **Predict first.** VGG-16 has six times the weights of Inception V3, most of
-# them in dense layers, which need little computation. What is its efficiency?
+# them in dense layers, which need little computation. What is its efficiency there?
 
 # %% tags=["demo"]
 guess_vgg = None  # percent
@@ -508,8 +509,8 @@ prediction.table(pascal, "VGG-16, if nobody is late.")
 # The fitted $s$ covers everything that makes a rank late: its input, its clock rate,
 # kernels that compete with messages.
 #
-# A fit says nothing about how well it predicts. So each publisher's figures are
-# predicted with an $s$ from the **other** publishers' alone.
+# A fit says nothing about other figures. So each publisher's figures are predicted
+# with an $s$ from the **other** publishers' alone.
 
 # %% tags=["demo"]
 print("s, fitted to all figures:", published.fitted())
@@ -644,9 +645,9 @@ assert near(gbit_per_s_needed(2, 10, 3, 0.25), 320 / 18 * 1e-9)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# And a cluster of today? Here are up to a thousand A100s training ResNet-50 (in a
-# terminal, `ddl predict --topology dgx-a100 --nodes 128 --model resnet50 --batch 256`),
-# each term in ms, and the interval in which four of five published efficiencies lay:
+# Here are up to a thousand A100s training ResNet-50 (in a terminal,
+# `ddl predict --topology dgx-a100 --nodes 128 --model resnet50 --batch 256`), each term
+# in ms, and the interval in which four of five published efficiencies lay:
 
 # %% tags=["demo"]
 margin = clusters.MARGIN_POINTS
@@ -665,8 +666,8 @@ prediction.table(thousand, margin_points=margin)
 #
 # The kernel can give processes their own network (a **network namespace**), join two of
 # these by a virtual cable, and limit its rate. To the processes this *is* two hosts on a
-# slow network: `site=hosts.site(rate_mbit=100)`. It needs permission; root has
-# it, and on many systems everyone does. If it is refused, the cells below show recorded runs.
+# slow network: `site=hosts.site(rate_mbit=100)`. It needs permission; root has it,
+# and on many systems everyone. If it is refused, the cells below show recorded runs.
 
 # %% tags=["demo"]
 refused = hosts.permitted()  # empty, or the reason why not
@@ -675,8 +676,8 @@ print(refused or "two hosts can be made on this machine")
 # %% [markdown]
 # ### Rings and hierarchies over a slow cable
 #
-# **Predict first.** Four ranks, two on each host, all-reduce 1 MiB by Horovod's ring. In
-# it each direction of the cable carries $2(N-1)/N$ of the data. How many ms does that
+# **Predict first.** Four ranks, two on each host, all-reduce 1 MiB by Horovod's ring.
+# Each direction of the cable carries $2(N-1)/N$ of the data. How many ms does that
 # take at 100 Mbit/s?
 
 # %% tags=["demo"]
