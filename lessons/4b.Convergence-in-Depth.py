@@ -94,8 +94,8 @@ def say(what, one, other):
 #
 # One layer can tell. **Batch norm** gives each channel mean 0 and variance 1 over the
 # images of one pass on one rank, which Hoffer et al. (2017) call a **ghost batch**. If
-# it changed along with the global batch, you would compare two things at once. So it is
-# 32 in every run, until section 5 changes it on purpose.
+# it changed along with the global batch, you would compare two things at once. So it
+# is 32 in every run until section 5.
 #
 # **Predict first.** One rank takes eight steps of 1,024 images in 32 passes
 # each. Then all ranks share the same steps. By how many percent do the two
@@ -300,7 +300,7 @@ assert math.isclose(value, 0, abs_tol=1e-9)  # every rank had the same data
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# A single step tells you next to nothing: with two gradients of 32 images, $|G|^2$ is
+# A single step tells you little: with two gradients of 32 images, $|G|^2$ is
 # estimated by their scalar product, which is often negative. So the course divides
 # **moving averages** of the two numbers (98 % old, 2 % new step). Two runs measure it
 # while they train:
