@@ -42,7 +42,6 @@ FIGURES = {
     "trade-off": lambda: plot.plot_batch_size_tradeoff(curve().fit, batches=(430,)),
     "cost": lambda: plot.plot_cost({"a layer": (0.01, (4e6,))}, LINK, 2),
     "lost share": lambda: plot.plot_lost_share(60, 300, 11_124),
-    "fade": lambda: plot.plot_fade(LINK, LINK),
     "algorithms": lambda: plot.plot_algorithms(64, 1e-5, 1e-10),
     "published": lambda: plot.plot_published(),
     "links": lambda: plot.plot_links(),
