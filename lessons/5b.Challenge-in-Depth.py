@@ -154,7 +154,7 @@ plot.plot_convergence(baselines, x="samples")
 #
 # **Question 2** (3 points)
 #
-# Write `samples_to(samples, accuracies, target)`. The lists say what each evaluation
+# Write `samples_to(samples, accuracies, target)`. The lists hold what each evaluation
 # found, in order. Find the first evaluation whose accuracy is at least `target`. Take
 # the curve from the one before to it as a straight line, and return the number of
 # samples at which that line is at `target`. If the first evaluation is already there,
@@ -405,7 +405,7 @@ pd.DataFrame({
 # one score in five of these runs counts.
 
 # %% [markdown]
-# The first row is no finding: the target was set so that the baseline counts at least
+# The first row is not a finding: the target was set so that the baseline counts at least
 # nine times in ten. A file is scored once.
 
 # %% [markdown]
