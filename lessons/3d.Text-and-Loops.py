@@ -317,9 +317,9 @@ for rare, lift in ((0.3, 0.1), (0.6, -0.2)):
 # ## 4. House numbers
 #
 # SVHN (Netzer et al., 2011) has colored images of house-number digits: 73,257 for
-# training and 26,032 for testing, 32 × 32 like CIFAR-10's, in MATLAB files. `ddl data
-# fetch svhn` downloads them (250 MB). If they are not here, a generated file in the
-# same format is used.
+# training and 26,032 for testing, 32 × 32 like CIFAR-10's, in MATLAB files.
+# `ddl data fetch svhn` downloads them (250 MB). If they are not here, a generated file
+# in the same format is used.
 #
 # **Question 3** (2 points)
 #
