@@ -5,18 +5,15 @@
 #
 # | about | this notebook |
 # | --- | --- |
-# | time | 135 minutes, in three sittings; the runs alone take about four |
-# | hardware | two cores; on a machine with GPUs the same cells use the GPUs |
+# | time | 120 minutes, in three sittings; the runs take about four |
+# | hardware | two cores; GPUs if there are any |
 # | before this | [3. Multi-GPU](3.Multi-GPU.ipynb) |
-#
-# TensorFlow's own strategies next to Horovod, why the loss is divided by the global
-# batch, a hunt for six mistakes, and the same training in PyTorch.
 #
 # | sitting | sections | minutes |
 # | --- | --- | --- |
-# | five strategies | 1 to 3 | 47 |
-# | one loss, and a mean of means | 4 | 28 |
-# | a bug hunt, and PyTorch | 5 to 6 | 57 |
+# | five strategies | 1 to 3 | 40 |
+# | one loss, and a mean of means | 4 | 25 |
+# | a bug hunt, and PyTorch | 5 to 6 | 55 |
 
 # %% tags=["parameters"]
 size = "reader"  # "smoke" only checks that everything runs
@@ -34,7 +31,7 @@ import numpy as np
 import pandas as pd
 
 import ddl
-from ddl import compare, launch, stack
+from ddl import launch
 from course import agreement, check, difference, hint, plot, recorded
 from course import compare_guess, mistakes, ps_faults
 
@@ -46,46 +43,27 @@ fixed = dict(images, global_batch=64, epochs=1 if smoke else 5, seed=seed)
 # %% [markdown]
 # ## 1. Replicas in one process
 #
-# Two questions tell the strategies apart. **Where are the workers?** They are threads of
-# one process, each with its own device (`MirroredStrategy`), or processes of their own.
-# **Who waits?** In *synchronous* training each step ends with an all-reduce. In
-# *asynchronous* training a **parameter server** keeps the weights; each worker reads
-# them, computes, sends its gradient, and waits for nobody.
+# Two questions tell the strategies apart. **Where are the workers?** They are threads
+# of one process, each with its own device, or separate processes. **Who waits?** In
+# *synchronous* training each step ends with an all-reduce. In *asynchronous* training a
+# **parameter server** keeps the weights; each worker reads them, computes, sends its
+# gradient, and waits for nobody.
 #
 # ![Four panels. Mirrored: one process with two replicas, gradients summed inside.
 # Multi-worker and Horovod: two processes, gradients summed between them. Parameter
-# server: a coordinator hands out steps, workers read weights from a server and
-# send gradients to it.](../images/strategies.svg)
+# server: a coordinator hands out steps, workers read weights from a server and send
+# gradients to it.](../images/strategies.svg)
 
 # %% [markdown]
-# | strategy | workers | gradients | you change |
-# | --- | --- | --- | --- |
-# | one device | one | stay | nothing |
-# | `MirroredStrategy`, `Model.fit` | replicas in one process | all-reduce | where the model is made |
-# | `MirroredStrategy`, own loop | replicas in one process | all-reduce | loss, step, loop |
-# | `MultiWorkerMirroredStrategy` | processes, any host | all-reduce | the strategy, and `TF_CONFIG` |
-# | `ParameterServerStrategy` | processes, any host | to the server | the loop: steps are handed out |
-# | Horovod | processes, any host | all-reduce | six steps |
+# Between GPUs, TensorFlow's all-reduce uses NCCL, NVIDIA's library. Horovod's does so
+# if compiled with `HOROVOD_GPU_OPERATIONS=NCCL` (`horovodrun --check-build` tells);
+# otherwise gradients go through the host's memory. Between CPUs, TensorFlow uses remote
+# calls (gRPC), and Horovod uses Gloo.
 #
-# What carries the all-reduce? Between GPUs, TensorFlow takes NCCL, NVIDIA's
-# library for that. Horovod does so only if it was compiled with it
-# (`HOROVOD_GPU_OPERATIONS=NCCL`; `horovodrun --check-build` tells); otherwise
-# gradients go through the host's memory. Between CPUs, TensorFlow has remote
-# calls of its own (gRPC), and Horovod takes Gloo, a library over sockets.
-#
-# TensorFlow also has `TPUStrategy`, which is `MirroredStrategy` for the cores of a TPU.
-# Platforms such as Determined take the six steps out of your script and do them, and
-# the search for settings, for you.
-
-# %% [markdown]
-# The network is a small convolutional one, without dropout, and with group norm
-# instead of batch norm: nothing in it looks at more than one image at a time.
-# All runs have the same data, order of images, initial weights, optimizer and
-# global batch, down to the seed. So a *correct* strategy makes the same updates
-# as a single device.
-#
-# First, one device. The script is `source_code/strategies/single.py`: Keras'
-# `Model.fit` and nothing else.
+# The network is small and convolutional, without dropout, and with group norm: nothing
+# in it looks at more than one image at a time. All runs have the same data, order of
+# images, initial weights, optimizer and global batch, so a *correct* strategy makes a
+# single device's updates. First, that device, with Keras' `Model.fit`:
 
 # %% tags=["demo"]
 single = launch(
@@ -95,28 +73,25 @@ single = launch(
 # %% [markdown]
 # ### MirroredStrategy with `Model.fit`
 #
-# What has to change in that script? Both files are real scripts that run; these
-# are the lines in which they differ.
+# These lines of that script change:
 
 # %% tags=["demo"]
 difference("strategies/single.py", "strategies/mirrored.py")
 
 # %% [markdown]
-# The strategy makes a copy of each variable on each device (together a
-# `MirroredVariable`), splits every batch over the **replicas**, and sums their
-# gradients inside `apply_gradients`. Without a list of devices it takes all GPUs of
-# the host.
+# The strategy copies each variable to each device (together a `MirroredVariable`),
+# splits every batch over the **replicas**, and sums their gradients inside
+# `apply_gradients`. By default it takes all GPUs of the host, and sums with
+# `cross_device_ops=tf.distribute.NcclAllReduce()`; `HierarchicalCopyAllReduce()` and
+# `ReductionToOneDevice()` are alternatives. `TPUStrategy` is the same for a TPU's
+# cores.
 #
-# How it sums is your choice: `cross_device_ops=tf.distribute.NcclAllReduce()`, the
-# default for GPUs, or `HierarchicalCopyAllReduce()` and `ReductionToOneDevice()`.
+# Without GPUs, the CPU is split into **logical devices** that share its cores. They
+# show whether *results* are right, and nothing about speed.
 #
-# On a machine without GPUs, the CPU is split into **logical devices** that
-# share its cores. So you see that the *results* are right, but learn nothing
-# about speed: one device could use all cores by itself.
-#
-# **Predict first.** Take the weights of the mirrored run and of the single
-# device after the first four updates. How large is their largest difference,
-# relative to the largest weight: 0, about 1e-6, or about 1e-2?
+# **Predict first.** After four updates, how large is the largest difference between the
+# mirrored run's weights and the single device's, relative to the largest weight: 0,
+# about 1e-6, or about 1e-2?
 
 # %% tags=["demo"]
 guess_difference = None  # a number, such as 1e-3
@@ -133,15 +108,13 @@ compare_guess(guess_difference, both["÷ the largest weight"].iloc[1],
               "largest difference ÷ largest weight")
 
 # %% [markdown]
-# It is not 0: the sum of 64 numbers rounds differently when it is made of two
-# sums of 32. But it is only rounding.
+# It is only rounding: two sums of 32 numbers round differently from one sum of 64.
 #
 # ### MirroredStrategy with your own loop
 #
-# `fit` hides the step. If you need control over it (two optimizers, a penalty
-# on gradients, a special loss), you write the loop yourself, and the strategy
-# runs its step on each replica with `strategy.run`. First look at it on one
-# device, then mirrored:
+# For two optimizers, a penalty on gradients or a special loss, write the loop yourself;
+# `strategy.run` runs its step on each replica. From one device to mirrored, these lines
+# change:
 
 # %% tags=["demo"]
 difference("strategies/loop.py", "strategies/mirrored_loop.py")
@@ -153,29 +126,26 @@ mirrored_loop = launch(
 )
 
 # %% [markdown]
-# Look at the loss: it is summed over the replica's images and divided by the
-# **global** batch. Section 4 is about that line.
-
-# %% [markdown]
+# The loss is divided by the **global** batch: section 4 says why.
+#
 # ## 2. Several processes
 #
 # ### MultiWorkerMirroredStrategy
 #
-# Now the workers are processes, perhaps on several hosts. Each has to be told
-# who the others are, and which one it is. The environment variable `TF_CONFIG`
-# does that: it is JSON with the addresses of all workers, in the same order
-# everywhere, and the type and index of this worker.
+# Now the workers are processes, perhaps on several hosts. The environment variable
+# `TF_CONFIG` tells each the addresses of all workers, in the same order everywhere, and
+# its own type and index.
 
 # %% [markdown]
 # **Question 1** (2 points)
 #
-# Write `tf_config(addresses, index)`. It returns the text of `TF_CONFIG` for
-# one worker, which is JSON of the form
+# Write `tf_config(addresses, index)`. It returns the text of one worker's `TF_CONFIG`,
+# JSON of the form
 #
 # `{"cluster": {"worker": [...]}, "task": {"type": "worker", "index": 0}}`
 #
-# where `addresses` is the list of all workers' `"host:port"`. For an index that
-# no worker has, raise a `ValueError`.
+# where `addresses` lists all workers' `"host:port"`. For an index that no worker has,
+# raise a `ValueError`.
 
 # %% nbgrader={"grade": false, "grade_id": "q01_tf_config", "locked": false, "schema_version": 3, "solution": true, "task": false}
 def tf_config(addresses, index):
@@ -224,11 +194,7 @@ for hosts in (["b:1", "c:2", "a:3", "a:1"], ["Node7:41"], hosts):
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# When people type this for each process, most first attempts fail: a port is
-# taken, two workers have the same index, or a host does not answer. Here the
-# launcher does it (`cluster="multi_worker"`): each process picks a free port,
-# writes it down, and waits until all are there. The script itself needs few
-# changes:
+# Here the launcher does this (`cluster="multi_worker"`). The script needs few changes:
 
 # %% tags=["demo"]
 difference("strategies/mirrored.py", "strategies/multi_worker.py")
@@ -242,19 +208,16 @@ multi_worker = launch(
 # %% [markdown]
 # ### ParameterServerStrategy
 #
-# Now there are four processes: a **coordinator** that makes the model and hands
-# out steps, two **workers** that compute them, and a **parameter server** that
-# keeps the variables. The workers and the server run `tf.distribute.Server` and
-# wait for work. All of your script's logic runs in the coordinator.
+# Now there are four processes: a **coordinator**, which runs your script and hands out
+# steps, two **workers**, and a **parameter server**, which keeps the variables.
 
 # %% tags=["demo"]
 difference("strategies/loop.py", "strategies/parameter_server.py")
 
 # %% [markdown]
-# **Predict first.** Nobody waits for anybody. While a worker computes its
-# gradient, the other one may change the weights that the first one started
-# from. How many updates happen in between, on average? That number is the
-# **staleness** of a gradient. In synchronous training it is 0.
+# **Predict first.** While a worker computes its gradient, the other may change the
+# weights that it started from. How many updates happen in between, on average? That
+# number is the gradient's **staleness**. In synchronous training it is 0.
 
 # %% tags=["demo"]
 guess_staleness = None  # how many updates
@@ -270,55 +233,39 @@ counts = server.result["staleness"]  # how often 0, 1, 2, ... updates
 mean = np.average(range(len(counts)), weights=counts)
 compare_guess(guess_staleness, mean, "updates by others, on average")
 
-# %% tags=["demo"]
-plot.plot_staleness(server)
-
 # %% [markdown]
-# With two workers, there is mostly one update by the other worker in between. With a
-# hundred workers there are about a hundred, and the gradient belongs to weights that
-# are long gone; nothing limits it but the steps handed out ahead, two per worker.
-# What does it buy? These were measured, by holding or killing processes of this very
-# script:
+# With two workers it is usually about one. With a hundred it is about a hundred, and
+# the gradient belongs to weights that are long gone.
+#
+# What does it buy? These were measured by holding or killing processes:
 
 # %% tags=["demo"]
 ps_faults.table()
 
 # %% [markdown]
-# Nobody waits for a worker's *gradient*, but our script takes results in the
-# order in which it handed out steps, with two steps per worker under way. So a
-# slow worker costs more than its own share, and when one stops, the others
-# make only a few more updates. A script can put up with slow workers if it
-# takes results as they arrive. A lost worker ended the run here, by the
-# launcher; TensorFlow alone hands its step to another worker. With a lost parameter
-# server the weights are gone, and training restarts from a checkpoint.
-
-# %% [markdown]
-# A few lines more, and it restarts. The coordinator writes checkpoints of what the server
-# keeps, and reads the last one when it begins:
+# Our script hands out two steps per worker ahead, and takes results in that order. So a
+# slow worker costs more than its own share, and when one stops, the others make only a
+# few more updates. A script that takes results as they arrive can put up with slow
+# workers. A lost worker ended the run here, by the launcher; TensorFlow alone hands its
+# step to another worker. With a lost parameter server the weights are gone, and
+# training restarts from a checkpoint that the coordinator wrote:
 #
 # ```python
 # checkpoint = tf.train.Checkpoint(model=model, optimizer=optimizer)
 # manager = tf.train.CheckpointManager(checkpoint, folder, max_to_keep=2)
-# checkpoint.restore(manager.latest_checkpoint)  # nothing the first time
+# checkpoint.restore(manager.latest_checkpoint)
 # ...
 # coordinator.join()  # no step is under way while it writes
 # manager.save()
 # ```
 #
-# `Model.fit` works with this strategy too, if you give it the number of steps: workers
-# read at their own pace, so "an epoch" has no other meaning:
-#
-# ```python
-# with strategy.scope():
-#     model = make_model()
-#     model.compile(optimizer="sgd", loss="sparse_categorical_crossentropy")
-# model.fit(dataset.repeat(), epochs=5, steps_per_epoch=100)
-# ```
+# `Model.fit` works too, with a number of steps, because workers read at their own pace:
+# `model.fit(dataset.repeat(), epochs=5, steps_per_epoch=100)`.
 
 # %% [markdown]
 # ## 3. Do they agree?
 #
-# And Horovod, whose six steps lesson 3 shows:
+# Now Horovod, with lesson 3's six steps:
 
 # %% tags=["demo"]
 horovod = launch(
@@ -326,9 +273,9 @@ horovod = launch(
 )
 
 # %% [markdown]
-# **Predict first.** You have trained the same network on one device, and in five
-# other ways. After four updates, how many of the five have the weights of the single
-# device, up to rounding (a difference below 1e-3 of the largest weight)?
+# **Predict first.** After four updates, how many of the five other ways have the
+# weights of the single device, up to rounding (a difference below 1e-3 of the largest
+# weight)?
 
 # %% tags=["demo"]
 guess_alike = None  # a number from 0 to 5
@@ -343,21 +290,16 @@ compare_guess(guess_alike, alike, "ways with the same weights")
 compared
 
 # %% [markdown]
-# And later in training? Each script keeps its weights after 1, 4, 16, 64, ...
-# updates.
+# And after more updates?
 
 # %% tags=["demo"]
 plot.plot_agreement(trained)
 
 # %% [markdown]
-# Rounding errors do not stay small. Where a ReLU is barely on or off, or two
-# pixels compete for a maximum, a difference in the last digit decides, and from
-# then on the runs diverge: training a network is a chaotic system. So "equal at
-# the end" is too much to ask of two correct programs; "equal after a few
-# updates" is not.
-
-# %% tags=["demo"]
-compare(trained)
+# Rounding errors grow. If a ReLU is barely on or off, or two pixels compete for a
+# maximum, the last digit decides, and from then on the runs diverge: training is a
+# chaotic system. So two correct programs are equal after a few updates, and need not be
+# at the end.
 
 # %% [markdown] nbgrader={"grade": false, "grade_id": "q02_agree_prompt", "locked": true, "schema_version": 3, "solution": false, "task": false}
 # **Question 2** (2 points)
@@ -386,34 +328,28 @@ compare(trained)
 # ### END SOLUTION
 
 # %% [markdown]
-# The last table does *not* show which strategy is fastest on GPUs. On a CPU,
-# one process with all cores does the same arithmetic without sending anything.
-# Compare only rows with the same *ranks × threads*; lesson 3, section 4, does
-# it properly.
+# Images/s in the table say nothing about GPUs.
 #
 # **A good place to stop.**
 
 # %% [markdown]
 # ## 4. Why the loss is divided by the global batch
 #
-# Replicas *sum* their gradients. If each of them takes the **mean** over its
-# own images, the sum over $N$ replicas is $N$ times the gradient of the mean
-# over the global batch, as if the learning rate were $N$ times as high. So each
-# replica has to divide by the global batch $B$:
+# Replicas *sum* their gradients. If each takes the **mean** over its own images, the
+# sum over $N$ replicas is $N$ times the gradient of the mean over the global batch $B$.
+# So each replica divides by $B$:
 #
 # $$\nabla \frac{1}{B} \sum_{i=1}^{B} \ell_i
 # = \sum_{r=1}^{N} \nabla \frac{1}{B} \sum_{i \in r} \ell_i$$
 #
-# `tf.nn.compute_average_loss(per_example, global_batch_size=B)` does exactly
-# that. For the same reason Keras' loss classes refuse their default reductions
-# (`AUTO`, `SUM_OVER_BATCH_SIZE`) inside a strategy's scope: in your own loop
-# you pass `reduction="none"` and divide yourself. `Model.fit` does it for you.
-
-# %% [markdown]
-# **Predict first.** The script `loss_scaling.py` takes one step on two replicas, with
-# the loss scaled in several ways, and compares each gradient with a single device's
-# on the same images. If each replica takes its own mean, how many times too long is
-# the gradient?
+# `tf.nn.compute_average_loss(per_example, global_batch_size=B)` and `Model.fit` do
+# that. In a strategy's scope, Keras' loss classes refuse their default reductions
+# (`AUTO`, `SUM_OVER_BATCH_SIZE`) in your own loop: pass `reduction="none"` and divide
+# yourself.
+#
+# **Predict first.** `loss_scaling.py` scales the loss of two replicas in several ways,
+# and compares the gradients with a single device's. If each replica takes its own mean,
+# how many times too long is the gradient?
 
 # %% tags=["demo"]
 guess_ratio = None  # how many times
@@ -422,38 +358,35 @@ guess_ratio = None  # how many times
 scaled = launch(
     "loss_scaling.py", name="loss scaling", workers=1, replicas=workers
 )
-plot.plot_loss_scaling(scaled)
 
 # %% tags=["demo"]
-cases = {case["name"]: case for case in scaled.result["cases"]}
-compare_guess(guess_ratio, cases["mean of each replica"]["ratio"],
-              "times the single device's gradient")
+cases = pd.DataFrame(scaled.result["cases"]).set_index("name")
+display(cases.round(3), compare_guess(
+    guess_ratio, cases.loc["mean of each replica", "ratio"],
+    "times the single device's gradient",
+))
 
 # %% [markdown]
-# The wrong gradients are wrong in different ways. A factor $N$ on everything is
-# a learning rate that is $N$ times too high. With SGD you may notice; with
-# Adam, which divides by the gradient's size, almost never. An uneven last batch
-# is worse: the *direction* is wrong, because images in the smaller part weigh
-# more. And a penalty on the weights is the same on every replica, so it is
-# counted $N$ times unless you divide it by $N$
-# (`tf.nn.scale_regularization_loss`).
+# A factor $N$ on everything is a learning rate that is $N$ times too high. With SGD you
+# may notice; with Adam, which divides by the gradient's size, almost never. An uneven
+# last batch is worse: the *direction* is wrong, because images in the smaller part
+# weigh more. A penalty on the weights is the same on every replica, so it counts $N$
+# times unless divided by $N$ (`tf.nn.scale_regularization_loss`).
 
 # %% [markdown]
 # ### One replica's loss
 #
 # **Question 3** (3 points)
 #
-# Without TensorFlow, write two functions for one replica of a strategy that
-# sums:
+# Without TensorFlow, write two functions for one replica of a strategy that sums. Both
+# return a single number.
 #
-# - `replica_loss(per_example, global_batch)`: what the replica returns.
-#   `per_example` is a NumPy array of shape `[samples]`, or `[samples, ...]` if
-#   each sample has several values (such as one per pixel); such a sample counts
-#   with the mean of its values. A replica with no samples returns 0.
-# - `replica_penalty(penalty, replicas)`: what it adds for a penalty on the
-#   weights that all replicas share.
-#
-# Both return a single number.
+# - `replica_loss(per_example, global_batch)`: what the replica returns. `per_example`
+#   is a NumPy array of shape `[samples]`, or `[samples, ...]` if each sample has
+#   several values (such as one per pixel); such a sample counts with the mean of its
+#   values. A replica with no samples returns 0.
+# - `replica_penalty(penalty, replicas)`: what it adds for a penalty on the weights that
+#   all replicas share.
 
 # %% nbgrader={"grade": false, "grade_id": "q03_replica_loss", "locked": false, "schema_version": 3, "solution": true, "task": false}
 def replica_loss(per_example, global_batch):
@@ -516,18 +449,16 @@ assert math.isclose(replica_penalty(7, 3), 7 / 3, rel_tol=1e-6)
 # %% [markdown]
 # ### A mean of means
 #
-# Horovod *averages* instead of summing, so there each rank takes the mean over
-# its own part. The average of these means is the overall mean **if all parts
-# are equally large**.
+# Horovod *averages*, so each rank takes the mean over its own part. The average of
+# these means is the overall mean **if all parts are equally large**.
 #
 # **Question 4** (2 points)
 #
-# Now the ranks have unequal parts. Write `averaged(gradients, samples)`.
-# `gradients` is a list of the ranks' gradients (NumPy arrays of the same shape,
-# each the mean over that rank's own samples), and `samples` lists how many
-# samples each rank had. Return the gradient of the mean over all samples, in
-# the same shape. A rank without samples has a gradient of NaN, which must not
-# spoil the result.
+# For unequal parts, write `averaged(gradients, samples)`. `gradients` lists the ranks'
+# gradients (NumPy arrays of the same shape, each the mean over that rank's own
+# samples), and `samples` how many samples each rank had. Return the gradient of the
+# mean over all samples, in the same shape. A rank without samples has a gradient of
+# NaN, which must not spoil the result.
 
 # %% nbgrader={"grade": false, "grade_id": "q04_averaged", "locked": false, "schema_version": 3, "solution": true, "task": false}
 def averaged(gradients, samples):
@@ -577,11 +508,9 @@ for counts in ((0, 5, 2, 0, 7, 1), (9,), (3, 1, 0), (0, 0, 4), (2, 3, 4)):
 # %% [markdown]
 # ### The loop as TensorFlow's guide writes it
 #
-# `strategies/mirrored_loop.py` is short because `Experiment` prepares its data. In full, a
-# custom loop under a strategy has these pieces. `num_replicas_in_sync` sizes the global
-# batch; `drop_remainder` keeps parts equal; a Keras loss reduces the last axis, so
-# `[..., None]` keeps one loss per example; metrics add up over replicas until `.result()`
-# is read and `reset_state()` called.
+# A Keras loss reduces the last axis, so `[..., None]` keeps one loss per example;
+# `drop_remainder` keeps parts equal; metrics add up over replicas until
+# `reset_state()`.
 
 # %% [markdown] tags=["recipe"]
 # ```python
@@ -589,10 +518,10 @@ for counts in ((0, 5, 2, 0, 7, 1), (9,), (3, 1, 0), (0, 0, 4), (2, 3, 4)):
 # global_batch = 16 * strategy.num_replicas_in_sync
 # batches = tf.data.Dataset.from_tensor_slices((x, y)).shuffle(len(x))
 # batches = batches.batch(global_batch, drop_remainder=True)
-# batches = batches.prefetch(tf.data.AUTOTUNE)  # prepares the next while one trains
+# batches = batches.prefetch(tf.data.AUTOTUNE)
 # batches = strategy.experimental_distribute_dataset(batches)
 #
-# with strategy.scope():  # what has variables is created here
+# with strategy.scope():
 #     model = tf.keras.Sequential([tf.keras.layers.Dense(1, input_shape=(3,))])
 #     optimizer = tf.keras.optimizers.SGD(0.1)
 #     squared = tf.keras.losses.MeanSquaredError(reduction="none")
@@ -601,7 +530,7 @@ for counts in ((0, 5, 2, 0, 7, 1), (9,), (3, 1, 0), (0, 0, 4), (2, 3, 4)):
 # def step(x, y):
 #     with tf.GradientTape() as tape:
 #         predicted = model(x, training=True)
-#         losses = squared(y[..., None], predicted)  # one per example
+#         losses = squared(y[..., None], predicted)
 #         loss = tf.nn.compute_average_loss(
 #             losses, global_batch_size=global_batch)
 #     gradients = tape.gradient(loss, model.trainable_variables)
@@ -624,32 +553,23 @@ for counts in ((0, 5, 2, 0, 7, 1), (9,), (3, 1, 0), (0, 0, 4), (2, 3, 4)):
 # ```
 
 # %% [markdown]
-# **A good place to stop.** Next: what goes wrong unnoticed.
+# **A good place to stop.**
 
 # %% [markdown]
 # ## 5. A bug hunt
 #
-# Lesson 3 left four of Horovod's six steps with a "?". Scaling is not like the
-# others. Omit one of them and the program is wrong; scaling the learning rate with
-# the batch is a *heuristic*, which lesson 4 puts to the test. Here, leaving it out is
-# a mistake because these scripts promise it: runs that promise the same learning rate
-# and use different ones cannot be compared. In your own loop, wrap the *tape*: with
-# this Keras, Horovod's wrapped optimizer averages in `fit` and `minimize`, and not in
-# `apply_gradients`.
+# Omit one of Horovod's six steps, and the program is wrong. Only scaling the learning
+# rate is a *heuristic*, which lesson 4 tests, but these scripts promise it. In your own
+# loop, wrap the *tape*: with this Keras, Horovod's wrapped optimizer averages in `fit`
+# and `minimize`, and not in `apply_gradients`.
 #
-# None of the cases below raises an error, and the loss falls in all of them. So you have
-# to look for the mistakes in what each rank has recorded.
-
-# %% [markdown]
 # ### Seven runs, and one of them is right
 #
-# `bug_hunt.py` is a small, quick training with Horovod. `case="none"` is
-# correct; in each of the cases A to F one thing is missing or wrong. In every
-# run, each rank records what it has seen.
-
-# %% [markdown]
-# **Predict first.** In how many of the six cases is the final loss clearly
-# worse (by a tenth or more) than in the correct one?
+# In `bug_hunt.py`, `case="none"` is correct; in each of the cases A to F one thing is
+# missing or wrong. None raises an error, and the loss falls in all of them.
+#
+# **Predict first.** In how many of the six cases is the final loss clearly worse (by a
+# tenth or more) than in the correct one?
 
 # %% tags=["demo"]
 guess_worse = None  # a number from 0 to 6
@@ -670,8 +590,7 @@ compare_guess(guess_worse, len(worse), "cases with a clearly higher loss")
 pd.Series(losses, name="loss at the end").to_frame().round(4)
 
 # %% [markdown]
-# The loss alone does not reveal the mistakes. Here is what the ranks themselves
-# recorded in their first two steps.
+# The loss does not reveal the mistakes. These are each rank's first two steps:
 
 # %% tags=["demo"]
 mistakes.excerpt(hunted["none"])
@@ -679,21 +598,19 @@ mistakes.excerpt(hunted["none"])
 # %% [markdown]
 # ### Checks on what the ranks saw
 #
-# `mistakes.witnesses(run)` returns all of it as plain data: a list with one
-# dictionary per rank, rank 0's first, with these keys:
+# `mistakes.witnesses(run)` returns a list with one dictionary per rank, rank 0's first,
+# with these keys:
 #
-# - `"rank"`, `"rate_of_one_rank"`, and `"weights"`: a checksum of the initial
-#   weights;
-# - `"steps"`: for each step a dictionary with `"samples"` (the numbers of the
-#   samples it trained on), `"rate"`, `"update"` and `"weights"` (checksums of
-#   the gradients that it applied, and of its weights after that);
-# - `"samples_counted"` (how many samples it says it processed) and `"wrote"` (a
-#   file, or `None`).
+# - `"rank"`, `"rate_of_one_rank"`, and `"weights"`: a checksum of the initial weights;
+# - `"steps"`: for each step a dictionary with `"samples"` (the numbers of the samples
+#   it trained on), `"rate"`, `"update"` and `"weights"` (checksums of the gradients
+#   that it applied, and of its weights after that);
+# - `"samples_counted"` (how many samples it says it processed) and `"wrote"` (a file,
+#   or `None`).
 #
 # **Question 5** (3 points)
 #
-# Write three checks. Each takes such a list and returns `True` if something is
-# wrong:
+# Write three checks. Each takes such a list and returns `True` if something is wrong:
 #
 # - `shared_samples(ranks)`: in some step, two ranks had the same sample;
 # - `began_apart(ranks)`: not all ranks began with the same weights;
@@ -780,11 +697,10 @@ assert not began_apart([one, later]) and not drifting([one, later])
 #
 # Write three more:
 #
-# - `miscounted(ranks)`: the number of samples that all ranks together *counted*
-#   is not the number that they trained on;
-# - `not_scaled(ranks)`: in some step, a rank's `"rate"` is not
-#   `"rate_of_one_rank"` times the number of ranks (to within one part in
-#   10,000);
+# - `miscounted(ranks)`: the number of samples that all ranks together *counted* is not
+#   the number that they trained on;
+# - `not_scaled(ranks)`: in some step, a rank's `"rate"` is not `"rate_of_one_rank"`
+#   times the number of ranks (to within one part in 10,000);
 # - `second_writer(ranks)`: a rank other than rank 0 wrote a file.
 
 # %% nbgrader={"grade": false, "grade_id": "q06_more_checks", "locked": false, "schema_version": 3, "solution": true, "task": false}
@@ -865,8 +781,7 @@ for k in (1, 2, 3):
 # %% [markdown]
 # ### Which mistake is where?
 #
-# The course has such checks too. Here is what they say about the correct
-# script, followed by the records of one case.
+# The course's checks of the correct script, and the records of one case:
 
 # %% tags=["demo"]
 mistakes.examine(hunted["none"])
@@ -875,16 +790,16 @@ mistakes.examine(hunted["none"])
 mistakes.excerpt(hunted["A"])
 
 # %% [markdown]
-# Change the letter in the cell above, or give your checks a case:
+# Change the letter above, or give your checks a case:
 # `drifting(mistakes.witnesses(hunted["A"]))`.
 #
 # **Question 7** (3 points)
 #
-# Fill in `bugs`. It maps the letters A to F to these words: `"shard"` (all
-# ranks have the same batches), `"wrap"` (gradients are not averaged),
-# `"broadcast"` (ranks begin with different weights), `"throughput"` (samples
-# are counted too often), `"scale"` (the learning rate is not scaled as
-# promised), `"write"` (every rank writes the checkpoint).
+# Fill in `bugs`. It maps the letters A to F to these words: `"shard"` (all ranks have
+# the same batches), `"wrap"` (gradients are not averaged), `"broadcast"` (ranks begin
+# with different weights), `"throughput"` (samples are counted too often), `"scale"`
+# (the learning rate is not scaled as promised), `"write"` (every rank writes the
+# checkpoint).
 
 # %% nbgrader={"grade": false, "grade_id": "q07_bugs", "locked": false, "schema_version": 3, "solution": true, "task": false} tags=["raises-exception"]
 # bugs = {"A": ?, "B": ?, "C": ?, "D": ?, "E": ?, "F": ?}
@@ -920,8 +835,8 @@ assert bugs == {
 # %% [markdown]
 # ### A seventh case: a frozen layer
 #
-# In case G, somebody fine-tunes the network: its first layer is frozen
-# (`trainable = False`). The script broadcasts `model.trainable_variables`.
+# In case G the first layer is frozen (`trainable = False`), and the script broadcasts
+# `model.trainable_variables`.
 #
 # **Predict first.** Which of your six checks says `True`?
 
@@ -931,22 +846,18 @@ mistakes.examine(
 )
 
 # %% [markdown]
-# The frozen layer is not among the variables that are broadcast, so each rank keeps the
-# random weights that it drew. All ranks apply the same averaged gradients, but to
-# different networks. Broadcast `model.variables`: it also holds what no gradient
-# changes, such as the moving averages of batch normalization.
+# The frozen layer is not broadcast, so each rank keeps its own random weights, and
+# ranks apply the same averaged gradients to different networks. Broadcast
+# `model.variables`: it also holds what no gradient changes, such as the moving averages
+# of batch norm.
 #
 # ### An eighth case: the absence of an error proves nothing
 #
-# `bug_hunt_fit.py` leaves out none of these steps, and trains with Keras'
-# `fit`. From TensorFlow 2.16 on, Keras 3 replaces Keras 2, and Horovod does
-# not know it. Where only one of them is installed, you see recorded runs.
+# `bug_hunt_fit.py` leaves out no step, and trains with `fit`: on Keras 2, or on Keras
+# 3, which TensorFlow has from 2.16 on and Horovod does not know.
 
 # %% tags=["demo"]
 eighth = recorded("keras")
-if stack.name() == "next":  # it has both: your own runs
-    eighth = [launch("bug_hunt_fit.py", name=f"Keras {k}", keras=k)
-              for k in (2, 3)]
 mistakes.outcomes(eighth)
 
 # %% [markdown] tags=["claims"]
@@ -955,71 +866,56 @@ mistakes.outcomes(eighth)
 # Five seeds do not tell the two apart by held-out accuracy.
 
 # %% [markdown]
-# Your check finds it: `drifting(mistakes.witnesses(eighth[1]))`. Keras 2's `fit`
-# asks the *optimizer* for gradients, where Horovod averages them; Keras 3's has a
-# tape of its own. So this course refuses Keras 3.
+# Your check finds it: `drifting(mistakes.witnesses(eighth[1]))`. Keras 2's `fit` asks
+# the *optimizer* for gradients, where Horovod averages them; Keras 3's has its own
+# tape. So this course refuses Keras 3.
 
 # %% [markdown]
 # ## 6. The same in PyTorch
 #
-# Your own project may be in PyTorch. How much of all this carries over? Here is the
-# Horovod script next to the same training with PyTorch's `DistributedDataParallel`
-# (**DDP**): the same network, initial weights, and order of images.
+# These lines of the Horovod script change with PyTorch's `DistributedDataParallel`
+# (**DDP**):
 
 # %% tags=["demo"]
 difference("strategies/horovod_loop.py", "strategies/torch_ddp.py")
 
 # %% [markdown]
-# All six steps are there. Wrapping and broadcasting have become one line: a model in
-# DDP copies rank 0's weights when it is constructed, and averages gradients while
-# `backward()` still computes those of earlier layers (Li et al., 2020, section 3.2).
-# The loss is what it was with Horovod, for the same reason: DDP averages, so each
-# rank takes the mean over its own part.
+# Wrapping and broadcasting have become one line: a model in DDP copies rank 0's weights
+# when it is constructed, and averages gradients while `backward()` still computes those
+# of earlier layers (Li et al., 2020, section 3.2).
 #
-# **Predict first.** Take the weights of two ranks of PyTorch, and the weights of one
-# device of TensorFlow, after the same four updates. How large is their largest
-# difference, relative to the largest weight?
+# `torchrun` tells each process its rank, and where all of them meet.
+#
+# **Predict first.** After four updates, how large is the largest difference between the
+# weights of two ranks of PyTorch and of section 1's single device, relative to the
+# largest weight?
 
 # %% tags=["demo"]
 guess_libraries = None  # a number, such as 1e-3
 
-# %% [markdown]
-# `torchrun` is PyTorch's `horovodrun`: it tells each process its rank, and where
-# all of them meet. `launch` does the same with `cluster="torchrun"`, on this
-# machine or as tasks of Slurm, so that the run is followed and recorded like
-# all others. PyTorch is not installed by default.
-
 # %% tags=["demo"]
 there = ddl.has_torch()  # if it is not, this says how to get it
 if there:
-    few = dict(fixed, steps=16)
-    alone = launch(
-        "strategies/loop.py", name="one device", workers=1, **few
-    )
     by_torch = launch(
         "strategies/torch_ddp.py", name="PyTorch DDP", workers=workers,
-        cluster="torchrun", **few,
+        cluster="torchrun", **fixed,
     )
 
 # %% tags=["demo"]
 if there:
-    apart = agreement([alone, by_torch], step=4)
+    apart = agreement([single, by_torch], step=4)
     display(apart, compare_guess(
         guess_libraries, apart["÷ the largest weight"].iloc[1],
         "largest difference ÷ largest weight",
     ))
 
 # %% [markdown]
-# The test of section 3 does not care which library computes: up to rounding,
-# two ranks of PyTorch have the weights of one device of TensorFlow. And the
-# rest?
+# Up to rounding, two ranks of PyTorch have the weights of one device of TensorFlow, and
+# [most of each lesson carries over](../docs/pytorch-and-jax.md). But
 #
-# | from | holds unchanged | changes |
-# | --- | --- | --- |
-# | lessons 1, 1b | all: it is about averages, not about a library | `backward_passes_per_step` becomes `with model.no_sync():` around all passes but the last, and you divide the loss yourself |
-# | lessons 2, 3c | links, rings, the cost of an all-reduce; Gloo and NCCL carry it here, too | DDP sends buckets of about 25 MiB by default, Horovod fuses up to 128 MiB: fit again |
-# | lessons 3, 3b | shards, mean loss, scaled learning rate, asking each rank what it saw, efficiency | `TF_CONFIG` becomes the variables that `torchrun` sets; `fit` and the parameter server have no counterpart in DDP |
-# | lessons 4, 4b | noise scale, critical batch size, warm-up, LARS | the numbers: they belong to a network, its data and its optimizer |
+# - `backward_passes_per_step` becomes `with model.no_sync():` around all passes but the
+#   last, and you divide the loss yourself;
+# - DDP sends buckets of about 25 MiB by default, Horovod fuses up to 128 MiB.
 
 # %% [markdown]
 # ## Your answers so far
@@ -1030,23 +926,16 @@ check()
 # %% [markdown]
 # ## What to take away
 #
-# - **Synchronous strategies agree**: mirrored, multi-worker and Horovod make a single
-#   device's updates, up to rounding. A parameter server does not, by design.
+# - **Synchronous strategies agree**: they make a single device's updates, up to
+#   rounding. A parameter server does not, by design.
 # - `tf.distribute` strategies **sum**: divide the loss by the **global batch**, and
 #   penalties by the number of replicas. Horovod and DDP **average**: take the mean over
 #   the rank's part, with equal parts.
 #
-# Not shown: several real GPUs or hosts. Logical devices and ranks here share one machine's
-# cores.
-#
 # ## Things to try
 #
-# - `launch("strategies/horovod_loop.py", workers=2, ...)` with twice the
-#   `global_batch`: do the strategies still agree with each other? And with the
-#   single device's run of 64?
-# - `launch("strategies/parameter_server.py", ...)` twice. Are the two runs equal?
-# - Stop one worker: launch with `wait=False`, then end the process whose number
-#   is `run.progress().ranks[1].pid`, and read what the launcher says.
+# - Does `strategies/horovod_loop.py` with twice the `global_batch` still agree with the
+#   single device?
 
 # %% [markdown]
 # ## Sources
@@ -1054,12 +943,9 @@ check()
 # - Abadi et al. (2016), *TensorFlow: A System for Large-Scale Machine Learning*,
 #   section 4.4
 # - Dean et al. (2012), *Large Scale Distributed Deep Networks*, section 4.1
-# - Goyal et al. (2017), *Accurate, Large Minibatch SGD: Training ImageNet in 1
-#   Hour*, section 3 (on what distributed code gets wrong)
-# - Li et al. (2020), *PyTorch Distributed: Experiences on Accelerating Data
-#   Parallel Training*, section 3.2
-# - Sergeev, Del Balso (2018), *Horovod: fast and easy distributed deep learning
-#   in TensorFlow*
+# - Goyal et al. (2017), *Accurate, Large Minibatch SGD*, section 3
+# - Li et al. (2020), *PyTorch Distributed*, section 3.2
+# - Sergeev, Del Balso (2018), *Horovod*
 # - Wu, He (2018), *Group Normalization*
 #
 # ---

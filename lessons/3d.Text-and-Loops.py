@@ -5,16 +5,13 @@
 #
 # | about | this notebook |
 # | --- | --- |
-# | time | 80 minutes, in two sittings; the runs alone take about three |
-# | hardware | two cores; on a machine with GPUs the same cells use the GPUs |
+# | time | 80 minutes, in two sittings; the runs take about three |
+# | hardware | two cores; GPUs if there are any |
 # | before this | [3b. Strategies in depth](3b.Strategies-in-Depth.ipynb), sections 1, 2 and 4 |
-#
-# A text classifier where accuracy says little, pretrained embeddings, evaluating by hand,
-# and a training step of your own on house numbers.
 #
 # | sitting | sections | minutes |
 # | --- | --- | --- |
-# | text | 1 to 2 | 36 |
+# | text | 1 to 2 | 35 |
 # | loops | 3 to 4 | 45 |
 
 # %% tags=["parameters"]
@@ -36,29 +33,25 @@ part = (1_024, 500) if smoke else (5_000, 2_000)
 # %% [markdown]
 # ## 1. Insincere questions
 #
-# A website wants to find insincere questions: those that make a statement
-# instead of asking. Quora published 1.3 million labeled ones for a
-# competition. (The download needs a login: get `train.csv` there, then run
-# `ddl data add quora train.csv`.) If the file is not here, a generated stand-in
-# in the same format takes its place, and every table says so.
+# A website wants to find insincere questions: those that make a statement instead of
+# asking. Quora published 1.3 million labeled ones. (The download needs a login: get
+# `train.csv` there, then run `ddl data add quora train.csv`.) If the file is not here,
+# a generated stand-in in the same format takes its place, and every table says so.
 #
-# The network reads a sentence through an **embedding** (a vector for each
-# sentence), followed by dense layers of 256, 64 and 1. Here the embedding is
-# trained with them.
+# The network is an **embedding** (a vector for each sentence), followed by dense layers
+# of 256, 64 and 1. Here the embedding is trained with them.
 
 # %% [markdown]
 # One pretrained embedding is Google's NNLM: 128 numbers per sentence, trained on 200
 # billion words of news. To use it, pass as `embedding=` the address
 # `"https://tfhub.dev/google/nnlm-en-dim128/2"`, or without a network the folder of an
-# unpacked download. What does it gain? A tutorial that trains this very network on
-# top of it prints a validation accuracy of 0.9385 after one epoch, and its second log
-# 93.6 to 95.3 %, where always saying "sincere" gets about 94 %; it states no F1. So
-# these figures show little gain. Measure it: `report` below also takes such a run.
-
-# %% [markdown]
-# **Predict first.** About 94 of 100 questions are sincere. By how many
-# percentage points will the trained network's accuracy beat the accuracy of a model
-# that answers "sincere" to everything?
+# unpacked download. A tutorial that trains this very network on top of it prints a
+# validation accuracy of 0.9385 after one epoch, and its second log 93.6 to 95.3 %,
+# where always saying "sincere" gets about 94 %; it states no F1. So these figures show
+# little gain.
+#
+# **Predict first.** About 94 of 100 questions are sincere. By how many percentage
+# points will the trained network's accuracy beat always answering "sincere"?
 
 # %% tags=["demo"]
 guess_gain = None  # percentage points
@@ -82,43 +75,40 @@ compare_guess(guess_gain, gain, "points of accuracy gained")
 classification.report([plain])
 
 # %% [markdown]
-# Without reading a single question, you would be right about 94 of 100 (the
-# column *majority*). So accuracy alone says next to nothing here.
-# **Precision**: of the questions that the model called insincere, how many are?
-# **Recall**: of the questions that are insincere, how many did it find? **F1**
-# is their harmonic mean. Each threshold gives another pair:
+# Without reading a single question, you would be right about 94 of 100 (the column
+# *majority*), so accuracy says next to nothing here. **Precision**: of the questions
+# that the model called insincere, how many are? **Recall**: of the insincere questions,
+# how many did it find? **F1** is their harmonic mean. Each threshold gives another
+# pair:
 
 # %% tags=["demo"]
 plot.plot_precision_recall([plain])
 
 # %% [markdown]
-# That run did not stop early (`patience=0`), in order to show what early
-# stopping is for:
+# That run did not stop early (`patience=0`), to show what early stopping is for:
 
 # %% tags=["demo"]
 plot.plot_overfitting(plain)
 
 # %% [markdown]
-# Training loss falls to the end. Validation loss turns upwards: from there on, the
-# network memorizes the training questions. Accuracy barely changes meanwhile. That is
-# how a published log could show a validation loss rising by 80 % from the turn on
-# without a word about it. With `patience=2`, training stops two epochs after the turn
-# and goes back to the best weights. (Keras' `EarlyStopping` does that only with
-# `restore_best_weights=True`.)
+# Training loss falls to the end. When validation loss turns upwards, the network begins
+# to memorize the training questions. Accuracy barely changes meanwhile, so a published
+# log could show a validation loss rising by 80 % without a word about it. With
+# `patience=2`, training stops two epochs after the turn and goes back to the best
+# weights. (Keras' `EarlyStopping` does that only with `restore_best_weights=True`.)
 #
-# Two lines of such scripts often go wrong silently. `shuffle(buffer)` draws
-# from a window of that many *samples*: a data frame's `size` is rows ×
-# columns, its `len` the rows, and a window smaller than the data shuffles only
-# near neighbors. And `fit(dataset, batch_size=32)` ignores its 32: a data set
-# of batches has the batch that it was made with. `train_text.py` shuffles all
-# rows, and batches once, by the global batch.
+# Two lines of such scripts often go wrong silently. `shuffle(buffer)` draws from a
+# window of that many *samples*: a data frame's `size` is rows × columns, its `len` the
+# rows, and a window smaller than the data shuffles only near neighbors. And
+# `fit(dataset, batch_size=32)` ignores its 32: a data set has the batch that it was
+# made with.
 
 # %% [markdown]
 # ### An embedding from elsewhere, kept or trained
 #
-# A pretrained embedding is kept as it is, or trained further with the rest
-# (`trainable=True`). NNLM is too large to fetch here, so take the small one of a run of
-# ours: the first launch writes it as a folder, and two more read it.
+# A pretrained embedding is kept as it is, or trained further (`trainable=True`). NNLM
+# is too large to fetch here, so the first launch writes a small one as a folder, and
+# two more read it.
 
 # %% tags=["demo"]
 folder = "build/embedding" if smoke else "my_embedding"
@@ -134,10 +124,10 @@ classification.report([plain, kept, trained_on])
 # %% [markdown]
 # ## 2. Two replicas, and two processes
 #
-# Now run the same with early stopping: on one device, on two replicas, with `fit` and
-# with your own loop, and on two processes.
+# Now run the same with early stopping on one device; on two replicas, with `fit` and
+# with your own loop; and on two processes.
 #
-# **Predict first.** How many of these three will have an F1 within 0.1 of the one
+# **Predict first.** How many of the last three will have an F1 within 0.1 of the one
 # device's?
 
 # %% tags=["demo"]
@@ -178,8 +168,8 @@ classification.report(texts)
 plot.plot_precision_recall(texts)
 
 # %% [markdown]
-# Each run keeps its TensorBoard logs in its folder: the link below its chart
-# opens them in a tab. (Outside JupyterLab: `tensorboard --logdir runs`.)
+# Each run keeps its TensorBoard logs: the link below its chart opens them. (Outside
+# JupyterLab: `tensorboard --logdir runs`.)
 
 # %% [markdown] nbgrader={"grade": false, "grade_id": "q01_faster_prompt", "locked": true, "schema_version": 3, "solution": false, "task": false}
 # **Question 1** (3 points)
@@ -219,12 +209,12 @@ plot.plot_precision_recall(texts)
 # %% [markdown]
 # ## 3. Evaluating by hand
 #
-# In your own loop nobody computes the metrics for you. Three things often go wrong: the
-# last batch is shorter, so the mean of the batches' accuracies is not the accuracy; a
-# metric is updated twice; and the threshold for a rare class is chosen on the test set.
+# In your own loop, three things often go wrong: the last batch is shorter, so the mean
+# of the batches' accuracies is not the accuracy; a metric is updated twice; and the
+# threshold for a rare class is chosen on the test set.
 #
-# **Predict first.** Batches of 64, 64 and 2 have 32, 32 and 2 right. By how many points is
-# the mean of the batches' accuracies off?
+# **Predict first.** Batches of 64, 64 and 2 have 32, 32 and 2 right. By how many points
+# is the mean of the batches' accuracies off?
 
 # %% tags=["demo"]
 guess_mean = None  # points
@@ -237,12 +227,11 @@ compare_guess(guess_mean, off, "points off")
 # %% [markdown]
 # **Question 2** (3 points)
 #
-# Write `evaluate(batches)`. It takes a list of pairs (labels, probabilities) of
-# NumPy arrays; batches may differ in length. Return a dictionary with
-# `"accuracy"`, `"precision"`, `"recall"` and `"f1"` over all samples, each
-# counted once. Predict 1 where the probability is at least 0.5. If nothing was
-# predicted as 1, precision is 0; if no label is 1, recall is 0; if both are 0,
-# so is F1.
+# Write `evaluate(batches)`. It takes a list of pairs (labels, probabilities) of NumPy
+# arrays; batches may differ in length. Return a dictionary with `"accuracy"`,
+# `"precision"`, `"recall"` and `"f1"` over all samples, each counted once. Predict 1 if
+# the probability is at least 0.5. If nothing was predicted as 1, precision is 0; if no
+# label is 1, recall is 0; if both are 0, so is F1.
 
 # %% nbgrader={"grade": false, "grade_id": "q02_evaluate", "locked": false, "schema_version": 3, "solution": true, "task": false}
 def evaluate(batches):
@@ -306,8 +295,8 @@ for rare, lift in ((0.3, 0.1), (0.6, -0.2)):
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# On several replicas the counts are made by a **distributed evaluation step**, and
-# summed before dividing. Keras' metrics do that when they are made in the strategy's
+# On several replicas a **distributed evaluation step** makes the counts, which are
+# summed before dividing. Keras' metrics do that if they are made in the strategy's
 # scope:
 #
 # ```python
@@ -320,25 +309,24 @@ for rare, lift in ((0.3, 0.1), (0.6, -0.2)):
 #         strategy.run(lambda x, y: accuracy.update_state(y, model(x)), (images, labels))
 # ```
 #
-# A `for` over a dataset inside `tf.function` becomes a loop of the graph, which saves the
-# way back to Python at each step; over a Python list it would be unrolled. And a loop that
-# prints an epoch's dots as it goes, as tutorials do with a callback such as `EpochDots`,
-# needs `tf.print` there: `print` runs once, when the function is traced.
+# Over a Python list, that `for` would be unrolled. To print an epoch's dots there, as
+# tutorials do with a callback such as `EpochDots`, use `tf.print`: `print` runs once,
+# when the function is traced.
 
 # %% [markdown]
 # ## 4. House numbers
 #
-# SVHN (Netzer et al., 2011) is a set of colored images of house-number
-# digits: 73,257 for training and 26,032 for testing, 32 × 32 like CIFAR-10's,
-# in MATLAB files. `ddl data fetch svhn` downloads them (250 MB). If they are
-# not here, a generated file in the same format is used.
+# SVHN (Netzer et al., 2011) has colored images of house-number digits: 73,257 for
+# training and 26,032 for testing, 32 × 32 like CIFAR-10's, in MATLAB files.
+# `ddl data fetch svhn` downloads them (250 MB). If they are not here, a generated file
+# in the same format is used.
 #
 # **Question 3** (2 points)
 #
-# Write `images_of(mat)`. `mat` is the content of such a file: a dictionary
-# with `"X"`, uint8 of shape `[32, 32, 3, n]`, and `"y"`, of shape `[n, 1]`,
-# with labels from 1 to 10, where 10 means the digit 0. Return the images
-# as uint8 `[n, 32, 32, 3]` and the labels as int32 `[n]`, from 0 to 9.
+# Write `images_of(mat)`. `mat` is the content of such a file: a dictionary with `"X"`,
+# uint8 of shape `[32, 32, 3, n]`, and `"y"`, of shape `[n, 1]`, with labels from 1 to
+# 10, where 10 means the digit 0. Return the images as uint8 `[n, 32, 32, 3]` and the
+# labels as int32 `[n]`, from 0 to 9.
 
 # %% nbgrader={"grade": false, "grade_id": "q03_pictures_of", "locked": false, "schema_version": 3, "solution": true, "task": false}
 def images_of(mat):
@@ -387,17 +375,15 @@ assert digits.tolist() == [1, 2, 3, 4, 5, 6, 7, 8, 9, 0]
 #
 # **Question 4** (4 points)
 #
-# The script `svhn_loop.py` is complete except for its core. Your file, written
-# by the next cell, has to define
-# `make_step(strategy, model, optimizer, global_batch)`. It returns a function
-# of a distributed batch (images and labels) that takes one training step on
-# all replicas and returns the mean loss over the global batch.
-# The model gives logits for ten classes. Look at `strategies/mirrored_loop.py` for help.
+# The script `svhn_loop.py` is complete except for its core. Your file, written by the
+# next cell, has to define `make_step(strategy, model, optimizer, global_batch)`. It
+# returns a function of a distributed batch (images and labels) that takes one training
+# step on all replicas and returns the mean loss over the global batch. The model gives
+# logits for ten classes. `strategies/mirrored_loop.py` helps.
 #
-# Your step is scored by what it does. Two points: with a linear model on two
-# replicas or more, and with a batch of any size, it takes the steps of a
-# single device and returns its loss. Two more: a network that it trains
-# classifies images whose labels it never saw. It has a minute for both.
+# Two points: with a linear model on two replicas or more, and with a batch of any size,
+# your step takes the steps of a single device and returns its loss. Two more: a network
+# that it trains classifies images whose labels it never saw. It has a minute for both.
 
 # %% nbgrader={"grade": false, "grade_id": "q04_svhn_loop", "locked": false, "schema_version": 3, "solution": true, "task": false} tags=["raises-exception"]
 %%writefile my_loop.py
@@ -488,10 +474,10 @@ check()
 #
 # ## Sources
 #
-# - Bengio et al. (2003), *A Neural Probabilistic Language Model*, Journal of Machine
-#   Learning Research 3 (the pretrained embedding)
-# - Netzer et al. (2011), *Reading Digits in Natural Images with Unsupervised
-#   Feature Learning*
+# - Bengio et al. (2003), *A Neural Probabilistic Language Model* (the pretrained
+#   embedding)
+# - Netzer et al. (2011), *Reading Digits in Natural Images with Unsupervised Feature
+#   Learning*
 #
 # ---
 # Text and diagrams: CC BY 4.0. Code: Apache-2.0.

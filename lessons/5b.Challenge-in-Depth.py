@@ -5,18 +5,14 @@
 #
 # | about | this notebook |
 # | --- | --- |
-# | time | 100 minutes, in two sittings |
-# | hardware | two cores; the figures are drawn from recorded runs |
+# | time | 90 minutes, in two sittings |
+# | hardware | two cores |
 # | before this | [5. Challenge](5.Challenge.ipynb) |
-#
-# This notebook asks what the challenge leaves open: how much fishing gains, where a
-# run's time and samples go, what six published ideas are worth in a short training, how
-# far above the target a file must be, and how people cheat.
 #
 # | sitting | sections | minutes |
 # | --- | --- | --- |
-# | fishing, and where samples go | 1 to 3 | 50 |
-# | ideas, scores and cheats | 4 to 6 | 53 |
+# | fishing, and where samples go | 1 to 3 | 45 |
+# | ideas, scores and cheats | 4 to 6 | 45 |
 
 # %% tags=["parameters"]
 size = "reader"  # "smoke" only checks that everything runs
@@ -46,11 +42,11 @@ turns = recorded("challenge-times")  # whole trainings, in turns
 # %% [markdown]
 # ## 1. What fishing gains
 #
-# The recorded runs of the baseline differ only in their seed. Reporting the best of
-# ten gains more than half a point by luck ([lesson 5](5.Challenge.ipynb), section 1).
+# [Lesson 5](5.Challenge.ipynb)'s recorded runs of the baseline differ only in their
+# seed.
 #
-# **Predict first.** Does the best of twenty gain twice as much as the best of five?
-# How many times as much?
+# **Predict first.** How many times as far above the mean is the best of twenty as the
+# best of five?
 
 # %% tags=["demo"]
 guess_times = None  # times
@@ -63,11 +59,9 @@ compare_guess(guess_times, gains[1] / gains[0],
 # %% [markdown]
 # **Question 1** (3 points)
 #
-# Write `expected_best(accuracies, k)`: the mean, over all ways to choose `k`
-# of these runs (none twice), of the best of the chosen ones. `accuracies` is a
-# list of numbers. If `k` is less than 1 or more than there are runs, raise a
-# `ValueError`. (You could go through all choices. It is faster to ask in how
-# many of them a given run is the best.)
+# Write `expected_best(accuracies, k)`: the mean, over all ways to choose `k` of these
+# runs (none twice), of the best of the chosen ones. `accuracies` is a list of numbers.
+# If `k` is less than 1 or more than there are runs, raise a `ValueError`.
 
 # %% nbgrader={"grade": false, "grade_id": "q01_expected_best", "locked": false, "schema_version": 3, "solution": true, "task": false}
 def expected_best(accuracies, k):
@@ -155,20 +149,16 @@ plot.plot_convergence(baselines, x="samples")
 # less than three.
 
 # %% [markdown]
-# An unfinished curve says little: while the learning rate is high, the weights
-# jump about. To learn what a shorter training reaches, let one *end* there, with a
-# schedule of its own. A curve can still say when a lower target was reached first.
-
-# %% [markdown]
+# An unfinished curve says little: at a high learning rate, the weights jump about. To
+# learn what a shorter training reaches, let one *end* there.
+#
 # **Question 2** (3 points)
 #
-# How many samples would have been enough for a lower target? Write
-# `samples_to(samples, accuracies, target)`. The lists say what each evaluation
-# found, in order. Find the first evaluation at which the accuracy is at least
-# `target`. Between it and the one before, take the curve as a straight line,
-# and return the number of samples at which that line is at `target`. If the
-# first evaluation is already there, return its samples; if none is, return
-# `None`.
+# Write `samples_to(samples, accuracies, target)`. The lists hold what each evaluation
+# found, in order. Find the first evaluation whose accuracy is at least `target`. Take
+# the curve from the one before to it as a straight line, and return the number of
+# samples at which that line is at `target`. If the first evaluation is already there,
+# return its samples; if none is, return `None`.
 
 # %% nbgrader={"grade": false, "grade_id": "q02_samples_to", "locked": false, "schema_version": 3, "solution": true, "task": false}
 def samples_to(samples, accuracies, target):
@@ -232,10 +222,9 @@ assert math.isclose(value, 1, rel_tol=1e-9)
 #
 # ### Time
 #
-# A rank takes its 512 images in passes of 32 and adds up their gradients; then the
-# ranks average them in one all-reduce. `step_times.py` times the parts of such a
-# step. Its network has about as many weights as the baseline's, and does more work
-# per weight, so compare the shares.
+# A rank takes its 512 images in passes of 32 and adds up their gradients; then one
+# all-reduce averages them. `step_times.py` times such a step, with a network that does
+# more work per weight than the baseline's.
 #
 # **Predict first.** What percentage of the step goes into communication?
 
@@ -259,10 +248,9 @@ compare_guess(guess_sent, 100 * step["communication_ms"] / step["step_ms"],
 plot.plot_step_times([parts])
 
 # %% [markdown]
-# On one machine, time is mostly arithmetic, so save time by computing less: less for
-# each image (a narrower network, or fewer layers while images are large), in a cheaper
-# format, or for fewer images. `PRECISION = "bfloat16"` needs a processor with
-# instructions for it. On an AMD EPYC, which has them (AVX512_BF16), the reference took
+# Time is mostly arithmetic, so compute less: for fewer images, with a narrower network
+# or fewer layers while images are large, or in a cheaper format. On an AMD EPYC with
+# instructions for bfloat16 (AVX512_BF16), `PRECISION = "bfloat16"` took the reference
 # this share of its time in float32 for a sample:
 
 # %% tags=["demo", "recorded"]
@@ -274,19 +262,17 @@ seconds = {
 round(seconds["longer, in bfloat16"] / seconds["reference"], 2)
 
 # %% [markdown]
-# `COMPRESSION = "fp16"` halves only the message. A score trains in a single process,
-# which sends none.
+# `COMPRESSION = "fp16"` halves only messages, and a score's one process sends none.
 #
 # ### Samples
 #
-# Lesson 4 fitted the samples to a target at batch $B$ by
+# Lesson 4 fitted the samples to a target at batch $B$, on this network and these images
+# with a constant learning rate:
 #
 # $$E = E_\min \left(1 + \frac{B}{B_\text{crit}}\right)$$
 #
-# on this network and these images, with a constant learning rate.
-#
-# **Predict first.** By that curve, how many times the samples of batch 64 does
-# the challenge's batch of 1,024 need?
+# **Predict first.** By that curve, how many times the samples of batch 64 does the
+# challenge's 1,024 need?
 
 # %% tags=["demo"]
 guess_more = None  # times
@@ -315,53 +301,48 @@ plot.plot_batch_size_tradeoff(curve.fit, batches=(64, GLOBAL_BATCH))
 # these runs all noise scales at frozen weights lie below 1,024.
 
 # %% [markdown]
-# The **gradient noise scale** is the batch size at which noise and signal are
-# equally strong ([4b](4b.Convergence-in-Depth.ipynb), section 2). So at 1,024
-# the gradient is already more signal than noise. Averaging over more images
-# would help little. What helps is
+# At the **gradient noise scale**, noise and signal are equally strong
+# ([4b](4b.Convergence-in-Depth.ipynb), section 2). So at 1,024 the gradient is more
+# signal than noise, and more images would help little. What helps is
 #
-# - **steps that get further**: a better-conditioned network or optimizer, whose
-#   curve bends later (Zhang et al., 2019), or a better start;
-# - **less that has to be learned**: augmentation and loss that suit a short
-#   training;
+# - **steps that get further**: a better-conditioned network or optimizer, whose curve
+#   bends later (Zhang et al., 2019);
+# - **less to learn**: augmentation and loss that suit a short training;
 # - **a quiet end**: a learning rate that falls to 0, or an average over the last
-#   weights, which removes the noise that is left.
+#   weights.
 #
 # **A good place to stop.**
 
 # %% [markdown]
 # ## 4. Six ideas, and what each costs to try
 #
-# The course's own submission is `submissions/reference.py`. It is
-# made of tricks that others found and measured, each with a switch at the top
-# of the file. Here are six of the nine that are measured below.
+# Here are six of the nine tricks in the course's own `submissions/reference.py`:
+#
+# - **Muon** makes a kernel's step nearly orthogonal, so no direction is learned much
+#   faster than another (Jordan et al., 2024).
+# - **whitening**: the first layer decorrelates images, and is not trained (Page, part
+#   8; Jordan, 3.2).
+# - **width late**: few filters where images are large, many where they are small, for
+#   more weights with the same arithmetic (Jordan, 3.1).
+# - **faster biases**: a higher learning rate for batch norm's biases (Page, part 8;
+#   Jordan, 3.4).
+# - **label smoothing** asks for 0.82, not 1: images that are right change the weights
+#   little (Szegedy et al., 7).
+# - **faster norm statistics**: evaluations use the means of about twenty passes
+#   (Jordan's code).
 
 # %% [markdown]
-# | idea | what it does | source |
-# | --- | --- | --- |
-# | **Muon** | makes a kernel's step nearly orthogonal, so that no direction is learned much faster than another | Jordan et al. (2024) |
-# | **whitening** | the first layer takes images apart into uncorrelated parts, and is not trained | Page, part 8; Jordan, 3.2 |
-# | **width late** | few filters where images are large, many where they are small: more weights for the same arithmetic | Jordan, 3.1 |
-# | **faster biases** | the biases of batch norm have a much higher learning rate | Page, part 8; Jordan, 3.4 |
-# | **label smoothing** | asks for 0.82, not 1: images that are already right change the weights little | Szegedy et al., 7 |
-# | **faster norm statistics** | evaluations use the means of the last twenty passes or so, as weights change fast | Jordan's code |
-
-# %% [markdown]
-# To learn what an idea is worth *here*, leave it out and keep all the rest, the
-# seeds too. But the learning rate and the momentum of the reference suit the file
-# with all its tricks. So every arm, the whole file too, was first tried with six
-# settings of these two, on the public images and with another seed, and keeps the
-# best, which is at no edge of what was tried. The recorded runs take one pass over the images, 44 steps, in bfloat16, and
-# have a narrower network than the reference. Differences are paired, as in lesson 4.
+# To learn what an idea is worth *here*, leave it out and keep all the rest, the seeds
+# too. Each arm has its own best of six settings of learning rate and momentum
+# ([more](../docs/findings.md)). The recorded runs take one pass over the images in
+# bfloat16, with a narrower network. Late widening is taken out twice: with about as
+# many multiplications and fewer weights, and with as many weights and three times the
+# multiplications.
 #
-# Late widening is taken out in two ways: with about as many multiplications, which
-# leaves fewer weights, and with as many weights, which takes three times the
-# arithmetic.
-#
-# **Predict first.** Leaving out which of the reference's tricks costs most?
+# **Predict first.** Leaving out which trick costs most?
 
 # %% tags=["demo"]
-guess_missed = None  # a name from the table above
+guess_missed = None  # a name from the list above
 
 # %% tags=["demo", "recorded"]
 left_out = recorded("challenge-ablations")
@@ -382,26 +363,22 @@ plot.plot_differences(judged(left_out), against="one pass", margin=0.5)
 # arms were best at twice the whole file's learning rate, none at four times.
 
 # %% [markdown]
-# If an interval contains 0, five pairs were too few to see a difference of that
-# size; that is not the same as none. With ten intervals, at least one is likely to
-# miss, so the table corrects p for their number (Holm, 1979).
+# If an interval contains 0, five pairs were too few to see a difference of that size;
+# that is not the same as none. With ten intervals, at least one is likely to miss, so
+# the table corrects p (Holm, 1979).
 #
-# Look at *pairs to see it*: how many pairs of runs it takes until the interval is
-# likely to exclude 0. If that is a handful, you can test the idea in an hour. If it
-# is dozens, your table is showing noise. So **what an idea costs to try** is not its
-# ten lines of code, but the runs until you can tell that it works. And the tricks do
-# not add up: each was left out with all others present.
+# *Pairs to see it*, the pairs of runs until the interval is likely to exclude 0, are
+# **what an idea costs to try**. A handful takes an hour; with dozens, your table shows
+# noise. The tricks do not add up: each was left out with all others present.
 
 # %% [markdown]
 # ## 5. How far above the target?
 #
-# A score that "is not shown to be above the target" may still be above it. How far
-# above the target must a file score for five runs to show it? Draw five of the
-# baseline's twenty runs again and again, each time with replacement, and count how
-# often they would have passed the test, for several targets.
+# Draw five of the baseline's twenty runs many times, with replacement, and count how
+# often they pass.
 #
-# **Predict first.** The baseline's mean is about a point and a half above 72.5 %.
-# How many of a hundred scores of five count?
+# **Predict first.** The baseline's mean is about a point and a half above 72.5 %. How
+# many of a hundred scores of five count?
 
 # %% tags=["demo"]
 guess_counted = None  # of a hundred
@@ -428,31 +405,17 @@ pd.DataFrame({
 # one score in five of these runs counts.
 
 # %% [markdown]
-# The target was set so that the baseline counts at least nine times in ten, so the
-# first row is its definition and not a finding. The others say what a small margin
-# costs.
-#
-# A file is scored once. Each further file that you hand in is another chance for luck,
-# so the instructor's report counts them.
+# The first row is not a finding: the target was set so that the baseline counts at least
+# nine times in ten. A file is scored once.
 
 # %% [markdown]
 # ## 6. Can the scorer be fooled?
-
-# %% [markdown]
-# | rule | without it |
-# | --- | --- |
-# | the clock counts all time of the process, until it has classified the private images | work could hide before or after the training |
-# | the batch is given | a smaller batch would win without an idea (lesson 4) |
-# | private images come last, without labels, in random order and with noise | a file could hold a table of answers |
-# | you tune on public images, and private ones decide | whatever was tuned on some images looks better on them |
-# | seeds are drawn first, and no run is left out | the best of many runs is luck |
-# | each run is paired with one of the baseline | the faster machine would win |
-
-# %% [markdown]
-# An instructor can't read every file closely, so a report lists which ones to read.
-# Here are four files that try to cheat.
 #
-# **Predict first.** How many of the four does the report flag?
+# [Lesson 5's rules](5.Challenge.ipynb) keep a file from winning with a smaller batch, a
+# table of answers, the best of many seeds, a faster machine, or work before and after
+# training. And a report flags files for an instructor to read.
+#
+# **Predict first.** Four files below try to cheat. How many are flagged?
 
 # %% tags=["demo"]
 guess_flagged = None  # how many of four
@@ -476,21 +439,18 @@ compare_guess(guess_flagged, sum(map(bool, flags.values())),
               "of four are flagged")
 
 # %% [markdown]
-# `views.py` shows each image to the network twice. The report doesn't notice, and it
-# doesn't have to: the second pass is on the clock. The others gain nothing either. The
-# sandbox has no file with labels, and processor time is measured from outside the
-# process, so `clock.py` changes a clock that nobody reads. Weights from elsewhere would
-# help. No program can tell them from a good idea with certainty, so a person reads
-# that file.
+# `views.py` shows each image to the network twice. The report needn't notice: the
+# second pass is on the clock. `labels.py` and `clock.py` gain nothing either: the
+# sandbox has no file with labels, and processor time is measured from outside. Weights
+# from elsewhere would help, and no program can tell them from a good idea with
+# certainty, so a person reads that file.
 #
-# Some cheats can only be forbidden. A file could take extra steps on smaller batches
-# inside `augment()`, and only a reader would notice.
+# Some cheats can only be forbidden, such as extra steps inside `augment()`.
 
 # %% [markdown]
 # ## What you tried, expected and found
 #
-# These answers are about your own file of lesson 5. An instructor reads them. They
-# are worth as much for a file that missed the target as for one that reached it.
+# These answers are about your own file of lesson 5.
 
 # %% [markdown] nbgrader={"grade": false, "grade_id": "q03_tried_prompt", "locked": true, "schema_version": 3, "solution": false, "task": false}
 # **Question 3** (3 points)
@@ -586,30 +546,19 @@ check()
 # ## Things to try
 #
 # - Score the baseline itself: does it count?
-# - Two files that differ in one idea, eight seeds each. Does the interval of the
-#   paired difference agree with section 4?
-# - A file with `SAMPLES = 1_024` and an honest verdict.
 
 # %% [markdown]
 # ## Sources
 #
-# - Coleman et al. (2019), *Analysis of DAWNBench, a Time-to-Accuracy Machine
-#   Learning Performance Benchmark* (arXiv:1806.01427)
-# - Dahl et al. (2023), *Benchmarking Neural Network Training Algorithms*
-#   (AlgoPerf, arXiv:2306.07179)
-# - MLCommons, *MLPerf Training Rules* (github.com/mlcommons/training_policies)
 # - Holm (1979), *A Simple Sequentially Rejective Multiple Test Procedure*
-# - Jordan (2024), *94% on CIFAR-10 in 3.29 Seconds on a Single GPU*
-#   (arXiv:2404.00498), sections 3.1 to 3.6
-# - Jordan et al. (2024), *Muon: An optimizer for hidden layers in neural
-#   networks* (kellerjordan.github.io/posts/muon)
-# - McCandlish et al. (2018), *An Empirical Model of Large-Batch Training*
-# - Modded-NanoGPT, *rules for records* (github.com/KellerJordan/modded-nanogpt)
-# - Page (2018, 2019), *How to Train Your ResNet*, part 8: *Bag of Tricks*
-# - Szegedy et al. (2016), *Rethinking the Inception Architecture for Computer
-#   Vision*, section 7 (label smoothing)
-# - Zhang, Li et al. (2019), *Which Algorithmic Choices Matter at Which Batch
-#   Sizes? Insights From a Noisy Quadratic Model*
+# - Jordan (2024), *94% on CIFAR-10 in 3.29 Seconds* (arXiv:2404.00498)
+# - Jordan et al. (2024), *Muon* (kellerjordan.github.io/posts/muon)
+# - Page (2018, 2019), *How to Train Your ResNet*, part 8
+# - Rules: *DAWNBench* (arXiv:1806.01427), *AlgoPerf* (arXiv:2306.07179), *MLPerf*
+#   (github.com/mlcommons/training_policies), *Modded-NanoGPT*
+#   (github.com/KellerJordan/modded-nanogpt)
+# - Szegedy et al. (2016), *Rethinking the Inception Architecture*, section 7
+# - Zhang, Li et al. (2019), *Which Algorithmic Choices Matter at Which Batch Sizes?*
 #
 # ---
 # Text and diagrams: CC BY 4.0. Code: Apache-2.0.
