@@ -25,7 +25,7 @@ _MODULES = {
     "topology.plot_links": "plot_links",
     "topology.plot_prediction": "plot_fit plot_prediction plot_published",
     "topology.plot_race": "plot_algorithms plot_race",
-    "multi_gpu.plot_strategies": "plot_agreement plot_staleness plot_loss_scaling",
+    "multi_gpu.plot_strategies": "plot_agreement",
     "topology.plot_topology": "plot_topology",
     "sharding.plot_sharding": "plot_memory plot_messages plot_cycles plot_overlap plot_ways",
 }

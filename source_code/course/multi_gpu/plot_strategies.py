@@ -1,15 +1,11 @@
-"""Figures of tf.distribute: differences between strategies, staleness, loss scaling."""
+"""Figure of the differences between strategies."""
 
 import numpy
 
 from course.multi_gpu.agreement import differences, kept_weights
-from course.shared.figure import COLORS, GRAY, Figure, list_rows, look, styled
+from course.shared.figure import GRAY, Figure, look, styled
 from ddl.display.style import data_label
 from ddl.errors import InputError
-from ddl.text import plural
-
-# Gradients that differ by less than this, relative to their length, differ by float32's rounding.
-ROUNDING = 1e-4
 
 
 @styled
@@ -53,71 +49,3 @@ def plot_agreement(runs) -> Figure:
         + "."
     )
     return figure
-
-
-@styled
-def plot_staleness(run) -> Figure:
-    """Draw the staleness of updates in a run of ``strategies/parameter_server.py``."""
-    counts = numpy.array(_from(run, "staleness", "strategies/parameter_server.py"))
-    late, share = numpy.arange(len(counts)), 100 * counts / counts.sum()
-    mean = (late * counts).sum() / counts.sum()
-    figure = Figure(7.5, 3.6)
-    panel = figure.subplots()
-    bars = panel.bar(late, share, color=COLORS[0], width=0.7)
-    panel.bar_label(bars, [f"{value:.0f} %" for value in share], padding=2)
-    panel.axvline(mean, color=COLORS[1], linestyle="--", label=f"mean: {mean:.2f}")
-    panel.set(
-        xlabel="updates by other workers since the weights were read",
-        xticks=late,
-        ylabel="updates, %",
-        ylim=(0, 1.15 * share.max()),
-        xlim=(-0.6, len(counts) - 0.4),
-    )
-    workers = run.result["ranks"]
-    panel.set_title(
-        f"{counts.sum():,} updates by {plural(workers, 'asynchronous worker')}; "
-        f"data: {data_label(run.result.get('data'))}"
-    )
-    panel.legend()
-    figure.alt = (
-        f"Staleness of {counts.sum():,} updates by {plural(workers, 'asynchronous worker')}: "
-        + ", ".join(f"{value:.0f} % came {plural(number, 'update')} late" for number, value in enumerate(share))
-        + f"; {mean:.2f} on average. In synchronous training every update is 0 late."
-    )
-    return figure
-
-
-@styled
-def plot_loss_scaling(run) -> Figure:
-    """Draw the error of each loss scaling relative to one device's gradient, from a run of ``loss_scaling.py``."""
-    cases = _from(run, "cases", "loss_scaling.py")
-    figure = Figure(9.0, 1.2 + 0.4 * len(cases))
-    panel = figure.subplots()
-    for row, case in enumerate(cases):
-        right = case["relative_error"] < ROUNDING
-        marker, word, color = ("o", "right", COLORS[2]) if right else ("X", "wrong", COLORS[1])
-        panel.plot([max(case["relative_error"], 1e-9)], [row], marker, markersize=8, color=color)
-        position = {"xy": (1.01, row), "xycoords": ("axes fraction", "data"), "va": "center"}
-        panel.annotate(f"{word}, {case['ratio']:.2f} × as long", fontsize=10, **position)
-    panel.axvline(ROUNDING, color=GRAY, linestyle=":")
-    panel.annotate(" left of this: rounding", (ROUNDING, -0.45), va="bottom", fontsize=10)
-    list_rows(panel, [case["name"] for case in cases], top=-1.0)
-    label = "relative error: |replicas' gradient − one device's| ÷ |one device's|"
-    panel.set(xscale="log", xlim=(1e-9, 10), xlabel=label)
-    sizes = "; ".join(
-        f"{name} batch: {' + '.join(map(str, parts))} samples"
-        for name, parts in run.result["samples_per_replica"].items()
-    )
-    figure.suptitle(f"{sizes}; data: {data_label(run.result.get('data'))}", fontsize=11)
-    figure.alt = f"Gradients of {run.result['replicas']} replicas ({sizes}): " + "; ".join(
-        f"{case['name']}: relative error {case['relative_error']:.1e}, {case['ratio']:.2f} times as long"
-        for case in cases
-    )
-    return figure
-
-
-def _from(run, key, script):
-    found = (run.result or {}).get(key)
-    if not found:
-        raise InputError(f"run {run.id} ({run.name}, {run.state}) has no {key!r} in its result: launch {script}")
-    return found

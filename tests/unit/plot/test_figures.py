@@ -1,6 +1,5 @@
 """Properties of every figure: text alternative, labels, data, origin, whole text, and no global settings."""
 
-from types import SimpleNamespace
 from unittest import mock
 
 import matplotlib
@@ -12,7 +11,6 @@ from course import pipeline, plot, recorded, roofline
 from course.convergence.critical import Noise, critical_batch
 from course.gradients import descent
 from course.gradients.descent import EASY, NOISY
-from course.multi_gpu.plot_strategies import plot_loss_scaling, plot_staleness
 from course.shared import cost
 from course.shared.recorded import Recorded
 
@@ -56,22 +54,10 @@ FIGURES = {
     "ways": lambda: plot.plot_ways(raced()),
     "overlap": lambda: plot.plot_overlap(roofline.overlap_on_h100(), predicted=[13_800]),
     "memory": lambda: plot.plot_memory(recorded("sharding-memory")),
-    "staleness": lambda: plot_staleness(strategy_run(ranks=2, staleness=[1, 2, 0, 1])),
-    "loss scaling": lambda: plot_loss_scaling(strategy_run(cases=CASES, replicas=2, samples_per_replica=SPLITS)),
     "messages": lambda: plot.plot_messages(recorded("few-messages")),
     "cycles": lambda: plot.plot_cycles(GPipe=pipeline.gpipe(4, 8)),
 }
-SPLITS = {"whole": [4, 4], "short": [2, 1]}
-CASES = [
-    {"name": "sum", "how": "s", "batch": "whole", "relative_error": 2e-7, "ratio": 1.0},
-    {"name": "mean", "how": "m", "batch": "short", "relative_error": 1.0, "ratio": 2.0},
-]
 RECORDED = {"convergence", "differences", "tuning", "critical", "critical, two arms", "sharpness"}
-
-
-def strategy_run(**result):
-    data = {"name": "synthetic", "form": "generated", "train_samples": 1000}
-    return SimpleNamespace(id="id", name="ps", state="done", result={"data": data, **result})
 
 
 def arms():
