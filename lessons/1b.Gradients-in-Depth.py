@@ -9,14 +9,12 @@
 # | hardware | two cores |
 # | before this | [1. Gradient basics](1.Gradient-Basics.ipynb) |
 #
-# What lesson 1 leaves open: the same gradients by hand, what noise does to a
-# training, how far a larger batch helps, and averaging over time.
-# [1c](1c.Rings-and-Costs.ipynb) continues with how ranks average, and what that costs.
+# [1c](1c.Rings-and-Costs.ipynb) shows how ranks average.
 #
 # | sitting | sections | minutes |
 # | --- | --- | --- |
-# | by hand, and step by step | 1 to 2 | 58 |
-# | noise | 3 to 5 | 38 |
+# | by hand | 1 to 2 | 60 |
+# | noise | 3 to 5 | 35 |
 # | larger batches | 6 to 8 | 25 |
 
 # %% tags=["parameters"]
@@ -53,12 +51,10 @@ def grad_multi(w, data):
     return sum(grad_point(w, point, len(data)) for point in data)
 
 # %% [markdown]
-# They match your functions of lesson 1, question 1.
-
-# %% [markdown]
 # ## 1. A loss by hand
 #
-# The data set `easy` has four points, and the model is $y_\text{pred} = w x$.
+# The data set `easy` has four points, and the model is $y_\text{pred} = w x$. The two
+# functions above match yours of lesson 1.
 
 # %% [markdown] nbgrader={"grade": false, "grade_id": "q01_best_weight_prompt", "locked": true, "schema_version": 3, "solution": false, "task": false}
 # **Question 1** (1 point)
@@ -79,15 +75,11 @@ def grad_multi(w, data):
 # ### END SOLUTION
 
 # %% [markdown]
-# Usually no weight is right everywhere. So we choose a number for how
-# wrong a weight is, the **loss**, and look for the weight with the lowest loss.
-# Ours is the mean squared error over the $n$ points:
+# The **loss** is a number for how wrong a weight is. Ours is the mean squared error,
+# a sum with one part for each of $n$ points:
 #
 # $$\text{loss}(w) = \frac{1}{n}\sum_{i=1}^{n} (y_i - w x_i)^2
 # = \sum_{i=1}^{n} \underbrace{\frac{(y_i - w x_i)^2}{n}}_{\text{point } i}$$
-#
-# So the loss is a sum with one part for each point. Everything below rests on
-# that.
 
 # %% [markdown] nbgrader={"grade": false, "grade_id": "q02_never_negative_prompt", "locked": true, "schema_version": 3, "solution": false, "task": false}
 # **Question 2** (1 point)
@@ -110,8 +102,8 @@ def grad_multi(w, data):
 # ### END SOLUTION
 
 # %% [markdown]
-# **Predict first.** At $w = 2$ the model is twice as steep as `easy`. What percentage
-# of the loss is due to the point with $x = 4$ alone?
+# **Predict first.** At $w = 2$, what percentage of the loss of `easy` is due to the
+# point with $x = 4$ alone?
 
 # %% tags=["demo"]
 guess_share = None  # a percentage
@@ -126,10 +118,9 @@ compare_guess(guess_share, share, "share of the point x = 4, in percent")
 #
 # **Question 3** (2 points)
 #
-# Compute these by hand, for $w = 2$ and the four points of `easy` in their
-# order ($n = 4$):
+# Compute by hand, for $w = 2$ and the four points of `easy` in order ($n = 4$):
 #
-# - `table_ypred`: a list of the four predictions;
+# - `table_ypred`: a list of the predictions;
 # - `table_loss_point`: a list of each point's part of the loss;
 # - `table_loss_mse`: the loss, a single number.
 
@@ -178,9 +169,8 @@ assert math.isclose(table_loss_mse, 7.5)
 #
 # **Question 4** (2 points)
 #
-# Write `loss_mse(w, dataset)`. It takes a weight and a list of points
-# `[(x, y), ...]`, and returns the loss as a float. A mean over no points is not
-# defined: for an empty list, raise a `ValueError`.
+# Write `loss_mse(w, dataset)`. It returns the loss, as a float, of a list of points
+# `[(x, y), ...]`. For an empty list, which has no mean, raise a `ValueError`.
 
 # %% nbgrader={"grade": false, "grade_id": "q04_loss_mse", "locked": false, "schema_version": 3, "solution": true, "task": false}
 def loss_mse(w, dataset):
@@ -228,18 +218,16 @@ else:
 # %% [markdown]
 # ## 2. One point at a time
 #
-# Differentiate one point's part step by step. Its inside is $r = y - w x$, so $dr/dw = -x$;
-# the outside is $r^2/n$, so its slope in $r$ is $2r/n$. The chain rule multiplies them:
+# One point's part is $r^2/n$ with $r = y - w x$. Its slope in $r$ is $2r/n$, and
+# $dr/dw = -x$. The chain rule multiplies them:
 #
 # $$\frac{d}{dw}\frac{(y - w x)^2}{n} = \frac{2 (y - w x)}{n} \cdot (-x)
 # = \frac{-2 x (y - w x)}{n}$$
 #
-# A step moves the weight by $\eta$ times this slope: where the loss is steep, the step is long.
+# A step is $\eta$ times this slope: long where the loss is steep.
 #
-# At $w = 2$ the gradient of `easy` is 15.
-#
-# **Predict first.** With which learning rate does one step with all four points land
-# exactly on the best weight, 1?
+# **Predict first.** At $w = 2$ the gradient of `easy` is 15. With which learning rate
+# does one step with all four points land exactly on the best weight, 1?
 
 # %% tags=["demo"]
 guess_jump = None  # a learning rate
@@ -248,16 +236,15 @@ guess_jump = None  # a learning rate
 compare_guess(guess_jump, descent.rate_limit(easy) / 2, "learning rate")
 
 # %% [markdown]
-# That works from any $w$, because the gradient grows with the distance. But
-# nobody knows that learning rate beforehand, so one takes many shorter steps.
+# That works from any $w$. But nobody knows that learning rate beforehand, so one
+# takes many shorter steps.
 #
 # **Question 5** (3 points)
 #
-# Write `train_loop(w, lr, dataset, iterations)`, which returns the weight after
-# that many iterations. Each iteration takes **one** point, computes its
-# gradient with $n = 1$, and steps. Take the points in order; after the last
-# one, start again with the first. With zero iterations, return `w` unchanged.
-# With an empty `dataset` there is nothing to train on: raise a `ValueError`.
+# Write `train_loop(w, lr, dataset, iterations)`, which returns the weight after that
+# many iterations. Each takes **one** point and steps along its gradient with $n = 1$.
+# Take the points in order; after the last, start again with the first. With zero
+# iterations, return `w`. With an empty `dataset`, raise a `ValueError`.
 
 # %% nbgrader={"grade": false, "grade_id": "q05_train_loop", "locked": false, "schema_version": 3, "solution": true, "task": false}
 def train_loop(w, lr, dataset, iterations):
@@ -338,7 +325,7 @@ else:
 
 # %% [markdown]
 # With one point at a time, each step multiplies the distance to that point's own best
-# weight by $1 - 2\,\eta\,x^2$, with the $x$ of that step.
+# weight by $1 - 2\,\eta\,x^2$.
 
 # %% [markdown] nbgrader={"grade": false, "grade_id": "q07_tiny_rate_prompt", "locked": true, "schema_version": 3, "solution": false, "task": false}
 # **Question 7** (1 point)
@@ -385,17 +372,15 @@ else:
 
 # %% [markdown]
 # ---
-# **A good place to stop.** You can train one weight, too slowly, too fast, and well, on
-# points that agree. Next: points that don't.
+# **A good place to stop.**
 
 # %% [markdown]
 # ## 3. Noise
 #
-# The points of `noisy` lie around the same line, and its best weight is still exactly
-# 1. But now no weight is right everywhere.
+# The best weight of `noisy` is also exactly 1, but no weight is right everywhere.
 #
-# **Predict first.** From 0.001 on, learning rates double up to 0.256. How many of these
-# nine diverge on `noisy`?
+# **Predict first.** Nine learning rates double from 0.001 to 0.256. How many diverge
+# on `noisy`?
 
 # %% tags=["demo"]
 guess_diverge = None  # how many of nine
@@ -435,10 +420,9 @@ compare_guess(guess_diverge, diverge, "of nine learning rates diverge")
 plot.plot_training({"easy": easy, "noisy": noisy}, lr=0.016)
 
 # %% [markdown]
-# The two data sets have the same $x$ and different $y$, the **labels**. Training
-# settles equally fast on both. On `easy` it settles; on `noisy` it goes round in a
-# **limit cycle** and never rests. So is it noise that makes training diverge? Compute
-# it: each pass multiplies the distance from the cycle by
+# The data sets differ only in their $y$, the **labels**. Training settles equally
+# fast, but on `noisy` in a **limit cycle**. Does noise make training diverge? Each
+# pass multiplies the distance from the cycle by
 #
 # $$\prod_i \left(1 - 2\,\eta\,x_i^2\right),$$
 #
@@ -457,21 +441,18 @@ for name, data in (("easy", easy), ("noisy", noisy)):
 pd.DataFrame(table).round(3)
 
 # %% [markdown]
-# The factors agree, row by row: **the $x$ alone decide what diverges**. Labels, however
-# noisy, make no difference to it. They decide **where training settles**: the higher
-# the learning rate, the farther from the best weight. So noise does limit the learning
-# rate, long before divergence does.
+# **The $x$ alone decide what diverges.** Labels decide **where training settles**: the
+# higher the learning rate, the farther from the best weight. So noise limits the
+# learning rate long before divergence does.
 
 # %% [markdown]
 # ## 4. Batches: averaging over points
 #
-# Instead of stepping after every point, take the gradients of several points at
-# the same weight, average them, and take one step. Those points are a
-# **batch**.
+# A **batch** is several points whose gradients, at the same weight, are averaged for
+# one step.
 #
-# **Predict first.** At $w = 2$ the four gradients of `noisy` have the mean 15.
-# Cut the points into two batches of two. What is the mean of the two batches'
-# gradients?
+# **Predict first.** At $w = 2$ the four gradients of `noisy` have the mean 15. Cut the
+# points into two batches of two. What is the mean of the batches' gradients?
 
 # %% tags=["demo"]
 guess_mean = None  # a number
@@ -482,11 +463,11 @@ two = [descent.gradient(2, pair) for pair in pairs_of_noisy]
 compare_guess(guess_mean, sum(two) / 2, "mean of the two batches' gradients")
 
 # %% [markdown]
-# Averaging leaves the mean unchanged. Here is what it does change.
+# Averaging leaves the mean unchanged.
 #
 # **Question 10** (2 points)
 #
-# By hand or by code, at $w = 2$ for the four points of `noisy`:
+# By hand or by code, at $w = 2$ for the points of `noisy`:
 #
 # - `table_grad_point`: a list with `grad_point` of each point, where $n = 1$;
 # - `table_grad_multi`: a list with `grad_multi` of two batches: the first two
@@ -554,12 +535,10 @@ for given, right in zip(table_grad_multi, [8, 22], strict=True):
 # %% [markdown]
 # **Question 12** (2 points)
 #
-# Write `train_loop_batches(w, lr, dataset, iterations)`. It works like
-# `train_loop`, but `dataset` is now a list of **batches**, each of them a list
-# of points. Each iteration takes the next batch and steps once, along that
-# batch's gradient. After the last batch, start again with the first. Batches
-# may differ in size. With zero iterations, return `w` unchanged. If there are no
-# batches at all, raise a `ValueError`.
+# Write `train_loop_batches(w, lr, dataset, iterations)`. It works like `train_loop`,
+# but `dataset` is a list of **batches**, lists of points that may differ in size. Each
+# iteration steps once, along the next batch's gradient. If there are no batches, raise
+# a `ValueError`.
 
 # %% nbgrader={"grade": false, "grade_id": "q12_train_loop_batches", "locked": false, "schema_version": 3, "solution": true, "task": false}
 def train_loop_batches(w, lr, dataset, iterations):
@@ -624,8 +603,8 @@ else:
 #
 # In an **epoch**, one pass over all data, each point is drawn once.
 #
-# **Predict first.** Batches of 16 of 64 points, drawn *without* replacement: how many
-# times narrower is the spread of their gradients than that of single points'?
+# **Predict first.** Of 64 points, 16 are drawn *without* replacement. How many times
+# narrower is the spread of such batches' gradients than that of single points'?
 
 # %% tags=["demo"]
 guess_without = None  # how many times
@@ -642,21 +621,18 @@ plot.plot_average(many, w=1.5, sizes=sizes)
 
 # %% [markdown]
 # More than the $\sqrt{B}$ of independent draws, by a factor of
-# $\sqrt{(n-1)/(n-B)}$: a batch of all $n$ points has no spread at all. For
-# small batches the two are nearly equal.
+# $\sqrt{(n-1)/(n-B)}$: a batch of all $n$ points has no spread.
 #
-# **A good place to stop.** Next: what a larger batch is good for.
+# **A good place to stop.**
 
 # %% [markdown]
 # ## 6. A higher learning rate for a larger batch
 #
-# From here on each step draws its batch at random. So training does not end in
-# a cycle: the weight strays around the best one, with a certain spread.
+# From here on batches are drawn at random. So the weight strays around the best one.
 #
-# **Predict first.** Single points at the learning rate 0.0018 give some spread of the
-# weight. Batches of 16 have gradients a quarter as wide, so their weight strays
-# less. Raise their learning rate until it strays as far as the single points' weight.
-# How many times 0.0018 is that?
+# **Predict first.** The gradients of batches of 16 spread a quarter as wide as single
+# points', so their weight strays less. Raise their learning rate until it strays as
+# far as with single points at 0.0018. How many times 0.0018 is that?
 
 # %% tags=["demo"]
 guess_times = None  # how many times
@@ -677,34 +653,30 @@ plot.plot_settled(
 )
 
 # %% [markdown]
-# Not the root of 16 but nearly 16, and closer to it the lower the learning rates. Two
-# things balance:
+# Nearly 16, and closer to it the lower the learning rates. Two things balance:
 #
 # - each step **adds** noise: a variance of $\eta^2\sigma^2/B$, where
 #   $\sigma$ is the spread of single-point gradients;
 # - each step **forgets**: it takes the fraction $2\,\eta\,\overline{x^2}$
-#   off the distance, and so about twice that fraction off its variance.
+#   off the distance, and about twice that fraction off its variance.
 #
 # They balance where the variance is
 #
 # $$\frac{\eta^2\sigma^2/B}{4\,\eta\,\overline{x^2}}
 # = \frac{\eta}{B}\cdot\frac{\sigma^2}{4\,\overline{x^2}}.$$
 #
-# **The learning rate over the batch size decides.** One that is $\sqrt{B}$ times as
-# high would make up for the narrower steps, but it forgets faster as well. The formula
-# holds for low learning rates (it leaves out terms in $\eta^2$); the figure computes
-# all of it, and tries it on random batches.
-
-# %% [markdown]
-# This is SGD's rule. Optimizers that divide by a running size of the gradient, such
-# as Adam, take steps of about the same length whatever the batch, so a larger batch
-# already gains a factor $\sqrt{B}$. A learning rate in proportion to $\sqrt{B}$, with
-# its other constants adjusted, supplies the rest (Malladi et al., 2022).
+# **The learning rate over the batch size decides.** One $\sqrt{B}$ times as high would
+# make up for the narrower steps, but it also forgets faster. (The formula leaves out
+# terms in $\eta^2$; the figure has them.)
+#
+# This is SGD's rule. Adam divides by a running size of the gradient, so its steps
+# have about the same length whatever the batch. Its rule is a learning rate in
+# proportion to $\sqrt{B}$, with the other constants adjusted (Malladi et al., 2022).
 
 # %% [markdown]
 # **Predict first.** From some learning rate on, training on random single points
 # diverges: the mean squared distance grows without limit. How many times as
-# high is it if every step uses all 64 points?
+# high is it with all 64 points in every step?
 
 # %% tags=["demo"]
 guess_border = None  # how many times
@@ -719,23 +691,19 @@ compare_guess(guess_border, whole / single,
 plot.plot_map(many, sizes, rate)
 
 # %% [markdown]
-# - The border to **diverges** depends on the $x$. Single points differ in $x^2$,
-#   and batches less, so it moves a little, up to the limit for all points. (This
-#   is the mean over many trainings. A single one may look calm beyond it,
-#   between rare outbreaks.)
-# - The border of **settles narrowly** runs along the dashed line, the learning
-#   rate in proportion to the batch size, and not along its root. That is the **linear
-#   scaling rule** (Goyal et al., 2017). It ends at the other border.
+# - The border to **diverges** depends on the $x$. Batches differ less in $x^2$ than
+#   single points, so it moves a little, up to the limit for all points.
+# - The border of **settles narrowly** follows the dashed line, the learning rate in
+#   proportion to the batch size: the **linear scaling rule** (Goyal et al., 2017). It
+#   ends at the other border.
 #
 # So averaging barely changes the learning rate at which training diverges. It keeps
-# higher learning rates accurate.
+# higher ones accurate.
 
 # %% [markdown]
-# **Predict first.** With batches of 16 at 16 times the learning rate, one
-# worker takes fewer steps to a loss 0.05 above the lowest than with single
-# points. Now let each batch size have its own best learning rate. How many
-# times as many samples does one worker need with batches of 256 as with single
-# points?
+# **Predict first.** Training ends at a loss 0.05 above the lowest, each batch size at
+# its own best learning rate. How many times as many samples does one worker need with
+# batches of 256 as with single points?
 
 # %% tags=["demo"]
 guess_samples = None  # times the samples
@@ -766,29 +734,26 @@ plot.plot_to_target(many, 0.05, rate, [*sizes, 128, 256], point_s)
 # %% [markdown]
 # - At the **same learning rate**, larger batches take nearly as many steps, and so
 #   nearly $B$ times the samples.
-# - At **$B$ times the learning rate** they take about a $B$-th of the steps, with as
-#   many samples.
-# - **$B$ workers** compute the points of a batch at the same time, and need about a
-#   $B$-th of the seconds ([1c](1c.Rings-and-Costs.ipynb) adds the messages).
+# - At **$B$ times the learning rate** they take about a $B$-th of the steps.
+# - **$B$ workers** compute a batch's points at the same time, in about a $B$-th of the
+#   seconds ([1c](1c.Rings-and-Costs.ipynb) adds the messages).
 #
-# This stops at the right of the figure: too high a learning rate never gets there,
-# and the best one saves fewer and fewer steps for more and more samples.
+# At the right of the figure even the best learning rate saves fewer and fewer steps
+# for more and more samples.
 
 # %% [markdown]
 # ## 7. What ends linear scaling
 #
-# People often blame memory: a larger batch does not fit. But memory only limits
-# what is computed *at once* (section 8). The rule ends where the noise has been
-# averaged away. From there on the curvature of the loss, how fast its slope
-# changes, limits the step, and more averaging changes nothing.
+# The rule ends where the noise has been averaged away. From there on the curvature of
+# the loss, how fast its slope changes, limits the step.
 #
-# The **gradient noise scale** tells you when: it is the variance of
-# single-point gradients divided by the squared gradient. McCandlish et al.
-# (2018, equation 2.6) give the best learning rate for a single step as
-# $1/(1 + \text{noise scale}/B)$ times the best one without noise.
+# The **gradient noise scale** tells you when: the variance of single-point gradients
+# divided by the squared gradient. The best learning rate for a single step is
+# $1/(1 + \text{noise scale}/B)$ times the best one without noise (McCandlish et al.,
+# 2018, equation 2.6).
 #
-# **Predict first.** Far from the minimum, at $w = 0$, the batch grows from 16
-# to 256. How many times larger does the best learning rate become?
+# **Predict first.** Far from the minimum, at $w = 0$, the batch grows from 16 to 256.
+# How many times larger does the best learning rate become?
 
 # %% tags=["demo"]
 guess_best = None  # how many times
@@ -801,30 +766,26 @@ compare_guess(guess_best, b256 / b16, "times the learning rate, tried")
 plot.plot_best_rate(many, weights=(0, 1.5, 1.15), sizes=(1, 4, 16, 64, 256))
 
 # %% [markdown]
-# Far from the minimum all points agree: the noise scale is below 1, and a larger batch
-# is barely worth its cost. Near the minimum the gradient shrinks, while the points
-# disagree as much as before. The noise scale is large, and the best learning rate grows
-# in proportion to the batch, until the batch reaches the noise scale.
+# Far from the minimum all points agree: the noise scale is below 1, and a larger
+# batch is barely worth its cost. Near it the gradient shrinks and the noise scale is
+# large: the best learning rate grows in proportion to the batch, until the batch
+# reaches it.
 #
-# These are two measures of the same noise. How far training strays once it has
-# settled (section 6) follows from the variance of single points' gradients
-# alone. The noise scale divides that variance by the squared gradient, so it
-# says how much a larger batch helps *on the way*, and grows without end where
-# training settles. In a network, noise and curvature also depend on the
-# direction; [4b](4b.Convergence-in-Depth.ipynb), section 2, estimates its
-# noise scale.
+# So the noise scale says how much a larger batch helps *on the way*, and grows without
+# end where training settles. How far settled training strays (section 6) follows from
+# the variance alone. ([4b](4b.Convergence-in-Depth.ipynb), section 2, estimates a
+# network's.)
 
 # %% [markdown]
 # ## 8. Gradient aggregation: averaging over time
 #
-# A single worker can also average over several batches before it steps. Memory then
-# holds one small batch at a time, but the step equals the large batch's step. So
-# **aggregation lets you train with a batch larger than memory**. Several workers
-# also exchange less: one average for $k$ batches.
+# A single worker can also average over several batches before it steps. So it can
+# **train with a batch larger than memory**, and several workers exchange only one
+# average for $k$ batches.
 #
 # **Predict first.** Memory holds 8 of the 64 points. One worker takes twenty steps of
-# all 64 points, in 8 passes each. How far is its final weight from the weight of a
-# machine that holds all points at once?
+# all 64, in 8 passes each. How far is its final weight from that of a machine that
+# holds all points at once?
 
 # %% tags=["demo"]
 guess_apart = None  # a difference in weight
@@ -844,16 +805,14 @@ apart = abs(aggregated(passes, len(passes)) - final)
 compare_guess(guess_apart, apart, "distance between the two weights")
 
 # %% [markdown]
-# Only rounding: accumulating over time replaces workers, with equal batches. (Batch
-# norm breaks it: [1c](1c.Rings-and-Costs.ipynb), section 1.) It does not save time: the 8 passes are computed one
-# after another.
+# Only rounding, with equal batches. (Batch norm breaks it:
+# [1c](1c.Rings-and-Costs.ipynb), section 1.) It saves no time: the passes follow each
+# other.
 #
-# Horovod's option for it is `backward_passes_per_step`. It **adds** the
-# gradients of the passes, unless you also say
-# `average_aggregated_gradients=True`.
+# Horovod's option is `backward_passes_per_step`. It **adds** the gradients of the
+# passes, unless you also say `average_aggregated_gradients=True`.
 #
-# **Predict first.** Where does the same training end when the 8 gradients are
-# added, not averaged?
+# **Predict first.** Where does the same training end when the 8 gradients are added?
 
 # %% tags=["demo"]
 guess_added = None  # a weight
@@ -862,14 +821,9 @@ guess_added = None  # a weight
 compare_guess(guess_added, aggregated(passes, 1), "weight after 20 steps")
 
 # %% [markdown]
-# Adding is averaging at 8 times the learning rate, which here is beyond the border of
-# section 6. So if you turn the option on, average, or scale the learning rate.
-# `train_cifar.py --backward-passes-per-step` averages.
-
-# %% [markdown]
-# ---
-# **A good place to stop.** Next: how ranks average without a central worker, and what
-# that costs.
+# Adding is averaging at 8 times the learning rate, here beyond the border of section 6.
+# So average, or scale the learning rate. `train_cifar.py --backward-passes-per-step`
+# averages.
 
 # %% [markdown]
 # ## Your answers so far
@@ -880,29 +834,25 @@ check()
 # %% [markdown]
 # ## What to take away
 #
-# - A loss that is a mean over points has a gradient that is a mean over points. So it does
-#   not matter who computes which of them: one device, several workers, or one after another.
+# - The gradient of a mean over points is a mean over points, so it does not matter
+#   which device computes which of them, or when.
 # - Averaging $B$ gradients narrows the noise by $\sqrt{B}$. That allows a higher learning
 #   rate, up to the limit that the loss itself sets.
-# - Accumulating over passes gives the same gradient as workers do, and saves no time.
 #
 # ## Things to try
 #
-# - Run `plot.plot_to_target(many, 0.01, 0.0004, sizes, point_s)`: a stricter target, at a lower learning rate. Up to which batch size does scaling hold now? Why?
-# - Shuffle the points before each pass of `train_loop`. What happens to the
-#   cycle?
+# - `plot.plot_to_target(many, 0.01, 0.0004, sizes, point_s)` has a stricter target and a lower learning rate. Up to which batch size does scaling hold now?
 
 # %% [markdown]
 # ## Sources
 #
 # - Goyal et al. (2017), *Accurate, Large Minibatch SGD: Training ImageNet in 1
 #   Hour*, section 2.1
-# - Malladi, Lyu, Panigrahi, Arora (2022), *On the SDEs and Scaling Rules for
-#   Adaptive Gradient Algorithms*, section 5
+# - Malladi et al. (2022), *On the SDEs and Scaling Rules for Adaptive Gradient
+#   Algorithms*, section 5
 # - Mandt, Hoffman, Blei (2017), *Stochastic Gradient Descent as Approximate
-#   Bayesian Inference*, Journal of Machine Learning Research 18, section 3
-# - McCandlish, Kaplan, Amodei et al. (2018), *An Empirical Model of Large-Batch
-#   Training*, section 2.2
+#   Bayesian Inference*, section 3
+# - McCandlish et al. (2018), *An Empirical Model of Large-Batch Training*, section 2.2
 # - Shallue et al. (2019), *Measuring the Effects of Data Parallelism on Neural
 #   Network Training*, section 4
 #

@@ -9,15 +9,14 @@
 # | hardware | two cores; with GPUs and a network there is more to see |
 # | before this | [2. System topology](2.System-Topology.ipynb) |
 #
-# What lesson 2 leaves open: matrices of paths, units, the best rings, and two kinds of
-# bandwidth. [2c](2c.Algorithms-and-Predictions.ipynb) continues with algorithms,
-# predictions and several hosts.
+# [2c](2c.Algorithms-and-Predictions.ipynb) continues with algorithms, predictions and
+# several hosts.
 #
 # | sitting | sections | minutes |
 # | --- | --- | --- |
-# | maps and units | 1 to 2 | 42 |
-# | rings | 3 | 28 |
-# | what links carry | 4 | 36 |
+# | maps and units | 1 to 2 | 40 |
+# | rings | 3 | 30 |
+# | what links carry | 4 | 35 |
 #
 # Units: 1 GB is $10^9$ bytes, as vendors count; 1 GiB is $2^{30}$ bytes. A *bit* rate
 # (Gbit/s) is eight times the *byte* rate.
@@ -72,12 +71,11 @@ compare_guess(guess_switched, switched, f"of {len(names)} machines")
 plot.plot_topology(dgx)
 
 # %% [markdown]
-# Two NVLinks between the same GPUs work as one that is twice as fast, so each
-# GPU has links to four others, not six. Pairs without an NVLink communicate
-# over PCIe and the link between the sockets, unless **NCCL**, NVIDIA's library
-# for collectives, forwards the data through a GPU that has a link to both.
-# Later machines put an **NVSwitch** in between: every GPU reaches every other
-# at full speed, and the question no longer arises.
+# Two NVLinks between the same GPUs work as one that is twice as fast, so each GPU has
+# links to four others, not six. Pairs without an NVLink communicate over PCIe and the
+# link between the sockets, unless **NCCL**, NVIDIA's library for collectives, forwards
+# the data through a GPU that has a link to both. With an **NVSwitch** the question no
+# longer arises.
 
 # %% tags=["demo"]
 topology.compare(
@@ -182,11 +180,9 @@ for pair in (("GPU3", "GPU0"), ("GPU0", "GPU3"), ("GPU0", "Affinity"),
 # - **Host staging**: the data is copied to the host's memory, and from there to
 #   the other GPU. It crosses PCIe twice, and the memory as well.
 # - **Peer to peer** (P2P): one GPU writes into the other's memory, over NVLink
-#   or across PCIe switches. There is no copy in between and no work for the
-#   CPU.
-# - **GPUDirect RDMA**: the same with a network card as the peer. RDMA, *remote
-#   direct memory access*, means that the card itself reads and writes memory,
-#   here a GPU's, and no CPU copies anything on the way to the wire.
+#   or across PCIe switches, without a copy in between or work for the CPU.
+# - **GPUDirect RDMA** (*remote direct memory access*): the same with a network card as
+#   the peer, which itself reads and writes the GPU's memory.
 #
 # How far apart may two GPUs be for NCCL to use P2P? `NCCL_P2P_LEVEL` sets a
 # **maximum distance**. `PXB` does not mean "via PXB" but "up to PXB": NVLink
@@ -412,14 +408,13 @@ for names, links, most in cases:
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# Try yours on the DGX-1: `best_ring(gpus, gb_per_s)`. Its NVLinks are laid out
-# so that there is a ring without a single hop over PCIe.
+# Try yours on the DGX-1: `best_ring(gpus, gb_per_s)` finds a ring without a single hop
+# over PCIe.
 #
 # ### Several rings at once
 #
-# A ring uses two of the links of each GPU, and a DGX-1's GPU has six. So NCCL
-# runs several rings at the same time, each on links of its own and on its own
-# part of the data. Their bandwidths add up.
+# A ring uses two of the links of each GPU, and a DGX-1's GPU has six. So NCCL runs several
+# rings at the same time, each on links of its own and on its own part of the data.
 #
 # **Question 5** (3 points)
 #
@@ -572,8 +567,7 @@ other = launch(
 # %% [markdown]
 # ### Two kinds of bandwidth
 #
-# There are two kinds of bandwidth, often confused. For an operation on $M$
-# bytes that takes time $t$:
+# For an operation on $M$ bytes that takes time $t$:
 #
 # - **algorithm bandwidth** is $M / t$: what your program sees.
 # - **bus bandwidth** is algorithm bandwidth times a factor that depends on the
@@ -694,11 +688,10 @@ bandwidth.bandwidths([measured, other], operations=["all_reduce"])
 # %% [markdown]
 # ### Put to use: where the ranks run
 #
-# A process can be **pinned** to the processors that it may use. Launchers on
-# clusters do that (`srun --cpu-bind`, `mpirun --bind-to`), and it can go
-# wrong. So here is one training step of two ranks, pinned to whichever of
-# these this machine has, from near to far: one core for both, two threads of a
-# core, two cores, two sockets.
+# A process can be **pinned** to the processors that it may use. Launchers on clusters do
+# that (`srun --cpu-bind`, `mpirun --bind-to`), and it can go wrong. Here is one training
+# step of two ranks, pinned to whichever of these this machine has: one core for both, two
+# threads of a core, two cores, two sockets.
 #
 # **Predict first.** How many times as long does a step take on one core as on
 # the pair that is farthest apart?
@@ -724,16 +717,11 @@ compare_guess(guess_pinned, step_ms.iloc[0] / step_ms.iloc[-1],
 plot.plot_step_times(pinned)
 
 # %% [markdown]
-# On one core the ranks take turns: a step takes up to twice as long, less
-# where other programs use your cores too. Two threads of a core share its
-# arithmetic units. Between two sockets, gradients cross the link between them,
-# but each rank has a socket's caches and memory channels to itself: look at
-# *communication* and *computation* separately.
-
-# %% [markdown]
-# **A good place to stop.** Next: a model of links, and what it says about algorithms.
-
-# %% [markdown]
+# On one core the ranks take turns: a step takes up to twice as long, less where other
+# programs use your cores too. Two threads of a core share its arithmetic units. Between
+# two sockets, gradients cross a link, but each rank has a socket's caches and memory
+# channels to itself: look at *communication* and *computation* separately.
+#
 # ## Your answers so far
 
 # %% tags=["demo"]
@@ -750,18 +738,17 @@ check()
 #
 # ## Things to try
 #
-# - Run `ddl topology` in a terminal, on a login node and in a job on a compute
-#   node.
+# - Run `ddl topology` on a login node and in a job on a compute node.
 # - Launch `bench_allreduce.py` with `threads=1` and with `oversubscribe=True`
 #   and four workers. What is the cost when ranks share a core?
 # - On GPUs: launch `bench_allreduce.py` with `nccl=["NCCL_P2P_LEVEL=LOC"]` and
 #   without it.
 #
-# Sources: NVIDIA, *nccl-tests*, performance reported by NCCL tests; Patarasuk, Yuan
-# (2009), *Bandwidth optimal all-reduce algorithms for clusters of workstations*, Journal
-# of Parallel and Distributed Computing 69: rings whose hops don't share links. The files
-# under `results/reference/` name the sources of recorded machines and links, and what
-# has none.
+# Sources: NVIDIA, *nccl-tests*, performance reported by NCCL tests; NVIDIA, *NCCL*'s issue
+# 212: what NVLink SHARP reaches on eight H100s; Patarasuk, Yuan (2009), *Bandwidth optimal
+# all-reduce algorithms for clusters of workstations*: rings whose hops don't share links.
+# The files under `results/reference/` name the sources of recorded machines and links, and
+# what has none.
 #
 # ---
 # Text and diagrams: CC BY 4.0. Code: Apache-2.0.

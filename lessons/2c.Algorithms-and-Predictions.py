@@ -5,18 +5,17 @@
 #
 # | about | this notebook |
 # | --- | --- |
-# | time | 130 minutes, in three sittings; the runs alone take about three |
+# | time | 120 minutes, in three sittings; the runs alone take about three |
 # | hardware | two cores; with GPUs and a network there is more to see |
 # | before this | [2. System topology](2.System-Topology.ipynb) |
 #
-# A race of algorithms, more ranks, clusters that you don't have, and two hosts on one
-# machine. [2b](2b.Links-in-Depth.ipynb) has the links themselves.
+# [2b](2b.Links-in-Depth.ipynb) has the links themselves.
 #
 # | sitting | sections | minutes |
 # | --- | --- | --- |
-# | algorithms | 1 | 46 |
-# | predictions | 2 to 3 | 50 |
-# | several hosts | 4 | 36 |
+# | algorithms | 1 | 45 |
+# | predictions | 2 to 3 | 45 |
+# | several hosts | 4 | 30 |
 
 # %% tags=["parameters"]
 size = "reader"  # "smoke" only checks that everything runs
@@ -31,7 +30,7 @@ import numpy as np
 
 # %% tags=["demo"]
 from ddl import hosts, launch
-from course import check, clusters, compare_guess, cost, efficiency, hierarchy
+from course import check, clusters, compare_guess, cost, hierarchy
 from course import hint, plot, prediction, published, race, recorded
 
 smoke = size == "smoke"
@@ -51,9 +50,8 @@ step = dict(threads=1, global_batch=64, seed=seed)
 # and then the same backwards; 6 steps.](../images/collectives.svg)
 
 # %% [markdown]
-# Hockney's model gives every message a start-up time **α** and a time **β** for
-# each byte: $t = \alpha + M \beta$. For collectives on $N$ ranks and
-# $M$ bytes:
+# Hockney's model gives every message a start-up time **α** and a time **β** for each
+# byte. Collectives on $N$ ranks (a power of two) and $M$ bytes take:
 #
 # | algorithm | time |
 # | --- | --- |
@@ -62,9 +60,8 @@ step = dict(threads=1, global_batch=64, seed=seed)
 # | halving and doubling | $2\log_2 N\,\alpha + 2\frac{N-1}{N}\,M\beta$ |
 # | binary tree, up and down | $2\log_2 N\,(\alpha + M\beta)$ |
 #
-# This is for $N$ a power of two. This tree waits for all of the data at each of
-# its levels. NCCL's trees are pipelined, and there are two of them, which share
-# the bytes: they cost about as many messages, but only $2\,M\beta$.
+# This tree waits for all of the data at each of its levels. NCCL has two trees,
+# pipelined, which share the bytes: about as many messages, but only $2\,M\beta$.
 #
 # **Predict first.** On 64 ranks with α = 10 µs and 10 GB/s, up to how many KiB
 # is recursive doubling faster than the ring?
@@ -84,32 +81,30 @@ compare_guess(guess_switch, sizes[doubling_s < ring_s].max() / 1024, "KiB")
 plot.plot_algorithms(64, 10e-6, 1e-10)
 
 # %% [markdown]
-# For few bytes on many ranks, recursive doubling is best. For many bytes, halving and
-# doubling is: it sends as few as the ring, in fewer messages. By this model the ring
+# For few bytes on many ranks, recursive doubling is best; for many, halving and
+# doubling: it sends as few bytes as the ring, in fewer messages. By this model the ring
 # is *never* faster. Why do libraries still use rings?
 #
-# - A ring needs links to **two neighbors** only. It can be laid out so that each hop
-#   has its own link (2b, question 5). Partners at distance $N/2$ share links, cables and
-#   switches with others, which this model leaves out.
+# - A ring needs links to **two neighbors** only, so each hop can have its own link (2b,
+#   question 5). Partners at distance $N/2$ share links and switches, which this model
+#   leaves out.
 # - Each rank sends to the same neighbor all the time, so a ring can be
 #   **pipelined**: pieces flow on before a whole chunk has arrived.
 # - It works for **any number** of ranks. The others need powers of two, or
 #   more messages.
-# - For large data, the first term is negligible.
 
 # %% [markdown]
 # **Question 1** (3 points)
 #
 # Write `all_reduce_s(algorithm, size_bytes, ranks, alpha, beta)` for `"ring"`,
-# `"recursive doubling"`, `"halving and doubling"` and `"tree"`. It returns
-# seconds; α is in seconds, and β in seconds per byte. A single rank takes no
-# time. If $N$ is not a power of two:
+# `"recursive doubling"`, `"halving and doubling"` and `"tree"`. It returns seconds; α
+# is in seconds, β in seconds per byte. A single rank takes no time. If $N$ is not a
+# power of two:
 #
-# - for the tree, round $\log_2 N$ up: that is how many levels it has;
-# - for the two doublings, take the largest power of two below $N$. The
-#   ranks from there on first hand all their data to one of the others, and get
-#   the result from it at the end. That makes two more messages of all the data
-#   around an all-reduce on that many ranks.
+# - for the tree, round $\log_2 N$, its levels, up;
+# - for the two doublings, the ranks beyond the largest power of two below $N$ first
+#   hand all their data to one of the others, and get the result from it at the end:
+#   two more messages of all the data around an all-reduce on that power of two.
 
 # %% nbgrader={"grade": false, "grade_id": "q01_all_reduce", "locked": false, "schema_version": 3, "solution": true, "task": false}
 def all_reduce_s(algorithm, size_bytes, ranks, alpha, beta):
@@ -187,19 +182,18 @@ assert near(all_reduce_s("ring", 6_000, 3, 0, beta), 8e-6)
 # **Question 2** (4 points)
 #
 # Now *write* halving and doubling, for ranks that are a power of two and any
-# `count` of numbers. It has $2\log_2 N$ steps. In the first half of them, a rank
-# and its partner work on the same piece. One sends the lower half of it and
-# goes on with the upper half, the other does the opposite, and what arrives is
-# added. Then it goes backwards: each sends the piece that it has finished, and
-# keeps what arrives.
+# `count` of numbers. It has $2\log_2 N$ steps. In each of the first half, a rank and its
+# partner work on the same piece. One sends its lower half and goes on with the upper
+# one, the other does the opposite, and what arrives is added. Then it goes backwards:
+# each sends its finished piece, and keeps what arrives.
 #
 # - `partner(step, rank, ranks)`: the rank to exchange with in this step;
 # - `piece(step, rank, ranks, count)`: which numbers `rank` sends, as a pair
 #   `(first, end)` that means `values[first:end]`.
 #
-# The driver of the ring in [1c](1c.Rings-and-Costs.ipynb), section 1, does
-# the rest. `rank ^ 4` is the rank whose number differs by 4 up or down. You
-# may begin with far partners or with near ones.
+# The driver of the ring in [1c](1c.Rings-and-Costs.ipynb) does the rest. `rank ^ 4` is
+# the rank whose number differs by 4, up or down. Begin with far partners or with near
+# ones.
 
 # %% nbgrader={"grade": false, "grade_id": "q02_halving", "locked": false, "schema_version": 3, "solution": true, "task": false}
 def partner(step, rank, ranks):
@@ -279,11 +273,10 @@ for ranks in (1, 2, 4, 8, 16):
 # %% [markdown]
 # ### A race on four real ranks
 #
-# Does the model hold? `race_allreduce.py` has three algorithms in a few lines
-# each, over the same connections between four real processes. The algorithms
-# take turns at each size, so that other work on this machine affects all of
-# them equally. The model's two numbers are fitted to the **ring** alone; the other
-# two curves are then predictions.
+# Does the model hold? `race_allreduce.py` runs three algorithms over the same
+# connections between four processes. They take turns at each size, so that other work
+# affects them equally. α and β are fitted to the **ring** alone; the other two curves
+# are predictions.
 #
 # **Predict first.** From how many KiB on is the ring faster than recursive
 # doubling, with four ranks on this machine?
@@ -310,20 +303,18 @@ plot.plot_race(raced)
 race.crossovers(raced)
 
 # %% [markdown]
-# For small messages, compare the three levels with 6, 4 and 2 messages in a
-# row. The model may put the crossing too early: small messages stay in the
-# caches, where a byte costs less than the β that fits the large ones. And four
-# ranks on a few cores compete for caches and memory, as ranks on separate
-# hosts would not. `inf` in the table means that one never overtakes the other
-# in this range; 0, that it always leads.
+# For small messages, compare the three levels with 6, 4 and 2 messages in a row. The
+# model may put the crossing too early: small messages stay in the caches, where a byte
+# costs less than the fitted β. Ranks on separate hosts would not compete for caches and
+# memory. In the table, `inf` means that one never overtakes the other in this range; 0,
+# that it always leads.
 
 # %% [markdown]
 # ### Several hosts: add up inside first
 #
-# The network between hosts is slower than the links inside them, and a
-# **hierarchical** all-reduce sends less over it. The ranks of each host first
-# split their data and add it up among themselves. Then each rank exchanges its
-# *part* with its counterparts on the other hosts. Finally the parts are
+# The network between hosts is slower than the links inside them. In a **hierarchical**
+# all-reduce the ranks of each host first split their data and add it up. Then each rank
+# exchanges its *part* with its counterparts on the other hosts. Finally the parts are
 # gathered inside each host.
 #
 # ![Left, a ring over two hosts: each direction of the cable carries 1.5 times
@@ -341,36 +332,23 @@ guess_fade = None  # times as many bytes
 compare_guess(guess_fade, hierarchy.gain(32, 8),
               "times as many bytes, by the ring")
 
-# %% tags=["demo"]
-server = clusters.server("dgx-1")  # links as NCCL counts them
-print("inside: ", server.inside)
-print("between:", server.between)
-
-# %% tags=["demo"]
-plot.plot_fade(server.inside, server.between)
-
 # %% [markdown]
-# On the left, the gain in **bytes** fades as hosts are added: a ring of many
-# ranks sends twice the data, and so does an all-reduce between many hosts. On
-# the right is the time by the model, for DGX-1s with six NVLinks a GPU and
-# four cards of 100 Gbit/s. What remains is **latency**: a ring waits for
-# $2(N-1)$ messages in a row, and a hierarchy for two rounds inside a host and
-# a few between hosts. So the more hosts and the smaller the message, the more
-# a hierarchy gains. For large messages it can even lose, since the steps
-# inside a host are added.
-
-# %% [markdown]
-# **A good place to stop.** Next: what two numbers say about more ranks.
+# The gain in **bytes** fades as hosts are added: between many hosts, any all-reduce
+# sends twice the data. **Latency** remains: a ring waits for $2(N-1)$ messages in a row,
+# a hierarchy for two rounds inside a host and a few between hosts. So it gains most with
+# many hosts and small messages. With large ones it can lose: the steps inside a host
+# are added.
+#
+# **A good place to stop.**
 
 # %% [markdown]
 # ## 2. On more ranks
 #
-# How does an all-reduce get slower with more ranks? Some of its latency is paid **once
-# for each operation**: Horovod checks once per cycle what is ready, and the ranks agree
-# on it. Some is paid **for each message**, and a ring sends $2(N-1)$ of them. One number
-# of ranks cannot tell these apart; two numbers can. So you measure with one rank more,
-# and then predict two more. If there are more ranks than cores, they take turns: four
-# ranks on two cores each compute for twice as long.
+# Some of an all-reduce's latency is paid **once for each operation**: Horovod checks
+# once per cycle what is ready, and the ranks agree on it. Some is paid **for each
+# message**, and a ring sends $2(N-1)$ of them. Two numbers of ranks tell these apart. So
+# you measure with one rank more, and predict two more. Ranks without a core take turns:
+# four on two cores each compute for twice as long.
 
 # %% tags=["demo"]
 fewer, more = (
@@ -387,10 +365,9 @@ both = prediction.fit_runs([fewer, more])
 print(both)
 
 # %% [markdown]
-# Some gradients can travel while others are still being computed: **overlap**.
-# Without it, computation and communication add up; with full overlap only the
-# longer of the two counts. The computation, and a training to compare with, as
-# in lesson 2:
+# Some gradients can travel while others are still computed: **overlap**. Without it,
+# computation and communication add up; with full overlap only the longer counts. The
+# computation, and a training to compare with:
 
 # %% tags=["demo"]
 alone = launch(
@@ -439,20 +416,9 @@ compare_guess(guess_longer, after / before, "times as long, measured")
 # %% tags=["demo"]
 prediction.report({"from two and three": larger}, two_more)
 
-# %% tags=["demo"]
-many = [
-    prediction.predict_step(company, both, ranks, one=alone, cores=cores)
-    for ranks in (workers, workers + 1, workers + 2, 4 * workers)
-]
-plot.plot_prediction(many, [training, two_more])
-
 # %% [markdown]
-# The figure goes beyond what was measured: the farther to the right, the more
-# is extrapolated. Where ranks share cores, a rank that should answer a
-# message may first have to wait for a core. The fit mistakes that for latency
-# of messages, and the share that is paid once may come out as 0. On a busy
-# machine, both the prediction and the measurement can be far off: repeat them,
-# and compare.
+# Where ranks share cores, a rank that should answer may first wait for a core. The fit
+# mistakes that for latency of messages, and the share paid once may come out as 0.
 
 # %% [markdown] nbgrader={"grade": false, "grade_id": "q03_error_prompt", "locked": true, "schema_version": 3, "solution": false, "task": false}
 # **Question 3** (2 points)
@@ -488,7 +454,7 @@ plot.plot_prediction(many, [training, two_more])
 # %% [markdown]
 # ## 3. Clusters that you don't have
 #
-# For a cluster that you can't measure, each term needs another source:
+# Each term needs another source:
 #
 # | term | from |
 # | --- | --- |
@@ -498,7 +464,7 @@ plot.plot_prediction(many, [training, two_more])
 # | messages of an all-reduce | **one ring** through all GPUs of all servers; large servers: first inside each |
 # | all-reduces of a step | Horovod **fuses** gradients until a message has 128 MiB |
 # | overlap | unknown: the **middle** between no and full overlap |
-# | waiting for the slowest | unknown: what others' figures say, see below |
+# | waiting for the slowest | unknown: fitted to others' figures |
 
 # %% tags=["demo"]
 for kind, share in clusters.SHARE.items():
@@ -506,13 +472,11 @@ for kind, share in clusters.SHARE.items():
     print(f"{kind}: {share:.0%} of the bandwidth, {latency_us:.1f} µs each")
 
 # %% [markdown]
-# Horovod's authors published what 512 GPUs reach: 128 servers with 4 Pascal
-# GPUs each on a 25 Gbit/s network. Inception V3 and ResNet-101 have an
-# efficiency of about 90 %.
+# Horovod's authors published what 512 GPUs reach: 128 servers of 4 Pascal GPUs on a 25
+# Gbit/s network. Inception V3 and ResNet-101 have an efficiency of about 90 %.
 #
 # **Predict first.** VGG-16 has six times the weights of Inception V3, most of
-# them in dense layers, which need little computation. What is its efficiency on
-# those 512 GPUs?
+# them in dense layers, which need little computation. What is its efficiency there?
 
 # %% tags=["demo"]
 guess_vgg = None  # percent
@@ -524,10 +488,9 @@ said = vgg["published_percent"][512]
 compare_guess(guess_vgg, said, "% efficiency of VGG-16 on 512 GPUs, published")
 
 # %% [markdown]
-# And what do these terms say? One ring passes through all GPUs, and its
-# slowest link decides: beyond one server, the network. Of its $2(N-1)$
-# messages, those between servers have the network's latency, the others
-# PCIe's.
+# What do these terms say? The slowest link of the ring decides: beyond one server, the
+# network. Of the ring's $2(N-1)$ messages, those between servers have the network's
+# latency, the others PCIe's.
 
 # %% tags=["demo"]
 pascal = clusters.scaling(
@@ -538,18 +501,16 @@ prediction.table(pascal, "VGG-16, if nobody is late.")
 # %% [markdown]
 # ### What no data sheet says
 #
-# With these terms alone, predictions are too high: every cluster has costs that the
-# model lacks. The course's file has figures of six publishers, from eight P100s to
-# 512 GPUs. We give the model one more term, the **wait for the slowest**. Each rank's
-# computation varies by a standard deviation of $s$ times its mean; of $N$ ranks the
-# slowest is late by $e(N)\,s$, where $e(N)$ is the expected maximum of $N$ normal
-# variables: 0.6 for two, 1.4 for eight, 2.8 for
-# 256. One number, $s$, is fitted. It covers everything that makes a rank
-# late: its input, its clock rate, kernels that compete with messages.
+# Predictions from these terms alone are too high. The course's file has figures of
+# six publishers, from eight P100s to 512 GPUs. They give one more term, the **wait
+# for the slowest**. Each rank's computation varies by a standard deviation of $s$
+# times its mean; of $N$ ranks the slowest is late by $e(N)\,s$, where $e(N)$ is the
+# expected maximum of $N$ normal variables: 0.6 for two, 1.4 for eight, 2.8 for 256.
+# The fitted $s$ covers everything that makes a rank late: its input, its clock rate,
+# kernels that compete with messages.
 #
-# A fit to figures says nothing about how well it predicts them. So each
-# publisher's figures are predicted with an $s$ from the **other** publishers'
-# alone.
+# A fit says nothing about other figures. So each publisher's figures are predicted
+# with an $s$ from the **other** publishers' alone.
 
 # %% tags=["demo"]
 print("s, fitted to all figures:", published.fitted())
@@ -586,16 +547,15 @@ scores
 # shrink with its part of the batch dominates.
 
 # %% [markdown]
-# Hugging Face's five figures keep the global batch while GPUs are added (**strong
-# scaling**), which the others don't: ignore the interval there. Nor does it know in
-# how many bits a program computed. Computing in 16 bits takes a GPU less time and
-# leaves the rest of a step as it was, so expect a prediction to be too high.
+# Hugging Face keeps the global batch while GPUs are added (**strong scaling**), which
+# the others don't: ignore the interval there. Nor does the model know in how many bits a
+# program computed: 16 bits shorten only the computation, so expect a prediction to be
+# too high.
 
 # %% [markdown]
 # ### Why not closer?
 #
-# Here is what several *programs* reach on the same servers,
-# with the same network and batch:
+# Several *programs* on the same servers, with the same network and batch:
 
 # %% tags=["demo"]
 published.programs()
@@ -606,8 +566,7 @@ published.programs()
 # model that knows only the machine can't know the program.
 
 # %% [markdown]
-# And TCP? Horovod's authors also measured the same 16 GPUs with RDMA and
-# without it:
+# And TCP? Horovod's authors measured the same 16 GPUs with and without RDMA:
 
 # %% tags=["demo"]
 sixteen = figures[figures["study"] == "horovod-16"]
@@ -628,8 +587,8 @@ sixteen.round(1)
 #   with full overlap, as a pair, of a training step with `compute_s` of
 #   computation and `exchange_s` of communication.
 # - `gbit_per_s_needed(compute_s, size_bytes, ranks, wanted)`: how many Gbit/s
-#   each rank's link must have so that a **ring** of ranks reaches the
-#   efficiency `wanted` *without overlap*. Ignore latency.
+#   each rank's link needs so that a **ring** reaches the efficiency `wanted` *without
+#   overlap*. Ignore latency.
 
 # %% nbgrader={"grade": false, "grade_id": "q04_efficiencies", "locked": false, "schema_version": 3, "solution": true, "task": false}
 def efficiencies(compute_s, exchange_s):
@@ -686,10 +645,9 @@ assert near(gbit_per_s_needed(2, 10, 3, 0.25), 320 / 18 * 1e-9)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# And a cluster of today? In a terminal, try
-# `ddl predict --topology dgx-a100 --nodes 128 --model resnet50 --batch 256`.
-# Here are up to a thousand A100s training ResNet-50, each term in ms, and the
-# interval in which four of five published efficiencies lay:
+# Here are up to a thousand A100s training ResNet-50 (in a terminal,
+# `ddl predict --topology dgx-a100 --nodes 128 --model resnet50 --batch 256`), each term
+# in ms, and the interval in which four of five published efficiencies lay:
 
 # %% tags=["demo"]
 margin = clusters.MARGIN_POINTS
@@ -697,65 +655,30 @@ thousand = clusters.scaling("dgx-a100", 128, "resnet50", batch=256)
 prediction.table(thousand, margin_points=margin)
 
 # %% [markdown]
-# Eight fast network cards make communication easy; waiting is what grows. Now
-# take a network with a billion weights that needs the same time for a batch, in
-# servers with a single 25 Gbit/s card:
-
-# %% tags=["demo"]
-billion = clusters.scaling(
-    "pascal-25gbe", 128, parameters=10**9, images_per_s=909, batch=256
-)
-plot.plot_prediction(billion, margin_points=margin)
-
-# %% [markdown]
-# What such a figure leaves out: other jobs on the network, oversubscribed
-# switches, reading the data, and whether a global batch of that size still
-# learns anything (lesson 4).
+# Eight fast network cards make communication easy; waiting is what grows. The
+# prediction leaves out other jobs on the network, oversubscribed switches, reading the
+# data, and whether so large a global batch still learns (lesson 4).
 #
-# **A good place to stop.** Next: two hosts that you do have.
+# **A good place to stop.**
 
 # %% [markdown]
 # ## 4. Several hosts, for real, on one machine
 #
-# The kernel can give processes their own network (a **network namespace**), join two
-# of these networks by a virtual cable, and limit its rate. To the processes this *is*
-# two hosts on a slow network: `site=hosts.site(rate_mbit=100)`. You need permission
-# to make namespaces; root has it, and on many systems everyone does. If it is
-# refused, the cells below show recorded runs.
+# The kernel can give processes their own network (a **network namespace**), join two of
+# these by a virtual cable, and limit its rate. To the processes this *is* two hosts on a
+# slow network: `site=hosts.site(rate_mbit=100)`. It needs permission; root has it,
+# and on many systems everyone. If it is refused, the cells below show recorded runs.
 
 # %% tags=["demo"]
 refused = hosts.permitted()  # empty, or the reason why not
 print(refused or "two hosts can be made on this machine")
 
 # %% [markdown]
-# ### A training step over a slow cable
-#
-# First, a training step of two networks, one narrow and one wide, on two ranks:
-# both ranks on this host, then one rank on each of two hosts with 100 Mbit/s
-# between them.
-
-# %% tags=["demo"]
-steps = dict(workers=2, threads=1, widths=[8, 32], seed=seed,
-             steps=5 if smoke else 40)
-if refused:
-    apart = [run for run in recorded("two-hosts")
-             if run.result["script"] == "step_times.py"]
-else:
-    apart = [
-        launch("step_times.py", name="one host", **steps),
-        launch("step_times.py", name="two hosts, 100 Mbit/s", nodes=2,
-               site=hosts.site(rate_mbit=100), **steps),
-    ]
-
-# %% tags=["demo"]
-plot.plot_step_times(apart)
-
-# %% [markdown]
 # ### Rings and hierarchies over a slow cable
 #
-# **Predict first.** Now take four ranks, two on each host, and an all-reduce of
-# 1 MiB by Horovod's ring. In a ring each of the two directions of the cable
-# carries $2(N-1)/N$ of the data. How many ms does that take at 100 Mbit/s?
+# **Predict first.** Four ranks, two on each host, all-reduce 1 MiB by Horovod's ring.
+# Each direction of the cable carries $2(N-1)/N$ of the data. How many ms does that
+# take at 100 Mbit/s?
 
 # %% tags=["demo"]
 guess_ring = None  # ms
@@ -782,9 +705,8 @@ compare_guess(guess_ring, took[2**20],
               "ms for 1 MiB round the ring at 100 Mbit/s")
 
 # %% [markdown]
-# In Horovod's ring over four ranks, two hops cross the cable. If ranks were
-# numbered so that neighbors are never on the same host, all four would. The
-# **hierarchical** all-reduce of section 1 does better.
+# In this ring, two hops cross the cable. If neighbors were never on the same host, all
+# four would.
 #
 # **Question 5** (3 points)
 #
@@ -793,10 +715,9 @@ compare_guess(guess_ring, took[2**20],
 # - `ring_crossing(host_of, size_bytes)`: those that leave host 0, for a ring in
 #   rank order. `host_of` lists each rank's host, such as `[0, 0, 1, 1]`. Count
 #   the hops from host 0 to another; each carries $2(N-1)/N$ of the data.
-# - `hierarchical_crossing(hosts, local_size, size_bytes)`: for `hosts` hosts
-#   with `local_size` ranks each. The data is cut into `local_size` parts; each
-#   rank all-reduces one of them with its counterparts, by a ring over the
-#   hosts.
+# - `hierarchical_crossing(hosts, local_size, size_bytes)`: for `hosts` hosts of
+#   `local_size` ranks. Each rank all-reduces one of `local_size` parts with its
+#   counterparts, by a ring over the hosts.
 
 # %% nbgrader={"grade": false, "grade_id": "q05_crossing", "locked": false, "schema_version": 3, "solution": true, "task": false}
 def ring_crossing(host_of, size_bytes):
@@ -865,11 +786,10 @@ assert math.isclose(hierarchical_crossing(1, 4, 100), 0, abs_tol=1e-9)
 # %% [markdown]
 # ### All variants
 #
-# That script measured all of these: Horovod's ring (*flat*), the same ring over
-# plain sockets, once with the ranks in a bad order (*crossing ring*), the
-# hierarchical all-reduce, and a variant in which a single *leader* on each host
-# exchanges everything. The table compares the cable's own counters with the
-# calculated bytes.
+# The script also measured the same ring over plain sockets, once with the ranks in a bad
+# order (*crossing ring*), the hierarchical all-reduce, and a variant in which one
+# *leader* on each host exchanges everything. *Flat* is Horovod's ring. The table
+# compares the cable's own counters with the calculated bytes.
 
 # %% tags=["demo"]
 plot.plot_variants(slow)
@@ -918,21 +838,16 @@ check()
 #
 # - With two numbers for a link, you can say where one algorithm overtakes another.
 # - Compare a prediction with a **baseline**, on figures that it has not seen.
-# - On slow links between fast hosts, add up **inside** each host first. That saves
-#   bytes. Whether it saves latency depends on the algorithm between the hosts.
-#
-# Not shown: your cluster's real network, unless you ran this there. Namespaces share one
-# machine's cores.
+# - On slow links between fast hosts, add up **inside** each host first: that saves bytes.
 
 # %% [markdown]
 # ## Things to try
 #
-# - `hosts.site(rate_mbit=100)`: at which rate does the model of section 2 train
-#   no faster on two hosts than on one?
-# - Where two hosts can be made: race again over a cable,
-#   `launch("race_allreduce.py", workers=4, nodes=2,
-#   site=hosts.site(rate_mbit=100))`. Does halving and doubling still lead? How
-#   many of its messages share the cable, and how many of the ring's?
+# - Where two hosts can be made, `launch("step_times.py", workers=2, nodes=2, threads=1,
+#   widths=[8, 32], site=hosts.site(rate_mbit=100))`: which of two networks loses more
+#   to the cable?
+# - Race over a cable: `launch("race_allreduce.py", workers=4, nodes=2,
+#   site=hosts.site(rate_mbit=100))`. Does halving and doubling still lead?
 
 # %% [markdown]
 # ## Sources
@@ -940,26 +855,22 @@ check()
 # - Goyal et al. (2017), *Accurate, Large Minibatch SGD: Training ImageNet in 1
 #   Hour*, section 5.5
 # - Hockney (1994), *The communication challenge for MPP: Intel Paragon and Meiko
-#   CS-2*, Parallel Computing 20
+#   CS-2*
 # - Jeaugey (2019), *Massively Scale Your Deep Learning Training with NCCL 2.4*,
 #   NVIDIA's developer blog: two trees, pipelined
 # - Lee et al. (2025), *Characterizing Compute-Communication Overlap in
 #   GPU-Accelerated Distributed Deep Learning*, arXiv:2507.03114: computation
 #   takes 19 % longer on average while messages travel
-# - NVIDIA, *NCCL*'s issue 212, where NCCL's author says what NVLink SHARP reaches on
-#   eight H100s; *NCCL*'s source, `src/graph/tuning.cc`: cost of rings and trees, latencies
-# - Patarasuk, Yuan (2009), *Bandwidth optimal all-reduce algorithms for clusters
-#   of workstations*, Journal of Parallel and Distributed Computing 69: rings
-#   whose hops don't share links
+# - NVIDIA, *NCCL*'s source, `src/graph/tuning.cc`: cost of rings and trees, latencies
 # - Sanders, Speck, Träff (2009), *Two-tree algorithms for full bandwidth
-#   broadcast, reduction and scan*, Parallel Computing 35
+#   broadcast, reduction and scan*
 # - Sergeev, Del Balso (2018), *Horovod: fast and easy distributed deep learning in
 #   TensorFlow*, section 5
 # - Thakur, Rabenseifner, Gropp (2005), *Optimization of Collective Communication
 #   Operations in MPICH*: recursive doubling, halving and doubling
 #
-# The files under `results/reference/` name the sources of recorded machines
-# and links, and what has none.
+# The files under `results/reference/` name the sources of recorded machines and links,
+# and what has none.
 #
 # ---
 # Text and diagrams: CC BY 4.0. Code: Apache-2.0.

@@ -9,9 +9,9 @@
 # | hardware | two cores |
 # | before this | [Start_Here](../Start_Here.ipynb); [3. Multi-GPU](3.Multi-GPU.ipynb) helps |
 #
-# With more ranks the global batch grows, and often the model gets worse. Your own
-# runs are small and have one seed: they show the method, not the answer. What is
-# claimed rests on **recorded** runs of five seeds, in section 2 of three.
+# With more ranks the global batch grows. Your own runs are small and have one seed:
+# they show the method. Claims rest on **recorded** runs of five seeds, in section 2
+# of three.
 
 # %% tags=["parameters"]
 size = "reader"  # "smoke" only checks that everything runs
@@ -74,12 +74,12 @@ def say(what, one, other):
 # %% [markdown]
 # ## 1. What a larger batch costs, and what it buys
 #
-# The optimizer gets one averaged gradient for each **global batch**. It cannot
-# tell 32 ranks from one rank that adds up 32 **passes**. Two runs see the same
-# images six times, 64 or 1,024 at a time.
+# The optimizer gets one averaged gradient for each **global batch**, from 32 ranks or
+# from one rank that adds up 32 **passes**. Two runs see the same images six times, 64 or
+# 1,024 at a time.
 #
-# **Predict first.** By how many points of **held-out** accuracy (on images that were not
-# trained on) is the small batch ahead at the end?
+# **Predict first.** By how many points of **held-out** accuracy (on images not trained
+# on) is the small batch ahead at the end?
 
 # %% tags=["demo"]
 guess_ahead = None  # points
@@ -106,8 +106,8 @@ plot.plot_convergence([small, large])
 
 # %% [markdown]
 # Both trained equally long in **epochs**, but the large batch made a sixteenth of the
-# **steps**. Recorded, each at its own best learning rate, and a small batch that
-# stops after as many steps as the large one, at an untuned rate:
+# **steps**. Recorded, each at its own best learning rate, and a small batch with as
+# few steps, at an untuned rate:
 
 # %% tags=["demo", "recorded"]
 small_seeds, large_seeds = (
@@ -122,8 +122,8 @@ say("equal steps", accuracy("small batch + BN, few steps"), large_seeds);
 # ahead by more than ten points.
 
 # %% [markdown]
-# What else changes with the number of ranks, such as what batch norm sees, is in
-# [4b. Convergence in depth](4b.Convergence-in-Depth.ipynb), section 1.
+# [4b](4b.Convergence-in-Depth.ipynb), section 1, has what else changes with more
+# ranks.
 #
 # ## 2. The critical batch size
 #
@@ -132,10 +132,9 @@ say("equal steps", accuracy("small batch + BN, few steps"), large_seeds);
 # $$S = S_\min \left(1 + \frac{B_\text{crit}}{B}\right), \qquad
 # E = E_\min \left(1 + \frac{B}{B_\text{crit}}\right).$$
 #
-# At the **critical batch size** $B_\text{crit}$, training takes twice the fewest
-# steps and twice the fewest samples. You train until each run reaches 65 % with three
-# batch sizes, each with the learning rate that was best for it, and predict the
-# fourth.
+# At the **critical batch size** $B_\text{crit}$, training takes twice the fewest steps
+# and twice the fewest samples. You train to 65 % with three batch sizes, each at its best
+# learning rate, and predict the fourth.
 
 # %% tags=["demo", "recorded"]
 sweeps = recorded("critical-batch")
@@ -169,15 +168,15 @@ own.table()
 # %% [markdown]
 # **Question 1** (3 points)
 #
-# Write `fit(batches, steps)`: from batch sizes and the steps that each took to
-# the target, estimate $S_\min$ and $B_\text{crit}$ in
+# Write `fit(batches, steps)`: from batch sizes and the steps that each took to the
+# target, estimate both constants of
 #
 # $$S = S_\min \, (1 + B_\text{crit} / B).$$
 #
-# That is a straight line in $1/B$. Use all of the points. Runs differ by some
-# percent, whether they take 100 steps or 10,000, so *relative* errors should be
-# small: `np.polyfit(x, y, 1, w=1 / y)` returns the slope and the intercept of
-# the line for which they are. Return the pair ($S_\min$, $B_\text{crit}$).
+# That is a straight line in $1/B$. Use all of the points. Runs differ by some percent, so
+# *relative* errors should be small: `np.polyfit(x, y, 1, w=1 / y)` returns the slope and
+# the intercept of the line for which they are. Return the pair ($S_\min$,
+# $B_\text{crit}$).
 
 # %% nbgrader={"grade": false, "grade_id": "q01_fit", "locked": false, "schema_version": 3, "solution": true, "task": false}
 def fit(batches, steps):
@@ -256,11 +255,11 @@ compare_guess(guess_steps, arrived.steps if arrived else "not reached",
               "steps")
 
 # %% [markdown]
-# The bend can be predicted from gradients. The **gradient noise scale** is the variance
-# of single images' gradients over the squared length of their mean,
+# Gradients can predict the bend. The **gradient noise scale** is the variance of single
+# images' gradients over the squared length of their mean,
 # $\operatorname{tr}\Sigma / |G|^2$: below that many images an average is mostly noise,
-# so a larger batch helps. Here are the recorded runs, three seeds per batch size, with
-# your own as stars, and the noise scale, measured at weights that stay the same:
+# so a larger batch helps. The recorded runs, with your own as stars, and the noise
+# scale at weights that stay the same:
 
 # %% tags=["demo", "recorded"]
 noise = critical.Noise(tuple(
@@ -272,19 +271,23 @@ plot.plot_critical_batch(
 )
 
 # %% [markdown]
-# Agreement within a factor of two or three is as much as you can expect: the noise
-# scale grows during training, and the bend is one number for all of it. Tasks differ by
-# far more. McCandlish et al. find useful batches of about 900 for CIFAR-10, of tens of
-# thousands for ImageNet, and of millions for an agent that plays Dota 2. The harder the
-# task and the lower its loss, the larger the noise scale.
-# [4b](4b.Convergence-in-Depth.ipynb), section 2, measures it while a network trains.
+# Expect agreement within a factor of two or three: the noise scale grows during training,
+# and the bend is one number. Tasks differ by far more:
+
+# %% tags=["demo", "recorded"]
+plot.plot_tasks(curve, noise)
+
+# %% [markdown]
+# From a digit to a game of Dota 2, the useful batch grows from hundreds to millions of
+# samples. The harder the task and the lower its loss, the less two samples agree, so
+# the more are worth averaging, on up to thousands of GPUs.
 
 # %% [markdown]
 # ## 3. Scale the learning rate, and warm up
 #
-# With $k$ times the batch, one step replaces $k$ steps. If the gradient barely
-# changes over those, a step of $k\eta$ gets as far: the **linear rule** (Goyal et
-# al., 2017). The **square-root rule** takes $\sqrt k\,\eta$.
+# One step with $k$ times the batch replaces $k$ steps. If the gradient barely changes
+# over those, a step of $k\eta$ gets as far: the **linear rule** (Goyal et al., 2017).
+# The **square-root rule** takes $\sqrt k\,\eta$.
 #
 # **Predict first.** Here $k$ is 16. By what factor does the recorded best learning
 # rate grow from batch 64 to 1,024?
@@ -300,20 +303,17 @@ compare_guess(guess_rates, ratio, "times the small batch's best rate")
 plot.plot_tuning(only(search, "small batch + BN", "large batch + BN"))
 
 # %% [markdown]
-# The network changes fastest at the start, which is where the linear rule is least
-# accurate. So Goyal et al. **warm up**: they start at $\eta$ and climb to $k\eta$
-# over the first epochs. From there on the learning rate falls to 0 along half a
-# cosine wave.
+# The network changes fastest at the start, where the linear rule is least accurate. So
+# Goyal et al. **warm up**: they climb from $\eta$ to $k\eta$ over the first epochs.
 #
 # **Question 2** (3 points)
 #
 # Write `rate_at(step, steps, climb, base, batch, rule)`: the learning rate at a step,
-# from 0 to `steps`. `base` is the learning rate for a batch of 64. The *peak* is
-# `base` times $k$ for the rule `"linear"`, times $\sqrt k$ for `"sqrt"`, where $k$ is
-# `batch` / 64. From step 0 on, it climbs in a straight line from `base` to the peak,
-# which it reaches at step `climb`. From there it follows half a cosine wave down to 0
-# at step `steps`. If `climb` is 0, it starts at the peak. For any other rule, raise a
-# `ValueError`.
+# from 0 to `steps`. `base` is the learning rate for a batch of 64. The *peak* is `base`
+# times $k$ for the rule `"linear"`, times $\sqrt k$ for `"sqrt"`, where $k$ is `batch` /
+# 64. For any other rule, raise a `ValueError`. From `base` at step 0, the learning rate
+# climbs in a straight line to the peak at step `climb`. From there it follows half a
+# cosine wave down to 0 at step `steps`. If `climb` is 0, it starts at the peak.
 
 # %% nbgrader={"grade": false, "grade_id": "q02_rate_at", "locked": false, "schema_version": 3, "solution": true, "task": false}
 def rate_at(step, steps, climb, base, batch, rule):
@@ -380,7 +380,7 @@ for rule in ("fixed", "Linear", None, "", "lin"):
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# Train the large batch with your learning rates, one for each step:
+# Train the large batch with your learning rates:
 
 # %% tags=["demo"]
 rate = yours(rate_at, schedule.rate_at, 5, 90, 10, 0.1, 1024, "linear")
@@ -398,8 +398,6 @@ warm = launch(
 plot.plot_convergence([small, large, warm])
 
 # %% [markdown]
-# That is one run of one seed, on few images. The recorded runs have five.
-#
 # **Predict first.** How many points does warm-up add to the linear rule, in the
 # recorded runs?
 
@@ -430,7 +428,7 @@ say("linear, against the best, both warmed up", accuracy("+ warm-up"), linear);
 # linear rule ten other seeds show no difference.
 
 # %% [markdown]
-# And the factor by which the best learning rate grows, now with a warm-up:
+# The factor by which the best learning rate grows, now with a warm-up:
 
 # %% tags=["demo", "recorded"]
 warmed = grids["+ warm-up"].best / grids["small batch + BN"].best
@@ -455,9 +453,9 @@ print(f"without a warm-up {ratio:g} times, with one {warmed:g} times, "
 # %% [markdown]
 # ## 4. The comparison
 #
-# All recorded **arms** (runs of one configuration with different seeds), named
-# after what they add; BN is batch norm. **LARS** and **LAMB** give each layer
-# a step size of its own ([4c](4c.Rules-and-Layers.ipynb), section 2).
+# All recorded **arms** (runs of one configuration with different seeds), named after what
+# they add; BN is batch norm. **LARS** and **LAMB** give each layer a step size of its own
+# ([4c](4c.Rules-and-Layers.ipynb), section 2).
 #
 # **Predict first.** How many points behind the small batch is the *best* large-batch arm?
 
@@ -482,12 +480,12 @@ plot.plot_differences(arms, against="small batch + BN", margin=1.0)
 # more than three points behind.
 
 # %% [markdown]
-# Each line is the 95 % interval of a mean difference, **paired** by seed. "No
-# difference" needs an interval within ±1 point; "not decided" says that five seeds
-# were too few. These runs take a few hundred steps; Goyal et al. took about 14,000.
+# Each line is the 95 % interval of a mean difference, **paired** by seed. "No difference"
+# needs an interval within ±1 point; "not decided" says that five seeds were too few.
+# These runs take a few hundred steps; Goyal et al. took about 14,000.
 #
 # Is what is left a **generalization gap**: as good in training, but worse on held-out
-# images? Keskar et al. (2017) reported one, and proposed a cause: large batches end in
+# images? Keskar et al. (2017) reported one, and proposed that large batches end in
 # *sharp* minima, small ones in *flat* ones.
 
 # %% tags=["demo"]
@@ -495,8 +493,8 @@ plot.plot_minima()
 
 # %% [markdown]
 # If the held-out loss is the training loss shifted a little, the shift costs more where
-# it is sharp. That is an illustration, not a proof.
-# [4b](4b.Convergence-in-Depth.ipynb), sections 3 and 4, measure the gap and sharpness.
+# it is sharp: an illustration, not a proof. [4b](4b.Convergence-in-Depth.ipynb), sections
+# 3 and 4, measure both.
 #
 # ## Your answers so far
 
@@ -510,7 +508,7 @@ check()
 #   what it costs where the images can be memorized
 #   ([4b](4b.Convergence-in-Depth.ipynb), section 3).
 # - Far beyond the **critical batch size** more ranks save next to no steps.
-# - A higher learning rate needs a **warm-up**; which learning rate is best has to be tuned.
+# - A higher learning rate needs a **warm-up**, and has to be tuned.
 #
 # ---
 # Text and diagrams: CC BY 4.0. Code: Apache-2.0.

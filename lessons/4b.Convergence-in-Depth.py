@@ -5,20 +5,19 @@
 #
 # | about | this notebook |
 # | --- | --- |
-# | time | 125 minutes, in three sittings; the runs alone took six on two cores with AMX |
+# | time | 120 minutes, in three sittings; the runs alone took six on two cores with AMX |
 # | hardware | two cores |
 # | before this | [4. Convergence](4.Convergence.ipynb) |
 #
-# This notebook takes up what lesson 4 left open: what large batches change and why.
-# [4c](4c.Rules-and-Layers.ipynb) continues with what helps them. Your own runs are small and
-# have one seed: they show *how*. What is claimed rests on **recorded** runs: more images, five
-# seeds, and for most arms a learning rate that was chosen on images which neither
-# training nor the final test used.
+# [4c](4c.Rules-and-Layers.ipynb) continues with what helps large batches. Your own
+# runs are small and have one seed: they show *how*. Claims rest on **recorded** runs:
+# more images, five seeds, and for most arms a learning rate chosen on images which
+# neither training nor the final test used.
 #
 # | sitting | sections | minutes |
 # | --- | --- | --- |
 # | what changes, and noise | 1 to 2 | 60 |
-# | gap and sharpness | 3 to 4 | 45 |
+# | gap and sharpness | 3 to 4 | 40 |
 # | norms | 5 | 20 |
 
 # %% tags=["parameters"]
@@ -84,24 +83,19 @@ def say(what, one, other):
 # %% [markdown]
 # ## 1. What changes when ranks are added
 #
-# In data-parallel training every rank takes its part of each batch, in one or
-# more **passes** (forward and backward), and all gradients are averaged before
-# the weights move:
+# Every rank takes its part of each batch in one or more **passes** (forward and
+# backward), and all gradients are averaged before the weights move:
 #
 # $$\text{global batch} = \text{ranks} \times \text{passes}
 # \times \text{images in a pass}$$
 #
-# Usually the images in a pass stay as many as fill a device, so the global
-# batch grows with the ranks. The optimizer gets one averaged gradient. It
-# cannot tell 32 ranks with one pass from one rank with 32. So two cores can
+# The optimizer cannot tell 32 ranks with one pass from one rank with 32. So two cores can
 # find out what 32 ranks would do.
-
-# %% [markdown]
+#
 # One layer can tell. **Batch norm** gives each channel mean 0 and variance 1 over the
-# images that it looks at together: the images of one pass on one rank, which Hoffer et
-# al. (2017) call a **ghost batch**. If that size changed along with the global batch,
-# you would compare two things at once. So here it is 32 in every run, for any global
-# batch, until section 5 changes it on purpose.
+# images of one pass on one rank, which Hoffer et al. (2017) call a **ghost batch**. If
+# it changed along with the global batch, you would compare two things at once. So it
+# is 32 in every run until section 5.
 #
 # **Predict first.** One rank takes eight steps of 1,024 images in 32 passes
 # each. Then all ranks share the same steps. By how many percent do the two
@@ -124,14 +118,12 @@ ratio = on_all.result["loss"] / on_one.result["loss"]
 compare_guess(guess_apart, 100 * abs(ratio - 1), "% between the two losses")
 
 # %% [markdown]
-# The only difference is rounding error. From here on, "1,024" means 32 ranks with 32
-# images each, for any number of ranks.
+# Only by rounding error. From here on, "1,024" means 32 ranks with 32 images each.
 
 # %% [markdown]
 # **Question 1** (3 points)
 #
-# Here are the settings of four runs. All use batch norm; sync-BN is
-# synchronous batch norm (section 5).
+# Four runs, all with batch norm; sync-BN is synchronous batch norm (section 5):
 #
 # | run | images | epochs | global batch | ranks | passes | sync-BN | learning rate | seed |
 # | --- | --- | --- | --- | --- | --- | --- | --- | --- |
@@ -140,12 +132,10 @@ compare_guess(guess_apart, 100 * abs(ratio - 1), "% between the two losses")
 # | C | 10,240 | 8 | 1,024 | 2 | 16 | no | 0.1 | 0 |
 # | D | 10,000 | 8 | 1,024 | 2 | 16 | no | 0.1 | 0 |
 #
-# Somebody compares A with B and speaks of the effect of "the batch". But two
-# things changed. Write `changed(one, other)`. It takes two such rows as
-# dictionaries, with the keys of the test below, and returns the set of what
-# differs, in these words:
-
-# %% [markdown]
+# From A to B not only "the batch" changed, but two things. Write `changed(one,
+# other)`. It takes two such rows as dictionaries, with the keys of the test below,
+# and returns the set of what differs, in these words:
+#
 # - `"global batch"`
 # - `"norm batch"`: how many images batch norm looks at together: one rank's
 #   part of one pass or, with sync-BN, all ranks' parts of one pass
@@ -238,21 +228,19 @@ for one, other, right in (
 # noise scale** (McCandlish et al., 2018, equation 2.9): at that batch size,
 # signal and noise are equal.
 #
-# Data-parallel training has two gradients anyway: the gradient of a pass (a small
-# batch) and the averaged one (a large batch). Two batch sizes make two
-# equations.
+# Data-parallel training has gradients of two batch sizes anyway, a pass's and the
+# averaged one. They make two equations.
 
 # %% [markdown]
 # **Question 2** (3 points)
 #
 # Write `noise_scale(small_sq, big_sq, small_batch, big_batch)`. `small_sq` and
 # `big_sq` list, step by step, the squared norms of the gradients of
-# `small_batch` and of `big_batch` images. Solve the two equations above for
+# `small_batch` and of `big_batch` images. Solve the two equations for
 # $\operatorname{tr}\Sigma$ and $|G|^2$, both averaged over the steps, and return
-# $\operatorname{tr}\Sigma / |G|^2$. If
-# $|G|^2$ comes out at zero or below, it can't be told from zero: return
-# `None`. $\operatorname{tr}\Sigma$ may come out below zero, too, by chance: leave it as it is, so
-# that means over many steps stay unbiased.
+# $\operatorname{tr}\Sigma / |G|^2$. If $|G|^2$ comes out at zero or below, return `None`.
+# If $\operatorname{tr}\Sigma$ does, by chance, leave it as it is, so that means over many
+# steps stay unbiased.
 
 # %% nbgrader={"grade": false, "grade_id": "q02_noise_scale", "locked": false, "schema_version": 3, "solution": true, "task": false}
 def noise_scale(small_sq, big_sq, small_batch, big_batch):
@@ -312,10 +300,10 @@ assert math.isclose(value, 0, abs_tol=1e-9)  # every rank had the same data
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# A single step tells you next to nothing. With two gradients of 32 images, $|G|^2$ is
-# estimated by their scalar product, which is often negative. So the course keeps a
-# **moving average** of each of the two numbers (98 % of the old average, 2 % of the new
-# step) before it divides. Two runs measure it while they train:
+# A single step tells you little: with two gradients of 32 images, $|G|^2$ is
+# estimated by their scalar product, which is often negative. So the course divides
+# **moving averages** of the two numbers (98 % old, 2 % new step). Two runs measure it
+# while they train:
 
 # %% tags=["demo", "recorded"]
 sweeps = recorded("critical-batch")
@@ -333,9 +321,8 @@ tried = [
 plot.plot_noise_scale(tried, batches=(small_batch, large_batch))
 
 # %% [markdown]
-# Which of the two curves is less noisy? At 1,024, each step averages 32 gradients
-# instead of two. As a reference, the recorded estimate at *frozen* weights averages
-# over many batches without a single update.
+# Which curve is less noisy? At 1,024, each step averages 32 gradients instead of two.
+# The recorded estimate at *frozen* weights averages over many batches without an update.
 #
 # **Predict first.** How many times the critical batch size is the noise scale
 # at frozen weights? (For CIFAR-10, McCandlish et al. report a noise scale that
@@ -366,21 +353,18 @@ for batch in (64, 1024):
 plot.plot_critical_batch(curve, noise=noise)
 
 # %% [markdown]
-# The simple noise scale ignores curvature, and it changes during training, while
-# $B_\text{crit}$ is one number for all of it. So agreement within a factor of two or three
-# is as much as you can expect.
-
-# %% [markdown]
-# Is the critical batch a property of the data, or also of the optimizer? Zhang et al.
-# (2019) found that momentum, and even more so **preconditioning** (a step size for
-# each direction, as in Adam or LAMB), move the bend to larger batches.
+# The simple noise scale ignores curvature and changes during training, while
+# $B_\text{crit}$ is one number. Expect agreement within a factor of two or three.
+#
+# Does the optimizer matter? Zhang et al. (2019) found that momentum, and even more so
+# **preconditioning** (a step size for each direction, as in Adam or LAMB), move the
+# bend to larger batches.
 
 # %% tags=["demo", "recorded"]
 found = {
     arm: critical.critical_batch(sweeps, arm=arm)
     for arm in ("plain SGD", "SGD with momentum", "LAMB")
 }
-plot.plot_critical_batch([*found.values()])
 
 # %% tags=["demo", "recorded"]
 for arm, curve in found.items():
@@ -396,11 +380,10 @@ for what, scale in noise.items():
           f"{curve.fit.critical / scale.middle:.1f}")
 
 # %% [markdown]
-# Does LAMB bend later because none of them had a warm-up, or because momentum was 0.9
-# for all batches? A second sweep re-tuned learning rate (in steps of √2), warm-up and
-# momentum at every batch size. LAMB kept its $\beta_1$. Three seeds chose; five
-# others are judged, on other images. Plain SGD was tuned up to 1,024 only: larger
-# batches would take minutes per run.
+# Does LAMB bend later because these runs had no warm-up, or one momentum, 0.9? A
+# second sweep re-tuned learning rate (in steps of √2), warm-up and momentum at every
+# batch size. LAMB kept its $\beta_1$. Three seeds chose; five others are judged, on
+# other images. Plain SGD was tuned up to 1,024 only.
 
 # %% tags=["demo", "recorded"]
 best = {
@@ -438,22 +421,21 @@ for arm in ("plain SGD", "LAMB"):
 
 # %% [markdown]
 # The bounds 400, 900 and the factor of three were written down after these results, so
-# they describe them and predict nothing.
+# they predict nothing.
 #
 # **A good place to stop.**
 
 # %% [markdown]
 # ## 3. Is there a generalization gap?
 #
-# In lesson 4 the only problem with large batches was too few steps. A
-# **generalization gap** would be something else: *as good in training*, but worse on
-# held-out images, perhaps because large batches end in sharper minima. Hoffer et al.
-# (2017) report that training for as many *steps* (**regime adaptation**)
-# eliminates the gap completely, and Shallue et al. (2019) saw no evidence that
+# In lesson 4 the problem was too few steps. A **generalization gap** is another: *as good
+# in training*, but worse on held-out images, perhaps because large batches end in sharper
+# minima. Hoffer et al. (2017) report that training for as many *steps* (**regime
+# adaptation**) eliminates it completely, and Shallue et al. (2019) saw no evidence that
 # larger batches do worse on held-out data, once everything was tuned.
 #
-# So look where a gap should show: with few images and no augmentation, so that the
-# network can memorize them. And compare arms that stop at the same *training* loss.
+# A gap should show with few images and no augmentation, so that the network can memorize
+# them. And compare arms that stop at the same *training* loss.
 #
 # **Predict first.** At the same training loss, how many points of held-out
 # accuracy does batch 1,024 lose against 64?
@@ -484,12 +466,11 @@ compare(matched, against="small batch, to a loss")
 plot.plot_differences(matched, against="small batch, to a loss")
 
 # %% [markdown]
-# The first table has equal epochs and, in its last row, equal steps. The
-# second has equal training losses, each batch size at two learning rates. Each
-# difference is **paired**: what a seed does to both arms cancels. The line is
-# the 95 % interval of the mean difference. If it crosses 0, the sign is not
-# known. "No difference" is a *claim*, and needs an interval inside a margin
-# that was set before (here ±1 point, shaded).
+# The first table has equal epochs and, in its last row, equal steps; the second equal
+# training losses, each batch size at two learning rates. Differences are **paired**: what
+# a seed does to both arms cancels. If the 95 % interval of the mean difference crosses 0,
+# the sign is not known. "No difference" is a *claim*, and needs an interval inside a
+# margin that was set before (here ±1 point, shaded).
 
 # %% [markdown]
 # **Question 3** (4 points)
@@ -619,15 +600,13 @@ for name in ("large batch", "small batch, low rate", "large batch, low rate"):
 # ## 4. Sharpness, measured
 #
 # The **Hessian** is the matrix of all second derivatives of the loss. Its largest
-# **eigenvalue** is the largest curvature in any direction: sharpness. The matrix has
-# billions of entries, but a *product* with a vector costs only a few gradients, and a
-# few such products are enough (Lanczos' method). The **trace**, the sum of all
-# eigenvalues, is estimated from products with random vectors (Hutchinson).
+# **eigenvalue** is the largest curvature in any direction: sharpness. A *product* of the
+# Hessian with a vector costs only a few gradients, and a few such products are enough
+# (Lanczos' method).
 #
-# Two runs keep their weights. A **slice** walks from them in a
-# random direction in which each **filter** (the weights of one output channel)
-# is as long as the network's own (Li et al., 2018), so that networks with large
-# and with small weights can be compared.
+# A **slice** walks from a run's weights in a random direction in which each
+# **filter** (the weights of one output channel) is as long as the network's own (Li
+# et al., 2018), so that networks with large and with small weights can be compared.
 
 # %% tags=["demo"]
 small, large = (
@@ -654,10 +633,9 @@ around = [
 plot.plot_slices(around)
 
 # %% [markdown]
-# Is the wider valley the better one? Before you answer: Dinh et al. (2017)
-# multiply weights so that the network computes *the same function*. Batch norm
-# divides by the scale of its input, so you may multiply every kernel before
-# it by 0.5, and no output changes.
+# Is the wider valley the better one? Dinh et al. (2017) multiply weights so that the
+# network computes *the same function*. Batch norm divides by the scale of its input, so
+# multiply every kernel before it by 0.5, and no output changes.
 #
 # **Predict first.** By what factor does the largest eigenvalue change?
 
@@ -689,30 +667,25 @@ compare_guess(guess_factor, factor, "times as sharp")
 table
 
 # %% [markdown]
-# The same function can be as sharp as you like: the eigenvalue alone cannot
-# explain how well a network generalizes. The last column measures curvature by
-# *relative* change of each filter, and stays the same.
+# The same function can be as sharp as you like: the eigenvalue alone cannot explain how
+# well a network generalizes. The last column, curvature by *relative* change of each
+# filter, stays the same.
 #
-# Does either of them rank recorded networks by their held-out *loss*, or by their
-# held-out *error*, the images that they get wrong? Batches of 64, 256 and 1,024, each
-# with four learning rates, and six seeds of each: all stopped at the first epoch with
-# a training loss below 0.3. A rank correlation of +1 **between** the twelve settings
-# means that the sharper of two always does worse, 0 that sharpness says nothing.
-# **Within** a setting networks differ in their seed alone.
+# Does either rank recorded networks by held-out *loss* or *error*, the images that
+# they get wrong? Batches of 64, 256 and 1,024, each with four learning rates and six
+# seeds: all stopped at the first epoch with a training loss below 0.3. A rank
+# correlation of +1 **between** the twelve settings means that the sharper of two
+# always does worse. **Within** a setting networks differ in their seed alone.
 #
 # **Predict first.** Which of the two will be larger, between or within?
-
-# %% tags=["demo", "recorded"]
-plot.plot_sharpness(recorded("landscape"))
 
 # %% tags=["demo", "recorded"]
 plot.plot_sharpness(recorded("landscape"), y="test_error")
 
 # %% [markdown]
-# Look at the interval of each correlation before you read its sign. And even a clear one
-# between settings would not say that sharpness *causes* anything: batch size and learning
-# rate differ between them as well, and may move both. If sharpness itself mattered, it
-# should also rank networks of *one* setting.
+# Even a clear correlation between settings would not say that sharpness *causes*
+# anything: batch size and learning rate differ as well, and may move both. If
+# sharpness itself mattered, it should also rank networks of *one* setting.
 
 # %% tags=["demo", "recorded"]
 table = sharpness(recorded("landscape"))
@@ -732,45 +705,33 @@ settings[columns].mean().round(3)
 # sharper place, at each of the batch sizes and for every seed of these runs.
 
 # %% [markdown]
-# So sharpness correlates with error across settings and, more weakly, across seeds.
-# All of this is exploratory. Three seeds of each setting were added because the first
-# three barely excluded 0. Scale-invariant sharpness within a setting is not decided
-# once p is corrected for four comparisons, and the training loss at which a run
-# stopped correlates with its error as well. New seeds, with their number fixed
-# beforehand, would have to confirm it. The learning rate moves both, and rescaling
-# moves sharpness alone: sharpness marks what generalizes worse here, and proves no
-# cause.
+# So sharpness correlates with error across settings and, more weakly, across seeds. All
+# of this is exploratory: three seeds of each setting were added because the first three
+# barely excluded 0. Scale-invariant sharpness within a setting is not decided once p is
+# corrected for four comparisons, and the training loss at which a run stopped correlates
+# with its error as well. New seeds, with their number fixed beforehand, would have to
+# confirm it. Rescaling moves sharpness alone: it marks what generalizes worse here, and
+# proves no cause.
 #
 # **A good place to stop.**
 
 # %% [markdown]
 # ## 5. How many images should batch norm see?
 #
-# Batch norm may look at 32 images, or at all 1,024. With **synchronous** batch
-# norm (`sync_bn=True`) the ranks exchange their statistics in every layer:
+# With **synchronous** batch norm (`sync_bn=True`) the ranks exchange their statistics in
+# every layer, so that it looks at all 1,024 images:
 #
 # ![Left: each rank normalizes with the mean and variance of its own 512
 # images. Right: sums are exchanged in every layer, so that all ranks
 # normalize over all 1,024.](../images/batch_norm.svg)
 #
-# A small ghost batch has noisy statistics. Does that harm or help? Hoffer et
-# al. (2017) found small ghost batches *better*.
+# A small ghost batch has noisy statistics. Hoffer et al. (2017) found that *better*.
 #
 # **Predict first.** At a global batch of 1,024: which ghost batch gives the
 # highest held-out accuracy in the recorded runs, 32, 64, 128, 512 or all 1,024?
 
 # %% tags=["demo"]
 guess_ghost = None  # images
-
-# %% tags=["demo"]
-synchronous = launch(
-    "train_cifar.py", name="synchronous, 1024", workers=workers,
-    global_batch=large_batch,
-    **dict(fixed, sync_bn=True, ghost_batch=large_batch // workers),
-)
-
-# %% tags=["demo"]
-compare([large, synchronous])
 
 # %% tags=["demo", "recorded"]
 ghosts = recorded("ghost-batches")
@@ -781,11 +742,10 @@ compare_guess(guess_ghost, ranking["arm"].iloc[-1], "has the highest mean")
 plot.plot_differences(ghosts, against="ghost batch 32")
 
 # %% [markdown]
-# In training, a norm uses the statistics of its ghost batch; in an evaluation,
-# those of many images. Usually these are moving averages of past batches,
-# which lag behind the weights. Here they are **recomputed** from 1,000 training
-# images before each evaluation, so that the arms differ only in how they
-# trained.
+# In training, a norm uses the statistics of its ghost batch; in an evaluation, usually
+# moving averages of past batches, which lag behind the weights. Here they are
+# **recomputed** from 1,000 training images before each evaluation, so that the arms
+# differ only in how they trained.
 
 # %% [markdown]
 # **Question 4** (3 points)
@@ -849,11 +809,11 @@ compare(recorded("ghost-batches"), against="ghost batch 32")
 # the records do not decide.
 
 # %% [markdown]
-# So Hoffer et al.'s order, small ghost batches first, does not show here. Perhaps four
-# epochs are too few for the noise of small ghost batches to prevent much.
+# So Hoffer et al.'s order does not show here. Perhaps four epochs are too few for the
+# noise of small ghost batches to prevent much.
 #
-# **Batch norm** could also help the large batch in particular. Then its gain there would be
-# larger than at the small batch:
+# Does **batch norm** help the large batch in particular? Here is its gain there minus
+# the gain at the small batch:
 
 # %% tags=["demo", "recorded"]
 gains = []
@@ -874,12 +834,9 @@ check()
 # %% [markdown]
 # ## Things to try
 #
-# - Give the large batch 16 times the epochs, as many steps as the small one.
-#   Does the gap close, as Hoffer et al. say?
-# - Launch `small` on two ranks with `identical_data=True` and
-#   `noise_scale=True`: every rank
-#   gets the same images, a common mistake. What does the noise scale read?
-# - In lesson 4, `to_target(2048)`: what does your curve predict, and what happens?
+# - Launch `large` with `sync_bn=True` and `ghost_batch=512`, on two ranks. What changes?
+# - Launch `small` on two ranks with `identical_data=True` and `noise_scale=True`: every
+#   rank gets the same images, a common mistake. What does the noise scale read?
 
 # %% [markdown]
 # ## Sources

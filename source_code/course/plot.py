@@ -12,7 +12,7 @@ _MODULES = {
     "convergence.plot_convergence": (
         "plot_convergence plot_noise_scale plot_schedule plot_batch_size_tradeoff plot_minima"
     ),
-    "convergence.plot_critical": "plot_critical_batch plot_differences plot_tuning",
+    "convergence.plot_critical": "plot_critical_batch plot_differences plot_tasks plot_tuning",
     "gradients.plot_descent": (
         "slider plot_descent plot_training plot_average plot_spread plot_best_rate plot_exchange plot_ring"
     ),
@@ -20,7 +20,7 @@ _MODULES = {
     "gradients.plot_cost": "plot_cost",
     "multi_gpu.plot_efficiency": "plot_scaling plot_step_times plot_payoff plot_timeline",
     "multi_gpu.plot_failures": "plot_lost_share",
-    "topology.plot_hierarchy": "plot_fade plot_variants",
+    "topology.plot_hierarchy": "plot_variants",
     "convergence.plot_landscape": "plot_slices plot_sharpness",
     "topology.plot_links": "plot_links",
     "topology.plot_prediction": "plot_fit plot_prediction plot_published",

@@ -30,6 +30,9 @@ SLEEP = FIRST + "time.sleep(600)\n"
 DAEMON = """
 pid = subprocess.Popen(["env", "-i", sys.executable, "-c", "import time; time.sleep(600)"], start_new_session=True).pid
 print(pid, flush=True)
+logs = [f"{os.environ['DDL_RUN_DIR']}/rank-{number}.log" for number in range(2)]
+while not all(os.path.exists(log) and os.path.getsize(log) for log in logs):
+    time.sleep(0.01)
 """
 
 

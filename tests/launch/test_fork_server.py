@@ -116,6 +116,7 @@ def gone(pid):
         return True
 
 
+@pytest.mark.slow
 def test_forked_rank_sees_what_a_cold_rank_sees(both):
     (warm_run, forked), (cold_run, fresh) = both[True], both[False]
     assert start_of(warm_run) == ["warm", "warm"] and start_of(cold_run) == ["cold", "cold"]
@@ -142,6 +143,7 @@ def test_forked_rank_sees_what_a_cold_rank_sees(both):
         assert ours["signals"][signal.SIGHUP - 1] == ours["signals"][signal.SIGQUIT - 1] == "1"
 
 
+@pytest.mark.slow
 def test_random_state_differs_between_ranks(both):
     drawn = [rank["drawn"] for _, ranks in both.values() for rank in ranks]
     assert all(len(set(column)) == 4 for column in zip(*drawn, strict=True))
@@ -181,6 +183,7 @@ def test_rank_ends_like_an_interpreter(script, tmp_path, warm):
         assert (Path(f"{path}0").read_text() == "not flushed") == regular, end
 
 
+@pytest.mark.slow
 def test_variables_read_at_import_start_ranks_cold_or_restart_the_server(script, monkeypatch, own_server):
     plain = script("pass", "plain.py")
     assert start_of(launch(plain, workers=1)) == ["warm"]
@@ -196,6 +199,7 @@ def test_variables_read_at_import_start_ranks_cold_or_restart_the_server(script,
     until(lambda: gone(first), 10)
 
 
+@pytest.mark.slow
 def test_script_that_sets_an_import_variable_is_warned(script):
     names = script("import os\nos.environ['TF_DETERMINISTIC_OPS'] = '1'\nos.environ.update(MINE='2', XLA_FLAGS='x')")
     log = launch(names, workers=1).logs()

@@ -17,6 +17,18 @@ from ddl.errors import InputError
 from ddl.text import plural
 
 REGIONS = {"perfect scaling": "#ffffff", "diminishing returns": "#eeeeee", "maximal data parallelism": "#d9d9d9"}
+# Critical batch size and noise scale, averaged over a training, in samples (tokens, or moments of a game), without the
+# ranges in McCandlish et al. 2018, table 1. The paper estimates Dota 5v5's critical batch size and measures the others.
+PUBLISHED = {
+    "autoencoder of SVHN": (40, 2),
+    "MNIST": (200, 900),
+    "SVHN": (500, 4_000),
+    "CIFAR-10": (900, 2_000),
+    "ImageNet": (15_000, 30_000),
+    "Billion Word (tokens)": (100_000, 150_000),
+    "Dota 2, one player": (3_000_000, 300_000),
+    "Dota 2, five players": (8_000_000, 24_000_000),
+}
 VERDICTS = {"better": COLORS[2], "worse": COLORS[1], "no difference": COLORS[0], "not decided": GRAY}
 
 
@@ -173,6 +185,28 @@ def _in_words(arm):
         until, start = f"up to {until:,}" if until else "nowhere", f"from {start:,} on" if start else "nowhere"
         regions = f" Doubling the batch halves the steps {until}, and saves almost none {start}."
     return f"{arm.arm}: {points}.{regions}"
+
+
+@styled
+def plot_tasks(measured: Critical, noise: Noise) -> Figure:
+    """Draw critical batch size and noise scale of `PUBLISHED` tasks and of our own runs, from small to large."""
+    ours = {f"this lesson, {measured.data.partition(' ')[0]}": (measured.fit.critical, noise.middle)}
+    tasks = dict(sorted((PUBLISHED | ours).items(), key=lambda item: item[1][0]))
+    figure = Figure(8.0, 1.2 + 0.3 * len(tasks))
+    panel = figure.subplots()
+    for index, pair in enumerate(tasks.values()):
+        panel.plot(pair, [index] * 2, color="#cccccc", linewidth=2, zorder=1)
+    for label, values, color, marker in zip(
+        ("critical batch size", "noise scale"), zip(*tasks.values(), strict=True), COLORS, "oD", strict=False
+    ):
+        panel.plot(values, range(len(tasks)), marker, color=color, markersize=7, label=label)
+    list_rows(panel, list(tasks))
+    frame(panel, xscale="log", xlabel="samples", title="McCandlish et al. 2018, table 1, and this lesson")
+    panel.xaxis.set_major_formatter(lambda value, _: short(value))
+    panel.legend(loc="lower left")
+    rows = "; ".join(f"{task} {batch:,.0f} and {scale:,.0f}" for task, (batch, scale) in tasks.items())
+    figure.alt = f"Critical batch size and noise scale, on a logarithmic axis: {rows}."
+    return figure
 
 
 # ---------------------------------------------------------------- differences and rates

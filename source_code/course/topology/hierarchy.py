@@ -1,6 +1,5 @@
 """Hierarchical all-reduce over hosts: traffic between hosts and times."""
 
-from course.shared import cost
 from course.shared.bench import FLAT, VARIANTS, link_bytes
 from ddl.display.style import hardware_label
 from ddl.display.table import Table
@@ -12,13 +11,6 @@ def gain(hosts: int, ranks_per_host: int) -> float:
     With H hosts of n ranks (H n − 1) / (n (H − 1)): 1.5 for two hosts of two ranks, and nearly 1 for many hosts.
     """
     return link_bytes(FLAT, 1, hosts, ranks_per_host) / link_bytes("hierarchical", 1, hosts, ranks_per_host)
-
-
-def time_gain(size_bytes: float, hosts: int, ranks_per_host: int, inside: cost.Link, between: cost.Link) -> float:
-    """Return a flat ring's time relative to a hierarchical all-reduce, by `course.shared.cost`."""
-    ways = cost.ring_over_nodes, cost.hierarchical
-    flat, hierarchical = (way(size_bytes, ranks_per_host, hosts, inside, between) for way in ways)
-    return flat / hierarchical
 
 
 def variants(run) -> Table:

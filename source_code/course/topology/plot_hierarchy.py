@@ -1,43 +1,9 @@
 """Figures of hierarchical all-reduces."""
 
 from course.shared.bench import FLAT, VARIANTS
-from course.shared.figure import COLORS, Figure, band, frame, look, styled
-from course.topology.hierarchy import gain, setting, time_gain
+from course.shared.figure import COLORS, Figure, band, look, styled
+from course.topology.hierarchy import setting
 from ddl.errors import InputError
-
-HOSTS = (2, 4, 8, 16, 32, 64, 128)
-RANKS = (2, 4, 8)  # per host
-SIZES = {"100 kB": 1e5, "1 MB": 1e6, "10 MB": 1e7, "100 MB": 1e8}
-
-
-@styled
-def plot_fade(inside, between) -> Figure:
-    """Draw the gain of a hierarchical all-reduce over a flat ring by number of hosts.
-
-    The gain is in bytes, and in predicted time on hosts with eight ranks and the links `inside` and `between` them
-    (`course.shared.cost.Link`)."""
-    figure = Figure(9.0, 3.8)
-    left, right = figure.subplots(1, 2)
-    for number, ranks in enumerate(RANKS):
-        left.plot(HOSTS, [gain(hosts, ranks) for hosts in HOSTS], label=f"{ranks} ranks a host", **look(number))
-    for number, (label, size) in enumerate(SIZES.items()):
-        times = [time_gain(size, hosts, RANKS[-1], inside, between) for hosts in HOSTS]
-        right.plot(HOSTS, times, label=label, **look(number))
-    for panel, title in ((left, "bytes that leave a host"), (right, f"time, {RANKS[-1]} ranks a host, by the model")):
-        panel.axhline(1, color="black", linewidth=1)
-        frame(panel, x=HOSTS, xlabel="hosts", title=title)
-        panel.legend()
-    left.set(ylabel="flat ring ÷ hierarchical", ylim=(0.9, None))
-    frame(right, y=[1, 2, 5, 10, 20])
-    most, many = HOSTS[0], HOSTS[-1]
-    figure.alt = (
-        f"What a hierarchical all-reduce gains over a flat ring. Bytes that leave a host, with {RANKS[0]} ranks each: "
-        f"{gain(most, RANKS[0]):.2f} times fewer on {most} hosts, {gain(many, RANKS[0]):.2f} on {many}. Time on {many} "
-        f"hosts of {RANKS[-1]}: "
-        + ", ".join(f"{time_gain(size, many, RANKS[-1], inside, between):.2f} for {t}" for t, size in SIZES.items())
-        + "."
-    )
-    return figure
 
 
 @styled

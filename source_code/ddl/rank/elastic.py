@@ -218,13 +218,15 @@ def _server(formed: Callable[[Sequence[Any]], None]) -> Any:
     """Return Horovod's rendezvous server, which calls `formed` with the slots of each new world."""
     from horovod.runner.http.http_server import RendezvousHTTPServer, RendezvousServer
 
-    rendezvous.bind(Elastic.server_address)
+    listening = rendezvous.listen(Elastic.server_address)
+    rendezvous.use(listening)
     RendezvousHTTPServer.daemon_threads = True
 
     class Server(RendezvousServer):
         def start(self, handler):
-            port = super().start(handler)
-            os.environ |= rendezvous.variables(Elastic.server_address, port)
+            super().start(handler)
+            address, port = listening.getsockname()
+            os.environ |= rendezvous.variables(address, port)
             return port
 
         def init(self, slots):

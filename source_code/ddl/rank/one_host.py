@@ -95,9 +95,9 @@ class OneHost(Supervisor):
         """Start all ranks and wait for them."""
         options = self.options
         self.slots = slots(options.processes, options.nodes)
-        _, port = rendezvous.server(options.processes, options.nodes, self.server_address)
+        listening = rendezvous.listen(self.server_address)
         meeting = rendezvous.through("gloo", self.interface, debugging=options.debug is not None)
-        os.environ |= {**rendezvous.variables(self.server_address, port), **meeting}
+        os.environ |= {**rendezvous.variables(*listening.getsockname()), **meeting}
         over = threading.Event()
         if options.debug is None:  # ranks of a run that is debugged wait for the user
             self.watch(self.await_stalls, range(len(self.slots)), over)
@@ -105,6 +105,11 @@ class OneHost(Supervisor):
                 self.watch(self.await_straggler, range(len(self.slots)), over)
         with ThreadPoolExecutor(len(self.slots)) as pool:
             runs = [pool.submit(self._run_rank, slot) for slot in self.slots]
+            try:
+                rendezvous.serve(listening, options.processes, options.nodes)
+            except BaseException:
+                self.end_processes()
+                raise
         over.set()
         for run in runs:
             run.result()

@@ -4,6 +4,7 @@ Gloo's ranks use it, and so do those of tf.distribute and PyTorch, whether it wa
 """
 
 import os
+import socket
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -66,31 +67,37 @@ def slots(ranks: int, nodes: int) -> list[Slot]:
     return [Slot(rank, ranks, rank % per_node, rank // per_node, nodes) for rank in range(ranks)]
 
 
-def bind(address: str) -> None:
-    """Let Horovod's server listen on this address only (it has no passwords), and hold all ranks' connections."""
-    from http.server import HTTPServer
+def listen(address: str = "") -> socket.socket:
+    """Return a socket that listens on a free port of this address only, by default of all of this host's.
 
+    Ranks that connect wait until `serve` answers, so they can start while it imports Horovod's server, for 60 ms.
+    """
+    listening = socket.socket()
+    listening.bind((address, 0))
+    listening.listen(BACKLOG)
+    return listening
+
+
+def use(listening: socket.socket) -> None:
+    """Make Horovod's server, which would listen on every address and has no passwords, use this socket."""
     from horovod.runner.http.http_server import RendezvousHTTPServer
 
-    def server_bind(server: HTTPServer) -> None:
-        server.server_address = address, server.server_address[1]
-        HTTPServer.server_bind(server)
+    def server_bind(server: RendezvousHTTPServer) -> None:
+        server.socket.close()
+        server.socket, server.server_address = listening, listening.getsockname()
 
     RendezvousHTTPServer.server_bind, RendezvousHTTPServer.request_queue_size = server_bind, BACKLOG
 
 
-def server(size: int, nodes: int, address: str = "") -> "tuple[RendezvousServer, int]":
-    """Start a server for `size` ranks on `nodes`, filled one after the other; return it and its port.
-
-    It listens on `address`, by default on all of this host's.
-    """
+def serve(listening: socket.socket, size: int, nodes: int) -> "RendezvousServer":
+    """Start Horovod's server on this socket for `size` ranks on `nodes`, which are filled one after the other."""
     from horovod.runner.http.http_server import RendezvousServer
 
-    bind(address)
+    use(listening)
     started = RendezvousServer()
-    port = started.start()
+    started.start()
     started.init(slots(size, nodes))
-    return started, port
+    return started
 
 
 def variables(address: str, port: int | str) -> dict[str, str]:

@@ -139,7 +139,9 @@ class Task(Supervisor):
             return rendezvous.through("mpi")
         interface = self.options.network_interface
         if self.slot.rank == 0:
-            _, port = rendezvous.server(self.slot.size, self.slot.cross_size)
+            listening = rendezvous.listen()
+            rendezvous.serve(listening, self.slot.size, self.slot.cross_size)
+            port = listening.getsockname()[1]
             began = time.time() if self.number == 1 else self.started
             meeting = {"address": own_address(interface), "port": port, "start": self.name, "time": began}
             self.folder.write_json(self.folder.rendezvous, meeting)

@@ -12,8 +12,6 @@ from collections import deque
 from collections.abc import Sequence
 from pathlib import Path
 
-import psutil
-
 from ddl.records.folder import STACK_SIGNAL, stack_of
 
 STACK_S = 0.5
@@ -30,6 +28,8 @@ def waits(pid: int, stack: Path) -> bool:
 
     The rank answers a signal by writing its stack to the file `stack`.
     """
+    import psutil  # takes 10 ms, which would delay every start
+
     try:
         process = psutil.Process(pid)
         if not handles_signal(pid, STACK_SIGNAL) or process.status() == psutil.STATUS_STOPPED:

@@ -70,6 +70,7 @@ def known():
     return Landscape(model, batches()), hessian
 
 
+@pytest.mark.slow
 def test_hessian_products_match_full_hessian(known):
     landscape, hessian = known
     before = landscape.model.get_weights()
@@ -82,6 +83,7 @@ def test_hessian_products_match_full_hessian(known):
         np.testing.assert_array_equal(was, now)
 
 
+@pytest.mark.slow
 def test_eigenvalues_match_full_hessian(known):
     landscape, hessian = known
     found = lanczos(landscape.hessian, len(hessian), iterations=40, count=3, tolerance=0)
@@ -90,6 +92,7 @@ def test_eigenvalues_match_full_hessian(known):
     assert found.lowest == pytest.approx(expected[0], rel=1e-3)
 
 
+@pytest.mark.slow
 def test_trace_matches_full_hessian(known):
     landscape, hessian = known
     size, expected = len(hessian), np.trace(hessian)
@@ -103,6 +106,7 @@ def test_trace_matches_full_hessian(known):
     assert (exact.mean, exact.error) == pytest.approx((6.5, 0))
 
 
+@pytest.mark.slow
 def test_partial_batches_add_up_over_ranks(known):
     landscape, hessian = known
     vector = np.random.default_rng(4).normal(size=len(hessian))

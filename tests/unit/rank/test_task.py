@@ -54,7 +54,8 @@ def test_address_from_interface_or_name_unless_local(interfaces, monkeypatch, na
 
 
 def test_rendezvous_server_accepts_many_connections():
-    server, port = rendezvous.server(64, 2)
+    listening = rendezvous.listen()
+    server, port = rendezvous.serve(listening, 64, 2), listening.getsockname()[1]
     with contextlib.ExitStack() as stack:  # more than five, and nobody serves them yet
         stack.callback(server._httpd.server_close)
         server._httpd.shutdown()

@@ -79,7 +79,8 @@ def test_no_port_answers_before_its_server():
 @pytest.fixture
 def server(monkeypatch):
     """A rendezvous server that this process knows, as a rank does."""
-    started, port = rendezvous.server(4, 1)
+    listening = rendezvous.listen()
+    started, port = rendezvous.serve(listening, 4, 1), listening.getsockname()[1]
     for name, value in rendezvous.variables("127.0.0.1", port).items():
         monkeypatch.setenv(name, value)
     yield
