@@ -29,6 +29,7 @@ c = get_config()
 os.environ["JUPYTER_PATH"] = {share!r} + os.pathsep + os.environ.get("JUPYTER_PATH", {share!r})
 c.CourseDirectory.root = {folder!r}
 c.CourseDirectory.db_url = {gradebook!r}
+c.Exchange.root = {folder!r} + "/exchange"  # unless DDL_EXCHANGE names another
 load_subconfig("nbgrader_config.py", path={grading!r})
 if os.path.exists({own!r}):
     load_subconfig("settings.py", path={folder!r})

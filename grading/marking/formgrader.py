@@ -25,6 +25,7 @@ class NoKernels(KernelSpecManager):
 def open_formgrader(course: Course, arguments: Sequence[str] = ()) -> None:
     """Become a Jupyter server with the formgrader; does not return. `arguments` are Jupyter's, as ``--port=8889``."""
     course.settle()
+    (course.folder / "exchange").mkdir(exist_ok=True)  # or it warns of one that nobody uses
     os.chdir(course.folder)
     os.environ["PYTHONPATH"] = str(GRADING)
     options = [*OPTIONS, f"--ServerApp.root_dir={course.folder}", *arguments]
