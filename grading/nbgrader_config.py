@@ -34,8 +34,5 @@ c.Autograde.autograde_preprocessors = [
     steps.AssignLatePenalties,
     steps.CheckCellMetadata,
 ]
-# Without it, a deleted test cell keeps the points of an earlier hand-in.
-c.OverwriteCells.add_missing_cells = True
-
 c.GenerateFeedback.preprocessors = [Grades, Withhold, CSSHTMLHeaderPreprocessor]
 c.HTMLExporter.embed_images = True

@@ -60,11 +60,9 @@ def release(course, given):
     print(f"hand out what is in {course.step('release', lesson)}")
     if exchange := release.to_exchange(course, lesson):
         print(f"it is also in the exchange {exchange}: attendees hand in with `ddl submit {lesson}`")
-    print("the folder holds the lesson without its solutions, hidden tests and mark schemes, and its pictures")
     if given.when:
         set_due(course, lesson, given.when)
         print(f"it is due: {given.when}")
-    _check_sandbox()
 
 
 def due(course, given):
@@ -73,7 +71,7 @@ def due(course, given):
         set_due(course, lesson, given.when, given.student)
     with course.gradebook() as gradebook:
         known = dues(gradebook, lesson)
-    for who, when in known:
+    for who, when in known.items():
         print(f"{lesson} is due {when} for {who}")
     if not known:
         print(f"{lesson} has no due date (WHEN='2026-12-01 18:00')")
@@ -83,29 +81,24 @@ def collect(course, given):
     from marking import collect
 
     lesson = course.lesson(given.lesson)
-    where = given.where.absolute() if given.where else collect.fetch(course, lesson)
-    found, strays = collect.collect(course, lesson, where, from_exchange=not given.where)
+    found, strays = collect.collect(course, lesson, given.where and given.where.absolute())
     everyone, earlier = [person.id for person in students.students(course)], course.handed_in(lesson)
     rows = []
     for student in everyone:
         state = "taken in" if student in found else "from before" if student in earlier else "nothing"
         rows.append((student, state, course.notes(lesson, student).collected))
     _table(("student", "hand-in", "needs a look because"), rows)
-    _say_strays(strays)
-    print(f"\n{len(found)} of {len(everyone)} students' hand-ins taken in; originals: {course.folder / 'collected'}")
-    _check_sandbox()
+    _say_taken(course, found, strays)
 
 
 def autograde(course, given):
     from marking import autograde
 
     lesson = course.lesson(given.lesson)
-    marked, unchanged, unknown = autograde.autograde(course, lesson, given.student, again=given.all)
+    marked, unchanged = autograde.autograde(course, lesson, given.student, again=given.all)
     _summary({lesson: autograde.rows(course, lesson, only=marked[0] if given.student else None)})
     if unchanged and not given.student:
         print(f"{plural(len(unchanged), 'hand-in')} unchanged since they were marked (ALL=1 marks them again)")
-    if unknown:
-        print(f"not marked, as the gradebook has no such student: {', '.join(unknown)}")
 
 
 def feedback(course, given):
@@ -130,10 +123,8 @@ def grades(course, given):
     paths, marks = grades.grades(course, [course.lesson(given.lesson)] if given.lesson else known)
     _summary(marks)
     for lesson, rows in marks.items():
-        if found := grades.questions(course, lesson, rows):
-            print(f"\n{lesson}, by question:")
-            _table(("question", "points", "mean", "all", "part", "none", "not marked yet"), found)
-    print(f"written to {paths[0]}; as Moodle and Canvas take them in: {' and '.join(paths[1:])}")
+        print(f"\n{lesson}, by question:\n\n{grades.questions(course, lesson, rows)}")
+    print(f"\nwritten to {paths[0]}; as Moodle and Canvas take them in: {' and '.join(paths[1:])}")
     if waiting := sum(bool(row.waiting) for rows in marks.values() for row in rows):
         print(f"in these, {plural(waiting, 'mark')} left out, as answers wait for a person")
 
@@ -142,9 +133,7 @@ def challenge(course, given):
     from marking import challenge
 
     if given.where:
-        found, strays = challenge.collect(course, given.where.absolute())
-        print(f"{len(found)} hand-ins taken in; originals: {course.folder / 'collected'}")
-        _say_strays(strays)
+        _say_taken(course, *challenge.collect(course, given.where.absolute()))
     trial = {}
     if given.trial:
         train = min(given.trial, TRAIN_SAMPLES)
@@ -172,72 +161,40 @@ OPTIONS = {
 COMMANDS = {command.__name__: command for command in (release, due, collect, autograde, feedback, grades, challenge)}
 
 
-def _say_strays(strays):
+def _say_taken(course, found, strays):
     if strays:
         print(f"\n{len(strays)} files match no student and were left where they are:")
         for name, reason in strays.items():
             print(f"    {name}: {reason}")
+    print(f"\n{plural(len(found), 'hand-in')} taken in; originals: {course.folder / 'collected'}")
 
 
 def _summary(marks):
     """Print the marks, {lesson: rows}."""
-    several = len(marks) > 1
-    rows = [(lesson, row) for lesson, found in marks.items() for row in found]
-    late = any(row.days_late for _, row in rows)
-    _table(
-        (
-            "student", *["lesson"] * several, "mark", *["late (days rounded up)"] * late, "by hand",
-            "needs a look because",
-        ),
-        [
-            (
-                row.student.id,
-                *[lesson] * several,
-                "–" if row.auto is None else f"{row.total:g} / {row.max:g}",
-                *[_late(row)] * late,
-                f"{row.waiting} to do" if row.waiting else "",
-                row.reasons or _state(row),
-            )
-            for lesson, row in rows
-        ],
-    )  # fmt: skip
-    look = sum(bool(row.reasons) for _, row in rows)
-    print(
-        f"\n{plural(len({row.student.id for _, row in rows}), 'student')}"
-        f"{f' in {len(marks)} lessons' if several else ''}, {sum(row.auto is not None for _, row in rows)} marked, "
-        f"{look} need a look, {sum(row.waiting for _, row in rows)} answers to mark by hand"
-    )
-
-
-def _state(row):
-    if row.auto is not None:
-        return ""
-    return "not marked yet" if row.handed_in else "nothing handed in"
-
-
-def _late(row):
-    less = f", {row.penalty:g} points less" if row.penalty else ""
-    return f"{plural(row.days_late, 'day')}{less}" if row.days_late else ""
-
-
-def _check_sandbox():
-    """Say now what marking will need and does not find."""
-    from marking import sandbox
-
-    try:
-        sandbox.find()
-    except sandbox.SandboxMissing as error:
-        print(f"Before `make autograde`: {error}", file=sys.stderr)
+    for lesson, rows in marks.items():
+        lines = []
+        for row in rows:
+            mark = "–" if row.auto is None else f"{row.total:g} / {row.max:g}"
+            state = "" if row.auto is not None else "not marked yet" if row.handed_in else "nothing handed in"
+            late = f"{plural(row.days_late, 'day')} late (rounded up), {row.penalty:g} points less"
+            looks = [*row.reasons, *[late] * bool(row.days_late)] or [state]
+            lines.append((row.student.id, mark, f"{row.waiting} to do" if row.waiting else "", looks))
+        print(f"\n{lesson}")
+        _table(("student", "mark", "by hand", "needs a look because"), lines)
+        print(
+            f"\n{plural(len(rows), 'student')}, {sum(row.auto is not None for row in rows)} marked, "
+            f"{sum(bool(row.reasons) for row in rows)} need a look, "
+            f"{sum(row.waiting for row in rows)} answers to mark by hand"
+        )
 
 
 def _table(header, rows):
-    """Print columns, the last of which may be a list of reasons, one per line."""
-    rows = [header, *rows]
-    widths = [max(len(str(row[n])) for row in rows) for n in range(len(header) - 1)]
+    """Print columns, the last of which is a list of reasons, one per line."""
+    rows = [(*header[:-1], [header[-1]]), *rows]
+    widths = [max(len(row[n]) for row in rows) for n in range(len(header) - 1)]
     print()
-    for *columns, last in rows:
+    for *columns, reasons in rows:
         start = "  ".join(f"{value:<{width}}" for value, width in zip(columns, widths, strict=True))
-        reasons = last if isinstance(last, (list, tuple)) else [str(last)]
         for line in [line for reason in reasons for line in textwrap.wrap(reason, 72)] or [""]:
             print(f"{start}  {line}".rstrip())
             start = " " * len(start)

@@ -1,7 +1,6 @@
 """Merge of a student's work into the released lesson."""
 
 import base64
-import binascii
 import copy
 import json
 import re
@@ -24,7 +23,7 @@ ACTIVE = re.compile(
     r"|!(?=\[)(?!\[[^\]\n]*\]\((?:attachment:|(?:\.\./)?images/[\w-]+\.\w+[\s)])))",
     re.IGNORECASE,
 )
-PASTED = re.compile(r"!(?=\[[^\]\n]*\]\(attachment:([^\s)]*))", re.IGNORECASE)
+PASTED = re.compile(r"!\[[^\]\n]*\]\(attachment:([^\s)]*)", re.IGNORECASE)
 NO_SPACE = "\u200b"  # zero-width: splits it invisibly
 
 
@@ -34,22 +33,15 @@ class Unreadable(CourseError, ValueError):
 
 def cells(content: bytes) -> list[dict]:
     """The cells of an untrusted notebook file, with checked types; one of format 3 is converted."""
-    if not content.strip():
-        raise Unreadable("the file is empty")
     try:
         notebook = json.loads(content)  # in UTF-8, UTF-16 or UTF-32
         if isinstance(notebook, dict) and "worksheets" in notebook:
-            notebook = nbformat.convert(nbformat.from_dict(notebook), 4)
-    except UnicodeDecodeError:
-        raise Unreadable("the file is not UTF-8 text") from None
-    except (ValueError, RecursionError):
-        conflict = ", with the marks of a merge conflict in it" * (b"\n<<<<<<< " in content)
-        raise Unreadable(f"the file is not a notebook: its JSON is broken{conflict}") from None
+            notebook = nbformat.reads(json.dumps(notebook), as_version=4)
+        found = notebook["cells"]
     except Exception as error:  # nbformat's converter expects the right type everywhere
-        raise Unreadable(f"the file is a notebook of format 3 that cannot be converted ({error!r})") from None
-    found = notebook.get("cells") if isinstance(notebook, dict) else None
+        raise Unreadable(f"the file is not a notebook ({type(error).__name__}: {error})") from None
     if not isinstance(found, list):
-        raise Unreadable("the file is not a notebook: it has no cells")
+        raise Unreadable("the file is not a notebook: it has no list of cells")
     return [cell for cell in map(_cell, found) if cell]
 
 
@@ -70,27 +62,39 @@ def answered(release, handed_in: list[dict]):
     for cell in handed_in:
         ours = by_grade_id.get(cell["grade_id"]) or by_id.get(cell["id"])
         ours = ours or by_text.get(_text(cell["source"]))
-        if ours is not None and ours.id not in seen:
-            seen.add(ours.id)
-            what, rest = _take(cell, ours)
-            own[above] += rest
-            above = ours.id
-        elif cell["source"].strip():
-            rest, what = _again(cell, ours, above) if ours is not None and _grade_id(ours) else ([_own(cell)], "")
-            own[above] += rest
+        if ours is None or (ours.id in seen and not _grade_id(ours)):
+            own[above] += [_own(cell)] if cell["source"].strip() else []
+            continue
+        again, same = ours.id in seen, _text(cell["source"]) == _text(ours.source)
+        seen.add(ours.id)
+        if not again:
+            place, above = above, ours.id
+        if same:
+            continue
+        if _grade_id(ours) and not utils.is_solution(ours):
+            what = (
+                "graded cells appeared more than once, of which the first counts"
+                if again
+                else "graded cells were changed"
+            )
+            odd[what].append(_grade_id(ours))
+        elif again and ours.cell_type == "code":  # JupyterLab gives both parts of a split cell the same id
+            own[above].append(_own(cell | {"cell_type": "code"}))
+        elif again:
+            first = ours.source
+            _show(ours, cell)
+            ours.source = f"{first}\n\n{ours.source}"
+        elif cell["cell_type"] != ours.cell_type and not utils.is_solution(ours):
+            own[place].append(_own(cell))
+        elif ours.cell_type == "code":
+            ours.source = cell["source"]
         else:
-            continue
-        if what:
-            odd[what].append(_name(ours))
+            _show(ours, cell)
     for cell in notebook.cells:
-        if cell.id in seen:
-            continue
-        if utils.is_solution(cell):
-            cell.source = ""  # a stub would override an answer in another cell
-        if utils.is_grade(cell) or utils.is_solution(cell):
-            odd["graded cells were deleted"].append(_name(cell))
-        elif cell.cell_type == "code" and not _grade_id(cell) and "demo" not in cell.metadata.get("tags", ()):
-            odd["cells were deleted, and put back"].append(_name(cell))
+        if cell.id not in seen and (utils.is_grade(cell) or utils.is_solution(cell)):
+            odd["graded cells were deleted"].append(_grade_id(cell))
+            if utils.is_solution(cell):
+                cell.source = ""  # a stub would override an answer in another cell
     notebook.cells = list(_in_order(notebook.cells, own, seen))
     for number, cell in enumerate((c for c in notebook.cells if c.id not in by_id), start=1):
         cell.id = f"own-{number}"
@@ -138,52 +142,12 @@ def _cell(found):
     return {
         "cell_type": found["cell_type"],
         # Half a surrogate pair is valid JSON but cannot be written to a file.
-        "source": source.encode("utf-8", "replace").decode(),
+        "source": source.encode("utf-8", "replace").decode().replace("](../images/", "](images/"),
         "grade_id": grade_id if isinstance(grade_id, str) else None,
         "id": found["id"] if isinstance(found.get("id"), str) else None,
         "demo": "demo" in tags,
         "attachments": found.get("attachments"),
     }
-
-
-def _take(cell, ours):
-    """Put a student's text into a lesson cell that may change.
-
-    Return what is odd, and the student's own cells made of what has no place in it.
-    """
-    if "](../images/" not in ours.source:  # the course's own notebooks have pictures elsewhere
-        cell = cell | {"source": cell["source"].replace("](../images/", "](images/")}
-    what, same = "", _text(cell["source"]) == _text(ours.source)
-    if not utils.is_solution(ours):
-        if cell["cell_type"] != ours.cell_type:
-            return "cells were made text or code, and are again what they were", [] if same else [_own(cell)]
-        if _grade_id(ours):
-            return "" if same else "graded cells were changed", []
-    elif cell["cell_type"] != ours.cell_type == "code":
-        what = "graded cells were made text, and are code again"
-    if not same:
-        ours.source = cell["source"]
-        if ours.cell_type != "code":
-            _show(ours, cell)
-    return what, []
-
-
-def _again(cell, ours, above):
-    """Return the student's own cells made of a second cell with a question's id, and what is odd.
-
-    JupyterLab gives both parts of a split cell the same id: they are joined in their order.
-    """
-    if _text(cell["source"]) == _text(ours.source):
-        return [], ""
-    if not utils.is_solution(ours):
-        return [], "graded cells appeared more than once, of which the first counts"
-    what = "" if above == ours.id else "answers appeared more than once, and are joined in their order"
-    if ours.cell_type == "code":
-        return [_own(cell | {"cell_type": "code"})], what
-    first = ours.source
-    _show(ours, cell)
-    ours.source = f"{first}\n\n{ours.source}"
-    return [], what
 
 
 def _own(cell):
@@ -196,43 +160,29 @@ def _own(cell):
 
 
 def _show(made, cell):
-    """Give a Markdown cell a student's text and pictures, without missing ones, on which nbconvert fails."""
-    pictures = _pictures(cell["attachments"])
-
-    def found(match):
-        name = match[1]
-        picture = pictures.get(name) or pictures.get(unquote(name))
-        if not picture or "\\" in name:
-            return f"!{NO_SPACE}"
-        pictures[escape_url(name)] = picture  # nbconvert's key
-        return "!"
-
-    made.source = PASTED.sub(found, harmless(cell["source"]))
+    """Give a Markdown cell a student's text and pictures."""
+    made.source, pictures = harmless(cell["source"]), _pictures(cell["attachments"])
+    for name in PASTED.findall(made.source):  # nbconvert needs each, under the name that mistune gives it
+        pictures.setdefault(escape_url(name), pictures.get(unquote(name), {"image/png": ""}))
     if pictures:
         made.attachments = made.get("attachments", {}) | pictures
 
 
 def _pictures(attachments):
-    """The pictures among a Markdown cell's attachments."""
-    kept = {}
-    for name, kinds in attachments.items() if isinstance(attachments, dict) else ():
-        for kind, data in kinds.items() if isinstance(kinds, dict) else ():
-            try:
-                picture = base64.b64decode(data) if kind in PICTURES else b""
-            except (binascii.Error, TypeError, ValueError):
-                continue
-            if picture:
-                name = name.encode("utf-8", "replace").decode()
-                kept[name] = {kind: base64.b64encode(picture).decode()}
-    return kept
+    """The pictures among a Markdown cell's attachments; none if these are not as Jupyter makes them."""
+    try:
+        return {
+            name.encode().decode(): {kind: base64.b64encode(base64.b64decode(data)).decode()}
+            for name, kinds in (attachments or {}).items()
+            for kind, data in kinds.items()
+            if kind in PICTURES
+        }
+    except (AttributeError, TypeError, ValueError):
+        return {}
 
 
 def _grade_id(cell):
     return cell.metadata.get("nbgrader", {}).get("grade_id")
-
-
-def _name(cell):
-    return _grade_id(cell) or f"“{cell.source.strip().partition(chr(10))[0][:40]}”"
 
 
 def _text(source):

@@ -43,18 +43,17 @@ class Row:
         return None if self.auto is None else self.auto + self.manual - self.penalty
 
 
-def autograde(course: Course, lesson: str, student: str = "", again: bool = False) -> tuple[list[str], ...]:
+def autograde(course: Course, lesson: str, student: str = "", again: bool = False) -> tuple[list[str], list[str]]:
     """Mark the hand-ins of a lesson that are new, or whose tests have changed, several at a time on all cores.
 
     nbgrader's converter marks each in a separate process, with a line that shows the progress. Problems go to the
     hand-in's notes. With `student`, only that hand-in is marked, changed or not; with `again`, all are. A hand-in whose
-    hidden tests were cut short is marked once more, alone. Return whose hand-ins were marked, whose are as they were
-    when they were marked last, and who is not in the gradebook.
+    hidden tests were cut short is marked once more, alone. Return whose hand-ins were marked, and whose are as they
+    were when they were marked last.
     """
     sandbox.find()
     known = {person.id for person in students(course)}
-    handed_in = course.handed_in(lesson)
-    everyone = [name for name in handed_in if name in known]
+    everyone = [name for name in course.handed_in(lesson) if name in known]
     if not everyone:
         raise MarkingError(f"no hand-ins of {lesson} in {course.folder}: `make collect` first")
     if student:
@@ -72,24 +71,21 @@ def autograde(course: Course, lesson: str, student: str = "", again: bool = Fals
         _mark(course, app, lesson, name)
 
     def done(name, failure, log):
-        if failure:
-            notes = (f"it could not be marked: {failure}; see {log}",)
-        else:
+        found = {"marked": [f"it could not be marked: {failure}; see {log}"]}
+        if not failure:
             notebook = nbformat.read(course.notebook("autograded", lesson, name), 4)
-            notes = tuple(notebook.metadata["examination"]["notes"])
-        version = "" if failure else _version(course, lesson, name)
-        course.note(
-            lesson, name, replace(course.notes(lesson, name), marked=notes, failed=bool(failure), version=version)
-        )
+            notes = notebook.metadata["examination"]["notes"]
+            found = {"marked": notes, "failed": False, "version": _version(course, lesson, name)}
+        course.note(lesson, name, replace(course.notes(lesson, name), **found))
         row = rows(course, lesson, only=name)[0]
         mark_of = "not marked" if row.auto is None else f"{row.total:g} of {row.max:g}"
         return f"{mark_of:<12} {'look' if row.reasons else '':<5}"
 
-    process_pool.each(course, app, f"marking {lesson}", chosen, mark, done, STUDENT_S)
+    process_pool.each(course, f"marking {lesson}", chosen, mark, done, STUDENT_S)
     cut_short = [name for name in chosen if any(IN_HIDDEN in note for note in course.notes(lesson, name).marked)]
     if cut_short:
-        process_pool.each(course, app, f"again {lesson}", cut_short, mark, done, STUDENT_S, at_once=1)
-    return chosen, sorted({*everyone} - {*chosen}), [name for name in handed_in if name not in known]
+        process_pool.each(course, f"again {lesson}", cut_short, mark, done, STUDENT_S, at_once=1)
+    return chosen, sorted({*everyone} - {*chosen})
 
 
 def _version(course, lesson, student):
@@ -100,7 +96,7 @@ def _version(course, lesson, student):
     for path in (*sorted(CODE), *inputs):
         found.update(path.read_bytes() if path.exists() else b"")
     with course.gradebook() as gradebook:
-        when = dict(due(gradebook, lesson))
+        when = due(gradebook, lesson)
     found.update(str(when.get(student, when.get("everybody"))).encode())
     return found.hexdigest()
 

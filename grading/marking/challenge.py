@@ -8,8 +8,6 @@ and would remove marks that are not in it.
 """
 
 import os
-import re
-import shutil
 import threading
 import zipfile
 from collections.abc import Callable
@@ -25,11 +23,10 @@ from course.challenge.verdict import Score
 from marking import autograde, sandbox
 from marking.autograde import Row
 from marking.collect import gathered, keep
-from marking.course import CHALLENGE, Course, MarkingError, plain, write
+from marking.course import CHALLENGE, Course, MarkingError, plain
 from marking.students import students
 
 CELL = "score"
-PYTHON = re.compile(r"\.py$", re.IGNORECASE)
 
 
 def collect(course: Course, where: Path) -> tuple[list[str], dict[str, str]]:
@@ -40,26 +37,19 @@ def collect(course: Course, where: Path) -> tuple[list[str], dict[str, str]]:
     """
     with gathered(course, CHALLENGE, where) as (found, strays):
         for each in found:
-            _take_in(course, each)
+            contents, notes, news = set(_files(each.folder).values()), [], ""
+            if len(contents) != 1:
+                listed = ", ".join(map(plain, [*each.files(), *each.refused][:5]))
+                notes = [f"{len(contents)} Python files where one is a submission ({listed})"]
+            elif _submission(course, each.student) and _submission(course, each.student)[1] not in contents:
+                news = "a new file was handed in and is not scored yet"
+            keep(course, CHALLENGE, each, notes, news)
         return [each.student for each in found], strays
 
 
-def _take_in(course, hand_in):
-    """Put a student's one Python file where it is scored from; note why there is none."""
-    files = {name: path.read_bytes() for name, path in hand_in.files(PYTHON).items()}
-    contents, notes, news = set(files.values()), [], ""
-    if len(contents) == 1:
-        name, content = plain(Path(next(iter(files))).name), contents.pop()
-        folder = _folder(course, hand_in.student) / "submission"
-        if _submission(course, hand_in.student) != (name, content):
-            news = "a new file was handed in and is not scored yet" if folder.exists() else ""
-            shutil.rmtree(folder, ignore_errors=True)
-            write(folder / name, content)
-    else:
-        listed = ", ".join(map(plain, [*(files or hand_in.files()), *hand_in.refused][:5]))
-        count = f"{len(files)} Python files where one is a submission" if files else "no Python file in the hand-in"
-        notes.append(f"{count} ({listed})")
-    keep(course, CHALLENGE, hand_in, notes, news)
+def _files(folder):
+    found = (path for path in sorted(folder.rglob("*")) if path.is_file() and path.suffix.lower() == ".py")
+    return {path: path.read_bytes() for path in found}
 
 
 def _folder(course, student):
@@ -67,9 +57,9 @@ def _folder(course, student):
 
 
 def _submission(course, student):
-    """The name and bytes of what a student's score is of; None where there is nothing."""
-    found = sorted((_folder(course, student) / "submission").glob("[!.]*"))
-    return (found[0].name, found[0].read_bytes()) if found else None
+    """The path and bytes of what a student's score is of; None where there is nothing."""
+    files = _files(course.step("collected", CHALLENGE, student))
+    return next(iter(files.items())) if len(set(files.values())) == 1 else None
 
 
 # ---------------------------------------------------------------- scoring
@@ -94,7 +84,7 @@ def score(
     free = list(pairs)
 
     def work(student):
-        path, mine = _folder(course, student) / "submission" / handed_in[student][0], free.pop()
+        path, mine = handed_in[student][0], free.pop()
         try:
             return scoring.score(
                 path,

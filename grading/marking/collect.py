@@ -37,14 +37,15 @@ class HandIn:
         return {str(path.relative_to(self.folder)): path for path in paths}
 
 
-def collect(course: Course, lesson: str, where: Path, from_exchange: bool = False) -> tuple[list[str], dict[str, str]]:
+def collect(course: Course, lesson: str, where: Path | None) -> tuple[list[str], dict[str, str]]:
     """Collect all hand-ins in a folder or zip archive; return the ids of their students, and why files match nobody.
 
-    Originals are kept byte for byte under collected/; under submitted/ is the released lesson with the student's
-    answers. An earlier hand-in of the same student is replaced; those of students not in `where` stay.
+    Without `where`, collect from nbgrader's exchange. Originals are kept byte for byte under collected/; under
+    submitted/ is the released lesson with the student's answers. An earlier hand-in of the same student is replaced;
+    those of students not in `where` stay.
     """
     release = nbformat.read(course.notebook("release", lesson), as_version=4)
-    with gathered(course, lesson, where, from_exchange) as (found, strays):
+    with gathered(course, lesson, where) as (found, strays):
         for each in found:
             requests = each.files(re.compile(f"^{re.escape(REQUEST)}$", re.IGNORECASE))
             for path in requests.values():
@@ -54,42 +55,40 @@ def collect(course: Course, lesson: str, where: Path, from_exchange: bool = Fals
         return [each.student for each in found], strays
 
 
-def fetch(course: Course, lesson: str) -> Path:
-    """Collect from nbgrader's exchange; return the folder with the hand-ins."""
+def in_exchange(course: Course, lesson: str) -> dict[str, Path]:
+    """Return the folder of each student's latest hand-in in nbgrader's exchange, and enrol these students."""
     app = course.nbgrader()
     app.coursedir.assignment_id = lesson
-    app.coursedir.submitted_directory = "exchanged"
-    app.coursedir.directory_structure = "{nbgrader_step}/{assignment_id}/{student_id}"
     collector = app.exchange.Collect(coursedir=app.coursedir, authenticator=app.authenticator, parent=app)
-    collector.update = True
-    with course.log(f"collect-{lesson}", app) as log:
+    with course.log(f"collect-{lesson}") as log:
         try:
-            collector.start()
+            collector.ensure_root()
+            collector.init_src()
         except (ExchangeError, OSError) as error:
             raise MarkingError(
                 f"nbgrader's exchange gave no hand-ins: {error}\n{log.read_text().strip()}\n"
                 "Without an exchange, name a folder or zip archive: FROM=PATH."
             ) from None
-    where = course.folder / "exchanged" / lesson
-    known = {person.id for person in students(course)}
-    for path in sorted(where.glob("*")):
+    found = {each["username"]: Path(collector.inbound_path, each["filename"]) for each in collector.src_records}
+    found = {name: path for name, path in found.items() if not path.is_symlink()}  # nbgrader would follow it
+    for name in found.keys() - {person.id for person in students(course)}:
         with suppress(ValueError):  # not an id: listed as a stray
-            enrol(course, [Student(path.name)] if path.name not in known else [])
-    return where
+            enrol(course, [Student(name)])
+    return found
 
 
 @contextmanager
-def gathered(
-    course: Course, lesson: str, where: Path, keep_stamps: bool = False
-) -> Iterator[tuple[list[HandIn], dict[str, str]]]:
+def gathered(course: Course, lesson: str, where: Path | None) -> Iterator[tuple[list[HandIn], dict[str, str]]]:
     """Run nbgrader's zip collector; yield the hand-ins, and {name: reason} for files that match no student.
 
-    With `keep_stamps`, a file ``timestamp.txt`` is nbgrader's own and says when a student handed in.
+    Without `where`, they are those in nbgrader's exchange, where a file ``timestamp.txt`` is nbgrader's own and says
+    when a student handed in.
     """
+    sources = {"": where} if where else in_exchange(course, lesson)
     people = students(course)
     if not people:
         raise MarkingError("the gradebook has no students yet: give their list, STUDENTS=FILE.csv")
-    if not where.exists():
+    if where and not where.exists():
         raise MarkingError(f"FROM={where}: no folder or file has this name")
     with tempfile.TemporaryDirectory(prefix=".collecting-", dir=course.folder) as folder:
         place, app = Path(folder), course.nbgrader()
@@ -97,15 +96,15 @@ def gathered(
         app.coursedir.assignment_id, app.coursedir.submitted_directory = lesson, f"{place.name}/submitted"
         collecting = ZipCollectApp(parent=app, coursedir=app.coursedir, downloaded_directory=place.name)
         collecting.extractor_plugin, collecting.collector_plugin = Extractor, Collector
-        with course.log(f"collect-{lesson}", collecting):
+        with course.log(f"collect-{lesson}"):
             collecting.init_plugins()
             extractor, collector = collecting.extractor_plugin_inst, collecting.collector_plugin_inst
-            extractor.where = where
+            extractor.sources = sources
             try:
                 collecting.extract_archive_files()
             except Refused as error:
                 raise MarkingError(f"FROM={where} {error}") from None
-            collector.prepare(place / lesson / "extracted", people, keep_stamps, list(extractor.refused))
+            collector.prepare(place / lesson / "extracted", people, not where, list(extractor.refused))
             collecting.process_extracted_files()
         refused = {}
         for name, reason in extractor.refused.items():
@@ -129,16 +128,10 @@ def keep(course: Course, lesson: str, hand_in: HandIn, notes: list[str], news: s
     marked = (news,) if news else before.marked
     course.note(lesson, student, replace(before, came_as=came_as, marked=marked, collected=tuple(notes)))
     folder = course.folder / "collected" / student / lesson
-    old = folder.with_name(f".{lesson}.old")
-    if old.exists() and not folder.exists():  # an earlier command was interrupted here
-        old.rename(folder)
-    shutil.rmtree(old, ignore_errors=True)
+    shutil.rmtree(folder, ignore_errors=True)
     for path in (hand_in.folder, folder.parent):
         path.mkdir(parents=True, exist_ok=True)
-    if folder.exists():
-        folder.rename(old)
     hand_in.folder.rename(folder)
-    shutil.rmtree(old, ignore_errors=True)
 
 
 def _take_in(course, lesson, release, hand_in):

@@ -2,7 +2,10 @@
 
 import json
 import logging
+import os
 import re
+import sys
+from collections.abc import Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,6 +29,7 @@ c = get_config()
 os.environ["JUPYTER_PATH"] = {share!r} + os.pathsep + os.environ.get("JUPYTER_PATH", {share!r})
 c.CourseDirectory.root = {folder!r}
 c.CourseDirectory.db_url = {gradebook!r}
+c.Exchange.root = {folder!r} + "/exchange"  # unless DDL_EXCHANGE names another
 load_subconfig("nbgrader_config.py", path={grading!r})
 if os.path.exists({own!r}):
     load_subconfig("settings.py", path={folder!r})
@@ -41,8 +45,8 @@ class Notes:
     """Notes on one student's hand-in; its marks are in the gradebook."""
 
     came_as: str = ""  # its original name, such as a learning platform's folder
-    collected: tuple[str, ...] = ()  # reasons for a review, found while collecting
-    marked: tuple[str, ...] = ()  # and while marking
+    collected: Sequence[str] = ()  # reasons for a review, found while collecting
+    marked: Sequence[str] = ()  # and while marking
     failed: bool = False  # whether marking was not completed, so that the gradebook has marks of another hand-in
     version: str = ""  # a checksum of what was marked; empty where nothing was
 
@@ -80,6 +84,7 @@ class Course:
         self.settle()
         app = NbGrader(log_level=logging.ERROR)
         app.initialize([], root=str(self.folder))
+        app.log_level = logging.INFO
         app.coursedir.db_url = self.gradebook_url
         app.exchange = ExchangeFactory(parent=app)  # which it makes only when it is started as a command
         return app
@@ -118,13 +123,7 @@ class Course:
 
     def notes(self, lesson: str, student: str) -> Notes:
         path = self._notes(lesson, student)
-        if not path.exists():
-            return Notes()
-        try:
-            kept = json.loads(path.read_text())
-            return Notes(**kept | {name: tuple(kept[name]) for name in ("collected", "marked")})
-        except (ValueError, TypeError, KeyError):
-            return Notes(collected=(f"{path} is damaged: collect and mark again",), failed=True)
+        return Notes(**json.loads(path.read_text())) if path.exists() else Notes()
 
     def note(self, lesson: str, student: str, notes: Notes) -> None:
         write(self._notes(lesson, student), json.dumps(vars(notes), indent=1) + "\n")
@@ -133,11 +132,8 @@ class Course:
     def alone(self):
         """Allow one command at a time in this folder."""
         self.folder.mkdir(parents=True, exist_ok=True)
-        if found := re.findall(r"[][*?{}#%]", str(self.folder)):
-            raise MarkingError(
-                f"COURSE={self.folder}: nbgrader reads {' '.join(found)} as part of a pattern or an address: choose a "
-                "name without such characters"
-            )
+        if re.search(r"[][*?{}#%]", str(self.folder)):  # of patterns and addresses
+            raise MarkingError(f"COURSE={self.folder}: nbgrader needs a name without any of []*?{{}}#%")
 
         def busy():
             raise MarkingError(f"another grading command is running in {self.folder}: wait until it ends") from None
@@ -149,22 +145,22 @@ class Course:
         return self.folder / "log" / f"{name}.log"
 
     @contextmanager
-    def log(self, name: str, app):
-        """Send nbgrader's log to a separate file, and yield its path."""
+    def log(self, name: str):
+        """Send all output, which is nbgrader's, to a separate file, and yield its path."""
         path = self.log_path(name)
         write(path, "")
-        # An application that Python collects meanwhile closes its logger's handlers, and the logger is
-        # shared by all of one class. A handler that appends opens its file again.
-        handler = logging.FileHandler(path, mode="a", errors="backslashreplace")
-        others, level = app.log.handlers[:], app.log.level
-        app.log.handlers[:], app.log.propagate = [handler], False
-        app.log.setLevel(logging.INFO)
+        sys.stdout.flush()
+        kept = os.dup(1), os.dup(2)
+        with open(path, "ab") as file:
+            os.dup2(file.fileno(), 1)
+            os.dup2(file.fileno(), 2)
         try:
             yield path
         finally:
-            app.log.handlers[:] = others
-            app.log.setLevel(level)
-            handler.close()
+            sys.stdout.flush()
+            for descriptor, before in enumerate(kept, start=1):
+                os.dup2(before, descriptor)
+                os.close(before)
 
     def _notes(self, lesson, student):
         return self.folder / "notes" / lesson / f"{student}.json"

@@ -40,16 +40,16 @@ def set_due(course: Course, lesson: str, when: str, student: str = "") -> None:
         gradebook.db.commit()
 
 
-def due(gradebook: Gradebook, lesson: str) -> list[tuple[str, str]]:
-    """Whom a lesson is due for ("everybody", or a student with an extension), and when, as a text of local time."""
+def due(gradebook: Gradebook, lesson: str) -> dict[str, str]:
+    """When a lesson is due for "everybody", and for each student with an extension, as texts of local time."""
     try:
         assignment = gradebook.find_assignment(lesson)
     except MissingEntry:
-        return []
+        return {}
     if assignment.duedate is None:
-        return []
-    extended = sorted((s.student_id, _local(s.duedate)) for s in assignment.submissions if s.extension)
-    return [("everybody", _local(assignment.duedate)), *extended]
+        return {}
+    extended = sorted((each.student_id, _local(each.duedate)) for each in assignment.submissions if each.extension)
+    return {"everybody": _local(assignment.duedate), **dict(extended)}
 
 
 def _local(utc):

@@ -4,23 +4,19 @@
 tests out of it.
 """
 
-import ast
 import contextlib
 import re
 
 from nbformat import v4
 from nbgrader import utils
 from nbgrader.preprocessors import GetGrades, NbGraderPreprocessor
-from traitlets import Float
 
-from course.grader.grade import HIDDEN_MESSAGE, CellError, grade_notebook
+from course.grader.grade import CellError, grade_notebook
 from course.grader.launches import Launches
 from course.grader.limits import Limits
 from marking import sandbox
 from marking.answers import harmless
 
-SCRIPT = re.compile(r"%%writefile \S+\.py\n")
-NOT_PYTHON = ("SyntaxError", "IndentationError", "TabError")
 LIMITS = Limits(cell_s=20, call_s=10, test_s=30, launch_s=60, total_s=300)
 # A part of a test cell or a question that only the instructor sees.
 REGION = re.compile(
@@ -31,13 +27,8 @@ REGION = re.compile(
 class GradeHandIn(NbGraderPreprocessor):
     """Grade a hand-in in the sandbox, and write the verdicts as outputs of its test cells.
 
-    nbgrader gives a test cell its points if it has no outputs, none if it has an error, and a number as its result are
-    points in part.
+    nbgrader gives a test cell its points if there is no error in its outputs.
     """
-
-    visible_share = Float(
-        0.0, min=0.0, max=1.0, help="What part of a cell's points its visible tests give where a hidden one fails"
-    ).tag(config=True)
 
     def preprocess(self, notebook, resources):
         with contextlib.closing(Launches(sandbox.start_launcher, LIMITS)) as launches:
@@ -52,21 +43,12 @@ class GradeHandIn(NbGraderPreprocessor):
             cell.outputs = []
             if utils.is_grade(cell) and not utils.is_solution(cell):
                 verdict = verdicts[cell.metadata.nbgrader["grade_id"]]
-                cell.outputs = list(self._verdict(verdict))
+                error = None if verdict.passed else CellError("NotPassed", verdict.message)
+                cell.outputs = list(_outputs(verdict.printed, error))
             elif index in results:
                 cell.outputs = list(_outputs(results[index].printed, results[index].error))
-        notebook.metadata["examination"] = {"notes": [*found.notes, *not_python(notebook, results)]}
+        notebook.metadata["examination"] = {"notes": found.notes}
         return notebook, resources
-
-    def _verdict(self, verdict):
-        """The outputs of a test cell."""
-        if verdict.message.startswith(HIDDEN_MESSAGE) and self.visible_share:
-            yield from _outputs(f"{verdict.printed}{verdict.message}\n", None)
-            points = {"text/plain": f"{self.visible_share * verdict.points:g}"}
-            yield v4.new_output("execute_result", points)
-        else:
-            error = None if verdict.passed else CellError("NotPassed", verdict.message)
-            yield from _outputs(verdict.printed, error)
 
 
 class Grades(GetGrades):
@@ -101,24 +83,6 @@ class Withhold(NbGraderPreprocessor):
     def preprocess_cell(self, cell, resources, cell_index):
         cell.source = REGION.sub("", cell.source)
         return cell, resources
-
-
-def not_python(notebook, results):
-    """Name the answers that Python can't read, such as code or a script with the marks of a merge conflict.
-
-    `results` are the outcomes of the cells that were run, by their index.
-    """
-    for index, cell in enumerate(notebook.cells):
-        script = SCRIPT.match(cell.source)
-        error = results[index].error if index in results else None
-        why = error.message if error and error.type in NOT_PYTHON else ""
-        if script:
-            try:
-                ast.parse(cell.source[script.end() :])
-            except (SyntaxError, ValueError) as problem:
-                why = str(problem)
-        if why and utils.is_solution(cell):
-            yield f"{cell.metadata.nbgrader.grade_id} is not valid Python: {why.partition(' (<')[0]}"
 
 
 def _outputs(printed, error):

@@ -21,13 +21,11 @@ from ddl.text import plural
 from line import Line
 from marking.course import Course
 
-GRACE_S = 15  # for a process to end its sandbox
 POLL_S = 0.2
 
 
 def each(
     course: Course,
-    app,
     title: str,
     students: Sequence[str],
     work: Callable[[str], None],
@@ -47,7 +45,8 @@ def each(
     try:
         while waiting or active:
             while waiting and len(active) < at_once:
-                active.append(_Process(course, app, title, waiting.popleft(), work))
+                active.append(_Process(course, title, waiting.popleft(), work))
+                active[-1].start()
             wait([process.sentinel for process in active], POLL_S)
             line.show(f"{count} done, at work: {', '.join(process.student for process in active)}")
             for process in [each for each in active if not each.is_alive() or time.monotonic() > each.begun + limit_s]:
@@ -55,26 +54,23 @@ def each(
                 count += 1
                 detail = done(process.student, process.failure(limit_s), process.log)
                 left_s = (time.monotonic() - begun) / count * (len(students) - count)
-                left = "" if left_s < 1 else f"{left_s:.0f} s left" if left_s < 100 else f"{left_s / 60:.0f} min left"
                 line.title, line.name = f"{verb} {count:>3} of {len(students)}", process.student
-                line.end(f"{detail}  {left}".rstrip())
+                line.end(f"{detail}  {f'{left_s:.0f} s left' if left_s >= 1 else ''}".rstrip())
                 line.title, line.name = verb, ""
     finally:
         for process in active:
-            process.terminate()
-        for process in active:
-            process.end()
+            process.kill()  # the sandbox of a hand-in ends with it
+            process.join()
 
 
 class _Process(multiprocessing.get_context("fork").Process):
     """A fork of this process, with nbgrader already imported, that works on one student."""
 
-    def __init__(self, course, app, title, student, work):
+    def __init__(self, course, title, student, work):
         super().__init__()
+        self._course, self._work, self._parent = course, work, os.getpid()
         self._log_name = f"{title.replace(' ', '-')}-{student}"
         self.student, self.log, self.begun = student, course.log_path(self._log_name), time.monotonic()
-        self._course, self._app, self._do, self._parent = course, app, work, os.getpid()
-        self.start()
 
     def run(self):
         end_with_parent()
@@ -82,30 +78,21 @@ class _Process(multiprocessing.get_context("fork").Process):
             os._exit(1)
         # The terminal's interrupt reaches all processes; the parent ends this one.
         signal.signal(signal.SIGINT, signal.SIG_IGN)
-        signal.signal(signal.SIGTERM, lambda *_: sys.exit("interrupted"))
-        with self._course.log(self._log_name, self._app) as log:
-            output = os.open(log, os.O_WRONLY | os.O_APPEND)
-            os.dup2(output, 1)
-            os.dup2(output, 2)
+        with self._course.log(self._log_name):
             try:
-                self._do(self.student)
+                self._work(self.student)
             except Exception as error:
                 traceback.print_exc()
                 print(f"{type(error).__name__}: {error}".splitlines()[0], flush=True)
                 sys.exit(1)
 
     def failure(self, limit_s):
-        """How the work failed; an empty text where it did not."""
+        """Return how the work failed, or an empty text."""
         late = self.is_alive()
-        self.terminate()
-        self.end()
+        self.kill()
+        self.join()
         if late:
             return f"it took more than {limit_s:.0f} s"
         if self.exitcode == 1:
             return "".join(last_lines(self.log, 1))
         return f"its process ended with status {self.exitcode}" if self.exitcode else ""
-
-    def end(self):
-        self.join(GRACE_S)
-        self.kill()
-        self.join()

@@ -8,10 +8,11 @@ A sandbox ends with the thread that started it, so grade a submission in one thr
 """
 
 import contextlib
+import ctypes
+import errno
 import os
 import secrets
 import shutil
-import struct
 import subprocess
 import sys
 import threading
@@ -54,8 +55,8 @@ ENVIRONMENT = {
     "MALLOC_ARENA_MAX": "2",
 }
 ADVICE = (
-    "Submissions run only in a sandbox. Install bubblewrap 0.8 or later (Debian, Ubuntu 24.04: "
-    "`apt install bubblewrap`) on a machine where user namespaces are allowed, or where you are root."
+    "Submissions run only in a sandbox. Install bubblewrap 0.8 or later and libseccomp (Debian, Ubuntu 24.04: "
+    "`apt install bubblewrap libseccomp2`) on a machine where user namespaces are allowed, or where you are root."
 )
 
 
@@ -73,19 +74,13 @@ def start_launcher(limits: Limits) -> Channel:
     """Start the process that launches a submission's files on ranks, as `start_worker` does."""
     find()
     limits = replace(RANKS, total_s=limits.total_s)
-    return _start(partial(_Watched, limits), limits, _limited(limits, launcher_command()))
+    return _start(partial(_Watched, limits), limits, launcher_command())
 
 
 def start_trainer(command: list[str], files: Sequence[int]) -> Channel:
     """Start the training of a challenge's submission, which inherits these descriptors."""
     find()
-    return _start(Channel, TRAINER, _limited(TRAINER, command), files)
-
-
-def _limited(limits, command):
-    """Return the command with limits for each of its processes."""
-    limit = [f"--as={ADDRESSES_BYTES}", f"--cpu={limits.total_s:.0f}", f"--fsize={limits.file_bytes}", "--core=0"]
-    return [_program("prlimit"), *limit, "--", *command]
+    return _start(Channel, TRAINER, command, files)
 
 
 @cache
@@ -109,7 +104,9 @@ def bubblewrap(limits: Limits, command: list[str], seccomp: int) -> list[str]:
     spaces = ["ipc", "pid", "net", "uts", "cgroup-try"] if root else ["all", "user"]
     # A few more than the watcher allows, as bubblewrap has some itself: the watcher then sees a fork bomb.
     most = limits.processes + 8 + (0 if root else _threads_of(os.geteuid()))
-    line = [_program("prlimit"), f"--nproc={most}", "--", program, *(f"--unshare-{space}" for space in spaces)]
+    line = [_program("prlimit"), f"--nproc={most}", f"--as={ADDRESSES_BYTES}"]
+    line += [f"--cpu={limits.total_s:.0f}", f"--fsize={limits.file_bytes}", "--core=0"]
+    line += ["--", program, *(f"--unshare-{space}" for space in spaces)]
     line += ["--die-with-parent", "--new-session", "--clearenv", "--hostname", "sandbox", "--seccomp", str(seccomp)]
     line += _system()
     line += ["--proc", "/proc", "--dev", "/dev"]
@@ -131,7 +128,7 @@ def _start(start, limits, command, files=()):
     """Call `start` with the command line that runs `command` in a sandbox, and the descriptors that it inherits."""
     descriptor = os.memfd_create("seccomp")
     try:
-        os.write(descriptor, system_calls())
+        write_filter(descriptor)
         os.lseek(descriptor, 0, os.SEEK_SET)
         # An empty environment, because bubblewrap's own process in the sandbox could be read.
         return start(bubblewrap(limits, command, descriptor), env={}, pass_fds=(descriptor, *files))
@@ -185,49 +182,42 @@ def _python():
 
 
 def _threads_of(uid):
-    """Count a user's threads: older kernels apply the limit of processes to those outside the sandbox too."""
+    """Count a user's threads: the limit of processes holds for those outside the sandbox as well."""
     processes = (process.info for process in psutil.process_iter(["uids", "num_threads"]))
     return sum(about["num_threads"] or 0 for about in processes if about["uids"] and about["uids"].real == uid)
 
 
 # ---------------------------------------------------------------- system calls
 
-# By number on x86-64, from the kernel's table. Namespaces and mounts would make file systems
-# without a limit of size; memfd and System V memory belongs to no process that could be counted;
-# keys are not kept apart by any namespace; the rest has no use in a notebook.
-REFUSED = {
-    "shmget": 29, "ptrace": 101, "pivot_root": 155, "mount": 165, "umount2": 166, "add_key": 248,
-    "request_key": 249, "keyctl": 250, "unshare": 272, "perf_event_open": 298, "setns": 308,
-    "memfd_create": 319, "bpf": 321, "userfaultfd": 323, "io_uring_setup": 425, "open_tree": 428,
-    "move_mount": 429, "fsopen": 430, "fsmount": 432, "mount_setattr": 442, "memfd_secret": 447,
-}  # fmt: skip
-CLONE, CLONE3 = 56, 435
-NEW_NAMESPACES = 0x7E020080  # the flags of clone() that make one
-X86_64, X32 = 0xC000003E, 0x40000000
-EPERM, ENOSYS = 1, 38
-LOAD, EQUAL, AT_LEAST, ANY_BIT, RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
-ALLOW, ERROR = 0x7FFF0000, 0x00050000
+# Namespaces and mounts would make file systems without a limit of size; memfd and System V memory belongs to no process
+# that could be counted; keys are not kept apart by any namespace; the rest has no use in a notebook.
+REFUSED = (
+    "unshare", "setns", "mount", "umount2", "pivot_root", "open_tree", "move_mount", "fsopen", "fsmount",
+    "mount_setattr", "shmget", "memfd_create", "memfd_secret", "add_key", "request_key", "keyctl", "ptrace", "bpf",
+    "perf_event_open", "userfaultfd", "io_uring_setup",
+)  # fmt: skip
+NEW_USER = 0x10000000  # the flag of clone() for a user namespace, without which nobody but root makes others
+ALLOW, ERROR, MASKED_EQUAL = 0x7FFF0000, 0x00050000, 7  # of libseccomp
 
 
-def system_calls():
-    """Return the filter of system calls, as a program for the kernel's packet filter."""
+def write_filter(descriptor: int) -> None:
+    """Write the filter of system calls, as a program for the kernel's packet filter."""
+    library = ctypes.CDLL("libseccomp.so.2")
+    library.seccomp_init.restype = ctypes.c_void_p
+    rules = ctypes.c_void_p(library.seccomp_init(ALLOW))
 
-    def step(code, value, yes=0, no=0):
-        return struct.pack("=HBBI", code, yes, no, value)
+    def refuse(name, error, compared=None):
+        number = library.seccomp_syscall_resolve_name(name.encode())
+        if library.seccomp_rule_add_array(rules, ERROR | error, number, int(compared is not None), compared):
+            raise OSError(f"libseccomp refuses no system call {name}")
 
-    refuse = step(RETURN, ERROR | EPERM)
-    # clone3() hides its flags from a filter; without it, libc uses clone().
-    absent = step(RETURN, ERROR | ENOSYS)
-    program = [
-        step(LOAD, 4), step(EQUAL, X86_64, yes=1), absent,
-        step(LOAD, 0), step(AT_LEAST, X32, no=1), absent,
-        step(EQUAL, CLONE3, no=1), absent,
-    ]  # fmt: skip
-    for number in REFUSED.values():
-        program += [step(EQUAL, number, no=1), refuse]
-    program += [step(EQUAL, CLONE, no=3), step(LOAD, 16), step(ANY_BIT, NEW_NAMESPACES, no=1), refuse]
-    program.append(step(RETURN, ALLOW))
-    return b"".join(program)
+    for name in REFUSED:
+        refuse(name, errno.EPERM)
+    first_argument = (ctypes.c_uint64 * 3)(MASKED_EQUAL << 32, NEW_USER, NEW_USER)  # number 0, in the lower half
+    refuse("clone", errno.EPERM, first_argument)
+    refuse("clone3", errno.ENOSYS)  # it hides its flags from a filter; without it, libc uses clone()
+    library.seccomp_export_bpf(rules, descriptor)
+    library.seccomp_release(rules)
 
 
 # ---------------------------------------------------------------- watching
@@ -265,17 +255,7 @@ def _excess(pid, most, memory_bytes):
     for process in tree:
         with contextlib.suppress(psutil.Error):
             count += process.num_threads()
-            memory += process.memory_info().rss
-    # Near the hard limit: better ended than crippled.
-    if count > most:
+            memory += process.memory_full_info().pss  # shared pages in parts
+    if count > most:  # near the hard limit: better ended than crippled
         return f"it had more than {most} processes and threads"
-    if memory <= memory_bytes:
-        return None
-    # Shared pages were counted for each process: now count them proportionally.
-    memory = 0
-    for process in tree:
-        with contextlib.suppress(psutil.Error):
-            memory += process.memory_full_info().pss
-    if memory > memory_bytes:
-        return f"it took more than {memory_bytes / 2**20:,.0f} MiB of memory"
-    return None
+    return f"it took more than {memory_bytes / 2**20:,.0f} MiB of memory" if memory > memory_bytes else None

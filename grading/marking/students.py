@@ -3,7 +3,6 @@
 import csv
 import io
 import re
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,8 +10,7 @@ from ddl.errors import InputError
 from marking.course import Course, MarkingError
 
 COLUMNS = ("id", "first_name", "last_name", "email")
-ID = re.compile(r"[^\W_][\w.@-]*")  # it becomes a folder's name
-ID_BYTES = 100  # and a part of other names
+ID = re.compile(r"[^\W_][\w.@-]{0,49}")  # it becomes a folder's name, and a part of others
 
 
 @dataclass(frozen=True)
@@ -27,10 +25,9 @@ class Student:
     def __post_init__(self):
         if not ID.fullmatch(self.id):
             raise InputError(
-                f"the id {self.id!r}: an id begins with a letter or digit; letters, digits and . _ @ - may follow"
+                f"the id {self.id[:60]!r}: an id has up to 50 letters, digits and . _ @ -, and begins with a letter "
+                "or digit"
             )
-        if len(self.id.encode()) > ID_BYTES:
-            raise InputError(f"the id {self.id[:20]}… has more than {ID_BYTES} bytes")
 
 
 def read(path: Path) -> list[Student]:
@@ -48,17 +45,15 @@ def read(path: Path) -> list[Student]:
     table = csv.DictReader(io.StringIO(text, newline=""), delimiter=separator, skipinitialspace=True, strict=True)
     found: dict[str, Student] = {}
     try:
-        table.fieldnames = names = ["_".join(name.split()).casefold() for name in table.fieldnames or ()]
-        if names.count("id") != 1 or any(names.count(name) > 1 for name in COLUMNS):
-            raise InputError(f"its first line must name these columns, each once: {','.join(COLUMNS)}")
+        table.fieldnames = ["_".join(name.split()).casefold() for name in table.fieldnames or ()]
+        if "id" not in table.fieldnames:
+            raise InputError(f"its first line must name these columns: {','.join(COLUMNS)}")
         for row in table:
             values = {name: " ".join((row.get(name) or "").split()) for name in COLUMNS}
-            if not any(values.values()):
-                continue
-            student = Student(**values)
-            if student.id.casefold() in found:
-                raise InputError(f"the id {student.id} appears twice")
-            found[student.id.casefold()] = student
+            if any(values.values()):
+                student = Student(**values)
+                if found.setdefault(student.id.casefold(), student) is not student:
+                    raise InputError(f"the id {student.id} appears twice")
     except (csv.Error, InputError) as error:
         raise MarkingError(f"{path}, line {table.reader.line_num}: {error}") from None
     if not found:
@@ -76,10 +71,7 @@ def enrol(course: Course, people: list[Student]) -> None:
 
 
 def students(course: Course) -> list[Student]:
-    """The students in the gradebook, sorted by id; the formgrader allows invalid ids, which are left out."""
-    found = []
+    """The students in the gradebook, sorted by id."""
     with course.gradebook() as gradebook:
-        for each in gradebook.students:
-            with suppress(InputError):
-                found.append(Student(each.id, each.first_name or "", each.last_name or "", each.email or ""))
-    return sorted(found, key=lambda student: student.id)
+        found = [[getattr(each, name) or "" for name in COLUMNS] for each in gradebook.students]
+    return [Student(*each) for each in sorted(found)]

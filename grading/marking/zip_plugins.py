@@ -17,10 +17,10 @@ from collections import defaultdict
 from datetime import datetime
 from difflib import get_close_matches
 from functools import partial
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from nbgrader.plugins import ExtractorPlugin, FileNameCollectorPlugin
-from traitlets import Instance, Unicode
+from traitlets import Dict, Unicode
 
 from ddl.errors import CourseError
 from marking.due import UTC
@@ -42,61 +42,50 @@ class Refused(CourseError):
 
 
 class Extractor(ExtractorPlugin):
-    """Copies a folder's files and unpacks zip archives, one level deep; `refused` says why files were left out."""
+    """Copies the files of hand-ins, and unpacks zip archives among them; `refused` says why files were left out."""
 
-    where = Instance(Path, help="the folder or zip archive to extract")
+    sources = Dict(help="the folder or zip archive of each student, or of the class, whose key is empty")
 
     def extract(self, archive_path, extracted_path):
         self.refused, self._out = {}, Path(extracted_path)
-        if self.where.is_dir():
-            for folder, folders, files in os.walk(self.where):
-                links = [name for name in folders if os.path.islink(os.path.join(folder, name))]
-                for name in sorted([*files, *links]):
-                    path = Path(folder, name)
-                    self._add(path.relative_to(self.where).parts, partial(_file, path), path.lstat().st_mtime)
-        else:
-            self._unpack((), self.where, math.inf)
+        for name, source in self.sources.items():
+            self._add(name, _folder(source) if source.is_dir() else _archive(source, math.inf))
+        for path in sorted(path for path in self._out.rglob("*") if path.suffix.lower() == ".zip" and path.is_file()):
+            name, packed = str(path.relative_to(self._out)), io.BytesIO(path.read_bytes())
+            path.unlink()  # a folder of that name takes its place
+            try:
+                self._add(name, _archive(packed, ARCHIVE_BYTES))
+            except Refused as error:
+                self.refused[name] = str(error)
 
-    def _unpack(self, parts, file, left_bytes=ARCHIVE_BYTES):
-        """Add the files of an archive; `parts` is its path, empty for the one with the whole class."""
-        with _opened(file) as archive:
-            for entry in archive.infolist():
-                left_bytes -= entry.file_size
-                if left_bytes < 0:
-                    raise Refused(f"has more than {ARCHIVE_BYTES / 2**20:.0f} MiB in it; the rest is left out")
-                if inner := _parts(entry):
-                    self._add((*parts, *inner), partial(_entry, archive, entry), _saved_at(entry), unpack=not parts)
-
-    def _add(self, parts, read, saved_at, unpack=True):
-        """Write one file, or the files in it if it is an archive."""
-        name = "/".join(parts)
-        try:
-            if _is_clutter(parts):
-                return
-            content = read()
-            if name.lower().endswith(".zip"):
-                if not unpack:
-                    raise Refused("is an archive in an archive, which is not opened")
-                self._unpack(parts, io.BytesIO(content))
-            else:
-                self._write(parts, content, saved_at)
-        except Refused as error:
-            self.refused[name] = str(error)
-        except OSError as error:
-            if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
-                raise
-            self.refused[name] = f"cannot be read ({error.strerror})"
-
-    def _write(self, parts, content, saved_at):
-        path, number = self._out.joinpath(*parts), 1
-        while path.exists():
-            number += 1
-            path = path.with_name(f"{number}-{parts[-1]}")
-        if number > 1:
-            self.refused["/".join(parts)] = f"is in its archive more than once; the last one is kept as {path.name}"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(content)
-        os.utime(path, (saved_at, saved_at))
+    def _add(self, folder, entries):
+        """Write files, each given by name, size, mode, time and a function that reads it."""
+        for entry, size, mode, saved_at, read in entries:
+            parts = [part for part in PurePosixPath(folder, entry.lstrip("/")).parts if part != ".."]
+            name, path = "/".join(parts), self._out.joinpath(*parts)
+            hidden = any(part.startswith(".") for part in parts)
+            if any(part in CLUTTER or part.startswith("._") for part in parts):
+                continue  # an operating system or Jupyter made it
+            if hidden and not name.endswith(".ipynb"):
+                continue
+            try:
+                if hidden:
+                    raise Refused("is hidden, as its name begins with a dot, and does not count")
+                if mode and not stat.S_ISREG(mode):
+                    raise Refused("is a link, which is not followed, or another special file")
+                if size > FILE_BYTES:
+                    raise Refused(f"has {size / 2**20:,.0f} MiB; the limit is {FILE_BYTES / 2**20:.0f}")
+                if path.exists():
+                    self.refused[name] = "is there more than once; the last one counts"
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_bytes(read())
+                os.utime(path, (saved_at, saved_at))
+            except Refused as error:
+                self.refused[name] = str(error)
+            except OSError as error:
+                if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+                    raise
+                self.refused[name] = f"cannot be read ({error.strerror})"
 
 
 class Collector(FileNameCollectorPlugin):
@@ -170,33 +159,32 @@ def _plain(name):
     return unicodedata.normalize("NFC", name)
 
 
-def _is_clutter(parts):
-    """Whether an operating system or Jupyter made it; a notebook that somebody has hidden is refused instead."""
-    if any(part in CLUTTER or part.startswith("._") for part in parts):
-        return True
-    hidden = any(part.startswith(".") for part in parts)
-    if hidden and parts[-1].endswith(".ipynb"):
-        raise Refused("is hidden, as its name begins with a dot, and does not count")
-    return hidden
+def _folder(folder):
+    for path in sorted(folder.rglob("*")):  # which does not enter links
+        found = path.lstat()
+        if not stat.S_ISDIR(found.st_mode):
+            yield str(path.relative_to(folder)), found.st_size, found.st_mode, found.st_mtime, path.read_bytes
 
 
-# ---------------------------------------------------------------- reading
-
-
-def _opened(file):
+def _archive(file, limit_bytes):
     try:
-        archive = zipfile.ZipFile(file)
+        with zipfile.ZipFile(file) as archive:
+            entries = [entry for entry in archive.infolist() if not entry.is_dir()]
+            if len(entries) > ARCHIVE_FILES or sum(entry.file_size for entry in entries) > limit_bytes:
+                raise Refused(f"has more than {ARCHIVE_FILES:,} files or {ARCHIVE_BYTES / 2**20:.0f} MiB in it")
+            for entry in entries:
+                mode = stat.S_IFMT(entry.external_attr >> 16)  # none if Windows packed it
+                yield entry.filename, entry.file_size, mode, _saved_at(entry), partial(_read, archive, entry)
     except (zipfile.BadZipFile, OSError, ValueError, NotImplementedError) as error:
         raise Refused(f"is not a zip archive that can be read ({error})") from None
-    if len(archive.infolist()) > ARCHIVE_FILES:
-        raise Refused(f"has {len(archive.infolist()):,} files; the limit is {ARCHIVE_FILES:,}")
-    return archive
 
 
-def _parts(entry):
-    """Return the path of an archive's file, with valid names; a folder's is empty."""
-    name = entry.filename.replace("\\", "/").replace("\0", "?").encode("utf-8", "replace").decode()
-    return () if name.endswith("/") else tuple(part for part in name.split("/") if part not in ("", ".", ".."))
+def _read(archive, entry):
+    """Return a file of an archive; zipfile reads no more than the size that the entry gives."""
+    try:
+        return archive.read(entry)
+    except Exception as error:  # zipfile has a different one for each way to be broken, or for a password
+        raise Refused(f"cannot be read from its archive ({error})") from None
 
 
 def _saved_at(entry):
@@ -204,35 +192,3 @@ def _saved_at(entry):
         return time.mktime((*entry.date_time, 0, 0, -1))
     except (ValueError, OverflowError):
         return 0.0
-
-
-def _file(path):
-    found = path.lstat()
-    if stat.S_ISLNK(found.st_mode):
-        raise Refused("is a symbolic link, which is not followed")
-    if not stat.S_ISREG(found.st_mode):
-        raise Refused("is not a regular file")
-    _check_size(found.st_size)
-    return path.read_bytes()
-
-
-def _entry(archive, entry):
-    if entry.filename.startswith(("/", "\\")) or ".." in re.split(r"[\\/]", entry.filename):
-        raise Refused("leads out of its archive")
-    if stat.S_ISLNK(entry.external_attr >> 16):
-        raise Refused("is a symbolic link, which is not followed")
-    _check_size(entry.file_size)
-    try:
-        with archive.open(entry) as file:
-            content = file.read(FILE_BYTES + 1)  # the archive may give a wrong size
-    except RuntimeError:
-        raise Refused("is protected by a password") from None
-    except Exception as error:  # zipfile has a different one for each way to be broken
-        raise Refused(f"cannot be read from its archive ({error})") from None
-    _check_size(len(content))
-    return content
-
-
-def _check_size(size):
-    if size > FILE_BYTES:
-        raise Refused(f"has {size / 2**20:,.0f} MiB; the limit is {FILE_BYTES / 2**20:.0f}")

@@ -1,12 +1,18 @@
-"""A class of submissions, hostile ones among them, marked in one `make autograde`."""
+"""A class of submissions, odd, late and hostile ones among them, from release to feedback; and each lesson with one."""
 
 import html
+import json
+import os
 import re
+import time
+from datetime import datetime
 
 import nbformat
 import pytest
 
-from helpers import MARKING
+import lessons
+from course.grader import cells
+from helpers import MARKING, ROOT
 
 pytestmark = pytest.mark.timeout(1200)
 
@@ -19,24 +25,43 @@ for path in [{course!r} + "/gradebook.db", *glob.glob("/**/gradebook.db", recurs
     except sqlite3.Error as error:
         print(error)
 """
+PROC = """
+import glob
+for path in [*glob.glob("/proc/[0-9]*/cmdline"), *glob.glob("/proc/[0-9]*/environ"), *glob.glob("/proc/[0-9]*/root/*")]:
+    try:
+        print(path, open(path).read())
+    except OSError as error:
+        print(error)
+"""
+FORGED = """
+import json
+for name in ("result.json", "report.json", "score.json", "verdicts.json"):
+    with open(name, "w") as file:
+        json.dump({"accuracy": 0.99, "passed": True, "points": 99}, file)
+"""
 ENDLESS = "while True:\n    try:\n        while True: pass\n    except BaseException: pass"
 LOOPS = "def mean(values):\n    while not values: {}\n    return sum(values) / len(values)"
 CONFLICT = "<<<<<<< local\n=======\n>>>>>>> remote"
 
 
-class Hostile:
-    """The class: what each hands in, what it must get, and what a person must be told."""
+class Class:
+    """What each student hands in, what it must get, and what a person must be told."""
 
     def __init__(self, lesson, folder, course):
         self.lesson, self.folder, self.course = lesson, folder, str(course)
-        self.without_last = lesson.auto - lesson.points[lesson.tests[-1]]
+        last = lesson.code_answers(lesson.right())[-1]
+        ids = [
+            test.metadata.nbgrader.grade_id for answer, test in cells.tested(lesson.released) if answer.id == last.id
+        ]
+        self.without_last = lesson.auto - sum(lesson.points[name] for name in ids)
         self.marks, self.looks = {"nothing": None}, {"nothing": None}
 
     def add(self, student, notebook, mark, look=None):
         path = self.folder / student / f"{self.lesson.name}.ipynb"
         path.parent.mkdir(parents=True)
-        nbformat.write(notebook, path)
+        path.write_text(notebook if isinstance(notebook, str) else nbformat.writes(notebook))
         self.marks[student], self.looks[student] = mark, look
+        return path
 
     def with_cell(self, notebook, source):
         notebook.cells.insert(0, nbformat.v4.new_code_cell(source))
@@ -49,44 +74,63 @@ class Hostile:
         cell.source = source
         return notebook
 
-    def answers(self):
-        """What a lesson's own tests must tell apart."""
-        self.add("right", self.lesson.right(), self.lesson.auto)
-        self.add("stub", self.lesson.untouched(), 0)
-        stub = self.lesson.code_answers(self.lesson.untouched())[-1].source
-        self.add("partly", self.answered(stub), self.without_last)
+    def everybody(self):
+        """Twelve students with any lesson."""
+        full, untouched = self.lesson.auto, self.lesson.untouched
+        late = self.add("late", self.lesson.right(), full)
+        os.utime(late, (time.time() + 2 * 86_400,) * 2)
+        self.add("stub", untouched(), 0)
+        self.add("partly", self.answered(self.lesson.code_answers(untouched())[-1].source), self.without_last)
+        split = self.lesson.right()
+        cell = self.lesson.code_answers(split)[0]
+        if not cell.source.startswith("%%"):
+            part = nbformat.v4.new_code_cell("# what follows is mine", metadata=cell.metadata)
+            split.cells.insert(split.cells.index(cell), part)
+        self.add("split", split, full)
+        self.add("format3", nbformat.convert(untouched(), 3), 0)
+        deleted = untouched()
+        deleted.cells.remove(self.lesson.answer(deleted, self.lesson.tests[0]))
+        self.add("deleted", deleted, 0, "graded cells were deleted")
+        self.add("broken", "{", 0, "is not a notebook")
+        self.add("merged", json.dumps({"cells": [{"cell_type": "code", "source": CONFLICT}, 3]}), 0, "deleted")
+        endless = untouched()
+        self.lesson.code_answers(endless)[-1].source = ENDLESS
+        self.add("endless", endless, 0, "did not end within")
+        self.add("reader", self.with_cell(untouched(), PROC), 0)
+        self.add("forger", self.with_cell(untouched(), FORGED), 0)
 
     def attacks(self):
-        """Attacks on marking itself, with any lesson; more in test_examine.py."""
+        """Attacks on marking itself; more in test_examine.py."""
         full, mean = self.lesson.auto, self.lesson.auto - self.lesson.points["q01_mean_test"]
         self.add("sql", self.with_cell(self.lesson.untouched(), SQL.format(course=self.course)), 0)
         self.add("exit", self.with_cell(self.lesson.right(), "import os; os._exit(0)"), full, "cell 1")
-        self.add("endless", self.answered(ENDLESS), self.without_last, "did not end within")
         for student, does in (("hidden", "pass"), ("talkative", "print('x' * 10**6)")):
             self.add(student, self.answered(LOOPS.format(does), "q01_mean"), mean, "in the run for hidden tests")
-        self.add("conflict", self.answered(CONFLICT, "q01_mean"), mean, "q01_mean is not valid Python")
+        self.add("conflict", self.answered(CONFLICT, "q01_mean"), mean)
 
 
-SIZES = [
-    pytest.param("tiny", marks=pytest.mark.slow),
-    pytest.param("real", marks=pytest.mark.nightly("lessons/1*", *MARKING)),
-]
+NAMES = [source.stem for source in lessons.sources(ROOT) if '"grade": true' in source.read_text()]
+LESSONS = [pytest.param("tiny", marks=pytest.mark.slow)]
+for name in NAMES:
+    patterns = MARKING if name in ("1.Gradient-Basics", "3.Multi-GPU") else ()
+    LESSONS.append(pytest.param(name, marks=pytest.mark.nightly(f"lessons/{name}.py", *patterns)))
 
 
-@pytest.fixture(scope="module", params=SIZES)
-def marked(request, tmp_path_factory, orphans, course_folder):
+@pytest.fixture(scope="module", params=LESSONS)
+def marked(request, tmp_path_factory, orphans, course_folder, own_lesson):
     """The class, marked once: the course folder, what was said, what there is to expect.
 
-    The small lesson takes all attacks, and a real one shows that its answers and tests fare as those do.
+    The small lesson takes all attacks, and the real ones show that their answers and tests fare as those do.
     """
-    lesson = request.getfixturevalue(request.param)
-    folder = tmp_path_factory.mktemp(request.param)
+    lesson = request.getfixturevalue("tiny") if request.param == "tiny" else own_lesson(request.param)
+    folder = tmp_path_factory.mktemp("class")
     course = course_folder(folder / "course", lesson)
-    everyone = Hostile(lesson, folder / "handed in", course.folder)
-    everyone.answers()
+    everyone = Class(lesson, folder / "handed in", course.folder)
+    everyone.everybody()
     if request.param == "tiny":
         everyone.attacks()
     course.release([(student, student.title(), "Test", "") for student in everyone.marks])
+    course("due", "--when", f"{datetime.fromtimestamp(time.time() + 86_400):%Y-%m-%d %H:%M}")
     course.make("collect", f"FROM={everyone.folder}")
     course.said = course.make("autograde")
     course.left = [str(process) for process in orphans()]
@@ -96,14 +140,26 @@ def marked(request, tmp_path_factory, orphans, course_folder):
 
 def test_everybody_gets_the_right_mark(marked):
     assert marked.totals() == marked.everyone.marks
+    rows = marked.rows()
+    assert {name for name, row in rows.items() if row.days_late} == {"late"}
+    read = [name for name in marked.lesson.points if name not in marked.lesson.tests]
+    assert rows["late"].waiting == len(read) and rows["late"].max == marked.lesson.max
 
 
 def test_table_gives_the_reason_for_a_look(marked):
     reasons = {student: "; ".join(row.reasons) for student, row in marked.rows().items()}
     for student, look in marked.everyone.looks.items():
         assert look is None or look in reasons[student], (student, reasons[student])
-    for student in {"right", "stub", "partly", "nothing"} & set(reasons):
+    again = re.findall(r"^again +\d of \d +(\w+)", marked.said, re.MULTILINE)
+    assert set(again) == {student for student, look in marked.everyone.looks.items() if look and "hidden" in look}
+    for student in ("late", "stub", "partly", "split", "format3", "reader", "forger", "nothing"):
         assert not reasons[student], (student, reasons[student])
+
+
+def test_reader_of_proc_sees_its_own_sandbox_only(marked):
+    printed = str(marked.notebook("autograded", "reader").cells[0].outputs)
+    assert "cmdline" in printed and "course.grader.worker" in printed
+    assert not any(secret in printed for secret in ("grader.judge", str(marked.folder)))
 
 
 def test_nothing_is_left_running(marked):
@@ -116,8 +172,8 @@ def test_feedback_shows_no_hidden_test(marked):
 
     marked("feedback")  # answers wait for a person
     locked = [cell.source for cell in marked.lesson.solved.cells if cell.metadata.get("nbgrader", {}).get("locked")]
-    shown = {line for source in locked for line in REGION.sub("", source).splitlines()}
-    kept_back = {line.strip() for source in locked for line in source.splitlines() if line not in shown}
+    shown = "\n".join(REGION.sub("", source) for source in locked)
+    kept_back = {line.strip() for source in locked for line in source.splitlines() if line.strip() not in shown}
     words = {word for line in kept_back for word in re.findall(r"canary_\w+|canary [\w ]+", line)}
     pages = list(marked.folder.glob("feedback/*/*/*.html"))
     assert len(pages) == len(marked.everyone.marks) - 1

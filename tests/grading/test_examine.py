@@ -8,6 +8,7 @@ import os
 import shutil
 import socket
 import threading
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -174,10 +175,10 @@ EXHAUSTING = {
 
 @pytest.mark.parametrize("attack, note", EXHAUSTING.values(), ids=EXHAUSTING)
 def test_resource_exhaustion_is_stopped(marked, attack, note):
-    found = marked(submission(attack))
+    # The time is not up first on a busy machine.
+    found = marked(submission(attack), replace(SHORT, cell_s=30) if note == MANY else SHORT)
     assert passed(found) == {"before": True, "attacked": False, "after": True}
-    first = (note, "did not end within") if note == MANY else (note,)  # the time may be up first on a busy machine
-    assert any(note in text for text in found.notes for note in first), found.notes
+    assert any(note in text for text in found.notes), found.notes
 
 
 SQUARE = "def square(x):\n    return x * x\n"
@@ -259,6 +260,11 @@ print([libc.shmget(0, 2**20, 0o1600), libc.unshare(0x10000000), libc.ptrace(0, 0
     )
     assert found.cells[2].error.type == "PermissionError"
     assert "[-1, -1, -1]" in found.cells[3].printed
+
+
+def test_all_written_files_together_are_limited(marked):
+    cell = "for number in range(20):\n    with open(str(number), 'wb') as file:\n        file.write(bytes(2**24))"
+    assert "No space left" in marked(submission(SQUARE, cell)).cells[2].error.message
 
 
 def test_instructor_files_cannot_be_read_or_changed(marked, tmp_path, monkeypatch):

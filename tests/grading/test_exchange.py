@@ -32,10 +32,14 @@ def test_latest_hand_in_from_exchange_counts(tmp_path, tiny, course_folder, mine
     assert "handed in for ann, as it was saved at" in hand_in(mine("ann", tiny.untouched()))
     assert main(["submit", str(mine("ann", tiny.right()))]) == 0
     hand_in(mine("bob", tiny.untouched()))
-    course("collect")
+    (theirs,) = exchange.glob(f"ddl/inbound/bob+*/{tiny.name}.ipynb")
+    theirs.unlink()
+    theirs.symlink_to(course.folder / "source" / tiny.name / theirs.name)  # which only the instructor may read
+    said = course("collect")
     taken = course.notebook("submitted", "ann")
     assert tiny.answer(taken, "q01_mean").source == tiny.answer(tiny.right(), "q01_mean").source
     assert "NotImplementedError" in tiny.answer(course.notebook("submitted", "bob"), "q01_mean").source
+    assert "is a link, which is not followed" in " ".join(said.split())
 
 
 def test_invalid_hand_in_is_refused(tiny, mine, monkeypatch, tmp_path):

@@ -21,8 +21,8 @@ MARKS = {
 }
 
 
-def rows(text):
-    return list(csv.reader(io.StringIO(text)))
+def rows(table):
+    return list(csv.reader(io.StringIO(table.to_csv(index=False))))
 
 
 def test_moodle_export_has_a_row_per_student():
@@ -49,7 +49,7 @@ def test_due_date_for_class_and_extension_for_student(tmp_path, empty_gradebook)
 
     def dates():
         with course.gradebook() as gradebook:
-            return [(who, when[:16]) for who, when in due(gradebook, "1.First")]
+            return [(who, when[:16]) for who, when in due(gradebook, "1.First").items()]
 
     with course.gradebook() as gradebook:
         gradebook.add_assignment("1.First")
