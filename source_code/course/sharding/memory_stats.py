@@ -21,31 +21,21 @@ class Memory:
 
     def __init__(self):
         ctypes.CDLL(None).mallopt(*GIVE_BACK)
-        self._start, self._resident = self._tensors("current"), psutil.Process().memory_info().rss
-        self.begin()
-
-    def begin(self):
-        """Reset both peaks."""
+        try:
+            self._start = tf.config.experimental.get_memory_info(DEVICE)["current"]
+        except ValueError as error:
+            raise InputError(f"{error}: TensorFlow counts tensors with TF_ENABLE_ONEDNN_OPTS=1 only") from None
+        self._resident = psutil.Process().memory_info().rss
         tf.config.experimental.reset_memory_stats(DEVICE)
         with contextlib.suppress(OSError), open("/proc/self/clear_refs", "w") as file:
             file.write(CLEAR_PEAK)
 
-    def alive(self) -> int:
-        """Return the bytes of live tensors."""
-        return self._tensors("current") - self._start
-
-    def peak(self) -> int:
-        """Return the peak bytes of live tensors."""
-        return self._tensors("peak") - self._start
+    def alive(self, which: str = "current") -> int:
+        """Return the bytes of live tensors, or at their "peak"."""
+        return tf.config.experimental.get_memory_info(DEVICE)[which] - self._start
 
     def resident_peak(self) -> int:
         """Return the growth of peak resident memory (``VmHWM``)."""
         with open("/proc/self/status") as file:
             peak = next(line for line in file if line.startswith("VmHWM"))
         return 1024 * int(peak.split()[1]) - self._resident
-
-    def _tensors(self, which):
-        try:
-            return tf.config.experimental.get_memory_info(DEVICE)[which]
-        except ValueError as error:
-            raise InputError(f"{error}: TensorFlow counts tensors with TF_ENABLE_ONEDNN_OPTS=1 only") from None
