@@ -46,21 +46,30 @@ KEPT = {
 
 GLOBAL = 12  # samples of a step, which 2, 3 and 4 ranks divide
 PARTS = dict(script="train_transformer.py", width=64, depth=1, length=16, threads=1, oversubscribe=True)
-FULLY = """
+ZERO = """
 import numpy as np
-class FullySharded:
+class GradientsSharded:
     def __init__(self, layers, world, optimizer):
-        self.world, self.gradients = world, {}
+        self.world, self.weights, self.gradients = world, dict(layers), {}
         self.n = {name: len(weights) for name, weights in layers.items()}
-        self.parts = {name: world.split(weights)[world.rank].copy() for name, weights in layers.items()}
-        self.optimizers = {name: optimizer(len(part)) for name, part in self.parts.items()}
+        self.optimizers = {name: optimizer(world.split(weights).shape[1]) for name, weights in layers.items()}
     def gather(self, name):
-        return self.world.all_gather(self.parts[name]).ravel()[: self.n[name]]
+        return self.weights[name]
     def reduce(self, name, gradient):
         self.gradients[name] = self.world.all_to_all(self.world.split(gradient)).mean(0)
     def update(self):
         for name, gradient in self.gradients.items():
-            self.parts[name] += self.optimizers[name].change(gradient)
+            own = self.world.split(self.weights[name])[self.world.rank] + self.optimizers[name].change(gradient)
+            self.weights[name] = self.world.all_gather(own).ravel()[: self.n[name]]
+class FullySharded(GradientsSharded):
+    def __init__(self, layers, world, optimizer):
+        super().__init__(layers, world, optimizer)
+        self.weights = {name: world.split(weights)[world.rank].copy() for name, weights in layers.items()}
+    def gather(self, name):
+        return self.world.all_gather(self.weights[name]).ravel()[: self.n[name]]
+    def update(self):
+        for name, gradient in self.gradients.items():
+            self.weights[name] += self.optimizers[name].change(gradient)
 """
 READERS = """
 import numpy as np
@@ -101,15 +110,17 @@ def parted(folder):
     """Train on one rank, with a reader's class, in a mesh, and with checkpoints that other numbers of ranks continue."""
     own, groups = folder / "my_sharding.py", folder / "mesh.json"
     own.write_text(READERS)
-    fully = folder / "my_fully_sharded.py"
-    fully.write_text(FULLY)
+    (folder / "my_zero.py").write_text(ZERO)
+    gradients, fully = (f"{folder / 'my_zero.py'}:{name}" for name in ("GradientsSharded", "FullySharded"))
     groups.write_text(json.dumps([[[0, 1], [2, 3]], [[0, 2], [1, 3]]]))
     calls = {
         "one": dict(workers=1, batch=GLOBAL, steps=4),
         "reader": dict(workers=2, batch=GLOBAL // 2, steps=4, update=str(own)),
         "stage 3": dict(workers=2, batch=GLOBAL // 2, steps=4, stage=3),
-        "fully": dict(workers=2, batch=GLOBAL // 2, steps=4, update=str(fully)),
-        "prefetch": dict(workers=2, batch=GLOBAL // 2, steps=4, update=str(fully), prefetch=True),
+        "stage 2": dict(workers=2, batch=GLOBAL // 2, steps=4, stage=2),
+        "gradients": dict(workers=2, batch=GLOBAL // 2, steps=4, update=gradients),
+        "fully": dict(workers=2, batch=GLOBAL // 2, steps=4, update=fully),
+        "prefetch": dict(workers=2, batch=GLOBAL // 2, steps=4, update=fully, prefetch=True),
         "mesh": dict(workers=4, batch=GLOBAL // 2, steps=4, tensor=2, update=str(own)),
         "other mesh": dict(workers=4, batch=GLOBAL // 2, steps=4, mesh=str(groups)),
     }
@@ -154,17 +165,25 @@ def test_bytes_sent_and_kept_are_those_of_the_arithmetic(results, way):
     assert result["alive_bytes"]["weights and state"] == pytest.approx(KEPT[way], rel=0.12)
 
 
-def test_activations_are_those_of_the_arithmetic(results):
-    alive = {way: result["alive_bytes"]["activations"] for way, result in results("ways").items()}
-    assert alive["one"] == pytest.approx(4 * NETWORK.activations(), rel=0.1)
-    last = BATCH * LENGTH * WIDTH  # what goes into the last layer
-    assert alive["checkpoint"] == pytest.approx(4 * (NETWORK.checkpoints + last), rel=0.1)
-    assert alive["stage 0"] == pytest.approx(alive["one"] / 2, rel=0.1)
-    for way in ("tensor", "sequence"):
-        assert alive[way] == pytest.approx(4 * NETWORK.activations(2, way == "sequence"), rel=0.1)
+@pytest.mark.parametrize(
+    "way, kept",
+    [
+        ("one", NETWORK.activations()),
+        ("checkpoint", NETWORK.checkpoints),
+        ("stage 0", NETWORK.activations() / 2),
+        ("tensor", NETWORK.activations(2)),
+        ("sequence", NETWORK.activations(2, sequence=True)),
+    ],
+)
+def test_activations_are_those_of_the_arithmetic(results, way, kept):
+    input_ = BATCH * LENGTH * WIDTH  # of the last layer, and a message that Horovod has not freed yet
+    found = results("ways")[way]["alive_bytes"]["activations"] / 4
+    assert 0.99 * kept <= found <= kept + 2.1 * input_
 
 
-@pytest.mark.parametrize("way", ["reader", "mesh", "other mesh", "stage 3", "fully", "prefetch"])
+@pytest.mark.parametrize(
+    "way", ["reader", "mesh", "other mesh", "stage 2", "gradients", "stage 3", "fully", "prefetch"]
+)
 def test_a_readers_update_and_a_mesh_train_like_one_rank(results, way):
     found = results("parted")
     assert found[way]["losses"] == pytest.approx(found["one"]["losses"], rel=2e-5)
@@ -181,6 +200,8 @@ def test_a_prefetch_sends_what_stage_3_does_and_begins_before_the_layer_is_neede
     found = results("parted")
     three, fully, prefetch = (found[name] for name in ("stage 3", "fully", "prefetch"))
     assert three["sent_bytes"] == fully["sent_bytes"] == prefetch["sent_bytes"]
+    assert found["stage 2"]["sent_bytes"] == found["gradients"]["sent_bytes"] < three["sent_bytes"]
+    assert found["gradients"]["state_bytes"] == fully["state_bytes"] == found["one"]["state_bytes"] / 2
     assert len(fully["timeline"]["communication"]) == len(prefetch["timeline"]["communication"]) > 10
 
     def at_once(run):
@@ -238,7 +259,10 @@ def loaded(name):
 def test_what_is_sent_and_what_is_left_are_the_whole(method, levels):
     script, n = loaded("few_messages"), 100
     script.hvd.init()
-    config, alone = SimpleNamespace(method=method, share=0.1, no_feedback=False), SimpleNamespace(rank=0, size=1, sent=0)
+    config, alone = (
+        SimpleNamespace(method=method, share=0.1, no_feedback=False),
+        SimpleNamespace(rank=0, size=1, sent=0),
+    )
     exchange, nothing = (script.Exchange(config, np.zeros(n, np.float32), alone, abs) for _ in range(2))
     draw = np.random.default_rng(3)
     gradients = draw.normal(size=(5, n)).astype(np.float32)

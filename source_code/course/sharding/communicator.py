@@ -40,6 +40,18 @@ class World:
         self.rank, self.size = self._group.rank(), self._group.size()
         self.sent = 0
 
+    def _send(self, numbers, values):
+        """Return `values` and count what is sent for them, in a function of TensorFlow whenever it runs."""
+
+        def count():
+            self.sent += numbers
+
+        if tf.executing_eagerly():
+            count()
+            return values
+        with tf.control_dependencies([tf.py_function(count, [], [])]):
+            return tf.identity(values)
+
     def per_rank(self, numbers: int) -> int:
         """Return the number of values per rank, with padding."""
         return -(-int(numbers) // self.size)
@@ -55,7 +67,7 @@ class World:
         """Return the mean over all ranks, or their `total`, of the shape of `values`."""
         if self.size == 1:
             return values
-        self.sent += 2 * (self.size - 1) * self.per_rank(math.prod(values.shape))  # around a ring
+        values = self._send(2 * (self.size - 1) * self.per_rank(math.prod(values.shape)), values)  # around a ring
         return hvd.allreduce(values, op=hvd.Sum if total else hvd.Average, process_set=self._group)
 
     def all_to_all(self, parts):
@@ -63,7 +75,7 @@ class World:
         parts = tf.convert_to_tensor(parts, tf.float32)
         if self.size == 1:
             return parts
-        self.sent += (self.size - 1) * parts.shape[1]
+        parts = self._send((self.size - 1) * parts.shape[1], parts)
         return tf.reshape(hvd.alltoall(tf.reshape(parts, [-1]), process_set=self._group), parts.shape)
 
     def reduce_scatter(self, values):
@@ -78,7 +90,7 @@ class World:
         part = tf.convert_to_tensor(part, tf.float32)
         if self.size == 1:
             return part[None]
-        self.sent += (self.size - 1) * part.shape[0]
+        part = self._send((self.size - 1) * part.shape[0], part)
         return tf.reshape(hvd.allgather(part, process_set=self._group), [self.size, -1])
 
     def whole(self, part, shape):

@@ -15,8 +15,6 @@ from course.sharding.array_store import BETA, BETA2, EPSILON, Store
 from course.sharding.communicator import Ranks
 from ddl.errors import InputError
 
-LAYERED = "FullySharded", "GradientsSharded"  # classes of lesson 6b, which get weights by layer
-
 
 def defined(file: str, names: Sequence[str]) -> list[Callable]:
     """Run a file and return what it defines under these names. Raises InputError if one is missing."""
@@ -28,11 +26,9 @@ def defined(file: str, names: Sequence[str]) -> list[Callable]:
 
 
 def trained_by(file: str) -> Callable:
-    """Return the class in a file that trains: one of `LAYERED`, or Sharded (lesson 6, question 1) by layers."""
-    found = _run(file)
-    return next((found[name] for name in LAYERED if name in found), None) or partial(
-        ByLayer, *defined(file, ["Sharded"])
-    )
+    """Return the class that trains: of ``FILE:CLASS``, a class of lesson 6b, or FILE's Sharded (lesson 6) by layers."""
+    file, _, name = str(file).partition(":")
+    return defined(file, [name])[0] if name else partial(ByLayer, *defined(file, ["Sharded"]))
 
 
 def _run(file):

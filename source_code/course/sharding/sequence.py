@@ -14,6 +14,11 @@ def product(x, matrix):
     return tf.reshape(tf.matmul(tf.reshape(x, [-1, x.shape[-1]]), matrix), [*x.shape[:-1], matrix.shape[-1]])
 
 
+def transposed(x, y):
+    """Return xᵀ @ y, summed over all dimensions but the last."""
+    return tf.matmul(tf.reshape(x, [-1, x.shape[-1]]), tf.reshape(y, [-1, y.shape[-1]]), transpose_a=True)
+
+
 class Sequence:
     """What happens at the ends of split layers; arrays are float32 ``[batch, positions, width]``."""
 
@@ -26,17 +31,25 @@ class Sequence:
         @tf.custom_gradient
         def entered(x, matrix):
             def back(of_result):
-                whole, flat = self._gathered(x), tf.reshape(of_result, [-1, of_result.shape[-1]])
-                of_matrix = tf.matmul(tf.reshape(whole, [-1, whole.shape[-1]]), flat, transpose_a=True)
-                return self._summed(product(of_result, tf.transpose(matrix))), of_matrix
+                whole = self._gathered(x)
+                return self._summed(product(of_result, tf.transpose(matrix))), transposed(whole, of_result)
 
             return product(self._gathered(x), matrix), back
 
         return entered(x, matrix)
 
-    def leave(self, x):
-        """Return this rank's positions of the sum over ranks."""
-        return tf.custom_gradient(lambda x: (self._summed(x), self._gathered))(x)
+    def leave(self, x, matrix):
+        """Return this rank's positions of the sum over ranks of such a product."""
+
+        @tf.custom_gradient
+        def left(x, matrix):
+            def back(of_result):
+                whole = self._gathered(of_result)
+                return product(whole, tf.transpose(matrix)), transposed(x, whole)
+
+            return self._summed(product(x, matrix)), back
+
+        return left(x, matrix)
 
     def split(self, x):
         """Return this rank's positions of what all ranks have computed alike."""

@@ -56,14 +56,12 @@ def layers(
     rank's positions only, and the layers communicate.
     """
     own, symbols = width // part[1], len(CHARACTERS)
-    ends = (
-        (sequence.enter, sequence.leave, sequence.split, sequence.join) if sequence else (product, *[tf.identity] * 3)
-    )
-    enter, leave, split, join = ends
-    # Horovod's operations of a sequence run eagerly.
-    compiled = (lambda function: function) if sequence else partial(tf.function, autograph=False)
-    attend = compiled(lambda x, qkv, out: leave(attention(x, qkv, out, heads // part[1], enter)))
-    think = compiled(lambda x, first, second: leave(perceptron(x, first, second, enter)))
+    enter, leave, split, join = product, product, tf.identity, tf.identity
+    if sequence:
+        enter, leave, split, join = sequence.enter, sequence.leave, sequence.split, sequence.join
+    compiled = partial(tf.function, autograph=False)
+    attend = compiled(lambda x, qkv, out: attention(x, qkv, out, heads // part[1], enter, leave))
+    think = compiled(lambda x, first, second: perceptron(x, first, second, enter, leave))
     kinds = (
         ("attention", ((width, 3 * own), (own, width)), attend),
         ("perceptron", ((width, 4 * own), (4 * own, width)), think),
@@ -90,7 +88,7 @@ def embed(tokens, table, positions):
     return product(tf.one_hot(tokens, table.shape[0]), table) + positions
 
 
-def attention(x, qkv, out, heads, enter=product):
+def attention(x, qkv, out, heads, enter=product, leave=product):
     """Return causal self-attention; input and result are float32 ``[batch, length, width]``."""
     y = enter(normed(x), qkv)
     batch, length, _ = y.shape
@@ -99,12 +97,12 @@ def attention(x, qkv, out, heads, enter=product):
     before = tf.linalg.band_part(tf.ones([length, length], tf.bool), -1, 0)
     shares = tf.nn.softmax(tf.where(before, scores, MASKED))
     taken = tf.transpose(tf.matmul(shares, value), [0, 2, 1, 3])
-    return product(tf.reshape(taken, [batch, length, -1]), out)
+    return leave(tf.reshape(taken, [batch, length, -1]), out)
 
 
-def perceptron(x, first, second, enter=product):
+def perceptron(x, first, second, enter=product, leave=product):
     """Return the output of a multilayer perceptron at each position: float32 ``[batch, length, width]``."""
-    return product(tf.nn.relu(enter(normed(x), first)), second)
+    return leave(tf.nn.relu(enter(normed(x), first)), second)
 
 
 def output(x, targets, table):

@@ -21,8 +21,8 @@ def parse(arguments=None):
     add("--steps", type=Integer(), default=5)
     add("--learning-rate", type=Number(above=0), default=3e-5)
     add("--stage", type=Integer(0, 3), default=0, help="of ZeRO; 3 comes with --checkpoint")
-    add("--update", type=Path, metavar="FILE", help="a class to use in place of a stage: Sharded, or lesson 6b's")
-    add("--prefetch", action="store_true", help="gather the next layer of FullySharded while this one computes")
+    add("--update", type=Path, metavar="FILE", help="class Sharded to use in place of a stage, or FILE:CLASS")
+    add("--prefetch", action="store_true", help="gather the next layer of such a class while this one computes")
     add("--tensor", type=Integer(), default=1, metavar="RANKS", help="ranks that split each layer")
     add("--sequence", action="store_true", help="split what is between those layers by positions")
     add("--mesh", type=Path, metavar="FILE", help="JSON: groups of ranks that average gradients, and that split layers")
@@ -49,7 +49,7 @@ import tensorflow as tf
 from course.sharding.array_store import Store
 from course.sharding.communicator import Ranks, World, meshed
 from course.sharding.memory_stats import Memory
-from course.sharding.reader import LAYERED, ReadersStore, defined, trained_by
+from course.sharding.reader import ReadersStore, defined, trained_by
 from course.sharding.sequence import Sequence
 from course.sharding.shards import load, save
 from course.sharding.splits import mesh
@@ -147,7 +147,7 @@ class Training:
         if config.update:
             kind = trained_by(config.update)
             self.store = ReadersStore(data, kind, config.learning_rate, config.prefetch)
-            recompute |= getattr(kind, "__name__", "") == LAYERED[0]  # its gathered weights would be kept
+            recompute |= getattr(kind, "__name__", "") == "FullySharded"  # its gathered weights would be kept
         sequence = Sequence(tensor) if config.sequence else None
         shape = width or config.width, config.depth, config.heads, config.length
         own = layers(*shape, part=(tensor.rank, tensor.size), sequence=sequence)
