@@ -320,7 +320,7 @@ plot.plot_overlap(roofline.overlap_of(race), roofline.overlap_on_h100(),
 
 # %% [markdown]
 # Dotted lines are predictions. The H100 has an engine for copies, so the slower of the
-# two decides. Here the same cores compute and send, so less is hidden.
+# two decides. Here the same cores do both, so less is hidden.
 #
 # **Model FLOPs utilization** (MFU) is the useful operations per second ($6n$ per token,
 # plus attention) as a share of the peak. The peak here is the best product above:
