@@ -120,7 +120,7 @@ WRONG = {
         [("optimizer(self.part)", "optimizer(self.part * world.size)"),
          ("self.optimizer.change(mean)", "self.optimizer.change(np.tile(mean, world.size))[:self.part]")],
         "state_shared",
-        "has a state of 36 numbers; its part of the 35 weights is 18",
+        "has 36 numbers of optimizer state; its part of the 35 weights is 18",
     ),
     "what is left over stays as it is": (
         "sharded",
@@ -146,7 +146,7 @@ WRONG = {
         "same_weights gathered",
         "a step behind",
     ),
-    "two gathers": ("sharded", [(GATHER, 2 * GATHER)], "few_bytes", "rank 0 sent 54 numbers in a step"),
+    "two gathers": ("sharded", [(GATHER, 2 * GATHER)], "few_bytes", "rank 0 sent 54 numbers to others in a step"),
     "gradients: whole gradients until the update": (
         "gradients",
         [(REDUCED, "self.gradients[name] = gradient\n"), ("            own = self.world", f"            {LATER}own = self.world")],
@@ -218,7 +218,7 @@ WRONG = {
     ),
     "tensor: a sum of the result's gradient": (
         "tensor", [("(back @ b.T)", "(world.all_sum(back) @ b.T)")],
-        "of_input of_first one_sum_each_way", "sent 20 and 40 numbers",
+        "of_input of_first one_sum_each_way", "sent 40 numbers forward or backward",
     ),
     "tensor: no sum of the input's gradient": (
         "tensor", [("world.all_sum(to_hidden @ a.T)", "to_hidden @ a.T")], "of_input", "without the sum over ranks"

@@ -20,9 +20,10 @@ CODE = {
             """,
         "JAX": """
             sharded = NamedSharding(mesh, PartitionSpec("data"))
-            state = jax.device_put(optimizer.init(weights), sharded)
-            # The compiler inserts 1 and 3, because the state is sharded.
-            step = jax.jit(step, out_shardings=(replicated, sharded))
+            places = jax.tree.map(lambda array: sharded if array.ndim else replicated, state)
+            state = jax.device_put(state, places)
+            # The compiler inserts the messages, because the state is sharded.
+            step = jax.jit(step, out_shardings=(replicated, places))
             weights, state = step(weights, state, batch)
             """,
     },
@@ -79,6 +80,7 @@ CODE = {
         "JAX": """
             with orbax.checkpoint.StandardCheckpointer() as checkpointer:
                 checkpointer.save("/checkpoints/20", weights)
+                checkpointer.wait_until_finished()
                 # abstract: shapes with a NamedSharding of the new mesh
                 weights = checkpointer.restore("/checkpoints/20", abstract)
             """,

@@ -124,7 +124,7 @@ class ReadersStore(Store):
         self.answer.update()
 
     def _begun(self, name, number, *values):
-        """Let the thread call a method of the answer for a layer."""
+        """Begin a call of the answer's method for a layer, in the thread."""
 
         def timed():
             begin = time.perf_counter() - self._zero

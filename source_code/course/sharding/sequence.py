@@ -20,7 +20,7 @@ def transposed(x, y):
 
 
 class Sequence:
-    """What happens at the ends of split layers; arrays are float32 ``[batch, positions, width]``."""
+    """The ends of split layers; arrays are float32 ``[batch, positions, width]``."""
 
     def __init__(self, world: World):
         self._world = world
@@ -52,11 +52,11 @@ class Sequence:
         return left(x, matrix)
 
     def split(self, x):
-        """Return this rank's positions of what all ranks have computed alike."""
+        """Return this rank's positions of an array that is the same on all ranks."""
         return tf.custom_gradient(lambda x: (self._own(x), self._gathered))(x)
 
     def join(self, x):
-        """Return the positions of all ranks, which go on alike."""
+        """Return all ranks' positions; each rank computes the same with them."""
         return tf.custom_gradient(lambda x: (self._gathered(x), self._own))(x)
 
     def _own(self, whole):

@@ -17,6 +17,7 @@ STEPS, BETA = 3, 0.9
 CLOSE = 1e-4  # of the way from the initial weights; float32 rounds to about 1e-6
 EVEN = {"first": 24, "second": 8}  # 32 weights, which 1, 2 and 4 ranks divide
 ODD = {"first": 24, "second": 3, "third": 8}  # 35
+VERBS = {"state": "has", "sent": "sent", "kept": "kept"}
 WIDTH, HIDDEN = 5, 12  # of the two matrices in tensor parallelism
 
 
@@ -60,34 +61,28 @@ def same_weights(t: Trial, *kinds: str) -> None:
 
 def state_shared(t: Trial) -> None:
     """Look for optimizer state that is longer than a rank's part."""
-    for rank, length in enumerate(t.read("state", ())):
-        require(
-            length <= _part(t),
-            f"{t.where}: rank {rank}'s optimizer has a state of {length:g} numbers; its part of the "
-            f"{len(t.given['weights'])} weights is {_part(t)}",
-        )
+    _at_most(t, "state", _part(t), f"of optimizer state; its part of the {len(t.given['weights'])} weights is")
 
 
 def few_bytes(t: Trial) -> None:
     """Look for more messages than are needed."""
     messages, what = (3, "two gathers and one exchange") if t.kind == "fully" else (2, "one exchange and one gather")
     wanted = messages * (t.size - 1) * _part(t)
-    for rank, steps in enumerate(t.read("sent", (STEPS,))):
-        require(
-            max(steps) <= wanted,
-            f"{t.where}: rank {rank} sent {max(steps):g} numbers in a step; {what} of {_part(t)} with {t.size - 1} "
-            f"others are {wanted}",
-        )
+    _at_most(t, "sent", wanted, f"to others in a step; {what} of {_part(t)} with {t.size - 1} others are", (STEPS,))
 
 
 def little_kept(t: Trial) -> None:
     """Look for stored gradients of other ranks' parts, and in the third stage of ZeRO also for weights."""
     whole = t.kind == "gradients"
-    wanted = _part(t) * (1 + t.size if whole else 2)
     what = "all weights and its parts of gradients" if whole else "its parts of weights and gradients"
-    for rank, kept in enumerate(t.read("kept", ())):
+    _at_most(t, "kept", _part(t) * (1 + t.size if whole else 2), f"in its arrays at once; {what} are")
+
+
+def _at_most(t, name, wanted, sentence, shape=()):
+    for rank, found in enumerate(t.read(name, shape)):
         require(
-            kept <= wanted, f"{t.where}: rank {rank} kept {kept:g} numbers in its arrays at once; {what} are {wanted}"
+            np.max(found) <= wanted,
+            f"{t.where}: rank {rank} {VERBS[name]} {np.max(found):g} numbers {sentence} {wanted}",
         )
 
 
@@ -112,12 +107,7 @@ def equal(t: Trial, *names: str) -> None:
 def one_sum_each_way(t: Trial) -> None:
     """Look for more than one sum forward and one backward, each of the input's size."""
     wanted = 2 * (t.size - 1) * -(-4 * WIDTH // t.size)
-    forward, backward = t.read("sent", (2,))[0]
-    require(
-        max(forward, backward) <= wanted,
-        f"{t.where}: rank 0 sent {forward:g} and {backward:g} numbers, forward and backward; one sum of the input's "
-        f"size each way is {wanted}",
-    )
+    _at_most(t, "sent", wanted, "forward or backward; one sum of the input's size each way is", (2,))
 
 
 def _layer(t, first, second):

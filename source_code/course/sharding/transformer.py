@@ -157,9 +157,9 @@ class Chain:
         return kept, x
 
     def backward(self, kept: list, back=None):
-        """Add all gradients of weights to the store and return that of the input (None for characters).
+        """Add the weights' gradients to the store and return the input's (None for characters).
 
-        `back` is the gradient of the result. What is `kept` is freed on the way.
+        `back` is the result's gradient. What is `kept` is freed on the way.
         """
         for number, layer in reversed(list(enumerate(self._layers))):
             of = kept.pop()
