@@ -439,7 +439,7 @@ Counterparts("stages 2 and 3")
 guess_ratio = None  # of bytes
 
 # %% tags=["demo"]
-shape = dict(batch=4, length=32, **network)
+shape = dict(batch=8, length=64, **network)
 dense = launch("train_transformer.py", name="whole layers", workers=1, **shape)
 tensor = launch("train_transformer.py", name="layers in parts",
                 workers=workers, tensor=workers, **shape)

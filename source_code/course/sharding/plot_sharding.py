@@ -98,7 +98,8 @@ def plot_cycles(**schedules) -> Figure:
             f"activations of {max(pipeline.alive(schedule)):g} microbatches"
         )
         panel.set(xlim=(0, cycles), ylim=(len(schedule), 0), title=f"{name}: {about}")
-        panel.set_yticks([stage + 0.45 for stage in range(len(schedule))], [f"stage {k}" for k in range(len(schedule))])
+        kind = "stage" if pipeline.chunks(schedule) == 1 else "rank"
+        panel.set_yticks([row + 0.45 for row in range(len(schedule))], [f"{kind} {k}" for k in range(len(schedule))])
         panel.grid(visible=False)
         texts.append(f"{name}: {about}")
     panels[-1].xaxis.set_major_locator(MaxNLocator(integer=True))

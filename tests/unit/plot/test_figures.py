@@ -59,7 +59,7 @@ FIGURES = {
     "staleness": lambda: plot_staleness(strategy_run(ranks=2, staleness=[1, 2, 0, 1])),
     "loss scaling": lambda: plot_loss_scaling(strategy_run(cases=CASES, replicas=2, samples_per_replica=SPLITS)),
     "messages": lambda: plot.plot_messages(recorded("few-messages")),
-    "cycles": lambda: plot.plot_cycles(GPipe=pipeline.gpipe(4, 8)),
+    "cycles": lambda: plot.plot_cycles(GPipe=pipeline.gpipe(4, 8), interleaved=pipeline.one_f_one_b(4, 8, chunks=2)),
 }
 SPLITS = {"whole": [4, 4], "short": [2, 1]}
 CASES = [
