@@ -345,7 +345,7 @@ for run in [whole, *stages]:
 # one.](../images/pipeline.svg)
 #
 # **Predict first.** With 4 stages and 8 microbatches, what percentage of the time is
-# idle? (This share is the **bubble**.)
+# idle: the **bubble**?
 
 # %% tags=["demo"]
 guess_bubble = None  # percent
