@@ -550,7 +550,8 @@ for n in (2, 4):
 # $$ \text{from } sbh\left(10 + \frac{24}{N} + \frac{5as}{hN}\right) \text{ to }
 # \frac{sbh}{N}\left(34 + \frac{5as}{h}\right) \text{ bytes} $$
 #
-# (a layer of GPT-3 on 8 ranks, with 2,048 tokens: from 552 to 342 MiB), and our network's from $sbh\,(6 + 9/N + as/(hN))$ numbers to $sbh\,(15 + as/h)/N$.
+# (a layer of GPT-3 on 8 ranks, with 2,048 tokens: from 552 to 342 MiB), and our network's
+# from $sbh\,(6 + 9/N + as/(hN))$ numbers to $sbh\,(15 + as/h)/N$.
 #
 # **Predict first.** What share of a rank's activations does that save here, on two ranks?
 
