@@ -31,6 +31,7 @@ import pandas as pd
 from ddl import launch
 from course import check, compare_guess, hint, plot, yours
 from course import memory, pipeline, roofline
+from course.sharding.counterparts import Counterparts
 
 smoke = size == "smoke"
 network = dict(
@@ -42,10 +43,9 @@ small = dict(batch=2, length=32)  # activations are next to nothing
 # %% [markdown]
 # ## 1. Where does memory go?
 #
-# The network of this lesson is a small **transformer** that learns sums, character by
-# character: `37+48=85;`. With a width of 512 and 6 blocks it has 19 million weights.
-# In float32 each weight takes 4 bytes, plus 4 for its gradient and 8 for Adam's two
-# moments.
+# This lesson's network is a small **transformer** that learns sums, character by
+# character: `37+48=85;`. With width 512 and 6 blocks it has 19 million weights. In float32
+# each takes 4 bytes, plus 4 for its gradient and 8 for Adam's two moments.
 #
 # **Predict first.** How many MiB is that?
 
@@ -63,10 +63,9 @@ compare_guess(guess_needed, kept / 2**20,
               "MiB of weights, gradients and state")
 
 # %% [markdown]
-# In **mixed precision** weights and gradients take 2 bytes each, but the optimizer keeps
-# a float32 copy of the weights next to its moments: 2 + 2 + (4 + 4 + 4) = 16 bytes, as
-# many as before, and 18 to 20 if gradients are accumulated in float32. What it halves is
-# activations and messages.
+# In **mixed precision** weights and gradients take 2 bytes each, but the optimizer also
+# keeps a float32 copy of the weights: 2 + 2 + (4 + 4 + 4) = 16 bytes again, and 18 to 20
+# if gradients are accumulated in float32. It halves activations and messages.
 #
 # **Predict first.** Llama 3 8B has 8.03 billion weights, and an H100 has 80 GB. How
 # many H100s does Adam need, without a single activation?
@@ -83,12 +82,12 @@ compare_guess(guess_gpus, math.ceil(llama / 80e9), "H100s at least")
 #
 # The backward pass needs what the forward pass has computed: the **activations**. A block
 # of our network, with batch $b$, length $s$, width $h$ and $a$ heads, has
-# $s\,b\,h\,(15 + a s/h)$ of them. The last term is attention: each head has $s^2$ weights
-# per sample. (GPT's block has $sbh\,(34 + 5as/h)$ *bytes* in 16 bits with dropout:
+# $s\,b\,h\,(15 + a s/h)$. The last term is attention: $s^2$ weights per head and
+# sample. (GPT's block has $sbh\,(34 + 5as/h)$ *bytes* in 16 bits with dropout:
 # Korthikanti et al. 2022.)
 #
-# **Activation checkpointing** keeps only the input of each layer, and computes the rest
-# again when the backward pass reaches it.
+# **Activation checkpointing** keeps only each layer's input, and computes the rest again
+# in the backward pass.
 #
 # **Predict first.** The length grows from 64 to 256. By what factor do activations
 # grow?
@@ -128,8 +127,8 @@ pd.DataFrame({
 # %% [markdown]
 # ## 3. Shard the optimizer's state
 #
-# In data parallelism all ranks keep the same moments and make the same update.
-# **ZeRO** (Rajbhandari et al. 2020) shards what they keep, in three stages:
+# In data parallelism all ranks keep the same moments. **ZeRO** (Rajbhandari et al. 2020)
+# shards what they keep, in three stages:
 #
 # ![ZeRO's stages on two ranks. Stage 0: weights, gradients and state are whole on both.
 # Stage 1 shards the state, stage 2 also gradients, stage 3 also
@@ -143,16 +142,11 @@ pd.DataFrame({
 #
 # An all-reduce consists of steps 1 and 3, so no more bytes are sent. Parts have equal
 # length: if `N` does not divide `n`, the last one is padded with zeros.
-#
-# | step | here | PyTorch | JAX |
-# | --- | --- | --- | --- |
-# | 1 | `world.all_to_all`, and your own mean | `dist.reduce_scatter_tensor` | `psum_scatter` |
-# | 2 | `optimizer(part_length)` | `ZeroRedundancyOptimizer` saves the same memory, with more bytes sent | `optax` on a sharded array |
-# | 3 | `world.all_gather` | `dist.all_gather_into_tensor` | `all_gather` |
-#
-# In JAX the compiler inserts 1 and 3 if the moments have a `NamedSharding` over the
-# data axis.
-#
+
+# %% tags=["demo"]
+Counterparts("stage 1")
+
+# %% [markdown]
 # **Predict first.** On two ranks, what percentage of a rank's memory for weights,
 # gradients and Adam's state does this save?
 
@@ -162,12 +156,11 @@ guess_saved = None  # percent
 # %% [markdown]
 # **Question 1** (4 points)
 #
-# Complete the class. `world.rank`, `world.size`; `world.all_to_all(parts)` sends
-# `parts[k]` to rank k, and returns what all ranks have sent to this one; both arrays
-# are `[size, m]`. `world.all_gather(part)` returns all ranks' parts, `[size, m]`.
-# `optimizer(m)` makes an optimizer with state for `m` numbers, and
-# `.change(gradient)` returns what to add to them. (Tests use momentum: Adam would hide
-# a wrong factor. They run your file on one to four ranks.)
+# Complete the class. `world` has `rank` and `size`. `world.all_to_all(parts)` sends
+# `parts[k]` to rank k, and returns what all ranks have sent to this one; both are
+# `[size, m]`. `world.all_gather(part)` returns all ranks' parts, `[size, m]`.
+# `optimizer(m)` makes an optimizer with state for `m` numbers, and `.change(gradient)`
+# returns what to add to them. (Tests use momentum: Adam would hide a wrong factor.)
 
 # %% nbgrader={"grade": false, "grade_id": "q01_sharded", "locked": false, "schema_version": 3, "solution": true, "task": false}
 %%writefile my_sharding.py
@@ -213,14 +206,10 @@ from course.sharding import sharded
 
 for n in (1, 2):
     tried = sharded.trial("my_sharding.py", n, seed=1)
-    sharded.averaged(tried)
-    sharded.gathered(tried)
     sharded.same_weights(tried)
 ### BEGIN HIDDEN TESTS
 for n in (2, 4):
     tried = sharded.trial("my_sharding.py", n, seed=2734)
-    sharded.averaged(tried)
-    sharded.gathered(tried)
     sharded.same_weights(tried)
 ### END HIDDEN TESTS
 
@@ -243,32 +232,26 @@ from course.sharding import sharded
 
 for n in (2, 3):
     odd = sharded.trial("my_sharding.py", n, seed=1, layers=sharded.ODD)
-    sharded.padded(odd)
+    sharded.same_weights(odd, "padded")
 ### BEGIN HIDDEN TESTS
 for n in (3, 4):
     odd = sharded.trial("my_sharding.py", n, seed=2734, layers=sharded.ODD)
-    sharded.padded(odd)
+    sharded.same_weights(odd, "padded")
 ### END HIDDEN TESTS
 
 # %% [markdown]
 # Once question 1 is answered, your class trains the transformer, with Adam, next to the
-# course's versions. Stage 3 is PyTorch's **FSDP** (`fully_shard`).
+# course's stages. Stage 3 is PyTorch's **FSDP**.
 
 # %% tags=["demo"]
-stages = []
-for stage in range(4):
-    stages.append(launch(
-        "train_transformer.py", name=f"stage {stage}", workers=workers,
-        stage=stage, **small, **network,
-    ))
+stages = [launch("train_transformer.py", name=f"stage {stage}", workers=workers,
+                 stage=stage, **small, **network) for stage in range(4)]
 
 # %% tags=["demo"]
-written = Path("my_sharding.py")
-answered = written.exists() and "YOUR CODE HERE" not in written.read_text()
-mine = launch(
-    "train_transformer.py", name="your Sharded", workers=workers,
-    update="my_sharding.py", check=False, **small, **network,
-) if answered else None
+file = Path("my_sharding.py")
+answered = file.exists() and "YOUR CODE HERE" not in file.read_text()
+mine = launch("train_transformer.py", name="your Sharded", workers=workers,
+              update=file, check=False, **small, **network) if answered else None
 
 # %% tags=["demo"]
 kinds = "weights", "gradients", "state"
@@ -292,18 +275,18 @@ pd.DataFrame({
 }).T.round(3)
 
 # %% [markdown]
-# In the plot, the black mark is the peak that the operating system reported; `copies` and
-# `libraries` were *fitted* to other runs, the rest is counted. All losses agree, and your
-# class has the state and the bytes of stage 1. Its peak is higher, because it copies the
-# whole vector several times; stages here go matrix by matrix. Stage 3 gathers weights
-# twice, so it sends half as much again ([6b](6b.Sharding-in-Depth.ipynb)).
+# The black mark is the peak that the operating system reported; `copies` and `libraries`
+# were *fitted* to other runs, the rest is counted. All losses agree, and your class has
+# the state and the bytes of stage 1. Its peak is higher, because it copies the whole
+# vector; stages go matrix by matrix. Stage 3 gathers weights twice
+# ([6b](6b.Sharding-in-Depth.ipynb)).
 
 # %% [markdown]
 # ## 4. When does communication hide?
 #
-# A layer's gradients can travel while the next layer's are computed. With $T$ tokens per
+# A layer's gradients travel while the next layer's are computed. With $T$ tokens per
 # rank, backward takes $4nT$ operations for $n$ weights, at $C$ per second. An all-reduce
-# of $k$-byte gradients sends $2kn(N-1)/N$ bytes, at $W$ per second. So it can hide if
+# of $k$-byte gradients sends $2kn(N-1)/N$ bytes, at $W$ per second. It can hide if
 #
 # $$ T \ge \frac{k}{2}\,\frac{N-1}{N}\,\frac{C}{W}. $$
 #
@@ -318,9 +301,8 @@ compare_guess(guess_tokens, roofline.least_tokens(989e12, 450e9, ranks=8),
               "tokens per GPU")
 
 # %% [markdown]
-# Measure it here, for a layer of 1,024 × 1,024 weights in float32 ($k$ = 4). On the right,
-# a recorded H100 copies its next layer's weights over PCIe while it computes, forward
-# only: $T \ge C/W$.
+# Measured here, for a layer of 1,024 × 1,024 float32 weights ($k$ = 4); on the right, a
+# recorded H100 copies its next layer's weights over PCIe, forward only: $T \ge C/W$.
 
 # %% tags=["demo"]
 race = launch("measure_overlap.py", name="overlap", workers=workers, threads=1,
@@ -337,8 +319,8 @@ plot.plot_overlap(roofline.overlap_of(race), roofline.overlap_on_h100(),
                   predicted=[here, there])
 
 # %% [markdown]
-# Dotted lines are predicted from $C$ and $W$. The H100 has an engine for copies, so the
-# slower of the two decides. Here the same cores compute and send, so less is hidden.
+# Dotted lines are predictions. The H100 has an engine for copies, so the slower of the
+# two decides. Here the same cores do both, so less is hidden.
 #
 # **Model FLOPs utilization** (MFU) is the useful operations per second ($6n$ per token,
 # plus attention) as a share of the peak. The peak here is the best product above:
@@ -348,14 +330,14 @@ for run in [whole, *stages]:
     print(f"{run.name}: MFU {roofline.utilization(run, speed):.0%}")
 
 # %% [markdown]
-# Two ranks have 64 tokens each, far fewer than communication needs to hide: they mostly
-# wait for messages. On an H100, [our check](../docs/gpu.md) trained a decoder at 37 %.
+# With 64 tokens each, two ranks mostly wait for messages. On an H100,
+# [our check](../docs/gpu.md) trained a decoder at 37 %.
 
 # %% [markdown]
 # ## 5. A pipeline
 #
-# Another way is to give each rank some of the *layers*: a **stage**. Rank 1 waits for
-# rank 0's output, so a batch is cut into **microbatches** that follow one another.
+# Each rank can have some of the *layers*: a **stage**. Rank 1 waits for rank 0's output,
+# so a batch is cut into **microbatches** that follow one another.
 # **GPipe** (Huang et al. 2019) does all forward passes, then all backward passes.
 #
 # ![Two stages, each with half of the layers. Stage 0 does F0, F1, waits two cycles, does
@@ -363,7 +345,7 @@ for run in [whole, *stages]:
 # one.](../images/pipeline.svg)
 #
 # **Predict first.** With 4 stages and 8 microbatches, what percentage of the time is
-# idle? (This share is the **bubble**.)
+# idle: the **bubble**?
 
 # %% tags=["demo"]
 guess_bubble = None  # percent
@@ -372,10 +354,10 @@ guess_bubble = None  # percent
 # **Question 2** (1 point)
 #
 # Write `gpipe(stages, microbatches)`. Return a table: a list for each stage, with a
-# cell for each clock cycle. A cell is `("F", m)` for the forward pass of microbatch m,
-# `("B", m)` for its backward pass, or `None`. A pass takes one cycle and begins as early
-# as it can, in the order of microbatches. Backward begins in the last stage, after all
-# its forward passes.
+# cell for each clock cycle: `("F", m)` for the forward pass of microbatch m, `("B", m)`
+# for its backward pass, or `None`. A pass takes one cycle and begins as early as it can,
+# in the order of microbatches. Backward begins in the last stage, after all its forward
+# passes.
 
 # %% nbgrader={"grade": false, "grade_id": "q02_gpipe", "locked": false, "schema_version": 3, "solution": true, "task": false}
 def gpipe(stages, microbatches):
@@ -436,12 +418,11 @@ compare_guess(guess_bubble, 100 * pipeline.bubble(table),
 plot.plot_cycles(GPipe=table)
 
 # %% [markdown]
-# With $P$ stages and $Q$ microbatches the bubble is $(P-1)/(Q+P-1)$. Now such a table, of
-# your own function if it is right, drives real ranks:
+# With $P$ stages and $Q$ microbatches the bubble is $(P-1)/(Q+P-1)$. Now such a table,
+# yours if it is right, drives real ranks:
 
 # %% tags=["demo"]
-with open("schedule.json", "w") as file:
-    json.dump(schedule(workers, 8), file)
+Path("schedule.json").write_text(json.dumps(schedule(workers, 8)))
 piped = launch(
     "run_pipeline.py", name="pipeline", workers=workers, threads=1, seed=seed,
     schedule="schedule.json",
@@ -455,10 +436,9 @@ print(f"computed: {pipeline.bubble(piped.result['schedule']):.0%} idle; "
       f"measured: {idle:.0%}, messages included")
 
 # %% [markdown]
-# The rest went into messages, and into waiting for the slower rank of a cycle. PyTorch
-# has `ScheduleGPipe` in `torch.distributed.pipelining`; in JAX, `shard_map` and `ppermute`
-# pass the outputs on. [6b](6b.Sharding-in-Depth.ipynb) splits single layers and keeps
-# fewer activations; [6c](6c.Sharding-in-Practice.ipynb) combines everything.
+# The rest went into messages, and into waiting for the slower rank of a cycle.
+# [6b](6b.Sharding-in-Depth.ipynb) splits single layers and keeps fewer activations;
+# [6c](6c.Sharding-in-Practice.ipynb) combines everything.
 
 # %% [markdown]
 # ## Your answers so far
@@ -469,12 +449,12 @@ check()
 # %% [markdown]
 # ## What to take away
 #
-# - Adam needs **16 bytes per weight**, in float32 and in mixed precision. Activations
-#   come on top, and grow with batch, length and width.
-# - **ZeRO** shards state, gradients and weights over data-parallel ranks. The result
-#   is the same, and stages 1 and 2 send no more than an all-reduce.
+# - Adam needs **16 bytes per weight**, also in mixed precision. Activations come on top,
+#   and grow with batch, length and width.
+# - **ZeRO** shards state, gradients and weights. Stages 1 and 2 send no more than an
+#   all-reduce.
 # - Communication hides behind computation from a number of **tokens per rank** on.
-# - A **pipeline** splits a network by layers, and its bubble is $(P-1)/(Q+P-1)$.
+# - A **pipeline** splits a network by layers. Its bubble is $(P-1)/(Q+P-1)$.
 #
 # Sources: Rajbhandari et al. 2020 (arXiv:1910.02054), Korthikanti et al. 2022
 # (arXiv:2205.05198), Austin et al. 2025 (How to Scale Your Model), Chowdhery et al. 2022

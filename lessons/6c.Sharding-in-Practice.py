@@ -5,7 +5,7 @@
 #
 # | about | this notebook |
 # | --- | --- |
-# | time | 80 minutes, in two sittings |
+# | time | 85 minutes, in two sittings |
 # | hardware | two cores, and 1 GB of free memory |
 # | before this | [6. Sharding](6.Sharding.ipynb), [6b. Sharding in depth](6b.Sharding-in-Depth.ipynb) |
 #
@@ -33,6 +33,7 @@ import pandas as pd
 from ddl import launch
 from course import check, compare_guess, hint, plot, recorded, yours
 from course import fault_injection, messages, roofline, splits
+from course.sharding.counterparts import Counterparts
 
 smoke = size == "smoke"
 network = dict(
@@ -62,11 +63,11 @@ def saving():
 #
 # A run can die while it writes. Then the newest checkpoint is **torn**, and the one
 # before has to be found.
-#
-# PyTorch has `torch.distributed.checkpoint` (`dcp.save`, `dcp.load`), whose metadata file
-# is the manifest. In JAX, Orbax writes arrays with a `NamedSharding` and restores them with
-# another.
-#
+
+# %% tags=["demo"]
+Counterparts("checkpoint")
+
+# %% [markdown]
 # **Predict first.** Adam in mixed precision, 405 billion weights: how many GB is a
 # checkpoint of weights and state?
 
@@ -159,12 +160,12 @@ resharded.written_in_parts(tried)
 from course.sharding import resharded
 
 tried = resharded.saved("my_checkpoint.py", 2, seed=1)
-for how in ("no manifest", "no part", "half a part"):
+for how in resharded.TEARS:
     resharded.falls_back(tried, how)
 ### BEGIN HIDDEN TESTS
 tried = resharded.saved("my_checkpoint.py", 3, seed=2734)
-for how in ("no part", "half a part"):
-    resharded.falls_back(tried, how, ranks=1)
+for how in resharded.TEARS:
+    resharded.falls_back(tried, how)
 ### END HIDDEN TESTS
 
 # %% [markdown]
@@ -202,11 +203,11 @@ pd.DataFrame({"one rank": whole.result["losses"], "resumed": losses})
 # ![A mesh of 2 × 4 ranks on two hosts. Across, the ranks of a host form a tensor group.
 # Down, ranks with the same part of the layers form a data
 # group.](../images/mesh.svg)
-#
-# PyTorch: `init_device_mesh("cuda", (2, 4), mesh_dim_names=("data", "tensor"))`, then
-# `parallelize_module` on one axis and `fully_shard` on the other. JAX: `Mesh` with two named
-# axes, and `shard_map` or a `NamedSharding` over them.
-#
+
+# %% tags=["demo"]
+Counterparts("mesh")
+
+# %% [markdown]
 # **Question 2** (1 point)
 #
 # Write `groups(ranks, tensor)`. Return two lists of groups, each a list of ranks: the data
@@ -321,6 +322,18 @@ pd.DataFrame({
 
 # %% [markdown]
 # ## 3. Choose a layout
+#
+# Lesson 6's arithmetic, next to recorded runs of five sizes in ZeRO's stages:
+
+# %% tags=["demo", "recorded"]
+plot.plot_memory(recorded("sharding-memory"))
+
+# %% [markdown] tags=["claims"]
+# In these runs a rank's peak lies within 11 % of the fitted arithmetic, and within 7
+# % from a width of 512 on.
+
+# %% [markdown]
+# Library buffers and in-flight copies were fitted to such runs; the rest is counted.
 #
 # A cluster can be split three ways at once: `data` × `tensor` × `pipeline` = GPUs.
 # `splits` knows the memory and the time of each, by the arithmetic above and by the α–β

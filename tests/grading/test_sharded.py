@@ -16,12 +16,35 @@ from helpers import ROOT
 
 pytestmark = pytest.mark.slow
 
-ZERO = ("same_weights", "averaged", "gathered", "state_shared", "few_bytes")
-CHECKS = {
-    "sharded": (*ZERO, "padded"),
-    "fully": (*ZERO, "little_kept"),
-    "tensor": ("forward_equal", "input_gradient", "matrix_gradients", "one_sum_each_way"),
+ZERO = {
+    "same_weights": sharded.same_weights,
+    **{
+        kind: partial(lambda kind, t: sharded.same_weights(t, kind), kind)
+        for kind in ("averaged", "gathered", "padded")
+    },
+    "state_shared": sharded.state_shared,
+    "few_bytes": sharded.few_bytes,
 }
+CHECKS = {
+    "sharded": ZERO,
+    **dict.fromkeys(("gradients", "fully"), ZERO | {"little_kept": sharded.little_kept}),
+    "tensor": {
+        **{name: partial(lambda name, t: sharded.equal(t, name), name) for name in ("y", "of_input", "of_first")},
+        "one_sum_each_way": sharded.one_sum_each_way,
+    },
+}
+
+
+def named(checks):
+    """Return checks as functions of these names."""
+
+    def call(check):
+        return lambda t: check(t)
+
+    found = {name: call(check) for name, check in checks.items()}
+    for name, check in found.items():
+        check.__name__ = name
+    return list(found.values())
 
 
 def answers():
@@ -36,7 +59,8 @@ def answers():
 
 FILES = {
     "sharded": "my_sharding.py",
-    "fully": "my_fully_sharded.py",
+    "gradients": "my_zero.py",
+    "fully": "my_zero.py",
     "tensor": "my_tensor.py",
     "checkpoint": "my_checkpoint.py",
     "ddp": "my_ddp.py",
@@ -56,22 +80,15 @@ RIGHT = {
     "sharded: with __slots__": (
         "sharded", [("    def __init__", "    __slots__ = ('weights', 'world', 'part', 'optimizer')\n\n    def __init__")]
     ),
-    "fully: the model answer": ("fully", []),
-    "fully: one vector and one optimizer for all layers": (
-        "fully",
-        [("self.parts, self.n, self.optimizers = {}, {}, {}",
-          "self.n = {name: len(weights) for name, weights in layers.items()}\n"
-          "        split = [world.split(weights)[world.rank] for weights in layers.values()]\n"
-          "        self.all = np.concatenate(split)\n        self.optimizer = optimizer(len(self.all))\n"
-          "        ends = np.cumsum([len(part) for part in split])[:-1]\n"
-          "        self.parts = dict(zip(layers, np.split(self.all, ends)))"),
-         ("        for name, weights in layers.items():\n            self.n[name] = len(weights)\n"
-          "            self.parts[name] = world.split(weights)[world.rank].copy()\n"
-          "            self.optimizers[name] = optimizer(len(self.parts[name]))\n", ""),
-         ("        for name, gradient in self.gradients.items():\n"
-          "            self.parts[name] += self.optimizers[name].change(gradient)\n",
-          "        self.all += self.optimizer.change(np.concatenate([self.gradients[name] for name in self.n]))\n")],
+    "gradients: the model answer": ("gradients", []),
+    "gradients: updated in place": (
+        "gradients",
+        [("dict(layers), {}", "{name: weights.copy() for name, weights in layers.items()}, {}"),
+         ("            self.weights[name] = self.world.all_gather(own).ravel()[:self.n[name]]\n        self.gradients = {}\n",
+          "            self.weights[name][:] = self.world.all_gather(own).ravel()[:self.n[name]]\n"
+          "        self.gradients.clear()\n")],
     ),
+    "fully: the model answer": ("fully", []),
     "tensor: the model answer": ("tensor", []),
     "tensor: a mask, and other products": (
         "tensor",
@@ -85,8 +102,13 @@ RIGHT = {
 MEAN = "np.mean(world.all_to_all(parts), axis=0)"
 OWN = "        own = own + self.optimizer.change(mean)\n"
 GATHER = "        self.weights = world.all_gather(own).ravel()[:n]\n"
-REDUCED = "received = self.world.all_to_all(self.world.split(gradient))"
-FULL_GATHER = "self.world.all_gather(self.parts[name]).ravel()[:self.n[name]]"
+REDUCED = (
+    "received = self.world.all_to_all(self.world.split(gradient))\n"
+    "        self.gradients[name] = np.mean(received, axis=0)\n"
+)
+LATER = "gradient = np.mean(self.world.all_to_all(self.world.split(gradient)), 0)\n            "
+GATHERED = "            self.weights[name] = self.world.all_gather(own).ravel()[:self.n[name]]\n"
+FULL_GATHER = "self.world.all_gather(self.weights[name]).ravel()[:self.n[name]]"
 # The kind, the changes, what the mistake loses, and what a sentence says.
 WRONG = {
     "a sum for the mean": ("sharded", [("np.mean", "np.sum")], "same_weights averaged", "sum of all ranks' gradients"),
@@ -98,7 +120,7 @@ WRONG = {
         [("optimizer(self.part)", "optimizer(self.part * world.size)"),
          ("self.optimizer.change(mean)", "self.optimizer.change(np.tile(mean, world.size))[:self.part]")],
         "state_shared",
-        "has a state of 36 numbers; its part of the 35 weights is 18",
+        "has 36 numbers of optimizer state; its part of the 35 weights is 18",
     ),
     "what is left over stays as it is": (
         "sharded",
@@ -124,14 +146,56 @@ WRONG = {
         "same_weights gathered",
         "a step behind",
     ),
-    "two gathers": ("sharded", [(GATHER, 2 * GATHER)], "few_bytes", "rank 0 sent 54 numbers in a step"),
+    "two gathers": ("sharded", [(GATHER, 2 * GATHER)], "few_bytes", "rank 0 sent 54 numbers to others in a step"),
+    "gradients: whole gradients until the update": (
+        "gradients",
+        [(REDUCED, "self.gradients[name] = gradient\n"), ("            own = self.world", f"            {LATER}own = self.world")],
+        "little_kept",
+        "all weights and its parts of gradients are 54",
+    ),
+    "gradients: an all-reduce, and a part of it": (
+        "gradients",
+        [(REDUCED, "mean = self.world.all_sum(gradient) / self.world.size\n"
+          "        self.gradients[name] = self.world.split(mean)[self.world.rank].copy()\n")],
+        "few_bytes",
+        "one exchange and one gather",
+    ),
+    "gradients: a view of the whole mean": (
+        "gradients",
+        [("np.mean(received, axis=0)", "np.tile(np.mean(received, axis=0), 3)[: received.shape[1]]")],
+        "little_kept",
+        "in its arrays at once",
+    ),
+    "gradients: state for whole layers": (
+        "gradients",
+        [("optimizer(world.split(weights).shape[1])", "optimizer(world.split(weights).size)"),
+         ("self.optimizers[name].change(gradient)\n            self.weights[name] =",
+          "self.optimizers[name].change(np.tile(gradient, self.world.size))[: len(own)]\n            self.weights[name] =")],
+        "state_shared",
+        "its part of the 35 weights is 18",
+    ),
+    "gradients: sums": (
+        "gradients", [("np.mean(received", "np.sum(received")], "same_weights averaged", "sum of all ranks' gradients"
+    ),
+    "gradients: the update stays on its rank": (
+        "gradients",
+        [(GATHERED, "            first, new = self.world.rank * len(own), self.weights[name].copy()\n"
+          "            new[first : first + len(own)] = own[: max(0, len(new) - first)]\n            self.weights[name] = new\n")],
+        "same_weights gathered",
+        "its own part's update only",
+    ),
+    "gradients: gathered before the update": (
+        "gradients",
+        [("            own = own + self.optimizers[name].change(gradient)\n" + GATHERED,
+          GATHERED + "            own = own + self.optimizers[name].change(gradient)\n")],
+        "same_weights gathered",
+        "never change",
+    ),
     "fully: a view keeps the whole": ("fully", [(".copy()", "")], "little_kept", "kept 54 numbers in its arrays at once"),
     "fully: whole gradients are kept": (
         "fully",
-        [(REDUCED, "self.gradients[name] = gradient"), ("        self.gradients[name] = np.mean(received, axis=0)\n", ""),
-         ("            self.parts[name] +=",
-          "            gradient = np.mean(self.world.all_to_all(self.world.split(gradient)), 0)\n"
-          "            self.parts[name] +=")],
+        [(REDUCED, "self.gradients[name] = gradient\n"),
+         ("            self.weights[name] +=", f"            {LATER}self.weights[name] +=")],
         "little_kept",
         "its parts of weights and gradients are 36",
     ),
@@ -144,21 +208,22 @@ WRONG = {
         [(f"return {FULL_GATHER}",
           f"self.whole = getattr(self, 'whole', {{}})\n        if name not in self.whole:\n            "
           f"self.whole[name] = {FULL_GATHER}\n        return self.whole[name]"),
-         ("        self.gradients = {}\n", "        self.gradients = self.whole = {}\n")],
+         ("            self.weights[name] += self.optimizers[name].change(gradient)\n        self.gradients = {}\n",
+          "            self.weights[name] += self.optimizers[name].change(gradient)\n        self.gradients = self.whole = {}\n")],
         "little_kept",
         "kept 72 numbers",
     ),
     "tensor: no sum forward": (
-        "tensor", [("world.all_sum(hidden @ b)", "hidden @ b")], "forward_equal", "without the sum over ranks"
+        "tensor", [("world.all_sum(hidden @ b)", "hidden @ b")], "y", "without the sum over ranks"
     ),
     "tensor: a sum of the result's gradient": (
         "tensor", [("(back @ b.T)", "(world.all_sum(back) @ b.T)")],
-        "input_gradient matrix_gradients one_sum_each_way", "sent 20 and 40 numbers",
+        "of_input of_first one_sum_each_way", "sent 40 numbers forward or backward",
     ),
     "tensor: no sum of the input's gradient": (
-        "tensor", [("world.all_sum(to_hidden @ a.T)", "to_hidden @ a.T")], "input_gradient", "without the sum over ranks"
+        "tensor", [("world.all_sum(to_hidden @ a.T)", "to_hidden @ a.T")], "of_input", "without the sum over ranks"
     ),
-    "tensor: no mask": ("tensor", [(" * (hidden > 0)", "")], "input_gradient matrix_gradients", "of_first is not its part"),
+    "tensor: no mask": ("tensor", [(" * (hidden > 0)", "")], "of_input of_first", "of_first is not the layer"),
 }  # fmt: skip
 
 
@@ -253,6 +318,47 @@ class FullySharded:
             self.means[name] = None
 """,
     ),
+    "gradients: one optimizer for all layers": (
+        "gradients",
+        """
+import numpy as np
+class GradientsSharded:
+    def __init__(self, layers, world, optimizer):
+        self.world, self.all = world, {name: np.array(weights) for name, weights in layers.items()}
+        self.parts = {name: np.zeros(-(-len(weights) // world.size)) for name, weights in layers.items()}
+        self.optimizer = optimizer(sum(map(len, self.parts.values())))
+    def gather(self, name):
+        return self.all[name]
+    def reduce(self, name, gradient):
+        self.parts[name] = sum(self.world.all_to_all(self.world.split(gradient / self.world.size)))
+    def update(self):
+        change = self.optimizer.change(np.concatenate([self.parts[name] for name in self.all]))
+        for name, weights in self.all.items():
+            mine, change = change[: len(self.parts[name])], change[len(self.parts[name]) :]
+            weights += np.concatenate(self.world.all_gather(mine))[: len(weights)]
+""",
+    ),
+    "gradients: one message for all layers": (
+        "gradients",
+        """
+import numpy as np
+class GradientsSharded:
+    def __init__(self, layers, world, optimizer):
+        self.w, self.layers, self.g = world, list(layers), {}
+        self.table = [world.split(layers[name]) for name in layers]
+        self.long = [len(layers[name]) for name in layers]
+        self.step = [optimizer(part.shape[1]).change for part in self.table]
+    def gather(self, name):
+        k = self.layers.index(name)
+        return self.table[k].ravel()[: self.long[k]]
+    def reduce(self, name, gradient):
+        self.g[name] = self.w.all_to_all(self.w.split(gradient)).mean(0)
+    def update(self):
+        new = [t[self.w.rank] + step(self.g.pop(n)) for n, t, step in zip(self.layers, self.table, self.step)]
+        columns = self.w.all_gather(np.concatenate(new))
+        self.table = np.split(columns, np.cumsum([len(part) for part in new])[:-1], axis=1)
+""",
+    ),
     "tensor: matrix products as functions, and a list": (
         "tensor",
         """
@@ -295,14 +401,14 @@ def lost_points(lost):
         trial = partial(sharded.trial, "my.py", size, seed=5, kind=kind, layers=layers)
         if kind == "tensor":
             trial = partial(sharded.tensor_trial, "my.py", size, seed=5)
-        return lost(script, [trial], [getattr(sharded, name) for name in CHECKS[kind]])
+        return lost(script, [trial], named(CHECKS[kind]))
 
     return check
 
 
 @pytest.mark.parametrize("kind, changes", RIGHT.values(), ids=RIGHT)
 def test_right_answers_in_several_styles_keep_all_points(lost_points, kind, changes):
-    size = 4 if kind != "fully" else 3
+    size = 3 if kind in ("gradients", "fully") else 4
     assert lost_points(kind, changed(MODEL[kind], changes), size) == {}
 
 
@@ -339,7 +445,6 @@ def test_nonsense_is_refused_with_a_sentence(ranks, lost_points, monkeypatch, ki
 
 
 # A part of the model answer -> its replacement, and the check that fails with its sentence.
-TEARS = "no manifest", "no part", "half a part"
 JOIN = "np.concatenate([file[name] for file in files])[:n]"
 SAVED = {
     "the model answer": ([], {}),
@@ -380,17 +485,21 @@ def test_what_is_saved_is_loaded_by_any_number_of_ranks(lost, changes, loses):
         resharded.same_arrays(t, 2)
 
     def falls_back(t):
-        for how in TEARS:
+        for how in resharded.TEARS:
             resharded.falls_back(t, how)
 
-    checks = [same_arrays, resharded.written_in_parts, falls_back]
-    found = lost(changed(MODEL["checkpoint"], changes), [partial(resharded.saved, "my.py", 4, seed=5)], checks)
+    checks = {each.__name__: each for each in (same_arrays, resharded.written_in_parts, falls_back)}
+    found = lost(changed(MODEL["checkpoint"], changes), [partial(resharded.saved, "my.py", 4, seed=5)], named(checks))
     assert set(found) == set(loses), found
     for name, sentence in loses.items():
         assert sentence in found[name], found
 
 
-DDP = (buckets.one_message, buckets.flat_means, buckets.bucketed_means, buckets.few_messages, buckets.overlapped)
+DDP = {
+    f"{kind} {check.__name__}": partial(lambda check, kind, t: check(t, kind), check, kind)
+    for check in (buckets.few_messages, buckets.means)
+    for kind in ("Flat", "Bucketed")
+} | {"overlapped": buckets.overlapped}
 SPLIT = "np.split(message.result(), ends[:-1])"
 BUCKETS = {
     "the model answer": ([], {}),
@@ -400,26 +509,26 @@ BUCKETS = {
           "                means[name], start = mean[start : start + len(gradient)], start + len(gradient)")],
         {},
     ),
-    "sums": ([("message.result()", "message.result() * self.world.size")], {"bucketed_means": "sums, not means"}),
+    "sums": ([("message.result()", "message.result() * self.world.size")], {"Bucketed means": "sums, not means"}),
     "one rank's own": (
-        [("mean.result(), ends", "np.concatenate([*self.waiting.values()]), ends")], {"flat_means": "this rank's own"}
+        [("mean.result(), ends", "np.concatenate([*self.waiting.values()]), ends")], {"Flat means": "this rank's own"}
     ),
     "names in another order": (
-        [("zip(self.waiting, np.split", "zip(reversed(self.waiting), np.split")], {"flat_means": "are not the means"}
+        [("zip(self.waiting, np.split", "zip(reversed(self.waiting), np.split")], {"Flat means": "are not the means"}
     ),
     "flat is naive": (
         [("        mean = self.world.start(np.concatenate([*self.waiting.values()]))\n", ""),
          ("        ends = np.cumsum([len(each) for each in self.waiting.values()])\n"
           "        return dict(zip(self.waiting, np.split(mean.result(), ends[:-1])))", "        return super().finish()")],
-        {"one_message": "one of 52 has all"},
+        {"Flat few_messages": "one message has all"},
     ),
-    "each gradient is a bucket": ([(">= self.bucket", ">= 0")], {"few_messages": "a bucket is full at 12"}),
+    "each gradient is a bucket": ([(">= self.bucket", ">= 0")], {"Bucketed few_messages": "a bucket is full at 12"}),
     "a bucket waits for one more": (
-        [(">= self.bucket", "> self.bucket + 10")], {"few_messages": "not [13, 30, 9]"}
+        [(">= self.bucket", "> self.bucket + 10")], {"Bucketed few_messages": "not [13, 30, 9]"}
     ),
     "everything in finish": (
         [("            self.send()\n\n    ", "            pass\n\n    ")],
-        {"few_messages": "not [13, 30, 9]", "overlapped": "begins 1 messages in"},
+        {"Bucketed few_messages": "not [13, 30, 9]", "overlapped": "begins 1 messages in"},
     ),
     "it waits at once": (
         [("self.messages.append((self.waiting, message))", "message.result()\n        self.messages.append((self.waiting, message))")],
@@ -434,7 +543,7 @@ BUCKETS = {
 @pytest.mark.parametrize("changes, loses", BUCKETS.values(), ids=BUCKETS)
 def test_a_mistake_in_ddp_loses_its_own_checks(lost, changes, loses):
     try:
-        found = lost(changed(MODEL["ddp"], changes), [partial(buckets.trial, "my.py", 2, seed=5)], DDP)
+        found = lost(changed(MODEL["ddp"], changes), [partial(buckets.trial, "my.py", 2, seed=5)], named(DDP))
     except AssertionError as error:
         found = {"raises": str(error)}
     assert set(found) == set(loses), found

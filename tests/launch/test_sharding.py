@@ -23,6 +23,7 @@ WAYS = {
     "one": dict(workers=1, batch=BATCH),
     "checkpoint": dict(workers=1, batch=BATCH, checkpoint=True),
     "tensor": dict(workers=2, batch=BATCH, tensor=2),
+    "sequence": dict(workers=2, batch=BATCH, tensor=2, sequence=True),
     **{f"stage {stage}": dict(workers=2, batch=BATCH // 2, stage=stage) for stage in range(4)},
 }
 SUMS = 4 * DEPTH  # of all ranks' results: two layers in a block, forward and back
@@ -30,6 +31,8 @@ SENT = {
     "one": 0,
     "checkpoint": 0,
     "tensor": 4 * SUMS * BATCH * LENGTH * WIDTH,
+    # In each layer, one more gather in the backward pass; and one after the embedding and one before the output.
+    "sequence": (4 * SUMS + 2 * (2 * DEPTH + 2)) * BATCH * LENGTH * WIDTH,
     **{f"stage {stage}": 4 * NETWORK.parameters for stage in range(3)},
     "stage 3": 2 * (3 * NETWORK.parameters - OUTPUT),  # the last layer is gathered once
 }
@@ -38,26 +41,35 @@ KEPT = {
     **dict.fromkeys(("one", "checkpoint", "stage 0"), 12 * NETWORK.parameters),
     **dict.fromkeys(("stage 1", "stage 2"), 8 * NETWORK.parameters),
     "stage 3": 6 * NETWORK.parameters,
-    "tensor": 6 * (NETWORK.parameters + WHOLE),
+    **dict.fromkeys(("tensor", "sequence"), 6 * (NETWORK.parameters + WHOLE)),
 }
 
 GLOBAL = 12  # samples of a step, which 2, 3 and 4 ranks divide
 PARTS = dict(script="train_transformer.py", width=64, depth=1, length=16, threads=1, oversubscribe=True)
-FULLY = """
+ZERO = """
 import numpy as np
-class FullySharded:
+class GradientsSharded:
     def __init__(self, layers, world, optimizer):
-        self.world, self.gradients = world, {}
+        self.world, self.weights, self.gradients = world, dict(layers), {}
         self.n = {name: len(weights) for name, weights in layers.items()}
-        self.parts = {name: world.split(weights)[world.rank].copy() for name, weights in layers.items()}
-        self.optimizers = {name: optimizer(len(part)) for name, part in self.parts.items()}
+        self.optimizers = {name: optimizer(world.split(weights).shape[1]) for name, weights in layers.items()}
     def gather(self, name):
-        return self.world.all_gather(self.parts[name]).ravel()[: self.n[name]]
+        return self.weights[name]
     def reduce(self, name, gradient):
         self.gradients[name] = self.world.all_to_all(self.world.split(gradient)).mean(0)
     def update(self):
         for name, gradient in self.gradients.items():
-            self.parts[name] += self.optimizers[name].change(gradient)
+            own = self.world.split(self.weights[name])[self.world.rank] + self.optimizers[name].change(gradient)
+            self.weights[name] = self.world.all_gather(own).ravel()[: self.n[name]]
+class FullySharded(GradientsSharded):
+    def __init__(self, layers, world, optimizer):
+        super().__init__(layers, world, optimizer)
+        self.weights = {name: world.split(weights)[world.rank].copy() for name, weights in layers.items()}
+    def gather(self, name):
+        return self.world.all_gather(self.weights[name]).ravel()[: self.n[name]]
+    def update(self):
+        for name, gradient in self.gradients.items():
+            self.weights[name] += self.optimizers[name].change(gradient)
 """
 READERS = """
 import numpy as np
@@ -72,7 +84,7 @@ class Sharded:
 """
 
 PIPE = dict(
-    script="run_pipeline.py", learning_rate=1e-3, width=32, depth=2, heads=4, length=8, batch=2, steps=3, threads=1
+    script="run_pipeline.py", learning_rate=1e-3, width=32, depth=4, heads=4, length=8, batch=2, steps=3, threads=1
 )
 SMALL = dict(
     script="few_messages.py", workers=2, width=16, depth=1, length=8, batch=4, steps=16, threads=1, oversubscribe=True
@@ -85,11 +97,12 @@ METHODS = {
 
 
 def piped(folder):
-    """Run GPipe on one and two ranks, and 1F1B from a file."""
-    (folder / "1f1b.json").write_text(json.dumps(pipeline.one_f_one_b(2, 8)))
+    """Run GPipe on one and two ranks, and 1F1B from files, also interleaved."""
     two = dict(workers=2, oversubscribe=True)
-    calls = {"one": PIPE | dict(workers=1), "GPipe": PIPE | two, "1F1B": PIPE | two}
-    calls["1F1B"]["schedule"] = str(folder / "1f1b.json")
+    calls = {"one": PIPE | dict(workers=1), "GPipe": PIPE | two}
+    for name, chunks in (("1F1B", 1), ("interleaved", 2)):
+        calls[name] = PIPE | two | dict(schedule=str(folder / f"{name}.json"))
+        (folder / f"{name}.json").write_text(json.dumps(pipeline.one_f_one_b(2, 8, chunks)))
     return launches(calls)(folder)
 
 
@@ -97,15 +110,17 @@ def parted(folder):
     """Train on one rank, with a reader's class, in a mesh, and with checkpoints that other numbers of ranks continue."""
     own, groups = folder / "my_sharding.py", folder / "mesh.json"
     own.write_text(READERS)
-    fully = folder / "my_fully_sharded.py"
-    fully.write_text(FULLY)
+    (folder / "my_zero.py").write_text(ZERO)
+    gradients, fully = (f"{folder / 'my_zero.py'}:{name}" for name in ("GradientsSharded", "FullySharded"))
     groups.write_text(json.dumps([[[0, 1], [2, 3]], [[0, 2], [1, 3]]]))
     calls = {
         "one": dict(workers=1, batch=GLOBAL, steps=4),
         "reader": dict(workers=2, batch=GLOBAL // 2, steps=4, update=str(own)),
         "stage 3": dict(workers=2, batch=GLOBAL // 2, steps=4, stage=3),
-        "fully": dict(workers=2, batch=GLOBAL // 2, steps=4, update=str(fully)),
-        "prefetch": dict(workers=2, batch=GLOBAL // 2, steps=4, update=str(fully), prefetch=True),
+        "stage 2": dict(workers=2, batch=GLOBAL // 2, steps=4, stage=2),
+        "gradients": dict(workers=2, batch=GLOBAL // 2, steps=4, update=gradients),
+        "fully": dict(workers=2, batch=GLOBAL // 2, steps=4, update=fully),
+        "prefetch": dict(workers=2, batch=GLOBAL // 2, steps=4, update=fully, prefetch=True),
         "mesh": dict(workers=4, batch=GLOBAL // 2, steps=4, tensor=2, update=str(own)),
         "other mesh": dict(workers=4, batch=GLOBAL // 2, steps=4, mesh=str(groups)),
     }
@@ -150,15 +165,25 @@ def test_bytes_sent_and_kept_are_those_of_the_arithmetic(results, way):
     assert result["alive_bytes"]["weights and state"] == pytest.approx(KEPT[way], rel=0.12)
 
 
-def test_activations_are_those_of_the_arithmetic(results):
-    alive = {way: result["alive_bytes"]["activations"] for way, result in results("ways").items()}
-    assert alive["one"] == pytest.approx(4 * NETWORK.activations, rel=0.1)
-    last = BATCH * LENGTH * WIDTH  # what goes into the last layer
-    assert alive["checkpoint"] == pytest.approx(4 * (NETWORK.checkpoints + last), rel=0.1)
-    assert alive["stage 0"] == pytest.approx(alive["one"] / 2, rel=0.1)
+@pytest.mark.parametrize(
+    "way, kept",
+    [
+        ("one", NETWORK.activations()),
+        ("checkpoint", NETWORK.checkpoints),
+        ("stage 0", NETWORK.activations() / 2),
+        ("tensor", NETWORK.activations(2)),
+        ("sequence", NETWORK.activations(2, sequence=True)),
+    ],
+)
+def test_activations_are_those_of_the_arithmetic(results, way, kept):
+    input_ = BATCH * LENGTH * WIDTH  # of the last layer, and a message that Horovod has not freed yet
+    found = results("ways")[way]["alive_bytes"]["activations"] / 4
+    assert 0.99 * kept <= found <= kept + 2.1 * input_
 
 
-@pytest.mark.parametrize("way", ["reader", "mesh", "other mesh", "stage 3", "fully", "prefetch"])
+@pytest.mark.parametrize(
+    "way", ["reader", "mesh", "other mesh", "stage 2", "gradients", "stage 3", "fully", "prefetch"]
+)
 def test_a_readers_update_and_a_mesh_train_like_one_rank(results, way):
     found = results("parted")
     assert found[way]["losses"] == pytest.approx(found["one"]["losses"], rel=2e-5)
@@ -175,6 +200,8 @@ def test_a_prefetch_sends_what_stage_3_does_and_begins_before_the_layer_is_neede
     found = results("parted")
     three, fully, prefetch = (found[name] for name in ("stage 3", "fully", "prefetch"))
     assert three["sent_bytes"] == fully["sent_bytes"] == prefetch["sent_bytes"]
+    assert found["stage 2"]["sent_bytes"] == found["gradients"]["sent_bytes"] < three["sent_bytes"]
+    assert found["gradients"]["state_bytes"] == fully["state_bytes"] == found["one"]["state_bytes"] / 2
     assert len(fully["timeline"]["communication"]) == len(prefetch["timeline"]["communication"]) > 10
 
     def at_once(run):
@@ -201,7 +228,7 @@ def test_the_same_number_of_ranks_continues_bit_by_bit(results):
 
 def test_a_pipeline_trains_like_one_stage_whatever_its_schedule(results):
     found = results("piped")
-    for name, kept in (("one", [8]), ("GPipe", [8, 8]), ("1F1B", [2, 1])):
+    for name, kept in (("one", [8]), ("GPipe", [8, 8]), ("1F1B", [2, 1]), ("interleaved", [2.5, 1.5])):
         assert found[name]["losses"] == pytest.approx(found["one"]["losses"], rel=2e-5)
         assert found[name]["kept_microbatches"] == kept
         assert np.shape(found[name]["busy_seconds"]) == (3, len(kept))
@@ -232,19 +259,18 @@ def loaded(name):
 def test_what_is_sent_and_what_is_left_are_the_whole(method, levels):
     script, n = loaded("few_messages"), 100
     script.hvd.init()
-    config = SimpleNamespace(method=method, share=0.1, no_feedback=False)
-    exchange = script.Exchange(
-        config, SimpleNamespace(rank=0, size=1, sent=0), script.tf.Variable(script.tf.zeros([n]))
+    config, alone = (
+        SimpleNamespace(method=method, share=0.1, no_feedback=False),
+        SimpleNamespace(rank=0, size=1, sent=0),
     )
+    exchange, nothing = (script.Exchange(config, np.zeros(n, np.float32), alone, abs) for _ in range(2))
     draw = np.random.default_rng(3)
     gradients = draw.normal(size=(5, n)).astype(np.float32)
     gradients[3] = 0
-    sent = [exchange.gradient(script.tf.constant(gradient)).numpy() for gradient in gradients]
-    left = exchange._left.numpy()
-    np.testing.assert_allclose(np.sum(sent, 0) + left, gradients.sum(0), atol=1e-5)
-    assert np.abs(left).max() > 0 and all(len(np.unique(values)) <= levels for values in sent)
-    nothing = script.Exchange(config, SimpleNamespace(rank=0, size=1, sent=0), script.tf.Variable(script.tf.zeros([n])))
-    assert not nothing.gradient(script.tf.zeros([n])).numpy().any()
+    sent = [exchange.gradient(gradient) for gradient in gradients]
+    np.testing.assert_allclose(np.sum(sent, 0) + exchange._left, gradients.sum(0), atol=1e-5)
+    assert np.abs(exchange._left).max() > 0 and all(len(np.unique(values)) <= levels for values in sent)
+    assert not nothing.gradient(np.zeros(n, np.float32)).any()
 
 
 GPIPE = [[["F", 0], None, None, ["B", 0]], [None, ["F", 0], ["B", 0], None]]
@@ -272,6 +298,7 @@ def test_what_is_no_schedule_is_refused(tmp_path, text, sentence):
     "script, options, sentence",
     [
         ("train_transformer.py", dict(width=30, heads=3, tensor=2), "--heads 3 do not split over 2 ranks"),
+        ("train_transformer.py", dict(length=33, tensor=2, sequence=True), "--length 33 do not split over 2 ranks"),
         ("run_pipeline.py", dict(width=32, depth=3), "--depth 3 does not split over 2 stages"),
     ],
 )

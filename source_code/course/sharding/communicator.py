@@ -4,10 +4,11 @@
 0.28.1, 4 MiB on two and four ranks; docs/measured.md).
 """
 
+import math
 import os
+import time
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from functools import partial
 
 import horovod.tensorflow as hvd
 import numpy as np
@@ -18,20 +19,38 @@ from ddl.errors import InputError
 Groups = Sequence[Sequence[int]]
 
 
+class Alone:
+    """A group of one rank."""
+
+    rank, size = staticmethod(lambda: 0), staticmethod(lambda: 1)
+
+
 class World:
     """The ranks of a run, or a `group` of them; `sent` counts the values that this rank has sent to others.
 
     The methods take float32 arrays, NumPy's or TensorFlow's, and return TensorFlow's. All ranks make the same calls in
-    the same order, each with a unique `name`.
+    the same order.
     """
 
-    def __init__(self, group: hvd.ProcessSet | None = None):
+    def __init__(self, group: hvd.ProcessSet | Alone | None = None):
         if group is None:
             os.environ["HOROVOD_DYNAMIC_PROCESS_SETS"] = "1"  # groups are added later
             hvd.init()
         self._group = group or hvd.global_process_set
         self.rank, self.size = self._group.rank(), self._group.size()
-        self.sent, self.calls = 0, {}
+        self.sent = 0
+
+    def _send(self, numbers, values):
+        """Return `values` and count what is sent for them, in a function of TensorFlow whenever it runs."""
+
+        def count():
+            self.sent += numbers
+
+        if tf.executing_eagerly():
+            count()
+            return values
+        with tf.control_dependencies([tf.py_function(count, [], [])]):
+            return tf.identity(values)
 
     def per_rank(self, numbers: int) -> int:
         """Return the number of values per rank, with padding."""
@@ -44,44 +63,42 @@ class World:
         own = flat[self.rank * part : (self.rank + 1) * part]
         return np.pad(own, (0, part - len(own)))
 
-    def all_reduce(self, values, name: str, total: bool = False):
+    def all_reduce(self, values, total: bool = False):
         """Return the mean over all ranks, or their `total`, of the shape of `values`."""
         if self.size == 1:
             return values
-        self.sent += 2 * (self.size - 1) * self.per_rank(tf.size(values).numpy())  # around a ring
-        op = hvd.Sum if total else hvd.Average
-        return hvd.allreduce(values, op=op, name=name, process_set=self._group)
+        values = self._send(2 * (self.size - 1) * self.per_rank(math.prod(values.shape)), values)  # around a ring
+        return hvd.allreduce(values, op=hvd.Sum if total else hvd.Average, process_set=self._group)
 
-    def all_to_all(self, parts, name: str):
+    def all_to_all(self, parts):
         """Send ``parts[k]`` to rank k; return what all ranks have sent to this one: ``[ranks, n]`` both."""
         parts = tf.convert_to_tensor(parts, tf.float32)
         if self.size == 1:
             return parts
-        self.sent += (self.size - 1) * parts.shape[1]
-        flat = tf.reshape(parts, [-1])
-        return tf.reshape(hvd.alltoall(flat, name=name, process_set=self._group), parts.shape)
+        parts = self._send((self.size - 1) * parts.shape[1], parts)
+        return tf.reshape(hvd.alltoall(tf.reshape(parts, [-1]), process_set=self._group), parts.shape)
 
-    def reduce_scatter(self, values, name: str):
+    def reduce_scatter(self, values):
         """Return this rank's part of the mean of all ranks' `values`: ``[per_rank]``, padded with zeros."""
         flat = tf.reshape(values, [-1])
         missing = self.size * self.per_rank(flat.shape[0]) - flat.shape[0]
         padded = tf.pad(flat, [[0, missing]]) if missing else flat
-        return tf.reduce_mean(self.all_to_all(tf.reshape(padded, [self.size, -1]), name), axis=0)
+        return tf.reduce_mean(self.all_to_all(tf.reshape(padded, [self.size, -1])), axis=0)
 
-    def all_gather(self, part, name: str):
+    def all_gather(self, part):
         """Return all ranks' parts, of equal length: ``[ranks, n]``."""
         part = tf.convert_to_tensor(part, tf.float32)
         if self.size == 1:
             return part[None]
-        self.sent += (self.size - 1) * part.shape[0]
-        return tf.reshape(hvd.allgather(part, name=name, process_set=self._group), [self.size, -1])
+        part = self._send((self.size - 1) * part.shape[0], part)
+        return tf.reshape(hvd.allgather(part, process_set=self._group), [self.size, -1])
 
-    def whole(self, part, shape, name: str):
+    def whole(self, part, shape):
         """Return the array of this `shape` from the ranks' parts."""
-        values = tf.reshape(self.all_gather(part, name), [-1])
-        return tf.reshape(values[: int(np.prod(shape))], shape)
+        values = tf.reshape(self.all_gather(part), [-1])
+        return tf.reshape(values[: math.prod(shape)], shape)
 
-    def pass_on(self, messages: dict[int, tf.Tensor], name: str) -> dict[int, tf.Tensor]:
+    def pass_on(self, messages: dict[int, tf.Tensor]) -> dict[int, tf.Tensor]:
         """Send arrays to the ranks in `messages`; return received flat arrays by sender. All ranks call this.
 
         It is an all-to-all in which most splits are 0.
@@ -89,15 +106,8 @@ class World:
         flat = [tf.reshape(messages.get(rank, tf.zeros([0])), [-1]) for rank in range(self.size)]
         splits = [part.shape[0] for part in flat]
         self.sent += sum(splits)
-        received, counts = hvd.alltoall(tf.concat(flat, 0), splits=splits, name=name)
-        parts = tf.split(received, counts)
+        parts = tf.split(*hvd.alltoall(tf.concat(flat, 0), splits=splits))
         return {rank: part for rank, part in enumerate(parts) if part.shape[0]}
-
-
-class Alone:
-    """A group of one rank."""
-
-    rank, size = staticmethod(lambda: 0), staticmethod(lambda: 1)
 
 
 def meshed(axes: Sequence[Groups]) -> list[World]:
@@ -125,6 +135,7 @@ class Ranks:
     def __init__(self, world: World | None = None):
         self._world = world or World()
         self.rank, self.size = self._world.rank, self._world.size
+        self.spans = []  # when each message of `start` began and ended
         self._background = ThreadPoolExecutor(1)  # TensorFlow caches eager operations by type: two would share a name
 
     @property
@@ -142,32 +153,26 @@ class Ranks:
         parts = np.asarray(parts, np.float32)
         if parts.ndim != 2 or len(parts) != self.size:
             raise InputError(f"all_to_all takes {self.size} parts of equal length, not the shape {parts.shape}")
-        return self._world.all_to_all(parts, self._name("all_to_all")).numpy()
+        return self._world.all_to_all(parts).numpy()
 
     def all_gather(self, part) -> np.ndarray:
         """Return all ranks' parts, which have equal lengths: float32 ``[ranks, n]``."""
-        return self._world.all_gather(np.asarray(part, np.float32).reshape(-1), self._name("all_gather")).numpy()
+        return self._world.all_gather(np.asarray(part, np.float32).reshape(-1)).numpy()
 
     def all_sum(self, values) -> np.ndarray:
         """Return the sum of all ranks' values: float32, of the same shape."""
-        values = np.asarray(values, np.float32)
-        return self._world.all_reduce(values, self._name(), total=True).numpy() if self.size > 1 else values
+        return np.asarray(self._world.all_reduce(np.asarray(values, np.float32), total=True))
 
     def barrier(self):
         """Wait until all ranks have called this."""
-        self._world.all_reduce(np.zeros(1, np.float32), self._name())
+        self.all_sum([0])
 
     def start(self, values) -> Future:
         """Begin to average values over all ranks; ``result()`` of what is returned waits for the mean.
 
         Ranks have to start the same messages in the same order.
         """
-        values = np.asarray(values, np.float32)
-        average = partial(self._world.all_reduce, values, self._name())
-        return self._background.submit(lambda: np.asarray(average()))
-
-    def _name(self, kind="all_reduce"):
-        """Return a unique name; kinds are counted apart, because a thread may gather while another one reduces."""
-        calls = self._world.calls
-        calls[kind] = calls.get(kind, 0) + 1
-        return f"{kind}.{calls[kind]}"
+        values, begin = np.asarray(values, np.float32), time.perf_counter()
+        future = self._background.submit(lambda: np.asarray(self._world.all_reduce(values)))
+        future.add_done_callback(lambda _: self.spans.append((begin, time.perf_counter())))
+        return future

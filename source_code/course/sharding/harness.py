@@ -1,27 +1,25 @@
 """Harness that runs a reader's code on real ranks, to grade lessons 6, 6b and 6c.
 
-`course.sharding.sharded` draws weights and gradients, and checks each rank's report.
+`course.sharding.trial` launches it, and checks each rank's report.
 """
 
+import gc
 import os
+import shutil
 import time
+from functools import partial
 from pathlib import Path
+from types import FunctionType, ModuleType
 
 import numpy as np
 
+from course.sharding import resharded
+from course.sharding.buckets import FINISH, READY, WAIT
 from course.sharding.communicator import Ranks
-from course.sharding.reader import defined
+from course.sharding.reader import ByLayer, defined
 from course.sharding.sharded import BETA
 from ddl.errors import InputError
 
-WANTED = {
-    "sharded": ["Sharded"],
-    "fully": ["FullySharded"],
-    "tensor": ["forward", "backward"],
-    "checkpoint": ["save", "load"],
-    "ddp": ["Flat", "Bucketed"],
-}
-READY, FINISH, WAIT = -1, -2, -3  # events of `_ddp`; a message's event is its length
 LATE_S = 0.2  # the last rank comes this much later to a checkpoint
 
 
@@ -44,51 +42,54 @@ def main(file: str) -> None:
     """Call the functions or the class that a file defines, and report the results."""
     with np.load("../given.npz") as arrays:
         given = dict(arrays)
-    kind = str(given["kind"])
-    run = {"sharded": _sharded, "fully": _fully, "tensor": _tensor, "checkpoint": _checkpoint, "ddp": _ddp}[kind]
-    reported = run(*defined(file, WANTED[kind]), given, Ranks())
+    run, *names = KINDS[str(given.pop("kind"))]
+    reported = run(*defined(file, names), given, Ranks())
     np.savez(os.environ["DDL_REPORT"], **{name: np.asarray(value, float) for name, value in reported.items()})
 
 
-def _optimizers(given):
-    """Return a function that makes optimizers, and the lengths of their states so far."""
+def _by_layer(given, values):
+    """Return values of all layers as a dictionary of layers."""
+    return dict(zip(given["names"].tolist(), np.split(values.copy(), np.cumsum(given["sizes"])[:-1]), strict=True))
+
+
+def _zero(kind, given, ranks):
     lengths = []
 
     def make(numbers):
         lengths.append(int(numbers))
         return Momentum(int(numbers), float(given["rate"]))
 
-    return make, lengths
-
-
-def _sharded(Sharded, given, ranks):
-    make, lengths = _optimizers(given)
-    answer = Sharded(given["weights"].copy(), ranks, make)
-    weights, sent = [], [0]
-    for gradient in given["gradients"][:, ranks.rank]:
-        answer.update(gradient.copy())
-        weights.append(np.array(answer.weights))
-        sent.append(ranks.sent)
-    return {"weights": weights, "sent": np.diff(sent), "state": sum(lengths)}
-
-
-def _fully(FullySharded, given, ranks):
-    make, lengths = _optimizers(given)
-    names, cuts = given["names"].tolist(), np.cumsum(given["sizes"])[:-1]
-    answer = FullySharded(dict(zip(names, np.split(given["weights"].copy(), cuts), strict=True)), ranks, make)
+    names = given["names"].tolist()
+    answer = kind(_by_layer(given, given["weights"]), ranks, make)
     weights, sent, most = [], [], _kept(answer)
     for gradient in given["gradients"][:, ranks.rank]:
         before = ranks.sent
         for name in [*names, *reversed(names)]:  # forward and backward
             answer.gather(name)
-        for name, part in reversed(list(zip(names, np.split(gradient.copy(), cuts), strict=True))):
+        for name, part in reversed(_by_layer(given, gradient).items()):
             answer.reduce(name, part)
             most = max(most, _kept(answer))
         answer.update()
         most = max(most, _kept(answer))
         sent.append(ranks.sent - before)
-        weights.append(np.concatenate([np.ravel(answer.gather(name)) for name in names]))
+        weights.append(np.concatenate([answer.gather(name) for name in names]))
     return {"weights": weights, "sent": sent, "state": sum(lengths), "kept": most}
+
+
+def _kept(answer):
+    """Count the numbers in an object's arrays, without its optimizers. A view keeps the whole array alive."""
+    seen, left = {}, [answer]
+    while left:
+        value = left.pop()
+        if id(value) in seen or isinstance(value, type | ModuleType | FunctionType | Momentum | Ranks):
+            continue
+        whole = value.base if isinstance(value, np.ndarray) else None
+        if isinstance(whole, np.ndarray):
+            left.append(whole)
+        else:
+            seen[id(value)] = value
+            left += gc.get_referents(value)
+    return sum(value.size for value in seen.values() if isinstance(value, np.ndarray))
 
 
 def _tensor(forward, backward, given, ranks):
@@ -112,23 +113,17 @@ class Watched:
 
     def start(self, values):
         self._events.append(np.size(values))
-        return Message(self._ranks.start(values), self._events)
+        message = self._ranks.start(values)
+        message.result = partial(self._waited, message.result)
+        return message
 
-
-class Message:
-    """A message on its way."""
-
-    def __init__(self, future, events):
-        self._future, self._events = future, events
-
-    def result(self):
+    def _waited(self, result):
         self._events.append(WAIT)
-        return self._future.result()
+        return result()
 
 
 def _ddp(Flat, Bucketed, given, ranks):
-    names, cuts = given["names"].tolist(), np.cumsum(given["sizes"])[:-1]
-    gradients = dict(zip(names, np.split(given["gradients"][ranks.rank], cuts), strict=True))
+    gradients = _by_layer(given, given["gradients"][ranks.rank])
     reported = {}
     for kind in (Flat, Bucketed):
         for step in (1, 2):  # a new object for each step, whose gradients are twice as large in the second
@@ -139,60 +134,79 @@ def _ddp(Flat, Bucketed, given, ranks):
                 answer.ready(name, step * gradient)
             events.append(FINISH)
             means = answer.finish()
-            reported[f"{kind.__name__}.{step}"] = np.concatenate([np.ravel(means[name]) for name in names]) / step
+            reported[f"{kind.__name__}.{step}"] = np.concatenate([np.ravel(means[name]) for name in gradients]) / step
         reported[f"{kind.__name__}.events"] = events
     return reported
 
 
+class Part:
+    """A rank of a world of any size, which only splits."""
+
+    split = Ranks.split
+
+    def __init__(self, rank, size):
+        self.rank, self.size = rank, size
+
+    def barrier(self):
+        """Do nothing: there is no other rank."""
+
+
 def _checkpoint(save, load, given, ranks):
-    """Load what is in the given files, if there are any; otherwise save two checkpoints, and report their files."""
+    """Save two checkpoints, and load them in worlds of other sizes, also after the newer one is damaged."""
     folder = Path("../checkpoints")
     folder.mkdir(exist_ok=True)
-    files = {name.removeprefix("file|"): array for name, array in given.items() if name.startswith("file|")}
-    if ranks.rank == 0:
-        for name, array in files.items():
-            (folder / name).write_bytes(array.astype(np.uint8).tobytes())
-    ranks.barrier()
-    if files:
-        step, parts = load(folder, ranks) or (-1, {})
-        return {"step": step, **{f"part|{name}": part for name, part in parts.items()}}
-    reported, sent = {"early": []}, 0
-    for number, step in enumerate(sorted({int(name.split(".")[0]) for name in given if name != "kind"})):
-        whole = {name.split(".")[1]: array for name, array in given.items() if name.startswith(f"{step}.")}
+    reported, files, sent = {"early": []}, set(), 0
+    for step in resharded.STEPS:
+        whole = {name: given[f"{step}.{name}"] for name in resharded.SIZES}
         parts = {name: ranks.split(array)[ranks.rank].copy() for name, array in whole.items()}
         if ranks.rank == ranks.size - 1:
             time.sleep(LATE_S)
         reported["early"].append((folder / f"{step}.json").exists())
-        before = ranks.sent
+        before, sent = files, sent - ranks.sent
         save(folder, step, parts, {name: len(array) for name, array in whole.items()}, ranks)
-        sent += ranks.sent - before
+        sent += ranks.sent
         ranks.barrier()
-        for path in folder.iterdir():
-            reported[f"file|{number}|{path.name}"] = np.frombuffer(path.read_bytes(), np.uint8)
-    return reported | {"sent": sent}
+        files = {path.name for path in folder.iterdir()}
+        ranks.barrier()
+    manifest = f"{resharded.STEPS[-1]}.json"
+    part = max(files - before - {manifest}, default=None)
+    reported |= {"sent": sent, "new": [manifest in files, part is not None]}
+    if ranks.rank == 0:
+        for how in ("whole", *resharded.TEARS) if all(reported["new"]) else ("whole",):
+            reported |= _loaded(load, _torn(folder, how, manifest, part), how)
+    return reported
 
 
-def _kept(answer):
-    """Count the numbers in an object's arrays, without its optimizers."""
-    seen, count, left = set(), 0, [_attributes(answer)]
-    while left:
-        value = left.pop()
-        if id(value) in seen:
-            continue
-        seen.add(id(value))
-        if isinstance(value, np.ndarray) and isinstance(value.base, np.ndarray):
-            left.append(value.base)  # a view keeps the whole array alive
-        elif isinstance(value, np.ndarray):
-            count += value.size
-        elif isinstance(value, dict):
-            left += value.values()
-        elif isinstance(value, list | tuple | set):
-            left += value
-        elif not isinstance(value, Momentum | Ranks):
-            left.append(_attributes(value))
-    return count
+def _torn(folder, how, manifest, part):
+    """Return a copy of checkpoints without the newest manifest or a part, or with half of a part."""
+    copy = Path(shutil.copytree(folder, folder.with_name(how)))
+    if how == "half a part":
+        (copy / part).write_bytes((folder / part).read_bytes()[: (folder / part).stat().st_size // 2])
+    elif how != "whole":
+        (copy / (manifest if how == "no manifest" else part)).unlink()
+    return copy
 
 
-def _attributes(value):
-    slots = [name for kind in type(value).__mro__ for name in getattr(kind, "__slots__", ())]
-    return getattr(value, "__dict__", {}) | {name: getattr(value, name) for name in slots if hasattr(value, name)}
+def _loaded(load, folder, how):
+    """Return the step and the parts of each rank of each world."""
+    found = {}
+    for world in (Part(rank, size) for size in resharded.WORLDS for rank in range(size)):
+        try:
+            step, parts = load(folder, world) or (resharded.NOTHING, {})
+        except Exception:
+            if how == "whole":
+                raise
+            step, parts = resharded.RAISED, {}
+        where = f"{how}.{world.size}.{world.rank}"
+        found |= {where: step, **{f"{where}.{name}": part for name, part in parts.items()}}
+    return found
+
+
+KINDS = {
+    "sharded": (lambda kind, *rest: _zero(partial(ByLayer, kind), *rest), "Sharded"),
+    "gradients": (_zero, "GradientsSharded"),
+    "fully": (_zero, "FullySharded"),
+    "tensor": (_tensor, "forward", "backward"),
+    "checkpoint": (_checkpoint, "save", "load"),
+    "ddp": (_ddp, "Flat", "Bucketed"),
+}

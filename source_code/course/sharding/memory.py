@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from course.sharding.sums import CHARACTERS
 
 SYMBOLS = len(CHARACTERS)
-SLOTS = {"sgd": 0, "momentum": 1, "adam": 2}  # numbers of state per weight
 FULL, HALF = 4, 2  # bytes per number
 # By stage, in largest matrices: measured on two cores, November 2026, widths 384 to 1,024 on two and four ranks.
 COPIES = (3, 6, 6, 6)
@@ -32,16 +31,17 @@ class Network:
         """Number of weights: four matrices per block, with 12 width² numbers, an embedding and an output."""
         return 12 * self.depth * self.width**2 + (2 * SYMBOLS + self.length) * self.width
 
-    @property
-    def activations(self) -> int:
-        """Number of activations that the backward pass needs.
+    def activations(self, ranks: int = 1, sequence: bool = False) -> float:
+        """Return the number of activations that the backward pass needs, with blocks that `ranks` split.
 
         Attention keeps its input, the normalized input, queries (also scaled), keys, values, the heads' outputs, and
         its result: 8 arrays of batch × length × width; and its weights, batch × heads × length². The perceptron keeps
-        its input, the normalized input, 4 times as many hidden units, and its result: 7.
+        its input, the normalized input, 4 times as many hidden units, and its result: 7. Of these 15, tensor
+        parallelism leaves input, normalized input and result of both whole, and with `sequence` it splits all.
         """
         one = self.batch * self.length * self.width
-        return self.depth * (15 * one + self.batch * self.heads * self.length**2)
+        whole = 0 if sequence else 6
+        return self.depth * (whole * one + ((15 - whole) * one + self.batch * self.heads * self.length**2) / ranks)
 
     @property
     def checkpoints(self) -> int:
@@ -49,10 +49,8 @@ class Network:
         return self.depth * 2 * self.batch * self.length * self.width
 
 
-def per_rank(
-    parameters: int, optimizer: str = "adam", *, mixed: bool = False, stage: int = 0, ranks: int = 1
-) -> dict[str, int]:
-    """Return the bytes of a rank's ``weights``, ``gradients`` and ``state``, with ZeRO's `stage` on `ranks` ranks.
+def per_rank(parameters: int, *, mixed: bool = False, stage: int = 0, ranks: int = 1) -> dict[str, int]:
+    """Return the bytes of a rank's ``weights``, ``gradients`` and Adam's ``state``, with ZeRO's `stage` on `ranks`.
 
     In `mixed` precision weights and gradients have 2 bytes, and the state has a copy of the weights in 4.
     """
@@ -61,19 +59,19 @@ def per_rank(
     return {
         "weights": number * (part if stage >= 3 else parameters),
         "gradients": number * (part if stage >= 2 else parameters),
-        "state": (copy + FULL * SLOTS[optimizer]) * (part if stage >= 1 else parameters),
+        "state": (copy + 2 * FULL) * (part if stage >= 1 else parameters),
     }
 
 
-def predicted(network: Network, optimizer: str, stage: int, ranks: int, checkpoint: bool = False) -> dict[str, int]:
+def predicted(network: Network, stage: int, ranks: int, checkpoint: bool = False) -> dict[str, int]:
     """Return the bytes of a rank of ``train_transformer.py`` at its peak, by what they are for.
 
     During the backward pass, gradients replace activations, so only the excess of activations over gradients counts.
     ``copies`` are buffers for gradients and weights in flight. ``libraries`` is the memory of Horovod, Gloo and
     TensorFlow's allocator besides tensors. Both are in units of the largest matrix, 4 width² numbers.
     """
-    kept = per_rank(network.parameters, optimizer, stage=stage, ranks=ranks)
-    activations = FULL * (network.checkpoints if checkpoint or stage == 3 else network.activations)
+    kept = per_rank(network.parameters, stage=stage, ranks=ranks)
+    activations = FULL * (network.checkpoints if checkpoint or stage == 3 else network.activations())
     matrix = FULL * 4 * network.width**2
     return {
         **kept,
@@ -88,13 +86,14 @@ def network_of(run) -> Network:
     return Network(*(run.result["config"][name] for name in ("width", "depth", "heads", "length", "batch")))
 
 
-def activations_of(run) -> int:
+def activations_of(run) -> float:
     """Return the bytes of activations at the end of the forward pass of a run of ``train_transformer.py``."""
-    network = network_of(run)
-    return FULL * (network.checkpoints if run.result["config"]["checkpoint"] else network.activations)
+    network, config = network_of(run), run.result["config"]
+    whole = network.activations(config["tensor"], config["sequence"])
+    return FULL * (network.checkpoints if config["checkpoint"] else whole)
 
 
 def of_run(run) -> dict[str, int]:
     """Return `predicted` for a finished run of ``train_transformer.py``."""
     config = run.result["config"]
-    return predicted(network_of(run), config["optimizer"], config["stage"], run.result["ranks"], config["checkpoint"])
+    return predicted(network_of(run), config["stage"], run.result["ranks"], config["checkpoint"])

@@ -21,31 +21,20 @@ class Memory:
 
     def __init__(self):
         ctypes.CDLL(None).mallopt(*GIVE_BACK)
-        self._start, self._resident = self._tensors("current"), psutil.Process().memory_info().rss
-        self.begin()
-
-    def begin(self):
-        """Reset both peaks."""
-        tf.config.experimental.reset_memory_stats(DEVICE)
+        try:
+            self._start = tf.config.experimental.get_memory_info(DEVICE)["current"]
+        except ValueError as error:
+            raise InputError(f"{error}: TensorFlow counts tensors with TF_ENABLE_ONEDNN_OPTS=1 only") from None
+        self._resident = psutil.Process().memory_info().rss
         with contextlib.suppress(OSError), open("/proc/self/clear_refs", "w") as file:
             file.write(CLEAR_PEAK)
 
     def alive(self) -> int:
         """Return the bytes of live tensors."""
-        return self._tensors("current") - self._start
-
-    def peak(self) -> int:
-        """Return the peak bytes of live tensors."""
-        return self._tensors("peak") - self._start
+        return tf.config.experimental.get_memory_info(DEVICE)["current"] - self._start
 
     def resident_peak(self) -> int:
         """Return the growth of peak resident memory (``VmHWM``)."""
         with open("/proc/self/status") as file:
             peak = next(line for line in file if line.startswith("VmHWM"))
         return 1024 * int(peak.split()[1]) - self._resident
-
-    def _tensors(self, which):
-        try:
-            return tf.config.experimental.get_memory_info(DEVICE)[which]
-        except ValueError as error:
-            raise InputError(f"{error}: TensorFlow counts tensors with TF_ENABLE_ONEDNN_OPTS=1 only") from None

@@ -6,7 +6,7 @@ from matplotlib.ticker import MaxNLocator
 
 from course.sharding import memory, messages, pipeline
 from course.sharding.roofline import Overlap
-from course.shared.figure import COLORS, GRAY, Figure, look, styled
+from course.shared.figure import COLORS, GRAY, Figure, list_rows, look, styled
 from ddl.display.style import hardware_label
 from ddl.errors import InputError
 from ddl.text import plural
@@ -35,8 +35,7 @@ def plot_memory(runs) -> Figure:
     panel.plot(measured, rows, "|", color="black", markersize=16, markeredgewidth=2.5, label="measured peak")
     for run, predicted, found in zip(runs, left, measured, strict=True):
         texts.append(f"{run.name}: {found:,.0f} MiB, predicted {predicted:,.0f}")
-    panel.set_yticks(rows, [run.name for run in runs])
-    panel.invert_yaxis()
+    list_rows(panel, [run.name for run in runs])
     panel.set(xlabel="MiB of a rank", xlim=(0, 1.05 * max(left.max(), measured.max())))
     panel.grid(axis="y", visible=False)
     panel.set_title(_origin(runs))
@@ -62,8 +61,7 @@ def plot_messages(runs) -> Figure:
             f"{row.name}: {100 * row.sent_share:.1f} % of the bytes, loss {row.pairs.mean:+.3f} "
             f"± {row.pairs.half_width:.3f}"
         )
-    panel.set_yticks(range(len(rows)), [f"{row.name}: {100 * row.sent_share:.1f} % of the bytes" for row in rows])
-    panel.invert_yaxis()
+    list_rows(panel, [f"{row.name}: {100 * row.sent_share:.1f} % of the bytes" for row in rows])
     panel.grid(axis="y", visible=False)
     panel.set(xlabel="held-out loss, difference to an all-reduce in each step")
     panel.set_title(f"{rows[0].pairs.n} pairs of one seed, 95 % intervals; {_origin(runs)}")
@@ -92,14 +90,16 @@ def plot_cycles(**schedules) -> Figure:
         for stage, row in enumerate(schedule):
             for cycle, cell in enumerate(row):
                 if cell:
-                    panel.add_patch(Rectangle((cycle, stage), 0.94, 0.9, color=PASSES[cell[0]], alpha=0.8))
+                    alpha = 0.85 / (1 + sum(cell[2:]) / 2)  # later chunks are lighter
+                    panel.add_patch(Rectangle((cycle, stage), 0.94, 0.9, color=PASSES[cell[0]], alpha=alpha))
                     panel.text(cycle + 0.47, stage + 0.45, cell[1], ha="center", va="center", color="white", fontsize=9)
         about = (
             f"{len(schedule[0])} cycles, {100 * pipeline.bubble(schedule):.0f} % idle, "
-            f"activations of {max(pipeline.alive(schedule))} microbatches"
+            f"activations of {max(pipeline.alive(schedule)):g} microbatches"
         )
         panel.set(xlim=(0, cycles), ylim=(len(schedule), 0), title=f"{name}: {about}")
-        panel.set_yticks([stage + 0.45 for stage in range(len(schedule))], [f"stage {k}" for k in range(len(schedule))])
+        kind = "stage" if pipeline.chunks(schedule) == 1 else "rank"
+        panel.set_yticks([row + 0.45 for row in range(len(schedule))], [f"{kind} {k}" for k in range(len(schedule))])
         panel.grid(visible=False)
         texts.append(f"{name}: {about}")
     panels[-1].xaxis.set_major_locator(MaxNLocator(integer=True))

@@ -5,6 +5,7 @@ import runpy
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -24,11 +25,10 @@ def defined(file: str, names: Sequence[str]) -> list[Callable]:
     return [found[name] for name in names]
 
 
-def store_of(file: str, world, rate: float, prefetch: bool) -> "ReadersStore":
-    """Return the store for the class in a file, FullySharded or Sharded."""
-    if fully := _run(file).get("FullySharded"):
-        return FullyStore(world, fully, rate, prefetch)
-    return ReadersStore(world, *defined(file, ["Sharded"]), rate)
+def trained_by(file: str) -> Callable:
+    """Return the class that trains: of ``FILE:CLASS``, a class of lesson 6b, or FILE's Sharded (lesson 6) by layers."""
+    file, _, name = str(file).partition(":")
+    return defined(file, [name])[0] if name else partial(ByLayer, *defined(file, ["Sharded"]))
 
 
 def _run(file):
@@ -36,6 +36,24 @@ def _run(file):
         return runpy.run_path(str(file))
     except OSError as error:
         raise InputError(f"{file} cannot be read: {error.strerror}. Run the cell that writes it") from error
+
+
+class ByLayer:
+    """The layers of a class with all weights in one vector, ``weights``, and ``update(gradient)``."""
+
+    def __init__(self, kind: Callable, layers: dict[str, np.ndarray], ranks: Ranks, optimizer: Callable):
+        ends = np.cumsum([len(weights) for weights in layers.values()])
+        self._places = {name: slice(end - len(layers[name]), end) for name, end in zip(layers, ends, strict=True)}
+        self.answer, self._gradients = kind(np.concatenate([*layers.values()]), ranks, optimizer), {}
+
+    def gather(self, name):
+        return self.answer.weights[self._places[name]]
+
+    def reduce(self, name, gradient):
+        self._gradients[name] = gradient
+
+    def update(self):
+        self.answer.update(np.concatenate([self._gradients[name] for name in self._places]))
 
 
 class Adam:
@@ -57,108 +75,64 @@ class Adam:
 
 
 class ReadersStore(Store):
-    """A store with all weights in one vector, which a reader's class ``Sharded`` updates (lesson 6, question 1)."""
-
-    def __init__(self, world, sharded: Callable, rate: float):
-        super().__init__(world, 0, "adam", rate)
-        self._sharded, self._ranks = sharded, Ranks(world)
-
-    def _keep(self, matrices):
-        self._shapes, flat = [], []
-        for layer in matrices:
-            self._shapes.append([matrix.shape for matrix in layer])
-            flat += [matrix.ravel() for matrix in layer]
-        self._begin(np.concatenate(flat))
-
-    def _begin(self, weights, moments=None):
-        self._optimizers, self._n = [], len(weights)
-
-        def make(numbers):
-            self._optimizers.append(Adam(int(numbers), self._rate, self._steps, moments))
-            return self._optimizers[-1]
-
-        self._answer = self._sharded(weights, self._ranks, make)  # a vector, or vectors by name
-
-    def weights(self, number):
-        start = sum(math.prod(shape) for layer in self._shapes[:number] for shape in layer)
-        return self._matrices(number, self._answer.weights[start:])
-
-    def _matrices(self, number, values):
-        """Return a layer's matrices, whose values come first in a vector."""
-        found = []
-        for shape in self._shapes[number]:
-            size = math.prod(shape)
-            found.append(tf.reshape(tf.constant(values[:size], tf.float32), shape))
-            values = values[size:]
-        return found
-
-    def update(self):
-        self._steps += 1
-        flat = np.concatenate(
-            [np.ravel(each) for number in sorted(self._gradients) for each in self._gradients[number]]
-        )
-        self._gradients.clear()
-        self._answer.update(flat)
-
-    @property
-    def state_numbers(self) -> int:
-        return sum(optimizer.moments.size for optimizer in self._optimizers)
-
-    def parts(self):
-        if len(self._optimizers) != 1 or self._optimizers[0].moments.shape[1] != self._world.per_rank(self._n):
-            raise InputError("checkpoints need a class Sharded with one optimizer, for this rank's part of the weights")
-        first, second = self._optimizers[0].moments
-        found = {"weights": self._world.own(self._answer.weights), "first": first, "second": second}
-        return found, dict.fromkeys(found, self._n)
-
-    def restore(self, step, parts):
-        self._steps = step
-        whole = self._world.whole(parts["weights"], [self._n], "restored").numpy()
-        self._begin(whole, np.stack([parts["first"], parts["second"]]))
-
-
-class FullyStore(ReadersStore):
-    """A store that a reader's class ``FullySharded`` keeps in parts (lesson 6b, question 2).
+    """A store in which a reader's class keeps and updates the weights, layer by layer (see `trained_by`).
 
     With `prefetch`, a thread gathers the next layer while this one computes. ``timeline`` has the seconds from a step's
     begin at which gathers and reductions, and the computation between them, began and ended.
     """
 
-    def __init__(self, world, sharded, rate, prefetch):
-        super().__init__(world, sharded, rate)
+    def __init__(self, world, kind: Callable, rate: float, prefetch: bool = False):
+        super().__init__(world, 0, rate)
+        self._kind, self._ranks = kind, Ranks(world)
         self.timeline = {}  # of the last step
         self._prefetch, self._thread, self._arriving, self._way = prefetch, ThreadPoolExecutor(1), {}, 1
 
-    def _keep(self, matrices):
-        self._shapes, flat = [], {}
-        for number, layer in enumerate(matrices):
-            self._shapes.append([matrix.shape for matrix in layer])
-            flat[str(number)] = np.concatenate([matrix.ravel() for matrix in layer])
-        self._begin(flat)
+    def _keep(self, initial):
+        layers = {str(number): _flat(matrices) for number, matrices in enumerate(initial)}
+        self._n = sum(map(len, layers.values()))
+        self._begin(layers)
+
+    def _begin(self, layers, moments=None):
+        self._optimizers = []
+
+        def make(numbers):
+            self._optimizers.append(Adam(int(numbers), self._rate, self._steps, moments))
+            return self._optimizers[-1]
+
+        self.answer = self._kind(layers, self._ranks, make)
 
     def weights(self, number):
-        last = len(self._shapes) - 1
+        last = len(self._layers) - 1
         if number == 0 and self._way > 0:  # a new step
             self._zero, self._resumed = time.perf_counter(), 0.0
             self.timeline = {"computation": [], "communication": []}
         if number == last:
             self._way = -1
-        arriving = self._arriving.pop(number, None) or self._thread.submit(
-            self._timed, self._answer.gather, str(number)
-        )
-        found = self._waited(arriving)
+        values = self._waited(self._arriving.pop(number, None) or self._begun("gather", number))
         after = number + self._way
         if self._prefetch and 0 <= after <= last:
-            self._arriving[after] = self._thread.submit(self._timed, self._answer.gather, str(after))
-        return self._matrices(number, np.asarray(found))
+            self._arriving[after] = self._begun("gather", after)
+        shapes = self._layers[number].shapes
+        parts = np.split(np.asarray(values, np.float32), np.cumsum([math.prod(shape) for shape in shapes])[:-1])
+        return [tf.reshape(tf.constant(part), shape) for part, shape in zip(parts, shapes, strict=True)]
 
     def add(self, number, gradients):
-        flat = np.concatenate([np.ravel(each) for each in gradients])
-        self._waited(self._thread.submit(self._timed, self._answer.reduce, str(number), flat))
+        self._waited(self._begun("reduce", number, _flat(gradients)))
 
     def update(self):
         self._steps, self._way = self._steps + 1, 1
-        self._answer.update()
+        self.answer.update()
+
+    def _begun(self, name, number, *values):
+        """Begin a call of the answer's method for a layer, in the thread."""
+
+        def timed():
+            begin = time.perf_counter() - self._zero
+            found = getattr(self.answer, name)(str(number), *values)
+            self.timeline["communication"].append((begin, time.perf_counter() - self._zero))
+            return found
+
+        return self._thread.submit(timed)
 
     def _waited(self, future):
         self.timeline["computation"].append((self._resumed, time.perf_counter() - self._zero))
@@ -166,11 +140,25 @@ class FullyStore(ReadersStore):
         self._resumed = time.perf_counter() - self._zero
         return found
 
-    def _timed(self, act, *arguments):
-        begin = time.perf_counter() - self._zero
-        found = act(*arguments)
-        self.timeline["communication"].append((begin, time.perf_counter() - self._zero))
-        return found
+    @property
+    def state_numbers(self) -> int:
+        return sum(optimizer.moments.size for optimizer in self._optimizers)
 
     def parts(self):
-        raise InputError("checkpoints need a class Sharded")
+        lengths = [optimizer.moments.shape[1] for optimizer in self._optimizers]
+        if not isinstance(self.answer, ByLayer) or lengths != [self._world.per_rank(self._n)]:
+            raise InputError("checkpoints need a class Sharded with one optimizer, for this rank's part of the weights")
+        first, second = self._optimizers[0].moments
+        found = {"weights": self._world.own(self.answer.answer.weights), "first": first, "second": second}
+        return found, dict.fromkeys(found, self._n)
+
+    def restore(self, step, parts):
+        self._steps = step
+        whole = self._world.whole(parts["weights"], [self._n]).numpy()
+        sizes = [sum(math.prod(shape) for shape in layer.shapes) for layer in self._layers]
+        layers = {str(number): part for number, part in enumerate(np.split(whole, np.cumsum(sizes)[:-1]))}
+        self._begin(layers, np.stack([parts["first"], parts["second"]]))
+
+
+def _flat(matrices):
+    return np.concatenate([np.ravel(matrix) for matrix in matrices])

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from statistics import median
 
 from course.sharding.memory import Network, network_of
-from ddl.errors import InputError
 from ddl.records.jsonfiles import read_json
 from ddl.records.paths import reference_dir
 
@@ -25,15 +24,6 @@ class Overlap:
     where: str
     tokens: tuple[int, ...]
     ms: dict[str, tuple[float, ...]]
-
-    @property
-    def least_tokens(self) -> float:
-        """Tokens from which computation takes longer than communication, between two measured sizes."""
-        ratios = [a / b for a, b in zip(self.ms["computation"], self.ms["communication"], strict=True)]
-        for (tokens, ratio), (after, above) in zip(pairs := list(zip(self.tokens, ratios)), pairs[1:]):
-            if ratio < 1 <= above:
-                return tokens + (after - tokens) * (1 - ratio) / (above - ratio)
-        raise InputError(f"{self.where}: communication and computation do not cross within {self.tokens}")
 
 
 def least_tokens(speed: float, bandwidth: float, ranks: int, number_bytes: int = 2) -> float:

@@ -7,58 +7,77 @@ weights are matrices). Weights are arguments of a layer, so the caller decides w
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
 
-from course.sharding.sums import CHARACTERS
+from course.sharding.sequence import Sequence, product
+from course.sharding.sums import CHARACTERS, initial
 
 MASKED = -1e9
 
 
 @dataclass(frozen=True)
 class Layer:
-    """A layer: the shapes of its matrices, and its function of input and matrices."""
+    """A layer: its number, the shapes of its matrices, and its function of input and matrices.
+
+    In tensor parallelism, `part` is the rank and the number of ranks that split it: the first matrix by columns, the
+    second one by rows.
+    """
 
     name: str
+    number: int
     shapes: tuple[tuple[int, int], ...]
     function: Callable
     residual: bool = True
+    part: tuple[int, int] = (0, 1)
+
+    def initial(self, seed: int) -> list[np.ndarray]:
+        """Return the initial weights: parts of those of the unsplit layer."""
+        rank, ranks = self.part
+        if not self.residual or ranks == 1:
+            return initial(self.shapes, self.number, seed)
+        (width, columns), (rows, _) = self.shapes
+        first, second = initial(((width, ranks * columns), (ranks * rows, width)), self.number, seed)
+        thirds = np.split(first, 3 if self.name.startswith("attention") else 1, 1)  # queries, keys and values
+        own = np.concatenate([np.split(third, ranks, 1)[rank] for third in thirds], 1)
+        return [np.ascontiguousarray(own), np.split(second, ranks)[rank]]
 
 
-def layers(width: int, depth: int, heads: int, length: int, ranks: int = 1) -> list[Layer]:
-    """Return the network's layers; with `ranks`, one rank's part of each in tensor parallelism.
+def layers(
+    width: int, depth: int, heads: int, length: int, part: tuple[int, int] = (0, 1), sequence: Sequence | None = None
+) -> list[Layer]:
+    """Return the network's layers; with `part`, a rank and the number of ranks, its part of them in tensor parallelism.
 
-    A rank then has `heads` / `ranks` heads of each attention and the same share of each perceptron's hidden units. The
-    sum of the results over ranks is the layer's; embedding and output are replicated.
+    A rank then has its share of the heads of each attention and of each perceptron's hidden units. The sum of the
+    results over ranks is the layer's; embedding and output are replicated. With `sequence`, input and result have this
+    rank's positions only, and the layers communicate.
     """
-    part = width // ranks
-    attend = (
-        (width, 3 * part), (part, width)
-    ), tf.function(lambda x, qkv, out: attention(x, qkv, out, heads // ranks), autograph=False)  # fmt: skip
-    think = ((width, 4 * part), (4 * part, width)), tf.function(perceptron, autograph=False)
+    own, symbols = width // part[1], len(CHARACTERS)
+    enter, leave, split, join = product, product, tf.identity, tf.identity
+    if sequence:
+        enter, leave, split, join = sequence.enter, sequence.leave, sequence.split, sequence.join
+    compiled = partial(tf.function, autograph=False)
+    attend = compiled(lambda x, qkv, out: attention(x, qkv, out, heads // part[1], enter, leave))
+    think = compiled(lambda x, first, second: perceptron(x, first, second, enter, leave))
+    kinds = (
+        ("attention", ((width, 3 * own), (own, width)), attend),
+        ("perceptron", ((width, 4 * own), (4 * own, width)), think),
+    )
     blocks = [
-        Layer(f"{name} {number}", *of)
-        for number in range(1, depth + 1)
-        for name, of in (("attention", attend), ("perceptron", think))
+        Layer(f"{name} {block + 1}", 2 * block + place, shapes, function, part=part)
+        for block in range(depth)
+        for place, (name, shapes, function) in enumerate(kinds, 1)
     ]
-    symbols = len(CHARACTERS)
-    first = Layer("embedding", ((symbols, width), (length, width)), tf.function(embed, autograph=False), False)
-    last = Layer("output", ((width, symbols),), tf.function(output, autograph=False), False)
-    return [first, *blocks, last]
-
-
-def part_of(layer: Layer, weights: list[np.ndarray], rank: int, ranks: int) -> list[np.ndarray]:
-    """Return a rank's part of a whole layer's weights in tensor parallelism, as `layers` shapes it."""
-    if not layer.residual or ranks == 1:
-        return weights
-    first, second = weights
-    if layer.name.startswith("attention"):  # a part of the heads, for queries, keys and values
-        columns = np.concatenate([np.array_split(part, ranks, 1)[rank] for part in np.array_split(first, 3, 1)], 1)
-    else:
-        columns = np.array_split(first, ranks, 1)[rank]
-    return [np.ascontiguousarray(columns), np.array_split(second, ranks, 0)[rank]]
+    first = compiled(lambda tokens, *tables: split(embed(tokens, *tables)))
+    last = compiled(lambda x, targets, table: output(join(x), targets, table))
+    return [
+        Layer("embedding", 0, ((symbols, width), (length, width)), first, residual=False),
+        *blocks,
+        Layer("output", 2 * depth + 1, ((width, symbols),), last, residual=False),
+    ]
 
 
 # ---------------------------------------------------------------- layers
@@ -69,21 +88,21 @@ def embed(tokens, table, positions):
     return product(tf.one_hot(tokens, table.shape[0]), table) + positions
 
 
-def attention(x, qkv, out, heads):
+def attention(x, qkv, out, heads, enter=product, leave=product):
     """Return causal self-attention; input and result are float32 ``[batch, length, width]``."""
-    batch, length, _ = x.shape
-    y = tf.reshape(product(normed(x), qkv), [batch, length, 3, heads, -1])
-    query, key, value = tf.unstack(tf.transpose(y, [2, 0, 3, 1, 4]))
+    y = enter(normed(x), qkv)
+    batch, length, _ = y.shape
+    query, key, value = tf.unstack(tf.transpose(tf.reshape(y, [batch, length, 3, heads, -1]), [2, 0, 3, 1, 4]))
     scores = tf.matmul(query * query.shape[-1] ** -0.5, key, transpose_b=True)  # [batch, heads, length, length]
     before = tf.linalg.band_part(tf.ones([length, length], tf.bool), -1, 0)
     shares = tf.nn.softmax(tf.where(before, scores, MASKED))
     taken = tf.transpose(tf.matmul(shares, value), [0, 2, 1, 3])
-    return product(tf.reshape(taken, [batch, length, -1]), out)
+    return leave(tf.reshape(taken, [batch, length, -1]), out)
 
 
-def perceptron(x, first, second):
+def perceptron(x, first, second, enter=product, leave=product):
     """Return the output of a multilayer perceptron at each position: float32 ``[batch, length, width]``."""
-    return product(tf.nn.relu(product(normed(x), first)), second)
+    return leave(tf.nn.relu(enter(normed(x), first)), second)
 
 
 def output(x, targets, table):
@@ -95,11 +114,6 @@ def output(x, targets, table):
 def normed(x):
     """Return vectors of root mean square 1 (Zhang and Sennrich 2019, without a gain)."""
     return x * tf.math.rsqrt(tf.reduce_mean(x * x, -1, keepdims=True) + 1e-6)
-
-
-def product(x, matrix):
-    """Return x @ matrix for x of more than two dimensions, as one product of matrices."""
-    return tf.reshape(tf.matmul(tf.reshape(x, [-1, x.shape[-1]]), matrix), [*x.shape[:-1], matrix.shape[-1]])
 
 
 # ---------------------------------------------------------------- forward and backward, by layer
@@ -114,18 +128,61 @@ class Record(NamedTuple):
     result: tf.Tensor
 
 
-def record(layer: Layer, x, weights: list, *targets) -> Record:
-    """Run a layer and keep the tensors for its gradients, the activations."""
-    with tf.GradientTape() as tape:
-        tape.watch([x, *weights] if x.dtype.is_floating else weights)
-        return Record(tape, x, weights, layer.function(x, *targets, *weights))
+class Chain:
+    """Layers that a rank runs one after the other, with the weights of a store.
 
-
-def gradients(record: Record, back=None) -> tuple:
-    """Return the gradients of a layer's input (None for characters) and a list for its weights.
-
-    `back` is the gradient of its result; None for a loss.
+    With `recompute`, only each layer's input is kept for the backward pass. `merge` turns what a layer has computed
+    into its result: the sum over ranks in tensor parallelism. `note` is called before the loss is computed.
     """
+
+    def __init__(self, layers, store, recompute=False, merge=tf.identity, note=lambda: None):
+        self._layers, self._store, self._recompute = layers, store, recompute
+        self._merge, self._note = merge, note
+
+    def forward(self, x, targets) -> tuple[list, tf.Tensor]:
+        """Return what is kept of each layer, and the result: the mean loss, if the last layer is the output."""
+        kept = []
+        for number, layer in enumerate(self._layers):
+            if layer.name == "output":
+                self._note()
+                kept.append(self._record(number, x, targets))
+                return kept, kept[-1].result
+            if self._recompute:
+                kept.append(x)
+                through = layer.function(x, *self._store.weights(number))
+            else:
+                kept.append(self._record(number, x))
+                through = kept[-1].result
+            x = self._added(layer, x, through)
+        return kept, x
+
+    def backward(self, kept: list, back=None):
+        """Add the weights' gradients to the store and return the input's (None for characters).
+
+        `back` is the result's gradient. What is `kept` is freed on the way.
+        """
+        for number, layer in reversed(list(enumerate(self._layers))):
+            of = kept.pop()
+            of = of if isinstance(of, Record) else self._record(number, of)
+            through, of_weights = gradients(of, back)
+            del of
+            self._store.add(number, of_weights)
+            back = self._added(layer, back, through)
+        return back
+
+    def _record(self, number, x, *targets):
+        """Run a layer and keep the tensors for its gradients, the activations."""
+        weights = self._store.weights(number)
+        with tf.GradientTape() as tape:
+            tape.watch([x, *weights] if x.dtype.is_floating else weights)
+            return Record(tape, x, weights, self._layers[number].function(x, *targets, *weights))
+
+    def _added(self, layer, around, through):
+        return around + self._merge(through) if layer.residual else through
+
+
+def gradients(record: Record, back) -> tuple:
+    """Return the gradients of a layer's input (None for characters) and a list for its weights."""
     if not record.x.dtype.is_floating:
         return None, record.tape.gradient(record.result, record.weights, back)
     of_input, *of_weights = record.tape.gradient(record.result, [record.x, *record.weights], back)

@@ -34,6 +34,21 @@ def test_both_schedules_are_valid_and_have_the_bubble_of_the_paper(stages, micro
     assert pipeline.alive(one_after_one) == [min(stages - stage, microbatches) for stage in range(stages)]
 
 
+@pytest.mark.parametrize(("ranks", "microbatches", "chunks"), [(2, 2, 2), (2, 8, 2), (4, 8, 4), (3, 6, 2), (1, 3, 2)])
+def test_interleaved_schedule_is_valid_and_divides_the_bubble(ranks, microbatches, chunks):
+    schedule = pipeline.one_f_one_b(ranks, microbatches, chunks)
+    assert pipeline.problem(schedule, microbatches) == ""
+    assert pipeline.bubble(schedule) == pytest.approx((ranks - 1) / (chunks * microbatches + ranks - 1))
+    assert pipeline.chunks(schedule) == chunks
+    ahead = [2 * (ranks - rank - 1) + (chunks - 1) * ranks + 1 for rank in range(ranks)]
+    assert pipeline.alive(schedule) == [min(each, chunks * microbatches) / chunks for each in ahead]
+
+
+def test_interleaving_needs_whole_rounds_of_microbatches():
+    with pytest.raises(InputError, match="a multiple of 2"):
+        pipeline.one_f_one_b(2, 3, 2)
+
+
 def test_stages_that_wait_for_one_another_are_refused():
     for orders, waiting in (
         (["F0 F1 B1 B0", "F1 B0 F0 B1"], "cycle 3.*stage 0 for .'B', 1.*stage 1 for .'B', 0"),

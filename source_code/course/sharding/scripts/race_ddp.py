@@ -48,7 +48,7 @@ def main(config):
     writer.event("start", steps=config.repeats, world=world.size)
     for number in range(config.repeats + 1):  # in turns; the first is a warm-up
         for name, exchange in classes.items():
-            ranks = Timed(world)
+            ranks = Ranks(world)
             ranks.barrier()
             sent, start = world.sent, time.perf_counter()
             computed = backward(config, exchange(ranks, config.bucket), x, weights, start)
@@ -79,19 +79,6 @@ def backward(config, exchange, x, weights, start):
     means = exchange.finish()
     assert len(means) == 2 * config.layers, f"finish() returned {len(means)} gradients of {2 * config.layers}"
     return spans
-
-
-class Timed(Ranks):
-    """Ranks that write down when each message began and ended."""
-
-    def __init__(self, world):
-        super().__init__(world)
-        self.spans = []
-
-    def start(self, values):
-        begin, future = time.perf_counter(), super().start(values)
-        future.add_done_callback(lambda _: self.spans.append((begin, time.perf_counter())))
-        return future
 
 
 if __name__ == "__main__":

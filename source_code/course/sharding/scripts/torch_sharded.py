@@ -4,12 +4,13 @@
     torchrun --nproc-per-node 2 source_code/course/sharding/scripts/torch_sharded.py --method zero1
 
 "ddp" replicates everything, as --stage 0 of train_transformer.py does; "zero1" is ZeroRedundancyOptimizer (stage 1),
-"fsdp" fully_shard (stage 3). "gpipe" and "1f1b" cut the layers into a pipeline (torch.distributed.pipelining).
+"fsdp" fully_shard (stage 3). "gpipe", "1f1b" and "interleaved" cut the layers into a pipeline
+(torch.distributed.pipelining).
 """
 
 from course.training.options import Integer, Number, add_backend, parser, run, transformer
 
-METHODS = ("ddp", "zero1", "fsdp", "gpipe", "1f1b")
+METHODS = ("ddp", "zero1", "fsdp", "gpipe", "1f1b", "interleaved")
 
 
 def parse(arguments=None):
@@ -28,6 +29,7 @@ if __name__ == "__main__":
     config = parse()  # before the slow imports, to report wrong options at once
 
 import os
+from functools import partial
 
 import numpy as np
 import torch
@@ -35,12 +37,14 @@ import torch.distributed as dist
 from torch import nn
 from torch.distributed.fsdp import fully_shard
 from torch.distributed.optim import ZeroRedundancyOptimizer
-from torch.distributed.pipelining import PipelineStage, Schedule1F1B, ScheduleGPipe
+from torch.distributed.pipelining import PipelineStage, Schedule1F1B, ScheduleGPipe, ScheduleInterleaved1F1B
 from torch.nn import functional
 from torch.nn.parallel import DistributedDataParallel
 
 from course.sharding.sums import CHARACTERS, initial, text
 from course.training.journal import Writer
+
+SCHEDULES = {"gpipe": ScheduleGPipe, "1f1b": Schedule1F1B, "interleaved": ScheduleInterleaved1F1B}
 
 
 def main(config):
@@ -52,7 +56,7 @@ def main(config):
     rank, ranks = dist.get_rank(), dist.get_world_size()
     writer = Writer(rank == 0)
     writer.event("start", steps=config.steps, world=ranks)
-    pipelined = config.method in ("gpipe", "1f1b")
+    pipelined = config.method in SCHEDULES
     samples = config.batch * (config.microbatches if pipelined else ranks)
     batches = text(config.steps * samples * (config.length + 1), config.seed)
     batches = torch.from_numpy(batches.reshape(config.steps, samples, config.length + 1).astype(np.int64))
@@ -69,17 +73,17 @@ def main(config):
 
 def data_parallel(config, device):
     """Return a function that takes a step on this rank's samples, and returns their loss."""
-    model, settings = Transformer(config).to(device), {"lr": config.learning_rate, "betas": (0.9, 0.99)}
+    model, settings = network(config).to(device), {"lr": config.learning_rate, "betas": (0.9, 0.99)}
     if config.method == "fsdp":
-        for layer in model.layers:
+        for layer in model:
             fully_shard(layer)
         fully_shard(model)
-        optimizer = torch.optim.Adam(model.parameters(), **settings)
     else:
         model = DistributedDataParallel(model)
+    if config.method == "zero1":
+        optimizer = ZeroRedundancyOptimizer(model.parameters(), torch.optim.Adam, **settings)
+    else:
         optimizer = torch.optim.Adam(model.parameters(), **settings)
-        if config.method == "zero1":
-            optimizer = ZeroRedundancyOptimizer(model.parameters(), torch.optim.Adam, **settings)
 
     def step(batch):
         loss = mean_loss(model(batch[:, :-1]), batch[:, 1:])
@@ -93,26 +97,29 @@ def data_parallel(config, device):
 
 def pipeline(config, rank, ranks, device):
     """Return a function that takes a step on all microbatches; the last stage returns their mean loss, others 0."""
-    whole = Transformer(config)
-    each = len(whole.layers) // ranks
-    whole.layers = whole.layers[rank * each : (rank + 1) * each]
-    whole.embeds, whole.ends = rank == 0, rank == ranks - 1
-    stage = PipelineStage(whole.to(device), rank, ranks, device)
-    kind = ScheduleGPipe if config.method == "gpipe" else Schedule1F1B
-    schedule = kind(stage, config.microbatches, loss_fn=mean_loss)
-    optimizer = torch.optim.Adam(
-        [weight for weight in whole.parameters() if weight.requires_grad], config.learning_rate, (0.9, 0.99)
-    )
+    several = config.method == "interleaved"
+    count = 2 * ranks if several else ranks  # of stages
+    parts = [part(network(config), number, count).to(device) for number in range(rank, count, ranks)]
+    stages = [PipelineStage(each, rank + place * ranks, count, device) for place, each in enumerate(parts)]
+    schedule = SCHEDULES[config.method](stages if several else stages[0], config.microbatches, loss_fn=mean_loss)
+    weights = [weight for each in parts for weight in each.parameters()]
+    optimizer = torch.optim.Adam(weights, config.learning_rate, (0.9, 0.99))
 
     def step(batch):
         optimizer.zero_grad()
         losses = []
-        arguments = [batch[:, :-1]] if whole.embeds else []
-        schedule.step(*arguments, **({"target": batch[:, 1:], "losses": losses} if whole.ends else {}))
+        arguments = [batch[:, :-1]] if rank == 0 else []
+        schedule.step(*arguments, **({"target": batch[:, 1:], "losses": losses} if rank == ranks - 1 else {}))
         optimizer.step()
         return sum(loss.item() for loss in losses) / config.microbatches
 
     return step
+
+
+def part(layers, number, count):
+    """Return a pipeline stage's layers: the first stage also has the embedding, and the last one the output."""
+    each = (len(layers) - 2) // count
+    return layers[1 + number * each - (number == 0) : 1 + (number + 1) * each + (number == count - 1)]
 
 
 def mean_loss(logits, targets):
@@ -120,61 +127,45 @@ def mean_loss(logits, targets):
     return functional.cross_entropy(logits.flatten(0, 1), targets.flatten())
 
 
-class Transformer(nn.Module):
-    """The network of `course.sharding.transformer`, with the same initial weights."""
+# ---------------------------------------------------------------- the network of `course.sharding.transformer`
 
-    def __init__(self, config):
+
+def network(config):
+    """Return the layers one after the other, with the same initial weights."""
+    width, symbols = config.width, len(CHARACTERS)
+    block = [
+        (((width, 3 * width), (width, width)), partial(attention, heads=config.heads)),
+        (((width, 4 * width), (4 * width, width)), perceptron),
+    ]
+    embedding = ((symbols, width), (config.length, width)), lambda x, table, positions: table[x] + positions
+    last = ((width, symbols),), lambda x, table: normed(x) @ table
+    kinds = [embedding, *config.depth * block, last]
+    return nn.Sequential(*(Layer(*kind, number, config.seed) for number, kind in enumerate(kinds)))
+
+
+class Layer(nn.Module):
+    """A layer: its matrices, and its function of input and matrices."""
+
+    def __init__(self, shapes, function, number, seed):
         super().__init__()
-        width, symbols, seed = config.width, len(CHARACTERS), config.seed
-        self.table, self.positions = parameters(((symbols, width), (config.length, width)), 0, seed)
-        blocks = range(config.depth)
-        self.layers = nn.ModuleList(
-            layer
-            for block in blocks
-            for layer in (
-                Attention(((width, 3 * width), (width, width)), 2 * block + 1, seed, config.heads),
-                Perceptron(((width, 4 * width), (4 * width, width)), 2 * block + 2, seed),
-            )
-        )
-        (self.last,) = parameters(((width, symbols),), 2 * config.depth + 1, seed)
-        self.embeds = self.ends = True  # a pipeline stage may lack both
+        self.weights = nn.ParameterList(torch.from_numpy(matrix) for matrix in initial(shapes, number, seed))
+        self.function = function
 
     def forward(self, x):
-        x = self.table[x] + self.positions if self.embeds else x
-        for layer in self.layers:
-            x = x + layer(normed(x))
-        return normed(x) @ self.last if self.ends else x
+        return self.function(x, *self.weights)
 
 
-class Attention(nn.Module):
-    """Causal self-attention."""
-
-    def __init__(self, shapes, number, seed, heads):
-        super().__init__()
-        self.qkv, self.out = parameters(shapes, number, seed)
-        self.heads = heads
-
-    def forward(self, x):
-        batch, length, width = x.shape
-        query, key, value = (x @ self.qkv).view(batch, length, 3, self.heads, -1).permute(2, 0, 3, 1, 4)
-        taken = functional.scaled_dot_product_attention(query, key, value, is_causal=True)
-        return taken.transpose(1, 2).reshape(batch, length, width) @ self.out
+def attention(x, qkv, out, heads):
+    """Return the input plus causal self-attention."""
+    batch, length, width = x.shape
+    query, key, value = (normed(x) @ qkv).view(batch, length, 3, heads, -1).permute(2, 0, 3, 1, 4)
+    taken = functional.scaled_dot_product_attention(query, key, value, is_causal=True)
+    return x + taken.transpose(1, 2).reshape(batch, length, width) @ out
 
 
-class Perceptron(nn.Module):
-    """Multilayer perceptron with a ReLU, applied at each position."""
-
-    def __init__(self, shapes, number, seed):
-        super().__init__()
-        self.first, self.second = parameters(shapes, number, seed)
-
-    def forward(self, x):
-        return torch.relu(x @ self.first) @ self.second
-
-
-def parameters(shapes, number, seed):
-    """Return a layer's matrices as parameters."""
-    return [nn.Parameter(torch.from_numpy(matrix)) for matrix in initial(shapes, number, seed)]
+def perceptron(x, first, second):
+    """Return the input plus the result of a multilayer perceptron."""
+    return x + torch.relu(normed(x) @ first) @ second
 
 
 def normed(x):

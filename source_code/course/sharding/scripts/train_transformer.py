@@ -19,21 +19,16 @@ def parse(arguments=None):
     add = ours.add_argument
     add("--batch", type=Integer(), default=4, help="samples of a rank in a step")
     add("--steps", type=Integer(), default=5)
-    add("--optimizer", choices=("sgd", "momentum", "adam"), default="adam")
     add("--learning-rate", type=Number(above=0), default=3e-5)
     add("--stage", type=Integer(0, 3), default=0, help="of ZeRO; 3 comes with --checkpoint")
-    add("--update", type=Path, metavar="FILE", help="a class Sharded or FullySharded to use in place of a stage")
-    add("--prefetch", action="store_true", help="gather the next layer of FullySharded while this one computes")
+    add("--update", type=Path, metavar="FILE", help="class Sharded to use in place of a stage, or FILE:CLASS")
+    add("--prefetch", action="store_true", help="gather the next layer of such a class while this one computes")
     add("--tensor", type=Integer(), default=1, metavar="RANKS", help="ranks that split each layer")
+    add("--sequence", action="store_true", help="split what is between those layers by positions")
     add("--mesh", type=Path, metavar="FILE", help="JSON: groups of ranks that average gradients, and that split layers")
     add("--checkpoint", action="store_true", help="keep only each layer's input and recompute the rest")
-    add(
-        "--checkpoint-every",
-        type=Integer(0),
-        default=0,
-        metavar="STEPS",
-        help="write all ranks' parts (default: never)",
-    )
+    every = "write all ranks' parts (default: never)"
+    add("--checkpoint-every", type=Integer(0), default=0, metavar="STEPS", help=every)
     add("--checkpoints", type=Path, metavar="FOLDER", help="where checkpoints are (default: in the run's folder)")
     add("--save-with", type=Path, metavar="FILE", help="functions save and load to use for checkpoints")
     config = transformer(ours, arguments, width=512, depth=6)
@@ -54,11 +49,12 @@ import tensorflow as tf
 from course.sharding.array_store import Store
 from course.sharding.communicator import Ranks, World, meshed
 from course.sharding.memory_stats import Memory
-from course.sharding.reader import defined, store_of
+from course.sharding.reader import ReadersStore, defined, trained_by
+from course.sharding.sequence import Sequence
 from course.sharding.shards import load, save
 from course.sharding.splits import mesh
 from course.sharding.sums import text
-from course.sharding.transformer import gradients, layers, record
+from course.sharding.transformer import Chain, layers
 from course.training.checkpoint import folder
 from course.training.journal import Writer
 from ddl.errors import InputError
@@ -83,23 +79,20 @@ def main(config):
         sent, start = data.sent + tensor.sent, time.perf_counter()
         own = training.step(batch)
         sent = data.sent + tensor.sent - sent  # averaging losses, and memory below, is not part of training
-        loss = float(data.all_reduce(own, "loss"))
+        losses.append(float(data.all_reduce(own)))
         seconds.append(time.perf_counter() - start)
-        losses.append(loss)
         checkpoints.save_if_due(number, training.store)
-        writer.event("step", step=number, seconds=seconds[-1], loss=loss)
-        writer.print(f"step {number}: loss {loss:.6f}, {seconds[-1]:.2f} s")
+        writer.event("step", step=number, seconds=seconds[-1], loss=losses[-1])
+        writer.print(f"step {number}: loss {losses[-1]:.6f}, {seconds[-1]:.2f} s")
     if not losses:
         raise InputError(f"the checkpoint is of step {begun}, and --steps {config.steps} end there")
-    peak, resident = memory.peak(), memory.resident_peak()
-    most = world.all_gather([peak / 2**20, resident / 2**20], "memory").numpy().max(axis=0)
-    writer.print(f"at most {most[0]:,.0f} MiB in tensors, {most[1]:,.0f} MiB of resident memory")
+    resident = float(world.all_gather([memory.resident_peak() / 2**20]).numpy().max())
+    writer.print(f"at most {resident:,.0f} MiB of resident memory")
     writer.result(
         config={name: str(value) if isinstance(value, Path) else value for name, value in vars(config).items()},
         ranks=world.size, losses=losses, step_seconds=seconds, resumed_at=begun,
         sent_bytes=4 * sent, alive_bytes=training.alive, state_bytes=4 * training.store.state_numbers,
-        peak_bytes=round(2**20 * float(most[0])), resident_bytes=round(2**20 * float(most[1])),
-        timeline=getattr(training.store, "timeline", {}),
+        resident_bytes=round(2**20 * resident), timeline=getattr(training.store, "timeline", {}),
     )  # fmt: skip
 
 
@@ -110,8 +103,9 @@ def worlds(config) -> list[World]:
     if not axes and world.size % config.tensor:
         raise InputError(f"{world.size} ranks do not split into groups of --tensor {config.tensor}")
     data, tensor = meshed(axes or mesh(world.size, config.tensor))
-    if config.heads % tensor.size:
-        raise InputError(f"--heads {config.heads} do not split over {tensor.size} ranks")
+    for name, value in (("heads", config.heads), ("length", config.length if config.sequence else 0)):
+        if value % tensor.size:
+            raise InputError(f"--{name} {value} do not split over {tensor.size} ranks")
     return [world, data, tensor]
 
 
@@ -131,7 +125,7 @@ class Checkpoints:
         """Restore the newest whole checkpoint and return its step, or 0."""
         found = self._load(self._folder, self._ranks) if self._every else None
         step, parts = found or (0, None)
-        steps = self._world.all_gather([float(step)], "resumed").numpy().ravel()
+        steps = self._world.all_gather([float(step)]).numpy().ravel()
         if len(set(steps)) > 1:
             raise InputError(f"ranks found checkpoints of different steps: {sorted(set(steps))}")
         if step:
@@ -144,57 +138,30 @@ class Checkpoints:
 
 
 class Training:
-    """A network and its store; a step goes through the layers one by one, forward and back."""
+    """A network and its store; `alive` has bytes by what they are for."""
 
     def __init__(self, data, tensor, config, width=None, memory=None):
-        shape = (width or config.width, config.depth, config.heads, config.length)
-        self._tensor, self._config, self._memory = tensor, config, memory
-        self._layers = layers(*shape, ranks=tensor.size)
+        self.store, recompute = Store(data, config.stage, config.learning_rate), config.checkpoint
         if config.update:
-            self.store = store_of(config.update, data, config.learning_rate, config.prefetch)
-            config.checkpoint |= hasattr(self.store, "timeline")  # otherwise the backward pass keeps gathered weights
-        else:
-            self.store = Store(data, config.stage, config.optimizer, config.learning_rate)
-        self.store.fill(self._layers, config.seed, whole=layers(*shape), tensor=tensor)
-        self._kept = memory.alive() if memory else 0
-        self.alive = {"weights and state": self._kept}  # bytes by what they are for
+            kind = trained_by(config.update)
+            self.store = ReadersStore(data, kind, config.learning_rate, config.prefetch)
+            recompute |= getattr(kind, "__name__", "") == "FullySharded"  # its gathered weights would be kept
+        sequence = Sequence(tensor) if config.sequence else None
+        shape = width or config.width, config.depth, config.heads, config.length
+        own = layers(*shape, part=(tensor.rank, tensor.size), sequence=sequence)
+        self.store.fill(own, config.seed)
+        self._memory, self._kept = memory, memory.alive() if memory else 0
+        self.alive = {"weights and state": self._kept}
+        merge = tf.identity if sequence else lambda values: tensor.all_reduce(values, total=True)
+        self._chain = Chain(own, self.store, recompute, merge, lambda: self._note("activations"))
 
     def step(self, batch):
         """Train on samples, int32 ``[batch, length + 1]``, and return their mean loss."""
-        x, targets = tf.constant(batch[:, :-1]), tf.constant(batch[:, 1:])
-        last, records = len(self._layers) - 1, []
-        for number, layer in enumerate(self._layers[:-1]):
-            weights = self.store.weights(number)
-            if self._config.checkpoint:
-                records.append(x)  # but no intermediate results
-                x = self._added(layer, x, layer.function(x, *weights))
-            else:
-                records.append(record(layer, x, weights))
-                x = self._added(layer, x, records[-1].result)
-            del weights
-        self._note("activations")
-        final = record(self._layers[last], x, self.store.weights(last), targets)
-        loss = final.result
-        back, of_weights = gradients(final)
-        del final, x
-        self.store.add(last, of_weights)
-        for number, layer in reversed(list(enumerate(self._layers[:-1]))):
-            kept = records.pop()
-            if self._config.checkpoint:
-                kept = record(layer, kept, self.store.weights(number))  # computed again
-            through, of_weights = gradients(kept, back)
-            del kept
-            self.store.add(number, of_weights)
-            back = self._added(layer, back, through)
+        kept, loss = self._chain.forward(tf.constant(batch[:, :-1]), tf.constant(batch[:, 1:]))
+        self._chain.backward(kept)
         self._note("gradients")
         self.store.update()
         return loss
-
-    def _added(self, layer, around, through):
-        """Return a layer's input plus its output, summed over ranks in tensor parallelism."""
-        if not layer.residual:
-            return through
-        return around + self._tensor.all_reduce(through, layer.name, total=True)
 
     def _note(self, kind):
         if self._memory:
