@@ -5,6 +5,7 @@ Gloo's ranks use it, and so do those of tf.distribute and PyTorch, whether it wa
 
 import os
 import socket
+import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -15,7 +16,7 @@ from ddl.launcher.timeouts import GLOO_TIMEOUT_S
 if TYPE_CHECKING:
     from typing import Self  # from Python 3.11 on
 
-    from horovod.runner.http.http_server import RendezvousServer
+    from horovod.runner.http.http_server import RendezvousHTTPServer
 
 # All ranks connect at once. Python's default queue holds five connections and drops the rest, which are retried after
 # one second, then two, then four: with eight ranks, a start took seconds longer.
@@ -89,15 +90,15 @@ def use(listening: socket.socket) -> None:
     RendezvousHTTPServer.server_bind, RendezvousHTTPServer.request_queue_size = server_bind, BACKLOG
 
 
-def serve(listening: socket.socket, size: int, nodes: int) -> "RendezvousServer":
+def serve(listening: socket.socket, size: int, nodes: int) -> "RendezvousHTTPServer":
     """Start Horovod's server on this socket for `size` ranks on `nodes`, which are filled one after the other."""
-    from horovod.runner.http.http_server import RendezvousServer
+    from horovod.runner.http.http_server import RendezvousHandler, RendezvousHTTPServer
 
     use(listening)
-    started = RendezvousServer()
-    started.start()
-    started.init(slots(size, nodes))
-    return started
+    server = RendezvousHTTPServer(("", 0), RendezvousHandler, verbose=0)
+    server.init(slots(size, nodes))  # before it serves, as it forgets what ranks have said
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    return server
 
 
 def variables(address: str, port: int | str) -> dict[str, str]:

@@ -2,6 +2,8 @@
 
 import contextlib
 import socket
+import threading
+import time
 from collections import namedtuple
 
 import psutil
@@ -53,11 +55,30 @@ def test_address_from_interface_or_name_unless_local(interfaces, monkeypatch, na
         task.own_address("ib9")
 
 
+def test_rendezvous_server_keeps_what_a_rank_says_before_it_serves(monkeypatch):
+    from horovod.runner.http.http_server import RendezvousHTTPServer
+
+    def late(server, slots, init=RendezvousHTTPServer.init):
+        time.sleep(0.3)
+        init(server, slots)
+
+    monkeypatch.setattr(RendezvousHTTPServer, "init", late)
+    listening = rendezvous.listen("127.0.0.1")
+    for name, value in rendezvous.variables(*listening.getsockname()).items():
+        monkeypatch.setenv(name, value)
+    rank = threading.Thread(target=rendezvous.write, args=("address-0", "here"))
+    rank.start()
+    server = rendezvous.serve(listening, 2, 1)
+    rank.join()
+    assert rendezvous.read("address-0") == "here"
+    server.shutdown()
+
+
 def test_rendezvous_server_accepts_many_connections():
     listening = rendezvous.listen()
     server, port = rendezvous.serve(listening, 64, 2), listening.getsockname()[1]
     with contextlib.ExitStack() as stack:  # more than five, and nobody serves them yet
-        stack.callback(server._httpd.server_close)
-        server._httpd.shutdown()
+        stack.callback(server.server_close)
+        server.shutdown()
         for _ in range(64):
             stack.enter_context(socket.create_connection(("127.0.0.1", port), timeout=0.5))

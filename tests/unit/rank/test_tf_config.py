@@ -84,7 +84,7 @@ def server(monkeypatch):
     for name, value in rendezvous.variables("127.0.0.1", port).items():
         monkeypatch.setenv(name, value)
     yield
-    started.stop()
+    started.shutdown()
 
 
 def test_rank_that_does_not_start_is_named(server, monkeypatch):
