@@ -40,7 +40,7 @@ def release(course: Course, beginning: str, sources: Path) -> str:
     with tempfile.TemporaryDirectory(prefix=".releasing-", dir=course.folder) as folder:
         app.coursedir.assignment_id, app.coursedir.release_directory = lesson, Path(folder).name
         _generate(app, course, lesson)
-    # What nbgrader writes by a site's settings may contain hidden tests.
+    # A site's settings may make nbgrader write hidden tests.
     shutil.rmtree(released, ignore_errors=True)
     shutil.copytree(source, released, ignore=shutil.ignore_patterns("*.ipynb"))
     write(course.notebook("release", lesson), nbformat.writes(lessons.release(notebook)) + "\n")
