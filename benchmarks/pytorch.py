@@ -1,10 +1,11 @@
 """Benchmark of train_cifar.py against PyTorch with the same network, in pairs. Needs `make setup TORCH=1`.
 
-    python benchmarks/pytorch.py                                       # all pairs, about half an hour on two cores
+    python benchmarks/pytorch.py                                       # the small network, half an hour on two cores
+    python benchmarks/pytorch.py --model resnet --precision bfloat16   # the residual network
     python benchmarks/pytorch.py --repeats 1 --ways eager --ranks 2
 
-Both sides train the small network with batch norm (242,474 parameters) in float32 on generated pictures, 512 samples a
-rank and step, with the same flips and shifts, Nesterov momentum, and the loss and accuracy of each step. Each pair is
+Both sides train the same network with batch norm on generated images, 512 samples a rank and step, with the same flips
+and shifts, Nesterov momentum, and the loss and accuracy of each step. In bfloat16, PyTorch uses autocast. Each pair is
 run A B A B ..., and a ratio is the median of the ratios of neighbors. The steps of the first epoch are warm-up on both
 sides, compiling included. PyTorch's ways:
 
@@ -31,21 +32,21 @@ WARM_UP = SAMPLES // BATCH  # steps, of one rank
 HOW = {1: 2, 2: 1}  # threads of each of so many ranks
 
 
-def theirs(way, ranks, steps):
+def theirs(model, precision, way, ranks, steps):
     """Return a function that trains with PyTorch and returns images/s."""
 
     def measure():
         how = {"workers": ranks, "threads": HOW[ranks], "oversubscribe": True, "cluster": "torchrun"}
-        run = launch(__file__, args=["--train", way, steps], **how)
+        run = launch(__file__, args=["--train", model, precision, way, steps], **how)
         result = run.result
-        asked = {"ranks": ranks, "threads_per_rank": HOW[ranks], "parameters": PARAMETERS["cnn"]}
+        asked = {"ranks": ranks, "threads_per_rank": HOW[ranks], "parameters": PARAMETERS[model]}
         check_work(result, {**asked, "samples": steps * ranks * BATCH})
         return result["images_per_s"]
 
     return measure
 
 
-def train(way, steps):
+def train(name, precision, way, steps):
     """Train on this rank, and record the speed."""
     import torch
     import torch.distributed as dist
@@ -61,7 +62,8 @@ def train(way, steps):
     pictures, labels = torch.tensor(data.train_images), torch.tensor(data.train_labels).long()
     layout = torch.contiguous_format if way == "eager" else torch.channels_last
     torch.manual_seed(0)
-    network = torch_strategy.network(10, "batch").to(memory_format=layout)
+    network = residual_network() if name == "resnet" else torch_strategy.network(10, "batch")
+    network = network.to(memory_format=layout)
     trained = sum(math.prod(weight.shape) for weight in network.parameters())
     model = nn.parallel.DistributedDataParallel(network) if ranks > 1 else network
     if way == "compiled":
@@ -75,8 +77,9 @@ def train(way, steps):
         if len(order) < ranks * BATCH:
             order = torch.randperm(SAMPLES)  # the same on all ranks
         batch, order = order[: ranks * BATCH][rank * BATCH :][:BATCH], order[ranks * BATCH :]
-        logits = model(normalized(augmented(pictures[batch])).contiguous(memory_format=layout))
-        loss = nn.functional.cross_entropy(logits, labels[batch])
+        with torch.autocast("cpu", torch.bfloat16, enabled=precision == "bfloat16"):
+            logits = model(normalized(augmented(pictures[batch])).contiguous(memory_format=layout))
+        loss = nn.functional.cross_entropy(logits.float(), labels[batch])
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
@@ -95,6 +98,29 @@ def train(way, steps):
                 "loss": figures[0].item() / ranks,
             }
         )
+
+
+def residual_network():
+    """Return `course.training.models`' residual network: a stem, then two bottleneck blocks."""
+    from torch import nn
+
+    def conv(inputs, outputs, side, stride=1, padding=0):
+        return [nn.Conv2d(inputs, outputs, side, stride, padding, bias=False), nn.BatchNorm2d(outputs)]
+
+    class Bottleneck(nn.Module):
+        def __init__(self, inputs, inner, outer, stride):
+            super().__init__()
+            first = [*conv(inputs, inner, 1, stride), nn.ReLU(inplace=True)]
+            second = [*conv(inner, inner, 3, padding=1), nn.ReLU(inplace=True)]
+            self.main = nn.Sequential(*first, *second, *conv(inner, outer, 1))
+            self.shortcut = nn.Sequential(*conv(inputs, outer, 1, stride))
+
+        def forward(self, x):
+            return nn.functional.relu(self.main(x) + self.shortcut(x), inplace=True)
+
+    stem = [*conv(3, 64, 7, 2, 3), nn.ReLU(inplace=True), nn.MaxPool2d(3, 2)]
+    blocks = [Bottleneck(64, 64, 256, 1), Bottleneck(256, 128, 512, 2)]
+    return nn.Sequential(*stem, *blocks, nn.AvgPool2d(2), nn.Flatten(), nn.Linear(2048, 10))
 
 
 def augmented(pictures):
@@ -120,13 +146,13 @@ def normalized(pictures):
     return ((pictures.float() - 120) / 64).permute(0, 3, 1, 2)
 
 
-def pairs(ranks, ways, steps):
+def pairs(model, precision, ranks, ways, steps):
     """Return every pair's two sides: a name and a function that measures it."""
     where = {1: "1 process x 2 threads", 2: "2 ranks x 1 thread"}
     return {
         f"{way}, {where[count]}": {
-            "train_cifar.py": ours("cnn", count, HOW[count], count * BATCH, steps),
-            f"PyTorch, {way}": theirs(way, count, steps),
+            "train_cifar.py": ours(model, count, HOW[count], count * BATCH, steps, precision),
+            f"PyTorch, {way}": theirs(model, precision, way, count, steps),
         }
         for count in ranks
         for way in ways
@@ -135,9 +161,12 @@ def pairs(ranks, ways, steps):
 
 def main():
     if sys.argv[1:2] == ["--train"]:
-        train(sys.argv[2], int(sys.argv[3]))
+        *what, steps = sys.argv[2:]
+        train(*what, int(steps))
         return
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--model", default="cnn", choices=PARAMETERS)
+    parser.add_argument("--precision", default="float32", choices=("float32", "bfloat16"))
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--steps", type=int, default=60, help="of each measurement (default: 60)")
     parser.add_argument("--ranks", type=int, nargs="+", default=[1, 2], choices=HOW)
@@ -154,9 +183,13 @@ def main():
             options.output,
             {
                 name: Turns(sides, options.repeats, SHOW)
-                for name, sides in pairs(options.ranks, options.ways, options.steps).items()
+                for name, sides in pairs(
+                    options.model, options.precision, options.ranks, options.ways, options.steps
+                ).items()
             },
             lambda rows: {"pairs": {name: paired(measured, "images_per_s") for name, measured in rows.items()}},
+            model=options.model,
+            precision=options.precision,
             repeats=options.repeats,
             steps=options.steps,
         )

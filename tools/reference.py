@@ -356,6 +356,12 @@ PARTS = {
         lesson_4("equal-loss-again", convergence.to_a_loss_again, rates_to_a_loss),
     ),
     "sharpness": Part(4, 60, "sharpness at equal loss", lesson_4("landscape", convergence.sharpness, rates_to_a_loss)),
+    "sharpness-again": Part(
+        4,
+        60,
+        "one of its results, with eight other seeds",
+        lesson_4("landscape-again", convergence.sharpness_confirmed, rates_to_a_loss),
+    ),
     "lars-biases": Part(
         4, 15, "LARS with a rate of the biases' own", lesson_4("lars-biases", convergence.lars_biases, rates_of_arms)
     ),
