@@ -275,11 +275,13 @@ pd.DataFrame({
 }).T.round(3)
 
 # %% [markdown]
-# The black mark is the peak that the operating system reported; `copies` and `libraries`
-# were *fitted* to other runs, the rest is counted. All losses agree, and your class has
-# the state and the bytes of stage 1. Its peak is higher, because it copies the whole
-# vector; stages go matrix by matrix. Stage 3 gathers weights twice
-# ([6b](6b.Sharding-in-Depth.ipynb)).
+# `copies` are of gradients and weights in flight. The line marks the peak of tensors that
+# TensorFlow counted. The triangle is the process, which has more, because TensorFlow keeps
+# freed memory that later tensors do not fit into.
+#
+# All losses agree, and your class has the state and the bytes of stage 1. Its peak is
+# higher, because it copies the whole vector; stages go matrix by matrix. Stage 3 gathers
+# weights twice ([6b](6b.Sharding-in-Depth.ipynb)).
 
 # %% [markdown]
 # ## 4. When does communication hide?

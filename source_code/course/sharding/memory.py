@@ -11,9 +11,7 @@ from course.sharding.sums import CHARACTERS
 
 SYMBOLS = len(CHARACTERS)
 FULL, HALF = 4, 2  # bytes per number
-# By stage, in largest matrices: measured on two cores, November 2026, widths 384 to 1,024 on two and four ranks.
-COPIES = (3, 6, 6, 6)
-LIBRARIES = (4, 7, 6, 3)
+COPIES = 3, 6, 6, 6  # by stage, in largest matrices: from TensorFlow's count at the peak, widths 384 to 1,024
 
 
 @dataclass(frozen=True)
@@ -67,17 +65,16 @@ def predicted(network: Network, stage: int, ranks: int, checkpoint: bool = False
     """Return the bytes of a rank of ``train_transformer.py`` at its peak, by what they are for.
 
     During the backward pass, gradients replace activations, so only the excess of activations over gradients counts.
-    ``copies`` are buffers for gradients and weights in flight. ``libraries`` is the memory of Horovod, Gloo and
-    TensorFlow's allocator besides tensors. Both are in units of the largest matrix, 4 width² numbers.
+    ``copies`` are the gradients and weights in flight of the largest matrix, which has 4 width² numbers. The process
+    has more memory than its tensors, because TensorFlow's allocator keeps what later tensors do not fit into.
     """
     kept = per_rank(network.parameters, stage=stage, ranks=ranks)
     activations = FULL * (network.checkpoints if checkpoint or stage == 3 else network.activations())
-    matrix = FULL * 4 * network.width**2
+    copies = COPIES[stage] if ranks > 1 else 1
     return {
         **kept,
         "activations": max(0, activations - kept["gradients"]),
-        "copies": matrix * (COPIES[stage] if ranks > 1 else 1),
-        "libraries": matrix * (LIBRARIES[stage] if ranks > 1 else 1),
+        "copies": FULL * 4 * network.width**2 * copies,
     }
 
 

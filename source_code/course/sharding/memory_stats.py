@@ -26,12 +26,13 @@ class Memory:
         except ValueError as error:
             raise InputError(f"{error}: TensorFlow counts tensors with TF_ENABLE_ONEDNN_OPTS=1 only") from None
         self._resident = psutil.Process().memory_info().rss
+        tf.config.experimental.reset_memory_stats(DEVICE)
         with contextlib.suppress(OSError), open("/proc/self/clear_refs", "w") as file:
             file.write(CLEAR_PEAK)
 
-    def alive(self) -> int:
-        """Return the bytes of live tensors."""
-        return tf.config.experimental.get_memory_info(DEVICE)["current"] - self._start
+    def alive(self, which: str = "current") -> int:
+        """Return the bytes of live tensors, or at their "peak"."""
+        return tf.config.experimental.get_memory_info(DEVICE)[which] - self._start
 
     def resident_peak(self) -> int:
         """Return the growth of peak resident memory (``VmHWM``)."""

@@ -18,25 +18,29 @@ PASSES = {"F": COLORS[0], "B": COLORS[2]}  # forward, backward
 def plot_memory(runs) -> Figure:
     """Draw predicted and measured memory per rank of each finished run of ``train_transformer.py``.
 
-    Bars are the parts of `course.sharding.memory.predicted`; the mark is peak resident memory.
+    Bars are the parts of `course.sharding.memory.predicted`; marks are the measured peaks of tensors and process.
     """
-    runs = [run for run in runs if run.result and "resident_bytes" in run.result]
+    runs = [run for run in runs if run.result and "peak_bytes" in run.result]
     if not runs:
         raise InputError("none of these is a finished run of train_transformer.py")
     figure = Figure(9.0, 1.2 + 0.42 * len(runs))
     panel = figure.subplots()
     rows, left, texts = numpy.arange(len(runs)), numpy.zeros(len(runs)), []
     parts = [memory.of_run(run) for run in runs]
-    for index, kind in enumerate(parts[0]):
+    for index, kind in zip((0, 1, 2, 3, 5), parts[0], strict=True):  # without the dark color, for black marks
         widths = numpy.array([part[kind] for part in parts]) / 2**20
         panel.barh(rows, widths, left=left, label=kind, alpha=0.75, **look(index, "color"))
         left += widths
-    measured = numpy.array([run.result["resident_bytes"] for run in runs]) / 2**20
-    panel.plot(measured, rows, "|", color="black", markersize=16, markeredgewidth=2.5, label="measured peak")
-    for run, predicted, found in zip(runs, left, measured, strict=True):
-        texts.append(f"{run.name}: {found:,.0f} MiB, predicted {predicted:,.0f}")
+    peaks = {}
+    for name, marker in (("peak_bytes", "|"), ("resident_bytes", ">")):
+        peaks[name] = numpy.array([run.result[name] for run in runs]) / 2**20
+        label = "measured: tensors" if name == "peak_bytes" else "measured: process"
+        size = 16 if marker == "|" else 7
+        panel.plot(peaks[name], rows, marker, color="black", markersize=size, markeredgewidth=2, label=label)
+    for run, predicted, tensors, process in zip(runs, left, *peaks.values(), strict=True):
+        texts.append(f"{run.name}: predicted {predicted:,.0f} MiB, tensors {tensors:,.0f}, process {process:,.0f}")
     list_rows(panel, [run.name for run in runs])
-    panel.set(xlabel="MiB of a rank", xlim=(0, 1.05 * max(left.max(), measured.max())))
+    panel.set(xlabel="MiB of a rank", xlim=(0, 1.05 * max(left.max(), peaks["resident_bytes"].max())))
     panel.grid(axis="y", visible=False)
     panel.set_title(_origin(runs))
     figure.legend_below(panel, columns=4)

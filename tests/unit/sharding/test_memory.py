@@ -52,5 +52,4 @@ def test_activations_count_where_they_are_more_than_gradients(stage, ranks, chec
     parts = 1_328 if stage >= 2 else 2_656
     whole = 3_072 if checkpoint or stage == 3 else 29_184
     assert predicted["activations"] == 4 * (whole - parts)
-    found = [predicted[kind] / (4 * 4 * 64) for kind in ("copies", "libraries")]
-    assert found == ([memory.COPIES[stage], memory.LIBRARIES[stage]] if ranks > 1 else [1, 1])
+    assert predicted["copies"] / (4 * 4 * 64) == (memory.COPIES[stage] if ranks > 1 else 1)

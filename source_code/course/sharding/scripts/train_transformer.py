@@ -86,13 +86,15 @@ def main(config):
         writer.print(f"step {number}: loss {losses[-1]:.6f}, {seconds[-1]:.2f} s")
     if not losses:
         raise InputError(f"the checkpoint is of step {begun}, and --steps {config.steps} end there")
-    resident = float(world.all_gather([memory.resident_peak() / 2**20]).numpy().max())
-    writer.print(f"at most {resident:,.0f} MiB of resident memory")
+    peaks = [memory.alive("peak") / 2**20, memory.resident_peak() / 2**20]
+    most = world.all_gather(peaks).numpy().max(axis=0)
+    writer.print(f"at most {most[0]:,.0f} MiB in tensors, {most[1]:,.0f} MiB of resident memory")
     writer.result(
         config={name: str(value) if isinstance(value, Path) else value for name, value in vars(config).items()},
         ranks=world.size, losses=losses, step_seconds=seconds, resumed_at=begun,
         sent_bytes=4 * sent, alive_bytes=training.alive, state_bytes=4 * training.store.state_numbers,
-        resident_bytes=round(2**20 * resident), timeline=getattr(training.store, "timeline", {}),
+        peak_bytes=round(2**20 * float(most[0])), resident_bytes=round(2**20 * float(most[1])),
+        timeline=getattr(training.store, "timeline", {}),
     )  # fmt: skip
 
 
