@@ -65,7 +65,8 @@ FILES = {
     "checkpoint": "my_checkpoint.py",
     "ddp": "my_ddp.py",
 }
-MODEL = {kind: answers()[file] for kind, file in FILES.items()}
+ANSWERS = answers()
+MODEL = {kind: ANSWERS[file] for kind, file in FILES.items()}
 
 # The kind, and what stands in the model answer -> what stands there instead.
 RIGHT = {
