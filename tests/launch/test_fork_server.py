@@ -61,12 +61,12 @@ seen["BLAS threads"] = sorted(function() for function in blas_functions("get_num
 hvd.init()
 seen["sum"] = float(hvd.allreduce(tf.constant(1.0), op=hvd.Sum))
 seen["intra-op threads"] = tf.config.threading.get_intra_op_parallelism_threads()
-drawn = [numpy.random.rand(), random.random(), multiprocessing.current_process().authkey.hex()]
+drawn = [numpy.random.rand(), random.random()]
 print(json.dumps({"seen": seen, "drawn": drawn, "libraries": sorted({m.split(".")[0] for m in sys.modules})}))
 """
 
 
-IGNORED = (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT)
+IGNORED = (signal.SIGHUP, signal.SIGQUIT)
 
 
 @pytest.fixture(scope="module")
@@ -78,14 +78,17 @@ def both(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("DDL_VIEW", "plain")
         patch.setenv("DDL_RUNS_DIR", str(tmp_path_factory.mktemp("runs")))
-        patch.setenv("SSH_SOME_VARIABLE", "äß\n'")  # after the server has started
         patch.delenv("DDL_WARM", raising=False)
+        fork_client.close()  # the next one inherits what is ignored
         before = [signal.signal(number, signal.SIG_IGN) for number in IGNORED]  # as under nohup
         try:
+            fork_client.connection()
+            patch.setenv("SSH_SOME_VARIABLE", "äß\n'")  # after the server has started
             for how in (True, False):
                 run = launch(script, args=["--m", "x y", 3], oversubscribe=True, warm=how)
                 found[how] = run, printed(run)
         finally:
+            fork_client.close()
             for number, handler in zip(IGNORED, before, strict=True):
                 signal.signal(number, handler)
     return found

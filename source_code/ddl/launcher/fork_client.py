@@ -13,16 +13,13 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Iterable, Mapping
-from pathlib import Path
+from collections.abc import Iterable
 
-from ddl.launcher.timeouts import idle_s
 from ddl.records.paths import cache_dir
 
 VARIABLE = "DDL_FORK_SERVER"  # the number of the socket that a supervisor inherits
 ID_LENGTH = 20  # of a run's id
 MARKS = ("DDL_RUN_ID", "DDL_RANKS_OF")  # by which `ddl.launcher.processes` finds a run's processes
-LOG_BYTES = 1 << 16
 
 # Variables that an import of horovod.tensorflow reads (a test traces them), as prefixes, and exceptions: what the fork
 # sets again, and what is read later.
@@ -40,29 +37,22 @@ def read_at_import(names: Iterable[str]) -> list[str]:
     return [name for name in names if name.startswith(READ_AT_IMPORT) and name not in READ_LATER]
 
 
-def allowed(environment: Mapping[str, str] = os.environ) -> bool:
-    """Return whether ranks may be forked: not with ``DDL_WARM=no``, nor within a task of Slurm or MPI."""
-    tasks = ("SLURM_STEP", "SLURM_PROCID", "OMPI_COMM_WORLD_", "PMI_", "PMIX_")
-    return environment.get("DDL_WARM") != "no" and not any(name.startswith(tasks) for name in environment)
-
-
 class ForkServer:
-    """A running fork server, and this process's end of the connection to it."""
+    """A running fork server, and this process's end of the connection to it.
 
-    def __init__(self) -> None:
-        idle_s()  # refuse an invalid value here, not in the background
-        self.owner = os.getpid()
-        self._made_for = _current_state()
+    `made_for` are this process and the variables that the server's import reads.
+    """
+
+    def __init__(self, made_for: tuple) -> None:
+        self.made_for = made_for
         self.socket, remote = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         log_path = cache_dir() / "fork-server.log"
         log_path.parent.mkdir(parents=True, exist_ok=True)
-        with remote, open(log_path, "ab") as log:
-            if log.tell() > LOG_BYTES:
-                log.truncate(0)
+        with remote, open(log_path, "wb") as log:
             self.process = subprocess.Popen(
                 [sys.executable, "-m", "ddl.rank.fork_server", str(remote.fileno())],
                 cwd="/",
-                env={**_without_run(os.environ), **dict.fromkeys(MARKS, "-" * ID_LENGTH)},
+                env={**os.environ, **dict.fromkeys(MARKS, "-" * ID_LENGTH)},
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
@@ -70,14 +60,6 @@ class ForkServer:
                 start_new_session=True,
             )
         threading.Thread(target=self.process.wait, daemon=True).start()
-
-    def is_current(self) -> bool:
-        """Return whether this process's ranks would start the same way if they were started cold."""
-        return self.owner == os.getpid() and self._made_for == _current_state()
-
-    def close(self) -> None:
-        """Close the connection; the server exits after its last fork."""
-        self.socket.close()
 
 
 _server: ForkServer | None = None
@@ -89,36 +71,23 @@ def connection() -> socket.socket | None:
     It may still be importing: requests wait until it is done. A server that failed to import is not started again.
     """
     global _server
-    if _server:
-        status = _server.process.poll()
-        if not _server.is_current() or (status is not None and status <= 0):  # idle, or killed
-            close()
-        elif status:
-            return None
+    made_for = os.getpid(), {name: os.environ[name] for name in read_at_import(os.environ)}
+    status = _server.process.poll() if _server else None
+    if _server and (_server.made_for != made_for or (status is not None and status <= 0)):  # idle, or killed
+        close()
+    elif status:
+        return None
     if not _server:
         try:
-            _server = ForkServer()
+            _server = ForkServer(made_for)
         except OSError:  # such as a read-only home; ranks start cold
             return None
     return _server.socket
 
 
 def close() -> None:
-    """Let this process's fork server exit, if there is one."""
+    """Close the connection to this process's fork server, if there is one; the server exits after its last fork."""
     global _server
     if _server:
-        _server.close()
+        _server.socket.close()
         _server = None
-
-
-def _current_state() -> tuple:
-    """Return what a server must be restarted for: this package's files, and variables that an import reads."""
-    package = Path(__file__).parents[1]
-    files = sorted((str(path), path.stat().st_mtime_ns) for path in package.rglob("*.py"))
-    return files, {name: os.environ[name] for name in sorted(read_at_import(os.environ))}
-
-
-def _without_run(environment: Mapping[str, str]) -> dict[str, str]:
-    """Return an environment without the variables of a run that this process may be part of."""
-    of_run = ("DDL_RUN_", "DDL_RANKS_OF", "DDL_LIFELINE", VARIABLE)
-    return {name: value for name, value in environment.items() if not name.startswith(of_run)}

@@ -150,7 +150,8 @@ def _forks(job: Job, site: Site, detach: bool) -> bool:
     same_environment = not (site.enters_container or site.python or site.modules)
     local = site.scheduler == "local" and site.controller == "gloo" and same_environment and not detach
     wanted = job.warm and job.cluster != "torchrun" and job.debug is None
-    return local and wanted and fork_client.allowed() and not fork_client.read_at_import(name for name, _ in job.env)
+    allowed = os.environ.get("DDL_WARM") != "no" and not fork_client.read_at_import(name for name, _ in job.env)
+    return local and wanted and allowed
 
 
 def _own_environment() -> dict[str, str]:

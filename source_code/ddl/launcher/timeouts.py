@@ -1,7 +1,6 @@
 """Timeouts, in seconds: fixed ones that several modules share, and those from environment variables."""
 
 import os
-from collections.abc import Mapping
 
 from ddl.errors import InputError
 
@@ -17,9 +16,9 @@ def stall_s() -> float:
     return _seconds("DDL_STALL_S", 6)
 
 
-def idle_s(environment: Mapping[str, str] = os.environ) -> float:
+def idle_s() -> float:
     """Return how long a fork server waits for the next request before it exits (``DDL_WARM_IDLE_S``)."""
-    return _seconds("DDL_WARM_IDLE_S", 900, environment)
+    return _seconds("DDL_WARM_IDLE_S", 900)
 
 
 def cluster_timeout_s() -> float:
@@ -27,8 +26,8 @@ def cluster_timeout_s() -> float:
     return _seconds("DDL_CLUSTER_TIMEOUT_S", 180)
 
 
-def _seconds(name: str, default: float, environment: Mapping[str, str] = os.environ) -> float:
-    text = environment.get(name) or str(default)
+def _seconds(name: str, default: float) -> float:
+    text = os.environ.get(name) or str(default)
     try:
         seconds = float(text)
     except ValueError:

@@ -17,7 +17,6 @@ import glob
 import importlib
 import json
 import os
-import resource
 import selectors
 import signal
 import socket
@@ -30,12 +29,10 @@ from ddl.launcher.fork_client import ID_LENGTH, MARKS
 from ddl.launcher.timeouts import idle_s
 from ddl.rank import worker
 from ddl.rank.fast_exit import adopt_orphans, end_orphans, fork, libc, run_and_exit
-from ddl.rank.spawn import LIMITS
 from ddl.records.log import keep_writing
 
 ANSWER_S = 5.0
 MOST_BYTES = 1 << 20  # of a request
-IGNORED_BY_PYTHON = {signal.SIGPIPE, signal.SIGXFSZ}
 
 
 def main() -> None:
@@ -102,7 +99,7 @@ class ForkServer:
         pid = fork()
         if pid == 0:
             self._close_all(supervisor)
-            return json.loads(data.decode("utf-8", "surrogateescape"))
+            return json.loads(data)
         pidfd = os.pidfd_open(pid)
         self._forks[supervisor] = pid, pidfd
         self._selector.register(supervisor, selectors.EVENT_READ, lambda: self._kill(supervisor))
@@ -156,24 +153,18 @@ def unfit(process: str = "/proc/self") -> str:
 
 
 def run_rank(request: dict) -> None:
-    """Set up this fork as the supervisor would have started the rank, and be that rank."""
+    """Set up this fork as the supervisor would have started the rank, and be that rank.
+
+    What a child inherits of the launching process (user, limits, ignored signals), the server has inherited before.
+    """
     os.setsid()
-    environment = request["environment"]
-    _mark(environment)
-    _open_streams(os.path.join(environment["DDL_RUN_DIR"], "launcher.log"))
     os.chdir(request["folder"])
-    os.umask(request["umask"])
-    for name, soft in request["limits"].items():
-        resource.setrlimit(LIMITS[name], (soft, resource.getrlimit(LIMITS[name])[1]))
-    os.sched_setaffinity(0, request["cores"])
-    _set_signals(request["ignored"])
-    signal.pthread_sigmask(signal.SIG_SETMASK, request["blocked"])
+    _mark(request["environment"])
     os.environ.clear()
-    os.environ.update(environment)
+    os.environ.update(request["environment"])
     sys.orig_argv = request["words"]
     sys.argv = request["words"][2:]  # without python -m
-    sys.executable = request["executable"]
-    _reseed()
+    sys.modules["numpy.random"].seed()  # drawn while importing; `random` reseeds itself
     worker.main(forked=True)
 
 
@@ -191,38 +182,10 @@ def _mark(environment: Mapping[str, str]) -> None:
             ctypes.memmove(place, value, ID_LENGTH)
 
 
-def _open_streams(log: str) -> None:
-    """Open the standard streams as the supervisor has them: no input, and the launcher's log."""
-    for number, path, flags in ((0, os.devnull, os.O_RDONLY), (1, log, os.O_WRONLY | os.O_APPEND | os.O_CREAT)):
-        file = os.open(path, flags, 0o644)
-        os.dup2(file, number)
-        os.close(file)
-    os.dup2(1, 2)
-
-
-def _set_signals(ignored: list[int]) -> None:
-    """Handle signals like an interpreter that starts with these ignored; the server may ignore others."""
-    for number in signal.valid_signals() - IGNORED_BY_PYTHON - {signal.SIGKILL, signal.SIGSTOP}:
-        default = signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL
-        signal.signal(number, signal.SIG_IGN if number in ignored else default)
-
-
-def _reseed() -> None:
-    """Reset random state and settings that were drawn or read while importing; `random` reseeds itself."""
-    if numpy := sys.modules.get("numpy.random"):
-        numpy.seed()
-    if processes := sys.modules.get("multiprocessing.process"):
-        processes.current_process().authkey = os.urandom(32)
-    if "tempfile" in sys.modules:
-        sys.modules["tempfile"].tempdir = None  # TMPDIR may be another
-
-
-def set_blas_threads() -> None:
-    """Give every loaded OpenBLAS the number of threads that it would have started with."""
-    names = ("OPENBLAS_NUM_THREADS", "GOTO_NUM_THREADS", "OMP_NUM_THREADS")
-    threads = next((int(os.environ[name]) for name in names if os.environ.get(name, "").isdigit()), 0)
+def set_blas_threads(threads: int) -> None:
+    """Give every loaded OpenBLAS this number of threads."""
     for function in blas_functions("set_num_threads"):
-        function(threads or len(os.sched_getaffinity(0)))
+        function(threads)
 
 
 def blas_functions(name: str) -> list[Callable]:

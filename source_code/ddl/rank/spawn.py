@@ -2,7 +2,6 @@
 
 import json
 import os
-import resource
 import select
 import signal
 import socket
@@ -12,14 +11,10 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from pathlib import Path
 
 from ddl.launcher.fork_client import VARIABLE
 from ddl.rank.fast_exit import end_with_parent
 
-LIMITS = {
-    name: number for name, number in vars(resource).items() if name.startswith("RLIMIT_") and name != "RLIMIT_OFILE"
-}
 READY_S = 60.0  # for a fork server that is still importing
 POLL_S = 0.1
 
@@ -41,10 +36,7 @@ class ForkedRank:
             self._answers.settimeout(None)
             if answer := self._answers.recv(1 << 10):
                 return os.waitstatus_to_exitcode(json.loads(answer)["status"])
-        print(
-            f"the fork server of rank process {self.pid} was killed, and the rank with it", file=sys.stderr, flush=True
-        )
-        return -signal.SIGKILL
+        return -signal.SIGKILL  # the server was killed, and the rank with it
 
 
 class Spawner:
@@ -68,11 +60,10 @@ class Spawner:
         """Ask the fork server for the rank; return None if it has to start cold."""
         if not self._server or words[0] != sys.executable:
             return None
-        request = {"environment": dict(environment), "words": list(words), "executable": sys.executable, **_state()}
+        request = {"environment": dict(environment), "words": list(words), "folder": os.getcwd()}
         answers, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs, suppress(OSError):  # the server is gone
-            message = json.dumps(request).encode("utf-8", "surrogateescape")
-            socket.send_fds(self._server, [message], [theirs.fileno()])
+            socket.send_fds(self._server, [json.dumps(request).encode()], [theirs.fileno()])
         deadline = time.monotonic() + READY_S
         while not stopping.is_set() and time.monotonic() < deadline:
             if select.select([answers], [], [], POLL_S)[0]:
@@ -82,17 +73,3 @@ class Spawner:
                 break
         answers.close()
         return None
-
-
-def _state() -> dict:
-    """Return what a child of this process inherits and a fork has to be told."""
-    status = Path("/proc/self/status").read_text()  # os.umask can read the umask only by setting it
-    umask = next(line.split()[1] for line in status.splitlines() if line.startswith("Umask"))
-    return {
-        "folder": os.getcwd(),
-        "umask": int(umask, 8),
-        "limits": {name: resource.getrlimit(number)[0] for name, number in LIMITS.items()},
-        "cores": sorted(os.sched_getaffinity(0)),
-        "ignored": [number for number in signal.valid_signals() if signal.getsignal(number) == signal.SIG_IGN],
-        "blocked": sorted(signal.pthread_sigmask(signal.SIG_BLOCK, [])),
-    }

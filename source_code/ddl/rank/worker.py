@@ -62,8 +62,6 @@ def main(forked: bool = False) -> None:
     if folder:
         _open_files(folder, rank, options.terminal if debugged else "")
         folder.record(folder.rank(rank), record)
-    if forked:
-        _warn_of_late_variables()
     try:
         require_keras_2()
         if roles or (options.cluster == "torchrun" and not rank):
@@ -74,7 +72,10 @@ def main(forked: bool = False) -> None:
             os.environ.update(tf_config.torchrun())
         enter, script = (enter_module, options.module) if options.module else (enter_script, options.script)
         code, module = enter(script, options.args)
+        before = dict(os.environ)
         exec(code, vars(module))
+        if forked:
+            _warn_of_late_variables(before)
     except BaseException as error:
         if status := exit_status(error):
             if debugged and not isinstance(error, SystemExit):
@@ -98,29 +99,21 @@ def _set_threads(threads, forked):
     if forked:  # OpenBLAS is loaded already
         from ddl.rank.fork_server import set_blas_threads
 
-        set_blas_threads()
+        set_blas_threads(int(threads))
 
 
-def _warn_of_late_variables():
-    """Make ``os.environ`` warn when the script sets a variable that TensorFlow has read before the fork."""
+def _warn_of_late_variables(before):
+    """Name variables that the script has set after TensorFlow had read them, before the fork."""
     from ddl.launcher.fork_client import read_at_import
 
-    set_item = type(os.environ).__setitem__
-
-    def warn_and_set(self, name, value):
-        if read_at_import([name]) and self.get(name) != value:
-            files = [frame.filename for frame in traceback.extract_stack()[:-1]]
-            caller = next(file for file in reversed(files) if not file.startswith("<frozen") and file != os.__file__)
-            if not caller.startswith((sys.prefix, sys.base_prefix)):
-                print(
-                    f"{name} has no effect here: this rank was forked from a process that had imported TensorFlow "
-                    "already. launch(..., warm=False) starts ranks without that",
-                    file=sys.stderr,
-                    flush=True,
-                )
-        set_item(self, name, value)
-
-    type(os.environ).__setitem__ = warn_and_set
+    late = [name for name in read_at_import(os.environ) if os.environ[name] != before.get(name)]
+    if late := [name for name in late if name.startswith(("TF_", "XLA_"))]:
+        print(
+            f"{', '.join(late)} had no effect: this rank was forked from a process that had imported TensorFlow already. "
+            "launch(..., warm=False) starts ranks without that",
+            file=sys.stderr,
+            flush=True,
+        )
 
 
 def _join(rank, roles):
