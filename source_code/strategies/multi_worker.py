@@ -20,7 +20,7 @@ from ddl import cluster
 
 
 def main(config):
-    task = cluster.await_all()
+    task = cluster.read()
     experiment = Experiment(config, rank=task.index, ranks=len(task.workers))
     strategy = tf.distribute.MultiWorkerMirroredStrategy()
 

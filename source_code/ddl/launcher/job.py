@@ -78,11 +78,10 @@ class Job:
     )
     elastic: bool = option(
         False,
-        "Run a script for Horovod's elastic training, with between `min_workers` and `workers` ranks on this machine. "
+        "Run a script for Horovod's elastic training, with up to `workers` ranks on this machine. "
         "Horovod replaces a rank that fails after some seconds, and looks for ranks to add or remove in "
         "discover_hosts.sh in the run's folder, which you can edit.",
     )
-    min_workers: int | None = option(None, "The smallest number of ranks of an elastic run. Default 1.", least=1)
     debug: int | None = option(
         None,
         "Connect this rank to the terminal, so that breakpoint() and input() work in it while the others wait, and "
@@ -134,12 +133,8 @@ class Job:
             yield f"debug must be a rank from 0 to {self.processes - 1}, got {self.debug}"
         if self.elastic:
             yield from self._elastic_problems()
-        elif self.min_workers:
-            yield f"min_workers={self.min_workers!r} needs elastic=True"
 
     def _elastic_problems(self) -> Iterator[str]:
-        if self.min_workers is not None and self.min_workers > self.workers:
-            yield f"min_workers must be at most workers={self.workers}, got {self.min_workers}"
         if self.cluster != "horovod":
             yield f'elastic=True needs cluster="horovod", not {self.cluster!r}'
         if self.max_restarts:

@@ -176,9 +176,8 @@ def _horovodrun_options(options: RunOptions) -> Words:
     fixed = ("--gloo", "--network-interfaces", "lo", "--gloo-timeout-seconds", str(GLOO_TIMEOUT_S))
     if not options.elastic:
         return (*fixed, "-np", str(options.processes))
-    fewest = str(options.min_workers or 1)
     return (
-        *(*fixed, "-np", fewest, "--min-np", fewest, "--max-np", str(options.processes)),
+        *(*fixed, "-np", "1", "--min-np", "1", "--max-np", str(options.processes)),
         *("--blacklist-cooldown-range", *map(str, COOLDOWN_S)),
         *("--host-discovery-script", shlex.quote(str(RunFolder(Path(options.folder)).discovery))),  # a line for a shell
     )

@@ -42,7 +42,6 @@ class RunOptions:
     timeout_s: float | None = None
     max_restarts: int = 0
     elastic: bool = False
-    min_workers: int | None = None
     debug: int | None = None
     terminal: str = ""
     controller: str = "gloo"

@@ -17,8 +17,6 @@ Surprises in Horovod 0.28.1, and what is done about them:
   they and the run abort.
 * It tells rank 0 only once that hosts have changed, even if rank 0 is still importing or does not answer. Here it is
   told every `NOTIFY_S` until the world is the one that the discovery script asks for.
-* With only the minimum number of places left, it waits for the failed rank's host and then starts no rank on it. Here
-  a rank is started.
 * A rank whose host the discovery script drops ends with SIGABRT, which does not count as a failure of the run.
 * Rank 0 broadcasts the optimizer's variables, so they must exist before the state is created (horovod #2652).
 * Scripts that hang or crash while the world changes have been reported without an explanation (#2844, #3852, #4021).
@@ -45,13 +43,11 @@ from ddl.rank.one_host import POLL_S, OneHost, main
 from ddl.rank.rendezvous import Slot
 from ddl.rank.supervisor import shell_status
 from ddl.records.jsonfiles import read_json
-from ddl.text import plural
 
-ENOUGH_S = 600  # for the minimum number of places to appear
+ENOUGH_S = 600  # for a place to appear
 DISCOVERY_S = 30  # for the discovery script
 LEAVE_S = 20  # for a rank whose place is gone to end
 NOTIFY_S = 5
-RESET_S = 0.5  # for Horovod's driver to start counting the ranks of a new world
 
 Place = tuple[str, int]  # a host's name, and the number of a rank there
 
@@ -65,10 +61,9 @@ class Elastic(OneHost):
 
     def __init__(self, options: RunOptions):
         super().__init__(options)
-        self._fewest, self._most, self._script = options.min_workers or 1, options.processes, self.folder.discovery
+        self._most, self._script = options.processes, self.folder.discovery
         self._driver: Any = None
         self._numbers: list[int] = []  # of the running processes
-        self._running: set[Place] = set()  # their places
         self._world: set[Place] = set()  # the places of the present world
         self._ended = threading.Condition()
         self._hosts: dict[str, int] = {}
@@ -81,8 +76,8 @@ class Elastic(OneHost):
         self._hosts = hosts_of(self._script)  # raises before anything starts
         os.environ |= {**rendezvous.through("gloo", self.interface), "HOROVOD_ELASTIC": "1"}
         gloo_run.register_shutdown_event = threading.Event  # this supervisor handles signals
-        limits = self._fewest, self._most, ENOUGH_S, None, COOLDOWN_S
-        settings = ElasticSettings(self, *limits, num_proc=self._fewest, nics={self.interface})
+        limits = 1, self._most, ENOUGH_S, None, COOLDOWN_S
+        settings = ElasticSettings(self, *limits, num_proc=1, nics={self.interface})
         over = threading.Event()
         self.watch(self.await_stalls, self._numbers, over)
         self.watch(self._keep_notifying, over)
@@ -112,7 +107,6 @@ class Elastic(OneHost):
             self._ended.wait_for(lambda: len(self._numbers) < self._most, LEAVE_S)
             number = next(number for number in count() if number not in self._numbers)
             self._numbers.append(number)
-            self._running.add(place)
         try:
             code = self._run_process(slot, number, events)
         finally:
@@ -122,7 +116,6 @@ class Elastic(OneHost):
                 if gone:
                     self._forget(number)
                 self._numbers.remove(number)
-                self._running.discard(place)
                 self._ended.notify_all()
         if not gone:
             self.exit_codes[number] = code
@@ -152,20 +145,13 @@ class Elastic(OneHost):
                 return
 
     def _formed(self, slots):
-        """Record a new world, and start the ranks that the driver wrongly believes to be running."""
+        """Record a new world."""
         with self._ended:
-            before, self._world = self._world, {(slot.hostname, slot.local_rank) for slot in slots}
-            lost = [slot for slot in slots if (slot.hostname, slot.local_rank) in before - self._running]
+            self._world = {(slot.hostname, slot.local_rank) for slot in slots}
             for number in set(range(self._most)).difference(self._numbers):
                 self._forget(number)
             self.exit_codes = {}
             self.record("ranks", ranks=len(slots))
-        self.watch(self._start_lost, lost)
-
-    def _start_lost(self, slots):
-        time.sleep(RESET_S)
-        for slot in slots:
-            self._driver._start_worker_process(slot)
 
     def _forget(self, number):
         for file in (self.folder.rank, self.folder.error, self.folder.stack, self.folder.stalled):
@@ -192,8 +178,8 @@ class Elastic(OneHost):
                 names = " and ".join(sorted(had))
                 raise DiscoveryError(f"the discovery script {self._script} drops {names}, which has all the ranks")
             self._hosts = hosts
-            if (room := sum(hosts.values())) < self._fewest:
-                problem = f"there is room for {plural(room, 'rank')}; training waits for {self._fewest}"
+            if not hosts:
+                problem = "the discovery script names no host; training waits for one"
         except DiscoveryError as error:
             problem = f"hosts are unchanged: {error}"
         if problem != self._problem:

@@ -7,9 +7,9 @@ horovodrun too. The tasks are::
     multi_worker        rank k is worker k
     parameter_server    rank 0 is the chief (the coordinator), then come the workers, then the servers
 
-A script calls `read` to learn its task and `await_all` before it makes its strategy, even if ``TF_CONFIG`` was set by
-hand. Workers and parameter servers of a ``ParameterServerStrategy`` only call `serve`. TensorFlow's servers listen on
-every interface without authentication: use them only in a network that you trust.
+A script calls `read` to learn its task, and `await_all` before it makes its strategy. Workers and parameter servers of
+a ``ParameterServerStrategy`` only call `serve`. TensorFlow's servers listen on every interface without authentication:
+use them only in a network that you trust.
 """
 
 import json
@@ -25,8 +25,6 @@ from ddl.launcher.tf_cluster_roles import Roles, task_name
 from ddl.launcher.timeouts import cluster_timeout_s
 from ddl.rank import rendezvous
 from ddl.records.network import interface_of
-
-EXAMPLE = '{"cluster": {"worker": ["host1:2222", "host2:2222"]}, "task": {"type": "worker", "index": 0}}'
 
 LOOK_EVERY_S = 0.1
 CONNECT_S = 1.0
@@ -50,8 +48,7 @@ class ClusterError(CourseError, ValueError):
 class Cluster:
     """A cluster as seen by one of its tasks, which has a type ("chief", "worker" or "ps") and an index.
 
-    `workers`, `chief` and `ps` are addresses, ``host:port``; there is at most one chief. ClusterError if the task is
-    not in the cluster.
+    `workers`, `chief` and `ps` are addresses, ``host:port``; there is at most one chief.
     """
 
     type: str
@@ -59,12 +56,6 @@ class Cluster:
     workers: tuple[str, ...] = ()
     chief: tuple[str, ...] = ()
     ps: tuple[str, ...] = ()
-
-    def __post_init__(self) -> None:
-        if self.name not in self.tasks:
-            raise ClusterError(
-                f"a task of type {self.type!r} with index {self.index!r} is not in this cluster, which has {self.spec}"
-            )
 
     @property
     def spec(self) -> dict[str, list[str]]:
@@ -87,11 +78,6 @@ class Cluster:
         return task_name(self.type, self.index)
 
     @property
-    def address(self) -> str:
-        """This task's own address."""
-        return self.tasks[self.name]
-
-    @property
     def writes(self) -> bool:
         """Whether this task writes the records: the chief, or worker 0 if there is no chief."""
         return self.index == 0 and self.type == ("chief" if self.chief else "worker")
@@ -102,82 +88,34 @@ class Cluster:
         return json.dumps({"cluster": self.spec, "task": {"type": self.type, "index": self.index}})
 
 
-def host_and_port(address: str) -> tuple[str, int]:
-    """Split an address, ``host:port``; ValueError if it is not one."""
-    host, _, port = address.rpartition(":")
-    return host.strip("[]"), int(port)
-
-
 # ---------------------------------------------------------------- in a script
 
 
 def read(environment: Mapping[str, str] = os.environ) -> Cluster:
-    """Return the cluster that ``TF_CONFIG`` describes.
-
-    ClusterError if it is not set, or does not describe a cluster with this task.
-    """
+    """Return the cluster that ``TF_CONFIG`` describes; ClusterError if it describes none."""
     text = environment.get("TF_CONFIG")
     if not text:
-        raise ClusterError(
-            'TF_CONFIG is not set: start the script with launch(..., cluster="multi_worker"), or set it in every '
-            f"process. Example: {EXAMPLE}"
-        )
+        raise ClusterError('TF_CONFIG is not set: start the script with launch(..., cluster="multi_worker")')
     try:
         config = json.loads(text)
         spec, task = dict(config["cluster"]), dict(config["task"])
-        cluster = Cluster(
-            task["type"], task["index"], *(tuple(spec.get(name, ())) for name in ("worker", "chief", "ps"))
-        )
-        host_and_port(cluster.address)
-        return cluster
+        return Cluster(task["type"], task["index"], *(tuple(spec.get(name, ())) for name in ("worker", "chief", "ps")))
     except (KeyError, TypeError, ValueError) as error:
-        raise ClusterError(
-            f'TF_CONFIG is not valid ({type(error).__name__}: {error}). It needs "cluster" (addresses by type) '
-            f'and "task" (type and index), as in {EXAMPLE}; got {text!r}'
-        ) from None
+        raise ClusterError(f"TF_CONFIG is not valid ({type(error).__name__}: {error}): {text}") from None
 
 
-def _socket(port=0):
-    """Return a TCP socket bound to `port` on all interfaces, like that of TensorFlow's server."""
-    bound = socket.socket()
-    # Until a socket listens, others with this option may bind too: TensorFlow's server does.
-    bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    try:
-        bound.bind(("", port))
-    except OSError as error:
-        bound.close()
-        raise ClusterError(
-            f"port {port} can't be used: {error.strerror}. End the program that uses it, or choose another port in "
-            "every task's TF_CONFIG"
-        ) from None
-    return bound
+def await_all(cluster: Cluster | None = None) -> Cluster:
+    """Let a coordinator wait until the servers of all other tasks answer; return the cluster (default: that of `read`).
 
-
-def await_all(cluster: Cluster | None = None, seconds: float | None = None) -> Cluster:
-    """Wait until every other task of the cluster (by default that of `read`) answers on its port.
-
-    Call it before making the strategy, which would wait forever without saying for which task. The first task (the
-    chief, or worker 0) continues when all others answer, and the others when it does. Tasks that `serve` return at
-    once. ClusterError names the tasks that do not answer within `seconds` (by default ``DDL_CLUSTER_TIMEOUT_S``, or
-    180), or this task's port if another program uses it.
+    A coordinator that is early fails, but workers without one wait for each other in TensorFlow. ClusterError names the
+    tasks that do not answer within ``DDL_CLUSTER_TIMEOUT_S`` seconds (by default 180).
     """
-    cluster = cluster or read()
-    seconds = cluster_timeout_s() if seconds is None else seconds
-    if cluster.ps and not cluster.writes:
-        return cluster
-    tasks = cluster.tasks
-    with _socket(host_and_port(cluster.address)[1]) as port:
-        # TensorFlow's servers connect to the first task's and fail when that connection closes. So nothing may listen
-        # on its port before its real server does, and then all other ports can close.
-        if not cluster.writes:
-            port.listen(socket.SOMAXCONN)  # listening is enough: no connection is accepted
-        absent = wait_for([task for task in tasks if task != cluster.name], lambda task: answers(tasks[task]), seconds)
+    cluster, seconds = cluster or read(), cluster_timeout_s()
+    others = cluster.tasks.items() if cluster.type == "chief" else ()
+    absent = wait_for(others, lambda task: task[0] == cluster.name or answers(task[1]), seconds)
     if absent:
-        raise ClusterError(
-            f"{cluster.name} waited {seconds:g} s for {' and '.join(f'{task} at {tasks[task]}' for task in absent)}: "
-            "nothing answers there (the first task answers when all others do). Check that it was started, that its "
-            "address is right in every task's TF_CONFIG, and that no firewall blocks it"
-        )
+        missing = " and ".join(f"{task} at {address}" for task, address in absent)
+        raise ClusterError(f"{cluster.name} waited {seconds:g} s for {missing}: nothing answers there")
     return cluster
 
 
@@ -191,8 +129,9 @@ def wait_for(absent: Iterable, has_come: Callable, seconds: float) -> list:
 
 def answers(address: str) -> bool:
     """Return whether a server accepts connections at ``host:port``."""
+    host, _, port = address.rpartition(":")
     try:
-        socket.create_connection(host_and_port(address), timeout=CONNECT_S).close()
+        socket.create_connection((host, int(port)), timeout=CONNECT_S).close()
     except OSError:
         return False
     return True
@@ -250,9 +189,13 @@ def publish(rank: int) -> None:
 
     Until this process ends, no other program is given the port, but TensorFlow can still bind it.
     """
-    _reserved.append(_socket())
+    port = socket.socket()
+    # Until a socket listens, others with this option may bind too: TensorFlow's server does.
+    port.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    port.bind(("", 0))
+    _reserved.append(port)
     host = os.environ.get("DDL_ADDRESS", "127.0.0.1")  # a task of Slurm's says which
-    rendezvous.write(f"address-{rank}", f"{host}:{_reserved[-1].getsockname()[1]}")
+    rendezvous.write(f"address-{rank}", f"{host}:{port.getsockname()[1]}")
 
 
 def assemble(rank: int, roles: Roles) -> Cluster:

@@ -74,7 +74,7 @@ def main(forked: bool = False) -> None:
         code, module = enter(script, options.args)
         before = dict(os.environ)
         exec(code, vars(module))
-        if forked:
+        if forked and not roles:  # tf.distribute sets such variables itself
             _warn_of_late_variables(before)
     except BaseException as error:
         if status := exit_status(error):
@@ -109,7 +109,7 @@ def _warn_of_late_variables(before):
     late = [name for name in read_at_import(os.environ) if os.environ[name] != before.get(name)]
     if late := [name for name in late if name.startswith(("TF_", "XLA_"))]:
         print(
-            f"{', '.join(late)} had no effect: this rank was forked from a process that had imported TensorFlow already. "
+            f"{', '.join(late)} had no effect: this rank was forked from a process that had imported TensorFlow. "
             "launch(..., warm=False) starts ranks without that",
             file=sys.stderr,
             flush=True,

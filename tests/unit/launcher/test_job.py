@@ -23,8 +23,6 @@ def test_arguments_are_text_and_the_name_defaults_to_the_script():
         ({"cluster": "parameter_server", "parameter_servers": 0}, "parameter_servers .*integer"),
         ({"cluster": "multi_worker", "parameter_servers": 1}, 'needs cluster="parameter_server"'),
         ({"parameter_servers": -1}, 'needs cluster="parameter_server"'),
-        ({"min_workers": 1}, "elastic=True"),
-        ({"elastic": True, "min_workers": 3}, "at most workers=2"),
         ({"elastic": True, "max_restarts": 1}, "max_restarts"),
         ({"elastic": True, "cluster": "torchrun"}, "cluster"),
         ({"debug": 2}, "rank from 0 to 1"),

@@ -39,10 +39,10 @@ def test_command_on_this_machine(job, ranks, command):
 
 
 def test_elastic_run_has_a_discovery_script():
-    result = planned(Job("/c/x.py", workers=3, min_workers=2, elastic=True, cwd="/c"))
+    result = planned(Job("/c/x.py", workers=3, elastic=True, cwd="/c"))
     assert shlex.join(result.argv) == "/env/bin/python -m ddl.rank.elastic /runs/r1"
     assert " ".join(result.shown).startswith(
-        "/env/bin/horovodrun --gloo --network-interfaces lo --gloo-timeout-seconds 180 -np 2 --min-np 2 --max-np 3 "
+        "/env/bin/horovodrun --gloo --network-interfaces lo --gloo-timeout-seconds 180 -np 1 --min-np 1 --max-np 3 "
         "--blacklist-cooldown-range 1 60 --host-discovery-script /runs/r1/discover_hosts.sh /env/bin/python -m ddl.rank"
     )
     files = {path.name: text for path, text in result.files}

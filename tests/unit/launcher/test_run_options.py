@@ -59,11 +59,10 @@ VALUES = {
     "parameter_servers": 2,
     "max_restarts": 4,
     "elastic": True,
-    "min_workers": 2,
     "debug": 1,
     "warm": False,
 }
-NEEDS = {"parameter_servers": {"cluster": "parameter_server"}, "min_workers": {"elastic": True}}
+NEEDS = {"parameter_servers": {"cluster": "parameter_server"}}
 
 
 @pytest.fixture

@@ -1,8 +1,6 @@
 """Clusters of tf.distribute: who is who, what is wrong with a TF_CONFIG, and who is missing."""
 
-import json
 import socket
-import threading
 
 import pytest
 
@@ -12,12 +10,6 @@ from ddl.rank import rendezvous
 from ddl.rank.rendezvous import Slot
 from ddl.rank.tf_config import Cluster, ClusterError
 from helpers import free_ports
-
-PAIR = {"worker": ("127.0.0.1:1111", "127.0.0.1:1112")}
-
-
-def config(spec, type="worker", index=0):
-    return {"TF_CONFIG": json.dumps({"cluster": spec, "task": {"type": type, "index": index}})}
 
 
 def test_roles():
@@ -33,9 +25,6 @@ WRONG = [
     ({}, "not set"),
     ({"TF_CONFIG": "{'cluster': 1}"}, "JSON.*char 1"),
     ({"TF_CONFIG": '{"cluster": {}}'}, "'task'"),
-    (config(PAIR, "boss"), "'boss'"),
-    (config(PAIR, index=2), "index 2"),
-    (config({"worker": ["h"]}), "invalid literal"),
 ]
 
 
@@ -45,35 +34,14 @@ def test_a_wrong_tf_config_says_what_is_wrong():
             cluster.read(environment)
 
 
-def test_a_port_in_use_is_refused():
-    task = Cluster("worker", 0, ("127.0.0.1:" + str(free_ports(1)[0]),))
-    port = task.address.rpartition(":")[2]
-    assert cluster.read({"TF_CONFIG": task.tf_config}) == task
-    with socket.create_server(("", int(port))), pytest.raises(ClusterError, match=f"port {port} .*already in use"):
-        cluster.await_all(task)
-
-
-def test_unresponsive_worker_is_named():
+def test_unresponsive_worker_is_named(monkeypatch):
+    monkeypatch.setenv("DDL_CLUSTER_TIMEOUT_S", "0.2")
     first, second, third = (f"127.0.0.1:{port}" for port in free_ports(3))
     with socket.create_server(("127.0.0.1", int(second.rpartition(":")[2]))), pytest.raises(ClusterError) as caught:
-        cluster.await_all(Cluster("worker", 0, (first, second, third)), seconds=0.2)
-    assert f"worker 2 at {third}" in str(caught.value)
+        cluster.await_all(Cluster("chief", 0, (second, third), (first,)))
+    assert f"worker 1 at {third}" in str(caught.value) and second not in str(caught.value)
     task = Cluster("worker", 0, (first,), (second,), (third,))
-    assert cluster.await_all(task, seconds=0) is task
-
-
-def test_no_port_answers_before_its_server():
-    """TensorFlow's servers would call it, and give up when it closes."""
-    addresses = tuple(f"127.0.0.1:{port}" for port in free_ports(2))
-
-    def wait():
-        with pytest.raises(ClusterError):
-            cluster.await_all(Cluster("worker", 0, addresses), 0.5)
-
-    waiting = threading.Thread(target=wait)
-    waiting.start()
-    while waiting.is_alive():
-        assert not cluster.answers(addresses[0])
+    assert cluster.await_all(task) is task
 
 
 @pytest.fixture
@@ -100,7 +68,7 @@ def test_rank_that_does_not_start_is_named(server, monkeypatch):
     found = cluster.assemble(3, roles)
     assert (found.name, found.spec["worker"][1]) == ("ps 0", "10.0.0.2:2222")
     assert [address.rpartition(":")[0] for address in found.tasks.values()] == [f"10.0.0.{rank}" for rank in range(4)]
-    port = int(found.address.rpartition(":")[2])  # kept for a server of this process
+    port = int(found.tasks[found.name].rpartition(":")[2])  # kept for a server of this process
     with pytest.raises(OSError, match="in use"), socket.socket() as stranger:
         stranger.bind(("", port))
     with socket.create_server(("", port)):  # says SO_REUSEADDR, as TensorFlow's server does

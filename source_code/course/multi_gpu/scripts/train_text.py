@@ -122,7 +122,7 @@ def this_process(config):
         # Horovod is not a strategy: each rank trains independently and averages gradients.
         return Process(tf.distribute.get_strategy(), hvd.rank(), hvd.size(), hvd.size())
     if config.strategy == "multi_worker":
-        task = cluster.await_all()
+        task = cluster.read()
         strategy = tf.distribute.MultiWorkerMirroredStrategy()
         return Process(strategy, task.index, len(task.workers), strategy.num_replicas_in_sync)
     if config.strategy == "single":

@@ -82,11 +82,10 @@ def main(config):
 
 
 def task_here():
-    """Return this process's task in a tf.distribute cluster, once all workers have started."""
+    """Return this process's task in a tf.distribute cluster."""
     task = cluster.read()
     if task.chief or task.ps:
         raise BenchError('a chief and parameter servers have no collectives: launch with cluster="multi_worker"')
-    cluster.await_all(task)
     return task
 
 
