@@ -14,27 +14,14 @@ from ddl.records.log import last_lines
 from ddl.records.stack import NO_TORCH
 from ddl.text import did_you_mean
 
-# Slurm's job states that are not the script's fault, with their meaning and advice.
+# Slurm's job states that are not the script's fault, with advice.
 SLURM_ENDS = {
-    "OUT_OF_MEMORY": (
-        "it needed more memory than requested",
-        'Try a smaller batch or fewer workers, or set scheduler_arguments = ["--mem=..."] in the site file.',
-    ),
-    "TIMEOUT": (
-        "it reached its time limit",
-        "Raise time_limit in the site file, or train in parts with --checkpoint-every and --resume; a detached run "
-        "resumes automatically.",
-    ),
-    "DEADLINE": ("it reached its deadline", ""),
-    "NODE_FAIL": (
-        "a node failed",
-        "Start it again. If it fails again, tell the cluster's administrators which node it was.",
-    ),
-    "BOOT_FAIL": ("a node did not start", "Start it again."),
-    "PREEMPTED": (
-        "a job with higher priority preempted it",
-        "Start it again, detached and with --checkpoint-every: then Slurm requeues it and it resumes automatically.",
-    ),
+    "OUT_OF_MEMORY": 'Try a smaller batch, fewer workers, or scheduler_arguments = ["--mem=..."] in the site file.',
+    "TIMEOUT": "Raise time_limit in the site file, or train in parts with --checkpoint-every and --resume.",
+    "DEADLINE": "Start it earlier.",
+    "NODE_FAIL": "Start it again. If it fails again, tell the cluster's administrators which node it was.",
+    "BOOT_FAIL": "Start it again.",
+    "PREEMPTED": "Start it again, detached and with --checkpoint-every: then Slurm requeues it and it resumes.",
 }
 
 FULL = ("No space left on device", "Disk quota exceeded")  # the operating system's messages
@@ -105,19 +92,12 @@ class Failure:
     advice: str = ""
     logs: tuple[Path, ...] = ()
 
-    @property
-    def last_words(self) -> tuple[str, ...]:
-        """Text to print after the sentence: the traceback's last line or the rank's last lines."""
-        if self.message and self.traceback:
-            return tuple(self.traceback.rstrip().splitlines()[-1:])
-        return self.output
-
 
 def failure_of(e: CrashReport) -> Failure | None:
     """Return the first cause of a run's failure; None unless the run or one of its ranks has failed."""
-    if e.state == "done" or (e.state == "stopped" and not _lost_checkpoint(e)):
+    if e.state in ("done", "stopped"):
         return None
-    if e.state in ("failed", "lost", "stopped"):
+    if e.state in ("failed", "lost"):
         failure: Failure | None = _cause(e)
     else:  # a rank's error is shown while the others still run
         failure = _raised(e, e.raised) if e.raised else None
@@ -126,48 +106,41 @@ def failure_of(e: CrashReport) -> Failure | None:
     return failure and replace(failure, logs=e.logs)
 
 
-def _lost_checkpoint(e: CrashReport) -> bool:
-    """Return whether a rank of a run that was asked to end could not write its checkpoint."""
-    return bool(e.raised and e.raised.error["type"] == "StorageError")
-
-
 def _cause(e: CrashReport) -> Failure:
-    reason, full = e.end.get("reason"), _full(e)
-    if e.state == "lost":
-        advice = "Its machine may have been switched off, or its launcher killed. Start it again."
-        why = f"the run's processes are gone, and none of them recorded why{full}"
-        return Failure(why, advice=MORE_ROOM if full else advice)
+    reason = e.end.get("reason")
     if e.end.get("slurm") in SLURM_ENDS:
         return _ended_by_slurm(e)
     if reason == "timeout":
         return _timed_out(e)
+    before_ranks = reason == "launch" and not any(ending.error for ending in e.endings)
+    if reason != "launcher killed" and not before_ranks and e.state != "lost" and (failure := _of_ranks(e)):
+        return failure
+    if is_full(e.folder.path):
+        sentence = f"the disk that holds {e.folder.path} is full, and nothing else could be recorded"
+        return Failure(sentence, type="storage", advice=MORE_ROOM)
+    if e.state == "lost":
+        advice = "Its machine may have been switched off, or its launcher killed. Start it again."
+        return Failure("the run's processes are gone, and none of them recorded why", advice=advice)
     if reason == "launcher killed":
         advice = "If you did not do this, the machine may be out of memory."
         return Failure(f"the launcher was killed by {e.end['signal']}", advice=advice)
-    before_ranks = reason == "launch" and not any(ending.error for ending in e.endings)
-    if before_ranks and not full:
+    if before_ranks:
         return Failure(
             f"the launcher failed before any rank ran: {e.end['message']}",
             message=e.end["message"],
             traceback=e.end.get("log", ""),
             advice="`ddl doctor` shows what is missing.",
         )
-    if not before_ranks and (failure := _of_ranks(e)):
-        return failure
-    if full:
-        sentence = f"the disk that holds {e.folder.path} is full, and nothing else could be recorded"
-        return Failure(sentence, type="storage", advice=MORE_ROOM)
     return Failure("the run failed and no rank said why", advice="See the launcher's log.")
 
 
 def _ended_by_slurm(e: CrashReport) -> Failure:
-    why, advice = SLURM_ENDS[e.end["slurm"]]
     where = f" on {e.end['nodes']}" if e.end.get("nodes") else ""
     return Failure(
-        f"Slurm ended job {e.end['job']}{where}: {why} ({e.end['slurm']})",
+        f"Slurm ended job {e.end['job']}{where}: {e.end['slurm']}",
         type=e.end["slurm"],
         traceback=e.raised.error["traceback"] if e.raised else "",
-        advice=advice,
+        advice=SLURM_ENDS[e.end["slurm"]],
     )
 
 
@@ -250,18 +223,13 @@ def _raised(e: CrashReport, first: Ending) -> Failure:
 
 def _special_advice(e: CrashReport, first: Ending) -> str:
     """Return advice about an exception that depends on its message or on the script's name; empty if there is none."""
-    error, script = first.error, e.job.get("script", "")
+    error = first.error
     if error["type"] in ("EOFError", "BdbQuit", "NoKeyboard"):
         return f"Ranks have no keyboard. `ddl run --debug {first.rank}` gives this rank your terminal."
-    if "attempted relative import with no known parent package" in error["message"]:
-        path = Path(script)
-        return (
-            f"Run it as a module, from the folder that holds the package: `ddl run -m {path.parent.name}.{path.stem}`."
-        )
     if error["type"] in ("ModuleNotFoundError", "AttributeError", "ImportError") and (
         found := HIDDEN.search(error["message"])
     ):
-        hiding = Path(script).with_name(f"{found[1] or found[2] or found[3]}.py")
+        hiding = Path(e.job.get("script", "")).with_name(f"{found[1] or found[2] or found[3]}.py")
         if hiding.is_file():
             return f"Rename {hiding}: its name hides the package {hiding.stem!r}."
     return next((told for sign, told in BY_MESSAGE.items() if sign in error["message"]), "")
@@ -293,9 +261,8 @@ def _killed(e: CrashReport, first: Ending) -> Failure:
 
 
 def _exited(e: CrashReport, first: Ending) -> Failure:
-    full = _full(e)
-    advice = MORE_ROOM if full else "" if first.output else "The end of its log may say more."
-    return _of_rank(e, first, f"exited with status {first.code} {e.when(first)}, and no exception{full}", advice=advice)
+    advice = "" if first.output else "The end of its log may say more."
+    return _of_rank(e, first, f"exited with status {first.code} {e.when(first)}, and no exception", advice=advice)
 
 
 def _of_rank(e: CrashReport, first: Ending, became: str, **fields: Any) -> Failure:
@@ -304,8 +271,3 @@ def _of_rank(e: CrashReport, first: Ending, became: str, **fields: Any) -> Failu
     defaults = {"output": first.output, "status": first.code, "rank": first.rank}
     on = f" on {host}" if host else ""
     return Failure(f"{e.who(first.rank)}{on} {became}", others=e.others(first), **{**defaults, **fields})
-
-
-def _full(e: CrashReport) -> str:
-    """Return an addition to a sentence if the run's disk is full, or an empty string."""
-    return f"; the disk that holds {e.folder.path} is full" if is_full(e.folder.path) else ""

@@ -131,18 +131,9 @@ class Job:
             yield f'parameter_servers={servers!r} needs cluster="parameter_server", not {self.cluster!r}'
         if self.debug is not None and self.debug >= self.processes:
             yield f"debug must be a rank from 0 to {self.processes - 1}, got {self.debug}"
-        if self.elastic:
-            yield from self._elastic_problems()
-
-    def _elastic_problems(self) -> Iterator[str]:
-        if self.cluster != "horovod":
-            yield f'elastic=True needs cluster="horovod", not {self.cluster!r}'
-        if self.max_restarts:
-            yield f"max_restarts={self.max_restarts!r} must be 0 with elastic=True: Horovod replaces single ranks"
-        if (self.nodes or 1) > 1:
-            yield f"nodes={self.nodes!r} must be 1 with elastic=True: all ranks are on this machine"
-        if self.debug is not None:
-            yield "debug needs ranks that stay: it does not work with elastic=True"
+        others = (self.cluster != "horovod", self.max_restarts, (self.nodes or 1) > 1, self.debug is not None)
+        if self.elastic and any(others):
+            yield 'elastic=True needs cluster="horovod" and one node, and excludes max_restarts and debug'
 
     @property
     def is_module(self) -> bool:

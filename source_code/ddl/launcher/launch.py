@@ -209,13 +209,7 @@ def _spawn(planned: Plan, environment: dict[str, str], paths: RunFolder, detach:
                 start_new_session=True,  # Ctrl-C reaches only this process, which then stops the run
                 pass_fds=inherited,
             )
-
-        def reap() -> None:  # even if its `Run` is gone
-            process.wait()
-            if process.stdin:
-                process.stdin.close()
-
-        threading.Thread(target=reap, daemon=True).start()
+        threading.Thread(target=process.wait, daemon=True).start()  # keeps the pipe open if its `Run` is gone
     except OSError as error:
         refusal = SiteError(f"{planned.argv[0]} cannot be started ({error.strerror}); `ddl doctor` checks this site")
         _record_failure(paths, refusal)
@@ -238,11 +232,9 @@ def _surroundings(folder: Path) -> dict[str, Any]:
 
 def _new_folder() -> Path:
     """Make a new run folder, named by the time and a few random digits."""
-    while True:
-        folder = runs_dir() / f"{datetime.now():%Y%m%d-%H%M%S}-{os.urandom(2).hex()}"
-        try:
-            folder.mkdir(parents=True)
-            return folder
-        except OSError as error:
-            if not os.path.lexists(folder):  # otherwise another launch has just made it
-                raise StorageError(error, runs_dir(), "made") from error
+    folder = runs_dir() / f"{datetime.now():%Y%m%d-%H%M%S}-{os.urandom(2).hex()}"
+    try:
+        folder.mkdir(parents=True)
+    except OSError as error:
+        raise StorageError(error, runs_dir(), "made") from error
+    return folder

@@ -1,7 +1,7 @@
 """Progress of a run, computed only from the files in its folder."""
 
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -14,13 +14,11 @@ from ddl.records.folder import RunFolder, processes_of, start_of
 from ddl.records.jsonfiles import DamagedFile, JsonLines, is_full, read_json, read_json_lines
 from ddl.text import plural, printable
 
-GONE_S = 5.0  # normally, all ranks end within a second or two
 ENDS = ("done", "failed", "stopped", "lost")  # states that are recorded
 OVER = (*ENDS, "damaged")
 STATES = ("queued", "starting", "running", "training", *OVER)
 JOB = ("id", "created", "workers")  # required keys
 RANK = ("rank", "host", "pid", "started")
-MOST_RANKS = 100_000  # each is looked for
 # Fields of `Progress` that are copied from step and evaluation events.
 MEASURES = ("step", "epoch", "images_per_s", "loss", "test_accuracy", "learning_rate")
 
@@ -84,10 +82,7 @@ def events_of(folder: RunFolder) -> JsonLines:
 
 def read_job(folder: RunFolder) -> dict | None:
     """Return a run's ``job.json``, or None if it does not exist; raise DamagedFile if it does not describe a run."""
-    job = read_json(folder.job, JOB)
-    if job and not (isinstance(ranks := processes_of(job), int) and ranks <= MOST_RANKS):
-        raise DamagedFile(f"{folder.job} is damaged: it has {ranks!r} workers")
-    return job
+    return read_json(folder.job, JOB)
 
 
 def progress_of(
@@ -145,8 +140,11 @@ def _read(folder: RunFolder, alive: bool, now: float, waiting: str, script: Json
     if state not in OVER and folder.discovery.exists():
         facts["notes"].append(f"to let ranks come and go, edit {folder.discovery}")
     if state in ("running", "training"):
-        facts["notes"] += _waits(folder, launcher, processes, now)
-    facts["notes"] += _losses(folder, script, processes, alive)
+        facts["notes"] += filter(None, (stall_of(folder, processes), straggler_of(folder, processes)))
+    if damaged := script.damaged + (script.unfinished and not alive):
+        facts["notes"].append(f"{plural(damaged, 'line')} of {script.path} cannot be read; the rest is shown")
+    if alive and is_full(folder.path):
+        facts["notes"].append(f"the disk that holds {folder.path} is full: the ranks' output may be lost")
     facts |= {name: tuple(facts[name]) for name in ("history", "losses", "notes")}
     return Progress(
         id=folder.path.name,
@@ -164,26 +162,6 @@ def _read(folder: RunFolder, alive: bool, now: float, waiting: str, script: Json
         failure=failure_of(CrashReport(folder, job, last_start(launcher), events, state, recorded)),
         **facts,
     )
-
-
-def _waits(folder: RunFolder, launcher: list[dict], world: int, now: float) -> Iterator[str]:
-    """Yield notes on ranks that the others wait for, or may wait for because they ended a while ago."""
-    for event in last_start(launcher):
-        alone = event["event"] == "rank_exit" and not event["code"] and not event.get("reason")
-        if alone and event["time"] < now - GONE_S:
-            yield f"rank {event['rank']} has ended with status 0, and others are still running"
-    yield from filter(None, (stall_of(folder, world), straggler_of(folder, world)))
-
-
-def _losses(folder: RunFolder, script: JsonLines, world: int, alive: bool) -> Iterator[str]:
-    """Yield notes on records that cannot be read and output that was lost to a full disk."""
-    if damaged := script.damaged + (script.unfinished and not alive):
-        yield f"{plural(damaged, 'line')} of {script.path} cannot be read; the rest is shown"
-    for rank in range(world):
-        if folder.lost(rank).exists():
-            yield f"some of rank {rank}'s output is lost: the disk that holds {folder.log(rank)} was full"
-    if alive and is_full(folder.path):
-        yield f"the disk that holds {folder.path} is full: the ranks' output may be lost"
 
 
 def launcher_events(folder: RunFolder, world: int, alive: bool) -> list[dict]:

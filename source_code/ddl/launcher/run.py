@@ -35,7 +35,9 @@ class RunFailed(CourseError, RuntimeError):
     def __init__(self, run: "Run") -> None:
         failure = run.failure
         assert failure, f"run {run.id} has not failed"
-        super().__init__("\n".join([f"run {run.id}: {failure.sentence}", *failure.last_words]))
+        raised = failure.message and failure.traceback
+        last_words = raised.rstrip().splitlines()[-1:] if raised else failure.output
+        super().__init__("\n".join([f"run {run.id}: {failure.sentence}", *last_words]))
         self.run = run
 
     def _render_traceback_(self) -> list[str]:

@@ -4,7 +4,7 @@ import os
 import re
 import subprocess
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,11 +17,9 @@ ACTIVE = frozenset(
     "RESV_DEL_HOLD SPECIAL_EXIT STOPPED".split()
 )
 ASK_EVERY_S = 2.0  # a controller serves thousands of jobs
-FIRST_ASK_EVERY_S = 0.5  # until the job is in the queue
 PATIENCE_S = 30
 # Reasons (`man squeue`, "JOB REASON CODES") for which a job waits until somebody does something.
-HELD = re.compile("(?i)held")
-REFUSED = re.compile("Partition(?!Down|Inactive)|^Invalid|NotAllowed|NotPermitted|BadConstraints")
+REFUSED = re.compile("(?i)held|Partition(?!Down|Inactive)|^Invalid|NotAllowed|NotPermitted|BadConstraints")
 
 
 class SlurmError(CourseError, RuntimeError):
@@ -53,10 +51,8 @@ class JobState:
         if self.state != "PENDING":
             return ""
         more = f", expected to start at {self.start.replace('T', ' ')}" if self.start else ""
-        if HELD.search(self.reason):
-            more = f"; it will not start by itself: `scontrol release {self.id}` lets it, `scancel {self.id}` ends it"
-        elif REFUSED.search(self.reason):
-            more = f"; it will not start by itself: `scancel {self.id}` ends it, then change the site file"
+        if REFUSED.search(self.reason):
+            more = f"; it will not start by itself: try `scontrol release {self.id}`, or `scancel {self.id}` to end it"
         return f"Slurm job {self.id} waits: {self.reason}{more}"
 
 
@@ -142,18 +138,15 @@ def submit(argv: Sequence[str], cwd: str, environment: Mapping[str, str]) -> str
 class SlurmJob:
     """The job of one run, found by name."""
 
-    def __init__(self, run_id: str, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, run_id: str) -> None:
         self.name = job_name(run_id)
-        self._clock = clock
         self._asked: float | None = None
         self._state: JobState | None = None
 
     def state(self, fresh: bool = False) -> JobState | None:
         """Return the job's state, at most `ASK_EVERY_S` old; None if Slurm has no such job."""
-        now = self._clock()
-        every = ASK_EVERY_S if self._state else FIRST_ASK_EVERY_S
-        if fresh or self._asked is None or now - self._asked >= every:
-            self._asked = now
+        if fresh or self._asked is None or time.monotonic() - self._asked >= ASK_EVERY_S:
+            self._asked = time.monotonic()
             self._state = self._squeue()
         return self._state
 

@@ -138,7 +138,7 @@ def _open_files(folder, rank, terminal):
             os.dup2(log, 1)
             os.dup2(log, 2)
             os.close(log)
-            keep_writing(folder.lost(rank))
+            keep_writing()
             sys.breakpointhook = _refuse_breakpoint
         folder.error(rank).unlink(missing_ok=True)  # from an earlier start of a requeued job
         stacks = open(folder.stack(rank), "w")

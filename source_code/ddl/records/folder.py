@@ -59,7 +59,6 @@ class RunFolder:
     # Each rank
     rank = _RankFile("rank-{}.json")  # as it starts: host, process id, threads; the end of its script
     log = _RankFile("rank-{}.log")  # everything that it prints
-    lost = _RankFile("lost-{}")  # an empty file: the disk was full, and output is missing
     error = _RankFile("error-{}.json")  # the exception that ended it
     stack = _RankFile("stack-{}.txt")  # its stack, when asked
     witness = _RankFile("witness-{}.jsonl")  # what its script recorded of each step

@@ -1,6 +1,5 @@
 """Logs of ranks: writing that survives a full disk, and incremental reading."""
 
-import contextlib
 import io
 import os
 import re
@@ -22,9 +21,8 @@ ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|
 class _Tolerant(io.FileIO):
     """A file that drops output while its disk is full, and notes later how much is missing."""
 
-    def __init__(self, descriptor: int, lost: Path | None) -> None:
+    def __init__(self, descriptor: int) -> None:
         super().__init__(descriptor, "w", closefd=False)
-        self._lost = lost
         self._missing = 0  # bytes dropped since the last successful write
 
     def write(self, data: Any) -> int:
@@ -40,23 +38,15 @@ class _Tolerant(io.FileIO):
             if error.errno not in FULL:
                 raise
             self._missing += len(rest)
-            if self._lost:
-                with contextlib.suppress(OSError):
-                    self._lost.touch()  # an empty file needs no space
         return size
 
 
-def keep_writing(lost: Path | None = None) -> None:
-    """Make this process write its output unbuffered, so that none is lost in a crash, and survive a full disk.
-
-    The file `lost` is created once output has been dropped.
-    """
+def keep_writing() -> None:
+    """Make this process write its output unbuffered, so that none is lost in a crash, and survive a full disk."""
     for name, descriptor in (("stdout", 1), ("stderr", 2)):
         old = getattr(sys, name)
         old.flush()
-        stream = io.TextIOWrapper(
-            _Tolerant(descriptor, lost), write_through=True, encoding=old.encoding, errors=old.errors
-        )
+        stream = io.TextIOWrapper(_Tolerant(descriptor), write_through=True, encoding=old.encoding, errors=old.errors)
         stream.mode = "w"  # type: ignore[misc]  # as the interpreter does
         setattr(sys, name, stream)
         setattr(sys, f"__{name}__", stream)

@@ -250,7 +250,9 @@ CASES = {
             "<urlopen error [Errno -2] Name or service not known>": "copy the file",
         }.items()
     },
-    "Slurm's limit of memory": dict(sentence="needed more memory", end=dict(slurm="OUT_OF_MEMORY", **SLURM)),
+    "Slurm's limit of memory": dict(
+        sentence="job 17 on node01: OUT_OF_MEMORY", end=dict(slurm="OUT_OF_MEMORY", **SLURM)
+    ),
     "tasks at their time limit": dict(
         sentence="45 s: the others were waiting for rank 1",
         tasks={0: dict(code=1, reason="timeout", waits=True), 1: dict(code=1, reason="timeout", waits=False)},
@@ -265,14 +267,6 @@ CASES = {
         others="rank 0 lost touch; ranks 1 and 3 were ended",
     ),
 }
-
-
-def test_checkpoint_that_a_full_disk_prevented_is_named_for_a_run_that_was_asked_to_end(folder):
-    folder.launcher(0.5, "launched")
-    folder.error(0, 3.0, "StorageError", f"checkpoint.npz cannot be written: {NO_ROOM}")
-    folder.launcher(4.0, "ended", state="stopped", reason="SIGTERM")
-    progress = folder.progress()
-    assert progress.state == "stopped" and "found its disk full" in progress.failure.sentence
 
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)

@@ -48,8 +48,6 @@ DAMAGES = {
     "without keys": lambda run: run.job.write_text("{}"),
     "a rank": lambda run: run.rank(0).write_text(""),
     "a rank without keys": lambda run: run.rank(0).write_text("{}"),
-    "a billion workers": lambda run: write_json(run.job, {**JOB, "id": BAD, "workers": 10**9}),
-    "workers as text": lambda run: write_json(run.job, {**JOB, "id": BAD, "workers": "two"}),
     "a directory": lambda run: replace(run.launcher, Path.mkdir),
     "a pipe": lambda run: replace(run.launcher, os.mkfifo),
     "a pipe as events": lambda run: replace(run.events, os.mkfifo),
