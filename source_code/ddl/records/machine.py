@@ -29,33 +29,23 @@ def usable_cores() -> int:
     given = os.environ.get("SLURM_CPUS_ON_NODE", "")  # Slurm may grant fewer cores without enforcing it
     if given.isdigit():
         limits.append(int(given))
-    return max(1, math.ceil(min(limits + [_quota(group) for group in _control_groups("cpu")])))
+    return max(1, math.ceil(min(limits + [_quota(group) for group in _control_groups()])))
 
 
-def _control_groups(controller: str) -> Iterator[Path]:
-    """Yield the folders of this process's control group and of all groups above it.
+def _control_groups() -> Iterator[Path]:
+    """Yield the folders of this process's control group (version 2: "0::/path") and of all groups above it.
 
-    Version 2 has one tree of groups ("0::/path"), version 1 has one per controller ("4:memory:/path"). A container may
-    see only its own part of a tree, so some of the folders may not exist.
+    A container may see only its own part of the tree, so some of the folders may not exist.
     """
-    for line in _text(OWN_CGROUP).splitlines():
-        _, controllers, path = line.split(":", 2)
-        if not controllers or controller in controllers.split(","):
-            tree = CGROUP / controller if controllers else CGROUP
-            group = tree / path.lstrip("/")
-            yield from (folder for folder in (group, *group.parents) if folder.is_relative_to(tree))
-
-
-def _limit(group: Path, names: tuple[str, ...]) -> list[int] | None:
-    """Return the numbers in these files of a control group; None without a limit ("max", -1, or no such file)."""
-    words = [word for name in names for word in _text(group / name).split()]
-    return [int(word) for word in words] if len(words) == 2 and all(map(str.isdigit, words)) else None
+    if found := re.search("^0::/(.*)", _text(OWN_CGROUP), re.MULTILINE):
+        group = CGROUP / found[1]
+        yield from (folder for folder in (group, *group.parents) if folder.is_relative_to(CGROUP))
 
 
 def _quota(group: Path) -> float:
     """Return how many cores a control group may keep busy."""
-    limit = _limit(group, ("cpu.max",)) or _limit(group, ("cpu.cfs_quota_us", "cpu.cfs_period_us"))
-    return limit[0] / limit[1] if limit else math.inf
+    limit, _, period = _text(group / "cpu.max").partition(" ")
+    return int(limit) / int(period) if limit.isdigit() else math.inf
 
 
 def cores_of_host(hosts: int) -> int:
@@ -70,15 +60,15 @@ def available_bytes() -> int:
     """Return the memory that is still available on this machine and within the limits of the control groups."""
     import psutil
 
-    return min([psutil.virtual_memory().available, *map(_left_bytes, _control_groups("memory"))])
+    return min([psutil.virtual_memory().available, *map(_left_bytes, _control_groups())])
 
 
 def _left_bytes(group: Path) -> float:
     """Return how much memory a control group may still use; the kernel drops cached files to make room."""
-    version_1 = ("memory.limit_in_bytes", "memory.usage_in_bytes")
-    limit = _limit(group, ("memory.max", "memory.current")) or _limit(group, version_1)
-    cached = re.findall(r"^(?:total_)?inactive_file (\d+)", _text(group / "memory.stat"), re.MULTILINE)
-    return limit[0] - limit[1] + max(map(int, cached), default=0) if limit else math.inf
+    limit = _text(group / "memory.max").strip()
+    cached = re.search(r"^inactive_file (\d+)", _text(group / "memory.stat"), re.MULTILINE)
+    used = int(_text(group / "memory.current") or 0) - int(cached[1] if cached else 0)
+    return int(limit) - used if limit.isdigit() else math.inf
 
 
 def threads_per_rank() -> int:
@@ -100,43 +90,30 @@ def gpu_numbers() -> list[str]:
 def _gpus() -> tuple[tuple[str, str], ...]:
     """Return the entries of ``CUDA_VISIBLE_DEVICES`` that CUDA follows, or all GPUs, with their names.
 
-    CUDA ignores an invalid entry and everything after it: "-1" hides all GPUs. Of a GPU that is partitioned (MIG), it
-    uses the first instance unless the variable names another. Names are empty where ``nvidia-smi`` is missing, and
-    nothing can be checked.
+    CUDA ignores an invalid entry and everything after it: "-1" hides all GPUs. Names are empty where ``nvidia-smi`` is
+    missing, and nothing can be checked.
     """
-    names, visible = _names_by_device(), os.environ.get("CUDA_VISIBLE_DEVICES")
-    if visible is None:
-        return tuple((device, name) for device, name in names.items() if device.isdigit())
-    entries = itertools.takewhile(bool, map(str.strip, visible.split(",")))
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     if not shutil.which("nvidia-smi"):
+        entries = itertools.takewhile(bool, map(str.strip, (visible or "").split(",")))
         return tuple((entry, "") for entry in entries)
-    found: list[tuple[str, str]] = []
-    for entry in entries:
-        devices = (device for device in names if device == entry or (device.startswith(entry) and not entry.isdigit()))
-        if not (device := next(devices, None)):
-            break
-        found.append((entry, names[device]))
-    return tuple(found)
-
-
-def _names_by_device() -> dict[str, str]:
-    """Return the name of each GPU by index and by UUID, and of each MIG instance by UUID, from ``nvidia-smi -L``."""
-    names: dict[str, str] = {}
-    if not shutil.which("nvidia-smi"):
-        return names
     try:
         listed = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True, timeout=20).stdout
     except subprocess.TimeoutExpired:  # the driver is broken
-        return names
-    for line in listed.splitlines():
-        if gpu := re.match(r"GPU (\d+): (.+) \(UUID: (.+)\)", line):
-            index, model, uuid = gpu.groups()
-            names[index] = names[uuid] = model
-        elif instance := re.match(r"\s+MIG (\S+) .*\(UUID: (.+)\)", line):
-            names[instance[2]] = part = f"MIG {instance[1]} (a part of GPU {index}, {model})"
-            if names[index] == model:  # its first instance
-                names[index] = names[uuid] = part
-    return names
+        listed = ""
+    gpus = re.findall(r"^GPU (\d+): (.+) \(UUID: (.+)\)", listed, re.MULTILINE)
+    if visible is None:
+        return tuple((index, name) for index, name, _ in gpus)
+    found: list[tuple[str, str]] = []
+    for entry in map(str.strip, visible.split(",")):
+        by_uuid = entry.startswith("GPU-")
+        names = [name for index, name, uuid in gpus if entry == index or (by_uuid and uuid.startswith(entry))]
+        if entry.startswith("MIG-"):
+            names = ["MIG instance of a GPU"]
+        if not names:
+            break
+        found.append((entry, names[0]))
+    return tuple(found)
 
 
 def container_around() -> str:
