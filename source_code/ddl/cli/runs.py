@@ -258,17 +258,11 @@ def _remove(arguments):
         found = [run for run in runs() if run.created <= latest and run.progress().over]
     if going := [run.id for run in found if not run.progress().over]:
         raise InputError(f"nothing was deleted, because {', '.join(going)} is not over: `ddl stop` ends a run")
-    failed = 0
     for run in found:
-        try:
-            run.folder.unlink() if run.folder.is_symlink() else shutil.rmtree(run.folder)
-            print(f"{run.id}  deleted")
-        except OSError as error:
-            print(f"ddl: {run.id} cannot be deleted: {error}", file=sys.stderr)
-            failed += 1
+        run.folder.unlink() if run.folder.is_symlink() else shutil.rmtree(run.folder)
+        print(f"{run.id}  deleted")
     if not arguments.run:
-        print(f"{plural(len(found) - failed, 'run')} deleted")
-    return int(failed > 0)
+        print(f"{plural(len(found), 'run')} deleted")
 
 
 def _compare(arguments):

@@ -34,7 +34,7 @@ def doctor(site=None, submit: bool = False) -> Report:
 
 def _machine(site):
     """Check this machine; its devices only if ranks run on it."""
-    devices = [] if site.scheduler == "slurm" else [_cores(), _memory(), _gpus(), _slurm(), _hosts(site)]
+    devices = [] if site.scheduler == "slurm" else [_cores(), _memory(), _gpus(), _hosts(site)]
     software = [_software(), _horovod(site.controller)]
     if site.enters_container:
         software = [
@@ -144,12 +144,6 @@ def _disk():
     if gib < 1:
         return missing("disk", detail, "delete old runs, or set DDL_RUNS_DIR to a larger disk")
     return Check("disk", "OK", detail)
-
-
-def _slurm():
-    if shutil.which("sinfo"):
-        return Check("Slurm", "OK", "installed, but not used by this site")
-    return Check("Slurm", "optional", "not installed: runs start on this machine")
 
 
 def _hosts(site):

@@ -80,11 +80,6 @@ def events_of(folder: RunFolder) -> JsonLines:
     return JsonLines(folder.events, EVENT)
 
 
-def read_job(folder: RunFolder) -> dict | None:
-    """Return a run's ``job.json``, or None if it does not exist; raise DamagedFile if it does not describe a run."""
-    return read_json(folder.job, JOB)
-
-
 def progress_of(
     folder: str | Path,
     *,
@@ -110,7 +105,7 @@ def progress_of(
 
 
 def _read(folder: RunFolder, alive: bool, now: float, waiting: str, script: JsonLines) -> Progress:
-    job = read_job(folder)
+    job = read_json(folder.job, JOB)
     if job is None:
         raise DamagedFile(f"{folder.job} is missing")
     created, processes = job["created"], processes_of(job)

@@ -10,7 +10,7 @@ from ddl.errors import CourseError, NotFound, OneLine
 from ddl.launcher import processes
 from ddl.launcher.failure import Failure
 from ddl.launcher.process_control import ProcessControl
-from ddl.launcher.progress import Progress, events_of, progress_of, read_job, without_repeats
+from ddl.launcher.progress import JOB, Progress, events_of, progress_of, without_repeats
 from ddl.launcher.restarts import Restart
 from ddl.records import files
 from ddl.records.folder import RunFolder, StorageError
@@ -23,10 +23,6 @@ if TYPE_CHECKING:
     import pandas
 
 SHOWN = 12  # runs in the table that a notebook shows
-
-
-class NoSuchRun(CourseError, LookupError):
-    """No run, or more than one, has this id."""
 
 
 class RunFailed(CourseError, RuntimeError):
@@ -62,7 +58,7 @@ class Run:
         self._paths = RunFolder(self.folder)
         self._events = events_of(self._paths)
         try:
-            self.job = read_job(self._paths) or {}
+            self.job = read_json(self._paths.job, JOB) or {}
         except DamagedFile:
             self.job = {}
         self.id = self.folder.name  # not the recorded one: the folder may be a copy
@@ -230,10 +226,10 @@ def _is_run(folder: Path) -> bool:
 def attach(run_id: str) -> Run:
     """Return a run by its id or the beginning of it; `Run.wait` follows it.
 
-    NoSuchRun if no run, or more than one, matches; StorageError if the runs folder cannot be read.
+    NotFound if no run, or more than one, matches; StorageError if the runs folder cannot be read.
     """
     if not run_id:
-        raise NoSuchRun("the id of a run must not be empty, got ''")
+        raise NotFound("the id of a run must not be empty, got ''")
     folders = _folders()
     found = [folder for folder in folders if folder.name.startswith(run_id)]
     exact = [folder for folder in found if folder.name == run_id]
@@ -241,5 +237,5 @@ def attach(run_id: str) -> Run:
         return Run((exact or found)[0])
     if not found:
         latest = ", ".join(folder.name for folder in folders[-3:]) or "none yet"
-        raise NoSuchRun(f"no run {run_id!r} in {runs_dir()}; the latest: {latest}")
-    raise NoSuchRun(f"{run_id!r} matches {len(found)} runs: {', '.join(path.name for path in found)}")
+        raise NotFound(f"no run {run_id!r} in {runs_dir()}; the latest: {latest}")
+    raise NotFound(f"{run_id!r} matches {len(found)} runs: {', '.join(path.name for path in found)}")

@@ -34,7 +34,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from ddl.errors import CourseError
+from ddl.errors import InputError
 from ddl.launcher.run_options import RunOptions
 from ddl.launcher.timeouts import COOLDOWN_S
 from ddl.rank import rendezvous
@@ -50,10 +50,6 @@ LEAVE_S = 20  # for a rank whose place is gone to end
 NOTIFY_S = 5
 
 Place = tuple[str, int]  # a host's name, and the number of a rank there
-
-
-class DiscoveryError(CourseError, RuntimeError):
-    """A discovery script failed, or its output cannot be used."""
 
 
 class Elastic(OneHost):
@@ -176,11 +172,11 @@ class Elastic(OneHost):
             hosts = {host: slots for host, slots in hosts_of(self._script).items() if slots}
             if hosts and had and not had & hosts.keys():
                 names = " and ".join(sorted(had))
-                raise DiscoveryError(f"the discovery script {self._script} drops {names}, which has all the ranks")
+                raise InputError(f"the discovery script {self._script} drops {names}, which has all the ranks")
             self._hosts = hosts
             if not hosts:
                 problem = "the discovery script names no host; training waits for one"
-        except DiscoveryError as error:
+        except InputError as error:
             problem = f"hosts are unchanged: {error}"
         if problem != self._problem:
             self._problem = problem
@@ -225,19 +221,19 @@ def _server(formed: Callable[[Sequence[Any]], None]) -> Any:
 def hosts_of(script: Path) -> dict[str, int]:
     """Run a discovery script; return the number of slots of each host.
 
-    DiscoveryError if it fails, takes too long, or prints anything but names of the loopback interface with numbers.
+    InputError if it fails, takes too long, or prints anything but names of the loopback interface with numbers.
     """
     try:
         ran = subprocess.run([script], capture_output=True, text=True, timeout=DISCOVERY_S, check=True)
     except (OSError, subprocess.SubprocessError) as error:
         said = getattr(error, "stderr", None) or ""
-        raise DiscoveryError(f"the discovery script failed: {error} {said.strip()}") from None
+        raise InputError(f"the discovery script failed: {error} {said.strip()}") from None
     hosts = {}
     for line in filter(None, map(str.strip, ran.stdout.splitlines())):
         found = re.fullmatch(r"(localhost|127\.[\d.]+):(\d+)", line)
         if not found:
             examples = "localhost:1 or 127.0.0.1:1"
-            raise DiscoveryError(f"the discovery script {script} must print lines like {examples}, got {line!r}")
+            raise InputError(f"the discovery script {script} must print lines like {examples}, got {line!r}")
         hosts[found[1]] = int(found[2])
     return hosts
 

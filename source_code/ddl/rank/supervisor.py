@@ -21,7 +21,7 @@ from ddl.rank.fast_exit import adopt_orphans
 from ddl.rank.rendezvous import Slot
 from ddl.rank.spawn import ForkedRank, Spawner
 from ddl.rank.waiting import SAMPLE_S, Straggler, at_work, handles_signal, waits
-from ddl.records.folder import RunFolder, StorageError, stack_of
+from ddl.records.folder import RunFolder, stack_of
 from ddl.records.jsonfiles import read_json
 from ddl.records.paths import runs_dir
 
@@ -34,10 +34,7 @@ def enter_folder(name: str) -> None:
     """Give the processes of a pasted line a folder in which they find each other. Its ranks keep no records."""
     if RunFolder.here() is None:
         folder = runs_dir() / name
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            sys.exit(f"{StorageError(error, folder)}")
+        folder.mkdir(parents=True, exist_ok=True)
         os.environ.update(DDL_RUN_ID=name, DDL_RUN_DIR=str(folder))
 
 
@@ -228,15 +225,8 @@ class Supervisor:
 
     def waits(self, ranks: Sequence[int]) -> list[bool]:
         """Return for each of these ranks whether it waits for others."""
-        if not ranks:
-            return []
-
-        def rank_waits(rank: int) -> bool:
-            pid = self._pid(rank)
-            return bool(pid) and waits(pid, self.folder.stack(rank))
-
-        with ThreadPoolExecutor(len(ranks)) as pool:
-            return list(pool.map(rank_waits, ranks))
+        with ThreadPoolExecutor(max(1, len(ranks))) as pool:
+            return list(pool.map(lambda rank: waits(self._pid(rank), self.folder.stack(rank)), ranks))
 
     def _pid(self, rank: int) -> int:
         return (read_json(self.folder.rank(rank)) or {}).get("pid", 0)

@@ -12,7 +12,7 @@ import sys
 import threading
 import time
 
-from ddl.errors import CourseError
+from ddl.errors import CourseError, NotFound
 from ddl.launcher.run_options import RunOptions
 from ddl.launcher.timeouts import GLOO_TIMEOUT_S
 from ddl.rank import rendezvous
@@ -29,10 +29,6 @@ HOLD_S = 3.0  # when one rank ends, the others end too: all tasks first record w
 POLL_S = 0.5
 JOIN_S = 30.0  # how long to wait for the tasks of ranks that end, before their nodes count as lost
 SERVE_S = 10.0  # how long rank 0's task answers the others after its rank has ended
-
-
-class MeetingError(CourseError, OSError):
-    """The ranks cannot connect: an address, or the way to it, is missing."""
 
 
 def main():
@@ -155,7 +151,7 @@ class Task(Supervisor):
 
     def _find_rendezvous(self):
         if wait_for([self.folder.rendezvous], self._of_this_start, GLOO_TIMEOUT_S):
-            raise MeetingError(
+            raise NotFound(
                 f"rank 0 has not written its address to {self.folder.rendezvous} within {GLOO_TIMEOUT_S} s: check that "
                 "all nodes share that folder"
             )
@@ -216,7 +212,7 @@ def own_address(interface: str) -> str:
     known = addresses()
     if interface:
         if interface not in known:
-            raise MeetingError(
+            raise NotFound(
                 f"network_interfaces: {host_name()} has no interface {interface!r} with an IPv4 address; it has: "
                 f"{', '.join(known)}"
             )
@@ -235,7 +231,7 @@ def interface_toward(address: str) -> str:
         local = probe.getsockname()[0]
     if interface := interface_of(local):
         return interface
-    raise MeetingError(
+    raise NotFound(
         f"no interface of this host has the address {local}, which leads to {address}; name one in the site file "
         "(network_interfaces)"
     )

@@ -26,10 +26,12 @@ AT_WORK = ("R", "D", "T")  # states of a thread: running, in the kernel, stopped
 def waits(pid: int, stack: Path) -> bool:
     """Return whether a rank waits for others in a collective operation or ``hvd.init()``; this takes half a second.
 
-    The rank answers a signal by writing its stack to the file `stack`.
+    The rank answers a signal by writing its stack to the file `stack`. A `pid` of 0 stands for a rank not yet started.
     """
     import psutil  # takes 10 ms, which would delay every start
 
+    if not pid:
+        return False
     try:
         process = psutil.Process(pid)
         if not handles_signal(pid, STACK_SIGNAL) or process.status() == psutil.STATUS_STOPPED:

@@ -79,7 +79,7 @@ class Runs:
 
     def kill(self, run_id, rank):
         """Kill a rank of a run."""
-        attach(run_id).kill_rank(rank)
+        attach(run_id).kill_rank(int(rank))
         return {"rank": rank}
 
     def _look(self, run_id):
@@ -90,15 +90,18 @@ class Runs:
 
 
 class _Handler(JupyterHandler):
-    def initialize(self, runs, threads):
-        self._runs, self._threads = runs, threads
+    """The result of a function: a string is a page, a dictionary is JSON."""
 
-    async def _in_thread(self, function, *arguments):
-        """Call a function that reads files or waits for processes without blocking the server."""
+    def initialize(self, answer, threads, refresh=None):
+        self._answer, self._threads, self._refresh = answer, threads, refresh
+
+    async def _respond(self, *arguments):
+        """Call the function, which reads files or waits for processes, without blocking the server."""
         try:
-            return await asyncio.get_running_loop().run_in_executor(self._threads, function, *arguments)
+            answer = await asyncio.get_running_loop().run_in_executor(self._threads, self._answer, *arguments)
         except CourseError as error:
             raise web.HTTPError(404, reason="no such run") from error
+        self.finish(answer)
 
     def write_error(self, status_code, **kwargs):
         error = kwargs.get("exc_info", (None, None))[1]
@@ -108,30 +111,18 @@ class _Handler(JupyterHandler):
 
 
 class _Page(_Handler):
-    """The result of a function: a string is a page, a dictionary is JSON."""
-
-    def initialize(self, answer, refresh=None, **shared):
-        super().initialize(**shared)
-        self._answer, self._refresh = answer, refresh
-
     @web.authenticated
     async def get(self, *arguments):
         self.set_header("Cache-Control", "no-store")
         if self._refresh:
             self.set_header("Refresh", self._refresh)
-        self.finish(await self._in_thread(self._answer, *arguments))
+        await self._respond(*arguments)
 
 
-class _Stop(_Handler):
+class _Action(_Handler):
     @web.authenticated
-    async def post(self, run_id):
-        self.finish(await self._in_thread(self._runs.stop, run_id))
-
-
-class _Kill(_Handler):
-    @web.authenticated
-    async def post(self, run_id, rank):
-        self.finish(await self._in_thread(self._runs.kill, run_id, int(rank)))
+    async def post(self, *arguments):
+        await self._respond(*arguments)
 
 
 def forget_widgets(model, **_):
@@ -149,7 +140,7 @@ def serve(server):
     """Add the pages of runs to a Jupyter server, and tell its kernels about them."""
     pages = url_path_join(server.web_app.settings["base_url"], "ddl")
     runs = Runs(pages)
-    shared = {"runs": runs, "threads": ThreadPoolExecutor(8, thread_name_prefix="ddl")}
+    shared = {"threads": ThreadPoolExecutor(8, thread_name_prefix="ddl")}
     run = url_path_join(pages, "runs", r"([\w.-]+)")
     static = {"path": str(Path(__file__).with_name("static"))}
     # The search path of custom.css: after the user's, before Jupyter's empty one.
@@ -157,8 +148,8 @@ def serve(server):
     handlers = [
         (run, _Page, shared | {"answer": runs.page}),
         (url_path_join(run, "state"), _Page, shared | {"answer": runs.state}),
-        (url_path_join(run, "stop"), _Stop, shared),
-        (url_path_join(run, "kill", r"(\d+)"), _Kill, shared),
+        (url_path_join(run, "stop"), _Action, shared | {"answer": runs.stop}),
+        (url_path_join(run, "kill", r"(\d+)"), _Action, shared | {"answer": runs.kill}),
         (url_path_join(pages, r"(\w+\.js)"), web.StaticFileHandler, static),
     ]
     for added in plugins.each("pages"):

@@ -51,7 +51,7 @@ def test_address_from_interface_or_name_unless_local(interfaces, monkeypatch, na
 
     monkeypatch.setattr(socket, "gethostbyname", look_up)
     assert (task.own_address(""), task.own_address("ib1")) == (address, "10.2.0.7")
-    with pytest.raises(OSError, match="ib9.* lo, ib0, ib1, ib2"):
+    with pytest.raises(LookupError, match="ib9.* lo, ib0, ib1, ib2"):
         task.own_address("ib9")
 
 
