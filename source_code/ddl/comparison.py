@@ -16,14 +16,11 @@ FEW = 3  # up to this many comparisons, p-values are not corrected
 MEASURED = ("held-out accuracy, %", "training accuracy, %", "images/s")
 
 
-def compare(runs, at=None, steps=None, epochs=None, against=None, margin=1.0) -> Table:
+def compare(runs, against=None, margin=1.0) -> Table:
     """Return a table of runs with one row per arm; runs with the same name are the seeds of one arm.
 
     Recorded runs, and runs evaluated on validation images, have separate rows. A run without a result (failed or
     stopped) is counted in its row's note, which also reports the cost of restarts.
-
-    By default, final results are compared. ``at="epochs"`` and ``at="steps"`` compare each run's last evaluation within
-    the same number of epochs or optimizer steps: `epochs` or `steps`, by default the most that every run reached.
 
     Each arm's held-out accuracy is compared with the arm `against` or, by default, with the arm with the highest mean.
     Recorded arms, other data and other held-out images are compared among themselves. ``difference_points`` is the mean
@@ -37,23 +34,16 @@ def compare(runs, at=None, steps=None, epochs=None, against=None, margin=1.0) ->
     otherwise "running mean" over batches. ``ratio`` is throughput relative to the first arm, NaN if hardware or
     ranks × threads differ. ``note`` marks rows whose ``precision`` or ``tensorflow`` differs from the first row's.
 
-    Raises InputError for an empty list of runs, if `at` is invalid, or if no arm has the name `against`.
+    Raises InputError for an empty list of runs, or if no arm has the name `against`.
     """
-    if at not in (None, "epochs", "steps"):
-        raise InputError(f"at must be 'epochs', 'steps' or None, got {at!r}")
     runs = list(runs)
     if not runs:
         raise InputError("at least one run is needed")
-    unit = at or ("steps" if steps is not None else "epochs" if epochs is not None else None)
-    limit = steps if unit == "steps" else epochs
-    if unit and limit is None:
-        ends = [run.history[unit[:-1]].max() for run in runs if run.result is not None and len(run.history)]
-        limit = min(ends, default=None)
     arms = _arms(runs)
     names = list(dict.fromkeys(name for name, *_ in arms))
     if against is not None and against not in names:
         raise InputError(f"against must be one of the arms, got {against!r}; the arms are: {', '.join(names)}")
-    points = {key: _points(arm, unit, limit) for key, arm in arms.items()}
+    points = {key: _points(arm) for key, arm in arms.items()}
     mixed = len({recorded for _, recorded, _ in arms}) > 1
     rows = {key: _row(*key[:2], mixed, arm, points[key]) for key, arm in arms.items()}
     first = next(iter(rows.values()))
@@ -67,7 +57,7 @@ def compare(runs, at=None, steps=None, epochs=None, against=None, margin=1.0) ->
     if len(compared) > FEW:
         for key, p in zip(compared, holm([pairs[key].p for key in compared]), strict=True):
             rows[key]["p_holm"] = p
-    title = _title([point for seeds in points.values() for _, point in seeds], unit, limit)
+    title = _title([point for seeds in points.values() for _, point in seeds])
     table = _table(rows.values(), title, against, margin)
     table.attrs.update(title=title, differences=[pair.differences if pair else () for pair in pairs.values()])
     return table
@@ -84,10 +74,12 @@ def _arms(runs):
     return arms
 
 
-def _points(arm, unit, limit):
-    """Return (seed, evaluation) of each run in an arm that was evaluated in time."""
-    found = [(run.result.get("seed"), _point(run, unit, limit)) for run in arm if run.result is not None]
-    return [(seed, point) for seed, point in found if point is not None]
+def _points(arm):
+    """Return (seed, final evaluation) of each run in an arm that has one."""
+    keys = {"step": "steps", "epoch": "epochs", "seconds": "train_seconds"}
+    names = ("step", "epoch", "samples", "seconds", "accuracy", "clean_accuracy", "test_accuracy")
+    results = [run.result for run in arm if run.result is not None and run.result.get("steps") is not None]
+    return [(result.get("seed"), {name: result.get(keys.get(name, name)) for name in names}) for result in results]
 
 
 def _row(name, recorded, mixed, arm, seeds):
@@ -120,23 +112,8 @@ def _row(name, recorded, mixed, arm, seeds):
         "data": _same(data_label(result.get("data")) for result in results),
         "hardware": _same(hardware_label(result.get("hardware")) for result in results),
         "recorded": recorded,
-        "note": _note(arm, results, len(points)),
+        "note": _note(arm, results),
     }
-
-
-def _point(run, unit, limit):
-    """Return the evaluation to compare: the final one, or the last one within the limit."""
-    if unit is None:
-        result = run.result
-        keys = {"step": "steps", "epoch": "epochs", "seconds": "train_seconds"}
-        names = ("step", "epoch", "samples", "seconds", "accuracy", "clean_accuracy", "test_accuracy")
-        point = {name: result.get(keys.get(name, name)) for name in names}
-        return point if point["step"] is not None else None
-    history = run.history
-    if len(history) == 0 or limit is None:
-        return None
-    within = history[history[unit[:-1]] <= limit * (1 + 1e-9)]  # epochs are rounded quotients
-    return within.iloc[-1].to_dict() if len(within) else None
 
 
 def _of_job(run, key, asked):
@@ -144,7 +121,7 @@ def _of_job(run, key, asked):
     return run.result.get(key) if run.result is not None else run.job.get(asked)
 
 
-def _note(arm, results, points):
+def _note(arm, results):
     notes = []
     lost = [run for run in arm if run.result is None]
     if lost:
@@ -153,8 +130,6 @@ def _note(arm, results, points):
     diverged = sum(bool(result.get("diverged")) for result in results)
     if diverged:
         notes.append(f"{diverged} of {len(arm)} diverged")
-    if points < len(results):
-        notes.append(f"{len(results) - points} of {len(arm)} not evaluated by then")
     if restarts := [restart for run in arm if not run.recorded for restart in run.restarts]:
         repeated, lost_s = (sum(getattr(each, name) or 0 for each in restarts) for name in ("repeated", "lost_s"))
         times = plural(len(restarts), "time")
@@ -223,18 +198,14 @@ def _judge(row, other, seeds, other_seeds, margin):
     return pairs
 
 
-def _title(points, unit, limit):
-    """Say at which point runs are compared, and whether all have seen the same number of samples by then."""
-    title = "at the end"
-    if unit and limit is not None:
-        reached = all(math.isclose(point[unit[:-1]], limit) for point in points)
-        title = f"at {limit:g} {unit}" if reached else f"at the last evaluation within {limit:g} {unit}"
+def _title(points):
+    """Say whether all runs have seen the same number of samples at the end, where they are compared."""
     samples = {int(point["samples"]) for point in points if is_number(point["samples"])}
     if len(points) < 2 or not samples:
-        return title
+        return "at the end"
     if len(samples) == 1:
-        return f"{title}, after equally many samples ({samples.pop():,})"
-    return f"{title}, after different numbers of samples ({min(samples):,} to {max(samples):,})"
+        return f"at the end, after equally many samples ({samples.pop():,})"
+    return f"at the end, after different numbers of samples ({min(samples):,} to {max(samples):,})"
 
 
 def _ratio(row, first):

@@ -1,4 +1,4 @@
-"""The comparison table: arms, seeds, verdicts, equal epochs and equal steps."""
+"""The comparison table: arms, seeds and verdicts."""
 
 import math
 from types import SimpleNamespace
@@ -115,13 +115,6 @@ def test_one_common_seed_decides_nothing():
     row = by_arm(table)["b"]
     assert (row["difference_points"], row["pairs"], row["verdict"]) == (pytest.approx(10), 0, "not decided")
     assert "+10.0, no seed in common, not decided" in str(table)
-
-
-def test_equal_steps_uses_the_last_evaluation_within_them():
-    table = compare([run("slow", 0.8, steps=80), run("fast", 0.8, steps=800)], at="steps", steps=85)
-    slow, fast = by_arm(table).values()
-    assert (slow["steps"], slow["test_accuracy"]) == (80, pytest.approx(0.8))
-    assert math.isnan(fast["steps"]) and fast["note"] == "1 of 1 not evaluated by then"
 
 
 def test_throughput_is_compared_on_equal_hardware_only():

@@ -213,9 +213,9 @@ def plot_tasks(measured: Critical, noise: Noise) -> Figure:
 
 
 @styled
-def plot_differences(runs, against: str, margin: float = 1.0, at=None, steps=None, epochs=None) -> Figure:
+def plot_differences(runs, against: str, margin: float = 1.0) -> Figure:
     """Draw the differences that `ddl.compare` tabulates with the same arguments, with intervals and the margin."""
-    table = compare(runs, at=at, steps=steps, epochs=epochs, against=against, margin=margin)
+    table = compare(runs, against=against, margin=margin)
     every = zip(table.to_dict("records"), table.attrs["differences"], strict=True)
     rows = [row | {"seeds": seeds} for row, seeds in every if not math.isnan(row["difference_points"])]
     if not rows:

@@ -6,7 +6,7 @@ Commands are asked for machine-readable output (``sinfo -h -o``); their error me
 import os
 import shutil
 import subprocess
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from ddl.diagnose.report import Check, missing
 from ddl.launcher.job import Job, resolve_script
@@ -16,12 +16,11 @@ from ddl.launcher.slurm import SlurmError, require_configuration
 from ddl.records.paths import runs_dir
 from ddl.text import plural
 
-COMMANDS = ("srun", "sbatch", "squeue", "scancel", "scontrol", "sinfo")
+COMMANDS = ("srun", "sbatch", "squeue", "scancel", "scontrol")
 PATIENCE_S = 30
 
 
-@dataclass(frozen=True)
-class Answer:
+class Answer(NamedTuple):
     """A command's answer: whether it failed, its output, and its message."""
 
     refused: bool
@@ -42,7 +41,7 @@ def ask(*argv: str) -> Answer:
 
 
 def slurm_checks(site: Site) -> list[Check]:
-    """Check Slurm's commands, the partition, and whether Slurm would accept a job."""
+    """Check Slurm's commands, and whether Slurm would accept a job."""
     lacking = [name for name in COMMANDS if not shutil.which(name)]
     if lacking:
         return [missing("Slurm commands", f"not found: {', '.join(lacking)}", "run this on a login node")]
@@ -51,28 +50,7 @@ def slurm_checks(site: Site) -> list[Check]:
     except SlurmError as error:
         return [missing("Slurm commands", str(error), "correct this first")]
     installed = Check("Slurm commands", "OK", "installed")
-    return [installed] if site.allocation else [installed, _partition(site), _request(site)]
-
-
-def _partition(site):
-    """Check that the partition exists, and show what its nodes have: Slurm's answer to a job may need it."""
-    name = "Slurm partition"
-    answer = ask("sinfo", "-h", "-o", "%P|%D|%T|%c|%G|%l")
-    if answer.refused:
-        return missing(name, answer.words, "make `sinfo` work first")
-    rows = [line.split("|") for line in answer.text.splitlines()]
-    wanted = site.partition.split(",") if site.partition else [row[0][:-1] for row in rows if row[0].endswith("*")]
-    members = [row for row in rows if row[0].rstrip("*") in wanted]
-    if not members:
-        unknown = f'"{site.partition}" does not exist, or you may not use it'
-        what = unknown if site.partition else "not set, and Slurm has no default"
-        known = dict.fromkeys(row[0].rstrip("*") for row in rows)
-        return missing(name, what, f"partition = one of: {', '.join(known) or 'none'}")
-    kinds = (
-        f"{plural(int(count), 'node')} {state} with {cores} cores, GPUs {gres}, time limit {limit}"
-        for _, count, state, cores, gres, limit in members
-    )
-    return Check(name, "OK", f"{','.join(dict.fromkeys(wanted))}: {'; '.join(kinds)}")
+    return [installed] if site.allocation else [installed, _request(site)]
 
 
 def _request(site):
@@ -84,7 +62,6 @@ def _request(site):
     answer = ask(*argv[:at], "--test-only", *argv[at:])
     detail = f"to a job of {job.workers} workers on {plural(site.nodes, 'node')}: {answer.words}"
     if answer.refused:
-        return missing(
-            name, detail, "correct the key of the site file that Slurm's message is about, or see `sinfo -R`"
-        )
+        advice = "correct the key of the site file that Slurm's message is about; `sinfo` lists partitions"
+        return missing(name, detail, advice)
     return Check(name, "OK", detail)
