@@ -152,14 +152,8 @@ class CrashReport:
         return f"rank {rank} of {self.world}{f' ({role})' if role else ''}"
 
     def when(self, ending: Ending) -> str:
-        """Return when a rank ended: "3.2 s into epoch 2" or "1.0 s after it started"."""
-        at, started = ending.time, ending.started
-        began = next((event["time"] for event in self.events if event["event"] in ("start", "step")), None)
-        if began is None or at < began:
-            return f"{at - started:.1f} s after it started" if started else "before it started"
-        past = [event for event in self.events if event["event"] == "evaluation" and event["time"] <= at]
-        epoch = int(past[-1].get("epoch") or 0) + 1 if past else 1
-        return f"{at - (past[-1]['time'] if past else began):.1f} s into epoch {epoch}"
+        """Return when a rank ended: "1.0 s after it started"."""
+        return f"{ending.time - ending.started:.1f} s after it started" if ending.started else "before it started"
 
     def others(self, first: Ending) -> str:
         """Return a sentence about how the ranks other than `first` ended."""

@@ -80,8 +80,7 @@ class Site:
             path, why = found
         else:
             return cls.detect()
-        site = replace(cls.read(path), origin=f"{path} ({why})")
-        return site._at(Allocation.here(), ", ")
+        return replace(cls.read(path), origin=f"{path} ({why})")._at(Allocation.here())
 
     @classmethod
     def detect(cls) -> "Site":
@@ -95,7 +94,7 @@ class Site:
             gpus_per_node=gpus,
             origin="detected" if allocation else f"detected: a machine {what}",
         )
-        return site._at(allocation, ": ")
+        return site._at(allocation)
 
     @classmethod
     def read(cls, path: str | Path) -> "Site":
@@ -112,11 +111,11 @@ class Site:
             site = replace(site, image=os.path.join(Path(path).absolute().parent, os.path.expanduser(site.image)))
         return site
 
-    def _at(self, allocation: Allocation | None, joint: str) -> "Site":
+    def _at(self, allocation: Allocation | None) -> "Site":
         """Return this site as seen from inside the current Slurm job and container."""
         known: dict[str, Any] = {}
         if allocation:
-            known = {"allocation": allocation.job, "origin": f"{self.origin}{joint}{allocation}"}
+            known = {"allocation": allocation.job, "origin": f"{self.origin}, {allocation}"}
         if allocation and self.scheduler == "slurm":
             known |= {"nodes": allocation.nodes}
             if allocation.around:  # start ranks on this node without Slurm

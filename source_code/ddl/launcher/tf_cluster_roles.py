@@ -17,12 +17,7 @@ def assign_roles(cluster: str, workers: int, parameter_servers: int = 0) -> Role
     return computing if cluster == "multi_worker" else ()
 
 
-def roles_of(job: dict) -> Roles:
-    """Return the roles of a run from its ``job.json``."""
-    return assign_roles(job.get("cluster", ""), job.get("workers", 0), job.get("parameter_servers", 0))
-
-
 def role_of(job: dict, rank: int) -> str:
     """Name a rank's task ("worker 1") from the run's ``job.json``; empty if all ranks are equal."""
-    roles = roles_of(job)
+    roles = assign_roles(job.get("cluster", ""), job.get("workers", 0), job.get("parameter_servers", 0))
     return task_name(*roles[rank]) if rank < len(roles) else ""

@@ -1,13 +1,11 @@
 """Records that rank 0's script writes: events while it trains, and a result."""
 
-import contextlib
-import sys
 import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ddl.records.folder import RunFolder, StorageError
+from ddl.records.folder import RunFolder
 from ddl.records.jsonfiles import append_json_line, read_json
 
 
@@ -20,33 +18,23 @@ class Recorder:
 
     def __init__(self, folder: str | Path | None = None) -> None:
         self.folder = RunFolder(Path(folder)) if folder else RunFolder.here()
-        self._lost = 0  # events since the last one that was written
+        self._lost, self._why = 0, ""  # events since the last one that was written, and what was in the way
 
     def event(self, name: str, **fields: Any) -> None:
         """Append ``{"event": name, "time": now, **fields}`` to ``events.jsonl``.
 
-        If it cannot be written, for example because the disk is full, training continues; the log and a note say so.
+        If it cannot be written, for example because the disk is full, training continues; a note says so later.
         """
         if not self.folder:
             return
         try:
             if self._lost:
-                self._append(self.folder, "note", message=f"{self._lost} records could not be written meanwhile")
+                message = f"{self._lost} records could not be written meanwhile: {self._why}"
+                append_json_line(self.folder.events, {"event": "note", "time": time.time(), "message": message})
                 self._lost = 0
-            self._append(self.folder, name, **fields)
+            append_json_line(self.folder.events, {"event": name, "time": time.time(), **fields})
         except OSError as error:
-            if not self._lost:
-                self._complain(self.folder, error)
-            self._lost += 1
-
-    def _append(self, folder: RunFolder, name: str, **fields: Any) -> None:
-        append_json_line(folder.events, {"event": name, "time": time.time(), **fields})
-
-    def _complain(self, folder: RunFolder, error: OSError) -> None:
-        message = f"{StorageError(error, folder.events)}. Training goes on, but its records are lost"
-        print(message, file=sys.stderr, flush=True)
-        with contextlib.suppress(StorageError):
-            folder.append(folder.events, {"event": "note", "time": time.time(), "message": message})
+            self._lost, self._why = self._lost + 1, error.strerror
 
     def result(self, mapping: Mapping) -> None:
         """Write ``result.json``, adding the run's id and name."""

@@ -124,7 +124,7 @@ def status_2(log):
     return 3.0, "SystemExit", "2", {"traceback": "", "status": 2, "log_bytes": len(log)}
 
 
-def write(folder, errors=(), exits=(), logs=(), stacks=(), ended=(), tasks=(), training=(), end=(), job=(), **says):
+def write(folder, errors=(), exits=(), logs=(), stacks=(), ended=(), tasks=(), end=(), job=(), **says):
     """Write what ranks and launcher have recorded of a failed run; return what its failure is to say, in part.
 
     By rank: errors are (time, type, message), exits (time, status); `ended` is when a script was through.
@@ -133,8 +133,6 @@ def write(folder, errors=(), exits=(), logs=(), stacks=(), ended=(), tasks=(), t
     folder.job(**job)
     for rank in range(job.get("processes", job["workers"])):
         folder.rank(rank, **({"ended": ended[rank]} if rank in ended else {}))
-    for time, event, fields in training:
-        folder.event(time, event, **fields)
     for rank, (time, type, message, *fields) in dict(errors).items():
         folder.error(rank, time, type, message, **(fields[0] if fields else {}))
     for rank, text in dict(logs).items():
@@ -152,10 +150,9 @@ def write(folder, errors=(), exits=(), logs=(), stacks=(), ended=(), tasks=(), t
 
 CASES = {
     "the first error that is a rank's own": dict(
-        sentence="rank 1 of 2 on node1 raised ValueError 3.4 s into epoch 2",
+        sentence="rank 1 of 2 on node1 raised ValueError 6.4 s after it started",
         errors={0: (7.3, *LOST_TOUCH), 1: (7.4, "ValueError", "bad batch")},
         exits={0: (7.6, 1), 1: (7.7, 1)},
-        training=[(3.0, "start", {"steps": 20}), (4.0, "evaluation", {"step": 10, "epoch": 1.0})],
         traceback="ValueError: bad batch",
         others="rank 0 lost touch",
         advice="traceback",

@@ -127,7 +127,7 @@ def test_inside_a_job_of_slurm(nowhere, monkeypatch, variables, where, scheduler
     inside_slurm(monkeypatch, **variables)
     monkeypatch.setattr(site, "usable_cores", lambda: int(variables.get("SLURM_CPUS_ON_NODE", 2)))
     found = site.Site.here()
-    assert found.origin == f"detected: inside Slurm job 123 {where}"
+    assert found.origin == f"detected, inside Slurm job 123 {where}"
     assert (found.scheduler, found.allocation, found.nodes) == (scheduler, "123", nodes)
     assert (found.cores_per_node, found.gpus_per_node) == (cores, gpus)
 
