@@ -9,6 +9,8 @@ from pathlib import Path
 from ddl.diagnose.report import Check, missing
 from ddl.diagnose.slurm import ask, slurm_checks
 from ddl.errors import CourseError
+from ddl.launcher.job import Job
+from ddl.launcher.plan import where
 from ddl.launcher.site import Site
 from ddl.records.paths import data_dir, runs_dir, source_dir
 from ddl.text import plural
@@ -61,40 +63,28 @@ def two_ranks(site: Site) -> Check:
         advice = "scheduler_arguments must not set a number of tasks"
         return missing(name, "each rank was alone: two jobs of one rank, not one of two", advice)
     places = [tuple(place) for place in reduced[0]["places"]]
-    where = " and ".join(f"{host} ({device})" for host, device in places)
+    found = " and ".join(f"{host} ({device})" for host, device in places)
     if site.gpus_per_node and not all(device.startswith("GPU") for _, device in places):
         advice = (
             "use a TensorFlow, or an image, that is built for GPUs. In Singularity, --nv adds the driver; otherwise, "
             "check the node with `nvidia-smi`"
         )
-        return missing(name, f"{where}: the site has GPUs, but TensorFlow finds none", advice)
+        return missing(name, f"{found}: the site has GPUs, but TensorFlow finds none", advice)
     if site.gpus_per_node > 1 and len(set(places)) == 1:
         advice = "scheduler_arguments must not bind GPUs to tasks"
-        return missing(name, f"{where}: both ranks use the same GPU", advice)
+        return missing(name, f"{found}: both ranks use the same GPU", advice)
     created = run.job["created"]
     started_s = min(rank.started for rank in run.progress().ranks) - created
     reduced_s = reduced[0]["time"] - created
-    detail = f"on {where}, first all-reduce after {reduced_s:.1f} s ({started_s:.1f} s until the ranks started)"
+    detail = f"on {found}, first all-reduce after {reduced_s:.1f} s ({started_s:.1f} s until the ranks started)"
     return Check(name, "OK", f"{detail}, run {run.id}")
 
 
 def _place(site):
-    if site.scheduler == "slurm":
-        where = f"to Slurm's partition {site.partition}" if site.partition else "to Slurm's default partition"
-        if site.allocation:
-            where = f"to Slurm job {site.allocation}"
-    elif site.scheduler == "namespaces":
-        rate = f"{site.rate_mbit} Mbit/s" if site.rate_mbit else "no limit"
-        where = f"on hosts simulated on this machine, with {rate} between them"
-    else:
-        where = "on this machine"
+    job = Job("hello.py", workers=site.slots * site.nodes, nodes=site.nodes)
     gpus = f"{plural(site.gpus_per_node, 'GPU')} and " if site.gpus_per_node else ""
-    parts = [where, f"up to {plural(site.nodes, 'node')} with {gpus}{plural(site.cores_per_node, 'core')}"]
-    if site.inside:
-        parts.append(f"in the {site.inside} container that this process is in")
-    elif site.container != "none":
-        parts.append(f"in {site.container}'s {site.image}")
-    return Check("runs go", "OK", f"{', '.join(parts)}, controller {site.controller}")
+    nodes = f"up to {plural(site.nodes, 'node')} with {gpus}{plural(site.cores_per_node, 'core')}"
+    return Check("runs go", "OK", f"{where(job, site)}, {nodes}, controller {site.controller}")
 
 
 def _modules(site):

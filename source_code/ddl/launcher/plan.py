@@ -108,7 +108,7 @@ def _described(job: Job, site: Site, detach: bool, terminal: str) -> dict:
         "env": [name for name, _ in job.env],
         "terminal": terminal,
         "detached": detach,
-        "where": _where(job, site, detach),
+        "where": where(job, site, detach),
         "site": {
             **{name: getattr(site, name) for name in of_site},
             "network_interface": next(iter(site.network_interfaces), ""),
@@ -125,22 +125,22 @@ def _environment(site: Site, run_id: str, folder: str | Path) -> Iterator[tuple[
         yield "PYTHONPATH", str(source_dir())  # this version of the package, not the image's
 
 
-def _where(job: Job, site: Site, detach: bool) -> str:
+def where(job: Job, site: Site, detach: bool = False) -> str:
     """Say where the ranks run and in which container."""
     nodes = site.nodes_for(job)
-    where = HERE
+    place = HERE
     if site.scheduler == "slurm":
-        where = f"in a {'batch ' if detach else ''}job of Slurm, on {plural(nodes, 'node')}"
+        place = f"in a {'batch ' if detach else ''}job of Slurm, on {plural(nodes, 'node')}"
     elif nodes > 1:
         rate = f"{site.rate_mbit} Mbit/s" if site.rate_mbit else "no limit"
-        where = f"on {nodes} hosts made on this machine, with {rate} between them"
+        place = f"on {nodes} hosts made on this machine, with {rate} between them"
     if site.allocation:
-        where = f"in Slurm job {site.allocation}, which this process runs in"
+        place = f"in Slurm job {site.allocation}, which this process runs in"
     if site.inside:
-        return f"{where}, inside the {site.inside} container that this process runs in"
+        return f"{place}, inside the {site.inside} container that this process runs in"
     if site.enters_container:
-        return f"{where}, entering {site.image} with {site.container}"
-    return where
+        return f"{place}, entering {site.image} with {site.container}"
+    return place
 
 
 # ---------------------------------------------------------------- the layers, from inside out

@@ -23,7 +23,7 @@ from ddl.errors import CourseError
 from ddl.launcher.run_options import RunOptions
 from ddl.rank import tf_config
 from ddl.rank.fast_exit import exit_status
-from ddl.records.folder import STACK_SIGNAL, RunFolder, StorageError
+from ddl.records.folder import STACK_SIGNAL, RunFolder
 from ddl.records.log import keep_writing
 from ddl.records.machine import gpu_numbers, host_name
 from ddl.records.stack import require_keras_2
@@ -130,22 +130,17 @@ def _join(rank, roles):
 
 def _open_files(folder, rank, terminal):
     """Connect the streams to the rank's log, or to a terminal; open the file for stacks, on request and in a crash."""
-    try:
-        if terminal:
-            _open_terminal(terminal)
-        else:
-            log = os.open(folder.log(rank), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
-            os.dup2(log, 1)
-            os.dup2(log, 2)
-            os.close(log)
-            keep_writing()
-            sys.breakpointhook = _refuse_breakpoint
-        folder.error(rank).unlink(missing_ok=True)  # from an earlier start of a requeued job
-        stacks = open(folder.stack(rank), "w")
-    except OSError as error:
-        problem = StorageError(error, error.filename or folder.path)
-        print(f"rank {rank}: {problem}. It continues without", file=sys.stderr, flush=True)
-        stacks = sys.stderr
+    if terminal:
+        _open_terminal(terminal)
+    else:
+        log = os.open(folder.log(rank), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+        os.dup2(log, 1)
+        os.dup2(log, 2)
+        os.close(log)
+        keep_writing()
+        sys.breakpointhook = _refuse_breakpoint
+    folder.error(rank).unlink(missing_ok=True)  # from an earlier start of a requeued job
+    stacks = open(folder.stack(rank), "w")
     # The launcher asks for the stack when a run hangs.
     faulthandler.register(STACK_SIGNAL, file=stacks)
     faulthandler.enable(stacks)

@@ -83,13 +83,11 @@ class LogTail:
                 begin += len(file.readline(self._last_bytes))
                 self.skipped_bytes, self._offset = begin - self._offset, begin
             file.seek(self._offset)
-            while data := file.read(CHUNK_BYTES if before is None else max(0, min(CHUNK_BYTES, before - self._offset))):
-                self._offset += len(data)
-                *whole, rest = data.split(b"\n")
-                for part in whole:
-                    line, self._rest = self._rest + part, b""
-                    yield shown(line)
-                self._rest = _last_drawn(self._rest + rest)[-TAIL_BYTES:]  # a line may never end
+            data = file.read(max(0, end - self._offset))
+            self._offset += len(data)
+            *whole, rest = (self._rest + data).split(b"\n")
+            self._rest = _last_drawn(rest)[-TAIL_BYTES:]  # a line may never end
+            yield from map(shown, whole)
         self.current = shown(self._rest)[:WIDEST]
 
     def take_current(self) -> str:

@@ -34,7 +34,7 @@ class Recorder:
                 self._lost = 0
             append_json_line(self.folder.events, {"event": name, "time": time.time(), **fields})
         except OSError as error:
-            self._lost, self._why = self._lost + 1, error.strerror
+            self._lost, self._why = self._lost + 1, str(error)
 
     def result(self, mapping: Mapping) -> None:
         """Write ``result.json``, adding the run's id and name."""

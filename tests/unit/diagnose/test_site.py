@@ -47,7 +47,7 @@ def test_correct_cluster_passes_all_checks(programs):
     assert {check.state for check in report} == {"OK"}
     details = {check.name: check.detail for check in report}
     assert details["site"] == "/s/site.toml (DDL_SITE)"
-    assert "partition gpu" in details["runs go"] and "2 nodes with 4 GPUs and 16 cores" in details["runs go"]
+    assert "job of Slurm" in details["runs go"] and "2 nodes with 4 GPUs and 16 cores" in details["runs go"]
     assert "8 workers on 2 nodes" in details["Slurm's answer"] and "Job 7" in details["Slurm's answer"]
 
 
