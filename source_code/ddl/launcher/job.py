@@ -146,10 +146,6 @@ class Job:
         coordinator = int(self.cluster == "parameter_server")
         return coordinator + self.workers + (self.parameter_servers or 0)
 
-    def options(self) -> dict[str, Any]:
-        """Return every option with its value, as ``job.json`` records them."""
-        return {name: getattr(self, name) for name in OPTIONS}
-
 
 OPTIONS = {each.name: each for each in dataclasses.fields(Job) if each.metadata}
 CONVERTERS: dict[Any, type] = {int: int, int | None: int, float | None: float, str: str}

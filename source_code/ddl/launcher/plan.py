@@ -18,7 +18,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from ddl.launcher.job import Job
+from ddl.launcher.job import OPTIONS, Job
 from ddl.launcher.run_options import OF_HOSTS, OF_RANK, OF_TASK, RunOptions
 from ddl.launcher.site import Site, SiteError
 from ddl.launcher.slurm import job_name
@@ -101,7 +101,7 @@ def _described(job: Job, site: Site, detach: bool, terminal: str) -> dict:
     if job.max_restarts and site.controller == "mpi" and not site.one_task(job):
         raise SiteError('controller = "mpi": ranks that MPI connects can\'t be restarted; use "gloo"')
     return {
-        **job.options(),
+        **{name: getattr(job, name) for name in OPTIONS},
         **{name: getattr(job, name) for name in ("script", "args", "cwd", "processes")},
         "nodes": site.nodes_for(job),
         "threads": site.threads_per_rank(job),

@@ -75,11 +75,6 @@ class Progress:
         return self.state in OVER
 
 
-def events_of(folder: RunFolder) -> JsonLines:
-    """Return a reader of the script's events."""
-    return JsonLines(folder.events, EVENT)
-
-
 def progress_of(
     folder: str | Path,
     *,
@@ -92,12 +87,12 @@ def progress_of(
 
     `alive` tells whether its processes run. If not, and no end was recorded, the run is "lost". A damaged file makes
     the run "damaged", with a failure that names the file. `waiting` is the reason why the run is queued, and `events` a
-    reader from `events_of` to be used again.
+    reader of the script's events to be used again.
     """
     paths = RunFolder(Path(folder))
     now = time.time() if now is None else now
     try:
-        return _read(paths, alive, now, waiting, events or events_of(paths))
+        return _read(paths, alive, now, waiting, events or JsonLines(paths.events, EVENT))
     except DamagedFile as error:
         name, advice = paths.path.name, "Typical causes are a full disk and an interrupted copy."
         failure = Failure(str(error), type="damaged", advice=advice)

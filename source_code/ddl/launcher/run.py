@@ -10,11 +10,11 @@ from ddl.errors import CourseError, NotFound, OneLine
 from ddl.launcher import processes
 from ddl.launcher.failure import Failure
 from ddl.launcher.process_control import ProcessControl
-from ddl.launcher.progress import JOB, Progress, events_of, progress_of, without_repeats
+from ddl.launcher.progress import EVENT, JOB, Progress, progress_of, without_repeats
 from ddl.launcher.restarts import Restart
 from ddl.records import files
 from ddl.records.folder import RunFolder, StorageError
-from ddl.records.jsonfiles import DamagedFile, read_json
+from ddl.records.jsonfiles import DamagedFile, JsonLines, read_json
 from ddl.records.machine import host_name
 from ddl.records.paths import runs_dir
 from ddl.text import printable
@@ -56,7 +56,7 @@ class Run:
     def __init__(self, folder: str | Path, process: subprocess.Popen | None = None) -> None:
         self.folder = Path(folder)
         self._paths = RunFolder(self.folder)
-        self._events = events_of(self._paths)
+        self._events = JsonLines(self._paths.events, EVENT)
         try:
             self.job = read_json(self._paths.job, JOB) or {}
         except DamagedFile:
