@@ -198,14 +198,11 @@ def _chart_html(progress):
 
 
 def _links_html(progress):
-    """Return links to other pages that the server has about a run."""
-    folder, run = RunFolder(progress.folder), escape(progress.id, quote=True)
-    links = []
-    if folder.tensorboard.is_dir():
-        links.append(f'<a data-page="tensorboard/?runFilter={run}#timeseries">TensorBoard</a>')
-    if not (links and _served()):
+    """Return a link to the server's page of TensorBoard, if there is one and the run has logs."""
+    if not (_served() and RunFolder(progress.folder).tensorboard.is_dir()):
         return ""
-    return f'<p class="ddl">In a new tab: {" · ".join(links)}</p>{FOLLOW}'
+    page = f"tensorboard/?runFilter={escape(progress.id, quote=True)}#timeseries"
+    return f'<p class="ddl">In a new tab: <a data-page="{page}">TensorBoard</a></p>{FOLLOW}'
 
 
 def _line_html(progress):

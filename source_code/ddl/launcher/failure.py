@@ -112,8 +112,11 @@ def _cause(e: CrashReport) -> Failure:
         return _ended_by_slurm(e)
     if reason == "timeout":
         return _timed_out(e)
+    if reason == "launcher killed":
+        advice = "If you did not do this, the machine may be out of memory."
+        return Failure(f"the launcher was killed by {e.end['signal']}", advice=advice)
     before_ranks = reason == "launch" and not any(ending.error for ending in e.endings)
-    if reason != "launcher killed" and not before_ranks and e.state != "lost" and (failure := _of_ranks(e)):
+    if not before_ranks and e.state != "lost" and (failure := _of_ranks(e)):
         return failure
     if is_full(e.folder.path):
         sentence = f"the disk that holds {e.folder.path} is full, and nothing else could be recorded"
@@ -121,9 +124,6 @@ def _cause(e: CrashReport) -> Failure:
     if e.state == "lost":
         advice = "Its machine may have been switched off, or its launcher killed. Start it again."
         return Failure("the run's processes are gone, and none of them recorded why", advice=advice)
-    if reason == "launcher killed":
-        advice = "If you did not do this, the machine may be out of memory."
-        return Failure(f"the launcher was killed by {e.end['signal']}", advice=advice)
     if before_ranks:
         return Failure(
             f"the launcher failed before any rank ran: {e.end['message']}",

@@ -183,8 +183,7 @@ def resolve_script(script: str | Path, cwd: str | Path) -> str:
     for folder in (Path(cwd), *folders):
         path = folder / Path(script).expanduser()
         if path.is_dir():
-            inside = ", ".join(sorted(file.name for file in path.glob("*.py")))
-            raise JobError(f"{path} is a directory, not a script{f'; it contains: {inside}' if inside else ''}")
+            raise JobError(f"{path} is a directory, not a script")
         if path.is_file():
             return str(path.absolute())
     known = sorted(file.name for folder in folders for file in folder.glob("*.py"))

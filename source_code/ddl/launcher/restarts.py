@@ -101,10 +101,8 @@ def changes_of(launcher: Iterable[dict]) -> Iterator[str]:
         if event["event"] != "ranks":
             continue
         if before:
-            change = f"ranks were replaced; there are still {event['ranks']}"
-            if before != event["ranks"]:
-                verb = "grew" if event["ranks"] > before else "shrank"
-                change = f"it {verb} from {before} to {plural(event['ranks'], 'rank')}"
+            verb = "grew" if event["ranks"] > before else "shrank" if event["ranks"] < before else "changed"
+            change = f"it {verb} from {before} to {plural(event['ranks'], 'rank')}"
             yield f"after {event['time'] - began:.1f} s {change}{why}"
         before, why = event["ranks"], ""
     looks = [event for event in launcher if event["event"] == "discovery"]
