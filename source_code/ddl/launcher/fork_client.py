@@ -21,10 +21,10 @@ VARIABLE = "DDL_FORK_SERVER"  # the number of the socket that a supervisor inher
 ID_LENGTH = 20  # of a run's id
 MARKS = ("DDL_RUN_ID", "DDL_RANKS_OF")  # by which `ddl.launcher.processes` finds a run's processes
 
-# Variables that an import of horovod.tensorflow reads, as prefixes, and exceptions: what the fork sets again, and what is
-# read later.
+# Variables that an import of horovod.tensorflow reads, as prefixes, and exceptions: what the fork sets again, and what
+# is read later.
 READ_AT_IMPORT = tuple(
-    "DNNL_ GOTO HDF5_ HOME KERAS_ KMP_ LANG LC_ LD_ MKL_ NPY_ NUMPY_ OMP_ ONEDNN_ OPENBLAS_ PATH PYTHON TF_ XLA_".split()
+    "DNNL_ GOTO HDF5_ HOME KERAS_ KMP_ LANG LC_ LD_ MKL_ NPY_ NUMPY_ OMP_ ONEDNN_ OPENBLAS_ PATH PYTHON TF_ XLA".split()
 )
 READ_LATER = ("OMP_NUM_THREADS", "PYTHONUNBUFFERED", "TF_CONFIG", "TF_NUM_INTEROP_THREADS", "TF_NUM_INTRAOP_THREADS")
 

@@ -99,7 +99,7 @@ class Job:
     def __post_init__(self) -> None:
         set_field = partial(object.__setattr__, self)
         set_field("args", tuple(str(argument) for argument in self.args))
-        stem = self.script.rpartition(".")[2] if self.is_module else Path(self.script).stem
+        stem = self.script.rpartition(".")[2] if self.script.startswith(MODULE) else Path(self.script).stem
         set_field("name", self.name or stem)
         if self.parameter_servers is None:
             set_field("parameter_servers", int(self.cluster == "parameter_server"))
@@ -134,11 +134,6 @@ class Job:
         others = (self.cluster != "horovod", self.max_restarts, (self.nodes or 1) > 1, self.debug is not None)
         if self.elastic and any(others):
             yield 'elastic=True needs cluster="horovod" and one node, and excludes max_restarts and debug'
-
-    @property
-    def is_module(self) -> bool:
-        """Whether the script is a module, as in ``python -m``."""
-        return self.script.startswith(MODULE)
 
     @property
     def processes(self) -> int:

@@ -18,7 +18,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from ddl.launcher.job import OPTIONS, Job
+from ddl.launcher.job import MODULE, OPTIONS, Job
 from ddl.launcher.run_options import OF_HOSTS, OF_RANK, OF_TASK, RunOptions
 from ddl.launcher.site import Site, SiteError
 from ddl.launcher.slurm import job_name
@@ -40,11 +40,10 @@ TASK = ("SLURM_*", "SLURMD_NODENAME")  # that Slurm sets for each task and a con
 class Plan:
     """A command, its working directory and environment, and the files to write first.
 
-    `shell_line` does the same training when it is pasted into a terminal; `shown` is its command.
+    `shell_line` does the same training when it is pasted into a terminal.
     """
 
     argv: Words
-    shown: Words
     shell_line: str
     cwd: str
     environment: tuple[tuple[str, str], ...]
@@ -92,7 +91,7 @@ def plan(
     record = {"id": run_id, "created": created, **described, "argv": argv, "shell_line": line}
     files += [(paths.job, json.dumps(record, indent=1) + "\n"), (paths.command, f"#!/bin/sh\n{line}\n")]
     environment = (*_environment(site, run_id, folder), *job.env)
-    return Plan(argv, shown, line, job.cwd, environment, tuple(files), described["where"])
+    return Plan(argv, line, job.cwd, environment, tuple(files), described["where"])
 
 
 def _described(job: Job, site: Site, detach: bool, terminal: str) -> dict:
@@ -204,7 +203,8 @@ def _discovery(job: Job, site: Site, paths: RunFolder) -> list[tuple[Path, str]]
 def _container(job: Job, site: Site, run_id: str, needs: Sequence[str], user: str) -> Words:
     if not site.enters_container:
         return ()
-    folders = _outermost([*needs, job.cwd, *([] if job.is_module else [os.path.dirname(job.script)])])
+    own = [] if job.script.startswith(MODULE) else [os.path.dirname(job.script)]
+    folders = _outermost([*needs, job.cwd, *own])
     names: Words = (*RUN, "PYTHONPATH", *site.pass_environment, "CUDA_VISIBLE_DEVICES")
     if site.scheduler == "slurm":
         names += TASK + (("PMIX_*", "OMPI_*") if _through_mpi(job, site) else ())
