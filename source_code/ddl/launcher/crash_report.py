@@ -162,8 +162,6 @@ class CrashReport:
         for rank in range(self.world):
             if rank != first.rank:
                 fates.setdefault(known.get(rank, ENDED), []).append(rank)
-        if list(fates) == [ENDED]:
-            return "the other ranks were ended"
         return "; ".join(
             f"{name_ranks(ranks)} {fate.replace('was ', 'were ') if len(ranks) > 1 else fate}"
             for fate, ranks in fates.items()

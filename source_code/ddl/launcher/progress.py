@@ -8,7 +8,7 @@ from typing import Any
 
 from ddl.launcher.crash_report import CrashReport, stall_of, straggler_of
 from ddl.launcher.failure import Failure, failure_of
-from ddl.launcher.restarts import EVENT, STARTS, STEPS, Restart, changes_of, last_start, notes_of, ranks_of, restarts_of
+from ddl.launcher.restarts import EVENT, STEPS, Restart, changes_of, last_start, notes_of, ranks_of, restarts_of
 from ddl.launcher.tf_cluster_roles import role_of
 from ddl.records.folder import RunFolder, processes_of, start_of
 from ddl.records.jsonfiles import DamagedFile, JsonLines, is_full, read_json, read_json_lines
@@ -186,13 +186,8 @@ def _end_by_tasks(exits: list[dict]) -> dict:
 
 def end_of(launcher: Iterable[dict]) -> dict | None:
     """Return the event that ended the run's last start; None while it goes on."""
-    last = None
-    for event in launcher:
-        if event["event"] in STARTS:
-            last = None  # restarted
-        elif event["event"] == "ended" and event.get("state") in ENDS:
-            last = event
-    return last
+    ends = [event for event in last_start(launcher) if event["event"] == "ended" and event.get("state") in ENDS]
+    return ends[-1] if ends else None
 
 
 def without_repeats(events: Iterable[dict]) -> list[dict]:

@@ -74,12 +74,9 @@ class Site:
         Inside a Slurm job, the job's nodes replace the file's; if this node is the only one, runs start on it directly.
         Raises SiteError for a missing or invalid file, SlurmError if the Slurm job is over.
         """
-        if file:
-            path, why = Path(file).expanduser().absolute(), "as asked for"
-        elif found := sitefile.find():
-            path, why = found
-        else:
+        if not (found := sitefile.find(file)):
             return cls.detect()
+        path, why = found
         return replace(cls.read(path), origin=f"{path} ({why})")._at(Allocation.here())
 
     @classmethod

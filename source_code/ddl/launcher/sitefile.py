@@ -33,8 +33,10 @@ def read(path: str | Path) -> dict[str, Any]:
         raise SiteError(f"{path}: not valid TOML: {error}. {rule}") from None
 
 
-def find() -> tuple[Path, str] | None:
-    """Return the default site file, and where it was found."""
+def find(file: str | Path | None = None) -> tuple[Path, str] | None:
+    """Return the site file to use, by default the first that is found, and why it is used."""
+    if file:
+        return Path(file).expanduser().absolute(), "as asked for"
     if named := os.environ.get("DDL_SITE"):
         return Path(named).expanduser().absolute(), "DDL_SITE"
     settings = Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config")
