@@ -94,6 +94,7 @@ class RunOptions:
     def words(self, names: Sequence[str]) -> tuple[str, ...]:
         """Return these options, the script and its arguments for a command line; defaults are left out."""
         given = [(name, getattr(self, name)) for name in names]
+        # Threads or nodes are always there: a line that begins with an option is not taken for a folder.
         needed = [
             (name, value) for name, value in given if value != _field(name).default or name in ("threads", "nodes")
         ]
