@@ -44,6 +44,17 @@ def end_orphans() -> None:
                 os.waitpid(pid, 0)
 
 
+def fork() -> int:
+    """Fork like `os.fork`; the child is killed when this process is gone."""
+    parent = os.getpid()
+    pid = os.fork()
+    if pid == 0:
+        end_with_parent()
+        if os.getppid() != parent:
+            os._exit(1)
+    return pid
+
+
 def exit_status(error: BaseException) -> int:
     """Return the exit status of an interpreter that ends with this exception."""
     if not isinstance(error, SystemExit):

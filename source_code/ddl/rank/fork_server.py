@@ -5,9 +5,9 @@ Its forks share one thing that cold starts don't: the seed of Python's string ha
 
 Supervisors send requests through the socket that they inherited from the launching process
 (`ddl.launcher.fork_client`). Each request carries a new socket for the answer: the fork's process id, and later
-its exit status. The server exits when all its clients have, or when it has been idle for ``DDL_WARM_IDLE_S`` seconds,
-but never before its last fork. If it is killed, its forks are too. Forks of a supervisor that is killed are ended by
-who follows the run (`ddl.launcher.process_control`).
+its exit status. If that socket closes, the supervisor is gone, and the fork is killed. The server exits when all its
+clients have, or when it has been idle for ``DDL_WARM_IDLE_S`` seconds, but never before its last fork. If it is killed,
+its forks are too.
 """
 
 import contextlib
@@ -18,6 +18,7 @@ import importlib
 import json
 import os
 import selectors
+import signal
 import socket
 import sys
 import traceback
@@ -27,9 +28,10 @@ from pathlib import Path
 from ddl.launcher.fork_client import ID_LENGTH, MARKS
 from ddl.launcher.timeouts import idle_s
 from ddl.rank import worker
-from ddl.rank.fast_exit import adopt_orphans, end_orphans, end_with_parent, libc, run_and_exit
+from ddl.rank.fast_exit import adopt_orphans, end_orphans, fork, libc, run_and_exit
 from ddl.records.log import keep_writing
 
+ANSWER_S = 5.0
 MOST_BYTES = 1 << 20  # of a request
 
 
@@ -94,15 +96,15 @@ class ForkServer:
         supervisor = socket.socket(fileno=files[0])
         sys.stdout.flush()
         sys.stderr.flush()
-        pid = os.fork()
+        pid = fork()
         if pid == 0:
-            end_with_parent()
             self._close_all(supervisor)
             return json.loads(data)
         pidfd = os.pidfd_open(pid)
         self._forks[supervisor] = pid, pidfd
+        self._selector.register(supervisor, selectors.EVENT_READ, lambda: self._kill(supervisor))
         self._selector.register(pidfd, selectors.EVENT_READ, lambda: self._report(supervisor))
-        with contextlib.suppress(OSError):  # the supervisor is gone
+        with contextlib.suppress(OSError):  # a supervisor that is gone is noticed next
             socket.send_fds(supervisor, [json.dumps({"pid": pid}).encode()], [pidfd])
         return None
 
@@ -114,12 +116,22 @@ class ForkServer:
         for _, pidfd in self._forks.values():
             os.close(pidfd)
 
+    def _kill(self, supervisor: socket.socket) -> None:
+        """Kill the fork of a supervisor that is gone."""
+        if supervisor in self._forks:  # otherwise it was reported in the same round
+            self._selector.unregister(supervisor)
+            with contextlib.suppress(ProcessLookupError):
+                signal.pidfd_send_signal(self._forks[supervisor][1], signal.SIGKILL)
+
     def _report(self, supervisor: socket.socket) -> None:
         """Collect a fork that has ended, and send its status to its supervisor."""
         pid, pidfd = self._forks.pop(supervisor)
         _, status = os.waitpid(pid, 0)
         self._selector.unregister(pidfd)
         os.close(pidfd)
+        with contextlib.suppress(KeyError, ValueError):
+            self._selector.unregister(supervisor)
+        supervisor.settimeout(ANSWER_S)
         if not self._forks:  # of several runs, nobody knows whose they are
             end_orphans()
         with supervisor, contextlib.suppress(OSError):
