@@ -203,6 +203,20 @@ def test_variables_read_at_import_start_ranks_cold_or_restart_the_server(script,
 
 
 @pytest.mark.slow
+def test_server_is_replaced_if_ranks_would_inherit_something_else(script, own_server):
+    shows = script("import os; print(oct(os.umask(0)))", "shows.py")
+    before = os.umask(0o022)
+    try:
+        assert launch(shows, workers=1).logs() == "0o22\n"
+        first = server().pid
+        os.umask(0o027)
+        run = launch(shows, workers=1)
+    finally:
+        os.umask(before)
+    assert (start_of(run), run.logs()) == (["warm"], "0o27\n") and server().pid != first
+
+
+@pytest.mark.slow
 def test_script_that_sets_an_import_variable_is_warned(script):
     names = script("import os\nos.environ['TF_DETERMINISTIC_OPS'] = '1'\nos.environ.update(MINE='2', XLA_FLAGS='x')")
     log = launch(names, workers=1).logs()

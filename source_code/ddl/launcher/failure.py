@@ -95,9 +95,10 @@ class Failure:
 
 def failure_of(e: CrashReport) -> Failure | None:
     """Return the first cause of a run's failure; None unless the run or one of its ranks has failed."""
-    if e.state in ("done", "stopped"):
+    lost_checkpoint = bool(e.raised and e.raised.error["type"] == "StorageError")
+    if e.state == "done" or (e.state == "stopped" and not lost_checkpoint):
         return None
-    if e.state in ("failed", "lost"):
+    if e.state in ("failed", "lost", "stopped"):
         failure: Failure | None = _cause(e)
     else:  # a rank's error is shown while the others still run
         failure = _raised(e, e.raised) if e.raised else None

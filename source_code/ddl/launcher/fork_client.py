@@ -9,11 +9,13 @@ exits when this process has ended, or after ``DDL_WARM_IDLE_S`` seconds without 
 """
 
 import os
+import re
 import socket
 import subprocess
 import sys
 import threading
 from collections.abc import Iterable
+from pathlib import Path
 
 from ddl.records.paths import cache_dir
 
@@ -21,10 +23,13 @@ VARIABLE = "DDL_FORK_SERVER"  # the number of the socket that a supervisor inher
 ID_LENGTH = 20  # of a run's id
 MARKS = ("DDL_RUN_ID", "DDL_RANKS_OF")  # by which `ddl.launcher.processes` finds a run's processes
 
-# Variables that an import of horovod.tensorflow reads, as prefixes, and exceptions: what the fork sets again, and what
-# is read later.
+# Variables that an import of horovod.tensorflow reads (a test traces them), as prefixes, and exceptions: what the fork
+# sets again, and what is read later.
 READ_AT_IMPORT = tuple(
-    "DNNL_ GOTO HDF5_ HOME KERAS_ KMP_ LANG LC_ LD_ MKL_ NPY_ NUMPY_ OMP_ ONEDNN_ OPENBLAS_ PATH PYTHON TF_ XLA".split()
+    """
+    ABSL_ DISTUTILS_ FSSPEC_ GCS_ GFORTRAN_ GOTO HDF5_ HOME HOROVOD_AUTOTUNE_ KERAS_ KMP_ LANG LC_ LD_ LLVM_ MKL_ NPY_
+    NUMPY_ OMP_ ONEDNN_ DNNL_ OPENBLAS_ OPENSSL_ PANDAS_ PATH PILLOW_ PROTOCOL_BUFFERS_ PSUTIL_ PYTHON SCIPY_
+    SETUPTOOLS_ TEST_ TF_ WRAPT_ XLA_ ZENDNN_ """.split()
 )
 READ_LATER = ("OMP_NUM_THREADS", "PYTHONUNBUFFERED", "TF_CONFIG", "TF_NUM_INTEROP_THREADS", "TF_NUM_INTRAOP_THREADS")
 
@@ -37,7 +42,7 @@ def read_at_import(names: Iterable[str]) -> list[str]:
 class ForkServer:
     """A running fork server, and this process's end of the connection to it.
 
-    `made_for` are this process and the variables that the server's import reads.
+    `made_for` is the state of this process, as `_current_state` returns it, for which the server was started.
     """
 
     def __init__(self, made_for: tuple) -> None:
@@ -68,7 +73,7 @@ def connection() -> socket.socket | None:
     It may still be importing: requests wait until it is done. A server that failed to import is not started again.
     """
     global _server
-    made_for = os.getpid(), {name: os.environ[name] for name in read_at_import(os.environ)}
+    made_for = _current_state()
     status = _server.process.poll() if _server else None
     if _server and (_server.made_for != made_for or (status is not None and status <= 0)):  # idle, or killed
         close()
@@ -88,3 +93,13 @@ def close() -> None:
     if _server:
         _server.socket.close()
         _server = None
+
+
+def _current_state() -> tuple:
+    """Return what a server is replaced for: this package's files, and what a child inherits of this process."""
+    files = {str(path): path.stat().st_mtime_ns for path in Path(__file__).parents[1].rglob("*.py")}
+    variables = {name: os.environ[name] for name in read_at_import(os.environ)}
+    status = Path("/proc/self/status").read_text()  # os.umask can read the umask only by setting it
+    inherited = re.findall("^(Umask|SigIgn|Cpus_allowed):(.*)", status, re.MULTILINE)
+    limits = Path("/proc/self/limits").read_text()
+    return os.getpid(), files, variables, inherited, limits

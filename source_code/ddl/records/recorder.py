@@ -1,5 +1,6 @@
 """Records that rank 0's script writes: events while it trains, and a result."""
 
+import sys
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -23,7 +24,8 @@ class Recorder:
     def event(self, name: str, **fields: Any) -> None:
         """Append ``{"event": name, "time": now, **fields}`` to ``events.jsonl``.
 
-        If it cannot be written, for example because the disk is full, training continues; a note says so later.
+        If it cannot be written, for example because the disk is full, training continues. The log says so at once, and
+        a note once there is room.
         """
         if not self.folder:
             return
@@ -34,6 +36,8 @@ class Recorder:
                 self._lost = 0
             append_json_line(self.folder.events, {"event": name, "time": time.time(), **fields})
         except OSError as error:
+            if not self._lost:
+                print(f"{error}. Training goes on, but its records are lost", file=sys.stderr, flush=True)
             self._lost, self._why = self._lost + 1, str(error)
 
     def result(self, mapping: Mapping) -> None:

@@ -266,6 +266,14 @@ CASES = {
 }
 
 
+def test_checkpoint_that_a_full_disk_prevented_is_named_for_a_run_that_was_asked_to_end(folder):
+    folder.launcher(0.5, "launched")
+    folder.error(0, 3.0, "StorageError", f"checkpoint.npz cannot be written: {NO_ROOM}")
+    folder.launcher(4.0, "ended", state="stopped", reason="SIGTERM")
+    progress = folder.progress()
+    assert progress.state == "stopped" and "found its disk full" in progress.failure.sentence
+
+
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
 def test_failure_names_its_cause(folder, case):
     says = write(folder, **case)
