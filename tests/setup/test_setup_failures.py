@@ -19,12 +19,19 @@ from ddl.records.paths import cache_dir
 from helpers import ROOT
 
 OPERATOR = "  span &operator=(const span &other)\n      NOEXCEPT {\n    data_ = other.data_;\n  }\n"
+CMAKE = """\
+    add_subdirectory(third_party/gloo)
+    target_compile_definitions(gloo PRIVATE _GLIBCXX_USE_CXX11_ABI=1)
+add_subdirectory(third_party/compatible17_gloo)
+"""
 LINES = "".join(f"print('Building CXX object {n}.o', flush=True)\n" for n in range(25))
 SETUP = """
 import os, setuptools, sys, time
 if sys.argv[1] == "bdist_wheel":
     header = open("third_party/flatbuffers/include/flatbuffers/stl_emulation.h").read()
     assert header == "before\\nafter\\n" and "-include stdexcept" in os.environ["CXXFLAGS"], header
+    config, cmake = 'RelWithDebInfo', open("CMakeLists.txt").read()
+    assert config == "Release" and cmake == "add_subdirectory(third_party/compatible17_gloo)\\n", cmake
 {build}
 setuptools.setup(name="horovod", version="0.28.1", packages=["horovod", "horovod.tensorflow"])
 """
@@ -55,6 +62,7 @@ class Course:
         header = source / "third_party/flatbuffers/include/flatbuffers/stl_emulation.h"
         header.parent.mkdir(parents=True, exist_ok=True)
         header.write_text(f"before\n{OPERATOR}after\n")
+        (source / "CMakeLists.txt").write_text(CMAKE)
         (source / "build.make").write_text(LINES)
         (source / "setup.py").write_text(SETUP.format(build="".join(f"    {line}\n" for line in build.splitlines())))
         archive = self.folder / "horovod-0.28.1.tar.gz"
