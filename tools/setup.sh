@@ -235,7 +235,7 @@ if [ "$part" != course ]; then
         export CXXFLAGS="${CXXFLAGS:-} -include stdexcept"
         sed -i '/span &operator=(const span &other)/,/^  }/d' \
             "$scratch/horovod/third_party/flatbuffers/include/flatbuffers/stl_emulation.h"
-        # Half the time: no debugging symbols, and no second copy of Gloo for C++14, as TensorFlow takes the one for C++17.
+        # Leave out debugging symbols, and the second copy of Gloo, for C++14: TensorFlow takes the one for C++17.
         sed -i "s/'RelWithDebInfo'/'Release'/" "$scratch/horovod/setup.py"
         sed -i -e '/add_subdirectory(third_party\/gloo)/d' -e '/target_compile_definitions(gloo /d' "$scratch/horovod/CMakeLists.txt"
         rm -rf "$wheel.part"

@@ -75,7 +75,7 @@ TRAININGS = (
     *("convergence-cifar10", "convergence-tuning", "critical-batch", "critical-batch-tuned", "arms-again"),
     *("lars-biases", "generalization", "equal-loss-again", "ghost-batches"),
 )
-LANDSCAPES = ("landscape", "noise-frozen")
+LANDSCAPES = ("landscape", "landscape-again", "noise-frozen")
 
 
 CHALLENGE = ("challenge-baseline", "challenge-ablations", "challenge-times", "challenge-generated")
@@ -149,6 +149,10 @@ def test_sharpness_is_compared_between_twelve_settings_at_one_loss():
     settings = collections.Counter((result["global_batch"], result["run"]["learning_rate"]) for result in measured)
     assert len(settings) == 12 and set(settings.values()) == {6}
     assert {result["stopped_by"] for result in measured} == {"target"}
+    again = results_of("landscape-again")
+    assert settings.keys() == {(result["global_batch"], result["run"]["learning_rate"]) for result in again}
+    seeds = {result["seed"] for result in again}
+    assert len(again) == 12 * len(seeds) == 96 and not seeds & {result["seed"] for result in measured}
 
 
 def as_recorded(source):
