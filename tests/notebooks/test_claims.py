@@ -200,6 +200,12 @@ def by_sharpness(records, find, figure):
     return [find(table, measure, figure) for measure in MEASURES]
 
 
+def seeds_again(records, column):
+    """Return the rank correlation of a column of `sharpness` with held-out errors, within settings with new seeds."""
+    table = sharpness([Recorded(result) for result in records.results("landscape-again")])
+    return within_settings(table, column, "test_error")
+
+
 BASELINE = "challenge-baseline"
 
 
@@ -402,6 +408,12 @@ CLAIMS = {
     ),
     "Within a setting, those of these runs with the larger eigenvalue have more images wrong, too.": lambda r: (
         by_sharpness(r, within_settings, "test_error")[0].low > 0
+    ),
+    "With new seeds, too, those with the larger eigenvalue have more images wrong.": lambda r: (
+        seeds_again(r, "sharpness").low > 0
+    ),
+    "A correlation of the training loss at which they stopped is not decided: its interval contains 0.": (
+        lambda r: seeds_again(r, "clean_loss").low < 0 < seeds_again(r, "clean_loss").high
     ),
     "An eighth of the learning rate ends in a sharper place, at each of the batch sizes and for every seed of these "
     "runs.": lambda r: all(
@@ -649,6 +661,9 @@ def sharpness_ranks(records):
     )
     yield f"within settings it is {cell(within_settings(table, 'clean_loss', 'test_error'))}"
     yield f"those alone gave {cell(within_settings(added, 'sharpness', 'test_error'))}"
+    again = within_settings(sharpness(recorded("landscape-again")), "sharpness", "test_error")
+    yield f"**{cell(again)}**, p = {again.p:.3f}"
+    yield f"{cell(seeds_again(records, 'clean_loss'))}, which does not decide"
 
 
 def ten_other_seeds(records):
