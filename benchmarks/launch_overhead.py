@@ -2,13 +2,12 @@
 
     python benchmarks/launch_overhead.py [--pairs 7] [--only NAME ...]
 
-warm         `launch` in a notebook kernel, whose fork server has imported TensorFlow, against stock `horovodrun
---gloo`: a
-             two-rank script that initializes Horovod and sums one number. Aim: at most 0.10
-cold         `ddl run` of the same script in a terminal, against the same. Aim: at most 0.50 first step   train_cifar.py
-on two ranks, launched from the kernel warm and cold: from the launch to the end of its first
-             training step, as rank 0 records it (`start_s` in result.json), with the median of each part. Aim: at most
-             0.30
+warm         `launch` in a notebook kernel, whose fork server has imported TensorFlow, against stock
+             `horovodrun --gloo`: a two-rank script that initializes Horovod and sums one number. Aim: at most 0.10
+cold         `ddl run` of the same script in a terminal, against the same. Aim: at most 0.50
+first step   train_cifar.py on two ranks, launched from the kernel warm and cold: from the launch to the end of its
+             first training step, as rank 0 records it (`start_s` in result.json), with the median of each part.
+             Aim: at most 0.30
 
 The sides alternate, so changes in the machine's speed affect both. The result is the median of the pairs' ratios.
 """

@@ -715,7 +715,7 @@ print(within_settings(again, "sharpness", "test_error"))
 print("of training loss:", within_settings(again, "clean_loss", "test_error"))
 
 # %% [markdown] tags=["claims"]
-# With new seeds, too, those of these runs with the larger eigenvalue have more images
+# Of the new seeds, those of these runs with the larger eigenvalue again have more images
 # wrong. A correlation of the training loss at which they stopped is not decided: its
 # interval contains 0.
 

@@ -199,7 +199,7 @@ def _judge(row, other, seeds, other_seeds, margin):
 
 
 def _title(points):
-    """Say whether all runs have seen the same number of samples at the end, where they are compared."""
+    """Say that runs are compared at the end, and whether all have seen the same number of samples by then."""
     samples = {int(point["samples"]) for point in points if is_number(point["samples"])}
     if len(points) < 2 or not samples:
         return "at the end"

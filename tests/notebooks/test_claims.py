@@ -409,7 +409,7 @@ CLAIMS = {
     "Within a setting, those of these runs with the larger eigenvalue have more images wrong, too.": lambda r: (
         by_sharpness(r, within_settings, "test_error")[0].low > 0
     ),
-    "With new seeds, too, those of these runs with the larger eigenvalue have more images wrong.": lambda r: (
+    "Of the new seeds, those of these runs with the larger eigenvalue again have more images wrong.": lambda r: (
         seeds_again(r, "sharpness").low > 0
     ),
     "A correlation of the training loss at which they stopped is not decided: its interval contains 0.": (

@@ -32,11 +32,10 @@ def plot_memory(runs) -> Figure:
         panel.barh(rows, widths, left=left, label=kind, alpha=0.75, **look(index, "color"))
         left += widths
     peaks = {}
-    for name, marker in (("peak_bytes", "|"), ("resident_bytes", ">")):
+    for name, what, marker, size in (("peak_bytes", "tensors", "|", 16), ("resident_bytes", "process", ">", 7)):
         peaks[name] = numpy.array([run.result[name] for run in runs]) / 2**20
-        label = "measured: tensors" if name == "peak_bytes" else "measured: process"
-        size = 16 if marker == "|" else 7
-        panel.plot(peaks[name], rows, marker, color="black", markersize=size, markeredgewidth=2, label=label)
+        style = {"color": "black", "markersize": size, "markeredgewidth": 2}
+        panel.plot(peaks[name], rows, marker, **style, label=f"measured: {what}")
     for run, predicted, tensors, process in zip(runs, left, *peaks.values(), strict=True):
         texts.append(f"{run.name}: predicted {predicted:,.0f} MiB, tensors {tensors:,.0f}, process {process:,.0f}")
     list_rows(panel, [run.name for run in runs])

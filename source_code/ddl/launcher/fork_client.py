@@ -17,6 +17,7 @@ import threading
 from collections.abc import Iterable
 from pathlib import Path
 
+from ddl.launcher.timeouts import idle_s
 from ddl.records.paths import cache_dir
 
 VARIABLE = "DDL_FORK_SERVER"  # the number of the socket that a supervisor inherits
@@ -46,6 +47,7 @@ class ForkServer:
     """
 
     def __init__(self, made_for: tuple) -> None:
+        idle_s()  # refuse an invalid value here, not in the background
         self.made_for = made_for
         self.socket, remote = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         log_path = cache_dir() / "fork-server.log"

@@ -3,6 +3,7 @@
 import contextlib
 import inspect
 import os
+import shlex
 import shutil
 import subprocess
 import textwrap
@@ -168,7 +169,8 @@ def _terminal(job: Job) -> str:
     try:
         return os.ttyname(0)
     except OSError:
-        raise JobError(f"debug needs a terminal: use `ddl run --debug {job.debug}` in one") from None
+        line = shlex.join(["ddl", "run", "--debug", str(job.debug), *shlex.split(job.script), *job.args])
+        raise JobError(f"debug needs a terminal, and this process has none. In a terminal, use: {line}") from None
 
 
 def _submit(planned: Plan, environment: dict[str, str], paths: RunFolder) -> Run:

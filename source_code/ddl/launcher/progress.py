@@ -1,7 +1,7 @@
 """Progress of a run, computed only from the files in its folder."""
 
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ from ddl.records.folder import RunFolder, processes_of, start_of
 from ddl.records.jsonfiles import DamagedFile, JsonLines, is_full, read_json, read_json_lines
 from ddl.text import plural, printable
 
+GONE_S = 5.0  # normally, all ranks end within a second or two
 ENDS = ("done", "failed", "stopped", "lost")  # states that are recorded
 OVER = (*ENDS, "damaged")
 STATES = ("queued", "starting", "running", "training", *OVER)
@@ -130,7 +131,7 @@ def _read(folder: RunFolder, alive: bool, now: float, waiting: str, script: Json
     if state not in OVER and folder.discovery.exists():
         facts["notes"].append(f"to let ranks come and go, edit {folder.discovery}")
     if state in ("running", "training"):
-        facts["notes"] += filter(None, (stall_of(folder, processes), straggler_of(folder, processes)))
+        facts["notes"] += _waits(folder, launcher, processes, now)
     if damaged := script.damaged + (script.unfinished and not alive):
         facts["notes"].append(f"{plural(damaged, 'line')} of {script.path} cannot be read; the rest is shown")
     if alive and is_full(folder.path):
@@ -152,6 +153,15 @@ def _read(folder: RunFolder, alive: bool, now: float, waiting: str, script: Json
         failure=failure_of(CrashReport(folder, job, last_start(launcher), events, state, recorded)),
         **facts,
     )
+
+
+def _waits(folder: RunFolder, launcher: list[dict], world: int, now: float) -> Iterator[str]:
+    """Yield notes on ranks that the others wait for, or may wait for because they ended a while ago."""
+    for event in last_start(launcher):
+        alone = event["event"] == "rank_exit" and not event["code"] and not event.get("reason")
+        if alone and event["time"] < now - GONE_S:
+            yield f"rank {event['rank']} has ended with status 0, and others are still running"
+    yield from filter(None, (stall_of(folder, world), straggler_of(folder, world)))
 
 
 def launcher_events(folder: RunFolder, world: int, alive: bool) -> list[dict]:

@@ -185,6 +185,13 @@ class Elastic(OneHost):
 
     # ---------------------------------------------------------------- overrides
 
+    def _decide_restart(self):
+        """Say why Horovod gave up if all ranks were on one host; an elastic run is never restarted as a whole."""
+        hosts = {host for host, _ in self._world}
+        if self.reason or not any(self.exit_codes.values()) or len(self._world) < 2 or len(hosts) > 1:
+            return {}
+        return {"no_restart": f"all ranks were on {hosts.pop()}, and Horovod drops a host on which one fails"}
+
     def running(self):
         return list(self._numbers)
 

@@ -155,7 +155,7 @@ def unfit(process: str = "/proc/self") -> str:
 def run_rank(request: dict) -> None:
     """Set up this fork as the supervisor would have started the rank, and be that rank.
 
-    What a child inherits of the launching process (user, limits, ignored signals), the server has inherited before.
+    The server has inherited user, limits and ignored signals from the launching process, as a cold rank would.
     """
     os.setsid()
     os.chdir(request["folder"])

@@ -105,7 +105,7 @@ def read(environment: Mapping[str, str] = os.environ) -> Cluster:
 
 
 def await_all(cluster: Cluster | None = None) -> Cluster:
-    """Let a coordinator wait until the servers of all other tasks answer; return the cluster (default: that of `read`).
+    """Wait, in a coordinator, for the servers of all other tasks; return the cluster (default: that of `read`).
 
     A coordinator that is early fails, but workers without one wait for each other in TensorFlow. ClusterError names the
     tasks that do not answer within ``DDL_CLUSTER_TIMEOUT_S`` seconds (by default 180).

@@ -26,7 +26,7 @@ AT_WORK = ("R", "D", "T")  # states of a thread: running, in the kernel, stopped
 def waits(pid: int, stack: Path) -> bool:
     """Return whether a rank waits for others in a collective operation or ``hvd.init()``; this takes half a second.
 
-    The rank answers a signal by writing its stack to the file `stack`. A `pid` of 0 stands for a rank not yet started.
+    The rank answers a signal by writing its stack to the file `stack`. A `pid` of 0: not started yet.
     """
     import psutil  # takes 10 ms, which would delay every start
 
