@@ -334,3 +334,14 @@ def test_queued_run_shows_reason_and_excludes_wait(folder):
     folder.event(3605.0, "start", step=0, steps=9)
     folder.event(3606.5, "step", step=1, samples=8, loss=2.0)
     assert folder.progress(now=3610.0).time_to_first_step_s == 6.5
+
+
+def test_rank_that_ended_while_others_run_is_noted(folder):
+    folder.job()
+    folder.launcher(0.5, "launched")
+    for rank in (0, 1):
+        folder.rank(rank)
+    folder.launcher(3.0, "rank_exit", rank=1, code=0)
+    for now, noted in ((4.0, False), (30.0, True)):
+        notes = folder.progress(now).notes
+        assert any("rank 1 has ended" in note for note in notes) == noted
