@@ -6,7 +6,7 @@ import numpy
 
 from course.shared.figure import COLORS, GRAY, MARKERS, Figure, band, list_rows, look, styled
 from course.topology.prediction import Prediction, points
-from course.topology.published import ALWAYS, by_publisher, compared
+from course.topology.published import ALWAYS, by_publisher, compared, margin_points
 from ddl.errors import InputError
 
 OVERLAP = "from full to no overlap"  # of a band
@@ -139,16 +139,17 @@ def plot_published(table=None) -> Figure:
     scores = by_publisher(table)
     figure = Figure(9.0, 4.6)
     panel, bars = figure.subplots(1, 2, width_ratios=(5, 4))
-    ends = (35, 101)
+    ends = numpy.array([55, 101])
     panel.plot(ends, ends, color=GRAY, linewidth=1)
+    margin = margin_points()
+    panel.fill_between(ends, ends - margin, ends + margin, color=GRAY, alpha=0.2, linewidth=0)
     panel.axhline(ALWAYS, color=GRAY, linestyle=":", linewidth=1)
     for index, (name, group) in enumerate(table.groupby("publisher", sort=False)):
-        predicted, found = group["predicted_percent"].to_numpy(), group["published_percent"]
-        interval = [predicted - group["low_percent"], group["high_percent"] - predicted]
         style = look(index, "marker", "color")
-        panel.errorbar(predicted, found, xerr=interval, fmt="none", ecolor=style["color"], alpha=0.25)
-        panel.plot(predicted, found, linestyle="", markersize=6, label=name, **style)
-    panel.set(xlabel="predicted efficiency, %", ylabel="published efficiency, %", xlim=(55, 101), ylim=ends)
+        panel.plot(
+            group["predicted_percent"], group["published_percent"], linestyle="", markersize=5, label=name, **style
+        )
+    panel.set(xlabel="predicted efficiency, %", ylabel="published efficiency, %", xlim=ends)
     places = numpy.arange(len(scores))
     for index, (column, label) in enumerate(
         (("model", "this model"), ("always", f"always {ALWAYS:.0f} %"), ("mean", "the others' mean"))
@@ -157,15 +158,10 @@ def plot_published(table=None) -> Figure:
     list_rows(bars, [f"{row['publisher']} ({row['figures']})" for row in scores.to_dict("records")])
     bars.set(xlabel="mean error, points")
     bars.legend()
-    panel.legend(fontsize="small")
+    panel.legend(fontsize="small", ncols=2, loc="upper left")
     figure.alt = (
-        "Scaling efficiency in percent, published over predicted, with the interval that is to contain four of five: "
-        + "; ".join(
-            f"{row['network']} on {row['gpus']} GPUs ({row['study']}): published {row['published_percent']:.0f}, "
-            f"predicted {row['predicted_percent']:.0f} ({row['low_percent']:.0f} to {row['high_percent']:.0f})"
-            for row in table.to_dict("records")
-        )
-        + ". Mean error in points: "
+        f"Scaling efficiency in percent, published over predicted, of {len(table)} figures, with the band of "
+        f"± {margin:.1f} points that should contain four of five. Mean error in points: "
         + "; ".join(
             f"{row['publisher']}: {row['model']:.1f}, always {ALWAYS:.0f} % {row['always']:.1f}, the others' mean "
             f"{row['mean']:.1f}"

@@ -2,7 +2,6 @@
 
 The computation c of each of N ranks varies by a standard deviation of s c, so that the slowest is late by e(N) s c on
 average (`prediction.expected_maximum`). For one publisher's figures, s is fitted to those of the other publishers.
-Figures of further publishers were recorded after the fit, to test it: `held_out`.
 """
 
 from dataclasses import dataclass, replace
@@ -19,7 +18,7 @@ from ddl.records import toml
 OF_FIVE = 4  # of five figures not used in the fit, this many lie within the margin
 LATES = numpy.arange(0, 0.2, 0.0005)
 ALWAYS = 90.0  # percent: a constant guess
-PARTS = {"half": "half precision", "strong": "strong scaling"}  # groups of held-out figures with separate scores
+PARTS = {"half": "half precision", "strong": "strong scaling"}  # groups of figures with separate scores
 
 
 @dataclass(frozen=True)
@@ -33,6 +32,8 @@ class Point:
     percent: float  # scaling efficiency
     step: Prediction
     baseline: Prediction
+    half: bool  # half precision
+    strong: bool  # strong scaling: the global batch is fixed
 
     def predicted(self, late: float) -> Prediction:
         """Return the step with late ranks, relative to a baseline with late ranks."""
@@ -83,7 +84,15 @@ def _point(point, recorded):
         percent = 100 * float(numpy.median(shares))
     source = recorded["source"][point["source"]]
     return Point(
-        point["source"], source["publisher"], model["title"], point.get("through", ""), percent, step, baseline
+        point["source"],
+        source["publisher"],
+        model["title"],
+        point.get("through", ""),
+        percent,
+        step,
+        baseline,
+        half=point.get("precision") == "half",
+        strong=point.get("scaling") == "strong",
     )
 
 
@@ -101,13 +110,13 @@ def _server(name, network, machines):
 
 
 def fitted(points=None) -> float:
-    """Return the lateness in `LATES` with the least squared error in points of efficiency."""
+    """Return the lateness in `LATES` with the least mean absolute error of the efficiency."""
     points = points or figures()
     punctual, late = numpy.transpose([_seconds(point.step) for point in points])
     punctual_0, late_0 = numpy.transpose([_seconds(point.baseline) for point in points])
     tried = LATES[:, None]
     errors = 100 * (punctual_0 + tried * late_0) / (punctual + tried * late) - [point.percent for point in points]
-    return float(LATES[(errors**2).sum(axis=1).argmin()])
+    return float(LATES[numpy.abs(errors).sum(axis=1).argmin()])
 
 
 def _others(publisher, points):
@@ -136,7 +145,7 @@ def compared() -> Table:
     ``error_points`` is predicted minus published. ``low_percent`` to ``high_percent`` is the interval that contains
     four of five of the other publishers' figures, cross-validated in the same way. ``punctual_percent`` is predicted
     without lateness. ``always_error_points`` is the error of a constant guess of 90 %, and ``mean_error_points`` the
-    error of the other publishers' mean.
+    error of the other publishers' mean. ``half`` marks training in half precision, ``strong`` a fixed global batch.
     """
     points = figures()
     late = _left_out(points)
@@ -147,26 +156,6 @@ def compared() -> Table:
         rows,
         "Scaling efficiency. Each prediction was fitted only to the other publishers' figures. "
         f"Sources: {_sources(_recorded())}.",
-    )
-
-
-def held_out() -> Table:
-    """Compare held-out publishers' figures with predictions fitted to all `figures`; columns as in `compared`.
-
-    ``half`` marks training in half precision, and ``strong`` a fixed global batch.
-    """
-    recorded, known_points = _recorded("held-out-scaling"), figures()
-    late, margin = fitted(known_points), _margin(known_points)
-    mean = float(numpy.mean([point.percent for point in known_points]))
-    rows = [
-        _row(_point(point, recorded), late, margin, mean)
-        | {"half": point.get("precision") == "half", "strong": point.get("scaling") == "strong"}
-        for point in recorded["point"]
-    ]
-    return Table.of(
-        rows,
-        "Scaling efficiency of publishers whose figures were recorded after the model was made, and not fitted. "
-        f"Sources: {_sources(recorded)}.",
     )
 
 
@@ -188,6 +177,8 @@ def _row(point, late, margin, mean):
         "error_points": (predicted - point.percent, "error, points", "+.0f"),
         "always_error_points": ALWAYS - point.percent,
         "mean_error_points": mean - point.percent,
+        "half": point.half,
+        "strong": point.strong,
     }
 
 
@@ -196,10 +187,10 @@ def _sources(recorded):
 
 
 def by_publisher(table=None) -> Table:
-    """Tabulate the mean absolute error in points by publisher of `compared` (the default) or `held_out`."""
+    """Tabulate the mean absolute error in points by publisher of `compared`."""
     table = compared() if table is None else table
     rows = [_score(name, group) for name, group in table.groupby("publisher", sort=False)]
-    rows += [_score(name, table[table[part]]) for part, name in PARTS.items() if part in table]
+    rows += [_score(name, table[table[part]]) for part, name in PARTS.items() if table[part].any()]
     rows.append(_score("all", table))
     caption = (
         "Mean absolute error of the efficiency in points. Nothing was fitted to a publisher's own figures; "
@@ -209,10 +200,10 @@ def by_publisher(table=None) -> Table:
 
 
 def programs() -> Table:
-    """Tabulate the efficiencies of several programs on the same machines, and their mean distance from the median."""
+    """Tabulate the efficiencies of programs on OneFlow's machines, and their mean distance from the median."""
     rows = []
     for point, figure in zip(_recorded()["point"], figures(), strict=True):
-        if numpy.ndim(point["one"]):
+        if point["source"] == "dlperf":
             percents = 100 * numpy.asarray(point["all"]) / numpy.asarray(point["one"]) / figure.step.ranks
             rows.append(
                 {

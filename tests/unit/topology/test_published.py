@@ -93,7 +93,9 @@ def test_interval_coverage_and_baselines(table, scores):
     inside = table["published_percent"].between(table["low_percent"], table["high_percent"])
     assert inside.equals(table["inside"]) and scores["inside"]["all"] == inside.sum()
     assert inside.mean() >= 0.8  # the nominal four of five, on figures that neither fit nor margin has seen
-    assert scores["figures"]["all"] == len(table) == scores["figures"].drop("all").sum()
+    groups = {name: table[column].sum() for column, name in published.PARTS.items()}
+    assert {name: scores["figures"][name] for name in groups} == groups and min(groups.values()) > 0
+    assert scores["figures"]["all"] == len(table) == scores["figures"].drop(["all", *groups]).sum()
     assert scores["always"]["all"] == pytest.approx((90 - table["published_percent"]).abs().mean())
     one = table.query("publisher == 'Facebook'").iloc[0]
     others = table.query("publisher != 'Facebook'")["published_percent"].mean()
@@ -101,13 +103,3 @@ def test_interval_coverage_and_baselines(table, scores):
     assert scores["model"]["all"] == pytest.approx(table["error_points"].abs().mean())
     errors = table["predicted_percent"] - table["published_percent"]
     assert table["error_points"].tolist() == pytest.approx(errors.tolist())
-
-
-def test_what_is_held_out_is_of_others_and_predicted_as_clusters_take_the_model():
-    table = published.held_out()
-    assert not set(table["publisher"]) & {source["publisher"] for source in RECORDED["source"].values()}
-    row = table.query("study == 'fleet' and network == 'VGG-16' and gpus == 32 and half").iloc[0]
-    options = {"network": "1x100", "fusion_bytes": 64 * 2**20, "images_per_s": 407.69, "gradient_bytes": 2}
-    assert row["published_percent"] == pytest.approx(100 * 9544.81 / 32 / 407.69)
-    same = cluster("dgx-1", 4, "vgg16", batch=32, late=LATE, **options)
-    assert row["predicted_percent"] == pytest.approx(100 * same.efficiency, abs=0.1)
