@@ -11,6 +11,7 @@ processor times.
 
 import os
 import re
+import statistics
 import tempfile
 import threading
 from collections.abc import Iterable, Mapping
@@ -33,6 +34,7 @@ from recordings import TIMES, Recordings, rounded
 SCRIPT = "train_submission.py"
 WORKERS = 2
 WIDEST = 6  # maximal number of settings in a grid
+BEHIND = 0.02  # of accuracy, several times what seeds differ by: a setting so far behind is not tried again
 
 
 @dataclass(frozen=True)
@@ -97,7 +99,7 @@ class Size:
     baseline: int = 20
     generated: int = 10  # of the baseline, on generated images
     others: int = 5
-    tuning: int = 1_000  # the seed that settings are chosen with
+    tuning: tuple = (1_000, 1_001, 1_002)  # seeds that settings are chosen with
     arms: int | None = None  # limit of each list
     trial: Mapping = field(default_factory=dict)
 
@@ -124,23 +126,33 @@ class Scored(Recordings):
         results = self.together(lambda arm, seed: self._result(arm, seed, workers), *zip(*pairs, strict=True))
         return [without_times(result) for result in results]
 
-    def tune(self, arm: Arm, seed: int) -> tuple[Arm, list[dict]]:
-        """Return the arm with its best setting on public images, and the results of all settings tried.
+    def tune(self, arm: Arm, seeds: tuple) -> tuple[Arm, list[dict]]:
+        """Return the arm with the setting that has the best mean accuracy on public images, and all results tried.
 
-        The settings are a grid of rates, then a grid of momenta at the best rate, which grow like lesson 4's.
+        The settings are a grid of rates, then a grid of momenta at the best rate, which grow like lesson 4's. A setting
+        that is clearly behind with the first seed gets no others.
         """
-        results: dict = {}
+        results: list = []
+        means: dict = {}
 
-        def reached(rate, rest=1.0):
-            if (rate, rest) not in results:
-                (result,) = self.accuracies([tuned(arm, rate, rest)], [seed])
+        def runs(setting, seeds):
+            made = self.accuracies([tuned(arm, *setting)], seeds)
+            for result in made:
                 result.pop("private_accuracy")  # not used for a choice
-                results[rate, rest] = {**result, "role": "tuning", "rate": rate, "rest": rest}
-            return results[rate, rest]["public_accuracy"]
+                results.append({**result, "role": "tuning", "rate": setting[0], "rest": setting[1]})
+            return [result["public_accuracy"] for result in made]
 
-        best = Search(1.0, lambda rate: -reached(rate), WIDEST).best()
+        def reached(*setting):
+            if setting not in means:
+                found = runs(setting, seeds[:1])
+                if found[0] > max(means.values(), default=0) - BEHIND:
+                    found += runs(setting, seeds[1:])
+                means[setting] = statistics.fmean(found)
+            return means[setting]
+
+        best = Search(1.0, lambda rate: -reached(rate, 1.0), WIDEST).best()
         rest = Search(1.0, lambda rest: -reached(best, rest), WIDEST).best()
-        return tuned(arm, best, rest), list(results.values())
+        return tuned(arm, best, rest), results
 
     def times(self, arms: Iterable[Arm], seeds: Iterable[int]) -> list[dict]:
         """Return results of arms that alternate as in a score, with times and the machine's load before."""

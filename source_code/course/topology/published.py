@@ -2,6 +2,7 @@
 
 The computation c of each of N ranks varies by a standard deviation of s c, so that the slowest is late by e(N) s c on
 average (`prediction.expected_maximum`). For one publisher's figures, s is fitted to those of the other publishers.
+Figures of further publishers were recorded after the fit, to test it: `held_out`.
 """
 
 from dataclasses import dataclass, replace
@@ -159,6 +160,19 @@ def compared() -> Table:
     )
 
 
+def held_out() -> Table:
+    """Compare held-out publishers' figures with predictions fitted to all `figures`; columns as in `compared`."""
+    recorded, known_points = _recorded("held-out-scaling"), figures()
+    late, margin = fitted(known_points), _margin(known_points)
+    mean = float(numpy.mean([point.percent for point in known_points]))
+    rows = [_row(_point(point, recorded), late, margin, mean) for point in recorded["point"]]
+    return Table.of(
+        rows,
+        "Scaling efficiency of publishers whose figures were recorded after the model was made, and not fitted. "
+        f"Sources: {_sources(recorded)}.",
+    )
+
+
 def _row(point, late, margin, mean):
     predicted = 100 * point.predicted(late).efficiency
     low, high = predicted - margin, min(predicted + margin, 100.0)
@@ -187,7 +201,7 @@ def _sources(recorded):
 
 
 def by_publisher(table=None) -> Table:
-    """Tabulate the mean absolute error in points by publisher of `compared`."""
+    """Tabulate the mean absolute error in points by publisher of `compared` (the default) or `held_out`."""
     table = compared() if table is None else table
     rows = [_score(name, group) for name, group in table.groupby("publisher", sort=False)]
     rows += [_score(name, table[table[part]]) for part, name in PARTS.items() if table[part].any()]

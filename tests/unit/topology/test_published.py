@@ -103,3 +103,12 @@ def test_interval_coverage_and_baselines(table, scores):
     assert scores["model"]["all"] == pytest.approx(table["error_points"].abs().mean())
     errors = table["predicted_percent"] - table["published_percent"]
     assert table["error_points"].tolist() == pytest.approx(errors.tolist())
+
+
+def test_held_out_figures_are_of_other_publishers_and_predicted_as_clusters_are():
+    table = published.held_out()
+    assert not set(table["publisher"]) & {source["publisher"] for source in RECORDED["source"].values()}
+    row = table.query("study == 'raysgd' and gpus == 8 and half").iloc[0]
+    same = cluster("dgx-1", 1, "resnet50", batch=128, late=LATE, images_per_s=770, all_reduces=4)
+    assert row["published_percent"] == pytest.approx(100 * 5862 / 8 / 770)
+    assert row["predicted_percent"] == pytest.approx(100 * same.efficiency, abs=0.1)
