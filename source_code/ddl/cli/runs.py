@@ -258,11 +258,17 @@ def _remove(arguments):
         found = [run for run in runs() if run.created <= latest and run.progress().over]
     if going := [run.id for run in found if not run.progress().over]:
         raise InputError(f"nothing was deleted, because {', '.join(going)} is not over: `ddl stop` ends a run")
+    left = []
     for run in found:
-        run.folder.unlink() if run.folder.is_symlink() else shutil.rmtree(run.folder)
-        print(f"{run.id}  deleted")
+        try:
+            run.folder.unlink() if run.folder.is_symlink() else shutil.rmtree(run.folder)
+            print(f"{run.id}  deleted")
+        except OSError as error:
+            left.append(f"{error.filename}: {error.strerror}")
     if not arguments.run:
-        print(f"{plural(len(found), 'run')} deleted")
+        print(f"{plural(len(found) - len(left), 'run')} deleted")
+    if left:
+        raise InputError(f"{plural(len(left), 'run')} not deleted, or not wholly: {'; '.join(left)}")
 
 
 def _compare(arguments):

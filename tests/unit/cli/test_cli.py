@@ -1,7 +1,9 @@
 """The command line as a shell's user meets it; nothing is launched."""
 
+import errno
 import json
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -151,6 +153,21 @@ def test_old_runs_are_deleted_by_name_or_age(recorded, capsys):
     (runs_dir() / "link").symlink_to(recorded("20260101-000001-bbbb"))
     assert main(["rm", "link"]) == 0
     assert {folder.name[-4:] for folder in runs_dir().iterdir()} == {"aaaa", "bbbb"}
+
+
+def test_a_run_that_cannot_be_deleted_does_not_keep_the_others(recorded, capsys, monkeypatch):
+    first, *_ = (recorded(f"20260101-00000{second}-aaaa", age_days=8) for second in range(3))
+
+    def rmtree(folder, really=shutil.rmtree):
+        if folder == first:
+            raise PermissionError(errno.EACCES, "Permission denied", str(folder / "job.json"))
+        really(folder)
+
+    monkeypatch.setattr("ddl.cli.runs.shutil.rmtree", rmtree)
+    assert main(["rm", "--older-than", "7"]) == 2
+    assert [*runs_dir().iterdir()] == [first]
+    printed = capsys.readouterr()
+    assert "2 runs deleted" in printed.out and f"{first / 'job.json'}: Permission denied" in printed.err
 
 
 @pytest.mark.parametrize("words", ["rm", "stop", "rerun", "show", "logs", "rm --older-than=-1", "rm --older-than=nan"])
