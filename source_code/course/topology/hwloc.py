@@ -87,7 +87,7 @@ class _Reader:
     def topology(self, name):
         packages = {_number(element, "os_index"): element for element in self.of("Package")}
         nodes = {
-            _number(element, "os_index"): (_cpus(element), _number(element, "local_memory"))
+            _number(element, "os_index"): (_cpus(element), int(_read(element, "local_memory", otherwise="0")[0]))
             for element in self.of("NUMANode")
         }
         on_gpus = [
