@@ -31,29 +31,25 @@ def here(root: str | Path = "/") -> Topology:
 
 
 def _with_gpus(topology, found):
-    addresses = {device.address: device.name for device in topology.gpus}
-    if any(gpu.address not in addresses for gpu in found):
-        topology = _unplaced(topology, len(found))
-        addresses = {gpu.address: f"GPU{at}" for at, gpu in enumerate(found)}
-    gpus = {addresses[gpu.address]: gpu for gpu in found}
-    # nvidia-smi's numbering, which follows the addresses unless a variable says otherwise; then GPUs that it omits.
-    names = [*gpus, *(device.name for device in topology.gpus if device.name not in gpus)]
-    names = {name: f"GPU{number}" for number, name in enumerate(names)}
-    devices = [
-        replace(device, name=names[device.name], address=gpu.address, gb_per_s=None, **gpu.facts)
-        if (gpu := gpus.get(device.name))
-        else replace(device, name=names.get(device.name, device.name))
-        for device in topology.devices
+    """Add what NVML tells of GPUs, with nvidia-smi's numbers; then come the GPUs that it omits."""
+    facts = {gpu.address: gpu.facts for gpu in found}
+    if not facts.keys() <= {device.address for device in topology.gpus}:
+        topology = _unplaced(topology, facts)
+    names = {address: f"GPU{number}" for number, address in enumerate(facts | {d.address: None for d in topology.gpus})}
+    gpus = [
+        replace(device, name=names[device.address], gb_per_s=None, **facts.get(device.address, {}))
+        for device in topology.gpus
     ]
-    devices.sort(key=lambda device: int(device.name[3:]) if device.kind == "gpu" else -1)
-    links, switches = _nvlinks(found, {device.address: device.name for device in devices if device.kind == "nvswitch"})
-    return replace(topology, devices=(*devices, *switches), nvlinks=links)
+    gpus.sort(key=lambda gpu: int(gpu.name[3:]))
+    others = [device for device in topology.devices if device.kind != "gpu"]
+    links, switches = _nvlinks(found, names, {d.address: d.name for d in topology.of("nvswitch")})
+    return replace(topology, devices=(*others, *gpus, *switches), nvlinks=links)
 
 
-def _unplaced(topology, count):
-    """Add GPUs that are not among the PCI devices, as in some containers."""
+def _unplaced(topology, addresses):
+    """Replace the GPUs by those that are not among the PCI devices, as in some containers."""
     others = tuple(device for device in topology.devices if device.kind != "gpu")
-    gpus = tuple(Device(f"GPU{number}", "gpu") for number in range(count))
+    gpus = tuple(Device(address, "gpu", address=address) for address in addresses)
     note = (
         "GPUs do not appear as PCI devices in /sys here, so their distances are unknown: `nvidia-smi topo -m` may tell "
         "them, and its output can be loaded"
@@ -61,24 +57,15 @@ def _unplaced(topology, count):
     return replace(topology, devices=(*others, *gpus), notes=(*topology.notes, note))
 
 
-def _nvlinks(found, switches):
-    """Return NVLinks by the names of their ends, and NVSwitches not listed so far."""
-    names = {gpu.address: f"GPU{at}" for at, gpu in enumerate(found)}
-    counts, added = Counter(), {}
-    for at, gpu in enumerate(found):
-        for kind, end in gpu.links:
-            if kind == "gpu" and end in names:
-                counts[tuple(sorted((f"GPU{at}", names[end]))), gpu.nvlink_generation] += 1
-                continue
-            if end not in switches and end not in added:
-                name = f"NVSwitch{len(switches) + len(added)}"
-                added[end] = Device(name, "nvswitch", address=end)
-            name = switches.get(end) or added[end].name
-            counts[(f"GPU{at}", name), gpu.nvlink_generation] += 1
-    # Both GPUs of a link report it.
-    links = tuple(
-        NvLink(a, b, count // 2 if b.startswith("GPU") else count, generation)
-        for ((a, b), generation), count in counts.items()
-        if count > 1 or not b.startswith("GPU")
-    )
-    return links, tuple(added.values())
+def _nvlinks(found, names, switches):
+    """Return NVLinks by the names of their ends, and the NVSwitches that are not listed so far."""
+    links, added = {}, []
+    for gpu in found:
+        for (kind, end), count in Counter(gpu.links).items():
+            if kind == "nvswitch" and end not in switches:
+                switches[end] = f"NVSwitch{len(switches)}"
+                added.append(Device(switches[end], "nvswitch", address=end))
+            if other := (switches if kind == "nvswitch" else names).get(end):
+                a, b = sorted((names[gpu.address], other))
+                links[a, b] = NvLink(a, b, count, gpu.nvlink_generation)  # both GPUs of a link report it
+    return tuple(links.values()), added

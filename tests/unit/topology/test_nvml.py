@@ -63,10 +63,11 @@ def test_gpus_are_placed_in_the_pcie_tree_and_their_nvlinks_counted_once(here):
 
 
 def test_gpus_have_nvidia_smis_numbers_where_it_omits_some(here):
-    found = here(GPUS[2:], [GPUS[3]], [GPUS[2]])
+    found = here(GPUS[2:], [GPUS[3], GPUS[0]], [GPUS[2], GPUS[0]])
     assert [gpu.address[5:7] for gpu in found.gpus] == ["81", "82", "03", "04"]
     assert [gpu.model for gpu in found.gpus] == ["Some V100"] * 2 + [""] * 2
-    assert found.kind("GPU0", "GPU1") == "NV1" and found.kind("GPU2", "GPU3") == "PIX"
+    assert [found.kind("GPU0", f"GPU{at}") for at in (1, 2, 3)] == ["NV1", "NV1", "SYS"]
+    assert found.kind("GPU2", "GPU3") == "PIX" and not found.of("nvswitch")
 
 
 def test_nvlinks_to_switches_are_counted_for_each_and_hidden_ends_taken_for_one(here):
