@@ -1,13 +1,19 @@
-"""The topology of this machine, from all available sources."""
+"""The topology of this machine, from all available sources, and places on it."""
 
 import os
 from collections import Counter
+from collections.abc import Collection
 from dataclasses import replace
 from pathlib import Path
 
 from course.topology import nvml, sysfs
 from course.topology.graph import Device, NvLink, Topology
 from ddl.records.machine import usable_cores
+
+NOT_IN_SYS = (  # as in some containers
+    "GPUs do not appear as PCI devices in /sys here, so their distances are unknown: `nvidia-smi topo -m` may tell "
+    "them, and its output can be loaded"
+)
 
 
 def here(root: str | Path = "/") -> Topology:
@@ -33,28 +39,19 @@ def here(root: str | Path = "/") -> Topology:
 def _with_gpus(topology, found):
     """Add what NVML tells of GPUs, with nvidia-smi's numbers; then come the GPUs that it omits."""
     facts = {gpu.address: gpu.facts for gpu in found}
+    others = [device for device in topology.devices if device.kind != "gpu"]
     if not facts.keys() <= {device.address for device in topology.gpus}:
-        topology = _unplaced(topology, facts)
-    names = {address: f"GPU{number}" for number, address in enumerate(facts | {d.address: None for d in topology.gpus})}
+        gpus = [Device(address, "gpu", address=address) for address in facts]
+        topology = replace(topology, devices=(*others, *gpus), notes=(*topology.notes, NOT_IN_SYS))
+    addresses = dict.fromkeys([*facts, *(gpu.address for gpu in topology.gpus)])
+    names = {address: f"GPU{number}" for number, address in enumerate(addresses)}
     gpus = [
         replace(device, name=names[device.address], gb_per_s=None, **facts.get(device.address, {}))
         for device in topology.gpus
     ]
     gpus.sort(key=lambda gpu: int(gpu.name[3:]))
-    others = [device for device in topology.devices if device.kind != "gpu"]
     links, switches = _nvlinks(found, names, {d.address: d.name for d in topology.of("nvswitch")})
     return replace(topology, devices=(*others, *gpus, *switches), nvlinks=links)
-
-
-def _unplaced(topology, addresses):
-    """Replace the GPUs by those that are not among the PCI devices, as in some containers."""
-    others = tuple(device for device in topology.devices if device.kind != "gpu")
-    gpus = tuple(Device(address, "gpu", address=address) for address in addresses)
-    note = (
-        "GPUs do not appear as PCI devices in /sys here, so their distances are unknown: `nvidia-smi topo -m` may tell "
-        "them, and its output can be loaded"
-    )
-    return replace(topology, devices=(*others, *gpus), notes=(*topology.notes, note))
 
 
 def _nvlinks(found, names, switches):
@@ -69,3 +66,24 @@ def _nvlinks(found, names, switches):
                 a, b = sorted((names[gpu.address], other))
                 links[a, b] = NvLink(a, b, count, gpu.nvlink_generation)  # both GPUs of a link report it
     return tuple(links.values()), added
+
+
+def placements(machine: Topology, allowed: Collection[int] | None = None) -> dict[str, tuple[int, int]]:
+    """Return the available pairs of processor threads for two ranks, from near to far.
+
+    "one core": both share a thread. "a core's two threads". "two cores": of one socket. "two sockets". `allowed` are
+    the usable threads, by default those of this process.
+    """
+    allowed = os.sched_getaffinity(0) if allowed is None else set(allowed)
+    cores = [(core.socket, sorted(allowed.intersection(core.threads))) for core in machine.cores]
+    cores = [(socket, threads) for socket, threads in cores if threads]
+    if not cores:
+        return {}
+    home, (first, *_) = cores[0]
+    pairs = {
+        "one core": [(first, first)],
+        "a core's two threads": [tuple(threads[:2]) for _, threads in cores if len(threads) > 1],
+        "two cores": [(first, threads[0]) for socket, threads in cores[1:] if socket == home],
+        "two sockets": [(first, threads[0]) for socket, threads in cores[1:] if socket != home],
+    }
+    return {name: found[0] for name, found in pairs.items() if found}
