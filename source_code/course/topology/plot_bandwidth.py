@@ -6,7 +6,7 @@ import numpy
 from matplotlib.ticker import LogLocator, NullLocator
 
 from course.shared.figure import Figure, band, look, styled
-from course.topology.bandwidth import algorithm_bandwidth, bus_bandwidth, measured
+from course.topology.bandwidth import bus_bandwidth, measured
 from ddl.errors import InputError
 from ddl.text import plural
 
@@ -85,7 +85,7 @@ def plot_pairs(run) -> Figure:
         label = path.replace("_", " ")
         style = {"label": label, **look(index)}
         sizes, seconds = _over_pairs(by_pair)
-        speed = {key: algorithm_bandwidth(sizes, value) for key, value in seconds.items()}
+        speed = {key: sizes / value for key, value in seconds.items()}
         _line(times, sizes, seconds, style)
         _line(speeds, sizes, speed, style)
         best = speed["median"].argmax()
@@ -160,7 +160,7 @@ def _draw_matrix(panel, by_pair, path):
     words = []
     for (one, other), points in by_pair.items():
         sizes, seconds = _curve(points)
-        value = 1e-9 * algorithm_bandwidth(sizes, seconds["median"]).max()
+        value = 1e-9 * (sizes / seconds["median"]).max()
         best[ends.index(one), ends.index(other)] = value
         best[ends.index(other), ends.index(one)] = value  # round trips have no direction
         words.append(f"{one} to {other} {value:.3g}")
