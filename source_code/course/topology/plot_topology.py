@@ -90,8 +90,8 @@ class _Section:
 
     def __init__(self, topology, numa, narrow):
         self.numa, self.narrow = numa, narrow
-        self.number = numa.number if numa else None
-        self.cores = [core for core in topology.cores if numa and core.numa == numa.number]
+        self.number, self.socket = (numa.number, numa.socket) if numa else (None, None)
+        self.cores = [core for core in topology.cores if core.numa == self.number]
         numbers = {core.number for core in self.cores}
         self.caches = [cache for cache in topology.caches if numbers & set(cache.cores)]
         self.single = len(topology.cores) <= FEW_CORES
@@ -199,12 +199,9 @@ class _Drawing:
 
     def _by_socket(self, sections):
         """Return (number, NUMA nodes) of each socket with nodes; unknown sockets are last, as None."""
-        known = {socket.number: [] for socket in self.topology.sockets}
-        unknown = []
-        for section in sections:
-            socket = section.numa.socket if section.numa else None
-            (unknown if socket is None else known.get(socket, [])).append(section)
-        return [(number, nodes) for number, nodes in (*known.items(), (None, unknown)) if nodes]
+        numbers = [*(socket.number for socket in self.topology.sockets), None]
+        by_socket = [(number, [each for each in sections if each.socket == number]) for number in numbers]
+        return [(number, nodes) for number, nodes in by_socket if nodes]
 
     def draw(self, panel):
         self.panel = panel
