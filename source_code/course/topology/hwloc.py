@@ -8,11 +8,10 @@ from xml.etree import ElementTree
 
 from course.topology.error import TopologyError
 from course.topology.graph import Topology
-from course.topology.parts import Device, processors
+from course.topology.parts import CACHES, Device, processors
 from course.topology.pci import ADDRESS, Function, address, devices, kind_of
 from course.topology.text import amount
 
-CACHES = ("unified", "data", "instruction")  # by hwloc's number
 CPUSET = r"(?:(?:0x[0-9a-f]{1,8})?(?:,|$))*"
 PCI_TYPE = r"([0-9a-f]{4}) \[([0-9a-f]{4}):.*"  # class and vendor
 # Types of OSDev: bits in version 3, numbers in version 2.

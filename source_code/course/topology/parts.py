@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from course.topology.error import TopologyError
 from course.topology.link import nvlink_gb_per_s, pcie_gb_per_s
 
+CACHES = ("unified", "data", "instruction")  # kinds, by hwloc's number
 DEVICE_KINDS = {  # and their common names
     "root": "PCIe root",
     "switch": "PCIe switch",
@@ -52,7 +53,7 @@ class Cache:
     """A cache."""
 
     level: int
-    kind: str  # "data", "instruction" or "unified"
+    kind: str  # one of CACHES
     size_bytes: int
     cores: tuple  # numbers of the cores that share it
 
