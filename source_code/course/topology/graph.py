@@ -86,6 +86,12 @@ class Topology:
         return tuple(device for device in self.devices if device.kind == kind)
 
     @property
+    def limit(self):
+        """The part of the processor threads that this process may use: "3 of 8 threads"; empty if all."""
+        threads = sum(len(core.threads) for core in self.cores)
+        return "" if self.usable is None or self.usable >= threads else f"{self.usable} of {threads} threads"
+
+    @property
     def memories(self):
         """The NUMA nodes by the names of their memory: "numa0", "numa1", …."""
         return {f"numa{numa.number}": numa for numa in self.numas}

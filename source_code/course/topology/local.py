@@ -30,10 +30,7 @@ def here(root: str | Path = "/") -> Topology:
         topology = _with_gpus(topology, gpus)
     elif topology.gpus:
         notes.append("GPUs are listed as PCI devices only: it is unknown whether NVLinks join them")
-    threads = sum(len(core.threads) for core in topology.cores)
-    return replace(
-        topology, origin=origin, usable=min(threads, usable_cores()), notes=(*topology.notes, *dict.fromkeys(notes))
-    )
+    return replace(topology, origin=origin, usable=usable_cores(), notes=(*topology.notes, *dict.fromkeys(notes)))
 
 
 def _with_gpus(topology, found):

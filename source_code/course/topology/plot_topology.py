@@ -3,6 +3,7 @@
 import math
 from collections import Counter
 from dataclasses import dataclass
+from itertools import combinations
 
 from matplotlib.patches import FancyBboxPatch
 
@@ -332,9 +333,8 @@ def _facts(topology):
                 facts.append(f"{count} × {model}" + (f" on PCIe at {gb_per_s:.4g} GB/s" if gb_per_s else ""))
     if topology.network:
         facts.append(f"network {topology.network.gb_per_s:g} GB/s")
-    threads = sum(len(core.threads) for core in topology.cores)
-    if topology.usable is not None and topology.usable < threads:
-        facts.append(f"{topology.usable} of {threads} threads usable here")
+    if topology.limit:
+        facts.append(f"{topology.limit} usable here")
     return "; ".join(facts) or topology.summary()
 
 
@@ -342,9 +342,7 @@ def _words(topology):
     text = f"{topology.title or topology.name}, {topology.origin}: {topology.summary()}."
     facts = _facts(topology)
     text += f" {facts}." if facts != topology.summary() else ""
-    pairs = Counter(
-        topology.kind(a.name, b.name) for at, a in enumerate(topology.gpus) for b in topology.gpus[at + 1 :]
-    )
+    pairs = Counter(topology.kind(a.name, b.name) for a, b in combinations(topology.gpus, 2))
     if pairs:
         text += " Pairs of GPUs: " + ", ".join(f"{count} {kind}" for kind, count in sorted(pairs.items())) + "."
     return text
