@@ -7,14 +7,13 @@ import re
 
 import psutil
 
+from course.training import options
 from course.training.options import Integer, Number
 from ddl.errors import CourseError
 from ddl.records.machine import available_bytes
 from ddl.records.network import addresses, link_made_here
 from ddl.text import plural
 
-# From one float32 number to 256 MiB, in factors of four.
-DEFAULT_SIZES = {"min_bytes": 4, "max_bytes": 2**28, "factor": 4}
 ITEM_BYTES = 4  # of float32, the type of all messages
 LEAST_REPEATS = 3
 FLAT = "flat"  # baseline of hierarchical_allreduce.py
@@ -26,7 +25,6 @@ VARIANTS = {
     "leaders": "all-reduce in each host, all-reduce between one rank of each, broadcast in each",
 }
 
-
 # Parts of a training step, in order. Waiting and communication are both inside the all-reduce.
 PARTS = ("input", "computation", "waiting", "communication", "update")
 
@@ -35,18 +33,21 @@ class BenchError(CourseError, ValueError):
     """Impossible measurement."""
 
 
-def add_options(parser):
-    """Add the options shared by all benchmarks to a parser."""
-    add = parser.add_argument
+def parser(description: str, **defaults) -> options.Parser:
+    """Return a parser with the options of all benchmarks; `defaults` replace theirs."""
+    ours = options.parser(description)
+    add = ours.add_argument
     size = Integer(ITEM_BYTES, 2**40)
-    add("--min-bytes", type=size, default=DEFAULT_SIZES["min_bytes"], help="smallest size")
-    add("--max-bytes", type=size, default=DEFAULT_SIZES["max_bytes"], help="largest size (default: 256 MiB)")
-    add("--factor", type=Integer(2), default=DEFAULT_SIZES["factor"], help="factor between consecutive sizes")
+    add("--min-bytes", type=size, default=ITEM_BYTES, help="smallest size")
+    add("--max-bytes", type=size, default=2**28, help="largest size (default: 256 MiB)")
+    add("--factor", type=Integer(2), default=4, help="factor between consecutive sizes")
     add("--sizes", type=size, nargs="+", metavar="BYTES", help="measure these sizes instead, multiples of four bytes")
     add("--repeats", type=Integer(), default=200, metavar="N", help="maximum number of repeats of each size")
     budget = f"seconds to spend on each size (but at least {LEAST_REPEATS} repeats)"
     add("--seconds", type=Number(above=0), default=0.5, help=budget)
     add("--interface", metavar="NAME", help="network interface to use, such as eth0")
+    ours.set_defaults(**defaults)
+    return ours
 
 
 def parse(parser, arguments):
@@ -170,8 +171,6 @@ def link_bytes(variant: str, size_bytes: float, hosts: int, ranks_per_host: int)
     another host for one of its ranks, or for all. In a hierarchy, a ring has one rank per host: there are n rings, each
     with 1/n of the message, or one with all of it. N is `hosts` × n, and n `ranks_per_host`.
     """
-    if variant not in VARIANTS:
-        raise BenchError(f"variant {variant!r} is not one of: {', '.join(VARIANTS)}")
     ranks = hosts * ranks_per_host
     round_ = 2 * (ranks - 1) / ranks * size_bytes
     if variant == "crossing ring":

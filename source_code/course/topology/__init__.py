@@ -20,8 +20,7 @@ from course.topology import hwloc, nvidia, recorded_machines
 from course.topology.error import TopologyError
 from course.topology.graph import Topology
 from course.topology.link import links
-from course.topology.local import here
-from course.topology.placement import placements
+from course.topology.local import here, placements
 from course.topology.recorded_machines import names
 from ddl.text import did_you_mean
 

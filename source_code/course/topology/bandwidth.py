@@ -8,34 +8,21 @@ https://github.com/NVIDIA/nccl-tests. Sizes are in bytes, times in seconds, band
 from ddl.display.table import Table
 from ddl.errors import InputError
 
-# Message sizes per rank's link on N ranks, from "Summary" on that page.
-OPERATIONS = {
+# Bytes per rank's link and byte of the message on N ranks, from "Summary" on that page.
+BUS_FACTORS = {
     "all_reduce": lambda ranks: 2 * (ranks - 1) / ranks,
-    "reduce_scatter": lambda ranks: (ranks - 1) / ranks,
     "all_gather": lambda ranks: (ranks - 1) / ranks,
-    "all_to_all": lambda ranks: (ranks - 1) / ranks,
     "broadcast": lambda ranks: 1.0,
-    "reduce": lambda ranks: 1.0,
 }
 
 
-def algorithm_bandwidth(size_bytes, seconds):
-    """Return size over time in bytes/s; the size of an all-gather or a reduce-scatter is the total over all ranks."""
-    return size_bytes / seconds
-
-
-def bus_factor(operation: str, ranks: int) -> float:
-    """Return the factor from algorithm bandwidth to bus bandwidth for one of `OPERATIONS`."""
-    if operation not in OPERATIONS:
-        raise InputError(f"operation {operation!r} is not one of: {', '.join(OPERATIONS)}")
-    if ranks < 1:
-        raise InputError(f"ranks={ranks!r}: at least 1 is needed")
-    return OPERATIONS[operation](ranks)
-
-
 def bus_bandwidth(operation: str, size_bytes, seconds, ranks: int):
-    """Return the algorithm bandwidth times the bus factor, to compare with a link's in one direction."""
-    return algorithm_bandwidth(size_bytes, seconds) * bus_factor(operation, ranks)
+    """Return the bus bandwidth in bytes/s, to compare with a link's in one direction.
+
+    It is the algorithm bandwidth, size over time, times the factor in `BUS_FACTORS`. The size of an all-gather is the
+    total over all ranks.
+    """
+    return size_bytes / seconds * BUS_FACTORS[operation](ranks)
 
 
 def measured(runs, kind) -> list[dict]:
@@ -67,6 +54,7 @@ def bandwidths(runs, operations=None) -> Table:
             if operations is not None and point["operation"] not in operations:
                 continue
             seconds, size, ranks = point["seconds"], point["size_bytes"], result["ranks"]
+            bus = bus_bandwidth(point["operation"], size, seconds["median"], ranks)
             rows.append(
                 {
                     "name": (result["name"], "run", ""),
@@ -80,16 +68,8 @@ def bandwidths(runs, operations=None) -> Table:
                     "seconds": seconds["median"],
                     **{f"seconds_{key}": seconds[key] for key in ("low", "high", "least")},
                     "time": (_quartiles(seconds), "time, µs (quartiles)", ""),
-                    "algorithm_gb_per_s": (
-                        1e-9 * algorithm_bandwidth(size, seconds["median"]),
-                        "algorithm bandwidth, GB/s",
-                        ".3g",
-                    ),
-                    "bus_gb_per_s": (
-                        1e-9 * bus_bandwidth(point["operation"], size, seconds["median"], ranks),
-                        "bus bandwidth, GB/s",
-                        ".3g",
-                    ),
+                    "algorithm_gb_per_s": (1e-9 * size / seconds["median"], "algorithm bandwidth, GB/s", ".3g"),
+                    "bus_gb_per_s": (1e-9 * bus, "bus bandwidth, GB/s", ".3g"),
                 }
             )
     if not rows:
@@ -140,7 +120,7 @@ def _transports(results):
 
 
 def _one_way(point):
-    return algorithm_bandwidth(point["size_bytes"], point["seconds"]["median"])
+    return point["size_bytes"] / point["seconds"]["median"]
 
 
 def _quartiles(seconds):

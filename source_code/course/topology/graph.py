@@ -10,8 +10,7 @@ from dataclasses import dataclass, field
 import pandas
 
 from course.topology.error import TopologyError
-from course.topology.parts import Cache, Core, Device, Network, Numa, NvLink, Socket, SocketLink
-from course.topology.paths import find
+from course.topology.parts import Cache, Core, Device, Hop, Network, Numa, NvLink, Socket, SocketLink
 from course.topology.text import matrix_text, tree
 from ddl.text import plural
 
@@ -53,8 +52,6 @@ class Topology:
             *((f"device {d.name}", d.numa, numas) for d in self.devices if d.numa is not None),
             *(("an NVLink", end, named) for link in self.nvlinks for end in (link.a, link.b)),
             *(("a link of sockets", end, sockets) for link in self.socket_links for end in (link.a, link.b)),
-            *((f"NUMA node {numa.number}", numa.socket, sockets) for numa in self.numas if numa.socket is not None),
-            *((f"core {core.number}", core.numa, numas) for core in self.cores),
         ]
         for what, to, among in refers:
             if to not in among:
@@ -70,7 +67,6 @@ class Topology:
 
     __str__ = tree
     matrix_text = matrix_text
-    path = find
 
     def summary(self):
         """Return a one-line summary of its parts."""
@@ -90,6 +86,17 @@ class Topology:
         return tuple(device for device in self.devices if device.kind == kind)
 
     @property
+    def limit(self):
+        """The part of the processor threads that this process may use: "3 of 8 threads"; empty if all."""
+        threads = sum(len(core.threads) for core in self.cores)
+        return "" if self.usable is None or self.usable >= threads else f"{self.usable} of {threads} threads"
+
+    @property
+    def memories(self):
+        """The NUMA nodes by the names of their memory: "numa0", "numa1", …."""
+        return {f"numa{numa.number}": numa for numa in self.numas}
+
+    @property
     def gpus(self):
         return self.of("gpu")
 
@@ -99,12 +106,10 @@ class Topology:
 
     def device(self, name):
         """Return a device by name. Raises TopologyError if there is none."""
-        try:
-            return self.named[name]
-        except KeyError:
-            raise TopologyError(
-                f"{self.name} has no {name!r}; it has: {', '.join(self.named) or 'no devices'}"
-            ) from None
+        if name not in self.named:
+            ends = [*self.named, *self.memories]
+            raise TopologyError(f"{self.name} has no {name!r}; it has: {', '.join(ends) or 'no devices'}")
+        return self.named[name]
 
     def above(self, name):
         """Return the device and everything above it, up to the root complex."""
@@ -126,6 +131,68 @@ class Topology:
         return tuple(sorted(thread for holder in holders for thread in holder.threads))
 
     # ------------------------------------------------------------ paths and their names
+
+    def path(self, a: str, b: str) -> tuple[Hop, ...]:
+        """Return the path of data between two parts.
+
+        `a` and `b` name devices, or the memory of a NUMA node: "numa0", "numa1", …. Direct NVLinks come first, then
+        NVLinks through shared NVSwitches, then the PCIe tree. Nothing is routed through a third GPU, because no driver
+        does that. The path is empty from a part to itself or if unknown.
+        """
+        if a == b:
+            return ()
+        if self._nvlinks(a, {b}):
+            return (self._nvlink_hop(a, b, {b}),)
+        switches = {device.name for device in self.of("nvswitch")}
+        shared = set.intersection(*({link.other(end) for link in self._nvlinks(end, switches)} for end in (a, b)))
+        if shared:
+            middle = " ".join(name for name in self.named if name in shared)
+            return self._nvlink_hop(a, middle, shared), self._nvlink_hop(b, middle, shared).reversed()
+        return self._host_path(a, b)
+
+    def _nvlinks(self, name, others):
+        return [link for link in self.nvlinks if name in (link.a, link.b) and link.other(name) in others]
+
+    def _nvlink_hop(self, name, end, others):
+        links = self._nvlinks(name, others)
+        return Hop(name, end, f"NV{sum(link.count for link in links)}", sum(link.gb_per_s for link in links))
+
+    def _host_path(self, a, b):
+        up, down = self._to_host(a), self._to_host(b)
+        while up and down and up[-1].start == down[-1].start:
+            up.pop(), down.pop()  # they meet below
+        tops = [hops[-1].end if hops else name for hops, name in ((up, a), (down, b))]
+        between = [] if tops[0] == tops[1] else [self._between(*tops)]
+        return (*up, *between, *(hop.reversed() for hop in reversed(down)))
+
+    def _to_host(self, name):
+        """Return the hops to memory, as far up as is known."""
+        if name in self.memories:
+            return []
+        above, numa = self.above(name), self.numa_of(name)
+        ends = [device.name for device in above[1:]] + [f"numa{numa}"] * (numa is not None)
+        return [
+            Hop(device.name, end, "host bridge", math.inf)
+            if device.kind == "root"
+            else Hop(device.name, end, device.pcie, device.gb_per_s or math.nan)
+            for device, end in zip(above, ends, strict=False)
+        ]
+
+    def _between(self, a, b):
+        """Return the hop between the tops of two paths: NUMA nodes, if known."""
+        memories = self.memories
+        if not {a, b} <= memories.keys():
+            return Hop(a, b, "not known", math.nan)
+        sockets = {memories[a].socket, memories[b].socket}
+        if None in sockets:
+            return Hop(a, b, "between NUMA nodes", math.nan)
+        if len(sockets) == 1:
+            return Hop(a, b, "on chip", math.inf)
+        for link in self.socket_links:
+            if {link.a, link.b} == sockets:
+                kind = f"{link.count}×{link.kind}" if link.count > 1 else link.kind
+                return Hop(a, b, kind, link.count * link.gb_per_s if link.gb_per_s else math.nan)
+        return Hop(a, b, "between sockets", math.nan)
 
     def bandwidth(self, a: str, b: str) -> float:
         """Return the bandwidth of the `path` between two parts in GB/s per direction.

@@ -8,11 +8,10 @@ from xml.etree import ElementTree
 
 from course.topology.error import TopologyError
 from course.topology.graph import Topology
-from course.topology.parts import Device, processors
+from course.topology.parts import CACHES, Device, processors
 from course.topology.pci import ADDRESS, Function, address, devices, kind_of
 from course.topology.text import amount
 
-CACHES = ("unified", "data", "instruction")  # by hwloc's number
 CPUSET = r"(?:(?:0x[0-9a-f]{1,8})?(?:,|$))*"
 PCI_TYPE = r"([0-9a-f]{4}) \[([0-9a-f]{4}):.*"  # class and vendor
 # Types of OSDev: bits in version 3, numbers in version 2.
@@ -42,6 +41,10 @@ def _read(element, name, pattern=r"\d+", otherwise=""):
     if found := re.fullmatch(pattern, value):
         return found
     raise TopologyError(f"{name}={value!r} of an <object> of type {element.get('type')!r} is not what hwloc writes")
+
+
+def _address(element):
+    return address(_read(element, "pci_busid", ADDRESS)[0])
 
 
 def _number(element, name):
@@ -86,14 +89,11 @@ class _Reader:
 
     def topology(self, name):
         packages = {_number(element, "os_index"): element for element in self.of("Package")}
-        nodes = {
-            _number(element, "os_index"): (_cpus(element), _number(element, "local_memory"))
-            for element in self.of("NUMANode")
-        }
-        on_gpus = [
-            _number(element, "os_index") for element in self.of("NUMANode") if element.get("subtype") == "GPUMemory"
-        ]
-        numas = {number: node for number, node in nodes.items() if number not in on_gpus}
+        numas, on_gpus = {}, {}
+        for element in self.of("NUMANode"):
+            memory = int(_read(element, "local_memory", otherwise="0")[0])
+            nodes = on_gpus if element.get("subtype") == "GPUMemory" else numas
+            nodes[_number(element, "os_index")] = _cpus(element), memory
         cores = {}
         for element in self.of("PU"):
             core = next((above for above in self.above(element) if above.get("type") == "Core"), element)
@@ -114,15 +114,16 @@ class _Reader:
             )
             for element in self.of(*(f"L{level}{kind}Cache" for level in range(1, 6) for kind in ("", "i")))
         ]
-        notes = [NO_NVLINKS] if any(part.kind == "gpu" for part in parts) else []
+        gpus = [part for part in parts if part.kind == "gpu"]
+        notes = [NO_NVLINKS] if gpus else []
         notes += [
-            f"NUMA node {number} is the memory of a GPU: {amount(nodes[number][1])}"
-            for number in on_gpus
-            if nodes[number][1]
+            f"NUMA node {number} is the memory of a GPU: {amount(memory)}"
+            for number, (_, memory) in on_gpus.items()
+            if memory
         ]
-        for part in parts:
-            if part.kind == "gpu" and len(partitions := self.partitions.get(part.address, ())) > 1:
-                notes.append(f"{part.name} is divided into {len(partitions)} GPUs: {', '.join(partitions)}")
+        for gpu in gpus:
+            if len(partitions := self.partitions[gpu.address]) > 1:
+                notes.append(f"{gpu.name} is divided into {len(partitions)} GPUs: {', '.join(partitions)}")
         return Topology(
             name,
             "measured by hwloc",
@@ -139,11 +140,11 @@ class _Reader:
         touching = [number for number, (cpus, _) in numas.items() if cpus & near or len(numas) == 1]
         bridges = [part for part in reversed(above) if part.get("type") == "Bridge"]
         names = self.os_names(element)
-        kind = "nic" if {INFINIBAND, NETWORK} & set(names) else "disk" if DISK in names else "other"
         memory = re.match(r"\d+", _os_info(element, "CUDAGlobalMemorySize"))  # in KiB
         gpus = _gpus(element)
+        kind = "nic" if {INFINIBAND, NETWORK} & set(names) else "disk" if DISK in names else "other"
         kind = "gpu" if gpus else kind_of(int(pci_type[1], 16), int(pci_type[2], 16)) or kind
-        place = address(_read(element, "pci_busid", ADDRESS)[0])
+        place = _address(element)
         self.partitions[place] = gpus
         device = Device(
             next((names[known] for known in (INFINIBAND, NETWORK, DISK) if known in names), ""),
@@ -156,11 +157,10 @@ class _Reader:
             memory_bytes=int(memory[0]) << 10 if memory else None,
         )
         # The host bridge's domain and bus, from "0000:[80-9f]".
-        leads = (re.match(r"([0-9a-f]{4,8}:)\[([0-9a-f]{2})-", part.get("bridge_pci", "")) for part in bridges[:1])
-        host = next((match[1] + match[2] for match in leads if match), "")
-        return Function(
-            device, host, tuple(address(_read(part, "pci_busid", ADDRESS)[0]) for part in bridges if _is_pci(part))
-        )
+        outermost = bridges[0].get("bridge_pci", "") if bridges else ""
+        lead = re.match(r"([0-9a-f]{4,8}:)\[([0-9a-f]{2})-", outermost)
+        host = lead[1] + lead[2] if lead else ""
+        return Function(device, host, tuple(_address(part) for part in bridges if _is_pci(part)))
 
     def os_names(self, device):
         """{type: name} of a PCI device's operating system devices."""

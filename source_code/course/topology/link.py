@@ -6,8 +6,6 @@ from course.topology.error import TopologyError
 from ddl.records import toml
 from ddl.records.paths import reference_dir
 
-FILE = reference_dir() / "links.toml"
-
 # PCI Express: billion transfers per second and lane, and the share that is data after the line code
 # (8b/10b, then 128b/130b; of PCIe 6's flits of 256 bytes, 242 are for packets).
 PCIE = {1: (2.5, 8 / 10), 2: (5, 8 / 10), 3: (8, 128 / 130), 4: (16, 128 / 130), 5: (32, 128 / 130), 6: (64, 242 / 256)}
@@ -32,17 +30,18 @@ def nvlink_gb_per_s(generation: int) -> float:
 
 
 @functools.cache
-def rows():
-    """Return the links of ``results/reference/links.toml`` as dictionaries, in order."""
-    content = toml.loads(FILE.read_text(encoding="utf-8"))
-    return tuple(
-        {"confirmed": True, "latency": content["latency"][row["group"]]["about"], **row} for row in content["link"]
-    )
+def _content():
+    return toml.loads((reference_dir() / "links.toml").read_text(encoding="utf-8"))
 
 
 def latencies():
     """Return each group's approximate time of a small message, and its source: ``{group: {"about", "source"}}``."""
-    return toml.loads(FILE.read_text(encoding="utf-8"))["latency"]
+    return _content()["latency"]
+
+
+def rows():
+    """Return the links of ``results/reference/links.toml`` as dictionaries, in order."""
+    return [{"confirmed": True, "latency": latencies()[row["group"]]["about"], **row} for row in _content()["link"]]
 
 
 def links():

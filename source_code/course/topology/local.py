@@ -1,13 +1,19 @@
-"""The topology of this machine, from all available sources."""
+"""The topology of this machine, from all available sources, and places on it."""
 
 import os
 from collections import Counter
+from collections.abc import Collection
 from dataclasses import replace
 from pathlib import Path
 
 from course.topology import nvml, sysfs
 from course.topology.graph import Device, NvLink, Topology
 from ddl.records.machine import usable_cores
+
+NOT_IN_SYS = (  # as in some containers
+    "GPUs do not appear as PCI devices in /sys here, so their distances are unknown: `nvidia-smi topo -m` may tell "
+    "them, and its output can be loaded"
+)
 
 
 def here(root: str | Path = "/") -> Topology:
@@ -24,61 +30,57 @@ def here(root: str | Path = "/") -> Topology:
         topology = _with_gpus(topology, gpus)
     elif topology.gpus:
         notes.append("GPUs are listed as PCI devices only: it is unknown whether NVLinks join them")
-    threads = sum(len(core.threads) for core in topology.cores)
-    return replace(
-        topology, origin=origin, usable=min(threads, usable_cores()), notes=(*topology.notes, *dict.fromkeys(notes))
-    )
+    return replace(topology, origin=origin, usable=usable_cores(), notes=(*topology.notes, *dict.fromkeys(notes)))
 
 
 def _with_gpus(topology, found):
-    addresses = {device.address: device.name for device in topology.gpus}
-    if any(gpu.address not in addresses for gpu in found):
-        topology = _unplaced(topology, len(found))
-        addresses = {gpu.address: f"GPU{at}" for at, gpu in enumerate(found)}
-    gpus = {addresses[gpu.address]: gpu for gpu in found}
-    # nvidia-smi's numbering, which follows the addresses unless a variable says otherwise; then GPUs that it omits.
-    names = [*gpus, *(device.name for device in topology.gpus if device.name not in gpus)]
-    names = {name: f"GPU{number}" for number, name in enumerate(names)}
-    devices = [
-        replace(device, name=names[device.name], address=gpu.address, gb_per_s=None, **gpu.facts)
-        if (gpu := gpus.get(device.name))
-        else replace(device, name=names.get(device.name, device.name))
-        for device in topology.devices
+    """Add what NVML tells of GPUs, with nvidia-smi's numbers; then come the GPUs that it omits."""
+    facts = {gpu.address: gpu.facts for gpu in found}
+    others = [device for device in topology.devices if device.kind != "gpu"]
+    if not facts.keys() <= {device.address for device in topology.gpus}:
+        gpus = [Device(address, "gpu", address=address) for address in facts]
+        topology = replace(topology, devices=(*others, *gpus), notes=(*topology.notes, NOT_IN_SYS))
+    addresses = dict.fromkeys([*facts, *(gpu.address for gpu in topology.gpus)])
+    names = {address: f"GPU{number}" for number, address in enumerate(addresses)}
+    gpus = [
+        replace(device, name=names[device.address], gb_per_s=None, **facts.get(device.address, {}))
+        for device in topology.gpus
     ]
-    devices.sort(key=lambda device: int(device.name[3:]) if device.kind == "gpu" else -1)
-    links, switches = _nvlinks(found, {device.address: device.name for device in devices if device.kind == "nvswitch"})
-    return replace(topology, devices=(*devices, *switches), nvlinks=links)
+    gpus.sort(key=lambda gpu: int(gpu.name[3:]))
+    links, switches = _nvlinks(found, names, {d.address: d.name for d in topology.of("nvswitch")})
+    return replace(topology, devices=(*others, *gpus, *switches), nvlinks=links)
 
 
-def _unplaced(topology, count):
-    """Add GPUs that are not among the PCI devices, as in some containers."""
-    others = tuple(device for device in topology.devices if device.kind != "gpu")
-    gpus = tuple(Device(f"GPU{number}", "gpu") for number in range(count))
-    note = (
-        "GPUs do not appear as PCI devices in /sys here, so their distances are unknown: `nvidia-smi topo -m` may tell "
-        "them, and its output can be loaded"
-    )
-    return replace(topology, devices=(*others, *gpus), notes=(*topology.notes, note))
+def _nvlinks(found, names, switches):
+    """Return NVLinks by the names of their ends, and the NVSwitches that are not listed so far."""
+    links, added = {}, []
+    for gpu in found:
+        for (kind, end), count in Counter(gpu.links).items():
+            if kind == "nvswitch" and end not in switches:
+                switches[end] = f"NVSwitch{len(switches)}"
+                added.append(Device(switches[end], "nvswitch", address=end))
+            if other := (switches if kind == "nvswitch" else names).get(end):
+                a, b = sorted((names[gpu.address], other))
+                links[a, b] = NvLink(a, b, count, gpu.nvlink_generation)  # both GPUs of a link report it
+    return tuple(links.values()), added
 
 
-def _nvlinks(found, switches):
-    """Return NVLinks by the names of their ends, and NVSwitches not listed so far."""
-    names = {gpu.address: f"GPU{at}" for at, gpu in enumerate(found)}
-    counts, added = Counter(), {}
-    for at, gpu in enumerate(found):
-        for kind, end in gpu.links:
-            if kind == "gpu" and end in names:
-                counts[tuple(sorted((f"GPU{at}", names[end]))), gpu.nvlink_generation] += 1
-                continue
-            if end not in switches and end not in added:
-                name = f"NVSwitch{len(switches) + len(added)}"
-                added[end] = Device(name, "nvswitch", address=end)
-            name = switches.get(end) or added[end].name
-            counts[(f"GPU{at}", name), gpu.nvlink_generation] += 1
-    # Both GPUs of a link report it.
-    links = tuple(
-        NvLink(a, b, count // 2 if b.startswith("GPU") else count, generation)
-        for ((a, b), generation), count in counts.items()
-        if count > 1 or not b.startswith("GPU")
-    )
-    return links, tuple(added.values())
+def placements(machine: Topology, allowed: Collection[int] | None = None) -> dict[str, tuple[int, int]]:
+    """Return the available pairs of processor threads for two ranks, from near to far.
+
+    "one core": both share a thread. "a core's two threads". "two cores": of one socket. "two sockets". `allowed` are
+    the usable threads, by default those of this process.
+    """
+    allowed = os.sched_getaffinity(0) if allowed is None else set(allowed)
+    cores = [(core.socket, sorted(allowed.intersection(core.threads))) for core in machine.cores]
+    cores = [(socket, threads) for socket, threads in cores if threads]
+    if not cores:
+        return {}
+    home, (first, *_) = cores[0]
+    pairs = {
+        "one core": [(first, first)],
+        "a core's two threads": [tuple(threads[:2]) for _, threads in cores if len(threads) > 1],
+        "two cores": [(first, threads[0]) for socket, threads in cores[1:] if socket == home],
+        "two sockets": [(first, threads[0]) for socket, threads in cores[1:] if socket != home],
+    }
+    return {name: found[0] for name, found in pairs.items() if found}

@@ -114,7 +114,7 @@ def tree(matrix: Matrix, name: str) -> Topology:
     # GPUs and cards are counted in the matrix's order.
     devices.sort(key=lambda device: matrix.names.index(device.name) if device.name in matrix.names else -1)
     links, switches = _nvlinks(matrix)
-    notes += ["made from a matrix: links' rates, models, memory, cores and sockets are unknown"]
+    notes.append("made from a matrix: links' rates, models, memory, cores and sockets are unknown")
     if links:
         pairs = math.comb(sum(device.kind == "gpu" for device in devices), 2)
         alike = not switches and len(links) == pairs and len({link.count for link in links}) == 1
@@ -128,18 +128,12 @@ def tree(matrix: Matrix, name: str) -> Topology:
         numas=tuple(Numa(numa, None, threads=threads[numa]) for numa in sorted(threads)),
     )
     reported = {pair: kind for pair, kind in matrix.kinds.items() if topology.kind(*pair) != kind}
-    return replace(topology, reported=reported, notes=(*_disagreements(topology, reported), *notes))
-
-
-def _disagreements(topology, reported):
-    """Return notes on differences between tree and matrix."""
-    pairs = [pair for pair in reported if pair == tuple(sorted(pair)) and topology.kind(*pair) != "?"]
-    if pairs:
-        a, b = pairs[0]
-        yield (
-            f"{a} and {b} are {reported[a, b]} apart, and in the tree {topology.kind(a, b)}: "
-            f"{plural(len(pairs), 'pair')} of the matrix fit no tree"
-        )
+    apart = [(a, b) for a, b in reported if a < b and topology.kind(a, b) != "?"]
+    if apart:
+        a, b = apart[0]
+        note = f"{a} and {b} are {reported[a, b]} apart, and in the tree {topology.kind(a, b)}"
+        notes.insert(0, f"{note}: {plural(len(apart), 'pair')} of the matrix fit no tree")
+    return replace(topology, reported=reported, notes=tuple(notes))
 
 
 def _numas(matrix):
@@ -149,10 +143,9 @@ def _numas(matrix):
     network card, gets the node of the nearest device that is closer than SYS.
     """
     near = {name: nodes[0] for name, nodes in matrix.numas.items() if len(nodes) == 1}
-    notes, by_threads = [], {}
-    for name, threads in matrix.threads.items():
-        by_threads.setdefault(threads, []).append(name)
-    for _, names in sorted(by_threads.items()):
+    notes = []
+    for shared in sorted(set(matrix.threads.values())):
+        names = [name for name, threads in matrix.threads.items() if threads == shared]
         known = sorted({near[name] for name in names if name in near})
         unplaced = [name for name in names if name not in matrix.numas]
         if unplaced and not known:
@@ -162,15 +155,9 @@ def _numas(matrix):
     threads = dict.fromkeys(near.values(), ())
     for name in reversed([name for name in matrix.threads if name in near]):
         threads[near[name]] = matrix.threads[name]
-    found = True
-    while found:
-        found = {
-            name: near[other]
-            for name in matrix.names
-            if name not in near
-            for other in [_nearest(matrix, name, near)]
-            if other
-        }
+    while found := {
+        name: near[other] for name in matrix.names if name not in near and (other := _nearest(matrix, name, near))
+    }:
         near |= found
     if unplaced := [name for name in matrix.names if name not in near]:
         verb = "are" if len(unplaced) > 1 else "is"

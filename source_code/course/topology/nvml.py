@@ -2,6 +2,8 @@
 
 from typing import NamedTuple
 
+import pynvml
+
 from course.topology.pci import address
 
 # NVLink generation by compute capability. Consumer and workstation chips (8.6 and others) have links with fewer
@@ -22,67 +24,52 @@ class Gpu(NamedTuple):
 def read() -> tuple[list[Gpu], list[str]]:
     """Return the GPUs in nvidia-smi's order, and notes on failed queries; no GPUs without a driver."""
     try:
-        import pynvml
-    except ImportError:
-        return [], ["cannot look for GPUs: nvidia-ml-py is not installed"]
-    try:
         pynvml.nvmlInit()
     except pynvml.NVMLError as error:
         return [], [f"NVML finds no NVIDIA GPU: {error}"]
+    notes = []
     try:
-        return _report(pynvml)
+        return [_gpu(number, notes) for number in range(pynvml.nvmlDeviceGetCount())], notes
     except pynvml.NVMLError as error:
         return [], [f"NVML stopped answering: {error}"]
     finally:
         pynvml.nvmlShutdown()
 
 
-def _report(pynvml):
-    notes = []
-
-    def ask(name, *arguments, missing=None):
-        """Run a query that old drivers and simple GPUs may not support."""
-        try:
-            return getattr(pynvml, f"nvmlDeviceGet{name}")(*arguments)
-        except pynvml.NVMLError as error:
-            if missing is not None:
-                notes.append(f"{missing}: {error}")
-            return None
-
-    gpus = []
-    for at in range(pynvml.nvmlDeviceGetCount()):
-        handle = pynvml.nvmlDeviceGetHandleByIndex(at)
-        memory = ask("MemoryInfo", handle)
-        facts = {
-            "model": _string(ask("Name", handle) or ""),
-            "memory_bytes": memory and int(memory.total),
-            "generation": ask("MaxPcieLinkGeneration", handle),
-            "width": ask("MaxPcieLinkWidth", handle),
-        }
-        gpus.append(
-            Gpu(
-                address(_string(pynvml.nvmlDeviceGetPciInfo(handle).busId)) or "",
-                {fact: value for fact, value in facts.items() if value},
-                GENERATIONS.get(tuple(ask("CudaComputeCapability", handle) or ())),
-                list(_links(pynvml, ask, handle, f"GPU{at}")),
-            )
-        )
-    return gpus, notes
+def _gpu(number, notes):
+    handle = pynvml.nvmlDeviceGetHandleByIndex(number)
+    memory = _ask("MemoryInfo", handle)
+    facts = {
+        "model": _ask("Name", handle),
+        "memory_bytes": memory and int(memory.total),
+        "generation": _ask("MaxPcieLinkGeneration", handle),
+        "width": _ask("MaxPcieLinkWidth", handle),
+    }
+    return Gpu(
+        address(pynvml.nvmlDeviceGetPciInfo(handle).busId),
+        {fact: value for fact, value in facts.items() if value},
+        GENERATIONS.get(_ask("CudaComputeCapability", handle)),
+        list(_links(handle, f"GPU{number}", notes)),
+    )
 
 
-def _links(pynvml, ask, handle, name):
+def _ask(name, *arguments):
+    """Return a query's answer, or None: old drivers and simple GPUs don't support all queries."""
+    try:
+        return getattr(pynvml, f"nvmlDeviceGet{name}")(*arguments)
+    except pynvml.NVMLError:
+        return None
+
+
+def _links(handle, name, notes):
     for link in range(pynvml.NVML_NVLINK_MAX_LINKS):
-        if not ask("NvLinkState", handle, link):
+        if not _ask("NvLinkState", handle, link):
             continue  # not active, or the GPU has no such link
-        remote = ask(
-            "NvLinkRemotePciInfo", handle, link, missing=f"where NVLink {link} of {name} leads, taken for an NVSwitch"
-        )
-        kind = ask("NvLinkRemoteDeviceType", handle, link)
-        at = address(_string(remote.busId)) if remote else None
+        try:
+            end = address(pynvml.nvmlDeviceGetNvLinkRemotePciInfo(handle, link).busId) or ""
+        except pynvml.NVMLError as error:
+            end = ""
+            notes.append(f"where NVLink {link} of {name} leads, taken for an NVSwitch: {error}")
         # Drivers that don't know the kind are older than NVSwitches.
-        switch = kind == pynvml.NVML_NVLINK_DEVICE_TYPE_SWITCH or not at
-        yield ("nvswitch" if switch else "gpu", at or "")
-
-
-def _string(text):
-    return text.decode() if isinstance(text, bytes) else text
+        kind = _ask("NvLinkRemoteDeviceType", handle, link)
+        yield ("nvswitch" if not end or kind == pynvml.NVML_NVLINK_DEVICE_TYPE_SWITCH else "gpu", end)

@@ -2,11 +2,12 @@
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from course.topology.error import TopologyError
 from course.topology.link import nvlink_gb_per_s, pcie_gb_per_s
 
+CACHES = ("unified", "data", "instruction")  # kinds, by hwloc's number
 DEVICE_KINDS = {  # and their common names
     "root": "PCIe root",
     "switch": "PCIe switch",
@@ -52,7 +53,7 @@ class Cache:
     """A cache."""
 
     level: int
-    kind: str  # "data", "instruction" or "unified"
+    kind: str  # one of CACHES
     size_bytes: int
     cores: tuple  # numbers of the cores that share it
 
@@ -158,6 +159,10 @@ class Hop:
     end: str
     kind: str  # "NV2", "PCIe 3 x16", "host bridge", "on chip", "QPI" or the like
     gb_per_s: float  # per direction; infinite if it is not a limit, NaN if unknown
+
+    def reversed(self):
+        """Return the hop in the other direction."""
+        return replace(self, start=self.end, end=self.start)
 
 
 def processors(packages: dict, nodes: dict, cores: Iterable, caches: Iterable) -> dict[str, tuple]:

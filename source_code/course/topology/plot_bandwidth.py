@@ -6,7 +6,8 @@ import numpy
 from matplotlib.ticker import LogLocator, NullLocator
 
 from course.shared.figure import Figure, band, look, styled
-from course.topology.bandwidth import algorithm_bandwidth, bus_bandwidth, measured
+from course.topology.bandwidth import bus_bandwidth, measured
+from course.topology.text import amount
 from ddl.errors import InputError
 from ddl.text import plural
 
@@ -36,7 +37,7 @@ def plot_bandwidth(runs) -> Figure:
     for panel in (*times, *speeds):
         panel.label_outer()
         panel.tick_params(axis="x", labelsize=9)
-    _finish(figure, results, [line for line in times[0].get_lines() if not line.get_label().startswith("_")], 2)
+    _finish(figure, results, times[0], columns=2)
     words = "; ".join(filter(None, texts))
     figure.alt = f"Time of an operation and bus bandwidth over message size, medians. {words}."
     return figure
@@ -51,15 +52,15 @@ def _draw_operation(result, operation, style, time, speed):
     sizes, seconds = _curve(points)
     _line(time, sizes, seconds, style)
     text = (
-        f"{operation}, {style['label']}: {_time(seconds['median'][0])} for {_size(sizes[0])}, "
-        f"{_time(seconds['median'][-1])} for {_size(sizes[-1])}"
+        f"{operation}, {style['label']}: {_time(seconds['median'][0])} for {amount(sizes[0])}, "
+        f"{_time(seconds['median'][-1])} for {amount(sizes[-1])}"
     )
     rates = {key: bus_bandwidth(operation, sizes, seconds[key], result["ranks"]) for key in seconds}
     if not rates["median"].any():
         return text
     _line(speed, sizes, rates, style)
     best = rates["median"].argmax()
-    return f"{text}, at best {_rate(rates['median'][best])} with {_size(sizes[best])}"
+    return f"{text}, at best {_rate(rates['median'][best])} with {amount(sizes[best])}"
 
 
 @styled
@@ -85,13 +86,13 @@ def plot_pairs(run) -> Figure:
         label = path.replace("_", " ")
         style = {"label": label, **look(index)}
         sizes, seconds = _over_pairs(by_pair)
-        speed = {key: algorithm_bandwidth(sizes, value) for key, value in seconds.items()}
+        speed = {key: sizes / value for key, value in seconds.items()}
         _line(times, sizes, seconds, style)
         _line(speeds, sizes, speed, style)
         best = speed["median"].argmax()
         texts.append(
-            f"{label}: {_time(seconds['median'][0])} for {_size(sizes[0])}, at best "
-            f"{_rate(speed['median'][best])} with {_size(sizes[best])}"
+            f"{label}: {_time(seconds['median'][0])} for {amount(sizes[0])}, at best "
+            f"{_rate(speed['median'][best])} with {amount(sizes[best])}"
             + (f" (median of {len(by_pair)} pairs)" if len(by_pair) > 1 else "")
         )
     for path, place in zip(matrices, rows[-1].subgridspec(1, max(len(matrices), 1)), strict=False):
@@ -99,7 +100,7 @@ def plot_pairs(run) -> Figure:
         texts.append(f"{path.replace('_', ' ')}, GB/s at best: {words}")
     _scale([times], _time)
     _scale([speeds], _rate)
-    _finish(figure, results, times.get_lines(), len(paths))
+    _finish(figure, results, times, columns=len(paths))
     figure.alt = (
         f"One-way time and bandwidth between {result['ranks']} ranks over message size, medians. {'; '.join(texts)}."
     )
@@ -124,15 +125,14 @@ def _scale(panels, text):
         if len(ticks) > 1:
             panel.set_xticks(ticks)
         panel.xaxis.set_minor_locator(NullLocator())
-        panel.xaxis.set_major_formatter(lambda value, _: _size(value))
+        panel.xaxis.set_major_formatter(lambda value, _: amount(value))
         panel.yaxis.set_major_locator(LogLocator(numticks=12))
         panel.yaxis.set_major_formatter(lambda value, _: text(value))
 
 
-def _finish(figure, results, lines, columns):
-    ways = "; ".join(dict.fromkeys(result["transport"] for result in results))
-    figure.suptitle(ways, fontsize=10)
-    figure.legend(handles=lines, loc="outside lower center", ncols=columns, fontsize=9)
+def _finish(figure, results, panel, columns):
+    figure.suptitle("; ".join(dict.fromkeys(result["transport"] for result in results)), fontsize=10)
+    figure.legend_below(panel, columns=columns, fontsize=9)
 
 
 def _curve(points):
@@ -160,9 +160,9 @@ def _draw_matrix(panel, by_pair, path):
     words = []
     for (one, other), points in by_pair.items():
         sizes, seconds = _curve(points)
-        value = 1e-9 * algorithm_bandwidth(sizes, seconds["median"]).max()
-        best[ends.index(one), ends.index(other)] = value
-        best[ends.index(other), ends.index(one)] = value  # round trips have no direction
+        value = 1e-9 * (sizes / seconds["median"]).max()
+        row, column = ends.index(one), ends.index(other)
+        best[row, column] = best[column, row] = value  # round trips have no direction
         words.append(f"{one} to {other} {value:.3g}")
     panel.imshow(best, cmap="Blues", vmin=0, vmax=1.6 * numpy.nanmax(best))  # black stays readable
     for (row, column), value in numpy.ndenumerate(best):
@@ -185,7 +185,6 @@ def _of(result, results):
     return (result["name"] if names else result["backend"]) + ("" if same else f", {ranks}")
 
 
-SIZES = {2**30: "GiB", 2**20: "MiB", 2**10: "KiB", 1: "B"}
 TIMES = {1.0: "s", 1e-3: "ms", 1e-6: "µs"}
 RATES = {1e9: "GB/s", 1e6: "MB/s", 1e3: "KB/s", 1: "B/s"}
 
@@ -196,4 +195,4 @@ def _in_units(value, units):
     return f"{value / unit:.3g} {units[unit]}"
 
 
-_size, _time, _rate = (partial(_in_units, units=units) for units in (SIZES, TIMES, RATES))
+_time, _rate = (partial(_in_units, units=units) for units in (TIMES, RATES))

@@ -20,9 +20,8 @@ def plot_variants(runs) -> Figure:
         f"all-reduce by {first['ranks']} ranks on {first['hosts']} hosts, median and quartiles", fontsize=11
     )
     axes = figure.subplots(2, len(runs), sharex=True, sharey="row", squeeze=False)
-    texts = []
     for run, (upper, lower) in zip(runs, axes.T, strict=True):
-        points = run.result["points"]
+        points, texts = run.result["points"], []
         for number, variant in enumerate(VARIANTS):
             measured = [point for point in points if point["variant"] == variant]
             sizes = [point["size_bytes"] for point in measured]
@@ -45,7 +44,6 @@ def plot_variants(runs) -> Figure:
             f"All-reduce over message size, {setting(run)}. At {largest:.3g} MB, "
             f"against Horovod's own ring: {', '.join(texts)}. "
         )
-        texts.clear()
     axes[0, 0].set_ylabel("time, ms")
     axes[1, 0].set_ylabel("times as fast as flat")
     figure.legend_below(axes[0, 0], columns=5)

@@ -60,7 +60,7 @@ def plot_race(run) -> Figure:
             lower.plot(sizes, fit(sizes) / predicted, **model)
     lower.axhline(1, color="black", linewidth=1)
     found = race.crossover(run, race.DOUBLING, race.RING)
-    expected = race.model_crossover(race.DOUBLING, race.RING, result["ranks"], fit.alpha_s, fit.beta_s_per_byte)
+    expected = race.model_crossover(race.DOUBLING, race.RING, result["ranks"], fit)
     ends = min(sizes), max(sizes)
     for panel in (upper, lower):
         panel.axvspan(*numpy.clip((found.low, found.high), *ends), color="gray", alpha=0.2, linewidth=0)

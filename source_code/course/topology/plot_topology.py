@@ -3,6 +3,7 @@
 import math
 from collections import Counter
 from dataclasses import dataclass
+from itertools import combinations
 
 from matplotlib.patches import FancyBboxPatch
 
@@ -90,8 +91,8 @@ class _Section:
 
     def __init__(self, topology, numa, narrow):
         self.numa, self.narrow = numa, narrow
-        self.number = numa.number if numa else None
-        self.cores = [core for core in topology.cores if numa and core.numa == numa.number]
+        self.number, self.socket = (numa.number, numa.socket) if numa else (None, None)
+        self.cores = [core for core in topology.cores if core.numa == self.number]
         numbers = {core.number for core in self.cores}
         self.caches = [cache for cache in topology.caches if numbers & set(cache.cores)]
         self.single = len(topology.cores) <= FEW_CORES
@@ -199,12 +200,9 @@ class _Drawing:
 
     def _by_socket(self, sections):
         """Return (number, NUMA nodes) of each socket with nodes; unknown sockets are last, as None."""
-        known = {socket.number: [] for socket in self.topology.sockets}
-        unknown = []
-        for section in sections:
-            socket = section.numa.socket if section.numa else None
-            (unknown if socket is None else known.get(socket, [])).append(section)
-        return [(number, nodes) for number, nodes in (*known.items(), (None, unknown)) if nodes]
+        numbers = [*(socket.number for socket in self.topology.sockets), None]
+        by_socket = [(number, [each for each in sections if each.socket == number]) for number in numbers]
+        return [(number, nodes) for number, nodes in by_socket if nodes]
 
     def draw(self, panel):
         self.panel = panel
@@ -335,9 +333,8 @@ def _facts(topology):
                 facts.append(f"{count} × {model}" + (f" on PCIe at {gb_per_s:.4g} GB/s" if gb_per_s else ""))
     if topology.network:
         facts.append(f"network {topology.network.gb_per_s:g} GB/s")
-    threads = sum(len(core.threads) for core in topology.cores)
-    if topology.usable is not None and topology.usable < threads:
-        facts.append(f"{topology.usable} of {threads} threads usable here")
+    if topology.limit:
+        facts.append(f"{topology.limit} usable here")
     return "; ".join(facts) or topology.summary()
 
 
@@ -345,9 +342,7 @@ def _words(topology):
     text = f"{topology.title or topology.name}, {topology.origin}: {topology.summary()}."
     facts = _facts(topology)
     text += f" {facts}." if facts != topology.summary() else ""
-    pairs = Counter(
-        topology.kind(a.name, b.name) for at, a in enumerate(topology.gpus) for b in topology.gpus[at + 1 :]
-    )
+    pairs = Counter(topology.kind(a.name, b.name) for a, b in combinations(topology.gpus, 2))
     if pairs:
         text += " Pairs of GPUs: " + ", ".join(f"{count} {kind}" for kind, count in sorted(pairs.items())) + "."
     return text

@@ -44,14 +44,14 @@ def crossover(run, one: str, other: str) -> Crossover:
     return Crossover(*found)
 
 
-def model_crossover(one: str, other: str, ranks: int, alpha_s: float, beta_s_per_byte: float) -> float:
-    """Return the size in bytes above which `other` is faster, by the model of `course.shared.cost`.
+def model_crossover(one: str, other: str, ranks: int, link: cost.Link) -> float:
+    """Return the size in bytes above which `other` is faster on a link, by the model of `course.shared.cost`.
 
     ``(m' − m) alpha / ((b − b') beta)`` with m messages in sequence and b bytes per byte of data for `one`, m' and b'
     for `other`; infinite if never, 0 if always.
     """
     (messages, share), (other_messages, other_share) = (cost.terms(name, ranks) for name in (one, other))
-    more, less = (other_messages - messages) * alpha_s, (share - other_share) * beta_s_per_byte
+    more, less = (other_messages - messages) * link.alpha_s, (share - other_share) * link.beta_s_per_byte
     if less <= 0:
         return 0.0 if more < 0 else math.inf
     return max(0.0, more / less)
@@ -73,11 +73,7 @@ def crossovers(run) -> Table:
                 "measured_bytes": (measured.size_bytes, "changes at, bytes", ",.0f"),
                 "low_bytes": (measured.low, "quartiles from", ",.0f"),
                 "high_bytes": (measured.high, "to", ",.0f"),
-                "model_bytes": (
-                    model_crossover(one, other, ranks, fit.alpha_s, fit.beta_s_per_byte),
-                    "by the model",
-                    ",.0f",
-                ),
+                "model_bytes": (model_crossover(one, other, ranks, fit), "by the model", ",.0f"),
             }
         )
     caption = (

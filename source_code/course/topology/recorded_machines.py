@@ -39,66 +39,64 @@ def names():
 def parse(text: str, name: str, file: str | Path) -> Topology:
     """Read a recorded topology. Raises TopologyError with `file` and the line or table if it is invalid."""
     try:
-        content = toml.loads(text)
+        return _topology(toml.loads(text), name)
     except toml.TOMLDecodeError as error:
         raise TopologyError(f"{file}: this is not TOML: {error}") from error
+    except TopologyError as error:
+        raise TopologyError(f"{file}: {error}") from error
+
+
+def _topology(content, name):
     lists = {table: list for table in TABLES if table not in ("network", "cache")}
-    _check(content, TOP | lists, file, "the file")
+    _check(content, TOP | lists, "the file")
     common = content.get("all", {})
-    _check(common, dict.fromkeys(lists, dict), file, "[all]")
+    _check(common, dict.fromkeys(lists, dict), "[all]")
     tables = {
         table: [
-            _entry(table, common.get(table, {}), entry, file, f"{table} {number}")
+            _entry(table, entry, f"{table} {number}", common.get(table))
             for number, entry in enumerate(content.get(table, ()), 1)
         ]
         for table in lists
     }
     network = content.get("network")
-    if network is not None:
-        network = _entry("network", {}, network, file, "[network]")
-    try:
-        return Topology(
-            name,
-            "recorded from published facts",
-            title=content["title"],
-            network=Network(**network) if network else None,
-            sources=tuple(content["sources"]),
-            notes=tuple(content.get("notes", ())),
-            **_processors(tables["socket"], file),
-            devices=tuple(_device(kind, entry) for kind in DEVICE_KINDS for entry in tables[kind]),
-            nvlinks=tuple(_nvlinks(tables["nvlink"])),
-            socket_links=tuple(SocketLink(**entry) for entry in tables["socket_link"]),
-        )
-    except TopologyError as error:
-        raise TopologyError(f"{file}: {error}") from error
+    return Topology(
+        name,
+        "recorded from published facts",
+        title=content["title"],
+        network=Network(**_entry("network", network, "[network]")) if network is not None else None,
+        sources=tuple(content["sources"]),
+        notes=tuple(content.get("notes", ())),
+        **_processors(tables["socket"]),
+        devices=tuple(_device(kind, entry) for kind in DEVICE_KINDS for entry in tables[kind]),
+        nvlinks=tuple(_nvlinks(tables["nvlink"])),
+        socket_links=tuple(SocketLink(**entry) for entry in tables["socket_link"]),
+    )
 
 
-def _entry(table, common, entry, file, where):
+def _entry(table, entry, where, common=None):
     if not isinstance(entry, dict):
-        raise TopologyError(f"{file}: {where} must be a table, got {entry!r}")
-    entry = {**common, **entry}
-    _check(entry, TABLES[table], file, where)
+        raise TopologyError(f"{where} must be a table, got {entry!r}")
+    entry = (common or {}) | entry
+    _check(entry, TABLES[table], where)
     return entry
 
 
-def _check(entry, types, file, where):
+def _check(entry, types, where):
     needed = {key[:-1] for key in types if key.endswith("*")}
     types = {key.rstrip("*"): kind for key, kind in types.items()}
     if unknown := entry.keys() - types.keys():
-        raise TopologyError(
-            f"{file}: {where} has unknown keys: {', '.join(sorted(unknown))}; known: {', '.join(types)}"
-        )
+        raise TopologyError(f"{where} has unknown keys: {', '.join(sorted(unknown))}; known: {', '.join(types)}")
     if missing := needed - entry.keys():
-        raise TopologyError(f"{file}: {where} lacks {', '.join(sorted(missing))}")
+        raise TopologyError(f"{where} lacks {', '.join(sorted(missing))}")
     for key, value in entry.items():
         number = types[key] is float and type(value) is int
         if type(value) is not types[key] and not number:
-            raise TopologyError(f"{file}: {where}: {key} = {value!r} is not of type {types[key].__name__}")
+            raise TopologyError(f"{where}: {key} = {value!r} is not of type {types[key].__name__}")
         if isinstance(value, int | float) and value < 0:
-            raise TopologyError(f"{file}: {where}: {key} = {value!r} is below 0")
+            raise TopologyError(f"{where}: {key} = {value!r} is below 0")
 
 
-def _processors(entries, file):
+def _processors(entries):
     """Return sockets, NUMA nodes, cores and caches.
 
     Threads are numbered as usual in Linux: the first of each core over all sockets, then the second, and so on.
@@ -108,7 +106,7 @@ def _processors(entries, file):
     for number, entry in enumerate(entries):
         where, count, parts = f"socket {number + 1}", entry["cores"], entry.get("numa", 1)
         if parts < 1 or count % parts:
-            raise TopologyError(f"{file}: {where}: {count} cores cannot be divided into {parts} equal NUMA nodes")
+            raise TopologyError(f"{where}: {count} cores cannot be divided into {parts} equal NUMA nodes")
         threads, each = total * max(1, entry.get("threads_per_core", 1)), count // parts
         own = [set(range(core, threads, total)) for core in range(len(cores), len(cores) + count)]
         cores += own
@@ -118,7 +116,7 @@ def _processors(entries, file):
         for node in range(parts):
             nodes[len(nodes)] = set().union(*own[node * each : (node + 1) * each]), *memory
         for at, cache in enumerate(entry.get("cache", ()), 1):
-            cache = _entry("cache", {}, cache, file, f"{where}, cache {at}")
+            cache = _entry("cache", cache, f"{where}, cache {at}")
             facts = cache["level"], cache.get("kind", "unified"), int(cache["kib"] * 1024)
             shared = max(1, cache.get("cores", 1))
             caches += [(*facts, set().union(*own[low : low + shared])) for low in range(0, count, shared)]

@@ -6,12 +6,11 @@ from pathlib import Path
 
 from course.topology.error import TopologyError
 from course.topology.graph import Topology
-from course.topology.parts import Device, processors
+from course.topology.parts import CACHES, Device, processors
 from course.topology.pci import Function, address, devices, kind_of
 from ddl.records.machine import processor_model
 
 RATES = {2.5: 1, 5: 2, 8: 3, 16: 4, 32: 5, 64: 6}  # GT/s to PCIe generation
-KINDS = {"Data": "data", "Instruction": "instruction", "Unified": "unified"}
 
 
 def read(root: str | Path = "/", name: str = "here") -> Topology:
@@ -56,8 +55,8 @@ def _nodes(root):
 def _caches(cpu, online):
     for thread in sorted(online):
         for folder in (cpu / f"cpu{thread}/cache").glob("index[0-9]*"):
-            kind, text = KINDS.get(_text(folder / "type")), _text(folder / "size")
-            if not kind or not text:
+            kind, text = _text(folder / "type").lower(), _text(folder / "size")
+            if kind not in CACHES or not text:
                 continue
             match = re.fullmatch(r"(\d+)([KMG]?)", text)
             if not match:

@@ -30,9 +30,8 @@ def tree(topology) -> str:
             f"  network  {network.nics} × {network.kind}, {network.gbit_per_s:g} Gbit/s "
             f"each: {network.gb_per_s:g} GB/s per direction"
         )
-    threads = sum(len(core.threads) for core in topology.cores)
-    if topology.usable is not None and topology.usable < threads:
-        lines.append(f"  usable here: {topology.usable} of {threads} threads (affinity, cgroup or scheduler)")
+    if topology.limit:
+        lines.append(f"  usable here: {topology.limit} (affinity, cgroup or scheduler)")
     return "\n".join([*lines, *(f"  note: {note}" for note in topology.notes)])
 
 

@@ -1,7 +1,5 @@
 """Shared parts of the benchmarks: sizes, repeats, memory and settings."""
 
-import argparse
-
 import pytest
 
 from course.shared import bench
@@ -9,9 +7,7 @@ from course.shared.bench import BenchError
 
 
 def config(*arguments):
-    parser = argparse.ArgumentParser()
-    bench.add_options(parser)
-    return parser.parse_args(arguments)
+    return bench.parser("").parse_args(arguments)
 
 
 def test_message_sizes_follow_the_options():

@@ -50,9 +50,10 @@ def test_version_2_is_read():
 
 def test_memory_of_gpus_and_empty_nodes_are_not_listed_as_numa_nodes():
     """As on a Grace Hopper: GPU memory is a separate node, and more nodes are reserved for its partitions."""
-    nodes = '<object type="NUMANode" os_index="{}" cpuset="0x0" local_memory="{}"{}/>'
-    gpu_memory = nodes.format(2, 96 * 2**30, ' subtype="GPUMemory"')
-    text = VERSION_2.replace('<object type="Package"', f'{gpu_memory}{nodes.format(3, 0, "")}<object type="Package"', 1)
+    nodes = '<object type="NUMANode" os_index="{}" cpuset="0x0"{}/>'
+    gpu_memory = nodes.format(2, f' local_memory="{96 * 2**30}" subtype="GPUMemory"')
+    reserved = nodes.format(3, "")  # hwloc writes no attribute for 0 bytes
+    text = VERSION_2.replace('<object type="Package"', f'{gpu_memory}{reserved}<object type="Package"', 1)
     machine = hwloc.parse(text)
     assert [numa.number for numa in machine.numas] == [0, 1]
     assert "NUMA node 2" in str(machine) and "96 GiB" in str(machine)
@@ -76,16 +77,16 @@ def test_processing_accelerators_and_their_partitions_are_shown():
 
 
 def test_file_type_by_name_or_content(tmp_path):
-    text = VERSION_2
-    (tmp_path / "server.xml").write_text(text)
+    (tmp_path / "server.xml").write_text(VERSION_2)
     assert topology.load(tmp_path / "server.xml").name == "server"
-    for beginning in (f"\n \n{text}", f"<!-- our server -->\n{text.partition('?>')[2].lstrip()}"):
-        (tmp_path / "server.txt").write_text(beginning)
-        assert topology.load(tmp_path / "server.txt").cores == hwloc.parse(text).cores
+    cores = hwloc.parse(VERSION_2).cores
+    for text in (f"\n \n{VERSION_2}", f"<!-- our server -->\n{VERSION_2.partition('?>')[2].lstrip()}"):
+        (tmp_path / "server.txt").write_text(text)
+        assert topology.load(tmp_path / "server.txt").cores == cores
     reading, writing = os.pipe()
-    os.write(writing, text.encode())
+    os.write(writing, VERSION_2.encode())
     os.close(writing)
-    assert topology.load(f"/dev/fd/{reading}").cores == hwloc.parse(text).cores
+    assert topology.load(f"/dev/fd/{reading}").cores == cores
     os.close(reading)
 
 
@@ -95,23 +96,19 @@ def test_file_type_by_name_or_content(tmp_path):
         ("</topology>", "", "machine.xml, line {last}: this is not XML"),
         ('cpuset="0x00000033"', 'cpuset="all"', "machine.xml: cpuset='all' of an <object> of type 'Package'"),
         ('pci_busid="0000:81:00.0"', 'pci_busid="x"', "pci_busid='x' of an <object> of type 'Bridge'"),
-        ("</topology>", '<object type="Group">' * 5000, "this is not XML"),
         ('version="2.0"', 'version="1.0"', "machine.xml: this is not the XML of hwloc 2 or 3"),
-        ('version="2.0"', 'version="4.0"', "machine.xml: this is not the XML of hwloc 2 or 3"),
+        (VERSION_2, '<topology version="2.0"/>', "machine.xml: <topology> holds no <object>"),
+        (VERSION_2, "", "machine.xml, line 1: this is not XML"),
     ],
 )
 def test_what_cannot_be_read_is_named(old, new, expected):
-    text = VERSION_2
-    assert old in text
-    broken = text.replace(old, new, 1)
+    assert old in VERSION_2
+    broken = VERSION_2.replace(old, new, 1)
     with pytest.raises(TopologyError, match=expected.format(last=broken.count("\n") + 1)):
         hwloc.parse(broken, file="machine.xml")
 
 
-def test_other_files_are_refused_and_broken_ones_are_refused_or_read():
-    for text in ("", "<topology/>", "<other/>", "no XML at all"):
-        with pytest.raises(TopologyError, match="machine.xml"):
-            hwloc.parse(text, file="machine.xml")
+def test_randomly_broken_files_are_refused_or_read():
     for seed in range(100):
         dice = random.Random(seed)
         text = list(VERSION_2)

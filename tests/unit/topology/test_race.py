@@ -48,7 +48,7 @@ def test_what_the_model_made_is_found_where_the_model_says():
         ("recursive doubling", "ring", 8 * ALPHA / BETA),  # 4 messages fewer, and half of the data more
         ("recursive doubling", "halving and doubling", 4 * ALPHA / BETA),
     ):
-        assert race.model_crossover(one, other, RANKS, ALPHA, BETA) == pytest.approx(exact)
+        assert race.model_crossover(one, other, RANKS, cost.Link(ALPHA, BETA)) == pytest.approx(exact)
         found = race.crossover(run, one, other)
         assert found.size_bytes == found.low == found.high == pytest.approx(exact, rel=0.2)
     rows = race.crossovers(run).to_dict("records")
@@ -57,9 +57,9 @@ def test_what_the_model_made_is_found_where_the_model_says():
 
 def test_the_ring_is_never_faster_than_halving_and_doubling_on_a_power_of_two():
     for ranks in (2, 4, 8, 64):
-        assert race.model_crossover("halving and doubling", "ring", ranks, ALPHA, BETA) == math.inf
-        assert race.model_crossover("tree", "recursive doubling", ranks, ALPHA, BETA) == 0
-    assert race.model_crossover("halving and doubling", "ring", 6, ALPHA, BETA) < math.inf
+        assert race.model_crossover("halving and doubling", "ring", ranks, cost.Link(ALPHA, BETA)) == math.inf
+        assert race.model_crossover("tree", "recursive doubling", ranks, cost.Link(ALPHA, BETA)) == 0
+    assert race.model_crossover("halving and doubling", "ring", 6, cost.Link(ALPHA, BETA)) < math.inf
 
 
 def test_crossover_band_is_from_quartiles():
@@ -74,5 +74,5 @@ def test_crossover_band_is_from_quartiles():
     before = race.crossover(run, "recursive doubling", "ring")
     first["ahead_of"]["ring"] = quartiles(0.9, 0)
     assert race.crossover(run, "recursive doubling", "ring") == before
-    with pytest.raises(ValueError, match="'tree' and 'ring' did not race here; those that did: ring, recursive"):
+    with pytest.raises(ValueError, match="did not race"):
         race.crossover(raced(), "tree", "ring")

@@ -14,16 +14,15 @@ nccl-tests, the size is that of the result: each of N ranks contributes 1/N of a
 """
 
 from course.shared import bench
-from course.training.options import parser, run
+from course.training.options import run
 
 OPERATIONS = ("all_reduce", "broadcast", "all_gather")
 
 
 def parse(arguments=None):
-    ours = parser(__doc__)
+    ours = bench.parser(__doc__)
     add = ours.add_argument
     add("--operations", nargs="+", choices=OPERATIONS, default=list(OPERATIONS))
-    bench.add_options(ours)
     add("--nccl", nargs="+", metavar="NAME=VALUE", help="settings of NCCL, such as NCCL_ALGO=Ring")
     return bench.parse(ours, arguments)
 

@@ -13,15 +13,14 @@ horovod        a Horovod broadcast in each direction, in a process set of the tw
 """
 
 from course.shared import bench
-from course.training.options import parser, run
+from course.training.options import run
 
 PATHS = ("tcp", "shared_memory", "horovod")
 
 
 def parse(arguments=None):
-    ours = parser(__doc__)
+    ours = bench.parser(__doc__)
     ours.add_argument("--paths", nargs="+", choices=PATHS, default=list(PATHS))
-    bench.add_options(ours)
     return bench.parse(ours, arguments)
 
 

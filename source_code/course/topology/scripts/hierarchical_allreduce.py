@@ -11,14 +11,11 @@ hosts' interfaces.
 
 from course.shared import bench
 from course.shared.bench import FLAT, VARIANTS
-from course.training.options import parser, run
+from course.training.options import run
 
 
 def parse(arguments=None):
-    ours = parser(__doc__)
-    bench.add_options(ours)
-    ours.set_defaults(min_bytes=2**12, max_bytes=2**24, seconds=2.0, repeats=30)
-    return bench.parse(ours, arguments)
+    return bench.parse(bench.parser(__doc__, min_bytes=2**12, max_bytes=2**24, seconds=2.0, repeats=30), arguments)
 
 
 if __name__ == "__main__":

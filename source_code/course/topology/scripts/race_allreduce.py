@@ -10,14 +10,11 @@ Horovod's all-reduce, number by number.
 
 from course.shared import bench
 from course.shared.bench import BenchError
-from course.training.options import parser, run
+from course.training.options import run
 
 
 def parse(arguments=None):
-    ours = parser(__doc__)
-    bench.add_options(ours)
-    ours.set_defaults(max_bytes=2**24, seconds=1.0)
-    return bench.parse(ours, arguments)
+    return bench.parse(bench.parser(__doc__, max_bytes=2**24, seconds=1.0), arguments)
 
 
 if __name__ == "__main__":
