@@ -1,7 +1,5 @@
 """Figures of text classification: precision against recall, and where overfitting begins."""
 
-from collections.abc import Iterable
-
 import numpy
 
 from course.shared.figure import GRAY, MARKERS, Figure, look, styled
@@ -16,7 +14,6 @@ def plot_precision_recall(runs) -> Figure:
     A dot marks a threshold of one half, a cross the best one on the validation part. The dotted line is the precision
     of guessing: the share of the class that is sought.
     """
-    runs = list(runs) if isinstance(runs, Iterable) else [runs]
     runs = [run for run in runs if run.result is not None and "precision_recall" in run.result]
     if not runs:
         raise InputError("none of these is a finished run of train_text.py")

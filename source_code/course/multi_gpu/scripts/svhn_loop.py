@@ -46,7 +46,7 @@ import runpy
 import numpy as np
 import tensorflow as tf
 
-from course.data import Order, load, shard
+from course.data import Order, load
 from course.data.augment import normalize
 from course.data.tensors import constant
 from course.training import models
@@ -70,7 +70,6 @@ def main(config):
 
     data = load(config.data_set, train_samples=config.train_samples, test_samples=config.test_samples, prefer="svhn")
     order = Order(data.train_samples, config.global_batch, config.seed)
-    shard(np.empty(config.global_batch), 0, config.replicas)  # raises an error for uneven parts
     steps = config.steps or config.epochs * order.steps
     batches = make_batches(data, order, steps)
 
