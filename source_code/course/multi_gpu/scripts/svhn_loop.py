@@ -41,7 +41,6 @@ if __name__ == "__main__":
     config = parse()  # before the slow imports, to report wrong options at once
 
 import math
-import runpy
 
 import numpy as np
 import tensorflow as tf
@@ -49,17 +48,14 @@ import tensorflow as tf
 from course.data import Order, load
 from course.data.augment import normalize
 from course.data.tensors import constant
+from course.multi_gpu.loop_harness import step_maker
 from course.training import models
 from course.training.journal import Journal
 from course.training.strategy import devices_for, losses_and_hits, make_evaluation
-from ddl.errors import CourseError
+from ddl.errors import InputError
 
 CHECK_RATE = 0.1  # of plain SGD: any factor on the gradient is then a factor on the update
 TOLERANCE = 1e-3  # of the update's length: float32 sums in another order are off by about 1e-6
-
-
-class LoopError(CourseError, ValueError):
-    """Invalid file with a training step."""
 
 
 def main(config):
@@ -132,14 +128,6 @@ def make_batches(data, order, steps):
     )
 
 
-def step_maker(path):
-    """Return the file's ``make_step``."""
-    found = runpy.run_path(path).get("make_step")
-    if not callable(found):
-        raise LoopError(f"--loop {path}: it must define make_step(strategy, model, optimizer, global_batch)")
-    return found
-
-
 def compare_step(make_step, strategy, network, batches, global_batch):
     """Compare one step on all replicas with the same step on a single device, both by SGD.
 
@@ -156,7 +144,7 @@ def compare_step(make_step, strategy, network, batches, global_batch):
     try:
         loss = float(loss)
     except (TypeError, ValueError):
-        raise LoopError(
+        raise InputError(
             f"the step returned {type(loss).__name__}, which is not one number: it has "
             "to return the mean loss over the global batch"
         ) from None
