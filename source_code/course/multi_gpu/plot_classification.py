@@ -30,9 +30,7 @@ def plot_precision_recall(runs) -> Figure:
             if figures["precision"] is not None:
                 panel.plot([100 * figures["recall"]], [100 * figures["precision"]], marker, markersize=8, **color)
         texts.append(f"{run.name}: {_at(run.result['test'])}; {_at(run.result['tuned'])}")
-    test = runs[0].result["test"]
-    every = sum(test[f"{sign}_{kind}"] for sign in ("true", "false") for kind in ("positives", "negatives"))
-    guess = 100 * (test["true_positives"] + test["false_negatives"]) / every
+    guess = 100 * (1 - runs[0].result["test"]["majority"])  # the class that is sought is the smaller one
     panel.axhline(guess, color=GRAY, linestyle=":", linewidth=1)
     panel.annotate(f"guessing: {guess:.1f} %", (1, guess), va="bottom", fontsize=10)
     panel.set(
