@@ -28,8 +28,21 @@ CHECKS = {
         **{name: lambda t, name=name: sharded.equal(t, name) for name in ("y", "of_input", "of_first")},
         "one_sum_each_way": sharded.one_sum_each_way,
     },
+    "checkpoint": {
+        "same_arrays": lambda t: resharded.same_arrays(t, 2),
+        "written_in_parts": resharded.written_in_parts,
+        "falls_back": lambda t: [resharded.falls_back(t, how) for how in resharded.TEARS],
+    },
+    "ddp": {
+        **{
+            f"{kind} {check.__name__}": lambda t, check=check, kind=kind: check(t, kind)
+            for check in (buckets.few_messages, buckets.means)
+            for kind in ("Flat", "Bucketed")
+        },
+        "overlapped": buckets.overlapped,
+    },
 }
-
+TRIALS = {"tensor": sharded.tensor_trial, "checkpoint": resharded.saved, "ddp": buckets.trial}
 
 FILES = {
     "sharded": "my_sharding.py",
@@ -312,10 +325,8 @@ def lost_points(lost):
     """Return a function that tries an answer, and gives the sentence of each check that it does not pass."""
 
     def check(kind, script, size=2, layers=sharded.ODD):
-        trial = partial(sharded.trial, "my.py", size, seed=5, kind=kind, layers=layers)
-        if kind == "tensor":
-            trial = partial(sharded.tensor_trial, "my.py", size, seed=5)
-        return lost(script, trial, CHECKS[kind])
+        trial = TRIALS.get(kind) or partial(sharded.trial, kind=kind, layers=layers)
+        return lost(script, partial(trial, "my.py", size, seed=5), CHECKS[kind])
 
     return check
 
@@ -331,7 +342,7 @@ def test_right_answers_written_in_another_style_keep_all_points(lost_points, kin
     assert lost_points(kind, script, 3 if kind != "tensor" else 2) == {}
 
 
-@pytest.mark.parametrize("kind", CHECKS)
+@pytest.mark.parametrize("kind", ["sharded", "gradients", "fully", "tensor"])
 def test_one_rank_is_the_whole(lost_points, kind):
     assert lost_points(kind, MODEL[kind], 1) == {}
 
@@ -393,28 +404,6 @@ SAVED = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("changes, loses", SAVED.values(), ids=SAVED)
-def test_what_is_saved_is_loaded_by_any_number_of_ranks(lost, changes, loses):
-    def same_arrays(t):
-        resharded.same_arrays(t, 2)
-
-    def falls_back(t):
-        for how in resharded.TEARS:
-            resharded.falls_back(t, how)
-
-    checks = {each.__name__: each for each in (same_arrays, resharded.written_in_parts, falls_back)}
-    found = lost(changed(MODEL["checkpoint"], changes), partial(resharded.saved, "my.py", 4, seed=5), checks)
-    assert set(found) == set(loses), found
-    for name, sentence in loses.items():
-        assert sentence in found[name], found
-
-
-DDP = {
-    f"{kind} {check.__name__}": lambda t, check=check, kind=kind: check(t, kind)
-    for check in (buckets.few_messages, buckets.means)
-    for kind in ("Flat", "Bucketed")
-} | {"overlapped": buckets.overlapped}
-SPLIT = "np.split(message.result(), ends[:-1])"
 BUCKETS = {
     "the model answer": ([], {}),
     "buckets with offsets": (
@@ -454,10 +443,17 @@ BUCKETS = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("changes, loses", BUCKETS.values(), ids=BUCKETS)
-def test_a_mistake_in_ddp_loses_its_own_checks(lost, changes, loses):
+OTHERS = {
+    f"{kind}: {name}": (kind, *row)
+    for kind, rows in (("checkpoint", SAVED), ("ddp", BUCKETS))
+    for name, row in rows.items()
+}
+
+
+@pytest.mark.parametrize("kind, changes, loses", OTHERS.values(), ids=OTHERS)
+def test_checkpoints_and_ddp_lose_these_checks_and_no_others(lost_points, kind, changes, loses):
     try:
-        found = lost(changed(MODEL["ddp"], changes), partial(buckets.trial, "my.py", 2, seed=5), DDP)
+        found = lost_points(kind, changed(MODEL[kind], changes), 4 if kind == "checkpoint" else 2)
     except AssertionError as error:
         found = {"raises": str(error)}
     assert set(found) == set(loses), found
