@@ -40,18 +40,6 @@ from course.training.journal import Writer
 from course.training.strategy import devices_for, losses_and_hits
 
 L2 = 0.1  # factor of the weights' penalty
-# A replica's loss in each variant, from its losses, the nominal batch, the actual samples, the number of replicas, and
-# the L2 penalty.
-WAYS = {
-    "sum(losses) / global_batch": lambda losses, batch, there, replicas, l2: tf.reduce_sum(losses) / batch,
-    "sum(losses) / samples_there": lambda losses, batch, there, replicas, l2: tf.reduce_sum(losses) / there,
-    "mean(losses)": lambda losses, batch, there, replicas, l2: tf.reduce_mean(losses),
-    "mean(losses) / replicas": lambda losses, batch, there, replicas, l2: tf.reduce_mean(losses) / replicas,
-    "sum(losses) / global_batch + scale_regularization_loss(l2)": lambda losses, batch, there, replicas, l2: (
-        tf.reduce_sum(losses) / batch + tf.nn.scale_regularization_loss(l2)
-    ),
-    "sum(losses) / global_batch + l2": lambda losses, batch, there, replicas, l2: tf.reduce_sum(losses) / batch + l2,
-}
 # Name, variant, and whether the batch is short.
 CASES = (
     ("sum over the global batch", "sum(losses) / global_batch", "whole"),
@@ -122,10 +110,21 @@ def gradient_of_one_device(model, batch, l2):
 
 
 def gradient_of_replicas(strategy, model, parts, how, there, config):
-    """Return the sum of the replicas' gradients, as one vector."""
+    """Return the sum of the replicas' gradients, as one vector; `there` is the number of samples in the whole batch."""
 
     def loss_of(losses, penalty):
-        return WAYS[how](losses, config.global_batch, there, config.replicas, L2 * penalty)
+        total, mean, l2 = tf.reduce_sum(losses), tf.reduce_mean(losses), L2 * penalty
+        over_batch = total / config.global_batch
+        return {
+            "sum(losses) / global_batch": over_batch,
+            "sum(losses) / samples_there": total / there,
+            "mean(losses)": mean,
+            "mean(losses) / replicas": mean / config.replicas,
+            "sum(losses) / global_batch + scale_regularization_loss(l2)": (
+                over_batch + tf.nn.scale_regularization_loss(l2)
+            ),
+            "sum(losses) / global_batch + l2": over_batch + l2,
+        }[how]
 
     each = strategy.run(gradient, args=(model, *parts, loss_of))
     return flat(strategy.reduce(tf.distribute.ReduceOp.SUM, each, axis=None))
