@@ -178,6 +178,13 @@ def launched(folder, output):
         return {name: attach(run) for name, run in json.loads(output.splitlines()[-1]).items()}
 
 
+def answers():
+    """Return what cells of the lessons write to files, as {name of the file: text with the model answer}."""
+    text = "\n".join(source.read_text() for source in (ROOT / "lessons").glob("[1-9]*.py"))
+    cells = re.findall(r"(?ms)^%%writefile (\w+\.py)\n(.*?\n)\n?# %%", text)
+    return {file: re.sub(r"(?m)^.*### (BEGIN|END) SOLUTION.*\n", "", cell) for file, cell in cells}
+
+
 def claims_of(*names):
     """Return the sentences of these lessons' cells with the tag `claims`."""
     import jupytext

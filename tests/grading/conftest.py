@@ -225,18 +225,17 @@ def ranks():
 def lost(ranks, monkeypatch):
     """Return a function that launches a script, and gives the sentence of each check that it does not pass.
 
-    It takes the script, functions that try it, and the checks of what these return.
+    It takes the script, a function that tries it, and the checks of what that returns, by name.
     """
 
-    def lost(script, trials, checks):
+    def lost(script, trial, checks):
         monkeypatch.setattr(launches, "launch", lambda request: ranks.answer(request, script))
-        found, sentences = [trial() for trial in trials], {}
-        for check in checks:
+        found, sentences = trial(), {}
+        for name, check in checks.items():
             try:
-                for trial in found:
-                    check(trial)
+                check(found)
             except AssertionError as error:
-                sentences[check.__name__] = str(error)
+                sentences[name] = str(error)
         return sentences
 
     return lost

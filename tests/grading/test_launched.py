@@ -3,28 +3,19 @@
 Every script is launched in marking's sandbox. All launches share one process with TensorFlow in it.
 """
 
-import re
 from functools import partial
 
 import pytest
 
-import lessons
 from course.grader import launch_worker
 from course.grader.limits import Limits
 from course.grader.serialize import decode, encode
 from course.multi_gpu import conversion, own_loop
-from helpers import ROOT
+from helpers import ROOT, answers
 
 pytestmark = pytest.mark.slow
-SOURCES = ROOT / "lessons"
 SCRIPTS = ROOT / "source_code" / "course" / "multi_gpu" / "scripts"
-LESSON, LOOPS = SOURCES / "3.Multi-GPU.py", SOURCES / "3d.Text-and-Loops.py"
-
-
-def answer_of(grade_id, lesson=LESSON):
-    notebook = lessons.master(lesson.read_text())
-    (cell,) = [cell for cell in notebook.cells if cell.metadata.get("nbgrader", {}).get("grade_id") == grade_id]
-    return "\n".join(line for line in cell.source.splitlines()[1:] if "SOLUTION" not in line) + "\n"
+ANSWERS = answers()
 
 
 def changed(script, changes):
@@ -36,8 +27,7 @@ def changed(script, changes):
 
 # ---------------------------------------------------------------- three scripts, made distributed
 
-FIT = answer_of("q01_convert")
-(ONE_DEVICE,) = re.findall(r"%%writefile one_device.py\n(.*?)\n# %%", LESSON.read_text(), re.DOTALL)
+FIT = ANSWERS["my_training.py"]
 LOOP = changed(
     (SCRIPTS / "one_device_loop.py").read_text(),
     [
@@ -120,7 +110,7 @@ RIGHT = {
 }  # fmt: skip
 # The script, its changes, the checks that it does not pass besides the weights', and a word of a sentence.
 WRONG = {
-    "unchanged": (ONE_DEVICE, [], "own_samples averaged scaled began_alike true_metrics one_writer", "different samples"),
+    "unchanged": (ANSWERS["one_device.py"], [], "own_samples averaged scaled began_alike true_metrics one_writer", "different samples"),
     "no shards": (FIT, [(SHARD, "")], "own_samples", "each rank takes its own shard"),
     "the batch is divided": (
         FIT, [("batch_size=args.batch", "batch_size=args.batch // hvd.size()")], "own_samples", "not 2 × 480"
@@ -164,7 +154,8 @@ def lost_points(lost):
     def check(script, ranks):
         if "import torch" in script:
             pytest.importorskip("torch")
-        return lost(script, [partial(conversion.training, "my_training.py", ranks, 5)], conversion.CHECKS)
+        checks = {check.__name__: check for check in conversion.CHECKS}
+        return lost(script, partial(conversion.training, "my_training.py", ranks, 5), checks)
 
     return check
 
@@ -205,7 +196,7 @@ def test_graded_launch_leaves_no_files(monkeypatch, tmp_path):
 
 # ---------------------------------------------------------------- a loop for replicas
 
-STEP = answer_of("q04_svhn_loop", LOOPS)
+STEP = ANSWERS["my_loop.py"]
 UPDATE = "        optimizer.apply_gradients(zip(gradients, weights))\n"
 RIGHT_LOOPS = {
     "the model answer": [],
@@ -244,7 +235,7 @@ WRONG_LOOPS = {
 def lost_by_loop(lost):
     """Return a function that tries a loop on three replicas, and gives the sentences of the checks it fails."""
     trial = partial(own_loop.trial, "my_loop.py", seed=7, replicas=3)
-    return lambda script: lost(script, [trial], (own_loop.single_step, own_loop.learns))
+    return lambda script: lost(script, trial, {"single_step": own_loop.single_step, "learns": own_loop.learns})
 
 
 @pytest.mark.parametrize("changes", RIGHT_LOOPS.values(), ids=RIGHT_LOOPS)

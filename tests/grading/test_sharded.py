@@ -9,19 +9,15 @@ from functools import partial
 import pytest
 from test_launched import changed
 
-import lessons
 from course.grader.limits import Limits
 from course.sharding import buckets, resharded, sharded
-from helpers import ROOT
+from helpers import answers
 
 pytestmark = pytest.mark.slow
 
 ZERO = {
     "same_weights": sharded.same_weights,
-    **{
-        kind: partial(lambda kind, t: sharded.same_weights(t, kind), kind)
-        for kind in ("averaged", "gathered", "padded")
-    },
+    **{kind: lambda t, kind=kind: sharded.same_weights(t, kind) for kind in ("averaged", "gathered", "padded")},
     "state_shared": sharded.state_shared,
     "few_bytes": sharded.few_bytes,
 }
@@ -29,33 +25,24 @@ CHECKS = {
     "sharded": ZERO,
     **dict.fromkeys(("gradients", "fully"), ZERO | {"little_kept": sharded.little_kept}),
     "tensor": {
-        **{name: partial(lambda name, t: sharded.equal(t, name), name) for name in ("y", "of_input", "of_first")},
+        **{name: lambda t, name=name: sharded.equal(t, name) for name in ("y", "of_input", "of_first")},
         "one_sum_each_way": sharded.one_sum_each_way,
     },
+    "checkpoint": {
+        "same_arrays": lambda t: resharded.same_arrays(t, 2),
+        "written_in_parts": resharded.written_in_parts,
+        "falls_back": lambda t: [resharded.falls_back(t, how) for how in resharded.TEARS],
+    },
+    "ddp": {
+        **{
+            f"{kind} {check.__name__}": lambda t, check=check, kind=kind: check(t, kind)
+            for check in (buckets.few_messages, buckets.means)
+            for kind in ("Flat", "Bucketed")
+        },
+        "overlapped": buckets.overlapped,
+    },
 }
-
-
-def named(checks):
-    """Return checks as functions of these names."""
-
-    def call(check):
-        return lambda t: check(t)
-
-    found = {name: call(check) for name, check in checks.items()}
-    for name, check in found.items():
-        check.__name__ = name
-    return list(found.values())
-
-
-def answers():
-    """Return the model answers by the files that they write."""
-    found = {}
-    for name in ("6.Sharding", "6b.Sharding-in-Depth", "6c.Sharding-in-Practice"):
-        for cell in lessons.master((ROOT / "lessons" / f"{name}.py").read_text()).cells:
-            if match := re.match(r"%%writefile (my_\w+\.py)\n", cell.source):
-                found[match[1]] = re.sub(r"(?m)^.*### (BEGIN|END) SOLUTION.*\n?", "", cell.source[match.end() :])
-    return found
-
+TRIALS = {"tensor": sharded.tensor_trial, "checkpoint": resharded.saved, "ddp": buckets.trial}
 
 FILES = {
     "sharded": "my_sharding.py",
@@ -167,30 +154,12 @@ WRONG = {
         "little_kept",
         "in its arrays at once",
     ),
-    "gradients: state for whole layers": (
-        "gradients",
-        [("optimizer(world.split(weights).shape[1])", "optimizer(world.split(weights).size)"),
-         ("self.optimizers[name].change(gradient)\n            self.weights[name] =",
-          "self.optimizers[name].change(np.tile(gradient, self.world.size))[: len(own)]\n            self.weights[name] =")],
-        "state_shared",
-        "its part of the 35 weights is 18",
-    ),
-    "gradients: sums": (
-        "gradients", [("np.mean(received", "np.sum(received")], "same_weights averaged", "sum of all ranks' gradients"
-    ),
     "gradients: the update stays on its rank": (
         "gradients",
         [(GATHERED, "            first, new = self.world.rank * len(own), self.weights[name].copy()\n"
           "            new[first : first + len(own)] = own[: max(0, len(new) - first)]\n            self.weights[name] = new\n")],
         "same_weights gathered",
         "its own part's update only",
-    ),
-    "gradients: gathered before the update": (
-        "gradients",
-        [("            own = own + self.optimizers[name].change(gradient)\n" + GATHERED,
-          GATHERED + "            own = own + self.optimizers[name].change(gradient)\n")],
-        "same_weights gathered",
-        "never change",
     ),
     "fully: a view keeps the whole": ("fully", [(".copy()", "")], "little_kept", "kept 54 numbers in its arrays at once"),
     "fully: whole gradients are kept": (
@@ -290,35 +259,6 @@ class FullySharded:
             layer.gradient = None
 """,
     ),
-    "fully: dictionaries and loops over ranks": (
-        "fully",
-        """
-import numpy as np
-class FullySharded:
-    def __init__(self, layers, world, optimizer):
-        self.world, self.sizes = world, {k: v.shape[0] for k, v in layers.items()}
-        self.parts = {}
-        for k, v in layers.items():
-            long = -(-len(v) // world.size)
-            part = np.zeros(long)
-            mine = v[world.rank * long : (world.rank + 1) * long]
-            part[: len(mine)] = mine
-            self.parts[k] = part
-        self.optimizers = {k: optimizer(len(v)) for k, v in self.parts.items()}
-        self.means = dict.fromkeys(layers)
-    def gather(self, name):
-        return [x for part in self.world.all_gather(self.parts[name]) for x in part][: self.sizes[name]]
-    def reduce(self, name, gradient):
-        total = 0
-        for part in self.world.all_to_all(self.world.split(gradient)):
-            total = total + part
-        self.means[name] = total / self.world.size
-    def update(self):
-        for name in self.parts:
-            self.parts[name] = self.parts[name] + self.optimizers[name].change(self.means[name])
-            self.means[name] = None
-""",
-    ),
     "gradients: one optimizer for all layers": (
         "gradients",
         """
@@ -360,20 +300,6 @@ class GradientsSharded:
         self.table = np.split(columns, np.cumsum([len(part) for part in new])[:-1], axis=1)
 """,
     ),
-    "tensor: matrix products as functions, and a list": (
-        "tensor",
-        """
-import numpy as np
-def forward(x, a, b, world):
-    before = np.dot(x, a)
-    return world.all_sum(np.dot(before.clip(0), b)), [x, a, b, before]
-def backward(saved, back, world):
-    x, a, b, before = saved
-    d = np.matmul(back, b.transpose())
-    d[before <= 0] = 0
-    return [world.all_sum(np.matmul(d, a.transpose())), np.matmul(x.transpose(), d), before.clip(0).T.dot(back)]
-""",
-    ),
     "tensor: TensorFlow's tape on each part": (
         "tensor",
         """
@@ -399,10 +325,8 @@ def lost_points(lost):
     """Return a function that tries an answer, and gives the sentence of each check that it does not pass."""
 
     def check(kind, script, size=2, layers=sharded.ODD):
-        trial = partial(sharded.trial, "my.py", size, seed=5, kind=kind, layers=layers)
-        if kind == "tensor":
-            trial = partial(sharded.tensor_trial, "my.py", size, seed=5)
-        return lost(script, [trial], named(CHECKS[kind]))
+        trial = TRIALS.get(kind) or partial(sharded.trial, kind=kind, layers=layers)
+        return lost(script, partial(trial, "my.py", size, seed=5), CHECKS[kind])
 
     return check
 
@@ -418,7 +342,7 @@ def test_right_answers_written_in_another_style_keep_all_points(lost_points, kin
     assert lost_points(kind, script, 3 if kind != "tensor" else 2) == {}
 
 
-@pytest.mark.parametrize("kind", CHECKS)
+@pytest.mark.parametrize("kind", ["sharded", "gradients", "fully", "tensor"])
 def test_one_rank_is_the_whole(lost_points, kind):
     assert lost_points(kind, MODEL[kind], 1) == {}
 
@@ -480,28 +404,6 @@ SAVED = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("changes, loses", SAVED.values(), ids=SAVED)
-def test_what_is_saved_is_loaded_by_any_number_of_ranks(lost, changes, loses):
-    def same_arrays(t):
-        resharded.same_arrays(t, 2)
-
-    def falls_back(t):
-        for how in resharded.TEARS:
-            resharded.falls_back(t, how)
-
-    checks = {each.__name__: each for each in (same_arrays, resharded.written_in_parts, falls_back)}
-    found = lost(changed(MODEL["checkpoint"], changes), [partial(resharded.saved, "my.py", 4, seed=5)], named(checks))
-    assert set(found) == set(loses), found
-    for name, sentence in loses.items():
-        assert sentence in found[name], found
-
-
-DDP = {
-    f"{kind} {check.__name__}": partial(lambda check, kind, t: check(t, kind), check, kind)
-    for check in (buckets.few_messages, buckets.means)
-    for kind in ("Flat", "Bucketed")
-} | {"overlapped": buckets.overlapped}
-SPLIT = "np.split(message.result(), ends[:-1])"
 BUCKETS = {
     "the model answer": ([], {}),
     "buckets with offsets": (
@@ -541,10 +443,17 @@ BUCKETS = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("changes, loses", BUCKETS.values(), ids=BUCKETS)
-def test_a_mistake_in_ddp_loses_its_own_checks(lost, changes, loses):
+OTHERS = {
+    f"{kind}: {name}": (kind, *row)
+    for kind, rows in (("checkpoint", SAVED), ("ddp", BUCKETS))
+    for name, row in rows.items()
+}
+
+
+@pytest.mark.parametrize("kind, changes, loses", OTHERS.values(), ids=OTHERS)
+def test_checkpoints_and_ddp_lose_these_checks_and_no_others(lost_points, kind, changes, loses):
     try:
-        found = lost(changed(MODEL["ddp"], changes), [partial(buckets.trial, "my.py", 2, seed=5)], named(DDP))
+        found = lost_points(kind, changed(MODEL[kind], changes), 4 if kind == "checkpoint" else 2)
     except AssertionError as error:
         found = {"raises": str(error)}
     assert set(found) == set(loses), found

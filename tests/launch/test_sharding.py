@@ -10,7 +10,7 @@ import pytest
 from course import memory, pipeline
 from ddl import RunFailed, launch
 from ddl.errors import InputError
-from helpers import ROOT, launched, launches
+from helpers import ROOT, answers, launched, launches
 
 pytestmark = pytest.mark.slow
 
@@ -46,43 +46,6 @@ KEPT = {
 
 GLOBAL = 12  # samples of a step, which 2, 3 and 4 ranks divide
 PARTS = dict(script="train_transformer.py", width=64, depth=1, length=16, threads=1, oversubscribe=True)
-ZERO = """
-import numpy as np
-class GradientsSharded:
-    def __init__(self, layers, world, optimizer):
-        self.world, self.weights, self.gradients = world, dict(layers), {}
-        self.n = {name: len(weights) for name, weights in layers.items()}
-        self.optimizers = {name: optimizer(world.split(weights).shape[1]) for name, weights in layers.items()}
-    def gather(self, name):
-        return self.weights[name]
-    def reduce(self, name, gradient):
-        self.gradients[name] = self.world.all_to_all(self.world.split(gradient)).mean(0)
-    def update(self):
-        for name, gradient in self.gradients.items():
-            own = self.world.split(self.weights[name])[self.world.rank] + self.optimizers[name].change(gradient)
-            self.weights[name] = self.world.all_gather(own).ravel()[: self.n[name]]
-class FullySharded(GradientsSharded):
-    def __init__(self, layers, world, optimizer):
-        super().__init__(layers, world, optimizer)
-        self.weights = {name: world.split(weights)[world.rank].copy() for name, weights in layers.items()}
-    def gather(self, name):
-        return self.world.all_gather(self.weights[name]).ravel()[: self.n[name]]
-    def update(self):
-        for name, gradient in self.gradients.items():
-            self.weights[name] += self.optimizers[name].change(gradient)
-"""
-READERS = """
-import numpy as np
-class Sharded:
-    def __init__(self, weights, world, optimizer):
-        self.weights, self.world = weights, world
-        self.optimizer = optimizer(world.split(weights).shape[1])
-    def update(self, gradient):
-        mean = self.world.all_to_all(self.world.split(gradient)).mean(0)
-        own = self.world.split(self.weights)[self.world.rank] + self.optimizer.change(mean)
-        self.weights = self.world.all_gather(own).ravel()[: len(gradient)]
-"""
-
 PIPE = dict(
     script="run_pipeline.py", learning_rate=1e-3, width=32, depth=4, heads=4, length=8, batch=2, steps=3, threads=1
 )
@@ -108,23 +71,23 @@ def piped(folder):
 
 def parted(folder):
     """Train on one rank, with a reader's class, in a mesh, and with checkpoints that other numbers of ranks continue."""
-    own, groups = folder / "my_sharding.py", folder / "mesh.json"
-    own.write_text(READERS)
-    (folder / "my_zero.py").write_text(ZERO)
+    for file in ("my_sharding.py", "my_zero.py"):
+        (folder / file).write_text(answers()[file])
+    own, groups = str(folder / "my_sharding.py"), folder / "mesh.json"
     gradients, fully = (f"{folder / 'my_zero.py'}:{name}" for name in ("GradientsSharded", "FullySharded"))
     groups.write_text(json.dumps([[[0, 1], [2, 3]], [[0, 2], [1, 3]]]))
     calls = {
         "one": dict(workers=1, batch=GLOBAL, steps=4),
-        "reader": dict(workers=2, batch=GLOBAL // 2, steps=4, update=str(own)),
+        "reader": dict(workers=2, batch=GLOBAL // 2, steps=4, update=own),
         "stage 3": dict(workers=2, batch=GLOBAL // 2, steps=4, stage=3),
         "stage 2": dict(workers=2, batch=GLOBAL // 2, steps=4, stage=2),
         "gradients": dict(workers=2, batch=GLOBAL // 2, steps=4, update=gradients),
         "fully": dict(workers=2, batch=GLOBAL // 2, steps=4, update=fully),
         "prefetch": dict(workers=2, batch=GLOBAL // 2, steps=4, update=fully, prefetch=True),
-        "mesh": dict(workers=4, batch=GLOBAL // 2, steps=4, tensor=2, update=str(own)),
+        "mesh": dict(workers=4, batch=GLOBAL // 2, steps=4, tensor=2, update=own),
         "other mesh": dict(workers=4, batch=GLOBAL // 2, steps=4, mesh=str(groups)),
     }
-    for kind, how in (("stage", dict(stage=1)), ("own", dict(update=str(own)))):
+    for kind, how in (("stage", dict(stage=1)), ("own", dict(update=own))):
         for steps, ranks in ((1, 4), (2, 2), (4, 3)):
             calls[f"{kind}, {ranks} ranks"] = dict(workers=ranks, batch=GLOBAL // ranks, steps=steps, **how)
             calls[f"{kind}, {ranks} ranks"] |= dict(checkpoint_every=1, checkpoints=str(folder / kind))

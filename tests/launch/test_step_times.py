@@ -47,4 +47,4 @@ def test_one_and_two_ranks_over_several_sizes(nothing_left):
     for width in (1, 2, 4):
         for gradient in range(14):
             assert reduced.count(f"width{width}.gradient{gradient}") == SMALL["steps"] + 3
-    assert "14 tensors in steps 7 to 8" in plot_timeline(two, steps=2, width=4).alt
+    assert "14 tensors in step 8" in plot_timeline(two, width=4).alt

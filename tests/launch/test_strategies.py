@@ -82,9 +82,9 @@ def test_parameter_server_trains_asynchronously(nothing_left):
 
 
 def test_loss_is_scaled_by_actual_global_batch(nothing_left):
-    run = launch("loss_scaling.py", workers=1, data_set="synthetic", replicas=2)
+    run = launch("loss_scaling.py", workers=1, data_set="synthetic", replicas=4)
     cases = {case["name"]: case for case in run.result["cases"]}
-    assert run.result["samples_per_replica"] == {"whole": [32, 32], "short": [3, 2]}
+    assert run.result["samples_per_replica"] == {"whole": [16] * 4, "short": [3, 3, 3, 2]}
     right = {name for name, case in cases.items() if case["relative_error"] < 1e-5}
     assert right == {
         "sum over the global batch",
@@ -94,7 +94,7 @@ def test_loss_is_scaled_by_actual_global_batch(nothing_left):
     }
     wrong = [case for name, case in cases.items() if name not in right]
     assert all(case["relative_error"] > 0.02 for case in wrong)
-    assert cases["mean of each replica"]["ratio"] == pytest.approx(2, rel=1e-4)
+    assert cases["mean of each replica"]["ratio"] == pytest.approx(4, rel=1e-4)
     nominal = cases["sum over the nominal batch, short batch"]
-    assert nominal["ratio"] == pytest.approx(5 / 64, rel=1e-4)
-    assert read_json(run.folder / "result.json")["replicas"] == 2
+    assert nominal["ratio"] == pytest.approx(11 / 64, rel=1e-4)
+    assert read_json(run.folder / "result.json")["replicas"] == 4

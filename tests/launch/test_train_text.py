@@ -8,7 +8,7 @@ pytest.importorskip("tensorflow_hub")
 from course.data import load_questions
 from course.multi_gpu.binary_metrics import majority
 from ddl import launch
-from helpers import launched, launches
+from helpers import answers, launched, launches
 
 pytestmark = pytest.mark.nightly("source_code/course/multi_gpu/scripts/train_text.py", "source_code/course/training/*")
 
@@ -81,27 +81,6 @@ def test_early_stopping_restores_the_best_weights(tmp_path):
     assert second.result["embedding"] == str(exported)
 
 
-LOOP = """
-import tensorflow as tf
-
-def make_step(strategy, model, optimizer, global_batch):
-    def on_replica(pictures, labels):
-        with tf.GradientTape() as tape:
-            losses = tf.nn.sparse_softmax_cross_entropy_with_logits(labels, model(pictures))
-            loss = LOSS
-        weights = model.trainable_variables
-        optimizer.apply_gradients(zip(tape.gradient(loss, weights), weights))
-        return loss
-
-    @tf.function
-    def step(pictures, labels):
-        return strategy.reduce("SUM", strategy.run(on_replica, (pictures, labels)), axis=None)
-
-    return step
-"""
-RIGHT = LOOP.replace("LOSS", "tf.reduce_sum(losses) / global_batch")
-
-
 @pytest.fixture
 def house_numbers(tmp_path, monkeypatch):
     """Small SVHN files whose digits show in the pictures' brightness."""
@@ -117,7 +96,9 @@ def house_numbers(tmp_path, monkeypatch):
 
 
 def test_svhn_is_trained_by_the_readers_loop(house_numbers, script, nothing_left):
-    run = launch("svhn_loop.py", workers=1, loop=script(RIGHT), epochs=4, global_batch=20, learning_rate=0.01)
+    run = launch(
+        "svhn_loop.py", workers=1, loop=script(answers()["my_loop.py"]), epochs=4, global_batch=20, learning_rate=0.01
+    )
     result = run.result
     samples = {"train_samples": 300, "test_samples": 133, "held_out": "test"}
     assert result["data"] == {"name": "svhn", "form": "official layout, unverified", **samples}

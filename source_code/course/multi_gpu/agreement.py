@@ -16,10 +16,7 @@ def agreement(runs, step: int | None = None) -> Table:
     `runs` are finished runs of the scripts in ``strategies``, compared with the first of them, after `step` updates,
     one of `course.training.strategy.KEPT`; by default the last. Raises InputError if they can't be compared.
     """
-    runs = list(runs)
-    if not runs:
-        raise InputError("no runs to compare")
-    rows = []
+    runs, rows = list(runs), []
     apart = differences(runs, [kept_weights(run) for run in runs], step)
     for run, (updates, absolute, relative) in zip(runs, apart, strict=True):
         result = run.result

@@ -2,8 +2,6 @@
 
 import numpy as np
 
-from ddl.errors import InputError
-
 EPSILON = 1e-7  # Keras' own, which avoids the logarithm of 0
 
 
@@ -12,7 +10,7 @@ def loss_and_accuracy(targets, scores) -> tuple[float, float]:
 
     `targets` are 0 or 1, shape ``[n]``; `scores` are probabilities of 1, shape ``[n]``.
     """
-    targets, scores = _checked(targets, scores)
+    targets, scores = np.asarray(targets, bool), np.asarray(scores)
     inside = np.clip(scores.astype(np.float64), EPSILON, 1 - EPSILON)
     losses = -np.log(np.where(targets, inside, 1 - inside) + EPSILON)
     return float(losses.mean()), float(np.mean((scores > 0.5) == targets))
@@ -29,7 +27,7 @@ def figures(targets, scores, threshold: float = 0.5) -> dict:
 
     Precision is None without positive predictions, recall without positive targets; F1 is then 0.
     """
-    targets, scores = _checked(targets, scores)
+    targets, scores = np.asarray(targets, bool), np.asarray(scores)
     found = scores > threshold
     hits, wrong = int(np.sum(found & targets)), int(np.sum(found & ~targets))
     missed, rest = int(np.sum(~found & targets)), int(np.sum(~found & ~targets))
@@ -53,9 +51,7 @@ def precision_recall(targets, scores, points: int | None = None) -> tuple[np.nda
     These are all distinct thresholds in descending order, or at most `points` of them, evenly spaced in recall. Scores
     at or above a threshold count as 1.
     """
-    targets, scores = _checked(targets, scores)
-    if not targets.any():
-        raise InputError("recall is undefined without a target of 1")
+    targets, scores = np.asarray(targets, bool), np.asarray(scores)
     order = np.argsort(-scores, kind="stable")
     ranked = scores[order]
     last = np.append(ranked[1:] != ranked[:-1], True)  # of the samples that share a score
@@ -78,10 +74,3 @@ def best_threshold(targets, scores) -> float:
     best = int(np.argmax(f1))
     below = thresholds[best + 1] if best + 1 < len(thresholds) else 0.0
     return float((thresholds[best] + below) / 2)
-
-
-def _checked(targets, scores):
-    targets, scores = np.asarray(targets), np.asarray(scores)
-    if targets.shape != scores.shape or targets.ndim != 1 or not len(targets):
-        raise InputError(f"targets {targets.shape} and scores {scores.shape} must be two lists of the same length")
-    return targets.astype(bool), scores

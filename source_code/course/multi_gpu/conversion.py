@@ -208,28 +208,24 @@ def _refuse(t, mistake):
 def _twins(t: Training) -> Iterator[Twin]:
     """Yield a twin for each combination of mistakes, those with the fewest first."""
     roots = sorted({0, t.size - 1})
-    starts = [({}, t.drawn[[root] * t.size], None) for root in roots]
+    starts = [({}, (t.drawn[[root] * t.size], None)) for root in roots]
     # Horovod's Keras callback broadcasts at the end of the first batch, which is also correct.
-    starts += [({}, t.drawn, root) for root in roots]
-    starts.append(({"began_alike": "every rank keeps its own initial weights"}, t.drawn, None))
+    starts += [({}, (t.drawn, root)) for root in roots]
+    starts.append(({"began_alike": "every rank keeps its own initial weights"}, (t.drawn, None)))
     mixes = [({}, True), ({"averaged": "every rank applies the gradient of its own samples only"}, False)]
-    wanted = f"{t.size} × {t.rate:g}"
-    factors = {
-        t.size: {},
-        1: {"scaled": f"the learning rate is right for one rank's batch; the global batch needs {wanted}"},
-        t.size**2: {"scaled": f"the learning rate is scaled twice, or gradients are summed and it is scaled: {wanted}"},
-        math.sqrt(t.size): {"scaled": f"the learning rate is scaled by √{t.size}, not {wanted}"},
-    }
-    fewer = math.ceil(EPOCHS / t.size)
-    epochs = {EPOCHS: {}, fewer: {"right_steps": f"{fewer} epochs were made, not {EPOCHS}"}}
-    combinations = itertools.product(_divisions(t), starts, mixes, factors.items(), epochs.items())
-    ordered = [
-        ({**division[0], **start[0], **mix[0], **factor[1], **count[1]}, (division, start, mix, factor, count))
-        for division, start, mix, factor, count in combinations
+    wanted, twice = f"{t.size} × {t.rate:g}", "scaled twice, or gradients are summed and it is scaled"
+    factors = [
+        ({}, t.size),
+        ({"scaled": f"the learning rate is right for one rank's batch; the global batch needs {wanted}"}, 1),
+        ({"scaled": f"the learning rate is {twice}: {wanted}"}, t.size**2),
+        ({"scaled": f"the learning rate is scaled by √{t.size}, not {wanted}"}, math.sqrt(t.size)),
     ]
-    for mistakes, (division, start, mix, factor, count) in sorted(ordered, key=lambda pair: len(pair[0])):
-        sentences = {check: f"{t.where}, {what}" for check, what in mistakes.items()}
-        yield _train(t, sentences, division[1], start, mix[1], factor[0] * t.rate, count[0])
+    fewer = math.ceil(EPOCHS / t.size)
+    epochs = [({}, EPOCHS), ({"right_steps": f"{fewer} epochs were made, not {EPOCHS}"}, fewer)]
+    combinations = itertools.product(_divisions(t), starts, mixes, factors, epochs)
+    for choices in sorted(combinations, key=lambda choices: sum(len(mistakes) for mistakes, _ in choices)):
+        sentences = {check: f"{t.where}, {what}" for mistakes, _ in choices for check, what in mistakes.items()}
+        yield _train(t, sentences, *(choice for _, choice in choices))
 
 
 def _spread(t):
@@ -255,14 +251,14 @@ def _divisions(t):
     yield few, rows.reshape(t.size, t.size, -1).swapaxes(0, 1)  # the batch is divided
 
 
-def _train(t, mistakes, division, start, mean, rate, epochs):
-    _, weights, late = start
+def _train(t, mistakes, division, start, mean, factor, epochs):
+    weights, late = start
     steps, losses = [*division] * epochs, []
     for number, numbers in enumerate(steps):
         found = [_loss_and_gradient(own, t.x[part], t.y[part]) for own, part in zip(weights, numbers, strict=True)]
         losses.append([loss for loss, _ in found])
         gradients = np.stack([gradient for _, gradient in found])
-        weights = weights - rate * (gradients.mean(axis=0) if mean else gradients)
+        weights = weights - factor * t.rate * (gradients.mean(axis=0) if mean else gradients)
         if late is not None and number == 0:
             weights = weights[[late] * t.size]
     losses.append([_loss_and_gradient(own, t.x, t.y)[0] for own in weights])

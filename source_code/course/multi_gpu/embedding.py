@@ -11,21 +11,12 @@ from pathlib import Path
 import tensorflow as tf
 
 from course.training.options import OWN
-from ddl.errors import CourseError
+from ddl.errors import InputError
 from ddl.records.paths import data_dir
 
 with warnings.catch_warnings():  # deprecation warning for a setuptools module that this library needs
     warnings.simplefilter("ignore")
     import tensorflow_hub as hub
-
-NO_NETWORK = (
-    "Without a network, give the folder of a SavedModel that was downloaded and unpacked "
-    f"earlier, or use --embedding {OWN}."
-)
-
-
-class EmbeddingError(CourseError, ValueError):
-    """Embedding not found."""
 
 
 class MeanOfWords(tf.keras.layers.Layer):
@@ -72,26 +63,23 @@ def make(embedding, trainable=False, seed=0):
 
     `embedding` is ``"own"``, the folder of a SavedModel, or the address (handle) of one, such as TensorFlow Hub's.
     Downloads are stored with the data sets, or in ``TFHUB_CACHE_DIR``. `trainable` fine-tunes a pretrained embedding;
-    our own is always trained. Raises EmbeddingError if it is not found.
+    our own is always trained. Raises InputError if it is not found.
     """
     if embedding == OWN:
         return MeanOfWords(seed=seed)
-    folder = _folder_of(embedding)
+    folder = Path(embedding).expanduser()
+    if "://" in embedding:
+        os.environ.setdefault("TFHUB_CACHE_DIR", str(data_dir() / "hub"))
+        try:
+            folder = Path(hub.resolve(embedding))
+        except Exception as error:  # network, archive or disk errors
+            raise InputError(
+                f"{embedding} cannot be downloaded: {getattr(error, 'reason', None) or error}. Without a network, give "
+                f"the folder of a SavedModel that was downloaded and unpacked earlier, or use --embedding {OWN}."
+            ) from error
     if not (folder / "saved_model.pb").exists():
-        raise EmbeddingError(
+        raise InputError(
             f"{folder} is not the folder of a SavedModel: it has no saved_model.pb. Unpack the "
             "archive, and name the folder that this file is in."
         )
     return hub.KerasLayer(str(folder), input_shape=[], dtype=tf.string, trainable=trainable)
-
-
-def _folder_of(embedding):
-    """Return the folder of an embedding, downloading it if needed."""
-    if "://" not in embedding:
-        return Path(embedding).expanduser()
-    os.environ.setdefault("TFHUB_CACHE_DIR", str(data_dir() / "hub"))
-    try:
-        return Path(hub.resolve(embedding))
-    except Exception as error:  # network, archive or disk errors
-        reason = getattr(error, "reason", None) or error
-        raise EmbeddingError(f"{embedding} cannot be downloaded: {reason}. {NO_NETWORK}") from error

@@ -23,11 +23,17 @@ def main(file: str) -> None:
         given = dict(arrays)
     devices, _ = devices_for(int(given["replicas"]))
     strategy = tf.distribute.MirroredStrategy(devices)
-    make_step = runpy.run_path(file).get("make_step")
-    if not callable(make_step):
-        raise InputError("it does not define make_step(strategy, model, optimizer, global_batch)")
+    make_step = step_maker(file)
     reported = _try_steps(make_step, strategy, given) | {"predicted": _train(make_step, strategy, given)}
     numpy.savez(os.environ["DDL_REPORT"], **reported)
+
+
+def step_maker(file: str):
+    """Return a file's ``make_step``. Raises InputError if it defines none."""
+    found = runpy.run_path(file).get("make_step")
+    if not callable(found):
+        raise InputError(f"{file} does not define make_step(strategy, model, optimizer, global_batch)")
+    return found
 
 
 def _try_steps(make_step, strategy, given):

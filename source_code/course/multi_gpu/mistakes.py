@@ -5,17 +5,15 @@ takes that list, and returns whether it found its mistake and a sentence about t
 """
 
 import math
-from pathlib import Path
 
 from ddl.display.style import hardware_label
 from ddl.errors import InputError
-from ddl.records.folder import RunFolder
-from ddl.records.jsonfiles import read_json, read_json_lines
+from ddl.records.jsonfiles import read_json_lines
 from ddl.text import plural
 
 
 def witnesses(run) -> list[dict]:
-    """Return each rank's records of a run (or run folder) of `bug_hunt.py`, in order::
+    """Return each rank's records of a run of `bug_hunt.py`, in order::
 
         {"rank": 0, "ranks": 2, "batch": 32, "rate_of_one_rank": 0.05, "weights": "1a2b3c4d",
          "steps": [{"step": 1, "samples": [5, 17, …], "rate": 0.1, "update": "…", "weights": "…"}, …],
@@ -29,22 +27,19 @@ def witnesses(run) -> list[dict]:
     """
     if getattr(run, "recorded", False) and "witnesses" in run.result:
         return run.result["witnesses"]
-    folder = RunFolder(Path(getattr(run, "folder", run)))
-    job = read_json(folder.job) or {}
-    paths = sorted(folder.path.glob("witness-*.jsonl"), key=lambda path: int(path.stem[8:]))
+    paths = sorted(run.folder.glob("witness-*.jsonl"), key=lambda path: int(path.stem[8:]))
     seen = []
     for path in paths:
-        lines = read_json_lines(path)
         of = {"begin": [], "step": [], "end": []}
-        for line in lines:
+        for line in read_json_lines(path):
             of[line["event"]].append({key: value for key, value in line.items() if key != "event"})
         if not (of["begin"] and of["end"]):
             raise InputError(f"{path}: its rank did not finish; see rank-{path.stem[8:]}.log next to it")
         seen.append({**of["begin"][0], "steps": of["step"], **of["end"][0]})
-    ranks = seen[0]["ranks"] if seen else job.get("workers", "any")
+    ranks = seen[0]["ranks"] if seen else run.job.get("workers", "any")
     if len(seen) != ranks:
         raise InputError(
-            f"{folder.path} has {len(seen)} witness records, of {ranks} ranks: did a run of bug_hunt.py finish here?"
+            f"{run.folder} has {len(seen)} witness records, of {ranks} ranks: did a run of bug_hunt.py finish here?"
         )
     return seen
 
@@ -183,7 +178,7 @@ def _different(values):
 
 
 def examine(run):
-    """Tabulate the checks of a run of `bug_hunt.py`, or of its folder; ``found`` lists its mistakes."""
+    """Tabulate the checks of a run of `bug_hunt.py`; ``found`` lists its mistakes."""
     from ddl.display.table import Table  # with pandas
 
     seen = witnesses(run)
@@ -198,4 +193,4 @@ def examine(run):
                 "evidence": (sentence, "what the records show", "s"),
             }
         )
-    return Table.of(rows, getattr(run, "name", None) or Path(run).name)
+    return Table.of(rows, run.name)

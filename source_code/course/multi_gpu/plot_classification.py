@@ -1,7 +1,5 @@
 """Figures of text classification: precision against recall, and where overfitting begins."""
 
-from collections.abc import Iterable
-
 import numpy
 
 from course.shared.figure import GRAY, MARKERS, Figure, look, styled
@@ -16,7 +14,6 @@ def plot_precision_recall(runs) -> Figure:
     A dot marks a threshold of one half, a cross the best one on the validation part. The dotted line is the precision
     of guessing: the share of the class that is sought.
     """
-    runs = list(runs) if isinstance(runs, Iterable) else [runs]
     runs = [run for run in runs if run.result is not None and "precision_recall" in run.result]
     if not runs:
         raise InputError("none of these is a finished run of train_text.py")
@@ -33,9 +30,7 @@ def plot_precision_recall(runs) -> Figure:
             if figures["precision"] is not None:
                 panel.plot([100 * figures["recall"]], [100 * figures["precision"]], marker, markersize=8, **color)
         texts.append(f"{run.name}: {_at(run.result['test'])}; {_at(run.result['tuned'])}")
-    test = runs[0].result["test"]
-    every = sum(test[f"{sign}_{kind}"] for sign in ("true", "false") for kind in ("positives", "negatives"))
-    guess = 100 * (test["true_positives"] + test["false_negatives"]) / every
+    guess = 100 * (1 - runs[0].result["test"]["majority"])  # the class that is sought is the smaller one
     panel.axhline(guess, color=GRAY, linestyle=":", linewidth=1)
     panel.annotate(f"guessing: {guess:.1f} %", (1, guess), va="bottom", fontsize=10)
     panel.set(

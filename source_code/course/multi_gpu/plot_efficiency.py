@@ -1,7 +1,6 @@
 """Figures of scaling, of the parts of a step, and of Horovod's timeline, each from run records."""
 
 import math
-from pathlib import Path
 
 import numpy
 from matplotlib.patches import Patch
@@ -145,20 +144,16 @@ def plot_payoff(one, many) -> Figure:
 
 
 @styled
-def plot_timeline(run, steps: int = 1, last=None, width=None) -> Figure:
-    """Draw Horovod's phases for each gradient in successive steps of a run (or run folder) with a timeline.
+def plot_timeline(run, width=None) -> Figure:
+    """Draw Horovod's phases for each gradient in the last but one recorded step of a run with a timeline.
 
-    `last` is the number of the last of these steps, from 1, by default the last but one recorded. `width` selects one
-    of several models of a run of `step_times.py`.
+    `width` selects one of several models of a run of `step_times.py`.
     """
-    spans = timeline.read(Path(getattr(run, "folder", run)) / timeline.FILE)
-    rounds = timeline.rounds(spans, prefix=f"width{width}." if width else "")
-    last = max(1, len(rounds) - 1) if last is None else last
-    if not (1 <= steps <= last <= len(rounds)):
-        raise InputError(
-            f"steps={steps}, last={last}: the timeline has {len(rounds)} steps in which gradients were averaged"
-        )
-    spans = [span for step in rounds[last - steps : last] for span in step]
+    rounds = timeline.rounds(timeline.read(run.folder / timeline.FILE), prefix=f"width{width}." if width else "")
+    if not rounds:
+        raise InputError("the timeline has no steps in which gradients were averaged")
+    number = max(1, len(rounds) - 1)
+    spans = rounds[number - 1]
     begin = min(span.start_s for span in spans)
     tensors = list(dict.fromkeys(span.tensor for span in spans))
     figure = Figure(9.5, 1.5 + 0.24 * len(tensors))
@@ -177,19 +172,18 @@ def plot_timeline(run, steps: int = 1, last=None, width=None) -> Figure:
         )
     list_rows(panel, tensors, fontsize=8)
     panel.set(xlabel="time, ms", xlim=(0, None))
-    which = f"step {last}" if steps == 1 else f"steps {last - steps + 1} to {last}"
-    panel.set_title(f"Horovod's timeline of {which} of {len(rounds)} recorded, as rank 0 saw it")
+    panel.set_title(f"Horovod's timeline of step {number} of {len(rounds)} recorded, as rank 0 saw it")
     figure.legend(
         [Patch(**looks[phase]) for phase in timeline.PHASES], timeline.PHASES, loc="outside lower center", ncols=4
     )
     total = {
-        phase: 1e3 * sum(span.end_s - span.start_s for span in spans if span.phase == phase) / len(tensors) / steps
+        phase: 1e3 * sum(span.end_s - span.start_s for span in spans if span.phase == phase) / len(tensors)
         for phase in timeline.PHASES
     }
     total["queued"] -= total["copying"] + total["reducing"]
     length = 1e3 * (max(span.end_s for span in spans) - begin)
     figure.alt = (
-        f"What Horovod did with {len(tensors)} tensors in {which}, {length:.2f} ms from the first "
+        f"What Horovod did with {len(tensors)} tensors in step {number}, {length:.2f} ms from the first "
         "that was ready to the last that was averaged. On average a tensor spent "
         + ", ".join(
             f"{value:.2f} ms {'in ' if phase == 'negotiation' else ''}{phase}" for phase, value in total.items()

@@ -5,7 +5,6 @@ import numpy
 from course.multi_gpu.agreement import differences, kept_weights
 from course.shared.figure import GRAY, Figure, look, styled
 from ddl.display.style import data_label
-from ddl.errors import InputError
 
 
 @styled
@@ -14,10 +13,7 @@ def plot_agreement(runs) -> Figure:
 
     Runs with bitwise equal weights have no points.
     """
-    runs = list(runs)
-    if len(runs) < 2:
-        raise InputError("give at least two runs: weights are compared with the first run's")
-    first, *others = runs
+    first, *others = runs = list(runs)
     kept = [kept_weights(run) for run in runs]
     steps = sorted(set.intersection(*map(set, kept)))
     gaps = numpy.array([[relative for _, _, relative in differences(runs, kept, step)[1:]] for step in steps])

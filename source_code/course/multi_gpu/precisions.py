@@ -38,8 +38,6 @@ def pairs(runs, figure: str) -> Pairs:
     for key, both in found.items():
         if set(both) != {"float32", "bfloat16"}:
             raise InputError(f"pair {key} has runs in {' and '.join(sorted(both))}: needs one in each precision")
-    if not found:
-        raise InputError("no runs to pair")
     return Pairs(*(tuple(both[name] for both in found.values()) for name in ("float32", "bfloat16")))
 
 

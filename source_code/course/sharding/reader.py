@@ -18,7 +18,10 @@ from ddl.errors import InputError
 
 def defined(file: str, names: Sequence[str]) -> list[Callable]:
     """Run a file and return what it defines under these names. Raises InputError if one is missing."""
-    found = _run(file)
+    try:
+        found = runpy.run_path(str(file))
+    except OSError as error:
+        raise InputError(f"{file} cannot be read: {error.strerror}. Run the cell that writes it") from error
     for name in names:
         if not callable(found.get(name)):
             raise InputError(f"{Path(file).name} does not define {name}")
@@ -29,13 +32,6 @@ def trained_by(file: str) -> Callable:
     """Return the class that trains: of ``FILE:CLASS``, a class of lesson 6b, or FILE's Sharded (lesson 6) by layers."""
     file, _, name = str(file).partition(":")
     return defined(file, [name])[0] if name else partial(ByLayer, *defined(file, ["Sharded"]))
-
-
-def _run(file):
-    try:
-        return runpy.run_path(str(file))
-    except OSError as error:
-        raise InputError(f"{file} cannot be read: {error.strerror}. Run the cell that writes it") from error
 
 
 class ByLayer:

@@ -28,8 +28,10 @@ class Experiment:
     `rank` is this process's among the `ranks` that compute; rank 0 evaluates and writes. The processes share every
     batch, unless each takes whole ones (`splits` False). An update of the weights averages over `global_batch` samples;
     there are `steps` updates in all, `steps_per_epoch` in a whole epoch, and `epochs`, the last of which may be cut
-    short.
+    short. `prefer` is the real data set that ``--data-set auto`` looks for.
     """
+
+    prefer = "cifar10"
 
     def __init__(self, config, *, rank: int = 0, ranks: int = 1, splits: bool = True):
         self.config, self.rank, self.ranks = config, rank, ranks
@@ -37,7 +39,8 @@ class Experiment:
         self.global_batch = config.global_batch
         self._per_rank_batch = config.global_batch // (ranks if splits else 1)
         try:
-            self.data = load(config.data_set, train_samples=config.train_samples, test_samples=config.test_samples)
+            parts = dict(train_samples=config.train_samples, test_samples=config.test_samples)
+            self.data = load(config.data_set, prefer=self.prefer, **parts)
             self._order = Order(self.data.train_samples, config.global_batch, config.seed)
             if splits:
                 shard(np.empty(config.global_batch), 0, self.replicas)  # raises an error for uneven parts

@@ -8,7 +8,9 @@ gradients are summed, so each replica must divide by the actual size of the whol
 short. `result.json` has the results.
 """
 
-from course.training.options import SEED, Integer, Number, parser, run, split_evenly
+from course.training.options import SEED, Integer, parser, run, split_evenly
+
+EACH = 3  # samples of each replica in a short batch, but the last replica has one less
 
 
 def parse(arguments=None):
@@ -17,17 +19,11 @@ def parse(arguments=None):
     add("--data-set", default="auto", choices=("auto", "cifar10", "synthetic"))
     add("--replicas", type=Integer(), default=2)
     add("--global-batch", type=Integer(), default=64)
-    add("--short-batch", type=Integer(), default=5, help="samples in the last, short batch")
-    add("--l2", type=Number(0), default=0.1, help="factor of the weights' L2 penalty")
     add("--seed", type=SEED, default=0, help="of weights and samples")
     config = ours.parse_args(arguments)
     split_evenly(ours, config)
-    most = -(-config.short_batch // config.replicas)  # samples of every replica but the last
-    if not most * (config.replicas - 1) < config.short_batch < config.global_batch:
-        ours.error(
-            f"--short-batch {config.short_batch}: fewer than {config.global_batch} are "
-            f"needed, and enough that each of {config.replicas} replicas has samples"
-        )
+    if config.global_batch < EACH * config.replicas:
+        ours.error(f"--global-batch {config.global_batch}: each replica needs at least {EACH} samples")
     return config
 
 
@@ -43,18 +39,7 @@ from course.training import models
 from course.training.journal import Writer
 from course.training.strategy import devices_for, losses_and_hits
 
-# A replica's loss in each variant, from its losses, the nominal batch, the actual samples, the number of replicas, and
-# the L2 penalty.
-WAYS = {
-    "sum(losses) / global_batch": lambda losses, batch, there, replicas, l2: tf.reduce_sum(losses) / batch,
-    "sum(losses) / samples_there": lambda losses, batch, there, replicas, l2: tf.reduce_sum(losses) / there,
-    "mean(losses)": lambda losses, batch, there, replicas, l2: tf.reduce_mean(losses),
-    "mean(losses) / replicas": lambda losses, batch, there, replicas, l2: tf.reduce_mean(losses) / replicas,
-    "sum(losses) / global_batch + scale_regularization_loss(l2)": lambda losses, batch, there, replicas, l2: (
-        tf.reduce_sum(losses) / batch + tf.nn.scale_regularization_loss(l2)
-    ),
-    "sum(losses) / global_batch + l2": lambda losses, batch, there, replicas, l2: tf.reduce_sum(losses) / batch + l2,
-}
+L2 = 0.1  # factor of the weights' penalty
 # Name, variant, and whether the batch is short.
 CASES = (
     ("sum over the global batch", "sum(losses) / global_batch", "whole"),
@@ -77,7 +62,7 @@ def main(config):
     strategy = tf.distribute.MirroredStrategy(devices)
     data = load(config.data_set, train_samples=config.global_batch, test_samples=1)
     numbers = Order(data.train_samples, config.global_batch, config.seed).epoch(0)[0]
-    samples = {"whole": config.global_batch, "short": config.short_batch}
+    samples = {"whole": config.global_batch, "short": EACH * config.replicas - 1}
     batches = {
         name: (normalize(data.train_images[numbers[:size]]), data.train_labels[numbers[:size]])
         for name, size in samples.items()
@@ -92,7 +77,7 @@ def main(config):
         parts = next(iter(strategy.experimental_distribute_dataset(dataset)))
         sizes.setdefault(batch, [len(each) for each in strategy.experimental_local_results(parts[1])])
         ours = gradient_of_replicas(strategy, model, parts, how, samples[batch], config)
-        right = gradient_of_one_device(model, batches[batch], config.l2 if how.endswith(("l2", "l2)")) else 0.0)
+        right = gradient_of_one_device(model, batches[batch], L2 if how.endswith(("l2", "l2)")) else 0.0)
         error, ratio = (float(np.linalg.norm(each) / np.linalg.norm(right)) for each in (ours - right, ours))
         found.append({"name": name, "how": how, "batch": batch, "relative_error": error, "ratio": ratio})
         print(f"{name:42} off by {error:.1e}, {ratio:.3f} times as long", flush=True)
@@ -125,10 +110,21 @@ def gradient_of_one_device(model, batch, l2):
 
 
 def gradient_of_replicas(strategy, model, parts, how, there, config):
-    """Return the sum of the replicas' gradients, as one vector."""
+    """Return the sum of the replicas' gradients, as one vector; `there` is the number of samples in the whole batch."""
 
     def loss_of(losses, penalty):
-        return WAYS[how](losses, config.global_batch, there, config.replicas, config.l2 * penalty)
+        total, mean, l2 = tf.reduce_sum(losses), tf.reduce_mean(losses), L2 * penalty
+        over_batch = total / config.global_batch
+        return {
+            "sum(losses) / global_batch": over_batch,
+            "sum(losses) / samples_there": total / there,
+            "mean(losses)": mean,
+            "mean(losses) / replicas": mean / config.replicas,
+            "sum(losses) / global_batch + scale_regularization_loss(l2)": (
+                over_batch + tf.nn.scale_regularization_loss(l2)
+            ),
+            "sum(losses) / global_batch + l2": over_batch + l2,
+        }[how]
 
     each = strategy.run(gradient, args=(model, *parts, loss_of))
     return flat(strategy.reduce(tf.distribute.ReduceOp.SUM, each, axis=None))

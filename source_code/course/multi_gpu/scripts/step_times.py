@@ -128,7 +128,7 @@ def random_pictures(seed):
 
 
 def in_words(size):
-    """Print a line with a model's measurements."""
+    """Return a line with a model's measurements."""
     which = f"model {size['model']}" if size["model"] else f"width {size['width']}"
     medians = (f"{name} {1000 * size[f'{name}_s']['median']:.2f}" for name in PARTS)
     parts = "in one piece" if size["model"] else f"of which {', '.join(medians)}"
@@ -188,7 +188,7 @@ class Size:
             self.tasks["apart"] = Task(Whole(config, pictures, samples, exchange=False), pictures, batches)
 
     def steps(self, count):
-        """Take `steps` steps of each kind."""
+        """Take `count` steps of each kind."""
         for task in self.tasks.values():
             hvd.allreduce(tf.zeros([1]), name="turn")  # start all ranks at the same time
             for _ in range(count):

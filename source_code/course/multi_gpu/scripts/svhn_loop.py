@@ -41,143 +41,96 @@ if __name__ == "__main__":
     config = parse()  # before the slow imports, to report wrong options at once
 
 import math
-import runpy
 
 import numpy as np
 import tensorflow as tf
 
-from course.data import Order, load, shard
-from course.data.augment import normalize
-from course.data.tensors import constant
-from course.training import models
-from course.training.journal import Journal
-from course.training.strategy import devices_for, losses_and_hits, make_evaluation
-from ddl.errors import CourseError
+from course.multi_gpu.loop_harness import step_maker
+from course.training.strategy import Experiment, losses_and_hits, make_evaluation
+from ddl.errors import InputError
 
 CHECK_RATE = 0.1  # of plain SGD: any factor on the gradient is then a factor on the update
 TOLERANCE = 1e-3  # of the update's length: float32 sums in another order are off by about 1e-6
 
 
-class LoopError(CourseError, ValueError):
-    """Invalid file with a training step."""
+class HouseNumbers(Experiment):
+    """The strategies' training, on house numbers, by a step that returns the loss alone."""
+
+    prefer = "svhn"
+
+    def rate(self, batch):
+        """Return the rate of Adam, whatever the batch."""
+        return self.config.learning_rate
+
+    def compare_step(self, make_step, strategy):
+        """Compare one step on all replicas with the same step on a single device, both by SGD.
+
+        Returns whether both agree, the length of the weights' update relative to the single device's (``ratio``), and a
+        ``note`` if they disagree, else None.
+        """
+        with strategy.scope():
+            model = self.model()
+            optimizer = tf.keras.optimizers.SGD(CHECK_RATE)
+        before = flat(model)
+        step = make_step(strategy, model, optimizer, self.global_batch)
+        batches = self.dataset().take(1)
+        first = next(iter(strategy.experimental_distribute_dataset(batches)))
+        loss = step(*first)
+        try:
+            loss = float(loss)
+        except (TypeError, ValueError):
+            raise InputError(
+                f"the step returned {type(loss).__name__}, which is not one number: it has "
+                "to return the mean loss over the global batch"
+            ) from None
+        ours = flat(model) - before
+
+        single = self.model()
+        images, labels = next(iter(batches))
+        with tf.GradientTape() as tape:
+            single_loss = tf.reduce_mean(losses_and_hits(labels, single(images, training=True))[0])
+        gradients = tape.gradient(single_loss, single.trainable_variables)
+        right = -CHECK_RATE * np.concatenate([np.ravel(each) for each in gradients]).astype(np.float64)
+
+        length = np.linalg.norm(right)
+        error, ratio = np.linalg.norm(ours - right) / length, np.linalg.norm(ours) / length
+        agrees = bool(error < TOLERANCE and math.isclose(loss, float(single_loss), rel_tol=TOLERANCE))
+        note = (
+            f"the first step does not agree with a single device's: its update is {ratio:.3g} times as long and off by "
+            f"{error:.1%} of it; its loss is {loss:.4f}, a single device's {float(single_loss):.4f}"
+        )
+        if not agrees:
+            self._journal.note(note)
+        return {"agrees": agrees, "ratio": float(ratio), "note": None if agrees else note}
+
+    def step(self, model, loss):
+        """Count a finished step; at the end of an epoch, evaluate on as many training as test images, and on those."""
+        self._count(model, loss)
+        if self.epoch_ends(self._done):
+            seen = slice(0, self.data.test_samples)
+            with self._journal.paused():
+                figures = self._on(model, self.data.train_images[seen], self.data.train_labels[seen])
+            self._write(model, *figures)
+
+    def _evaluation(self):
+        self._on = make_evaluation(self.model())
+        return lambda model: self._on(model, self.data.test_images, self.data.test_labels)
 
 
 def main(config):
-    """Train, and return what goes into result.json."""
     make_step = step_maker(config.loop)
-    devices, note = devices_for(config.replicas)
-    strategy = tf.distribute.MirroredStrategy(devices)
-
-    data = load(config.data_set, train_samples=config.train_samples, test_samples=config.test_samples, prefer="svhn")
-    order = Order(data.train_samples, config.global_batch, config.seed)
-    shard(np.empty(config.global_batch), 0, config.replicas)  # raises an error for uneven parts
-    steps = config.steps or config.epochs * order.steps
-    batches = make_batches(data, order, steps)
-
-    def network():
-        return models.build("cnn", norm="group", seed=config.seed, classes=len(data.class_names))
-
-    checked = compare_step(make_step, strategy, network, batches, config.global_batch)
+    training = HouseNumbers(config)
+    strategy = tf.distribute.MirroredStrategy(training.devices())
+    checked = training.compare_step(make_step, strategy)
     # Create everything with variables in the strategy's scope, so that each replica gets them.
     with strategy.scope():
-        model = network()
+        model = training.model()
         optimizer = tf.keras.optimizers.Adam(config.learning_rate)
     train_step = make_step(strategy, model, optimizer, config.global_batch)
-    evaluate = make_evaluation(network())
-
-    journal = Journal(True, steps, order.steps, config.global_batch)
-    for text in filter(None, [data.note, note, checked["note"]]):
-        journal.note(text)
-    journal.start(world=1, per_rank_batch=config.global_batch, data=data.describe())
-    for step, batch in enumerate(strategy.experimental_distribute_dataset(batches), start=1):
-        journal.step(step, train_step(*batch), config.learning_rate)
-        if journal.epoch_ends(step):
-            with journal.paused():
-                seen = slice(0, data.test_samples)  # as many training as test images
-                loss, accuracy = evaluate(model, data.train_images[seen], data.train_labels[seen])
-                test_loss, test_accuracy = evaluate(model, data.test_images, data.test_labels)
-            journal.evaluation(
-                step,
-                loss=loss,
-                accuracy=accuracy,
-                test_loss=test_loss,
-                test_accuracy=test_accuracy,
-                learning_rate=config.learning_rate,
-            )
-
-    return journal.result(
-        config=vars(config),
-        model="cnn",
-        parameters=sum(int(np.prod(weight.shape)) for weight in model.trainable_variables),
-        data=data.describe(),
-        ranks=1,
-        replicas=config.replicas,
-        per_rank_batch=config.global_batch,
-        global_batch=config.global_batch,
-        seed=config.seed,
-        learning_rate=config.learning_rate,
-        agrees=checked["agrees"],
-        first_step=checked,
-    )
-
-
-def make_batches(data, order, steps):
-    """Return a data set of the whole training's batches: normalized images and labels."""
-    numbers = np.stack([batch for _, batch in order.batches(0, steps)])
-    with tf.device("CPU:0"):  # keep the images in the host's memory, not a GPU's
-        images, labels = constant(data.train_images), constant(data.train_labels)
-    return (
-        tf.data.Dataset.from_tensor_slices(numbers)
-        .map(lambda some: (normalize(tf.gather(images, some)), tf.gather(labels, some)))
-        .prefetch(2)
-    )
-
-
-def step_maker(path):
-    """Return the file's ``make_step``."""
-    found = runpy.run_path(path).get("make_step")
-    if not callable(found):
-        raise LoopError(f"--loop {path}: it must define make_step(strategy, model, optimizer, global_batch)")
-    return found
-
-
-def compare_step(make_step, strategy, network, batches, global_batch):
-    """Compare one step on all replicas with the same step on a single device, both by SGD.
-
-    Returns whether both agree, the length of the weights' update relative to the single device's (``ratio``), and a
-    ``note`` if they disagree, else None.
-    """
-    with strategy.scope():
-        model = network()
-        optimizer = tf.keras.optimizers.SGD(CHECK_RATE)
-    before = flat(model)
-    step = make_step(strategy, model, optimizer, global_batch)
-    first = next(iter(strategy.experimental_distribute_dataset(batches.take(1))))
-    loss = step(*first)
-    try:
-        loss = float(loss)
-    except (TypeError, ValueError):
-        raise LoopError(
-            f"the step returned {type(loss).__name__}, which is not one number: it has "
-            "to return the mean loss over the global batch"
-        ) from None
-    ours = flat(model) - before
-
-    single = network()
-    images, labels = next(iter(batches))
-    with tf.GradientTape() as tape:
-        single_loss = tf.reduce_mean(losses_and_hits(labels, single(images, training=True))[0])
-    gradients = tape.gradient(single_loss, single.trainable_variables)
-    right = -CHECK_RATE * np.concatenate([np.ravel(each) for each in gradients]).astype(np.float64)
-
-    length = np.linalg.norm(right)
-    error, ratio = np.linalg.norm(ours - right) / length, np.linalg.norm(ours) / length
-    agrees = bool(error < TOLERANCE and math.isclose(loss, float(single_loss), rel_tol=TOLERANCE))
-    note = (
-        f"the first step does not agree with a single device's: its update is {ratio:.3g} times as long and off by "
-        f"{error:.1%} of it; its loss is {loss:.4f}, a single device's {float(single_loss):.4f}"
-    )
-    return {"agrees": agrees, "ratio": float(ratio), "note": None if agrees else note}
+    training.start()
+    for batch in strategy.experimental_distribute_dataset(training.dataset()):
+        training.step(model, train_step(*batch))
+    training.finish(model, agrees=checked["agrees"], first_step=checked)
 
 
 def flat(model):

@@ -2,7 +2,7 @@
 
     ddl run --workers 1 train_text.py --strategy single
     ddl run --workers 1 train_text.py --strategy mirrored --replicas 2
-    ddl run --workers 1 train_text.py --strategy mirrored_loop --class-weights
+    ddl run --workers 1 train_text.py --strategy mirrored_loop
     ddl run --workers 2 --cluster multi_worker train_text.py --strategy multi_worker
     ddl run --workers 2 train_text.py --strategy horovod --embedding FOLDER_OR_ADDRESS
 

@@ -58,9 +58,8 @@ def main(config):
     exchange = store.answer.answer
     writer = Writer(world.rank == 0)
     writer.event("start", steps=config.steps, world=world.size)
-    samples = text((config.steps * config.batch * world.size) * (config.length + 1), config.seed + 1)
-    batches = samples.reshape(config.steps, world.size, config.batch, config.length + 1)[:, world.rank]
-    held_out = text(HELD_OUT * (config.length + 1), 0).reshape(HELD_OUT, -1)
+    shape = config.steps, world.size, config.batch, config.length + 1
+    batches, held_out = text(shape, config.seed + 1)[:, world.rank], text((HELD_OUT, config.length + 1), 0)
     training, evaluation, history = Chain(network, store), Chain(network, store, recompute=True), []
     due = {math.ceil(config.steps * part / EVALUATIONS) for part in range(1, EVALUATIONS + 1)}
     for number, batch in enumerate(batches, 1):

@@ -29,7 +29,6 @@ if __name__ == "__main__":
 
 import time
 
-import numpy as np
 import tensorflow as tf
 
 from course.sharding import pipeline
@@ -50,8 +49,7 @@ def main(config):
     writer = Writer(world.rank == 0)
     writer.event("start", steps=config.steps, world=world.size)
     rank = Rank(world, stages, config)
-    shape = (config.steps, config.microbatches, config.batch, config.length + 1)
-    batches = text(int(np.prod(shape)), config.seed).reshape(shape)
+    batches = text((config.steps, config.microbatches, config.batch, config.length + 1), config.seed)
     losses, seconds, busy = [], [], []
     for number, batch in enumerate(batches, 1):
         start = time.perf_counter()

@@ -58,8 +58,7 @@ def main(config):
     writer.event("start", steps=config.steps, world=ranks)
     pipelined = config.method in SCHEDULES
     samples = config.batch * (config.microbatches if pipelined else ranks)
-    batches = text(config.steps * samples * (config.length + 1), config.seed)
-    batches = torch.from_numpy(batches.reshape(config.steps, samples, config.length + 1).astype(np.int64))
+    batches = torch.from_numpy(text((config.steps, samples, config.length + 1), config.seed).astype(np.int64))
     train = pipeline(config, rank, ranks, device) if pipelined else data_parallel(config, device)
     losses = []
     for number, batch in enumerate(batches.to(device), 1):

@@ -63,9 +63,7 @@ from ddl.errors import InputError
 def main(config):
     world, data, tensor = worlds(config)
     writer = Writer(world.rank == 0)
-    samples = config.batch * data.size
-    batches = text(config.steps * samples * (config.length + 1), config.seed)
-    batches = batches.reshape(config.steps, samples, config.length + 1)
+    batches = text((config.steps, config.batch * data.size, config.length + 1), config.seed)
     batches = batches[:, data.rank :: data.size]  # each rank of `data` has different samples
 
     Training(data, tensor, config, width=config.heads).step(batches[0])  # a warm-up
