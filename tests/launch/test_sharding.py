@@ -139,9 +139,9 @@ def test_bytes_sent_and_kept_are_those_of_the_arithmetic(results, way):
     ],
 )
 def test_activations_are_those_of_the_arithmetic(results, way, kept):
-    input_ = BATCH * LENGTH * WIDTH  # of the last layer, and a message that Horovod has not freed yet
+    input_ = BATCH * LENGTH * WIDTH  # of the last layer, and messages that Horovod has not freed yet
     found = results("ways")[way]["alive_bytes"]["activations"] / 4
-    assert 0.99 * kept <= found <= kept + 2.1 * input_
+    assert 0.99 * kept <= found <= kept + 2.6 * input_
 
 
 @pytest.mark.parametrize(
