@@ -333,8 +333,8 @@ plot.plot_batch_size_tradeoff(curve.fit, batches=(64, GLOBAL_BATCH))
 
 # %% [markdown]
 # To learn what an idea is worth *here*, leave it out and keep all the rest, the seeds
-# too. Each arm has its own best of six settings of learning rate and momentum
-# ([more](../docs/findings.md)). The recorded runs take one pass over the images in
+# too. Each arm has its own best of five to seven settings of learning rate and
+# momentum, by the mean of three seeds ([more](../docs/findings.md)). The recorded runs take one pass over the images in
 # bfloat16, with a narrower network. Late widening is taken out twice: with about as
 # many multiplications and fewer weights, and with as many weights and three times the
 # multiplications.
@@ -359,8 +359,9 @@ plot.plot_differences(judged(left_out), against="one pass", margin=0.5)
 # Without Muon one pass ends more than five points lower; no other trick
 # matters as much. Taking late widening out lowers accuracy where the
 # multiplications stay the same; where the weights do, it does not. In these
-# runs whitening and label smoothing are missed as well, and nine of the eleven
-# arms were best at twice the whole file's learning rate, none at four times.
+# runs whitening and faster norm statistics are missed as well, and nine of the
+# eleven arms were best at twice the whole file's learning rate, none at four
+# times.
 
 # %% [markdown]
 # If an interval contains 0, five pairs were too few to see a difference of that size;

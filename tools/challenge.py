@@ -14,6 +14,7 @@ import re
 import statistics
 import tempfile
 import threading
+from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -92,6 +93,20 @@ def tuned(arm: Arm, rate: float, rest: float) -> Arm:
     return Arm(arm.name, arm.file, {**arm.capitals, **capitals})
 
 
+def mean_accuracies(tuning: Iterable[dict]) -> dict:
+    """Return the mean public accuracy of each setting (rate, rest) of an arm's tuning runs."""
+    found = defaultdict(list)
+    for run in tuning:
+        found[run["rate"], run["rest"]].append(run["public_accuracy"])
+    return {setting: statistics.fmean(some) for setting, some in found.items()}
+
+
+def chosen(tuning: Iterable[dict]) -> tuple:
+    """Return the best setting (rate, rest) of an arm's tuning runs."""
+    means = mean_accuracies(tuning)
+    return max(means, key=means.get)
+
+
 @dataclass(frozen=True)
 class Size:
     """Size of the recordings: full, or small to check that recording works."""
@@ -135,24 +150,20 @@ class Scored(Recordings):
         results: list = []
         means: dict = {}
 
-        def runs(setting, seeds):
-            made = self.accuracies([tuned(arm, *setting)], seeds)
-            for result in made:
-                result.pop("private_accuracy")  # not used for a choice
-                results.append({**result, "role": "tuning", "rate": setting[0], "rest": setting[1]})
-            return [result["public_accuracy"] for result in made]
-
         def reached(*setting):
             if setting not in means:
-                found = runs(setting, seeds[:1])
-                if found[0] > max(means.values(), default=0) - BEHIND:
-                    found += runs(setting, seeds[1:])
-                means[setting] = statistics.fmean(found)
+                runs = self.accuracies([tuned(arm, *setting)], seeds[:1])
+                if runs[0]["public_accuracy"] > max(means.values(), default=0) - BEHIND:
+                    runs += self.accuracies([tuned(arm, *setting)], seeds[1:])
+                for run in runs:
+                    run.pop("private_accuracy")  # not used for a choice
+                results.extend({**run, "role": "tuning", "rate": setting[0], "rest": setting[1]} for run in runs)
+                means[setting] = mean_accuracies(results)[setting]
             return means[setting]
 
         best = Search(1.0, lambda rate: -reached(rate, 1.0), WIDEST).best()
-        rest = Search(1.0, lambda rest: -reached(best, rest), WIDEST).best()
-        return tuned(arm, best, rest), results
+        Search(1.0, lambda rest: -reached(best, rest), WIDEST).best()
+        return tuned(arm, *chosen(results)), results
 
     def times(self, arms: Iterable[Arm], seeds: Iterable[int]) -> list[dict]:
         """Return results of arms that alternate as in a score, with times and the machine's load before."""
