@@ -581,11 +581,11 @@ others
 # %% [markdown] tags=["claims"]
 # The band contains 42 of the 63, two of three. The prediction is off by 11.7 points and a
 # constant 90 % by 12.0: no clear difference. It is too high for 44 of the 63, most of all
-# for 128 GPUs in 2017, where it says 88 % and the median of four programs is 37 %.
+# for 128 GPUs in 2017: it predicts 88 %, and the median of four programs is 37 %.
 
 # %% [markdown]
-# So take a prediction for an upper end. Its use is in its terms, which say what grows
-# with the number of GPUs.
+# So read a prediction as an upper bound. Its terms are more useful: they show what
+# grows with the number of GPUs.
 
 # %% [markdown]
 # ### Why not closer?

@@ -148,20 +148,20 @@ class Scored(Recordings):
         that is clearly behind with the first seed gets no others.
         """
         results: list = []
-        means: dict = {}
 
-        def reached(*setting):
-            if setting not in means:
-                runs = self.accuracies([tuned(arm, *setting)], seeds[:1])
+        def reached(rate, rest=1.0):
+            means = mean_accuracies(results)
+            if (rate, rest) not in means:
+                setting = tuned(arm, rate, rest)
+                runs = self.accuracies([setting], seeds[:1])
                 if runs[0]["public_accuracy"] > max(means.values(), default=0) - BEHIND:
-                    runs += self.accuracies([tuned(arm, *setting)], seeds[1:])
+                    runs += self.accuracies([setting], seeds[1:])
                 for run in runs:
                     run.pop("private_accuracy")  # not used for a choice
-                results.extend({**run, "role": "tuning", "rate": setting[0], "rest": setting[1]} for run in runs)
-                means[setting] = mean_accuracies(results)[setting]
-            return means[setting]
+                    results.append({**run, "role": "tuning", "rate": rate, "rest": rest})
+            return mean_accuracies(results)[rate, rest]
 
-        best = Search(1.0, lambda rate: -reached(rate, 1.0), WIDEST).best()
+        best = Search(1.0, lambda rate: -reached(rate), WIDEST).best()
         Search(1.0, lambda rest: -reached(best, rest), WIDEST).best()
         return tuned(arm, *chosen(results)), results
 

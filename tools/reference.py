@@ -372,7 +372,7 @@ PARTS = {
     ),
     "challenge": Part(
         5,
-        75,
+        90,
         "baseline and reference in turns; the reference without each of its tricks, tuned",
         record_challenge,
         bfloat16=True,

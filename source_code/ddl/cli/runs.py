@@ -268,7 +268,7 @@ def _remove(arguments):
     if not arguments.run:
         print(f"{plural(len(found) - len(left), 'run')} deleted")
     if left:
-        raise InputError(f"{plural(len(left), 'run')} not deleted, or not wholly: {'; '.join(left)}")
+        raise InputError(f"{plural(len(left), 'run')} could not be deleted completely: {'; '.join(left)}")
 
 
 def _compare(arguments):

@@ -59,7 +59,7 @@ class HouseNumbers(Experiment):
     prefer = "svhn"
 
     def rate(self, batch):
-        """Return the rate of Adam, whatever the batch."""
+        """Return Adam's rate, which does not depend on the batch."""
         return self.config.learning_rate
 
     def compare_step(self, make_step, strategy):
