@@ -11,7 +11,7 @@ from course.topology.graph import Device, NvLink, Topology
 from ddl.records.machine import usable_cores
 
 NOT_IN_SYS = (  # as in some containers
-    "GPUs do not appear as PCI devices in /sys here, so their distances are unknown: `nvidia-smi topo -m` may tell "
+    "GPUs do not appear as PCI devices in /sys here, so their distances are unknown: `nvidia-smi topo -m` may show "
     "them, and its output can be loaded"
 )
 
@@ -34,7 +34,7 @@ def here(root: str | Path = "/") -> Topology:
 
 
 def _with_gpus(topology, found):
-    """Add what NVML tells of GPUs, with nvidia-smi's numbers; then come the GPUs that it omits."""
+    """Add what NVML reports about GPUs, with nvidia-smi's numbers; GPUs that it omits come last."""
     facts = {gpu.address: gpu.facts for gpu in found}
     others = [device for device in topology.devices if device.kind != "gpu"]
     if not facts.keys() <= {device.address for device in topology.gpus}:
