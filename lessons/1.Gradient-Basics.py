@@ -286,9 +286,9 @@ compare_guess(guess_after, f"{step.after:g} and {step.after:g}", "the weights")
 # - `worker_gradient(w, data)`: one worker's gradient of one batch;
 # - `average_gradients(gradients)`: their mean. **Each worker counts the same**,
 #   however large its batch, as in Horovod. If there are none, raise a `ValueError`;
-# - `train_loop_distributed(w, lr, shards, iterations)`: returns the weight. There is one worker per shard, which
-#   is a list of batches here; each takes its own in turn, and starts again after
-#   the last.
+# - `train_loop_distributed(w, lr, shards, iterations)`: returns the weight. Each worker
+#   has one shard, a list of batches. In each iteration it takes its next batch, and starts
+#   again after the last.
 
 # %% nbgrader={"grade": false, "grade_id": "q02_distributed", "locked": false, "schema_version": 3, "solution": true, "task": false}
 def worker_gradient(w, data):
@@ -388,13 +388,14 @@ else:
 
 # %% [markdown]
 # Averaging averages is right only for **equal batches**, and only if a point's
-# gradient does not depend on the other points of its batch, which batch norm breaks
-# ([1c](1c.Rings-and-Costs.ipynb), section 1).
+# gradient does not depend on the other points of its batch. Batch norm breaks the second
+# condition ([1c](1c.Rings-and-Costs.ipynb), section 1).
 
 # %% [markdown]
 # ## 6. Two real ranks
 #
-# **Horovod** calls workers **ranks**. An **all-reduce** gives every rank the sum of all
+# **Horovod** numbers its processes. The number is a process's **rank**, and the process
+# is called a rank too. An **all-reduce** gives every rank the sum of all
 # ranks' data; round a **ring** each rank sends only to the next, a part at a time.
 #
 # **Predict first.** Four ranks have 1000 numbers each, and every rank is to get the sum
@@ -454,8 +455,9 @@ check()
 # ## What to take away
 #
 # - **Batches and workers average the same gradients**, if batches are equal.
-# - Scale the learning rate and the batch by the same factor $B$; and **only parallel
-#   hardware saves time**: a GPU's cores, or workers.
+# - A batch $B$ times as large allows up to $B$ times the learning rate with SGD
+#   ([1b](1b.Gradients-in-Depth.ipynb), section 7), and **only parallel hardware saves
+#   time**: a GPU's cores, or workers.
 #
 # ---
 # Text and diagrams: CC BY 4.0. Code: Apache-2.0.

@@ -224,7 +224,8 @@ else:
 # $$\frac{d}{dw}\frac{(y - w x)^2}{n} = \frac{2 (y - w x)}{n} \cdot (-x)
 # = \frac{-2 x (y - w x)}{n}$$
 #
-# A step is $\eta$ times this slope: long where the loss is steep.
+# A step is $\eta$ times this slope: long where the loss is steep. At $w = 1$ every
+# residual of `easy` is 0, and so is every slope.
 #
 # **Predict first.** At $w = 2$ the gradient of `easy` is 15. With which learning rate
 # does one step with all four points land exactly on the best weight, 1?

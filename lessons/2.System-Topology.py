@@ -9,8 +9,8 @@
 # | hardware | two cores; with GPUs and a network there is more to see |
 # | before this | [Start_Here](../Start_Here.ipynb), [1. Gradient basics](1.Gradient-Basics.ipynb) |
 #
-# You look inside a machine, measure your links, fit two numbers to the measurements,
-# and predict with them how fast your training will run.
+# You look inside a machine, measure its links, fit two numbers to the measurements, and
+# predict a training step from those and from measured computation.
 
 # %% tags=["parameters"]
 size = "reader"  # "smoke" only checks that everything runs
@@ -38,21 +38,10 @@ step = dict(threads=1, global_batch=64, seed=seed)
 # ## 1. What is in this machine?
 #
 # Ranks reach each other through caches, memory, buses or a network, and what lies
-# between two of them decides what communication costs.
-#
-# **Predict first.** How many MiB does this machine's largest cache have?
-
-# %% tags=["demo"]
-guess_cache = None  # MiB
+# between two of them decides what communication costs. This is your machine:
 
 # %% tags=["demo"]
 machine = topology.here()
-compare_guess(
-    guess_cache, max(cache.size_bytes for cache in machine.caches) / 2**20,
-    "MiB of the largest cache",
-)
-
-# %% tags=["demo"]
 plot.plot_topology(machine)
 
 # %% [markdown]
@@ -64,8 +53,8 @@ plot.plot_topology(machine)
 # `topology.load` reads a recorded machine. Some pairs of the GPUs of NVIDIA's DGX-1
 # (2017) are joined by **NVLinks**, fast links from GPU to GPU.
 #
-# **Predict first.** Eight GPUs form 28 pairs, and each GPU has six NVLinks.
-# How many pairs have no NVLink between them?
+# **Predict first.** Each of the eight GPUs has six NVLinks: two to each of two GPUs, and
+# one to each of two others. How many of the 28 pairs have no NVLink between them?
 
 # %% tags=["demo"]
 guess_apart = None  # how many pairs
@@ -88,8 +77,8 @@ print(dgx.matrix_text().expandtabs(7))
 
 # %% [markdown]
 # This **matrix** is what `nvidia-smi topo -m` prints: `NV2` means two NVLinks used as
-# one; `PIX` and `PXB` are PCIe switches, `PHB` and `NODE` host bridges of one socket,
-# `SYS` leads from one NUMA node to another. [2b. Links in
+# one; `PIX` and `PXB` are PCIe switches, `PHB` is one host bridge, `NODE` several in one
+# NUMA node, and `SYS` leads from one NUMA node to another. [2b. Links in
 # depth](2b.Links-in-Depth.ipynb), section 1, reads such matrices.
 
 # %% [markdown]
@@ -100,8 +89,8 @@ print(dgx.matrix_text().expandtabs(7))
 # directions*; a transfer uses one. Networks are sold in *bits* per second: 8 Gbit/s
 # are 1 GB/s.
 #
-# **Predict first.** Add up all NVLinks of an H100, in one direction. How many times
-# as fast is it as a network of 1 Gbit/s?
+# **Predict first.** Add up the bandwidth of an H100's NVLinks, in one direction. How many
+# times the bandwidth of a 1 Gbit/s network is that?
 
 # %% tags=["demo"]
 guess_times = None  # how many times
@@ -325,14 +314,14 @@ alone = launch(
 
 # %% tags=["demo"]
 company = launch(
-    "step_times.py", name="ranks in company", workers=workers,
+    "step_times.py", name="ranks side by side", workers=workers,
     model="cnn", steps=10 if smoke else 80, **step,
 )
 
 # %% tags=["demo"]
 predicted = {
     "a rank alone": prediction.predict_step(alone, fit),
-    "ranks in company": prediction.predict_step(company, fit, one=alone),
+    "ranks side by side": prediction.predict_step(company, fit, one=alone),
 }
 
 # %% [markdown]
@@ -346,7 +335,7 @@ training = launch(
 )
 
 # %% tags=["demo"]
-found = predicted["ranks in company"].efficiency_at(
+found = predicted["ranks side by side"].efficiency_at(
     training.result["global_batch"] / training.result["images_per_s"]
 )
 compare_guess(guess_efficiency, 100 * found, "% scaling efficiency, measured")
@@ -374,8 +363,8 @@ check()
 #
 # - Bandwidths are **per direction**, bytes are not bits, and a ring is as fast as its
 #   **slowest hop**.
-# - For few bytes the number of **messages** decides, for many the **bytes**. The
-#   measured computation and two fitted numbers predict a training step.
+# - For few bytes latency and Horovod's **fixed cost** decide, for many the **bytes**.
+#   Measured computation and two fitted numbers predict a training step.
 #
 # ---
 # Text and diagrams: CC BY 4.0. Code: Apache-2.0.

@@ -51,8 +51,11 @@ gb_per_s = {  # in each direction, over the best path
 # %% [markdown]
 # ## 1. Matrices, and paths between GPUs
 #
-# **Predict first.** How many of the recorded machines have an NVSwitch, with which every
-# GPU reaches every other at full speed?
+# Seven machines are recorded: Big Basin, DGX-1, DGX A100, DGX H100, two servers with Pascal
+# GPUs, and one with four GPUs on PCIe.
+#
+# **Predict first.** How many of them have an NVSwitch, with which every GPU reaches every
+# other at full speed?
 
 # %% tags=["demo"]
 guess_switched = None  # how many machines
@@ -99,7 +102,7 @@ print(dgx.matrix_text().expandtabs(7))
 # ![A server with two sockets. Each has two host bridges: one leads to PCIe
 # switches with four GPUs, the other to one GPU. PIX connects GPUs on one
 # switch, PXB crosses several switches, NODE crosses two host bridges of a
-# socket, SYS crosses sockets.](../images/distances.svg)
+# NUMA node, SYS crosses NUMA nodes.](../images/distances.svg)
 
 # %% [markdown]
 # **Question 1** (2 points)
@@ -313,7 +316,7 @@ assert near(staged_gb_per_s(5, 2), 10 / 7)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# Against a staged copy that waits for its first step, NCCL gains up to a factor of two:
+# Compared with a copy that is not pipelined, NCCL gains up to a factor of two:
 # it cuts the data into pieces and copies one piece down while the next comes up, which
 # is called **pipelining**. Then only the slower way counts, unless the two share a bus.
 #
@@ -582,7 +585,7 @@ other = launch(
 # | all-gather | the gathered result | $(N-1)/N$ |
 # | broadcast | the data | $1$ |
 #
-# Where a **switch** adds, ranks send less, and this comparison fails: eight
+# When a **switch** does the sum, ranks send less, and this comparison fails: eight
 # H100s with NVSwitches that add (NVLink SHARP) reach a bus bandwidth of 480
 # GB/s over links of 450.
 
@@ -674,11 +677,11 @@ bandwidth.bandwidths([measured, other], operations=["all_reduce"])
 
 # %% [markdown] nbgrader={"grade": true, "grade_id": "q07_figure", "locked": false, "points": 3, "schema_version": 3, "solution": true, "task": false}
 # ### BEGIN SOLUTION
-# (a) Up to about 256 KiB the time stays near its minimum of about 2.5 ms. That
+# (a) Up to about 64 KiB the time stays near its minimum of about 1.5 ms. That
 # is latency: starting messages, and Horovod's own work. (b) The bus bandwidth
-# is highest, 1.3 GB/s, at the largest size, and is still rising a little there.
-# TensorFlow's peaks at 64 MiB and falls beyond, where copies of the data no
-# longer fit into the shared cache. (c) Horovod's background thread looks for
+# is highest, 1.05 GB/s, at the largest size, and is still rising there.
+# TensorFlow's peaks at 4 MiB and falls beyond; copies that no longer fit into
+# the cache are a likely reason. (c) Horovod's background thread looks for
 # ready tensors once per cycle, and the ranks first agree on what is ready,
 # which takes messages too; and an all-reduce takes at least two rounds of
 # messages. (d) Nothing here crossed a network card or a wire: loopback copies

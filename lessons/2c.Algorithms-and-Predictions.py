@@ -334,10 +334,10 @@ compare_guess(guess_fade, hierarchy.gain(32, 8),
 
 # %% [markdown]
 # The gain in **bytes** fades as hosts are added: between many hosts, any all-reduce
-# sends twice the data. **Latency** remains: a ring waits for $2(N-1)$ messages in a row,
-# a hierarchy for two rounds inside a host and a few between hosts. So it gains most with
-# many hosts and small messages. With large ones it can lose: the steps inside a host
-# are added.
+# sends twice the data. **Latency** remains: a ring over all $N$ ranks waits for $2(N-1)$
+# messages in a row; a hierarchy of rings over $H$ hosts with $L$ ranks each waits for
+# $2(L-1) + 2(H-1)$. With large messages a hierarchy can lose: the steps inside a host are
+# added.
 #
 # **A good place to stop.**
 
@@ -375,7 +375,7 @@ alone = launch(
     part=workers, steps=10 if smoke else 80, **step,
 )
 company = launch(
-    "step_times.py", name="ranks in company", workers=workers,
+    "step_times.py", name="ranks side by side", workers=workers,
     model="cnn", steps=10 if smoke else 80, **step,
 )
 training = launch(

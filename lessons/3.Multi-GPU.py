@@ -5,7 +5,7 @@
 #
 # | about | this lesson |
 # | --- | --- |
-# | time | 65 minutes, of which the runs take three |
+# | time | 75 minutes, of which the runs take three |
 # | hardware | two cores; on a machine with GPUs the same cells use the GPUs |
 # | before this | [Start_Here](../Start_Here.ipynb), [1. Gradient basics](1.Gradient-Basics.ipynb) |
 #
@@ -64,16 +64,17 @@ Tabs({
 # | 3 shard | `dataset.shard(hvd.size(), hvd.rank())` | `DistributedSampler(dataset)` | ? |
 # | 4 scale | `0.005 * hvd.size()` | `0.005 * dist.get_world_size()` | ? |
 # | 5 wrap | `hvd.DistributedGradientTape(tape)`, `hvd.DistributedOptimizer(optimizer)` | `torch.nn.parallel.DistributedDataParallel(model)` | ? |
-# | 6 broadcast | `hvd.broadcast_variables(` | DDP does it when it is made | ? |
+# | 6 broadcast | `hvd.broadcast_variables(` | DDP does it at construction | ? |
 #
 # Also **average metrics** over ranks (`hvd.allreduce(`, `dist.all_reduce(`) before
-# reporting them, and let only **rank 0 write** files. Step 4 is needed because each rank
-# keeps its batch, so the *global* batch grows with the ranks. In the next two runs the
-# global batch and the learning rate stay the same.
+# reporting them, and let only **rank 0 write** files. Step 4 is a rule of thumb, which
+# lesson 4 tests: each rank keeps its batch, so the *global* batch grows with the ranks. In
+# the next two runs the global batch and the learning rate stay the same.
 #
 # **Predict first.** One run has one rank, the other several. Both have the same data,
-# initial weights and global batch. After four updates, how large is the largest difference of a weight, relative to the largest
-# weight: 0, at most 1e-6, or about 1e-2?
+# initial weights and global batch. After four updates, how large is the largest
+# difference between corresponding weights, relative to the largest weight: 0, about 1e-5,
+# or about 1e-2?
 
 # %% tags=["demo"]
 guess_difference = None  # a number, such as 1e-3
@@ -96,7 +97,7 @@ compare_guess(guess_difference, both["÷ the largest weight"].iloc[1],
 # ## 2. Your turn: make a script distributed
 #
 # In this script `initial_weights` draws different weights in every process, as Keras
-# does, and `report` writes down what this process ended with.
+# does without a seed, and `report` writes down what this process ended with.
 
 # %%
 %%writefile one_device.py
@@ -210,7 +211,7 @@ if hvd.rank() == 0:
 #    broadcast, average what is reported, write on rank 0.
 # 2. Shard the arrays, or use `dataset.shard` or a `DistributedSampler`; the batch of a
 #    rank stays the same. Broadcast after `initial_weights`, before the first step; DDP
-#    does it when it is made. Average the loss with `hvd.allreduce`, or with
+#    does it at construction. Average the loss with `hvd.allreduce`, or with
 #    `dist.all_reduce` and a division by the number of ranks.
 # 3. `x, y = x[hvd.rank()::hvd.size()], y[hvd.rank()::hvd.size()]`
 
@@ -453,7 +454,7 @@ print(f"a step of 64 images per rank: {one_ms:.1f} ms on one rank,"
 # **Question 3** (1 point)
 #
 # `steps_twice(step, every)`: how many steps are done twice if a rank is killed right after
-# step `step`, and each `every` steps end with a checkpoint (0: there are none).
+# step `step`, and a checkpoint is written every `every` steps (0: never).
 
 # %% nbgrader={"grade": false, "grade_id": "q03_steps_twice", "locked": false, "schema_version": 3, "solution": true, "task": false}
 def steps_twice(step, every):
@@ -488,7 +489,7 @@ for step, every, wanted in (
 
 # %% [markdown]
 # Where the time goes, 16 bits, and when another rank is worth it:
-# [3c](3c.Scaling-in-Depth.ipynb). Text, and loops of your own:
+# [3c](3c.Scaling-in-Depth.ipynb). Text data and custom loops:
 # [3d](3d.Text-and-Loops.ipynb). Failures: [3e](3e.Failures-in-Depth.ipynb). PyTorch
 # against TensorFlow: [3b](3b.Strategies-in-Depth.ipynb), section 6.
 #
@@ -503,8 +504,8 @@ check()
 # - **Six steps** make a script distributed, in Horovod as in PyTorch. Correct scripts
 #   make a single device's updates, up to rounding, if the parts are equal and the
 #   network has neither batch norm nor dropout.
-# - **Ask each rank what it saw**: none of these mistakes raises an error; others end
-#   with one, or hang.
+# - **Ask each rank what it saw**: leaving out step 3, 4, 5 or 6 raises no error. Other
+#   mistakes end with one, or hang.
 # - Efficiency counts **samples really processed**, with the **same hardware for each
 #   rank**.
 #

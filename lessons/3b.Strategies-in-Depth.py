@@ -45,9 +45,9 @@ fixed = dict(images, global_batch=64, epochs=1 if smoke else 5, seed=seed)
 #
 # Two questions tell the strategies apart. **Where are the workers?** They are threads
 # of one process, each with its own device, or separate processes. **Who waits?** In
-# *synchronous* training each step ends with an all-reduce. In *asynchronous* training a
-# **parameter server** keeps the weights; each worker reads them, computes, sends its
-# gradient, and waits for nobody.
+# *synchronous* training an all-reduce in each step averages the gradients before the
+# update. In *asynchronous* training a **parameter server** keeps the weights; each worker
+# reads them, computes, sends its gradient, and waits for nobody.
 #
 # ![Four panels. Mirrored: one process with two replicas, gradients summed inside.
 # Multi-worker and Horovod: two processes, gradients summed between them. Parameter
@@ -91,7 +91,7 @@ difference("strategies/single.py", "strategies/mirrored.py")
 #
 # **Predict first.** After four updates, how large is the largest difference between the
 # mirrored run's weights and the single device's, relative to the largest weight: 0,
-# about 1e-6, or about 1e-2?
+# about 1e-5, or about 1e-2?
 
 # %% tags=["demo"]
 guess_difference = None  # a number, such as 1e-3
@@ -260,7 +260,8 @@ ps_faults.table()
 # ```
 #
 # `Model.fit` works too, with a number of steps, because workers read at their own pace:
-# `model.fit(dataset.repeat(), epochs=5, steps_per_epoch=100)`.
+# `model.fit(dataset.repeat(), epochs=5, steps_per_epoch=100)`. Summaries for TensorBoard
+# are written in the coordinator; with ranks, on rank 0.
 
 # %% [markdown]
 # ## 3. Do they agree?
@@ -323,8 +324,8 @@ plot.plot_agreement(trained)
 # is random which worker comes first, so even two such runs differ. The others sum the
 # same gradients at the same weights and differ only by rounding (1e-4 or less in the
 # first table, against about 1e-2). The result is not wrong: it is another path of
-# descent. After as many epochs, its held-out accuracy is clearly lower here than that
-# of the others.
+# descent. After as many epochs its held-out accuracy is the lowest in my table, but by
+# less than the others differ among themselves; one seed does not decide.
 # ### END SOLUTION
 
 # %% [markdown]
@@ -590,7 +591,8 @@ compare_guess(guess_worse, len(worse), "cases with a clearly higher loss")
 pd.Series(losses, name="loss at the end").to_frame().round(4)
 
 # %% [markdown]
-# The loss does not reveal the mistakes. These are each rank's first two steps:
+# In half of the cases the loss gives no sign, and in none does it say what is wrong.
+# These are each rank's first two steps:
 
 # %% tags=["demo"]
 mistakes.excerpt(hunted["none"])
@@ -838,7 +840,7 @@ assert bugs == {
 # In case G the first layer is frozen (`trainable = False`), and the script broadcasts
 # `model.trainable_variables`.
 #
-# **Predict first.** Which of your six checks says `True`?
+# Which of your six checks says `True`?
 
 # %% tags=["demo"]
 mistakes.examine(

@@ -14,8 +14,8 @@
 #
 # | sitting | sections | minutes |
 # | --- | --- | --- |
-# | scaling, and the parts of a step | 1 to 2 | 43 |
-# | 16 bits, and what is worth it | 3 to 4 | 27 |
+# | scaling, and the parts of a step | 1 to 2 | 45 |
+# | 16 bits, and what is worth it | 3 to 4 | 25 |
 
 # %% tags=["parameters"]
 size = "reader"  # "smoke" only checks that everything runs
@@ -295,7 +295,9 @@ for kind in (np.float32, np.float16, bfloat16):
 # backward pass computes in bfloat16.
 #
 # `precision="auto"` computes in bfloat16 where that is faster: on a processor
-# with AMX, or an NVIDIA GPU from Ampere on.
+# with AMX, or an NVIDIA GPU from Ampere on. In Keras this is
+# `tf.keras.mixed_precision.set_global_policy("mixed_bfloat16")`, in PyTorch the forward
+# pass within `with torch.autocast("cuda", dtype=torch.bfloat16):`.
 #
 # **Predict first.** How many times as many images per second will it train as
 # in float32? And how many bytes will it send, compared with float32?
@@ -345,7 +347,7 @@ precisions.table()
 #
 # Two ranks halve the computation of a step (strong scaling) and add an
 # exchange. Here is a first model. If one rank's computation for its part takes
-# $t_1$, and a message has $M$ bytes,
+# $t_1$, and the gradient has $M$ bytes,
 #
 # $$t = t_1 + \underbrace{2(N-1)\,\alpha}_{\text{latency}}
 # + \underbrace{\frac{2(N-1)}{N}\,M\beta}_{\text{bandwidth}}$$

@@ -81,7 +81,8 @@ pd.DataFrame(rows).set_index("GPUs").round(1)
 # SIGKILL once the record says step 185 or later. Linux sends the same signal when
 # memory runs out. (Steps are recorded twice a second.)
 #
-# **Predict first.** How many steps will the run with the fewest checkpoints do twice?
+# **Predict first.** How many steps will the run with the fewest checkpoints (every 100
+# steps; every 50 in a smoke run) do twice?
 
 # %% tags=["demo"]
 guess_twice = None  # steps

@@ -75,8 +75,8 @@ def say(what, one, other):
 # ## 1. What a larger batch costs, and what it buys
 #
 # The optimizer gets one averaged gradient for each **global batch**, from 32 ranks or
-# from one rank that adds up 32 **passes**. Two runs see the same images six times, 64 or
-# 1,024 at a time.
+# from one rank that accumulates the gradients of 32 **passes**, forward and backward. Two
+# runs see the same images six times, 64 or 1,024 at a time.
 #
 # **Predict first.** By how many points of **held-out** accuracy (on images not trained
 # on) is the small batch ahead at the end?
@@ -105,7 +105,7 @@ compare_guess(guess_ahead, 100 * points,
 plot.plot_convergence([small, large])
 
 # %% [markdown]
-# Both trained equally long in **epochs**, but the large batch made a sixteenth of the
+# Both trained equally long in **epochs**, but the large batch took a sixteenth of the
 # **steps**. Recorded, each at its own best learning rate, and a small batch with as
 # few steps, at an untuned rate:
 
@@ -173,10 +173,9 @@ own.table()
 #
 # $$S = S_\min \, (1 + B_\text{crit} / B).$$
 #
-# That is a straight line in $1/B$. Use all of the points. Runs differ by some percent, so
-# *relative* errors should be small: `np.polyfit(x, y, 1, w=1 / y)` returns the slope and
-# the intercept of the line for which they are. Return the pair ($S_\min$,
-# $B_\text{crit}$).
+# That is a straight line in $1/B$. Use all of the points. Runs differ by a few percent, so
+# minimize *relative* errors: `np.polyfit(x, y, 1, w=1 / y)` does, and returns slope and
+# intercept. Return the pair ($S_\min$, $B_\text{crit}$).
 
 # %% nbgrader={"grade": false, "grade_id": "q01_fit", "locked": false, "schema_version": 3, "solution": true, "task": false}
 def fit(batches, steps):
@@ -255,7 +254,7 @@ compare_guess(guess_steps, arrived.steps if arrived else "not reached",
               "steps")
 
 # %% [markdown]
-# Gradients can predict the bend. The **gradient noise scale** is the variance of single
+# Gradients can predict $B_\text{crit}$. The **gradient noise scale** is the variance of single
 # images' gradients over the squared length of their mean,
 # $\operatorname{tr}\Sigma / |G|^2$: below that many images an average is mostly noise,
 # so a larger batch helps. The recorded runs, with your own as stars, and the noise
@@ -398,6 +397,8 @@ warm = launch(
 plot.plot_convergence([small, large, warm])
 
 # %% [markdown]
+# In 60 steps the linear rule can lose even with a warm-up; the recorded runs have 176.
+#
 # **Predict first.** How many points does warm-up add to the linear rule, in the
 # recorded runs?
 
@@ -444,7 +445,7 @@ print(f"without a warm-up {ratio:g} times, with one {warmed:g} times, "
 #
 # layer = tf.keras.layers.BatchNormalization()
 # optimizer = tf.keras.optimizers.SGD(0.05 * hvd.size())  # or
-# optimizer = tfa.optimizers.LAMB(0.0025)
+# optimizer = tfa.optimizers.LAMB(0.0025)  # then initial_lr=0.0025
 # optimizer = hvd.DistributedOptimizer(optimizer)
 # climb = hvd.callbacks.LearningRateWarmupCallback(
 #     initial_lr=0.05 * hvd.size(), warmup_epochs=1, momentum_correction=False)
@@ -453,8 +454,8 @@ print(f"without a warm-up {ratio:g} times, with one {warmed:g} times, "
 # %% [markdown]
 # ## 4. The comparison
 #
-# All recorded **arms** (runs of one configuration with different seeds), named after what
-# they add; BN is batch norm. **LARS** and **LAMB** give each layer a step size of its own
+# The table has all recorded **arms** (runs of one configuration with different seeds), each
+# named after what it adds; BN is batch norm. **LARS** and **LAMB** give each layer a step size of its own
 # ([4c](4c.Rules-and-Layers.ipynb), section 2).
 #
 # **Predict first.** How many points behind the small batch is the *best* large-batch arm?
@@ -475,16 +476,16 @@ table
 plot.plot_differences(arms, against="small batch + BN", margin=1.0)
 
 # %% [markdown] tags=["claims"]
-# Nothing closes the gap to the small batch. In these runs, with ten other seeds the
-# small batch gains from a warm-up, too; with a warm-up for both, the large batch is
-# more than three points behind.
+# Nothing closes the gap to the small batch. In these runs, ten other seeds show that a
+# warm-up helps the small batch as well; with a warm-up on both sides, the large batch
+# trails by more than three points.
 
 # %% [markdown]
 # Each line is the 95 % interval of a mean difference, **paired** by seed. "No difference"
 # needs an interval within ±1 point; "not decided" says that five seeds were too few.
 # These runs take a few hundred steps; Goyal et al. took about 14,000.
 #
-# Is what is left a **generalization gap**: as good in training, but worse on held-out
+# Is the rest a **generalization gap**: as good in training, but worse on held-out
 # images? Keskar et al. (2017) reported one, and proposed that large batches end in
 # *sharp* minima, small ones in *flat* ones.
 
@@ -504,10 +505,10 @@ check()
 # %% [markdown]
 # ## What to take away
 #
-# - At equal epochs a large batch takes fewer **steps**, and that is about half of
-#   what it costs where the images can be memorized
+# - At equal epochs a large batch takes fewer **steps**. Where images can be memorized,
+#   that explains about half of the lost accuracy
 #   ([4b](4b.Convergence-in-Depth.ipynb), section 3).
-# - Far beyond the **critical batch size** more ranks save next to no steps.
+# - Far beyond the **critical batch size** more ranks save few steps.
 # - A higher learning rate needs a **warm-up**, and has to be tuned.
 #
 # ---

@@ -9,7 +9,7 @@
 # | hardware | two cores; for GPUs see section 3 |
 # | before this | [4. Convergence](4.Convergence.ipynb); [4b](4b.Convergence-in-Depth.ipynb) helps |
 #
-# Your own runs are small and have one seed: they show *how*. What is claimed rests on
+# Your own runs are small and have one seed: they show the method. Every claim rests on
 # **recorded** runs: more images, five seeds, and for most arms a learning rate that was chosen
 # on images which neither training nor the final test used.
 

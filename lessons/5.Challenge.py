@@ -10,7 +10,7 @@
 # | before this | [4. Convergence](4.Convergence.ipynb) |
 #
 # Reach a held-out accuracy at a large, fixed global batch in less processor time than
-# a baseline. You bring one Python file. The course brings the images, their order, the
+# a baseline. You supply one Python file. The course supplies the images, their order, the
 # seeds, the clock and the evaluation.
 
 # %% tags=["parameters"]
@@ -79,14 +79,14 @@ pd.DataFrame({
 
 # %% [markdown]
 # This is **fishing**. Looking often, and stopping at the first accuracy above the
-# target, is fishing in *time*. So a file states `SAMPLES` beforehand, and is judged at
+# target, is the same trick played over time. So a file states `SAMPLES` beforehand, and is judged at
 # its end. [5b. Challenge in depth](5b.Challenge-in-Depth.ipynb), section 1, computes
 # what fishing gains.
 #
 # ## 2. The baseline
 #
-# A submission is a file like this one, which supplies whatever yours leaves out. The
-# one line `PEAK = 2.4` is a submission.
+# A submission is a file like this one, which supplies whatever yours leaves out. A file
+# with the one line `PEAK = 2.4` is a valid submission.
 
 # %% tags=["demo"]
 print(BASELINE.read_text())
@@ -94,7 +94,7 @@ print(BASELINE.read_text())
 # %% [markdown]
 # `train_submission.py` trains a file once, with a fresh seed.
 #
-# **Predict first.** Four passes over 45,056 images, 176 steps: what percentage of
+# **Predict first.** Four epochs of 45,056 images, 176 steps: what percentage of
 # the public images will the baseline get right?
 
 # %% tags=["demo"]

@@ -5,14 +5,14 @@
 #
 # | about | this notebook |
 # | --- | --- |
-# | time | 90 minutes, in two sittings |
+# | time | 100 minutes, in two sittings |
 # | hardware | two cores |
 # | before this | [5. Challenge](5.Challenge.ipynb) |
 #
 # | sitting | sections | minutes |
 # | --- | --- | --- |
-# | fishing, and where samples go | 1 to 3 | 45 |
-# | ideas, scores and cheats | 4 to 6 | 45 |
+# | fishing, and where samples go | 1 to 3 | 50 |
+# | ideas, scores and cheats | 4 to 6 | 50 |
 
 # %% tags=["parameters"]
 size = "reader"  # "smoke" only checks that everything runs
@@ -250,8 +250,8 @@ plot.plot_step_times([parts])
 # %% [markdown]
 # Time is mostly arithmetic, so compute less: for fewer images, with a narrower network
 # or fewer layers while images are large, or in a cheaper format. On an AMD EPYC with
-# instructions for bfloat16 (AVX512_BF16), `PRECISION = "bfloat16"` took the reference
-# this share of its time in float32 for a sample:
+# instructions for bfloat16 (AVX512_BF16), `PRECISION = "bfloat16"` cut the reference's
+# time per sample to this fraction of float32's:
 
 # %% tags=["demo", "recorded"]
 seconds = {
@@ -334,9 +334,10 @@ plot.plot_batch_size_tradeoff(curve.fit, batches=(64, GLOBAL_BATCH))
 # %% [markdown]
 # To learn what an idea is worth *here*, leave it out and keep all the rest, the seeds
 # too. Each arm has its own best of five to seven settings of learning rate and
-# momentum, by the mean of three seeds ([more](../docs/findings.md)). The recorded runs take one pass over the images in
-# bfloat16, with a narrower network. Late widening is taken out twice: with about as
-# many multiplications and fewer weights, and with as many weights and three times the
+# momentum, by the mean of three seeds ([more](../docs/findings.md)). The recorded runs
+# take one epoch in bfloat16, with a narrower network; some arms ran on another
+# processor than the rest. Late widening is taken out twice: with about as many
+# multiplications and fewer weights, and with as many weights and three times the
 # multiplications.
 #
 # **Predict first.** Leaving out which trick costs most?
@@ -365,11 +366,11 @@ plot.plot_differences(judged(left_out), against="one pass", margin=0.5)
 
 # %% [markdown]
 # If an interval contains 0, five pairs were too few to see a difference of that size;
-# that is not the same as none. With ten intervals, at least one is likely to miss, so
-# the table corrects p (Holm, 1979).
+# that is not the same as none. With ten independent intervals, the chance that at least
+# one misses is 40 %, so the table corrects p (Holm, 1979).
 #
-# *Pairs to see it*, the pairs of runs until the interval is likely to exclude 0, are
-# **what an idea costs to try**. A handful takes an hour; with dozens, your table shows
+# *Pairs to see it*, the number of pairs with which the interval excludes 0 half of the
+# time, are **what an idea costs to try**. A handful takes an hour; with dozens, your table shows
 # noise. The tricks do not add up: each was left out with all others present.
 
 # %% [markdown]

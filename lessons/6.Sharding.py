@@ -338,7 +338,7 @@ for run in [whole, *stages]:
 # %% [markdown]
 # ## 5. A pipeline
 #
-# Each rank can have some of the *layers*: a **stage**. Rank 1 waits for rank 0's output,
+# Each rank can have some of the *layers*: a **stage** (not one of ZeRO's). Rank 1 waits for rank 0's output,
 # so a batch is cut into **microbatches** that follow one another.
 # **GPipe** (Huang et al. 2019) does all forward passes, then all backward passes.
 #

@@ -5,7 +5,7 @@
 #
 # | about | this notebook |
 # | --- | --- |
-# | time | 100 minutes, in two sittings |
+# | time | 110 minutes, in two sittings |
 # | hardware | two cores, and 1 GB of free memory |
 # | before this | [6. Sharding](6.Sharding.ipynb) |
 #
@@ -14,8 +14,8 @@
 #
 # | sitting | sections | minutes |
 # | --- | --- | --- |
-# | your own DDP, weights in parts | 1 to 2 | 55 |
-# | layers in parts, pipelines | 3 to 4 | 45 |
+# | your own DDP, weights in parts | 1 to 2 | 60 |
+# | layers in parts, pipelines | 3 to 4 | 50 |
 
 # %% tags=["parameters"]
 size = "reader"  # "smoke" only checks that everything runs
@@ -238,8 +238,9 @@ compare_guess(guess_times, all_ / none, "times the bytes")
 # `gather(name)` returns a layer's weights, `[n]`. `reduce(name, gradient)` gets this
 # rank's gradient of the layer. `update` takes one step with what was reduced. `world` and
 # `optimizer` are those of lesson 6; `world.split(values)` returns equal parts, padded:
-# `[size, m]`. A rank's arrays may hold all weights and its parts of gradients in stage 2,
-# its parts of both in stage 3, and nothing else.
+# `[size, m]`. Between calls, the arrays that your object keeps (the optimizers' aside) may
+# hold at most all weights and its parts of gradients in stage 2, and its parts of both in
+# stage 3.
 
 # %% nbgrader={"grade": false, "grade_id": "q02_zero", "locked": false, "schema_version": 3, "solution": true, "task": false}
 %%writefile my_zero.py

@@ -329,8 +329,8 @@ pd.DataFrame({
 plot.plot_memory(recorded("sharding-memory"))
 
 # %% [markdown] tags=["claims"]
-# In all these runs the peak of a rank's tensors is within 4 % of the arithmetic. A
-# process needs more than its tensors: 4 to 25 %, and at most 13 % from a width of 640 on.
+# In all these runs the peak of a rank's tensors is within 4 % of the arithmetic, whose
+# number of copies was chosen from them. A process needs more than its tensors: 4 to 25 %, and at most 13 % from a width of 640 on.
 
 # %% [markdown]
 # Plan GPU memory with such a reserve: TensorFlow's allocator keeps freed memory that

@@ -12,8 +12,9 @@
 # This course trains real networks on several workers at once. Each lesson asks a
 # question, lets you predict the answer, launches a real run with
 # [Horovod](https://horovod.readthedocs.io), and finds the answer in that run's own
-# records. Results are computed when you run the cell. The few numbers that are quoted
-# are checked by tests.
+# records. Results are computed when you run the cell, or come from recorded runs that
+# name their hardware and date. Tests check what the text says about recorded runs; every
+# other number has its source next to it.
 #
 # **How to go through a notebook.** Click on this text and press
 # **Shift+Enter**: it selects the next cell, and runs it if it is code. Go on
@@ -37,7 +38,7 @@
 # | [6. Sharding](notebooks/6.Sharding.ipynb) | What if the model does not fit? | [6b](notebooks/6b.Sharding-in-Depth.ipynb), [6c](notebooks/6c.Sharding-in-Practice.ipynb) |
 
 # %% [markdown]
-# The six lessons take an hour or less each, or a day together. No lesson needs the
+# The six lessons take 45 to 75 minutes each, or a day together. No lesson needs the
 # notebooks in the last column (dashed on the map): they take up what a lesson leaves
 # open. If you are short of time, do 1 and 3; lesson 4 needs no other, and 5 builds on
 # 4.

@@ -318,7 +318,7 @@ def execute(notebook, source: Path, root: Path, size: str, line: Line, course: d
     for old in (result, log):
         old.unlink(missing_ok=True)
     try:
-        if follow(papermill, log, env, line) == 0:
+        if follow(papermill, log, env, line, len(notebook.cells)) == 0:
             return None
         return failing_cell(result) or Failure(
             f"stopped without a failing cell; the log is {log}", "\n".join(last_lines(log, 15))

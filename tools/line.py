@@ -1,5 +1,6 @@
 """Status line of a long step: redrawn in a terminal, otherwise repeated every ten seconds."""
 
+import re
 import shutil
 import subprocess
 import sys
@@ -10,6 +11,7 @@ from ddl.records.log import last_lines
 
 SILENCE_S = 10
 POLL_S = 0.5
+CELL = re.compile(r"Executing Cell (\d+)-")  # papermill's line before each
 
 
 class Line:
@@ -42,15 +44,17 @@ class Line:
             print(flush=True)
 
 
-def follow(command: list, log: Path, env: dict[str, str], line: Line) -> int:
-    """Run a command with its output in a log, show its last line, and return the exit status."""
+def follow(command: list, log: Path, env: dict[str, str], line: Line, cells: int) -> int:
+    """Run papermill with its output in a log, show which of the cells runs, and return the exit status."""
     with (
         log.open("wb") as file,
         subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=file, stderr=file, env=env) as process,
     ):
         try:
             while process.poll() is None:
-                line.show("".join(last_lines(log, 1)))
+                lines = last_lines(log, 1000)
+                begun = [found[1] for text in lines if (found := CELL.match(text))]
+                line.show(f"cell {begun[-1]} of {cells}" if begun else "".join(lines[-1:]))
                 time.sleep(POLL_S)
         except BaseException:
             process.terminate()

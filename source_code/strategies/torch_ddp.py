@@ -21,22 +21,22 @@ from course.training.torch_strategy import MOMENTUM, Experiment, losses_and_hits
 
 
 def main(config):
-    # Horovod 1: initialize. From here on this process knows its rank and how many there are.
+    # 1, initialize: from here on this process knows its rank and how many there are.
     dist.init_process_group(config.backend or ("nccl" if torch.cuda.is_available() else "gloo"))
-    # Horovod 2: pin each rank to one GPU, if there are any.
+    # 2, pin: each rank to one GPU, if there are any.
     device = torch.device("cpu")
     if torch.cuda.is_available():  # a scheduler may show each rank only its own: hence the remainder
         device = torch.device("cuda", int(os.environ["LOCAL_RANK"]) % torch.cuda.device_count())
         torch.cuda.set_device(device)
     # Only rank 0 evaluates and writes.
     experiment = Experiment(config, rank=dist.get_rank(), ranks=dist.get_world_size())
-    # Horovod 3: shard. Each rank takes its part of every batch.
+    # 3, shard: each rank takes its part of every batch.
     dataset = experiment.dataset(dist.get_rank(), dist.get_world_size())
 
-    # Horovod 5 and 6: wrap, broadcast. All ranks begin with rank 0's weights, and backward() averages
+    # 5 and 6, wrap and broadcast: all ranks begin with rank 0's weights, and backward() averages
     # the gradients of all ranks.
     model = torch.nn.parallel.DistributedDataParallel(experiment.model().to(device))
-    # Horovod 4: scale the rate with the samples of all ranks.
+    # 4, scale: the rate with the samples of all ranks.
     per_rank_batch = experiment.global_batch // dist.get_world_size()
     rate = experiment.rate(per_rank_batch * dist.get_world_size())
     optimizer = torch.optim.SGD(model.parameters(), rate, MOMENTUM)

@@ -19,8 +19,8 @@ def test_an_interrupted_command_ends(tmp_path, number):
         # A shell's background job ignores SIGINT, and so would a test that was started as one.
         "for number in (signal.SIGINT, signal.SIGTERM): signal.signal(number, signal.default_int_handler)\n"
         "line.SILENCE_S = 0\n"
-        "sleep = ['/bin/sh', '-c', 'echo $$; exec sleep 61']\n"
-        "lessons.follow(sleep, pathlib.Path('log'), dict(os.environ), line.Line('a', 'b'))"
+        "sleep = ['/bin/sh', '-c', 'echo \"Executing Cell $$---\"; exec sleep 61']\n"
+        "lessons.follow(sleep, pathlib.Path('log'), dict(os.environ), line.Line('a', 'b'), 9)"
     )
     outer = subprocess.Popen(
         [sys.executable, "-c", program],
@@ -28,7 +28,7 @@ def test_an_interrupted_command_ends(tmp_path, number):
         stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
     )  # fmt: skip
     with outer:
-        shown = next(found for text in outer.stdout if (found := re.search(r"s  (\d+)$", text)))
+        shown = next(found for text in outer.stdout if (found := re.search(r"s  cell (\d+) of 9$", text)))
         child = psutil.Process(int(shown[1]))
         outer.send_signal(number)
     assert outer.returncode != 0
