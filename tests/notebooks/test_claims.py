@@ -662,8 +662,11 @@ def sharpness_ranks(records):
     for (said, (between, within)), p in zip(found.items(), corrected_p, strict=True):
         yield f"| {said} | {cell(between)} | {cell(within)} | {p:.3f} |"
     by_setting = table.groupby(["arm", "learning_rate"]).mean(numeric_only=True)
-    usual = [scipy.stats.spearmanr(by_setting[measure], by_setting[figure]).pvalue
-             for measure in MEASURES for figure in ("test_error", "test_loss")]
+    usual = [
+        scipy.stats.spearmanr(by_setting[measure], by_setting[figure]).pvalue
+        for measure in MEASURES
+        for figure in ("test_error", "test_loss")
+    ]
     yield f"−0.59 has p = {usual[1]:.2f}, but {holm(usual)[1]:.2f} after Holm's correction for the four."
     first, added = table[table["seed"] <= 12], table[table["seed"] > 12]
     yield f"the first three, with {cell(within_settings(first, 'sharpness', 'test_error'))}, barely left out 0"
