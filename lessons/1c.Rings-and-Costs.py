@@ -345,7 +345,9 @@ plot.plot_cost(steps, link, workers)
 
 # %% [markdown]
 # One weight on two ranks is *slower* than on one: its gradient is ready long before
-# the first message arrives. That is one way in which "two GPUs are slower than one".
+# the first message arrives. That is one way in which "two GPUs are slower than one": a
+# network for the small gray digits of MNIST computes so little that its ranks spend most
+# of the time on messages.
 # Communication is worth it if computing a gradient takes long compared with sending
 # it: large layers, large per-rank batches, aggregation, fast links. Synchronous batch
 # norm eats into what aggregation saves: it sends messages in every pass.

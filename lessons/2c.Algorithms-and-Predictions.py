@@ -441,14 +441,13 @@ prediction.report({"from two and three": larger}, two_more)
 
 # %% [markdown] nbgrader={"grade": true, "grade_id": "q03_error", "locked": false, "points": 2, "schema_version": 3, "solution": true, "task": false}
 # ### BEGIN SOLUTION
-# In my table the prediction is 9 % too low, and the measured time lies a little
-# above no overlap. So something is left out that takes time, since overlap
-# could only shorten the step. Horovod's background thread and its negotiation
-# of what is ready need a core too, and take it from a rank that computes (too
-# low; matters most on few cores). Overlap is the other: if gradients travel
-# while others are still being computed, part of the communication costs
-# nothing, so a sum is too high (matters most on GPUs, where the network card
-# copies by itself).
+# In my table the prediction is 5 % too high, and the measured time lies between
+# no overlap and full overlap. Overlap can explain it: if gradients travel while
+# others are still being computed, part of the communication costs nothing, so a
+# sum is too high (matters most on GPUs, where the network card copies by
+# itself). What works in the other direction: Horovod's background thread needs a
+# core too, and takes it from a rank that computes (too low; matters most on few
+# cores).
 # ### END SOLUTION
 
 # %% [markdown]

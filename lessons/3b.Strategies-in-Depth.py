@@ -55,6 +55,11 @@ fixed = dict(images, global_batch=64, epochs=1 if smoke else 5, seed=seed)
 # gradients to it.](../images/strategies.svg)
 
 # %% [markdown]
+# TensorFlow's guide names three advantages of `tf.distribute.Strategy`: it is easy to use,
+# it performs well out of the box, and strategies are easy to exchange. The scripts
+# `single.py`, `mirrored.py` and `multi_worker.py` show the third: all call `fit`. But the
+# parameter server's script has a custom loop.
+#
 # Between GPUs, TensorFlow's all-reduce uses NCCL, NVIDIA's library. Horovod's does so
 # if compiled with `HOROVOD_GPU_OPERATIONS=NCCL` (`horovodrun --check-build` tells);
 # otherwise gradients go through the host's memory. Between CPUs, TensorFlow uses remote

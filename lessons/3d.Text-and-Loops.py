@@ -169,7 +169,9 @@ plot.plot_precision_recall(texts)
 
 # %% [markdown]
 # Each run keeps its TensorBoard logs: the link below its chart opens them. (Outside
-# JupyterLab: `tensorboard --logdir runs`.)
+# JupyterLab: `tensorboard --logdir runs`.) What `fit` does at the end of an epoch is a
+# callback, such as `tf.keras.callbacks.TensorBoard("logs")`, `EarlyStopping(patience=2)` or
+# `LambdaCallback(on_epoch_end=lambda epoch, logs: print(epoch, logs["val_loss"]))`.
 
 # %% [markdown] nbgrader={"grade": false, "grade_id": "q01_faster_prompt", "locked": true, "schema_version": 3, "solution": false, "task": false}
 # **Question 1** (3 points)

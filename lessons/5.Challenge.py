@@ -5,7 +5,7 @@
 #
 # | about | this lesson |
 # | --- | --- |
-# | time | 45 minutes; the score at its end runs for another 10 on two idle cores |
+# | time | 45 minutes; the score at its end runs for another 10 to 20, depending on the processor |
 # | hardware | two cores, and CIFAR-10 for a place on the board: `ddl data fetch cifar10` |
 # | before this | [4. Convergence](4.Convergence.ipynb) |
 #

@@ -17,7 +17,7 @@ from ddl.display.table import Table
 from ddl.records import toml
 
 OF_FIVE = 4  # of five figures not used in the fit, this many lie within the margin
-LATES = numpy.arange(0, 0.2, 0.0005)
+LATES = numpy.arange(0, 400) / 2000
 ALWAYS = 90.0  # percent: a constant guess
 PARTS = {"half": "half precision", "strong": "strong scaling"}  # groups of figures with separate scores
 
