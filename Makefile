@@ -32,8 +32,11 @@ PY = exec env PATH="$$(cd "$(VENV)/bin" && pwd):$$PATH" "$(VENV)/bin/python"
 NO_BROWSER ?= $(if $(DISPLAY)$(WAYLAND_DISPLAY),,1)
 ROOT_USER := $(filter 0,$(shell id -u))
 
-# Tests run in two processes on two cores: a third spends more on collecting than it gains. Each takes whole files.
-PYTEST = mkdir -p build && $(PY) -m pytest --numprocesses=2 --dist=loadfile --no-loadscope-reorder --durations=20 \
+# Tests run in three processes on two cores, as one of them often waits; each takes whole files. For the fast tests, a
+# third process costs more than it gains: each collects all tests.
+PROCESSES = 3
+test: PROCESSES = 2
+PYTEST = mkdir -p build && $(PY) -m pytest --numprocesses=$(PROCESSES) --dist=loadfile --no-loadscope-reorder --durations=20 \
 	--junitxml=build/$@.xml
 NO_SKIPS = -p tests.plugins.no_skips
 # On the next stack, the full run has those tests on which its TensorFlow has a say; all others hold on the default.
