@@ -5,7 +5,7 @@
 #
 # | about | this notebook |
 # | --- | --- |
-# | time | 120 minutes, in three sittings; the runs alone took six on two cores with AMX |
+# | time | 120 minutes, in three sittings |
 # | hardware | two cores |
 # | before this | [4. Convergence](4.Convergence.ipynb) |
 #

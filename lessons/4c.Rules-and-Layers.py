@@ -5,8 +5,8 @@
 #
 # | about | this notebook |
 # | --- | --- |
-# | time | 75 minutes; the runs alone took four on two cores with AMX |
-# | hardware | two cores; for GPUs see section 3 |
+# | time | 70 minutes |
+# | hardware | two cores |
 # | before this | [4. Convergence](4.Convergence.ipynb); [4b](4b.Convergence-in-Depth.ipynb) helps |
 #
 # Your own runs are small and have one seed: they show the method. Every claim rests on
@@ -24,8 +24,6 @@ seed = 0
 import numpy as np
 
 # %% tags=["demo"]
-import pandas as pd
-
 from course import check, compare_guess, hint, plot, recorded, tuning
 from course.training.recipes import REFERENCE_BATCH
 from course.training.schedule import Schedule
@@ -384,45 +382,9 @@ compare([same, scaled, root, warm, lars, lamb])
 # **A good place to stop.**
 
 # %% [markdown]
-# ## 3. On GPUs: a plan, before it runs
+# ## 3. A plan, before it runs
 #
-# With `size = "full"`, `workers` set to the number of your GPUs and
-# `large_batch = 8192`, the same cells train on 49,152 images. Nobody has
-# measured that for you. So plan it first.
-#
-# **Predict first.** What learning rate does the linear rule give for 8,192, and
-# would you try it?
-
-# %% tags=["demo"]
-guess_linear = None  # learning rate
-
-# %% tags=["demo"]
-def plan(size, batches):
-    """Return steps, warm-up and learning rates of a size, by batch."""
-    samples, epochs = SIZES[size]["train_samples"], SIZES[size]["epochs"]
-    scale = {batch: batch / REFERENCE_BATCH for batch in batches}
-    return pd.DataFrame({
-        "batch": batches,
-        "epochs": [epochs] * len(batches),
-        "steps": [samples // batch * epochs for batch in batches],
-        "warm-up": [samples // batch * 5 for batch in batches],
-        "linear": [base_rate * k for k in scale.values()],
-        "square root": [base_rate * k**0.5 for k in scale.values()],
-    }).set_index("batch")
-
-
-planned = plan("full", (64, 1024, 8192))
-compare_guess(guess_linear, planned["linear"][8192], "by the linear rule")
-
-# %% tags=["demo"]
-planned
-
-# %% [markdown]
-# Compare the row of 8,192 with lesson 4: its steps with your $S_\min$, its
-# batch with your $B_\text{crit}$, and $k$ = 128 with the ratio of the best
-# learning rates there. Start with the square-root rule and a grid around it,
-# factor 2, on validation images (`held_out="validation"`). The small batch
-# uses fewer ranks, so that a ghost batch still has 32 images.
+# Before a run on many GPUs, calculate what it can bring.
 
 # %% [markdown] nbgrader={"grade": false, "grade_id": "q03_plan_prompt", "locked": true, "schema_version": 3, "solution": false, "task": false}
 # **Question 3** (4 points)
