@@ -5,7 +5,7 @@
 #
 # | about | this notebook |
 # | --- | --- |
-# | time | 70 minutes, in two sittings; the runs alone take about eight |
+# | time | 70 minutes, in two sittings; the runs alone take 8 to 15, depending on the processor |
 # | hardware | two cores; on a machine with GPUs the same cells use the GPUs |
 # | before this | [3. Multi-GPU](3.Multi-GPU.ipynb) |
 #

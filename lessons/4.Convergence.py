@@ -5,7 +5,7 @@
 #
 # | about | this lesson |
 # | --- | --- |
-# | time | 75 minutes, of which the runs take three on two cores with AMX |
+# | time | 75 minutes, of which the runs take 3 to 8, depending on the processor |
 # | hardware | two cores |
 # | before this | [Start_Here](../Start_Here.ipynb); [3. Multi-GPU](3.Multi-GPU.ipynb) helps |
 #
