@@ -73,7 +73,7 @@ Tabs({
 #
 # **Predict first.** One run has one rank, the other several. Both have the same data,
 # initial weights and global batch. After four updates, how large is the largest
-# difference between corresponding weights, relative to the largest weight: 0, about 1e-5,
+# difference between corresponding weights, relative to the largest weight: 0, at most 1e-5,
 # or about 1e-2?
 
 # %% tags=["demo"]

@@ -96,7 +96,7 @@ difference("strategies/single.py", "strategies/mirrored.py")
 #
 # **Predict first.** After four updates, how large is the largest difference between the
 # mirrored run's weights and the single device's, relative to the largest weight: 0,
-# about 1e-5, or about 1e-2?
+# at most 1e-5, or about 1e-2?
 
 # %% tags=["demo"]
 guess_difference = None  # a number, such as 1e-3
