@@ -97,7 +97,7 @@ def grad_multi(w, data):
 # %% [markdown] nbgrader={"grade": true, "grade_id": "q02_never_negative", "locked": false, "points": 1, "schema_version": 3, "solution": true, "task": false}
 # ### BEGIN SOLUTION
 # No. Each part is a square divided by the positive number n, so it is at least
-# 0, and their sum is 0. That makes sense: 0 means that all predictions are
+# 0, and so is their sum. That makes sense: 0 means that all predictions are
 # right, and nothing is better than right.
 # ### END SOLUTION
 
@@ -164,8 +164,8 @@ assert math.isclose(table_loss_mse, 7.5)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# Over $w$ the loss is a **parabola**: twice the distance from the best weight, four
-# times the loss.
+# As a function of $w$ the loss is a **parabola**: at twice the distance from the best
+# weight, it is four times as far above its minimum (which is 0 for `easy`).
 #
 # **Question 4** (2 points)
 #
@@ -404,7 +404,7 @@ compare_guess(guess_diverge, diverge, "of nine learning rates diverge")
 # Half a point: only 0.256 diverges. Half a point: the lowest learning rates (0.001 to
 # about 0.004) end within a few percent of 1. 1 point: those in between end at a
 # fixed wrong weight (0.016: 1.23; 0.128: 5.68), because each point pulls in a
-# different direction, and the last one pulled most recently. Don't accept that
+# different direction, and the last one pulled most recently (or overshot). Don't accept that
 # labels cause the divergence.
 # === END MARK SCHEME ===
 
@@ -413,8 +413,8 @@ compare_guess(guess_diverge, diverge, "of nine learning rates diverge")
 # Only 0.256 diverges. 0.001, 0.002 and 0.004 end at 1.01 to 1.05. In between,
 # training settles, but away from 1: 1.10, 1.23, 1.58, 3.04, 5.68. There the
 # weight goes round in a cycle: each point pulls it toward its own best weight,
-# farther with longer steps, and we look just after the pull of the last point,
-# (4, 6.25).
+# and from 0.032 on the last one even past it, because 1 − 2ηx² is negative. We
+# look just after the pull of the last point, (4, 6.25).
 # ### END SOLUTION
 
 # %% tags=["demo"]
@@ -629,7 +629,8 @@ plot.plot_average(many, w=1.5, sizes=sizes)
 # %% [markdown]
 # ## 6. A higher learning rate for a larger batch
 #
-# From here on batches are drawn at random. So the weight strays around the best one.
+# From here on, each batch is drawn at random with replacement, so the weight strays
+# around the best one.
 #
 # **Predict first.** The gradients of batches of 16 spread a quarter as wide as single
 # points', so their weight strays less. Raise their learning rate until it strays as
@@ -666,8 +667,8 @@ plot.plot_settled(
 # $$\frac{\eta^2\sigma^2/B}{4\,\eta\,\overline{x^2}}
 # = \frac{\eta}{B}\cdot\frac{\sigma^2}{4\,\overline{x^2}}.$$
 #
-# **The learning rate over the batch size decides.** One $\sqrt{B}$ times as high would
-# make up for the narrower steps, but it also forgets faster. (The formula leaves out
+# **The learning rate over the batch size decides.** A learning rate $\sqrt{B}$ times as
+# high restores the noise of each step, but it also forgets faster. (The formula leaves out
 # terms in $\eta^2$; the figure has them.)
 #
 # This is SGD's rule. Adam divides by a running size of the gradient, so its steps
@@ -692,14 +693,14 @@ compare_guess(guess_border, whole / single,
 plot.plot_map(many, sizes, rate)
 
 # %% [markdown]
-# - The border to **diverges** depends on the $x$. Batches differ less in $x^2$ than
+# - The border of the region **diverges** depends on the $x$. Batches differ less in $x^2$ than
 #   single points, so it moves a little, up to the limit for all points.
-# - The border of **settles narrowly** follows the dashed line, the learning rate in
-#   proportion to the batch size: the **linear scaling rule** (Goyal et al., 2017). It
+# - The border of the region **settles narrowly** follows the dashed line, the learning
+#   rate in proportion to the batch size: the **linear scaling rule** (Goyal et al., 2017). It
 #   ends at the other border.
 #
-# So averaging barely changes the learning rate at which training diverges. It keeps
-# higher ones accurate.
+# So averaging raises the learning rate at which training diverges only a little here (more
+# if the points' $x^2$ differ more). Mainly, it keeps higher ones accurate.
 
 # %% [markdown]
 # **Predict first.** Training ends at a loss 0.05 above the lowest, each batch size at

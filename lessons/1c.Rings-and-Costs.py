@@ -367,8 +367,8 @@ check()
 # %% [markdown]
 # ## What to take away
 #
-# - A ring sends each value about twice, for any number of ranks, in messages that
-#   grow in number.
+# - In a ring, each rank sends less than twice its gradient, however many ranks there
+#   are. The number of messages grows with the ranks.
 #
 # ## Things to try
 #

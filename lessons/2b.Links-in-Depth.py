@@ -683,8 +683,8 @@ bandwidth.bandwidths([measured, other], operations=["all_reduce"])
 # TensorFlow's peaks at 4 MiB and falls beyond; copies that no longer fit into
 # the cache are a likely reason. (c) Horovod's background thread looks for
 # ready tensors once per cycle, and the ranks first agree on what is ready,
-# which takes messages too; and an all-reduce takes at least two rounds of
-# messages. (d) Nothing here crossed a network card or a wire: loopback copies
+# which takes messages too; and a ring takes 2(N − 1) rounds of messages, so two
+# even for two ranks. (d) Nothing here crossed a network card or a wire: loopback copies
 # memory. A network's latency and bandwidth have to be measured on that network.
 # ### END SOLUTION
 

@@ -81,8 +81,8 @@ compare_guess(guess_switch, sizes[doubling_s < ring_s].max() / 1024, "KiB")
 plot.plot_algorithms(64, 10e-6, 1e-10)
 
 # %% [markdown]
-# For few bytes on many ranks, recursive doubling is best; for many, halving and
-# doubling: it sends as few bytes as the ring, in fewer messages. By this model the ring
+# On many ranks, recursive doubling is best for small messages, and halving and doubling
+# for large ones: it sends as few bytes as the ring, in fewer messages. By this model the ring
 # is *never* faster. Why do libraries still use rings?
 #
 # - A ring needs links to **two neighbors** only, so each hop can have its own link (2b,
@@ -303,7 +303,8 @@ plot.plot_race(raced)
 race.crossovers(raced)
 
 # %% [markdown]
-# For small messages, compare the three levels with 6, 4 and 2 messages in a row. The
+# For small messages the curves are flat: compare their heights with the messages in a
+# row, 6 (ring), 4 (halving and doubling) and 2 (recursive doubling). The
 # model may put the crossing too early: small messages stay in the caches, where a byte
 # costs less than the fitted β. Ranks on separate hosts would not compete for caches and
 # memory. In the table, `inf` means that one never overtakes the other in this range; 0,
@@ -333,8 +334,8 @@ compare_guess(guess_fade, hierarchy.gain(32, 8),
               "times as many bytes, by the ring")
 
 # %% [markdown]
-# The gain in **bytes** fades as hosts are added: between many hosts, any all-reduce
-# sends twice the data. **Latency** remains: a ring over all $N$ ranks waits for $2(N-1)$
+# The gain in **bytes** fades as hosts are added: with many hosts, even the best
+# all-reduce sends about twice the data out of each host. **Latency** remains: a ring over all $N$ ranks waits for $2(N-1)$
 # messages in a row; a hierarchy of rings over $H$ hosts with $L$ ranks each waits for
 # $2(L-1) + 2(H-1)$. With large messages a hierarchy can lose: the steps inside a host are
 # added.
@@ -539,7 +540,7 @@ scores
 # one publisher are not independent: the mean of the twelve publishers' means is 0.4
 # points, with an interval from −0.9 to 1.7, so for the next publisher this is no
 # clear difference. Without the wait for the slowest the prediction would be too high
-# for 169 of the 198 figures, by 6.8 points on average.
+# for 169 of the 198 figures; over all 198 it would be 6.8 points too high on average.
 #
 # The grey band should contain four of five figures. With each publisher's band from
 # the others' figures alone, 163 of 198 are inside, but only 20 of Lambda's 32, 6 of
@@ -583,8 +584,9 @@ others
 # for 128 GPUs in 2017: it predicts 88 %, and the median of four programs is 37 %.
 
 # %% [markdown]
-# So read a prediction as an upper bound. Its terms are more useful: they show what
-# grows with the number of GPUs.
+# So a prediction is no bound: most figures of publishers that it had not seen are lower,
+# and some are higher. Its terms are more useful: they show what grows with the number of
+# GPUs.
 
 # %% [markdown]
 # ### Why not closer?
@@ -611,8 +613,9 @@ sixteen.round(1)
 
 # %% [markdown] tags=["claims"]
 # Over TCP, VGG-16 trains 27 % fewer images/s than over RDMA, ResNet-101 3 %
-# and Inception V3 2 %. So TCP can explain that VGG-16 has only 64 % on 64
-# GPUs, but not the 83 % of Inception V3.
+# and Inception V3 2 %. In another of their benchmarks, with 64 GPUs over TCP,
+# VGG-16 reaches 64 % and Inception V3 83 %: TCP can explain the first, but not
+# the second.
 
 # %% [markdown]
 # **Question 4** (3 points)
@@ -645,7 +648,7 @@ def gbit_per_s_needed(compute_s, size_bytes, ranks, wanted):
 # q04_efficiencies
 #
 # 1. Efficiency is the time of the computation over the time of the whole step.
-#    With full overlap, what does a step last?
+#    With full overlap, how long does a step take?
 # 2. Without overlap the two times add up, with overlap the longer one counts. For
 #    the link, turn it round: from the wanted efficiency, find how long the
 #    exchange may take, and how many bits a ring sends in it.

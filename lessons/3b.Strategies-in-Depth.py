@@ -289,7 +289,7 @@ guess_alike = None  # a number from 0 to 5
 # %% tags=["demo"]
 trained = [single, mirrored, mirrored_loop, multi_worker, server, horovod]
 compared = agreement(trained, step=4)
-alike = (compared["÷ the largest weight"] < 1e-3).sum()
+alike = (compared["÷ the largest weight"].iloc[1:] < 1e-3).sum()
 compare_guess(guess_alike, alike, "ways with the same weights")
 
 # %% tags=["demo"]
@@ -348,8 +348,9 @@ plot.plot_agreement(trained)
 # $$\nabla \frac{1}{B} \sum_{i=1}^{B} \ell_i
 # = \sum_{r=1}^{N} \nabla \frac{1}{B} \sum_{i \in r} \ell_i$$
 #
-# `tf.nn.compute_average_loss(per_example, global_batch_size=B)` and `Model.fit` do
-# that. In a strategy's scope, Keras' loss classes refuse their default reductions
+# `tf.nn.compute_average_loss(per_example, global_batch_size=B)` does that. `Model.fit`
+# divides each replica's mean by the number of replicas, which is the same only if all
+# parts are equally large. In a strategy's scope, Keras' loss classes refuse their default reductions
 # (`AUTO`, `SUM_OVER_BATCH_SIZE`) in your own loop: pass `reduction="none"` and divide
 # yourself.
 #
@@ -596,7 +597,7 @@ compare_guess(guess_worse, len(worse), "cases with a clearly higher loss")
 pd.Series(losses, name="loss at the end").to_frame().round(4)
 
 # %% [markdown]
-# In half of the cases the loss gives no sign, and in none does it say what is wrong.
+# In half of the cases the loss gives no clear sign, and in none does it say what is wrong.
 # These are each rank's first two steps:
 
 # %% tags=["demo"]
