@@ -175,8 +175,8 @@ two = launch(
 plot.plot_step_times([one, two])
 
 # %% [markdown]
-# Before the first step, time passes that no epoch shows. For a run of a few
-# minutes, this start-up matters more than any knob below:
+# Before the first step, time passes that no epoch shows. In a run of a few seconds,
+# this start-up can matter more than any knob below:
 
 # %% tags=["demo"]
 efficiency.start_times([one, two])
@@ -255,9 +255,10 @@ plot.plot_timeline(turned[0])
 # In my table aggregation (1.20 times the images/s) and the longer cycle (1.22) are
 # faster; no fusion and fp16 make no difference. Aggregation communicates once in four
 # batches. But communication takes only 23 ms of a step of 1,226 ms, and 27 ms with the
-# longer cycle, so it cannot explain 1.22: fewer wake-ups of Horovod's thread may, and
-# so may other load, as each knob ran once. fp16 raises communication to 66 ms, because
-# the cores convert every gradient twice. Over a slow network between two hosts the
+# longer cycle, so it cannot explain 1.22. Fewer wake-ups of Horovod's thread may. So
+# may the timeline, which only the default run recorded, or other load, as each knob
+# ran once. fp16 raises communication to 66 ms, probably because the cores convert
+# every gradient twice. Over a slow network between two hosts the
 # message itself would take most of the step. Then fp16, which halves it, would help
 # although it computes more.
 # ### END SOLUTION
@@ -300,8 +301,8 @@ for kind in (np.float32, np.float16, bfloat16):
 # `tf.keras.mixed_precision.set_global_policy("mixed_bfloat16")`, in PyTorch the forward
 # pass within `with torch.autocast("cuda", dtype=torch.bfloat16):`.
 #
-# **Predict first.** How many times as many images per second will it train as
-# in float32? And how many bytes will it send, compared with float32?
+# **Predict first.** By what factor will it raise the images per second of float32? And
+# by what factor will the bytes that it sends change?
 
 # %% tags=["demo"]
 guess_faster = None  # times as many images per second
@@ -334,8 +335,8 @@ bits
 # %% [markdown]
 # Computation got faster, and the message stayed the same: communication now
 # takes a larger share of the step. (To send less, add
-# `fp16_compression=True`.) And the accuracy? One seed says little; these pairs
-# were recorded with the same seeds in both precisions:
+# `fp16_compression=True`.) And the accuracy? One seed, in the first table, says little;
+# the second table has recorded pairs with the same seeds:
 
 # %% tags=["demo"]
 table

@@ -383,8 +383,8 @@ assert digits.tolist() == [1, 2, 3, 4, 5, 6, 7, 8, 9, 0]
 # step on all replicas and returns the mean loss over the global batch. The model gives
 # logits for ten classes. `strategies/mirrored_loop.py` helps.
 #
-# Two points: with a linear model on two replicas or more, and with a batch of any size,
-# your step takes the steps of a single device and returns its loss. Two more: a network
+# Two points: with a linear model, on two or more replicas and with any batch size, your
+# step changes the weights and returns the loss as a single device would. Two more: a network
 # that it trains classifies images whose labels it never saw. It has a minute for both.
 
 # %% nbgrader={"grade": false, "grade_id": "q04_svhn_loop", "locked": false, "schema_version": 3, "solution": true, "task": false} tags=["raises-exception"]

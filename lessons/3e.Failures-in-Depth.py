@@ -116,7 +116,7 @@ cost.round(3)
 # `lost_s` is the time from when that step was recorded until it was reached again.
 # `step_s` is a step on the wall clock, with checkpoints and evaluations in it;
 # `checkpoint_s` is how long training stops for one checkpoint. The thread that writes
-# takes its time from the steps: compare `step_s`.
+# competes with the steps for cores. Compare `step_s`; other load can hide this.
 #
 # Is it still the same training?
 
@@ -244,8 +244,8 @@ for case, wanted in (((300, 86_400), 7_200), ((0.5, 4), 2), ((3, 6), 6),
 # %% [markdown]
 # **Question 3** (1 point)
 #
-# Where failures come often, first order is not enough: checkpoints and restarts fail,
-# too. Write `daly(checkpoint_s, mtbf_s)` (Daly 2006). With `ratio` for
+# If failures come often, first order is not enough: failures also hit checkpoints and
+# restarts. Write `daly(checkpoint_s, mtbf_s)` (Daly 2006). With `ratio` for
 # `checkpoint_s / (2 * mtbf_s)`:
 #
 # - if `ratio` is below 1: Young's interval × (1 + √`ratio` ÷ 3 + `ratio` ÷ 9), minus
@@ -353,12 +353,12 @@ told.iloc[[0, 2]].round(2)  # the other one was used to predict these
 
 # %% [markdown]
 # One restart is one measurement, and on a busy machine the next takes longer. The run with
-# a checkpoint after each step loses less than predicted where its last checkpoint is not
-# older than the last recorded step: `lost_s` then ends before the first new step, which
-# builds the graph.
+# a checkpoint after each step can lose less than predicted. If its last checkpoint is as
+# new as the last recorded step, `lost_s` ends before the first new step, which builds the
+# graph.
 #
 # With your own checkpoint, step and restart: how many steps apart should checkpoints be,
-# if a rank were killed so often?
+# if a rank were killed as often as below?
 
 # %% tags=["demo"]
 written_s, step_s = cost["checkpoint_s"].iloc[0], cost["step_s"].iloc[-1]
@@ -458,7 +458,8 @@ check()
 #
 # - A job's MTBF is one GPU's MTBF divided by the number of GPUs.
 # - A failure costs a restart, and the steps since the last checkpoint.
-# - The best interval grows with the root of both times, and its minimum is flat.
+# - The best interval grows with the square roots of checkpoint time and MTBF, and its
+#   minimum is flat.
 #
 # To try: launch such a run with `max_restarts=2` and press *Kill rank 1* in its view in
 # JupyterLab. Or let the other ranks continue while one is replaced:

@@ -11,8 +11,9 @@
 #
 # [4c](4c.Rules-and-Layers.ipynb) continues with what helps large batches. Your own
 # runs are small and have one seed: they show the method. Every claim rests on
-# **recorded** runs: more images, five seeds, and for most arms a learning rate chosen on images which
-# neither training nor the final test used.
+# **recorded** runs: three to ten seeds, 45,056 images (5,120 in sections 3 and 4), and
+# for most arms a learning rate chosen on images which neither training nor the final
+# test used.
 #
 # | sitting | sections | minutes |
 # | --- | --- | --- |
@@ -324,8 +325,8 @@ plot.plot_noise_scale(tried, batches=(small_batch, large_batch))
 # Which curve is less noisy? At 1,024, each step averages 32 gradients instead of two.
 # The recorded estimate at *frozen* weights averages over many batches without an update.
 #
-# **Predict first.** How many times the critical batch size is the noise scale
-# at frozen weights? (For CIFAR-10, McCandlish et al. report a noise scale that
+# **Predict first.** What is the noise scale at frozen weights, as a multiple of the
+# critical batch size? (For CIFAR-10, McCandlish et al. report a noise scale that
 # grows to about 2,000, and a critical batch size of about 900.)
 
 # %% tags=["demo"]
@@ -568,7 +569,7 @@ for name in ("large batch", "small batch, low rate", "large batch, low rate"):
 # At equal epochs the large batch is more than five points behind, but it has not
 # learned its images, and the small one has. At equal steps it has learned all of them
 # and is still behind. At equal training loss its held-out accuracy is lower. With ten
-# other seeds its held-out loss is lower as well. The small batch with an eighth of
+# other seeds its held-out loss is lower, too, and so better. The small batch with an eighth of
 # its learning rate is behind, too, and the records cannot separate these two. With an
 # eighth of its learning rate the large batch is behind all three.
 
@@ -691,14 +692,14 @@ print(within_settings(again, "sharpness", "test_error"))
 print("of training loss:", within_settings(again, "clean_loss", "test_error"))
 
 # %% [markdown] tags=["claims"]
-# Of the new seeds, those of these runs with the larger eigenvalue again have more images
-# wrong. A correlation of the training loss at which they stopped is not decided: its
+# In these runs, new seeds with the larger eigenvalue again have more images wrong within
+# a setting. A correlation of the training loss at which they stopped is not decided: its
 # interval contains 0.
 
 # %% [markdown]
 # So sharpness correlates with error across settings and, more weakly, across seeds; for
-# the scale-invariant one the latter is not decided. Rescaling moves sharpness alone: it
-# marks what generalizes worse here, and proves no cause.
+# the scale-invariant one the latter is not decided. Rescaling changes sharpness alone, so
+# sharpness marks what generalizes worse here; that proves no cause.
 #
 # **A good place to stop.**
 
@@ -797,7 +798,7 @@ compare(recorded("ghost-batches"), against="ghost batch 32")
 
 # %% [markdown]
 # So Hoffer et al.'s order does not show here. Perhaps four epochs are too few for the
-# noise of small ghost batches to prevent much.
+# noise of small ghost batches to reduce overfitting.
 #
 # Does **batch norm** help the large batch in particular? Here is its gain there minus
 # the gain at the small batch:

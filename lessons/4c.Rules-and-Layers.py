@@ -59,10 +59,10 @@ def only(runs, *names):
 # ## 1. Rules and schedules, in your own runs
 #
 # To keep the *noise* of each step, the **square-root rule** takes $\sqrt k\,\eta$:
-# the noise of a mean of $B$ images shrinks with $\sqrt B$ (Hoffer et al., 2017). That
-# is not what lesson 1's linear rule keeps: the spread of the weights, which each step
-# feeds and damps. For optimizers such as Adam the square root keeps both (Malladi et
-# al., 2022).
+# the noise of a mean of $B$ images shrinks with $\sqrt B$ (Hoffer et al., 2017). Lesson
+# 1's linear rule keeps something else, the spread of the weights: each step adds noise to
+# them and pulls them back. For optimizers such as Adam, it is the square root that keeps
+# this spread (Malladi et al., 2022).
 #
 # Each recorded arm has its own grid of learning rates, a factor of 2 apart, which grew until
 # the best was not at its edge. It was searched on *validation* images, with seeds that are
@@ -140,8 +140,8 @@ compare(
 # which it starts at a fraction 1/size. Calls from before
 # [#2459](https://github.com/horovod/horovod/pull/2459), without `initial_lr`,
 # raise an error today; the silent mistake is an `initial_lr` that nobody
-# scaled. Then the whole training has a learning rate that is too low by the
-# number of ranks.
+# scaled. Then the whole training has a learning rate that is too low by a factor
+# equal to the number of ranks.
 #
 # **A good place to stop.**
 
@@ -353,8 +353,8 @@ compare(
 # difference. LARS with its paper's trust coefficient is behind LARS with ours.
 
 # %% [markdown]
-# An interval that reaches beyond the margin on both sides of 0 decides nothing,
-# however small its mean: five seeds were too few. With the coefficient 0.001 the
+# An interval that contains 0 and reaches beyond the margin decides nothing, however
+# small its mean: five seeds were too few. With the coefficient 0.001 the
 # layers' steps get shorter, but the global rate, raised to suit the layers, also hits
 # biases and norms. Does that arm test *their* learning rate? `bias_rate` gives them a
 # part of it, here an eighth, which was chosen like the learning rates. Five other

@@ -45,8 +45,8 @@ turns = recorded("challenge-times")  # whole trainings, in turns
 # [Lesson 5](5.Challenge.ipynb)'s recorded runs of the baseline differ only in their
 # seed.
 #
-# **Predict first.** How many times as far above the mean is the best of twenty as the
-# best of five?
+# **Predict first.** The best of five runs lies above the mean. By what factor farther
+# above it is the best of twenty?
 
 # %% tags=["demo"]
 guess_times = None  # times
@@ -326,8 +326,8 @@ plot.plot_batch_size_tradeoff(curve.fit, batches=(64, GLOBAL_BATCH))
 #   more weights with the same arithmetic (Jordan, 3.1).
 # - **faster biases**: a higher learning rate for batch norm's biases (Page, part 8;
 #   Jordan, 3.4).
-# - **label smoothing** asks for 0.82, not 1: images that are right change the weights
-#   little (Szegedy et al., 7).
+# - **label smoothing** asks for 0.82, not 1, so the logits of images that are already
+#   right stop growing (Szegedy et al., 7).
 # - **faster norm statistics**: evaluations use the means of about twenty passes
 #   (Jordan's code).
 
@@ -370,8 +370,8 @@ plot.plot_differences(judged(left_out), against="one pass", margin=0.5)
 # one misses is 40 %, so the table corrects p (Holm, 1979).
 #
 # *Pairs to see it*, the number of pairs with which the interval excludes 0 half of the
-# time, are **what an idea costs to try**. A handful takes an hour; with dozens, your table shows
-# noise. The tricks do not add up: each was left out with all others present.
+# time, are **what an idea costs to try**. A handful takes an hour. If an idea
+# needs dozens, your table shows noise. The tricks do not add up: each was left out with all others present.
 
 # %% [markdown]
 # ## 5. How far above the target?
@@ -471,7 +471,7 @@ compare_guess(guess_flagged, sum(map(bool, flags.values())),
 
 # %% [markdown] nbgrader={"grade": true, "grade_id": "q03_tried", "locked": false, "points": 3, "schema_version": 3, "solution": true, "task": false}
 # ### BEGIN SOLUTION
-# First label smoothing of 0.2: Szegedy et al. (section 7) keep a network from
+# First lesson 5's file, 157,696 samples, with label smoothing of 0.2: Szegedy et al. (section 7) keep a network from
 # growing its logits for images that it already classifies correctly, and in a
 # short training I expected that to leave more for the others. One run. Then
 # the same with `PEAK = 2.4`: section 3 says that at 1,024 the gradient is
@@ -505,8 +505,8 @@ compare_guess(guess_flagged, sum(map(bool, flags.values())),
 # baseline. Two single runs differ by about √2 times their standard deviation,
 # by luck alone, so a difference would have to be about three times
 # that to be seen in one run each. It was not: my prediction may be right or
-# wrong, these two runs do not decide. By the table of section 4 I would have
-# needed some ten pairs.
+# wrong, these two runs do not decide. With label smoothing's spread in section 4,
+# 0.4 points would need about ten pairs; the 0.9 points of its table, four.
 # ### END SOLUTION
 
 # %% [markdown] nbgrader={"grade": false, "grade_id": "q05_intervals_prompt", "locked": true, "schema_version": 3, "solution": false, "task": false}

@@ -455,7 +455,7 @@ check()
 #   and grow with batch, length and width.
 # - **ZeRO** shards state, gradients and weights. Stages 1 and 2 send no more than an
 #   all-reduce.
-# - Communication hides behind computation from a number of **tokens per rank** on.
+# - Communication hides behind computation once each rank has enough **tokens**.
 # - A **pipeline** splits a network by layers. Its bubble is $(P-1)/(Q+P-1)$.
 #
 # Sources: Rajbhandari et al. 2020 (arXiv:1910.02054), Korthikanti et al. 2022

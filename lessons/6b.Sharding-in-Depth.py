@@ -206,7 +206,7 @@ ms.round(2)  # one row per repeat
 # and when does `Bucketed` gain more?
 #
 # Each message has a latency, and a single message has it only once. Buckets gain if
-# something else than the computing cores moves the bytes. Here the same two cores do
+# something other than the computing cores moves the bytes. Here the same two cores do
 # both; NCCL's all-reduce also takes some of a GPU's multiprocessors.
 
 # %% tags=["demo"]
@@ -578,7 +578,7 @@ Counterparts("tensor")
 # ## 4. A pipeline that keeps less
 #
 # In GPipe each stage keeps the activations of all microbatches. In **1F1B**
-# (PipeDream-Flush; Narayanan et al. 2021) a stage begins with backward early: stage s of
+# (PipeDream-Flush; Narayanan et al. 2021) a stage starts backward passes early: stage s of
 # P does P − s forward passes (or all, if there are fewer), then one backward and one
 # forward pass in turns, then what is left.
 #

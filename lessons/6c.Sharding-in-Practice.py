@@ -191,7 +191,7 @@ pd.DataFrame({"one rank": whole.result["losses"], "resumed": losses})
 
 # %% [markdown]
 # Means over other numbers of ranks are rounded differently, so the last digits may
-# differ. With the same number of ranks a run continues bit by bit.
+# differ. With the same number of ranks a run continues bit for bit.
 
 # %% [markdown]
 # ## 2. A mesh, and everything at once
@@ -543,8 +543,8 @@ print(f"Llama 3 405B: {16e6 / 128:,.0f} tokens per data rank, which is "
 # **Question 5** (2 points)
 #
 # Write `compress(gradient, left, k)`. `gradient` and `left` are float arrays `[n]`;
-# `left` is what earlier steps have not sent. Return `(sent, left)`: of the sum of both
-# the `k` values with the largest magnitude, zeros elsewhere, and what is now left.
+# `left` is what earlier steps have not sent. Return `(sent, left)`: `sent` has the
+# `k` values of largest magnitude of their sum, and zeros elsewhere; `left` is what remains.
 
 # %% nbgrader={"grade": false, "grade_id": "q05_compress", "locked": false, "schema_version": 3, "solution": true, "task": false}
 def compress(gradient, left, k):
@@ -636,7 +636,8 @@ check()
 #   links, data parallelism across.
 # - The best layout has a flat minimum. What fits, and keeps all-reduces of activations on
 #   fast links, is near it.
-# - Fewer bytes cost loss, and all-gathers grow with the ranks.
+# - Fewer bytes can cost loss, as with DiLoCo and the largest 1 % here, and all-gathers
+#   grow with the ranks.
 #
 # Sources: Narayanan et al. 2021 (arXiv:2104.04473, table 1), Liu et al. 2023 (ring
 # attention; arXiv:2310.01889), Llama team 2024 (arXiv:2407.21783), DeepSeek-AI 2024

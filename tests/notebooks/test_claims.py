@@ -384,7 +384,7 @@ CLAIMS = {
     "At equal training loss its held-out accuracy is lower.": lambda r: below(
         gap(r, "small batch, to a loss", "large batch, to a loss")
     ),
-    "With ten other seeds its held-out loss is lower as well.": lambda r: (
+    "With ten other seeds its held-out loss is lower, too, and so better.": lambda r: (
         r.gain("small batch, to a loss", "large batch, to a loss", "test_loss", "equal-loss-again").high < 0
     ),
     "The small batch with an eighth of its learning rate is behind, too, and the records cannot separate these two.": lambda r: (
@@ -405,7 +405,7 @@ CLAIMS = {
     "Within a setting, those of these runs with the larger eigenvalue have more images wrong, too.": lambda r: (
         by_sharpness(r, within_settings, "test_error")[0].low > 0
     ),
-    "Of the new seeds, those of these runs with the larger eigenvalue again have more images wrong.": lambda r: (
+    "In these runs, new seeds with the larger eigenvalue again have more images wrong within a setting.": lambda r: (
         seeds_again(r, "sharpness").low > 0
     ),
     "A correlation of the training loss at which they stopped is not decided: its interval contains 0.": (
@@ -644,7 +644,7 @@ def generalization_gap(records):
     low = records.gain("small batch, low rate, to a loss", "large batch, to a loss", file=again)
     yield f"{points(low)} points: {low.verdict(MARGIN)}"
     loss = records.gain("small batch, to a loss", "large batch, to a loss", "test_loss", again)
-    yield f"is lower by {-loss.mean:.3f} ± {loss.high - loss.mean:.3f} as well"
+    yield f"is lower, and so better, by {-loss.mean:.3f} ± {loss.high - loss.mean:.3f}"
 
 
 def sharpness_ranks(records):
