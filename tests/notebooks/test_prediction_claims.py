@@ -107,7 +107,9 @@ CLAIMS = {
         interval(gains_by_publisher(f.table)) == [0.4, -0.9, 1.7] and len(gains_by_publisher(f.table)) == 12
     ),
     "Without the wait for the slowest the prediction would be too high for 169 of the 198 figures; over all 198 it would "
-    "be 6.8 points too high on average.": lambda f: ((punctual(f) > 0).sum(), len(f.table), round(punctual(f).mean(), 1)) == (169, 198, 6.8),
+    "be 6.8 points too high on average.": lambda f: (
+        ((punctual(f) > 0).sum(), len(f.table), round(punctual(f).mean(), 1)) == (169, 198, 6.8)
+    ),
     "The grey band should contain four of five figures.": lambda f: (
         (f.table["error_points"].abs() <= published.margin_points()).mean() >= published.OF_FIVE / 5
     ),
