@@ -446,9 +446,8 @@ prediction.report({"from two and three": larger}, two_more)
 # no overlap and full overlap. Overlap can explain it: if gradients travel while
 # others are still being computed, part of the communication costs nothing, so a
 # sum is too high (matters most on GPUs, where the network card copies by
-# itself). What works in the other direction: Horovod's background thread needs a
-# core too, and takes it from a rank that computes (too low; matters most on few
-# cores).
+# itself). One cost has the opposite effect: Horovod's background thread needs a core
+# too, and takes it from a rank that computes (too low; matters most on few cores).
 # ### END SOLUTION
 
 # %% [markdown]
@@ -584,7 +583,7 @@ others
 # for 128 GPUs in 2017: it predicts 88 %, and the median of four programs is 37 %.
 
 # %% [markdown]
-# So a prediction is no bound: most figures of publishers that it had not seen are lower,
+# So a prediction is not a bound: most figures of publishers that it had not seen are lower,
 # and some are higher. Its terms are more useful: they show what grows with the number of
 # GPUs.
 

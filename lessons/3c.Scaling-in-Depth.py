@@ -255,9 +255,9 @@ plot.plot_timeline(turned[0])
 # In my table aggregation (1.20 times the images/s) and the longer cycle (1.22) are
 # faster; no fusion and fp16 make no difference. Aggregation communicates once in four
 # batches. But communication takes only 23 ms of a step of 1,226 ms, and 27 ms with the
-# longer cycle, so it cannot explain 1.22. Fewer wake-ups of Horovod's thread may. So
-# may the timeline, which only the default run recorded, or other load, as each knob
-# ran once. fp16 raises communication to 66 ms, probably because the cores convert
+# longer cycle, so it cannot explain 1.22. Possible reasons are fewer wake-ups of
+# Horovod's thread, the timeline, which only the default run recorded, and other load,
+# as each knob ran once. fp16 raises communication to 66 ms, probably because the cores convert
 # every gradient twice. Over a slow network between two hosts the
 # message itself would take most of the step. Then fp16, which halves it, would help
 # although it computes more.

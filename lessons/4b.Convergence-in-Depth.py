@@ -569,7 +569,7 @@ for name in ("large batch", "small batch, low rate", "large batch, low rate"):
 # At equal epochs the large batch is more than five points behind, but it has not
 # learned its images, and the small one has. At equal steps it has learned all of them
 # and is still behind. At equal training loss its held-out accuracy is lower. With ten
-# other seeds its held-out loss is lower, too, and so better. The small batch with an eighth of
+# other seeds its held-out loss is also lower, which is better. The small batch with an eighth of
 # its learning rate is behind, too, and the records cannot separate these two. With an
 # eighth of its learning rate the large batch is behind all three.
 

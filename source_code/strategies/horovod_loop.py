@@ -19,19 +19,19 @@ from course.training.strategy import MOMENTUM, Experiment, losses_and_hits
 
 
 def main(config):
-    # Horovod 1: initialize. From here on this process knows its rank and how many there are.
+    # 1, initialize: from here on this process knows its rank and how many there are.
     hvd.init()
-    # Horovod 2: pin each rank to one GPU, if there are any.
+    # 2, pin: each rank to one GPU, if there are any.
     gpus = tf.config.list_physical_devices("GPU")
     if gpus:  # a scheduler may show each rank only its own, under number 0: hence the remainder
         tf.config.set_visible_devices(gpus[hvd.local_rank() % len(gpus)], "GPU")
     # Only rank 0 evaluates and writes.
     experiment = Experiment(config, rank=hvd.rank(), ranks=hvd.size())
-    # Horovod 3: shard. Each rank takes its part of every batch.
+    # 3, shard: each rank takes its part of every batch.
     dataset = experiment.dataset(hvd.rank(), hvd.size())
 
     model = experiment.model()
-    # Horovod 4: scale the rate with the samples of all ranks.
+    # 4, scale: the rate with the samples of all ranks.
     per_rank_batch = experiment.global_batch // hvd.size()
     optimizer = tf.keras.optimizers.SGD(experiment.rate(per_rank_batch * hvd.size()), MOMENTUM)
 
@@ -40,14 +40,14 @@ def main(config):
         with tf.GradientTape() as tape:
             losses, hits = losses_and_hits(labels, model(images, training=True))
             loss = tf.reduce_mean(losses)
-        # Horovod 5: wrap. The tape averages the gradients of all ranks.
+        # 5, wrap: the tape averages the gradients of all ranks.
         tape = hvd.DistributedGradientTape(tape)
         gradients = tape.gradient(loss, model.trainable_variables)
         optimizer.apply_gradients(zip(gradients, model.trainable_variables))
         # Metrics are averaged too: one rank's own would be of its part only.
         return hvd.allreduce(tf.stack([loss, tf.reduce_mean(hits)]), op=hvd.Average)
 
-    # Horovod 6: broadcast rank 0's weights and optimizer state, so that all ranks start from the same state.
+    # 6, broadcast: rank 0's weights and optimizer state, so that all ranks start from the same state.
     optimizer.build(model.trainable_variables)
     hvd.broadcast_variables(model.variables + optimizer.variables, root_rank=0, inplace=True)
     experiment.start()

@@ -384,7 +384,7 @@ CLAIMS = {
     "At equal training loss its held-out accuracy is lower.": lambda r: below(
         gap(r, "small batch, to a loss", "large batch, to a loss")
     ),
-    "With ten other seeds its held-out loss is lower, too, and so better.": lambda r: (
+    "With ten other seeds its held-out loss is also lower, which is better.": lambda r: (
         r.gain("small batch, to a loss", "large batch, to a loss", "test_loss", "equal-loss-again").high < 0
     ),
     "The small batch with an eighth of its learning rate is behind, too, and the records cannot separate these two.": lambda r: (
