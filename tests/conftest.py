@@ -1,6 +1,7 @@
 """Shared fixtures: a private runs folder and cache, scripts to launch, and a browser."""
 
 import functools
+import gc
 import os
 import shutil
 import signal
@@ -22,6 +23,14 @@ CHROMIUM_ARGUMENTS = [
     "--disable-component-update",
     "--disable-sync",
 ]
+
+
+gc.disable()  # until all is imported: to look for garbage among a million new objects takes a tenth of the fast tests
+
+
+def pytest_collection_finish():
+    gc.freeze()
+    gc.enable()
 
 
 def pytest_configure(config):
