@@ -4,7 +4,6 @@ from unittest import mock
 
 import matplotlib
 import pytest
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.text import Text
 
 from course import pipeline, plot, recorded, roofline
@@ -68,16 +67,19 @@ def curve(arm="SGD with momentum"):
     return critical_batch(recorded("critical-batch"), arm=arm)
 
 
-def cut(figure):
-    """Return the texts of a figure that are not wholly on its canvas."""
-    renderer, drawn = FigureCanvasAgg(figure).get_renderer(), []
-    with mock.patch.object(Text, "draw", lambda text, renderer: drawn.append(text)):
-        figure.draw(renderer)
-    canvas = figure.bbox.padded(1)
-    boxes = {text.get_text(): text.get_window_extent(renderer) for text in drawn if text.get_visible()}
-    return [
-        text for text, box in boxes.items() if text and not (canvas.contains(*box.min) and canvas.contains(*box.max))
-    ]
+def shown(figure):
+    """Return what a notebook displays of a figure, and the texts that are not wholly on its canvas there."""
+    whole, draw = {}, Text.draw
+
+    def measured(text, renderer):
+        if text.get_visible() and text.get_text():
+            box, canvas = text.get_window_extent(renderer), figure.bbox.padded(1)
+            whole[text] = canvas.contains(*box.min) and canvas.contains(*box.max)  # when drawn last, all are in place
+        draw(text, renderer)
+
+    with mock.patch.object(Text, "draw", measured):
+        bundle = figure._repr_mimebundle_()
+    return bundle, [text.get_text() for text in whole if not whole[text]]
 
 
 @pytest.mark.parametrize("name", FIGURES)
@@ -85,11 +87,11 @@ def test_figure_has_alternative_text_labels_data_and_origin(name):
     before = dict(matplotlib.rcParams)
     figure = FIGURES[name]()
     assert dict(matplotlib.rcParams) == before
-    bundle = figure._repr_mimebundle_()
+    bundle, cut = shown(figure)
     assert bundle["text/plain"] == figure.alt and len(figure.alt) > 40 and "inf" not in figure.alt.split()
     assert 'alt="' in bundle["text/html"] and "data:image/svg+xml;base64," in bundle["text/html"]
     panels = [panel for panel in figure.axes if panel.axison]
     assert any(panel.get_xlabel() for panel in panels) and all(panel.has_data() for panel in panels)
     titles = " ".join([*(panel.get_title() for panel in figure.axes), figure.get_suptitle()])
     assert name not in RECORDED or "cifar10 (official layout" in titles
-    assert cut(figure) == []
+    assert cut == []
