@@ -6,7 +6,7 @@ from matplotlib.ticker import MaxNLocator
 
 from course.sharding import memory, messages, pipeline
 from course.sharding.roofline import Overlap
-from course.shared.figure import COLORS, GRAY, Figure, list_rows, look, styled
+from course.shared.figure import COLORS, GRAY, Figure, frame, list_rows, look, styled
 from ddl.display.style import hardware_label
 from ddl.errors import InputError
 from ddl.text import plural
@@ -124,7 +124,7 @@ def plot_overlap(*measured: Overlap, predicted=()) -> Figure:
             panel.plot(of.tokens, ms, label=kind, **look(number))
         if expected:
             panel.axvline(expected, color=GRAY, linestyle=":", label="prediction")
-        panel.set(xlabel="tokens per rank", ylabel="ms per layer", xscale="log", yscale="log", title=of.where)
+        frame(panel, y="{x:g}", xscale="log", xlabel="tokens per rank", ylabel="ms per layer", title=of.where)
         last = {kind: f"{ms[-1]:.3g}" for kind, ms in of.ms.items()}
         texts.append(
             f"{of.where}: at {of.tokens[-1]:,} tokens {last['communication']} ms of communication, "
