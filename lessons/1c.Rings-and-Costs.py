@@ -367,8 +367,8 @@ check()
 # %% [markdown]
 # ## What to take away
 #
-# - In a ring, each rank sends less than twice its gradient, however many ranks there
-#   are. The number of messages grows with the ranks.
+# - In a ring of any size, each rank sends less than twice its gradient. The number of
+#   messages grows with the ranks.
 #
 # ## Things to try
 #

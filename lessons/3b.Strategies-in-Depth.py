@@ -597,7 +597,7 @@ compare_guess(guess_worse, len(worse), "cases with a clearly higher loss")
 pd.Series(losses, name="loss at the end").to_frame().round(4)
 
 # %% [markdown]
-# In half of the cases the loss gives no clear sign, and in none does it say what is wrong.
+# In half of the cases the loss gives no clear sign, and in none does it name the mistake.
 # These are each rank's first two steps:
 
 # %% tags=["demo"]

@@ -25,7 +25,7 @@ CHROMIUM_ARGUMENTS = [
 ]
 
 
-gc.disable()  # until all is imported: to look for garbage among a million new objects takes a tenth of the fast tests
+gc.disable()  # while importing: scanning a million new objects for garbage took a tenth of the fast tests' time
 
 
 def pytest_collection_finish():

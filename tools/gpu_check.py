@@ -97,7 +97,7 @@ def main(folder, record):
         time.sleep(1)
     found["horovod"] = {"compiled": compiled.read_text().strip() if compiled.exists() else "too late"}
     found["horovod"]["log"] = _plain((folder / "compile.log").read_text())[-300:]
-    # After compiling, which would take their processor time.
+    # After the compilation, which uses all cores.
     for name in ("bandwidth", "matmul", "roofline", "overlap", "memory", "images", "transformer", "compiled"):
         step(name, sys.executable, me, "--step", name, limit_s=90, numbers=True)
     if found["horovod"]["compiled"] == "yes":

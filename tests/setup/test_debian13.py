@@ -59,7 +59,7 @@ def debian(tmp_path_factory):
 
 STACKS = {"default": "g++", "next": "g++-13"}  # and the compiler: Debian 13's own is g++ 14
 if sys.base_prefix == "/usr":
-    del STACKS["default"]  # to mount its Python 3.11 would hide Debian 13's own /usr
+    del STACKS["default"]  # mounting its Python 3.11 would hide Debian 13's own /usr
 
 
 @pytest.mark.parametrize("stack", STACKS)

@@ -74,7 +74,8 @@ def shown(figure):
     def measured(text, renderer):
         if text.get_visible() and text.get_text():
             box, canvas = text.get_window_extent(renderer), figure.bbox.padded(1)
-            whole[text] = canvas.contains(*box.min) and canvas.contains(*box.max)  # when drawn last, all are in place
+            # The last drawing counts: by then all is laid out.
+            whole[text] = canvas.contains(*box.min) and canvas.contains(*box.max)
         draw(text, renderer)
 
     with mock.patch.object(Text, "draw", measured):
