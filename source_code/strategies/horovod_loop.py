@@ -15,6 +15,7 @@ if __name__ == "__main__":
 import horovod.tensorflow as hvd
 import tensorflow as tf
 
+from course.training.horovod_utils import broadcast
 from course.training.strategy import MOMENTUM, Experiment, losses_and_hits
 
 
@@ -24,7 +25,9 @@ def main(config):
     # 2, pin: each rank to one GPU, if there are any.
     gpus = tf.config.list_physical_devices("GPU")
     if gpus:  # a scheduler may show each rank only its own, under number 0: hence the remainder
-        tf.config.set_visible_devices(gpus[hvd.local_rank() % len(gpus)], "GPU")
+        mine = gpus[hvd.local_rank() % len(gpus)]
+        tf.config.set_visible_devices(mine, "GPU")
+        tf.config.experimental.set_memory_growth(mine, True)  # take memory as needed: two ranks may share a GPU
     # Only rank 0 evaluates and writes.
     experiment = Experiment(config, rank=hvd.rank(), ranks=hvd.size())
     # 3, shard: each rank takes its part of every batch.
@@ -49,7 +52,7 @@ def main(config):
 
     # 6, broadcast: rank 0's weights and optimizer state, so that all ranks start from the same state.
     optimizer.build(model.trainable_variables)
-    hvd.broadcast_variables(model.variables + optimizer.variables, root_rank=0, inplace=True)
+    broadcast(model.variables + optimizer.variables)
     experiment.start()
     for images, labels in dataset:
         experiment.step(model, train_step(images, labels))

@@ -10,7 +10,7 @@ from course.challenge.submission import Submission
 from course.data import Order, shard
 from course.data.tensors import constant
 from course.training.loop import in_passes
-from course.training.precision import choose
+from course.training.precision import choose, compute_in
 from course.training.recipes import passes_for
 
 
@@ -44,8 +44,8 @@ class Training:
         self._numbers = constant(draws.permutation(len(labels)).astype(np.int32))
         self._images, self._labels = constant(images), constant(self._renamed[labels])
         self.passes = passes_for(submission.GHOST_BATCH, rules.GLOBAL_BATCH, ranks)
-        bfloat16 = choose(submission.PRECISION, capability) == "bfloat16"
-        tf.keras.mixed_precision.set_global_policy("mixed_bfloat16" if bfloat16 else "float32")
+        asked = "tf32" if submission.PRECISION == "float32" else submission.PRECISION
+        self.precision = compute_in(choose(asked, capability))
         tf.keras.utils.set_random_seed(seed)
         self.model, self.optimizer = submission.model(), submission.optimizer()
         if not self.model.built or not self.model.weights:

@@ -14,6 +14,7 @@ import horovod.tensorflow as hvd
 import numpy as np
 import tensorflow as tf
 
+from course.training.gpu import pin_gpu
 from ddl.errors import InputError
 
 Groups = Sequence[Sequence[int]]
@@ -36,6 +37,7 @@ class World:
         if group is None:
             os.environ["HOROVOD_DYNAMIC_PROCESS_SETS"] = "1"  # groups are added later
             hvd.init()
+            pin_gpu()
         self._group = group or hvd.global_process_set
         self.rank, self.size = self._group.rank(), self._group.size()
         self.sent = 0

@@ -8,31 +8,32 @@ import tensorflow as tf
 
 from ddl.errors import InputError
 
-DEVICE = "CPU:0"
 CLEAR_PEAK = "5"  # proc(5), clear_refs: reset the peak of resident memory
 GIVE_BACK = -3, 2**18  # mallopt(3), M_MMAP_THRESHOLD: return memory freed by NumPy and Gloo at once
 
 
 class Memory:
-    """Memory in bytes since this object was created; tensors in the processor's memory only.
+    """Memory in bytes since this object was created.
 
-    Raises InputError if TensorFlow does not use oneDNN, which counts tensors.
+    Tensors are counted where the model is: on this rank's GPU if it has one, otherwise in the processor's memory.
+    Raises InputError if TensorFlow computes on a processor without oneDNN, which counts tensors there.
     """
 
     def __init__(self):
         ctypes.CDLL(None).mallopt(*GIVE_BACK)
+        self._device = "GPU:0" if tf.config.list_logical_devices("GPU") else "CPU:0"
         try:
-            self._start = tf.config.experimental.get_memory_info(DEVICE)["current"]
+            self._start = tf.config.experimental.get_memory_info(self._device)["current"]
         except ValueError as error:
             raise InputError(f"{error}: TensorFlow counts tensors with TF_ENABLE_ONEDNN_OPTS=1 only") from None
         self._resident = psutil.Process().memory_info().rss
-        tf.config.experimental.reset_memory_stats(DEVICE)
+        tf.config.experimental.reset_memory_stats(self._device)
         with contextlib.suppress(OSError), open("/proc/self/clear_refs", "w") as file:
             file.write(CLEAR_PEAK)
 
     def alive(self, which: str = "current") -> int:
         """Return the bytes of live tensors, or at their "peak"."""
-        return tf.config.experimental.get_memory_info(DEVICE)[which] - self._start
+        return tf.config.experimental.get_memory_info(self._device)[which] - self._start
 
     def resident_peak(self) -> int:
         """Return the growth of peak resident memory (``VmHWM``)."""

@@ -19,7 +19,7 @@ class Horovod:
     def __init__(self, config):
         import horovod.tensorflow as hvd
 
-        from course.training.horovod_utils import pin_gpu
+        from course.training.gpu import pin_gpu
 
         if config.interface:
             link(config.interface)  # raises an error on hosts without it

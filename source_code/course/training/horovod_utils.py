@@ -1,4 +1,4 @@
-"""Horovod helpers: cycle time, GPU pinning and averages over ranks."""
+"""Horovod helpers: cycle time, broadcasts and averages over ranks."""
 
 import contextlib
 import math
@@ -50,16 +50,14 @@ def cycle_time(milliseconds: float | None) -> Iterator[None]:
         del os.environ[CYCLE_TIME]
 
 
-def pin_gpu():
-    """Pin this rank to one GPU and return it; None without GPUs."""
-    gpus = tf.config.list_physical_devices("GPU")
-    if not gpus:
-        return None
-    # Modulo, because a scheduler may show each rank only its own GPU, as number 0.
-    mine = gpus[hvd.local_rank() % len(gpus)]
-    tf.config.set_visible_devices(mine, "GPU")
-    tf.config.experimental.set_memory_growth(mine, True)
-    return mine
+def broadcast(variables: list[tf.Variable]) -> None:
+    """Give all ranks rank 0's values of these variables, in place where Horovod can.
+
+    In place is 0.2 s faster the first time. A Horovod that was built without GPU operations has no GPU kernel for it
+    (mpi_ops.cc, ``HorovodBroadcastInplaceResource``); TensorFlow then refuses variables that are on a GPU.
+    """
+    in_place = not tf.config.get_visible_devices("GPU") or bool(hvd.nccl_built())
+    hvd.broadcast_variables(variables, root_rank=0, inplace=in_place)
 
 
 def average(gradients: list, metrics, fp16: bool = False) -> tuple[list, tf.Tensor]:

@@ -10,6 +10,7 @@ from datetime import datetime
 import numpy as np
 import psutil
 
+from course.training.precision import current
 from ddl.records.folder import RunFolder, start_of
 from ddl.records.jsonfiles import read_json, read_json_lines
 from ddl.records.machine import hardware, threads_per_rank, versions
@@ -30,7 +31,7 @@ def provenance() -> dict:
         "script": os.path.basename(sys.argv[0]),
         "argv": sys.argv[1:],
         "threads_per_rank": threads_per_rank(),
-        "precision": "float32",  # scripts with another precision override it
+        "precision": current(),  # scripts with another precision override it
         "versions": versions(),
         "hardware": hardware(),
         "finished": datetime.now().astimezone().isoformat(timespec="seconds"),
@@ -163,6 +164,7 @@ class Journal(Writer):
         self._carried_on = state is not None
         self._times = Times(**(state or {}))
         self._seen = {"evaluation": self._times.evaluation}
+        self._first = None  # step and seconds at the end of the training's first step
         self._resumed = None  # the clock is stopped
 
     @property
@@ -213,6 +215,8 @@ class Journal(Writer):
     def _speed_since(self, mark, step):
         """Return images/s since the last call with this mark."""
         before, then = self._seen[mark]
+        if self._first and before < self._first[0] < step:  # the first step builds the graph, and compiles for a GPU
+            before, then = self._first
         now = self.seconds
         self._seen[mark] = step, now
         return (step - before) * self.global_batch / (now - then)
@@ -258,6 +262,8 @@ class Journal(Writer):
         if self._start:
             self._times.seconds *= step / self._start
             self._resumed = time.perf_counter()
+        else:
+            self._first = step, self.seconds
 
     def _where(self, step):
         samples = self._samples_before + step * self.global_batch

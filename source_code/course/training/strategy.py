@@ -13,6 +13,7 @@ import numpy as np
 from course.data import DataError, Order, load, shard
 from course.training.journal import Journal, Means
 from course.training.recipes import REFERENCE_BATCH
+from ddl.text import plural
 
 MOMENTUM = 0.9
 KEPT = tuple(4**power for power in range(6))  # updates after which weights are saved, besides the last
@@ -72,12 +73,10 @@ class Experiment:
         With batch norm, splitting a batch among replicas would change the result; without a norm, the network takes too
         long to learn.
         """
-        import tensorflow as tf
-
         from course.training import models
+        from course.training.precision import set_precision
 
-        # True float32: GPUs would round every factor to TF32's ten bits.
-        tf.config.experimental.enable_tensor_float_32_execution(False)
+        set_precision("float32")  # not TF32: strategies are compared to the last digits
         return models.build("cnn", norm="group", seed=self.config.seed, classes=len(self.data.class_names))
 
     def dataset(self, rank: int = 0, ranks: int = 1):
@@ -227,7 +226,7 @@ def devices_for(replicas: int) -> tuple[list[str], str | None]:
     tf.config.set_logical_device_configuration(processor, [tf.config.LogicalDeviceConfiguration()] * replicas)
     return [f"CPU:{index}" for index in range(replicas)], (
         f"{replicas} replicas are logical devices of one processor and share its cores, because "
-        f"this machine has {len(gpus)} GPUs: they compute what {replicas} GPUs would, but no "
+        f"this machine has {plural(len(gpus), 'GPU')}: they compute what {replicas} GPUs would, but no "
         "faster than one device."
     )
 

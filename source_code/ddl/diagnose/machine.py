@@ -34,8 +34,8 @@ def doctor(site=None, submit: bool = False) -> Report:
 
 def _machine(site):
     """Check this machine; its devices only if ranks run on it."""
-    devices = [] if site.scheduler == "slurm" else [_cores(), _memory(), _gpus(), _hosts(site)]
-    software = [_software(), _horovod(site.controller)]
+    devices = [] if site.scheduler == "slurm" else [_cores(), _memory(), _gpus(site), _hosts(site)]
+    software = [_software(), _horovod(site)]
     if site.enters_container:
         software = [
             replace(check, state="optional", advice="", detail=f"{check.detail}; ranks use the image's")
@@ -74,14 +74,41 @@ def _memory():
     return missing("memory", detail, "two workers need about 3 GiB; close other programs and kernels")
 
 
-def _gpus():
-    from ddl.launcher.site import gpu_names
+def _gpus(site):
+    from ddl.launcher.site import gpu_names, gpu_problem
+    from ddl.records import stack
+    from ddl.records.machine import gpu_capabilities
+    from ddl.text import plural
 
-    names = gpu_names()
-    if names:
-        counts = {name: names.count(name) for name in dict.fromkeys(names)}
-        return Check("GPUs", "OK", ", ".join(f"{n} × {name}" for name, n in counts.items()))
-    return Check("GPUs", "optional", "none: workers run on processor cores")
+    names, problem = gpu_names(), gpu_problem()
+    counts = {name: names.count(name) for name in dict.fromkeys(names)}
+    found = ", ".join(f"{n} × {name}" for name, n in counts.items())
+    if problem:
+        detail = f"{found}; nvidia-smi: {problem}" if found else f"nvidia-smi: {problem}"
+        advice = "after a new driver, restart the machine; CUDA_VISIBLE_DEVICES=-1 runs workers on processor cores"
+        return missing("GPUs", detail, advice)
+    if not names:
+        return Check("GPUs", "optional", "none: workers run on processor cores")
+    if stack.for_processors():
+        advice = "`DDL_ACCELERATOR=gpu make setup` installs the one for GPUs"
+        return Check("GPUs", "optional", f"{found}; but TensorFlow here is built for processors", advice)
+    newest = max(gpu_capabilities(), default=(0, 0))
+    if newest >= stack.TOO_NEW and stack.name() == "default":
+        detail = f"{found}: compute capability {newest[0]}.{newest[1]} is too new for TensorFlow 2.15"
+        return missing("GPUs", detail, "`DDL_ACCELERATOR=cpu make setup` installs TensorFlow for processor cores")
+    if site.gpus_per_node == 1:
+        found += f": {_two_workers()}"
+    elif site.gpus_per_node:
+        found += f": one per rank, up to {plural(site.gpus_per_node, 'rank')}"
+    return Check("GPUs", "OK", found)
+
+
+def _two_workers():
+    from ddl.rank.devices import horovod_has_nccl
+
+    if horovod_has_nccl():
+        return "one worker uses it; two run on processor cores, as NCCL needs a GPU for each"
+    return "two workers share it"
 
 
 def _software():
@@ -100,7 +127,8 @@ def _software():
     return Check("software", "OK", detail)
 
 
-def _horovod(controller):
+def _horovod(site):
+    controller = site.controller
     with_, problem = horovod_build()
     if problem:
         advice = "remove this Horovod and its cached wheel, then run `make setup` again"
@@ -108,7 +136,9 @@ def _horovod(controller):
     without = [name for name in PARTS if name not in with_]
     detail = f"with {', '.join(with_) or 'nothing'}; without {', '.join(without) or 'nothing'}"
     if controller in with_:
-        return Check("Horovod build", "OK", detail)
+        slow = site.gpus_per_node > 1 and "nccl" not in with_
+        advice = "gradients of GPUs go through host memory; docs/gpu.md tells how to build Horovod with NCCL"
+        return Check("Horovod build", "OK", detail, advice if slow else "")
     return missing(
         "Horovod build",
         detail,

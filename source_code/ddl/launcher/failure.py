@@ -30,6 +30,11 @@ LESS_MEMORY = "Try a smaller batch, fewer workers, or more backward passes per s
 OWN_GPU = (
     "NCCL needs a GPU for each rank. To share one, use PyTorch's gloo backend (--backend gloo in the course's scripts)."
 )
+SHARED_GPU = "Ranks share a GPU here: pin with gpus[hvd.local_rank() % len(gpus)]."
+NO_GPU_KERNEL = (
+    "This Horovod is built without GPU operations, so it cannot broadcast variables on a GPU in place: leave out "
+    "inplace=True. docs/gpu.md tells how to build Horovod with NCCL."
+)
 TORCHRUN = 'Launch a script for torch.distributed with cluster="torchrun" (ddl run --cluster torchrun).'
 CPU_TORCH = 'This PyTorch is built for processors: use the device "cpu" and the backend "gloo".'
 OFFLINE = "This machine cannot reach that host: copy the file to a folder here, and give the script its path."
@@ -41,6 +46,7 @@ BY_MESSAGE = {
     "Torch not compiled with CUDA enabled": CPU_TORCH,
     "have NCCL built in": CPU_TORCH,
     "Duplicate GPU detected": OWN_GPU,
+    "HorovodBroadcastInplaceResource": NO_GPU_KERNEL,
     "ncclCommInitRank failed: invalid usage": OWN_GPU,
     **dict.fromkeys(("Name or service not known", "failure in name resolution", "Network is unreachable"), OFFLINE),
 }
@@ -233,6 +239,8 @@ def _special_advice(e: CrashReport, first: Ending) -> str:
         hiding = Path(e.job.get("script", "")).with_name(f"{found[1] or found[2] or found[3]}.py")
         if hiding.is_file():
             return f"Rename {hiding}: its name hides the package {hiding.stem!r}."
+    if error["type"] == "IndexError" and "local_rank" in error["traceback"]:
+        return SHARED_GPU
     return next((told for sign, told in BY_MESSAGE.items() if sign in error["message"]), "")
 
 

@@ -126,6 +126,7 @@ def _read(folder: RunFolder, alive: bool, now: float, waiting: str, script: Json
     elif state == "lost":
         until = max([created, *(event["time"] for event in (*launcher, *events))])
     facts = _training(events, start_of(folder))
+    facts["notes"] += dict.fromkeys(info["note"] for info in records if info and info.get("note"))
     facts["notes"] += notes_of(restarts)
     facts["notes"] += changes_of(launcher)
     if state not in OVER and folder.discovery.exists():

@@ -39,6 +39,8 @@ class RunOptions:
     parameter_servers: int = 0
     processes: int = 1
     nodes: int = 1
+    gpus_per_node: int = 0
+    oversubscribe: bool = False
     timeout_s: float | None = None
     max_restarts: int = 0
     elastic: bool = False

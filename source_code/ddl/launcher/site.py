@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from ddl.launcher import sitefile
 from ddl.launcher.sitefile import SiteError, key, keys, refuse_useless, seconds, shown, validated
 from ddl.launcher.slurm import Allocation
-from ddl.records.machine import container_around, cores_of_host, gpu_names, usable_cores
+from ddl.records.machine import container_around, cores_of_host, gpu_names, gpu_problem, usable_cores
 from ddl.text import did_you_mean, plural
 
 if TYPE_CHECKING:
@@ -82,9 +82,10 @@ class Site:
     @classmethod
     def detect(cls) -> "Site":
         """Return the site that this process is on: a Slurm job or a machine."""
-        cores, gpus = usable_cores(), len(gpu_names())
+        cores, gpus, problem = usable_cores(), len(gpu_names()), gpu_problem()
         allocation = Allocation.here()
         what = f"with {plural(gpus, 'GPU')}" if gpus else f"without GPUs, {plural(cores, 'core')} usable"
+        what += f" (nvidia-smi: {problem})" if problem else ""
         site = cls(
             scheduler="slurm" if allocation else "local",
             cores_per_node=cores,
@@ -134,7 +135,8 @@ class Site:
         """Return the number of nodes for a job: as requested or, by default, the fewest that hold it evenly.
 
         By default a job uses all hosts simulated on this machine. With ``oversubscribe``, ranks that would not fit
-        share the devices of one node. SiteError names the numbers of workers that fit.
+        share the devices of one node. A site's only GPU is shared in any case (`ddl.rank.devices`). SiteError names the
+        numbers of workers that fit.
         """
         if job.nodes is not None and job.nodes > self.nodes:
             origin = f" ({self.origin})" if self.origin else ""
@@ -144,7 +146,8 @@ class Site:
         for nodes in allowed:
             if job.workers % nodes == 0 and job.workers // nodes <= self.slots:
                 return nodes
-        if job.oversubscribe and 1 in allowed:
+        only_gpu = self.gpus_per_node == self.nodes == 1 and job.workers <= self.cores_per_node
+        if (job.oversubscribe or only_gpu) and 1 in allowed:
             return 1
         raise SiteError(_does_not_fit(job.workers, self, allowed))
 

@@ -228,14 +228,6 @@ def await_addresses(names: Sequence[str]) -> list[str]:
     return [addresses[rank] for rank in range(len(names))]
 
 
-def visible_devices(rank: int, local_rank: int, roles: Roles, devices: Sequence[str]) -> str:
-    """Return ``CUDA_VISIBLE_DEVICES`` for a task: one of its host's `devices` if it is a worker, else none."""
-    if not devices or roles[rank][0] != "worker":
-        return ""
-    before = sum(type == "worker" for type, _ in roles[rank - local_rank : rank])
-    return devices[before % len(devices)]
-
-
 def torchrun(environment: Mapping[str, str] = os.environ) -> dict[str, str]:
     """Wait for rank 0's address, where PyTorch's ranks connect; return the variables that torchrun would set.
 

@@ -21,7 +21,7 @@ from pathlib import Path
 
 from ddl.errors import CourseError
 from ddl.launcher.run_options import RunOptions
-from ddl.rank import tf_config
+from ddl.rank import devices, tf_config
 from ddl.rank.fast_exit import exit_status
 from ddl.records.folder import STACK_SIGNAL, RunFolder
 from ddl.records.log import keep_writing
@@ -47,6 +47,7 @@ def main(forked: bool = False) -> None:
     roles = options.roles(int(os.environ.get("HOROVOD_SIZE", "1")))
     debugged = options.debug == rank and options.terminal
     _set_threads(str(options.threads), forked)
+    note = devices.prepare(options)
     folder = RunFolder.here()
     # A warning of the time limit may come while the script imports. A script that handles SIGURG unblocks it; other
     # scripts ignore SIGURG with or without this.
@@ -58,6 +59,7 @@ def main(forked: bool = False) -> None:
         "started": time.time(),
         "threads": options.threads,
         "start": "warm" if forked else "cold",
+        "note": note,
     }
     if folder:
         _open_files(folder, rank, options.terminal if debugged else "")
@@ -121,7 +123,7 @@ def _join(rank, roles):
     joined = tf_config.assemble(rank, roles)
     os.environ["TF_CONFIG"] = joined.tf_config
     local_rank = int(os.environ.get("HOROVOD_LOCAL_RANK", "0"))
-    os.environ["CUDA_VISIBLE_DEVICES"] = tf_config.visible_devices(rank, local_rank, roles, gpu_numbers())
+    os.environ["CUDA_VISIBLE_DEVICES"] = devices.visible_devices(rank, local_rank, roles, gpu_numbers())
     if joined.chief:
         # Each step that waits inside a server for other steps takes a thread: with fewer threads it hangs.
         least = max(len(joined.workers) + 1, int(os.environ["DDL_THREADS"]))

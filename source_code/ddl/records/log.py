@@ -16,6 +16,11 @@ TAIL_BYTES = 1 << 16
 WIDEST = 4000  # characters shown of an unfinished line
 # Terminal control sequences: colors, cursor movements, window titles.
 ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\^_])|\0")
+# What TensorFlow 2.15's build for GPUs prints three times at each import, as errors. They have no consequence.
+NOISE = re.compile(
+    r"[-\d: .]*E external/local_xla/xla/stream_executor/cuda/cuda_(dnn|fft|blas)\.cc:\d+\] Unable to register "
+    r"cu(DNN|FFT|BLAS) factory: Attempting to register factory for plugin cu\w+ when one has already been registered"
+)
 
 
 class _Tolerant(io.FileIO):
@@ -87,7 +92,7 @@ class LogTail:
             self._offset += len(data)
             *whole, rest = (self._rest + data).split(b"\n")
             self._rest = _last_drawn(rest)[-TAIL_BYTES:]  # a line may never end
-            yield from map(shown, whole)
+            yield from (line for line in map(shown, whole) if not NOISE.fullmatch(line))
         self.current = shown(self._rest)[:WIDEST]
 
     def take_current(self) -> str:

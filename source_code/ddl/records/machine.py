@@ -78,29 +78,55 @@ def threads_per_rank() -> int:
 
 def gpu_names() -> tuple[str, ...]:
     """Return the names of the GPUs that this process may use."""
-    return tuple(name for _, name in _gpus() if name)
+    return tuple(name for _, name in _gpus(os.environ.get("CUDA_VISIBLE_DEVICES")) if name)
 
 
 def gpu_numbers() -> list[str]:
     """Return the GPUs that this process may use, as entries of ``CUDA_VISIBLE_DEVICES``."""
-    return [entry for entry, _ in _gpus()]
+    return [entry for entry, _ in _gpus(os.environ.get("CUDA_VISIBLE_DEVICES"))]
+
+
+def gpu_problem() -> str:
+    """Return what nvidia-smi says is wrong with this machine's GPUs or driver; empty if nothing is, or without it."""
+    return _nvidia_smi()[1]
+
+
+def gpu_capabilities() -> tuple[tuple[int, int], ...]:
+    """Return the compute capability of each GPU of this machine, as far as ``nvidia-smi`` tells."""
+    output, _ = _nvidia_smi("--query-gpu=compute_cap", "--format=csv,noheader")
+    return tuple((int(major), int(minor)) for major, minor in re.findall(r"^(\d+)\.(\d)$", output, re.MULTILINE))
 
 
 @functools.cache
-def _gpus() -> tuple[tuple[str, str], ...]:
+def _nvidia_smi(*arguments: str) -> tuple[str, str]:
+    """Return the standard output of ``nvidia-smi``, by default its list of GPUs, and a sentence if it failed.
+
+    Standard error is left alone, because any program may complain there.
+    """
+    if not shutil.which("nvidia-smi"):
+        return "", ""
+    try:
+        done = subprocess.run(["nvidia-smi", *(arguments or ("-L",))], capture_output=True, text=True, timeout=20)
+    except subprocess.TimeoutExpired:
+        return "", "no answer within 20 s"
+    except OSError as error:
+        return "", f"cannot be run: {error.strerror}"
+    said = [line.strip() for line in (done.stdout or done.stderr).splitlines() if line.strip()]
+    sentence = next((line for line in said if not line.startswith("GPU ")), "")
+    return done.stdout, (sentence or f"ended with status {done.returncode}") if done.returncode else ""
+
+
+@functools.cache
+def _gpus(visible: str | None) -> tuple[tuple[str, str], ...]:
     """Return the entries of ``CUDA_VISIBLE_DEVICES`` that CUDA follows, or all GPUs, with their names.
 
     CUDA ignores an invalid entry and everything after it: "-1" hides all GPUs. Names are empty where ``nvidia-smi`` is
     missing, and nothing can be checked.
     """
-    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     if not shutil.which("nvidia-smi"):
         entries = itertools.takewhile(bool, map(str.strip, (visible or "").split(",")))
         return tuple((entry, "") for entry in entries)
-    try:
-        listed = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True, timeout=20).stdout
-    except subprocess.TimeoutExpired:  # the driver is broken
-        listed = ""
+    listed, _ = _nvidia_smi()
     gpus = re.findall(r"^GPU (\d+): (.+) \(UUID: (.+)\)", listed, re.MULTILINE)
     if visible is None:
         return tuple((index, name) for index, name, _ in gpus)
@@ -159,16 +185,17 @@ def versions() -> dict[str, str | None]:
     """Return the versions of the packages that results depend on, without importing them."""
     found = {
         "python": platform.python_version(),
-        "tensorflow": _version("tensorflow") or _version("tensorflow-cpu"),
-        "horovod": _version("horovod"),
-        "tensorflow_addons": _version("tensorflow-addons"),
+        "tensorflow": version_of("tensorflow") or version_of("tensorflow-cpu"),
+        "horovod": version_of("horovod"),
+        "tensorflow_addons": version_of("tensorflow-addons"),
     }
-    if keras := _version("tf-keras"):  # the next stack has it instead of tensorflow_addons
+    if keras := version_of("tf-keras"):  # the next stack has it instead of tensorflow_addons
         found["tf_keras"] = keras
     return found | {"ddl": ddl.__version__}  # in a container, ddl is on PYTHONPATH without being installed
 
 
-def _version(distribution: str) -> str | None:
+def version_of(distribution: str) -> str | None:
+    """Return the version of an installed package; None if it is not installed."""
     from importlib import metadata
 
     try:

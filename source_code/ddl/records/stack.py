@@ -9,9 +9,13 @@ import os
 from importlib.util import find_spec
 
 from ddl.errors import CourseError
-from ddl.records.machine import versions
+from ddl.records.machine import version_of, versions
 
 NO_TORCH = "PyTorch is not installed. The course doesn't need it; `make lab TORCH=1` installs it."
+TOO_NEW = (
+    10,
+    0,
+)  # compute capability from which TensorFlow 2.15 is reported to fail, although its portable code may load
 VARIABLE = "TF_USE_LEGACY_KERAS"
 YES = ("1", "true", "True")  # values that TensorFlow takes as yes
 
@@ -29,6 +33,11 @@ def release(version: str | None) -> tuple[int, int] | None:
 def name() -> str:
     """Return ``"next"`` from TensorFlow 2.16 on, otherwise (also without TensorFlow) ``"default"``."""
     return "next" if (release(versions()["tensorflow"]) or (2, 15)) >= (2, 16) else "default"
+
+
+def for_processors() -> bool:
+    """Return whether the installed TensorFlow is the build for processors only."""
+    return bool(version_of("tensorflow-cpu")) and not version_of("tensorflow")
 
 
 def wrong_keras() -> str:

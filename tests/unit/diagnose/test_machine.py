@@ -61,3 +61,41 @@ def test_horovod_needs_the_sites_controller(monkeypatch):
     assert "HOROVOD_WITH_MPI=1" in check("Horovod build", cluster).advice
     monkeypatch.setattr("ddl.diagnose.machine.horovod_build", lambda: ([], "no such file"))
     assert "no such file" in check("Horovod build").detail
+
+
+@pytest.fixture
+def gpus(monkeypatch):
+    """Return a function that makes this a machine with GPUs: names, compute capability, what nvidia-smi says."""
+
+    def set(names, capability=(9, 0), problem="", processors=False, nccl=False):
+        monkeypatch.setattr("ddl.launcher.site.gpu_names", lambda: names)
+        monkeypatch.setattr("ddl.launcher.site.gpu_problem", lambda: problem)
+        monkeypatch.setattr(machine, "gpu_capabilities", lambda: (capability,) * len(names))
+        monkeypatch.setattr("ddl.records.stack.for_processors", lambda: processors)
+        monkeypatch.setattr("ddl.records.stack.name", lambda: "default")
+        monkeypatch.setattr("ddl.rank.devices.horovod_has_nccl", lambda: nccl)
+        return check("GPUs", Site(cores_per_node=4, gpus_per_node=len(names)))
+
+    return set
+
+
+def test_report_says_what_workers_do_with_gpus(gpus):
+    assert gpus(()).state == "optional"
+    assert "share" in gpus(("H200",)).detail and "cores" in gpus(("H200",), nccl=True).detail
+    assert "2 × H200" in gpus(("H200",) * 2).detail and "up to 2" in gpus(("H200",) * 2).detail
+
+
+def test_report_quotes_a_broken_gpu_and_refuses_one_that_is_too_new(gpus):
+    lost = gpus(("A100",), problem="GPU is lost. Reboot the system to recover this GPU")
+    assert lost.state == "missing" and "A100" in lost.detail and "is lost" in lost.detail
+    assert gpus((), problem="Driver/library version mismatch").state == "missing"
+    new = gpus(("B200",), capability=(10, 0))
+    assert new.state == "missing" and "DDL_ACCELERATOR=cpu" in new.advice
+    old = gpus(("H200",), processors=True)
+    assert old.state == "optional" and "DDL_ACCELERATOR=gpu" in old.advice
+
+
+def test_gpus_without_nccl_are_explained(monkeypatch):
+    monkeypatch.setattr("ddl.diagnose.machine.horovod_build", lambda: (["gloo"], ""))
+    assert "host memory" in check("Horovod build", Site(cores_per_node=4, gpus_per_node=2)).advice
+    assert not check("Horovod build", Site(cores_per_node=4, gpus_per_node=1)).advice

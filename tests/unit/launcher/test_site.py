@@ -14,15 +14,21 @@ from helpers import program
 @pytest.fixture
 def nvidia_smi(tmp_path, monkeypatch):
     """Put a stand-in for nvidia-smi on the path: no GPU is needed to read what it prints."""
-    machine._gpus.cache_clear()
+
+    def forget():
+        machine._gpus.cache_clear()
+        machine._nvidia_smi.cache_clear()
+
+    forget()
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
 
     def install(text):
         program(tmp_path / "nvidia-smi", f"#!/bin/sh\n{text}\n")
         monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+        forget()
 
     yield install
-    machine._gpus.cache_clear()
+    forget()
 
 
 LISTED = """cat <<'END'
@@ -51,10 +57,25 @@ def test_named_mig_instance_is_counted(nvidia_smi, monkeypatch):
 
 def test_failing_or_hanging_driver_offers_no_gpu(nvidia_smi, monkeypatch):
     nvidia_smi("echo 'NVIDIA-SMI has failed' >&2; exit 9")
-    assert site.gpu_names() == ()
-    machine._gpus.cache_clear()
+    assert site.gpu_names() == () and machine.gpu_problem() == "NVIDIA-SMI has failed"
+    nvidia_smi("")
     monkeypatch.setattr(machine.subprocess, "run", Mock(side_effect=subprocess.TimeoutExpired("nvidia-smi", 1)))
-    assert site.gpu_names() == ()
+    assert site.gpu_names() == () and "20 s" in machine.gpu_problem()
+    assert "20 s" in site.Site.detect().origin
+
+
+def test_noise_around_the_list_of_gpus_changes_nothing(nvidia_smi):
+    nvidia_smi(f"echo 'object from LD_PRELOAD cannot be preloaded: error' >&2\necho 'WARNING: infoROM'\n{LISTED}")
+    assert len(site.gpu_names()) == 2 and machine.gpu_problem() == ""
+
+
+def test_two_workers_share_a_machines_only_gpu():
+    one = site.Site(cores_per_node=4, gpus_per_node=1)
+    assert [one.nodes_for(job(workers)) for workers in (1, 2, 4)] == [1, 1, 1]
+    two, nodes = (site.Site(scheduler="slurm", cores_per_node=4, gpus_per_node=3 - n, nodes=n) for n in (1, 2))
+    for place, workers in ((one, 5), (two, 4), (nodes, 4)):
+        with pytest.raises(site.SiteError, match="oversubscribe"):
+            place.nodes_for(job(workers))
 
 
 CLUSTER = site.Site(scheduler="slurm", cores_per_node=8, gpus_per_node=4, nodes=3)

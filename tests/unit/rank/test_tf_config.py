@@ -6,7 +6,7 @@ import pytest
 
 from ddl import cluster
 from ddl.launcher.tf_cluster_roles import assign_roles, role_of
-from ddl.rank import rendezvous
+from ddl.rank import devices, rendezvous
 from ddl.rank.rendezvous import Slot
 from ddl.rank.tf_config import Cluster, ClusterError
 from helpers import free_ports
@@ -97,8 +97,8 @@ def test_a_rank_of_pytorch_gets_torchruns_variables(server, monkeypatch):
 def test_each_worker_sees_one_gpu_of_its_host_and_the_others_none():
     """Three tasks on each of two hosts: chief, worker, worker; worker, worker, server. More workers share GPUs."""
     roles = assign_roles("parameter_server", 4, 1)
-    seen = [cluster.visible_devices(rank, rank % 3, roles, ["4", "5"]) for rank in range(6)]
+    seen = [devices.visible_devices(rank, rank % 3, roles, ["4", "5"]) for rank in range(6)]
     assert seen == ["", "4", "5", "4", "5", ""]
     roles = assign_roles("multi_worker", 3)
-    assert [cluster.visible_devices(k, k, roles, ["0", "1"]) for k in range(3)] == ["0", "1", "0"]
-    assert cluster.visible_devices(1, 1, roles, []) == ""
+    assert [devices.visible_devices(k, k, roles, ["0", "1"]) for k in range(3)] == ["0", "1", "0"]
+    assert devices.visible_devices(1, 1, roles, []) == ""

@@ -63,3 +63,12 @@ def test_flood_is_skipped_up_to_its_last_part(tmp_path):
     with log.open("a") as file:
         file.write("last\n")
     assert list(tail.lines()) == ["last"] and tail.skipped_bytes == 0
+
+
+def test_three_lines_of_tensorflows_build_for_gpus_are_left_out(log):
+    begin = "2026-11-28 03:22:03.898323: E external/local_xla/xla/stream_executor/cuda/cuda_"
+    middle = "Unable to register cu{} factory: Attempting to register factory for plugin cu{} when one has already been registered"
+    lines = [f"{begin}{file}.cc:9261] {middle.format(name, name)}" for file, name in (("dnn", "DNN"), ("fft", "FFT"))]
+    kept = f"{begin}dnn.cc:407] There was an error before creating cudnn handle"
+    append(log, "\n".join([*lines, kept, ""]).encode())
+    assert list(LogTail(log).lines()) == [kept]

@@ -26,6 +26,9 @@ def processor(tmp_path, monkeypatch):
 def test_precision_is_chosen_by_hardware(processor):
     for asked, capability, text, chosen in (
         ("float32", (9, 0), AMX, "float32"),
+        ("tf32", (9, 0), WITHOUT, "tf32"),
+        ("tf32", (7, 5), WITHOUT, "float32"),
+        ("tf32", None, AMX, "float32"),
         ("bfloat16", None, AVX512, "bfloat16"),
         ("bfloat16", None, AMX, "bfloat16"),
         ("bfloat16", (7, 0), WITHOUT, "bfloat16"),

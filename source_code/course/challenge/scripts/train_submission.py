@@ -46,7 +46,8 @@ import tensorflow as tf
 from course import data
 from course.challenge.submission import Submission, find, read, sha256
 from course.challenge.training import Training
-from course.training.horovod_utils import average, average_statistics, cycle_time, pin_gpu, suitable_cycle_ms
+from course.training.gpu import pin_gpu
+from course.training.horovod_utils import average, average_statistics, cycle_time, suitable_cycle_ms
 from course.training.journal import Journal
 from course.training.loop import DIVERGED, train
 
@@ -81,7 +82,7 @@ def main(config):
         "world": hvd.size(),
         "per_rank_batch": rules.GLOBAL_BATCH // hvd.size(),
         "data": images.describe(),
-        "precision": submission.PRECISION,
+        "precision": training.precision,
     }
     journal.start(**about)
     due = {math.ceil(steps * part / rules.EVALUATIONS) for part in range(1, rules.EVALUATIONS + 1)}

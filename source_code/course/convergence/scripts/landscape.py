@@ -65,8 +65,10 @@ from course.data import load
 from course.data.augment import augment, normalize
 from course.training import models
 from course.training.checkpoint import find, from_rank_0
-from course.training.horovod_utils import cycle_time, pin_gpu, suitable_cycle_ms
+from course.training.gpu import pin_gpu
+from course.training.horovod_utils import cycle_time, suitable_cycle_ms
 from course.training.journal import EVENT_EVERY_S, Writer
+from course.training.precision import set_precision
 from course.training.recipes import RECIPES, SettingError
 from ddl.records.folder import RunFolder
 from ddl.records.jsonfiles import read_json
@@ -82,7 +84,7 @@ DRAW_SEED = 0  # for random vectors and the noise's order of images, the same fo
 
 def main(config):
     """Run the requested measurements and return the contents of result.json."""
-    tf.config.experimental.enable_tensor_float_32_execution(False)  # no TF32: GPUs would round factors to ten bits
+    set_precision("float32")  # not TF32
     with cycle_time(suitable_cycle_ms(config.samples)):
         hvd.init()
     pin_gpu()

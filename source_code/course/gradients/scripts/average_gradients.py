@@ -33,7 +33,7 @@ import horovod.tensorflow as hvd
 import tensorflow as tf
 
 from course.gradients.descent import generated
-from course.training.horovod_utils import pin_gpu
+from course.training.gpu import pin_gpu
 from course.training.journal import Writer
 from ddl.errors import InputError
 

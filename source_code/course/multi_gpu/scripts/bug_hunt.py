@@ -33,7 +33,8 @@ import numpy as np
 import tensorflow as tf
 
 from course.data import Order, shard
-from course.training.horovod_utils import pin_gpu
+from course.training.gpu import pin_gpu
+from course.training.horovod_utils import broadcast
 from course.training.journal import Writer
 from course.training.rank_log import Witness, checksum
 
@@ -87,9 +88,9 @@ def main(config):
     # 6. Broadcast: all ranks begin with rank 0's weights.
     if case == "G":
         model.layers[0].trainable = False
-        hvd.broadcast_variables(model.trainable_variables, root_rank=0, inplace=True)
+        broadcast(model.trainable_variables)
     elif has(case, "broadcast"):
-        hvd.broadcast_variables(model.variables, root_rank=0, inplace=True)
+        broadcast(model.variables)
 
     witness, writer = Witness(rank), Writer(rank == 0)
     start = {"rank": rank, "weights": checksum(model.get_weights())}

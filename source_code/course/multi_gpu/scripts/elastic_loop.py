@@ -36,7 +36,7 @@ import tensorflow as tf
 from course.data import Order, load, shard
 from course.data.augment import normalize
 from course.training import models
-from course.training.horovod_utils import pin_gpu
+from course.training.gpu import pin_gpu
 from course.training.journal import Journal
 from course.training.strategy import losses_and_hits, make_evaluation
 

@@ -37,6 +37,7 @@ from course.data import Order, load
 from course.data.augment import normalize
 from course.training import models
 from course.training.journal import Writer
+from course.training.precision import set_precision
 from course.training.strategy import devices_for, losses_and_hits
 
 L2 = 0.1  # factor of the weights' penalty
@@ -56,8 +57,7 @@ CASES = (
 
 def main(config):
     tf.get_logger().setLevel("ERROR")  # it would print advice at each step
-    # True float32; otherwise GPUs would round factors to TF32's ten bits.
-    tf.config.experimental.enable_tensor_float_32_execution(False)
+    set_precision("float32")  # not TF32
     devices, note = devices_for(config.replicas)
     strategy = tf.distribute.MirroredStrategy(devices)
     data = load(config.data_set, train_samples=config.global_batch, test_samples=1)

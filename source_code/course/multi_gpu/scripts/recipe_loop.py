@@ -8,7 +8,8 @@ from course.data import load
 hvd.init()  # 1 initialize
 gpus = tf.config.list_physical_devices("GPU")
 if gpus:
-    tf.config.set_visible_devices(gpus[hvd.local_rank()], "GPU")  # 2 pin
+    mine = gpus[hvd.local_rank() % len(gpus)]  # two ranks may share a GPU
+    tf.config.set_visible_devices(mine, "GPU")  # 2 pin
 
 data = load("auto", train_samples=4_000, test_samples=500)
 x, y = data.train_images / 255, data.train_labels

@@ -60,7 +60,8 @@ from course.data import DataSet, Order, shard
 from course.shared.bench import PARTS, spread
 from course.training import models, timeline
 from course.training import optimizer as optimizers
-from course.training.horovod_utils import average, cycle_time, pin_gpu, suitable_cycle_ms
+from course.training.gpu import pin_gpu
+from course.training.horovod_utils import average, broadcast, cycle_time, suitable_cycle_ms
 from course.training.journal import Startup, Writer
 from ddl.errors import InputError
 
@@ -220,7 +221,7 @@ class Training:
         self.parameters, self.passes = model.count_params(), config.aggregate
         optimizer = tf.keras.optimizers.SGD(0.01, momentum=0.9)
         optimizer.build(weights)
-        hvd.broadcast_variables(model.variables, root_rank=0, inplace=True)
+        broadcast(model.variables)
         compression = hvd.Compression.fp16 if config.fp16_compression else hvd.Compression.none
 
         @tf.function(autograph=False)

@@ -115,7 +115,7 @@ def this_process(config):
     if config.strategy == "horovod":
         import horovod.tensorflow.keras as hvd
 
-        from course.training.horovod_utils import pin_gpu
+        from course.training.gpu import pin_gpu
 
         hvd.init()
         pin_gpu()
