@@ -191,7 +191,7 @@ pd.DataFrame({"one rank": whole.result["losses"], "resumed": losses})
 
 # %% [markdown]
 # Means over other numbers of ranks are rounded differently, so the last digits may
-# differ. With the same number of ranks a run continues bit for bit.
+# differ. On processors, a run with the same number of ranks continues bit for bit.
 
 # %% [markdown]
 # ## 2. A mesh, and everything at once

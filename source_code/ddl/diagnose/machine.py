@@ -85,6 +85,8 @@ def _gpus(site):
     found = ", ".join(f"{n} × {name}" for name, n in counts.items())
     if problem:
         detail = f"{found}; nvidia-smi: {problem}" if found else f"nvidia-smi: {problem}"
+        if stack.for_processors():
+            return Check("GPUs", "optional", f"{detail}; TensorFlow here is built for processors")
         advice = "after a new driver, restart the machine; CUDA_VISIBLE_DEVICES=-1 runs workers on processor cores"
         return missing("GPUs", detail, advice)
     if not names:

@@ -21,7 +21,7 @@ from ddl.launcher.run import Run, RunFailed, RunInterrupted
 from ddl.launcher.site import Site, SiteError
 from ddl.launcher.timeouts import stall_s
 from ddl.records.folder import RunFolder, StorageError
-from ddl.records.paths import course_root, data_dir, runs_dir, source_dir, working_dir
+from ddl.records.paths import cache_dir, course_root, data_dir, runs_dir, source_dir, working_dir
 from ddl.records.stack import require_keras_2
 
 
@@ -222,12 +222,14 @@ def _spawn(planned: Plan, environment: dict[str, str], paths: RunFolder, detach:
 
 def _surroundings(folder: Path) -> dict[str, Any]:
     """Return what a plan needs besides the job and the site: its folder, those that it must see, and the user."""
-    needs = [course_root(), source_dir(), runs_dir()]
-    with contextlib.suppress(OSError):  # loading data reports it if it matters
-        data_dir().mkdir(parents=True, exist_ok=True)
-        needs.append(data_dir())
+    needs, kernels = [course_root(), source_dir(), runs_dir()], cache_dir() / "cuda"
+    for optional in (data_dir(), kernels):
+        with contextlib.suppress(OSError):  # loading data reports it if it matters
+            optional.mkdir(parents=True, exist_ok=True)
+            needs.append(optional)
     user = f"{os.getuid()}:{os.getgid()}"
-    return {"run_id": folder.name, "folder": folder, "needs": [str(path) for path in needs], "user": user}
+    of_container = {"needs": [str(path) for path in needs], "user": user, "kernels": str(kernels)}
+    return {"run_id": folder.name, "folder": folder, **of_container}
 
 
 def _new_folder() -> Path:

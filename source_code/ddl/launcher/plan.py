@@ -32,7 +32,9 @@ Words = tuple[str, ...]  # of a command line
 
 # Variables that a run needs from its launcher. Names only: everybody can see a command line.
 RUN = ("DDL_RUN_ID", "DDL_RUN_DIR", "DDL_RUNS_DIR", "DDL_DATA_DIR", "DDL_LIFELINE", "PYTHONNOUSERSITE")
-LOGIN = ("HOME", "LANG", "LD_LIBRARY_PATH", "LOGNAME", "PATH", "SHELL", "USER", "XDG_CACHE_HOME")
+# Where a GPU's driver keeps the kernels that it has compiled, and how many bytes of them.
+KERNELS = ("CUDA_CACHE_PATH", "CUDA_CACHE_MAXSIZE")
+LOGIN = (*KERNELS, "HOME", "LANG", "LD_LIBRARY_PATH", "LOGNAME", "PATH", "SHELL", "USER", "XDG_CACHE_HOME")
 TASK = ("SLURM_*", "SLURMD_NODENAME")  # that Slurm sets for each task and a container hides
 
 
@@ -61,12 +63,14 @@ def plan(
     detach: bool = False,
     needs: Sequence[str] = (),
     user: str = "",
+    kernels: str = "",
     terminal: str = "",
 ) -> Plan:
     """Plan a run; SiteError if the site cannot hold the job.
 
-    `needs` are folders that a container must see at the same path; `user` is the ``uid:gid`` for Docker, and
-    `terminal` the path of the terminal for a rank to debug.
+    `needs` are folders that a container must see at the same path, and `kernels` is the one among them where a GPU's
+    driver keeps what it compiles. `user` is the ``uid:gid`` for Docker, and `terminal` the path of the terminal for a
+    rank to debug.
     """
     names = tuple(name for name, _ in job.env)
     site = replace(site, pass_environment=(*site.pass_environment, *names))
@@ -90,7 +94,7 @@ def plan(
     line = f"cd {shlex.quote(job.cwd)} && {variables}{shlex.join(shown)}"
     record = {"id": run_id, "created": created, **described, "argv": argv, "shell_line": line}
     files += [(paths.job, json.dumps(record, indent=1) + "\n"), (paths.command, f"#!/bin/sh\n{line}\n")]
-    environment = (*_environment(site, run_id, folder), *job.env)
+    environment = (*_environment(site, run_id, folder, kernels), *job.env)
     return Plan(argv, line, job.cwd, environment, tuple(files), described["where"])
 
 
@@ -115,13 +119,15 @@ def _described(job: Job, site: Site, detach: bool, terminal: str) -> dict:
     }
 
 
-def _environment(site: Site, run_id: str, folder: str | Path) -> Iterator[tuple[str, str]]:
+def _environment(site: Site, run_id: str, folder: str | Path, kernels: str) -> Iterator[tuple[str, str]]:
     yield "DDL_RUN_ID", run_id
     yield "DDL_RUN_DIR", str(folder)
     if site.scheduler == "slurm" or site.enters_container:
         yield "PYTHONNOUSERSITE", "1"  # packages in ~/.local were not tested
     if site.enters_container:
         yield "PYTHONPATH", str(source_dir())  # this version of the package, not the image's
+        if kernels and site.gpus_per_node:  # the container's home folder is lost with it
+            yield "CUDA_CACHE_PATH", kernels
 
 
 def where(job: Job, site: Site, detach: bool = False) -> str:
@@ -205,7 +211,7 @@ def _container(job: Job, site: Site, run_id: str, needs: Sequence[str], user: st
         return ()
     own = [] if job.script.startswith(MODULE) else [os.path.dirname(job.script)]
     folders = _outermost([*needs, job.cwd, *own])
-    names: Words = (*RUN, "PYTHONPATH", *site.pass_environment, "CUDA_VISIBLE_DEVICES")
+    names: Words = (*RUN, "PYTHONPATH", *site.pass_environment, "CUDA_VISIBLE_DEVICES", *KERNELS)
     if site.scheduler == "slurm":
         names += TASK + (("PMIX_*", "OMPI_*") if _through_mpi(job, site) else ())
     if site.container == "docker":

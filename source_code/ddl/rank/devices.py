@@ -7,6 +7,7 @@ from pathlib import Path
 
 from ddl.launcher.run_options import RunOptions
 from ddl.launcher.tf_cluster_roles import Roles
+from ddl.records.stack import for_processors
 from ddl.text import plural
 
 NO_GPU = "-1"  # as CUDA_VISIBLE_DEVICES: CUDA ignores an invalid entry and all after it
@@ -24,14 +25,14 @@ def prepare(options: RunOptions, environment: MutableMapping[str, str] = os.envi
     environment.setdefault("TF_FORCE_GPU_ALLOW_GROWTH", "true")
     ranks, gpus = int(environment.get("HOROVOD_LOCAL_SIZE", "1")), options.gpus_per_node
     ranks -= options.cluster == "parameter_server" and 1 + options.parameter_servers
-    if not 0 < gpus < ranks:
+    if not 0 < gpus < ranks or (options.cluster != "torchrun" and for_processors()):
         return ""
     if options.cluster == "horovod":
         through_nccl = horovod_has_nccl()
     else:  # by default; with oversubscribe, the user's script has chosen something else
         through_nccl = options.cluster in ("multi_worker", "torchrun") and not options.oversubscribe
     if not through_nccl:
-        return f"{ranks} ranks share {plural(gpus, 'GPU')}, so together they are about as fast as one rank per GPU"
+        return f"{ranks} ranks share {plural(gpus, 'GPU')}, so they are no faster than one rank per GPU"
     environment["CUDA_VISIBLE_DEVICES"] = NO_GPU
     return f"ranks compute on processor cores: NCCL needs a GPU for each of the {ranks} ranks, and the site has {gpus}"
 

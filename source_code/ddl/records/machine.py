@@ -87,8 +87,11 @@ def gpu_numbers() -> list[str]:
 
 
 def gpu_problem() -> str:
-    """Return what nvidia-smi says is wrong with this machine's GPUs or driver; empty if nothing is, or without it."""
-    return _nvidia_smi()[1]
+    """Return what nvidia-smi says is wrong with this machine's GPUs or driver; empty if nothing is, or without it.
+
+    If ``CUDA_VISIBLE_DEVICES`` hides all GPUs, nothing is wrong with them.
+    """
+    return "" if os.environ.get("CUDA_VISIBLE_DEVICES") in ("", "-1") else _nvidia_smi()[1]
 
 
 def gpu_capabilities() -> tuple[tuple[int, int], ...]:

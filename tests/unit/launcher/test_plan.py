@@ -97,7 +97,7 @@ IN_CONTAINER = Site(
     pass_environment=("NCCL_DEBUG",),
 )
 ENVIRONMENT = (
-    "HOME,LANG,LD_LIBRARY_PATH,LOGNAME,PATH,SHELL,USER,XDG_CACHE_HOME,DDL_RUN_ID,"
+    "CUDA_CACHE_PATH,CUDA_CACHE_MAXSIZE,HOME,LANG,LD_LIBRARY_PATH,LOGNAME,PATH,SHELL,USER,XDG_CACHE_HOME,DDL_RUN_ID,"
     "DDL_RUN_DIR,DDL_RUNS_DIR,DDL_DATA_DIR,DDL_LIFELINE,PYTHONNOUSERSITE"
 )
 CARRIER = paths.source_dir() / "ddl" / "launcher" / "pass_environment.sh"
@@ -148,7 +148,7 @@ def test_singularity_on_a_node_of_slurm():
         "--nodes=1 --ntasks-per-node=1 --cpus-per-task=32 --gres=gpu:2 "
         f"--export={ENVIRONMENT},PYTHONPATH,NCCL_DEBUG "
         f"sh {CARRIER} DDL_RUN_ID DDL_RUN_DIR DDL_RUNS_DIR DDL_DATA_DIR DDL_LIFELINE "
-        "PYTHONNOUSERSITE PYTHONPATH NCCL_DEBUG CUDA_VISIBLE_DEVICES 'SLURM_*' SLURMD_NODENAME -- "
+        "PYTHONNOUSERSITE PYTHONPATH NCCL_DEBUG CUDA_VISIBLE_DEVICES CUDA_CACHE_PATH CUDA_CACHE_MAXSIZE 'SLURM_*' SLURMD_NODENAME -- "
         "singularity exec --nv --cleanenv --pwd /course/notebooks --bind /course --bind /data "
         "--bind /scratch:/scratch:ro /shared/ddl.sif "
         "horovodrun --gloo --network-interfaces lo --gloo-timeout-seconds 180 -np 2 "
@@ -215,3 +215,18 @@ def test_variable_reaches_ranks_but_value_is_not_recorded(site, monkeypatch):
     if site.enters_container:
         assert all(name in result.shell_line for name in ("MY_API_TOKEN", " TOKEN"))
         assert environment["PYTHONPATH"] == str(paths.source_dir()) and environment["PYTHONNOUSERSITE"] == "1"
+
+
+def test_a_container_keeps_the_kernels_that_a_gpus_driver_compiles():
+    kept = {
+        "needs": ("/course", "/cache/cuda"),
+        "kernels": "/cache/cuda",
+        "user": "1:1",
+        "run_id": "r1",
+        "folder": FOLDER,
+    }
+    docker = Site(container="docker", image="ddl", gpus_per_node=2, cores_per_node=4)
+    for site, has in ((IN_CONTAINER, True), (docker, True), (replace(docker, gpus_per_node=0), False)):
+        planned = plan(JOB, site, **kept)
+        assert (("CUDA_CACHE_PATH", "/cache/cuda") in planned.environment) == has
+        assert "CUDA_CACHE_PATH" in planned.argv and "/cache/cuda" in " ".join(planned.argv)

@@ -23,6 +23,7 @@ from ddl.rank import devices
 )
 def test_ranks_share_a_gpu_unless_they_need_nccl(monkeypatch, gpus, options, nccl, sees):
     monkeypatch.setattr(devices, "horovod_has_nccl", lambda: nccl)
+    monkeypatch.setattr(devices, "for_processors", lambda: False)
     others = 2 if options.get("cluster") == "parameter_server" else 0  # a coordinator and a server
     environment = {"HOROVOD_LOCAL_SIZE": str(2 + others), "CUDA_DEVICE_ORDER": "FASTEST_FIRST"}
     note = devices.prepare(RunOptions("x.py", gpus_per_node=gpus, **options), environment)
