@@ -10,7 +10,8 @@ from typing import Any
 from ddl.launcher import processes, slurm
 from ddl.launcher.failure import SLURM_ENDS
 from ddl.launcher.processes import wait_until
-from ddl.launcher.progress import EVENT, end_of, launcher_events
+from ddl.launcher.progress import end_of, launcher_events
+from ddl.launcher.restarts import OF_LAUNCHER
 from ddl.records import files
 from ddl.records.folder import RunFolder, StorageError, processes_of
 from ddl.records.jsonfiles import DamagedFile, is_full, read_json_lines
@@ -111,7 +112,7 @@ class ProcessControl:
         """Return the id of the process to ask for an end; 0 if it is gone."""
         if self._process:
             return self._process.pid
-        events = read_json_lines(self._folder.launcher, EVENT)
+        events = read_json_lines(self._folder.launcher, OF_LAUNCHER)
         pid = next((event["pid"] for event in events if event["event"] == "launched"), 0)
         return pid if pid in processes.of_run(self._id) else 0
 
@@ -123,7 +124,7 @@ class ProcessControl:
         return not self._end() and bool(processes.of_run(self._id))
 
     def _end(self) -> dict | None:
-        return end_of(read_json_lines(self._folder.launcher, EVENT))
+        return end_of(read_json_lines(self._folder.launcher, OF_LAUNCHER))
 
     def _settled(self) -> bool:
         """Return whether the run's end is recorded for good."""

@@ -8,20 +8,32 @@ from typing import Any
 
 from ddl.launcher.crash_report import CrashReport, stall_of, straggler_of
 from ddl.launcher.failure import Failure, failure_of
-from ddl.launcher.restarts import EVENT, STEPS, Restart, changes_of, last_start, notes_of, ranks_of, restarts_of
+from ddl.launcher.restarts import (
+    EVENT,
+    OF_LAUNCHER,
+    STEPS,
+    Restart,
+    changes_of,
+    last_start,
+    notes_of,
+    ranks_of,
+    restarts_of,
+    step_of,
+)
 from ddl.launcher.tf_cluster_roles import role_of
-from ddl.records.folder import RunFolder, processes_of, start_of
-from ddl.records.jsonfiles import DamagedFile, JsonLines, is_full, read_json, read_json_lines
+from ddl.records.folder import RunFolder, processes_of, read_job, start_of
+from ddl.records.jsonfiles import NUMBER, DamagedFile, JsonLines, is_full, is_number, read_json, read_json_lines
 from ddl.text import plural, printable
 
 GONE_S = 5.0  # normally, all ranks end within a second or two
 ENDS = ("done", "failed", "stopped", "lost")  # states that are recorded
 OVER = (*ENDS, "damaged")
 STATES = ("queued", "starting", "running", "training", *OVER)
-JOB = ("id", "created", "workers")  # required keys
-RANK = ("rank", "host", "pid", "started")
+RANK = {"rank": int, "host": str, "pid": int, "started": NUMBER, "note?": str}
+EXIT = {"rank": int, "code": int, "time": NUMBER, "reason?": str}
 # Fields of `Progress` that are copied from step and evaluation events.
 MEASURES = ("step", "epoch", "images_per_s", "loss", "test_accuracy", "learning_rate")
+OF_VIEWS = (*MEASURES, "samples")  # left out of an evaluation if they are not numbers
 
 
 @dataclass(frozen=True)
@@ -101,7 +113,7 @@ def progress_of(
 
 
 def _read(folder: RunFolder, alive: bool, now: float, waiting: str, script: JsonLines) -> Progress:
-    job = read_json(folder.job, JOB)
+    job = read_job(folder)
     if job is None:
         raise DamagedFile(f"{folder.job} is missing")
     created, processes = job["created"], processes_of(job)
@@ -167,8 +179,8 @@ def _waits(folder: RunFolder, launcher: list[dict], world: int, now: float) -> I
 
 def launcher_events(folder: RunFolder, world: int, alive: bool) -> list[dict]:
     """Return the events of the launcher and, on several nodes, of the ranks' tasks, which may still run if `alive`."""
-    events = read_json_lines(folder.launcher, EVENT)
-    exits = [record for rank in range(world) if (record := read_json(folder.exit(rank)))]
+    events = read_json_lines(folder.launcher, OF_LAUNCHER)
+    exits = [record for rank in range(world) if (record := read_json(folder.exit(rank), EXIT))]
     if exits:
         events += [{"event": "rank_exit", **record} for record in exits]
         events.sort(key=lambda event: event["time"])
@@ -206,8 +218,8 @@ def without_repeats(events: Iterable[dict]) -> list[dict]:
     kept: list[dict] = []
     for event in events:
         if event["event"] == "start":
-            done = event.get("step") or 0
-            kept = [e for e in kept if e["event"] == "start" or (e.get("step") or 0) <= done]
+            done = step_of(event)
+            kept = [e for e in kept if e["event"] == "start" or step_of(e) <= done]
         kept.append(event)
     return kept
 
@@ -229,24 +241,27 @@ def _training(events: list[dict], began: float | None) -> dict[str, Any]:
     for event in events:
         kind = event["event"]
         if kind == "start":
-            facts.update(steps=event.get("steps"), epochs=event.get("epochs"), data=event.get("data"))
+            facts |= {name: event.get(name) if is_number(event.get(name)) else None for name in ("steps", "epochs")}
+            facts["data"] = event["data"] if isinstance(event.get("data"), dict) else None
         elif kind == "note":
             facts["notes"].append(str(event.get("message", "")))
         elif kind in STEPS:
             # A requeued job has events from before `began`.
             if began is not None and event["time"] >= began:
                 facts.setdefault("time_to_first_step_s", event["time"] - began)
-            facts |= {name: event[name] for name in MEASURES if event.get(name) is not None}
+            facts |= {name: event[name] for name in MEASURES if is_number(event.get(name))}
             if kind == "evaluation":
-                facts["history"].append(event)
-            elif event.get("loss") is not None:
-                facts["losses"].append((event.get("samples", 0), event["loss"]))
+                facts["history"].append(
+                    {name: value for name, value in event.items() if name not in OF_VIEWS or is_number(value)}
+                )
+            elif is_number(event.get("loss")):
+                facts["losses"].append((event["samples"] if is_number(event.get("samples")) else 0, event["loss"]))
     return facts
 
 
 def _remaining(facts: dict[str, Any], events: list[dict], now: float) -> float | None:
     start = max((i for i, event in enumerate(events) if event["event"] == "start"), default=0)
-    steps = [event for event in events[start:] if event["event"] == "step"]
+    steps = [event for event in events[start:] if event["event"] == "step" and is_number(event.get("step"))]
     done = facts["step"] - steps[0]["step"] if steps else 0
     if done < 1 or not facts.get("steps"):
         return None

@@ -14,12 +14,18 @@ from itertools import pairwise
 from ddl.launcher.crash_report import CrashReport, fate_of
 from ddl.launcher.failure import failure_of
 from ddl.records.folder import RunFolder
-from ddl.records.jsonfiles import read_json, read_json_lines
+from ddl.records.jsonfiles import NUMBER, is_number, read_json, read_json_lines
 from ddl.text import plural
 
 STARTS = ("launched", "restarted", "ranks")
 STEPS = ("step", "evaluation")
-EVENT = ("event", "time")  # required keys of an event
+EVENT = {"event": str, "time": NUMBER}  # a script may record anything else
+OF_LAUNCHER = EVENT | {
+    **dict.fromkeys(("rank?", "code?", "pid?", "ranks?"), int),
+    **dict.fromkeys(("state?", "reason?", "message?", "signal?", "job?", "slurm?", "why?", "problem?"), str),
+    "step?": NUMBER,
+    "timeout_s?": NUMBER,
+}
 
 
 @dataclass(frozen=True)
@@ -69,13 +75,18 @@ def restarts_of(launcher: Iterable[dict], script: list[dict]) -> tuple[Restart, 
 def _restart(event: dict, end: float, script: list[dict]) -> Restart:
     step, began = event.get("step"), event["time"]
     after = [each for each in script if began <= each["time"] < end and each["event"] in ("start", *STEPS)]
-    resumed_at = next((each.get("step") or 0 for each in after if each["event"] == "start"), None)
+    resumed_at = next((step_of(each) for each in after if each["event"] == "start"), None)
     lost_s = None
     if step is not None:
         reached = [each["time"] for each in script if each["time"] < began and each.get("step") == step]
-        again = [each["time"] for each in after if (each.get("step") or 0) >= step]
+        again = [each["time"] for each in after if step_of(each) >= step]
         lost_s = again[0] - reached[-1] if reached and again else None
     return Restart(began, event.get("reason", ""), step, resumed_at, lost_s)
+
+
+def step_of(event: dict) -> float:
+    """Return the step of an event that a script has recorded; 0 if it is not a number."""
+    return event["step"] if is_number(event.get("step")) else 0
 
 
 def notes_of(restarts: Iterable[Restart]) -> Iterator[str]:
@@ -118,7 +129,7 @@ def decide(folder: RunFolder, max_restarts: int, exits: Iterable[dict] = ()) -> 
     """
     if not max_restarts:
         return {"no_restart": ""}
-    launcher = read_json_lines(folder.launcher, EVENT)
+    launcher = read_json_lines(folder.launcher, OF_LAUNCHER)
     began = max((event["time"] for event in launcher if event["event"] in STARTS), default=0.0)
     earlier = [event for event in launcher if event["event"] == "restarted"]
     events = read_json_lines(folder.events, EVENT)
@@ -126,7 +137,7 @@ def decide(folder: RunFolder, max_restarts: int, exits: Iterable[dict] = ()) -> 
     known = [*last_start(launcher), *exits]
     failure = failure_of(CrashReport(folder, read_json(folder.job) or {}, known, since, "failed", {"state": "failed"}))
     assert failure, "a run without a failure needs no restart"
-    steps = [event["step"] for event in since if event["event"] in STEPS and event.get("step") is not None]
+    steps = [event["step"] for event in since if event["event"] in STEPS and is_number(event.get("step"))]
     step = max(steps, default=None)
     cause = [failure.rank, failure.type, failure.message]
     if earlier and earlier[-1].get("cause") == cause and _same(earlier[-1].get("step"), step, steps):

@@ -10,10 +10,10 @@ from ddl.errors import CourseError, NotFound, OneLine
 from ddl.launcher import processes
 from ddl.launcher.failure import Failure
 from ddl.launcher.process_control import ProcessControl
-from ddl.launcher.progress import EVENT, JOB, Progress, progress_of, without_repeats
+from ddl.launcher.progress import EVENT, Progress, progress_of, without_repeats
 from ddl.launcher.restarts import Restart
 from ddl.records import files
-from ddl.records.folder import RunFolder, StorageError
+from ddl.records.folder import RunFolder, StorageError, read_job
 from ddl.records.jsonfiles import DamagedFile, JsonLines, read_json
 from ddl.records.machine import host_name
 from ddl.records.paths import runs_dir
@@ -58,7 +58,7 @@ class Run:
         self._paths = RunFolder(self.folder)
         self._events = JsonLines(self._paths.events, EVENT)
         try:
-            self.job = read_json(self._paths.job, JOB) or {}
+            self.job = read_job(self._paths) or {}
         except DamagedFile:
             self.job = {}
         self.id = self.folder.name  # not the recorded one: the folder may be a copy

@@ -16,7 +16,7 @@ from typing import Any
 
 from ddl.errors import CourseError
 from ddl.records import files
-from ddl.records.jsonfiles import FULL, append_json_line, read_json, write_json
+from ddl.records.jsonfiles import FULL, NUMBER, DamagedFile, append_json_line, read_json, write_json
 from ddl.records.paths import runs_dir
 
 
@@ -158,9 +158,30 @@ class StorageError(CourseError, OSError):
         self.errno = error.errno
 
 
+JOB = {
+    "id": str,
+    "created": NUMBER,
+    "workers": int,
+    **dict.fromkeys(("processes?", "max_restarts?", "parameter_servers?"), int),
+    **dict.fromkeys(("name?", "script?", "cwd?", "cluster?", "shell_line?", "where?"), str),
+    "args?": list,
+    "env?": list,
+    "site?": dict,
+}
+MOST_RANKS = 10_000  # more than anybody has, and few enough to look for their files
+
+
+def read_job(folder: RunFolder) -> dict | None:
+    """Return a run's ``job.json``; None if it does not exist, DamagedFile if it is not one."""
+    job = read_json(folder.job, JOB)
+    if job and not 1 <= processes_of(job) <= MOST_RANKS:
+        raise DamagedFile(f"{folder.job} is damaged: a run has 1 to {MOST_RANKS:,} ranks, got {processes_of(job):,}")
+    return job
+
+
 def processes_of(job: Mapping) -> int:
     """Return the number of ranks of a run, from its ``job.json``; old records have only the workers."""
-    return job.get("processes", job.get("workers", 0))
+    return job.get("processes") or job.get("workers", 0)
 
 
 def start_of(folder: RunFolder) -> float | None:
@@ -168,7 +189,7 @@ def start_of(folder: RunFolder) -> float | None:
 
     That is the launch or, if the run had to wait, when it got its cores or its job of Slurm began.
     """
-    job = read_json(folder.job) or {}
+    job = read_job(folder) or {}
     if job.get("site", {}).get("scheduler") == "slurm":
         return (read_json(folder.rank(0)) or {}).get("started")
     return (read_json(folder.turn) or {}).get("time", job.get("created"))

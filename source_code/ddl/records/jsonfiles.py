@@ -4,13 +4,16 @@ import errno
 import json
 import math
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from ddl.errors import CourseError
 from ddl.records import files
 
+NUMBER = (int, float)
+# Keys that an object needs, with the types of their values. A key with a question mark may be missing or null.
+Schema = Mapping[str, type | tuple[type, ...]]
 FULL = (errno.ENOSPC, errno.EDQUOT)  # a full disk or quota
 
 
@@ -49,10 +52,10 @@ def write_json(path: str | Path, mapping: Mapping) -> None:
     files.write(path, json.dumps(_finite(mapping), indent=1, allow_nan=False) + "\n")
 
 
-def read_json(path: str | Path, needs: Sequence[str] = ()) -> dict | None:
+def read_json(path: str | Path, needs: Schema | None = None) -> dict | None:
     """Return the object in `path`, or None if the file does not exist.
 
-    Raises DamagedFile if a key in `needs` is missing or the file cannot be read.
+    Raises DamagedFile if the object does not fit `needs` or the file cannot be read.
     """
     try:
         value = json.loads(files.read(path))
@@ -62,13 +65,29 @@ def read_json(path: str | Path, needs: Sequence[str] = ()) -> dict | None:
         raise DamagedFile(f"{path} cannot be read: {error.strerror}") from None
     except ValueError as error:
         raise DamagedFile(f"{path} is damaged: {error}") from None
-    if not _has(value, needs):
-        raise DamagedFile(f"{path} is damaged: it must be an object with {', '.join(needs) or 'keys'}")
+    if problem := _misfit(value, needs or {}):
+        raise DamagedFile(f"{path} is damaged: {problem}")
     return value
 
 
-def _has(value: object, needs: Sequence[str]) -> bool:
-    return isinstance(value, dict) and all(key in value for key in needs)
+def is_number(value: object) -> bool:
+    """Return whether a value from a file is a number."""
+    return isinstance(value, NUMBER) and not isinstance(value, bool)
+
+
+def _misfit(value: object, needs: Schema) -> str:
+    """Say why a value does not fit a schema; empty if it does."""
+    if not isinstance(value, dict):
+        return "it must be an object"
+    for key, types in needs.items():
+        name = key.rstrip("?")
+        found = value.get(name)
+        if found is None and name != key:
+            continue
+        if not isinstance(found, types) or (types is not bool and isinstance(found, bool)):
+            kinds = " or ".join(kind.__name__ for kind in (types if isinstance(types, tuple) else (types,)))
+            return f"{name} must be of type {kinds}, got {found!r}"
+    return ""
 
 
 def append_json_line(path: str | Path, mapping: Mapping) -> None:
@@ -90,13 +109,13 @@ def append_json_line(path: str | Path, mapping: Mapping) -> None:
 class JsonLines:
     """A reader of a growing JSON-lines file; each `look` continues where the last one ended.
 
-    A last line that is still being written (`unfinished`) is left for the next look. Lines that are damaged or lack one
-    of the keys in `needs` are skipped and counted in `damaged`.
+    A last line that is still being written (`unfinished`) is left for the next look. Lines that are damaged or don't
+    fit `needs` are skipped and counted in `damaged`.
     """
 
-    def __init__(self, path: str | Path, needs: Sequence[str] = ()) -> None:
+    def __init__(self, path: str | Path, needs: Schema | None = None) -> None:
         self.path = Path(path)
-        self._needs = needs
+        self._needs = needs or {}
         self._start_over()
 
     def _start_over(self) -> None:
@@ -131,13 +150,13 @@ class JsonLines:
                 value = json.loads(line)
             except ValueError:
                 value = None
-            if _has(value, self._needs):
-                self.read.append(value)
-            else:
+            if _misfit(value, self._needs):
                 self.damaged += 1
+            else:
+                self.read.append(value)
         return self.read
 
 
-def read_json_lines(path: str | Path, needs: Sequence[str] = ()) -> list[dict]:
+def read_json_lines(path: str | Path, needs: Schema | None = None) -> list[dict]:
     """Return the complete, undamaged lines of `path` as objects; see `JsonLines`."""
     return JsonLines(path, needs).look()
