@@ -28,12 +28,16 @@ exit status: 0 done, 1 or the failed rank's own for failed runs and checks, 2 wr
 
 def main(argv=None):
     """Run one command; return its exit status."""
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):  # a terminal may not have all of our characters
+            stream.reconfigure(errors="replace")
     arguments, rest = _parser().parse_known_args(argv)
     if rest:  # of a command that passes them on
         arguments.args = rest
     try:
         status = arguments.command(arguments) or 0
-        sys.stdout.flush()
+        if sys.stdout:  # `>&-` closes it
+            sys.stdout.flush()
         return status
     except BrokenPipeError:  # the reader, such as `head`, has closed the pipe
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the rest goes nowhere

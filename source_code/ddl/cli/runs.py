@@ -35,6 +35,7 @@ def _add_launching(commands):
         "run -n 2 train.py --epochs 3",
     )
     add_options(run)
+    run.add_argument("-np", dest="np", action="store_true", help=argparse.SUPPRESS)
     run.add_argument("--dry-run", action="store_true", help="print the command, run nothing")
     run.add_argument("-m", dest="module", action="store_true", help="SCRIPT is a module, such as package.train")
     rerun = add_command(
@@ -101,6 +102,8 @@ def _add_looking(commands):
 
 
 def _run(arguments):
+    if arguments.np:
+        raise InputError("-np is an option of horovodrun; here it is -n: `ddl run -n 2 train.py`")
     script, *args = [word for at, word in enumerate(arguments.script) if at or word != "--"]
     options = {name: getattr(arguments, name) for name in OPTIONS if hasattr(arguments, name)}
     script = MODULE + script if arguments.module else script

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from ddl.errors import InputError
 
-STYLE = f"<style>\n{Path(__file__).with_name('style.css').read_text()}</style>"
+STYLE = f"<style>\n{Path(__file__).with_name('style.css').read_text('utf-8')}</style>"
 
 
 def is_live():

@@ -4,6 +4,7 @@ The launcher calls ``update(progress)`` several times per second and ``close(pro
 because the cores are busy training.
 """
 
+import os
 import shutil
 import sys
 import time
@@ -14,7 +15,7 @@ from ddl.display.summary import duration, epoch_of, facts_of, number, outcome, r
 from ddl.records.folder import RunFolder
 from ddl.records.jsonfiles import DamagedFile, read_json
 from ddl.records.log import CHUNK_BYTES, LogTail
-from ddl.text import printable
+from ddl.text import printable, writable
 
 __all__ = ["LiveView", "PlainView", "of"]
 
@@ -35,7 +36,7 @@ class PlainView:
     def __init__(self, run, clock=time.monotonic):
         self._clock = clock
         self._last = clock()
-        self._redraws = sys.stdout.isatty()
+        self._redraws = bool(sys.stdout and sys.stdout.isatty() and os.environ.get("TERM") != "dumb")
         self._drawn = ""
         self._seen = {}  # last values, by kind
         self._evaluations = 0
@@ -110,7 +111,7 @@ class PlainView:
             return
         line = self._current()[: shutil.get_terminal_size().columns - 1]
         if line != self._drawn:
-            print(f"\r{line}\x1b[K", end="", flush=True)
+            print(f"\r{writable(line)}\x1b[K", end="", flush=True)
             self._drawn, self._last = line, self._clock()
 
     def _say(self, progress, text):
@@ -120,7 +121,7 @@ class PlainView:
         if self._drawn:
             print("\r\x1b[K", end="")
             self._drawn = ""
-        print(printable(text), flush=True)
+        print(writable(printable(text)), flush=True)
         self._last = self._clock()
 
 

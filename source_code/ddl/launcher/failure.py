@@ -35,6 +35,10 @@ NO_GPU_KERNEL = (
     "This Horovod is built without GPU operations, so it cannot broadcast variables on a GPU in place: leave out "
     "inplace=True. docs/gpu.md tells how to build Horovod with NCCL."
 )
+OWN_NAME = (
+    "This machine cannot find its own name, which this Horovod looks up. Add a line to /etc/hosts: 127.0.0.1 and what "
+    "`hostname` prints. The Horovod that `make setup` compiles does not need it."
+)
 TORCHRUN = 'Launch a script for torch.distributed with cluster="torchrun" (ddl run --cluster torchrun).'
 CPU_TORCH = 'This PyTorch is built for processors: use the device "cpu" and the backend "gloo".'
 OFFLINE = "This machine cannot reach that host: copy the file to a folder here, and give the script its path."
@@ -45,6 +49,7 @@ BY_MESSAGE = {
     "Extension horovod.torch has not been built": f"This Horovod was built without PyTorch. {TORCHRUN}",
     "Torch not compiled with CUDA enabled": CPU_TORCH,
     "have NCCL built in": CPU_TORCH,
+    "Unable to find address for": OWN_NAME,
     "Duplicate GPU detected": OWN_GPU,
     "HorovodBroadcastInplaceResource": NO_GPU_KERNEL,
     "ncclCommInitRank failed: invalid usage": OWN_GPU,
@@ -231,6 +236,8 @@ def _raised(e: CrashReport, first: Ending) -> Failure:
 def _special_advice(e: CrashReport, first: Ending) -> str:
     """Return advice about an exception that depends on its message or on the script's name; empty if there is none."""
     error = first.error
+    if error["type"] == "BdbQuit" and e.job.get("debug") == first.rank:
+        return "You ended this rank in the debugger."
     if error["type"] in ("EOFError", "BdbQuit", "NoKeyboard"):
         return f"Ranks have no keyboard. `ddl run --debug {first.rank}` gives this rank your terminal."
     if error["type"] in ("ModuleNotFoundError", "AttributeError", "ImportError") and (
@@ -258,6 +265,7 @@ def _suggestion(why: str, usage: Iterable[str]) -> str:
 def _killed(e: CrashReport, first: Ending) -> Failure:
     lost = first.secondary and not e.events and not role_of(e.job, first.rank)
     uncaught = next((line for line in reversed(first.output) if "what():" in line), "")  # a C++ exception
+    known = next((told for sign, told in BY_MESSAGE.items() if sign in uncaught), "")
     message = re.sub(r"^\s*what\(\):\s*(\[\S+:\d+\] )?", ": ", uncaught).rstrip()
     return _of_rank(
         e,
@@ -265,7 +273,7 @@ def _killed(e: CrashReport, first: Ending) -> Failure:
         f"was killed by {first.signal} {e.when(first)}{message}",
         type=first.signal,
         traceback=stacks_of(e.folder, sorted(range(e.world), key=lambda rank: rank != first.rank)),
-        advice=LOST_ADVICE if lost else ADVICE.get(first.signal, ""),
+        advice=known or (LOST_ADVICE if lost else ADVICE.get(first.signal, "")),
     )
 
 

@@ -18,6 +18,12 @@ from ddl.errors import CourseError
 from ddl.launcher.tf_cluster_roles import CLUSTERS
 from ddl.text import did_you_mean, printable
 
+# Prefixes of the variables that the launcher sets, and the kernel's limit of one variable (MAX_ARG_STRLEN).
+OF_LAUNCHER = (
+    *("DDL_RUN_", "DDL_RANKS_OF", "DDL_LIFELINE", "HOROVOD_RANK", "HOROVOD_SIZE", "HOROVOD_LOCAL_", "HOROVOD_CROSS_"),
+    *("HOROVOD_CONTROLLER", "HOROVOD_CPU_OPERATIONS", "HOROVOD_GLOO_RENDEZVOUS_", "HOROVOD_HOSTNAME"),
+)
+LONGEST = 128 * 1024 - 256
 MODULE = "-m "  # begins a script that is a module's name
 
 
@@ -98,7 +104,11 @@ class Job:
 
     def __post_init__(self) -> None:
         set_field = partial(object.__setattr__, self)
+        if not isinstance(self.script, str):
+            raise JobError(f"script must be a path or a name, got {self.script!r}")
         set_field("args", tuple(str(argument) for argument in self.args))
+        for name, declared in OPTIONS.items():
+            set_field(name, _converted(name, declared, getattr(self, name)))
         stem = self.script.rpartition(".")[2] if self.script.startswith(MODULE) else Path(self.script).stem
         set_field("name", self.name or stem)
         if self.parameter_servers is None:
@@ -114,18 +124,23 @@ class Job:
             yield f"name must not contain control characters, got {self.name!r}"
         for name, declared in OPTIONS.items():
             value, least = getattr(self, name), declared.metadata.get("least")
-            if least is not None and value is not None and (type(value) is not int or value < least):
+            if least is not None and value is not None and value < least:
                 yield f"{name} must be an integer >= {least}, got {value!r}"
-        if self.timeout_s is not None and not self.timeout_s > 0:
+        if self.timeout_s is not None and not self.timeout_s > 0:  # NaN too
             yield f"timeout_s must be positive, got {self.timeout_s!r}"
         for name, value in self.env:
-            if not re.fullmatch(r"[A-Za-z_]\w*", name, re.ASCII) or not isinstance(value, str) or "\0" in value:
+            texts = isinstance(name, str) and isinstance(value, str)
+            if not texts or not re.fullmatch(r"[A-Za-z_]\w*", name, re.ASCII) or "\0" in value:
                 yield f"env must map variable names to text, got {name!r}"
+            elif name.startswith(OF_LAUNCHER):
+                yield f"env must not contain {name}: the launcher sets it for each rank"
+            elif len(value) > LONGEST:
+                yield f"the value of {name} in env must have at most {LONGEST:,} characters, got {len(value):,}"
         if self.cluster not in CLUSTERS:
             known = ", ".join(CLUSTERS) + did_you_mean(str(self.cluster), CLUSTERS)
             yield f"cluster must be one of {known}; got {self.cluster!r}"
         servers = self.parameter_servers
-        if self.cluster == "parameter_server" and (type(servers) is not int or servers < 1):
+        if self.cluster == "parameter_server" and (servers or 0) < 1:
             yield f"parameter_servers must be an integer >= 1, got {servers!r}"
         if self.cluster != "parameter_server" and servers != 0:
             yield f'parameter_servers={servers!r} needs cluster="parameter_server", not {self.cluster!r}'
@@ -140,6 +155,21 @@ class Job:
         """Number of ranks: workers, a coordinator and parameter servers."""
         coordinator = int(self.cluster == "parameter_server")
         return coordinator + self.workers + (self.parameter_servers or 0)
+
+
+def _converted(name: str, declared: dataclasses.Field, value: Any) -> Any:
+    """Return an option's value as its declared type, also of NumPy's numbers; JobError names the option."""
+    kind = CONVERTERS.get(declared.type, declared.type)
+    if value is None and declared.default is None:
+        return None
+    rules = {int: "an integer", float: "a number of seconds", bool: "True or False", str: "text"}
+    rule = rules[kind]
+    if kind is int and "least" in declared.metadata:
+        rule += f" >= {declared.metadata['least']}"
+    plain = value.item() if type(value).__module__ == "numpy" and not getattr(value, "shape", None) else value
+    if type(plain) is kind or (kind is float and type(plain) is int):
+        return plain
+    raise JobError(f"{name} must be {rule}, got {value!r}")
 
 
 OPTIONS = {each.name: each for each in dataclasses.fields(Job) if each.metadata}
@@ -164,6 +194,14 @@ def add_options(parser: argparse.ArgumentParser) -> None:
             parser.add_argument(*words, type=CONVERTERS[declared.type], default=declared.default, help=help, **known)
 
 
+OTHERS = {
+    ".ipynb": "launch works inside a notebook; a notebook runs with papermill or `jupyter execute`",
+    ".sh": "name the Python script that it starts",
+    ".pyz": "unpack it, and name the script in it",
+    ".pyc": "name the .py file",
+}
+
+
 def resolve_script(script: str | Path, cwd: str | Path) -> str:
     """Return the absolute path of `script`, looked for in `cwd` and then in `script_folders`; ``-m MODULE`` as it is.
 
@@ -174,6 +212,10 @@ def resolve_script(script: str | Path, cwd: str | Path) -> str:
         if not re.fullmatch(r"\w+(\.\w+)*", name):
             raise JobError(f"-m needs a module's name such as package.module, got {name!r}")
         return MODULE + name
+    if not isinstance(script, (str, Path)):
+        raise JobError(f"script must be a path or a name, got {script!r}")
+    if hint := OTHERS.get(Path(script).suffix):
+        raise JobError(f"{script} is not a Python script: {hint}")
     folders = script_folders()
     for folder in (Path(cwd), *folders):
         path = folder / Path(script).expanduser()
@@ -183,6 +225,8 @@ def resolve_script(script: str | Path, cwd: str | Path) -> str:
             return str(path.absolute())
     known = sorted(file.name for folder in folders for file in folder.glob("*.py"))
     local = sorted(file.name for file in Path(cwd).glob("*.py"))
+    if re.fullmatch(r"python[\d.]*", Path(script).name):
+        raise JobError(f"no script {str(script)!r} in {cwd}: leave it out, as `ddl run train.py` starts Python itself")
     hint = did_you_mean(str(script), [*local, *known]) or f"; scripts found by name: {', '.join(known)}"
     raise JobError(f"no script {str(script)!r} in {cwd}{hint}")
 

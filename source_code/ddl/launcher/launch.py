@@ -9,15 +9,18 @@ import subprocess
 import textwrap
 import threading
 import time
+import weakref
 from collections.abc import Iterable, Mapping
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from ddl.display.style import is_live
 from ddl.launcher import fork_client, processes, slurm
 from ddl.launcher.job import OPTIONS, Job, JobError, option_arguments, resolve_script
 from ddl.launcher.plan import HERE, Plan, plan
 from ddl.launcher.run import Run, RunFailed, RunInterrupted
+from ddl.launcher.run_options import OURS, SAFE_PATH
 from ddl.launcher.site import Site, SiteError
 from ddl.launcher.timeouts import stall_s
 from ddl.records.folder import RunFolder, StorageError
@@ -70,6 +73,7 @@ def launch(
         or ``tf.keras`` is not Keras 2.
     """
     cwd = str(working_dir())
+    _require_types(args=args, env=env, site=site, dry_run=dry_run, wait=wait, detach=detach, check=check)
     settings = {name: options.pop(name) for name in OPTIONS if options.get(name) is not None}
     job = Job(
         script=resolve_script(script, cwd),
@@ -88,15 +92,36 @@ def launch(
             print("# the discovery script is written when a run starts")
         print(planned.shell_line)
         return None
+    is_live()  # refuse an invalid DDL_VIEW before anything runs
     run = start(job, site, detach, terminal)
     if detach or not wait:
         return run
-    run.wait()
+    try:
+        run.wait()
+    except RunInterrupted:
+        raise
+    except BaseException:  # such as an output that cannot be written, or the caller's own alarm
+        run.stop()
+        raise
     if check and run.state in ("failed", "lost"):
         raise RunFailed(run)
     if check and run.state == "stopped":
         raise RunInterrupted(run, "was stopped")
     return run
+
+
+def _require_types(**given: Any) -> None:
+    """Raise JobError if an argument of `launch` that is not an option of the job has a wrong type."""
+    switches = ("dry_run", "wait", "detach", "check")
+    rules = {
+        "args": (not isinstance(given["args"], (str, bytes)), 'a list of arguments, such as ["--epochs", 3]'),
+        "env": (given["env"] is None or isinstance(given["env"], Mapping), 'a mapping such as {"NAME": "value"}'),
+        "site": (given["site"] is None or isinstance(given["site"], (Site, str, Path)), "a site or a file's path"),
+        **{name: (type(given[name]) is bool, "True or False") for name in switches},
+    }
+    for name, (fits, rule) in rules.items():
+        if not fits:
+            raise JobError(f"{name} must be {rule}, got {given[name]!r}")
 
 
 def _declare() -> None:
@@ -137,7 +162,7 @@ def start(job: Job, site: Site, detach: bool = False, terminal: str = "") -> Run
     except BaseException:
         shutil.rmtree(paths.path, ignore_errors=True)  # nothing is running yet
         raise
-    environment = {**_own_environment(), **dict(planned.environment)}
+    environment = {SAFE_PATH: OURS, **_own_environment(), **dict(planned.environment)}
     if detach and site.scheduler == "slurm":
         return _submit(planned, environment, paths)
     if fork_server:
@@ -209,6 +234,7 @@ def _spawn(planned: Plan, environment: dict[str, str], paths: RunFolder, detach:
                 start_new_session=True,  # Ctrl-C reaches only this process, which then stops the run
                 pass_fds=inherited,
             )
+        _started.add(process)
         threading.Thread(target=process.wait, daemon=True).start()  # keeps the pipe open if its `Run` is gone
     except OSError as error:
         refusal = SiteError(f"{planned.argv[0]} cannot be started ({error.strerror}); `ddl doctor` checks this site")
@@ -218,6 +244,20 @@ def _spawn(planned: Plan, environment: dict[str, str], paths: RunFolder, detach:
         processes.end(paths.path.name)
         raise
     return Run(paths.path, process)
+
+
+_started: "weakref.WeakSet[subprocess.Popen]" = weakref.WeakSet()
+
+
+def _let_go() -> None:
+    """Close what a forked child has inherited: otherwise runs would go on for it after this process's death."""
+    for process in _started:
+        if process.stdin:
+            process.stdin.close()
+    fork_client.close()
+
+
+os.register_at_fork(after_in_child=_let_go)
 
 
 def _surroundings(folder: Path) -> dict[str, Any]:

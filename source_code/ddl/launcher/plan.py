@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ddl.launcher.job import MODULE, OPTIONS, Job
-from ddl.launcher.run_options import OF_HOSTS, OF_RANK, OF_TASK, RunOptions
+from ddl.launcher.run_options import OF_HOSTS, OF_RANK, OF_TASK, SAFE_PATH, RunOptions
 from ddl.launcher.site import Site, SiteError
 from ddl.launcher.slurm import job_name
 from ddl.launcher.timeouts import COOLDOWN_S, GLOO_TIMEOUT_S
@@ -31,7 +31,7 @@ HERE = "on this machine"
 Words = tuple[str, ...]  # of a command line
 
 # Variables that a run needs from its launcher. Names only: everybody can see a command line.
-RUN = ("DDL_RUN_ID", "DDL_RUN_DIR", "DDL_RUNS_DIR", "DDL_DATA_DIR", "DDL_LIFELINE", "PYTHONNOUSERSITE")
+RUN = ("DDL_RUN_ID", "DDL_RUN_DIR", "DDL_RUNS_DIR", "DDL_DATA_DIR", "DDL_LIFELINE", "PYTHONNOUSERSITE", SAFE_PATH)
 # Where a GPU's driver keeps the kernels that it has compiled, and how many bytes of them.
 KERNELS = ("CUDA_CACHE_PATH", "CUDA_CACHE_MAXSIZE")
 LOGIN = (*KERNELS, "HOME", "LANG", "LD_LIBRARY_PATH", "LOGNAME", "PATH", "SHELL", "USER", "XDG_CACHE_HOME")

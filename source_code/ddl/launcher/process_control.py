@@ -1,17 +1,23 @@
 """Control the processes of a run: find out whether they are alive, stop them, and record how they ended."""
 
 import contextlib
+import os
+import pwd
 import re
 import signal
 import subprocess
 import time
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
+from ddl.errors import InputError
 from ddl.launcher import processes, slurm
 from ddl.launcher.failure import SLURM_ENDS
 from ddl.launcher.processes import wait_until
 from ddl.launcher.progress import end_of, launcher_events
 from ddl.launcher.restarts import OF_LAUNCHER
+from ddl.launcher.timeouts import TERM_GRACE_S
 from ddl.records import files
 from ddl.records.folder import RunFolder, StorageError, processes_of
 from ddl.records.jsonfiles import DamagedFile, is_full, read_json_lines
@@ -20,7 +26,7 @@ from ddl.records.log import last_lines
 # Lines of an srun that could not start its tasks: no configuration; a prolog or a node that failed.
 NO_JOB = re.compile("^srun: (fatal: |error: (Task|Application) launch (for .*)?failed)")
 POLL_S = 0.2
-STOP_GRACE_S = 6.0  # ranks end within a second or two; after this their supervisor is killed
+STOP_GRACE_S = 6.0  # ranks that don't handle SIGTERM end within a second or two; after this their supervisor is killed
 CANCEL_GRACE_S = 60.0  # Slurm sends SIGTERM, and SIGKILL after KillWait, usually 30 s
 
 
@@ -30,6 +36,7 @@ class ProcessControl:
     def __init__(self, folder: RunFolder, job: dict, process: subprocess.Popen | None = None) -> None:
         self._folder, self._job, self._process = folder, job, process
         self._id = folder.path.name
+        self._owner = _owner_of(folder.path)
         site = job.get("site", {})
         self._on_slurm = site.get("scheduler") == "slurm"
         queued = self._on_slurm and not site.get("allocation")  # job steps are not queued
@@ -79,7 +86,7 @@ class ProcessControl:
 
     def await_end(self) -> None:
         """Wait until the supervisor has recorded the run's end and is gone."""
-        grace_s = CANCEL_GRACE_S if self._queue else STOP_GRACE_S
+        grace_s = CANCEL_GRACE_S if self._queue else self._stop_grace_s()
         wait_until(lambda: not processes.of_run(self._id), grace_s)
         processes.end(self._id)
         if self._process:
@@ -88,16 +95,23 @@ class ProcessControl:
             wait_until(self._settled_with_slurm, CANCEL_GRACE_S, POLL_S)
 
     def stop(self) -> None:
-        """End the run and wait until its processes are gone."""
+        """End the run and wait until its processes are gone; InputError if it is another user's."""
+        if self._owner:
+            raise InputError(f"run {self._id} belongs to {self._owner.name}: nobody else can stop it")
         if self._queue and self._queue.cancel():
             wait_until(self._cancelled, CANCEL_GRACE_S, POLL_S)
         elif pid := self._launcher_pid():
             # srun asks for confirmation of a SIGINT; for supervisors, SIGTERM would leave time for a checkpoint.
             processes.send(pid, signal.SIGTERM if self._on_slurm else signal.SIGINT)
             # A supervisor that has just started ends without a record.
-            wait_until(lambda: bool(self._end()) or pid not in processes.of_run(self._id), STOP_GRACE_S)
+            wait_until(lambda: bool(self._end()) or pid not in processes.of_run(self._id), self._stop_grace_s())
         self.await_end()
         self._record_end(state="stopped", reason="stopped")
+
+    def _stop_grace_s(self) -> float:
+        """Return how long the run may take to end: longer if ranks handle SIGTERM."""
+        ranks = processes.of_run(self._id, mark="DDL_RANKS_OF")
+        return STOP_GRACE_S + any(processes.handles_signal(pid, signal.SIGTERM) for pid in ranks) * TERM_GRACE_S
 
     def make_room(self) -> None:
         """Ask the supervisor to end the run, after its ranks have written a checkpoint if they can."""
@@ -112,15 +126,20 @@ class ProcessControl:
         """Return the id of the process to ask for an end; 0 if it is gone."""
         if self._process:
             return self._process.pid
-        events = read_json_lines(self._folder.launcher, OF_LAUNCHER)
-        pid = next((event["pid"] for event in events if event["event"] == "launched"), 0)
+        pid = self._launched_pid()
         return pid if pid in processes.of_run(self._id) else 0
+
+    def _launched_pid(self) -> int:
+        events = read_json_lines(self._folder.launcher, OF_LAUNCHER)
+        return next((event.get("pid", 0) for event in events if event["event"] == "launched"), 0)
 
     def _alive(self, job: slurm.JobState | None) -> bool:
         if self._process:
             return self._process.poll() is None
         if self._queue:
             return bool(job and job.active)
+        if self._owner:  # the environment of another user's process can't be read, but its owner can
+            return not self._end() and _user_of(self._launched_pid()) == self._owner.number
         return not self._end() and bool(processes.of_run(self._id))
 
     def _end(self) -> dict | None:
@@ -177,6 +196,33 @@ class ProcessControl:
     def _record_end(self, **fields: Any) -> None:
         with contextlib.suppress(StorageError):  # then the run counts as lost, and its full disk is named
             self._folder.append(self._folder.launcher, {"event": "ended", "time": time.time(), **fields})
+
+
+@dataclass(frozen=True)
+class User:
+    """Another user of this machine."""
+
+    number: int
+    name: str
+
+
+def _owner_of(folder: Path) -> User | None:
+    """Return the user to whom a run's folder belongs; None if it is this process's user, or root asks."""
+    with contextlib.suppress(OSError):
+        number = folder.stat().st_uid
+        if os.geteuid() not in (0, number):
+            with contextlib.suppress(KeyError):  # no name
+                return User(number, pwd.getpwuid(number).pw_name)
+            return User(number, f"user {number}")
+    return None
+
+
+def _user_of(pid: int) -> int | None:
+    """Return the number of the user whose process this is; None if there is no such process."""
+    try:
+        return os.stat(f"/proc/{pid}").st_uid if pid else None
+    except OSError:
+        return None
 
 
 def _end_by_slurm(job: slurm.JobState, end: dict) -> dict:

@@ -7,6 +7,7 @@ so a process can't lose its mark, even in a new session.
 
 import contextlib
 import os
+import re
 import signal
 import time
 from collections.abc import Callable, Collection
@@ -47,3 +48,12 @@ def send(pid: int, number: int) -> None:
     """Send a signal to a process that may have ended already."""
     with contextlib.suppress(ProcessLookupError):
         os.kill(pid, number)
+
+
+def handles_signal(pid: int, number: int) -> bool:
+    """Return whether a process has a handler for a signal."""
+    try:
+        caught = re.search(r"SigCgt:\s*(\w+)", Path(f"/proc/{pid}/status").read_text())
+    except OSError:
+        return False
+    return bool(caught) and bool(int(caught[1], 16) >> (number - 1) & 1)

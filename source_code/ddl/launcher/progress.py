@@ -141,6 +141,7 @@ def _read(folder: RunFolder, alive: bool, now: float, waiting: str, script: Json
     facts["notes"] += dict.fromkeys(info["note"] for info in records if info and info.get("note"))
     facts["notes"] += notes_of(restarts)
     facts["notes"] += changes_of(launcher)
+    facts["notes"] += (event.get("message", "") for event in launcher if event["event"] == "note")
     if state not in OVER and folder.discovery.exists():
         facts["notes"].append(f"to let ranks come and go, edit {folder.discovery}")
     if state in ("running", "training"):
@@ -159,7 +160,7 @@ def _read(folder: RunFolder, alive: bool, now: float, waiting: str, script: Json
         waiting=waiting,
         world=world,
         ranks=ranks,
-        elapsed_s=until - created,
+        elapsed_s=max(0.0, until - created),  # the clock may have been set back
         remaining_s=_remaining(facts, events, now) if state == "training" else None,
         max_restarts=job.get("max_restarts") or 0,
         restarts=restarts,

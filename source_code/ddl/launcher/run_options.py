@@ -18,6 +18,9 @@ from ddl.launcher.tf_cluster_roles import Roles, assign_roles
 from ddl.records.folder import RunFolder
 from ddl.records.jsonfiles import read_json
 
+# Keeps the working folder off the path of `python -m`: a json.py there would hide the library's. With this value it was
+# set by the launcher and not by the user, and the script does not see it.
+SAFE_PATH, OURS = "PYTHONSAFEPATH", "ddl"
 MODULE = "-m"  # before a script that is a module's name
 OF_RANK = ("threads", "cluster", "parameter_servers")  # what a pasted line tells each rank
 OF_TASK = ("controller", "network_interface", *OF_RANK)
@@ -40,6 +43,7 @@ class RunOptions:
     processes: int = 1
     nodes: int = 1
     gpus_per_node: int = 0
+    env: tuple[str, ...] = ()
     oversubscribe: bool = False
     timeout_s: float | None = None
     max_restarts: int = 0
@@ -74,7 +78,7 @@ class RunOptions:
         """Return the options that a ``job.json`` describes."""
         known = {**job.get("site", {}), **job}
         values = {each.name: known[each.name] for each in dataclasses.fields(cls) if known.get(each.name) is not None}
-        return cls(**values | {"args": tuple(job["args"])})
+        return cls(**values | {"args": tuple(job["args"]), "env": tuple(job.get("env") or ())})
 
     @classmethod
     def parse(cls, words: Sequence[str]) -> "RunOptions":

@@ -6,6 +6,8 @@ from ddl.errors import InputError
 
 # Ranks that import on a busy or cold machine can start minutes apart; Gloo's own limit is 30 s.
 GLOO_TIMEOUT_S = 180
+# For a rank's own SIGTERM handler and exit handlers; Slurm and torchrun give as long before they kill.
+TERM_GRACE_S = 30.0
 # How long Horovod leaves alone a host on which a rank of an elastic run failed: the first number of seconds, doubled
 # with each failure, up to the second. Without them the host is never used again.
 COOLDOWN_S = (1, 60)

@@ -12,6 +12,8 @@ from pathlib import Path
 from threading import Event, Thread
 from typing import IO
 
+from ddl.errors import InputError
+
 QUEUE = "DDL_QUEUE"
 LOOK_EVERY_S = 0.3
 
@@ -22,13 +24,19 @@ def take_turn(name: str, stopping: Event, say: Callable[[str], object]) -> IO[st
     Calls `say` every `LOOK_EVERY_S` seconds with what the run waits for. Returns None at once if `stopping` is set.
     """
     path = Path(os.environ[QUEUE]) / "turn"
-    if not path.exists():
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with contextlib.suppress(PermissionError):  # another user has just made it
-            path.parent.chmod(0o755)
-            path.touch()
-            path.chmod(0o666)
-    file = open(path, "r+")
+    try:
+        if not path.exists():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with contextlib.suppress(PermissionError):  # another user has just made it
+                path.parent.chmod(0o755)
+                path.touch()
+                path.chmod(0o666)
+        file = open(path, "r+")
+    except OSError as error:
+        raise InputError(
+            f"{QUEUE}={path.parent} cannot be used ({error.strerror}): name a folder to write to"
+        ) from None
+    _require_locks(file)
     lock = Thread(target=fcntl.flock, args=(file, fcntl.LOCK_EX), daemon=True)
     lock.start()
     lock.join(0.05)
@@ -41,3 +49,16 @@ def take_turn(name: str, stopping: Event, say: Callable[[str], object]) -> IO[st
     file.truncate()
     file.flush()
     return file
+
+
+def _require_locks(file: IO[str]) -> None:
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:  # another run has its turn
+        return
+    except OSError as error:
+        raise _unusable(f"as its file system has no locks ({error.strerror})") from None
+
+
+def _unusable(why: str) -> InputError:
+    return InputError(f"{QUEUE}={os.environ[QUEUE]} cannot be used {why}: name another folder that you can write to")

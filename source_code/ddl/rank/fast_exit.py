@@ -13,6 +13,7 @@ import signal
 import sys
 import threading
 import traceback
+import weakref
 from collections.abc import Callable
 from pathlib import Path
 from typing import NoReturn
@@ -27,6 +28,12 @@ libc = ctypes.CDLL(None)
 def end_with_parent() -> None:
     """Ask the kernel to kill this process when the thread that started it is gone."""
     libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def reset_signals() -> None:
+    """Undo what this process has inherited that would hide how its children end: SIGCHLD ignored, signals blocked."""
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_SETMASK, [])
 
 
 def adopt_orphans() -> None:
@@ -80,15 +87,14 @@ def _exit(code: int) -> NoReturn:
     """Finish threads, exit handlers, the script's objects and streams, in the interpreter's order."""
     threading._shutdown()  # type: ignore[attr-defined]
     atexit._run_exitfuncs()
-    modules = [sys.modules.pop(name) for name in reversed(list(sys.modules)) if _is_script(sys.modules[name])]
-    gc.collect()  # finalizers run while the names that they use still exist
-    for module in modules:
-        names = vars(module)
-        for name in names:
-            if name != "__builtins__":
-                names[name] = None
-    del modules
+    # A module that nothing refers to is garbage with all its names: finalizers run while the names still exist.
+    left = [weakref.ref(sys.modules.pop(name)) for name in reversed(list(sys.modules)) if _is_script(sys.modules[name])]
     gc.collect()
+    if alive := [module for each in left if (module := each())]:
+        for module in alive:
+            _clear(vars(module))
+        del alive, module
+        gc.collect()
     for stream in (sys.stdout, sys.stderr):
         try:
             if stream is not None and not getattr(stream, "closed", False):
@@ -97,6 +103,14 @@ def _exit(code: int) -> NoReturn:
             code = code or 120  # the interpreter's status for this
     libc.fflush(None)  # what C code has printed
     os._exit(code)
+
+
+def _clear(names: dict) -> None:
+    """Set the names of a module to None in the interpreter's order: private ones first, then all but builtins."""
+    for private in (True, False):
+        for name in list(names):
+            if isinstance(name, str) and (name[:1] == "_" and name[1:2] != "_") == private and name != "__builtins__":
+                names[name] = None
 
 
 def _is_script(module: object) -> bool:

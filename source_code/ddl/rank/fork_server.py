@@ -28,7 +28,7 @@ from pathlib import Path
 from ddl.launcher.fork_client import ID_LENGTH, MARKS
 from ddl.launcher.timeouts import idle_s
 from ddl.rank import worker
-from ddl.rank.fast_exit import adopt_orphans, end_orphans, fork, libc, run_and_exit
+from ddl.rank.fast_exit import adopt_orphans, end_orphans, fork, libc, reset_signals, run_and_exit
 from ddl.records.log import keep_writing
 
 ANSWER_S = 5.0
@@ -36,6 +36,7 @@ MOST_BYTES = 1 << 20  # of a request
 
 
 def main() -> None:
+    reset_signals()
     with socket.socket(fileno=int(sys.argv[1])) as requests:
         requests.set_inheritable(False)
         _import()
@@ -126,9 +127,9 @@ class ForkServer:
     def _report(self, supervisor: socket.socket) -> None:
         """Collect a fork that has ended, and send its status to its supervisor."""
         pid, pidfd = self._forks.pop(supervisor)
-        _, status = os.waitpid(pid, 0)
         self._selector.unregister(pidfd)
         os.close(pidfd)
+        _, status = os.waitpid(pid, 0)
         with contextlib.suppress(KeyError, ValueError):
             self._selector.unregister(supervisor)
         supervisor.settimeout(ANSWER_S)

@@ -39,12 +39,12 @@ class OneHost(Supervisor):
     def run(self) -> int:
         """Run all ranks; return the exit status of the run."""
         self.record("launched", pid=os.getpid())
-        turn = self._take_turn()
-        self.started = time.time()
-        if self.options.timeout_s:
-            self.watch(self.await_time_limit)
-        restart: dict = {}
+        turn, restart = None, {}
         try:
+            turn = self._take_turn()
+            self.began = time.monotonic()
+            if self.options.timeout_s:
+                self.watch(self.await_time_limit)
             if not self.stopping.is_set():
                 self.prepare()
                 self.run_ranks()

@@ -15,12 +15,13 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+from ddl.launcher.processes import handles_signal
 from ddl.launcher.run_options import RunOptions
-from ddl.launcher.timeouts import stall_s
-from ddl.rank.fast_exit import adopt_orphans
+from ddl.launcher.timeouts import TERM_GRACE_S, stall_s
+from ddl.rank.fast_exit import adopt_orphans, reset_signals
 from ddl.rank.rendezvous import Slot
 from ddl.rank.spawn import ForkedRank, Spawner
-from ddl.rank.waiting import SAMPLE_S, Straggler, at_work, handles_signal, waits
+from ddl.rank.waiting import SAMPLE_S, Straggler, at_work, waits
 from ddl.records.folder import RunFolder, stack_of
 from ddl.records.jsonfiles import read_json
 from ddl.records.paths import runs_dir
@@ -52,8 +53,8 @@ class Supervisor:
     is awaited in its own thread, because the main thread waits for ranks.
     """
 
-    grace_s = 1.0  # between SIGTERM and SIGKILL
-    started = 0.0  # in seconds since the epoch; the time limit counts from here
+    grace_s = 1.0  # between SIGTERM and SIGKILL, for processes that don't handle SIGTERM
+    began = 0.0  # on the monotonic clock; the time limit counts from here
 
     def __init__(self, options: RunOptions, watch_launcher: bool = True):
         self.options = options
@@ -67,6 +68,8 @@ class Supervisor:
         self._children: list[ForkedRank | subprocess.Popen] = []
         self._lock, self._ending, self._start = threading.Lock(), False, 1
         self._spawner = Spawner()
+        self._earlier_bytes = 0  # of the ranks' output before the last restart
+        reset_signals()
         adopt_orphans()
         self._watch_signals()
         lifeline = os.environ.pop("DDL_LIFELINE", "")  # not for processes started from here
@@ -87,7 +90,7 @@ class Supervisor:
             late = self._ending
         if late:
             child.send_signal(signal.SIGTERM)
-            self.watch(self._kill_after_grace, self._start)
+            self.watch(self._kill_after, self.grace_s, self._start)
         return child
 
     def watch(self, function: Callable, *arguments: object) -> None:
@@ -120,21 +123,29 @@ class Supervisor:
         self.end_processes()
 
     def end_processes(self) -> None:
-        """Ask the processes to end, and kill those that are left after `grace_s`."""
+        """Ask the processes to end, and kill those that are left after `grace_s`.
+
+        If one handles SIGTERM, which may write what would be lost, they have `TERM_GRACE_S`.
+        """
         with self._lock:
-            self._ending = True
+            first, self._ending = not self._ending, True
+            handled = any(handles_signal(child.pid, signal.SIGTERM) for child in self._children)
         self.terminate()
-        self.watch(self._kill_after_grace, self._start)
+        if first:
+            self.watch(self._kill_after, TERM_GRACE_S if handled else self.grace_s, self._start)
 
     def forget_processes(self) -> None:
         """Prepare for a restart, when all processes have ended."""
         with self._lock:
             self._children, self._ending, self._start = [], False, self._start + 1
         self.asked = ""
+        self._earlier_bytes = self.folder.output_bytes(range(self.options.processes))
 
-    def _kill_after_grace(self, start: int) -> None:
-        time.sleep(self.grace_s)
+    def _kill_after(self, grace_s: float, start: int) -> None:
+        time.sleep(grace_s)
         if start == self._start:  # otherwise these are other processes, after a restart
+            if grace_s == TERM_GRACE_S:
+                self.note(f"ranks that handle SIGTERM were killed, as they had not ended after {grace_s:g} s")
             self.kill()
 
     def _send(self, number: int) -> None:
@@ -176,9 +187,9 @@ class Supervisor:
         self.end("launcher gone")
 
     def await_time_limit(self) -> None:
-        """End the processes when the time limit has passed since `started`, which may still change."""
+        """End the processes when the time limit has passed since `began`, which may still change."""
         timeout_s = self.options.timeout_s or math.inf
-        while (left := self.started + timeout_s - time.time()) > 0:
+        while (left := self.began + timeout_s - time.monotonic()) > 0:
             if self.stopping.wait(min(left, POLL_S)):
                 return
         self.end("timeout", timeout_s=timeout_s, **self.diagnose())
@@ -194,7 +205,7 @@ class Supervisor:
         limit_s, seen, due, before = stall_s(), 0.0, math.inf, None
         while not (over.wait(limit_s / 6) or self.stopping.is_set()):
             if (change := self.folder.last_change()) != seen:
-                patience = limit_s * (1 if self.folder.has_output(ranks) else 10)
+                patience = limit_s * (1 if self._has_output() else 10)
                 seen, due, before = change, time.monotonic() + patience, None
                 for rank in ranks:
                     self.folder.stalled(rank).unlink(missing_ok=True)
@@ -215,13 +226,17 @@ class Supervisor:
         straggler, known = Straggler(), None
         while not (over.wait(SAMPLE_S) or self.stopping.is_set()):
             pids = [self._pid(rank) for rank in ranks]
-            if not all(pids):
+            if not all(pids) or not self._has_output():  # they may be importing, each at its own pace
                 continue
             if (found := straggler.add([at_work(pid) for pid in pids if pid])) != known:
                 self.folder.straggler.unlink(missing_ok=True)
                 if found is not None:
                     self.folder.record(self.folder.straggler, {"rank": ranks[found]})
                 known = found
+
+    def _has_output(self) -> bool:
+        """Return whether the script of a rank has printed or recorded anything since the last start."""
+        return self.folder.output_bytes(range(self.options.processes)) > self._earlier_bytes
 
     def waits(self, ranks: Sequence[int]) -> list[bool]:
         """Return for each of these ranks whether it waits for others."""
@@ -232,6 +247,10 @@ class Supervisor:
         return (read_json(self.folder.rank(rank)) or {}).get("pid", 0)
 
     # ---------------------------------------------------------------- records
+
+    def note(self, message: str) -> None:
+        """Record a note that views show."""
+        self.record("note", message=message)
 
     def record(self, event: str, **fields: object) -> None:
         """Append an event to ``launcher.jsonl``."""

@@ -143,7 +143,9 @@ class Task(Supervisor):
             self.folder.write_json(self.folder.rendezvous, meeting)
         else:
             meeting = self._find_rendezvous()
-        self.started = meeting["time"]  # the same in all tasks and starts, so that a time limit ends all at once
+        # The same moment in all tasks and starts, so that a time limit ends all at once.
+        self.started = meeting["time"]
+        self.began = time.monotonic() - (time.time() - self.started)
         server = rendezvous.variables(meeting["address"], meeting["port"])
         if self.controller == "none":
             return {**server, "DDL_ADDRESS": own_address(interface)}

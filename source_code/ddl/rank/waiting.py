@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import Sequence
 from pathlib import Path
 
+from ddl.launcher.processes import handles_signal
 from ddl.records.folder import STACK_SIGNAL, stack_of
 
 STACK_S = 0.5
@@ -44,15 +45,6 @@ def waits(pid: int, stack: Path) -> bool:
         return False
     idle = after.user + after.system - before.user - before.system < STACK_S / 2
     return idle and bool(LIBRARY.search(stack_of(stack).split("\n")[0]))
-
-
-def handles_signal(pid: int, number: int) -> bool:
-    """Return whether a process has a handler for a signal."""
-    try:
-        caught = re.search(r"SigCgt:\s*(\w+)", Path(f"/proc/{pid}/status").read_text())
-    except OSError:
-        return False
-    return bool(caught) and bool(int(caught[1], 16) >> (number - 1) & 1)
 
 
 class Straggler:

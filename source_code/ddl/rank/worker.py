@@ -5,6 +5,8 @@ script, with the arguments, working directory and ``__main__`` that python gives
 through horovodrun's pipes: a child of a crashed rank that holds a pipe open would make horovodrun wait forever.
 """
 
+import atexit
+import bdb
 import contextlib
 import faulthandler
 import gc
@@ -20,7 +22,8 @@ from importlib.machinery import SourceFileLoader
 from pathlib import Path
 
 from ddl.errors import CourseError
-from ddl.launcher.run_options import RunOptions
+from ddl.launcher.run_options import OURS, SAFE_PATH, RunOptions
+from ddl.launcher.timeouts import TERM_GRACE_S
 from ddl.rank import devices, tf_config
 from ddl.rank.fast_exit import exit_status
 from ddl.records.folder import STACK_SIGNAL, RunFolder
@@ -28,8 +31,6 @@ from ddl.records.log import keep_writing
 from ddl.records.machine import gpu_numbers, host_name
 from ddl.records.stack import require_keras_2
 
-# A failed rank must not wait in its exit handlers for ranks that wait for it.
-EXIT_GRACE_S = 2.0
 # New objects between two collections of garbage. With Python's 700, TensorFlow's import takes 0.4 s of 2.3 s longer.
 COLLECT_EVERY = 10_000
 
@@ -41,12 +42,16 @@ class NoKeyboard(CourseError, RuntimeError):
 def main(forked: bool = False) -> None:
     """Be a rank of the run that this process's command line names; `forked` if its libraries are already imported."""
     options = RunOptions.of_process()
+    if os.environ.get(SAFE_PATH) == OURS:
+        del os.environ[SAFE_PATH]
+        if getattr(sys.flags, "safe_path", False):
+            sys.path.insert(0, "")  # where the script's folder goes
     gc.set_threshold(COLLECT_EVERY)
     # A process of an elastic run keeps its number while its rank changes.
     rank = int(os.environ.get("DDL_PROCESS") or os.environ.get("HOROVOD_RANK", "0"))
     roles = options.roles(int(os.environ.get("HOROVOD_SIZE", "1")))
     debugged = options.debug == rank and options.terminal
-    _set_threads(str(options.threads), forked)
+    _set_threads(str(options.threads), forked, options.env)
     note = devices.prepare(options)
     folder = RunFolder.here()
     # A warning of the time limit may come while the script imports. A script that handles SIGURG unblocks it; other
@@ -80,10 +85,11 @@ def main(forked: bool = False) -> None:
             _warn_of_late_variables(before)
     except BaseException as error:
         if status := exit_status(error):
-            if debugged and not isinstance(error, SystemExit):
+            if debugged and not isinstance(error, (SystemExit, bdb.BdbQuit)):
                 _debug(error)
             _report(error, status, rank, folder)
-            timer = threading.Timer(EXIT_GRACE_S, os._exit, [status])
+            _forget_horovods_shutdown()
+            timer = threading.Timer(TERM_GRACE_S, os._exit, [status])
             timer.daemon = True
             timer.start()
             sys.exit(status)
@@ -93,10 +99,19 @@ def main(forked: bool = False) -> None:
         folder.record(folder.rank(rank), {**record, "ended": time.time()})
 
 
-def _set_threads(threads, forked):
+def _forget_horovods_shutdown():
+    """Unregister Horovod's exit handler: a failed rank would wait in it for ranks that wait for this one."""
+    for name in ("horovod.tensorflow.mpi_ops", "horovod.torch.mpi_ops"):
+        if basics := getattr(sys.modules.get(name), "_basics", None):
+            atexit.unregister(basics.shutdown)
+
+
+def _set_threads(threads, forked, given=()):
+    """Set the number of threads, except in variables that the user has `given` this run."""
     os.environ["DDL_THREADS"] = threads
     for name in ("OMP_NUM_THREADS", "TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS"):
-        os.environ[name] = threads
+        if name not in given:
+            os.environ[name] = threads
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     if forked:  # OpenBLAS is loaded already
         from ddl.rank.fork_server import set_blas_threads
@@ -219,6 +234,13 @@ def _own_frames(error):
     return frames
 
 
+def _message_of(error):
+    try:
+        return str(error)
+    except Exception as failed:  # an exception may fail to describe itself
+        return f"its message could not be read: {type(failed).__name__}"
+
+
 def _report(error, status, rank, folder):
     """Record the traceback and print it."""
     if isinstance(error, SystemExit):  # a bare status says little, but it is all there is
@@ -235,7 +257,7 @@ def _report(error, status, rank, folder):
             "host": host_name(),
             "type": type(error).__name__,
             "status": status,
-            "message": str(error),
+            "message": _message_of(error),
             "traceback": text,
             "time": time.time(),
             "log_bytes": log.stat().st_size if log.exists() else 0,  # before the traceback

@@ -89,13 +89,13 @@ class RunFolder:
                     latest = max(latest, entry.stat().st_mtime)
         return latest
 
-    def has_output(self, ranks: Iterable[int]) -> bool:
-        """Return whether the script of one of these ranks has printed or recorded anything."""
+    def output_bytes(self, ranks: Iterable[int]) -> int:
+        """Return the bytes that the script of these ranks has printed or recorded."""
+        total = 0
         for path in (self.events, *map(self.log, ranks)):
             with contextlib.suppress(OSError):
-                if path.stat().st_size:
-                    return True
-        return False
+                total += path.stat().st_size
+        return total
 
     def forget_start(self, ranks: int) -> None:
         """Remove the records of the first `ranks` ranks, which have ended, but not their logs."""

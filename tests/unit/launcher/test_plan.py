@@ -98,7 +98,7 @@ IN_CONTAINER = Site(
 )
 ENVIRONMENT = (
     "CUDA_CACHE_PATH,CUDA_CACHE_MAXSIZE,HOME,LANG,LD_LIBRARY_PATH,LOGNAME,PATH,SHELL,USER,XDG_CACHE_HOME,DDL_RUN_ID,"
-    "DDL_RUN_DIR,DDL_RUNS_DIR,DDL_DATA_DIR,DDL_LIFELINE,PYTHONNOUSERSITE"
+    "DDL_RUN_DIR,DDL_RUNS_DIR,DDL_DATA_DIR,DDL_LIFELINE,PYTHONNOUSERSITE,PYTHONSAFEPATH"
 )
 CARRIER = paths.source_dir() / "ddl" / "launcher" / "pass_environment.sh"
 
@@ -148,7 +148,7 @@ def test_singularity_on_a_node_of_slurm():
         "--nodes=1 --ntasks-per-node=1 --cpus-per-task=32 --gres=gpu:2 "
         f"--export={ENVIRONMENT},PYTHONPATH,NCCL_DEBUG "
         f"sh {CARRIER} DDL_RUN_ID DDL_RUN_DIR DDL_RUNS_DIR DDL_DATA_DIR DDL_LIFELINE "
-        "PYTHONNOUSERSITE PYTHONPATH NCCL_DEBUG CUDA_VISIBLE_DEVICES CUDA_CACHE_PATH CUDA_CACHE_MAXSIZE 'SLURM_*' SLURMD_NODENAME -- "
+        "PYTHONNOUSERSITE PYTHONSAFEPATH PYTHONPATH NCCL_DEBUG CUDA_VISIBLE_DEVICES CUDA_CACHE_PATH CUDA_CACHE_MAXSIZE 'SLURM_*' SLURMD_NODENAME -- "
         "singularity exec --nv --cleanenv --pwd /course/notebooks --bind /course --bind /data "
         "--bind /scratch:/scratch:ro /shared/ddl.sif "
         "horovodrun --gloo --network-interfaces lo --gloo-timeout-seconds 180 -np 2 "

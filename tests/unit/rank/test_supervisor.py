@@ -61,7 +61,7 @@ def test_stop_ends_processes_and_keeps_first_reason(supervise, number):
 
 def test_a_time_limit_counts_from_the_start(supervise):
     supervised = supervise(timeout_s=60)
-    supervised.started = time.time() - 61
+    supervised.began = time.monotonic() - 61
     supervised.await_time_limit()
     assert ended(supervised) == ["terminate", "kill"]
     assert (supervised.reason, supervised.details) == ("timeout", {"timeout_s": 60, "found": "something"})
