@@ -75,6 +75,8 @@ def cluster(folder):
     folder = Path(folder)
     folder.chmod(0o755)
     (folder / "state").mkdir()
+    for node in NODES:
+        (folder / f"spool-{node}").mkdir()  # newer versions of Slurm don't make it
     configure(folder)
     daemons = []
     environment = {**os.environ, "SLURM_CONF": str(folder / "slurm.conf")}
@@ -127,6 +129,9 @@ def configure(folder):
             os.mknod(device, stat.S_IFCHR | 0o666, os.makedev(1, 3))  # another /dev/null
             lines.append(f"NodeName={node} Name=gpu File={device}")
     (folder / "gres.conf").write_text("\n".join(lines) + "\n")
+    version = subprocess.run([which("slurmctld"), "-V"], capture_output=True, text=True).stdout.split()[-1]
+    if int(version.split(".")[0]) >= 23:  # would otherwise look for control groups, whatever the plugins are
+        (folder / "cgroup.conf").write_text("CgroupPlugin=disabled\n")
     key = folder / "munge.key"
     key.write_bytes(os.urandom(128))
     key.chmod(0o400)

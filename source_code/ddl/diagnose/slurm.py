@@ -4,6 +4,7 @@ Commands are asked for machine-readable output (``sinfo -h -o``); their error me
 """
 
 import os
+import re
 import shutil
 import subprocess
 from typing import NamedTuple
@@ -12,7 +13,8 @@ from ddl.diagnose.report import Check, missing
 from ddl.launcher.job import Job, resolve_script
 from ddl.launcher.plan import plan
 from ddl.launcher.site import Site
-from ddl.launcher.slurm import SlurmError, require_configuration
+from ddl.launcher.sitefile import seconds
+from ddl.launcher.slurm import SlurmError, own_environment, require_configuration
 from ddl.records.paths import runs_dir
 from ddl.text import plural
 
@@ -31,7 +33,8 @@ class Answer(NamedTuple):
 def ask(*argv: str) -> Answer:
     """Run a short command and return its answer."""
     try:
-        asked = subprocess.run(argv, capture_output=True, text=True, timeout=PATIENCE_S, stdin=subprocess.DEVNULL)
+        options = dict(capture_output=True, text=True, timeout=PATIENCE_S, stdin=subprocess.DEVNULL)
+        asked = subprocess.run(argv, env=own_environment(), **options)
     except FileNotFoundError:
         return Answer(True, "", f"{argv[0]} is not installed")
     except subprocess.TimeoutExpired:
@@ -50,7 +53,17 @@ def slurm_checks(site: Site) -> list[Check]:
     except SlurmError as error:
         return [missing("Slurm commands", str(error), "correct this first")]
     installed = Check("Slurm commands", "OK", "installed")
-    return [installed] if site.allocation else [installed, _request(site)]
+    return [installed] if site.allocation else [installed, _request(site), *_time_limit(site)]
+
+
+def _time_limit(site):
+    """Compare the time limit with the partition's: srun --test-only accepts a longer one, and the job waits forever."""
+    if not (site.partition and site.time_limit):
+        return
+    most = re.search(r"\bMaxTime=(\S+)", ask("scontrol", "--oneliner", "show", "partition", site.partition).text)
+    if most and most[1] != "UNLIMITED" and seconds(site.time_limit) > seconds(most[1]):
+        detail = f"partition {site.partition} allows {most[1]}: a job of {site.time_limit} would wait forever"
+        yield missing("time limit", detail, f'set time_limit = "{most[1]}" or less')
 
 
 def _request(site):

@@ -163,6 +163,8 @@ def start(job: Job, site: Site, detach: bool = False, terminal: str = "") -> Run
         shutil.rmtree(paths.path, ignore_errors=True)  # nothing is running yet
         raise
     environment = {SAFE_PATH: OURS, **_own_environment(), **dict(planned.environment)}
+    if site.scheduler == "slurm":
+        environment = slurm.own_environment(environment, site.allocation)
     if detach and site.scheduler == "slurm":
         return _submit(planned, environment, paths)
     if fork_server:

@@ -36,6 +36,7 @@ class ProcessControl:
     def __init__(self, folder: RunFolder, job: dict, process: subprocess.Popen | None = None) -> None:
         self._folder, self._job, self._process = folder, job, process
         self._id = folder.path.name
+        self.silent = ""  # why Slurm did not answer, if it didn't
         self._owner = _owner_of(folder.path)
         site = job.get("site", {})
         self._on_slurm = site.get("scheduler") == "slurm"
@@ -77,10 +78,12 @@ class ProcessControl:
             if why := next(filter(NO_JOB.search, lines), ""):  # no need to ask Slurm, which may not answer
                 self._record_launch_failure(status, message=why, job="")
                 return None
+        self.silent = ""
         try:
             return self._queue.state(fresh=fresh)
-        except slurm.SlurmError:
-            return None  # the controller doesn't answer at the moment
+        except slurm.SlurmError as error:
+            self.silent = str(error)
+            return None
 
     # ------------------------------------------------------------ ending
 
@@ -98,7 +101,11 @@ class ProcessControl:
         """End the run and wait until its processes are gone; InputError if it is another user's."""
         if self._owner:
             raise InputError(f"run {self._id} belongs to {self._owner.name}: nobody else can stop it")
-        if self._queue and self._queue.cancel():
+        try:
+            canceled = bool(self._queue) and self._queue.cancel()
+        except slurm.SlurmError as error:
+            raise slurm.SlurmError(f"nothing was canceled, because Slurm does not answer: {error}") from None
+        if canceled:
             wait_until(self._cancelled, CANCEL_GRACE_S, POLL_S)
         elif pid := self._launcher_pid():
             # srun asks for confirmation of a SIGINT; for supervisors, SIGTERM would leave time for a checkpoint.
@@ -119,7 +126,10 @@ class ProcessControl:
             processes.send(pid, signal.SIGTERM)
 
     def _cancelled(self) -> bool:
-        state = self._queue and self._queue.state(fresh=True)
+        try:
+            state = self._queue and self._queue.state(fresh=True)
+        except slurm.SlurmError:
+            return False
         return not (state and state.active)
 
     def _launcher_pid(self) -> int:
@@ -136,8 +146,8 @@ class ProcessControl:
     def _alive(self, job: slurm.JobState | None) -> bool:
         if self._process:
             return self._process.poll() is None
-        if self._queue:
-            return bool(job and job.active)
+        if self._queue:  # without an answer, nothing has changed
+            return bool(self.silent and not self._end()) or bool(job and job.active)
         if self._owner:  # the environment of another user's process can't be read, but its owner can
             return not self._end() and _user_of(self._launched_pid()) == self._owner.number
         return not self._end() and bool(processes.of_run(self._id))
@@ -161,7 +171,7 @@ class ProcessControl:
         status = self._process.poll() if self._process else None
         events = launcher_events(self._folder, processes_of(self._job), alive=False)
         if self._queue:
-            if (status is not None or not self._process) and not (job and job.active):
+            if (status is not None or not self._process) and not (job and job.active) and not self.silent:
                 self._settle(self._queue, events)
         elif status is not None and not end_of(events):
             processes.end(self._id)
@@ -179,7 +189,7 @@ class ProcessControl:
         if job and job.active:
             return
         end = end_of(events) or {}
-        if job and (events or job.state != "FAILED"):
+        if job and (any(event["event"] != "submitted" for event in events) or job.state != "FAILED"):
             self._record_end(**_end_by_slurm(job, end))
         elif job:
             self._record_launch_failure(1, job=job.id)

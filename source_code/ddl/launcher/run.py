@@ -3,6 +3,7 @@
 import os
 import signal
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -70,7 +71,11 @@ class Run:
     def progress(self) -> Progress:
         """Return everything that is known now."""
         alive, waiting = self._processes.look()
-        return progress_of(self.folder, alive=alive, events=self._events, waiting=waiting)
+        progress = progress_of(self.folder, alive=alive, events=self._events, waiting=waiting)
+        if (silent := self._processes.silent) and not progress.over:
+            note = f"Slurm does not answer ({silent}): what is shown may be old"
+            progress = replace(progress, notes=(*progress.notes, note))
+        return progress
 
     @property
     def state(self) -> str:

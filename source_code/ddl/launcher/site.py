@@ -1,6 +1,7 @@
 """Sites: the place where runs start, which is this machine, hosts simulated on it, or a Slurm cluster."""
 
 import os
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -218,6 +219,8 @@ def _contradictions(site: Site) -> Iterator[tuple[str, str]]:
         yield "container", f' needs scheduler = "local": {why}. With Slurm, use "singularity" or "none"'
     if site.container != "none" and not site.image:
         yield "container", " needs an image"
+    if any(re.match("--clusters?(=|$)|-M", word) for word in site.scheduler_arguments):
+        yield ("scheduler_arguments", ": --clusters hides jobs from here, so log in to a host of that cluster instead")
     if "--gpus-per-task" in site.gpu_option or "{n}" not in site.gpu_option:
         yield "gpu_option", ' must ask for the {n} GPUs of a node, as "--gres=gpu:{n}" or "--gpus-per-node={n}" do'
     try:

@@ -16,6 +16,8 @@ ACTIVE = frozenset(
     "PENDING CONFIGURING RUNNING COMPLETING SUSPENDED STAGE_OUT SIGNALING REQUEUED REQUEUE_FED REQUEUE_HOLD RESIZING "
     "RESV_DEL_HOLD SPECIAL_EXIT STOPPED".split()
 )
+OF_SLURM = re.compile("(SLURMD?|SBATCH|SALLOC|SRUN|SQUEUE|SACCT|SCANCEL|SINFO|SCONTROL)_")
+OF_USER = re.compile("(SLURM|SBATCH)_(CONF|CONF_SERVER|JWT|ACCOUNT|PARTITION|QOS|RESERVATION|CONSTRAINT)$")
 ASK_EVERY_S = 2.0  # a controller serves thousands of jobs
 PATIENCE_S = 30
 # Reasons (`man squeue`, "JOB REASON CODES") for which a job waits until somebody does something.
@@ -107,16 +109,25 @@ def _gpus_of_active(job: str) -> int | None:
     In a shell opened by ``salloc``, no variable has this number. Raises SlurmError if the job is over.
     """
     try:
-        rows = _table("squeue", "--noheader", "--states=all", f"--jobs={job}", "--format=%T|%b")
+        rows = _table("squeue", "--noheader", "--states=all", f"--jobs={job}", "--format=%T")
     except SlurmError as error:
         if "Invalid job id" not in str(error):
             return None
         rows = []  # Slurm has forgotten the job
-    if not any(state in ACTIVE for state, _ in rows):
+    if not any(state in ACTIVE for (state,) in rows):
         raise SlurmError(f"Slurm job {job} is over: leave this shell, or unset SLURM_JOB_ID")
-    # Generic resources, such as gpu:a100:2(S:0-1),shard:4
-    found = re.findall(r"(?:^|,)(?:gres[:/])?gpu(?:[:=][^:=,(]+)??(?:[:=](\d+))?(?=[,(]|$)", rows[0][1])
-    return sum(int(count or 1) for count in found) or None
+    # One line for each group of equal nodes. (squeue does not show what --gpus and --gpus-per-task have got.)
+    try:
+        details = _ask(["scontrol", "show", "job", "--details", job])
+    except SlurmError:
+        return None
+    return min(map(_gpus_of_node, re.findall(r"^ *Nodes=.*? GRES=(\S*)", details, re.MULTILINE)), default=0) or None
+
+
+def _gpus_of_node(resources: str) -> int:
+    """Return the number of GPUs among generic resources, such as ``gpu:a100:2(IDX:0-1),shard:4``."""
+    found = re.findall(r"(?:^|,)(?:gres[:/])?gpu(?:[:=][^:=,(]+)??(?:[:=](\d+))?(?=[,(]|$)", resources)
+    return sum(int(count or 1) for count in found)
 
 
 def require_configuration() -> None:
@@ -142,12 +153,21 @@ class SlurmJob:
         self.name = job_name(run_id)
         self._asked: float | None = None
         self._state: JobState | None = None
+        self._silent: SlurmError | None = None  # the last question had no answer
 
     def state(self, fresh: bool = False) -> JobState | None:
-        """Return the job's state, at most `ASK_EVERY_S` old; None if Slurm has no such job."""
+        """Return the job's state, at most `ASK_EVERY_S` old; None if Slurm has no such job.
+
+        Raises SlurmError if Slurm did not answer.
+        """
         if fresh or self._asked is None or time.monotonic() - self._asked >= ASK_EVERY_S:
-            self._asked = time.monotonic()
-            self._state = self._squeue()
+            self._asked, self._silent = time.monotonic(), None
+            try:
+                self._state = self._squeue()
+            except SlurmError as error:
+                self._silent = error
+        if self._silent:
+            raise self._silent
         return self._state
 
     def ended(self) -> JobState | None:
@@ -188,6 +208,18 @@ class SlurmJob:
         return JobState(number, state.partition(" by ")[0], nodes=nodes)  # CANCELLED by 1000
 
 
+def own_environment(environment: Mapping[str, str] = os.environ, job: str = "") -> dict[str, str]:
+    """Return an environment without what Slurm sets in its jobs and what changes the answers of its commands.
+
+    A shell that was opened inside a job, such as one in tmux, keeps the variables of that job: options for srun and
+    sbatch, a binding to cores. What a user sets to choose a cluster's account or queue stays. In the allocation `job`,
+    everything stays, because a step of it needs them.
+    """
+    if job:
+        return dict(environment)
+    return {name: value for name, value in environment.items() if not OF_SLURM.match(name) or OF_USER.match(name)}
+
+
 def _table(*command: str) -> list[list[str]]:
     """Run a Slurm command and return the fields of each line that it prints."""
     return [line.split("|") for line in _ask(command).splitlines()]
@@ -195,6 +227,7 @@ def _table(*command: str) -> list[list[str]]:
 
 def _ask(argv: Sequence[str], **options: Any) -> str:
     try:
+        options.setdefault("env", own_environment())
         answer = subprocess.run(argv, capture_output=True, text=True, timeout=PATIENCE_S, **options)
     except FileNotFoundError:
         raise SlurmError(

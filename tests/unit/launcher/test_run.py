@@ -51,6 +51,12 @@ DAMAGES = {
     "a directory": lambda run: replace(run.launcher, Path.mkdir),
     "a pipe": lambda run: replace(run.launcher, os.mkfifo),
     "a pipe as events": lambda run: replace(run.events, os.mkfifo),
+    "a time as text": lambda run: write_json(run.job, {**JOB, "id": BAD, "created": "soon"}),
+    "a name as number": lambda run: write_json(run.job, {**JOB, "id": BAD, "name": 7}),
+    "half a worker": lambda run: write_json(run.job, {**JOB, "id": BAD, "workers": 2.5}),
+    "a billion workers": lambda run: write_json(run.job, {**JOB, "id": BAD, "workers": 10**9}),
+    "arguments as number": lambda run: write_json(run.job, {**JOB, "id": BAD, "args": 5}),
+    "a rank's start as text": lambda run: write_json(run.rank(0), {"rank": 0, "host": "h", "pid": 1, "started": "now"}),
     "a pipe as job": lambda run: replace(run.job, os.mkfifo),
 }
 
@@ -122,3 +128,21 @@ def test_rank_on_another_host_is_not_killed(folder, host):
     for rank in (0, 1):
         with pytest.raises(NotFound, match=f"rank {rank} of run {GOOD}"):
             attach(GOOD).kill_rank(rank)
+
+
+def test_a_script_may_record_any_value(folder, capsys):
+    run = folder(GOOD)
+    for event in (
+        {"event": "start", "steps": "many", "epochs": None, "data": "mine"},
+        {"event": "step", "step": "first", "loss": [1, 2], "samples": {}},
+        {"event": "evaluation", "step": 3, "test_accuracy": "good", "note": "kept"},
+    ):
+        run.append(run.events, {**event, "time": 1.5})
+    assert main(["show", GOOD]) == 0 and main(["show", "--json", GOOD]) == 0
+    assert attach(GOOD).progress().step == 3 and attach(GOOD).history["test_accuracy"].tolist() == ["good"]
+
+
+def test_a_launchers_record_of_a_wrong_type_is_left_out(folder):
+    run = folder(GOOD)
+    run.append(run.launcher, {"event": "restarted", "time": "soon", "step": "x"})
+    assert [run.state for run in runs()] == ["done"]

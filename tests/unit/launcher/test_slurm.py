@@ -2,7 +2,7 @@
 
 import pytest
 
-from ddl import launch, runs
+from ddl import attach, launch, runs
 from ddl.launcher.site import Site, SiteError
 from ddl.launcher.slurm import Allocation, JobState, SlurmError, SlurmJob, submit
 from helpers import program
@@ -17,17 +17,20 @@ def stand_in(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "squeue, gpus",
+    "scontrol, gpus",
     [
-        ("echo 'RUNNING|gres/gpu:a100:2'", 2),
-        ("echo 'RUNNING|gpu:3g.20gb:1,gpu:2,shard:4'", 3),
-        ("echo 'RUNNING|gres:gpu'", 1),
-        ("echo 'RUNNING|N/A'", None),
+        ("echo '     Nodes=n1 CPU_IDs=0-3 Mem=0 GRES=gpu:a100:2(IDX:0-1)'", 2),
+        (
+            "printf '   Nodes=n1 CPU_IDs=0 Mem=0 GRES=gpu:3g.20gb:1,gpu:2,shard:4\\n Nodes=n2 CPU_IDs=0 Mem=0 GRES=gpu:1\\n'",
+            1,
+        ),
+        ("echo '     Nodes=n1 CPU_IDs=0-3 Mem=0 GRES='", None),
         ("echo 'Unable to contact slurm controller' >&2; exit 1", None),
     ],
 )
-def test_an_allocation_has_the_gpus_that_slurm_lists_for_its_job(stand_in, monkeypatch, squeue, gpus):
-    stand_in("squeue", squeue)
+def test_an_allocation_has_the_gpus_that_slurm_lists_for_its_job(stand_in, monkeypatch, scontrol, gpus):
+    stand_in("squeue", "echo RUNNING")
+    stand_in("scontrol", scontrol)
     monkeypatch.setenv("SLURM_JOB_ID", "17")
     monkeypatch.delenv("SLURM_GPUS_ON_NODE", raising=False)
     assert Allocation.here().gpus_per_node == gpus
@@ -69,7 +72,7 @@ def test_batch_job_has_number_and_slurm_message(stand_in, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "squeue", ["echo 'TIMEOUT|N/A'", "exit 0", "echo 'slurm_load_jobs error: Invalid job id specified' >&2; exit 1"]
+    "squeue", ["echo TIMEOUT", "exit 0", "echo 'slurm_load_jobs error: Invalid job id specified' >&2; exit 1"]
 )
 def test_launch_in_a_finished_job_is_refused(stand_in, monkeypatch, squeue):
     stand_in("squeue", squeue)
@@ -101,3 +104,52 @@ def test_a_missing_program_or_configuration_is_named(stand_in, monkeypatch):
     monkeypatch.setenv("SLURM_CONF", "/nonexistent")
     with pytest.raises(SlurmError, match="SLURM_CONF"):
         launch("hello.py", site=site)
+
+
+SLURM = Site(scheduler="slurm", partition="p", cores_per_node=2)
+
+
+def test_a_controller_that_does_not_answer_changes_nothing(stand_in, tmp_path):
+    stand_in("sbatch", "echo 17")
+    answers = f"[ -e {tmp_path}/away ] && {{ echo 'Unable to contact slurm controller' >&2; exit 1; }}"
+    stand_in("squeue", f"{answers}; echo '17|RUNNING|None|N/A|node01'")
+    stand_in("sacct", "exit 0")
+    run = launch("hello.py", site=SLURM, detach=True)
+    (tmp_path / "away").touch()
+    again = attach(run.id)
+    assert again.state == "starting" and any("does not answer" in note for note in again.progress().notes)
+    with pytest.raises(SlurmError, match="nothing was canceled"):
+        again.stop()
+    (tmp_path / "away").unlink()
+    assert not attach(run.id).progress().notes
+
+
+def test_a_detached_launcher_is_quoted_if_no_rank_ran(stand_in):
+    stand_in("sbatch", "echo 17")
+    stand_in("squeue", "echo '17|FAILED|NonZeroExitCode|N/A|node01'")
+    stand_in("sacct", "exit 1")
+    run = launch("hello.py", site=SLURM, detach=True)
+    (run.folder / "launcher.log").write_text(
+        "srun: fatal: SLURM_MEM_PER_CPU and SLURM_MEM_PER_NODE are mutually exclusive\n"
+    )
+    assert "mutually exclusive" in attach(run.id).failure.sentence
+
+
+def test_another_jobs_variables_reach_neither_jobs_nor_questions(stand_in, monkeypatch, tmp_path):
+    for name in ("SLURM_MEM_PER_NODE", "SLURM_CPU_BIND", "SBATCH_EXPORT", "SQUEUE_FORMAT", "SLURM_CLUSTERS"):
+        monkeypatch.setenv(name, "1")
+    monkeypatch.setenv("SBATCH_ACCOUNT", "/dev/null")
+    stand_in("sbatch", f"env > {tmp_path}/sbatch.env; echo 17")
+    stand_in("squeue", f"env > {tmp_path}/squeue.env; echo '17|RUNNING|None|N/A|node01'")
+    run = launch("hello.py", site=SLURM, detach=True)
+    assert run.state == "starting"
+    for program_ in ("sbatch", "squeue"):
+        seen = (tmp_path / f"{program_}.env").read_text()
+        assert "SBATCH_ACCOUNT=/dev/null" in seen
+        assert not [name for name in ("SLURM_MEM", "SLURM_CPU", "SBATCH_EXPORT", "SQUEUE_", "SLURM_CL") if name in seen]
+
+
+def test_jobs_of_another_cluster_are_refused():
+    for argument in ("--clusters=gpu", "-Mgpu"):
+        with pytest.raises(SiteError, match="clusters"):
+            Site(scheduler="slurm", cores_per_node=2, scheduler_arguments=(argument,))
