@@ -18,8 +18,8 @@ from ddl.launcher.tf_cluster_roles import Roles, assign_roles
 from ddl.records.folder import RunFolder
 from ddl.records.jsonfiles import read_json
 
-# Keeps the working folder off the path of `python -m`: a json.py there would hide the library's. With this value it was
-# set by the launcher and not by the user, and the script does not see it.
+# Keeps the working folder off the path of the supervisor's `python -m`: a json.py there would hide the library's. With
+# this value it was set by the launcher and not by the user, and ranks don't get it.
 SAFE_PATH, OURS = "PYTHONSAFEPATH", "ddl"
 MODULE = "-m"  # before a script that is a module's name
 OF_RANK = ("threads", "cluster", "parameter_servers")  # what a pasted line tells each rank
@@ -37,6 +37,7 @@ class RunOptions:
 
     script: str
     args: tuple[str, ...] = ()
+    cwd: str = "."
     threads: int = 1
     cluster: str = "horovod"
     parameter_servers: int = 0

@@ -87,6 +87,7 @@ def _exit(code: int) -> NoReturn:
     """Finish threads, exit handlers, the script's objects and streams, in the interpreter's order."""
     threading._shutdown()  # type: ignore[attr-defined]
     atexit._run_exitfuncs()
+    gc.collect(1)  # as the interpreter does first; of a file and its buffers, the file is then finalized first
     # A module that nothing refers to is garbage with all its names: finalizers run while the names still exist.
     left = [weakref.ref(sys.modules.pop(name)) for name in reversed(list(sys.modules)) if _is_script(sys.modules[name])]
     gc.collect()

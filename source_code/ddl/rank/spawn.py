@@ -49,11 +49,12 @@ class Spawner:
             self._server.set_inheritable(False)
 
     def start(
-        self, words: Sequence[str], environment: Mapping[str, str], stopping: threading.Event
+        self, words: Sequence[str], environment: Mapping[str, str], stopping: threading.Event, folder: str | None = None
     ) -> ForkedRank | subprocess.Popen:
-        """Start a rank's command line, which begins with ``python -m``, with this environment."""
+        """Start a rank's command line, which begins with ``python -m``, with this environment and in this folder."""
+        options = {"env": environment, "cwd": folder, "stdin": subprocess.DEVNULL, "start_new_session": True}
         return self._fork(words, environment, stopping) or subprocess.Popen(
-            words, env=environment, stdin=subprocess.DEVNULL, start_new_session=True, preexec_fn=end_with_parent
+            words, preexec_fn=end_with_parent, **options
         )
 
     def _fork(self, words, environment, stopping):

@@ -16,9 +16,9 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from ddl.launcher.processes import handles_signal
-from ddl.launcher.run_options import RunOptions
+from ddl.launcher.run_options import OURS, SAFE_PATH, RunOptions
 from ddl.launcher.timeouts import TERM_GRACE_S, stall_s
-from ddl.rank.fast_exit import adopt_orphans, reset_signals
+from ddl.rank.fast_exit import PACKAGES, adopt_orphans, reset_signals
 from ddl.rank.rendezvous import Slot
 from ddl.rank.spawn import ForkedRank, Spawner
 from ddl.rank.waiting import SAMPLE_S, Straggler, at_work, waits
@@ -84,7 +84,10 @@ class Supervisor:
         environment = {**os.environ, **slot.horovod, "PYTHONUNBUFFERED": "1", "DDL_RANKS_OF": self.run_id, **variables}
         if not self.options.folder:  # ranks of a pasted line print to the terminal
             environment.pop("DDL_RUN_DIR")
-        child = self._spawner.start((*prefix, *self.options.rank_command), environment, self.stopping)
+        if environment.get(SAFE_PATH) == OURS:
+            del environment[SAFE_PATH]
+        folder = PACKAGES if self.options.folder else None
+        child = self._spawner.start((*prefix, *self.options.rank_command), environment, self.stopping, folder)
         with self._lock:
             self._children.append(child)
             late = self._ending

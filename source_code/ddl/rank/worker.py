@@ -22,7 +22,7 @@ from importlib.machinery import SourceFileLoader
 from pathlib import Path
 
 from ddl.errors import CourseError
-from ddl.launcher.run_options import OURS, SAFE_PATH, RunOptions
+from ddl.launcher.run_options import RunOptions
 from ddl.launcher.timeouts import TERM_GRACE_S
 from ddl.rank import devices, tf_config
 from ddl.rank.fast_exit import exit_status
@@ -42,10 +42,10 @@ class NoKeyboard(CourseError, RuntimeError):
 def main(forked: bool = False) -> None:
     """Be a rank of the run that this process's command line names; `forked` if its libraries are already imported."""
     options = RunOptions.of_process()
-    if os.environ.get(SAFE_PATH) == OURS:
-        del os.environ[SAFE_PATH]
-        if getattr(sys.flags, "safe_path", False):
-            sys.path.insert(0, "")  # where the script's folder goes
+    if (
+        options.folder
+    ):  # this process was started elsewhere, so that no json.py in the working folder hides the library's
+        os.chdir(options.cwd)
     gc.set_threshold(COLLECT_EVERY)
     # A process of an elastic run keeps its number while its rank changes.
     rank = int(os.environ.get("DDL_PROCESS") or os.environ.get("HOROVOD_RANK", "0"))
