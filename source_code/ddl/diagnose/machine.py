@@ -44,12 +44,29 @@ def _machine(site):
             for check in software
         ]
     return (
+        *_own_name(),
         *devices,
         *software,
         *(check for checks in plugins.each("checks") for check in checks()),
         _disk(),
         _inside(),
     )
+
+
+def _own_name():
+    """Look up this machine's name, as Horovod does unless the course has compiled it."""
+    import socket
+
+    from ddl.records.machine import host_name
+
+    try:
+        address = socket.getaddrinfo(host_name(), 0, socket.AF_INET, socket.SOCK_STREAM)[0][4]
+        with socket.socket() as probe:
+            probe.bind(address)
+    except OSError as error:
+        detail = f"{host_name()} is not an address of this machine ({error.strerror or error})"
+        advice = f"if an image's Horovod aborts, add the line 127.0.0.1 {host_name()} to /etc/hosts"
+        yield Check("host name", "optional", detail, advice)
 
 
 def _cores():

@@ -37,7 +37,7 @@ class ProcessControl:
         self._folder, self._job, self._process = folder, job, process
         self._id = folder.path.name
         self.silent = ""  # why Slurm did not answer, if it didn't
-        self._owner = _owner_of(folder.path)
+        self.owner = _owner_of(folder.path)
         site = job.get("site", {})
         self._on_slurm = site.get("scheduler") == "slurm"
         queued = self._on_slurm and not site.get("allocation")  # job steps are not queued
@@ -99,8 +99,8 @@ class ProcessControl:
 
     def stop(self) -> None:
         """End the run and wait until its processes are gone; InputError if it is another user's."""
-        if self._owner:
-            raise InputError(f"run {self._id} belongs to {self._owner.name}: nobody else can stop it")
+        if self.owner:
+            raise InputError(f"run {self._id} belongs to {self.owner.name}: nobody else can stop it")
         try:
             canceled = bool(self._queue) and self._queue.cancel()
         except slurm.SlurmError as error:
@@ -148,8 +148,8 @@ class ProcessControl:
             return self._process.poll() is None
         if self._queue:  # without an answer, nothing has changed
             return bool(self.silent and not self._end()) or bool(job and job.active)
-        if self._owner:  # the environment of another user's process can't be read, but its owner can
-            return not self._end() and _user_of(self._launched_pid()) == self._owner.number
+        if self.owner:  # the environment of another user's process can't be read, but its owner can
+            return not self._end() and _user_of(self._launched_pid()) == self.owner.number
         return not self._end() and bool(processes.of_run(self._id))
 
     def _end(self) -> dict | None:

@@ -138,13 +138,14 @@ class Run:
         processes.send(record["pid"], signal.SIGKILL)
 
     def logs(self, rank: int = 0) -> str:
-        """Return the output of one rank; NotFound if there is none."""
+        """Return the output of one rank, of another user's run without control sequences; NotFound if there is none."""
         path = self._paths.log(rank)
         if not path.exists():
             logs = sorted(file.name for file in self.folder.glob("rank-*.log"))
             raise NotFound(f"run {self.id} has no log of rank {rank}; its logs: {', '.join(logs) or 'none'}")
         try:
-            return files.read(path).decode(errors="replace")
+            text = files.read(path).decode(errors="replace")
+            return printable(text) if self._processes.owner else text
         except OSError as error:
             raise NotFound(f"{path} cannot be read: {error.strerror}") from None
 

@@ -53,9 +53,8 @@ class Spawner:
     ) -> ForkedRank | subprocess.Popen:
         """Start a rank's command line, which begins with ``python -m``, with this environment and in this folder."""
         options = {"env": environment, "cwd": folder, "stdin": subprocess.DEVNULL, "start_new_session": True}
-        return self._fork(words, environment, stopping) or subprocess.Popen(
-            words, preexec_fn=end_with_parent, **options
-        )
+        forked = self._fork(words, environment, stopping)
+        return forked or subprocess.Popen(words, preexec_fn=end_with_parent, **options)
 
     def _fork(self, words, environment, stopping):
         """Ask the fork server for the rank; return None if it has to start cold."""

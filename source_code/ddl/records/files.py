@@ -36,8 +36,11 @@ def replacing(path: str | os.PathLike, durable: bool = False) -> Iterator[Binary
 
 
 def open_file(path: str | os.PathLike) -> BinaryIO:
-    """Open a regular file for reading; OSError if it is anything else: a pipe would block its reader."""
-    file = open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK))
+    """Open a regular file for reading; OSError if it is anything else.
+
+    A pipe would block its reader, and a link in another user's run may lead anywhere.
+    """
+    file = open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK | os.O_NOFOLLOW))
     if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
         file.close()
         raise OSError(errno.EINVAL, "it is not a file", str(path))

@@ -1,5 +1,7 @@
+import numpy as np
 import pytest
 
+from ddl import launch
 from ddl.launcher.job import Job, JobError, option_arguments, resolve_script
 
 
@@ -19,6 +21,11 @@ def test_arguments_are_text_and_the_name_defaults_to_the_script():
     [
         *(({"workers": workers}, "workers .*integer") for workers in (0, -1, 1.5, "2", True)),
         ({"timeout_s": 0}, "timeout_s .*positive"),
+        ({"timeout_s": "10"}, "timeout_s .*number"),
+        ({"name": 5}, "name .*text"),
+        *(({name: "no"}, f"{name} .*True or False") for name in ("elastic", "oversubscribe", "warm")),
+        ({"env": (("HOROVOD_RANK", "7"),)}, "HOROVOD_RANK"),
+        ({"env": (("LONG", "x" * 200_000),)}, "LONG .*at most"),
         ({"cluster": "mirrored"}, "horovod, multi_worker, parameter_server, torchrun"),
         ({"cluster": "parameter_server", "parameter_servers": 0}, "parameter_servers .*integer"),
         ({"cluster": "multi_worker", "parameter_servers": 1}, 'needs cluster="parameter_server"'),
@@ -35,6 +42,25 @@ def test_arguments_are_text_and_the_name_defaults_to_the_script():
 def test_invalid_job_is_refused(options, message):
     with pytest.raises(JobError, match=message):
         Job(script="x.py", **options)
+
+
+def test_numbers_of_numpy_are_accepted():
+    job = Job("x.py", workers=np.int64(3), timeout_s=np.float32(2), elastic=np.bool_(False))
+    assert (job.workers, job.timeout_s, job.elastic, type(job.workers)) == (3, 2.0, False, int)
+
+
+@pytest.mark.parametrize("given", [{"args": "--epochs 3"}, {"env": [("A", "1")]}, {"site": 5}, {"detach": "no"}])
+def test_an_argument_of_launch_of_a_wrong_type_is_named(given):
+    with pytest.raises(JobError, match=next(iter(given))):
+        launch("hello.py", dry_run=True, **given)
+
+
+@pytest.mark.parametrize(
+    "script, hint", [("python", "leave it out"), ("x.ipynb", "notebook"), ("x.sh", "Python script"), (None, "path")]
+)
+def test_what_is_not_a_script_gets_a_hint(tmp_path, script, hint):
+    with pytest.raises(JobError, match=hint):
+        resolve_script(script, tmp_path)
 
 
 def test_a_script_is_found_in_the_working_directory_first(tmp_path):
