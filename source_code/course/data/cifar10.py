@@ -139,5 +139,5 @@ ARCHIVE = Archive(
     sha256="6d958be074577803d12ecdefd02955f39262c83c16fe9348329d7fe0b5c001ce",
     mirror="DDL_CIFAR10_URL",
 )
-OTHERS = ("cifar-10-binary.tar.gz", "cifar-10-matlab.tar.gz")
+OTHERS = ("cifar-10-binary.tar.gz", "cifar-10-matlab.tar.gz", "cifar-10.zip", "train.7z", "train-*.parquet")
 REAL = RealSet("cifar10", "CIFAR-10", (ARCHIVE,), _decode, unpacked=FOLDER, others=OTHERS)

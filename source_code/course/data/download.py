@@ -1,10 +1,12 @@
 """Download of a large file with pooch, with a progress bar and a checksum."""
 
 import hashlib
+import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
+from urllib.request import url2pathname
 
 from course.data.dataset import DataError
 
@@ -33,13 +35,15 @@ def sha256(path: Path) -> str:
 def download(archive: Archive, folder: Path, say: Callable[[str], object]) -> None:
     """Download `archive` into `folder`, replacing a file of that name. The caller holds a lock.
 
-    Raises DataError, and keeps nothing, if there is no network, the checksum differs or the disk is full.
+    An address that is a path, or begins with ``file:``, is copied. Raises DataError, and keeps nothing, if there is no
+    network or file, the checksum differs or the disk is full.
     """
     import pooch  # slow to import, and seldom needed
     import requests
 
     pooch.get_logger().setLevel("WARNING")
-    downloader = pooch.HTTPDownloader(progressbar=True, timeout=TIMEOUT_S)
+    local = urlsplit(archive.address).scheme in ("", "file")
+    downloader = _copy if local else pooch.HTTPDownloader(progressbar=True, timeout=TIMEOUT_S)
     try:
         pooch.retrieve(archive.address, f"sha256:{archive.sha256}", archive.file, folder, downloader=downloader)
     except requests.HTTPError as error:
@@ -59,12 +63,18 @@ def download(archive: Archive, folder: Path, say: Callable[[str], object]) -> No
             f"a login page of this network. Nothing was kept. Log in with a browser, or set {archive.mirror} to "
             "a mirror, and fetch again."
         ) from error
+    except FileNotFoundError as error:
+        raise DataError(f"{archive.mirror} names {archive.address}, and there is no such file.") from error
     except OSError as error:
         raise DataError(
             f"{folder / archive.file} cannot be written: {error.strerror or error}. Free some space, or set "
             "DDL_DATA_DIR to a folder on another disk, and fetch again."
         ) from error
     say(f"{archive.file}: complete, checksum agrees")
+
+
+def _copy(address, output, _):
+    shutil.copyfile(url2pathname(urlsplit(address).path), output)
 
 
 def _reason(error):

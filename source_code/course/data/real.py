@@ -27,7 +27,7 @@ class RealSet:
     decode: Callable[[list[Path]], dict]
     class_names: tuple[str, ...] = ()
     unpacked: str | None = None
-    others: tuple[str, ...] = ()  # archives of the same data in unsupported formats
+    others: tuple[str, ...] = ()  # files of the same data in unsupported formats, as patterns
 
     def archives(self) -> list[Archive]:
         """Return what to download, from the mirror in the environment or the official site.
@@ -56,7 +56,7 @@ class RealSet:
         """Return a fingerprint of the sources of `read`. Raises DataError if they are missing."""
         paths = self.sources(folder)
         if not paths:
-            other = next((name for name in self.others if (folder / name).exists()), None)
+            other = next((path.name for name in self.others for path in folder.glob(name)), None)
             if other:
                 raise OtherFormat(
                     f"{folder} has {other}, which is {self.title} in another format. Put {self.files[0].file} there, "

@@ -1,6 +1,7 @@
 """JupyterLab for the course: an attendee's files and tools, and kernels that leave Horovod's ports alone."""
 
 import os
+import re
 import shutil
 import socket
 import sys
@@ -15,6 +16,7 @@ import ddl.server
 __all__ = ["open_lab"]
 
 
+ROOT = re.compile("--(ServerApp.root_dir|notebook-dir|ServerApp.preferred_dir)=")  # JupyterLab's own options
 START = "Start_Here.ipynb"
 SETTINGS = Path(__file__).with_name("settings")
 FILES = "--ServerApp.contents_manager_class=course.lab.files."
@@ -53,7 +55,8 @@ def open_lab(arguments: Sequence[str] = ()):
         [
             sys.executable,
             "-m",
-            *(["jupyterhub.singleuser", f"--ServerApp.root_dir={seat}"] if seat else ["jupyterlab"]),
+            *(["jupyterhub.singleuser"] if seat else ["jupyterlab"]),
+            *([] if any(map(ROOT.match, arguments)) else [f"--ServerApp.root_dir={seat or os.getcwd()}"]),
             f"--LabApp.default_url=/lab/tree/{START}",
             "--KernelManager.transport=ipc",
             f"--ServerApp.terminado_settings={ {'shell_command': [shell]} }",

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 from html import escape
 
 import matplotlib
+import matplotlib.style
 import matplotlib.figure
 from matplotlib.ticker import LogLocator, NullFormatter
 
@@ -81,10 +82,15 @@ class Figure(matplotlib.figure.Figure):
     def svg(self) -> str:
         """Return the figure as SVG that follows the page's light or dark color scheme (see style.css)."""
         file = io.StringIO()
-        with matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": "ddl", "font.sans-serif": FONTS}):
+        with drawing({"svg.fonttype": "none", "svg.hashsalt": "ddl", "font.sans-serif": FONTS}):
             self.savefig(file, format="svg", metadata=dict.fromkeys(("Creator", "Date", "Format", "Type")))
         drawn = file.getvalue()[file.getvalue().index("<svg") :]
         return themed(PLACES.sub(lambda place: DIGITS.sub(r"\1", place[0]), drawn))
+
+
+def drawing(style: dict):
+    """Return a context with matplotlib's defaults and this style, whatever the user's own settings are."""
+    return matplotlib.style.context(["default", style])
 
 
 def styled(function):
@@ -92,7 +98,7 @@ def styled(function):
 
     @functools.wraps(function)
     def drawn(*arguments, **options):
-        with matplotlib.rc_context(STYLE):
+        with drawing(STYLE):
             return function(*arguments, **options)
 
     return drawn

@@ -15,6 +15,7 @@ from ddl.launcher.site import Site
 from ddl.records.paths import data_dir, runs_dir, source_dir
 from ddl.text import plural
 
+MODULE_ERROR = re.compile(r"^\s*(ERROR:|Lmod has detected the following error|ModuleCmd_Load.*ERROR)", re.MULTILINE)
 HELLO_TIMEOUT_S = 300  # importing TensorFlow from a cold network file system takes minutes
 # Types of network file systems, which several machines can share.
 SHARED = (
@@ -90,8 +91,8 @@ def _place(site):
 def _modules(site):
     load = f"module load {shlex.join(site.modules)}"
     answer = ask("bash", "-lc", load)
-    # `module` reports errors on standard error; old versions exit with 0.
-    if answer.refused or re.search(r"error|unable|not found", answer.words, re.IGNORECASE):
+    # Old versions of `module` exit with 0 and report errors on standard error, where a login shell may print anything.
+    if answer.refused or MODULE_ERROR.search(answer.complaints):
         return missing("modules", f"`{load}`: {answer.words}", "`module avail` lists the modules")
     return Check("modules", "OK", f"`{load}` works")
 

@@ -23,11 +23,12 @@ PATIENCE_S = 30
 
 
 class Answer(NamedTuple):
-    """A command's answer: whether it failed, its output, and its message."""
+    """A command's answer: whether it failed, its output, its message in one line, and its standard error."""
 
     refused: bool
     text: str
     words: str
+    complaints: str = ""
 
 
 def ask(*argv: str) -> Answer:
@@ -40,7 +41,7 @@ def ask(*argv: str) -> Answer:
     except subprocess.TimeoutExpired:
         return Answer(True, "", f"{argv[0]} did not answer within {PATIENCE_S} s")
     words = " ".join(asked.stderr.split()) or " ".join(asked.stdout.split())
-    return Answer(asked.returncode != 0, asked.stdout, words or f"exit {asked.returncode}")
+    return Answer(asked.returncode != 0, asked.stdout, words or f"exit {asked.returncode}", asked.stderr)
 
 
 def slurm_checks(site: Site) -> list[Check]:

@@ -4,6 +4,7 @@ import errno
 import fcntl
 import os
 import stat
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -64,7 +65,8 @@ def locked(path: str | os.PathLike, busy: Callable[[], object] = lambda: None) -
     """Hold a lock on the file `path`, which is created if needed, with its folder.
 
     If another process holds the lock, `busy` is called once before waiting; it may raise an exception instead. The
-    system frees the lock when its holder ends.
+    system frees the lock when its holder ends. A file system without locks, as some of clusters are, gives none: the
+    block runs all the same, after a warning.
     """
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -74,4 +76,10 @@ def locked(path: str | os.PathLike, busy: Callable[[], object] = lambda: None) -
         except BlockingIOError:
             busy()
             fcntl.flock(file, fcntl.LOCK_EX)
+        except OSError as error:
+            if error.errno not in (errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP):
+                raise
+            warnings.warn(
+                f"{path.parent} has no file locks ({error.strerror}): run one such command at a time", stacklevel=3
+            )
         yield

@@ -121,6 +121,23 @@ def test_error_without_network_names_alternatives(folder, monkeypatch, address):
     assert os.listdir(folder) == ["cifar10.lock"]
 
 
+@pytest.mark.parametrize("prefix", ["", "file://"])
+def test_a_mirror_may_be_a_file(folder, monkeypatch, tmp_path, prefix):
+    monkeypatch.setenv("DDL_CIFAR10_URL", f"{prefix}{tmp_path}/mine.tar.gz")
+    with pytest.raises(DataError, match="DDL_CIFAR10_URL names .*no such file"):
+        fetch("cifar10", str)
+    (tmp_path / "mine.tar.gz").write_bytes(ARCHIVE)
+    fetch("cifar10", str)
+    assert whole(folder)
+
+
+@pytest.mark.parametrize("name", ["cifar-10.zip", "train-00000-of-00001.parquet"])
+def test_another_form_is_named(folder, name):
+    (folder / name).touch()
+    with pytest.raises(DataError, match=f"{name}.*another format"):
+        load("cifar10")
+
+
 def test_simultaneous_fetches_download_once(folder, server):
     server.goes_on = threading.Event()
     lines = [], []

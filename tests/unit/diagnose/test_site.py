@@ -79,3 +79,27 @@ def test_image_and_container_program_are_checked(programs, in_container, tmp_pat
     assert found.state == "missing" and "`make sif`" in found.advice
     monkeypatch.setattr(diagnose.os, "access", lambda path, mode: False)  # root reads everything
     assert "chmod" in check(in_container, "image").advice
+
+
+@pytest.mark.parametrize(
+    "noise, state",
+    [
+        (
+            "object 'x.so' from LD_PRELOAD cannot be preloaded (cannot open): ignored. Report errors to help@example.org",
+            "OK",
+        ),
+        ("ModuleCmd_Load.c(213):ERROR:105: Unable to locate a modulefile for python", "missing"),
+        ("Lmod has detected the following error: The following module(s) are unknown", "missing"),
+        ("ERROR: Unable to locate a modulefile for 'python'", "missing"),
+    ],
+)
+def test_only_what_module_says_decides_about_modules(programs, tmp_path, monkeypatch, noise, state):
+    programs(bash=f'echo "{noise}" >&2')
+    assert check(replace(CLUSTER, modules=("python/3.11",)), "modules").state == state
+
+
+def test_a_time_limit_above_the_partitions_is_named(programs):
+    programs(scontrol="echo 'PartitionName=gpu MaxNodes=UNLIMITED MaxTime=00:20:00 MinNodes=0'")
+    assert "00:20:00" in check(CLUSTER, "time limit").advice
+    programs(scontrol="echo 'PartitionName=gpu MaxTime=UNLIMITED'")
+    assert not [each for each in diagnose.checks(CLUSTER) if each.name == "time limit"]

@@ -4,6 +4,7 @@ import base64
 import re
 import xml.etree.ElementTree as ElementTree
 
+import matplotlib
 import pytest
 from matplotlib.colors import to_rgb
 
@@ -41,3 +42,11 @@ def test_figure_has_both_themes_and_legible_text():
     sizes = [float(size) for size in re.findall(r"font(?:-size)?: (?:\d+ )?([\d.]+)px", drawn)]
     assert sizes and least / float(root.get("viewBox").split()[2]) * max(sizes) >= 11
     assert ".ddl-picture" in html and width == round(96 * plot.plot_minima().get_figwidth())
+
+
+def test_a_users_own_settings_change_no_figure(monkeypatch):
+    plain = plot.plot_minima()._repr_mimebundle_()["text/html"]
+    with matplotlib.rc_context(
+        {"text.usetex": True, "lines.linewidth": 9, "axes.grid": True, "savefig.facecolor": "red"}
+    ):
+        assert plot.plot_minima()._repr_mimebundle_()["text/html"] == plain

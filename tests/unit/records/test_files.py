@@ -50,3 +50,14 @@ def test_lock_is_released_when_holder_dies(tmp_path):
             assert holder.wait(10) == -signal.SIGKILL
     with files.locked(path, busy):
         pass
+
+
+def test_a_file_system_without_locks_is_no_obstacle(tmp_path, monkeypatch):
+    def flock(*_):
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr(files.fcntl, "flock", flock)
+    done = []
+    with pytest.warns(UserWarning, match="no file locks"), files.locked(tmp_path / "lock"):
+        done.append(1)
+    assert done
