@@ -9,8 +9,8 @@ from collections.abc import Iterable, Sequence
 from html import escape
 
 import matplotlib
-import matplotlib.style
 import matplotlib.figure
+import matplotlib.style
 from matplotlib.ticker import LogLocator, NullFormatter
 
 from course.shared.themes import themed
