@@ -44,7 +44,8 @@ def main(arguments):
         print(f"{given.command}: {what}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
-        again = "goes on with the same seeds" if given.command == "challenge" else "starts over"
+        does = {"challenge": "resumes with the same seeds", "autograde": "marks what is left"}
+        again = does.get(given.command, "starts over")
         print(f"\n{given.command}: interrupted; run it again, and it {again}", file=sys.stderr)
         return 130
 
@@ -123,6 +124,8 @@ def grades(course, given):
     paths, marks = grades.grades(course, [course.lesson(given.lesson)] if given.lesson else known)
     _summary(marks)
     for lesson, rows in marks.items():
+        if all(row.auto is None for row in rows):
+            continue  # the summary says so
         print(f"\n{lesson}, by question:\n\n{grades.questions(course, lesson, rows)}")
     print(f"\nwritten to {paths[0]}; as Moodle and Canvas take them in: {' and '.join(paths[1:])}")
     if waiting := sum(bool(row.waiting) for rows in marks.values() for row in rows):
@@ -166,6 +169,7 @@ def _say_taken(course, found, strays):
         print(f"\n{len(strays)} files match no student and were left where they are:")
         for name, reason in strays.items():
             print(f"    {name}: {reason}")
+        print(f"If their names follow a pattern, {course.settings} can say so: see grading/README.md.")
     print(f"\n{plural(len(found), 'hand-in')} taken in; originals: {course.folder / 'collected'}")
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import nbformat
 from nbgrader.api import MissingEntry
 from nbgrader.converters import Autograde
+from nbgrader.preprocessors import AssignLatePenalties
 
 import course.grader
 from course.grader.cells import answers_of
@@ -14,13 +15,12 @@ from course.grader.grade import IN_HIDDEN
 from course.lab.notebooks import the_one
 from marking import preprocessors, process_pool, sandbox
 from marking.course import Course, MarkingError, plain
-from marking.due import due
+from marking.due import days_late, due
 from marking.preprocessors import LIMITS
 from marking.students import students
 from marking.zip_plugins import STAMP
 
 STUDENT_S = LIMITS.total_s + 120  # for grading a hand-in, and nbgrader's work around it
-DAY_S = 86_400
 CODE = [*Path(course.grader.__file__).parent.glob("*.py"), Path(preprocessors.__file__)]  # what decides on marks
 
 
@@ -103,11 +103,29 @@ def _version(course, lesson, student):
 
 def rows(course: Course, lesson: str, only: str | None = None) -> list[Row]:
     """The current marks of everybody in the gradebook, or of one student."""
+    settle_penalties(course, lesson)
     people = [person for person in students(course) if only in (None, person.id)]
     with course.gradebook() as gradebook:
         total = gradebook.find_assignment(lesson).max_score
         handed_in = course.handed_in(lesson)
         return [_row(course, gradebook, lesson, person, total, person.id in handed_in) for person in people]
+
+
+def settle_penalties(course: Course, lesson: str) -> None:
+    """Calculate the penalties of late hand-ins again: a person may have given points since a hand-in was marked."""
+    with course.gradebook() as gradebook:
+        late = [each for each in gradebook.assignment_submissions(lesson) if each.total_seconds_late > 0]
+        if not late:
+            return
+        penalties = AssignLatePenalties(parent=course.nbgrader())
+        penalties.init_plugin()
+        for submission in late:
+            for notebook in submission.notebooks:
+                asked = submission.student_id, notebook.score, submission.total_seconds_late
+                penalty = penalties.plugin_inst.late_submission_penalty(*asked)
+                if penalty is not None:
+                    notebook.late_submission_penalty = min(max(penalty, 0), notebook.score)
+        gradebook.db.commit()
 
 
 def _row(course, gradebook, lesson, person, total, handed_in):
@@ -134,7 +152,7 @@ def _row(course, gradebook, lesson, person, total, handed_in):
         waiting=sum(grade.needs_manual_grade for grade in grades),
         reasons=[*reasons, *changed],
         handed_in=handed_in,
-        days_late=-int(-submission.total_seconds_late // DAY_S),
+        days_late=days_late(submission.duedate, submission.timestamp),
         penalty=sum(notebook.late_submission_penalty or 0 for notebook in submission.notebooks),
     )
 

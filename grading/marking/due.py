@@ -9,27 +9,33 @@ from ddl.errors import InputError
 from marking.course import Course, MarkingError
 
 UTC = timezone(timedelta(0))  # Python 3.10 has no name for it
+DAY_S = 86_400
 
 
 def set_due(course: Course, lesson: str, when: str, student: str = "") -> None:
     """Set when a lesson is due, or when it is for one student; `when` is an ISO date and time of this machine, or none.
 
-    An extension is kept as a length of time, and moves with everybody's date.
+    An extension is kept as a length of time, and moves with everybody's date. It is counted on the local clock: a day
+    after 18:00 is 18:00, even if the clocks change in between.
 
     Raises
     ------
     InputError, MarkingError
     """
     try:
-        utc = None if when == "none" else datetime.fromisoformat(when).astimezone(UTC).replace(tzinfo=None)
+        utc = None if when == "none" else as_utc(datetime.fromisoformat(when))
     except ValueError:
         raise InputError(f"WHEN={when} is not a date and time: write it like 2026-12-01 18:00, or none") from None
     with course.gradebook() as gradebook:
         assignment = gradebook.find_assignment(lesson)
         if not student:
-            assignment.duedate = utc
-            for submission in assignment.submissions if utc is None else ():
-                submission.extension = None  # of nothing, which nbgrader cannot add
+            before, assignment.duedate = assignment.duedate, utc
+            for submission in assignment.submissions:
+                if submission.extension and utc and before:
+                    later = local(before + submission.extension) - local(before)
+                    submission.extension = as_utc(local(utc) + later) - utc
+                elif utc is None:
+                    submission.extension = None  # of nothing, which nbgrader cannot add
         else:
             student = the_one("student", student, sorted(person.id for person in gradebook.students))
             if assignment.duedate is None:
@@ -48,9 +54,26 @@ def due(gradebook: Gradebook, lesson: str) -> dict[str, str]:
         return {}
     if assignment.duedate is None:
         return {}
-    extended = sorted((each.student_id, _local(each.duedate)) for each in assignment.submissions if each.extension)
-    return {"everybody": _local(assignment.duedate), **dict(extended)}
+    extended = sorted((each.student_id, _shown(each.duedate)) for each in assignment.submissions if each.extension)
+    return {"everybody": _shown(assignment.duedate), **dict(extended)}
 
 
-def _local(utc):
+def days_late(due: datetime | None, handed_in: datetime | None) -> int:
+    """Return how many days after its due date a hand-in came, rounded up; both times as nbgrader keeps them, in UTC."""
+    if due is None or handed_in is None or handed_in <= due:
+        return 0
+    return max(1, -int(-(local(handed_in) - local(due)).total_seconds() // DAY_S))
+
+
+def local(utc: datetime) -> datetime:
+    """Return what this machine's clock shows at a time without a zone, which is in UTC."""
+    return utc.replace(tzinfo=UTC).astimezone().replace(tzinfo=None)
+
+
+def as_utc(local: datetime) -> datetime:
+    """Return the time in UTC, without a zone, at which this machine's clock shows `local`."""
+    return local.astimezone(UTC).replace(tzinfo=None)
+
+
+def _shown(utc):
     return f"{utc.replace(tzinfo=UTC).astimezone():%Y-%m-%d %H:%M %Z}"

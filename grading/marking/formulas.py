@@ -27,7 +27,12 @@ window.MathJax = {
   startup: {ready() {}}
 };
 """
-START = "MathJax.startup.defaultReady();"  # after the safe extension is loaded
+# After the safe extension is loaded. The formgrader waits for the start of MathJax 2; without it, there are no
+# keyboard shortcuts.
+START = """
+MathJax.startup.defaultReady();
+MathJax.Hub = {Startup: {signal: {Interest: (hear) => MathJax.startup.promise.then(() => hear("End"))}}};
+"""
 
 
 def script() -> str:

@@ -6,6 +6,7 @@ tests out of it.
 
 import contextlib
 import re
+from pathlib import Path
 
 from nbformat import v4
 from nbgrader import utils
@@ -16,6 +17,7 @@ from course.grader.launches import Launches
 from course.grader.limits import Limits
 from marking import sandbox
 from marking.answers import harmless
+from marking.course import Course
 
 LIMITS = Limits(cell_s=20, call_s=10, test_s=30, launch_s=60, total_s=300)
 # A part of a test cell or a question that only the instructor sees.
@@ -59,6 +61,9 @@ class Grades(GetGrades):
         with self.gradebook:
             person = self.gradebook.find_student(self.student_id)
             resources["nbgrader"]["student_name"] = f"{person.first_name or ''} {person.last_name or ''}".strip()
+        # Found while collecting; those found while marking may tell of hidden tests.
+        notes = Course(Path(self.config.CourseDirectory.root)).notes(self.assignment_id, self.student_id)
+        resources["nbgrader"]["reasons"] = list(notes.collected)
         resources["nbgrader"]["unmarked"] = sum(
             cell.metadata.get("nbgrader", {}).get("unmarked", False) for cell in notebook.cells
         )

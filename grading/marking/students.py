@@ -36,11 +36,13 @@ def read(path: Path) -> list[Student]:
     Raises MarkingError, with the line, if a row cannot be read or used.
     """
     try:
-        text = path.read_bytes().decode("utf-8-sig")
+        content = path.read_bytes()
+        text = content.decode("utf-8-sig")
     except OSError as error:
         raise MarkingError(f"the list of students {path}: {error.strerror}") from None
-    except UnicodeDecodeError:
-        raise MarkingError(f"{path} is not UTF-8: save it as “CSV UTF-8”") from None
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        raise MarkingError(f"{path}, line {line}: it is not UTF-8: save it as “CSV UTF-8”") from None
     separator = max(",;\t", key=text.partition("\n")[0].count)
     table = csv.DictReader(io.StringIO(text, newline=""), delimiter=separator, skipinitialspace=True, strict=True)
     found: dict[str, Student] = {}

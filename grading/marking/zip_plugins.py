@@ -34,7 +34,11 @@ STAMP = "timestamp.txt"  # nbgrader's, with the time of a hand-in
 CLUTTER = ("__MACOSX", ".ipynb_checkpoints", "desktop.ini", "Thumbs.db")
 # The file names of hand-ins; WHO is an id or a name, see `names_of`. Moodle's downloads have a number and
 # "assignsubmission" after it, and take feedback back under that name; Canvas's have numbers only.
-PATTERN = r"(?P<came_as>WHO(?:_\d+_assignsubmission_[a-z]+)?)(?:[_/]|\.(?:ipynb|py|zip|txt)(?![\w@-])|$)"
+# Blackboard's have the assignment before it, and Brightspace's two numbers.
+PATTERN = (
+    r"(?P<came_as>(?:\d+-\d+ - |[^/]*_(?=WHO_attempt_))?WHO(?:_\d+_assignsubmission_[a-z]+)?)"
+    r"(?: - |[_/]|\.(?:ipynb|py|zip|txt)(?![\w@-])|$)"
+)
 
 
 class Refused(CourseError):
@@ -104,7 +108,10 @@ class Collector(FileNameCollectorPlugin):
             for name in names_of(person):
                 self._people[name].append(person.id)
         who = "|".join(map(re.escape, sorted(self._people, key=len, reverse=True)))
-        self._regexp = re.compile(self.named_regexp.replace("WHO", f"(?P<who>{who})"), re.IGNORECASE)
+        # The last one is the name; the ones before it look ahead.
+        ahead, _, after = self.named_regexp.rpartition("WHO")
+        pattern = f"{ahead.replace('WHO', f'(?:{who})')}(?P<who>{who}){after}"
+        self._regexp = re.compile(pattern, re.IGNORECASE)
         names = [str(path.relative_to(out)) for path in out.rglob("*") if path.is_file()] + others
         firsts = {name.partition("/")[0] for name in names}
         # The download's own folder around everything.
@@ -131,7 +138,7 @@ class Collector(FileNameCollectorPlugin):
         match = self._regexp.match(_plain(name))
         owners = self._people.get(match["who"].casefold(), []) if match else []
         if len(owners) == 1:
-            if "_assignsubmission_" in match["came_as"]:
+            if "_assignsubmission_" in match.groupdict().get("came_as", ""):
                 self.came_as[owners[0]] = f"{name[: match.end('came_as')]}_"
             return owners[0]
         if owners:
@@ -174,9 +181,19 @@ def _archive(file, limit_bytes):
                 raise Refused(f"has more than {ARCHIVE_FILES:,} files or {ARCHIVE_BYTES / 2**20:.0f} MiB in it")
             for entry in entries:
                 mode = stat.S_IFMT(entry.external_attr >> 16)  # none if Windows packed it
-                yield entry.filename, entry.file_size, mode, _saved_at(entry), partial(_read, archive, entry)
+                yield _name(entry), entry.file_size, mode, _saved_at(entry), partial(_read, archive, entry)
     except (zipfile.BadZipFile, OSError, ValueError, NotImplementedError) as error:
         raise Refused(f"is not a zip archive that can be read ({error})") from None
+
+
+def _name(entry):
+    """Return an entry's name, which many programs write in UTF-8 without the flag that says so."""
+    if not entry.flag_bits & 0x800:
+        try:
+            return entry.filename.encode("cp437").decode()
+        except UnicodeError:
+            pass
+    return entry.filename
 
 
 def _read(archive, entry):

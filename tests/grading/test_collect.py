@@ -56,6 +56,10 @@ OWNERS = {
     "Ann Ames_12345_assignsubmission_file_x.ipynb": "ann",
     "de groot Bob_123_assignsubmission_file/1.Tiny-Lesson.ipynb": "ann_b",
     "Ames Cy\u0301d_7_assignsubmission_file_/x.ipynb": "123",
+    # Blackboard, Brightspace, Google Classroom
+    "Lesson 1_ann_attempt_2026-11-19-17-03-10_1.Tiny-Lesson.ipynb": "ann",
+    "123450-678910 - Ann Ames - Nov 19, 2026 503 PM/1.Tiny-Lesson.ipynb": "ann",
+    "Bob de Groot - 1.Tiny-Lesson.ipynb": "ann_b",
     # Canvas
     "amesann_12345_6789_1.Tiny-Lesson.ipynb": "ann", "degrootbob_LATE_12_34_1.Tiny-Lesson-1.ipynb": "ann_b",
 }  # fmt: skip
@@ -69,6 +73,29 @@ def test_file_names_of_learning_platforms_are_matched(taken, hand_in, tiny):
         (kept,) = (taken.course.folder / "collected" / owner / tiny.name).rglob("*.ipynb")
         assert kept.read_bytes() == path.read_bytes()
         shutil.rmtree(hand_in.folder)
+
+
+def test_a_pattern_of_ones_own_needs_only_who(taken, hand_in, tiny):
+    hand_in("week 3 (ann) v2.ipynb", tiny.right())
+    found, strays = taken()
+    assert not found and list(strays)
+    settings = taken.course.settings
+    settings.write_text("c = get_config()\nc.FileNameCollectorPlugin.named_regexp = r'.*\\(WHO\\)'\n")
+    assert taken() == (["ann"], {})
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "cp437"])
+def test_names_in_an_archive_without_the_flag_for_utf_8_are_read(taken, tiny, tmp_path, encoding):
+    class Unflagged(zipfile.ZipInfo):
+        def _encodeFilenameFlags(self):
+            return self.filename.encode(encoding), self.flag_bits & ~0x800
+
+    with zipfile.ZipFile(tmp_path / "class.zip", "w") as archive:
+        entry = Unflagged(
+            "Ames Cýd_7_assignsubmission_file_/x.ipynb" if encoding == "utf-8" else "Ames Ann_7_é/x.ipynb"
+        )
+        archive.writestr(entry, nbformat.writes(tiny.right()))
+    assert taken(tmp_path / "class.zip") == (["123" if encoding == "utf-8" else "ann"], {})
 
 
 def test_zip_archive_is_collected_like_a_folder(taken, tiny, tmp_path):

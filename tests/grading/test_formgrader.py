@@ -127,6 +127,7 @@ def test_mark_entered_in_the_browser_reaches_feedback(browser, server, marked):
     page = open_page(browser, url, course, "ann")
     assert "3 points: canary in a mark scheme" in page.content()
     assert course.rows()["ann"].waiting == 1
+    page.wait_for_function("window.formgrader && formgrader.keyboard_manager")  # its shortcuts
     box = page.locator("input#q03_why")
     page.wait_for_function("document.querySelector('input#q01_mean_test').placeholder === '2'")
     box.fill("2.5")

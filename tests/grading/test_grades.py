@@ -3,13 +3,15 @@
 import csv
 import io
 import shutil
+import time
+from datetime import datetime, timedelta
 
 import pytest
 
 from ddl.errors import CourseError
 from marking.autograde import Row
 from marking.course import Course
-from marking.due import due, set_due
+from marking.due import days_late, due, set_due
 from marking.grades import canvas, moodle
 from marking.students import Student, enrol
 
@@ -68,3 +70,29 @@ def test_due_date_for_class_and_extension_for_student(tmp_path, empty_gradebook)
     set_due(course, "1.First", "none")
     with course.gradebook() as gradebook:
         assert gradebook.find_submission("1.First", "ann").extension is None
+
+
+@pytest.fixture
+def berlin(monkeypatch):
+    """The time zone in which clocks went back on 2026-10-25."""
+    monkeypatch.setenv("TZ", "Europe/Berlin")
+    time.tzset()
+    yield
+    monkeypatch.undo()
+    time.tzset()
+
+
+def test_days_and_extensions_are_counted_on_the_local_clock(berlin, tmp_path, empty_gradebook):
+    day = datetime(2026, 10, 24, 18)  # 20:00 in Berlin
+    assert days_late(day, datetime(2026, 10, 25, 18, 30)) == 1  # 19:30 the next day, an hour longer than a day
+    assert [days_late(day, day + timedelta(hours=hours)) for hours in (-1, 0, 1, 25, 25.1)] == [0, 0, 1, 1, 2]
+    course = Course(tmp_path)
+    shutil.copy(empty_gradebook, tmp_path / "gradebook.db")
+    enrol(course, [Student("ann")])
+    with course.gradebook() as gradebook:
+        gradebook.add_assignment("1.First")
+    set_due(course, "1.First", "2026-10-24 20:00")
+    set_due(course, "1.First", "2026-10-26 20:00", "ann")
+    set_due(course, "1.First", "2026-10-17 20:00")
+    with course.gradebook() as gradebook:
+        assert due(gradebook, "1.First") == {"everybody": "2026-10-17 20:00 CEST", "ann": "2026-10-19 20:00 CEST"}

@@ -40,5 +40,5 @@ def test_wrong_student_list_is_refused_with_its_line(tmp_path):
         with pytest.raises(MarkingError, match=reason):
             students.read(path)
     path.write_bytes("id,first_name\nann,Ännchen\n".encode("latin-1"))
-    with pytest.raises(MarkingError, match="not UTF-8"):
+    with pytest.raises(MarkingError, match="line 2.*not UTF-8"):
         students.read(path)
