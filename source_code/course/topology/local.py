@@ -28,7 +28,7 @@ def here(root: str | Path = "/") -> Topology:
     if gpus:
         origin += ", NVML"
         topology = _with_gpus(topology, gpus)
-    elif topology.gpus:
+    elif sysfs.has_nvidia_gpus(root):
         notes.append("GPUs are listed as PCI devices only: it is unknown whether NVLinks join them")
     return replace(topology, origin=origin, usable=usable_cores(), notes=(*topology.notes, *dict.fromkeys(notes)))
 

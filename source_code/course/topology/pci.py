@@ -10,8 +10,9 @@ from dataclasses import dataclass, replace
 
 from course.topology.parts import Device
 
-NVIDIA, AMD, INTEL = 0x10DE, 0x1002, 0x8086
-DISPLAY, ACCELERATOR = 0x03, 0x12  # classes; of the second, Intel's are units of laptops
+NVIDIA, AMD, INTEL, HABANA = 0x10DE, 0x1002, 0x8086, 0x1DA3
+DISPLAY, ACCELERATOR = 0x03, 0x12  # classes
+INTEL_GPU = 0x0380  # "other display controller": Intel's cards for servers, and not the graphics of its processors
 ADDRESS = r"(?:([0-9a-fA-F]{1,8}):)?([0-9a-fA-F]{2}):([0-9a-fA-F]{2})\.([0-7])"
 
 
@@ -26,7 +27,8 @@ class Function:
 
 def kind_of(pci_class: int, vendor: int) -> str:
     """Return the kind of device for a 16-bit PCI class (0x0302) and a vendor, or ""."""
-    if (pci_class >> 8 == DISPLAY and vendor in (NVIDIA, AMD)) or (pci_class >> 8 == ACCELERATOR and vendor != INTEL):
+    makers = {DISPLAY: (NVIDIA, AMD), ACCELERATOR: (NVIDIA, AMD, HABANA)}.get(pci_class >> 8, ())
+    if vendor in makers or (pci_class, vendor) == (INTEL_GPU, INTEL):
         return "gpu"
     return "nvswitch" if (pci_class, vendor) == (0x0680, NVIDIA) else ""
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from course.topology.error import TopologyError
 from course.topology.graph import Topology
 from course.topology.parts import CACHES, Device, processors
-from course.topology.pci import Function, address, devices, kind_of
+from course.topology.pci import ACCELERATOR, INTEL, NVIDIA, Function, address, devices, kind_of
 from ddl.records.machine import processor_model
 
 RATES = {2.5: 1, 5: 2, 8: 3, 16: 4, 32: 5, 64: 6}  # GT/s to PCIe generation
@@ -40,7 +40,7 @@ def read(root: str | Path = "/", name: str = "here") -> Topology:
         "measured here by /sys and /proc",
         **processors(packages, nodes, cores.values(), _caches(cpu, online)),
         devices=devices(functions(root, sorted(nodes))),
-        notes=tuple(notes),
+        notes=(*notes, *_left_out(root)),
     )
 
 
@@ -71,9 +71,7 @@ def functions(root: str | Path = "/", nodes: Sequence[int] = ()) -> list[Functio
     `nodes` are the numbers of the NUMA nodes; a single one holds all devices, regardless of the firmware.
     """
     found = []
-    for link in sorted((Path(root) / "sys/bus/pci/devices").glob("*")):
-        if not address(link.name):
-            continue
+    for link, pci_class, vendor in _pci(root):
         folder = link.resolve()
         chain = [part for part in folder.parts if address(part)]
         host = next(
@@ -82,7 +80,7 @@ def functions(root: str | Path = "/", nodes: Sequence[int] = ()) -> list[Functio
         numa = _number(folder / "numa_node", -1)
         generation, width = _link([folder, folder.parent] if len(chain) > 1 else [folder])
         card, disk = _network_card(folder), _first(folder, "block")
-        kind = kind_of(_number(folder / "class", 0) >> 8, _number(folder / "vendor", 0))
+        kind = kind_of(pci_class, vendor)
         facts = {
             "kind": kind or ("nic" if card else "disk" if disk else "other"),
             "name": disk,
@@ -93,6 +91,29 @@ def functions(root: str | Path = "/", nodes: Sequence[int] = ()) -> list[Functio
         }
         found.append(Function(Device(**facts | card), host, tuple(chain[:-1])))
     return found
+
+
+def _left_out(root):
+    """Yield a note on accelerators that are neither GPUs nor units of an Intel laptop, such as FPGAs."""
+    found = [
+        link.name
+        for link, kind, vendor in _pci(root)
+        if kind >> 8 == ACCELERATOR and vendor != INTEL and not kind_of(kind, vendor)
+    ]
+    if found:
+        yield f"accelerators that are not GPUs were left out: {', '.join(found)}"
+
+
+def has_nvidia_gpus(root: str | Path = "/") -> bool:
+    """Return whether /sys lists a GPU of NVIDIA's."""
+    return any(vendor == NVIDIA and kind_of(kind, vendor) == "gpu" for _, kind, vendor in _pci(root))
+
+
+def _pci(root):
+    """Yield the link, the 16-bit class and the vendor of each PCI function."""
+    for link in sorted((Path(root) / "sys/bus/pci/devices").glob("*")):
+        if address(link.name):
+            yield link, _number(link / "class", 0) >> 8, _number(link / "vendor", 0)
 
 
 def _link(folders):

@@ -2,6 +2,8 @@
 
 import shutil
 
+import pytest
+
 from course.topology import sysfs
 from course.topology.graph import Cache, Core
 
@@ -43,6 +45,23 @@ def test_bridges_become_roots_and_switches(machine):
     card = topology.device("mlx5_0")
     assert (card.gbit_per_s, card.network, card.generation, card.width) == (100, "InfiniBand", 3, 8)
     assert topology.numa_of("GPU3") == 1
+
+
+@pytest.mark.parametrize(
+    "pci_class, vendor, kind",
+    [
+        (0x030200, 0x10DE, "gpu"), (0x120000, 0x1002, "gpu"), (0x120000, 0x1DA3, "gpu"),  # NVIDIA, AMD, Gaudi
+        (0x038000, 0x8086, "gpu"), (0x030000, 0x8086, ""), (0x120000, 0x8086, ""),  # Intel: card, graphics, unit
+        (0x120000, 0x10EE, "left out"),  # an FPGA
+    ],
+)  # fmt: skip
+def test_accelerators_are_named_or_said_to_be_left_out(machine, pci_class, vendor, kind):
+    folder = (machine / "sys/bus/pci/devices/0000:02:00.0").resolve()
+    (folder / "class").write_text(f"{pci_class:#08x}\n")
+    (folder / "vendor").write_text(f"{vendor:#06x}\n")
+    topology = sysfs.read(machine)
+    assert ("0000:02:00.0" in [gpu.address for gpu in topology.gpus]) == (kind == "gpu")
+    assert any("left out" in note and "0000:02:00.0" in note for note in topology.notes) == (kind == "left out")
 
 
 def test_a_link_is_as_narrow_as_its_narrower_end(machine):
