@@ -11,6 +11,7 @@ import contextlib
 import ctypes
 import errno
 import os
+import re
 import secrets
 import shutil
 import subprocess
@@ -58,6 +59,12 @@ ADVICE = (
     "Submissions run only in a sandbox. Install bubblewrap 0.8 or later and libseccomp (Debian, Ubuntu 24.04: "
     "`apt install bubblewrap libseccomp2`) on a machine where user namespaces are allowed, or where you are root."
 )
+# What bubblewrap says where AppArmor or the kernel forbids namespaces to ordinary users.
+FORBIDDEN = re.compile("uid map: Permission denied|RTM_NEWADDR: Operation not permitted|No permissions to creat")
+PERMISSION = (
+    "Submissions run only in a sandbox, and this system forbids bubblewrap to make one. On Ubuntu 24.04 and later, "
+    "`sudo sysctl kernel.apparmor_restrict_unprivileged_userns=0` allows it until the next start. Or run this as root."
+)
 
 
 class SandboxMissing(CourseError, OSError):
@@ -93,7 +100,8 @@ def find() -> None:
         raise SandboxMissing(f"{ADVICE} ({trouble})") from None
     if ran.returncode:
         last_line = "".join(ran.stderr.strip().splitlines()[-1:])
-        raise SandboxMissing(f"{ADVICE} ({last_line or f'bwrap ended with status {ran.returncode}'})")
+        advice = PERMISSION if FORBIDDEN.search(last_line) else ADVICE
+        raise SandboxMissing(f"{advice} ({last_line or f'bwrap ended with status {ran.returncode}'})")
 
 
 def bubblewrap(limits: Limits, command: list[str], seccomp: int) -> list[str]:
