@@ -23,6 +23,7 @@ from ddl.text import plural
 SERVED = "DDL_SERVED_RUNS"  # variable that the server sets for its kernels: the runs folder that it shows
 MARK = "ddl"  # key in an output's metadata: {"run": id, "over": whether the output shows the run's end}
 REDRAW_S = 2.0  # between panels that the kernel sends
+WATCHED_S = 10.0  # since a page last asked the server for the run; before, the kernel sends none
 LINE_FITS = 100  # longer shell lines are folded
 OUTPUT_LINES = 8  # shown of a script that keeps no records
 COPY = escape(  # navigator.clipboard would need HTTPS
@@ -50,26 +51,35 @@ class LiveView:
         self._served = _served()
 
     def update(self, progress):
-        """Show the panel; later, send a new one unless the server keeps it up to date."""
+        """Show the panel; later, send a new one unless a page keeps it up to date with the server's help."""
         if self._handle is None:
             from IPython.display import display
 
             note_cell(progress)
             bundle = mime_bundle(progress, self._lines(progress), served=self._served)
             self._handle = display(bundle, raw=True, metadata=mark(progress), display_id=True)
-        elif not self._served and self._clock() >= self._due:
-            self._send(progress)
+            self._due = self._clock() + (WATCHED_S if self._served else 0.0)
+        elif self._clock() >= self._due and not self._watched(progress):
+            self._send(progress, served=self._served)
         else:
             return
-        self._due = self._clock() + REDRAW_S
+        self._due = max(self._due, self._clock() + REDRAW_S)
 
     def close(self, progress):
         """Replace the panel with the run's end, which stays in the saved notebook."""
         self.update(progress)
         self._send(progress)
 
-    def _send(self, progress):
-        self._handle.update(mime_bundle(progress, self._lines(progress)), raw=True, metadata=mark(progress))
+    def _watched(self, progress):
+        """Return whether a page has asked the server for this run lately; another front end of it never does."""
+        try:
+            return self._served and time.time() - RunFolder(progress.folder).watched.stat().st_mtime < WATCHED_S
+        except OSError:
+            return False
+
+    def _send(self, progress, served=False):
+        bundle = mime_bundle(progress, self._lines(progress), served=served)
+        self._handle.update(bundle, raw=True, metadata=mark(progress))
 
 
 def _served():

@@ -53,6 +53,7 @@ class RunFolder:
     turn = _File("turn.json")  # and when it got them
     # The kernel that shows the run
     shown = _File("shown.json")  # in which cell of which notebook
+    watched = _File("watched")  # touched when a page asks the notebook server for the run
     # The task of rank 0, on several nodes
     rendezvous = _File("rendezvous.json")  # the address at which ranks connect
     agreed = _File("agreed.json")  # whether the run is restarted
@@ -85,7 +86,7 @@ class RunFolder:
         latest = 0.0
         with contextlib.suppress(OSError), os.scandir(self.path) as entries:
             for entry in entries:
-                if not entry.name.startswith(("stack-", "stalled-", "straggler")):  # written when ranks are asked
+                if not entry.name.startswith(("stack-", "stalled-", "straggler", "watched")):  # not written by ranks
                     latest = max(latest, entry.stat().st_mtime)
         return latest
 

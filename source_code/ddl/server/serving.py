@@ -16,6 +16,7 @@ import asyncio
 import json
 import os
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from functools import lru_cache, partial
 from html import escape
 from pathlib import Path
@@ -29,6 +30,7 @@ from ddl import plugins
 from ddl.display.panel import SERVED, LastLines, mime_bundle, panel_html, parts_html
 from ddl.errors import CourseError
 from ddl.launcher.run import attach
+from ddl.records.folder import RunFolder
 from ddl.records.paths import runs_dir
 
 WIDGET = "application/vnd.jupyter.widget-view+json"
@@ -53,6 +55,8 @@ class Runs:
     def state(self, run_id):
         """Return the parts of a run's panel that change, or its end."""
         progress, lines = self._look(run_id)
+        with suppress(OSError):  # such as another user's folder
+            RunFolder(progress.folder).watched.touch()
         if progress.over:
             return {"over": True, "html": mime_bundle(progress, lines, back=True)["text/html"]}
         return {"over": False, "parts": parts_html(progress, lines)}

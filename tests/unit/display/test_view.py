@@ -15,6 +15,7 @@ import pytest
 from ddl.display import panel, view
 from ddl.launcher.failure import Failure
 from ddl.launcher.progress import Progress, RankInfo
+from ddl.records.folder import RunFolder
 from ddl.records.paths import runs_dir
 
 DATA = {"name": "synthetic", "form": "generated", "train_samples": 2000}
@@ -215,11 +216,11 @@ def live(monkeypatch):
     return shown
 
 
-def test_panel_update_frequency(live):
+def test_panel_update_frequency(live, tmp_path):
     def train(shown):
         for tick in range(101):
             live.clock.now = 100 + 0.2 * tick
-            shown.update(progress(epochs=1))
+            shown.update(progress(epochs=1, folder=tmp_path))
 
     train(live.open())
     assert 10 <= len(live.sent) <= 11  # without what needs the server
@@ -227,6 +228,10 @@ def test_panel_update_frequency(live):
         assert all(tag != "script" for tag, _ in Tags(bundle["text/html"]).seen)
         assert 'class="ddl-stop"' not in bundle["text/html"]
     live.served()
+    live.sent.clear()
+    train(live.open())  # in another front end of the course's server, where no page asks for the run
+    assert 5 <= len(live.sent) <= 7 and "ddl/view.js" in live.sent[-1]["text/html"]
+    RunFolder(tmp_path).watched.touch()
     live.sent.clear(), live.metadata.clear()
     train(view_ := live.open())
     view_.close(progress("done", epochs=2))
