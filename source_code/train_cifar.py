@@ -81,7 +81,8 @@ import numpy as np
 import tensorflow as tf
 
 from course.data import Order, load
-from course.data.augment import augment, normalize
+from course.data.augment import normalize
+from course.data.samples import on_device
 from course.data.tensors import constant
 from course.training import models, optimizer, timeline
 from course.training.checkpoint import Checkpoints, folder
@@ -154,7 +155,9 @@ def main(config):
 
     def take(step, batch):
         rate = schedule(step / order.steps)
-        return train_step(batch[part], step, rate, float(notice.given)), rate
+        with tf.device("CPU:0"):  # a GPU would get each number at once, and keep us waiting for the step before
+            told = tf.constant(rate), tf.constant(float(notice.given))
+        return train_step(batch[part], step, *told), rate
 
     stopped_by = train(journal, order.batches(first, steps), take, checkpoints, noise, **evaluations)
     return finish(journal, config, model, noise, stopped_by, facts(config, model, data, schedule, precision))
@@ -236,19 +239,19 @@ def make_pass(model, data, config):
 
     It returns the gradients, and loss, accuracy and with --noise-scale the gradients' squared norm, float32 ``[3]``.
     """
-    images, labels = constant(data.train_images), constant(data.train_labels)
+    samples = on_device(data.train_images, data.train_labels)
     classes, smooth = len(data.class_names), config.label_smoothing
 
     def forward_backward(numbers, step, position):
-        pictures = tf.gather(images, numbers)
-        if not config.no_augment:
-            pictures = augment(pictures, (config.seed, step), position, config.global_batch)
-        target = tf.gather(labels, numbers)
+        if config.no_augment:
+            pictures, target = samples.take(numbers)
+        else:
+            pictures, target = samples.augmented(numbers, (config.seed, step), position, config.global_batch)
         wanted = tf.one_hot(target, classes) * (1 - smooth) + smooth / classes
         with tf.GradientTape() as tape:
             logits = model(normalize(pictures), training=True)
             loss = tf.reduce_mean(tf.nn.softmax_cross_entropy_with_logits(wanted, logits))
-        hits = tf.reduce_mean(tf.cast(tf.argmax(logits, 1, tf.int32) == target, tf.float32))
+        hits = tf.reduce_mean(tf.cast(tf.argmax(logits, 1) == tf.cast(target, tf.int64), tf.float32))
         gradients = tape.gradient(loss, model.trainable_variables)
         return [*gradients, tf.stack([loss, hits, squared_norm(gradients) if config.noise_scale else 0.0])]
 

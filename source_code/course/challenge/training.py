@@ -8,6 +8,7 @@ import tensorflow as tf
 from course.challenge import rules
 from course.challenge.submission import Submission
 from course.data import Order, shard
+from course.data.samples import on_device
 from course.data.tensors import constant
 from course.training.loop import in_passes
 from course.training.precision import choose, compute_in
@@ -42,7 +43,8 @@ class Training:
         # Class numbers are permuted in each run, so that no file can contain them.
         self._renamed = draws.permutation(rules.CLASSES).astype(np.int32)
         self._numbers = constant(draws.permutation(len(labels)).astype(np.int32))
-        self._images, self._labels = constant(images), constant(self._renamed[labels])
+        self._samples = on_device(images, self._renamed[labels])
+        self._shown = constant(images[: rules.PREPARE_SAMPLES])
         self.passes = passes_for(submission.GHOST_BATCH, rules.GLOBAL_BATCH, ranks)
         asked = "tf32" if submission.PRECISION == "float32" else submission.PRECISION
         self.precision = compute_in(choose(asked, capability))
@@ -64,8 +66,7 @@ class Training:
         """Call the submission's prepare(), if it has one, with images without labels; return how many."""
         if not self.submission.prepare:
             return 0
-        shown = self._images[: rules.PREPARE_SAMPLES]
-        self.submission.prepare(self.model, tf.cast(shown, tf.float32) / 255)
+        self.submission.prepare(self.model, tf.cast(self._shown, tf.float32) / 255)
         return rules.PREPARE_SAMPLES
 
     def finish(self) -> None:
@@ -91,14 +92,14 @@ class Training:
 
         def forward_backward(chosen, step, epoch, place):
             chosen = tf.ensure_shape(chosen, [submission.GHOST_BATCH])
-            images = tf.cast(tf.gather(self._images, chosen), tf.float32) / 255
-            labels = tf.gather(self._labels, chosen)
+            images, labels = self._samples.take(chosen)
+            images, labels = tf.cast(images, tf.float32) / 255, tf.cast(labels, tf.int32)
             # The key depends only on the place in the global batch, so any number of ranks augments the same way.
             images = augment(images, tf.gather(self._numbers, chosen), epoch, tf.stack([self._key + place, step]))
             with tf.GradientTape() as tape:
                 logits = tf.cast(model(images, training=True), tf.float32)
                 loss = tf.reduce_mean(loss_of(logits, labels))
-            hits = tf.reduce_mean(tf.cast(tf.argmax(logits, 1, tf.int32) == labels, tf.float32))
+            hits = tf.reduce_mean(tf.cast(tf.argmax(logits, 1) == tf.cast(labels, tf.int64), tf.float32))
             gradients = tape.gradient(loss, weights, unconnected_gradients="zero")
             return [*map(tf.convert_to_tensor, gradients), tf.stack([loss, hits])]
 

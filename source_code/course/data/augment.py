@@ -6,10 +6,13 @@ augmented images.
 
 from collections.abc import Sequence
 
+import numpy as np
 import tensorflow as tf
 
 SHIFT = 4  # pixels in each direction, as in padding by 4 and cropping
 SIDE = 32
+_SHIFTS = 2 * SHIFT + 1
+DRAWS = 2 * _SHIFTS**2  # ways to flip and shift an image
 
 
 def augment(
@@ -21,21 +24,28 @@ def augment(
     the position of its first image there. `seed`, int32 ``[2]``, is the run's seed and the step.
     """
     batch = tf.shape(images)[0]
-    shifts = 2 * SHIFT + 1
-    # One random number per image encodes its flip and two shifts. The algorithm is explicit because the default differs
-    # between CPU and GPU.
-    draws = tf.random.stateless_uniform([global_batch], seed, maxval=2 * shifts**2, dtype=tf.int32, alg="philox")
-    draw = draws[offset : offset + batch]
-    flip, down, right = draw % 2, draw // 2 % shifts - SHIFT, draw // (2 * shifts) - SHIFT
+    whole = tf.int64 if tf.config.list_physical_devices("GPU") else tf.int32  # GPUs have no kernels for int32's sums
+    draw = tf.cast(draws(seed, offset, batch, global_batch), whole)
+    picture = tf.cast(tf.range(batch), whole)[:, None, None] * (SIDE * SIDE)
+    return tf.gather(tf.reshape(images, [-1, 3]), picture + pixels(draw))
 
+
+def draws(seed, offset, batch, global_batch) -> tf.Tensor:
+    """Return a random number below `DRAWS` for each image of a rank's part, int32 ``[batch]``: its flip and shifts."""
+    # The algorithm is explicit because the default differs between CPU and GPU.
+    every = tf.random.stateless_uniform([global_batch], seed, maxval=DRAWS, dtype=tf.int32, alg="philox")
+    return every[offset : offset + batch]
+
+
+def pixels(draw: tf.Tensor) -> tf.Tensor:
+    """Return which of an image's 1,024 pixels come where, ``[batch, 32, 32]``, in the dtype of the `draw`."""
+    flip, down, right = draw % 2, draw // 2 % _SHIFTS - SHIFT, draw // (2 * _SHIFTS) - SHIFT
     # Flips and shifts permute rows and columns, so a single gather does both.
-    line = tf.range(SIDE)
+    line = tf.constant(np.arange(SIDE), draw.dtype)
     rows = _reflect(line + down[:, None])
     columns = _reflect(line + right[:, None])
     columns = tf.where(flip[:, None] == 1, SIDE - 1 - columns, columns)
-    picture = tf.range(batch)[:, None, None] * (SIDE * SIDE)
-    pixels = picture + rows[:, :, None] * SIDE + columns[:, None, :]
-    return tf.gather(tf.reshape(images, [-1, 3]), pixels)
+    return rows[:, :, None] * SIDE + columns[:, None, :]
 
 
 def _reflect(position):

@@ -59,21 +59,23 @@ class Means:
     """Running means of a step's metrics since the last evaluation, read once because reading waits for the device."""
 
     def __init__(self):
-        self._totals, self._steps = np.zeros((), np.float32), 0
+        self._totals, self._steps = np.zeros(2, np.float32), 0
 
     def add(self, figures):
-        """Add a step's figures, float32 ``[n]``."""
+        """Add a step's figures, float32 ``[n]``: loss, accuracy, and others, which do not count."""
+        if len(self._totals) < len(figures):  # cut off when read, because a GPU takes a while to cut
+            self._totals = np.pad(self._totals, (0, len(figures) - len(self._totals)))
         self._totals, self._steps = self._totals + figures, self._steps + 1
 
     def take(self) -> list[float]:
-        """Return the means and reset them."""
+        """Return the means of loss and accuracy, and reset them."""
         means = self._totals / self._steps
-        self._totals, self._steps = np.zeros((), np.float32), 0
-        return np.asarray(means).tolist()
+        self._totals, self._steps = np.zeros(2, np.float32), 0
+        return np.asarray(means)[:2].tolist()
 
     def state(self) -> dict:
         """Return the state for a checkpoint."""
-        return {"since": self._steps, "totals": np.asarray(self._totals).tolist()}
+        return {"since": self._steps, "totals": np.asarray(self._totals)[:2].tolist()}
 
     def restore(self, state: dict):
         """Restore another's `state`; an empty one changes nothing."""
@@ -224,11 +226,11 @@ class Journal(Writer):
     def step(self, step: int, loss, learning_rate: float) -> bool:
         """Count a finished step; return whether it was recorded.
 
-        The loss is read (``float(loss)``) only if needed, because reading waits for the device.
+        The loss, or figures of which it is the first, is read only if needed, because reading waits for the device.
         """
         first = step == self._start + 1
         if first or self.epoch_ends(step) or step == self._warm_step:
-            loss = float(loss)  # wait for the device, or the time would be too short
+            loss = np.ravel(loss)[0]  # wait for the device, or the time would be too short
         if first:
             self._count_first(step)
         if step % self.steps_per_epoch == 0:
@@ -247,7 +249,7 @@ class Journal(Writer):
             "step",
             **self._where(step),
             images_per_s=None if first else speed,  # the first step builds the graph
-            loss=float(loss),
+            loss=float(np.ravel(loss)[0]),
             learning_rate=learning_rate,
         )
         return True

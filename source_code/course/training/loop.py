@@ -7,7 +7,7 @@ import numpy as np
 import tensorflow as tf
 
 from course.data.augment import normalize
-from course.data.tensors import constant
+from course.data.samples import on_device
 from course.training.checkpoint import leave
 from course.training.journal import CLEAN, Means
 from course.training.strategy import TEST_BATCH, losses_and_hits
@@ -52,12 +52,13 @@ def train(
         metrics, rate = take(step, batch)
         done = step + 1
         check = done % check_every == 0 or done == steps
-        means.add(metrics[:2])
+        means.add(metrics)
+        read = np.asarray(metrics) if check or noise else None
         if noise:
-            noise.update(float(metrics[3]), float(metrics[4]))
-        diverged = check and not math.isfinite(metrics[0])
+            noise.update(float(read[3]), float(read[4]))
+        diverged = check and not math.isfinite(read[0])
         at_once = settle(done, diverged)
-        if journal.step(done, metrics[0], rate) and noise:
+        if journal.step(done, metrics, rate) and noise:
             journal.event("noise_scale", step=done, **noise.figures())
         row, ends = None, journal.epoch_ends(done, epochs)
         if at_once or ends or (every and done % every == 0):
@@ -67,7 +68,7 @@ def train(
         if stopped_by == DIVERGED:
             journal.note(f"diverged: the loss is not a finite number at step {done}")
         if checkpoints and not stopped_by:
-            leaving = check and done < steps and bool(metrics[2])
+            leaving = check and done < steps and bool(read[2])
             stopped_by = LEAVING if leaving else None
             _keep(checkpoints, done, journal, means, noise, leaving)
         if stopped_by:
@@ -124,14 +125,14 @@ def make_evaluation(model, images, labels, prepare=lambda: None):
 
     The ranks divide the images. `prepare` is called first.
     """
-    images, labels = constant(images), constant(labels)
+    samples = on_device(images, labels)
     mine = np.arange(hvd.rank(), len(labels), hvd.size(), dtype=np.int32)
     parts = [mine[first : first + TEST_BATCH] for first in range(0, len(mine), TEST_BATCH)]
 
     @tf.function(autograph=False, input_signature=[tf.TensorSpec([None], tf.int32)])
     def sums(numbers):
-        logits = model(normalize(tf.gather(images, numbers)), training=False)
-        return tf.reduce_sum(losses_and_hits(tf.gather(labels, numbers), logits), axis=1)
+        pictures, wanted = samples.take(numbers)
+        return tf.reduce_sum(losses_and_hits(wanted, model(normalize(pictures), training=False)), axis=1)
 
     def evaluate():
         prepare()

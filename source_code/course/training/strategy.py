@@ -274,5 +274,5 @@ def losses_and_hits(labels, logits):
     import tensorflow as tf
 
     losses = tf.nn.sparse_softmax_cross_entropy_with_logits(labels, logits)
-    right = tf.argmax(logits, 1, tf.int32) == tf.cast(labels, tf.int32)
+    right = tf.argmax(logits, 1) == tf.cast(labels, tf.int64)  # GPUs can't compare int32
     return [losses, tf.cast(right, tf.float32)]

@@ -6,7 +6,7 @@ import pytest
 pytest.importorskip("horovod.tensorflow")
 
 from course.training import journal, loop
-from course.training.journal import Journal
+from course.training.journal import Journal, Means
 
 
 @pytest.fixture
@@ -159,3 +159,17 @@ def test_loop_evaluates_at_epoch_ends_and_intervals(row, folder):
     # It stops at an evaluation that says so.
     diary, ended = row(2, epochs=2, stop=lambda each: "target" if each["step"] == 8 else None)
     assert ended == "target" and [each["step"] for each in diary.history] == [4, 8]
+
+
+def test_means_are_of_loss_and_accuracy_and_continue_from_a_checkpoint():
+    means = Means()
+    for loss in (1.0, 2.0):
+        means.add(np.float32([loss, 0.5, 9.0]))
+    state = means.state()
+    assert state == {"since": 2, "totals": [3.0, 1.0]}
+    means = Means()
+    means.restore(state)
+    means.add(np.float32([6.0, 0.5, 9.0]))
+    assert means.take() == [3.0, 0.5]
+    means.add(np.float32([4.0, 1.0]))
+    assert means.take() == [4.0, 1.0]
