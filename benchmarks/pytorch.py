@@ -3,10 +3,12 @@
     python benchmarks/pytorch.py                                       # the small network, half an hour on two cores
     python benchmarks/pytorch.py --model resnet --precision bfloat16   # the residual network
     python benchmarks/pytorch.py --repeats 1 --ways eager --ranks 2
+    python benchmarks/pytorch.py --batch 4096 --precision tf32 --ranks 1   # on a GPU
 
 Both sides train the same network with batch norm on generated images, 512 samples a rank and step, with the same flips
-and shifts, Nesterov momentum, and the loss and accuracy of each step. In bfloat16, PyTorch uses autocast. Each pair is
-run A B A B ..., and a ratio is the median of the ratios of neighbors. The steps of the first epoch are warm-up on both
+and shifts, Nesterov momentum, and the loss and accuracy of each step. Both compute on the GPU if both see one, and on
+the processor if neither does. In bfloat16, PyTorch uses autocast; in float32, neither side uses TF32. Each pair is run
+A B A B ..., and a ratio is the median of the ratios of neighbors. The steps of the first epoch are warm-up on both
 sides, compiling included. PyTorch's ways:
 
 eager           default settings: convolutions in the layout [batch, channels, height, width]
@@ -17,36 +19,67 @@ compiled        channels last, and torch.compile
 import argparse
 import math
 import os
+import subprocess
 import sys
 import tempfile
 import time
 from pathlib import Path
 
 from ddl import launch
+from ddl.records.machine import usable_cores
+from ddl.text import plural
 from throughput import PARAMETERS, SAMPLES, SHOW, check_work, ours
 from turns import Turns, paired, print_pairs, take_turns
 
 WAYS = ("eager", "channels_last", "compiled")
-BATCH, SIDE, SHIFT = 512, 32, 4
-WARM_UP = SAMPLES // BATCH  # steps, of one rank
-HOW = {1: 2, 2: 1}  # threads of each of so many ranks
+SIDE, SHIFT = 32, 4
+RANKS = (1, 2)
+PROCESSOR = "the processor"
+DEVICES = {  # how a process of each side learns what it computes on
+    "TensorFlow": """import tensorflow as tf
+for gpu in tf.config.list_physical_devices("GPU")[:1]:
+    print(tf.config.experimental.get_device_details(gpu)["device_name"])""",
+    "PyTorch": "import torch\nif torch.cuda.is_available():\n    print(torch.cuda.get_device_name())",
+}
 
 
-def theirs(model, precision, way, ranks, steps):
+def device_of_both():
+    """Return what both sides compute on: the name of a GPU, or `PROCESSOR`. Exit if it is not the same."""
+    found = {}
+    for side, question in DEVICES.items():
+        asked = subprocess.run([sys.executable, "-c", question], capture_output=True, text=True, check=True)
+        found[side] = asked.stdout.strip() or PROCESSOR
+    if len(set(found.values())) > 1:
+        words = ", ".join(f"{side} on {device}" for side, device in found.items())
+        sys.exit(f"both sides must compute on the same device: {words}. CUDA_VISIBLE_DEVICES=-1 hides GPUs from both")
+    return found["PyTorch"]
+
+
+def threads_of(ranks, device):
+    """Return the threads of each of so many ranks: of two cores, or of all where a GPU computes."""
+    return max(1, (2 if device == PROCESSOR else usable_cores()) // ranks)
+
+
+def samples_of(batch):
+    """Return how many images to train on: enough for some steps of warm-up."""
+    return max(SAMPLES, 12 * batch)
+
+
+def theirs(model, precision, way, ranks, batch, steps, device):
     """Return a function that trains with PyTorch and returns images/s."""
 
     def measure():
-        how = {"workers": ranks, "threads": HOW[ranks], "oversubscribe": True, "cluster": "torchrun"}
-        run = launch(__file__, args=["--train", model, precision, way, steps], **how)
-        result = run.result
-        asked = {"ranks": ranks, "threads_per_rank": HOW[ranks], "parameters": PARAMETERS[model]}
-        check_work(result, {**asked, "samples": steps * ranks * BATCH})
+        threads = threads_of(ranks, device)
+        how = {"workers": ranks, "threads": threads, "oversubscribe": True, "cluster": "torchrun"}
+        result = launch(__file__, args=["--train", model, precision, way, batch, steps], **how).result
+        asked = {"ranks": ranks, "threads_per_rank": threads, "parameters": PARAMETERS[model], "device": device}
+        check_work(result, {**asked, "samples": steps * ranks * batch})
         return result["images_per_s"]
 
     return measure
 
 
-def train(name, precision, way, steps):
+def train(name, precision, way, batch_size, steps):
     """Train on this rank, and record the speed."""
     import torch
     import torch.distributed as dist
@@ -58,26 +91,31 @@ def train(name, precision, way, steps):
 
     dist.init_process_group("gloo")
     rank, ranks = dist.get_rank(), dist.get_world_size()
-    data = load("synthetic", train_samples=SAMPLES, test_samples=100)
-    pictures, labels = torch.tensor(data.train_images), torch.tensor(data.train_labels).long()
+    cuda = torch.cuda.is_available()
+    device = torch.device("cuda", int(os.environ["LOCAL_RANK"]) % torch.cuda.device_count()) if cuda else "cpu"
+    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = precision != "float32"
+    samples = samples_of(batch_size)
+    data = load("synthetic", train_samples=samples, test_samples=100)
+    pictures = torch.tensor(data.train_images, device=device)
+    labels = torch.tensor(data.train_labels, device=device).long()
     layout = torch.contiguous_format if way == "eager" else torch.channels_last
     torch.manual_seed(0)
     network = residual_network() if name == "resnet" else torch_strategy.network(10, "batch")
-    network = network.to(memory_format=layout)
+    network = network.to(device, memory_format=layout)
     trained = sum(math.prod(weight.shape) for weight in network.parameters())
     model = nn.parallel.DistributedDataParallel(network) if ranks > 1 else network
     if way == "compiled":
         model = torch.compile(model)
     optimizer = torch.optim.SGD(model.parameters(), 0.05, 0.9, nesterov=True)
-    warm_up, order = WARM_UP // ranks, torch.empty(0, dtype=torch.long)
+    every = ranks * batch_size
+    warm_up, order = samples // every, torch.empty(0, dtype=torch.long)
     for step in range(steps):
         if step == warm_up:
-            dist.barrier()
-            began = time.perf_counter()
-        if len(order) < ranks * BATCH:
-            order = torch.randperm(SAMPLES)  # the same on all ranks
-        batch, order = order[: ranks * BATCH][rank * BATCH :][:BATCH], order[ranks * BATCH :]
-        with torch.autocast("cpu", torch.bfloat16, enabled=precision == "bfloat16"):
+            began = clock(cuda)
+        if len(order) < every:
+            order = torch.randperm(samples).to(device)  # the same on all ranks
+        batch, order = order[:every][rank * batch_size :][:batch_size], order[every:]
+        with torch.autocast("cuda" if cuda else "cpu", torch.bfloat16, enabled=precision == "bfloat16"):
             logits = model(normalized(augmented(pictures[batch])).contiguous(memory_format=layout))
         loss = nn.functional.cross_entropy(logits.float(), labels[batch])
         optimizer.zero_grad()
@@ -86,18 +124,30 @@ def train(name, precision, way, steps):
         figures = torch.stack([loss.detach(), (logits.argmax(1) == labels[batch]).float().mean()])
         if ranks > 1:
             dist.all_reduce(figures)
-    seconds = time.perf_counter() - began
+    seconds = clock(cuda) - began
     if rank == 0:
         Recorder().result(
             {
                 "ranks": ranks,
                 "threads_per_rank": torch.get_num_threads(),
                 "parameters": trained,
-                "samples": steps * ranks * BATCH,
-                "images_per_s": (steps - warm_up) * ranks * BATCH / seconds,
+                "device": torch.cuda.get_device_name(device) if cuda else PROCESSOR,
+                "samples": steps * every,
+                "images_per_s": (steps - warm_up) * every / seconds,
                 "loss": figures[0].item() / ranks,
             }
         )
+
+
+def clock(cuda):
+    """Wait for all ranks and their GPUs, and return the time."""
+    import torch
+    import torch.distributed as dist
+
+    if cuda:
+        torch.cuda.synchronize()
+    dist.barrier()
+    return time.perf_counter()
 
 
 def residual_network():
@@ -127,13 +177,13 @@ def augmented(pictures):
     """Mirror half of the images and shift each by up to 4 pixels, in one gather like train_cifar.py."""
     import torch
 
-    count = len(pictures)
-    mirrored = torch.rand(count, 1) < 0.5
-    down, right = torch.randint(-SHIFT, SHIFT + 1, (2, count, 1))
-    line = torch.arange(SIDE)
+    count, there = len(pictures), {"device": pictures.device}
+    mirrored = torch.rand(count, 1, **there) < 0.5
+    down, right = torch.randint(-SHIFT, SHIFT + 1, (2, count, 1), **there)
+    line = torch.arange(SIDE, **there)
     rows, columns = reflected(line + down), reflected(line + right)
     columns = torch.where(mirrored, SIDE - 1 - columns, columns)
-    places = torch.arange(count)[:, None, None] * SIDE**2 + rows[:, :, None] * SIDE + columns[:, None, :]
+    places = torch.arange(count, **there)[:, None, None] * SIDE**2 + rows[:, :, None] * SIDE + columns[:, None, :]
     return pictures.reshape(-1, 3)[places]
 
 
@@ -146,48 +196,51 @@ def normalized(pictures):
     return ((pictures.float() - 120) / 64).permute(0, 3, 1, 2)
 
 
-def pairs(model, precision, ranks, ways, steps):
+def pairs(options, device):
     """Return every pair's two sides: a name and a function that measures it."""
-    where = {1: "1 process x 2 threads", 2: "2 ranks x 1 thread"}
-    return {
-        f"{way}, {where[count]}": {
-            "train_cifar.py": ours(model, count, HOW[count], count * BATCH, steps, precision),
-            f"PyTorch, {way}": theirs(model, precision, way, count, steps),
+    model, precision, batch, steps = options.model, options.precision, options.batch, options.steps
+
+    def sides(way, ranks):
+        threads, samples = threads_of(ranks, device), samples_of(batch)
+        return f"{way}, {plural(ranks, 'rank')} x {plural(threads, 'thread')}", {
+            "train_cifar.py": ours(model, ranks, threads, ranks * batch, steps, precision, samples),
+            f"PyTorch, {way}": theirs(model, precision, way, ranks, batch, steps, device),
         }
-        for count in ranks
-        for way in ways
-    }
+
+    return dict(sides(way, ranks) for ranks in options.ranks for way in options.ways)
 
 
 def main():
     if sys.argv[1:2] == ["--train"]:
-        *what, steps = sys.argv[2:]
-        train(*what, int(steps))
+        *what, batch, steps = sys.argv[2:]
+        train(*what, int(batch), int(steps))
         return
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", default="cnn", choices=PARAMETERS)
-    parser.add_argument("--precision", default="float32", choices=("float32", "bfloat16"))
+    parser.add_argument("--precision", default="float32", choices=("float32", "tf32", "bfloat16"))
+    parser.add_argument("--batch", type=int, default=512, help="samples a rank and step (default: 512)")
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--steps", type=int, default=60, help="of each measurement (default: 60)")
-    parser.add_argument("--ranks", type=int, nargs="+", default=[1, 2], choices=HOW)
+    parser.add_argument("--ranks", type=int, nargs="+", default=[1, 2], choices=RANKS)
     parser.add_argument("--ways", nargs="+", default=WAYS, choices=WAYS)
     parser.add_argument("--output", type=Path, default=Path("build/pytorch.json"))
     options = parser.parse_args()
-    if options.steps <= WARM_UP:
-        parser.error(f"--steps: must be more than the {WARM_UP} warm-up steps")
+    if options.steps <= (warm_up := samples_of(options.batch) // options.batch):
+        parser.error(f"--steps: must be more than the {warm_up} warm-up steps")
+    device = device_of_both()
+    if device == PROCESSOR and options.precision == "tf32":
+        parser.error("--precision tf32: no GPU that has it")
+    print(f"both sides compute on {device}")
 
     os.environ["DDL_VIEW"] = "plain"
     with tempfile.TemporaryDirectory() as folder:
         os.environ.setdefault("DDL_RUNS_DIR", folder)
         report = take_turns(
             options.output,
-            {
-                name: Turns(sides, options.repeats, SHOW)
-                for name, sides in pairs(
-                    options.model, options.precision, options.ranks, options.ways, options.steps
-                ).items()
-            },
+            {name: Turns(sides, options.repeats, SHOW) for name, sides in pairs(options, device).items()},
             lambda rows: {"pairs": {name: paired(measured, "images_per_s") for name, measured in rows.items()}},
+            device=device,
+            batch=options.batch,
             model=options.model,
             precision=options.precision,
             repeats=options.repeats,

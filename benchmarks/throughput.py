@@ -36,12 +36,12 @@ SHOW = "{:.0f} images/s".format
 PARAMETERS = {"cnn": 242_474, "resnet": 484_426}  # that are trained, with batch norm
 
 
-def ours(model, ranks, threads, batch, steps, precision="float32", **variables):
-    """Return a function that trains with train_cifar.py and returns images/s."""
+def ours(model, ranks, threads, batch, steps, precision="float32", samples=SAMPLES, **variables):
+    """Return a function that trains with train_cifar.py, on so many `samples`, and returns images/s."""
 
     def measure():
         work = {"model": model, "global_batch": batch, "precision": precision}
-        data = {"data_set": "synthetic", "train_samples": SAMPLES, "test_samples": 100}
+        data = {"data_set": "synthetic", "train_samples": samples, "test_samples": 100}
         how = {"workers": ranks, "threads": threads, "oversubscribe": True, "env": variables}
         result = launch("train_cifar.py", recipe="batch_norm", steps=steps, **work, **data, **how).result
         asked = {"ranks": ranks, "threads_per_rank": threads, "parameters": PARAMETERS[model], "samples": steps * batch}

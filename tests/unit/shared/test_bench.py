@@ -1,9 +1,12 @@
 """Shared parts of the benchmarks: sizes, repeats, memory and settings."""
 
+import importlib
+
 import pytest
 
 from course.shared import bench
 from course.shared.bench import BenchError
+from helpers import ROOT
 
 
 def config(*arguments):
@@ -32,3 +35,15 @@ def test_too_large_messages_raise(monkeypatch):
     with pytest.raises(BenchError, match="--max-bytes 125000000"):
         bench.refuse_what_does_not_fit(200_000_000, copies=4, ranks=2)
     bench.refuse_what_does_not_fit(125_000_000, copies=4, ranks=2)
+
+
+def test_a_comparison_needs_the_same_device_on_both_sides(monkeypatch):
+    monkeypatch.syspath_prepend(ROOT / "benchmarks")
+    pytorch = importlib.import_module("pytorch")
+    for ours, theirs, both in (("", "", pytorch.PROCESSOR), ("a GPU", "a GPU", "a GPU"), ("", "a GPU", None)):
+        monkeypatch.setattr(pytorch, "DEVICES", {"ours": f"print({ours!r})", "PyTorch": f"print({theirs!r})"})
+        if both:
+            assert pytorch.device_of_both() == both
+        else:
+            with pytest.raises(SystemExit, match="same device"):
+                pytorch.device_of_both()
