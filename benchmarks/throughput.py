@@ -37,7 +37,7 @@ PARAMETERS = {"cnn": 242_474, "resnet": 484_426}  # that are trained, with batch
 
 
 def ours(model, ranks, threads, batch, steps, precision="float32", samples=SAMPLES, **variables):
-    """Return a function that trains with train_cifar.py, on so many `samples`, and returns images/s."""
+    """Return a function that trains with train_cifar.py on a number of `samples` and returns images/s."""
 
     def measure():
         work = {"model": model, "global_batch": batch, "precision": precision}

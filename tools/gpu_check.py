@@ -1,442 +1,250 @@
-"""Measurements of `tools/gpu_check.sh`, written as one JSON record.
+"""Measure the course's TensorFlow and PyTorch stacks on a machine with one GPU, in under five minutes.
 
-    gpu_check.py FOLDER RECORD      run every step and write the record after each
-    gpu_check.py --step NAME        run one measurement in this process and print its numbers as JSON
-    gpu_check.py --rank KIND        one rank of a launch: "report", "allreduce" or "horovod"
+    .venv/bin/python tools/gpu_check.py RECORD.json             # what nobody has measured yet comes first
+    .venv/bin/python tools/gpu_check.py RECORD.json lesson two  # only steps whose names begin so
 
-Each step is a process with a time limit, so one failure does not affect the others. A step that fails is recorded with
-the end of its output.
+Each step is a process with a time limit. The record is rewritten after each, and lists what was left out for lack of
+time, TensorFlow or PyTorch (TORCH_PYTHON may name another Python). Without a GPU, steps do less, on processor cores.
 """
 
+import hashlib
+import itertools
 import json
 import os
-import platform
 import re
-import shutil
 import subprocess
 import sys
+import tempfile
+import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import SimpleNamespace
 
 ROOT = Path(__file__).resolve().parents[1]
-STRATEGIES = ROOT / "source_code/strategies"
-SHARDED = ROOT / "source_code/course/sharding/scripts/torch_sharded.py"
-LIMIT_S = 480
-TAIL = 2500  # characters of output that the record keeps
+SOURCE = ROOT / "source_code"
+TAIL = 800  # characters of an output's beginning and end that the record keeps
+GPU = bool(subprocess.run("nvidia-smi -L", shell=True, capture_output=True).stdout)
+BATCHES, PRECISIONS = ((4096, 512), ("tf32", "bfloat16")) if GPU else ((64,), ("float32",))
+BATCH, STEPS = (512, 60) if GPU else (64, 6)
+DATA = ("--data-set", "synthetic", "--train-samples", 20 * BATCH, "--test-samples", 500, "--steps", STEPS)
+LOTS = 12  # batches of images on which a part trains
+FACTS = (
+    "images_per_s precision time_to_first_step_s start_s loss test_accuracy replicas ranks device peak_bytes".split()
+)
+CHECK_S, GRACE_S, LEAST_S = 290, 5, 8
 
 
-def main(folder, record):
-    """Run all steps; `record` is rewritten after each."""
-    began, folder = time.monotonic(), Path(folder)
-    found = {"date": time.strftime("%Y-%m-%d"), "hardware": hardware(), "steps": {}}
-
-    def step(name, *command, limit_s=60, numbers=False):
-        left = LIMIT_S - (time.monotonic() - began)
-        start = time.monotonic()
-        try:
-            done = subprocess.run(
-                list(map(str, command)), capture_output=True, text=True, timeout=max(1, min(limit_s, left)), cwd=ROOT
-            )
-            status, output = done.returncode, done.stdout + done.stderr
-            lines = done.stdout.splitlines()
-        except subprocess.TimeoutExpired as late:
-            status, lines = "timeout", []
-            output = "".join((part or b"").decode(errors="replace") for part in (late.stdout, late.stderr))
-        except OSError as error:
-            status, output, lines = str(error), "", []
-        entry = {"status": status, "seconds": round(time.monotonic() - start, 1)}
-        if numbers and status == 0:
-            entry |= json.loads(lines[-1])
-        else:
-            entry["output"] = _plain(output)[-TAIL:]
-        found["steps"][name] = entry
-        Path(record).write_text(json.dumps(found, indent=1) + "\n")
-        print(f"{entry['seconds']:6.1f} s  {name}: {status if status != 0 else 'ok'}", flush=True)
-        if status != 0:
-            print(output[-700:], flush=True)
-
-    def run(name, workers, script, *args, options=(), limit_s=60):
-        run = ("run", "--cluster", "torchrun", "--workers", workers, "--timeout-s", limit_s, *options)
-        step(name, sys.executable, "-m", "ddl.cli", *run, script, *args, limit_s=limit_s + 15)
-
-    me = Path(__file__).resolve()
-    if shutil.which("nvidia-smi"):
-        step("nvidia-smi", "nvidia-smi")
-        step("nvidia-smi topo -m", "nvidia-smi", "topo", "-m")
-    step("ddl doctor", sys.executable, "-m", "ddl.cli", "doctor")
-    topology = "from course.cli import add_commands; from ddl.cli import main; import ddl.plugins, sys, course.plugin;"
-    topology += (
-        "ddl.plugins.each = lambda name: [getattr(course.plugin, name)] if hasattr(course.plugin, name) else [];"
-    )
-    step("ddl topology", sys.executable, "-c", topology + "sys.exit(main(['topology']))")
-    run("one rank: report", 1, me, "--rank", "report")
-    run("two ranks, one GPU: refused", 2, me, "--rank", "report")
-    shared = ("--oversubscribe",)
-    run("two ranks sharing: report", 2, me, "--rank", "report", options=shared)
-    small = ("--data-set", "synthetic", "--train-samples", 5000, "--test-samples", 1000, "--steps", 50)
-    run("torch_ddp: one rank", 1, STRATEGIES / "torch_ddp.py", *small, limit_s=90)
-    run("torch_ddp: two ranks sharing, NCCL", 2, STRATEGIES / "torch_ddp.py", *small, options=shared)
-    run(
-        "torch_ddp: two ranks sharing, Gloo",
-        2,
-        STRATEGIES / "torch_ddp.py",
-        *small,
-        "--backend",
-        "gloo",
-        options=shared,
-    )
-    for method in ("ddp", "zero1", "fsdp"):
-        run(f"torch_sharded {method}: one rank", 1, SHARDED, "--method", method)
-    for method in ("ddp", "fsdp"):
-        args = (SHARDED, "--method", method, "--backend", "gloo")
-        run(f"torch_sharded {method}: two ranks sharing, Gloo", 2, *args, options=shared)
-    run("all-reduce, Gloo, two ranks sharing", 2, me, "--rank", "allreduce", options=shared)
-
-    compiled = folder / "compiled"
-    while not compiled.exists() and time.monotonic() - began < LIMIT_S - 180:
-        time.sleep(1)
-    found["horovod"] = {"compiled": compiled.read_text().strip() if compiled.exists() else "too late"}
-    found["horovod"]["log"] = _plain((folder / "compile.log").read_text())[-300:]
-    # After the compilation, which uses all cores.
-    for name in ("bandwidth", "matmul", "roofline", "overlap", "memory", "images", "transformer", "compiled"):
-        step(name, sys.executable, me, "--step", name, limit_s=90, numbers=True)
-    if found["horovod"]["compiled"] == "yes":
-        step("Horovod build as ddl doctor sees it", sys.executable, "-m", "ddl.cli", "doctor")
-        horovod = ("--cluster", "horovod")
-        run("Horovod: one rank", 1, me, "--rank", "horovod", options=horovod)
-        run("Horovod: two ranks sharing", 2, me, "--rank", "horovod", options=(*horovod, *shared))
-    found["seconds"] = round(time.monotonic() - began)
-    Path(record).write_text(json.dumps(found, indent=1) + "\n")
-    print(f"{found['seconds']} s in all: {record}")
+def launch(name, workers, script, *arguments, options=(), limit_s=40, needs="tensorflow"):
+    """Return the step that launches a script, by default with fewer GPUs than workers where there is one."""
+    run = ("-m", "ddl.cli", "run", "--workers", workers, "--timeout-s", limit_s, *options)
+    return name, needs, limit_s + GRACE_S, (*run, SOURCE / script, *arguments)
 
 
-def _plain(output):
-    """Return a step's output without this machine's folders and a terminal's underlines."""
-    for path, name in ((f"{ROOT}/", ""), (str(ROOT), "."), (f"{sys.prefix}/", "")):
-        output = output.replace(path, name)
-    return re.sub(r"\x1b\[\d*m", "", output)
+def cifar(name, workers, *arguments, **how):
+    fixed = (*DATA, "--recipe", "batch_norm", "--global-batch", BATCH)  # an option in `arguments` overrides them
+    return launch(name, workers, "train_cifar.py", *fixed, *arguments, **how)
 
 
-def hardware():
-    """Return a description of this machine: processor, cores, GPUs, driver and versions."""
-    import psutil
-    import torch
-
-    from ddl.records.machine import processor_model
-
-    facts = {"cpu": processor_model(), "cores": os.cpu_count()}
-    facts |= {"memory_gib": round(psutil.virtual_memory().total / 2**30, 1), "python": platform.python_version()}
-    facts |= {"torch": torch.__version__, "cuda": torch.version.cuda, "gpus": []}
-    for number in range(torch.cuda.device_count()):
-        gpu = torch.cuda.get_device_properties(number)
-        facts["gpus"].append({"name": gpu.name, "memory_gib": round(gpu.total_memory / 2**30, 1)})
-    if facts["gpus"]:
-        facts["nccl"] = ".".join(map(str, torch.cuda.nccl.version()))
-        query = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]
-        facts["driver"] = subprocess.run(query, capture_output=True, text=True).stdout.strip()
-    return facts
+def strategy(name, workers, script, *arguments, kind="horovod", needs="tensorflow"):
+    """Return the step that launches a strategy, with `kind` of cluster; its ranks may share a GPU."""
+    options = ("--oversubscribe", "--cluster", kind)
+    return launch(name, workers, f"strategies/{script}.py", *DATA, *arguments, options=options, needs=needs)
 
 
-# ---------------------------------------------------------------- measurements in one process
+def speeds():
+    """Yield launches of this project's training and PyTorch's in turns, of the same network, batch and precision."""
+    for batch, precision, model in itertools.product(BATCHES, PRECISIONS, ("cnn", "resnet")):
+        name, samples = f"speed: {model}, {precision}, batch {batch}", max(10_000, LOTS * batch)
+        steps = samples // batch + (STEPS if GPU else 4)  # the first epoch is warm-up
+        ours = ("--model", model, "--train-samples", samples, "--steps", steps, "--global-batch", batch)
+        yield cifar(f"{name}, this project", 1, *ours, "--precision", precision)
+        theirs = ("../benchmarks/pytorch.py", "--train", model, precision, "channels_last", batch, steps)
+        yield launch(f"{name}, PyTorch", 1, *theirs, options=("--cluster", "torchrun"), needs="torch")
 
 
-def seconds(call, repeats=20):
-    """Return the median time of `call` in seconds; on a GPU by its own events, after a warm-up."""
-    import statistics
-
-    import torch
-
-    for _ in range(3):
-        call()
-    times = []
-    for _ in range(repeats):
-        if torch.cuda.is_available():
-            torch.cuda.synchronize()
-        start = time.perf_counter()
-        call()
-        if torch.cuda.is_available():
-            torch.cuda.synchronize()
-        times.append(time.perf_counter() - start)
-    return statistics.median(times)
-
-
-def device():
-    import torch
-
-    return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+def phases():
+    """Return phases that follow one another, each of lists of steps that run side by side."""
+    start = [
+        ("doctor", "tensorflow", 30, ("-m", "ddl.cli", "doctor")),
+        *(cifar(f"first step, compute cache {how}", 1, limit_s=110) for how in ("as found", "filled")),
+        cifar("two ranks sharing", 2, options=("--oversubscribe",)),
+    ]
+    strategies = [
+        strategy("horovod_loop: two ranks", 2, "horovod_loop"),
+        *(strategy(f"mirrored: replicas {count}", 1, "mirrored", "--replicas", count) for count in (1, 2)),
+        *(strategy(f"{kind}: two ranks", 2, kind, kind=kind) for kind in ("multi_worker", "parameter_server")),
+        *(cifar(f"recipe {recipe}", 1, "--recipe", recipe) for recipe in ("lamb", "lars")),
+        launch("train_transformer: one rank", 1, "course/sharding/scripts/train_transformer.py", "--steps", 4),
+    ]
+    for name, ranks, *how in (("one rank", 1), ("NCCL", 2), ("Gloo", 2, "--backend", "gloo")):
+        strategies.append(strategy(f"torch_ddp: {name}", ranks, "torch_ddp", *how, kind="torchrun", needs="torch"))
+    lessons = [
+        (f"lesson {name}", "tensorflow", 90, ("tools/lessons.py", "run", name)) for name in ("Start_Here", *"346")
+    ]
+    parts = [(name, "tensorflow", 100, (__file__, "--part", name)) for name in PARTS]
+    return [start], [strategies, lessons, parts], [list(speeds())]
 
 
-def bandwidth():
-    """Copies between host and GPU, and within the GPU (bytes read plus bytes written), in GB/s."""
-    import torch
+class Check:
+    """The record of a check, and the time and the Pythons that its steps have."""
 
-    size = 2**28 if device().type == "cuda" else 2**24
-    host, there = torch.ones(size, dtype=torch.uint8), torch.empty(size, dtype=torch.uint8, device=device())
-    other = torch.empty_like(there)
-    numbers = {"bytes": size, "host_to_device_pageable_gb_s": size / seconds(lambda: there.copy_(host)) / 1e9}
-    numbers["device_copy_gb_s"] = 2 * size / seconds(lambda: other.copy_(there)) / 1e9
-    if device().type == "cuda":
-        pinned = host.pin_memory()
-        numbers["host_to_device_pinned_gb_s"] = size / seconds(lambda: there.copy_(pinned)) / 1e9
-        numbers["device_to_host_pinned_gb_s"] = size / seconds(lambda: pinned.copy_(there)) / 1e9
-    return numbers
+    def __init__(self, record, limit_s=CHECK_S):
+        from ddl.records.machine import hardware, versions
 
+        self.path, self.until = Path(record).resolve(), time.monotonic() + limit_s
+        self.record = {"date": time.strftime("%Y-%m-%d"), "hardware": hardware() | {"host": ""}, "versions": versions()}
+        self.record |= {"computes_on": "GPU" if GPU else "processor cores", "steps": {}, "left_out": {}}
+        self.lock, self.pythons = threading.Lock(), {}
+        for library in ("tensorflow", "torch"):
+            python = os.environ.get(f"{library.upper()}_PYTHON", sys.executable)
+            if not subprocess.run([python, "-c", f"import {library}"], capture_output=True).returncode:
+                self.pythons[library] = python
 
-def matmul():
-    """The rate of a large matrix product, in TFLOP/s, by number format."""
-    import torch
+    def run(self, name, needs, limit_s, arguments):
+        """Run a step within its limit and the check's, and record it."""
+        began = time.monotonic()
+        if self.until - began < LEAST_S or needs not in self.pythons:
+            self.write("left_out", name, f"no {'time left' if needs in self.pythons else needs}")
+            return
+        paths = os.pathsep.join(map(str, (SOURCE, ROOT / "benchmarks")))
+        limit = ("timeout", f"--kill-after={GRACE_S}", min(limit_s, self.until - began))
+        command = [*map(str, (*limit, self.pythons[needs], *arguments))]
+        with tempfile.TemporaryDirectory() as folder, (Path(folder) / "output").open("w+", errors="replace") as output:
+            env = {**os.environ, "DDL_RUNS_DIR": folder, "DDL_VIEW": "plain", "PYTHONPATH": paths}
+            done = subprocess.run(command, stdout=output, stderr=subprocess.STDOUT, cwd=ROOT, env=env)
+            output.seek(0)
+            text = output.read()
+            found = {} if done.returncode else numbers(folder, text)
+        status = "timeout" if done.returncode in (124, 137) else done.returncode
+        entry = {"status": status, "seconds": round(time.monotonic() - began, 1)}
+        self.write("steps", name, entry | (found or {"output": plain(text)}))
 
-    size = 8192 if device().type == "cuda" else 512
-    numbers = {"size": size}
-    for name, kind, tf32 in (
-        ("float32", torch.float32, False),
-        ("tf32", torch.float32, True),
-        ("bfloat16", torch.bfloat16, False),
-    ):
-        torch.backends.cuda.matmul.allow_tf32 = tf32
-        one, two = (torch.randn(size, size, device=device(), dtype=kind) for _ in range(2))
-        numbers[f"{name}_tflop_s"] = 2 * size**3 / seconds(lambda one=one, two=two: one @ two, 10) / 1e12
-    return numbers
-
-
-def roofline():
-    """The rate of one layer's product in TFLOP/s by tokens: few tokens wait for the weights to be read."""
-    import torch
-
-    cuda = device().type == "cuda"
-    width, most = (8192, 16384) if cuda else (256, 64)
-    weights = torch.randn(width, width, device=device(), dtype=torch.bfloat16)
-    numbers, tokens = {}, 1
-    while tokens <= most:
-        x = torch.randn(tokens, width, device=device(), dtype=torch.bfloat16)
-        numbers[str(tokens)] = 2 * tokens * width**2 / seconds(lambda x=x: x @ weights) / 1e12
-        tokens *= 4 if tokens < 64 else 2
-    return {"width": width, "weight_bytes": weights.nbytes, "tflop_s_by_tokens": numbers}
+    def write(self, where, name, entry):
+        with self.lock:
+            self.record[where][name] = entry
+            self.path.write_text(json.dumps(self.record, indent=1) + "\n")
+            print(f"{name}: {entry if where == 'left_out' else (entry['status'] or 'ok')}", flush=True)
 
 
-def overlap():
-    """Milliseconds a layer when the weights of each layer come from host memory, with and without a prefetch.
-
-    A copy from the host stands in for ZeRO 3's all-gather: it also uses the bus while the GPU computes.
-    """
-    import torch
-
-    cuda = device().type == "cuda"
-    width, depth, most = (8192, 8, 65536) if cuda else (256, 2, 64)
-    host = [torch.randn(width, width, dtype=torch.bfloat16) for _ in range(depth)]
-    if not cuda:
-        return {"width": width, "layers": depth}  # a processor has no second stream
-    host = [layer.pin_memory() for layer in host]
-    there = [torch.empty(width, width, dtype=torch.bfloat16, device=device()) for _ in range(2)]
-    copying, arrived, used = torch.cuda.Stream(), *([torch.cuda.Event() for _ in range(depth)] for _ in range(2))
-
-    def layers(x, copy, compute, ahead):
-        current = torch.cuda.current_stream()
-        copying.wait_stream(current)
-        for layer in range(depth):
-            slot = there[layer % 2]
-            with torch.cuda.stream(copying if ahead else current):
-                if ahead and layer > 1:
-                    copying.wait_event(used[layer - 2])  # its buffer is free once that layer has been computed
-                if copy:
-                    slot.copy_(host[layer], non_blocking=True)
-                arrived[layer].record()
-            current.wait_event(arrived[layer])
-            if compute:
-                torch.matmul(x, slot)
-            used[layer].record()
-
-    numbers = {}
-    tokens = 1024
-    while tokens <= most:
-        x = torch.randn(tokens, width, device=device(), dtype=torch.bfloat16)
-        cases = {"copy": (1, 0, 0), "compute": (0, 1, 0), "one after the other": (1, 1, 0), "prefetch": (1, 1, 1)}
-        took = {name: 1e3 * seconds(lambda x=x, c=case: layers(x, *c)) / depth for name, case in cases.items()}
-        numbers[str(tokens)] = took
-        tokens *= 2
-    return {"width": width, "layers": depth, "ms_per_layer_by_tokens": numbers}
+def plain(text):
+    """Return the ends of an output, without this machine's folders and a terminal's codes."""
+    text = re.sub(rf"\x1b\[[0-9;?]*[a-zA-Z]|{ROOT}/|{sys.prefix}/|{Path.home()}/", "", text)
+    return text if len(text) < 2 * TAIL else f"{text[:TAIL]}\n[…]\n{text[-TAIL:]}"
 
 
-def memory():
-    """Bytes a weight: what Adam keeps in float32, under autocast, and with bfloat16 weights and a float32 copy."""
-    import torch
-
-    cuda, width = device().type == "cuda", 8192 if device().type == "cuda" else 256
-    numbers = {}
-    for kind in ("float32", "autocast", "bfloat16 with float32 copy"):
-        if cuda:
-            torch.cuda.empty_cache()
-            torch.cuda.reset_peak_memory_stats()
-            before = torch.cuda.memory_allocated()
-        layers = [torch.nn.Linear(width, width, bias=False, device=device()) for _ in range(8)]
-        model = torch.nn.Sequential(*layers)
-        weights = sum(weight.numel() for weight in model.parameters())
-        masters = None
-        if kind.startswith("bfloat16"):
-            masters = [weight.detach().clone().requires_grad_() for weight in model.parameters()]
-            model.bfloat16()
-        optimizer = torch.optim.Adam(masters or model.parameters(), 1e-4, foreach=False)
-        x = torch.randn(16, width, device=device(), dtype=torch.bfloat16 if masters else torch.float32)
-        for _ in range(3):
-            with torch.autocast(device().type, torch.bfloat16, enabled=kind == "autocast"):
-                loss = model(x).float().square().mean()
-            loss.backward()
-            if masters:
-                for master, weight in zip(masters, model.parameters(), strict=True):
-                    master.grad = weight.grad.float()
-            optimizer.step()
-            if masters:
-                with torch.no_grad():
-                    for master, weight in zip(masters, model.parameters(), strict=True):
-                        weight.copy_(master)
-                        master.grad = None
-            if cuda:
-                held = torch.cuda.memory_allocated() - before
-            optimizer.zero_grad()
-            model.zero_grad()
-        numbers[kind] = {"weights": weights, "finite": bool(torch.isfinite(loss))}
-        if cuda:
-            peak = torch.cuda.max_memory_allocated() - before
-            numbers[kind] |= {"held_bytes_per_weight": held / weights, "peak_bytes_per_weight": peak / weights}
-        del layers, model, optimizer, masters, loss, x
-    return numbers
+def numbers(folder, text):
+    """Return a step's numbers: of a launch's result.json, or the JSON in a part's last line."""
+    for path in Path(folder).glob("*/result.json"):
+        found = json.loads(path.read_text())
+        return {name: found[name] for name in FACTS if name in found}
+    last = text.strip().rpartition("\n")[2]
+    return json.loads(last) if last.startswith("{") else {}
 
 
-def images():
-    """Training steps of the course's small network in PyTorch, in images/s, by batch and number format."""
-    import torch
-
-    from course.training.torch_strategy import losses_and_hits, network
-
-    numbers = {}
-    for batch in (256, 1024, 4096) if device().type == "cuda" else (64,):
-        for kind in ("float32", "tf32", "bfloat16 channels last"):
-            allow, last = kind == "tf32", kind.endswith("last")
-            torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = allow
-            model = network(10).to(device())
-            x = torch.randn(batch, 3, 32, 32, device=device())
-            y = torch.randint(10, (batch,), device=device())
-            if last:
-                model, x = model.to(memory_format=torch.channels_last), x.to(memory_format=torch.channels_last)
-            optimizer = torch.optim.SGD(model.parameters(), 0.01, 0.9)
-
-            def step(model=model, x=x, y=y, optimizer=optimizer, last=last):
-                with torch.autocast(device().type, torch.bfloat16, enabled=last):
-                    loss = losses_and_hits(y, model(x))[0].mean()
-                optimizer.zero_grad()
-                loss.backward()
-                optimizer.step()
-
-            numbers[f"{kind}, batch {batch}"] = batch / seconds(step, 20 if device().type == "cuda" else 3)
-    return {"images_per_s": numbers}
+def main(check, only):
+    for phase in phases():
+        with ThreadPoolExecutor(len(phase) if GPU else 1) as pool:
+            list(pool.map(lambda lane: [check.run(*step) for step in lane if step[0].startswith(only)], phase))
 
 
-def compiled():
-    """The decoder of `transformer` under `torch.compile`."""
-    return transformer(compiled=True)
+def training(model="cnn", batch=BATCH):
+    """Return the step of train_cifar.py on random images, in an object that also has its weights."""
+    import horovod.tensorflow as hvd
+    import numpy as np
 
+    from course.multi_gpu.scripts.step_times import Whole
+    from course.training.gpu import pin_gpu
 
-def transformer(compiled=False):
-    """Tokens/s and model FLOPs utilization of a decoder of about 350 million weights, bfloat16 autocast."""
-    import torch
-    from torch import nn
-    from torch.nn import functional
-
-    cuda = device().type == "cuda"
-    width, depth, heads, length, batch = (1024, 24, 16, 1024, 16) if cuda else (64, 2, 4, 64, 4)
-    symbols = 32768 if cuda else 256
-
-    class Block(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.one, self.two = nn.LayerNorm(width), nn.LayerNorm(width)
-            self.qkv, self.out = nn.Linear(width, 3 * width), nn.Linear(width, width)
-            self.up, self.down = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
-
-        def forward(self, x):
-            q, k, v = self.qkv(self.one(x)).view(*x.shape[:2], 3, heads, -1).permute(2, 0, 3, 1, 4)
-            x = x + self.out(
-                functional.scaled_dot_product_attention(q, k, v, is_causal=True).transpose(1, 2).flatten(2)
-            )
-            return x + self.down(functional.gelu(self.up(self.two(x))))
-
-    model = nn.Sequential(
-        nn.Embedding(symbols, width), *(Block() for _ in range(depth)), nn.LayerNorm(width), nn.Linear(width, symbols)
-    ).to(device())
-    optimizer = torch.optim.Adam(model.parameters(), 1e-4)
-    if compiled:
-        model.compile()
-    text = torch.randint(symbols, (batch, length + 1), device=device())
-    body = sum(weight.numel() for weight in model.parameters()) - symbols * width  # the table is looked up
-    flops_per_token = 6 * body + 6 * length * width * depth  # Chowdhery et al. 2022, appendix B; half: causal
-
-    def step():
-        with torch.autocast(device().type, torch.bfloat16):
-            logits = model(text[:, :-1])
-            loss = functional.cross_entropy(logits.flatten(0, 1), text[:, 1:].flatten())
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-
-    took = seconds(step, 10 if cuda else 2)
-    tokens = batch * length / took
-    numbers = {"weights": body + symbols * width, "tokens_per_s": tokens, "step_s": took}
-    numbers["model_tflop_s"] = tokens * flops_per_token / 1e12
-    if cuda:
-        numbers["peak_memory_gib"] = torch.cuda.max_memory_allocated() / 2**30
-        numbers["mfu_of_989_tflop_s"] = numbers["model_tflop_s"] / 989  # dense bfloat16, H100 SXM data sheet
-    return numbers
-
-
-# ---------------------------------------------------------------- one rank of a launch
-
-
-def rank(kind):
-    """Report where this rank is, or average a tensor over all ranks and time it."""
-    import torch
-
-    if kind == "horovod":
-        import horovod.torch as hvd
-
+    if not hvd.is_initialized():
         hvd.init()
-        number, size = hvd.rank(), hvd.size()
-    else:
-        import torch.distributed as dist
+        pin_gpu()
+    draw = np.random.default_rng(0).integers
+    pictures = draw(256, size=(LOTS * batch, 32, 32, 3), dtype=np.uint8), draw(10, size=LOTS * batch, dtype=np.int32)
+    return Whole(SimpleNamespace(model=model, global_batch=batch, seed=0), pictures, batch)
 
-        number, size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
-    seen = os.environ.get("CUDA_VISIBLE_DEVICES")
-    gpus = [torch.cuda.get_device_properties(each) for each in range(torch.cuda.device_count())]
-    names = [f"{gpu.name} {getattr(gpu, 'uuid', '')}" for gpu in gpus]
-    print(f"rank {number} of {size}: CUDA_VISIBLE_DEVICES={seen!r}, {names or 'no GPU'}", flush=True)
-    if kind == "report":
-        return
-    numbers = torch.full((2**20,), float(number + 1), device=device())
-    if kind == "horovod":
-        built = {name: bool(getattr(hvd, f"{name}_built")()) for name in ("nccl", "cuda", "gloo", "mpi")}
-        print(built, flush=True)
-        took = seconds(lambda: hvd.allreduce(numbers, name="numbers"))
-        result = hvd.allreduce(numbers, name="numbers")[0].item()
-    else:
-        dist.init_process_group("gloo")
 
-        def reduce():
-            total = numbers.clone()
-            dist.all_reduce(total)
-            return total / size
+def measured(model, batch, steps):
+    """Return the seconds of a training's first step, milliseconds of another, its last loss, and its weights' hash."""
+    import numpy as np
+    import tensorflow as tf
 
-        took, result = seconds(reduce), reduce()[0].item()
-        dist.destroy_process_group()
-    right = (size + 1) / 2
-    print(f"rank {number}: mean {result}, expected {right}; 4 MiB in {1e3 * took:.2f} ms", flush=True)
-    assert result == right
-    if kind == "horovod":
-        hvd.shutdown()
+    whole, first, clock = training(model, batch), np.arange(batch, dtype=np.int32), [time.perf_counter()]
+    with tf.device("CPU:0"):
+        told = tf.constant(0.05), tf.constant(0.0)
+    for number in range(5 + steps):
+        figures = whole.train_step(first + number % LOTS * batch, number, *told)
+        if number in (0, 4, 4 + steps):
+            loss = float(figures[0])  # waits for the GPU
+            clock.append(time.perf_counter())
+    weights = hashlib.sha256(b"".join(each.numpy().tobytes() for each in whole.weights)).hexdigest()[:12]
+    peak = tf.config.experimental.get_memory_info("GPU:0")["peak"] if GPU else None
+    times = {"first_s": clock[1] - clock[0], "ms": 1e3 * (clock[3] - clock[2]) / steps}
+    return {**times, "loss": loss, "weights": weights, "peak_bytes_so_far": peak}
 
+
+def placement():
+    """Fail if a GPU has no kernel for an operation of the training step whose result has several dimensions."""
+    from tensorflow.python.framework import kernels
+
+    def on_gpu(operation):
+        for kernel in kernels.get_registered_kernels_for_op(operation.type).kernel:
+            allowed = {each.name: each.allowed_values.list.type for each in kernel.constraint}
+            fits = all(operation.node_def.attr[name].type in types for name, types in allowed.items())
+            if fits and kernel.device_type in ("GPU", "DEFAULT"):
+                return not {"x", "input", "tensor", "params", "values"} & set(kernel.host_memory_arg)
+        return "CPU" in operation.device  # on purpose
+
+    graph = training().train_step.get_concrete_function().graph
+    large = [each for each in graph.get_operations() if any((out.shape.rank or 0) > 1 for out in each.outputs)]
+    here = sorted(f"{each.type} {each.name}" for each in large if not on_gpu(each))
+    if GPU and here:
+        sys.exit(f"left to the processor: {here}")
+    return {"operations": len(large), "left to the processor": len(here)}
+
+
+def logical():
+    """Sum over two logical devices with each reduction of MirroredStrategy; what it takes by default."""
+    import tensorflow as tf
+
+    device = (tf.config.list_physical_devices("GPU") or tf.config.list_physical_devices("CPU"))[0]
+    two = [tf.config.LogicalDeviceConfiguration(memory_limit=4096 if GPU else None)] * 2
+    tf.config.set_logical_device_configuration(device, two)
+    names, found = [f"{device.device_type}:{number}" for number in (0, 1)], {}
+    for kind in ("", "HierarchicalCopyAllReduce", "ReductionToOneDevice", "NcclAllReduce"):
+        mirrored = tf.distribute.MirroredStrategy(names, getattr(tf.distribute, kind)() if kind else None)
+        reduction = type(mirrored.extended._get_cross_device_ops(tf.zeros(1))).__name__
+        try:
+            every = mirrored.run(lambda: tf.distribute.get_replica_context().all_reduce("sum", tf.ones(1)))
+            result = {"sum": float(mirrored.experimental_local_results(every)[0][0])}
+        except tf.errors.OpError as error:  # such as what NCCL says
+            result = {"error": error.message[:TAIL]}
+        found[kind or "default"] = {"class": reduction, **result}
+    return found
+
+
+def variants():
+    """Time steps of both networks: as is, in bfloat16, with convolutions left channels last, with XLA, and again."""
+    import tensorflow as tf
+
+    found, ways = {"batch": BATCHES[0]}, ("as it is", "the same again", "bfloat16", "channels last", "XLA")
+    ways = (*itertools.product(("cnn", "resnet"), ways), ("cnn", "deterministic"), ("cnn", "deterministic, again"))
+    for model, way in ways:
+        tf.config.optimizer.set_experimental_options({"layout_optimizer": way != "channels last"})
+        tf.config.optimizer.set_jit("autoclustering" if way == "XLA" else False)
+        tf.keras.mixed_precision.set_global_policy("mixed_bfloat16" if way == "bfloat16" else "float32")
+        if way.startswith("deterministic"):
+            tf.keras.utils.set_random_seed(0)
+            tf.config.experimental.enable_op_determinism()
+        found[f"{model}, {way}"] = measured(model, BATCHES[0], 25 if GPU else 3)
+    return found
+
+
+PARTS = {each.__name__: each for each in (placement, logical, variants)}
 
 if __name__ == "__main__":
-    if sys.argv[1] == "--step":
-        print(json.dumps(globals()[sys.argv[2]]()))
-    elif sys.argv[1] == "--rank":
-        rank(sys.argv[2])
+    sys.path[:0] = [str(SOURCE)]
+    if sys.argv[1] == "--part":
+        print(json.dumps(PARTS[sys.argv[2]]()))
     else:
-        main(*sys.argv[1:])
+        main(Check(sys.argv[1]), tuple(sys.argv[2:]) or "")

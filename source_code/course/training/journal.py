@@ -230,7 +230,7 @@ class Journal(Writer):
         """
         first = step == self._start + 1
         if first or self.epoch_ends(step) or step == self._warm_step:
-            loss = np.ravel(loss)[0]  # wait for the device, or the time would be too short
+            loss = float(np.ravel(loss)[0])  # wait for the device, or the time would be too short
         if first:
             self._count_first(step)
         if step % self.steps_per_epoch == 0:

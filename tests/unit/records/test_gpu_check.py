@@ -1,6 +1,7 @@
 """The numbers of docs/gpu.md match the records."""
 
 import json
+from functools import partial
 
 import pytest
 
@@ -65,3 +66,49 @@ def test_each_number_is_the_records(value, text):
     decimals = len(number.partition(".")[2])
     assert f"{value:.{decimals}f}" == number
     assert text in PAGE
+
+
+TENSORFLOW = json.loads((ROOT / "results/reference/gpu-tensorflow.json").read_text())
+WORDS = " ".join(PAGE.split())
+
+
+def images_per_s(stack, model="cnn", way="channels_last", batch=4096, precision="float32", tf32=True, where="gpu"):
+    """Return the images/s of one row of the record, as the page rounds them."""
+    asked = {"model": model, "way": way, "batch": batch, "precision": precision, "tf32": tf32, "augment": True}
+    rows = [row for row in TENSORFLOW[stack] if asked.items() <= row.items() and row.get("where", where) == where]
+    (row,) = rows
+    return f"{round(row['images_per_s'], -3):,}"
+
+
+def test_images_per_s_of_tensorflow_and_pytorch():
+    ours, theirs = partial(images_per_s, "tensorflow"), partial(images_per_s, "pytorch")
+    bfloat16 = {"precision": "bfloat16"}
+    for *cells, label in (
+        (ours(way="as it is"), ours(way="as it is", **bfloat16), ours("resnet", "as it is"), "as it was then"),
+        (ours(way="images on the processor"), "images and augmentation on the processor"),
+        (theirs(), theirs(**bfloat16), theirs("resnet"), "channels last, TF32"),
+        (theirs(way="eager"), "", theirs("resnet", "eager"), "default layout"),
+        (theirs(way="compiled"), "PyTorch, `torch.compile`"),
+        (theirs(tf32=False), "float32 without TF32"),
+        (theirs(where="cpu"), "PyTorch, channels last, augmentation on the processor"),
+    ):
+        (row,) = [line for line in PAGE.splitlines() if line.startswith("|") and label in line]
+        assert [cell.strip() for cell in row.split("|")[2:5]] == cells + [""] * (3 - len(cells))
+    assert f"{theirs(batch=512)} (channels last) to {theirs(batch=512, **bfloat16)} (bfloat16)" in WORDS
+
+
+def test_first_use_of_a_gpu_and_two_runs_with_one_seed():
+    first, later = (TENSORFLOW["first_use"]["by_compute_cache"][cache] for cache in ("empty", "filled"))
+    for value, form in (
+        (lambda run: run["time_to_first_step_s"], "{:.1f} s"),
+        (lambda run: run["start_s"]["first step"], "{:.1f} s"),
+        (lambda run: run["seconds"], "{:.1f} s"),
+        (lambda run: run["compute_cache_bytes"] / 1e6, "{:.1f} MB"),
+    ):
+        assert f"| {form.format(value(first))} | {form.format(value(later))} |" in PAGE
+    assert f"loss {first['loss']:.6f} and {later['loss']:.6f}" in WORDS
+    assert f"accuracy {first['test_accuracy']:.1%} and {later['test_accuracy']:.1%}".replace("%", " %") in WORDS
+    assert f"`ddl run train_cifar.py` reached {round(later['images_per_s'], -2):,} images/s" in WORDS
+    slow = [row["first_s"] for row in TENSORFLOW["tensorflow"] if row["first_s"] > 10]
+    assert "the first step took {:.1f} s with bfloat16 and {:.1f} s with the residual".format(*slow) in WORDS
+    assert {"sm_75", "compute_80"} == set(TENSORFLOW["cuda_compute_capabilities"][-2:])
