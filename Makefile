@@ -150,7 +150,7 @@ lock: setup  ## pin everything that pyproject.toml's pins bring with them
 		suffix="$${accelerator#cpu}"; \
 		($(PY) -m uv pip compile pyproject.toml --quiet --no-header --generate-hashes \
 			--python-version 3.11 --constraint tools/constraints.txt \
-			--extra default --extra "$$accelerator" --extra test --extra lint --extra hub --extra site --extra build \
+			--extra default --extra "$$accelerator" $${suffix:+--extra nccl} --extra test --extra lint --extra hub --extra site --extra build \
 			--output-file "requirements$${suffix:+-$$suffix}.lock") || exit 1; \
 	done
 	@$(PY) -m uv pip compile pyproject.toml --quiet --no-header --generate-hashes \

@@ -9,7 +9,7 @@
 # which accelerator, Horovod (compiled against that TensorFlow, by pip, and kept in the user's cache), certificates,
 # PyTorch and data. An environment that is complete says in `ddl-made` what it was made from.
 #
-# Environment variables: DDL_STACK=next, DDL_TORCH=1, DDL_ACCELERATOR=cpu|gpu overrules what `nvidia-smi -L` says,
+# Environment variables: DDL_STACK=next, DDL_TORCH=1, DDL_ACCELERATOR=cpu|gpu overrules what `nvidia-smi` says,
 # DDL_MPI=1 builds Horovod with MPI (a site file's controller = "mpi" needs that), PYTHON=FILE names a Python,
 # SSL_CERT_FILE=FILE names certificates in the place of the system's, XDG_CACHE_HOME moves the user's cache.
 set -eu
@@ -45,7 +45,8 @@ esac
 [ "${had_stack:-$stack}" = "$stack" ] ||
     fail "$venv has the $had_stack stack: leave STACK=$stack out, or name another folder with VENV=DIR."
 if [ -z "$accelerator" ]; then
-    case $(nvidia-smi -L 2>&1) in GPU\ *) accelerator=gpu ;; *) accelerator=cpu ;; esac
+    accelerator=cpu
+    ! command -v nvidia-smi >/dev/null || accelerator=gpu
 fi
 case $stack-$accelerator in
 *-cpu) ;;
@@ -55,6 +56,36 @@ next-gpu) fail "the next stack runs on CPUs only: leave STACK=next out, or set D
 esac
 digest=$(cat "$lock" pyproject.toml tools/setup.sh | sha256sum | cut -d' ' -f1)-$accelerator
 [ "$had_digest $had_root $had_mpi $had_torch" != "$digest $root $mpi $torch" ] || exit 0
+
+version() { # of a package in the lock
+    sed -n "s/^$1==\([^ ]*\).*/\1/p" "$lock"
+}
+pinned() { # a package's part of the lock, with its hashes
+    sed -n "/^$1==/,/^[^ ]*==/{/^$1==/p;/^ /p}" "$lock"
+}
+compilers=$(sed -n '/^nccl = \[/,/^\]/s/^ *"\([a-z-]*\)==.*/\1/p' pyproject.toml) # NVIDIA's, which the environment goes without
+
+driver= cards= # 535 and 75,90: the driver's series and the GPUs' compute capabilities, if nvidia-smi says them
+if [ "$accelerator" = gpu ] && command -v nvidia-smi >/dev/null; then
+    mkdir -p build/setup
+    status=0 cpu="DDL_ACCELERATOR=cpu make setup"
+    timeout 60 nvidia-smi -L >build/setup/nvidia-smi.log 2>build/setup/nvidia-smi.err || status=$?
+    # Its standard output alone decides: a broken LD_PRELOAD and the like make every program complain on the other.
+    if { [ $status != 0 ] || ! grep -q '^GPU ' build/setup/nvidia-smi.log; } && [ "${DDL_ACCELERATOR:-}" != gpu ]; then
+        [ $status != 124 ] || echo "(no answer within a minute)" >>build/setup/nvidia-smi.log
+        said=$(cd build/setup && { grep -v '^ *\(GPU \|MIG \|$\)' nvidia-smi.log || cat nvidia-smi.err; } | tr '\n' ' ')
+        fail "this machine's GPUs do not all work. nvidia-smi ends with status $status and says: ${said% }. After an upgrade of the" \
+            "driver, reboot. To use the processor cores instead: $cpu"
+    fi
+    found=$(timeout 60 nvidia-smi --query-gpu=driver_version,compute_cap --format=csv,noheader 2>/dev/null |
+        sed -n 's/^\([0-9]*\)[.][0-9.]*, *\([0-9]*\)[.]\([0-9]\)$/\1 \2\3/p' | sort -u -k 2n)
+    driver=${found%% *} cards=$(echo "$found" | sed 's/.* //' | tr '\n' ',' | sed 's/,$//')
+    [ "${cards##*,}" -lt 100 ] 2>/dev/null || [ -z "$cards" ] || fail "this machine has a GPU of compute capability $(
+        echo "${cards##*,}" | sed 's/.$/.&/'), and TensorFlow $(version tensorflow) has code for those below 10 only." \
+        "To use the processor cores: $cpu"
+    [ "${driver:-525}" -ge 525 ] || fail "NVIDIA's driver $driver is too old for TensorFlow $(version tensorflow), which needs 525" \
+        "or later: update it. To use the processor cores: $cpu"
+fi
 
 # ---- uv, by whatever Python there is
 
@@ -80,13 +111,6 @@ progress() { # counts the files that a compiler begins with, of all that CMake's
             esac
         done
     }
-}
-
-version() { # of a package in the lock
-    sed -n "s/^$1==\([^ ]*\).*/\1/p" "$lock"
-}
-pinned() { # a package's part of the lock, with its hashes
-    sed -n "/^$1==/,/^[^ ]*==/{/^$1==/p;/^ /p}" "$lock"
 }
 
 for store in /etc/ssl/certs/ca-certificates.crt /etc/pki/tls/certs/ca-bundle.crt /etc/ssl/ca-bundle.pem /etc/ssl/cert.pem; do
@@ -196,21 +220,46 @@ if [ "$part" != course ]; then
     else
         flags="$flags HOROVOD_WITHOUT_MPI=1"
     fi
-    cuda=${CUDA_HOME:-/usr/local/cuda}
-    if [ "$accelerator" = gpu ] && { command -v nvcc >/dev/null || [ -e "$cuda/bin/nvcc" ]; }; then
-        for nccl in "${HOROVOD_NCCL_HOME:-/usr}" /usr "$cuda"; do
-            [ ! -e "$nccl/include/nccl.h" ] || { flags="$flags HOROVOD_GPU_OPERATIONS=NCCL" && break; }
+    # NCCL: with the CUDA toolkit and NCCL that are installed here, or with NVIDIA's packages, whose compiler 13 needs a
+    # driver of CUDA 13 and knows no GPU before compute capability 7.5. NCCL is then the one that TensorFlow brought.
+    cuda=${CUDA_HOME:-/usr/local/cuda} nccl= gloo_because=
+    nvcc=$(command -v nvcc || command -v "$cuda/bin/nvcc") || nvcc=
+    if [ "$accelerator" = gpu ]; then
+        for nccl in "${HOROVOD_NCCL_HOME:-/usr}" /usr "$cuda" packages; do
+            [ ! -e "$nccl/include/nccl.h" ] || break
         done
+        if [ "$nvcc" ] && [ "$nccl" != packages ]; then
+            flags="$flags HOROVOD_GPU_OPERATIONS=NCCL"
+        elif [ -z "$cards" ]; then
+            gloo_because="no driver says here for which GPUs. Set up on a machine with them"
+        elif [ "$driver" -lt 580 ]; then
+            gloo_because="NVIDIA's driver $driver is older than 580. Update it"
+        elif [ "${cards%%,*}" -lt 75 ]; then
+            gloo_because="a GPU here is older than compute capability 7.5"
+        else
+            nccl=packages
+            flags="$flags HOROVOD_GPU_OPERATIONS=NCCL HOROVOD_BUILD_CUDA_CC_LIST=$cards"
+        fi
+        [ -z "$gloo_because" ] || {
+            nccl=
+            echo "set-up: ranks will average gradients through the host's memory (Gloo), which is slower than from GPU to GPU" \
+                "(NCCL), because $gloo_because, or install CUDA's nvcc and NCCL's headers; then delete $venv and set up again." >&2
+        }
     fi
     python=$("$venv/bin/python" -c "import sys; print(sys.implementation.cache_tag)")
     made_for="$python $tensorflow $(version "$tensorflow") $(version horovod) $flags ${CXXFLAGS:-}"
+    case $nccl in
+    "") ;;
+    packages) made_for="$made_for $(version nvidia-cuda-nvcc) $(version nvidia-nccl-cu12)" ;;
+    *) made_for="$made_for $("$nvcc" --version | sed -n '$p') $nccl" ;;
+    esac
     wheel=$cache/wheels/horovod-$(echo "$made_for" | sha256sum | cut -c1-16)
     [ -e "$wheel" ] || command -v "${CXX:-c++}" >/dev/null || command -v g++ >/dev/null || command -v clang++ >/dev/null ||
         fail "Horovod has to be compiled and there is no C++ compiler: \`apt install g++\`, \`dnf install gcc-c++\`" \
             "or \`conda install cxx-compiler\` gets one."
 
     touch "$venv/ddl-begun"
-    echo horovod >build/setup/without.txt
+    echo horovod "$compilers" | tr ' ' '\n' >build/setup/without.txt
     logged brief "$uv" pip install --python "$venv/bin/python" --excludes build/setup/without.txt --no-deps --require-hashes $again -r "$lock"
     rm "$venv/ddl-begun"
     if [ ! -e "$wheel" ]; then
@@ -231,13 +280,22 @@ if [ "$part" != course ]; then
             --no-binary=:all: --require-hashes --dest "$scratch" -r build/setup/horovod.txt
         mkdir "$scratch/horovod"
         tar xzf "$scratch"/horovod-*.tar.gz --strip-components 1 -C "$scratch/horovod"
-        # From g++ 13 on, no other header includes this one, and an assignment in flatbuffers that returns nothing is an error.
-        export CXXFLAGS="${CXXFLAGS:-} -include stdexcept"
-        sed -i '/span &operator=(const span &other)/,/^  }/d' \
-            "$scratch/horovod/third_party/flatbuffers/include/flatbuffers/stl_emulation.h"
-        # Leave out debugging symbols, and the second copy of Gloo, for C++14: TensorFlow takes the one for C++17.
-        sed -i "s/'RelWithDebInfo'/'Release'/" "$scratch/horovod/setup.py"
-        sed -i -e '/add_subdirectory(third_party\/gloo)/d' -e '/target_compile_definitions(gloo /d' "$scratch/horovod/CMakeLists.txt"
+        sh tools/horovod_source.sh "$scratch/horovod"
+        if [ "$nccl" = packages ]; then
+            for name in $compilers; do pinned "$name"; done >build/setup/cuda.txt
+            logged brief "$uv" pip install --quiet --python "$venv/bin/python" --target "$scratch/toolkit" --no-deps \
+                --require-hashes -r build/setup/cuda.txt
+            cuda=$scratch/toolkit/nvidia/cu13
+            ln -s lib "$cuda/lib64"
+            ln -s libcudart.so.13 "$cuda/lib/libcudart.so"
+            packages=$(echo "$venv"/lib/python3.*/site-packages)/nvidia/nccl
+            mkdir -p "$scratch/nccl/lib"
+            ln -s "$packages/include" "$scratch/nccl/include"
+            ln -s "$packages/lib/libnccl.so.2" "$scratch/nccl/lib/libnccl.so"
+            export HOROVOD_NCCL_HOME="$scratch/nccl" HOROVOD_NCCL_LINK=SHARED HOROVOD_RPATH='$ORIGIN/../../nvidia/nccl/lib'
+            export CUDA_HOME="$cuda" CUDAToolkit_ROOT="$cuda" HOROVOD_CUDA_HOME="$cuda" CMAKE_LIBRARY_PATH="$cuda/lib" CUDACXX="$cuda/bin/nvcc"
+            PATH=$cuda/bin:$PATH
+        fi
         rm -rf "$wheel.part"
         log=build/setup/horovod.log
         : >"$log"
@@ -265,7 +323,7 @@ if [ "$part" != environment ]; then
 fi
 if [ "$torch" ]; then
     # By pip, whose settings say where wheels for CPUs are; uv does not read them.
-    sed -n 's/^\([^ ]*==[^ ]*\) .*/\1/p' "$lock" >build/setup/constraints.txt
+    sed -n 's/^\([^ ]*==[^ ]*\) .*/\1/p' "$lock" | grep -vE "^($(echo $compilers | tr ' ' '|'))==" >build/setup/constraints.txt
     pin=$(sed -n 's/^torch = \["\([^"]*\)".*/\1/p' pyproject.toml)
     set -- "$venv/bin/python" -m pip install --disable-pip-version-check --constraint build/setup/constraints.txt "$pin"
     planned=$("$@" --quiet --dry-run --report - 2>>"$log") || fail "PyTorch was not found ($log says why): everything else is set up, and works without TORCH=1."

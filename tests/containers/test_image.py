@@ -40,7 +40,7 @@ def test_image_holds_only_attendee_files(image):
     copied = re.findall(r"^COPY (.*) \S+$", recipe, re.M)
     wanted = {name.split("/")[0] for line in copied for name in line.split()}
     assert {entry.name for entry in course.iterdir()} == wanted | {"runs"}
-    assert {"setup.sh", "include"} == {entry.name for entry in (course / "tools").iterdir()}
+    assert {"setup.sh", "horovod_source.sh", "include"} == {entry.name for entry in (course / "tools").iterdir()}
     texts = {path: path.read_bytes() for path in course.rglob("*") if path.is_file()}
     assert len(texts) > 50
     # At the start of a line, of a notebook's too: the package names these marks within its lines.

@@ -15,7 +15,7 @@ EXTRAS = PROJECT["optional-dependencies"]
 LOCKS = {"cpu": "requirements.lock", "gpu": "requirements-gpu.lock", "next": "requirements-next.lock"}
 EXTRAS_OF = {  # linting and JupyterHub are for the default stack
     "cpu": ("default", "cpu", "test", "lint", "hub", "site", "build"),
-    "gpu": ("default", "gpu", "test", "lint", "hub", "site", "build"),
+    "gpu": ("default", "gpu", "nccl", "test", "lint", "hub", "site", "build"),
     "next": ("next", "test", "build"),
 }
 PYTHONS = {"cpu": ["3.11"], "gpu": ["3.11"], "next": ["3.10", "3.11", "3.12", "3.13"]}

@@ -11,9 +11,9 @@ import pytest
 
 from helpers import ROOT, program
 
-NEEDED = ["tools/setup.sh", "pyproject.toml", "requirements.lock", "requirements-gpu.lock", "requirements-next.lock"]
-SYSTEM = "awk cat cp cut df dirname env find flock grep gzip head mkdir mktemp mv nproc printf rm sed sh"
-SYSTEM += " sha256sum sleep tar tee touch uname wc"
+NEEDED = ["tools/setup.sh", "tools/horovod_source.sh", "pyproject.toml", "requirements.lock", "requirements-gpu.lock", "requirements-next.lock"]
+SYSTEM = "awk cat cp cut df dirname env find flock grep gzip head ln mkdir mktemp mv nproc printf rm sed sh"
+SYSTEM += " sha256sum sleep sort tar tee timeout touch tr uname wc"
 # What each stand-in writes down is its own name and arguments.
 UV = """#!/bin/sh
 echo "uv $*" >>"$LOG"
@@ -24,7 +24,10 @@ venv)
     [ ! -e "$venv" ] || [ -e "$venv/pyvenv.cfg" ] || exit 2  # as uv does
     rm -rf "$venv" && mkdir -p "$venv/bin" && touch "$venv/pyvenv.cfg"
     cp "$HOME/python" "$venv/bin/python" && cp "$HOME/ddl" "$venv/bin/ddl" ;;
-pip) [ ! -e "$HOME/fails" ] || exit 2 ;;
+pip)
+    [ ! -e "$HOME/fails" ] || exit 2
+    while [ "$#" -gt 0 ] && [ "$1" != --target ]; do shift; done
+    [ "$#" = 0 ] || mkdir -p "$2/nvidia/cu13/lib" ;;
 esac
 """
 PYTHON = """#!/bin/sh
@@ -34,7 +37,9 @@ case $* in
     echo "python $*" >>"$LOG"
     while [ "$1" != --dest ]; do shift; done
     cp "$HOME/horovod-1.0.tar.gz" "$2" && exit ;;
-*"pip wheel"*) echo "python $* MPI=$HOROVOD_WITH_MPI CXXFLAGS=$CXXFLAGS" >>"$LOG" ;;
+*"pip wheel"*)
+    echo "python $* MPI=$HOROVOD_WITH_MPI CXXFLAGS=$CXXFLAGS" >>"$LOG"
+    echo "GPU=$HOROVOD_GPU_OPERATIONS FOR=$HOROVOD_BUILD_CUDA_CC_LIST IN=$HOROVOD_RPATH" >>"$LOG" ;;
 *) echo "python $*" >>"$LOG" && exit ;;
 esac
 while [ "$1" != --wheel-dir ]; do shift; done
@@ -63,7 +68,8 @@ class Machine:
         header = folder / "horovod/third_party/flatbuffers/include/flatbuffers/stl_emulation.h"
         header.parent.mkdir(parents=True)
         header.touch()
-        for name in ("setup.py", "CMakeLists.txt"):
+        for name in ("setup.py", "CMakeLists.txt", "horovod/common/ops/cuda/CMakeLists.txt"):
+            (folder / "horovod" / name).parent.mkdir(parents=True, exist_ok=True)
             (folder / "horovod" / name).touch()
         shutil.make_archive(self.home / "horovod-1.0", "gztar", folder, "horovod")
         program(self.home / "python", PYTHON)
@@ -175,10 +181,61 @@ def test_the_next_stack_has_its_own_lock_headers_and_keras(machine):
     assert machine(".venv-next") == (0, "", []), "it needs not be named again"
 
 
-def test_a_machine_with_gpus_gets_the_lock_for_gpus(machine):
-    program(machine.path / "nvidia-smi", "#!/bin/sh\necho 'GPU 0: one'\n")
-    assert any("requirements-gpu.lock" in line for line in machine()[2])
-    assert not any("requirements-gpu.lock" in line for line in machine("other", DDL_ACCELERATOR="cpu")[2])
+def nvidia_smi(machine, listed="GPU 0: one", queried="", status=0):
+    """Make a stand-in of nvidia-smi, which prints this, and warns on standard error."""
+    case = f"case $1 in -L) echo '{listed}' ;; *) echo '{queried}' ;; esac"
+    program(machine.path / "nvidia-smi", f"#!/bin/sh\necho ld.so: not preloaded >&2\n{case}\nexit {status}\n")
+
+
+@pytest.mark.parametrize(
+    "queried, wheel",
+    [
+        ("580.159.04, 9.0\n580.159.04, 8.0\n580.159.04, 9.0", "GPU=NCCL FOR=80,90 IN=$ORIGIN/../../nvidia/nccl/lib"),
+        ("535.161.08, 8.0", "GPU= FOR= IN="),  # NVIDIA's compiler in packages needs 580
+        ("580.159.04, 7.0", "GPU= FOR= IN="),  # and compute capability 7.5
+        ("", "GPU= FOR= IN="),
+    ],
+)
+def test_gpus_and_driver_decide_how_horovod_averages(machine, queried, wheel):
+    nvidia_smi(machine, queried=queried)
+    status, printed, done = machine()
+    assert status == 0 and any("requirements-gpu.lock" in line for line in done), printed
+    assert wheel in done and printed.count("Gloo") == ("NCCL" not in wheel), printed
+    assert any("--target" in line for line in done) == ("NCCL" in wheel)
+
+
+def test_wheel_for_other_gpus_or_none_is_another(machine):
+    nvidia_smi(machine, queried="580.159.04, 9.0")
+    assert any("FOR=90" in line for line in machine()[2]) and machine() == (0, "", [])
+    nvidia_smi(machine, queried="580.159.04, 7.5")
+    assert any("FOR=75" in line for line in machine("other")[2])
+    done = machine("third", DDL_ACCELERATOR="cpu")[2]
+    assert "GPU= FOR= IN=" in done and not any("requirements-gpu.lock" in line for line in done)
+
+
+def test_local_cuda_toolkit_with_nccl_is_used(machine):
+    nvidia_smi(machine, queried="535.161.08, 8.0")
+    program(machine.path / "nvcc", "#!/bin/sh\necho release 12.2\n")
+    program(machine.home / "nccl/include/nccl.h", "")
+    status, printed, done = machine(HOROVOD_NCCL_HOME=str(machine.home / "nccl"))
+    assert status == 0 and "GPU=NCCL FOR= IN=" in done and "Gloo" not in printed, printed
+
+
+@pytest.mark.parametrize(
+    "listed, queried, ends, sentence",
+    [
+        ("Failed to initialize NVML: Driver/library version mismatch", "", 18, "library version mismatch"),
+        ("GPU 0: one\nUnable to determine the device handle: GPU is lost.", "", 15, "handle: GPU is lost"),
+        ("No devices found.", "", 0, "No devices found"),
+        ("", "", 9, "not preloaded"),
+        ("GPU 0: one\nGPU 1: new", "570.1.2, 9.0\n570.1.2, 12.0", 0, "compute capability 12.0"),
+        ("GPU 0: one", "470.1.2, 8.0", 0, "driver 470"),
+    ],
+)
+def test_unusable_gpus_stop_the_setup_before_a_download(machine, listed, queried, ends, sentence):
+    nvidia_smi(machine, listed, queried, ends)
+    status, printed, done = machine()
+    assert status == 1 and sentence in printed and "DDL_ACCELERATOR=cpu" in printed and done == [], printed
 
 
 def test_simultaneous_setups_take_turns(machine):
