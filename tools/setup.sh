@@ -13,15 +13,20 @@
 # DDL_MPI=1 builds Horovod with MPI (a site file's controller = "mpi" needs that), PYTHON=FILE names a Python,
 # SSL_CERT_FILE=FILE names certificates in the place of the system's, XDG_CACHE_HOME moves the user's cache.
 set -eu
-explained= scratch=
+explained= scratch= unread=
 fail() {
     explained=yes
     echo "set-up: $*" >&2
     exit 1
 }
 
-[ "$(uname -s) $(uname -m)" = "Linux x86_64" ] || fail "this is $(uname -s) on $(uname -m), and the course runs on" \
-    "Linux on x86-64 only: use WSL 2 on Windows, or a Linux container or virtual machine elsewhere."
+case "$(uname -s) $(uname -m)" in
+"Linux x86_64") ;;
+Linux*) fail "this is Linux on $(uname -m), and the course runs on Linux on x86-64 only: use a container or virtual machine" \
+    "for x86-64, such as \`docker run --platform linux/amd64\`." ;;
+*) fail "this is $(uname -s) on $(uname -m), and the course runs on" \
+    "Linux on x86-64 only: use WSL 2 on Windows, or a Linux container or virtual machine for x86-64 elsewhere." ;;
+esac
 venv=${1:-.venv} part=${2:-all}
 case $venv in /*) ;; *) venv=$PWD/$venv ;; esac
 root=$(cd "$(dirname "$0")/.." && pwd)
@@ -125,12 +130,19 @@ fi
 [ -z "${PIP_INDEX_URL:-}" ] || export UV_DEFAULT_INDEX="${UV_DEFAULT_INDEX:-$PIP_INDEX_URL}"
 [ -z "${UV_DEFAULT_INDEX:-}" ] || export PIP_INDEX_URL="${PIP_INDEX_URL:-$UV_DEFAULT_INDEX}"
 # A copy: hard links would let a change to one environment's files reach all others and the cache.
-export UV_LINK_MODE=copy PYTHONNOUSERSITE=1
-unset MAKEFLAGS MAKELEVEL MFLAGS VIRTUAL_ENV
+export UV_LINK_MODE=copy PYTHONNOUSERSITE=1 PIP_USER=0
+unset MAKEFLAGS MAKELEVEL MFLAGS VIRTUAL_ENV PIP_TARGET PIP_PREFIX PIP_REQUIRE_VIRTUALENV
 stopped() {
     status=$?
     rm -rf "$scratch"
-    [ $status = 0 ] || [ "$explained" ] || echo "set-up: stopped; run \`make setup\` again to resume." >&2
+    case $status-$explained in
+    0-* | *-yes) ;;
+    130-* | 143-*) echo "set-up: stopped; run \`make setup\` again to resume." >&2 ;;
+    *)
+        echo "set-up: stopped by the error above. Once its cause is gone, run \`make setup\` again: it resumes." >&2
+        [ -z "$unread" ] || echo "set-up: uv does not read pip's settings of $unread. Name your index with UV_DEFAULT_INDEX=ADDRESS." >&2
+        ;;
+    esac
     [ $status = 0 ] || ! grep -qisE 'certificate.verify|peer certificate' "$log" ||
         echo "set-up: a server's certificate was refused. Name the file with this network's: SSL_CERT_FILE=FILE make setup" >&2
     exit $status
@@ -147,7 +159,13 @@ mkdir -p build/setup "$(dirname "$venv")"
 : >"$log"
 if command -v flock >/dev/null; then # two set-ups at a time would both compile Horovod
     exec 9>"$cache/lock"
-    flock --nonblock 9 || { echo "set-up: waiting for another set-up of yours" && flock 9; }
+    status=0
+    flock --nonblock 9 2>>"$log" || status=$?
+    case $status in
+    0) ;;
+    1) echo "set-up: waiting for another set-up of yours" && flock 9 ;;
+    *) echo "set-up: $cache is on a file system without locks, so run no other set-up at the same time" ;;
+    esac
 fi
 # Of the space, half is for the environment, and half for what was downloaded.
 half=2500
@@ -176,6 +194,18 @@ if [ "$uv" = none ]; then
     done
     logged brief "$tool.part/bin/python" -m pip install --quiet --disable-pip-version-check --require-hashes -r build/setup/uv.txt
     mv "$tool.part" "$tool"
+fi
+
+# uv does not read pip's configuration: hand on the index.
+if [ -x "${uv%/*}/python" ] && [ -z "${UV_DEFAULT_INDEX:-}" ]; then
+    "${uv%/*}/python" -m pip --disable-pip-version-check config list 2>>"$log" |
+        sed -n "s/^\(global\|install\)[.]\(index-url\|extra-index-url\|find-links\|no-index\)='\(.*\)'$/\2 \3/p" >build/setup/pip.txt
+    index=$(sed -n 's/^index-url //p' build/setup/pip.txt | sed -n '$p')
+    if [ "$index" ]; then
+        export UV_DEFAULT_INDEX="$index"
+    else
+        unread=$(cut -d' ' -f1 build/setup/pip.txt | sort -u | tr '\n' ' ' | sed 's/ $//; s/ /, /g')
+    fi
 fi
 
 # ---- Python

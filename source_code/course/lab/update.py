@@ -97,7 +97,11 @@ def _clone(root):
     """Return the folder; raise if it is not a clone, such as a copy inside another repository."""
     if shutil.which("git") is None:
         raise UpdateError("this needs git, which is not installed")
-    top = _git(root, "rev-parse", "--show-toplevel", fails=True).stdout.decode().rstrip("\n")
+    done = _git(root, "rev-parse", "--show-toplevel", fails=True)
+    said = " ".join(done.stderr.decode(errors="replace").split())
+    if done.returncode and "not a git repository" not in said:  # such as a clone of another user's
+        raise UpdateError(f"git refuses {root}: {said}")
+    top = done.stdout.decode().rstrip("\n")
     if not top or not os.path.samefile(top, root):
         raise UpdateError(f"{root} is not a git clone of the course: clone it again")
     return root

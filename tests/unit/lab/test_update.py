@@ -198,3 +198,10 @@ def test_fresh_copy_replaces_nothing(course):
     with pytest.raises(UpdateError, match="already exists"):
         fresh("7", course.root)
     assert copied.read_text() == "mine by now"
+
+
+@pytest.mark.parametrize("command", [update, lambda root: fresh("7", root)])
+def test_clone_of_another_user_gets_the_remedy_of_git(course, monkeypatch, command):
+    monkeypatch.setenv("GIT_TEST_ASSUME_DIFFERENT_OWNER", "1")
+    with pytest.raises(UpdateError, match="safe.directory"):
+        command(course.root)

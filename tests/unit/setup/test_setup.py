@@ -238,6 +238,39 @@ def test_unusable_gpus_stop_the_setup_before_a_download(machine, listed, queried
     assert status == 1 and sentence in printed and "DDL_ACCELERATOR=cpu" in printed and done == [], printed
 
 
+# Stands in for the system's Python, whose virtual environment has this pip.
+PYTHON3 = """#!/bin/sh
+case $* in
+"-m venv"*) mkdir -p "$3/bin" && cp "$0" "$3/bin/python" ;;
+*"config list"*) cat "$HOME/pip.conf" ;;
+*) echo "pip USER=$PIP_USER TO=${PIP_TARGET-}${PIP_PREFIX-}${PIP_REQUIRE_VIRTUALENV-}" >>"$LOG" && cp "$HOME/uv" "${0%/*}/uv" ;;
+esac
+"""
+
+
+def test_settings_of_pip_reach_uv_and_move_no_packages(machine):
+    machine.uv.rename(machine.home / "uv")
+    text = (machine.home / "uv").read_text().replace("pip)\n", 'pip)\n    echo "index $UV_DEFAULT_INDEX" >>"$LOG"\n')
+    program(machine.home / "uv", text)
+    shutil.rmtree(machine.uv.parents[1])
+    program(machine.path / "python3", PYTHON3)
+    (machine.home / "pip.conf").write_text("global.index-url='one'\ninstall.index-url='mirror'\n")
+    elsewhere = {f"PIP_{name}": "elsewhere" for name in ("USER", "TARGET", "PREFIX", "REQUIRE_VIRTUALENV")}
+    status, printed, done = machine(**elsewhere)
+    assert status == 0 and "pip USER=0 TO=" in done and "index mirror" in done, printed
+    (machine.home / "pip.conf").write_text("global.find-links='folder'\nglobal.no-index='true'\n")
+    (machine.home / "fails").touch()
+    status, printed, done = machine("other")
+    assert status == 2 and "find-links, no-index" in printed and "UV_DEFAULT_INDEX" in printed and "index " in done
+
+
+def test_file_system_without_locks_is_said_once(machine):
+    (machine.path / "flock").unlink()
+    program(machine.path / "flock", "#!/bin/sh\necho flock: 9: No locks available >&2\nexit 71\n")
+    status, printed, _ = machine()
+    assert status == 0 and printed.count("without locks") == 1 and "waiting" not in printed, printed
+
+
 def test_simultaneous_setups_take_turns(machine):
     with open(machine.home / ".cache/ddl/lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -256,10 +289,14 @@ def test_simultaneous_setups_take_turns(machine):
         (None, ["tools"], {}, "has no working Python 3.11: delete it, or name another VENV."),
         (None, [], {"DDL_MPI": "1"}, "there is no mpicxx"),
         (None, [], {"DDL_STACK": "next", "DDL_ACCELERATOR": "gpu"}, "the next stack runs on CPUs only"),
+        ("x86_64", [], {}, "docker run --platform linux/amd64"),
     ],
 )
 def test_setup_error_is_one_sentence(machine, missing, arguments, variables, sentence):
-    if missing:
+    if missing == "x86_64":
+        (machine.path / "uname").unlink()
+        program(machine.path / "uname", "#!/bin/sh\ncase $1 in -s) echo Linux ;; *) echo aarch64 ;; esac\n")
+    elif missing:
         (machine.uv if missing == "uv" else machine.path / missing).unlink()
     status, printed, done = machine(*arguments, **variables)
     assert status == 1 and sentence in " ".join(printed.split())
