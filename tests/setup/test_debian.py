@@ -1,4 +1,4 @@
-"""Set-ups in Debian 13, whose compiler is newer than Horovod."""
+"""Set-ups in Debian 13 and in Debian's next release, whose compilers are newer than Horovod."""
 
 import os
 import re
@@ -18,7 +18,7 @@ CERTIFICATES = Path(os.environ.get("SSL_CERT_FILE", "/etc/ssl/certs/ca-certifica
 
 
 @pytest.fixture(scope="module")
-def debian(tmp_path_factory):
+def debian(tmp_path_factory, request):
     """Return a function that runs a command in a Debian with the packages that the README names, and the course."""
     path = f"{os.environ['PATH']}:/usr/sbin:/sbin"
     missing = {name for name in ("bwrap", "debootstrap") if not shutil.which(name, path=path)}
@@ -28,8 +28,8 @@ def debian(tmp_path_factory):
     root, course = folder / "root", folder / "root" / "course"
     packages = re.search(r"`apt install ([^`]*)`", (ROOT / "README.md").read_text())[1].split()
     try:
-        include = ",".join([*packages, "g++-13"])
-        command = ["debootstrap", "--variant=minbase", f"--include={include}", "trixie", root]
+        include = ",".join([*packages, COMPILERS[request.param]])
+        command = ["debootstrap", "--variant=minbase", f"--include={include}", request.param, root]
         done = subprocess.run(command, env=os.environ | {"PATH": path}, capture_output=True, text=True, timeout=600)
         assert done.returncode == 0, done.stdout[-3000:]
         copy_tracked(course)
@@ -40,7 +40,7 @@ def debian(tmp_path_factory):
             inside += ["--ro-bind", file, file]
         inside += ["--ro-bind", CERTIFICATES, "/etc/ssl/certs/ca-certificates.crt"]
         inside += ["--bind", uv_cache, "/root/.cache/uv"]
-        if "default" in STACKS:
+        if sys.base_prefix != "/usr":
             inside += ["--ro-bind", sys.base_prefix, sys.base_prefix]
         inside += ["--unshare-pid", "--die-with-parent", "--chdir", "/course", "--"]
         env = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "HOME": "/root", "DDL_ACCELERATOR": "cpu"}
@@ -57,19 +57,20 @@ def debian(tmp_path_factory):
         shutil.rmtree(folder)
 
 
-STACKS = {"default": "g++", "next": "g++-13"}  # and the compiler: Debian 13's own is g++ 14
-if sys.base_prefix == "/usr":
-    del STACKS["default"]  # mounting its Python 3.11 would hide Debian 13's own /usr
+COMPILERS = {"trixie": "g++-13", "sid": "g++-16"}  # besides each release's own: g++ 14 and 15
+SETUPS = [("trixie", "default", "g++"), ("trixie", "next", "g++-13"), ("sid", "default", "g++-16")]
+if sys.base_prefix == "/usr":  # mounting its Python 3.11 would hide that system's own /usr
+    SETUPS = [setup for setup in SETUPS if "default" not in setup]
 
 
-@pytest.mark.parametrize("stack", STACKS)
-def test_stack_compiles_and_trains(debian, stack):
+@pytest.mark.parametrize("debian, stack, compiler", SETUPS, indirect=["debian"])
+def test_stack_compiles_and_trains(debian, stack, compiler):
     venv, variables = ".venv", {"DDL_STACK": stack}
     if stack == "next":
         venv += "-next"
     else:
         variables["PYTHON"] = f"{sys.base_prefix}/bin/python3.11"
-    said = debian("make", "setup", f"VENV={venv}", CXX=STACKS[stack], **variables)
+    said = debian("make", "setup", f"VENV={venv}", CXX=compiler, **variables)
     assert re.search(r"file (\d+) of \1\n", said), said
     debian(
         f"{venv}/bin/ddl", "run", "--workers", "2", "train_cifar.py", "--data-set", "synthetic",
