@@ -154,7 +154,7 @@ lock: setup  ## pin everything that pyproject.toml's pins bring with them
 			--output-file "requirements$${suffix:+-$$suffix}.lock") || exit 1; \
 	done
 	@$(PY) -m uv pip compile pyproject.toml --quiet --no-header --generate-hashes \
-		--universal --python-version 3.10 --constraint tools/constraints.txt --override tools/next-overrides.txt \
+		--universal --python-version 3.11 --constraint tools/constraints.txt --override tools/next-overrides.txt \
 		--extra next --extra test --extra build --output-file requirements-next.lock
 
 reference: setup  ## record the results that the lessons compare with (about nine hours on two cores)

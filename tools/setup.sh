@@ -44,7 +44,7 @@ stack=${DDL_STACK:-${had_stack:-default}} accelerator=${DDL_ACCELERATOR:-$accele
 mpi=${DDL_MPI:-$mpi} torch=${DDL_TORCH:-$torch}
 case $stack in
 default) pythons=3.11 named=3.11 tensorflow=tensorflow-cpu lock=requirements.lock ;;
-next) pythons=">=3.10,<3.14" named="3.10 to 3.13" tensorflow=tensorflow-cpu lock=requirements-next.lock accelerator=${accelerator:-cpu} ;;
+next) pythons=">=3.11,<3.14" named="3.11 to 3.13" tensorflow=tensorflow-cpu lock=requirements-next.lock accelerator=${accelerator:-cpu} ;;
 *) fail "STACK=$stack is neither default nor next." ;;
 esac
 [ "${had_stack:-$stack}" = "$stack" ] ||
@@ -186,7 +186,7 @@ if [ "$uv" = none ]; then
     uv=$tool/bin/uv
     echo "set-up: uv $(version uv)"
     pinned uv >build/setup/uv.txt
-    for python in "${PYTHON:-python3}" python3.14 python3.13 python3.12 python3.11 python3.10 none; do
+    for python in "${PYTHON:-python3}" python3.14 python3.13 python3.12 python3.11 none; do
         [ "$python" != none ] || fail "no Python can make virtual environments: \`apt install python3-venv\`," \
             "\`dnf install python3\`, or name one with PYTHON=/path/to/python."
         rm -rf "$tool.part"
@@ -215,7 +215,7 @@ if [ "$part" != course ]; then
     fits="import os, pip, sys; sys.exit(not os.path.samefile(sys.prefix, sys.argv[1]) or"
     case $stack in
     default) fits="$fits sys.version_info[:2] != (3, 11))" ;;
-    next) fits="$fits not (3, 10) <= sys.version_info[:2] <= (3, 13))" ;;
+    next) fits="$fits not (3, 11) <= sys.version_info[:2] <= (3, 13))" ;;
     esac
     case $venv in "$root/.venv" | "$root/.venv-next") course_venv=yes ;; *) course_venv= ;; esac
     # What was interrupted begins anew, as one package may be half there. An environment of the user's own is not replaced:
@@ -233,8 +233,8 @@ if [ "$part" != course ]; then
             lacking="Python $named was not found and could not be downloaded ($log says why)"
             [ -z "${PYTHON:-}" ] || fail "$venv could not be made with PYTHON=$PYTHON ($log says why): name a Python $named."
             [ "$stack" = default ] || fail "$lacking: install one, or name one with PYTHON=FILE."
-            yours=$("$uv" python find --no-python-downloads ">=3.10,<3.14" 2>/dev/null) && yours="your $("$yours" -V)"
-            fail "use \`make lab STACK=next\`, which takes ${yours:-any Python from 3.10 to 3.13}, or name a Python 3.11 with" \
+            yours=$("$uv" python find --no-python-downloads ">=3.11,<3.14" 2>/dev/null) && yours="your $("$yours" -V)"
+            fail "use \`make lab STACK=next\`, which takes ${yours:-any Python from 3.11 to 3.13}, or name a Python 3.11 with" \
                 "PYTHON=FILE: $lacking."
         }
     fi

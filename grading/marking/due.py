@@ -1,6 +1,6 @@
 """Due dates of lessons and extensions for students, in nbgrader."""
 
-from datetime import datetime, timedelta, timezone
+from datetime import UTC, datetime
 
 from nbgrader.api import Gradebook, MissingEntry
 
@@ -8,7 +8,6 @@ from course.lab.notebooks import the_one
 from ddl.errors import InputError
 from marking.course import Course, MarkingError
 
-UTC = timezone(timedelta(0))  # Python 3.10 has no name for it
 DAY_S = 86_400
 
 

@@ -14,7 +14,7 @@ import time
 import unicodedata
 import zipfile
 from collections import defaultdict
-from datetime import datetime
+from datetime import UTC, datetime
 from difflib import get_close_matches
 from functools import partial
 from pathlib import Path, PurePosixPath
@@ -23,7 +23,6 @@ from nbgrader.plugins import ExtractorPlugin, FileNameCollectorPlugin
 from traitlets import Dict, Unicode
 
 from ddl.errors import CourseError
-from marking.due import UTC
 from marking.students import Student
 
 FILE_BYTES = 20 * 2**20  # ten times a notebook with many pictures

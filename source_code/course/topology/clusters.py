@@ -6,6 +6,7 @@ Nominal bandwidths come from data sheets, shares and latencies from NCCL's model
 import math
 import numbers
 import re
+import tomllib
 from dataclasses import dataclass, replace
 
 from course.shared import cost
@@ -13,7 +14,6 @@ from course.topology.graph import Network
 from course.topology.link import pcie_gb_per_s
 from course.topology.prediction import BYTES, REFERENCE, Prediction, expected_maximum
 from ddl.errors import InputError
-from ddl.records import toml
 
 # Maximal size of Horovod's fused messages: the default (documentation, page Tensor Fusion), and the default before
 # release 0.21 (change log), which the published figures used.
@@ -135,7 +135,7 @@ def _inside(topology, names):
 
 def known(model):
     """Return the data of a named model in results/reference/models.toml."""
-    models = toml.loads((REFERENCE / "models.toml").read_text())["model"]
+    models = tomllib.loads((REFERENCE / "models.toml").read_text())["model"]
     if model not in models:
         raise InputError(
             f"unknown model {model!r}; choose from: {', '.join(models)}. "

@@ -1,9 +1,9 @@
 """Kinds of links and their published bandwidths."""
 
 import functools
+import tomllib
 
 from course.topology.error import TopologyError
-from ddl.records import toml
 from ddl.records.paths import reference_dir
 
 # PCI Express: billion transfers per second and lane, and the share that is data after the line code
@@ -31,7 +31,7 @@ def nvlink_gb_per_s(generation: int) -> float:
 
 @functools.cache
 def _content():
-    return toml.loads((reference_dir() / "links.toml").read_text(encoding="utf-8"))
+    return tomllib.loads((reference_dir() / "links.toml").read_text(encoding="utf-8"))
 
 
 def latencies():

@@ -5,6 +5,7 @@ average (`prediction.expected_maximum`). For one publisher's figures, s is fitte
 Figures of further publishers were recorded after the fit, to test it: `held_out`.
 """
 
+import tomllib
 from dataclasses import dataclass, replace
 from functools import cache
 
@@ -14,7 +15,6 @@ from course.shared import cost
 from course.topology.clusters import FUSION_BYTES_BEFORE, LATENCY_S, SHARE, Server, cluster, known, server
 from course.topology.prediction import BYTES, REFERENCE, Prediction, expected_maximum
 from ddl.display.table import Table
-from ddl.records import toml
 
 OF_FIVE = 4  # of five figures not used in the fit, this many lie within the margin
 LATES = numpy.arange(0, 400) / 2000
@@ -60,7 +60,7 @@ def figures() -> tuple[Point, ...]:
 
 @cache
 def _recorded(name="published-scaling"):
-    return toml.loads((REFERENCE / f"{name}.toml").read_text())
+    return tomllib.loads((REFERENCE / f"{name}.toml").read_text())
 
 
 def _point(point, recorded):

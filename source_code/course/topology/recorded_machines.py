@@ -1,11 +1,11 @@
 """Topologies recorded from published facts, one TOML file each, in the format of README.md there."""
 
+import tomllib
 from pathlib import Path
 
 from course.topology.error import TopologyError
 from course.topology.graph import Topology
 from course.topology.parts import DEVICE_KINDS, Device, Network, NvLink, SocketLink, processors
-from ddl.records import toml
 from ddl.records.paths import reference_dir
 
 FOLDER = reference_dir() / "topologies"
@@ -39,8 +39,8 @@ def names():
 def parse(text: str, name: str, file: str | Path) -> Topology:
     """Read a recorded topology. Raises TopologyError with `file` and the line or table if it is invalid."""
     try:
-        return _topology(toml.loads(text), name)
-    except toml.TOMLDecodeError as error:
+        return _topology(tomllib.loads(text), name)
+    except tomllib.TOMLDecodeError as error:
         raise TopologyError(f"{file}: this is not TOML: {error}") from error
     except TopologyError as error:
         raise TopologyError(f"{file}: {error}") from error

@@ -2,12 +2,12 @@
 
 import dataclasses
 import os
+import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from ddl.errors import CourseError
-from ddl.records import toml
 from ddl.records.paths import course_root, working_dir
 from ddl.text import did_you_mean
 
@@ -22,7 +22,7 @@ def read(path: str | Path) -> dict[str, Any]:
     """Return the keys of a site file and their values; SiteError if it is missing or not TOML."""
     path = Path(path)
     try:
-        return toml.loads(path.read_text("utf-8"))
+        return tomllib.loads(path.read_text("utf-8"))
     except FileNotFoundError:
         near = [each.name for each in path.absolute().parent.glob("*.toml")]
         raise SiteError(f"{path}: this site file does not exist{did_you_mean(path.name, near)}") from None

@@ -2,15 +2,15 @@
 
 import re
 import subprocess
+import tomllib
 
 import pytest
 import yaml
 from packaging.requirements import Requirement
 
-from ddl.records import toml
 from helpers import ROOT
 
-PROJECT = toml.loads((ROOT / "pyproject.toml").read_text())["project"]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 EXTRAS = PROJECT["optional-dependencies"]
 LOCKS = {"cpu": "requirements.lock", "gpu": "requirements-gpu.lock", "next": "requirements-next.lock"}
 EXTRAS_OF = {  # linting and JupyterHub are for the default stack
@@ -18,7 +18,7 @@ EXTRAS_OF = {  # linting and JupyterHub are for the default stack
     "gpu": ("default", "gpu", "nccl", "test", "lint", "hub", "site", "build"),
     "next": ("next", "test", "build"),
 }
-PYTHONS = {"cpu": ["3.11"], "gpu": ["3.11"], "next": ["3.10", "3.11", "3.12", "3.13"]}
+PYTHONS = {"cpu": ["3.11"], "gpu": ["3.11"], "next": ["3.11", "3.12", "3.13"]}
 
 
 def pins(requirements, python="3.11"):

@@ -1,6 +1,7 @@
 """Matrices of nvidia-smi topo -m: as published machines print them, printed in other ways, and broken ones."""
 
 import itertools
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,6 @@ from course import topology
 from course.topology import TopologyError, nvidia
 from course.topology.graph import NvLink
 from course.topology.plot_topology import plot_topology
-from ddl.records import toml
 
 DATA = Path(__file__).parent / "data"
 SMALL = (DATA / "small.txt").read_text()
@@ -19,7 +19,7 @@ LEGEND = "\nLegend:\n\n  X    = Self\n  SYS  = Connection traversing PCIe\n\n"
 def read_machines():
     """{name: what the file has of a machine}; "text" with the legend, and "names" of all devices with the cards' own."""
     machines = {}
-    for each in toml.loads((DATA / "matrices.toml").read_text())["machine"]:
+    for each in tomllib.loads((DATA / "matrices.toml").read_text())["machine"]:
         rows = each["text"].splitlines()[1:]
         names = [row.split("\t")[0] for row in rows]
         cards = dict(zip([name for name in names if name.startswith("NIC")], each.get("cards", ()), strict=False))

@@ -1,5 +1,6 @@
 """What others published: the figures as recorded, what is fitted to them, and that none is predicted from itself."""
 
+import tomllib
 from dataclasses import replace
 
 import numpy
@@ -8,9 +9,8 @@ import pytest
 from course.topology import published
 from course.topology.clusters import LATE, MARGIN_POINTS, cluster
 from course.topology.prediction import REFERENCE, expected_maximum
-from ddl.records import toml
 
-RECORDED = toml.loads((REFERENCE / "published-scaling.toml").read_text())
+RECORDED = tomllib.loads((REFERENCE / "published-scaling.toml").read_text())
 
 
 @pytest.fixture(scope="module")
