@@ -42,9 +42,13 @@ had_stack= accelerator= mpi= torch= had_digest= had_root=
 had_mpi=$mpi had_torch=$torch
 stack=${DDL_STACK:-${had_stack:-default}} accelerator=${DDL_ACCELERATOR:-$accelerator}
 mpi=${DDL_MPI:-$mpi} torch=${DDL_TORCH:-$torch}
+# The next stack is for all Pythons that pyproject.toml admits: oldest, and before the end of their range.
+pythons=$(sed -n 's/^requires-python = "\([^"]*\)".*/\1/p' pyproject.toml)
+oldest=${pythons#>=} oldest=${oldest%,*} end=${pythons#*<}
+range="$oldest to 3.$((${end#3.} - 1))"
 case $stack in
 default) pythons=3.11 named=3.11 tensorflow=tensorflow-cpu lock=requirements.lock ;;
-next) pythons=">=3.11,<3.14" named="3.11 to 3.13" tensorflow=tensorflow-cpu lock=requirements-next.lock accelerator=${accelerator:-cpu} ;;
+next) named=$range tensorflow=tensorflow-cpu lock=requirements-next.lock accelerator=${accelerator:-cpu} ;;
 *) fail "STACK=$stack is neither default nor next." ;;
 esac
 [ "${had_stack:-$stack}" = "$stack" ] ||
@@ -215,7 +219,7 @@ if [ "$part" != course ]; then
     fits="import os, pip, sys; sys.exit(not os.path.samefile(sys.prefix, sys.argv[1]) or"
     case $stack in
     default) fits="$fits sys.version_info[:2] != (3, 11))" ;;
-    next) fits="$fits not (3, 11) <= sys.version_info[:2] <= (3, 13))" ;;
+    next) fits="$fits not ${oldest#3.} <= sys.version_info.minor < ${end#3.})" ;;
     esac
     case $venv in "$root/.venv" | "$root/.venv-next") course_venv=yes ;; *) course_venv= ;; esac
     # What was interrupted begins anew, as one package may be half there. An environment of the user's own is not replaced:
@@ -233,8 +237,8 @@ if [ "$part" != course ]; then
             lacking="Python $named was not found and could not be downloaded ($log says why)"
             [ -z "${PYTHON:-}" ] || fail "$venv could not be made with PYTHON=$PYTHON ($log says why): name a Python $named."
             [ "$stack" = default ] || fail "$lacking: install one, or name one with PYTHON=FILE."
-            yours=$("$uv" python find --no-python-downloads ">=3.11,<3.14" 2>/dev/null) && yours="your $("$yours" -V)"
-            fail "use \`make lab STACK=next\`, which takes ${yours:-any Python from 3.11 to 3.13}, or name a Python 3.11 with" \
+            yours=$("$uv" python find --no-python-downloads ">=$oldest,<$end" 2>/dev/null) && yours="your $("$yours" -V)"
+            fail "use \`make lab STACK=next\`, which takes ${yours:-any Python from $range}, or name a Python 3.11 with" \
                 "PYTHON=FILE: $lacking."
         }
     fi

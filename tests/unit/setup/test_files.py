@@ -18,7 +18,8 @@ EXTRAS_OF = {  # linting and JupyterHub are for the default stack
     "gpu": ("default", "gpu", "nccl", "test", "lint", "hub", "site", "build"),
     "next": ("next", "test", "build"),
 }
-PYTHONS = {"cpu": ["3.11"], "gpu": ["3.11"], "next": ["3.11", "3.12", "3.13"]}
+OLDEST, END = map(int, re.findall(r"3\.(\d+)", PROJECT["requires-python"]))
+PYTHONS = {"cpu": ["3.11"], "gpu": ["3.11"], "next": [f"3.{minor}" for minor in range(OLDEST, END)]}
 
 
 def pins(requirements, python="3.11"):
