@@ -21,6 +21,10 @@ if(DEFINED ENV{HOROVOD_RPATH})\
     set(CMAKE_BUILD_WITH_INSTALL_RPATH ON)\
     set(CMAKE_INSTALL_RPATH "$ENV{HOROVOD_RPATH}")\
 endif()' CMakeLists.txt
+# Each group of ranks, the one of all included, made its connections through the host's own name, and not through the
+# interface in HOROVOD_GLOO_IFACE: the name may be unknown, or belong to another network.
+sed -i '/^void GlooContext::InitializeForProcessSet/,/^}/s/device_attr.iface = gloo_iface_;/gloo_iface_ = global_context.gloo_iface_;\n  &/' \
+    horovod/common/gloo/gloo_context.cc
 # No debugging symbols; no packages that only an old PyTorch needs.
 sed -i -e "s/'RelWithDebInfo'/'Release'/" -e '/setup_requires=/d' setup.py
 if [ "$standard" ]; then

@@ -74,7 +74,7 @@ pinned() { # a package's part of the lock, with its hashes
 }
 compilers=$(sed -n '/^nccl = \[/,/^\]/s/^ *"\([a-z-]*\)==.*/\1/p' pyproject.toml) # NVIDIA's, which the environment goes without
 
-driver= cards= # 535 and 75,90: the driver's series and the GPUs' compute capabilities, if nvidia-smi says them
+driver= cards= gpus= # 535, 75,90 and 2: the driver's series, the GPUs' compute capabilities and number, if nvidia-smi says them
 if [ "$accelerator" = gpu ] && command -v nvidia-smi >/dev/null; then
     mkdir -p build/setup
     status=0 cpu="DDL_ACCELERATOR=cpu make setup"
@@ -86,6 +86,7 @@ if [ "$accelerator" = gpu ] && command -v nvidia-smi >/dev/null; then
         fail "this machine's GPUs do not all work. nvidia-smi ends with status $status and says: ${said% }. After an upgrade of the" \
             "driver, reboot. To use the processor cores instead: $cpu"
     fi
+    gpus=$(grep -c '^GPU ' build/setup/nvidia-smi.log) || true
     found=$(timeout 60 nvidia-smi --query-gpu=driver_version,compute_cap --format=csv,noheader 2>/dev/null |
         sed -n 's/^\([0-9]*\)[.][0-9.]*, *\([0-9]*\)[.]\([0-9]\)$/\1 \2\3/p' | sort -u -k 2n)
     driver=${found%% *} cards=$(echo "$found" | sed 's/.* //' | tr '\n' ',' | sed 's/,$//')
@@ -262,7 +263,9 @@ if [ "$part" != course ]; then
         for nccl in "${HOROVOD_NCCL_HOME:-/usr}" /usr "$cuda" packages; do
             [ ! -e "$nccl/include/nccl.h" ] || break
         done
-        if [ "$nvcc" ] && [ "$nccl" != packages ]; then
+        if [ "$gpus" = 1 ]; then # which two ranks share: NCCL would refuse that, and has no other GPU to talk to
+            nccl=
+        elif [ "$nvcc" ] && [ "$nccl" != packages ]; then
             flags="$flags HOROVOD_GPU_OPERATIONS=NCCL"
         elif [ -z "$cards" ]; then
             gloo_because="no driver says here for which GPUs. Set up on a machine with them"
@@ -281,7 +284,7 @@ if [ "$part" != course ]; then
         }
     fi
     python=$("$venv/bin/python" -c "import sys; print(sys.implementation.cache_tag)")
-    made_for="$python $tensorflow $(version "$tensorflow") $(version horovod) $flags ${CXXFLAGS:-}"
+    made_for="$python $tensorflow $(version "$tensorflow") $(version horovod) $flags ${CXXFLAGS:-} $(sha256sum <tools/horovod_source.sh)"
     case $nccl in
     "") ;;
     packages) made_for="$made_for $(version nvidia-cuda-nvcc) $(version nvidia-nccl-cu12)" ;;

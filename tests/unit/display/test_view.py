@@ -234,7 +234,7 @@ def test_panel_update_frequency(live, tmp_path):
     RunFolder(tmp_path).watched.touch()
     live.sent.clear(), live.metadata.clear()
     train(view_ := live.open())
-    view_.close(progress("done", epochs=2))
+    view_.close(progress("done", epochs=2, folder=tmp_path))
     first, last = (bundle["text/html"] for bundle in live.sent)
     assert "ddl/view.js" in first and 'class="ddl-stop"' in first and 'data-run="r1"' in first
     assert "<script" not in last and 'class="ddl-stop"' not in last and "warmup done in" in last

@@ -13,6 +13,7 @@ from helpers import ROOT, program
 
 NEEDED = ["tools/setup.sh", "tools/horovod_source.sh", "pyproject.toml"]
 NEEDED += ["requirements.lock", "requirements-gpu.lock", "requirements-next.lock"]
+GLOO = "horovod/common/gloo/gloo_context.cc"
 SYSTEM = "awk cat cp cut df dirname env find flock grep gzip head ln mkdir mktemp mv nproc printf rm sed sh"
 SYSTEM += " sha256sum sleep sort tar tee timeout touch tr uname wc"
 # What each stand-in writes down is its own name and arguments.
@@ -69,7 +70,7 @@ class Machine:
         header = folder / "horovod/third_party/flatbuffers/include/flatbuffers/stl_emulation.h"
         header.parent.mkdir(parents=True)
         header.touch()
-        for name in ("setup.py", "CMakeLists.txt", "horovod/common/ops/cuda/CMakeLists.txt"):
+        for name in ("setup.py", "CMakeLists.txt", "horovod/common/ops/cuda/CMakeLists.txt", GLOO):
             (folder / "horovod" / name).parent.mkdir(parents=True, exist_ok=True)
             (folder / "horovod" / name).touch()
         shutil.make_archive(self.home / "horovod-1.0", "gztar", folder, "horovod")
@@ -182,7 +183,7 @@ def test_the_next_stack_has_its_own_lock_headers_and_keras(machine):
     assert machine(".venv-next") == (0, "", []), "it needs not be named again"
 
 
-def nvidia_smi(machine, listed="GPU 0: one", queried="", status=0):
+def nvidia_smi(machine, listed="GPU 0: one\nGPU 1: two", queried="", status=0):
     """Make a stand-in of nvidia-smi, which prints this, and warns on standard error."""
     case = f"case $1 in -L) echo '{listed}' ;; *) echo '{queried}' ;; esac"
     program(machine.path / "nvidia-smi", f"#!/bin/sh\necho ld.so: not preloaded >&2\n{case}\nexit {status}\n")
@@ -203,6 +204,12 @@ def test_gpus_and_driver_decide_how_horovod_averages(machine, queried, wheel):
     assert status == 0 and any("requirements-gpu.lock" in line for line in done), printed
     assert wheel in done and printed.count("Gloo") == ("NCCL" not in wheel), printed
     assert any("--target" in line for line in done) == ("NCCL" in wheel)
+
+
+def test_two_ranks_can_share_a_machines_only_gpu(machine):
+    nvidia_smi(machine, listed="GPU 0: one", queried="580.159.04, 9.0")
+    status, printed, done = machine()
+    assert status == 0 and "GPU= FOR= IN=" in done and "Gloo" not in printed, printed
 
 
 def test_wheel_for_other_gpus_or_none_is_another(machine):
