@@ -159,7 +159,7 @@ class Job:
 
 def _converted(name: str, declared: dataclasses.Field, value: Any) -> Any:
     """Return an option's value as its declared type, also of NumPy's numbers; JobError names the option."""
-    kind = CONVERTERS.get(declared.type, declared.type)
+    kind: Any = CONVERTERS.get(declared.type, declared.type)
     if value is None and declared.default is None:
         return None
     rules = {int: "an integer", float: "a number of seconds", bool: "True or False", str: "text"}

@@ -102,7 +102,7 @@ class ProcessControl:
         if self.owner:
             raise InputError(f"run {self._id} belongs to {self.owner.name}: nobody else can stop it")
         try:
-            canceled = bool(self._queue) and self._queue.cancel()
+            canceled = self._queue is not None and self._queue.cancel()
         except slurm.SlurmError as error:
             raise slurm.SlurmError(f"nothing was canceled, because Slurm does not answer: {error}") from None
         if canceled:

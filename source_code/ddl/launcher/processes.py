@@ -56,4 +56,4 @@ def handles_signal(pid: int, number: int) -> bool:
         caught = re.search(r"SigCgt:\s*(\w+)", Path(f"/proc/{pid}/status").read_text())
     except OSError:
         return False
-    return bool(caught) and bool(int(caught[1], 16) >> (number - 1) & 1)
+    return caught is not None and bool(int(caught[1], 16) >> (number - 1) & 1)

@@ -22,15 +22,15 @@ from ddl.launcher.restarts import (
 )
 from ddl.launcher.tf_cluster_roles import role_of
 from ddl.records.folder import RunFolder, processes_of, read_job, start_of
-from ddl.records.jsonfiles import NUMBER, DamagedFile, JsonLines, is_full, is_number, read_json, read_json_lines
+from ddl.records.jsonfiles import NUMBER, DamagedFile, JsonLines, Schema, is_full, is_number, read_json, read_json_lines
 from ddl.text import plural, printable
 
 GONE_S = 5.0  # normally, all ranks end within a second or two
 ENDS = ("done", "failed", "stopped", "lost")  # states that are recorded
 OVER = (*ENDS, "damaged")
 STATES = ("queued", "starting", "running", "training", *OVER)
-RANK = {"rank": int, "host": str, "pid": int, "started": NUMBER, "note?": str}
-EXIT = {"rank": int, "code": int, "time": NUMBER, "reason?": str}
+RANK: Schema = {"rank": int, "host": str, "pid": int, "started": NUMBER, "note?": str}
+EXIT: Schema = {"rank": int, "code": int, "time": NUMBER, "reason?": str}
 # Fields of `Progress` that are copied from step and evaluation events.
 MEASURES = ("step", "epoch", "images_per_s", "loss", "test_accuracy", "learning_rate")
 OF_VIEWS = (*MEASURES, "samples")  # left out of an evaluation if they are not numbers

@@ -10,17 +10,19 @@ import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Any
 
 from ddl.launcher.crash_report import CrashReport, fate_of
 from ddl.launcher.failure import failure_of
 from ddl.records.folder import RunFolder
-from ddl.records.jsonfiles import NUMBER, is_number, read_json, read_json_lines
+from ddl.records.jsonfiles import NUMBER, Schema, is_number, read_json, read_json_lines
 from ddl.text import plural
 
 STARTS = ("launched", "restarted", "ranks")
 STEPS = ("step", "evaluation")
-EVENT = {"event": str, "time": NUMBER}  # a script may record anything else
-OF_LAUNCHER = EVENT | {
+EVENT: Schema = {"event": str, "time": NUMBER}  # a script may record anything else
+OF_LAUNCHER: Schema = {
+    **EVENT,
     **dict.fromkeys(("rank?", "code?", "pid?", "ranks?"), int),
     **dict.fromkeys(("state?", "reason?", "message?", "signal?", "job?", "slurm?", "why?", "problem?"), str),
     "step?": NUMBER,
@@ -84,7 +86,7 @@ def _restart(event: dict, end: float, script: list[dict]) -> Restart:
     return Restart(began, event.get("reason", ""), step, resumed_at, lost_s)
 
 
-def step_of(event: dict) -> float:
+def step_of(event: dict) -> Any:
     """Return the step of an event that a script has recorded; 0 if it is not a number."""
     return event["step"] if is_number(event.get("step")) else 0
 

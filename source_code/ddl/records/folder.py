@@ -16,7 +16,7 @@ from typing import Any
 
 from ddl.errors import CourseError
 from ddl.records import files
-from ddl.records.jsonfiles import FULL, NUMBER, DamagedFile, append_json_line, read_json, write_json
+from ddl.records.jsonfiles import FULL, NUMBER, DamagedFile, Schema, append_json_line, read_json, write_json
 from ddl.records.paths import runs_dir
 
 
@@ -159,7 +159,7 @@ class StorageError(CourseError, OSError):
         self.errno = error.errno
 
 
-JOB = {
+JOB: Schema = {
     "id": str,
     "created": NUMBER,
     "workers": int,
@@ -190,7 +190,7 @@ def start_of(folder: RunFolder) -> float | None:
 
     That is the launch or, if the run had to wait, when it got its cores or its job of Slurm began.
     """
-    job = read_job(folder) or {}
+    job = read_json(folder.job) or {}
     if job.get("site", {}).get("scheduler") == "slurm":
         return (read_json(folder.rank(0)) or {}).get("started")
     return (read_json(folder.turn) or {}).get("time", job.get("created"))
