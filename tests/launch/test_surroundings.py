@@ -146,3 +146,11 @@ def test_a_queue_that_cannot_be_used_is_named(script, monkeypatch, tmp_path):
     monkeypatch.setenv("DDL_QUEUE", str(tmp_path / "file"))
     run = launch(script("print(1)"), workers=1, warm=False, check=False)
     assert run.state == "failed" and "DDL_QUEUE" in run.failure.sentence
+
+
+def test_horovod_does_not_need_the_hosts_own_name(tmp_path):
+    """A laptop or a container without a network may have a name that nothing knows."""
+    launch_two = [Path(sys.executable).with_name("ddl"), "run", "-n", "2", "--oversubscribe", "hello.py"]
+    unnamed = ["unshare", "--uts", "sh", "-c", 'hostname a.b.invalid && exec "$@"', "-", *map(str, launch_two)]
+    done = subprocess.run(unnamed, cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0 and "hello done" in done.stdout, done.stdout
