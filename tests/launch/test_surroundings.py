@@ -148,6 +148,14 @@ def test_a_queue_that_cannot_be_used_is_named(script, monkeypatch, tmp_path):
     assert run.state == "failed" and "DDL_QUEUE" in run.failure.sentence
 
 
+def test_a_package_that_pythonpath_hides_is_named(script, tmp_path, monkeypatch):
+    (tmp_path / "numpy").mkdir()
+    (tmp_path / "numpy/__init__.py").write_text("raise ImportError('built for another Python')")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=":")
+    run = launch(script("import numpy"), workers=1, warm=False, check=False)
+    assert f"the numpy in {tmp_path}" in run.failure.advice
+
+
 def test_horovod_does_not_need_the_hosts_own_name(tmp_path):
     """A laptop or a container without a network may have a name that nothing knows."""
     launch_two = [Path(sys.executable).with_name("ddl"), "run", "-n", "2", "--oversubscribe", "hello.py"]

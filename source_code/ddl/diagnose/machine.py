@@ -22,7 +22,11 @@ def doctor(site=None, submit: bool = False) -> Report:
     """
     from ddl.diagnose.site import checks, two_ranks
     from ddl.launcher.site import Site
+    from ddl.records.stack import hidden_packages, hidden_sentence
 
+    if hidden := hidden_packages():  # imports would fail in the checks below
+        name, folder = next(iter(hidden.items()))
+        return Report((missing("PYTHONPATH", f"it hides {', '.join(hidden)}", hidden_sentence(name, folder)),))
     try:
         site = site if isinstance(site, Site) else Site.here(site)
     except CourseError as error:

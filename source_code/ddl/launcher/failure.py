@@ -11,7 +11,7 @@ from ddl.launcher.job import OPTIONS
 from ddl.launcher.tf_cluster_roles import role_of
 from ddl.records.jsonfiles import is_full
 from ddl.records.log import last_lines
-from ddl.records.stack import NO_TORCH
+from ddl.records.stack import NO_TORCH, hidden_packages, hidden_sentence
 from ddl.text import did_you_mean
 
 # Slurm's job states that are not the script's fault, with advice.
@@ -246,6 +246,9 @@ def _special_advice(e: CrashReport, first: Ending) -> str:
         hiding = Path(e.job.get("script", "")).with_name(f"{found[1] or found[2] or found[3]}.py")
         if hiding.is_file():
             return f"Rename {hiding}: its name hides the package {hiding.stem!r}."
+    for name, folder in hidden_packages().items():
+        if f'"{folder.rstrip("/")}/{name}' in error["traceback"]:
+            return f"{hidden_sentence(name, folder)}."
     if error["type"] == "IndexError" and "local_rank" in error["traceback"]:
         return SHARED_GPU
     return next((told for sign, told in BY_MESSAGE.items() if sign in error["message"]), "")

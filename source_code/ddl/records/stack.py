@@ -6,7 +6,9 @@ package tf_keras if ``TF_USE_LEGACY_KERAS`` is 1; the next stack's environment s
 """
 
 import os
+import sysconfig
 from importlib.util import find_spec
+from pathlib import Path
 
 from ddl.errors import CourseError
 from ddl.records.machine import version_of, versions
@@ -17,6 +19,7 @@ TOO_NEW = (
     0,
 )  # compute capability from which TensorFlow 2.15 is reported to fail, although its portable code may load
 VARIABLE = "TF_USE_LEGACY_KERAS"
+IMPORTED = ("numpy", "tensorflow", "keras", "horovod", "torch", "pandas", "google", "psutil", "yaml")
 YES = ("1", "true", "True")  # values that TensorFlow takes as yes
 
 
@@ -38,6 +41,26 @@ def name() -> str:
 def for_processors() -> bool:
     """Return whether the installed TensorFlow is the build for processors only."""
     return bool(version_of("tensorflow-cpu")) and not version_of("tensorflow")
+
+
+def hidden_packages() -> dict[str, str]:
+    """Return the packages of this environment that ``PYTHONPATH`` hides, each with the folder that has another one.
+
+    `module load` may leave folders there with another Python's packages.
+    """
+    own = Path(sysconfig.get_path("purelib"))
+    folders = [folder for folder in os.environ.get("PYTHONPATH", "").split(os.pathsep) if folder]
+    return {
+        name: folder
+        for name in IMPORTED
+        for folder in reversed(folders)
+        if (own / name).is_dir() and (Path(folder, name).is_dir() or Path(folder, f"{name}.py").is_file())
+    }
+
+
+def hidden_sentence(name: str, folder: str) -> str:
+    """Say that PYTHONPATH hides a package, and what to do."""
+    return f"PYTHONPATH puts the {name} in {folder} before the environment's: unset PYTHONPATH, then try again"
 
 
 def wrong_keras() -> str:

@@ -23,6 +23,14 @@ def test_report_lists_missing_requirements():
     assert report.ok and "Ready" in repr(report)
 
 
+def test_a_package_that_pythonpath_hides_is_named(monkeypatch, tmp_path):
+    (tmp_path / "numpy").mkdir()
+    monkeypatch.setenv("PYTHONPATH", f"/nonexistent:{tmp_path}")
+    assert not doctor().ok and str(tmp_path) in check("PYTHONPATH").advice and "numpy" in check("PYTHONPATH").detail
+    (tmp_path / "numpy").rename(tmp_path / "mine")
+    assert "PYTHONPATH" not in [each.name for each in doctor().checks]
+
+
 V2 = {
     "cpu.max": "100000 100000",
     "memory.max": 2 << 30,
