@@ -1,6 +1,7 @@
 """Marking by real nbgrader: again, after a kill, with marks given by hand, and what is returned."""
 
 import csv
+import html
 import os
 import re
 import signal
@@ -77,6 +78,16 @@ def test_grading_from_collection_to_feedback(course, hand_in, tiny):
         assert sorted(pages.namelist()) == names
 
 
+def test_feedback_says_why_a_file_counts_for_nothing(course, hand_in, tiny):
+    hand_in("ann.ipynb", b"{")
+    course("collect", "--from", hand_in.folder)
+    (reason,) = Course(course.folder).notes(tiny.name, "ann").collected
+    course("autograde")
+    course("feedback")
+    page = (course.folder / "feedback" / "ann" / tiny.name / f"{tiny.name}.html").read_text()
+    assert reason in html.unescape(page)
+
+
 def test_autograde_marks_only_new_hand_ins(course, hand_in, tiny):
     take_in(course, hand_in, ann=tiny.right(), bob=tiny.untouched())
     assert "not marked yet" in course("grades")
@@ -112,6 +123,9 @@ def test_late_days_and_extensions(course, hand_in, tiny):
     said = course("autograde")
     assert course.totals() == {"ann": 3, "bob": 0, "cyd": 3}
     assert re.search(r"^bob +0 / 8 .* 2 days late \(rounded up\), 3 points less", said, re.M)
+    by_hand(course, "bob", 2)
+    assert course.totals()["bob"] == 0  # points that a person gives later, too
+    by_hand(course, "bob", None)
     hand_in("bob/regrade.txt", b"please")  # is not a late hand-in
     course("collect", "--from", hand_in.folder)
     course("due", "--when", "none")
