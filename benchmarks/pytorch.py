@@ -56,7 +56,7 @@ def device_of_both():
 
 
 def threads_of(ranks, device):
-    """Return the threads of each rank: two in all on a processor, and one per core beside a GPU."""
+    """Return the threads of each rank: two in all on a processor, and one per core with a GPU."""
     return max(1, (2 if device == PROCESSOR else usable_cores()) // ranks)
 
 

@@ -59,7 +59,7 @@ ADVICE = (
     "Submissions run only in a sandbox. Install bubblewrap 0.8 or later and libseccomp (Debian, Ubuntu 24.04: "
     "`apt install bubblewrap libseccomp2`) on a machine where user namespaces are allowed, or where you are root."
 )
-# What bubblewrap says where AppArmor or the kernel forbids namespaces to ordinary users.
+# bubblewrap's messages if AppArmor or the kernel forbids namespaces to ordinary users.
 FORBIDDEN = re.compile("uid map: Permission denied|RTM_NEWADDR: Operation not permitted|No permissions to creat")
 PERMISSION = (
     "Submissions run only in a sandbox, and this system forbids bubblewrap to make one. On Ubuntu 24.04 and later, "

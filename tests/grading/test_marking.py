@@ -124,7 +124,7 @@ def test_late_days_and_extensions(course, hand_in, tiny):
     assert course.totals() == {"ann": 3, "bob": 0, "cyd": 3}
     assert re.search(r"^bob +0 / 8 .* 2 days late \(rounded up\), 3 points less", said, re.M)
     by_hand(course, "bob", 2)
-    assert course.totals()["bob"] == 0  # points that a person gives later, too
+    assert course.totals()["bob"] == 0  # points given by hand afterward are lost as well
     by_hand(course, "bob", None)
     hand_in("bob/regrade.txt", b"please")  # is not a late hand-in
     course("collect", "--from", hand_in.folder)

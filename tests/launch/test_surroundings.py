@@ -1,4 +1,4 @@
-"""What a launching process hands down to a run, and what its ranks may rely on as in a plain run."""
+"""Runs do not depend on what the launching process hands down, and their ranks end as a plain run does."""
 
 import os
 import signal
@@ -51,7 +51,7 @@ def test_blocked_signals_do_not_delay_a_stop(plain):
 
 @pytest.mark.parametrize("warm", [False, True])
 def test_finalizers_and_exit_handlers_use_their_imports(plain, warm):
-    """Also those of a rank that has failed, and those that take longer than a moment."""
+    """A rank that has failed runs its slow handlers as well."""
     plain(
         """
         import atexit, json, os, time

@@ -130,7 +130,7 @@ def configure(folder):
             lines.append(f"NodeName={node} Name=gpu File={device}")
     (folder / "gres.conf").write_text("\n".join(lines) + "\n")
     version = subprocess.run([which("slurmctld"), "-V"], capture_output=True, text=True).stdout.split()[-1]
-    if int(version.split(".")[0]) >= 23:  # would otherwise look for control groups, whatever the plugins are
+    if int(version.split(".")[0]) >= 23:  # otherwise it looks for control groups
         (folder / "cgroup.conf").write_text("CgroupPlugin=disabled\n")
     key = folder / "munge.key"
     key.write_bytes(os.urandom(128))

@@ -64,7 +64,7 @@ def download(archive: Archive, folder: Path, say: Callable[[str], object]) -> No
             "a mirror, and fetch again."
         ) from error
     except FileNotFoundError as error:
-        raise DataError(f"{archive.mirror} names {archive.address}, and there is no such file.") from error
+        raise DataError(f"{archive.mirror} names {archive.address}, which does not exist.") from error
     except OSError as error:
         raise DataError(
             f"{folder / archive.file} cannot be written: {error.strerror or error}. Free some space, or set "

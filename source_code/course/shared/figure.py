@@ -89,7 +89,7 @@ class Figure(matplotlib.figure.Figure):
 
 
 def drawing(style: dict):
-    """Return a context with matplotlib's defaults and this style, whatever the user's own settings are."""
+    """Return a context with matplotlib's defaults and this style, without the user's own settings."""
     return matplotlib.style.context(["default", style])
 
 

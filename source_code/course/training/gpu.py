@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from course.training.journal import Writer
 
-CACHE = "~/.nv/ComputeCache"  # where the driver keeps what it compiles, unless CUDA_CACHE_PATH names a folder
+CACHE = "~/.nv/ComputeCache"  # the driver's folder for compiled kernels, unless CUDA_CACHE_PATH names another
 
 
 def pin_gpu():

@@ -91,7 +91,7 @@ def _place(site):
 def _modules(site):
     load = f"module load {shlex.join(site.modules)}"
     answer = ask("bash", "-lc", load)
-    # Old versions of `module` exit with 0 and report errors on standard error, where a login shell may print anything.
+    # Old versions of `module` exit with 0 and report errors on standard error. A login shell may print anything there.
     if answer.refused or MODULE_ERROR.search(answer.complaints):
         return missing("modules", f"`{load}`: {answer.words}", "`module avail` lists the modules")
     return Check("modules", "OK", f"`{load}` works")

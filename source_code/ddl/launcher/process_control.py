@@ -217,7 +217,7 @@ class User:
 
 
 def _owner_of(folder: Path) -> User | None:
-    """Return the user to whom a run's folder belongs; None if it is this process's user, or root asks."""
+    """Return the owner of a run's folder; None if that is this process's user, or if this process is root's."""
     with contextlib.suppress(OSError):
         number = folder.stat().st_uid
         if os.geteuid() not in (0, number):
@@ -228,7 +228,7 @@ def _owner_of(folder: Path) -> User | None:
 
 
 def _user_of(pid: int) -> int | None:
-    """Return the number of the user whose process this is; None if there is no such process."""
+    """Return the id of a process's user; None if the process does not exist."""
     try:
         return os.stat(f"/proc/{pid}").st_uid if pid else None
     except OSError:

@@ -212,7 +212,7 @@ def own_environment(environment: Mapping[str, str] = os.environ, job: str = "") 
     """Return an environment without what Slurm sets in its jobs and what changes the answers of its commands.
 
     A shell that was opened inside a job, such as one in tmux, keeps the variables of that job: options for srun and
-    sbatch, a binding to cores. What a user sets to choose a cluster's account or queue stays. In the allocation `job`,
+    sbatch, a binding to cores. A user's choices of an account or a queue stay. In the allocation `job`,
     everything stays, because a step of it needs them.
     """
     if job:

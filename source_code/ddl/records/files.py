@@ -65,8 +65,8 @@ def locked(path: str | os.PathLike, busy: Callable[[], object] = lambda: None) -
     """Hold a lock on the file `path`, which is created if needed, with its folder.
 
     If another process holds the lock, `busy` is called once before waiting; it may raise an exception instead. The
-    system frees the lock when its holder ends. A file system without locks, as some of clusters are, gives none: the
-    block runs all the same, after a warning.
+    system frees the lock when its holder ends. On a file system without locks, which some
+    clusters have, the block runs without one, after a warning.
     """
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)

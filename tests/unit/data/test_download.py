@@ -124,7 +124,7 @@ def test_error_without_network_names_alternatives(folder, monkeypatch, address):
 @pytest.mark.parametrize("prefix", ["", "file://"])
 def test_a_mirror_may_be_a_file(folder, monkeypatch, tmp_path, prefix):
     monkeypatch.setenv("DDL_CIFAR10_URL", f"{prefix}{tmp_path}/mine.tar.gz")
-    with pytest.raises(DataError, match="DDL_CIFAR10_URL names .*no such file"):
+    with pytest.raises(DataError, match="DDL_CIFAR10_URL names .*does not exist"):
         fetch("cifar10", str)
     (tmp_path / "mine.tar.gz").write_bytes(ARCHIVE)
     fetch("cifar10", str)
