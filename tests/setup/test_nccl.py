@@ -9,7 +9,7 @@ from ddl.records.paths import cache_dir
 from helpers import ROOT, SETTING_UP, program
 
 SMI = """#!/bin/sh
-case $1 in -L) echo "GPU 0: one" ;; *) echo "580.159.04, 8.0" && echo "580.159.04, 9.0" ;; esac
+case $1 in -L) echo "GPU 0: one" && echo "GPU 1: two" ;; *) echo "580.159.04, 8.0" && echo "580.159.04, 9.0" ;; esac
 """
 KERNELS = """
 import horovod.tensorflow as hvd
@@ -40,6 +40,8 @@ def test_horovod_has_kernels_for_gpus_and_finds_nccl(tmp_path):
 
     run("sh", "tools/setup.sh", venv, "environment")
     run(venv / "bin/python", "-c", KERNELS)
+    env["PYTHONPATH"] = str(ROOT / "source_code")
+    run(venv / "bin/python", "-c", "from ddl.rank.devices import horovod_has_nccl; assert horovod_has_nccl()")
     (packages,) = venv.glob("lib/python3.*/site-packages")
     (library,) = packages.glob("horovod/tensorflow/mpi_lib*.so")
     (nccl,) = [line.split()[2] for line in run("ldd", library).splitlines() if "libnccl" in line]
