@@ -24,19 +24,8 @@ from ddl.records.jsonfiles import DamagedFile, read_json
 # Top-level files for attendees.
 ATTENDEES = ("Start_Here.ipynb", "notebooks", "source_code", "runs")
 MAINTAINERS = (
-    *(
-        "grading",
-        "lessons",
-        "tests",
-        "tools",
-        "benchmarks",
-        "findings",
-        "build",
-        "containers",
-        "docs",
-        "images",
-        "results",
-    ),
+    *("grading", "lessons", "tests", "tools", "benchmarks", "findings"),
+    *("build", "containers", "docs", "images", "results"),
     *("AGENTS.md", "CITATION.cff", "CODE_OF_CONDUCT.md", "SECURITY.md"),
     *("CHANGELOG.md", "CONTRIBUTING.md", "LICENSE", "LICENSE-CC-BY-4.0", "Makefile", "README.md", "environment.yml"),
     *("environment-next.yml", "pyproject.toml", "requirements.lock", "requirements-gpu.lock", "requirements-next.lock"),

@@ -16,7 +16,7 @@ import ddl.server
 __all__ = ["open_lab"]
 
 
-ROOT = re.compile("--(ServerApp.root_dir|notebook-dir|ServerApp.preferred_dir)=")  # JupyterLab's own options
+ROOT = re.compile("--(ServerApp.root_dir|notebook-dir)=")  # JupyterLab's own options
 START = "Start_Here.ipynb"
 SETTINGS = Path(__file__).with_name("settings")
 FILES = "--ServerApp.contents_manager_class=course.lab.files."

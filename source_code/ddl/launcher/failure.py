@@ -251,7 +251,12 @@ def _special_advice(e: CrashReport, first: Ending) -> str:
             return f"{hidden_sentence(name, folder)}."
     if error["type"] == "IndexError" and "local_rank" in error["traceback"]:
         return SHARED_GPU
-    return next((told for sign, told in BY_MESSAGE.items() if sign in error["message"]), "")
+    return _advice_on(error["message"])
+
+
+def _advice_on(message: str) -> str:
+    """Return the advice for a part of a message; empty if there is none."""
+    return next((told for sign, told in BY_MESSAGE.items() if sign in message), "")
 
 
 def _suggestion(why: str, usage: Iterable[str]) -> str:
@@ -268,7 +273,6 @@ def _suggestion(why: str, usage: Iterable[str]) -> str:
 def _killed(e: CrashReport, first: Ending) -> Failure:
     lost = first.secondary and not e.events and not role_of(e.job, first.rank)
     uncaught = next((line for line in reversed(first.output) if "what():" in line), "")  # a C++ exception
-    known = next((told for sign, told in BY_MESSAGE.items() if sign in uncaught), "")
     message = re.sub(r"^\s*what\(\):\s*(\[\S+:\d+\] )?", ": ", uncaught).rstrip()
     return _of_rank(
         e,
@@ -276,7 +280,7 @@ def _killed(e: CrashReport, first: Ending) -> Failure:
         f"was killed by {first.signal} {e.when(first)}{message}",
         type=first.signal,
         traceback=stacks_of(e.folder, sorted(range(e.world), key=lambda rank: rank != first.rank)),
-        advice=known or (LOST_ADVICE if lost else ADVICE.get(first.signal, "")),
+        advice=_advice_on(uncaught) or (LOST_ADVICE if lost else ADVICE.get(first.signal, "")),
     )
 
 
