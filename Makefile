@@ -104,7 +104,7 @@ site: setup  ## show the executed lessons as a web site, in build/site
 notebooks: setup  ## build notebooks/ and Start_Here.ipynb from their one source, lessons/
 	@$(PY) tools/lessons.py build
 
-question: setup  ## add a question to a lesson, or check it (LESSON=1, ID=q08_mean)
+question: setup  ## add a question to a lesson, or check it (LESSON=1, ID=q03_mean)
 	@$(PY) tools/question.py "$(LESSON)" $(call quoted,ID)
 
 clock: setup  ## estimate how long a lesson takes (LESSON=1)

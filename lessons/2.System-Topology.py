@@ -9,8 +9,8 @@
 # | hardware | two cores; with GPUs and a network there is more to see |
 # | before this | [Start_Here](../Start_Here.ipynb), [1. Gradient basics](1.Gradient-Basics.ipynb) |
 #
-# You look inside a machine, measure its links, fit two numbers to the measurements, and
-# predict a training step from those and from measured computation.
+# You look inside a machine, measure its links, fit two numbers to what you measured, and
+# predict a training step.
 
 # %% tags=["parameters"]
 size = "reader"  # "smoke" only checks that everything runs

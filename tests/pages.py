@@ -26,13 +26,41 @@ def pages():
     return [ROOT / "README.md", *sorted(Path(ROOT, "docs").glob("*.md")), *others]
 
 
+FILES = {path.relative_to(ROOT).as_posix() for folder in TOP for path in (ROOT / folder).rglob("*")}
+FILES |= {path.name for path in ROOT.iterdir()}
+FILE = re.compile(r"[\w./-]*\w\.(?:py|toml|yml|lock)")
+ENTRY = re.compile(r"( *)([\w.-]+(?:/[\w.-]+)*/?)  +\w")
+# Of the reader's own, of a class, or made by a run.
+OTHERS = re.compile(r"\w*(?:train|main|script)\w*\.py|.*NAME.*|WHO\.py|site\.toml|submission\.py|settings\.py")
+
+
+def stale(page):
+    """Return the files that a page names and that are nowhere, and the entries of its trees that don't exist.
+
+    A file may be named by the end of its path.
+    """
+    text, wrong = page.read_text(), []
+    for block in BLOCK.findall(text):
+        inside = [(-1, "")]
+        for line in block.splitlines() if ENTRY.match(block) else ():
+            if entry := ENTRY.match(line):
+                while len(entry[1]) <= inside[-1][0]:
+                    inside.pop()
+                path = inside[-1][1] + entry[2]
+                inside.append((len(entry[1]), path))
+                wrong += [path] if path.rstrip("/") not in FILES and path.split("/")[0] not in MADE else []
+    names = [word for code in CODE.findall(BLOCK.sub("\n", text)) for word in FILE.findall(code)]
+    ends = {name for name in names if not OTHERS.fullmatch(name.split("/")[-1])}
+    return wrong + sorted(name for name in ends if not any(f"/{file}".endswith(f"/{name}") for file in FILES))
+
+
 def faults(page):
     """Return the links, paths, `make` targets and `ddl` commands of a page that don't exist."""
     text = page.read_text()
     lines = [line for block in BLOCK.findall(text) for line in block.replace("\\\n", " ").splitlines()]
     lines += CODE.findall(BLOCK.sub("\n", text))
     found = [link for link in LINK.findall(CODE.sub("", text)) if not _leads_somewhere(link, page)]
-    return found + [line for line in lines if not _exists(line.strip())]
+    return found + [line for line in lines if not _exists(line.strip())] + stale(page)
 
 
 def anchors(text):

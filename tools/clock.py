@@ -1,7 +1,7 @@
 """Estimate of the time that lessons take: `make clock LESSON=1`, or all lessons.
 
-The estimate is for readers who know Keras and are new to distributed training. It is a guide for authors: state the
-minutes at the top of the lesson, rounded to five. A core takes at most an hour, mostly of activity.
+The estimate is for readers who know Keras and are new to distributed training. State the minutes at the top of the
+lesson, rounded to five. A test holds a lesson to its limits.
 """
 
 import re
@@ -20,7 +20,9 @@ ONE_FILE = 20  # maximal minutes, for a script with several checks
 MARK_SCHEME = re.compile(r"=== BEGIN MARK SCHEME ===.*?=== END MARK SCHEME ===", re.DOTALL)
 UNREAD = re.compile(rf"{MARK_SCHEME.pattern}|!\[[^\]]*\]\([^)]*\)", re.DOTALL)  # and images' text alternatives
 TIME = re.compile(r"^# \| time \| (\d+) minutes", re.MULTILINE)
-HOUR = 60  # maximal minutes of a core; a branch may take twice as long
+CORE, BRANCH = (75, 9), (125, 13)  # at most: minutes, and words a line of code
+DOING = 2 / 3  # at least, of the minutes
+STATED = 0.2  # at most this share more or less than the clock says
 
 
 @dataclass
@@ -88,12 +90,25 @@ def stated(source) -> int:
     return int(TIME.search(source.read_text())[1])
 
 
+def beyond(source) -> list[str]:
+    """Return what about a lesson is beyond its limits."""
+    clock, (minutes, words) = total(sections(source).values()), CORE if lessons.is_core(source) else BRANCH
+    per_line, said = clock.words / lines_of_code(source), stated(source)
+    problems = {
+        f"{clock.minutes:.0f} minutes by the clock: at most {minutes}": clock.minutes > minutes,
+        f"{per_line:.1f} words a line of code: at most {words}": per_line > words,
+        f"{clock.doing / clock.minutes:.0%} doing: at least {DOING:.0%}": clock.doing / clock.minutes < DOING,
+        f"says {said} minutes, and the clock {clock.minutes:.0f}": abs(said / clock.minutes - 1) > STATED,
+    }
+    return [problem for problem, is_there in problems.items() if is_there]
+
+
 def main(names: list[str]) -> None:
     print(f"{'lesson':24}{'stated':>8}{'clock':>8}{'left':>8}{'words':>8}{'per line of code':>18}{'doing':>8}")
     sources = [source for source in lessons.sources(lessons.ROOT) if source.stem != lessons.HOME]
     for source in lessons.begins_so(names[0], sources) if names else sources:
         clock = total(sections(source).values())
-        left = HOUR * (1 if lessons.is_core(source) else 2) - clock.minutes
+        left = (CORE if lessons.is_core(source) else BRANCH)[0] - clock.minutes
         per_line = clock.words / lines_of_code(source)
         print(
             f"{source.stem:24}{stated(source):8}{clock.minutes:8.0f}{left:8.0f}{clock.words:8,}{per_line:18.1f}"

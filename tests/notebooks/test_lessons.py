@@ -7,6 +7,7 @@ import jupytext
 import nbformat
 import pytest
 
+import clock
 import lessons
 from helpers import ROOT
 
@@ -35,6 +36,21 @@ def test_links_lead_to_existing_files(source):
     for cell in cells(source, "markdown"):
         for target in re.findall(r"\]\(([^)#:]+)\)", cell.source):
             assert (folder / target).exists(), f"{source.name} links to {target}"
+
+
+@by_name
+def test_lesson_is_within_its_limits(source):
+    assert source.stem == lessons.HOME or clock.beyond(source) == []
+
+
+def test_lesson_beyond_its_limits_is_named(tmp_path):
+    (tmp_path / "7.Long.py").write_text(
+        "# %% [markdown]\n# # Long\n#\n# | time | 20 minutes |\n#\n# ## 1. Words\n#\n"
+        + "# so many words\n" * 4000
+        + "\n# %%\nlong = 1\n"
+    )
+    found = clock.beyond(tmp_path / "7.Long.py")
+    assert [problem.split()[1] for problem in found] == ["minutes", "words", "doing:", "20"]
 
 
 # Lessons 1 and 2 run in JupyterLab (tests/browser), and what goes deeper than these in the pipeline (tests/grading). What is expected here does not depend on the machine: a factor, an
