@@ -13,7 +13,7 @@ checkpoint; restarted in its folder, it resumes from there.
 from course.data.dataset import HELD_OUT, VALIDATION_SAMPLES
 from course.training.options import MODELS, SEED, Integer, Number, add_data, parser, run
 from course.training.precision import PRECISIONS, set_precision
-from course.training.recipes import BASE_RATES, RECIPES
+from course.training.recipes import OPTIMIZERS, RECIPES
 from course.training.schedule import DECAYS
 
 STATISTICS_SAMPLES = 1_000  # images for recomputing batch norm's statistics
@@ -46,7 +46,7 @@ def parse(arguments=None):
     add("--ghost-batch", type=Integer(), metavar="N", help="choose the passes so that batch norm sees N samples")
     add("--statistics", default="moving", choices=("moving", "recomputed"), help="of batch norm, in evaluations")
     # Optimizer and learning rate (default: the recipe's)
-    add("--optimizer", choices=BASE_RATES)
+    add("--optimizer", choices=OPTIMIZERS)
     add("--learning-rate", type=above_0, metavar="RATE", help="at batch 64, before scaling (default: the optimizer's)")
     add("--warmup-epochs", type=Number(0))
     add("--warmup-start", type=share, metavar="F", help="warm up from this share (default: rate at batch 64)")
@@ -82,19 +82,19 @@ import tensorflow as tf
 
 from course.data import Order, load
 from course.data.augment import normalize
-from course.data.samples import on_device
 from course.data.tensors import constant
 from course.training import models, optimizer, timeline
 from course.training.checkpoint import Checkpoints, folder
 from course.training.gpu import pin_gpu
-from course.training.horovod_utils import average, average_statistics, broadcast, cycle_time, suitable_cycle_ms
+from course.training.horovod_utils import average_statistics, broadcast, cycle_time, suitable_cycle_ms
 from course.training.journal import Journal, Startup
-from course.training.loop import DIVERGED, LEAVING, in_passes, make_evaluation, train
+from course.training.loop import DIVERGED, LEAVING, make_evaluation, train
 from course.training.noise import NoiseScale
 from course.training.preemption import Notice
 from course.training.rank_log import keep_weights
-from course.training.recipes import FITS, micro_batch, settle
 from course.training.schedule import schedule_of
+from course.training.settings import Settings
+from course.training.step import make_train_step
 from ddl.records.folder import StorageError
 
 
@@ -122,36 +122,34 @@ def main(config):
         config.data_set, train_samples=config.train_samples, test_samples=config.test_samples, held_out=config.held_out
     )
     order = Order(data.train_samples, config.global_batch, config.seed)
-    arm, steps = settle(config, order.steps, ranks)
-    part = rank_slice(config, rank, ranks)
+    settings = Settings.of(config, order.steps, ranks)
+    part = rank_slice(settings, rank)
     startup.ends("data")
 
     # Horovod: scale the learning rate with the global batch, if the recipe says so.
-    schedule = schedule_of(config, arm, steps, steps / order.steps)
-    model = models.build(config.model, norm=arm.norm, sync_norm=config.sync_bn, seed=config.seed)
-    settings = {name: getattr(config, name) for name in ("weight_decay", *FITS)}
-    optim = optimizer.make(arm.optimizer, schedule(0), model.trainable_variables, **settings)
+    schedule = schedule_of(settings)
+    model = models.build(settings.model, norm=settings.norm, sync_norm=settings.sync_bn, seed=settings.seed)
+    optim = optimizer.make(settings.optimizer, schedule(0), model.trainable_variables, **settings.of_optimizer())
     # Horovod: wrap. The step averages the gradients of all ranks before it applies them.
-    train_step = make_train_step(model, optim, data, config, part)
-    evaluations = make_evaluations(model, data, config)
+    train_step = make_train_step(model, optim, data, settings, part)
+    evaluations = make_evaluations(model, data, settings)
     startup.ends("model")
 
     # Horovod: broadcast rank 0's weights and optimizer state, fresh or from a checkpoint: this
     # run's own if it was interrupted, or another's.
-    variables, settings = model.variables + optim.variables(), comparable(config, data, precision)
-    checkpoints = Checkpoints(variables, settings, config.checkpoint_every, model.non_trainable_variables)
-    state = checkpoints.resume(config.resume)
+    variables, same = model.variables + optim.variables(), comparable(settings, data, precision)
+    checkpoints = Checkpoints(variables, same, settings.checkpoint_every, model.non_trainable_variables)
+    state = checkpoints.resume(settings.resume)
     broadcast(variables)
     startup.ends("broadcast")
 
     # Horovod: write on rank 0 only.
-    journal = Journal(rank == 0, steps, order.steps, config.global_batch, state.get("journal"), startup=startup)
-    announce(journal, config, arm, data, schedule, precision)
-    noise = NoiseScale(ghost_batch(config), config.global_batch) if config.noise_scale else None
-    first = state.get("step", 0)
-    journal.start(
-        first, world=ranks, per_rank_batch=config.global_batch // ranks, data=data.describe(), precision=precision
-    )
+    steps, first = settings.total_steps, state.get("step", 0)
+    journal = Journal(rank == 0, steps, order.steps, settings.global_batch, state.get("journal"), startup=startup)
+    announce(journal, settings, ranks, data, schedule, precision)
+    noise = NoiseScale(settings.ghost_batch, settings.global_batch) if settings.noise_scale else None
+    world = {"world": ranks, "per_rank_batch": settings.per_rank_batch}
+    journal.start(first, **world, data=data.describe(), precision=precision)
 
     def take(step, batch):
         rate = schedule(step / order.steps)
@@ -160,111 +158,40 @@ def main(config):
         return train_step(batch[part], step, *told), rate
 
     stopped_by = train(journal, order.batches(first, steps), take, checkpoints, noise, **evaluations)
-    return finish(journal, config, model, noise, stopped_by, facts(config, model, data, schedule, precision))
+    return finish(journal, settings, model, noise, stopped_by, facts(settings, ranks, model, data, schedule, precision))
 
 
-def make_evaluations(model, data, config):
+def make_evaluations(model, data, settings):
     """Return the evaluations for `train`: functions, intervals and stopping criterion."""
     seen = slice(min(CLEAN_SAMPLES, data.train_samples))
     return {
-        "evaluate": make_evaluation(model, data.test_images, data.test_labels, recomputing(model, config, data)),
+        "evaluate": make_evaluation(model, data.test_images, data.test_labels, recomputing(model, settings, data)),
         "evaluate_clean": make_evaluation(model, data.train_images[seen], data.train_labels[seen]),
-        "every": config.evaluate_every,
-        "epochs": config.evaluate_epochs,
-        "stop": lambda row: stop(config, row),
+        "every": settings.evaluate_every,
+        "epochs": settings.evaluate_epochs,
+        "stop": lambda row: stop(settings, row),
     }
 
 
-def stop(config, row):
+def stop(settings, row):
     """Return why to stop at this evaluation, or None."""
     if not math.isfinite(row["loss"]):
         return DIVERGED
-    accuracy = config.target_accuracy is not None and row["test_accuracy"] >= config.target_accuracy
-    loss = config.target_loss is not None and row.get("clean_loss", math.inf) <= config.target_loss
+    accuracy = settings.target_accuracy is not None and row["test_accuracy"] >= settings.target_accuracy
+    loss = settings.target_loss is not None and row.get("clean_loss", math.inf) <= settings.target_loss
     return "target" if accuracy or loss else None
 
 
-def ghost_batch(config):
-    """Return the samples per backward pass, which non-synchronous batch norm normalizes over."""
-    return micro_batch(config.global_batch, hvd.size(), config.backward_passes_per_step)
-
-
-def rank_slice(config, rank, ranks):
+def rank_slice(settings, rank):
     """Return which part of every global batch this rank trains on."""
-    each = config.global_batch // ranks
-    first = 0 if config.identical_data else rank * each
+    each = settings.per_rank_batch
+    first = 0 if settings.identical_data else rank * each
     return slice(first, first + each)
 
 
-def make_train_step(model, optim, data, config, part, average=average):
-    """Return a function of (sample numbers, step, learning rate, notice) that trains one step.
-
-    It returns loss, accuracy and notice (above 0 if any rank was given one), averaged over ranks,
-    and with --noise-scale the squared norms of the gradients of single passes (their average) and
-    of the averaged gradient.
-    """
-    forward_backward = make_pass(model, data, config)
-    weights, passes = model.trainable_variables, config.backward_passes_per_step
-
-    @tf.function(
-        autograph=False,
-        input_signature=[
-            tf.TensorSpec([part.stop - part.start], tf.int32),
-            tf.TensorSpec([], tf.int32),
-            tf.TensorSpec([]),
-            tf.TensorSpec([]),
-        ],
-    )
-    def train_step(numbers, step, rate, notice):
-        if passes == 1:
-            *gradients, metrics = forward_backward(numbers, step, part.start)
-        else:
-            *gradients, metrics = in_passes(
-                lambda some, first: forward_backward(some, step, part.start + first), numbers, passes, weights, 3
-            )
-        metrics = tf.concat([metrics[:2], [notice], metrics[2:]], 0)
-        # Horovod: average over ranks, all gradients in one message.
-        gradients, metrics = average(gradients, metrics, config.fp16_compression)
-        if config.noise_scale:
-            metrics = tf.concat([metrics, [squared_norm(gradients)]], 0)
-        optim.learning_rate.assign(rate)
-        optim.apply_gradients(zip(gradients, weights))
-        return metrics
-
-    return train_step
-
-
-def make_pass(model, data, config):
-    """Return a function of (sample numbers, step, position in the global batch) for a forward and backward pass.
-
-    It returns the gradients, and loss, accuracy and with --noise-scale the gradients' squared norm, float32 ``[3]``.
-    """
-    samples = on_device(data.train_images, data.train_labels)
-    classes, smooth = len(data.class_names), config.label_smoothing
-
-    def forward_backward(numbers, step, position):
-        if config.no_augment:
-            pictures, target = samples.take(numbers)
-        else:
-            pictures, target = samples.augmented(numbers, (config.seed, step), position, config.global_batch)
-        wanted = tf.one_hot(target, classes) * (1 - smooth) + smooth / classes
-        with tf.GradientTape() as tape:
-            logits = model(normalize(pictures), training=True)
-            loss = tf.reduce_mean(tf.nn.softmax_cross_entropy_with_logits(wanted, logits))
-        hits = tf.reduce_mean(tf.cast(tf.argmax(logits, 1) == tf.cast(target, tf.int64), tf.float32))
-        gradients = tape.gradient(loss, model.trainable_variables)
-        return [*gradients, tf.stack([loss, hits, squared_norm(gradients) if config.noise_scale else 0.0])]
-
-    return forward_backward
-
-
-def squared_norm(tensors):
-    return tf.add_n([tf.reduce_sum(tf.square(tensor)) for tensor in tensors])
-
-
-def recomputing(model, config, data):
+def recomputing(model, settings, data):
     """Return a function that prepares batch norm's statistics for an evaluation."""
-    if config.statistics == "recomputed":
+    if settings.statistics == "recomputed":
         seen = constant(data.train_images[:STATISTICS_SAMPLES])
         if recompute := models.recomputing(model, normalize(seen)):
             return recompute
@@ -272,42 +199,42 @@ def recomputing(model, config, data):
     return lambda: average_statistics(model.non_trainable_variables)
 
 
-def comparable(config, data, precision):
+def comparable(settings, data, precision):
     """Return the settings that a resumed training must match."""
     names = ("model", "recipe", "optimizer", "sync_bn", "seed", "global_batch", "no_augment")
-    return {name: getattr(config, name) for name in names} | data.describe() | {"precision": precision}
+    return {name: getattr(settings, name) for name in names} | data.describe() | {"precision": precision}
 
 
-def facts(config, model, data, schedule, precision):
+def facts(settings, ranks, model, data, schedule, precision):
     """Return the settings for result.json."""
     names = "recipe model global_batch backward_passes_per_step held_out identical_data seed".split()
     return {
-        "config": vars(config),
-        **{name: getattr(config, name) for name in names},
+        "config": vars(settings),
+        **{name: getattr(settings, name) for name in names},
         "parameters": sum(int(np.prod(weight.shape)) for weight in model.trainable_variables),
         "data": data.describe(),
-        "ranks": hvd.size(),
-        "per_rank_batch": config.global_batch // hvd.size(),
-        "ghost_batch": ghost_batch(config),
+        "ranks": ranks,
+        "per_rank_batch": settings.per_rank_batch,
+        "ghost_batch": settings.ghost_batch,
         "learning_rate": schedule.peak,
         "precision": precision,
     }
 
 
-def announce(journal, config, arm, data, schedule, precision):
+def announce(journal, settings, ranks, data, schedule, precision):
     """Print the configuration and the data."""
-    facts, ranks = data.describe(), hvd.size()
+    facts = data.describe()
     journal.print(
         f"data: {facts['name']} ({facts['form']}), {facts['train_samples']} training and "
         f"{facts['test_samples']} {facts['held_out']} images\n"
-        f"batch: {ranks} ranks x {config.global_batch // ranks} = {config.global_batch}\n"
-        f"recipe {arm.name}: norm {arm.norm}, {arm.optimizer}, learning rate "
-        f"{config.learning_rate:g} at batch 64, {schedule.peak:g} at this one, "
+        f"batch: {ranks} ranks x {settings.per_rank_batch} = {settings.global_batch}\n"
+        f"recipe {settings.recipe}: norm {settings.norm}, {settings.optimizer}, learning rate "
+        f"{settings.learning_rate:g} at batch 64, {schedule.peak:g} at this one, "
         f"warm-up {schedule.warmup_epochs:g} epochs, then {schedule.decay}"
     )
     if data.note:
         journal.note(data.note)
-    if config.identical_data:
+    if settings.identical_data:
         journal.note(
             "IDENTICAL DATA: every rank trains on the same samples, so that more ranks "
             "add nothing; this run is a demonstration of a mistake"
@@ -315,18 +242,18 @@ def announce(journal, config, arm, data, schedule, precision):
     journal.print(f"computes in {precision}")
 
 
-def finish(journal, config, model, noise, stopped_by, facts):
+def finish(journal, settings, model, noise, stopped_by, facts):
     """Save the weights if requested; write and return the result if the training is finished."""
     if stopped_by == LEAVING:
         return None
-    if config.keep_weights and journal.recorder:
+    if settings.keep_weights and journal.recorder:
         try:
             keep_weights(folder(), model.get_weights())
         except StorageError as error:
             journal.note(f"{error}. The weights are lost, the results are not")
     return journal.result(
         **facts,
-        stopped_by=stopped_by or ("steps" if config.steps else "epochs"),
+        stopped_by=stopped_by or ("steps" if settings.steps else "epochs"),
         diverged=stopped_by == DIVERGED,
         noise_scale=noise.value if noise else None,
     )

@@ -13,7 +13,7 @@ from course import critical, precisions, recorded, tuning
 from course.challenge.rules import ALPHA, RUNS, TARGETS
 from course.challenge.submission import BASELINE, sha256
 from course.training.precision import instructions
-from course.training.recipes import BASE_RATES, RECIPES
+from course.training.recipes import OPTIMIZERS, RECIPES, scaled
 from ddl.records.jsonfiles import read_json, read_json_lines
 from helpers import ROOT
 
@@ -218,10 +218,13 @@ def test_every_arm_has_the_best_rate_of_its_grid_inside_the_edges():
 
 
 def test_base_rates_match_the_grids():
+    def rate_of(name):
+        return scaled(OPTIMIZERS[name].base_rate, 1024, RECIPES[name].lr_rule)
+
     grids = tuning.grids(recorded("convergence-tuning"))
-    assert grids["small batch"].best == BASE_RATES["sgd"]
-    assert grids["LARS"].best == pytest.approx(RECIPES["lars"].rate(1024, BASE_RATES["lars"]))
-    lamb, peak = grids["LAMB"], RECIPES["lamb"].rate(1024, BASE_RATES["lamb"])
+    assert grids["small batch"].best == OPTIMIZERS["sgd"].base_rate
+    assert grids["LARS"].best == pytest.approx(rate_of("lars"))
+    lamb, peak = grids["LAMB"], rate_of("lamb")
     (taken,) = [mean for rate, mean in lamb.means.items() if rate == pytest.approx(peak)]
     assert abs(taken - lamb.means[lamb.best]) < 0.01 and lamb.best == pytest.approx(2 * peak)
     assert not lamb.means[2 * lamb.best] > 0.15

@@ -13,7 +13,7 @@ from importlib.util import find_spec
 
 import tensorflow as tf
 
-from course.training.recipes import SettingError
+from course.training.recipes import OPTIMIZERS, SettingError
 
 MOMENTUM = 0.9
 # The paper's 0.001 needs global rates above 10, at which biases, which have no layer-wise rate, would diverge. With
@@ -117,7 +117,7 @@ class LAMB(_LayerWise):
         return var.assign_sub(rate * update)
 
 
-def lamb(learning_rate, weight_decay):
+def lamb(learning_rate, weight_decay=0.0):
     """Return tensorflow-addons' LAMB if installed (up to TensorFlow 2.15), otherwise ours.
 
     A test checks that both take the same steps.
@@ -158,26 +158,26 @@ class _Adam(_DecayedGradient, _legacy.Adam):
     pass
 
 
-_MAKERS = {
-    "sgd": lambda rate, decay, momentum=MOMENTUM: _SGD(rate, momentum, nesterov=momentum > 0, weight_decay=decay),
-    "adam": lambda rate, decay: _Adam(rate, weight_decay=decay),
-    "lars": lambda rate, decay, **settings: LARS(rate, weight_decay=decay, **settings),
-    "lamb": lamb,
-}
+def sgd(learning_rate, weight_decay=0.0, momentum=MOMENTUM):
+    """Return SGD, with Nesterov's momentum unless it is 0."""
+    return _SGD(learning_rate, momentum, nesterov=momentum > 0, weight_decay=weight_decay)
 
 
-def make(name, learning_rate, variables, weight_decay=0.0, **settings):
-    """Return an optimizer with initialized slots.
+def adam(learning_rate, weight_decay=0.0):
+    return _Adam(learning_rate, weight_decay=weight_decay)
+
+
+def make(name, learning_rate, variables, weight_decay=0.0, **options):
+    """Return the optimizer registered under a name, with initialized slots.
 
     Horovod broadcasts the slots before the first step, and checkpoints restore them, so they are created here and not
     in the first step, as Keras would.
 
-    `rate` is for the first step; assign to ``.learning_rate`` later. Further `settings`: ``momentum``, 0.9, for "sgd"
-    (Nesterov's unless it is 0) and "lars"; ``trust``, 0.02, and ``bias_rate``, 1, for "lars". None means the default.
+    `learning_rate` is for the first step; assign to ``.learning_rate`` later. `options` are those that the optimizer
+    fits: ``momentum``, 0.9, for "sgd" and "lars"; ``trust``, 0.02, and ``bias_rate``, 1, for "lars".
     """
-    if name not in _MAKERS:
-        raise SettingError(f"there is no optimizer {name!r}; the optimizers are: {', '.join(_MAKERS)}")
-    given = {key: value for key, value in settings.items() if value is not None}
-    optimizer = _MAKERS[name](learning_rate, weight_decay, **given)
+    if name not in OPTIMIZERS:
+        raise SettingError(f"there is no optimizer {name!r}; the optimizers are: {', '.join(OPTIMIZERS)}")
+    optimizer = globals()[OPTIMIZERS[name].make](learning_rate, weight_decay=weight_decay, **options)
     optimizer._create_all_weights(variables)  # legacy optimizers have no public method
     return optimizer

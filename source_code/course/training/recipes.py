@@ -8,39 +8,56 @@
 """
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from ddl.errors import CourseError
 
-# Learning rates hold for this global batch. A recipe with the linear rule multiplies them by
-# global batch / REFERENCE_BATCH; a recipe without it uses them as they are.
+# Learning rates hold for this global batch. The linear rule multiplies them by global batch / REFERENCE_BATCH.
 REFERENCE_BATCH = 64
 
-# Learning rates at the reference batch. They differ between optimizers, because layer-wise ones scale a step by the
-# layer's norm. They come from grids on validation images, two seeds per rate, recorded in
-# results/reference/convergence-tuning.jsonl (45,056 CIFAR-10 images, 4 epochs; a test compares).
-BASE_RATES = {
-    # The best for the small batch without norm, because all arms with SGD share it. With norm, 0.2 is best.
-    "sgd": 0.05,
-    "adam": 0.001,  # Kingma and Ba 2015, section 2: not searched
-    # LAMB's paper scales with the square root of the batch (You et al. 2020, section 4). Here, every arm uses the
-    # linear rule. At batch 1024, this rate is half the best of its grid and equally good; twice the best learns
-    # nothing.
-    "lamb": 0.0025,
-    "lars": 0.1,  # the best of its arm
-}
 
-
-# What a recipe's rule multiplies the rate by at k times the reference batch.
+# What a rule multiplies the rate by at k times the reference batch.
 SCALE = {"fixed": lambda k: 1, "linear": lambda k: k, "sqrt": math.sqrt}
+
+
+def scaled(base_rate: float, global_batch: int, rule: str) -> float:
+    """Return the learning rate at a global batch, from the rate at ``REFERENCE_BATCH``."""
+    return base_rate * SCALE[rule](global_batch / REFERENCE_BATCH)
 
 
 class SettingError(CourseError, ValueError):
     """Setting unknown, or incompatible with the others."""
 
 
-# The optimizers that support each option.
-FITS = {"momentum": ("sgd", "lars"), "trust": ("lars",), "bias_rate": ("lars",)}
+@dataclass(frozen=True)
+class Optimizer:
+    """An optimizer that recipes and ``--optimizer`` name: this is the only place where one is registered.
+
+    `make` is a function of course.training.optimizer: it takes the learning rate, the weight decay, and the options
+    that the optimizer `fits`. `base_rate` is its learning rate at the reference batch. Rates differ, because layer-wise
+    ones scale a step by the layer's norm. They come from grids on validation images, two seeds per rate, recorded in
+    results/reference/convergence-tuning.jsonl (45,056 CIFAR-10 images, 4 epochs; a test compares).
+    """
+
+    name: str
+    make: str
+    base_rate: float
+    fits: tuple[str, ...] = ()
+
+
+OPTIMIZERS = {
+    each.name: each
+    for each in (
+        # The best for the small batch without norm, because all arms with SGD share it. With norm, 0.2 is best.
+        Optimizer("sgd", "sgd", 0.05, fits=("momentum",)),
+        Optimizer("adam", "adam", 0.001),  # Kingma and Ba 2015, section 2: not searched
+        # LAMB's paper scales with the square root of the batch (You et al. 2020, section 4). Here, every arm uses the
+        # linear rule. At batch 1024, this rate is half the best of its grid and equally good; twice the best learns
+        # nothing.
+        Optimizer("lamb", "lamb", 0.0025),
+        Optimizer("lars", "LARS", 0.1, fits=("momentum", "trust", "bias_rate")),  # the best of its arm
+    )
+}
 
 
 @dataclass(frozen=True)
@@ -61,9 +78,11 @@ class Recipe:
     warmup_epochs: float = 0
     optimizer: str = "sgd"
 
-    def rate(self, global_batch, base_rate):
-        """Return the learning rate at a global batch, from the rate at ``REFERENCE_BATCH``."""
-        return base_rate * SCALE[self.lr_rule](global_batch / REFERENCE_BATCH)
+    def __post_init__(self):
+        if self.optimizer not in OPTIMIZERS:
+            raise SettingError(
+                f"recipe {self.name}: there is no optimizer {self.optimizer!r}; registered are: {', '.join(OPTIMIZERS)}"
+            )
 
 
 _BATCH_NORM = {"norm": "batch"}
@@ -111,30 +130,3 @@ def passes_for(ghost_batch, global_batch, ranks):
             f"(global batch {global_batch}, {ranks} ranks)"
         )
     return part // ghost_batch
-
-
-def settle(config, steps_per_epoch, ranks):
-    """Check the options of ``train_cifar.py`` and fill in the recipe's defaults.
-
-    Returns the recipe with the options applied, and the number of steps in the training. Raises SettingError for
-    incompatible settings.
-    """
-    if config.ghost_batch is not None:
-        config.backward_passes_per_step = passes_for(config.ghost_batch, config.global_batch, ranks)
-    micro_batch(config.global_batch, ranks, config.backward_passes_per_step)
-    arm = RECIPES[config.recipe]
-    steps = config.steps or max(1, round(config.epochs * steps_per_epoch))
-    if config.optimizer is None:
-        config.optimizer = arm.optimizer
-    for name, optimizers in FITS.items():
-        if getattr(config, name) is not None and config.optimizer not in optimizers:
-            option = name.replace("_", "-")
-            raise SettingError(
-                f"--{option} is an option of {' and '.join(optimizers)}; the optimizer is {config.optimizer}"
-            )
-    if config.learning_rate is None:
-        config.learning_rate = BASE_RATES[config.optimizer]
-    if config.warmup_epochs is None:
-        # In a short training, the recipe's warm-up takes at most half.
-        config.warmup_epochs = min(arm.warmup_epochs, steps / steps_per_epoch / 2)
-    return replace(arm, optimizer=config.optimizer, warmup_epochs=config.warmup_epochs), steps

@@ -5,7 +5,7 @@ import math
 from dataclasses import dataclass
 from pathlib import Path
 
-from course.training.recipes import REFERENCE_BATCH, SettingError
+from course.training.recipes import SettingError, scaled
 
 DECAYS = ("constant", "cosine", "step")
 
@@ -87,17 +87,18 @@ def rate_at(step: float, steps: float, climb: float, base: float, batch: int, ru
 
     The peak is `base`, the rate at a batch of 64, scaled by `rule`: "linear" or "sqrt".
     """
-    peak = base * (batch / REFERENCE_BATCH) ** {"linear": 1, "sqrt": 0.5}[rule]
+    peak = scaled(base, batch, rule)
     return Schedule(peak, steps, base, climb, "cosine")(step)
 
 
-def schedule_of(config, recipe, steps, epochs):
-    """Return the schedule for the options of ``train_cifar.py`` and a training of `steps` steps, `epochs` epochs.
+def schedule_of(settings):
+    """Return the schedule for a training's `Settings`.
 
     The warm-up starts at the unscaled rate, or at the share ``warmup_start`` of the peak.
     """
-    if config.rates:
-        return read_rates(config.rates, steps, epochs)
-    peak = recipe.rate(config.global_batch, config.learning_rate)
-    start = config.learning_rate if config.warmup_start is None else config.warmup_start * peak
-    return Schedule(peak, epochs, start, recipe.warmup_epochs, config.schedule)
+    epochs = settings.epochs_in_all
+    if settings.rates:
+        return read_rates(settings.rates, settings.total_steps, epochs)
+    peak = scaled(settings.learning_rate, settings.global_batch, settings.lr_rule)
+    start = settings.learning_rate if settings.warmup_start is None else settings.warmup_start * peak
+    return Schedule(peak, epochs, start, settings.warmup_epochs, settings.schedule)

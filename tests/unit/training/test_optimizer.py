@@ -4,6 +4,7 @@ import pytest
 tf = pytest.importorskip("tensorflow")
 
 from course.training.optimizer import LAMB, LARS, MOMENTUM, lamb, make
+from course.training.recipes import OPTIMIZERS, SettingError
 
 
 @pytest.fixture
@@ -82,3 +83,17 @@ def test_sgd_has_nesterov_momentum_and_decays_kernels_only(problem):
             speeds[index] = MOMENTUM * speeds[index] - rate * gradient
             weights[index] = weights[index] + MOMENTUM * speeds[index] - rate * gradient
     same(train(make("sgd", rate, variables, decay), variables, steps), weights)
+
+
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_each_registered_optimizer_takes_the_options_that_it_fits(name):
+    variable = tf.Variable(tf.ones([2, 2]), name="kernel")
+    options = dict.fromkeys(OPTIMIZERS[name].fits, 0.5)
+    optim = make(name, 0.25, [variable], weight_decay=0.0, **options)
+    optim.apply_gradients([(tf.ones([2, 2]), variable)])
+    assert float(optim.learning_rate) == 0.25 and np.all(variable.numpy() < 1)
+
+
+def test_optimizer_that_is_not_registered_is_refused():
+    with pytest.raises(SettingError, match="no optimizer 'lion'; the optimizers are: sgd"):
+        make("lion", 0.1, [])

@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from course.training.recipes import RECIPES, SettingError
+from course.training.recipes import SettingError
 from course.training.schedule import Schedule, rate_at, schedule_of
 
 
@@ -28,18 +28,19 @@ def test_steps_divide_by_ten_at_a_third_two_thirds_and_eight_ninths():
 
 
 def test_warm_up_starts_at_unscaled_rate_or_share_of_peak():
-    config = SimpleNamespace(global_batch=1024, learning_rate=0.1, warmup_start=None, schedule="constant", rates=None)
-    assert [schedule_of(config, RECIPES["warmup"], 80, 8)(epoch) for epoch in (0, 2)] == pytest.approx([0.1, 1.6])
-    config.warmup_start = 0.25
-    assert [schedule_of(config, RECIPES["warmup"], 80, 8)(epoch) for epoch in (0, 2)] == pytest.approx([0.4, 1.6])
+    rates = {"global_batch": 1024, "learning_rate": 0.1, "lr_rule": "linear", "warmup_epochs": 2, "rates": None}
+    settings = SimpleNamespace(**rates, warmup_start=None, schedule="constant", epochs_in_all=8)
+    assert [schedule_of(settings)(epoch) for epoch in (0, 2)] == pytest.approx([0.1, 1.6])
+    settings.warmup_start = 0.25
+    assert [schedule_of(settings)(epoch) for epoch in (0, 2)] == pytest.approx([0.4, 1.6])
 
 
 def test_a_file_gives_the_rate_of_each_step(tmp_path):
     file = tmp_path / "rates.json"
     steps, epochs = 7, 2.8
     file.write_text(json.dumps([step / 10 for step in range(steps)]))
-    config = SimpleNamespace(rates=str(file))
-    schedule = schedule_of(config, None, steps, epochs)
+    settings = SimpleNamespace(rates=str(file), total_steps=steps, epochs_in_all=epochs)
+    schedule = schedule_of(settings)
     assert [schedule(step / (steps / epochs)) for step in range(steps)] == [step / 10 for step in range(steps)]
     assert schedule.peak == 0.6
     for text, refusal in (
@@ -50,7 +51,7 @@ def test_a_file_gives_the_rate_of_each_step(tmp_path):
     ):
         file.write_text(text)
         with pytest.raises(SettingError, match=refusal):
-            schedule_of(config, None, steps, epochs)
+            schedule_of(settings)
 
 
 def test_rate_at_is_the_schedule_of_a_training_with_warm_up():

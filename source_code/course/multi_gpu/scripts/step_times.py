@@ -49,13 +49,13 @@ if __name__ == "__main__":
 import math
 import os
 import time
+from types import SimpleNamespace
 
 import horovod.tensorflow as hvd
 import numpy as np
 import tensorflow as tf
 from tensorflow.keras import layers
 
-import train_cifar
 from course.data import DataSet, Order, shard
 from course.shared.bench import PARTS, spread
 from course.training import models, timeline
@@ -63,6 +63,7 @@ from course.training import optimizer as optimizers
 from course.training.gpu import pin_gpu
 from course.training.horovod_utils import average, broadcast, cycle_time, suitable_cycle_ms
 from course.training.journal import Startup, Writer
+from course.training.step import make_train_step
 from ddl.errors import InputError
 
 CLASSES = 10
@@ -274,13 +275,20 @@ class Whole:
     all_reduces = 1
 
     def __init__(self, config, pictures, samples, exchange=True):
-        batch = f"--global-batch={config.global_batch}"
-        settings = train_cifar.parse(["--recipe=batch_norm", f"--seed={config.seed}", batch])
+        settings = SimpleNamespace(
+            seed=config.seed,
+            global_batch=config.global_batch,
+            backward_passes_per_step=1,
+            no_augment=False,
+            label_smoothing=0.0,
+            fp16_compression=False,
+            noise_scale=False,
+        )
         model = models.build(config.model, norm="batch", seed=config.seed)
         self.weights, self.passes, self.steps = model.trainable_variables, 1, 0
         self.parameters = sum(math.prod(weight.shape) for weight in self.weights)
         data = DataSet("random images", "generated", *pictures, *pictures, tuple(map(str, range(CLASSES))))
-        self.train_step = train_cifar.make_train_step(
+        self.train_step = make_train_step(
             model,
             optimizers.make("sgd", 0.01, self.weights),
             data,
