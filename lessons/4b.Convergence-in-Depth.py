@@ -598,7 +598,7 @@ small, large = (
 # %% tags=["demo"]
 products = dict(
     workers=workers, eigenvalues=1, samples=64 if smoke else 512,
-    chunk=32 if smoke else 256, iterations=3 if smoke else 8,
+    chunk=32 if smoke else 256, iterations=4 if smoke else 8,
 )
 around = [
     launch("landscape.py", name=run.name, weights=run.id,

@@ -73,7 +73,7 @@ SIZES = {
         few_batches=(64, 128),
         matched=2.2,
         parts=(1, 1 / 8),
-        landscape=dict(samples=128, chunk=64, iterations=3, eigenvalues=1, probes=2, points=3, noise_samples=512),
+        landscape=dict(samples=128, chunk=64, iterations=4, eigenvalues=1, probes=2, points=3, noise_samples=512),
         frozen=(0.1, 0.12),
         most_epochs=2,
         tuning=(100,),

@@ -30,8 +30,8 @@ def parse(arguments=None):
     add("--samples", type=Integer(), default=2048, help="fixed training images, the first ones (default: 2048)")
     add("--chunk", type=Integer(2), default=1024, help="images per batch-norm chunk (default: 1024)")
     add("--eigenvalues", type=Integer(), default=1, metavar="K", help="the largest (default: 1)")
-    add("--iterations", type=Integer(2), default=16, help="maximal Lanczos iterations (default: 16)")
-    tolerance = "stop Lanczos if residuals are below this share of the largest eigenvalue (default: 0.01)"
+    add("--iterations", type=Integer(2), default=16, help="products before Lanczos' method restarts (default: 16)")
+    tolerance = "stop when the eigenvalues are known to this share of themselves (default: 0.01)"
     add("--tolerance", type=Number(0, 1), default=0.01, metavar="SHARE", help=tolerance)
     add("--probes", type=Integer(2), default=6, help="of the trace: products (default: 6)")
     add("--directions", type=Integer(), default=2, help="of the slices (default: 2)")
@@ -44,8 +44,8 @@ def parse(arguments=None):
     config.chunk = min(config.chunk, config.samples)
     if config.samples % config.chunk:
         ours.error(f"--samples {config.samples} is not a multiple of --chunk {config.chunk}")
-    if config.eigenvalues > config.iterations:
-        ours.error(f"--eigenvalues {config.eigenvalues} needs at least that many --iterations, got {config.iterations}")
+    if config.eigenvalues >= config.iterations:
+        ours.error(f"--eigenvalues {config.eigenvalues} needs more --iterations than that, got {config.iterations}")
     return config
 
 
@@ -60,7 +60,7 @@ import numpy as np
 import tensorflow as tf
 
 from course.convergence.landscape import GRADIENT, PRODUCT, Landscape, rescaling, slices
-from course.convergence.matrices import lanczos, trace
+from course.convergence.matrices import largest, trace
 from course.data import load
 from course.data.augment import augment, normalize
 from course.training import models
@@ -101,7 +101,7 @@ def main(config):
 
     measuring = Measuring(config, run, model, data)
     found, seconds = {}, {}
-    for name in (name for name in MEASURES if name in config.measure):  # the trace uses the result of Lanczos
+    for name in (name for name in MEASURES if name in config.measure):  # the trace uses the eigenvectors
         start = time.perf_counter()
         found[name] = getattr(measuring, name)()
         seconds[name] = time.perf_counter() - start
@@ -192,16 +192,16 @@ class Measuring:
         if not np.isfinite(self.loss):
             raise SettingError(f"the loss at the weights of {config.weights} is not a finite number: the run diverged")
 
-    def lanczos(self, apply):
+    def largest(self, apply):
         config = self.config
-        return lanczos(apply, self.size, config.iterations, config.eigenvalues, config.tolerance, DRAW_SEED)
+        return largest(apply, self.size, config.iterations, config.eigenvalues, config.tolerance, DRAW_SEED)
 
     def eigenvalue(self):
-        self.spectrum = self.lanczos(self.landscape.hessian)
+        self.spectrum = self.largest(self.landscape.hessian)
         return self.spectrum.figures()
 
     def invariant(self):
-        return self.lanczos(self.landscape.adaptive).figures()
+        return self.largest(self.landscape.adaptive).figures()
 
     def trace(self):
         found = trace(self.landscape.hessian, self.size, self.config.probes, self.spectrum, DRAW_SEED)
@@ -224,8 +224,8 @@ class Measuring:
                 {
                     "alpha": alpha,
                     "loss": self.landscape.loss(),
-                    "eigenvalue": self.lanczos(self.landscape.hessian).figures(),
-                    "invariant": self.lanczos(self.landscape.adaptive).figures(),
+                    "eigenvalue": self.largest(self.landscape.hessian).figures(),
+                    "invariant": self.largest(self.landscape.adaptive).figures(),
                 }
             )
             self.landscape.move(self.weights)
