@@ -160,11 +160,9 @@ lock: setup  ## pin everything that pyproject.toml's pins bring with them
 reference: setup  ## record the results that the lessons compare with (about nine hours on two cores)
 	@$(PY) tools/reference.py
 
-bench: setup  ## measure launching, training, how a start scales, and how good predictions are
+bench: setup  ## measure launching and training
 	@$(PY) benchmarks/launch_overhead.py
 	@$(PY) benchmarks/throughput.py
-	@$(PY) benchmarks/start_time.py
-	@$(PY) benchmarks/prediction.py
 
 images: setup  ## draw the diagrams
 	@$(PY) images/draw.py

@@ -1,4 +1,4 @@
-"""Faults in parameter-server training: records of `benchmarks/parameter_server.py`."""
+"""Faults in parameter-server training: recorded launches of `strategies/parameter_server.py`."""
 
 import math
 import statistics
