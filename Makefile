@@ -157,8 +157,8 @@ lock: setup  ## pin everything that pyproject.toml's pins bring with them
 		--universal --python-version 3.11 --constraint tools/constraints.txt --override tools/next-overrides.txt \
 		--extra next --extra test --extra build --output-file requirements-next.lock
 
-reference: setup  ## record the results that the lessons compare with (about nine hours on two cores)
-	@$(PY) tools/reference.py
+reference: setup  ## record again what the lessons compare with (about nine hours on two cores; ONLY=arms-again)
+	@$(PY) tools/reference.py $(if $(ONLY),--only $(ONLY))
 
 bench: setup  ## measure launching and training
 	@$(PY) benchmarks/launch_overhead.py
