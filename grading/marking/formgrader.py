@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from jupyter_client.kernelspec import KernelSpecManager, NoSuchKernel
 
+from course.lab.access import private
 from marking.course import GRADING, Course
 
 OPTIONS = (
@@ -28,5 +29,5 @@ def open_formgrader(course: Course, arguments: Sequence[str] = ()) -> None:
     (course.folder / "exchange").mkdir(exist_ok=True)  # or it warns of one that nobody uses
     os.chdir(course.folder)
     os.environ["PYTHONPATH"] = str(GRADING)
-    options = [*OPTIONS, f"--ServerApp.root_dir={course.folder}", *arguments]
+    options = [*OPTIONS, f"--ServerApp.root_dir={course.folder}", *private(arguments), *arguments]
     os.execv(sys.executable, [sys.executable, "-m", "jupyter_server", *options])

@@ -12,6 +12,7 @@ from pathlib import Path
 from jupyter_core.paths import jupyter_runtime_dir
 
 import ddl.server
+from course.lab.access import private
 
 __all__ = ["open_lab"]
 
@@ -61,6 +62,7 @@ def open_lab(arguments: Sequence[str] = ()):
             "--KernelManager.transport=ipc",
             f"--ServerApp.terminado_settings={ {'shell_command': [shell]} }",
             *view,
+            *([] if seat else private(arguments)),  # JupyterHub authenticates by itself
             *(argument for argument in arguments if argument != "--all"),
         ],
     )
