@@ -264,7 +264,11 @@ def _remove(arguments):
     left = []
     for run in found:
         try:
-            run.folder.unlink() if run.folder.is_symlink() else shutil.rmtree(run.folder)
+            if run.folder.is_symlink():
+                run.folder.unlink()
+            else:
+                (run.folder / "job.json").unlink(missing_ok=True)  # first: `Run` then keeps the end that it knows
+                shutil.rmtree(run.folder)
             print(f"{run.id}  deleted")
         except OSError as error:
             left.append(f"{error.filename}: {error.strerror}")

@@ -204,6 +204,8 @@ class ProcessControl:
         self._record_end(state="failed", reason="launch", **known)
 
     def _record_end(self, **fields: Any) -> None:
+        if not self._folder.job.exists():  # `ddl rm` is deleting the folder, which must stay empty
+            return
         with contextlib.suppress(StorageError):  # then the run counts as lost, and its full disk is named
             self._folder.append(self._folder.launcher, {"event": "ended", "time": time.time(), **fields})
 

@@ -1,5 +1,6 @@
 """Progress of a run, computed only from the files in its folder."""
 
+import os
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -107,9 +108,11 @@ def progress_of(
     try:
         return _read(paths, alive, now, waiting, events or JsonLines(paths.events, EVENT))
     except DamagedFile as error:
-        name, advice = paths.path.name, "Typical causes are a full disk and an interrupted copy."
-        failure = Failure(str(error), type="damaged", advice=advice)
-        return Progress(name, name, "damaged", paths.path, notes=(str(error),), failure=failure)
+        name, problem, advice = paths.path.name, str(error), "Typical causes are a full disk and an interrupted copy."
+        if not os.path.lexists(paths.path):
+            problem, advice = f"the run's folder {paths.path} was deleted", ""
+        failure = Failure(problem, type="damaged", advice=advice)
+        return Progress(name, name, "damaged", paths.path, notes=(problem,), failure=failure)
 
 
 def _read(folder: RunFolder, alive: bool, now: float, waiting: str, script: JsonLines) -> Progress:

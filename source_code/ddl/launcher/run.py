@@ -18,7 +18,7 @@ from ddl.records.folder import RunFolder, StorageError, read_job
 from ddl.records.jsonfiles import DamagedFile, JsonLines, read_json
 from ddl.records.machine import host_name
 from ddl.records.paths import runs_dir
-from ddl.text import printable
+from ddl.text import plural, printable
 
 if TYPE_CHECKING:
     import pandas
@@ -33,12 +33,19 @@ class RunFailed(CourseError, RuntimeError):
         failure = run.failure
         assert failure, f"run {run.id} has not failed"
         raised = failure.message and failure.traceback
-        last_words = raised.rstrip().splitlines()[-1:] if raised else failure.output
-        super().__init__("\n".join([f"run {run.id}: {failure.sentence}", *last_words]))
+        last_words = [_message_in(raised, failure.message)] if raised else failure.output
+        super().__init__(printable("\n".join([f"run {run.id}: {failure.sentence}", *last_words])))
         self.run = run
 
     def _render_traceback_(self) -> list[str]:
         return [f"RunFailed: run {self.run.id} {self.run.state}, and why is shown above"]
+
+
+def _message_in(traceback: str, message: str) -> str:
+    """Return the end of a traceback from the line on in which the message begins, or its last line."""
+    text = traceback.rstrip()
+    begin = text.rfind(message.rstrip())
+    return text[text.rfind("\n", 0, begin if begin >= 0 else None) + 1 :]
 
 
 class RunInterrupted(OneLine, KeyboardInterrupt):
@@ -65,11 +72,32 @@ class Run:
         self.id = self.folder.name  # not the recorded one: the folder may be a copy
         self.name = printable(self.job.get("name") or self.id)
         self._processes = ProcessControl(self._paths, self.job, process)
+        self._process = process
+        self._last: Progress | None = None
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Run) and self.folder.absolute() == other.folder.absolute()
+
+    def __hash__(self) -> int:
+        return hash(self.folder.absolute())
+
+    def __reduce__(self) -> tuple:
+        return Run, (self.folder.absolute(),)
 
     # ------------------------------------------------------------ looking
 
     def progress(self) -> Progress:
-        """Return everything that is known now."""
+        """Return everything that is known now; the end stays known if the run's folder is deleted."""
+        last = self._last
+        progress = self._look() if not last or os.path.exists(self._paths.job) else last
+        if last and not os.path.exists(self._paths.job):
+            if self._process and self._process.poll() == 0 and not last.over:  # deleted before this looked again
+                last = replace(last, state="done")
+            return last if last.over else progress_of(self.folder, alive=False)
+        self._last = progress
+        return progress
+
+    def _look(self) -> Progress:
         alive, waiting = self._processes.look()
         progress = progress_of(self.folder, alive=alive, events=self._events, waiting=waiting)
         if (silent := self._processes.silent) and not progress.over:
@@ -197,6 +225,10 @@ class Run:
 
 class Runs(list):
     """A list of runs, shown in a notebook as a table with links to their views, latest first."""
+
+    def __repr__(self) -> str:
+        earlier = [f"… {plural(len(self) - SHOWN, 'earlier run')}"] if len(self) > SHOWN else []
+        return "\n".join([*earlier, *(f"{run.id}  {run!r}" for run in self[-SHOWN:])]) or "no runs"
 
     def _repr_html_(self) -> str:
         from ddl.display.panel import runs_html

@@ -1,14 +1,18 @@
 """Run folders that are damaged, or cannot be used: each is named, and none hides another."""
 
 import os
+import pickle
+import shutil
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
 from ddl import attach, runs
 from ddl.cli import main
 from ddl.errors import NotFound
-from ddl.records.folder import RunFolder
+from ddl.launcher.run import Run, RunFailed, RunInterrupted
+from ddl.records.folder import RunFolder, StorageError
 from ddl.records.jsonfiles import write_json
 from ddl.records.machine import host_name, versions
 
@@ -146,3 +150,64 @@ def test_a_launchers_record_of_a_wrong_type_is_left_out(folder):
     run = folder(GOOD)
     run.append(run.launcher, {"event": "restarted", "time": "soon", "step": "x"})
     assert [run.state for run in runs()] == ["done"]
+
+
+def test_a_run_that_is_deleted_once_it_is_over_keeps_its_end(folder):
+    paths = folder(GOOD)
+    run = attach(GOOD)
+    assert run.state == "done"
+    paths.launcher.unlink()  # files go in any order, but the job first
+    paths.job.unlink()
+    assert (run.state, run.status) == ("done", 0)
+
+
+@pytest.mark.parametrize("status, state", [(0, "done"), (1, "damaged")])
+def test_a_run_that_is_deleted_before_its_end_is_seen_has_its_launchers_status(folder, status, state):
+    paths = folder(GOOD)
+    paths.launcher.unlink()
+    launcher = Mock(pid=0)
+    launcher.poll.return_value = None
+    run = Run(paths.path, launcher)
+    assert run.state == "queued"
+    shutil.rmtree(paths.path)
+    launcher.poll.return_value = launcher.returncode = status
+    assert run.state == state and not paths.path.exists()
+
+
+def test_a_folder_that_was_deleted_under_a_run_is_named(folder):
+    paths = folder(GOOD)
+    run = Run(paths.path)
+    shutil.rmtree(paths.path)
+    failure = run.failure
+    assert run.state == "damaged" and f"{paths.path} was deleted" in failure.sentence and "disk" not in failure.advice
+
+
+def test_an_error_has_the_whole_message_without_control_characters(folder):
+    paths = folder(GOOD)
+    message = "line one\nand \x1b[31mred"
+    error = {"rank": 0, "type": "ValueError", "message": message, "status": 1, "time": 1.5, "host": "h", "log_bytes": 0}
+    write_json(paths.error(0), error | {"traceback": f"Traceback …\n  raise\nValueError: {message}\n"})
+    paths.launcher.unlink()
+    for event in ({"event": "rank_exit", "rank": 0, "code": 1}, {"event": "ended", "state": "failed"}):
+        paths.append(paths.launcher, event | {"time": 2.0})
+    failed = RunFailed(Run(paths.path))
+    assert str(failed).endswith("\nValueError: line one\nand \\x1b[31mred")
+
+
+def test_runs_and_their_errors_survive_pickling_and_compare_by_folder(folder):
+    folder(GOOD)
+    run, other = attach(GOOD), Run(folder(BAD).path)
+    assert pickle.loads(pickle.dumps(run)) == run == attach(GOOD) != other
+    assert len({run, attach(GOOD), other}) == 2
+    for error in (
+        RunInterrupted(run, "was stopped"),
+        StorageError(OSError(28, "full"), "/x"),
+        NotFound("no such thing"),
+    ):
+        copy = pickle.loads(pickle.dumps(error))
+        assert (type(copy), str(copy), vars(copy)) == (type(error), str(error), vars(error))
+
+
+def test_a_list_of_runs_shows_ids(folder):
+    folder(GOOD), folder(BAD)
+    assert [line.split()[0] for line in repr(runs()).splitlines()] == [GOOD, BAD]
