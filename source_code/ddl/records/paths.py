@@ -1,6 +1,7 @@
 """Folders of the course, its data sets and its runs."""
 
 import os
+from functools import cache
 from pathlib import Path
 
 from ddl.errors import NotFound
@@ -43,6 +44,14 @@ def data_dir() -> Path:
 
 
 def runs_dir() -> Path:
-    """Return the folder of runs: ``DDL_RUNS_DIR``, or ``runs`` in the course folder."""
+    """Return the folder of runs: ``DDL_RUNS_DIR``, or ``runs`` in the course folder.
+
+    A relative path starts in the working folder of its first use in this process.
+    """
     chosen = os.environ.get("DDL_RUNS_DIR")
-    return Path(chosen).expanduser().resolve() if chosen else course_root() / "runs"
+    return _resolved(chosen) if chosen else course_root() / "runs"
+
+
+@cache
+def _resolved(path: str) -> Path:
+    return Path(path).expanduser().resolve()

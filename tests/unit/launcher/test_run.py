@@ -211,3 +211,13 @@ def test_runs_and_their_errors_survive_pickling_and_compare_by_folder(folder):
 def test_a_list_of_runs_shows_ids(folder):
     folder(GOOD), folder(BAD)
     assert [line.split()[0] for line in repr(runs()).splitlines()] == [GOOD, BAD]
+
+
+def test_a_relative_folder_of_runs_stays_where_it_was_first_used(folder, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    folder(GOOD)
+    monkeypatch.setenv("DDL_RUNS_DIR", "runs")
+    assert attach(GOOD).state == "done"
+    (tmp_path / "elsewhere").mkdir()
+    os.chdir(tmp_path / "elsewhere")
+    assert attach(GOOD).state == "done"
