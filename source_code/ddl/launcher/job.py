@@ -109,7 +109,8 @@ class Job:
         set_field("args", tuple(str(argument) for argument in self.args))
         for name, declared in OPTIONS.items():
             set_field(name, _converted(name, declared, getattr(self, name)))
-        stem = self.script.rpartition(".")[2] if self.script.startswith(MODULE) else Path(self.script).stem
+        module = self.script.removeprefix(MODULE) if self.script.startswith(MODULE) else ""
+        stem = module.rpartition(".")[2] or Path(self.script).stem
         set_field("name", self.name or stem)
         if self.parameter_servers is None:
             set_field("parameter_servers", int(self.cluster == "parameter_server"))
@@ -120,7 +121,7 @@ class Job:
         for text in (self.script, self.name, self.cwd, *self.args):
             if re.search("[\ud800-\udfff]", text):  # bytes that are not UTF-8
                 yield f"{text!a} must be UTF-8 text: rename it, or pass it in a file"
-        if printable(self.name) != self.name:
+        if re.search(r"[\t\n]", self.name) or printable(self.name) != self.name:
             yield f"name must not contain control characters, got {self.name!r}"
         for name, declared in OPTIONS.items():
             value, least = getattr(self, name), declared.metadata.get("least")
@@ -200,6 +201,7 @@ OTHERS = {
     ".pyz": "unpack it, and name the script in it",
     ".pyc": "name the .py file",
 }
+STREAM = re.compile("-|/dev/stdin|(/dev|/proc/self)/fd/.*")  # process substitution gives /dev/fd/63
 
 
 def resolve_script(script: str | Path, cwd: str | Path) -> str:
@@ -209,7 +211,7 @@ def resolve_script(script: str | Path, cwd: str | Path) -> str:
     """
     if str(script).startswith(MODULE):
         name = str(script).removeprefix(MODULE).strip()
-        if not re.fullmatch(r"\w+(\.\w+)*", name):
+        if not re.fullmatch(r"\w[\w-]*(\.\w[\w-]*)*", name):
             raise JobError(f"-m needs a module's name such as package.module, got {name!r}")
         return MODULE + name
     if not isinstance(script, (str, Path)):
@@ -221,6 +223,8 @@ def resolve_script(script: str | Path, cwd: str | Path) -> str:
         path = folder / Path(script).expanduser()
         if path.is_dir():
             raise JobError(f"{path} is a directory, not a script")
+        if STREAM.fullmatch(str(script)) or (path.exists() and not path.is_file()):
+            raise JobError(f"{script} can be read only once, and every rank reads the script: save it as a file")
         if path.is_file():
             return str(path.absolute())
     known = sorted(file.name for folder in folders for file in folder.glob("*.py"))

@@ -83,6 +83,8 @@ def launch(
         **settings,
     )
     site = site if isinstance(site, Site) else Site.here(site)
+    if detach and job.debug is not None:
+        raise JobError("debug connects a rank to your terminal, which a detached run leaves: omit debug or detach")
     terminal = _terminal(job)
     if dry_run:
         planned = plan(job, site, detach=detach, terminal=terminal, **_surroundings(runs_dir() / "dry-run"))

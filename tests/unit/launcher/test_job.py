@@ -1,3 +1,5 @@
+import os
+
 import numpy as np
 import pytest
 
@@ -23,6 +25,7 @@ def test_arguments_are_text_and_the_name_defaults_to_the_script():
         ({"timeout_s": 0}, "timeout_s .*positive"),
         ({"timeout_s": "10"}, "timeout_s .*number"),
         ({"name": 5}, "name .*text"),
+        *(({"name": name}, "name .*control characters") for name in ("a\nb", "a\tb", "a\x1bb")),
         *(({name: "no"}, f"{name} .*True or False") for name in ("elastic", "oversubscribe", "warm")),
         ({"env": (("HOROVOD_RANK", "7"),)}, "HOROVOD_RANK"),
         ({"env": (("LONG", "x" * 200_000),)}, "LONG .*at most"),
@@ -61,6 +64,29 @@ def test_an_argument_of_launch_of_a_wrong_type_is_named(given):
 def test_what_is_not_a_script_gets_a_hint(tmp_path, script, hint):
     with pytest.raises(JobError, match=hint):
         resolve_script(script, tmp_path)
+
+
+def test_a_stream_is_no_script(tmp_path):
+    """Only one rank could read it; process substitution gives /dev/fd/63."""
+    reader, writer = os.pipe()
+    os.mkfifo(tmp_path / "x.py")
+    for script in (f"/dev/fd/{reader}", "/dev/stdin", "-", tmp_path / "x.py"):
+        with pytest.raises(JobError, match="save it as a file"):
+            resolve_script(script, tmp_path)
+    os.close(reader), os.close(writer)
+
+
+def test_a_modules_name_may_have_a_hyphen(tmp_path):
+    assert resolve_script("-m pack.my-mod", tmp_path) == "-m pack.my-mod"
+    assert [Job(script=f"-m {module}").name for module in ("my-mod", "pack.my-mod")] == ["my-mod", "my-mod"]
+    with pytest.raises(JobError, match="package.module"):
+        resolve_script("-m --epochs", tmp_path)
+
+
+def test_a_detached_run_has_no_rank_with_a_terminal(monkeypatch):
+    monkeypatch.setattr("os.ttyname", lambda descriptor: "/dev/pts/0")
+    with pytest.raises(JobError, match="debug .*detach"):
+        launch("hello.py", debug=0, detach=True, dry_run=True)
 
 
 def test_a_script_is_found_in_the_working_directory_first(tmp_path):
