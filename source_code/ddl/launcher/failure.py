@@ -25,7 +25,20 @@ SLURM_ENDS = {
 }
 
 FULL = ("No space left on device", "Disk quota exceeded")  # the operating system's messages
-MORE_ROOM = "Free some space there, or put runs (DDL_RUNS_DIR) or data sets (DDL_DATA_DIR) on another disk."
+MORE_ROOM = (
+    "Delete files there (`df` and `df -i` show what is used up), or put runs (DDL_RUNS_DIR) or data sets "
+    "(DDL_DATA_DIR) on another disk."
+)
+# In a message or a line of code, not in a script's path; or where semaphores are made.
+OF_SHARED_MEMORY = re.compile(r"^(?!  File ).*(/dev/shm|shared memory|/torch_\d)|multiprocessing/synchronize\.py", re.M)
+MORE_SHARED_MEMORY = (
+    "Delete what ended programs have left in /dev/shm, or use less of it (fewer data-loading processes). Docker gives "
+    "a container 64 MB: use --shm-size or --ipc=host."
+)
+MORE_THREADS = (
+    "The limit of processes and threads is reached: end some, use fewer workers, or raise it (`ulimit -u`; in a "
+    "container --pids-limit)."
+)
 LESS_MEMORY = "Try a smaller batch, fewer workers, or more backward passes per step."
 OWN_GPU = (
     "NCCL needs a GPU for each rank. To share one, use PyTorch's gloo backend (--backend gloo in the course's scripts)."
@@ -53,6 +66,7 @@ BY_MESSAGE = {
     "Duplicate GPU detected": OWN_GPU,
     "HorovodBroadcastInplaceResource": NO_GPU_KERNEL,
     "ncclCommInitRank failed: invalid usage": OWN_GPU,
+    **dict.fromkeys(("can't start new thread", "Thread creation failed", "pthread_create failed"), MORE_THREADS),
     **dict.fromkeys(("Name or service not known", "failure in name resolution", "Network is unreachable"), OFFLINE),
 }
 FIX = "Fix the error in the last lines of the traceback, then run it again."
@@ -137,11 +151,12 @@ def _cause(e: CrashReport) -> Failure:
         advice = "Its machine may have been switched off, or its launcher killed. Start it again."
         return Failure("the run's processes are gone, and none of them recorded why", advice=advice)
     if before_ranks:
+        told = _advice_on(e.end["message"])
         return Failure(
             f"the launcher failed before any rank ran: {e.end['message']}",
             message=e.end["message"],
-            traceback=e.end.get("log", ""),
-            advice="`ddl doctor` shows what is missing.",
+            traceback="" if told else e.end.get("log", ""),
+            advice=told or "`ddl doctor` shows what is missing.",
         )
     return Failure("the run failed and no rank said why", advice="See the launcher's log.")
 
@@ -211,7 +226,9 @@ def _raised(e: CrashReport, first: Ending) -> Failure:
     message, advice = "", SECONDARY_ADVICE if first.secondary else ADVICE.get(error["type"], FIX)
     refused = re.fullmatch(r"\S+: error: (.+)", output[-1]) if output else None  # argparse's last line
     if any(sign in error["message"] for sign in FULL):
-        did, message, advice = "found its disk full", f": {error['message']}", MORE_ROOM
+        shared = OF_SHARED_MEMORY.search(f"{error['message']}\n{error['traceback']}")
+        did, advice = ("shared memory", MORE_SHARED_MEMORY) if shared else ("disk", MORE_ROOM)
+        did, message = f"found its {did} full", f": {error['message']}"
     elif error["type"] != "SystemExit":
         did = f"raised {error['type']}"
     elif refused and status == 2:
@@ -285,6 +302,9 @@ def _killed(e: CrashReport, first: Ending) -> Failure:
 
 
 def _exited(e: CrashReport, first: Ending) -> Failure:
+    if is_full(e.folder.path):  # a rank that cannot open its log records no exception
+        full = f"exited with status {first.code} {e.when(first)}, and the disk that holds {e.folder.path} is full"
+        return _of_rank(e, first, full, type="storage", advice=MORE_ROOM)
     advice = "" if first.output else "The end of its log may say more."
     return _of_rank(e, first, f"exited with status {first.code} {e.when(first)}, and no exception", advice=advice)
 

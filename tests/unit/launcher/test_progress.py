@@ -235,6 +235,24 @@ CASES = {
         errors={0: (3.0, "ResourceExhaustedError", NO_ROOM)},
         advice="DDL_RUNS_DIR",
     ),
+    **{
+        where: dict(
+            sentence="found its shared memory full",
+            errors={0: (3.0, "OSError", message, {"traceback": f"{where}\nOSError: {message}"})},
+            advice="/dev/shm",
+        )
+        for where, message in {
+            'File "/lib/multiprocessing/synchronize.py", line 57, in __init__': "[Errno 28] No space left on device",
+            'File "train.py", line 5': "[Errno 28] No space left on device: '/dev/shm/batches'",
+            'File "/lib/torch/storage.py"': "unable to write to file </torch_1_2>: No space left on device (28)",
+        }.items()
+    },
+    "no more threads": dict(
+        sentence="can't start new thread",
+        end=dict(reason="launch", message="RuntimeError: can't start new thread", log="Traceback …"),
+        advice="ulimit -u",
+        traceback="",
+    ),
     "a message of sys.exit": dict(
         sentence=": the data set is not here", errors={0: (3.0, "SystemExit", "the data set is not here\nmore")}
     ),
@@ -292,6 +310,13 @@ def test_full_disk_is_reported_without_records(folder, monkeypatch, state, end):
         folder.launcher(4.0, "ended", state="failed", **end)
     progress = folder.progress(alive=False)
     assert progress.state == state and f"{folder.path} is full" in progress.failure.sentence
+
+
+def test_a_rank_that_could_not_open_its_log_on_a_full_disk_says_so(folder, monkeypatch):
+    monkeypatch.setattr("ddl.launcher.failure.is_full", lambda path: True)
+    write(folder, exits={0: (3.0, 1)})
+    failure = folder.progress().failure
+    assert f"{folder.path} is full" in failure.sentence and "df -i" in failure.advice
 
 
 # ---------------------------------------------------------------- notes on a run that goes on
