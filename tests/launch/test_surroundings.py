@@ -116,6 +116,12 @@ def test_a_closed_output_ends_no_run(plain):
     assert runs()[-1].state == "done"
 
 
+def test_a_run_leaves_no_file_open(plain):
+    strict = "import warnings; warnings.simplefilter('always')"
+    ended = plain("", before=strict, after="del run; import gc; gc.collect()")
+    assert runs()[-1].state == "done" and "ResourceWarning" not in ended.stderr
+
+
 def test_threads_that_a_user_has_chosen_stay(script):
     path = script("import os; print(os.environ['OMP_NUM_THREADS'], os.environ['TF_NUM_INTRAOP_THREADS'])")
     run = launch(path, workers=1, threads=2, warm=False, env={"OMP_NUM_THREADS": "1"})

@@ -1,6 +1,7 @@
 """Launch a script: from a call to the processes of a run. Only this module starts them."""
 
 import contextlib
+import errno
 import inspect
 import os
 import shlex
@@ -17,6 +18,7 @@ from typing import Any
 
 from ddl.display.style import is_live
 from ddl.launcher import fork_client, processes, slurm
+from ddl.launcher.failure import MORE_THREADS
 from ddl.launcher.job import OPTIONS, Job, JobError, option_arguments, resolve_script
 from ddl.launcher.plan import HERE, Plan, plan
 from ddl.launcher.run import Run, RunFailed, RunInterrupted
@@ -239,15 +241,33 @@ def _spawn(planned: Plan, environment: dict[str, str], paths: RunFolder, detach:
                 pass_fds=inherited,
             )
         _started.add(process)
-        threading.Thread(target=process.wait, daemon=True).start()  # keeps the pipe open if its `Run` is gone
-    except OSError as error:
-        refusal = SiteError(f"{planned.argv[0]} cannot be started ({error.strerror}); `ddl doctor` checks this site")
+        threading.Thread(target=_hold, args=[process], daemon=True).start()
+    except (OSError, RuntimeError) as error:  # the second: no thread
+        processes.end(paths.path.name)
+        refusal = SiteError(_why_not_started(planned.argv[0], error, environment))
         _record_failure(paths, refusal)
         raise refusal from None
     except BaseException:  # interrupts too
         processes.end(paths.path.name)
         raise
     return Run(paths.path, process)
+
+
+def _hold(process: subprocess.Popen) -> None:
+    """Keep the pipe open while the process runs, even if its `Run` is gone."""
+    process.wait()
+    if process.stdin:
+        process.stdin.close()
+
+
+def _why_not_started(program: str, error: Exception, environment: dict[str, str]) -> str:
+    """Return a sentence on a process, or a thread that waits for it, which the system has refused."""
+    number = getattr(error, "errno", errno.EAGAIN)
+    why = "`ddl doctor` checks this site" if number != errno.EAGAIN else MORE_THREADS
+    if number == errno.E2BIG:
+        longest = max(environment, key=lambda name: len(environment[name]))
+        why = f"the longest variable of the environment, {longest}, has {len(environment[longest]):,} characters"
+    return f"{program} cannot be started ({getattr(error, 'strerror', error)}): {why}"
 
 
 _started: "weakref.WeakSet[subprocess.Popen]" = weakref.WeakSet()
@@ -278,9 +298,11 @@ def _surroundings(folder: Path) -> dict[str, Any]:
 
 def _new_folder() -> Path:
     """Make a new run folder, named by the time and a few random digits."""
-    folder = runs_dir() / f"{datetime.now():%Y%m%d-%H%M%S}-{os.urandom(2).hex()}"
-    try:
-        folder.mkdir(parents=True)
-    except OSError as error:
-        raise StorageError(error, runs_dir(), "made") from error
-    return folder
+    while True:
+        folder = runs_dir() / f"{datetime.now():%Y%m%d-%H%M%S}-{os.urandom(2).hex()}"
+        try:
+            folder.mkdir(parents=True)
+            return folder
+        except OSError as error:
+            if not os.path.isdir(folder):  # else another run of this second drew the same digits
+                raise StorageError(error, runs_dir(), "made") from error
