@@ -150,7 +150,7 @@ def on_ranks(ranks, *words, **variables):
 
 def printed(run, line=-1):
     """Return each rank's JSON output, by default from the last line of its log."""
-    return [json.loads(run.logs(rank).splitlines()[line]) for rank in range(run.job["processes"])]
+    return [json.loads(run.logs(rank).splitlines()[line]) for rank in range(run.job["ranks"])]
 
 
 LAUNCHES = """

@@ -105,7 +105,7 @@ def own_server(monkeypatch):
 
 
 def start_of(run):
-    return [read_json(run.folder / f"rank-{rank}.json")["start"] for rank in range(run.job["processes"])]
+    return [read_json(run.folder / f"rank-{rank}.json")["start"] for rank in range(run.job["ranks"])]
 
 
 def server():

@@ -67,7 +67,7 @@ def networks():
 
 def up(run):
     """Whether all ranks are in their script."""
-    paths = [run.folder / f"rank-{rank}.log" for rank in range(run.job["processes"])]
+    paths = [run.folder / f"rank-{rank}.log" for rank in range(run.job["ranks"])]
     return all(path.exists() and "up" in path.read_text() for path in paths)
 
 

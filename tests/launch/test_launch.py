@@ -139,7 +139,7 @@ def test_printed_line_works_under_stock_horovodrun(script, cluster, text):
         ["sh", run.folder / "command.sh"], env=environment, capture_output=True, text=True, timeout=200
     )
     assert stock.returncode == 0, stock.stdout + stock.stderr
-    ranks = range(run.job["processes"])
+    ranks = range(run.job["ranks"])
     pasted = [re.findall(rf"^\[{rank}\]<stdout>:(.*)$", stock.stdout, re.MULTILINE) for rank in ranks]
     assert pasted == [run.logs(rank).splitlines() for rank in ranks]
     assert any(pasted) and len(runs()) == 1

@@ -8,7 +8,7 @@ from functools import cached_property
 from pathlib import Path
 
 from ddl.launcher.tf_cluster_roles import role_of
-from ddl.records.folder import RunFolder, processes_of, stack_of
+from ddl.records.folder import RunFolder, ranks_of, stack_of
 from ddl.records.jsonfiles import read_json
 from ddl.records.log import last_lines
 
@@ -104,7 +104,7 @@ class CrashReport:
 
     @property
     def world(self) -> int:
-        return processes_of(self.job) or len(self.exits)  # a pasted shell line has no job
+        return ranks_of(self.job) or len(self.exits)  # a pasted shell line has no job
 
     @property
     def logs(self) -> tuple[Path, ...]:

@@ -1,22 +1,23 @@
 """A job: a script, its arguments, and the options of a launch, each declared once.
 
 The fields of `Job` are the only declaration of an option. `ddl run` takes it as ``--name`` (`add_options`), `launch` as
-a keyword, ``job.json`` records it, and `ddl rerun` reads it from there.
+a keyword, ``job.json`` records it, `ddl rerun` reads it from there, and so do the run's processes (`RunOptions`).
 """
 
-import argparse
 import dataclasses
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from ddl import plugins
 from ddl.errors import CourseError
 from ddl.launcher.tf_cluster_roles import CLUSTERS
 from ddl.text import did_you_mean, printable
+
+if TYPE_CHECKING:  # every rank imports this module
+    import argparse
 
 # Prefixes of the variables that the launcher sets, and the kernel's limit of one variable (MAX_ARG_STRLEN).
 OF_LAUNCHER = (
@@ -31,13 +32,18 @@ class JobError(CourseError, ValueError):
     """A job that can't be run as asked for."""
 
 
-def option(default: Any, help: str, **rules: Any) -> Any:
-    """Declare an option: its default and help text.
+RANKS, SUPERVISOR, LAUNCHER = "ranks", "supervisor", "launcher"
+
+
+def option(default: Any, help: str, reaches: str, **rules: Any) -> Any:
+    """Declare an option: its default, help text, and the last process that it `reaches`.
+
+    An option that reaches the ranks is part of a printed line, because ranks of a pasted one have no ``job.json``.
 
     `rules` may have `least`, the smallest integer; `choices`; `short`, such as ``"-n"``; `metavar`; and
     `terminal=False` for an option that `ddl run` does not have.
     """
-    return field(default=default, metadata={"help": help, "terminal": True, **rules})
+    return field(default=default, metadata={"help": help, "reaches": reaches, "terminal": True, **rules})
 
 
 @dataclass(frozen=True)
@@ -52,34 +58,44 @@ class Job:
     cwd: str = "."
     env: tuple[tuple[str, str], ...] = field(default=(), repr=False)
 
-    name: str = option("", "The run's name in tables and figures. Runs with the same name are seeds of one arm.")
+    name: str = option(
+        "", "The run's name in tables and figures. Runs with the same name are seeds of one arm.", LAUNCHER
+    )
     workers: int = option(
         2,
         "Number of ranks that train. Each has its own core or GPU unless `oversubscribe` is set.",
+        SUPERVISOR,
         least=1,
         short="-n",
     )
     nodes: int | None = option(
-        None, "Number of nodes, with the same number of workers on each. The default is as few as possible.", least=1
+        None,
+        "Number of nodes, with the same number of workers on each. The default is as few as possible.",
+        SUPERVISOR,
+        least=1,
     )
-    threads: int | None = option(None, "Threads per rank. By default the ranks share the cores equally.", least=1)
-    timeout_s: float | None = option(None, "End the run after this many seconds.")
-    oversubscribe: bool = option(False, "Allow more ranks than cores or GPUs.")
+    threads: int | None = option(
+        None, "Threads per rank. By default the ranks share the cores equally.", RANKS, least=1
+    )
+    timeout_s: float | None = option(None, "End the run after this many seconds.", SUPERVISOR)
+    oversubscribe: bool = option(False, "Allow more ranks than cores or GPUs.", SUPERVISOR)
     cluster: str = option(
         "horovod",
         '"horovod"; "multi_worker" or "parameter_server" for tf.distribute, which set TF_CONFIG in every rank; or '
         '"torchrun", which sets the variables that PyTorch\'s torchrun sets. "parameter_server" adds a coordinator '
         "(rank 0) and parameter servers (the last ranks).",
+        RANKS,
         choices=CLUSTERS,
     )
     parameter_servers: int | None = option(
-        None, 'Number of parameter servers in a "parameter_server" cluster. Default 1.'
+        None, 'Number of parameter servers in a "parameter_server" cluster. Default 1.', RANKS
     )
     max_restarts: int = option(
         0,
         "When a rank fails, restart all ranks, up to this many times. A script that keeps checkpoints in its run's "
         "folder resumes from the last one. A run that fails twice at the same step for the same reason is not "
         "restarted.",
+        SUPERVISOR,
         least=0,
     )
     elastic: bool = option(
@@ -87,11 +103,13 @@ class Job:
         "Run a script for Horovod's elastic training, with up to `workers` ranks on this machine. "
         "Horovod replaces a rank that fails after some seconds, and looks for ranks to add or remove in "
         "discover_hosts.sh in the run's folder, which you can edit.",
+        LAUNCHER,
     )
     debug: int | None = option(
         None,
         "Connect this rank to the terminal, so that breakpoint() and input() work in it while the others wait, and "
         "debug it if it raises an exception.",
+        SUPERVISOR,
         least=0,
         metavar="RANK",
     )
@@ -99,6 +117,7 @@ class Job:
         True,
         "Fork ranks from a process that has imported TensorFlow and Horovod. Use False for a script that sets "
         "variables that TensorFlow reads when it is imported.",
+        LAUNCHER,
         terminal=False,
     )
 
@@ -145,14 +164,14 @@ class Job:
             yield f"parameter_servers must be an integer >= 1, got {servers!r}"
         if self.cluster != "parameter_server" and servers != 0:
             yield f'parameter_servers={servers!r} needs cluster="parameter_server", not {self.cluster!r}'
-        if self.debug is not None and self.debug >= self.processes:
-            yield f"debug must be a rank from 0 to {self.processes - 1}, got {self.debug}"
+        if self.debug is not None and self.debug >= self.ranks:
+            yield f"debug must be a rank from 0 to {self.ranks - 1}, got {self.debug}"
         others = (self.cluster != "horovod", self.max_restarts, (self.nodes or 1) > 1, self.debug is not None)
         if self.elastic and any(others):
             yield 'elastic=True needs cluster="horovod" and one node, and excludes max_restarts and debug'
 
     @property
-    def processes(self) -> int:
+    def ranks(self) -> int:
         """Number of ranks: workers, a coordinator and parameter servers."""
         coordinator = int(self.cluster == "parameter_server")
         return coordinator + self.workers + (self.parameter_servers or 0)
@@ -177,7 +196,7 @@ OPTIONS = {each.name: each for each in dataclasses.fields(Job) if each.metadata}
 CONVERTERS: dict[Any, type] = {int: int, int | None: int, float | None: float, str: str}
 
 
-def add_options(parser: argparse.ArgumentParser) -> None:
+def add_options(parser: "argparse.ArgumentParser") -> None:
     """Add the options of a job to a command's parser."""
     for name, declared in OPTIONS.items():
         rules, words = declared.metadata, [f"--{name.replace('_', '-')}"]
@@ -237,6 +256,8 @@ def resolve_script(script: str | Path, cwd: str | Path) -> str:
 
 def script_folders() -> list[Path]:
     """Return the folders whose scripts are found by name: this package's, and those of plugins."""
+    from ddl import plugins  # which every rank would import
+
     own = Path(__file__).parents[1] / "scripts"
     return [own, *(folder for folders in plugins.each("script_folders") for folder in folders())]
 

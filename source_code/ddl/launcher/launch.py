@@ -2,7 +2,6 @@
 
 import contextlib
 import errno
-import inspect
 import os
 import shlex
 import shutil
@@ -40,7 +39,19 @@ def launch(
     wait: bool = True,
     detach: bool = False,
     check: bool = True,
-    **options: Any,
+    name: str | None = None,
+    workers: int = 2,
+    nodes: int | None = None,
+    threads: int | None = None,
+    timeout_s: float | None = None,
+    oversubscribe: bool = False,
+    cluster: str = "horovod",
+    parameter_servers: int | None = None,
+    max_restarts: int = 0,
+    elastic: bool = False,
+    debug: int | None = None,
+    warm: bool = True,
+    **arguments: Any,
 ) -> Run | None:
     """Run a script on several workers and show its progress.
 
@@ -49,8 +60,7 @@ def launch(
     script
         A script for Horovod, tf.distribute or torchrun: a path, the name of one of the course's scripts, or
         "-m package.module".
-    {options}
-    args, **options
+    args, **arguments
         Arguments of the script. `args` are passed on as they are; ``recipe="warmup", sync_bn=True`` becomes
         ``--recipe warmup --sync-bn``.
     env
@@ -67,6 +77,7 @@ def launch(
         ``attach(run.id)`` finds it again.
     check
         Raise `RunFailed` if the run fails and `RunInterrupted` if it is stopped, so that later cells don't run.
+    {options}
 
     Raises
     ------
@@ -74,15 +85,15 @@ def launch(
         If the job is not valid, the site cannot hold it, Slurm rejects a batch job, the run's folder cannot be written,
         or ``tf.keras`` is not Keras 2.
     """
+    given = locals()
     cwd = str(working_dir())
     _require_types(args=args, env=env, site=site, dry_run=dry_run, wait=wait, detach=detach, check=check)
-    settings = {name: options.pop(name) for name in OPTIONS if options.get(name) is not None}
     job = Job(
         script=resolve_script(script, cwd),
-        args=(*args, *option_arguments({name: value for name, value in options.items() if name not in OPTIONS})),
+        args=(*args, *option_arguments(arguments)),
         cwd=cwd,
         env=tuple((env or {}).items()),
-        **settings,
+        **{each: given[each] for each in OPTIONS if given[each] is not None},
     )
     site = site if isinstance(site, Site) else Site.here(site)
     if detach and job.debug is not None:
@@ -128,22 +139,15 @@ def _require_types(**given: Any) -> None:
             raise JobError(f"{name} must be {rule}, got {given[name]!r}")
 
 
-def _declare() -> None:
-    """Give `launch` the signature and documentation of a job's options."""
-    ours = inspect.signature(launch)
-    script, *others, rest = ours.parameters.values()
-    declared = [
-        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=each.default, annotation=each.type)
-        for name, each in OPTIONS.items()
-    ]
-    launch.__signature__ = ours.replace(parameters=[script, *declared, *others, rest])  # type: ignore[attr-defined]
+def _document() -> None:
+    """Fill in what a job's options say about themselves."""
     indent = " " * 8
     wrap = textwrap.TextWrapper(112, initial_indent=indent, subsequent_indent=indent)
     texts = (f"{name}\n{wrap.fill(each.metadata['help'])}" for name, each in OPTIONS.items())
     launch.__doc__ = (launch.__doc__ or "").replace("{options}", "\n    ".join(texts))
 
 
-_declare()
+_document()
 
 
 def start(job: Job, site: Site, detach: bool = False, terminal: str = "") -> Run:

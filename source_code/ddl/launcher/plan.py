@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ddl.launcher.job import MODULE, OPTIONS, Job
-from ddl.launcher.run_options import OF_HOSTS, OF_RANK, OF_TASK, SAFE_PATH, RunOptions
+from ddl.launcher.run_options import HOST_OPTIONS, RANK_OPTIONS, SAFE_PATH, TASK_OPTIONS, RunOptions
 from ddl.launcher.site import Site, SiteError
 from ddl.launcher.slurm import job_name
 from ddl.launcher.timeouts import COOLDOWN_S, GLOO_TIMEOUT_S
@@ -105,7 +105,7 @@ def _described(job: Job, site: Site, detach: bool, terminal: str) -> dict:
         raise SiteError('controller = "mpi": ranks that MPI connects can\'t be restarted; use "gloo"')
     return {
         **{name: getattr(job, name) for name in OPTIONS},
-        **{name: getattr(job, name) for name in ("script", "args", "cwd", "processes")},
+        **{name: getattr(job, name) for name in ("script", "args", "cwd", "ranks")},
         "nodes": site.nodes_for(job),
         "threads": site.threads_per_rank(job),
         "env": [name for name, _ in job.env],
@@ -168,11 +168,11 @@ def _shown(options: RunOptions, job: Job, site: Site) -> Words:
     """Return the words that are shown in the supervisor's place."""
     python, supervisor = _python(site), _supervisor(job, site)
     if supervisor == "ddl.rank.task":
-        return (python, "-m", supervisor, *options.words(OF_TASK))
+        return (python, "-m", supervisor, *options.words(TASK_OPTIONS))
     if supervisor == "ddl.rank.netns_hosts":
-        return (python, "-m", supervisor, *options.words(OF_HOSTS))
+        return (python, "-m", supervisor, *options.words(HOST_OPTIONS))
     horovodrun = str(Path(python).with_name("horovodrun"))  # of the same environment
-    return (horovodrun, *_horovodrun_options(options), python, "-m", "ddl.rank", *options.words(OF_RANK))
+    return (horovodrun, *_horovodrun_options(options), python, "-m", "ddl.rank", *options.words(RANK_OPTIONS))
 
 
 def _horovodrun_options(options: RunOptions) -> Words:
@@ -180,9 +180,9 @@ def _horovodrun_options(options: RunOptions) -> Words:
     # in the middle of a run; or it waits for a second host, to look for common ones.
     fixed = ("--gloo", "--network-interfaces", "lo", "--gloo-timeout-seconds", str(GLOO_TIMEOUT_S))
     if not options.elastic:
-        return (*fixed, "-np", str(options.processes))
+        return (*fixed, "-np", str(options.ranks))
     return (
-        *(*fixed, "-np", "1", "--min-np", "1", "--max-np", str(options.processes)),
+        *(*fixed, "-np", "1", "--min-np", "1", "--max-np", str(options.ranks)),
         *("--blacklist-cooldown-range", *map(str, COOLDOWN_S)),
         *("--host-discovery-script", shlex.quote(str(RunFolder(Path(options.folder)).discovery))),  # a line for a shell
     )
@@ -289,7 +289,7 @@ def _tasks(job: Job, site: Site) -> Words:
     gpus = min(job.workers, ranks, site.gpus_per_node)  # tasks fill one node after the other
     return (
         f"--nodes={nodes}",
-        *((f"--ntasks={job.processes}",) if job.processes != nodes * ranks else ()),
+        *((f"--ntasks={job.ranks}",) if job.ranks != nodes * ranks else ()),
         f"--ntasks-per-node={tasks}",
         f"--cpus-per-task={min(cores, site.cores_per_node)}",
         *_gpus(site, gpus),

@@ -19,7 +19,7 @@ from ddl.launcher.progress import end_of, launcher_events
 from ddl.launcher.restarts import OF_LAUNCHER
 from ddl.launcher.timeouts import TERM_GRACE_S
 from ddl.records import files
-from ddl.records.folder import RunFolder, StorageError, processes_of
+from ddl.records.folder import RunFolder, StorageError, ranks_of
 from ddl.records.jsonfiles import DamagedFile, is_full, read_json_lines
 from ddl.records.log import last_lines
 
@@ -169,7 +169,7 @@ class ProcessControl:
         if self._settled():
             return
         status = self._process.poll() if self._process else None
-        events = launcher_events(self._folder, processes_of(self._job), alive=False)
+        events = launcher_events(self._folder, ranks_of(self._job), alive=False)
         if self._queue:
             if (status is not None or not self._process) and not (job and job.active) and not self.silent:
                 self._settle(self._queue, events)

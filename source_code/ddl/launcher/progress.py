@@ -17,12 +17,12 @@ from ddl.launcher.restarts import (
     changes_of,
     last_start,
     notes_of,
-    ranks_of,
+    present_ranks_of,
     restarts_of,
     step_of,
 )
 from ddl.launcher.tf_cluster_roles import role_of
-from ddl.records.folder import RunFolder, processes_of, read_job, start_of
+from ddl.records.folder import RunFolder, ranks_of, read_job, start_of
 from ddl.records.jsonfiles import NUMBER, DamagedFile, JsonLines, Schema, is_full, is_number, read_json, read_json_lines
 from ddl.text import plural, printable
 
@@ -119,12 +119,12 @@ def _read(folder: RunFolder, alive: bool, now: float, waiting: str, script: Json
     job = read_job(folder)
     if job is None:
         raise DamagedFile(f"{folder.job} is missing")
-    created, processes = job["created"], processes_of(job)
-    launcher = launcher_events(folder, processes, alive)
-    world = ranks_of(launcher) or processes  # processes of an elastic run keep their numbers when others are lost
+    created, size = job["created"], ranks_of(job)
+    launcher = launcher_events(folder, size, alive)
+    world = present_ranks_of(launcher) or size  # ranks of an elastic run keep their numbers when others are lost
     recorded_events = script.look()
     restarts, events = restarts_of(launcher, recorded_events), without_repeats(recorded_events)
-    records = [] if waiting else [read_json(folder.rank(rank), RANK) for rank in range(processes)]
+    records = [] if waiting else [read_json(folder.rank(rank), RANK) for rank in range(size)]
     ranks = tuple(
         RankInfo(info["rank"], info["host"], info["pid"], info["started"], role_of(job, info["rank"]))
         for info in filter(None, records)
@@ -148,7 +148,7 @@ def _read(folder: RunFolder, alive: bool, now: float, waiting: str, script: Json
     if state not in OVER and folder.discovery.exists():
         facts["notes"].append(f"to let ranks come and go, edit {folder.discovery}")
     if state in ("running", "training"):
-        facts["notes"] += _waits(folder, launcher, processes, now)
+        facts["notes"] += _waits(folder, launcher, size, now)
     if damaged := script.damaged + (script.unfinished and not alive):
         facts["notes"].append(f"{plural(damaged, 'line')} of {script.path} cannot be read; the rest is shown")
     if alive and is_full(folder.path):

@@ -62,7 +62,7 @@ def last_start(launcher: Iterable[dict]) -> list[dict]:
     return kept
 
 
-def ranks_of(launcher: Iterable[dict]) -> int | None:
+def present_ranks_of(launcher: Iterable[dict]) -> int | None:
     """Return the present number of ranks of an elastic run; None if it has not changed."""
     return next((event.get("ranks") for event in last_start(launcher)), None)
 

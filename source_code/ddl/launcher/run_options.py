@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from ddl.errors import InputError
+from ddl.launcher.job import CONVERTERS, OPTIONS, RANKS, Job, JobError
 from ddl.launcher.tf_cluster_roles import Roles, assign_roles
 from ddl.records.folder import RunFolder
 from ddl.records.jsonfiles import read_json
@@ -22,34 +23,24 @@ from ddl.records.jsonfiles import read_json
 # this value it was set by the launcher and not by the user, and ranks don't get it.
 SAFE_PATH, OURS = "PYTHONSAFEPATH", "ddl"
 MODULE = "-m"  # before a script that is a module's name
-OF_RANK = ("threads", "cluster", "parameter_servers")  # what a pasted line tells each rank
-OF_TASK = ("controller", "network_interface", *OF_RANK)
-OF_HOSTS = ("nodes", "rate_mbit", "processes", *OF_RANK)
+# What a pasted line tells each rank, each task of Slurm, and the supervisor of hosts on this machine.
+RANK_OPTIONS = tuple(name for name, each in OPTIONS.items() if each.metadata["reaches"] == RANKS)
+TASK_OPTIONS = ("controller", "network_interface", *RANK_OPTIONS)
+HOST_OPTIONS = ("nodes", "rate_mbit", "workers", *RANK_OPTIONS)
 
 
 @dataclass(frozen=True)
-class RunOptions:
-    """Options of a run, as its supervisors and ranks use them.
+class RunOptions(Job):
+    """A job as its processes see it: with the number of nodes and threads, and the site's part.
 
-    `folder` is where they were read from, empty for a pasted line; `script` begins with ``-m`` and a space if it is a
-    module's name.
+    `variables` are the names of the job's variables, whose values are in the environment. `folder` is where the options
+    were read from, empty for a pasted line.
     """
 
-    script: str
-    args: tuple[str, ...] = ()
-    cwd: str = "."
-    threads: int = 1
-    cluster: str = "horovod"
-    parameter_servers: int = 0
-    processes: int = 1
     nodes: int = 1
+    threads: int = 1
     gpus_per_node: int = 0
-    env: tuple[str, ...] = ()
-    oversubscribe: bool = False
-    timeout_s: float | None = None
-    max_restarts: int = 0
-    elastic: bool = False
-    debug: int | None = None
+    variables: tuple[str, ...] = ()
     terminal: str = ""
     controller: str = "gloo"
     network_interface: str = ""
@@ -62,7 +53,7 @@ class RunOptions:
         words = sys.argv[1:] if words is None else words
         try:
             return cls.read(words[0]) if words and not words[0].startswith("--") else cls.parse(words)
-        except InputError as error:
+        except (InputError, JobError) as error:
             print(error, file=sys.stderr)
             sys.exit(2)
 
@@ -77,19 +68,19 @@ class RunOptions:
     @classmethod
     def of_job(cls, job: Mapping[str, Any]) -> "RunOptions":
         """Return the options that a ``job.json`` describes."""
-        known = {**job.get("site", {}), **job}
-        values = {each.name: known[each.name] for each in dataclasses.fields(cls) if known.get(each.name) is not None}
-        return cls(**values | {"args": tuple(job["args"]), "env": tuple(job.get("env") or ())})
+        known = {**job.get("site", {}), **job, "variables": tuple(job.get("env") or ())}
+        names = [each.name for each in dataclasses.fields(cls) if each.name != "env"]
+        return cls(**{name: known[name] for name in names if known.get(name) is not None})
 
     @classmethod
     def parse(cls, words: Sequence[str]) -> "RunOptions":
         """Read a pasted line; InputError if an option is unknown or not a number, or the script is missing."""
         rest, values = list(words), {}
-        known: dict[str, Any] = {_flag(name): _field(name) for name in (*OF_TASK, *OF_HOSTS)}
+        known: dict[str, Any] = {_flag(name): _field(name) for name in (*TASK_OPTIONS, *HOST_OPTIONS)}
         while len(rest) > 1 and rest[0].startswith("--"):
             flag, word, *rest = rest
             try:
-                values[known[flag].name] = known[flag].type(word)
+                values[known[flag].name] = CONVERTERS.get(known[flag].type, known[flag].type)(word)
             except (KeyError, ValueError):
                 raise InputError(f"invalid option {flag} {word}; the options are: {', '.join(known)}") from None
         if rest[:1] == [MODULE] and len(rest) > 1:
@@ -103,7 +94,9 @@ class RunOptions:
         given = [(name, getattr(self, name)) for name in names]
         # Threads or nodes are always there: a line that begins with an option is not taken for a folder.
         needed = [
-            (name, value) for name, value in given if value != _field(name).default or name in ("threads", "nodes")
+            (name, value)
+            for name, value in given
+            if name in ("threads", "nodes") or (value and value != _field(name).default)
         ]
         options = (word for name, value in needed for word in (_flag(name), str(value)))
         script = (MODULE, self.module) if self.module else (self.script,)
@@ -117,12 +110,13 @@ class RunOptions:
     @property
     def rank_command(self) -> tuple[str, ...]:
         """The command line of a rank in this process's environment."""
-        return (sys.executable, "-m", "ddl.rank", *([self.folder] if self.folder else self.words(OF_RANK)))
+        return (sys.executable, "-m", "ddl.rank", *([self.folder] if self.folder else self.words(RANK_OPTIONS)))
 
-    def roles(self, processes: int | None = None) -> Roles:
+    def roles(self, ranks: int | None = None) -> Roles:
         """Return the roles of this many ranks, by default all."""
-        others = 1 + self.parameter_servers if self.cluster == "parameter_server" else 0
-        return assign_roles(self.cluster, (processes or self.processes) - others, self.parameter_servers)
+        servers = self.parameter_servers or 0
+        others = 1 + servers if self.cluster == "parameter_server" else 0
+        return assign_roles(self.cluster, (ranks or self.ranks) - others, servers)
 
 
 def _field(name: str) -> dataclasses.Field:

@@ -163,7 +163,7 @@ class Site:
 
     def ranks_per_node(self, job: "Job") -> int:
         """Return the most ranks on one node, including those that only coordinate."""
-        return -(-job.processes // self.nodes_for(job))
+        return -(-job.ranks // self.nodes_for(job))
 
     def threads_per_rank(self, job: "Job") -> int:
         """Return the number of threads per rank: as requested or, by default, an equal share of the node's cores.

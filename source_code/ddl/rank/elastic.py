@@ -57,7 +57,7 @@ class Elastic(OneHost):
 
     def __init__(self, options: RunOptions):
         super().__init__(options)
-        self._most, self._script = options.processes, self.folder.discovery
+        self._most, self._script = options.ranks, self.folder.discovery
         self._driver: Any = None
         self._numbers: list[int] = []  # of the running processes
         self._world: set[Place] = set()  # the places of the present world

@@ -94,7 +94,7 @@ class OneHost(Supervisor):
     def run_ranks(self) -> None:
         """Start all ranks and wait for them."""
         options = self.options
-        self.slots = slots(options.processes, options.nodes)
+        self.slots = slots(options.ranks, options.nodes)
         listening = rendezvous.listen(self.server_address)
         meeting = rendezvous.through("gloo", self.interface, debugging=options.debug is not None)
         os.environ |= {**rendezvous.variables(*listening.getsockname()), **meeting}
@@ -106,7 +106,7 @@ class OneHost(Supervisor):
         with ThreadPoolExecutor(len(self.slots)) as pool:
             runs = [pool.submit(self._run_rank, slot) for slot in self.slots]
             try:
-                rendezvous.serve(listening, options.processes, options.nodes)
+                rendezvous.serve(listening, options.ranks, options.nodes)
             except BaseException:
                 self.end_processes()
                 raise

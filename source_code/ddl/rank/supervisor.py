@@ -142,7 +142,7 @@ class Supervisor:
         with self._lock:
             self._children, self._ending, self._start = [], False, self._start + 1
         self.asked = ""
-        self._earlier_bytes = self.folder.output_bytes(range(self.options.processes))
+        self._earlier_bytes = self.folder.output_bytes(range(self.options.ranks))
 
     def _kill_after(self, grace_s: float, start: int) -> None:
         time.sleep(grace_s)
@@ -239,7 +239,7 @@ class Supervisor:
 
     def _has_output(self) -> bool:
         """Return whether the script of a rank has printed or recorded anything since the last start."""
-        return self.folder.output_bytes(range(self.options.processes)) > self._earlier_bytes
+        return self.folder.output_bytes(range(self.options.ranks)) > self._earlier_bytes
 
     def waits(self, ranks: Sequence[int]) -> list[bool]:
         """Return for each of these ranks whether it waits for others."""

@@ -51,7 +51,7 @@ def main(forked: bool = False) -> None:
     rank = int(os.environ.get("DDL_PROCESS") or os.environ.get("HOROVOD_RANK", "0"))
     roles = options.roles(int(os.environ.get("HOROVOD_SIZE", "1")))
     debugged = options.debug == rank and options.terminal
-    _set_threads(str(options.threads), forked, options.env)
+    _set_threads(str(options.threads), forked, options.variables)
     note = devices.prepare(options)
     folder = RunFolder.here()
     # A warning of the time limit may come while the script imports. A script that handles SIGURG unblocks it; other

@@ -163,7 +163,7 @@ JOB: Schema = {
     "id": str,
     "created": NUMBER,
     "workers": int,
-    **dict.fromkeys(("processes?", "max_restarts?", "parameter_servers?"), int),
+    **dict.fromkeys(("ranks?", "processes?", "max_restarts?", "parameter_servers?"), int),
     **dict.fromkeys(("name?", "script?", "cwd?", "cluster?", "shell_line?", "where?"), str),
     "args?": list,
     "env?": list,
@@ -175,14 +175,14 @@ MOST_RANKS = 10_000  # more than anybody has, and few enough to look for their f
 def read_job(folder: RunFolder) -> dict | None:
     """Return a run's ``job.json``; None if it does not exist, DamagedFile if it is not one."""
     job = read_json(folder.job, JOB)
-    if job and not 1 <= processes_of(job) <= MOST_RANKS:
-        raise DamagedFile(f"{folder.job} is damaged: a run has 1 to {MOST_RANKS:,} ranks, got {processes_of(job):,}")
+    if job and not 1 <= ranks_of(job) <= MOST_RANKS:
+        raise DamagedFile(f"{folder.job} is damaged: a run has 1 to {MOST_RANKS:,} ranks, got {ranks_of(job):,}")
     return job
 
 
-def processes_of(job: Mapping) -> int:
+def ranks_of(job: Mapping) -> int:
     """Return the number of ranks of a run, from its ``job.json``; old records have only the workers."""
-    return job.get("processes") or job.get("workers", 0)
+    return job.get("ranks") or job.get("processes") or job.get("workers", 0)  # the second in records of version 0.2
 
 
 def start_of(folder: RunFolder) -> float | None:

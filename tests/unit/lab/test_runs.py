@@ -29,7 +29,7 @@ def make():
     def make(run_id=IDS[0], cell="a", execution="m1", ended=None, notebook=f"/course/notebooks/{NAME}", name="<b>good"):
         folder = RunFolder(runs_dir() / run_id)
         folder.path.mkdir()
-        job = {"id": run_id, "name": name, "created": 100.0, "workers": 1, "processes": 1, "site": {}}
+        job = {"id": run_id, "name": name, "created": 100.0, "workers": 1, "ranks": 1, "site": {}}
         write_json(folder.job, job)
         write_json(folder.shown, {"notebook": notebook, "cell": cell, "execution": execution})
         folder.append(folder.launcher, {"event": "launched", "time": 100.0, "pid": 0})

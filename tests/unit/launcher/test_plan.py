@@ -57,7 +57,7 @@ def test_job_files_are_written_before_the_start():
     described = json.loads(files["job.json"])
     assert (described["argv"], described["shell_line"]) == (list(result.argv), result.shell_line)
     told = {"id": "r1", "name": "small", "created": 12.5, "script": "/course/x.py", "args": ["a"], "cwd": "/course"}
-    told |= {"workers": 2, "parameter_servers": 1, "processes": 4, "nodes": 1, "threads": 2, "env": [], "timeout_s": 60}
+    told |= {"workers": 2, "parameter_servers": 1, "ranks": 4, "nodes": 1, "threads": 2, "env": [], "timeout_s": 60}
     assert described | told == described
     assert described["site"]["scheduler"] == "local" and described["site"]["cores_per_node"] == 4
     assert dict(result.environment) == {"DDL_RUN_ID": "r1", "DDL_RUN_DIR": "/runs/r1"}

@@ -131,7 +131,7 @@ def write(folder, errors=(), exits=(), logs=(), stacks=(), ended=(), tasks=(), e
     """
     job = {"workers": 2, "timeout_s": 45, **dict(job)}
     folder.job(**job)
-    for rank in range(job.get("processes", job["workers"])):
+    for rank in range(job.get("ranks", job["workers"])):
         folder.rank(rank, **({"ended": ended[rank]} if rank in ended else {}))
     for rank, (time, type, message, *fields) in dict(errors).items():
         folder.error(rank, time, type, message, **(fields[0] if fields else {}))

@@ -1,29 +1,30 @@
 """Options of a run's processes, from job.json and from a pasted line."""
 
+import ast
 import dataclasses
+import inspect
 import json
 
 import pytest
 
 from ddl.cli import main
 from ddl.launcher import launch as launching
-from ddl.launcher.job import OPTIONS
+from ddl.launcher.job import LAUNCHER, OPTIONS, RANKS, SUPERVISOR
 from ddl.launcher.plan import plan
-from ddl.launcher.run_options import OF_HOSTS, OF_RANK, OF_TASK, RunOptions
+from ddl.launcher.run_options import HOST_OPTIONS, RANK_OPTIONS, TASK_OPTIONS, RunOptions
 from ddl.launcher.site import Site
+from helpers import ROOT
 
 SCRIPT = ("/c/x.py", "a", "--threads", "9", "-np", "--timeout-s", "")
 
 
-@pytest.mark.parametrize("names", [OF_RANK, OF_TASK, OF_HOSTS])
+@pytest.mark.parametrize("names", [RANK_OPTIONS, TASK_OPTIONS, HOST_OPTIONS])
 @pytest.mark.parametrize(
     "options",
     [
         RunOptions("/c/x.py", SCRIPT[1:], threads=2),
         RunOptions("-m pkg.train", SCRIPT[1:], threads=1, cluster="parameter_server", parameter_servers=3),
-        RunOptions(
-            "/c/x.py", threads=3, controller="mpi", network_interface="ib0", nodes=2, rate_mbit=100, processes=4
-        ),
+        RunOptions("/c/x.py", threads=3, controller="mpi", network_interface="ib0", nodes=2, rate_mbit=100, workers=4),
     ],
 )
 def test_pasted_line_is_read_as_it_was_written(names, options):
@@ -109,3 +110,32 @@ def test_option_reaches_the_job_from_keyword_command_line_and_rerun(name, asked,
     assert main(["rerun", "r1"]) == 0
     again = dataclasses.replace(asked[-1], warm=job.warm, oversubscribe=job.oversubscribe)
     assert again == dataclasses.replace(job, threads=again.threads, nodes=again.nodes)
+
+
+def test_launch_has_every_option_as_a_plain_parameter():
+    parameters = inspect.signature(launching.launch).parameters
+    assert not hasattr(launching.launch, "__signature__")
+    for name, each in OPTIONS.items():
+        default = None if name == "name" else each.default  # the script's name
+        assert (parameters[name].default, parameters[name].kind) == (default, inspect.Parameter.KEYWORD_ONLY), name
+        assert f"    {name}\n" in launching.launch.__doc__, name
+    ours = {"script", "args", "env", "site", "dry_run", "wait", "detach", "check", "arguments"}
+    assert set(parameters) == ours | set(OPTIONS)
+
+
+def read_in(*rooms):
+    """Return the names of attributes that modules of some rooms read."""
+    files = [path for room in rooms for path in (ROOT / "source_code" / "ddl" / room).glob("*.py")]
+    trees = [ast.parse(path.read_text()) for path in files if path.name not in ("job.py", "run_options.py")]
+    return {node.attr for tree in trees for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
+
+
+@pytest.mark.parametrize("name", OPTIONS)
+def test_option_is_read_where_it_is_said_to_reach(name):
+    rooms = {RANKS: ("rank",), SUPERVISOR: ("rank",), LAUNCHER: ("launcher",)}[OPTIONS[name].metadata["reaches"]]
+    read = read_in(*rooms) | ({"workers"} if "ranks" in read_in("rank") else set())
+    assert name in read, f"nothing in ddl/{rooms[0]} reads the option {name}"
+
+
+def test_option_that_nobody_reads_is_found():
+    assert "nice" not in read_in("rank", "launcher") and "threads" in read_in("rank")

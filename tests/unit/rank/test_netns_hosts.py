@@ -31,7 +31,7 @@ def test_hosts_command_is_complete(site):
     result = planned(job, site)
     python = sys.executable
     assert result.shell_line == (
-        f"cd /c && {python} -m ddl.rank.netns_hosts --nodes 2 --rate-mbit 100 --processes 4 --threads 2 "
+        f"cd /c && {python} -m ddl.rank.netns_hosts --nodes 2 --rate-mbit 100 --workers 4 --threads 2 "
         "/course/x.py --epochs 2"
     )
     assert result.argv == (python, "-m", "ddl.rank.netns_hosts", "/runs/r1")
