@@ -349,8 +349,8 @@ prediction.report(predicted, training)
 # than $2(N-1)$ times, so the fit does not carry over to many more ranks. The model
 # leaves out threads that compete for cores, and other programs.
 #
-# More ranks, several hosts, and clusters that you don't have:
-# [2c](2c.Algorithms-and-Predictions.ipynb), sections 2 to 4.
+# More ranks, and several hosts:
+# [2c](2c.Algorithms-and-Predictions.ipynb), sections 2 and 3.
 
 # %% [markdown]
 # ## Your answers so far

@@ -51,8 +51,8 @@ gb_per_s = {  # in each direction, over the best path
 # %% [markdown]
 # ## 1. Matrices, and paths between GPUs
 #
-# Seven machines are recorded: Big Basin, DGX-1, DGX A100, DGX H100, two servers with Pascal
-# GPUs, and one with four GPUs on PCIe.
+# Five machines are recorded: Big Basin, DGX-1, DGX A100, DGX H100, and a server with four
+# GPUs on PCIe.
 #
 # **Predict first.** How many of them have an NVSwitch, with which every GPU reaches every
 # other at full speed?

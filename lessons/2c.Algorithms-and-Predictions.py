@@ -5,7 +5,7 @@
 #
 # | about | this notebook |
 # | --- | --- |
-# | time | 120 minutes, in three sittings; the runs alone take about three |
+# | time | 105 minutes, in three sittings; the runs alone take about three |
 # | hardware | two cores; with GPUs and a network there is more to see |
 # | before this | [2. System topology](2.System-Topology.ipynb) |
 #
@@ -14,8 +14,8 @@
 # | sitting | sections | minutes |
 # | --- | --- | --- |
 # | algorithms | 1 | 45 |
-# | predictions | 2 to 3 | 45 |
-# | several hosts | 4 | 30 |
+# | predictions | 2 | 30 |
+# | several hosts | 3 | 30 |
 
 # %% tags=["parameters"]
 size = "reader"  # "smoke" only checks that everything runs
@@ -30,8 +30,8 @@ import numpy as np
 
 # %% tags=["demo"]
 from ddl import hosts, launch
-from course import check, clusters, compare_guess, cost, hierarchy
-from course import hint, plot, prediction, published, race, recorded
+from course import check, compare_guess, cost, hierarchy
+from course import hint, plot, prediction, race, recorded
 
 smoke = size == "smoke"
 step = dict(threads=1, global_batch=64, seed=seed)
@@ -451,172 +451,6 @@ prediction.report({"from two and three": larger}, two_more)
 # ### END SOLUTION
 
 # %% [markdown]
-# ## 3. Clusters that you don't have
-#
-# Each term needs another source:
-#
-# | term | from |
-# | --- | --- |
-# | computation | images/s of one GPU, published |
-# | bandwidth of a link | its data sheet, times the share of it that NCCL counts on |
-# | latency of a message | NCCL's own constants |
-# | messages of an all-reduce | **one ring** through all GPUs of all servers; large servers: first inside each |
-# | all-reduces of a step | Horovod **fuses** gradients until a message has 128 MiB |
-# | overlap | unknown: the **middle** between no and full overlap |
-# | waiting for the slowest | unknown: fitted to others' figures |
-
-# %% tags=["demo"]
-for kind, share in clusters.SHARE.items():
-    latency_us = 1e6 * clusters.LATENCY_S[kind]
-    print(f"{kind}: {share:.0%} of the bandwidth, {latency_us:.1f} µs each")
-
-# %% [markdown]
-# Horovod's authors published what 512 GPUs reach: 128 servers of 4 Pascal GPUs on a 25
-# Gbit/s network. Inception V3 and ResNet-101 have an efficiency of about 90 %.
-#
-# **Predict first.** VGG-16 has six times the weights of Inception V3, most of
-# them in dense layers, which need little computation. What is its efficiency there?
-
-# %% tags=["demo"]
-guess_vgg = None  # percent
-
-# %% tags=["demo"]
-figures = published.compared()
-vgg = figures[figures["network"] == "VGG-16"].set_index("gpus")
-said = vgg["published_percent"][512]
-compare_guess(guess_vgg, said, "% efficiency of VGG-16 on 512 GPUs, published")
-
-# %% [markdown]
-# What do these terms say? The slowest link of the ring decides: beyond one server, the
-# network. Of the ring's $2(N-1)$ messages, those between servers have the network's
-# latency, the others PCIe's.
-
-# %% tags=["demo"]
-pascal = clusters.scaling(
-    "pascal-25gbe", 128, "vgg16", batch=64, algorithm="ring", late=0
-)
-prediction.table(pascal, "VGG-16, if nobody is late.")
-
-# %% [markdown]
-# ### What no data sheet says
-#
-# Predictions from these terms alone are too high. The course's file has figures of
-# twelve publishers, from 2 GPUs to 1,024. They give one more term, the **wait
-# for the slowest**. Each rank's computation varies by a standard deviation of $s$
-# times its mean; of $N$ ranks the slowest is late by $e(N)\,s$, where $e(N)$ is the
-# expected maximum of $N$ normal variables: 0.6 for two, 1.4 for eight, 2.8 for 256.
-# The fitted $s$ covers everything that makes a rank late: its input, its clock rate,
-# kernels that compete with messages.
-#
-# A fit says nothing about other figures. So each publisher's figures are predicted
-# with an $s$ from the **other** publishers' alone.
-
-# %% tags=["demo"]
-print("s, fitted to all figures:", published.fitted())
-
-# %% [markdown]
-# **Predict first.** How many points of efficiency will the predictions be off
-# on average?
-
-# %% tags=["demo"]
-guess_points = None  # points
-
-# %% tags=["demo"]
-scores = published.by_publisher(figures)
-error = scores.set_index("publisher")["model"]["all"]
-compare_guess(guess_points, error, "points off on average")
-
-# %% tags=["demo"]
-plot.plot_published(figures)
-
-# %% tags=["demo"]
-scores
-
-# %% [markdown] tags=["claims"]
-# The prediction is off by 7.4 points on average. A constant 90 % is off by 8.5, and
-# answering the mean of the others' figures by 9.2. Per figure, the prediction is
-# closer than 90 % by 1.2 points, with a 95 % interval from 0.4 to 1.9. But figures of
-# one publisher are not independent: the mean of the twelve publishers' means is 0.4
-# points, with an interval from −0.9 to 1.7, so for the next publisher this is no
-# clear difference. Without the wait for the slowest the prediction would be too high
-# for 169 of the 198 figures; over all 198 it would be 6.8 points too high on average.
-#
-# The grey band should contain four of five figures. With each publisher's band from
-# the others' figures alone, 163 of 198 are inside, but only 20 of Lambda's 32, 6 of
-# CSCS's 12 and 2 of Hugging Face's 5. On 256 H100s the prediction is 74 %, and
-# 39 % were measured: there a GPU computes for only 102 ms in a step, so what does
-# not shrink with its part of the batch dominates.
-
-# %% [markdown]
-# ### What it can't tell
-#
-# Some publishers keep the global batch while GPUs are added (**strong scaling**), and
-# some compute in half precision. Both groups have a row in the table above.
-
-# %% [markdown] tags=["claims"]
-# With strong scaling the prediction is off by 9.2 points, and too high by 7.6; in half
-# precision it is off by 8.8, in both directions. A wait fitted to half precision alone
-# predicts it no better. And 7 of the 198 figures are above 100 %, up to 141 %, which
-# the model never predicts.
-
-# %% [markdown]
-# ### Publishers that it had not seen
-#
-# With the model left as it is, 63 figures of six more publishers were recorded, and only
-# then predicted.
-#
-# **Predict first.** How many of the 63 are in the band, if it promises four of five?
-
-# %% tags=["demo"]
-guess_inside = None  # of 63
-
-# %% tags=["demo"]
-others = published.by_publisher(published.held_out())
-compare_guess(guess_inside, others.set_index("publisher")["inside"]["all"], "of 63 are in the band")
-
-# %% tags=["demo"]
-others
-
-# %% [markdown] tags=["claims"]
-# The band contains 42 of the 63, two of three. The prediction is off by 11.7 points and a
-# constant 90 % by 12.0: no clear difference. It is too high for 44 of the 63, most of all
-# for 128 GPUs in 2017: it predicts 88 %, and the median of four programs is 37 %.
-
-# %% [markdown]
-# So a prediction is not a bound: most figures of publishers that it had not seen are lower,
-# and some are higher. Its terms are more useful: they show what grows with the number of
-# GPUs.
-
-# %% [markdown]
-# ### Why not closer?
-#
-# Several *programs* on the same servers, with the same network and batch:
-
-# %% tags=["demo"]
-published.programs()
-
-# %% [markdown] tags=["claims"]
-# On the same 32 GPUs the best of eight programs reaches 98 % with ResNet-50,
-# and the worst 78 %. On average a program is 5.5 points from the median. A
-# model that knows only the machine can't know the program.
-
-# %% [markdown]
-# And TCP? Horovod's authors measured the same 16 GPUs with and without RDMA:
-
-# %% tags=["demo"]
-sixteen = figures[figures["study"] == "horovod-16"]
-sixteen = sixteen.replace({"through": {"": "RDMA"}}).pivot(
-    index="network", columns="through", values="published_percent"
-)
-sixteen.round(1)
-
-# %% [markdown] tags=["claims"]
-# Over TCP, VGG-16 trains 27 % fewer images/s than over RDMA, ResNet-101 3 %
-# and Inception V3 2 %. In another of their benchmarks, with 64 GPUs over TCP,
-# VGG-16 reaches 64 % and Inception V3 83 %: TCP can explain the first, but not
-# the second.
-
-# %% [markdown]
 # **Question 4** (3 points)
 #
 # - `efficiencies(compute_s, exchange_s)`: the efficiency without overlap and
@@ -681,24 +515,19 @@ assert near(gbit_per_s_needed(2, 10, 3, 0.25), 320 / 18 * 1e-9)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# Here are up to a thousand A100s training ResNet-50 (in a terminal,
-# `ddl predict --topology dgx-a100 --nodes 128 --model resnet50 --batch 256`), each term
-# in ms, and the interval:
-
-# %% tags=["demo"]
-margin = clusters.MARGIN_POINTS
-thousand = clusters.scaling("dgx-a100", 128, "resnet50", batch=256)
-prediction.table(thousand, margin_points=margin)
-
-# %% [markdown]
-# Eight fast network cards make communication easy; waiting is what grows. The
-# prediction leaves out other jobs on the network, oversubscribed switches, reading the
-# data, and whether so large a global batch still learns (lesson 4).
+# ### Clusters that you don't have
+#
+# For them, each term needs another source: the published speed of one GPU, data sheets
+# of links, NCCL's latencies. This course once predicted published efficiencies from
+# these, with a wait for the slowest rank that was fitted to them. On figures that it had
+# not seen, it was [no better than a constant
+# guess](../docs/measured.md#predictions-of-clusters). Its terms are still useful: they
+# show what grows with the number of GPUs.
 #
 # **A good place to stop.**
 
 # %% [markdown]
-# ## 4. Several hosts, for real, on one machine
+# ## 3. Several hosts, for real, on one machine
 #
 # The kernel can give processes their own network (a **network namespace**), join two of
 # these by a virtual cable, and limit its rate. To the processes this *is* two hosts on a
@@ -889,7 +718,7 @@ check()
 # ## Sources
 #
 # - Goyal et al. (2017), *Accurate, Large Minibatch SGD: Training ImageNet in 1
-#   Hour*, section 5.5
+#   Hour*, section 4: a hierarchical all-reduce
 # - Hockney (1994), *The communication challenge for MPP: Intel Paragon and Meiko
 #   CS-2*
 # - Jeaugey (2019), *Massively Scale Your Deep Learning Training with NCCL 2.4*,
@@ -900,8 +729,6 @@ check()
 # - NVIDIA, *NCCL*'s source, `src/graph/tuning.cc`: cost of rings and trees, latencies
 # - Sanders, Speck, Träff (2009), *Two-tree algorithms for full bandwidth
 #   broadcast, reduction and scan*
-# - Sergeev, Del Balso (2018), *Horovod: fast and easy distributed deep learning in
-#   TensorFlow*, section 5
 # - Thakur, Rabenseifner, Gropp (2005), *Optimization of Collective Communication
 #   Operations in MPICH*: recursive doubling, halving and doubling
 #

@@ -1,9 +1,16 @@
-"""The course's plug-in for `ddl`: commands, a data-set check for `ddl doctor`, and a class's page."""
+"""The course's plug-in for `ddl`: commands, a data-set check for `ddl doctor`, a class's page, and what is gone."""
 
 from course.cli import add_commands
 from ddl.diagnose.report import Check
 
-__all__ = ["add_commands", "checks", "needs", "pages", "script_folders"]
+__all__ = ["REMOVED", "add_commands", "checks", "needs", "pages", "script_folders"]
+
+REMOVED = {  # until the next release
+    "predict": (
+        "`ddl predict` was removed in this release: for clusters that it had not seen, it did not beat a constant "
+        "guess of 90 % (docs/measured.md)"
+    )
+}
 
 
 def needs():

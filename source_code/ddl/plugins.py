@@ -2,7 +2,8 @@
 
 An entry point names an object that may define ``add_commands(commands)`` for the command line, ``checks()`` and
 ``needs()`` (names of packages) for `ddl doctor`, ``pages()`` for the notebook server as {name: (title, function that
-returns HTML)}, and ``script_folders()``, whose scripts are found by name.
+returns HTML)}, ``script_folders()``, whose scripts are found by name, and ``REMOVED``, one sentence on each command or
+script that the release before still had, by its name.
 """
 
 from collections.abc import Iterator
@@ -22,6 +23,11 @@ def packages() -> set[str]:
 
 
 def each(name: str) -> Iterator:
-    """Return the function `name` of each plugin that defines it."""
+    """Return the function or table `name` of each plugin that defines it."""
     plugins = (point.load() for point in _points())
     return (getattr(plugin, name) for plugin in plugins if hasattr(plugin, name))
+
+
+def removed(name: str) -> str | None:
+    """Return the sentence on a command or script that this release no longer has, or None."""
+    return next((table[name] for table in each("REMOVED") if name in table), None)

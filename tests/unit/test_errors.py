@@ -30,7 +30,6 @@ def test_bug_shows_traceback_but_user_error_one_line(monkeypatch, capsys):
         (["topology", "nosuch"], "'nosuch' is neither a file nor a recorded topology"),
         (["topology", "damaged.toml"], "damaged.toml: this is not TOML"),
         (["topology", "dgx-1", "--figure", "drawn.nosuch"], "--figure drawn.nosuch: Format 'nosuch' is not supported"),
-        (["predict", "--topology", "dgx-1", "--model", "nosuch"], "unknown model 'nosuch'"),
         (["check", "nosuch.ipynb"], "there is no notebook nosuch.ipynb"),
         (["check", "damaged.ipynb"], "damaged.ipynb cannot be read as a notebook"),
         (["check", "empty.ipynb"], "empty.ipynb has no questions with tests"),

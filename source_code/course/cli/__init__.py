@@ -1,9 +1,9 @@
 """The course's command-line interface."""
 
-from course.cli import clusters, lessons
+from course.cli import lessons, topology
 
 
 def add_commands(commands):
     """Add the course's commands to those of `ddl`."""
-    clusters.add(commands)
+    topology.add(commands)
     lessons.add(commands)

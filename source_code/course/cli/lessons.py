@@ -3,7 +3,7 @@
 import time
 from functools import partial
 
-from course.cli.clusters import save
+from course.cli.topology import save
 from ddl import arguments
 
 add_command = partial(arguments.add_command, group="lessons")

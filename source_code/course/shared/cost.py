@@ -104,34 +104,6 @@ def terms(algorithm: str, ranks: int):
     return float(seconds(0, ranks, 1.0, 0.0)), float(seconds(1, ranks, 0.0, 1.0))
 
 
-# ---------------------------------------------------------------- nodes
-
-
-def ring_over_nodes(size_bytes: float, ranks_per_node: int, nodes: int, inside: Link, between: Link) -> float:
-    """Return the seconds of one ring through all ranks of all nodes, in the nodes' order.
-
-    A ring is as fast as its slowest link, and 2 (nodes − 1) of its 2 (p − 1) messages cross the network, as in NCCL's
-    tuning model (src/graph/tuning.cc, `ncclTopoTuneModel`). `inside` links neighbors in a node; `between` links nodes,
-    with all network cards of a node combined.
-    """
-    p = _ranks(ranks_per_node) * _ranks(nodes)
-    far = 2 * (nodes - 1)
-    near = 2 * (p - 1) - far
-    slowest = max(inside.beta_s_per_byte * (ranks_per_node > 1), between.beta_s_per_byte * (nodes > 1))
-    return near * inside.alpha_s + far * between.alpha_s + 2 * (p - 1) / p * size_bytes * slowest
-
-
-def hierarchical(size_bytes: float, ranks_per_node: int, nodes: int, inside: Link, between: Link) -> float:
-    """Return the seconds of an all-reduce in three steps: inside nodes, between them, inside again.
-
-    ``ring(inside) + halving_doubling(between)``: a reduce-scatter and an all-gather inside nodes, which together take
-    as long as a ring, around an all-reduce of the pieces between nodes (Goyal et al. 2017, "Accurate, large minibatch
-    SGD", section 4). `inside` and `between` are as for `ring_over_nodes`.
-    """
-    near = ring(size_bytes, ranks_per_node, inside.alpha_s, inside.beta_s_per_byte)
-    return near + halving_doubling(size_bytes, nodes, between.alpha_s, between.beta_s_per_byte)
-
-
 # ---------------------------------------------------------------- fitting
 
 

@@ -31,7 +31,11 @@ def main(argv=None):
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):  # a terminal may not have all of our characters
             stream.reconfigure(errors="replace")
-    arguments, rest = _parser().parse_known_args(argv)
+    words = sys.argv[1:] if argv is None else argv
+    if sentence := plugins.removed(words[0]) if words else None:
+        print(f"ddl: {sentence}", file=sys.stderr)
+        return 2
+    arguments, rest = _parser().parse_known_args(words)
     if rest:  # of a command that passes them on
         arguments.args = rest
     try:

@@ -10,6 +10,7 @@ import time
 
 import pytest
 
+from course.plugin import REMOVED
 from ddl.cli import _parser, main
 from ddl.records.jsonfiles import append_json_line, write_json
 from ddl.records.paths import runs_dir
@@ -72,6 +73,13 @@ def test_wrong_word_is_refused_with_a_suggestion(capsys, words, usage, refusal):
         main(words)
     shown = capsys.readouterr().err
     assert shown.startswith(f"usage: {usage} ") and shown.rstrip().endswith(refusal)
+
+
+@pytest.mark.parametrize("name", REMOVED)
+def test_what_is_gone_is_refused_in_one_sentence(capsys, name):
+    assert main([name, "--help"]) == 2
+    assert capsys.readouterr().err == f"ddl: {REMOVED[name]}\n"
+    assert name not in next(action.choices for action in _parser()._actions if action.choices)
 
 
 def test_every_command_is_grouped_and_its_example_is_accepted():

@@ -40,7 +40,6 @@ FIGURES = {
     "cost": lambda: plot.plot_cost({"a layer": (0.01, (4e6,))}, LINK, 2),
     "lost share": lambda: plot.plot_lost_share(60, 300, 11_124),
     "algorithms": lambda: plot.plot_algorithms(64, 1e-5, 1e-10),
-    "published": lambda: plot.plot_published(),
     "links": lambda: plot.plot_links(),
     "convergence": lambda: plot.plot_convergence(arms()),
     "differences": lambda: plot.plot_differences(arms(), arms()[0].name),

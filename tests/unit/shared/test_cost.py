@@ -3,7 +3,7 @@
 import numpy
 import pytest
 
-from course.shared.cost import ALGORITHMS, Link, fit, ring_over_nodes, terms
+from course.shared.cost import ALGORITHMS, fit, terms
 
 SIZES = [4**power for power in range(1, 14)]
 ALPHA, BETA = 30e-6, 1 / 5e9
@@ -38,15 +38,6 @@ def test_an_algorithm_costs_its_messages_and_bytes(algorithm, ranks, messages, s
     assert terms(algorithm, ranks) == pytest.approx((messages, share))
     seconds = ALGORITHMS[algorithm](1e6, ranks, ALPHA, BETA)
     assert seconds == pytest.approx(messages * ALPHA + share * 1e6 * BETA)
-
-
-INSIDE, BETWEEN = Link(2e-6, 1 / 100e9), Link(10e-6, 1 / 10e9)
-
-
-def test_ring_over_nodes_is_limited_by_slowest_link():
-    for inside, slowest in ((INSIDE, 10e9), (Link(2e-6, 1 / 5e9), 5e9)):
-        seconds = ring_over_nodes(1e8, 8, 4, inside, BETWEEN)
-        assert seconds == pytest.approx(6 * 10e-6 + 56 * 2e-6 + 2 * 31 / 32 * 1e8 / slowest)
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
