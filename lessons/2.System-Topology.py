@@ -48,7 +48,7 @@ plot.plot_topology(machine)
 # From the inside out: a **core** has small caches of its own. The cores of a
 # **socket** share the memory channels, and groups of them a last-level cache. A
 # **NUMA node** is a block of memory with the cores near it. GPUs and network cards
-# attach to a tree of **PCIe** links.
+# attach to a tree of **PCIe** links. hwloc's `lstopo` also draws each core and cache.
 #
 # `topology.load` reads a recorded machine. Some pairs of the GPUs of NVIDIA's DGX-1
 # (2017) are joined by **NVLinks**, fast links from GPU to GPU.

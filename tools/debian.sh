@@ -9,12 +9,12 @@ chromium fonts-dejavu-core
 slurm-wlm munge libpmix-dev
 buildah debootstrap
 bubblewrap
-hwloc iproute2
+iproute2
 procps strace
 "
 # In turn: the lessons in a real browser; a real Slurm, with what its MPI plug-in loads; building
-# the container image from a Debian made here; where hand-ins run; a machine's topology, and hosts
-# in namespaces of the network; what tests look at processes with, and end them at a system call.
+# the container image from a Debian made here; where hand-ins run; hosts in namespaces of the
+# network; what tests look at processes with, and end them at a system call.
 
 command -v dpkg-query >/dev/null || { echo "test-all: not a Debian; it needs:" $packages; exit 0; }
 missing=

@@ -9,7 +9,8 @@ REMOVED = {  # until the next release
     "predict": (
         "`ddl predict` was removed in this release: for clusters that it had not seen, it did not beat a constant "
         "guess of 90 % (docs/measured.md)"
-    )
+    ),
+    ".xml": "hwloc's XML is not read since this release: `lstopo` draws it; `ddl topology` shows this machine",
 }
 
 

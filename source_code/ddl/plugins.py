@@ -2,8 +2,8 @@
 
 An entry point names an object that may define ``add_commands(commands)`` for the command line, ``checks()`` and
 ``needs()`` (names of packages) for `ddl doctor`, ``pages()`` for the notebook server as {name: (title, function that
-returns HTML)}, ``script_folders()``, whose scripts are found by name, and ``REMOVED``, one sentence on each command or
-script that the release before still had, by its name.
+returns HTML)}, ``script_folders()``, whose scripts are found by name, and ``REMOVED``, one sentence on each command,
+script or type of file that the release before still had, by its name.
 """
 
 from collections.abc import Iterator
@@ -29,5 +29,5 @@ def each(name: str) -> Iterator:
 
 
 def removed(name: str) -> str | None:
-    """Return the sentence on a command or script that this release no longer has, or None."""
+    """Return the sentence on what this release no longer has, or None."""
     return next((table[name] for table in each("REMOVED") if name in table), None)

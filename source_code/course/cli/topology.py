@@ -21,7 +21,7 @@ def add(commands):
         "machine",
         nargs="?",
         metavar="NAME_OR_FILE",
-        help="a recorded one, a .toml file, XML of lstopo or the text of nvidia-smi topo -m (default: this machine)",
+        help="a recorded one, a .toml file or the text of nvidia-smi topo -m (default: this machine)",
     )
     topology.add_argument(
         "--matrix", action="store_true", help="distances between GPUs and network cards, as in nvidia-smi topo -m"

@@ -13,15 +13,15 @@ Units: GB/s are 10^9 bytes per second and direction, Gbit/s are 10^9 bits per se
 """
 
 import math
-import re
 from pathlib import Path
 
-from course.topology import hwloc, nvidia, recorded_machines
+from course.topology import nvidia, recorded_machines
 from course.topology.error import TopologyError
 from course.topology.graph import Topology
 from course.topology.link import links
 from course.topology.local import here, placements
 from course.topology.recorded_machines import names
+from ddl import plugins
 from ddl.text import did_you_mean
 
 __all__ = ["Topology", "TopologyError", "compare", "here", "links", "load", "names", "placements"]
@@ -30,11 +30,13 @@ __all__ = ["Topology", "TopologyError", "compare", "here", "links", "load", "nam
 def load(name_or_path: str | Path) -> Topology:
     """Load a topology by its recorded name (see `names`) or from a file.
 
-    A file is TOML in the format above, XML of ``lstopo --of xml``, or the text of ``nvidia-smi topo -m``.
+    A file is TOML in the format above, or the text of ``nvidia-smi topo -m``.
 
     Raises TopologyError, with the line if possible, if the file is missing or invalid.
     """
     path = Path(name_or_path)
+    if gone := plugins.removed(path.suffix):
+        raise TopologyError(gone)
     if str(name_or_path) in names():
         path = recorded_machines.FOLDER / f"{name_or_path}.toml"
     if not path.exists() or path.is_dir():  # a pipe is also possible
@@ -47,8 +49,6 @@ def load(name_or_path: str | Path) -> Topology:
         raise TopologyError(f"{path.name}: this is not text in UTF-8: {error}") from error
     if path.suffix == ".toml":
         return recorded_machines.parse(text, path.stem, path.name)
-    if path.suffix == ".xml" or re.match(r"\s*<(\?xml|!|topology)", text):
-        return hwloc.parse(text.lstrip(), path.stem, path.name)
     return nvidia.parse(text, path.stem, path.name)
 
 

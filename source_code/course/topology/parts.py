@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from course.topology.error import TopologyError
 from course.topology.link import nvlink_gb_per_s, pcie_gb_per_s
 
-CACHES = ("unified", "data", "instruction")  # kinds, by hwloc's number
+CACHES = ("unified", "data", "instruction")
 DEVICE_KINDS = {  # and their common names
     "root": "PCIe root",
     "switch": "PCIe switch",
