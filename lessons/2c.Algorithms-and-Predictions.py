@@ -13,8 +13,8 @@
 #
 # | sitting | sections | minutes |
 # | --- | --- | --- |
-# | algorithms | 1 | 45 |
-# | predictions | 2 | 30 |
+# | algorithms | 1 | 40 |
+# | predictions | 2 | 35 |
 # | several hosts | 3 | 30 |
 
 # %% tags=["parameters"]
@@ -31,13 +31,13 @@ import numpy as np
 # %% tags=["demo"]
 from ddl import hosts, launch
 from course import check, compare_guess, cost, hierarchy
-from course import hint, plot, prediction, race, recorded
+from course import hint, plot, prediction, recorded
 
 smoke = size == "smoke"
 step = dict(threads=1, global_batch=64, seed=seed)
 
 # %% [markdown]
-# ## 1. Algorithms, and a race
+# ## 1. Algorithms
 #
 # Besides the ring there are trees, and exchanges with partners at distance 1, 2, 4,
 # ...: of all the data each time (**recursive doubling**), or of ever smaller parts, and
@@ -271,44 +271,13 @@ for ranks in (1, 2, 4, 8, 16):
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# ### A race on four real ranks
+# ### Measure it
 #
-# Does the model hold? `race_allreduce.py` runs three algorithms over the same
-# connections between four processes. They take turns at each size, so that other work
-# affects them equally. α and β are fitted to the **ring** alone; the other two curves
-# are predictions.
-#
-# **Predict first.** From how many KiB on is the ring faster than recursive
-# doubling, with four ranks on this machine?
-
-# %% tags=["demo"]
-guess_race = None  # KiB
-
-# %% tags=["demo"]
-raced = launch(
-    "race_allreduce.py", name="race", workers=4, oversubscribe=True,
-    min_bytes=2**10, max_bytes=2**16 if smoke else 2**23,
-    factor=8 if smoke else 2, seconds=0.1 if smoke else 1,
-)
-
-# %% tags=["demo"]
-found = race.crossover(raced, "recursive doubling", "ring")
-compare_guess(guess_race, found.size_bytes / 1024,
-              "KiB, where the ring overtakes")
-
-# %% tags=["demo"]
-plot.plot_race(raced)
-
-# %% tags=["demo"]
-race.crossovers(raced)
-
-# %% [markdown]
-# For small messages the curves are flat: compare their heights with the messages in a
-# row, 6 (ring), 4 (halving and doubling) and 2 (recursive doubling). The
-# model may put the crossing too early: small messages stay in the caches, where a byte
-# costs less than the fitted β. Ranks on separate hosts would not compete for caches and
-# memory. In the table, `inf` means that one never overtakes the other in this range; 0,
-# that it always leads.
+# Does the model hold? On GPUs, NVIDIA's **nccl-tests** measure it: start
+# `all_reduce_perf -b 8 -e 256M -f 2 -g 8` once with `NCCL_ALGO=Ring` and once with
+# `NCCL_ALGO=Tree` in the environment. The curves are flat for small messages, where the
+# messages in a row count, and rise with the bytes. The model may put a crossing too early:
+# small messages stay in caches, where a byte costs less than the fitted β.
 
 # %% [markdown]
 # ### Several hosts: add up inside first
@@ -711,8 +680,6 @@ check()
 # - Where two hosts can be made, `launch("step_times.py", workers=2, nodes=2, threads=1,
 #   widths=[8, 32], site=hosts.site(rate_mbit=100))`: which of two networks loses more
 #   to the cable?
-# - Race over a cable: `launch("race_allreduce.py", workers=4, nodes=2,
-#   site=hosts.site(rate_mbit=100))`. Does halving and doubling still lead?
 
 # %% [markdown]
 # ## Sources

@@ -6,6 +6,7 @@ The modules behind them are imported on first use, so that a figure costs only w
 from ddl.lazy import lazy_names
 
 _MODULES = {
+    "topology.plot_algorithms": "plot_algorithms",
     "topology.plot_bandwidth": "plot_bandwidth plot_pairs",
     "challenge.plot_challenge": "plot_challenge",
     "multi_gpu.plot_classification": "plot_precision_recall plot_overfitting",
@@ -24,7 +25,6 @@ _MODULES = {
     "topology.plot_hierarchy": "plot_variants",
     "convergence.plot_landscape": "plot_slices plot_sharpness",
     "topology.plot_links": "plot_links",
-    "topology.plot_race": "plot_algorithms plot_race",
     "multi_gpu.plot_strategies": "plot_agreement",
     "topology.plot_topology": "plot_topology",
     "sharding.plot_sharding": "plot_memory plot_messages plot_cycles plot_overlap plot_ways",

@@ -10,6 +10,7 @@ REMOVED = {  # until the next release
         "`ddl predict` was removed in this release: for clusters that it had not seen, it did not beat a constant "
         "guess of 90 % (docs/measured.md)"
     ),
+    "race_allreduce.py": "race_allreduce.py was removed in this release: measure algorithms with NVIDIA's nccl-tests",
     ".xml": "hwloc's XML is not read since this release: `lstopo` draws it; `ddl topology` shows this machine",
 }
 

@@ -2,11 +2,8 @@
 
 import pytest
 
-from course.shared import cost
 from course.topology.bandwidth import bandwidths
 from course.topology.plot_bandwidth import plot_bandwidth
-from course.topology.plot_race import plot_race
-from course.topology.race import crossovers
 from ddl import launch
 
 pytestmark = pytest.mark.nightly("source_code/*bench*", "source_code/*allreduce*")
@@ -51,20 +48,3 @@ def test_collectives_of_two_ranks(cluster, library, backend, nothing_left):
     check_times(result["points"], 4)
     check_events(run, 3 * 8)
     assert len(bandwidths(run)) == 8 and "all_gather" in plot_bandwidth(run).alt
-
-
-def test_three_algorithms_race_on_four_ranks(nothing_left):
-    run = launch("race_allreduce.py", workers=4, oversubscribe=True, sizes=[4, 12, 2**20 + 4], repeats=4)
-    points = run.result["points"]
-    assert COMMON <= set(run.result) | {"backend"}
-    names = ("ring", "recursive doubling", "halving and doubling")
-    assert [(point["algorithm"], point["size_bytes"]) for point in points] == [
-        (name, size) for size in (4, 12, 2**20 + 4) for name in names
-    ]
-    check_times(points, 4)
-    check_events(run, 3)
-    for point in points:  # what the model counts is what was sent, whether or not it divides by four
-        messages, share = cost.terms(point["algorithm"], 4)
-        assert point["messages"] == messages and point["sent_bytes"] == pytest.approx(share * point["size_bytes"])
-        assert set(point["ahead_of"]) == set(names) - {point["algorithm"]}
-    assert len(crossovers(run)) == 3 and "on 4 ranks" in plot_race(run).alt

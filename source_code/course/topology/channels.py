@@ -1,4 +1,4 @@
-"""Communication channels between ranks, for `bench_p2p.py` and `race_allreduce.py`."""
+"""Communication channels between ranks, for `bench_p2p.py` and `hierarchical_allreduce.py`."""
 
 import functools
 import mmap

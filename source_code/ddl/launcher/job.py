@@ -246,6 +246,8 @@ def resolve_script(script: str | Path, cwd: str | Path) -> str:
             raise JobError(f"{script} can be read only once, and every rank reads the script: save it as a file")
         if path.is_file():
             return str(path.absolute())
+    if gone := plugins.removed(str(script)):
+        raise JobError(gone)
     known = sorted(file.name for folder in folders for file in folder.glob("*.py"))
     local = sorted(file.name for file in Path(cwd).glob("*.py"))
     if re.fullmatch(r"python[\d.]*", Path(script).name):

@@ -75,7 +75,11 @@ def test_wrong_word_is_refused_with_a_suggestion(capsys, words, usage, refusal):
     assert shown.startswith(f"usage: {usage} ") and shown.rstrip().endswith(refusal)
 
 
-GONE = {"predict": ["predict", "--topology", "dgx-1"], ".xml": ["topology", "server.xml"]}
+GONE = {
+    "predict": ["predict", "--topology", "dgx-1"],
+    "race_allreduce.py": ["run", "-n", "4", "--oversubscribe", "race_allreduce.py"],
+    ".xml": ["topology", "server.xml"],
+}
 
 
 def test_what_is_gone_is_refused_in_one_sentence(capsys):

@@ -22,6 +22,7 @@ if __name__ == "__main__":
     config = parse()  # before the slow imports, to report wrong options at once
 
 import os
+import select
 import time
 from functools import partial
 
@@ -29,15 +30,16 @@ import horovod.tensorflow as hvd
 import numpy as np
 import psutil
 import tensorflow as tf
-from race_allreduce import ITEM, Mesh, check, in_turns, numbers_to_add, ring
 
-from course.shared.bench import link_bytes, refuse_what_does_not_fit, sizes, spread, timing
-from course.topology.channels import barrier
+from course.shared.bench import link_bytes, refuse_what_does_not_fit, repeats, sizes, spread, timing
+from course.topology.channels import PATIENCE_S, barrier, connect
 from course.training.journal import Writer
 from ddl.records.network import RATE, link_made_here
 
+WARM_UP = 2  # turns of each size
 LEAST = 5  # minimal rounds, for the quartiles
 COPIES = 6  # copies of a message that a rank holds at once
+ITEM = np.dtype(np.float32)
 
 
 def main(config):
@@ -91,7 +93,7 @@ def measure(variants, size_bytes, config):
     message = tf.constant(values)
     for variant in VARIANTS:
         check(variant, variants.act(variant, message), right)
-    figures = in_turns([partial(variants.timed, variant, message) for variant in VARIANTS], config, LEAST)
+    figures = in_turns([partial(variants.timed, variant, message) for variant in VARIANTS], config)
     seconds = figures[..., 0].max(axis=0)  # a repetition took as long as its slowest rank
     sent = figures[..., 1].max(axis=0)  # from the host that sent most
     return [
@@ -109,6 +111,84 @@ def measure(variants, size_bytes, config):
         }
         for column, variant in enumerate(VARIANTS)
     ]
+
+
+def numbers_to_add(size_bytes):
+    """Return this rank's values of a message, and their sum over all ranks."""
+    # Small integers, whose sums are exact in any order.
+    values = np.random.default_rng(hvd.rank()).integers(-1000, 1000, size_bytes // ITEM.itemsize).astype(ITEM)
+    return values, hvd.allreduce(tf.constant(values), op=hvd.Sum, name=f"right.{size_bytes}").numpy()
+
+
+def check(name, result, right):
+    """Raise RuntimeError if a result differs from Horovod's all-reduce."""
+    if not np.array_equal(result, right):
+        raise RuntimeError(
+            f"{name}: on rank {hvd.rank()} the sum of {right.nbytes:,} bytes is not that of Horovod's own all-reduce"
+        )
+
+
+def in_turns(tasks, config):
+    """Run all tasks in turns, for at least `LEAST` rounds; a task returns its seconds and further figures.
+
+    Returns float64 ``[ranks, turns, tasks, figures]``.
+    """
+    for _ in range(WARM_UP):
+        turn = np.array([task() for task in tasks])
+    turns = max(LEAST, repeats(config, gather([[turn[:, 0].sum()]]).max()))
+    figures = np.array([[task() for task in tasks] for _ in range(turns)])
+    return gather(figures[None])
+
+
+def gather(values):
+    """Return the stacked rows of all ranks."""
+    return hvd.allgather(tf.constant(values, tf.float64), name="measured").numpy()
+
+
+def ring(mesh, total, order):
+    """Send only to the next rank in `order`: first to sum the pieces, then to pass them on."""
+    position = order.index(mesh.rank)
+    right, left = order[(position + 1) % mesh.ranks], order[position - 1]
+    pieces = np.array_split(total, mesh.ranks)
+    for step in range(2 * (mesh.ranks - 1)):
+        piece = pieces[(position - step - 1) % mesh.ranks]
+        received = mesh.exchange(right, pieces[(position - step) % mesh.ranks], left, piece)
+        piece[:] = piece + received if step < mesh.ranks - 1 else received
+    return total
+
+
+class Mesh:
+    """Connections from this rank to all others."""
+
+    def __init__(self, interface):
+        self.rank, self.ranks = hvd.rank(), hvd.size()
+        self.to = connect(interface)
+        for connection in self.to.values():
+            connection.setblocking(False)
+
+    def exchange(self, to, piece, source, like):
+        """Send a piece to one rank while receiving one of known size from another; return it."""
+        received = np.empty_like(like)
+        out, room = bytes_of(piece), bytes_of(received)
+        while out or room:
+            readable, writable, _ = select.select(
+                [self.to[source]] if room else [], [self.to[to]] if out else [], [], PATIENCE_S
+            )
+            if not readable and not writable:
+                raise TimeoutError(f"rank {self.rank} waited {PATIENCE_S:g} s for ranks {to} and {source}")
+            if writable:
+                out = out[writable[0].send(out) :]
+            if readable:
+                count = readable[0].recv_into(room)
+                if not count:
+                    raise ConnectionError(f"rank {source} is gone: its log, or its error file, says why")
+                room = room[count:]
+        return received
+
+
+def bytes_of(array):
+    """Return an array's memory as bytes, including an empty array's."""
+    return memoryview(array).cast("B") if array.size else memoryview(b"")
 
 
 class Variants:
