@@ -12,12 +12,9 @@ from course.topology.plot_links import EDGE, LEAF, LINE, PAD, WIDTH, draw_direct
 from course.topology.text import amount
 
 GAP = 0.7  # inches between sockets
-INSET = 0.02  # heights of a core and of a cache; a device is half as tall again
-FEW_CORES = 8  # maximal number of cores drawn individually
 LEAST_COLUMNS, LEAST_COLUMNS_NARROW = 0.9, 1.5  # width of a NUMA node without devices, and of a narrow one
 WIDEST_COLUMN, WIDEST_COLUMN_ALONE = 9.0, 4.0  # the second if there is one NUMA node
 FONT_SIZES = ((0.78, 8), (0.6, 7), (-math.inf, 6.3))  # font size in points by minimal column width in inches
-CACHE_TEXT = 0.9  # minimal width of a core that shows the size of its L1 caches
 MEMORY_TEXT = 0.6  # a device narrower than this breaks its second line
 LONGEST_NAME = 12  # maximal length of a device's name
 SWITCHES = 0.55  # height of NVSwitches and their links
@@ -27,8 +24,6 @@ FACES = {
     "machine": "#ffffff",
     "socket": "#f4f4f4",
     "numa": "#e3eef7",
-    "cache": "#ffffff",
-    "core": "#bcd7ec",
     "root": "#ffffff",
     "switch": "#ececec",
     "gpu": "#bfe3d6",
@@ -66,9 +61,9 @@ class Box:
 
 @styled
 def plot_topology(topology) -> Figure:
-    """Draw a machine: sockets, NUMA nodes, cores and caches, the PCIe tree, GPUs and NVLinks.
+    """Draw a machine: sockets, NUMA nodes with their processors as text, the PCIe tree, GPUs and NVLinks.
 
-    Up to eight cores are drawn individually. More NVLinks make a wider line; the legend has their number and speed.
+    More NVLinks make a wider line; the legend has their number and speed.
     """
     # With many NUMA nodes, columns are narrow, so each item gets its own line.
     narrow = len(topology.numas) > 2 * max(1, len(topology.sockets))
@@ -95,7 +90,6 @@ class _Section:
         self.cores = [core for core in topology.cores if core.numa == self.number]
         numbers = {core.number for core in self.cores}
         self.caches = [cache for cache in topology.caches if numbers & set(cache.cores)]
-        self.single = len(topology.cores) <= FEW_CORES
         self.boxes = _boxes(topology, self.number)
         self.lines = self._lines()
 
@@ -104,20 +98,15 @@ class _Section:
         return max(sum(box.columns for box in self.boxes), LEAST_COLUMNS_NARROW if self.narrow else LEAST_COLUMNS)
 
     @property
-    def levels(self):
-        return sorted({cache.level for cache in self.caches}, reverse=True)
-
-    @property
     def height(self):
         """Height of everything above the PCIe boxes."""
-        cores = (len(self.levels) + 2) * (LINE + PAD) if self.single and self.cores else 0
-        return len(self.lines) * LINE + 2 * PAD + cores
+        return len(self.lines) * LINE + 2 * PAD
 
     def _lines(self):
         if self.numa is None:
             return ["NUMA node", "not known"]
         parts = [[f"NUMA {self.number}" if self.narrow else f"NUMA node {self.number}"]]
-        if self.cores and not self.single:
+        if self.cores:
             threads = sum(len(core.threads) for core in self.cores)
             parts.append([f"{len(self.cores)} cores", f"{threads} threads"])
             alike = Counter((c.level, c.size_bytes) for c in self.caches if c.level > 1 and c.kind != "instruction")
@@ -241,38 +230,10 @@ class _Drawing:
         self.box(x, y, width, height, "numa")
         for at, line in enumerate(section.lines):
             self.text(x + PAD, y + height - 0.5 * PAD - at * LINE, line, size=min(8, self.size + 0.5))
-        if section.single and section.cores:
-            self.draw_cores(section, x + PAD, y + height - len(section.lines) * LINE - 1.5 * PAD, width - 2 * PAD)
         at = x + self.pad
         for box in section.boxes:
             self.draw_box(box, at, y + PAD, self.tree, box.columns * self.column)
             at += box.columns * self.column
-
-    def draw_cores(self, section, x, y, width):
-        """Draw cores in a row and their caches above them; a shared cache is one bar."""
-        place = {core.number: at for at, core in enumerate(section.cores)}
-        each = width / len(place)
-        bar = LINE + PAD
-        for row, level in enumerate(section.levels):
-            alike = {}
-            for cache in section.caches:
-                if cache.level == level:
-                    alike.setdefault(cache.cores, []).append(cache)
-            for cores, caches in alike.items():
-                columns = [place[core] for core in cores if core in place]
-                left, width = x + min(columns) * each, len(columns) * each
-                self.inset_box(left, y - (row + 1) * bar, width, bar, "cache")
-                text = f"L{level}"
-                if each > CACHE_TEXT or level > 1:
-                    sizes = (f"{amount(c.size_bytes)} {c.kind}".removesuffix(" unified") for c in caches)
-                    text += f": {' + '.join(sizes)}"
-                self.text(left + width / 2, y - (row + 0.5) * bar, text, center=True)
-        low = y - (len(section.levels) + 2) * bar
-        for core in section.cores:
-            left = x + place[core.number] * each
-            self.inset_box(left, low, each, 2 * bar, "core")
-            threads = ", ".join(map(str, core.threads))
-            self.text(left + each / 2, low + bar, f"core {core.number}\nthread {threads}", center=True)
 
     def draw_box(self, box, x, y, height, width):
         inset = PAD / 2
@@ -299,9 +260,6 @@ class _Drawing:
             name = f"{name[: LONGEST_NAME - 1]}…"
         self.text(x + width / 2, y + LEAF / 2, f"{name}\n{below}".strip(), center=True)
         self.centers[device.name] = (x + width / 2, y)
-
-    def inset_box(self, x, y, width, height, kind):
-        self.box(x + INSET, y + INSET, width - 2 * INSET, height - 2 * INSET, kind)
 
     def box(self, x, y, width, height, kind):
         style = {"boxstyle": "round,pad=0,rounding_size=0.05", "edgecolor": EDGE, "linewidth": 0.8}

@@ -6,6 +6,7 @@ import pytest
 
 from course.topology import sysfs
 from course.topology.graph import Cache, Core
+from course.topology.plot_topology import plot_topology
 
 
 def test_processors_and_memory_are_read(machine):
@@ -24,6 +25,14 @@ def test_processors_and_memory_are_read(machine):
     ]
     assert len(topology.caches) == 4 * 3 + 2
     assert topology.threads_of(1) == (2, 3, 6, 7)
+
+
+def test_a_figure_has_each_numa_node_s_processors_as_one_text_and_all_devices(machine):
+    topology = sysfs.read(machine)
+    texts = [text.get_text() for text in plot_topology(topology).axes[0].texts]
+    assert texts.count("2 cores, 4 threads") == texts.count("L3 16 MiB, L2 2×1 MiB") == 2
+    shown = {text.partition("\n")[0] for text in texts}
+    assert shown > {device.name for device in topology.devices if device.kind in ("gpu", "nic")}
 
 
 def test_bridges_become_roots_and_switches(machine):
