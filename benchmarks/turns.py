@@ -12,7 +12,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from ddl.launcher import processes
+from ddl.follow import processes
 from ddl.records.jsonfiles import write_json
 from ddl.records.machine import hardware, versions
 

@@ -11,7 +11,7 @@ import textwrap
 import pytest
 
 from ddl import runs
-from ddl.launcher import processes
+from ddl.follow import processes
 from ddl.records.paths import data_dir
 
 CHROMIUM_ARGUMENTS = [

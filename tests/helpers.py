@@ -21,7 +21,7 @@ ROOT = Path(__file__).resolve().parents[1]
 ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS"), "1")
 
 # Files that tests of the second set depend on (see plugins/nightly.py).
-LAUNCHING = ("source_code/ddl/launcher/*", "source_code/ddl/rank/*")
+LAUNCHING = ("source_code/ddl/job/*", "source_code/ddl/start/*", "source_code/ddl/follow/*")
 SETTING_UP = ("Makefile", "pyproject.toml", "requirements*.lock", "tools/*.sh")
 MARKING = ("source_code/course/grader/*", "grading/marking/*")
 IN_THE_LAB = ("source_code/ddl/display/*", "source_code/ddl/server/*", "source_code/course/lab/*")

@@ -5,7 +5,7 @@ import asyncio
 from batchspawner import MultiSlurmSpawner
 from traitlets import Unicode
 
-from ddl.launcher.slurm import JobState
+from ddl.job.slurm import JobState
 
 
 def sentence(job: str, status: str) -> str:

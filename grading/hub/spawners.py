@@ -11,7 +11,7 @@ from pathlib import Path
 from jupyterhub.spawner import LocalProcessSpawner, SimpleLocalProcessSpawner
 from traitlets import Unicode, default
 
-from ddl.rank.core_queue import QUEUE
+from ddl.start.core_queue import QUEUE
 
 
 def share_of_cores(cores: list[int], number: int, each: float | None) -> list[int]:

@@ -14,9 +14,9 @@ from pathlib import Path
 import nbformat
 from nbformat import v4
 
-from ddl.rank.fast_exit import end_with_parent
 from ddl.records.log import last_lines
 from ddl.records.machine import usable_cores
+from ddl.start.fast_exit import end_with_parent
 from ddl.text import plural
 from line import Line
 from marking.course import Course

@@ -15,20 +15,20 @@ os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "1")
 __version__ = "0.2.0"  # CHANGELOG.md says what is new
 
 _HOME = {
-    "launch": "launcher.launch",
-    "allocation": "launcher.allocation",
-    "attach": "launcher.run",
-    "runs": "launcher.run",
-    "Run": "launcher.run",
-    "RunFailed": "launcher.run",
+    "launch": "start.launch",
+    "allocation": "start.allocation",
+    "attach": "follow.run",
+    "runs": "follow.run",
+    "Run": "follow.run",
+    "RunFailed": "follow.run",
     "has_torch": "records.stack",
-    "Job": "launcher.job",
-    "Site": "launcher.site",
+    "Job": "job.job",
+    "Site": "job.site",
     "Recorder": "records.recorder",
     "compare": "comparison",
     "paired": "paired_stats",
     "doctor": "diagnose.machine",
 }
-_MODULES = {"cluster": "rank.tf_config", "hosts": "rank.netns_hosts", "stack": "records.stack"}
+_MODULES = {"cluster": "start.tf_config", "hosts": "start.netns_hosts", "stack": "records.stack"}
 
 __getattr__, __dir__, __all__ = lazy_names(__name__, _HOME, _MODULES)

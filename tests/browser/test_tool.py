@@ -62,7 +62,7 @@ def test_wheel_holds_the_tool_only(environment):
     (wheel,) = environment.glob("*.whl")
     names = zipfile.ZipFile(wheel).namelist()
     assert {name.split("/")[0].split("-")[0] for name in names} == {"ddl", "ddl_launch"}
-    assert "ddl/display/style.css" in names and "ddl/launcher/pass_environment.sh" in names
+    assert "ddl/display/style.css" in names and "ddl/job/pass_environment.sh" in names
 
 
 def test_script_runs_without_tensorflow(environment):

@@ -8,7 +8,7 @@ import nbformat
 import psutil
 import pytest
 
-from ddl.launcher import processes
+from ddl.follow import processes
 from doubling import SOLVED, STUBS, write_lesson, write_released
 from helpers import IN_THE_LAB, ROOT, until
 

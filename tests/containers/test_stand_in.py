@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from ddl import launch
-from ddl.launcher.site import Site
+from ddl.job.site import Site
 from helpers import printed, program
 
 pytestmark = pytest.mark.slow
@@ -47,7 +47,7 @@ def test_two_ranks_run_in_a_container(stand_in, script, monkeypatch, nothing_lef
     run = launch(script(SHOW), site=site, workers=2)
     assert run.state == "done", run.failure
     (call,) = asked(log)
-    assert call["image"] == image and call["command"][:3] == ["python", "-m", "ddl.rank.one_host"]
+    assert call["image"] == image and call["command"][:3] == ["python", "-m", "ddl.start.one_host"]
     if program == "singularity":
         assert call["options"]["--nv"] and call["options"]["--cleanenv"]
     else:

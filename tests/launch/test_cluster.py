@@ -7,7 +7,7 @@ import signal
 import pytest
 
 from ddl import launch
-from ddl.rank.tf_config import answers
+from ddl.start.tf_config import answers
 from helpers import LAUNCHING, until
 
 READ = """

@@ -9,8 +9,8 @@ import psutil
 import pytest
 
 from ddl import attach, launch, runs
-from ddl.launcher import processes
-from ddl.launcher.run import RunInterrupted
+from ddl.follow import processes
+from ddl.follow.run import RunInterrupted
 from ddl.records.jsonfiles import read_json, read_json_lines
 from ddl.records.machine import host_name
 from helpers import started, until
@@ -70,7 +70,7 @@ def test_raised_exception_is_reported_with_its_rank(ran, capfd):
     frames = failure.traceback.splitlines()
     assert frames[0].startswith("Traceback") and "script.py" in frames[1]
     assert frames[-1] == "ValueError: broken on purpose"
-    assert "ddl/rank/worker.py" not in failure.traceback and "horovod/runner" not in failure.traceback
+    assert "ddl/start/worker.py" not in failure.traceback and "horovod/runner" not in failure.traceback
     error = read_json(run.folder / "error-1.json")
     ended = read_json_lines(run.folder / "launcher.jsonl")[-1]
     assert ended["event"] == "ended" and ended["time"] - error["time"] < 5
@@ -168,7 +168,7 @@ def test_rank_missing_from_a_collective_is_named(ran, monkeypatch, capfd):
 INTERRUPTIBLE = """
 import signal, sys
 from ddl import launch
-from ddl.launcher import process_control as lifetime
+from ddl.follow import process_control as lifetime
 signal.signal(signal.SIGINT, signal.default_int_handler)
 lifetime.STOP_GRACE_S = float(sys.argv[2])
 try:

@@ -9,8 +9,9 @@ import psutil
 import pytest
 
 from ddl import launch
-from ddl.launcher import fork_client, processes
+from ddl.follow import processes
 from ddl.records.jsonfiles import read_json
+from ddl.start import fork_client
 from helpers import printed, until
 
 SEEN = """
@@ -56,7 +57,7 @@ import tensorflow as tf
 from tensorflow.python.eager import context
 seen["context"] = str(context._context)
 seen["policy"] = tf.keras.mixed_precision.global_policy().name
-from ddl.rank.fork_server import blas_functions
+from ddl.start.openblas import blas_functions
 seen["BLAS threads"] = sorted(function() for function in blas_functions("get_num_threads"))
 hvd.init()
 seen["sum"] = float(hvd.allreduce(tf.constant(1.0), op=hvd.Sum))

@@ -12,7 +12,7 @@ from course.shared.bench import VARIANTS
 from course.topology.hierarchy import variants
 from course.topology.plot_hierarchy import plot_variants
 from ddl import attach, hosts, launch
-from ddl.launcher import processes
+from ddl.follow import processes
 from ddl.records.jsonfiles import read_json_lines
 from helpers import LAUNCHING, printed, started, until
 
@@ -92,7 +92,7 @@ def test_two_hosts_have_two_networks(two_hosts, script, nothing_left, monkeypatc
 @pytest.mark.nightly(*LAUNCHING)
 @pytest.mark.parametrize("detach", [False, True])
 def test_killed_launcher_leaves_no_hosts(two_hosts, script, nothing_left, detach):
-    """By SIGKILL, which nobody can hear: the notebook's kernel, or `ddl.rank.netns_hosts` where nobody looks on."""
+    """By SIGKILL, which nobody can hear: the notebook's kernel, or `ddl.start.netns_hosts` where nobody looks on."""
     code = (
         "import sys, time; from ddl import hosts, launch; run = launch(sys.argv[1], workers=2, "
         f"nodes=2, site=hosts.site(100), wait=False, detach={detach}); print(run.id, flush=True); time.sleep(600)"

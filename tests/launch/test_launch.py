@@ -14,8 +14,8 @@ import pytest
 from ddl import attach, launch, runs
 from ddl.cli import main
 from ddl.diagnose import site as diagnose
-from ddl.launcher import processes
-from ddl.launcher.site import Site
+from ddl.follow import processes
+from ddl.job.site import Site
 from ddl.records.machine import host_name
 from helpers import launched, launches, printed, until
 
@@ -165,7 +165,7 @@ def test_environment_reaches_ranks_but_no_command_line(script, tmp_path, monkeyp
     seen = "".join(Path(f"/proc/{pid}/cmdline").read_text() for pid in processes.of_run(run.id))
     looked.touch()
     run.wait()
-    assert seen.count("ddl.rank") >= 2 and "hush-" not in seen
+    assert seen.count("ddl.start.") >= 2 and "hush-" not in seen
     assert [output["secrets"] for output in printed(run)] == [["hush-4711", "hush-4712"]] * 2
     assert all(b"hush-" not in file.read_bytes() for file in run.folder.iterdir() if not file.name.startswith("rank-"))
 

@@ -10,7 +10,7 @@ import pytest
 
 from course.training import checkpoint
 from ddl import launch, runs
-from ddl.launcher import processes
+from ddl.follow import processes
 from ddl.records.jsonfiles import read_json, read_json_lines
 from helpers import ROOT, until
 

@@ -10,7 +10,7 @@ from ddl.records.jsonfiles import read_json
 from helpers import launched, launches
 
 pytestmark = pytest.mark.nightly(
-    "source_code/strategies/*", "source_code/course/training/*strategy.py", "source_code/ddl/rank/*"
+    "source_code/strategies/*", "source_code/course/training/*strategy.py", "source_code/ddl/start/*"
 )
 
 FEW = {"steps": 5, "train_samples": 256, "test_samples": 100, "data_set": "synthetic"}

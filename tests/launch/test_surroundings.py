@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from ddl import attach, launch, runs
-from ddl.launcher import processes
+from ddl.follow import processes
 from helpers import until
 
 pytestmark = pytest.mark.slow

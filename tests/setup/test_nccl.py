@@ -41,7 +41,7 @@ def test_horovod_has_kernels_for_gpus_and_finds_nccl(tmp_path):
     run("sh", "tools/setup.sh", venv, "environment")
     run(venv / "bin/python", "-c", KERNELS)
     env["PYTHONPATH"] = str(ROOT / "source_code")
-    run(venv / "bin/python", "-c", "from ddl.rank.devices import horovod_has_nccl; assert horovod_has_nccl()")
+    run(venv / "bin/python", "-c", "from ddl.start.devices import horovod_has_nccl; assert horovod_has_nccl()")
     (packages,) = venv.glob("lib/python3.*/site-packages")
     (library,) = packages.glob("horovod/tensorflow/mpi_lib*.so")
     (nccl,) = [line.split()[2] for line in run("ldd", library).splitlines() if "libnccl" in line]

@@ -10,10 +10,10 @@ import time
 import pytest
 
 from ddl import allocation, attach, launch, runs
-from ddl.launcher import processes
-from ddl.launcher.run import RunFailed
-from ddl.launcher.site import SiteError
-from ddl.launcher.slurm import SlurmError, SlurmJob
+from ddl.follow import processes
+from ddl.follow.run import RunFailed
+from ddl.job.site import SiteError
+from ddl.job.slurm import SlurmError, SlurmJob
 from ddl.records.jsonfiles import read_json
 from helpers import LAUNCHING, ROOT, output, printed, program, started, until
 
@@ -61,7 +61,7 @@ def test_one_node_job_passes_only_named_variables(on_slurm, script, monkeypatch)
 def test_two_node_job_has_a_task_per_rank(on_slurm, script):
     run = launch(script(WHERE), workers=4)
     assert run.state == "done", run.failure
-    assert "-m ddl.rank.task --network-interface lo" in run.job["shell_line"]
+    assert "-m ddl.start.task --network-interface lo" in run.job["shell_line"]
     keys = ("rank", "size", "local_rank", "local_size", "cross_rank", "sum", "node", "gpus")
     assert [tuple(each[key] for key in keys) for each in printed(run)] == [
         (rank, 4, rank % 2, 2, rank // 2, 10.0, f"node0{1 + rank // 2}", "0,1") for rank in range(4)

@@ -3,7 +3,7 @@
 import pytest
 
 from ddl import launch
-from ddl.launcher import processes
+from ddl.follow import processes
 from helpers import LAUNCHING, printed
 
 pytestmark = pytest.mark.nightly(*LAUNCHING)
@@ -45,6 +45,6 @@ def test_ranks_of_pytorch_on_two_nodes_add_up(on_slurm, script):
     """)
     run = launch(path, workers=4, nodes=2, cluster="torchrun")
     assert run.state == "done", run.failure
-    assert "-m ddl.rank.task --network-interface lo" in run.job["shell_line"]
+    assert "-m ddl.start.task --network-interface lo" in run.job["shell_line"]
     assert printed(run) == [[node, local, 10.0] for node in ("node01", "node02") for local in "01"]
     assert processes.of_run(run.id) == []

@@ -8,8 +8,8 @@ import pytest
 MODELS = {"tensorflow", "horovod"}
 TABLES = {"pandas", "matplotlib", "IPython"}
 LIGHT = {
-    "ddl.rank.one_host ddl.rank.elastic ddl.rank.worker": {"numpy", *MODELS, *TABLES},
-    "ddl ddl.rank ddl.launcher.launch": {"numpy", *MODELS, *TABLES},
+    "ddl.start.one_host ddl.start.elastic ddl.start.worker": {"numpy", *MODELS, *TABLES},
+    "ddl ddl.rank ddl.start.launch": {"numpy", *MODELS, *TABLES},
     "course.shared.ring course.shared.cost": {*MODELS, *TABLES},
     "course.data course.data.catalog": MODELS,
     "course.multi_gpu.classification course.multi_gpu.plot_classification": MODELS,

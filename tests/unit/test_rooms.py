@@ -1,6 +1,9 @@
 """Allowed imports between packages, as listed in CONTRIBUTING.md."""
 
 import ast
+import graphlib
+
+import pytest
 
 from helpers import ROOT
 
@@ -11,9 +14,10 @@ TOOL = [
     {"arguments"},
     {"records"},
     {"display"},
-    {"launcher", "paired_stats"},
-    {"rank"},
-    {"comparison", "diagnose", "server"},
+    {"job", "paired_stats"},
+    {"follow"},
+    {"start"},
+    {"comparison", "diagnose", "rank", "server"},
     {"cli"},
 ]
 COURSE = [
@@ -42,8 +46,8 @@ def modules():
                 yield ".".join(path.relative_to(SOURCE).with_suffix("").parts).removesuffix(".__init__"), path
 
 
-def imports():
-    """Every import of one of the packages' modules by another, also by its name in a string: (importing, imported)."""
+def imports(by_name=True):
+    """Every import of one of the packages' modules by another: (importing, imported); also `by_name` in a string."""
     names = dict(modules())
     for module, path in names.items():
         for node in ast.walk(ast.parse(path.read_text())):
@@ -53,7 +57,7 @@ def imports():
                     yield module, inside if inside in names else node.module
             elif isinstance(node, ast.Import):
                 yield from ((module, alias.name) for alias in node.names if alias.name in names)
-            elif isinstance(node, ast.Constant) and node.value in names and module.startswith("course."):
+            elif by_name and isinstance(node, ast.Constant) and node.value in names and module.startswith("course."):
                 yield module, node.value  # for import_module, or `python -m`
 
 
@@ -84,3 +88,15 @@ def test_ddl_never_imports_course():
             names += [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
             names += [node.value] if isinstance(node, ast.Constant) and isinstance(node.value, str) else []
             assert not [name for name in names if name.startswith("course.")], path
+
+
+def test_no_module_imports_itself_through_others():
+    graph = {}
+    for importing, imported in imports(by_name=False):
+        if importing != imported and not (importing.startswith(f"{imported}.") or imported.startswith(f"{importing}.")):
+            graph.setdefault(importing, set()).add(imported)
+    sorter = graphlib.TopologicalSorter(graph)
+    try:
+        sorter.prepare()
+    except graphlib.CycleError as error:
+        pytest.fail(f"a circle of imports: {' < '.join(error.args[1])}")

@@ -17,7 +17,7 @@ from collections.abc import Iterator
 
 from course.grader.serialize import ITEMS, BoundaryError, decode, encode
 from course.grader.worker_pipe import Wire
-from ddl.rank.fast_exit import end_with_parent
+from ddl.start.fast_exit import end_with_parent
 
 GRADING = "DDL_GRADING"  # environment variable that is set during grading
 MESSAGE_CHARACTERS = 2_000

@@ -17,7 +17,7 @@ from jupyter_server.services.contents.largefilemanager import AsyncLargeFileMana
 
 from ddl.display.panel import MARK, LastLines, mark, mime_bundle
 from ddl.errors import CourseError
-from ddl.launcher.run import Run, attach, runs
+from ddl.follow.run import Run, attach, runs
 from ddl.records.folder import RunFolder
 from ddl.records.jsonfiles import DamagedFile, read_json
 

@@ -8,7 +8,7 @@ from html import escape
 from pathlib import Path
 from typing import NamedTuple
 
-from ddl.launcher.job import resolve_script
+from ddl.job.scripts import resolve_script
 from ddl.text import plural
 
 CONTEXT = 1  # lines of context around a change

@@ -10,8 +10,8 @@ from collections.abc import Iterable
 import pandas
 
 from ddl.errors import InputError, NotFound
-from ddl.launcher.restarts import STEPS
-from ddl.launcher.run import Run
+from ddl.follow.restarts import STEPS
+from ddl.follow.run import Run
 
 LOOK_S = 0.05
 

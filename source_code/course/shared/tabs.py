@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from html import escape
 from pathlib import Path
 
-from ddl.launcher.job import resolve_script
+from ddl.job.scripts import resolve_script
 
 STEP = re.compile(r"# \d ")  # a comment that numbers one of a recipe's steps
 STYLE = """<style>

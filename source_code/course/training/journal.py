@@ -324,7 +324,7 @@ class Journal(Writer):
 
 def _rank_began():
     """Return when this rank, or outside a run this process, started (epoch seconds)."""
-    # From `ddl.rank.worker`'s record, because a process's start time is only exact to a second.
+    # From `ddl.start.worker`'s record, because a process's start time is only exact to a second.
     folder = RunFolder.here()
     record = read_json(folder.rank(int(os.environ.get("HOROVOD_RANK", "0")))) if folder else None
     return record["started"] if record else psutil.Process().create_time()

@@ -11,7 +11,7 @@ from functools import partial
 
 from ddl import arguments
 from ddl.errors import InputError
-from ddl.launcher.job import MODULE, OPTIONS, add_options
+from ddl.job.job import MODULE, OPTIONS, add_options
 from ddl.text import plural
 
 DAY_S = 24 * 60 * 60
@@ -111,7 +111,7 @@ def _run(arguments):
 
 
 def _rerun(arguments):
-    from ddl.launcher.run import attach
+    from ddl.follow.run import attach
 
     run = attach(arguments.run)
     if not run.job:
@@ -126,7 +126,7 @@ def _rerun(arguments):
 
 
 def _launch(arguments, **job):
-    from ddl.launcher.launch import launch
+    from ddl.start.launch import launch
 
     env = dict(map(_variable, arguments.env))
     job |= {"warm": False, "site": arguments.site, "env": env, "detach": arguments.detach}
@@ -141,7 +141,7 @@ def _launch(arguments, **job):
 
 
 def _alloc(arguments):
-    from ddl.launcher.allocation import open_shell
+    from ddl.start.allocation import open_shell
 
     open_shell(arguments.nodes, arguments.site)
 
@@ -156,8 +156,8 @@ def _variable(word):
 
 
 def _list(arguments):
-    from ddl.launcher.progress import STATES
-    from ddl.launcher.run import runs
+    from ddl.follow.progress import STATES
+    from ddl.follow.run import runs
     from ddl.text import did_you_mean
 
     if arguments.state and arguments.state not in STATES:
@@ -206,7 +206,7 @@ def _show(arguments):
 
 
 def _named_or_newest(run_id):
-    from ddl.launcher.run import attach, runs
+    from ddl.follow.run import attach, runs
 
     if run_id is not None:
         return attach(run_id)
@@ -216,7 +216,7 @@ def _named_or_newest(run_id):
 
 
 def _logs(arguments):
-    from ddl.launcher.process_control import POLL_S
+    from ddl.follow.process_control import POLL_S
     from ddl.records.folder import RunFolder
     from ddl.records.log import LogTail
 
@@ -239,7 +239,7 @@ def _logs(arguments):
 
 
 def _stop(arguments):
-    from ddl.launcher.run import attach
+    from ddl.follow.run import attach
 
     run = attach(arguments.run)
     before = run.progress()
@@ -248,7 +248,7 @@ def _stop(arguments):
 
 
 def _remove(arguments):
-    from ddl.launcher.run import attach, runs
+    from ddl.follow.run import attach, runs
 
     if bool(arguments.run) == (arguments.older_than is not None):
         raise InputError("ddl rm needs either ids of runs or --older-than DAYS")
@@ -280,7 +280,7 @@ def _remove(arguments):
 
 def _compare(arguments):
     from ddl.comparison import compare
-    from ddl.launcher.run import attach
+    from ddl.follow.run import attach
 
     print(repr(compare([attach(run) for run in arguments.run])))
 

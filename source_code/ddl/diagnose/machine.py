@@ -21,7 +21,7 @@ def doctor(site=None, submit: bool = False) -> Report:
     ranks through the site.
     """
     from ddl.diagnose.site import checks, two_ranks
-    from ddl.launcher.site import Site
+    from ddl.job.site import Site
     from ddl.records.stack import hidden_packages, hidden_sentence
 
     if hidden := hidden_packages():  # imports would fail in the checks below
@@ -74,7 +74,7 @@ def _own_name():
 
 
 def _cores():
-    from ddl.launcher.site import usable_cores
+    from ddl.job.site import usable_cores
 
     usable, whole = usable_cores(), os.cpu_count()
     detail = f"{usable} usable" + (f" of {whole}" if whole != usable else "")
@@ -96,7 +96,7 @@ def _memory():
 
 
 def _gpus(site):
-    from ddl.launcher.site import gpu_names, gpu_problem
+    from ddl.job.site import gpu_names, gpu_problem
     from ddl.records import stack
     from ddl.records.machine import gpu_capabilities
     from ddl.text import plural
@@ -127,7 +127,7 @@ def _gpus(site):
 
 
 def _two_workers():
-    from ddl.rank.devices import horovod_has_nccl
+    from ddl.start.devices import horovod_has_nccl
 
     if horovod_has_nccl():
         return "one worker uses it; two run on processor cores, as NCCL needs a GPU for each"
@@ -200,7 +200,7 @@ def _disk():
 
 
 def _hosts(site):
-    from ddl.rank import netns_hosts as hosts
+    from ddl.start import netns_hosts as hosts
 
     name, reason = "several hosts", hosts.permitted()
     if not reason:

@@ -9,9 +9,9 @@ from pathlib import Path
 from ddl.diagnose.report import Check, missing
 from ddl.diagnose.slurm import ask, slurm_checks
 from ddl.errors import CourseError
-from ddl.launcher.job import Job
-from ddl.launcher.plan import where
-from ddl.launcher.site import Site
+from ddl.job.job import Job
+from ddl.job.plan import where
+from ddl.job.site import Site
 from ddl.records.paths import data_dir, runs_dir, source_dir
 from ddl.text import plural
 
@@ -38,7 +38,7 @@ def checks(site: Site) -> list[Check]:
 
 def two_ranks(site: Site) -> Check:
     """Launch `hello.py` on two ranks, on two nodes if possible, and report where and how fast they ran."""
-    from ddl.launcher.launch import launch
+    from ddl.start.launch import launch
 
     name = "two ranks"
     try:

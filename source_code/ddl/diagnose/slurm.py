@@ -10,11 +10,12 @@ import subprocess
 from typing import NamedTuple
 
 from ddl.diagnose.report import Check, missing
-from ddl.launcher.job import Job, resolve_script
-from ddl.launcher.plan import plan
-from ddl.launcher.site import Site
-from ddl.launcher.sitefile import seconds
-from ddl.launcher.slurm import SlurmError, own_environment, require_configuration
+from ddl.job.job import Job
+from ddl.job.plan import plan
+from ddl.job.scripts import resolve_script
+from ddl.job.site import Site
+from ddl.job.sitefile import seconds
+from ddl.job.slurm import SlurmError, own_environment, require_configuration
 from ddl.records.paths import runs_dir
 from ddl.text import plural
 

@@ -205,7 +205,7 @@ def stack_of(path: str | Path) -> str:
         threads = files.read(path).decode(errors="replace").split("\n\n")
     except OSError:
         return ""
-    main = next((thread for thread in reversed(threads) if "ddl/rank/worker.py" in thread), "")
+    main = next((thread for thread in reversed(threads) if "ddl/start/worker.py" in thread), "")
     frames = main.splitlines()[1:]
-    script_end = next((i for i, line in enumerate(frames) if "ddl/rank/worker.py" in line), len(frames))
+    script_end = next((i for i, line in enumerate(frames) if "ddl/start/worker.py" in line), len(frames))
     return "\n".join(frames[:script_end])

@@ -154,7 +154,7 @@ def container_around() -> str:
 
 
 def host_name() -> str:
-    """Return this host's name: in a Slurm job, the node's. Hosts of `ddl.rank.netns_hosts` have their own."""
+    """Return this host's name: in a Slurm job, the node's. Hosts of `ddl.start.netns_hosts` have their own."""
     return os.environ.get("SLURMD_NODENAME") or platform.node()
 
 

@@ -26,7 +26,7 @@ def interface_of(address: str) -> str:
 
 
 def link_made_here() -> str:
-    """Describe the link of a host simulated by `ddl.rank.netns_hosts`; empty on any other host.
+    """Describe the link of a host simulated by `ddl.start.netns_hosts`; empty on any other host.
 
     The interface's driver reports 10,000 Mbit/s regardless of the limit.
     """

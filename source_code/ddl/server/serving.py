@@ -29,7 +29,7 @@ from tornado import web
 from ddl import plugins
 from ddl.display.panel import SERVED, LastLines, mime_bundle, panel_html, parts_html
 from ddl.errors import CourseError
-from ddl.launcher.run import attach
+from ddl.follow.run import attach
 from ddl.records.folder import RunFolder
 from ddl.records.paths import runs_dir
 

@@ -35,7 +35,7 @@ def recorded():
 def launched(monkeypatch):
     """Return what `launch` is asked for, instead of a launch."""
     asked = {}
-    monkeypatch.setattr("ddl.launcher.launch.launch", lambda script, **options: asked.update(script=script, **options))
+    monkeypatch.setattr("ddl.start.launch.launch", lambda script, **options: asked.update(script=script, **options))
     return asked
 
 
@@ -202,8 +202,8 @@ def test_interrupt_while_following_says_what_became_of_the_run(recorded, capsys,
 
     monkeypatch.setattr("ddl.display.view.PlainView.update", interrupted)
     monkeypatch.setattr("ddl.display.view.PlainView.close", lambda view, progress: None)
-    monkeypatch.setattr("ddl.launcher.progress.Progress.over", False)
-    monkeypatch.setattr("ddl.launcher.run.Run.stop", lambda run: None)
+    monkeypatch.setattr("ddl.follow.progress.Progress.over", False)
+    monkeypatch.setattr("ddl.follow.run.Run.stop", lambda run: None)
     assert main(["show"]) == 130
     assert became in capsys.readouterr().err
 

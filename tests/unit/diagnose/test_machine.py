@@ -4,7 +4,7 @@ import pytest
 
 from ddl.diagnose.machine import doctor
 from ddl.diagnose.report import Check, Report
-from ddl.launcher.site import Site
+from ddl.job.site import Site
 from ddl.records import machine
 
 
@@ -76,12 +76,12 @@ def gpus(monkeypatch):
     """Return a function that makes this a machine with GPUs: names, compute capability, what nvidia-smi says."""
 
     def set(names, capability=(9, 0), problem="", processors=False, nccl=False):
-        monkeypatch.setattr("ddl.launcher.site.gpu_names", lambda: names)
-        monkeypatch.setattr("ddl.launcher.site.gpu_problem", lambda: problem)
+        monkeypatch.setattr("ddl.job.site.gpu_names", lambda: names)
+        monkeypatch.setattr("ddl.job.site.gpu_problem", lambda: problem)
         monkeypatch.setattr(machine, "gpu_capabilities", lambda: (capability,) * len(names))
         monkeypatch.setattr("ddl.records.stack.for_processors", lambda: processors)
         monkeypatch.setattr("ddl.records.stack.name", lambda: "default")
-        monkeypatch.setattr("ddl.rank.devices.horovod_has_nccl", lambda: nccl)
+        monkeypatch.setattr("ddl.start.devices.horovod_has_nccl", lambda: nccl)
         return check("GPUs", Site(cores_per_node=4, gpus_per_node=len(names)))
 
     return set

@@ -8,7 +8,7 @@ import pytest
 
 from ddl.diagnose import site as diagnose
 from ddl.diagnose.slurm import COMMANDS
-from ddl.launcher.site import Site
+from ddl.job.site import Site
 from helpers import program
 
 SIZE = dict(cores_per_node=16, gpus_per_node=4, nodes=2)

@@ -13,8 +13,8 @@ from types import SimpleNamespace
 import pytest
 
 from ddl.display import panel, view
-from ddl.launcher.failure import Failure
-from ddl.launcher.progress import Progress, RankInfo
+from ddl.follow.failure import Failure
+from ddl.follow.progress import Progress, RankInfo
 from ddl.records.folder import RunFolder
 from ddl.records.paths import runs_dir
 

@@ -10,7 +10,7 @@ import pytest
 from course.lab.files import CourseFiles, bring_up_to_date
 from ddl.display.panel import MARK
 from ddl.errors import CourseError
-from ddl.launcher.processes import of_run
+from ddl.follow.processes import of_run
 from ddl.records.folder import RunFolder
 from ddl.records.jsonfiles import write_json
 from ddl.records.paths import runs_dir

@@ -3,7 +3,7 @@
 import pytest
 
 from course.multi_gpu import fault_injection
-from ddl.launcher.run import Run
+from ddl.follow.run import Run
 from ddl.records.folder import RunFolder
 from ddl.records.jsonfiles import append_json_line, write_json
 

@@ -39,7 +39,7 @@ STACK = """Thread 0x01 (most recent call first):
 Current thread 0x02 (most recent call first):
   File "/lib/horovod/tensorflow/mpi_ops.py", line 130 in _allreduce
   File "/home/me/train.py", line 6 in <module>
-  File "/course/source_code/ddl/rank/worker.py", line 80 in _become
+  File "/course/source_code/ddl/start/worker.py", line 80 in _become
   File "<frozen runpy>", line 88 in _run_code
 """
 

@@ -15,6 +15,6 @@ def test_stale_name_and_entry_of_a_tree_are_found(tmp_path):
     page = tmp_path / "page.md"
     page.write_text(
         "```\nsource_code/ddl/   the tool\n  errors.py   errors\n  gone.py   nothing\ntests/nowhere/   no tests\n```\n"
-        "`launcher/job.py` is there, and `launcher/jobs.py` is not.\n"
+        "`job/plan.py` is there, and `job/plans.py` is not.\n"
     )
-    assert stale(page) == ["source_code/ddl/gone.py", "tests/nowhere/", "launcher/jobs.py"]
+    assert stale(page) == ["source_code/ddl/gone.py", "tests/nowhere/", "job/plans.py"]

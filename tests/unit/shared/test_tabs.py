@@ -1,7 +1,7 @@
 import pytest
 
 from course import Tabs
-from ddl.launcher.job import JobError
+from ddl.job.job import JobError
 
 
 def test_each_script_has_a_tab_with_its_steps_highlighted(tmp_path):

@@ -1,0 +1,1 @@
+"""What a run does and how it ended, from its records."""

@@ -1,0 +1,1 @@
+"""What is to run, and the exact command for it."""

@@ -1,0 +1,74 @@
+"""A job's script, found by its path or name, and the arguments that keywords become."""
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from ddl import plugins
+from ddl.job.job import MODULE, JobError
+from ddl.text import did_you_mean
+
+OTHERS = {
+    ".ipynb": "launch works inside a notebook; a notebook runs with papermill or `jupyter execute`",
+    ".sh": "name the Python script that it starts",
+    ".pyz": "unpack it, and name the script in it",
+    ".pyc": "name the .py file",
+}
+STREAM = re.compile("-|/dev/stdin|(/dev|/proc/self)/fd/.*")  # process substitution gives /dev/fd/63
+
+
+def resolve_script(script: str | Path, cwd: str | Path) -> str:
+    """Return the absolute path of `script`, looked for in `cwd` and then in `script_folders`; ``-m MODULE`` as it is.
+
+    JobError lists the known scripts if it is in neither or is a directory.
+    """
+    if str(script).startswith(MODULE):
+        name = str(script).removeprefix(MODULE).strip()
+        if not re.fullmatch(r"\w[\w-]*(\.\w[\w-]*)*", name):
+            raise JobError(f"-m needs a module's name such as package.module, got {name!r}")
+        return MODULE + name
+    if not isinstance(script, (str, Path)):
+        raise JobError(f"script must be a path or a name, got {script!r}")
+    if hint := OTHERS.get(Path(script).suffix):
+        raise JobError(f"{script} is not a Python script: {hint}")
+    folders = script_folders()
+    for folder in (Path(cwd), *folders):
+        path = folder / Path(script).expanduser()
+        if path.is_dir():
+            raise JobError(f"{path} is a directory, not a script")
+        if STREAM.fullmatch(str(script)) or (path.exists() and not path.is_file()):
+            raise JobError(f"{script} can be read only once, and every rank reads the script: save it as a file")
+        if path.is_file():
+            return str(path.absolute())
+    if gone := plugins.removed(str(script)):
+        raise JobError(gone)
+    known = sorted(file.name for folder in folders for file in folder.glob("*.py"))
+    local = sorted(file.name for file in Path(cwd).glob("*.py"))
+    if re.fullmatch(r"python[\d.]*", Path(script).name):
+        raise JobError(f"no script {str(script)!r} in {cwd}: leave it out, as `ddl run train.py` starts Python itself")
+    hint = did_you_mean(str(script), [*local, *known]) or f"; scripts found by name: {', '.join(known)}"
+    raise JobError(f"no script {str(script)!r} in {cwd}{hint}")
+
+
+def script_folders() -> list[Path]:
+    """Return the folders whose scripts are found by name: this package's, and those of plugins."""
+    own = Path(__file__).parents[1] / "scripts"
+    return [own, *(folder for folders in plugins.each("script_folders") for folder in folders())]
+
+
+def option_arguments(options: Mapping[str, Any]) -> tuple[str, ...]:
+    """Turn keyword options into command-line arguments.
+
+    ``recipe="warmup", sync_bn=True, seed=None`` gives ``("--recipe", "warmup", "--sync-bn")``: True is a bare flag,
+    False and None leave the option out, and a list gives several values.
+    """
+    arguments: list[str] = []
+    for name, value in options.items():
+        if value is None or value is False:
+            continue
+        arguments.append("--" + name.replace("_", "-"))
+        if value is not True:
+            several = value if isinstance(value, (list, tuple)) else [value]
+            arguments.extend(map(str, several))
+    return tuple(arguments)

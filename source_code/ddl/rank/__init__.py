@@ -1,1 +1,0 @@
-"""Programs inside a job: what runs on each node, around each rank, and before its script."""
