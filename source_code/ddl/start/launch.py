@@ -304,12 +304,13 @@ def _surroundings(folder: Path) -> dict[str, Any]:
 
 
 def _new_folder() -> Path:
-    """Make a new run folder, named by the time and a few random digits."""
+    """Make a new run folder, named by the time and the part of the second, so that names are in the order of starts."""
     while True:
-        folder = runs_dir() / f"{datetime.now():%Y%m%d-%H%M%S}-{os.urandom(2).hex()}"
+        now = datetime.now()
+        folder = runs_dir() / f"{now:%Y%m%d-%H%M%S}-{now.microsecond * 0x10000 // 1_000_000:04x}"
         try:
             folder.mkdir(parents=True)
             return folder
         except OSError as error:
-            if not os.path.isdir(folder):  # else another run of this second drew the same digits
+            if not os.path.isdir(folder):  # else another run has the same moment
                 raise StorageError(error, runs_dir(), "made") from error

@@ -1,7 +1,6 @@
 """Launches that cannot start: each says why, and leaves no process."""
 
 import errno
-import os
 import threading
 from datetime import datetime
 from unittest.mock import Mock
@@ -17,13 +16,13 @@ def cold(monkeypatch):
     monkeypatch.setenv("DDL_WARM", "no")
 
 
-def test_an_id_that_is_taken_is_drawn_again(monkeypatch):
-    monkeypatch.setattr("ddl.start.launch.datetime", Mock(now=lambda: datetime(2026, 1, 1)))
-    drawn, draw = iter([b"\0\0", b"\0\0", b"\0\1"]), os.urandom
-    monkeypatch.setattr("os.urandom", lambda count: next(drawn) if count == 2 else draw(count))
+def test_ids_are_in_the_order_of_starts_and_a_taken_one_is_not_used_again(monkeypatch):
+    at = [datetime(2026, 1, 1, microsecond=each) for each in (999_999, 0, 0, 0, 20)]
+    now = iter(sorted(at))
+    monkeypatch.setattr("ddl.start.launch.datetime", Mock(now=lambda: next(now)))
     monkeypatch.setattr("ddl.start.launch._spawn", lambda planned, environment, paths, *_: paths.path.name)
-    ids = [launch("hello.py", workers=1, wait=False) for _ in range(2)]
-    assert ids == ["20260101-000000-0000", "20260101-000000-0001"]
+    ids = [launch("hello.py", workers=1, wait=False) for _ in range(3)]
+    assert ids == [f"20260101-000000-{part}" for part in ("0000", "0001", "ffff")] == sorted(ids)
 
 
 def test_runs_folder_that_is_a_file_is_named(monkeypatch, tmp_path):
