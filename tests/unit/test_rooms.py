@@ -23,7 +23,7 @@ TOOL = [
 COURSE = [
     {"data"},
     {"training"},
-    {"grader", "shared"},
+    {"grader", "machine", "shared"},
     {"challenge", "convergence", "gradients", "multi_gpu", "sharding", "topology"},
     {"plot", "lab"},
     {"cli"},

@@ -5,9 +5,9 @@ from functools import partial
 import numpy
 from matplotlib.ticker import LogLocator, NullLocator
 
+from course.machine.text import amount
 from course.shared.figure import Figure, band, look, styled
 from course.topology.bandwidth import bus_bandwidth, measured
-from course.topology.text import amount
 from ddl.errors import InputError
 from ddl.text import plural
 

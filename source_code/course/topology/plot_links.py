@@ -7,8 +7,8 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import PathPatch
 from matplotlib.path import Path
 
+from course.machine import link
 from course.shared.figure import COLORS, Figure, styled
-from course.topology import link
 from ddl.text import plural
 
 WIDTH = 9.0  # width of the figure; all lengths are in inches

@@ -7,9 +7,9 @@ from itertools import combinations
 
 from matplotlib.patches import FancyBboxPatch
 
+from course.machine.text import amount
 from course.shared.figure import Figure, styled
 from course.topology.plot_links import EDGE, LEAF, LINE, PAD, WIDTH, draw_direct, draw_socket_links, draw_switched
-from course.topology.text import amount
 
 GAP = 0.7  # inches between sockets
 LEAST_COLUMNS, LEAST_COLUMNS_NARROW = 0.9, 1.5  # width of a NUMA node without devices, and of a narrow one

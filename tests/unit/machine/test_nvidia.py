@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from course import topology
-from course.topology import TopologyError, nvidia
-from course.topology.graph import NvLink
+from course.machine import nvidia
+from course.machine.graph import NvLink
+from course.topology import TopologyError
 from course.topology.plot_topology import plot_topology
 
 DATA = Path(__file__).parent / "data"

@@ -4,10 +4,10 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from course.topology.error import TopologyError
-from course.topology.graph import Topology
-from course.topology.parts import CACHES, Device, processors
-from course.topology.pci import ACCELERATOR, INTEL, NVIDIA, Function, address, devices, kind_of
+from course.machine.error import TopologyError
+from course.machine.graph import Topology
+from course.machine.parts import CACHES, Device, processors
+from course.machine.pci import ACCELERATOR, INTEL, NVIDIA, Function, address, devices, kind_of
 from ddl.records.machine import processor_model
 
 RATES = {2.5: 1, 5: 2, 8: 3, 16: 4, 32: 5, 64: 6}  # GT/s to PCIe generation

@@ -5,9 +5,9 @@ import math
 import pytest
 
 from course import topology
+from course.machine.graph import Device, Network, Numa, NvLink, Socket, SocketLink
+from course.machine.link import nvlink_gb_per_s, pcie_gb_per_s
 from course.topology import Topology, TopologyError
-from course.topology.graph import Device, Network, Numa, NvLink, Socket, SocketLink
-from course.topology.link import nvlink_gb_per_s, pcie_gb_per_s
 
 
 @pytest.fixture(scope="module")

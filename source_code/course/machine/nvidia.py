@@ -10,9 +10,9 @@ import math
 import re
 from dataclasses import dataclass, replace
 
-from course.topology.error import TopologyError
-from course.topology.graph import Device, Numa, NvLink, Topology
-from course.topology.sysfs import numbers
+from course.machine.error import TopologyError
+from course.machine.graph import Device, Numa, NvLink, Topology
+from course.machine.sysfs import numbers
 from ddl.text import plural
 
 ESCAPES = re.compile(r"\x1b\[[0-9;]*m")  # the tool underlines the heading

@@ -3,7 +3,7 @@
 import math
 from collections import Counter
 
-from course.topology.parts import DEVICE_KINDS
+from course.machine.parts import DEVICE_KINDS
 from ddl.text import plural
 
 

@@ -3,9 +3,9 @@
 import tomllib
 from pathlib import Path
 
-from course.topology.error import TopologyError
-from course.topology.graph import Topology
-from course.topology.parts import DEVICE_KINDS, Device, Network, NvLink, SocketLink, processors
+from course.machine.error import TopologyError
+from course.machine.graph import Topology
+from course.machine.parts import DEVICE_KINDS, Device, Network, NvLink, SocketLink, processors
 from ddl.records.paths import reference_dir
 
 FOLDER = reference_dir() / "topologies"

@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 
 import pandas
 
-from course.topology.error import TopologyError
-from course.topology.parts import Cache, Core, Device, Hop, Network, Numa, NvLink, Socket, SocketLink
-from course.topology.text import matrix_text, tree
+from course.machine.error import TopologyError
+from course.machine.parts import Cache, Core, Device, Hop, Network, Numa, NvLink, Socket, SocketLink
+from course.machine.text import matrix_text, tree
 from ddl.text import plural
 
 

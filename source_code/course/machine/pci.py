@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from course.topology.parts import Device
+from course.machine.parts import Device
 
 NVIDIA, AMD, INTEL, HABANA = 0x10DE, 0x1002, 0x8086, 0x1DA3
 DISPLAY, ACCELERATOR = 0x03, 0x12  # classes

@@ -4,8 +4,8 @@ import shutil
 
 import pytest
 
-from course.topology import sysfs
-from course.topology.graph import Cache, Core
+from course.machine import sysfs
+from course.machine.graph import Cache, Core
 from course.topology.plot_topology import plot_topology
 
 

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import pynvml
 
-from course.topology.pci import address
+from course.machine.pci import address
 
 # NVLink generation by compute capability. Consumer and workstation chips (8.6 and others) have links with fewer
 # lanes and other rates.

@@ -3,7 +3,7 @@
 import functools
 import tomllib
 
-from course.topology.error import TopologyError
+from course.machine.error import TopologyError
 from ddl.records.paths import reference_dir
 
 # PCI Express: billion transfers per second and lane, and the share that is data after the line code

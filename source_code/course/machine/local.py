@@ -6,8 +6,8 @@ from collections.abc import Collection
 from dataclasses import replace
 from pathlib import Path
 
-from course.topology import nvml, sysfs
-from course.topology.graph import Device, NvLink, Topology
+from course.machine import nvml, sysfs
+from course.machine.graph import Device, NvLink, Topology
 from ddl.records.machine import usable_cores
 
 NOT_IN_SYS = (  # as in some containers

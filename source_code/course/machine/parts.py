@@ -4,8 +4,8 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from course.topology.error import TopologyError
-from course.topology.link import nvlink_gb_per_s, pcie_gb_per_s
+from course.machine.error import TopologyError
+from course.machine.link import nvlink_gb_per_s, pcie_gb_per_s
 
 CACHES = ("unified", "data", "instruction")
 DEVICE_KINDS = {  # and their common names

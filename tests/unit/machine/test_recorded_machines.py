@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from course import topology
-from course.topology import TopologyError, link, recorded_machines
+from course.machine import link, recorded_machines
+from course.topology import TopologyError
 from ddl import cli
 
 DATA = Path(__file__).parent / "data"
