@@ -84,13 +84,13 @@ test: setup  ## set up, then run the fast tests (STRICT=1: a skipped one is a fa
 	@$(PYTEST) -m "not slow and not nightly" $(if $(STRICT),$(NO_SKIPS))
 
 test-all: TORCH = $(if $(SUFFIX),,1)
-test-all: setup  ## set up with PyTorch, then run all but the second set; a skipped test is a failure (ONLY=slow)
+test-all: setup  ## set up with PyTorch, then run all but the nightly set; a skipped test is a failure (ONLY=slow)
 	@sh tools/debian.sh
 	@$(PYTEST) $(NO_SKIPS) -m "not nightly $(if $(ONLY),and $(ONLY))" $(NEXT_TESTS)
 	@$(if $(SUFFIX),$(PY) tools/lessons.py run --size smoke 1)
 
 test-nightly: TORCH = 1
-test-nightly: setup  ## run the second set: the image, a fresh clone, every lesson (DUE=1: what has changed, and a fifth of the rest; MINUTES=)
+test-nightly: setup  ## run the nightly set: the image, a fresh clone, every lesson (DUE=1: what has changed, and a fifth of the rest; MINUTES=)
 	@sh tools/debian.sh
 	@$(PYTEST) $(NO_SKIPS) -m nightly $(if $(DUE),-p tests.plugins.nightly --due) \
 		$(if $(MINUTES),--minutes=$(MINUTES))

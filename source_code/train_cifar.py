@@ -90,7 +90,7 @@ from course.training.horovod_utils import average_statistics, broadcast, cycle_t
 from course.training.journal import Journal, Startup
 from course.training.loop import DIVERGED, LEAVING, make_evaluation, train
 from course.training.noise import NoiseScale
-from course.training.preemption import Notice
+from course.training.preemption import Preemption
 from course.training.rank_log import keep_weights
 from course.training.schedule import schedule_of
 from course.training.settings import Settings
@@ -101,7 +101,7 @@ from ddl.records.folder import StorageError
 def main(config):
     """Train and return the contents of result.json, or None if the job must be requeued."""
     startup = Startup()  # times until the first step
-    notice = Notice()  # handle the scheduler's warning of the time limit from now on
+    preemption = Preemption()  # handle the scheduler's warning of the time limit from now on
     if config.timeline:
         timeline.request()
     if config.keep_weights:
@@ -154,8 +154,8 @@ def main(config):
     def take(step, batch):
         rate = schedule(step / order.steps)
         with tf.device("CPU:0"):  # a GPU would get each number at once, and keep us waiting for the step before
-            told = tf.constant(rate), tf.constant(float(notice.given))
-        return train_step(batch[part], step, *told), rate
+            flags = tf.constant(rate), tf.constant(float(preemption.announced))
+        return train_step(batch[part], step, *flags), rate
 
     stopped_by = train(journal, order.batches(first, steps), take, checkpoints, noise, **evaluations)
     return finish(journal, settings, model, noise, stopped_by, facts(settings, ranks, model, data, schedule, precision))

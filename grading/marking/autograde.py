@@ -103,7 +103,7 @@ def _version(course, lesson, student):
 
 def rows(course: Course, lesson: str, only: str | None = None) -> list[Row]:
     """The current marks of everybody in the gradebook, or of one student."""
-    settle_penalties(course, lesson)
+    record_penalties(course, lesson)
     people = [person for person in students(course) if only in (None, person.id)]
     with course.gradebook() as gradebook:
         total = gradebook.find_assignment(lesson).max_score
@@ -111,7 +111,7 @@ def rows(course: Course, lesson: str, only: str | None = None) -> list[Row]:
         return [_row(course, gradebook, lesson, person, total, person.id in handed_in) for person in people]
 
 
-def settle_penalties(course: Course, lesson: str) -> None:
+def record_penalties(course: Course, lesson: str) -> None:
     """Calculate the penalties of late hand-ins again: a person may have given points since a hand-in was marked."""
     with course.gradebook() as gradebook:
         late = [each for each in gradebook.assignment_submissions(lesson) if each.total_seconds_late > 0]

@@ -81,7 +81,7 @@ class Course:
 
     def nbgrader(self) -> NbGrader:
         """nbgrader, set up as its own commands do in this folder."""
-        self.settle()
+        self.prepare()
         app = NbGrader(log_level=logging.ERROR)
         app.initialize([], root=str(self.folder))
         app.log_level = logging.INFO
@@ -98,7 +98,7 @@ class Course:
         """The file with what a student asks to be looked at again."""
         return self.folder / "regrade" / lesson / f"{student}.txt"
 
-    def settle(self) -> None:
+    def prepare(self) -> None:
         """Make the folder, with settings for nbgrader's own commands."""
         settings = SETTINGS.format(
             folder=str(self.folder),

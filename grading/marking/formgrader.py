@@ -25,7 +25,7 @@ class NoKernels(KernelSpecManager):
 
 def open_formgrader(course: Course, arguments: Sequence[str] = ()) -> None:
     """Become a Jupyter server with the formgrader; does not return. `arguments` are Jupyter's, as ``--port=8889``."""
-    course.settle()
+    course.prepare()
     (course.folder / "exchange").mkdir(exist_ok=True)  # or it warns of one that nobody uses
     os.chdir(course.folder)
     os.environ["PYTHONPATH"] = str(GRADING)

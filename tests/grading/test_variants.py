@@ -20,7 +20,7 @@ import pytest
 import lessons
 from course.grader import cells as lesson_cells
 from course.grader.judge import judge
-from course.grader.worker import Kept, respond
+from course.grader.worker import CapturedText, respond
 from helpers import ROOT
 
 FILES = sorted((Path(__file__).parent / "variants").glob("*.py"))
@@ -85,7 +85,7 @@ class Lesson:
                 exec(code, names)
             if own == grade_id:
                 answer = compile(source, "<answer>", "exec")
-                with contextlib.suppress(Exception), contextlib.redirect_stdout(Kept()):
+                with contextlib.suppress(Exception), contextlib.redirect_stdout(CapturedText()):
                     exec(answer, names)
                 return names
         raise LookupError(f"there is no answer cell {grade_id}")

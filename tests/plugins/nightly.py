@@ -1,4 +1,4 @@
-"""Which tests of the second set are due: `make test-nightly DUE=1` runs these alone.
+"""Which tests of the nightly set are due: `make test-nightly DUE=1` runs these alone.
 
 A test marked `nightly(*patterns)` names the files that it looks at. It is due when git says that one of them has
 changed since the last commit that passed the whole set, which the newest line `Full-check: COMMIT` of a commit's message
@@ -18,7 +18,7 @@ PARTS = 5
 
 
 def pytest_addoption(parser):
-    parser.addoption("--due", action="store_true", help="of the second set, run what is due")
+    parser.addoption("--due", action="store_true", help="of the nightly set, run what is due")
     parser.addoption("--minutes", type=float, help="begin no test after this time")
 
 

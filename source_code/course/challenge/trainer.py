@@ -18,7 +18,7 @@ import tensorflow as tf
 from course.challenge import rules
 from course.challenge.submission import Submission
 from course.challenge.training import Training
-from course.grader.worker_pipe import Wire
+from course.grader.worker_pipe import MessagePipe
 
 
 class Trainer:
@@ -60,7 +60,7 @@ def reason(error: BaseException, name: str) -> str:
 
 def main() -> None:
     """Answer until the parent ends this process."""
-    wire, trainer, nowhere = Wire(heard=True), Trainer(), open(os.devnull, "w")
+    pipe, trainer, nowhere = MessagePipe(heard=True), Trainer(), open(os.devnull, "w")
     tf.config.threading.set_intra_op_parallelism_threads(1)
     tf.config.threading.set_inter_op_parallelism_threads(1)
 
@@ -71,7 +71,7 @@ def main() -> None:
         except BaseException as error:
             return {"failed": reason(error, request.get("name", ""))}
 
-    wire.serve(answer)
+    pipe.serve(answer)
 
 
 if __name__ == "__main__":

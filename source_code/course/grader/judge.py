@@ -16,8 +16,8 @@ from collections.abc import Callable
 from course.grader import launches
 from course.grader.cells import asked_names
 from course.grader.serialize import BoundaryError, decode, encode
-from course.grader.worker import Kept
-from course.grader.worker_pipe import Wire
+from course.grader.worker import CapturedText
+from course.grader.worker_pipe import MessagePipe
 
 MESSAGE_CHARACTERS = 2_000
 SHOWN_CHARACTERS = 200  # of a value, a call or a line
@@ -30,12 +30,12 @@ def judge(source: str, ask: Callable[[dict], dict], printed_bytes: int = 2**16) 
 
     `ask` returns the answer of `worker.respond` to a request, or ``{"late": seconds}`` or ``{"ended": why}``.
     """
-    kept = Kept(printed_bytes)
-    with contextlib.redirect_stdout(kept), contextlib.redirect_stderr(kept):
+    captured = CapturedText(printed_bytes)
+    with contextlib.redirect_stdout(captured), contextlib.redirect_stderr(captured):
         message = _Test(source, ask).run()
     # It may contain text from the submission: limit its length and make it encodable.
     shown = (message or "")[:MESSAGE_CHARACTERS].encode("utf-8", "replace").decode()
-    return {"passed": message is None, "message": shown, "printed": kept.text()}
+    return {"passed": message is None, "message": shown, "printed": captured.text()}
 
 
 class _NoAnswer(BaseException):
@@ -266,15 +266,15 @@ def _short(text):
 
 
 def main():
-    wire = Wire()
-    sys.stdin, sys.stdout, sys.stderr = io.StringIO(), Kept(), Kept()
+    pipe = MessagePipe()
+    sys.stdin, sys.stdout, sys.stderr = io.StringIO(), CapturedText(), CapturedText()
 
     def answer(request):
         most = request["memory_bytes"]
         resource.setrlimit(resource.RLIMIT_AS, (most, resource.getrlimit(resource.RLIMIT_AS)[1]))
-        return judge(request["test"], wire.ask, request["printed_bytes"])
+        return judge(request["test"], pipe.ask, request["printed_bytes"])
 
-    wire.serve(answer)
+    pipe.serve(answer)
 
 
 if __name__ == "__main__":

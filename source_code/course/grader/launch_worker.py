@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from course.grader.serialize import decode, encode
-from course.grader.worker_pipe import Wire
+from course.grader.worker_pipe import MessagePipe
 from ddl import Site, launch
 from ddl.errors import CourseError
 
@@ -27,10 +27,10 @@ TEXT = 500  # characters of an error
 
 
 def main() -> None:
-    wire = Wire()
+    pipe = MessagePipe()
     sys.stdin, sys.stdout, sys.stderr = io.StringIO(), io.StringIO(), io.StringIO()
     os.environ["CUDA_VISIBLE_DEVICES"] = "-1"
-    wire.serve(lambda request: {} if request["do"] == "start" else perform(request))
+    pipe.serve(lambda request: {} if request["do"] == "start" else perform(request))
 
 
 def perform(request: dict) -> dict:

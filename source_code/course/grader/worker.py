@@ -16,7 +16,7 @@ import traceback
 from collections.abc import Iterator
 
 from course.grader.serialize import ITEMS, BoundaryError, decode, encode
-from course.grader.worker_pipe import Wire
+from course.grader.worker_pipe import MessagePipe
 from ddl.start.fast_exit import end_with_parent
 
 GRADING = "DDL_GRADING"  # environment variable that is set during grading
@@ -32,7 +32,7 @@ ERRORS = {
 }
 
 
-class Kept(io.TextIOBase):
+class CapturedText(io.TextIOBase):
     """Text stream that keeps only the beginning of its text."""
 
     def __init__(self, limit_bytes=0):
@@ -80,11 +80,11 @@ class Shell:
 
     def run(self, source, printed_bytes):
         """Run one cell; return its ``printed`` text and its ``error`` (see `error_of`) or None."""
-        kept = Kept(printed_bytes)
-        with contextlib.redirect_stdout(kept), contextlib.redirect_stderr(kept):
+        captured = CapturedText(printed_bytes)
+        with contextlib.redirect_stdout(captured), contextlib.redirect_stderr(captured):
             result = self._shell.run_cell(source, store_history=False)
         error = result.error_before_exec or result.error_in_exec
-        return {"printed": kept.text(), "error": error and error_of(error)}
+        return {"printed": captured.text(), "error": error and error_of(error)}
 
 
 def respond(names: dict, request: dict):
@@ -201,8 +201,8 @@ def main():
     end_with_parent()
     os.environ[GRADING] = "1"
     shell = Shell()
-    wire = Wire()
-    sys.stdin, sys.stdout, sys.stderr = io.StringIO(), Kept(), Kept()
+    pipe = MessagePipe()
+    sys.stdin, sys.stdout, sys.stderr = io.StringIO(), CapturedText(), CapturedText()
     sys.path.insert(0, "")  # as in a notebook, but only after the imports above
     limits = {}
 
@@ -216,7 +216,7 @@ def main():
                 return shell.run(request["source"], limits["printed_bytes"])
         return respond(shell.names, request)
 
-    wire.serve(answer)
+    pipe.serve(answer)
 
 
 if __name__ == "__main__":

@@ -4,7 +4,7 @@ import json
 import os
 
 
-class Wire:
+class MessagePipe:
     """This process's standard input and output, hidden from the code that it will run.
 
     That code then reads nothing from standard input, and anything it or its children write to the descriptors of

@@ -9,9 +9,9 @@ from course.training.loop import in_passes
 
 
 def make_train_step(model, optim, data, settings, part, average=average):
-    """Return a function of (sample numbers, step, learning rate, notice) that trains one step.
+    """Return a function of (sample numbers, step, learning rate, preempted) that trains one step.
 
-    It returns loss, accuracy and notice (above 0 if any rank was given one), averaged over ranks,
+    It returns loss, accuracy and preempted (above 0 if any rank is), averaged over ranks,
     and with --noise-scale the squared norms of the gradients of single passes (their average) and
     of the averaged gradient.
     """
@@ -27,14 +27,14 @@ def make_train_step(model, optim, data, settings, part, average=average):
             tf.TensorSpec([]),
         ],
     )
-    def train_step(numbers, step, rate, notice):
+    def train_step(numbers, step, rate, preempted):
         if passes == 1:
             *gradients, metrics = forward_backward(numbers, step, part.start)
         else:
             *gradients, metrics = in_passes(
                 lambda some, first: forward_backward(some, step, part.start + first), numbers, passes, weights, 3
             )
-        metrics = tf.concat([metrics[:2], [notice], metrics[2:]], 0)
+        metrics = tf.concat([metrics[:2], [preempted], metrics[2:]], 0)
         # Horovod: average over ranks, all gradients in one message.
         gradients, metrics = average(gradients, metrics, settings.fp16_compression)
         if settings.noise_scale:

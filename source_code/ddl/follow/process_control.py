@@ -70,7 +70,7 @@ class ProcessControl:
 
     def _look_at_queue(self, fresh: bool = False) -> slurm.JobState | None:
         """Return the job's state in Slurm; None if it doesn't matter because this process's srun is running ranks."""
-        if not self._queue or self._settled():
+        if not self._queue or self._has_ended():
             return None
         if self._process and self._process.poll() is None and self._folder.rank(0).exists():
             return None
@@ -96,7 +96,7 @@ class ProcessControl:
         if self._process:
             self._process.wait()
         if self._queue:
-            wait_until(self._settled_with_slurm, CANCEL_GRACE_S, POLL_S)
+            wait_until(self._has_ended_in_slurm, CANCEL_GRACE_S, POLL_S)
 
     def stop(self) -> None:
         """End the run and wait until its processes are gone; InputError if it is another user's."""
@@ -156,24 +156,24 @@ class ProcessControl:
     def _end(self) -> dict | None:
         return end_of(read_json_lines(self._folder.launcher, OF_LAUNCHER))
 
-    def _settled(self) -> bool:
+    def _has_ended(self) -> bool:
         """Return whether the run's end is recorded for good."""
         end = self._end()
         return end is not None and (not self._queue or "job" in end)
 
-    def _settled_with_slurm(self) -> bool:
+    def _has_ended_in_slurm(self) -> bool:
         self._notice_death(self._look_at_queue(fresh=True))
-        return self._settled()
+        return self._has_ended()
 
     def _notice_death(self, job: slurm.JobState | None) -> None:
         """Record an end that the supervisor could not record or explain."""
-        if self._settled():
+        if self._has_ended():
             return
         status = self._process.poll() if self._process else None
         events = launcher_events(self._folder, ranks_of(self._job), alive=False)
         if self._queue:
             if (status is not None or not self._process) and not (job and job.active) and not self.silent:
-                self._settle(self._queue, events)
+                self._record_end_of_job(self._queue, events)
         elif status is not None and not end_of(events):
             processes.end(self._id)
             if status < 0:
@@ -181,7 +181,7 @@ class ProcessControl:
             elif not is_full(self._folder.path):  # otherwise the supervisor could not record it, and nor can this
                 self._record_launch_failure(status)
 
-    def _settle(self, queue: slurm.SlurmJob, events: list[dict]) -> None:
+    def _record_end_of_job(self, queue: slurm.SlurmJob, events: list[dict]) -> None:
         """Record how the job ended according to Slurm, together with what the ranks recorded."""
         try:
             job = queue.ended()

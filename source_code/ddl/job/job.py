@@ -21,7 +21,15 @@ if TYPE_CHECKING:  # every rank imports this module
 
 # Prefixes of the variables that the launcher sets, and the kernel's limit of one variable (MAX_ARG_STRLEN).
 OF_LAUNCHER = (
-    *("DDL_RUN_", "DDL_RANKS_OF", "DDL_LIFELINE", "HOROVOD_RANK", "HOROVOD_SIZE", "HOROVOD_LOCAL_", "HOROVOD_CROSS_"),
+    *(
+        "DDL_RUN_",
+        "DDL_RANKS_OF",
+        "DDL_LAUNCHER_PIPE",
+        "HOROVOD_RANK",
+        "HOROVOD_SIZE",
+        "HOROVOD_LOCAL_",
+        "HOROVOD_CROSS_",
+    ),
     *("HOROVOD_CONTROLLER", "HOROVOD_CPU_OPERATIONS", "HOROVOD_GLOO_RENDEZVOUS_", "HOROVOD_HOSTNAME"),
 )
 LONGEST = 128 * 1024 - 256

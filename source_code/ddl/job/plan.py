@@ -31,7 +31,7 @@ HERE = "on this machine"
 Words = tuple[str, ...]  # of a command line
 
 # Variables that a run needs from its launcher. Names only: everybody can see a command line.
-RUN = ("DDL_RUN_ID", "DDL_RUN_DIR", "DDL_RUNS_DIR", "DDL_DATA_DIR", "DDL_LIFELINE", "PYTHONNOUSERSITE", SAFE_PATH)
+RUN = ("DDL_RUN_ID", "DDL_RUN_DIR", "DDL_RUNS_DIR", "DDL_DATA_DIR", "DDL_LAUNCHER_PIPE", "PYTHONNOUSERSITE", SAFE_PATH)
 # The folder in which a GPU's driver keeps compiled kernels, and its size.
 KERNELS = ("CUDA_CACHE_PATH", "CUDA_CACHE_MAXSIZE")
 LOGIN = (*KERNELS, "HOME", "LANG", "LD_LIBRARY_PATH", "LOGNAME", "PATH", "SHELL", "USER", "XDG_CACHE_HOME")

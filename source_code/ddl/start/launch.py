@@ -234,7 +234,7 @@ def _spawn(planned: Plan, environment: dict[str, str], paths: RunFolder, detach:
     other end is standard input, which Slurm and containers pass on to the ranks.
     """
     if not detach:
-        environment["DDL_LIFELINE"] = "stdin"
+        environment["DDL_LAUNCHER_PIPE"] = "stdin"
     try:
         with open(paths.launcher_log, "ab") as log:
             process = subprocess.Popen(

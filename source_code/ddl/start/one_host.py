@@ -83,7 +83,7 @@ class OneHost(Supervisor):
 
     def _decide_restart(self) -> dict:
         """Return the result of `decide` for the ranks that have ended; empty if none has failed."""
-        if self.noticed and any(self.exit_codes.values()):
+        if self.preempted and any(self.exit_codes.values()):
             self.reason = self.reason or "SIGTERM"  # meant for all; some had nothing to write
         if self.reason or not any(self.exit_codes.values()):
             return {}

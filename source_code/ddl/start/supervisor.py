@@ -27,7 +27,7 @@ from ddl.start.spawn import ForkedRank, Spawner
 from ddl.start.waiting import SAMPLE_S, Straggler, at_work, waits
 
 STOPPING = (signal.SIGTERM, signal.SIGINT)
-NOTICE_S = 20.0  # for ranks to write a checkpoint; clouds give at least 30 s before they take a machine away
+PREEMPTION_S = 20.0  # for ranks to write a checkpoint; clouds give at least 30 s before they take a machine away
 POLL_S = 0.5
 
 
@@ -60,7 +60,7 @@ class Supervisor:
         self.options = options
         self.run_id = os.environ["DDL_RUN_ID"]
         self.folder = RunFolder(Path(os.environ["DDL_RUN_DIR"]))
-        self.noticed = False  # ranks were told to write a checkpoint and end
+        self.preempted = False  # ranks were told to write a checkpoint and end
         self.asked = ""  # the signal that asked the ranks to end
         self.reason: str | None = None
         self.details: dict = {}
@@ -72,8 +72,8 @@ class Supervisor:
         reset_signals()
         adopt_orphans()
         self._watch_signals()
-        lifeline = os.environ.pop("DDL_LIFELINE", "")  # not for processes started from here
-        if lifeline and watch_launcher:
+        launcher_pipe = os.environ.pop("DDL_LAUNCHER_PIPE", "")  # not for processes started from here
+        if launcher_pipe and watch_launcher:
             self.watch(self._await_launcher, _take_standard_input())
 
     def start_rank(self, slot: Slot, prefix: Sequence[str] = (), **variables: str) -> ForkedRank | subprocess.Popen:
@@ -171,13 +171,13 @@ class Supervisor:
     def _await_signals(self, reader: int) -> None:
         while numbers := os.read(reader, 64):
             for number in numbers:
-                if number == signal.SIGTERM and not self.noticed and self.give_notice():
-                    self.noticed = True
-                    self.watch(lambda: self.stopping.wait(NOTICE_S) or self.end("SIGTERM"))
+                if number == signal.SIGTERM and not self.preempted and self.announce_preemption():
+                    self.preempted = True
+                    self.watch(lambda: self.stopping.wait(PREEMPTION_S) or self.end("SIGTERM"))
                 elif number in STOPPING:
                     self.end(signal.Signals(number).name)
 
-    def give_notice(self) -> bool:
+    def announce_preemption(self) -> bool:
         """Tell ranks that handle SIGURG to write a checkpoint and end; return whether any does."""
         with self._lock:
             listening = [child for child in self._children if handles_signal(child.pid, signal.SIGURG)]
@@ -185,8 +185,8 @@ class Supervisor:
             child.send_signal(signal.SIGURG)
         return bool(listening)
 
-    def _await_launcher(self, lifeline: int) -> None:
-        os.read(lifeline, 1)  # returns when the other end is closed
+    def _await_launcher(self, launcher_pipe: int) -> None:
+        os.read(launcher_pipe, 1)  # returns when the other end is closed
         self.end("launcher gone")
 
     def await_time_limit(self) -> None:
@@ -265,10 +265,10 @@ def _take_standard_input() -> int:
 
     It is the read end of a pipe whose write end the launcher holds; Slurm, Docker and Singularity pass it on.
     """
-    lifeline = os.dup(0)
+    launcher_pipe = os.dup(0)
     with open(os.devnull) as null:
         os.dup2(null.fileno(), 0)
-    return lifeline
+    return launcher_pipe
 
 
 def shell_status(code: int) -> int:

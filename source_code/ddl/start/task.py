@@ -117,7 +117,7 @@ class Task(Supervisor):
 
     # ---------------------------------------------------------------- overrides
 
-    def give_notice(self):
+    def announce_preemption(self):
         """Do nothing: Slurm sends SIGTERM to the rank as well, and warns of the time limit by `--signal`."""
         return False
 

@@ -98,7 +98,7 @@ IN_CONTAINER = Site(
 )
 ENVIRONMENT = (
     "CUDA_CACHE_PATH,CUDA_CACHE_MAXSIZE,HOME,LANG,LD_LIBRARY_PATH,LOGNAME,PATH,SHELL,USER,XDG_CACHE_HOME,DDL_RUN_ID,"
-    "DDL_RUN_DIR,DDL_RUNS_DIR,DDL_DATA_DIR,DDL_LIFELINE,PYTHONNOUSERSITE,PYTHONSAFEPATH"
+    "DDL_RUN_DIR,DDL_RUNS_DIR,DDL_DATA_DIR,DDL_LAUNCHER_PIPE,PYTHONNOUSERSITE,PYTHONSAFEPATH"
 )
 CARRIER = paths.source_dir() / "ddl" / "job" / "pass_environment.sh"
 
@@ -147,7 +147,7 @@ def test_singularity_on_a_node_of_slurm():
         "srun --job-name=ddl-r1 --partition=gpu --signal=URG@120 "
         "--nodes=1 --ntasks-per-node=1 --cpus-per-task=32 --gres=gpu:2 "
         f"--export={ENVIRONMENT},PYTHONPATH,NCCL_DEBUG "
-        f"sh {CARRIER} DDL_RUN_ID DDL_RUN_DIR DDL_RUNS_DIR DDL_DATA_DIR DDL_LIFELINE "
+        f"sh {CARRIER} DDL_RUN_ID DDL_RUN_DIR DDL_RUNS_DIR DDL_DATA_DIR DDL_LAUNCHER_PIPE "
         "PYTHONNOUSERSITE PYTHONSAFEPATH PYTHONPATH NCCL_DEBUG CUDA_VISIBLE_DEVICES CUDA_CACHE_PATH CUDA_CACHE_MAXSIZE 'SLURM_*' SLURMD_NODENAME -- "
         "singularity exec --nv --cleanenv --pwd /course/notebooks --bind /course --bind /data "
         "--bind /scratch:/scratch:ro /shared/ddl.sif "

@@ -38,7 +38,7 @@ def supervise(tmp_path, monkeypatch):
     """Return a function that makes a supervisor, whose signals are handled by nobody else."""
     monkeypatch.setenv("DDL_RUN_ID", "r1")
     monkeypatch.setenv("DDL_RUN_DIR", str(tmp_path))
-    monkeypatch.delenv("DDL_LIFELINE", raising=False)
+    monkeypatch.delenv("DDL_LAUNCHER_PIPE", raising=False)
     handlers = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
     yield Recording
     signal.set_wakeup_fd(-1)

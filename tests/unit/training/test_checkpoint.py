@@ -11,7 +11,7 @@ tf = pytest.importorskip("tensorflow")
 
 from course.training import checkpoint
 from course.training.journal import Journal
-from course.training.preemption import Notice
+from course.training.preemption import Preemption
 from course.training.recipes import SettingError
 from ddl.records.folder import StorageError
 from ddl.records.jsonfiles import read_json_lines
@@ -184,23 +184,23 @@ def urgent():
 
 def test_signal_gives_notice_inside_a_run_only(folder, monkeypatch, urgent):
     monkeypatch.delenv("DDL_RUN_DIR")
-    outside = Notice()
+    outside = Preemption()
     urgent()
-    assert not outside.given and signal.getsignal(signal.SIGURG) is signal.SIG_DFL
+    assert not outside.announced and signal.getsignal(signal.SIGURG) is signal.SIG_DFL
     monkeypatch.setenv("DDL_RUN_DIR", str(folder))
-    notice = Notice()
-    assert not notice.given
+    preemption = Preemption()
+    assert not preemption.announced
     urgent()
     urgent()
-    assert notice.given and not outside.given
+    assert preemption.announced and not outside.announced
 
 
 def test_early_signal_is_delivered_later(folder, script):
     early = script("""
         import os, signal
         os.kill(os.getpid(), signal.SIGURG)
-        from course.training.preemption import Notice
-        print("given:", Notice().given)
+        from course.training.preemption import Preemption
+        print("given:", Preemption().announced)
     """)
     subprocess.run([sys.executable, "-m", "ddl.rank", "--threads", "1", early], check=True)
     assert (folder / "rank-0.log").read_text().endswith("given: True\n")  # TensorFlow may say more
