@@ -1,12 +1,14 @@
 """The packages' public names, which are imported on first use."""
 
+import re
 from importlib import import_module
 
 import pytest
 
 import course
 import ddl
-from course import challenge
+from course import challenge, plot
+from helpers import ROOT
 
 
 @pytest.mark.parametrize("package", [ddl, course, challenge], ids=lambda package: package.__name__)
@@ -20,3 +22,11 @@ def test_each_public_name_is_what_its_module_defines(package):
             import_module(f"{package.__name__}.{name}")
     with pytest.raises(AttributeError, match="nonsense"):
         package.nonsense  # noqa: B018
+
+
+def test_each_figure_of_the_index_exists_and_is_used():
+    places = [*(ROOT / "tests").rglob("test_*.py"), *(ROOT / "lessons").glob("*.py")]
+    used = "".join(path.read_text() for path in places)
+    for name in plot._HOME:
+        assert callable(getattr(plot, name)), name
+        assert re.search(rf"\b{name}\(", used), f"no lesson shows {name}"
