@@ -34,6 +34,8 @@ def test_bug_shows_traceback_but_user_error_one_line(monkeypatch, capsys):
         (["check", "damaged.ipynb"], "damaged.ipynb cannot be read as a notebook"),
         (["check", "empty.ipynb"], "empty.ipynb has no questions with tests"),
         (["data", "add", "quora", "damaged.zip"], "damaged.zip"),
+        (["data", "fetch", "mnist"], "no data set 'mnist'; there are: cifar10,"),
+        (["data", "fetch", "fashion_mnist"], "went with this release"),
     ],
 )
 def test_every_command_refuses_in_one_line(monkeypatch, capsys, tmp_path, words, expected):

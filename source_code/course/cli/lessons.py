@@ -52,7 +52,7 @@ def add(commands):
         required=True, metavar="ACTION"
     )
     fetch = add_command(data, "fetch", _data_fetch, "download or generate a data set")
-    fetch.add_argument("name", choices=("cifar10", "svhn", "fashion_mnist", "synthetic"))
+    fetch.add_argument("name", help="cifar10, svhn or synthetic")
     keep = add_command(
         data, "add", _data_add, "add a data set that you have downloaded by hand", "data add quora train.csv"
     )

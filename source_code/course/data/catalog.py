@@ -5,14 +5,15 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from course.data import cifar10, fashion_mnist, quora, svhn, synthetic
+from course.data import cifar10, quora, svhn, synthetic
 from course.data.dataset import HELD_OUT, VALIDATION_SAMPLES, DataError, DataSet, balanced_subset
 from course.data.download import download, sha256
 from ddl.records.files import locked
 from ddl.records.paths import data_dir
 
-REAL = {module.REAL.name: module.REAL for module in (cifar10, svhn, fashion_mnist)}
-NAMES = ("cifar10", "synthetic", "svhn", "fashion_mnist")
+REAL = {module.REAL.name: module.REAL for module in (cifar10, svhn)}
+NAMES = ("cifar10", "synthetic", "svhn")
+GONE = {"fashion_mnist": " Fashion-MNIST went with this release, because no lesson used it."}
 TEXTS = ("quora", "questions")
 
 
@@ -32,8 +33,8 @@ def load(
     Parameters
     ----------
     name
-        ``"cifar10"``, ``"svhn"``, ``"fashion_mnist"``, ``"synthetic"``, or ``"auto"``: `prefer` if it is installed,
-        otherwise the generated one, with the reason in the result's `note`.
+        ``"cifar10"``, ``"svhn"``, ``"synthetic"``, or ``"auto"``: `prefer` if it is installed, otherwise the generated
+        one, with the reason in the result's `note`.
     train_samples, test_samples
         All by default. A smaller part is the beginning of a larger one.
     held_out
@@ -133,8 +134,8 @@ def fetch(name: str, progress: Callable[[str], object] | None = None) -> None:
     """Download a real data set, or generate the synthetic one, unless it is already there.
 
     One process downloads while others wait. A damaged archive is replaced and an interrupted download resumes.
-    `progress` is called with lines of text and defaults to print. ``DDL_CIFAR10_URL``, ``DDL_SVHN_URL`` and
-    ``DDL_FASHION_MNIST_URL`` may name a mirror (see `RealSet.archives`). Raises DataError if it fails.
+    `progress` is called with lines of text and defaults to print. ``DDL_CIFAR10_URL`` and ``DDL_SVHN_URL`` may
+    name a mirror (see `RealSet.archives`). Raises DataError if it fails.
     """
     _known(name)
     say = progress or (lambda line: print(line, flush=True))
@@ -206,7 +207,7 @@ class Entry:
 
 
 def listing() -> list[Entry]:
-    """Return an `Entry` for each data set: CIFAR-10, synthetic, SVHN, Fashion-MNIST, Quora's questions."""
+    """Return an `Entry` for each data set: CIFAR-10, synthetic, SVHN, Quora's questions."""
     entries, folder = [], data_dir()
     for name in (*NAMES, "quora"):
         try:
@@ -241,5 +242,5 @@ def _bytes(paths):
 
 def _known(name):
     if name not in NAMES:
-        hint = " Load questions with `load_questions`." if name in TEXTS else ""
+        hint = " Load questions with `load_questions`." if name in TEXTS else GONE.get(name, "")
         raise DataError(f"There is no data set {name!r}; there are: {', '.join(NAMES)}.{hint}")
