@@ -38,7 +38,6 @@ _MODULES = {
     "bandwidth": "topology.bandwidth",
     "hierarchy": "topology.hierarchy",
     "prediction": "topology.prediction",
-    "classification": "multi_gpu.classification",
     "ps_faults": "multi_gpu.ps_faults",
     "fault_injection": "multi_gpu.fault_injection",
     "exercise": "multi_gpu.exercise",

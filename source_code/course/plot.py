@@ -9,7 +9,6 @@ _MODULES = {
     "topology.plot_algorithms": "plot_algorithms",
     "topology.plot_bandwidth": "plot_bandwidth plot_pairs",
     "challenge.plot_challenge": "plot_challenge",
-    "multi_gpu.plot_classification": "plot_precision_recall plot_overfitting",
     "convergence.plot_convergence": (
         "plot_convergence plot_noise_scale plot_schedule plot_batch_size_tradeoff plot_minima"
     ),

@@ -1,4 +1,4 @@
-"""Text classification on real processes: five ways that agree, and house numbers in a loop."""
+"""Text classification on real processes: three ways that agree, and house numbers in a loop."""
 
 import numpy as np
 import pytest
@@ -6,19 +6,12 @@ import pytest
 pytest.importorskip("tensorflow_hub")
 
 from course.data import load_questions
-from course.multi_gpu.binary_metrics import majority
 from ddl import launch
 from helpers import answers, launched, launches
 
 pytestmark = pytest.mark.nightly("source_code/course/multi_gpu/scripts/train_text.py", "source_code/course/training/*")
 
-WAYS = {
-    "single": dict(workers=1),
-    "mirrored": dict(workers=1, replicas=2),
-    "mirrored_loop": dict(workers=1, replicas=2),
-    "multi_worker": dict(workers=2, cluster="multi_worker"),
-    "horovod": dict(workers=2),
-}
+WAYS = {"single": dict(workers=1), "mirrored": dict(workers=1, replicas=2), "horovod": dict(workers=2)}
 SMALL = dict(samples=2000, data_set="questions", oversubscribe=True)
 
 
@@ -53,7 +46,7 @@ def test_text_strategies_end_with_the_same_weights(ways, way, nothing_left):
     parts = load_questions("questions", samples=2000).parts()
     assert result["data"] == parts.describe() and result["data"]["train_samples"] == 1600
     assert result["steps"] == 36 and result["samples"] == 36 * 128
-    assert result["test"]["majority"] == majority(parts.test.targets)
+    assert result["test"]["majority"] == 1 - parts.test.targets.mean()
     assert list((ways[way].folder / "tensorboard").rglob("events.out.*"))
     assert "epoch   1.00" in ways[way].logs(0)
     if processes == 2:
@@ -62,23 +55,16 @@ def test_text_strategies_end_with_the_same_weights(ways, way, nothing_left):
     assert any("logical devices" in note for note in notes) == way.startswith("mirrored")
 
 
-def test_early_stopping_restores_the_best_weights(tmp_path):
-    exported = tmp_path / "embedding"
-    options = dict(epochs=40, patience=1, learning_rate=0.003, export=exported)
-    first = launch("train_text.py", workers=1, **options, **{**SMALL, "samples": 6000})
-    losses = first.history["validation_loss"]
-    assert first.result["stopped_by"] == "patience" and len(losses) < 40
-    best = first.result["best_epoch"]
-    assert best == losses.idxmin() + 1 == len(losses) - 1
-    accuracy = first.history["test_accuracy"][best - 1]
-    assert first.result["test_accuracy"] == first.result["test"]["accuracy"] == accuracy
-    assert f"lowest after epoch {best} of {best + 1}" in first.logs(0)
-    assert first.result["tuned"]["f1"] > 0.4
-
-    second = launch("train_text.py", workers=2, strategy="horovod", embedding=exported, epochs=1, **SMALL)
-    table = weights(first)[0].size
-    assert second.result["parameters"] == first.result["parameters"] - table
-    assert second.result["embedding"] == str(exported)
+def test_early_stopping_restores_the_best_weights():
+    run = launch("train_text.py", workers=1, epochs=40, patience=1, learning_rate=0.003, **{**SMALL, "samples": 6000})
+    losses = run.history["validation_loss"]
+    assert run.result["stopped_by"] == "patience" and len(losses) < 40
+    best = losses.idxmin()
+    assert best == len(losses) - 2
+    accuracy = run.history["test_accuracy"][best]
+    assert run.result["test_accuracy"] == run.result["test"]["accuracy"] == pytest.approx(accuracy)
+    assert f"the weights of epoch {best + 1}" in run.logs(0)
+    assert run.result["test"]["f1"] > 0.4
 
 
 @pytest.fixture
@@ -102,7 +88,6 @@ def test_svhn_is_trained_by_the_readers_loop(house_numbers, script, nothing_left
     result = run.result
     samples = {"train_samples": 300, "test_samples": 133, "held_out": "test"}
     assert result["data"] == {"name": "svhn", "form": "official layout, unverified", **samples}
-    assert result["agrees"] is True and result["first_step"]["ratio"] == pytest.approx(1, abs=1e-3)
     assert result["replicas"] == 2 and result["steps"] == 60
     # Of 133 pictures each counts the same: the share is a whole number of them.
     hits = 133 * result["test_accuracy"]

@@ -12,7 +12,6 @@ LIGHT = {
     "ddl ddl.rank ddl.start.launch": {"numpy", *MODELS, *TABLES},
     "course.shared.ring course.shared.cost": {*MODELS, *TABLES},
     "course.data course.data.catalog": MODELS,
-    "course.multi_gpu.classification course.multi_gpu.plot_classification": MODELS,
     "course.training.strategy course.multi_gpu.difference course.multi_gpu.plot_strategies": MODELS,
 }
 PROBE = """

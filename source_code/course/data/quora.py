@@ -258,101 +258,38 @@ random.Random(0).shuffle(NAMES)
 
 PLAIN_FRAMES = (
     "How do I {act} a {quality} {thing}",
-    "How do I get from {name} to {name} by {vehicle}",
     "What is the best way to {act} my {thing} in {name}",
     "Which {thing} is better, the {name} or the {name}",
     "Why does my {thing} {fault} after a {while}",
-    "How much does a {quality} {thing} cost in {name}",
     "What is it like to work as a {job} at {name}",
     "Can a {job} learn {skill} in a {while}",
-    "Is {name} a good place to study {skill}",
     "What should {group} know before they move to {name}",
     "Why do {group} {habit}",
-    "How can I become a {quality} {job}",
-    "Do {group} need a {quality} {thing} to {act} a {thing}",
-    "What are some {quality} books about {skill} for a {job}",
-    "Should I tell my {job} that the {thing} {fault}s every {while}",
-    "Who invented the {thing}, and why is it so {flaw}",
-    "Where do {group} meet in {name} to talk about {skill}",
-    "I always wanted to learn {skill}. Is a {while} enough",
-    "When will {name} stop making the {quality} {thing}",
-    "How do I stop my {thing} from being so {mood}",
 )
 LOADED_FRAMES = (
     "Why do {group} always {deed} and never admit it",
     "Why are {group} so {vice}",
-    "When will {group} stop being so {vice}",
-    "Isn't it obvious that {group} {deed}",
-    "Why should anyone trust {group} when they {deed}",
     "How can {group} be so {vice} and still {habit}",
-    "Why does nobody say that {group} only {habit} because they are {vice}",
     "Do {group} really think that we need their {vice} {skill}",
-    "Why is every {job} in {name} so {vice}",
     "Since {group} {deed}, why are they allowed to {act} a {thing}",
-    "What makes {group} {deed} all the time",
-    "Are {group} too {vice} to learn {skill}",
 )
-PLAIN_ENDS = (
-    "?",
-    " in {name}?",
-    " near {name}?",
-    " every {while}?",
-    " without a {thing}?",
-    " for a {quality} {thing}?",
-    " like the {job}s of {name}?",
-    " since that {while} in {name}?",
-)
+PLAIN_ENDS = ("?", " in {name}?", " every {while}?", " without a {thing}?", " like the {job}s of {name}?")
 LOADED_ENDS = (
     ", as everybody in {name} knows?",
-    " and then {deed}?",
-    " like all {vice} people of {name}?",
     ", or are they just {vice}?",
     ", and who will stop them before they {deed}?",
-    " instead of telling the truth about {skill}?",
     " while the rest of {name} has to pay for it?",
 )
 WORDS = {
-    kind: words.split(", ")
-    for kind, words in {
-        "act": (
-            "repair, build, clean, sell, choose, paint, carry, insure, test, design, move, rent, store, buy, "
-            "replace, measure"
-        ),
-        "thing": (
-            "bicycle, kettle, camera, laptop, guitar, tent, lamp, boat, phone, printer, garden, roof, engine, "
-            "violin, oven, chair, watch, stove, piano, drone, kite, telescope, heater, bridge, battery, carpet"
-        ),
-        "vehicle": "train, bus, bicycle, ferry, car, night train, boat",
-        "fault": "stop, leak, rattle, overheat, restart, fade, bend, freeze",
-        "while": "week, month, year, day, summer, weekend, winter",
-        "quality": "good, cheap, small, modern, quiet, famous, used, light, simple, reliable, large, decent, fast",
-        "job": (
-            "teacher, nurse, baker, pilot, engineer, farmer, tailor, lawyer, carpenter, driver, chemist, cook, "
-            "painter, clerk, sailor, musician"
-        ),
-        "skill": (
-            "algebra, cooking, statistics, chess, history, sailing, painting, programming, grammar, geology, "
-            "dancing, gardening, physics, law"
-        ),
-        "group": (
-            "tea drinkers, cyclists, people from {name}, {job}s, cat owners, tourists, left-handed people, early "
-            "risers, gardeners, people who like {skill}, coffee drinkers, hikers, dog owners, {name} users, night "
-            "owls"
-        ),
-        "habit": (
-            "get up early, wear hats, travel to {name}, like {skill}, walk to work, collect stamps, read on the "
-            "{vehicle}, talk about {skill}, sleep late"
-        ),
-        "flaw": "stubborn, slow, noisy, greedy with power, expensive, loud, dull",
-        "mood": "loud, stubborn, slow, lazy in winter, noisy, cold",
-        "deed": (
-            "lie about {skill}, ruin {name}, cheat, blame the {job}s, waste our money, hate {group}, pretend to "
-            "know {skill}, steal every {thing}, spoil the {skill}, refuse to work, complain about {name}, ignore "
-            "the law, push in, make noise"
-        ),
-        "vice": (
-            "arrogant, lazy, greedy, stubborn, dishonest, rude, loud, ignorant, selfish, boring, dull, slow, "
-            "useless, cruel"
-        ),
-    }.items()
+    "act": "repair build clean sell choose paint carry insure".split(),
+    "thing": "bicycle kettle camera laptop guitar tent lamp boat phone printer garden roof engine violin".split(),
+    "fault": "stop leak rattle overheat restart".split(),
+    "while": "week month year summer".split(),
+    "quality": "good cheap small modern quiet reliable".split(),
+    "job": "teacher nurse baker pilot engineer farmer tailor lawyer".split(),
+    "skill": "algebra cooking statistics chess history sailing".split(),
+    "group": ["tea drinkers", "cyclists", "people from {name}", "{job}s", "people who like {skill}", "{name} users"],
+    "habit": ["get up early", "wear hats", "travel to {name}", "collect stamps", "talk about {skill}"],
+    "deed": ["lie about {skill}", "ruin {name}", "cheat", "blame the {job}s", "waste our money", "steal every {thing}"],
+    "vice": "arrogant lazy greedy dishonest rude selfish useless".split(),
 }

@@ -16,61 +16,17 @@ def loss_and_accuracy(targets, scores) -> tuple[float, float]:
     return float(losses.mean()), float(np.mean((scores > 0.5) == targets))
 
 
-def majority(targets) -> float:
-    """Return the accuracy of always predicting the majority class."""
-    share = float(np.mean(targets))
-    return max(share, 1 - share)
-
-
-def figures(targets, scores, threshold: float = 0.5) -> dict:
-    """Score predictions at one threshold: higher scores count as 1.
+def figures(targets, scores) -> dict:
+    """Score predictions at a threshold of one half, beside the accuracy of always giving the majority class.
 
     Precision is None without positive predictions, recall without positive targets; F1 is then 0.
     """
-    targets, scores = np.asarray(targets, bool), np.asarray(scores)
-    found = scores > threshold
-    hits, wrong = int(np.sum(found & targets)), int(np.sum(found & ~targets))
-    missed, rest = int(np.sum(~found & targets)), int(np.sum(~found & ~targets))
+    targets, found = np.asarray(targets, bool), np.asarray(scores) > 0.5
+    hits, said, true = int(np.sum(found & targets)), int(found.sum()), int(targets.sum())
     return {
-        "threshold": float(threshold),
-        "accuracy": (hits + rest) / len(targets),
-        "majority": majority(targets),
-        "precision": hits / (hits + wrong) if hits + wrong else None,
-        "recall": hits / (hits + missed) if hits + missed else None,
-        "f1": 2 * hits / max(2 * hits + wrong + missed, 1),
-        "true_positives": hits,
-        "false_positives": wrong,
-        "false_negatives": missed,
-        "true_negatives": rest,
+        "accuracy": float(np.mean(found == targets)),
+        "majority": max(true, len(targets) - true) / len(targets),
+        "precision": hits / said if said else None,
+        "recall": hits / true if true else None,
+        "f1": 2 * hits / max(said + true, 1),
     }
-
-
-def precision_recall(targets, scores, points: int | None = None) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return thresholds, and precision and recall at each: float64, shape ``[k]``.
-
-    These are all distinct thresholds in descending order, or at most `points` of them, evenly spaced in recall. Scores
-    at or above a threshold count as 1.
-    """
-    targets, scores = np.asarray(targets, bool), np.asarray(scores)
-    order = np.argsort(-scores, kind="stable")
-    ranked = scores[order]
-    last = np.append(ranked[1:] != ranked[:-1], True)  # of the samples that share a score
-    hits, found = np.cumsum(targets[order])[last], np.flatnonzero(last) + 1
-    thresholds, precision, recall = ranked[last], hits / found, hits / targets.sum()
-    if points and len(recall) > points:
-        wanted = np.searchsorted(recall, np.linspace(recall[0], 1, points))
-        keep = np.unique(wanted)
-        thresholds, precision, recall = thresholds[keep], precision[keep], recall[keep]
-    return thresholds.astype(float), precision, recall
-
-
-def best_threshold(targets, scores) -> float:
-    """Return the threshold with the highest F1; use separate data to choose it and to score it.
-
-    It is halfway between the lowest positive score and the next one below.
-    """
-    thresholds, precision, recall = precision_recall(targets, scores)
-    f1 = 2 * precision * recall / np.maximum(precision + recall, EPSILON)
-    best = int(np.argmax(f1))
-    below = thresholds[best + 1] if best + 1 < len(thresholds) else 0.0
-    return float((thresholds[best] + below) / 2)

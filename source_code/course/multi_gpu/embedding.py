@@ -1,7 +1,6 @@
 """Sentence embeddings: pretrained from TensorFlow Hub or a folder, and a trainable one.
 
-All of them map strings ``[n]`` to vectors ``[n, d]``. A pretrained one is a SavedModel with that signature; `export`
-saves a trainable one in this format.
+All of them map strings ``[n]`` to vectors ``[n, d]``. A pretrained one is a SavedModel with that signature.
 """
 
 import os
@@ -45,17 +44,6 @@ def mean_of_words(table, texts):
     vectors = tf.gather(table, tf.strings.to_hash_bucket_fast(words.flat_values, table.shape[0]))
     means = tf.math.unsorted_segment_mean(vectors, words.value_rowids(), tf.shape(texts)[0])
     return tf.ensure_shape(means, [None, table.shape[1]])
-
-
-def export(layer, folder):
-    """Write a `MeanOfWords` as a folder that `make` and TensorFlow Hub can load."""
-    module = tf.train.Checkpoint()  # a tf.Module can't say which variables to train
-    module.table = tf.Variable(layer.table.numpy())
-    module.trainable_variables = [module.table]
-    module.__call__ = tf.function(
-        lambda texts: mean_of_words(module.table, texts), input_signature=[tf.TensorSpec([None], tf.string)]
-    )
-    tf.saved_model.save(module, str(folder))
 
 
 def make(embedding, trainable=False, seed=0):
