@@ -251,7 +251,7 @@ compare_guess(guess_sooner, taken[1] / (16 * taken[16]),
 # many gradients. **$B$ workers** compute them at the same time, in about $1/B$ of the
 # time. That answers the lesson's question: averaging turns $B$ steps, which must
 # follow each other, into one step of $B$ gradients, which can run in parallel. How
-# far this goes is in [1b](1b.Gradients-in-Depth.ipynb), sections 6 and 7.
+# far this goes is in [1b](1b.Gradients-in-Depth.ipynb), sections 5 and 6.
 
 # %% [markdown]
 # ## 5. Workers: averaging over shards
@@ -456,7 +456,7 @@ check()
 #
 # - **Batches and workers average the same gradients**, if batches are equal.
 # - A batch $B$ times as large allows up to $B$ times the learning rate with SGD
-#   ([1b](1b.Gradients-in-Depth.ipynb), section 7), and **only parallel hardware saves
+#   ([1b](1b.Gradients-in-Depth.ipynb), section 6), and **only parallel hardware saves
 #   time**: a GPU's cores, or workers.
 #
 # ---

@@ -302,7 +302,7 @@ compare_guess(guess_latency, 1e6 * took[4096], "µs for an all-reduce of 4 KiB")
 # %% [markdown]
 # These times give us $\alpha$ and $\beta$. The time of a gradient is measured below,
 # for our single weight and for a dense layer of 1024 × 1024 weights with 256 samples:
-# alone; with 32 passes for one average, as in 1b, section 8; and the same with
+# alone; with 32 passes for one average, as in 1b, section 7; and the same with
 # *synchronous* batch norm, which takes mean and spread over all workers' points. Then
 # each pass normalizes as one large batch would, for the price of messages: in every
 # pass, each such layer needs an all-reduce on the way forward, and one on the way

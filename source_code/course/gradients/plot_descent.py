@@ -7,7 +7,7 @@ from matplotlib.patches import Rectangle
 
 from course.gradients import descent
 from course.shared import ring
-from course.shared.figure import COLORS, GRAY, Figure, frame, list_rows, look, styled
+from course.shared.figure import COLORS, GRAY, Figure, frame, look, styled
 from ddl.display.style import is_interactive
 
 BLUE, ORANGE = COLORS[:2]
@@ -103,26 +103,6 @@ def plot_training(data_sets, lr: float, passes: int = 40, w: float = 0.0) -> Fig
 
 
 # ---------------------------------------------------------------- noise and batches
-
-
-@styled
-def plot_average(data, w: float, sizes: Sequence[int]) -> Figure:
-    """Draw the gradients of all batches at the weight `w`, in their order, for several batch sizes."""
-    figure = Figure(8.0, 0.9 + 0.6 * len(sizes))
-    panel = figure.subplots()
-    texts = []
-    for row, size in enumerate(sizes):
-        values = [descent.gradient(w, batch) for batch in descent.batches_of(data, size)]
-        panel.plot(values, [row] * len(values), linestyle="", markersize=7, alpha=0.75, **look(row, "marker", "color"))
-        texts.append(f"batches of {size}: {len(values)} gradients from {min(values):.3g} to {max(values):.3g}")
-    panel.axvline(descent.gradient(w, data), color=GRAY, linestyle=":")
-    panel.axvline(0, color="#bbbbbb", linewidth=1)
-    list_rows(panel, [f"batches of {size}" for size in sizes])
-    panel.set(xlabel="gradient", title=f"at w = {w:g}; dotted: the gradient of all {len(data)} points")
-    figure.alt = (
-        f"Gradients at w = {w:g}, around that of all points, {descent.gradient(w, data):.3g}. {'; '.join(texts)}."
-    )
-    return figure
 
 
 @styled

@@ -7,7 +7,7 @@ import numpy
 from matplotlib.colors import BoundaryNorm, ListedColormap
 
 from course.gradients import descent, sgd
-from course.shared.figure import COLORS, GRAY, Figure, frame, look, styled
+from course.shared.figure import COLORS, GRAY, Figure, look, styled
 
 OUTCOMES = {"settles narrowly": COLORS[2], "settles widely": COLORS[6], "diverges": COLORS[1]}
 
@@ -121,49 +121,4 @@ def plot_one_step(sizes: Sequence[int]) -> Figure:
         f"Where one step of a batch goes {part[10]:g}, {part[100]:g} and {part[200]:g} of the way to the best weight, "
         f"single steps with the same samples go less. {'; '.join(texts)}."
     )
-    return figure
-
-
-@styled
-def plot_to_target(data, target: float, rate: float, sizes: Sequence[int], point_s: float, w: float = 0.0) -> Figure:
-    """Draw the steps, samples and seconds from `w` until the mean loss is `target` above the minimum.
-
-    They are drawn against batch size: at `rate`, at `rate` times the batch size, and at the best rate of a fine grid.
-    `point_s` is the seconds for one point's gradient; a worker processes its points sequentially, and communication is
-    free.
-    """
-    sizes = numpy.asarray(sizes)
-    grid = numpy.geomspace(rate / 10, sgd.rate_border(math.inf, data), 400)
-    steps = {
-        "same rate": [sgd.steps_to(target, w, rate, size, data) for size in sizes],
-        "rate × B": [sgd.steps_to(target, w, rate * size, size, data) for size in sizes],
-        "best rate": [sgd.steps_to(target, w, grid, size, data).min() for size in sizes],
-    }
-    steps = {name: numpy.array(values, float) for name, values in steps.items()}
-    figure = Figure(10.5, 4.2)
-    panels = figure.subplots(1, 3)
-    for index, (name, count) in enumerate(steps.items()):
-        panels[0].plot(sizes, count, label=name, **look(index))
-        panels[1].plot(sizes, count * sizes, **look(index))
-    in_sequence = {  # points that a worker processes sequentially
-        "B workers, same rate": steps["same rate"],
-        "one worker, rate × B": steps["rate × B"] * sizes,
-        "B workers, rate × B": steps["rate × B"],
-    }
-    for index, (name, points) in enumerate(in_sequence.items()):
-        panels[2].plot(sizes, 1e6 * point_s * points, label=name, **look(index + 3))
-    for panel, name in zip(panels, ("steps", "samples", "microseconds"), strict=True):
-        frame(panel, x=sizes, yscale="log", xlabel="batch size B, points", title=f"{name} to the target")
-        panel.yaxis.set_major_formatter("{x:g}")
-        panel.tick_params(axis="x", labelsize=8)
-    figure.legend(*panels[0].get_legend_handles_labels(), loc="outside lower left", ncols=3)
-    panels[2].legend(fontsize=8, loc="lower left")
-    texts = [
-        f"{name}: {', '.join(f'{count:g}' for count in counts)} steps with batches of {', '.join(map(str, sizes))}"
-        for name, counts in steps.items()
-    ]
-    figure.alt = (
-        f"To a loss {target:g} above the lowest, from {w:g}. {'; '.join(texts)}. A point's gradient takes "
-        f"{1e6 * point_s:.2g} µs."
-    ).replace("inf", "no number of")
     return figure

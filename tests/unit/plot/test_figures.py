@@ -25,7 +25,6 @@ LINK = cost.Link(1e-5, 1e-10)
 FIGURES = {
     "descent": lambda: plot.plot_descent(EASY, 0.02),
     "training": lambda: plot.plot_training({"easy": EASY, "noisy": NOISY}, 0.016),
-    "average": lambda: plot.plot_average(MANY, 1.5, (1, 4, 16)),
     "spread": lambda: plot.plot_spread(MANY, 1.5, (1, 4, 16), draws=200),
     "best rate": lambda: plot.plot_best_rate(MANY, (0, 1.5), (1, 8), draws=500),
     "exchange": lambda: plot.plot_exchange([descent.exchange(0, 0.1, [EASY, NOISY])]),
@@ -33,7 +32,6 @@ FIGURES = {
     "settled": lambda: plot.plot_settled(MANY, [(0.002, 1), (0.008, 4)], samples=80, tried=20),
     "map": lambda: plot.plot_map(MANY, (1, 2, 4), 0.002),
     "one step": lambda: plot.plot_one_step((2, 4)),
-    "to target": lambda: plot.plot_to_target(MANY, 0.2, 0.002, (1, 4, 64), 1e-6),
     "minima": lambda: plot.plot_minima(),
     "schedule": lambda: plot.plot_schedule({"ramp": ([0, 8], [0.0, 0.8])}),
     "trade-off": lambda: plot.plot_batch_size_tradeoff(curve().fit, batches=(430,)),
