@@ -6,7 +6,6 @@ import pytest
 
 from course.multi_gpu.agreement import agreement, kept_weights
 from ddl import launch
-from ddl.records.jsonfiles import read_json
 from helpers import launched, launches
 
 pytestmark = pytest.mark.nightly(
@@ -79,22 +78,3 @@ def test_parameter_server_trains_asynchronously(nothing_left):
     # One device had 45 % then, and this 42 %, with one seed; chance is 10 %.
     assert result["test_accuracy"] > 0.25
     assert set(kept_weights(run)) == {1, 4, 16, 64, 256, 390}
-
-
-def test_loss_is_scaled_by_actual_global_batch(nothing_left):
-    run = launch("loss_scaling.py", workers=1, data_set="synthetic", replicas=4)
-    cases = {case["name"]: case for case in run.result["cases"]}
-    assert run.result["samples_per_replica"] == {"whole": [16] * 4, "short": [3, 3, 3, 2]}
-    right = {name for name, case in cases.items() if case["relative_error"] < 1e-5}
-    assert right == {
-        "sum over the global batch",
-        "mean of the replicas' means",
-        "sum over what is there, short batch",
-        "L2 counted once",
-    }
-    wrong = [case for name, case in cases.items() if name not in right]
-    assert all(case["relative_error"] > 0.02 for case in wrong)
-    assert cases["mean of each replica"]["ratio"] == pytest.approx(4, rel=1e-4)
-    nominal = cases["sum over the nominal batch, short batch"]
-    assert nominal["ratio"] == pytest.approx(11 / 64, rel=1e-4)
-    assert read_json(run.folder / "result.json")["replicas"] == 4
