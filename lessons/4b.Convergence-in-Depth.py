@@ -5,20 +5,18 @@
 #
 # | about | this notebook |
 # | --- | --- |
-# | time | 120 minutes, in three sittings |
+# | time | 95 minutes, in three sittings |
 # | hardware | two cores |
 # | before this | [4. Convergence](4.Convergence.ipynb) |
 #
-# [4c](4c.Rules-and-Layers.ipynb) continues with what helps large batches. Your own
-# runs are small and have one seed: they show the method. Every claim rests on
-# **recorded** runs: three to ten seeds, 45,056 images (5,120 in sections 3 and 4), and
-# for most arms a learning rate chosen on images which neither training nor the final
-# test used.
+# Your own runs are small and have one seed: they show the method. Every claim rests on
+# **recorded** runs with three to ten seeds, of 45,056 images (5,120 in sections 3 and 4).
+# [4c](4c.Rules-and-Layers.ipynb) continues with what helps large batches.
 #
 # | sitting | sections | minutes |
 # | --- | --- | --- |
-# | what changes, and noise | 1 to 2 | 60 |
-# | gap and sharpness | 3 to 4 | 40 |
+# | what changes, and noise | 1 to 2 | 45 |
+# | gap and sharpness | 3 to 4 | 30 |
 # | norms | 5 | 20 |
 
 # %% tags=["parameters"]
@@ -60,26 +58,11 @@ fixed = dict(
     learning_rate=base_rate, ghost_batch=ghost, statistics="recomputed",
     precision="auto",
 )
-arms = recorded("convergence-cifar10")  # five seeds each
 
 
 def only(runs, *names):
     """Return the runs of these arms."""
     return [run for run in runs if run.name in names]
-
-
-def accuracy(name):
-    """Return an arm's held-out accuracy in percent, by seed."""
-    found = by_seed(only(arms, name), "test_accuracy")
-    return {seed: 100 * value for seed, value in found.items()}
-
-# %% tags=["demo"]
-def say(what, one, other):
-    """Print other − one, paired by seed, and what that decides."""
-    pair = paired(one, other)
-    print(f"{what}: {pair.mean:+.1f} points ({pair.low:+.1f} to "
-          f"{pair.high:+.1f}, {pair.n} pairs): {pair.verdict(1.0)}")
-    return pair.mean
 
 # %% [markdown]
 # ## 1. What changes when ranks are added
@@ -97,29 +80,6 @@ def say(what, one, other):
 # images of one pass on one rank, which Hoffer et al. (2017) call a **ghost batch**. If
 # it changed along with the global batch, you would compare two things at once. So it
 # is 32 in every run until section 5.
-#
-# **Predict first.** One rank takes eight steps of 1,024 images in 32 passes
-# each. Then all ranks share the same steps. By how many percent do the two
-# training losses differ?
-
-# %% tags=["demo"]
-guess_apart = None  # percent
-
-# %% tags=["demo"]
-brief = dict(fixed, global_batch=large_batch, steps=2 if smoke else 8)
-on_one = launch("train_cifar.py", name="one rank", workers=1, **brief)
-
-# %% tags=["demo"]
-on_all = launch(
-    "train_cifar.py", name=f"{workers} ranks", workers=workers, **brief
-)
-
-# %% tags=["demo"]
-ratio = on_all.result["loss"] / on_one.result["loss"]
-compare_guess(guess_apart, 100 * abs(ratio - 1), "% between the two losses")
-
-# %% [markdown]
-# Only by rounding error. From here on, "1,024" means 32 ranks with 32 images each.
 
 # %% [markdown]
 # **Question 1** (3 points)
@@ -301,10 +261,8 @@ assert math.isclose(value, 0, abs_tol=1e-9)  # every rank had the same data
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# A single step tells you little: with two gradients of 32 images, $|G|^2$ is
-# estimated by their scalar product, which is often negative. So the course divides
-# **moving averages** of the two numbers (98 % old, 2 % new step). Two runs measure it
-# while they train:
+# A single step tells you little, so the course divides **moving averages** of the two
+# numbers (98 % old, 2 % new step). Two runs measure it while they train:
 
 # %% tags=["demo", "recorded"]
 sweeps = recorded("critical-batch")
@@ -313,7 +271,7 @@ tried = [
     launch(
         "train_cifar.py", name=f"batch {batch}", global_batch=batch,
         workers=max(1, min(workers, batch // ghost)), noise_scale=True,
-        **fixed,
+        keep_weights=True, **fixed,  # section 4 needs the weights
     )
     for batch in (small_batch, large_batch)
 ]
@@ -322,12 +280,11 @@ tried = [
 plot.plot_noise_scale(tried, batches=(small_batch, large_batch))
 
 # %% [markdown]
-# Which curve is less noisy? At 1,024, each step averages 32 gradients instead of two.
-# The recorded estimate at *frozen* weights averages over many batches without an update.
+# A recorded estimate at *frozen* weights averages over many batches without an update.
 #
 # **Predict first.** What is the noise scale at frozen weights, as a multiple of the
-# critical batch size? (For CIFAR-10, McCandlish et al. report a noise scale that
-# grows to about 2,000, and a critical batch size of about 900.)
+# critical batch size? (For CIFAR-10, McCandlish et al. report a noise scale of about
+# 2,000 on average, and a critical batch size of about 900.)
 
 # %% tags=["demo"]
 guess_times = None  # noise scale ÷ critical batch size
@@ -355,7 +312,8 @@ plot.plot_critical_batch(curve, noise=noise)
 
 # %% [markdown]
 # The simple noise scale ignores curvature and changes during training, while
-# $B_\text{crit}$ is one number. Expect agreement within a factor of two or three.
+# $B_\text{crit}$ is one number. Of eight tasks in the table of McCandlish et al., four
+# differ by a factor of 4 to 20: expect the order of magnitude.
 #
 # Does the optimizer matter? Zhang et al. (2019) found that momentum, and even more so
 # **preconditioning** (a step size for each direction, as in Adam or LAMB), move the
@@ -372,32 +330,20 @@ for arm, curve in found.items():
     print(f"{arm}: critical batch {curve.fit}; fewest steps "
           f"{curve.fit.steps_min:,.0f}, samples {curve.fit.samples_min:,.0f}")
 curve = found["SGD with momentum"]
-print(f"with momentum: perfect scaling up to {curve.perfect_until}, next to "
-      f"no step saved from {curve.maximal_from} on")
 for what, scale in noise.items():
-    low, high = scale.spread
-    print(f"noise scale {what}: {scale.middle:,.0f} (middle 80 %: {low:,.0f} "
-          f"to {high:,.0f}); critical batch ÷ noise scale: "
-          f"{curve.fit.critical / scale.middle:.1f}")
+    print(f"noise scale {what}: {scale.middle:,.0f}; critical batch ÷ noise "
+          f"scale: {curve.fit.critical / scale.middle:.1f}")
 
 # %% [markdown] tags=["claims"]
 # In these runs, and if its curve is right, the critical batch size of SGD with
 # momentum lies between 400 and 900. But its points differ from the curve by more than
-# seeds do in these runs: lack of fit has p < 0.01. From 32 to 64 the steps halve, and
-# from 2,048 on a larger batch saves little. In these runs the noise scale, live or at
-# frozen weights, is within a factor of three of it. Plain SGD bends earlier and LAMB
-# later, and the three intervals do not overlap. So in these runs no single number,
-# such as the noise scale, lies within a factor of two of all three. At 64 LAMB takes
-# more steps than SGD with momentum, at 4,096 fewer.
-#
-# With learning rate, warm-up and momentum tuned at each batch, plain SGD still bends
-# earlier than SGD with momentum on the batches up to 1,024; for LAMB, which takes
-# fewer steps at 4,096 and more up to 1,024, those batches do not decide.
+# seeds do in these runs: lack of fit has p < 0.01. In these runs the noise scale, live or
+# at frozen weights, is within a factor of three of it. Plain SGD bends earlier and LAMB
+# later, and the three intervals do not overlap.
 
 # %% [markdown]
-# The [findings](../docs/findings.md#critical-batch-size) have that second sweep. The
-# bounds 400, 900 and the factor of three were written down after these results, so
-# they predict nothing.
+# The bounds 400, 900 and the factor of three were written down after these results, so
+# they predict nothing ([findings](../docs/findings.md#critical-batch-size)).
 #
 # **A good place to stop.**
 
@@ -405,14 +351,12 @@ for what, scale in noise.items():
 # ## 3. Is there a generalization gap?
 #
 # In lesson 4 the problem was too few steps. A **generalization gap** is another: *as good
-# in training*, but worse on held-out images, perhaps because large batches end in sharper
-# minima. Hoffer et al. (2017) report that training for as many *steps* (**regime
-# adaptation**) eliminates it completely, and Shallue et al. (2019) saw no evidence that
-# larger batches do worse on held-out data, once everything was tuned.
+# in training*, but worse on held-out images. Hoffer et al. (2017) report that training for
+# as many *steps* eliminates it, and Shallue et al. (2019) saw no evidence for one, once
+# everything was tuned.
 #
 # A gap should show with few images and no augmentation, so that the network can memorize
-# them. And compare arms that stop at the first epoch with a *training* loss below 0.3
-# (their means lie between 0.25 and 0.28).
+# them, and between arms that stop at the first epoch with a *training* loss below 0.3.
 #
 # **Predict first.** At the same training loss, how many points of held-out
 # accuracy does batch 1,024 lose against 64?
@@ -439,15 +383,12 @@ compare(
 # %% tags=["demo", "recorded"]
 compare(matched, against="small batch, to a loss")
 
-# %% tags=["demo", "recorded"]
-plot.plot_differences(matched, against="small batch, to a loss")
-
 # %% [markdown]
 # The first table has equal epochs and, in its last row, equal steps; the second equal
-# training losses, each batch size at two learning rates. Differences are **paired**: what
-# a seed does to both arms cancels. If the 95 % interval of the mean difference crosses 0,
-# the sign is not known. "No difference" is a *claim*, and needs an interval inside a
-# margin that was set before (here ±1 point, shaded).
+# training losses. Differences are **paired**: what a seed does to both arms cancels. If the
+# 95 % interval of the mean difference crosses 0, the sign is not known. "No difference" is
+# a *claim*, and needs an interval inside a margin that was set before (here ±1 point): a
+# smaller difference may well be real.
 
 # %% [markdown]
 # **Question 3** (4 points)
@@ -552,26 +493,11 @@ tenth = {seed: 62.48 + seed + 3.3 * (-1) ** seed for seed in range(10)}
 assert verdict(many, tenth, 1) == "not decided"
 ### END HIDDEN TESTS
 
-# %% tags=["demo", "recorded"]
-def among(name, figure="test_accuracy"):
-    """Return a figure of an arm that may memorize its images, in percent."""
-    found = by_seed(only(regimes, name), figure)
-    return {seed: 100 * value for seed, value in found.items()}
-
-
-for name in ("large batch", "large batch, equal steps"):
-    say(name, among("small batch"), among(name))
-at_loss = among("small batch, to a loss")
-for name in ("large batch", "small batch, low rate", "large batch, low rate"):
-    say(f"{name}, to a loss", at_loss, among(f"{name}, to a loss"))
-
 # %% [markdown] tags=["claims"]
 # At equal epochs the large batch is more than five points behind, but it has not
 # learned its images, and the small one has. At equal steps it has learned all of them
 # and is still behind. At equal training loss its held-out accuracy is lower. With ten
-# other seeds its held-out loss is also lower, which is better. The small batch with an eighth of
-# its learning rate is behind, too, and the records cannot separate these two. With an
-# eighth of its learning rate the large batch is behind all three.
+# other seeds its held-out loss is also lower, which is better.
 
 # %% [markdown]
 # ## 4. Sharpness, measured
@@ -581,36 +507,16 @@ for name in ("large batch", "small batch, low rate", "large batch, low rate"):
 # Hessian with a vector costs only a few gradients, and a few such products are enough
 # (Lanczos' method).
 #
-# A **slice** walks from a run's weights in a random direction in which each
-# **filter** (the weights of one output channel) is as long as the network's own (Li
-# et al., 2018), so that networks with large and with small weights can be compared.
-
-# %% tags=["demo"]
-small, large = (
-    launch(
-        "train_cifar.py", name=f"{name} batch + BN", global_batch=batch,
-        workers=1 if batch == small_batch else workers, keep_weights=True,
-        **fixed,
-    )
-    for name, batch in (("small", small_batch), ("large", large_batch))
-)
+# You have the weights of the small batch already, from section 2.
 
 # %% tags=["demo"]
 products = dict(
     workers=workers, eigenvalues=1, samples=64 if smoke else 512,
     chunk=32 if smoke else 256, iterations=4 if smoke else 8,
 )
-around = [
-    launch("landscape.py", name=run.name, weights=run.id,
-           measure=["eigenvalue", "slices"], **products)
-    for run in (small, large)
-]
-
-# %% tags=["demo"]
-plot.plot_slices(around)
 
 # %% [markdown]
-# Is the wider valley the better one? Dinh et al. (2017) multiply weights so that the
+# Is a flatter minimum the better one? Dinh et al. (2017) multiply weights so that the
 # network computes *the same function*. Batch norm divides by the scale of its input, so
 # multiply every kernel before it by 0.5, and no output changes.
 #
@@ -621,7 +527,7 @@ guess_factor = None  # times as sharp
 
 # %% tags=["demo"]
 rescaled = launch(
-    "landscape.py", name="rescaled", weights=small.id, alphas=[0.5, 2.0],
+    "landscape.py", name="rescaled", weights=tried[0].id, alphas=[0.5, 2.0],
     measure=["eigenvalue", "invariant", "rescaling"], **products,
 )
 
@@ -648,10 +554,9 @@ table
 # well a network generalizes. The last column, curvature by *relative* change of each
 # filter, stays the same.
 #
-# Does either rank recorded networks by held-out *loss* or *error*, the images that
-# they get wrong? Batches of 64, 256 and 1,024, each with four learning rates and six
-# seeds: all stopped at the first epoch with a training loss below 0.3. A rank
-# correlation of +1 **between** the twelve settings means that the sharper of two
+# Does either rank recorded networks by held-out error, the images that they get wrong?
+# Batches of 64, 256 and 1,024, each with four learning rates and six seeds: all stopped at
+# the first epoch with a training loss below 0.3. A rank correlation of +1 **between** the twelve settings means that the sharper of two
 # always does worse. **Within** a setting networks differ in their seed alone.
 #
 # **Predict first.** Which of the two will be larger, between or within?
@@ -660,26 +565,22 @@ table
 plot.plot_sharpness(recorded("landscape"), y="test_error")
 
 # %% [markdown]
-# Even a clear correlation between settings would not say that sharpness *causes*
-# anything: batch size and learning rate differ as well, and may move both. If
+# Between settings, batch size and learning rate differ as well, and may move both. If
 # sharpness itself mattered, it should also rank networks of *one* setting.
 
 # %% tags=["demo", "recorded"]
 table = sharpness(recorded("landscape"))
 for column, measure in MEASURES.items():
-    for figure in ("test_loss", "test_error"):
-        for part in (between_settings, within_settings):
-            print(f"{measure}, {figure}: {part(table, column, figure)}")
+    for part in (between_settings, within_settings):
+        print(f"{measure}: {part(table, column, 'test_error')}")
 columns = [*MEASURES, "clean_loss", "test_loss", "test_error"]
 settings = pd.DataFrame(table).groupby(["arm", "learning_rate"], sort=False)
 settings[columns].mean().round(3)
 
 # %% [markdown] tags=["claims"]
 # Between the twelve settings, the sharper, the more held-out images are wrong, by
-# both measures. Their held-out losses have no order that these runs decide: both
-# intervals contain 0. Within a setting, those of these runs with the larger
-# eigenvalue have more images wrong, too. An eighth of the learning rate ends in a
-# sharper place, at each of the batch sizes and for every seed of these runs.
+# both measures. Within a setting, those of these runs with the larger eigenvalue also have
+# more images wrong.
 
 # %% [markdown]
 # All of this was exploratory: three seeds of each setting were added because the first
@@ -693,13 +594,13 @@ print("of training loss:", within_settings(again, "clean_loss", "test_error"))
 
 # %% [markdown] tags=["claims"]
 # In these runs, new seeds with the larger eigenvalue again have more images wrong within
-# a setting. A correlation of the training loss at which they stopped is not decided: its
-# interval contains 0.
+# a setting. Whether errors correlate with the training loss at which runs stopped is not
+# decided: the interval contains 0.
 
 # %% [markdown]
 # So sharpness correlates with error across settings and, more weakly, across seeds; for
-# the scale-invariant one the latter is not decided. Rescaling changes sharpness alone, so
-# sharpness marks what generalizes worse here; that proves no cause.
+# the scale-invariant one the latter is not decided. But rescaling changes sharpness and
+# nothing else, so sharpness need not be the cause.
 #
 # **A good place to stop.**
 
@@ -730,10 +631,9 @@ compare_guess(guess_ghost, ranking["arm"].iloc[-1], "has the highest mean")
 plot.plot_differences(ghosts, against="ghost batch 32")
 
 # %% [markdown]
-# In training, a norm uses the statistics of its ghost batch; in an evaluation, usually
-# moving averages of past batches, which lag behind the weights. Here they are
-# **recomputed** from 1,000 training images before each evaluation, so that the arms
-# differ only in how they trained.
+# Before each evaluation the statistics are **recomputed** from 1,000 training images, so
+# that the arms differ only in how they trained. All use the learning rate that was best for
+# a ghost batch of 32.
 
 # %% [markdown]
 # **Question 4** (3 points)
@@ -788,30 +688,13 @@ for parts, count, channels in ((2, 3, 1), (3, 8, 4), (32, 32, 3), (1, 5, 2)):
     assert np.allclose(variance, every.var(axis=0))
 ### END HIDDEN TESTS
 
-# %% tags=["demo", "recorded"]
-compare(recorded("ghost-batches"), against="ghost batch 32")
-
 # %% [markdown] tags=["claims"]
 # In these runs every interval against a ghost batch of 32 contains 0. For 64
 # and for 512 there is no difference, and for 128 and synchronous batch norm
 # the records do not decide.
 
 # %% [markdown]
-# So Hoffer et al.'s order does not show here. Perhaps four epochs are too few for the
-# noise of small ghost batches to reduce overfitting.
-#
-# Does **batch norm** help the large batch in particular? Here is its gain there minus
-# the gain at the small batch:
-
-# %% tags=["demo", "recorded"]
-gains = []
-for name in ("small batch", "large batch"):
-    bare, normed = accuracy(name), accuracy(f"{name} + BN")
-    gains.append({seed: normed[seed] - bare[seed] for seed in bare})
-extra = say("gain at 1,024 minus gain at 64", *gains)
-
-# %% [markdown] tags=["claims"]
-# Batch norm helps the large batch more than the small one.
+# So Hoffer et al.'s order does not show here.
 
 # %% [markdown]
 # ## Your answers so far
@@ -822,9 +705,8 @@ check()
 # %% [markdown]
 # ## Things to try
 #
-# - Launch `large` with `sync_bn=True` and `ghost_batch=512`, on two ranks. What changes?
-# - Launch `small` on two ranks with `identical_data=True` and `noise_scale=True`: every
-#   rank gets the same images, a common mistake. What does the noise scale read?
+# - Launch the small batch on two ranks with `identical_data=True` and `noise_scale=True`:
+#   every rank gets the same images, a common mistake. What does the noise scale read?
 
 # %% [markdown]
 # ## Sources
@@ -832,8 +714,6 @@ check()
 # - Dinh et al. (2017), *Sharp Minima Can Generalize For Deep Nets*, sections 3, 4
 # - Hoffer, Hubara, Soudry (2017), *Train longer, generalize better*, sections 4,
 #   5
-# - Keskar et al. (2017), *On Large-Batch Training for Deep Learning*, section 2
-# - Li et al. (2018), *Visualizing the Loss Landscape of Neural Nets*, section 4
 # - McCandlish et al. (2018), *An Empirical Model of Large-Batch Training*,
 #   section 2, appendix A
 # - Shallue et al. (2019), *Measuring the Effects of Data Parallelism on Neural

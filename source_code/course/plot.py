@@ -20,7 +20,7 @@ _MODULES = {
     "multi_gpu.plot_failures": "plot_lost_share",
     "topology.plot_fit": "plot_fit",
     "topology.plot_hierarchy": "plot_variants",
-    "convergence.plot_landscape": "plot_slices plot_sharpness",
+    "convergence.plot_landscape": "plot_sharpness",
     "topology.plot_links": "plot_links",
     "multi_gpu.plot_strategies": "plot_agreement",
     "topology.plot_topology": "plot_topology",

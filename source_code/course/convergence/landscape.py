@@ -1,4 +1,4 @@
-"""The loss around a network's weights: its curvature, slices through it, and the noise of its gradient.
+"""The loss around a network's weights: its curvature, and the noise of its gradient.
 
 A point is the concatenated vector of all trainable weights, in the order of `model.trainable_variables`. The loss is
 the mean over fixed batches, and batch norm uses one batch at a time, as in training, so the loss does not depend on the
@@ -179,38 +179,15 @@ def filter_norms(model: tf.keras.Model) -> np.ndarray:
 
     With D the diagonal of these, D H D is the curvature by *relative* change. Its eigenvalues are invariant when
     rescaling whole filters does not change the function; H's are not (Dinh et al. 2017). It uses filters rather than
-    single weights, |w|, because a norm undoes that rescaling, and because the slices of Li et al. use the same
-    distance.
+    single weights, |w|, because a norm undoes that rescaling.
     """
-    return _flat(np.broadcast_to(norms, array.shape) for array, norms in _filters(model))
-
-
-def _filters(model):
-    """Yield each trainable weight with the norms of its filters, which broadcast to its shape."""
+    found = []
     for variable in model.trainable_variables:
         array = variable.numpy().astype(np.float64)
         axes = tuple(range(array.ndim - 1))  # a single weight has no other axes
-        yield array, np.sqrt(np.sum(array**2, axis=axes, keepdims=True))
-
-
-def slices(
-    landscape: Landscape, directions: int = 2, points: int = 13, reach: float = 1.0, seed: int = 0
-) -> tuple[np.ndarray, np.ndarray]:
-    """Return the loss along random directions whose filters are as long as the weights' (Li et al. 2018, section 4).
-
-    Only kernels move: biases and norms' weights stay. Returns distances, float64 ``[points]`` from −reach to reach, and
-    losses, ``[directions, points]``. At distance 1 each filter has moved by its own norm.
-    """
-    generator, start = np.random.default_rng(seed), landscape.weights
-    distances, losses = np.linspace(-reach, reach, points), np.empty((directions, points))
-    for each in losses:
-        direction = []
-        for array, norms in _filters(landscape.model):
-            drawn = generator.normal(size=array.shape) if array.ndim > 1 else np.zeros(array.shape)
-            length = np.sqrt(np.sum(drawn**2, axis=tuple(range(array.ndim - 1)), keepdims=True))
-            direction.append(drawn * norms / np.where(length > 0, length, 1))
-        each[:] = [landscape.loss(start + distance * _flat(direction)) for distance in distances]
-    return distances, losses
+        norms = np.sqrt(np.sum(array**2, axis=axes, keepdims=True))
+        found.append(np.broadcast_to(norms, array.shape))
+    return _flat(found)
 
 
 def rescaling(model: tf.keras.Model, alpha: float) -> np.ndarray:

@@ -1,6 +1,5 @@
-"""Eigenvalues and trace of a symmetric matrix from matrix-vector products."""
+"""Eigenvalues of a symmetric matrix from matrix-vector products."""
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -13,26 +12,17 @@ Apply = Callable[[np.ndarray], np.ndarray]  # a symmetric matrix, as the functio
 RESTARTS = 25  # of Lanczos' iteration, at most
 
 
-@dataclass(frozen=True)
-class Estimate:
-    """A mean and its standard error."""
-
-    mean: float
-    error: float
-
-
 @dataclass(frozen=True, eq=False)
 class Spectrum:
     """The largest eigenvalues of a symmetric matrix H.
 
     `values` are in descending order, float64 ``[count]``, and `residuals` are their ``|Hv − λv|``: an eigenvalue of H
-    lies within it, and far closer to one that is well separated, within residual² / distance to the next. Their
-    `vectors`, float64 ``[count, weights]``, have length 1. `products` is how often H was applied.
+    lies within it, and far closer to one that is well separated, within residual² / distance to the next. `products` is
+    how often H was applied.
     """
 
     values: np.ndarray
     residuals: np.ndarray
-    vectors: np.ndarray
     products: int
 
     def figures(self) -> dict:
@@ -70,21 +60,4 @@ def largest(
         ) from None
     values, vectors = values[::-1], vectors.T[::-1]
     residuals = [np.linalg.norm(counted(vector) - value * vector) for value, vector in zip(values, vectors)]
-    return Spectrum(values, np.array(residuals), vectors, products)
-
-
-def trace(apply: Apply, size: int, probes: int = 6, spectrum: Spectrum | None = None, seed: int = 0) -> Estimate:
-    """Return the trace of a symmetric matrix, from random vectors of ±1 (Hutchinson 1990).
-
-    With the matrix's `spectrum`, the part along its vectors is exact and only the rest is estimated, which reduces the
-    noise (Meyer et al. 2021, "Hutch++"). Each of the `probes`, at least 2, takes one product.
-    """
-    generator = np.random.default_rng(seed)
-    basis = np.zeros((0, size)) if spectrum is None else spectrum.vectors
-    known = 0.0 if spectrum is None else float(spectrum.values.sum())
-    found = []
-    for _ in range(probes):
-        probe = generator.choice((-1.0, 1.0), size)
-        probe -= basis.T @ (basis @ probe)
-        found.append(probe @ apply(probe))
-    return Estimate(known + float(np.mean(found)), float(np.std(found, ddof=1) / math.sqrt(probes)))
+    return Spectrum(values, np.array(residuals), products)

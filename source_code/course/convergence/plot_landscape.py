@@ -2,11 +2,8 @@
 
 from collections.abc import Iterable
 
-import numpy
-
 from course.convergence.sharpness import MEASURES, between_settings, sharpness, within_settings
-from course.convergence.tuning import arm_of
-from course.shared.figure import Figure, arm_looks, band, frame, styled
+from course.shared.figure import Figure, arm_looks, frame, styled
 from ddl.display.style import data_of
 from ddl.errors import InputError
 from ddl.text import plural
@@ -23,37 +20,6 @@ def _listed(runs, *measures):
             f"none of these {plural(len(runs), 'run')} of landscape.py has measured {' and '.join(measures)}"
         )
     return chosen
-
-
-@styled
-def plot_slices(runs) -> Figure:
-    """Draw the loss along random filter-normalized directions (Li et al. 2018), with a color per arm.
-
-    A line is the mean over an arm's networks and directions; the band is the range.
-    """
-    runs = _listed(runs, "slices")
-    figure = Figure(7.5, 4.2)
-    panel = figure.subplots()
-    texts = []
-    for arm, style in arm_looks(map(arm_of, runs)).items():
-        slices = [run.result["slices"] for run in runs if arm_of(run) == arm]
-        distances = slices[0]["distances"]
-        if any(each["distances"] != distances for each in slices):
-            raise InputError(f"the slices of {arm!r} reach to different distances: measure them with the same options")
-        losses = numpy.array([line for each in slices for line in each["losses"]])
-        mean = losses.mean(axis=0)
-        panel.plot(distances, mean, label=f"{arm} ({plural(len(slices), 'network')})", **style)
-        band(panel, distances, losses.min(axis=0), losses.max(axis=0), style["color"])
-        middle = mean[numpy.abs(distances).argmin()]
-        texts.append(f"{arm} from {middle:.3g} at its weights to {mean[[0, -1]].mean():.3g} at the ends")
-    panel.set(xlabel="distance, in norms of each filter", ylabel="training loss", ylim=(0, None))
-    panel.set_title(f"along random directions, {data_of(runs)}")
-    panel.legend()
-    figure.alt = (
-        f"Training loss along random directions whose filters are as long as the weights' own, on {data_of(runs)}. "
-        f"Means over networks and directions: {'; '.join(texts)}."
-    )
-    return figure
 
 
 @styled

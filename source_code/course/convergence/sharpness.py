@@ -89,8 +89,8 @@ def sharpness(runs) -> Table:
     """Return the results of landscape.py as a data frame with a row per network.
 
     Columns: ``arm``, ``learning_rate``, ``seed``, ``clean_loss``, ``test_loss``, ``test_error`` in %, ``sharpness``
-    (the Hessian's largest eigenvalue), ``invariant`` (see `course.convergence.landscape.filter_norms`), ``trace``,
-    ``noise_scale`` in samples; and standard errors ``trace_error``, ``noise_scale_error``.
+    (the Hessian's largest eigenvalue), ``invariant`` (see `course.convergence.landscape.filter_norms`),
+    ``noise_scale`` in samples; and its standard error ``noise_scale_error``.
 
     Raises InputError without runs, or if one is not a finished run of landscape.py.
     """
@@ -107,7 +107,7 @@ def _row(run):
     result = run.result
     if result is None or "chunk" not in result:
         raise InputError(f"run {run.name} is not a finished run of landscape.py")
-    trace, noise = result.get("trace") or {}, result.get("noise") or {}
+    noise = result.get("noise") or {}
     return {
         "arm": (arm_of(run), "weights of", "s"),
         "learning_rate": (_number(result.get("run") or {}, "learning_rate"), "learning rate", ".3g"),
@@ -117,8 +117,6 @@ def _row(run):
         "test_error": (100 * (1 - _number(result, "test_accuracy")), "held-out error, %", ".1f"),
         "sharpness": (_largest(result.get("eigenvalue")), MEASURES["sharpness"], ".3g"),
         "invariant": (_largest(result.get("invariant")), MEASURES["invariant"], ".3g"),
-        "trace": (_number(trace, "mean"), "trace", ".4g"),
-        "trace_error": (_number(trace, "error"), "± of the trace", ".2g"),
         "noise_scale": (_number(noise, "noise_scale"), "noise scale", ",.0f"),
         "noise_scale_error": (_number(noise, "noise_scale_error"), "± of the noise scale", ",.0f"),
     }

@@ -7,8 +7,8 @@ tf = pytest.importorskip("tensorflow")
 
 from tensorflow.keras import layers
 
-from course.convergence.landscape import Landscape, rescaling, slices
-from course.convergence.matrices import largest, trace
+from course.convergence.landscape import Landscape, rescaling
+from course.convergence.matrices import largest
 from course.training.recipes import SettingError
 
 CLASSES = 3
@@ -79,7 +79,6 @@ def test_hessian_products_match_full_hessian(known):
     expected = hessian @ vector
     np.testing.assert_allclose(landscape.hessian(vector), expected, atol=1e-4 * np.abs(expected).max())
     landscape.gradient()
-    slices(landscape, directions=1, points=3)
     for was, now in zip(before, landscape.model.get_weights(), strict=True):
         np.testing.assert_array_equal(was, now)
 
@@ -95,20 +94,6 @@ def test_eigenvalues_match_full_hessian(known):
     assert coarse.values[0] == pytest.approx(expected[-1], rel=0.1) and coarse.products < found.products
     with pytest.raises(SettingError, match="allow more --iterations, or a larger --tolerance"):
         largest(landscape.hessian, len(hessian), iterations=3, tolerance=1e-12)
-
-
-@pytest.mark.slow
-def test_trace_matches_full_hessian(known):
-    landscape, hessian = known
-    size, expected = len(hessian), np.trace(hessian)
-    plain = trace(landscape.hessian, size, probes=40)
-    assert abs(plain.mean - expected) < 4 * plain.error
-    spectrum = largest(landscape.hessian, size, count=4, tolerance=1e-3)
-    helped = trace(landscape.hessian, size, probes=40, spectrum=spectrum)
-    assert abs(helped.mean - expected) < 4 * helped.error
-    assert helped.error < plain.error / 2
-    exact = trace(np.diag([1.0, 2.0, 3.5]).dot, 3, probes=2)
-    assert (exact.mean, exact.error) == pytest.approx((6.5, 0))
 
 
 @pytest.mark.slow

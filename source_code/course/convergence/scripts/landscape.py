@@ -6,8 +6,6 @@
 
     eigenvalue  the Hessian's largest eigenvalues: sharpness
     invariant   the same by relative change of each filter, independent of the weights' scale
-    trace       of the Hessian
-    slices      the loss along random directions, each filter as long as the weights' own
     noise       the gradient noise scale, from the gradients of all ghost batches of the training images
     rescaling   the same function with rescaled weights, and its sharpness (only on request)
 
@@ -19,7 +17,7 @@ not depend on the number of ranks, up to rounding.
 
 from course.training.options import Integer, Number, parser, run
 
-MEASURES = ("eigenvalue", "invariant", "trace", "slices", "noise", "rescaling")
+MEASURES = ("eigenvalue", "invariant", "noise", "rescaling")
 
 
 def parse(arguments=None):
@@ -33,10 +31,6 @@ def parse(arguments=None):
     add("--iterations", type=Integer(2), default=16, help="products before Lanczos' method restarts (default: 16)")
     tolerance = "stop when the eigenvalues are known to this share of themselves (default: 0.01)"
     add("--tolerance", type=Number(0, 1), default=0.01, metavar="SHARE", help=tolerance)
-    add("--probes", type=Integer(2), default=6, help="of the trace: products (default: 6)")
-    add("--directions", type=Integer(), default=2, help="of the slices (default: 2)")
-    add("--points", type=Integer(3), default=13, help="of a slice (default: 13)")
-    add("--reach", type=Number(above=0), default=1.0, help="of a slice, in norms of each filter (default: 1)")
     add("--noise-samples", type=Integer(), metavar="N", help="random training images for the noise (default: all)")
     add("--ghost-batch", type=Integer(), metavar="B", help="of one gradient (default: the run's own)")
     add("--alphas", type=Number(above=0), nargs="+", default=[0.2, 5.0], help="of the rescaling (default: 0.2 5)")
@@ -59,8 +53,8 @@ import horovod.tensorflow as hvd
 import numpy as np
 import tensorflow as tf
 
-from course.convergence.landscape import GRADIENT, PRODUCT, Landscape, rescaling, slices
-from course.convergence.matrices import largest, trace
+from course.convergence.landscape import GRADIENT, PRODUCT, Landscape, rescaling
+from course.convergence.matrices import largest
 from course.data import load
 from course.data.augment import augment, normalize
 from course.training import models
@@ -101,7 +95,7 @@ def main(config):
 
     measuring = Measuring(config, run, model, data)
     found, seconds = {}, {}
-    for name in (name for name in MEASURES if name in config.measure):  # the trace uses the eigenvectors
+    for name in (name for name in MEASURES if name in config.measure):
         start = time.perf_counter()
         found[name] = getattr(measuring, name)()
         seconds[name] = time.perf_counter() - start
@@ -172,7 +166,7 @@ class Measuring:
     def __init__(self, config, run, model, data):
         if config.samples > data.train_samples:
             raise SettingError(f"--samples {config.samples}: the run trained on {data.train_samples} images")
-        self.config, self.model, self.spectrum = config, model, None
+        self.config, self.model = config, model
         # Horovod: every rank has its own part of the chunks, and sums go over all ranks.
         rank, ranks = hvd.rank(), hvd.size()
         noise_samples = config.noise_samples or data.train_samples
@@ -197,20 +191,10 @@ class Measuring:
         return largest(apply, self.size, config.iterations, config.eigenvalues, config.tolerance, DRAW_SEED)
 
     def eigenvalue(self):
-        self.spectrum = self.largest(self.landscape.hessian)
-        return self.spectrum.figures()
+        return self.largest(self.landscape.hessian).figures()
 
     def invariant(self):
         return self.largest(self.landscape.adaptive).figures()
-
-    def trace(self):
-        found = trace(self.landscape.hessian, self.size, self.config.probes, self.spectrum, DRAW_SEED)
-        return {"mean": found.mean, "error": found.error, "probes": self.config.probes}
-
-    def slices(self):
-        config = self.config
-        distances, losses = slices(self.landscape, config.directions, config.points, config.reach, DRAW_SEED)
-        return {"distances": distances.tolist(), "losses": losses.tolist()}
 
     def noise(self):
         return {**self.ghosts.noise(self.population), "augmented": self.augmented}
@@ -248,11 +232,9 @@ class Progress(Writer):
         products = {
             "eigenvalue": config.iterations,
             "invariant": config.iterations,
-            "trace": config.probes,
             "rescaling": 2 * config.iterations * len(config.alphas),
         }
         steps = 1 + PRODUCT * sum(products.get(name, 0) for name in config.measure)
-        steps += config.directions * config.points * ("slices" in config.measure)
         steps += GRADIENT * noise_samples / config.samples * ("noise" in config.measure)
         self.steps = max(1, round(steps))
         self.event("start", step=0, steps=self.steps, world=ranks, data=data)
@@ -271,16 +253,12 @@ def in_words(name, found):
     if name in ("eigenvalue", "invariant"):
         values = ", ".join(f"{value:.4g}" for value in found["eigenvalues"])
         return f"largest {values} after {found['iterations']} products (residual {found['residuals'][0]:.2g})"
-    if name == "trace":
-        return f"{found['mean']:.4g} ± {found['error']:.2g}"
     if name == "noise":
         scale = found["noise_scale"]
         measured = (
             "no scale: |G|² is not positive" if scale is None else f"{scale:.4g} ± {found['noise_scale_error']:.2g}"
         )
         return f"{measured}, from {found['ghost_batches']} gradients of {found['ghost_batch']} images"
-    if name == "slices":
-        return f"from {np.min(found['losses']):.3g} to {np.max(found['losses']):.3g}"
     return "; ".join(
         f"alpha {row['alpha']:g}: loss {row['loss']:.4g}, eigenvalue {row['eigenvalue']['eigenvalues'][0]:.4g}, "
         f"invariant {row['invariant']['eigenvalues'][0]:.4g}"
