@@ -5,7 +5,7 @@
 #
 # | about | this notebook |
 # | --- | --- |
-# | time | 110 minutes, in three sittings; the runs take about four |
+# | time | 110 minutes, in three sittings; the runs take about five |
 # | hardware | two cores; GPUs if there are any |
 # | before this | [3. Multi-GPU](3.Multi-GPU.ipynb) |
 #
