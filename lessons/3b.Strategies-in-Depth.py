@@ -32,7 +32,7 @@ import pandas as pd
 
 import ddl
 from ddl import launch
-from course import agreement, check, difference, hint, plot, recorded
+from course import agreement, check, difference, hint, recorded
 from course import compare_guess, mistakes, ps_faults
 
 smoke = size == "smoke"
@@ -259,10 +259,10 @@ compare_guess(guess_alike, alike, "ways with the same weights")
 compared
 
 # %% [markdown]
-# And after more updates?
+# And at the end of the training?
 
 # %% tags=["demo"]
-plot.plot_agreement(trained)
+agreement(trained)  # at the end
 
 # %% [markdown]
 # Rounding errors grow. If a ReLU is barely on or off, or two pixels compete for a

@@ -22,7 +22,6 @@ _MODULES = {
     "topology.plot_hierarchy": "plot_variants",
     "convergence.plot_landscape": "plot_sharpness",
     "topology.plot_links": "plot_links",
-    "multi_gpu.plot_strategies": "plot_agreement",
     "topology.plot_topology": "plot_topology",
     "sharding.plot_sharding": "plot_memory plot_messages plot_cycles plot_overlap plot_ways",
 }

@@ -12,7 +12,7 @@ LIGHT = {
     "ddl ddl.rank ddl.start.launch": {"numpy", *MODELS, *TABLES},
     "course.shared.ring course.shared.cost": {*MODELS, *TABLES},
     "course.data course.data.catalog": MODELS,
-    "course.training.strategy course.multi_gpu.difference course.multi_gpu.plot_strategies": MODELS,
+    "course.training.strategy course.multi_gpu.difference": MODELS,
 }
 PROBE = """
 import importlib, json, sys
