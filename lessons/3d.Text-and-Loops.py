@@ -111,9 +111,9 @@ display(table.round(3), compare_guess(
 ))
 
 # %% [markdown]
-# All three make the same updates, so accuracy and F1 agree. On two cores, the two
-# distributed ones are slower: a step of this network takes a few milliseconds, and each
-# replica or rank pays its fixed costs for half a batch.
+# All three make the same updates up to rounding, so accuracy and F1 agree. On two cores,
+# the distributed ones are slower: a step takes a few milliseconds, and each replica or
+# rank has the fixed costs of a whole step for half a batch.
 
 # %% [markdown] nbgrader={"grade": false, "grade_id": "q01_faster_prompt", "locked": true, "schema_version": 3, "solution": false, "task": false}
 # **Question 1** (3 points)
@@ -404,7 +404,7 @@ check()
 #
 # ## Things to try
 #
-# - Launch `train_text.py` with a larger `global_batch`. When do two processes pay?
+# - Launch `train_text.py` with a larger `global_batch`. When are two processes worth it?
 #
 # ## Sources
 #

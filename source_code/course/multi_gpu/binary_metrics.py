@@ -17,7 +17,7 @@ def loss_and_accuracy(targets, scores) -> tuple[float, float]:
 
 
 def figures(targets, scores) -> dict:
-    """Score predictions at a threshold of one half, beside the accuracy of always giving the majority class.
+    """Score predictions at a threshold of one half; `majority` is the accuracy of always giving the majority class.
 
     Precision is None without positive predictions, recall without positive targets; F1 is then 0.
     """
