@@ -87,7 +87,6 @@ from course.training import models, optimizer, timeline
 from course.training.checkpoint import Checkpoints, folder
 from course.training.gpu import pin_gpu
 from course.training.horovod_utils import average_statistics, broadcast, cycle_time, suitable_cycle_ms
-from course.training.journal import Journal, Startup
 from course.training.loop import DIVERGED, LEAVING, make_evaluation, train
 from course.training.noise import NoiseScale
 from course.training.preemption import Preemption
@@ -95,6 +94,7 @@ from course.training.rank_log import keep_weights
 from course.training.schedule import schedule_of
 from course.training.settings import Settings
 from course.training.step import make_train_step
+from course.training.training_log import Startup, TrainingLog
 from ddl.records.folder import StorageError
 
 
@@ -145,20 +145,20 @@ def main(config):
 
     # Horovod: write on rank 0 only.
     steps, first = settings.total_steps, state.get("step", 0)
-    journal = Journal(rank == 0, steps, order.steps, settings.global_batch, state.get("journal"), startup=startup)
-    announce(journal, settings, ranks, data, schedule, precision)
+    log = TrainingLog(rank == 0, steps, order.steps, settings.global_batch, state.get("log"), startup=startup)
+    announce(log, settings, ranks, data, schedule, precision)
     noise = NoiseScale(settings.ghost_batch, settings.global_batch) if settings.noise_scale else None
     world = {"world": ranks, "per_rank_batch": settings.per_rank_batch}
-    journal.start(first, **world, data=data.describe(), precision=precision)
+    log.start(first, **world, data=data.describe(), precision=precision)
 
-    def take(step, batch):
+    def one_step(step, batch):
         rate = schedule(step / order.steps)
         with tf.device("CPU:0"):  # a GPU would get each number at once, and keep us waiting for the step before
             flags = tf.constant(rate), tf.constant(float(preemption.announced))
         return train_step(batch[part], step, *flags), rate
 
-    stopped_by = train(journal, order.batches(first, steps), take, checkpoints, noise, **evaluations)
-    return finish(journal, settings, model, noise, stopped_by, facts(settings, ranks, model, data, schedule, precision))
+    stopped_by = train(log, order.batches(first, steps), one_step, checkpoints, noise, **evaluations)
+    return finish(log, settings, model, noise, stopped_by, facts(settings, ranks, model, data, schedule, precision))
 
 
 def make_evaluations(model, data, settings):
@@ -221,10 +221,10 @@ def facts(settings, ranks, model, data, schedule, precision):
     }
 
 
-def announce(journal, settings, ranks, data, schedule, precision):
+def announce(log, settings, ranks, data, schedule, precision):
     """Print the configuration and the data."""
     facts = data.describe()
-    journal.print(
+    log.print(
         f"data: {facts['name']} ({facts['form']}), {facts['train_samples']} training and "
         f"{facts['test_samples']} {facts['held_out']} images\n"
         f"batch: {ranks} ranks x {settings.per_rank_batch} = {settings.global_batch}\n"
@@ -233,25 +233,25 @@ def announce(journal, settings, ranks, data, schedule, precision):
         f"warm-up {schedule.warmup_epochs:g} epochs, then {schedule.decay}"
     )
     if data.note:
-        journal.note(data.note)
+        log.note(data.note)
     if settings.identical_data:
-        journal.note(
+        log.note(
             "IDENTICAL DATA: every rank trains on the same samples, so that more ranks "
             "add nothing; this run is a demonstration of a mistake"
         )
-    journal.print(f"computes in {precision}")
+    log.print(f"computes in {precision}")
 
 
-def finish(journal, settings, model, noise, stopped_by, facts):
+def finish(log, settings, model, noise, stopped_by, facts):
     """Save the weights if requested; write and return the result if the training is finished."""
     if stopped_by == LEAVING:
         return None
-    if settings.keep_weights and journal.recorder:
+    if settings.keep_weights and log.recorder:
         try:
             keep_weights(folder(), model.get_weights())
         except StorageError as error:
-            journal.note(f"{error}. The weights are lost, the results are not")
-    return journal.result(
+            log.note(f"{error}. The weights are lost, the results are not")
+    return log.result(
         **facts,
         stopped_by=stopped_by or ("steps" if settings.steps else "epochs"),
         diverged=stopped_by == DIVERGED,

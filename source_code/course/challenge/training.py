@@ -92,7 +92,7 @@ class Training:
 
         def forward_backward(chosen, step, epoch, place):
             chosen = tf.ensure_shape(chosen, [submission.GHOST_BATCH])
-            images, labels = self._samples.take(chosen)
+            images, labels = self._samples.gather(chosen)
             images, labels = tf.cast(images, tf.float32) / 255, tf.cast(labels, tf.int32)
             # The key depends only on the place in the global batch, so any number of ranks augments the same way.
             images = augment(images, tf.gather(self._numbers, chosen), epoch, tf.stack([self._key + place, step]))

@@ -24,13 +24,13 @@ class InHostMemory:
     def __init__(self, images: np.ndarray, labels: np.ndarray):
         self._images, self._labels = constant(images), constant(labels)
 
-    def take(self, numbers: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    def gather(self, numbers: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         """Return the images, uint8, and labels with these numbers, int32 ``[batch]``."""
         return tf.gather(self._images, numbers), tf.gather(self._labels, numbers)
 
     def augmented(self, numbers: tf.Tensor, seed, offset, global_batch) -> tuple[tf.Tensor, tf.Tensor]:
         """Return the same, with the images flipped and shifted as by `augment`."""
-        images, labels = self.take(numbers)
+        images, labels = self.gather(numbers)
         return augment(images, seed, offset, global_batch), labels
 
 
@@ -43,7 +43,7 @@ class InGpuMemory:
         self._words = tf.constant(words.view(np.float32)[..., 0])
         self._labels = tf.constant(labels, tf.int64)  # an int32 constant would stay in the host's memory
 
-    def take(self, numbers):
+    def gather(self, numbers):
         numbers = tf.cast(numbers, tf.int64)
         return _images(tf.gather(self._words, numbers)), tf.gather(self._labels, numbers)
 

@@ -43,7 +43,7 @@ class Checkpoints:
         self.state = resume(source, self.variables, self.settings) or {}
         return self.state
 
-    def save_if_due(self, step: int, journal, state: Callable[[], dict], at_once: bool = False):
+    def save_if_due(self, step: int, log, state: Callable[[], dict], at_once: bool = False):
         """Write a checkpoint if it is due, or if the job's time limit is near. The clock stops meanwhile.
 
         Every rank calls this, and rank 0 writes. The record lists each checkpoint once it is on disk, with the length
@@ -51,26 +51,26 @@ class Checkpoints:
         training must stop.
         """
         if self._writing and self._writing.done():
-            self.finish(journal)
+            self.finish(log)
         if not (at_once or (self.every and step % self.every == 0)):
             return
         state = {"step": step, **state()}
-        with journal.paused():
+        with log.paused():
             began = time.perf_counter()
             average_statistics(self._statistics)
-            if not journal.recorder:
+            if not log.recorder:
                 return
-            self.finish(journal)
+            self.finish(log)
             copies = [variable.numpy().copy() for variable in self.variables]
-            self._writing = self._pool.submit(save, copies, {**state, "journal": journal.state()}, self.settings)
+            self._writing = self._pool.submit(save, copies, {**state, "log": log.state()}, self.settings)
             if at_once:
                 self._writing.exception()  # waits
             reason = "time limit" if at_once else f"every {self.every} steps"
             self._fields = {"step": step, "reason": reason, "seconds": time.perf_counter() - began}
             if at_once:
-                self.finish(journal, must=True)
+                self.finish(log, must=True)
 
-    def finish(self, journal, must: bool = False):
+    def finish(self, log, must: bool = False):
         """Wait for the checkpoint that is being written, if any, and record it; raise its StorageError if it `must`."""
         if not self._writing:
             return
@@ -80,18 +80,18 @@ class Checkpoints:
         except StorageError as error:
             if must:
                 raise
-            journal.note(f"{error}. The training continues without this checkpoint")
+            log.note(f"{error}. The training continues without this checkpoint")
         else:
-            journal.event("checkpoint", **self._fields, path=path)
+            log.event("checkpoint", **self._fields, path=path)
 
 
-def leave(step: int, journal):
+def leave(step: int, log):
     """Ask for a restart of the job from this step's checkpoint."""
-    journal.note(
-        f"stopped after step {step} of {journal.steps}, because it was asked to (SIGTERM, or a time limit is near); "
+    log.note(
+        f"stopped after step {step} of {log.steps}, because it was asked to (SIGTERM, or a time limit is near); "
         "a restart resumes from there"
     )
-    if journal.recorder:
+    if log.recorder:
         run = folder()
         run.append(run.requeue, {"step": step, "reason": "time limit"})
 

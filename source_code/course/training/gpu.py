@@ -6,7 +6,7 @@ from pathlib import Path
 import horovod.tensorflow as hvd
 import tensorflow as tf
 
-from course.training.journal import Writer
+from course.training.training_log import Writer
 
 CACHE = "~/.nv/ComputeCache"  # the driver's folder for compiled kernels, unless CUDA_CACHE_PATH names another
 

@@ -56,7 +56,7 @@ def make_pass(model, data, settings):
 
     def forward_backward(numbers, step, position):
         if settings.no_augment:
-            pictures, target = samples.take(numbers)
+            pictures, target = samples.gather(numbers)
         else:
             pictures, target = samples.augmented(numbers, (settings.seed, step), position, settings.global_batch)
         wanted = tf.one_hot(target, classes) * (1 - smooth) + smooth / classes

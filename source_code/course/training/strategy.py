@@ -11,8 +11,8 @@ from pathlib import Path
 import numpy as np
 
 from course.data import DataError, Order, load, shard
-from course.training.journal import Journal, Means
 from course.training.recipes import REFERENCE_BATCH
+from course.training.training_log import Means, TrainingLog
 from ddl.text import plural
 
 MOMENTUM = 0.9
@@ -50,11 +50,11 @@ class Experiment:
         self.steps_per_epoch = self._order.steps
         self.steps = config.steps or max(1, round(config.epochs * self.steps_per_epoch))
         self.epochs = math.ceil(self.steps / self.steps_per_epoch)
-        self._journal = Journal(rank == 0, self.steps, self.steps_per_epoch, config.global_batch)
+        self._log = TrainingLog(rank == 0, self.steps, self.steps_per_epoch, config.global_batch)
         self._devices, self._done, self._means = None, 0, Means()
         self._weights = {}
         if self.data.note:
-            self._journal.note(self.data.note)
+            self._log.note(self.data.note)
 
     def rate(self, batch: int) -> float:
         """Return the rate for a batch, by the linear rule of Goyal et al. 2017, section 2.1."""
@@ -64,7 +64,7 @@ class Experiment:
         """Return the names of this process's replicas' devices; see `devices_for`."""
         self._devices, note = devices_for(self.config.replicas)
         if note:
-            self._journal.note(note)
+            self._log.note(note)
         return self._devices
 
     def model(self):
@@ -138,7 +138,7 @@ class Experiment:
         self._means.add(figures)
         self._count(model, figures[0])
         if self.epoch_ends(self._done):
-            self._write(model, *self._means.take())
+            self._write(model, *self._means.pop())
 
     def weights_of(self, model) -> list[np.ndarray]:
         """Return a model's weights in Keras' layout, float32."""
@@ -146,30 +146,30 @@ class Experiment:
 
     def epoch_ends(self, done: int) -> bool:
         """Return whether rank 0 evaluates after `updates` updates."""
-        return self._journal.epoch_ends(done)
+        return self._log.epoch_ends(done)
 
     def _start(self):
         facts = self.data.describe()
-        self._journal.print(
+        self._log.print(
             f"data: {facts['name']} ({facts['form']}), {facts['train_samples']} training and "
             f"{facts['test_samples']} test images\n"
             f"batch: {self.replicas} replicas in {self.ranks} processes, {self.global_batch} "
             f"samples per update, learning rate {self.rate(self.global_batch):g}"
         )
-        self._journal.start(world=self.ranks, per_rank_batch=self._per_rank_batch, data=facts)
+        self._log.start(world=self.ranks, per_rank_batch=self._per_rank_batch, data=facts)
 
     def _count(self, model, loss):
         self._done += 1
-        self._journal.step(self._done, loss, self.rate(self.global_batch))
+        self._log.step(self._done, loss, self.rate(self.global_batch))
         if self.rank == 0 and (self._done in KEPT or self._done == self.steps):
-            with self._journal.paused():
+            with self._log.paused():
                 self._weights[self._done] = self.weights_of(model)
 
     def _write(self, model, loss, accuracy):
         if self.rank == 0:
-            with self._journal.paused():
+            with self._log.paused():
                 test_loss, test_accuracy = self._evaluate(model)
-            self._journal.evaluation(
+            self._log.evaluation(
                 self._done,
                 loss=loss,
                 accuracy=accuracy,
@@ -187,10 +187,10 @@ class Experiment:
         """Write ``result.json``, with the strategy's `facts`, and ``weights.npz``, on rank 0 only."""
         if self.rank:
             return None
-        if folder := self._journal.recorder.folder:
+        if folder := self._log.recorder.folder:
             kept = [(step, *each) for step, weights in self._weights.items() for each in enumerate(weights)]
             np.savez(folder.weights, **{f"{step}.{index}": weight for step, index, weight in kept})
-        return self._journal.result(
+        return self._log.result(
             config=vars(self.config),
             strategy=Path(sys.argv[0]).stem,
             model="cnn, group norm",

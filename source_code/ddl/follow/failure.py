@@ -151,12 +151,12 @@ def _cause(e: CrashReport) -> Failure:
         advice = "Its machine may have been switched off, or its launcher killed. Start it again."
         return Failure("the run's processes are gone, and none of them recorded why", advice=advice)
     if before_ranks:
-        told = _advice_on(e.end["message"])
+        advice = _advice_on(e.end["message"])
         return Failure(
             f"the launcher failed before any rank ran: {e.end['message']}",
             message=e.end["message"],
-            traceback="" if told else e.end.get("log", ""),
-            advice=told or "`ddl doctor` shows what is missing.",
+            traceback="" if advice else e.end.get("log", ""),
+            advice=advice or "`ddl doctor` shows what is missing.",
         )
     return Failure("the run failed and no rank said why", advice="See the launcher's log.")
 
@@ -273,7 +273,7 @@ def _special_advice(e: CrashReport, first: Ending) -> str:
 
 def _advice_on(message: str) -> str:
     """Return the advice for a part of a message; empty if there is none."""
-    return next((told for sign, told in BY_MESSAGE.items() if sign in message), "")
+    return next((advice for sign, advice in BY_MESSAGE.items() if sign in message), "")
 
 
 def _suggestion(why: str, usage: Iterable[str]) -> str:

@@ -24,8 +24,8 @@ NUMBERS = DRAW.permutation(SIZE)[:BATCH].astype(np.int32)
 def test_both_memories_give_the_same_samples():
     host, gpu = InHostMemory(IMAGES, LABELS), InGpuMemory(IMAGES, LABELS)
     for step in range(3):
-        for function in ("take", "augmented"):
-            how = () if function == "take" else ((7, step), BATCH, 3 * BATCH)
+        for function in ("gather", "augmented"):
+            how = () if function == "gather" else ((7, step), BATCH, 3 * BATCH)
             (images, labels), (same, same_labels) = (getattr(each, function)(NUMBERS, *how) for each in (host, gpu))
             assert images.dtype == same.dtype == tf.uint8
             np.testing.assert_array_equal(images, same)
@@ -35,7 +35,7 @@ def test_both_memories_give_the_same_samples():
 
 def test_every_byte_survives_in_a_word():
     bytes_ = np.resize(np.arange(256, dtype=np.uint8), (1, 32, 32, 3))
-    np.testing.assert_array_equal(InGpuMemory(bytes_, LABELS[:1]).take([0])[0], bytes_)
+    np.testing.assert_array_equal(InGpuMemory(bytes_, LABELS[:1]).gather([0])[0], bytes_)
 
 
 def test_a_machine_without_gpus_keeps_samples_in_host_memory():

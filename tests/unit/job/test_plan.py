@@ -56,9 +56,9 @@ def test_job_files_are_written_before_the_start():
     assert files["command.sh"] == f"#!/bin/sh\n{result.shell_line}\n"
     described = json.loads(files["job.json"])
     assert (described["argv"], described["shell_line"]) == (list(result.argv), result.shell_line)
-    told = {"id": "r1", "name": "small", "created": 12.5, "script": "/course/x.py", "args": ["a"], "cwd": "/course"}
-    told |= {"workers": 2, "parameter_servers": 1, "ranks": 4, "nodes": 1, "threads": 2, "env": [], "timeout_s": 60}
-    assert described | told == described
+    wanted = {"id": "r1", "name": "small", "created": 12.5, "script": "/course/x.py", "args": ["a"], "cwd": "/course"}
+    wanted |= {"workers": 2, "parameter_servers": 1, "ranks": 4, "nodes": 1, "threads": 2, "env": [], "timeout_s": 60}
+    assert described | wanted == described
     assert described["site"]["scheduler"] == "local" and described["site"]["cores_per_node"] == 4
     assert dict(result.environment) == {"DDL_RUN_ID": "r1", "DDL_RUN_DIR": "/runs/r1"}
 

@@ -10,9 +10,9 @@ import pytest
 tf = pytest.importorskip("tensorflow")
 
 from course.training import checkpoint
-from course.training.journal import Journal
 from course.training.preemption import Preemption
 from course.training.recipes import SettingError
+from course.training.training_log import TrainingLog
 from ddl.records.folder import StorageError
 from ddl.records.jsonfiles import read_json_lines
 
@@ -80,15 +80,15 @@ def kept(folder, monkeypatch):
     """Return a function that takes five steps, and gives the steps of checkpoints and all notes."""
 
     def train(every, at_once=None):
-        journal = Journal(True, steps=9, steps_per_epoch=9, global_batch=1)
+        log = TrainingLog(True, steps=9, steps_per_epoch=9, global_batch=1)
         weights = variables(0)
         monkeypatch.setattr(checkpoint, "average_statistics", lambda some: some[0].assign(7))
         checkpoints = checkpoint.Checkpoints(weights, SETTINGS, every, weights[1:])
-        journal.start()
+        log.start()
         for step in range(1, 6):
             weights[0].assign_add(tf.ones([2, 3]))
-            checkpoints.save_if_due(step, journal, lambda: {"totals": [0.5]}, at_once=step == at_once)
-        checkpoints.finish(journal)
+            checkpoints.save_if_due(step, log, lambda: {"totals": [0.5]}, at_once=step == at_once)
+        checkpoints.finish(log)
         events = read_json_lines(folder / "events.jsonl")
         notes = [event["message"] for event in events if event["event"] == "note"]
         return [(event["step"], event["reason"]) for event in events if event["event"] == "checkpoint"], notes
@@ -137,7 +137,7 @@ def test_checkpoint_that_cannot_be_replaced_is_a_storage_error(folder, monkeypat
 def test_checkpoints_at_intervals_and_on_demand(kept, folder):
     assert kept(every=2, at_once=5) == ([(2, "every 2 steps"), (4, "every 2 steps"), (5, "time limit")], [])
     state = checkpoint.restore(folder / checkpoint.FILE, last := variables(0), SETTINGS)
-    assert state["step"] == 5 and state["totals"] == [0.5] and state["journal"]["history"] == []
+    assert state["step"] == 5 and state["totals"] == [0.5] and state["log"]["history"] == []
     # The ranks have synchronized, so their variables match the checkpoint.
     assert last[0].numpy()[0, 0] == 5 and last[1].numpy() == 7
 
@@ -164,7 +164,7 @@ def test_run_resumes_from_its_own_checkpoint_first(folder, tmp_path_factory, mon
 
 
 def test_requeue_request_is_cleared_by_next_start(folder, horovod):
-    checkpoint.leave(12, Journal(True, steps=20, steps_per_epoch=9, global_batch=1))
+    checkpoint.leave(12, TrainingLog(True, steps=20, steps_per_epoch=9, global_batch=1))
     (line,) = (folder / "requeue").read_text().splitlines()
     assert json.loads(line) == {"step": 12, "reason": "time limit"}
     # A request that outlived a start would have a job requeued for ever, so it goes even then.

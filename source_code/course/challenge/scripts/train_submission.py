@@ -48,8 +48,8 @@ from course.challenge.submission import Submission, find, read, sha256
 from course.challenge.training import Training
 from course.training.gpu import pin_gpu
 from course.training.horovod_utils import average, average_statistics, cycle_time, suitable_cycle_ms
-from course.training.journal import Journal
 from course.training.loop import DIVERGED, train
+from course.training.training_log import TrainingLog
 
 
 def main(config):
@@ -76,21 +76,21 @@ def main(config):
 
     steps, per_epoch = (config.samples or submission.SAMPLES) // rules.GLOBAL_BATCH, training.order.steps
     shown = training.prepare()
-    journal = Journal(hvd.rank() == 0, steps, per_epoch, rules.GLOBAL_BATCH, samples_before=shown)
-    journal.print(f"{submission.name}: {steps} steps of {hvd.size()} ranks x {training.passes} passes")
+    log = TrainingLog(hvd.rank() == 0, steps, per_epoch, rules.GLOBAL_BATCH, samples_before=shown)
+    log.print(f"{submission.name}: {steps} steps of {hvd.size()} ranks x {training.passes} passes")
     about = {
         "world": hvd.size(),
         "per_rank_batch": rules.GLOBAL_BATCH // hvd.size(),
         "data": images.describe(),
         "precision": training.precision,
     }
-    journal.start(**about)
+    log.start(**about)
     due = {math.ceil(steps * part / rules.EVALUATIONS) for part in range(1, rules.EVALUATIONS + 1)}
 
-    def take(step, batch):
+    def one_step(step, batch):
         return training.step(step, batch, steps), None
 
-    def settle(done, diverged):
+    def evaluate_now(done, diverged):
         if done == steps and not diverged:
             training.finish()
         return done in due or diverged
@@ -100,11 +100,11 @@ def main(config):
         return evaluate(training, images.test_images, images.test_labels)
 
     batches = training.order.batches(0, steps)
-    stopped_by = train(journal, batches, take, evaluate=evaluate_public, epochs=steps, settle=settle)
+    stopped_by = train(log, batches, one_step, evaluate=evaluate_public, epochs=steps, evaluate_now=evaluate_now)
     if config.private:
         private = data.load(config.data_set)
         about["private_accuracy"] = evaluate(training, private.test_images, private.test_labels)[1]
-    return journal.result(
+    return log.result(
         **about,
         challenge={"file": sha256(content), "file_name": submission.name},
         config=vars(config),
@@ -116,8 +116,8 @@ def main(config):
         seed=seed,
         ranks=hvd.size(),
         global_batch=rules.GLOBAL_BATCH,
-        seconds=journal.history[-1]["seconds"],
-        public_accuracy=journal.history[-1]["test_accuracy"],
+        seconds=log.history[-1]["seconds"],
+        public_accuracy=log.history[-1]["test_accuracy"],
         diverged=stopped_by == DIVERGED,
     )
 

@@ -61,9 +61,9 @@ from course.training import models
 from course.training.checkpoint import find, from_rank_0
 from course.training.gpu import pin_gpu
 from course.training.horovod_utils import cycle_time, suitable_cycle_ms
-from course.training.journal import EVENT_EVERY_S, Writer
 from course.training.precision import set_precision
 from course.training.recipes import RECIPES, SettingError
+from course.training.training_log import EVENT_EVERY_S, Writer
 from ddl.records.folder import RunFolder
 from ddl.records.jsonfiles import read_json
 

@@ -34,7 +34,7 @@ import tensorflow as tf
 
 from course.gradients.descent import generated
 from course.training.gpu import pin_gpu
-from course.training.journal import Writer
+from course.training.training_log import Writer
 from ddl.errors import InputError
 
 REPEATS = 40  # repeats of each timed all-reduce; the fastest is the least disturbed

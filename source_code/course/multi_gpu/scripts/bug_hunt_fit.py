@@ -40,8 +40,8 @@ import tensorflow as tf
 from bug_hunt import CLASSES, FEATURES, SAMPLES, TEST_SAMPLES, points
 
 from course.data import Order, shard
-from course.training.journal import Writer
 from course.training.rank_log import Witness, checksum
+from course.training.training_log import Writer
 
 
 class Watch(tf.keras.callbacks.Callback):

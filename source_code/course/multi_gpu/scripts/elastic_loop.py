@@ -37,8 +37,8 @@ from course.data import Order, load, shard
 from course.data.augment import normalize
 from course.training import models
 from course.training.gpu import pin_gpu
-from course.training.journal import Journal
 from course.training.strategy import losses_and_hits, make_evaluation
+from course.training.training_log import TrainingLog
 
 
 def main(config):
@@ -51,17 +51,17 @@ def main(config):
     optimizer = tf.keras.optimizers.SGD(config.learning_rate, momentum=0.9)
     optimizer.build(model.trainable_variables)  # before creating the state, which broadcasts (#2652)
     state = hvd.elastic.TensorFlowKerasState(model, optimizer, step=0, times=None, worlds=[])
-    journal = train(state, config, data, order)
+    log = train(state, config, data, order)
 
     if hvd.rank():
         return None
-    with journal.paused():
+    with log.paused():
         evaluate = make_evaluation(models.build("cnn", norm="group", seed=config.seed, classes=len(data.class_names)))
         loss, accuracy = evaluate(model, data.train_images[: data.test_samples], data.train_labels[: data.test_samples])
         test_loss, test_accuracy = evaluate(model, data.test_images, data.test_labels)
     figures = {"loss": loss, "accuracy": accuracy, "test_loss": test_loss, "test_accuracy": test_accuracy}
-    journal.evaluation(config.steps, **figures, learning_rate=config.learning_rate)
-    return journal.result(
+    log.evaluation(config.steps, **figures, learning_rate=config.learning_rate)
+    return log.result(
         config=vars(config),
         model="cnn",
         data=data.describe(),
@@ -75,7 +75,7 @@ def main(config):
 
 @hvd.elastic.run
 def train(state, config, data, order):
-    """Train from the state's step; return this rank's journal.
+    """Train from the state's step; return this rank's log.
 
     Horovod calls this again for each world, once all ranks have the same state: from the last commit if a rank was
     lost, otherwise the current one. `state.worlds` becomes a list of [first step, ranks].
@@ -83,18 +83,18 @@ def train(state, config, data, order):
     if state.step < config.steps:
         state.worlds = [*(world for world in state.worlds if world[0] < state.step), [state.step, hvd.size()]]
     train_step = make_step(state.model, state.optimizer)
-    journal = Journal(hvd.rank() == 0, config.steps, order.steps, config.global_batch, state=state.times)
-    journal.start(step=state.step, world=hvd.size(), data=data.describe())
+    log = TrainingLog(hvd.rank() == 0, config.steps, order.steps, config.global_batch, state=state.times)
+    log.start(step=state.step, world=hvd.size(), data=data.describe())
     for _, batch in order.batches(state.step, config.steps):
         mine = shard(batch, hvd.rank(), hvd.size())
         loss = train_step(normalize(data.train_images[mine]), tf.constant(data.train_labels[mine]))
         time.sleep(config.pause_s)
         state.step += 1
-        journal.step(state.step, loss, config.learning_rate)
+        log.step(state.step, loss, config.learning_rate)
         if state.step % config.commit_every == 0:
-            state.times = journal.state()
+            state.times = log.state()
             state.commit()  # raises HostsUpdatedInterrupt on all ranks if hosts were added or removed
-    return journal
+    return log
 
 
 def make_step(model, optimizer):

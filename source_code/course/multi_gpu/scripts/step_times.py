@@ -62,8 +62,8 @@ from course.training import models, timeline
 from course.training import optimizer as optimizers
 from course.training.gpu import pin_gpu
 from course.training.horovod_utils import average, broadcast, cycle_time, suitable_cycle_ms
-from course.training.journal import Startup, Writer
 from course.training.step import make_train_step
+from course.training.training_log import Startup, Writer
 from ddl.errors import InputError
 
 CLASSES = 10

@@ -59,7 +59,7 @@ class HouseNumbers(Experiment):
         self._count(model, loss)
         if self.epoch_ends(self._done):
             seen = slice(0, self.data.test_samples)
-            with self._journal.paused():
+            with self._log.paused():
                 figures = self._on(model, self.data.train_images[seen], self.data.train_labels[seen])
             self._write(model, *figures)
 

@@ -56,8 +56,8 @@ import tensorflow as tf
 from course.data import Order, load_questions, shard
 from course.multi_gpu import embedding
 from course.multi_gpu.binary_metrics import figures, loss_and_accuracy
-from course.training.journal import Journal
 from course.training.strategy import devices_for
+from course.training.training_log import TrainingLog
 
 EVALUATION_BATCH = 1000
 
@@ -79,14 +79,14 @@ def main(config):
 
     parts = load_questions(config.data_set, samples=config.samples).parts()
     order = Order(len(parts.train), config.global_batch, config.seed)
-    journal = Journal(rank == 0, config.epochs * order.steps, order.steps, config.global_batch)
+    log = TrainingLog(rank == 0, config.epochs * order.steps, order.steps, config.global_batch)
     for each in filter(None, [parts.train.note, note]):
-        journal.note(each)
+        log.note(each)
 
     with strategy.scope():  # what has variables is made here: each replica gets them
         model = build(config)
         optimizer = tf.keras.optimizers.Adam(config.learning_rate)
-        records = Records(config, ranks, parts, journal)
+        records = Records(config, ranks, parts, log)
         callbacks = [records]
         if config.strategy == "horovod":
             # Not scaled: the rate is for the global batch, which does not depend on the number of ranks.
@@ -104,8 +104,8 @@ def main(config):
         callbacks.append(
             tf.keras.callbacks.EarlyStopping("val_loss", patience=config.patience, restore_best_weights=True)
         )
-    if rank == 0 and journal.recorder.folder:
-        callbacks.append(tf.keras.callbacks.TensorBoard(journal.recorder.folder.tensorboard, write_graph=False))
+    if rank == 0 and log.recorder.folder:
+        callbacks.append(tf.keras.callbacks.TensorBoard(log.recorder.folder.tensorboard, write_graph=False))
     batches = dataset(config, parts.train, order, rank, ranks)
     model.fit(batches, epochs=config.epochs, steps_per_epoch=order.steps, callbacks=callbacks, verbose=0)
     return finish(config, model, records) if rank == 0 else None
@@ -152,28 +152,28 @@ class Records(tf.keras.callbacks.Callback):
     Every rank validates on all questions, so that all stop after the same epoch. The clock stops meanwhile.
     """
 
-    def __init__(self, config, ranks, parts, journal):
+    def __init__(self, config, ranks, parts, log):
         super().__init__()
-        self.config, self.ranks, self.parts, self.journal = config, ranks, parts, journal
+        self.config, self.ranks, self.parts, self.log = config, ranks, parts, log
         self.done, self.total = 0, 0.0
 
     def on_train_begin(self, logs=None):
         batch = self.config.global_batch // self.ranks
-        self.journal.start(world=self.ranks, per_rank_batch=batch, data=self.parts.describe())
+        self.log.start(world=self.ranks, per_rank_batch=batch, data=self.parts.describe())
 
     def on_train_batch_end(self, batch, logs=None):
         self.done += 1
         total = logs["loss"] * (batch + 1)
-        self.journal.step(self.done, total - self.total * (batch > 0), self.config.learning_rate)
+        self.log.step(self.done, total - self.total * (batch > 0), self.config.learning_rate)
         self.total = total
 
     def on_epoch_end(self, epoch, logs=None):
-        with self.journal.paused():
+        with self.log.paused():
             logs["val_loss"], logs["val_accuracy"] = self.evaluate(self.parts.validation)
-            if not self.journal.recorder:
+            if not self.log.recorder:
                 return
             test_loss, test_accuracy = self.evaluate(self.parts.test)
-        self.journal.evaluation(
+        self.log.evaluation(
             self.done,
             loss=logs["loss"],
             accuracy=logs["accuracy"],
@@ -190,16 +190,16 @@ class Records(tf.keras.callbacks.Callback):
 
 def finish(config, model, records):
     """Evaluate the final model on the test part, and write the result."""
-    journal, parts, ranks = records.journal, records.parts, records.ranks
+    log, parts, ranks = records.log, records.parts, records.ranks
     test = figures(parts.test.targets, scores(model, parts.test))
-    stopped = len(journal.history) < config.epochs
-    kept = journal.history[-1 - config.patience] if stopped else journal.history[-1]
+    stopped = len(log.history) < config.epochs
+    kept = log.history[-1 - config.patience] if stopped else log.history[-1]
     if stopped:
-        journal.note(f"stopped early, with the weights of epoch {kept['epoch']:.0f}")
-    journal.print(f"test part: accuracy {test['accuracy']:.1%} (majority {test['majority']:.1%}), F1 {test['f1']:.3f}")
-    if journal.recorder.folder:
-        np.savez(journal.recorder.folder.weights, *[weight.numpy() for weight in model.trainable_weights])
-    return journal.result(
+        log.note(f"stopped early, with the weights of epoch {kept['epoch']:.0f}")
+    log.print(f"test part: accuracy {test['accuracy']:.1%} (majority {test['majority']:.1%}), F1 {test['f1']:.3f}")
+    if log.recorder.folder:
+        np.savez(log.recorder.folder.weights, *[weight.numpy() for weight in model.trainable_weights])
+    return log.result(
         config=vars(config),
         strategy=config.strategy,
         embedding=config.embedding,

@@ -28,7 +28,7 @@ import horovod.tensorflow as hvd
 import numpy as np
 import tensorflow as tf
 
-from course.training.journal import Writer
+from course.training.training_log import Writer
 
 
 @tf.function(autograph=False)

@@ -44,7 +44,7 @@ from course.sharding.communicator import World
 from course.sharding.reader import ByLayer, ReadersStore
 from course.sharding.sums import text
 from course.sharding.transformer import Chain, layers
-from course.training.journal import Writer
+from course.training.training_log import Writer
 
 HEADS, HELD_OUT, EVALUATIONS, RATE = 4, 256, 16, 3e-3
 OUTER_RATE, OUTER_MOMENTUM = 0.7, 0.9

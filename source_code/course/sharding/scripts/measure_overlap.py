@@ -25,7 +25,7 @@ import numpy as np
 import tensorflow as tf
 
 from course.sharding.communicator import Ranks, World
-from course.training.journal import Writer
+from course.training.training_log import Writer
 
 
 def main(config):

@@ -35,7 +35,7 @@ import tensorflow as tf
 
 from course.sharding.communicator import Ranks, World
 from course.sharding.reader import defined
-from course.training.journal import Writer
+from course.training.training_log import Writer
 
 
 def main(config):

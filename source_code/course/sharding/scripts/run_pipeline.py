@@ -36,7 +36,7 @@ from course.sharding.array_store import Store
 from course.sharding.communicator import Alone, World
 from course.sharding.sums import text
 from course.sharding.transformer import Chain, layers
-from course.training.journal import Writer
+from course.training.training_log import Writer
 from ddl.errors import InputError
 
 

@@ -42,7 +42,7 @@ from torch.nn import functional
 from torch.nn.parallel import DistributedDataParallel
 
 from course.sharding.sums import CHARACTERS, initial, text
-from course.training.journal import Writer
+from course.training.training_log import Writer
 
 SCHEDULES = {"gpipe": ScheduleGPipe, "1f1b": Schedule1F1B, "interleaved": ScheduleInterleaved1F1B}
 

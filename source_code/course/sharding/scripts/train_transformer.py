@@ -56,7 +56,7 @@ from course.sharding.splits import mesh
 from course.sharding.sums import text
 from course.sharding.transformer import Chain, layers
 from course.training.checkpoint import folder
-from course.training.journal import Writer
+from course.training.training_log import Writer
 from ddl.errors import InputError
 
 

@@ -37,7 +37,7 @@ import tensorflow as tf
 
 from course.shared.bench import BenchError, nccl_settings, refuse_what_does_not_fit, repeats, sizes, timing
 from course.topology.collectives import Horovod, TFDistribute
-from course.training.journal import Writer
+from course.training.training_log import Writer
 from ddl import cluster
 
 TURNS = 3  # rounds for each size; each round's first repetition is discarded

@@ -36,7 +36,7 @@ import tensorflow as tf
 
 from course.shared.bench import BenchError, link, refuse_what_does_not_fit, repeats, sizes, timing
 from course.topology.channels import Broadcast, SharedMemory, Socket, barrier, interface_between_ranks
-from course.training.journal import Writer
+from course.training.training_log import Writer
 
 CHANNELS = {"tcp": Socket, "shared_memory": SharedMemory, "horovod": Broadcast}
 WARM_UP = 3  # round trips of each size

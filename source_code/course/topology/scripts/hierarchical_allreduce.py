@@ -33,7 +33,7 @@ import tensorflow as tf
 
 from course.shared.bench import link_bytes, refuse_what_does_not_fit, repeats, sizes, spread, timing
 from course.topology.channels import PATIENCE_S, barrier, connect
-from course.training.journal import Writer
+from course.training.training_log import Writer
 from ddl.records.network import RATE, link_made_here
 
 WARM_UP = 2  # turns of each size

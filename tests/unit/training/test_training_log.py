@@ -5,8 +5,8 @@ import pytest
 
 pytest.importorskip("horovod.tensorflow")
 
-from course.training import journal, loop
-from course.training.journal import Journal, Means
+from course.training import loop
+from course.training.training_log import Means, TrainingLog
 
 
 @pytest.fixture
@@ -16,7 +16,7 @@ def clock(monkeypatch):
     class Clock:
         now = 100.0
 
-    monkeypatch.setattr(journal.time, "perf_counter", lambda: Clock.now)
+    monkeypatch.setattr("course.training.training_log.time.perf_counter", lambda: Clock.now)
     return Clock
 
 
@@ -35,7 +35,7 @@ FIGURES = {"loss": 2.0, "accuracy": 0.25, "test_loss": 2.5, "test_accuracy": 0.1
 
 
 def started(steps, steps_per_epoch, at=0, **options):
-    diary = Journal(True, steps, steps_per_epoch, global_batch=10, **options)
+    diary = TrainingLog(True, steps, steps_per_epoch, global_batch=10, **options)
     diary.start(at)
     return diary
 
@@ -81,7 +81,7 @@ def test_steps_are_written_first_last_and_at_most_twice_a_second(clock, folder):
 
 
 def test_other_ranks_write_and_print_nothing(clock, folder, capsys):
-    diary = Journal(False, steps=4, steps_per_epoch=2, global_batch=10)
+    diary = TrainingLog(False, steps=4, steps_per_epoch=2, global_batch=10)
     diary.start()
     diary.note("to be seen once")
     train(diary, clock, lambda step: 1.0)
@@ -91,10 +91,10 @@ def test_other_ranks_write_and_print_nothing(clock, folder, capsys):
 
 
 def interrupted(clock, steps, at, seconds_per_step):
-    """Train in parts: stop after each step of `at`, go on from there in another journal."""
+    """Train in parts: stop after each step of `at`, go on from there in another log."""
     state = None
     for first, last in zip((0, *at), (*at, steps)):
-        diary = Journal(True, steps, steps_per_epoch=4, global_batch=10, state=state)
+        diary = TrainingLog(True, steps, steps_per_epoch=4, global_batch=10, state=state)
         diary.start(first)
         for step in range(first + 1, last + 1):
             clock.now += seconds_per_step(step) + (30 if step == first + 1 else 0)
@@ -129,9 +129,9 @@ def row(clock):
     """Return a function that trains ten steps with the script's own loop, and gives the evaluations' rows."""
 
     def rows(steps_per_epoch, **options):
-        diary = Journal(True, steps=10, steps_per_epoch=steps_per_epoch, global_batch=10)
+        diary = TrainingLog(True, steps=10, steps_per_epoch=steps_per_epoch, global_batch=10)
 
-        def take(step, batch):
+        def one_step(step, batch):
             clock.now += 1
             return np.float32([step + 1, 2 * step + 2]), 0.1
 
@@ -140,14 +140,14 @@ def row(clock):
             return 2.5, 0.125
 
         diary.start()
-        ended = loop.train(diary, ((step, None) for step in range(10)), take, evaluate=evaluate, **options)
+        ended = loop.train(diary, ((step, None) for step in range(10)), one_step, evaluate=evaluate, **options)
         return diary, ended
 
     return rows
 
 
 def test_loop_evaluates_at_epoch_ends_and_intervals(row, folder):
-    diary, ended = row(4, every=3, settle=lambda done, diverged: done == 7, evaluate_clean=lambda: (1.5, 0.5))
+    diary, ended = row(4, every=3, evaluate_now=lambda done, diverged: done == 7, evaluate_clean=lambda: (1.5, 0.5))
     rows = diary.history
     assert ended is None and [each["step"] for each in rows] == [3, 4, 6, 7, 8, 9, 10]
     assert [each["loss"] for each in rows] == [2, 4, 5.5, 7, 8, 9, 10]
@@ -170,6 +170,6 @@ def test_means_are_of_loss_and_accuracy_and_continue_from_a_checkpoint():
     means = Means()
     means.restore(state)
     means.add(np.float32([6.0, 0.5, 9.0]))
-    assert means.take() == [3.0, 0.5]
+    assert means.pop() == [3.0, 0.5]
     means.add(np.float32([4.0, 1.0]))
-    assert means.take() == [4.0, 1.0]
+    assert means.pop() == [4.0, 1.0]

@@ -1,4 +1,4 @@
-"""The journal of a training: its clock, its log and its result."""
+"""The log of a training: its clock, its log and its result."""
 
 import contextlib
 import os
@@ -67,7 +67,7 @@ class Means:
             self._totals = np.pad(self._totals, (0, len(figures) - len(self._totals)))
         self._totals, self._steps = self._totals + figures, self._steps + 1
 
-    def take(self) -> list[float]:
+    def pop(self) -> list[float]:
         """Return the means of loss and accuracy, and reset them."""
         means = self._totals / self._steps
         self._totals, self._steps = np.zeros(2, np.float32), 0
@@ -85,7 +85,7 @@ class Means:
 
 @dataclass
 class Times:
-    """A journal's progress so far, which a checkpoint keeps."""
+    """A log's progress so far, which a checkpoint keeps."""
 
     seconds: float = 0.0  # of training, without evaluations
     history: list = field(default_factory=list)  # rows of evaluations
@@ -135,8 +135,8 @@ class Writer:
         return [event for event in events if event["event"] == name]
 
 
-class Journal(Writer):
-    """Journal of a training: keeps time on every rank, writes and prints on one.
+class TrainingLog(Writer):
+    """TrainingLog of a training: keeps time on every rank, writes and prints on one.
 
     The clock runs during training and stops during evaluations. The first epoch (or the first quarter of a one-epoch
     training) is warm-up and does not count toward the speed.
@@ -145,7 +145,7 @@ class Journal(Writer):
     not count. The speed excludes each part's warm-up. The first step of a resumed part builds the graph again, so it
     counts as the mean of all steps before it.
 
-    Only a rank that `writes` has records: rank 0. `state` comes from the journal that this one continues, `line` is the
+    Only a rank that `writes` has records: rank 0. `state` comes from the log that this one continues, `line` is the
     format of an evaluation's line (None: print nothing), and `samples_before` is added to the sample count.
     """
 
