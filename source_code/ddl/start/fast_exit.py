@@ -85,6 +85,7 @@ def run_and_exit(main: Callable[[], object]) -> NoReturn:
 
 def _exit(code: int) -> NoReturn:
     """Finish threads, exit handlers, the script's objects and streams, in the interpreter's order."""
+    gc.disable()  # while another thread collects, gc.collect() does nothing
     threading._shutdown()  # type: ignore[attr-defined]
     atexit._run_exitfuncs()
     gc.collect(1)  # as the interpreter does first; of a file and its buffers, the file is then finalized first
