@@ -16,10 +16,10 @@ REMOVED = {  # until the next release
 
 
 def needs():
-    """Return the packages that the course cannot do without, besides Horovod."""
+    """Return the packages that the course cannot do without."""
     from ddl.records import stack
 
-    return "tensorflow", "tf_keras" if stack.name() == "next" else "tensorflow_addons"
+    return "horovod", "tensorflow", "tf_keras" if stack.name() == "next" else "tensorflow_addons"
 
 
 def checks():

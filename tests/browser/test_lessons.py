@@ -46,7 +46,7 @@ def run_all(open_notebook, path, timeout_s):
 def test_start_here(open_notebook, lesson):
     saved = run_all(open_notebook, lesson("Start_Here.ipynb"), 240)
     html = saved.html
-    assert any("Ready: everything that the lessons need is here" in text for text in html)
+    assert any("Ready: everything that is needed is here" in text for text in html)
     assert any("done in" in text and "<svg" in text for text in html)
 
 

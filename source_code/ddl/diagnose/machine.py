@@ -6,6 +6,7 @@ import subprocess
 import sys
 from dataclasses import replace
 from functools import cache
+from importlib.util import find_spec
 
 from ddl import plugins
 from ddl.diagnose.report import Check, Report, missing
@@ -136,12 +137,15 @@ def _two_workers():
 
 def _software():
     from ddl.records import stack
-    from ddl.records.machine import versions
+    from ddl.records.machine import version_of, versions
 
     found, which = versions(), stack.name()
-    needed = ["horovod", *(name for needs in plugins.each("needs") for name in needs())]
+    needed = [name for needs in plugins.each("needs") for name in needs()]
     listed = {name: version for name, version in found.items() if version or name in needed}
     detail = ", ".join(f"{name} {version or 'not installed'}" for name, version in listed.items())
+    if not needed:  # the launcher alone
+        listed |= {name: version for name in ("torch", "jax") if (version := version_of(name))}
+        return Check("software", "OK", ", ".join(f"{name} {version}" for name, version in listed.items()))
     detail += f": the {which} stack"
     if lacking := [name for name in needed if not found.get(name)]:
         return missing("software", detail, f"`make setup` installs {', '.join(lacking)}")
@@ -152,6 +156,8 @@ def _software():
 
 def _horovod(site):
     controller = site.controller
+    if find_spec("horovod") is None:
+        return Check("Horovod build", "optional", "Horovod is not installed", "only scripts for Horovod need it")
     with_, problem = horovod_build()
     if problem:
         advice = "remove this Horovod and its cached wheel, then run `make setup` again"

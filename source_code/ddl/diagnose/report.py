@@ -37,7 +37,7 @@ class Report:
         missing = [check.name for check in self.checks if check.state == "missing"]
         if missing:
             return f"Not ready. Fix first: {', '.join(missing)}."
-        return "Ready: everything that the lessons need is here."
+        return "Ready: everything that is needed is here."
 
     def __repr__(self):
         width = max(len(check.name) for check in self.checks)

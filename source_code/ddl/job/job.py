@@ -48,8 +48,8 @@ def option(default: Any, help: str, reaches: str, **rules: Any) -> Any:
 
     An option that reaches the ranks is part of a printed line, because ranks of a pasted one have no ``job.json``.
 
-    `rules` may have `least`, the smallest integer; `choices`; `short`, such as ``"-n"``; `metavar`; and
-    `terminal=False` for an option that `ddl run` does not have.
+    `rules` may have `least`, the smallest integer; `choices`; `short`, such as ``"-n"``; `metavar`; `inferred=True` for
+    one that follows from the script if it is not given; and `terminal=False` for one that `ddl run` does not have.
     """
     return field(default=default, metadata={"help": help, "reaches": reaches, "terminal": True, **rules})
 
@@ -91,9 +91,10 @@ class Job:
         "horovod",
         '"horovod"; "multi_worker" or "parameter_server" for tf.distribute, which set TF_CONFIG in every rank; or '
         '"torchrun", which sets the variables that PyTorch\'s torchrun sets. "parameter_server" adds a coordinator '
-        "(rank 0) and parameter servers (the last ranks).",
+        "(rank 0) and parameter servers (the last ranks). The default is what the script's imports ask for.",
         RANKS,
         choices=CLUSTERS,
+        inferred=True,
     )
     parameter_servers: int | None = option(
         None, 'Number of parameter servers in a "parameter_server" cluster. Default 1.', RANKS
@@ -219,4 +220,5 @@ def add_options(parser: "argparse.ArgumentParser") -> None:
             known = {key: rules[key] for key in ("choices", "metavar") if key in rules}
             if not known:
                 known["metavar"] = "TEXT" if declared.type is str else "N"
-            parser.add_argument(*words, type=CONVERTERS[declared.type], default=declared.default, help=help, **known)
+            default = None if rules.get("inferred") else declared.default
+            parser.add_argument(*words, type=CONVERTERS[declared.type], default=default, help=help, **known)

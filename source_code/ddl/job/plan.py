@@ -171,7 +171,11 @@ def _shown(options: RunOptions, job: Job, site: Site) -> Words:
         return (python, "-m", supervisor, *options.words(TASK_OPTIONS))
     if supervisor == "ddl.start.netns_hosts":
         return (python, "-m", supervisor, *options.words(HOST_OPTIONS))
-    horovodrun = str(Path(python).with_name("horovodrun"))  # of the same environment
+    if job.cluster == "torchrun":
+        torchrun = str(Path(python).with_name("torchrun"))  # of the same environment
+        each = ("--standalone", "--nproc-per-node", str(options.ranks))
+        return ("env", f"OMP_NUM_THREADS={options.threads}", torchrun, *each, *options.script_words)
+    horovodrun = str(Path(python).with_name("horovodrun"))
     return (horovodrun, *_horovodrun_options(options), python, "-m", "ddl.rank", *options.words(RANK_OPTIONS))
 
 

@@ -99,8 +99,12 @@ class RunOptions(Job):
             if name in ("threads", "nodes") or (value and value != _field(name).default)
         ]
         options = (word for name, value in needed for word in (_flag(name), str(value)))
-        script = (MODULE, self.module) if self.module else (self.script,)
-        return (*options, *script, *self.args)
+        return (*options, *self.script_words)
+
+    @property
+    def script_words(self) -> tuple[str, ...]:
+        """The script, or ``-m`` and its module, and its arguments."""
+        return (*((MODULE, self.module) if self.module else (self.script,)), *self.args)
 
     @property
     def module(self) -> str:

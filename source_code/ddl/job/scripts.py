@@ -51,6 +51,30 @@ def resolve_script(script: str | Path, cwd: str | Path) -> str:
     raise JobError(f"no script {str(script)!r} in {cwd}{hint}")
 
 
+IMPORT = re.compile(r"^\s*(?:import|from)\s+([\w.]+)", re.MULTILINE)
+STRATEGY = re.compile(r"distribute\.(?:experimental\.)?(MultiWorkerMirrored|ParameterServer)Strategy\(")
+CLUSTER_OF = {"MultiWorkerMirrored": "multi_worker", "ParameterServer": "parameter_server"}
+
+
+def cluster_of(script: str) -> tuple[str, str]:
+    """Return the cluster that a script's own text asks for, and why: ("torchrun", "imports torch and not horovod").
+
+    Horovod's if the text says nothing, or the script is a module or cannot be read.
+    """
+    try:
+        text = Path(script).read_text(errors="replace")
+    except OSError:
+        return "horovod", "cannot be read"
+    packages = {name.partition(".")[0] for name in IMPORT.findall(text)}
+    if "horovod" in packages:
+        return "horovod", "imports horovod"
+    if strategy := STRATEGY.search(text):
+        return CLUSTER_OF[strategy[1]], f"makes a {strategy[1]}Strategy"
+    if "torch" in packages and "tensorflow" not in packages:
+        return "torchrun", "imports torch and not horovod"
+    return "horovod", "imports neither"
+
+
 def script_folders() -> list[Path]:
     """Return the folders whose scripts are found by name: this package's, and those of plugins."""
     own = Path(__file__).parents[1] / "scripts"

@@ -10,7 +10,7 @@ import sysconfig
 from importlib.util import find_spec
 from pathlib import Path
 
-from ddl.errors import CourseError
+from ddl.errors import CourseError, InputError
 from ddl.records.machine import version_of, versions
 
 NO_TORCH = "PyTorch is not installed. The course doesn't need it; `make lab TORCH=1` installs it."
@@ -77,6 +77,18 @@ def wrong_keras() -> str:
         "this TensorFlow would use Keras 3. Horovod's optimizer does not support it: without any error, the ranks' "
         f"weights would drift apart. To use Keras 2, {how}."
     )
+
+
+NO_HOROVOD = (
+    "Horovod is not installed here. A script for tf.distribute or PyTorch does not need it: give its cluster, such as "
+    "`--cluster torchrun`. For a Horovod script, install horovod, or use the course's environment (`make setup`)."
+)
+
+
+def require_horovod() -> None:
+    """Raise `InputError` if Horovod is not installed."""
+    if find_spec("horovod") is None:
+        raise InputError(NO_HOROVOD)
 
 
 def require_keras_2() -> None:

@@ -15,6 +15,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterable
+from importlib.util import find_spec
 from pathlib import Path
 
 from ddl.job.timeouts import idle_s
@@ -64,6 +65,11 @@ class ForkServer:
                 start_new_session=True,
             )
         threading.Thread(target=self.process.wait, daemon=True).start()
+
+
+def can_import() -> bool:
+    """Return whether the libraries that a fork server imports are there."""
+    return all(find_spec(name) for name in ("horovod", "tensorflow"))
 
 
 _server: ForkServer | None = None

@@ -23,12 +23,12 @@ from ddl.job import slurm
 from ddl.job.job import OPTIONS, Job, JobError
 from ddl.job.plan import HERE, Plan, plan
 from ddl.job.run_options import OURS, SAFE_PATH
-from ddl.job.scripts import option_arguments, resolve_script
+from ddl.job.scripts import cluster_of, option_arguments, resolve_script
 from ddl.job.site import Site, SiteError
 from ddl.job.timeouts import stall_s
 from ddl.records.folder import RunFolder, StorageError
 from ddl.records.paths import cache_dir, course_root, data_dir, runs_dir, source_dir, working_dir
-from ddl.records.stack import require_keras_2
+from ddl.records.stack import require_horovod, require_keras_2
 from ddl.start import fork_client
 
 
@@ -48,7 +48,7 @@ def launch(
     threads: int | None = None,
     timeout_s: float | None = None,
     oversubscribe: bool = False,
-    cluster: str = "horovod",
+    cluster: str | None = None,
     parameter_servers: int | None = None,
     max_restarts: int = 0,
     elastic: bool = False,
@@ -91,8 +91,11 @@ def launch(
     given = locals()
     cwd = str(working_dir())
     _require_types(args=args, env=env, site=site, dry_run=dry_run, wait=wait, detach=detach, check=check)
+    path = resolve_script(script, cwd)
+    if cluster is None and not elastic:
+        given["cluster"] = _cluster_of(path)
     job = Job(
-        script=resolve_script(script, cwd),
+        script=path,
         args=(*args, *option_arguments(arguments)),
         cwd=cwd,
         env=tuple((env or {}).items()),
@@ -128,6 +131,14 @@ def launch(
     return run
 
 
+def _cluster_of(script: str) -> str:
+    """Return the cluster that a script's imports ask for, and say so if it is not Horovod's."""
+    found, why = cluster_of(script)
+    if found != "horovod":
+        print(f'# {Path(script).name} {why}: cluster="{found}"', flush=True)
+    return found
+
+
 def _require_types(**given: Any) -> None:
     """Raise JobError if an argument of `launch` that is not an option of the job has a wrong type."""
     switches = ("dry_run", "wait", "detach", "check")
@@ -155,7 +166,8 @@ _document()
 
 def start(job: Job, site: Site, detach: bool = False, terminal: str = "") -> Run:
     """Write the run's folder and start the job's processes; return the `Run` without waiting."""
-    if not site.enters_container:  # ranks in an image have the image's Keras, and check it themselves
+    if job.cluster == "horovod" and not site.enters_container:  # ranks in an image check what is there
+        require_horovod()
         require_keras_2()
     stall_s()  # refuse an invalid value here, not in the supervisor
     if site.scheduler == "slurm":
@@ -187,7 +199,7 @@ def _forks(job: Job, site: Site, detach: bool) -> bool:
     """Return whether the job's ranks may be forked from this process's fork server."""
     same_environment = not (site.enters_container or site.python or site.modules)
     local = site.scheduler == "local" and site.controller == "gloo" and same_environment and not detach
-    wanted = job.warm and job.cluster != "torchrun" and job.debug is None
+    wanted = job.warm and job.cluster != "torchrun" and job.debug is None and fork_client.can_import()
     allowed = os.environ.get("DDL_WARM") != "no" and not fork_client.read_at_import(name for name, _ in job.env)
     return local and wanted and allowed
 

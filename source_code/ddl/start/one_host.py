@@ -1,6 +1,6 @@
 """Run all ranks of one host: ``python -m ddl.start.one_host FOLDER``.
 
-The ranks are started as ``horovodrun --gloo`` would start them, and find each other through the same rendezvous server.
+Horovod's ranks are started as ``horovodrun --gloo`` would start them, with the same rendezvous server.
 The supervisor records when and how each rank ended, because a killed rank can't.
 """
 
@@ -106,7 +106,7 @@ class OneHost(Supervisor):
         with ThreadPoolExecutor(len(self.slots)) as pool:
             runs = [pool.submit(self._run_rank, slot) for slot in self.slots]
             try:
-                rendezvous.serve(listening, options.ranks, options.nodes)
+                rendezvous.serve(listening, options.ranks, options.nodes, options.cluster)
             except BaseException:
                 self.end_processes()
                 raise

@@ -1,6 +1,7 @@
-"""Each rank's slot, and Horovod's rendezvous server, through which ranks learn each other's addresses.
+"""Each rank's slot, and the rendezvous server, through which ranks learn each other's addresses.
 
-Gloo's ranks use it, and so do those of tf.distribute and PyTorch, whether it was started here or by stock horovodrun.
+Horovod's ranks need Horovod's own server. Those of tf.distribute and PyTorch keep texts in it too, under stock
+horovodrun; launched here, they have a server that does no more, and need no Horovod.
 """
 
 import os
@@ -13,9 +14,8 @@ from typing import TYPE_CHECKING
 from ddl.job.timeouts import GLOO_TIMEOUT_S
 
 if TYPE_CHECKING:
+    from http.server import HTTPServer
     from typing import Self  # from Python 3.11 on
-
-    from horovod.runner.http.http_server import RendezvousHTTPServer
 
 # All ranks connect at once. Python's default queue holds five connections and drops the rest, which are retried after
 # one second, then two, then four: with eight ranks, a start took seconds longer.
@@ -86,14 +86,46 @@ def use(listening: socket.socket) -> None:
     RendezvousHTTPServer.server_bind, RendezvousHTTPServer.request_queue_size = server_bind, BACKLOG
 
 
-def serve(listening: socket.socket, size: int, nodes: int) -> "RendezvousHTTPServer":
-    """Start Horovod's server on this socket for `size` ranks on `nodes`, which are filled one after the other."""
-    from horovod.runner.http.http_server import RendezvousHandler, RendezvousHTTPServer
+def serve(listening: socket.socket, size: int, nodes: int, cluster: str = "horovod") -> "HTTPServer":
+    """Start the server on this socket for `size` ranks on `nodes`, which are filled one after the other."""
+    if cluster == "horovod":
+        from horovod.runner.http.http_server import RendezvousHandler, RendezvousHTTPServer
 
-    use(listening)
-    server = RendezvousHTTPServer(("", 0), RendezvousHandler, verbose=0)
-    server.init(slots(size, nodes))  # before it serves, as it forgets what ranks have said
+        use(listening)
+        server = RendezvousHTTPServer(("", 0), RendezvousHandler, verbose=0)
+        server.init(slots(size, nodes))  # before it serves, as it forgets what ranks have said
+    else:
+        server = _text_server(listening)
     threading.Thread(target=server.serve_forever, daemon=True).start()
+    return server
+
+
+def _text_server(listening: socket.socket) -> "HTTPServer":
+    """Return a server that keeps a text for each path: PUT writes it, GET reads it."""
+    from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+    texts: dict[str, bytes] = {}
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_PUT(self) -> None:
+            texts[self.path] = self.rfile.read(int(self.headers["Content-Length"]))
+            self._answer(200, b"")
+
+        def do_GET(self) -> None:
+            self._answer(200 if self.path in texts else 404, texts.get(self.path, b""))
+
+        def _answer(self, status: int, text: bytes) -> None:
+            self.send_response(status)
+            self.send_header("Content-Length", str(len(text)))
+            self.end_headers()
+            self.wfile.write(text)
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    server = ThreadingHTTPServer(listening.getsockname(), Handler, bind_and_activate=False)
+    server.socket.close()
+    server.socket = listening
     return server
 
 

@@ -136,7 +136,7 @@ class Task(Supervisor):
         interface = self.options.network_interface
         if self.slot.rank == 0:
             listening = rendezvous.listen()
-            rendezvous.serve(listening, self.slot.size, self.slot.cross_size)
+            rendezvous.serve(listening, self.slot.size, self.slot.cross_size, self.options.cluster)
             port = listening.getsockname()[1]
             began = time.time() if self.number == 1 else self.started
             meeting = {"address": own_address(interface), "port": port, "start": self.name, "time": began}

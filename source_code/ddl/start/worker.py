@@ -70,7 +70,8 @@ def main(forked: bool = False) -> None:
         _open_files(folder, rank, options.terminal if debugged else "")
         folder.record(folder.rank(rank), record)
     try:
-        require_keras_2()
+        if options.cluster == "horovod":
+            require_keras_2()
         if roles or (options.cluster == "torchrun" and not rank):
             tf_config.publish(rank)
         if roles:

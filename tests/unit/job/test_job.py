@@ -5,7 +5,7 @@ import pytest
 
 from ddl import launch
 from ddl.job.job import Job, JobError
-from ddl.job.scripts import option_arguments, resolve_script
+from ddl.job.scripts import cluster_of, option_arguments, resolve_script
 
 
 def test_options_become_arguments():
@@ -94,3 +94,30 @@ def test_a_script_is_found_in_the_working_directory_first(tmp_path):
     (tmp_path / "train_cifar.py").write_text("")
     assert resolve_script("train_cifar.py", tmp_path) == str(tmp_path / "train_cifar.py")
     assert resolve_script("train_cifar.py", tmp_path / "nowhere").endswith("source_code/train_cifar.py")
+
+
+@pytest.mark.parametrize(
+    ("text", "cluster"),
+    [
+        ("import torch\n", "torchrun"),
+        ("    from torch import nn\n", "torchrun"),
+        ("import torch\nimport horovod.torch as hvd\n", "horovod"),
+        ("import torch\nimport tensorflow as tf\n", "horovod"),
+        ("import tensorflow as tf\ns = tf.distribute.MultiWorkerMirroredStrategy()\n", "multi_worker"),
+        ("s = tf.distribute.experimental.ParameterServerStrategy(resolver)\n", "parameter_server"),
+        ("import torchvision\nprint('import torch')\n", "horovod"),
+        ("", "horovod"),
+    ],
+)
+def test_the_cluster_follows_from_the_imports(text, cluster, script):
+    assert cluster_of(script(text))[0] == cluster
+    assert cluster_of("-m package.module")[0] == "horovod"
+
+
+def test_what_is_asked_for_outweighs_the_imports(script, capsys):
+    path = script("import torch")
+    launch(path, dry_run=True, workers=1)
+    said = capsys.readouterr().out
+    assert 'imports torch and not horovod: cluster="torchrun"' in said and "torchrun --standalone" in said
+    launch(path, dry_run=True, workers=1, cluster="horovod")
+    assert "horovodrun" in capsys.readouterr().out

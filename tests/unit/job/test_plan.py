@@ -26,7 +26,6 @@ def planned(job, site=SITE):
         ({"args": ("--recipe", "warmup")}, 2, "/c/x.py --recipe warmup"),
         ({"script": "-m pkg.train", "args": ("7",)}, 2, "-m pkg.train 7"),
         ({"cluster": "multi_worker"}, 2, "--cluster multi_worker /c/x.py"),
-        ({"cluster": "torchrun"}, 2, "--cluster torchrun /c/x.py"),
         # Four cores, two workers: two threads each, though there are five processes.
         ({**SERVERS, "parameter_servers": 2}, 5, "--cluster parameter_server --parameter-servers 2 /c/x.py"),
     ],
@@ -35,6 +34,14 @@ def test_command_on_this_machine(job, ranks, command):
     result = planned(Job(**{"script": "/c/x.py"} | job, workers=2, cwd="/course/notebooks", timeout_s=7.5))
     line = f"/env/bin/python -m ddl.rank --threads 2 {command}"
     assert result.shell_line == f"cd /course/notebooks && /env/bin/horovodrun {' '.join(HOROVODRUN)} {ranks} {line}"
+    assert shlex.join(result.argv) == "/env/bin/python -m ddl.start.one_host /runs/r1"
+
+
+@pytest.mark.parametrize(("script", "words"), [("/c/x.py", "/c/x.py"), ("-m pkg.train", "-m pkg.train")])
+def test_the_line_of_a_torchrun_script_is_one_of_torchrun(script, words):
+    result = planned(Job(script, ("--lr", "0.1"), workers=2, cwd="/c", cluster="torchrun"))
+    line = f"/env/bin/torchrun --standalone --nproc-per-node 2 {words} --lr 0.1"
+    assert result.shell_line == f"cd /c && env OMP_NUM_THREADS=2 {line}"
     assert shlex.join(result.argv) == "/env/bin/python -m ddl.start.one_host /runs/r1"
 
 

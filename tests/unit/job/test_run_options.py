@@ -116,7 +116,7 @@ def test_launch_has_every_option_as_a_plain_parameter():
     parameters = inspect.signature(launching.launch).parameters
     assert not hasattr(launching.launch, "__signature__")
     for name, each in OPTIONS.items():
-        default = None if name == "name" else each.default  # the script's name
+        default = None if name in ("name", "cluster") else each.default  # the script says these
         assert (parameters[name].default, parameters[name].kind) == (default, inspect.Parameter.KEYWORD_ONLY), name
         assert f"    {name}\n" in launching.launch.__doc__, name
     ours = {"script", "args", "env", "site", "dry_run", "wait", "detach", "check", "arguments"}
