@@ -3,7 +3,7 @@
 from course.cli import add_commands
 from ddl.diagnose.report import Check
 
-__all__ = ["REMOVED", "add_commands", "checks", "needs", "pages", "script_folders"]
+__all__ = ["REMOVED", "add_commands", "checks", "hidden_figures", "needs", "pages", "script_folders"]
 
 REMOVED = {  # until the next release
     "predict": (
@@ -20,6 +20,11 @@ def needs():
     from ddl.records import stack
 
     return "horovod", "tensorflow", "tf_keras" if stack.name() == "next" else "tensorflow_addons"
+
+
+def hidden_figures():
+    """Return the numbers of the course's events that lessons show elsewhere than in the view of a run."""
+    return "clean_loss clean_accuracy noise_scale gradient_sq variance size_bytes resumed_at gap".split()
 
 
 def checks():

@@ -7,11 +7,12 @@ It takes 1 ms of cores that are busy training, against 50 ms with a plotting lib
 import math
 from html import escape
 
+MOST_OWN = 2  # panels for a script's own figures
 PANEL_WIDTH, PANEL_HEIGHT, LEFT, TOP, BOTTOM = 330, 150, 46, 24, 36
 
 
 def chart_svg(progress):
-    """Return SVG charts of training loss and held-out accuracy over samples seen."""
+    """Return SVG charts of training loss and held-out accuracy, and of the script's own figures over steps."""
     losses = [point for point in progress.losses if None not in point]
     losses = losses[:: max(1, len(losses) // 200)] + losses[-1:]
     accuracies = [
@@ -19,26 +20,37 @@ def chart_svg(progress):
         for row in progress.history
         if row.get("samples") is not None and row.get("test_accuracy") is not None
     ]
-    right = max((x for x, _ in losses + accuracies), default=1) or 1
+    x_name = "step" if progress.over_steps else "samples seen"
     loss = accuracy = "no value yet"
     if losses:
         loss = f"from {losses[0][1]:.3f} to {losses[-1][1]:.3f}"
     if accuracies:
         best = max(y for _, y in accuracies)
         accuracy = f"from {accuracies[0][1]:.1f}% to {accuracies[-1][1]:.1f}%, at best {best:.1f}%"
-    text = "over samples seen"
+    wanted = [("training loss", losses, "ddl-loss", loss, x_name)]
+    own = list(progress.curves.items())[:MOST_OWN]
+    if accuracies or not own:
+        wanted.append(("held-out accuracy, %", accuracies, "ddl-accuracy", accuracy, x_name))
+    for name, points in own:
+        drawn = list(points[:: max(1, len(points) // 200)] + points[-1:])
+        wanted.append((escape(name), drawn, "ddl-accuracy", f"from {points[0][1]:.4g} to {points[-1][1]:.4g}", "step"))
+    ends = {}  # of the axes: both of the course's panels have the same
+    for _, points, _, _, over in wanted:
+        ends[over] = max([ends.get(over, 0), *(x for x, _ in points)])
     panels = [
-        _panel(title, points, right, kind, f"{title.partition(',')[0].capitalize()} {text}: {said}.")
-        for title, points, kind, said in (
-            ("training loss", losses, "ddl-loss", loss),
-            ("held-out accuracy, %", accuracies, "ddl-accuracy", accuracy),
-        )
+        _panel(title, points, ends[over] or 1, kind, f"{_called(title)} over {over}: {said}.", over)
+        for title, points, kind, said, over in wanted
         if not progress.over or any(x for x, _ in points)  # at the end, no empty chart
     ]
     return f'<div class="ddl ddl-charts">{"".join(panels)}</div>' if panels else ""
 
 
-def _panel(title, points, x_end, kind, text):
+def _called(title):
+    """Return what a chart's text calls it: a figure of the script's own by its name."""
+    return {"training loss": "Training loss", "held-out accuracy, %": "Held-out accuracy"}.get(title, title)
+
+
+def _panel(title, points, x_end, kind, text, over):
     width, height = PANEL_WIDTH - LEFT - 14, PANEL_HEIGHT - TOP - BOTTOM
     y_ticks = ticks(min((y for _, y in points), default=0), max((y for _, y in points), default=1))
     low, high = y_ticks[0], y_ticks[-1]
@@ -54,7 +66,7 @@ def _panel(title, points, x_end, kind, text):
     for tick in ticks(0, x_end, inside=True):
         x, y = at(tick, low)
         parts.append(f'<text x="{x}" y="{y + 15}" text-anchor="middle">{short(tick)}</text>')
-    parts.append(f'<text x="{LEFT + width / 2}" y="{PANEL_HEIGHT - 5}" text-anchor="middle">samples seen</text>')
+    parts.append(f'<text x="{LEFT + width / 2}" y="{PANEL_HEIGHT - 5}" text-anchor="middle">{over}</text>')
     positions = [at(x, y) for x, y in points]
     line = " ".join(f"{x},{y}" for x, y in positions)
     parts.append(f'<polyline points="{line}" class="{kind}"/>')

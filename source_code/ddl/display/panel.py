@@ -204,7 +204,7 @@ def final_html(progress, output=()):
 
 
 def _chart_html(progress):
-    return chart_svg(progress) if progress.history or progress.losses else ""
+    return chart_svg(progress) if progress.history or progress.losses or progress.curves else ""
 
 
 def _links_html(progress):
@@ -266,6 +266,9 @@ def _body_html(progress, output=()):
         ("held-out accuracy", number(progress.test_accuracy, ".1%")),
         ("learning rate", number(progress.learning_rate, ".3g")),
     )
+    if progress.own:  # a script of another kind: what it has not recorded takes no place
+        numbers = [pair for pair in numbers if pair[1] != "–"]
+        numbers += [(escape(name), f"{value:.4g}") for name, value in progress.own.items()]
     cells = "".join(f"<div><dt>{name}</dt><dd>{value}</dd></div>" for name, value in numbers)
     return (
         f'<div class="ddl"><div class="ddl-bar" role="progressbar" aria-label="training progress"'

@@ -55,6 +55,9 @@ def facts_of(progress):
         facts.append(position_of(progress))
     if progress.test_accuracy is not None:
         facts.append(f"held-out accuracy {progress.test_accuracy:.1%}")
+    facts += [f"{name} {value:.4g}" for name, value in progress.own.items()]
+    if progress.test_accuracy is None and progress.own and progress.loss is not None:
+        facts.append(f"loss {progress.loss:.4g}")
     if progress.images_per_s:
         facts.append(f"{progress.images_per_s:,.0f} {speed_unit(progress.data)}")
     if progress.time_to_first_step_s and progress.over:

@@ -59,12 +59,12 @@ class PlainView:
         for row in progress.history[self._evaluations :]:
             self._say(progress, _evaluation(row, progress))
         self._evaluations = len(progress.history)
-        if not progress.steps:
+        if not progress.announced:
             self._echo(progress)
         failure = progress.failure
         if failure and progress.over and self._is_new("failure", failure.sentence):
             parts = [failure.sentence]
-            if failure.output and progress.steps:
+            if failure.output and progress.announced:
                 parts.append("\n".join([f"rank {failure.rank}'s last lines:", *failure.output]))
             self._print("\n\n".join(filter(None, [*parts, failure.traceback.rstrip()])))
         if self._clock() - self._last >= HEARTBEAT_S:
@@ -88,7 +88,7 @@ class PlainView:
         self._print(outcome(progress))
 
     def _echo(self, progress):
-        """Print the ranks' output; used for scripts that keep no records."""
+        """Print the ranks' output; used for scripts that announce no numbers instead."""
         folder = RunFolder(progress.folder)
         for rank in range(max([progress.world, *(each.rank + 1 for each in progress.ranks)])):
             tail = self._tails.setdefault(rank, LogTail(folder.log(rank), CHUNK_BYTES))  # keeps up with a flood

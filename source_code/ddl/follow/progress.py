@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from ddl import plugins
 from ddl.follow.crash_report import CrashReport, stall_of, straggler_of
 from ddl.follow.failure import Failure, failure_of
 from ddl.follow.restarts import (
@@ -35,6 +36,9 @@ EXIT: Schema = {"rank": int, "code": int, "time": NUMBER, "reason?": str}
 # Fields of `Progress` that are copied from step and evaluation events.
 MEASURES = ("step", "epoch", "images_per_s", "loss", "test_accuracy", "learning_rate")
 OF_VIEWS = (*MEASURES, "samples")  # left out of an evaluation if they are not numbers
+# Fields that have a place of their own in views. Any other number is one of the script's own figures.
+PLACES = {"event", "time", "seconds", "steps", "epochs", "samples", *MEASURES, "accuracy", "test_loss"}
+MOST_OWN = 6  # that views show
 
 
 @dataclass(frozen=True)
@@ -53,7 +57,8 @@ class Progress:
     """A snapshot of a run, with everything that views show.
 
     Times are in seconds; `step` and `steps` count from the start of training. `history` holds the evaluation events,
-    `losses` pairs of (samples, loss). `waiting` is the scheduler's reason why the run is queued.
+    `losses` pairs of (samples, loss), or of (step, loss) if the script records no samples: `over_steps`. `curves` are
+    the script's own figures: {name: ((step, value), …)}. `waiting` is the scheduler's reason why the run is queued.
     """
 
     id: str
@@ -78,10 +83,18 @@ class Progress:
     data: dict | None = None
     history: tuple[dict, ...] = ()
     losses: tuple[tuple[int, float], ...] = ()
+    over_steps: bool = False
+    announced: bool = False  # by a ``start`` event: its script's numbers stand for what it prints
+    curves: dict[str, tuple[tuple[float, float], ...]] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     max_restarts: int = 0
     restarts: tuple[Restart, ...] = ()
     failure: Failure | None = field(default=None, repr=False)
+
+    @property
+    def own(self) -> dict[str, float]:
+        """The last value of each of the script's own figures, the first `MOST_OWN` of them."""
+        return {name: points[-1][1] for name, points in list(self.curves.items())[:MOST_OWN]}
 
     @property
     def over(self) -> bool:
@@ -241,11 +254,15 @@ def _state(launcher: list[dict], events: list[dict], ranks: int, world: int, ali
 
 def _training(events: list[dict], began: float | None) -> dict[str, Any]:
     """Fold the training script's events into the fields of `Progress`."""
-    facts: dict[str, Any] = {"history": [], "losses": [], "notes": []}
+    facts: dict[str, Any] = {"history": [], "losses": [], "notes": [], "curves": {}}
+    training = [event for event in events if event["event"] in STEPS]
+    hidden = PLACES | {name for names in plugins.each("hidden_figures") for name in names()}
+    facts["over_steps"] = not any(is_number(event.get("samples")) for event in training)
     for event in events:
         kind = event["event"]
         if kind == "start":
             facts |= {name: event.get(name) if is_number(event.get(name)) else None for name in ("steps", "epochs")}
+            facts["announced"] = True
             facts["data"] = event["data"] if isinstance(event.get("data"), dict) else None
         elif kind == "note":
             facts["notes"].append(str(event.get("message", "")))
@@ -253,13 +270,18 @@ def _training(events: list[dict], began: float | None) -> dict[str, Any]:
             # A requeued job has events from before `began`.
             if began is not None and event["time"] >= began:
                 facts.setdefault("time_to_first_step_s", event["time"] - began)
-            facts |= {name: event[name] for name in MEASURES if is_number(event.get(name))}
+            facts |= {name: event[name] for name in (*MEASURES, "steps", "epochs") if is_number(event.get(name))}
+            for name, value in event.items():
+                if name not in hidden and is_number(value) and is_number(event.get("step")):
+                    facts["curves"].setdefault(name, []).append((event["step"], value))
             if kind == "evaluation":
                 facts["history"].append(
                     {name: value for name, value in event.items() if name not in OF_VIEWS or is_number(value)}
                 )
             elif is_number(event.get("loss")):
-                facts["losses"].append((event["samples"] if is_number(event.get("samples")) else 0, event["loss"]))
+                place = event.get("step" if facts["over_steps"] else "samples")
+                facts["losses"].append((place if is_number(place) else 0, event["loss"]))
+    facts["curves"] = {name: tuple(points) for name, points in facts["curves"].items()}
     return facts
 
 

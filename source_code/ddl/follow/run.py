@@ -142,15 +142,16 @@ class Run:
 
     @property
     def history(self) -> "pandas.DataFrame":
-        """The evaluations as a data frame, one row each."""
+        """The evaluations as a data frame, one row each; the steps of a script that records no evaluations."""
         import pandas
 
-        rows = [
-            {key: value for key, value in event.items() if key not in ("event", "time")}
-            for event in self.events()
-            if event["event"] == "evaluation"
-        ]
-        return pandas.DataFrame(rows)
+        events = self.events()
+        kinds = {event["event"] for event in events}
+        kind = "evaluation" if "evaluation" in kinds else "step"
+        wanted = [event for event in events if event["event"] == kind]
+        return pandas.DataFrame(
+            [{key: value for key, value in event.items() if key not in ("event", "time")} for event in wanted]
+        )
 
     @property
     def restarts(self) -> tuple[Restart, ...]:

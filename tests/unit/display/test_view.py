@@ -48,6 +48,7 @@ def progress(state="training", epochs=0, **fields):
         ranks=(RankInfo(0, "vm", 11, 0.0), RankInfo(1, "vm", 12, 0.0)),
         elapsed_s=12.3,
         steps=72,
+        announced=fields.get("steps", 72) is not None,
         epochs=8.0,
         data=DATA,
         history=history,

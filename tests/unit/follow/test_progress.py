@@ -2,6 +2,7 @@
 
 import pytest
 
+from ddl.display.chart import chart_svg
 from ddl.display.summary import summary
 from ddl.follow.progress import progress_of
 from ddl.records.jsonfiles import append_json_line, write_json
@@ -84,6 +85,22 @@ def test_training_is_folded_into_numbers(folder):
     assert progress.losses == ((64, 2.3), (704, 1.5)) and len(progress.history) == 1
     assert progress.remaining_s == pytest.approx(10 * 0.4 - 2.0)
     assert progress.notes == ("CIFAR-10 is not here",) and progress.data == {"name": "synthetic"}
+
+
+def test_any_number_that_a_script_records_is_shown(folder):
+    folder.rank(0)
+    for step in (1, 2, 3):
+        folder.event(step, "step", step=10 * step, steps=60, loss=1 / step, val_mse=step / 4, name="x", flag=True)
+    folder.event(4.0, "evaluation", step=30, bleu=27.5)
+    progress = folder.progress()
+    assert (progress.step, progress.steps, progress.own) == (30, 60, {"val_mse": 0.75, "bleu": 27.5})
+    assert progress.over_steps and progress.losses == ((10, 1.0), (20, 0.5), (30, 1 / 3))
+    assert progress.curves["val_mse"] == ((10, 0.25), (20, 0.5), (30, 0.75))
+    assert "step 30 of 60" in summary(progress) and "val_mse 0.75 · bleu 27.5" in summary(progress)
+    chart = chart_svg(progress)
+    assert chart.count("<svg") == 3 and "val_mse over step" in chart and "samples" not in chart
+    folder.event(5.0, "step", step=40, samples=640, loss=0.2)  # a script that counts samples is drawn over these
+    assert not folder.progress().over_steps and folder.progress().losses[-1] == (640, 0.2)
 
 
 def test_repeated_steps_of_a_resumed_run_count_once(folder):
