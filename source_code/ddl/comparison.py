@@ -12,6 +12,8 @@ from ddl.text import plural
 
 FEW = 3  # up to this many comparisons, p-values are not corrected
 
+OF_RESULTS = {"id", "name", "ranks", "threads_per_rank", "steps", "seed"}  # that have columns of their own, or none
+
 # Shown if any row has a value, even if all rows have the same.
 MEASURED = ("held-out accuracy, %", "training accuracy, %", "images/s")
 
@@ -34,11 +36,16 @@ def compare(runs, against=None, margin=1.0) -> Table:
     otherwise "running mean" over batches. ``ratio`` is throughput relative to the first arm, NaN if hardware or
     ranks × threads differ. ``note`` marks rows whose ``precision`` or ``tensorflow`` differs from the first row's.
 
+    If no run has a held-out accuracy, there is a row for each run instead: its duration, the arguments in which the
+    runs differ, and the last value of each number that its script has recorded.
+
     Raises InputError for an empty list of runs, or if no arm has the name `against`.
     """
     runs = list(runs)
     if not runs:
         raise InputError("at least one run is needed")
+    if against is None and not any(_has_accuracy(run) for run in runs) and not any(run.recorded for run in runs):
+        return _by_figures(runs)
     arms = _arms(runs)
     names = list(dict.fromkeys(name for name, *_ in arms))
     if against is not None and against not in names:
@@ -61,6 +68,49 @@ def compare(runs, against=None, margin=1.0) -> Table:
     table = _table(rows.values(), title, against, margin)
     table.attrs.update(title=title, differences=[pair.differences if pair else () for pair in pairs.values()])
     return table
+
+
+def _has_accuracy(run):
+    return run.result is not None and is_number(run.result.get("test_accuracy"))
+
+
+def _by_figures(runs):
+    """Return the table of runs of other scripts than the course's: what they were given, and what they recorded."""
+    given = [_arguments(run.job.get("args", ())) for run in runs]
+    differing = list(dict.fromkeys(name for each in given for name in each))
+    differing = [name for name in differing if len({each.get(name) for each in given}) > 1]
+    rows = []
+    for run, arguments in zip(runs, given, strict=True):
+        progress = run.progress()
+        recorded = {**progress.own, **{name: value for name, value in (run.result or {}).items() if is_number(value)}}
+        figures = {"loss": progress.loss} if is_number(progress.loss) else {}
+        row = {"run": (run.name, "run", ""), "id": (run.id, "id", ""), "state": (progress.state, "state", "")}
+        row |= {f"argument {name}": (arguments.get(name, "–"), name, "") for name in differing}
+        row |= {
+            "ranks": (run.job.get("workers"), "workers", "d"),
+            "duration_s": (progress.elapsed_s, "duration, s", ",.1f"),
+            "steps": (progress.step or math.nan, "steps", ",.0f"),
+        }
+        rows.append((row, {name: value for name, value in (figures | recorded).items() if name not in OF_RESULTS}))
+    names = list(dict.fromkeys(name for _, figures in rows for name in figures))
+    return Table.of(
+        [row | {name: (figures.get(name, math.nan), name, ".4g") for name in names} for row, figures in rows],
+        "The last value of each number that a script has recorded; arguments in which the runs differ.",
+    )
+
+
+def _arguments(words):
+    """Return arguments by name, those without one by their place: {"--lr": "0.1", "--fast": "yes", "1": "train"}."""
+    found, words = {}, list(words)
+    for place, word in enumerate(words):
+        after = words[place + 1 : place + 2]
+        if word.startswith("--") and "=" in word:
+            found |= dict([word.split("=", 1)])
+        elif word.startswith("--"):
+            found[word] = after[0] if after and not after[0].startswith("--") else "yes"
+        elif not place or not words[place - 1].startswith("--") or "=" in words[place - 1]:
+            found[str(place + 1)] = word
+    return found
 
 
 def _arms(runs):

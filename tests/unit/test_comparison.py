@@ -146,3 +146,24 @@ def test_recorded_runs_have_rows_of_their_own():
     assert list(alone["arm"]) == ["a", "b"] and "Recorded runs, compared" in alone._repr_html_()
     assert "Recorded runs" not in table._repr_html_()
     assert list(table["verdict"]) == ["", ""]
+
+
+def other(name, args, duration_s=2.0, result=None, **own):
+    """A run of a script that knows no held-out accuracy."""
+    progress = SimpleNamespace(own=own, loss=None, elapsed_s=duration_s, state="done", step=60)
+    job = {"workers": 2, "args": args}
+    return SimpleNamespace(name=name, id=name, recorded=False, job=job, result=result, progress=lambda: progress)
+
+
+def test_runs_of_other_scripts_are_compared_by_arguments_and_all_their_figures():
+    table = compare(
+        [
+            other("a", ["train", "--lr", "0.1", "--fast"], val_mse=0.5, result={"bleu": 27.5, "name": "a"}),
+            other("b", ["train", "--lr=0.2"], duration_s=3.5, val_mse=0.25),
+        ]
+    )
+    shown = table.readable()
+    assert list(shown) == ["run", "id", "state", "--lr", "--fast", "workers", "duration, s", "steps", "val_mse", "bleu"]
+    assert shown["--lr"].tolist() == ["0.1", "0.2"] and shown["--fast"].tolist() == ["yes", "–"]
+    assert shown["duration, s"].tolist() == ["2.0", "3.5"]
+    assert (shown["val_mse"].tolist(), shown["bleu"].tolist()) == (["0.5", "0.25"], ["27.5", "–"])

@@ -56,6 +56,13 @@ class RunInterrupted(OneLine, KeyboardInterrupt):
         self.run = run
 
 
+class Output(str):
+    """A text whose lines a notebook shows as lines."""
+
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:  # called by IPython
+        printer.text(str(self))
+
+
 class Run:
     """One run, active or over. All its state is in its folder; `job` is its ``job.json``, empty if that is damaged."""
 
@@ -174,7 +181,7 @@ class Run:
             raise NotFound(f"run {self.id} has no log of rank {rank}; its logs: {', '.join(logs) or 'none'}")
         try:
             text = files.read(path).decode(errors="replace")
-            return printable(text) if self._processes.owner else text
+            return Output(printable(text) if self._processes.owner else text)
         except OSError as error:
             raise NotFound(f"{path} cannot be read: {error.strerror}") from None
 

@@ -7,11 +7,12 @@ from pathlib import Path
 from unittest.mock import Mock
 
 import pytest
+from IPython.lib.pretty import pretty
 
 from ddl import attach, runs
 from ddl.cli import main
 from ddl.errors import NotFound
-from ddl.follow.run import Run, RunFailed, RunInterrupted
+from ddl.follow.run import Output, Run, RunFailed, RunInterrupted
 from ddl.records.folder import RunFolder, StorageError
 from ddl.records.jsonfiles import write_json
 from ddl.records.machine import host_name, versions
@@ -206,6 +207,11 @@ def test_runs_and_their_errors_survive_pickling_and_compare_by_folder(folder):
     ):
         copy = pickle.loads(pickle.dumps(error))
         assert (type(copy), str(copy), vars(copy)) == (type(error), str(error), vars(error))
+
+
+def test_a_notebook_shows_the_lines_of_a_log():
+    shown = pretty(Output("one\n  two\n"))
+    assert shown == "one\n  two\n" and Output("one\n") == "one\n"
 
 
 def test_a_list_of_runs_shows_ids(folder):
