@@ -29,15 +29,20 @@ TEXTS = (  # of docs/
 )
 ELSEWHERE = ("containers/sites/README.md", "grading/README.md")
 INDEX = """\
-# Distributed deep learning, by doing it
+{opening}
 
-Each lesson asks a question, launches real training runs on several workers, and answers it from their records. These
-pages show the lessons with their outputs. The exercises are unanswered, as students get them.
+These pages show the lessons with their outputs. The exercises are unanswered, as students get them. {links}
 
-{links}![A cell in JupyterLab launches a training run on two workers. Below it: progress, loss,
-accuracy, and two charts that grow until the run is done.](images/run.gif)
+![Start_Here in JupyterLab: the cell that launched a training run, the summary of the finished run, and charts of its
+training loss and held-out accuracy.](images/lesson.png)
+
+{for_whom}
+
+## The lessons
 
 {rows}
+
+{expect}
 
 ```{{toctree}}
 :hidden:
@@ -53,11 +58,10 @@ accuracy, and two charts that grow until the run is done.](images/run.gif)
 {texts}
 ```
 """
-OPEN = """\
-Run them yourself: [open in Codespaces](https://codespaces.new/{name}) or
-[open in Binder](https://mybinder.org/v2/gh/{name}/HEAD?labpath=Start_Here.ipynb).
-
-"""
+OPEN = (
+    "The course is on [GitHub](https://github.com/{name}). Run it there in [Codespaces](https://codespaces.new/{name}) "
+    "or [Binder](https://mybinder.org/v2/gh/{name}/HEAD?labpath=Start_Here.ipynb)."
+)
 LINK = re.compile(r"""(?:\]\(|\b(?:src|href)=["'])([^)"'#\s]+)""")
 TITLE = re.compile(r"^# (.*)", re.MULTILINE)
 QUESTION = re.compile(r"^\*\*(.*?)\*\*$", re.MULTILINE)
@@ -111,6 +115,15 @@ def without_places(text: str, root: Path) -> str:
     return text
 
 
+def of_readme(root: Path) -> dict[str, str]:
+    """Return parts of README.md: its opening with the commands, for whom the course is, and what to expect where."""
+    text = re.sub(r"^\[!\[ci\].*\n+|^!\[[^\]]*\]\([^)]*\)\n+", "", (root / "README.md").read_text(), flags=re.MULTILINE)
+    opening, *sections = re.split(r"^(?=## )", text, flags=re.MULTILINE)
+    named = {section.partition("\n")[0]: section.strip() for section in sections}
+    opening = opening[: opening.index("This is `Start_Here`")].strip()  # what follows is about pictures and this site
+    return {"opening": opening, "for_whom": named["## Is it for you?"], "expect": named["## What to expect"]}
+
+
 def page(path: Path, root: Path):
     """Return a released lesson with outputs and the date of its execution."""
     import nbformat
@@ -125,6 +138,13 @@ def page(path: Path, root: Path):
         record, changed = ran.metadata.papermill, sum(cell.id not in outputs for cell in code)
         note = f"Executed on {record.end_time[:10]} at {record.parameters['size']} size."
         note += f" {plural(changed, 'cell')} changed since." if changed else ""
+    for cell in notebook.cells:  # set-up is folded up to the first section
+        if cell.cell_type == "markdown" and "\n## " in f"\n{cell.source}":
+            break
+        if cell.cell_type == "code":
+            cell.metadata.setdefault("tags", []).append("hide-input")
+        elif path.stem == lessons.HOME:  # its title is the landing page's
+            cell.source = TITLE.sub("# Start here", cell.source, count=1)
     notebook.cells.append(nbformat.v4.new_markdown_cell(f"*{note}*"))
     return notebook
 
@@ -168,7 +188,8 @@ def stage(root: Path, source: Path) -> None:
     names = [name.removesuffix(".md") for name in texts]
     repository = os.environ.get("DDL_SITE_REPOSITORY", "")  # OWNER/NAME, set by the workflow: right in a fork
     links = OPEN.format(name=repository) if repository else ""
-    index = INDEX.format(links=links, rows="\n".join(rows), lessons="\n".join(pages), texts="\n".join(names))
+    listed = {"rows": "\n".join(rows), "lessons": "\n".join(pages), "texts": "\n".join(names)}
+    index = INDEX.format(links=links, **listed, **of_readme(root))
     (source / "index.md").write_text(index)
     _copy_linked(index, root, root, source)
 

@@ -94,6 +94,9 @@ def test_site_builds_without_warnings_and_loads_nothing_from_other_hosts(capfd, 
     )
     assert [page for page, text in texts.items() if loaded.search(text)] == []
     index = (site / "index.html").read_text()
+    assert re.search(r"make\s.{0,40}lab", re.sub("<.*?>", "", index)) and "Is it for you?" in index
+    assert "https://github.com/ada/course" in index
+    assert "<h1>Start here" in (site / "Start_Here.html").read_text()
     assert "https://codespaces.new/ada/course" in index and "https://mybinder.org/v2/gh/ada/course/" in index
     assert len(list((site / "notebooks").glob("*.html"))) == len(lessons.notebooks(ROOT)) - 1
     assert [page for page, text in texts.items() if str(ROOT) in text] == []
