@@ -316,9 +316,8 @@ assert near(staged_gb_per_s(5, 2), 10 / 7)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# Compared with a copy that is not pipelined, NCCL gains up to a factor of two:
-# it cuts the data into pieces and copies one piece down while the next comes up, which
-# is called **pipelining**. Then only the slower way counts, unless the two share a bus.
+# NCCL **pipelines** the copy: while one piece goes down, the next comes up. That is up to
+# twice as fast: only the slower way counts, unless the two share a bus.
 #
 # **A good place to stop.**
 
@@ -525,8 +524,8 @@ for link in dgx.nvlinks:
 #
 # A message goes back and forth many times; half of a round trip is the
 # **one-way time**. You measure three paths: sockets, memory that two processes
-# share, and what Horovod itself offers. (Without GPUs, Horovod gives its
-# messages to **Gloo**, a library for collectives, which uses sockets.)
+# share, and what Horovod itself offers. (Without GPUs, this build of
+# Horovod uses **Gloo**, a library for collectives over sockets; a build with MPI uses MPI.)
 #
 # **Predict first.** How many µs does a message of 4 bytes take from one worker
 # to another through a socket?
@@ -553,8 +552,8 @@ bandwidth.pairs(p2p)
 # %% [markdown]
 # ### All ranks at once
 #
-# An **all-reduce**, as in training, a **broadcast** and an **all-gather**:
-# first with Horovod, then with TensorFlow's own collectives.
+# An **all-reduce**, as in training, a **broadcast** and an **all-gather** with Horovod,
+# then an all-reduce with TensorFlow's own collectives.
 
 # %% tags=["demo"]
 measured = launch(
@@ -564,7 +563,7 @@ measured = launch(
 # %% tags=["demo"]
 other = launch(
     "bench_allreduce.py", name="tf.distribute", workers=workers,
-    cluster="multi_worker", **messages,
+    cluster="multi_worker", operations="all_reduce", **messages,
 )
 
 # %% [markdown]
