@@ -58,7 +58,7 @@ step = dict(threads=1, global_batch=64, seed=seed)
 # | ring | $2(N-1)\,\alpha + 2\frac{N-1}{N}\,M\beta$ |
 # | recursive doubling | $\log_2 N\,(\alpha + M\beta)$ |
 # | halving and doubling | $2\log_2 N\,\alpha + 2\frac{N-1}{N}\,M\beta$ |
-# | binary tree, up and down | $2\log_2 N\,(\alpha + M\beta)$ |
+# | binomial tree, up and down | $2\log_2 N\,(\alpha + M\beta)$ |
 #
 # This tree waits for all of the data at each of its levels. NCCL has two trees,
 # pipelined, which share the bytes: about as many messages, but only $2\,M\beta$.
@@ -82,8 +82,8 @@ plot.plot_algorithms(64, 10e-6, 1e-10)
 
 # %% [markdown]
 # On many ranks, recursive doubling is best for small messages, and halving and doubling
-# for large ones: it sends as few bytes as the ring, in fewer messages. By this model the ring
-# is *never* faster. Why do libraries still use rings?
+# for large ones: it sends as few bytes as the ring, in fewer messages. For a power of two,
+# the ring is *never* faster by this model. Why do libraries still use rings?
 #
 # - A ring needs links to **two neighbors** only, so each hop can have its own link (2b,
 #   question 5). Partners at distance $N/2$ share links and switches, which this model
@@ -336,8 +336,10 @@ print(both)
 
 # %% [markdown]
 # Some gradients can travel while others are still computed: **overlap**. Without it,
-# computation and communication add up; with full overlap only the longer counts. The
-# computation, and a training to compare with:
+# computation and communication add up; with full overlap only the longer counts.
+# `train_cifar.py` can't overlap: it sends all gradients in one message, after the backward
+# pass ([6b](6b.Sharding-in-Depth.ipynb) has overlap). The computation, and a training to
+# compare with:
 
 # %% tags=["demo"]
 alone = launch(
@@ -393,30 +395,29 @@ prediction.report({"from two and three": larger}, two_more)
 # %% [markdown] nbgrader={"grade": false, "grade_id": "q03_error_prompt", "locked": true, "schema_version": 3, "solution": false, "task": false}
 # **Question 3** (2 points)
 #
-# How far off was the prediction? Does the measured time lie between no overlap
-# and full overlap? Name two things that it leaves out. For each, say
-# whether it makes the prediction too low or too high, and on which machine it
-# would matter most.
+# How far off was the prediction? Can overlap explain it, for this script? Name two
+# things that the prediction leaves out. For each, say whether it makes the prediction
+# too low or too high, and on which machine it would matter most.
 #
 # === BEGIN MARK SCHEME ===
-# 1 point: the error with its sign from the reader's own table, compared with no
-# and full overlap and with the spread of the repetitions. 1 point (half each):
-# two of these, with the right direction: Horovod's cycle time and negotiation
-# (too low, small models); contention for cores by the background thread, the
-# launcher and the browser (too low, few cores); overlap (too high where the sum
-# was predicted, GPUs); input pipeline and updates that do not shrink (too low);
-# other users; clock rates that fall when all cores work (too low, where one
+# Half a point: the error with its sign from the reader's own table. Half a point: overlap
+# can't, because train_cifar.py sends one message after the backward pass. 1 point (half
+# each): two of these, with the right direction: train_cifar.py's longer cycle (too low,
+# small models); contention for cores by the background thread, the launcher and the browser
+# (too low, few cores); turns on shared cores that are not exactly twice as long (either
+# way); input pipeline and updates that do not shrink (too low); the error of the fit
+# (either way); other users; clock rates that fall when all cores work (too low, where one
 # rank was measured alone).
 # === END MARK SCHEME ===
 
 # %% [markdown] nbgrader={"grade": true, "grade_id": "q03_error", "locked": false, "points": 2, "schema_version": 3, "solution": true, "task": false}
 # ### BEGIN SOLUTION
-# In my table the prediction is 5 % too high, and the measured time lies between
-# no overlap and full overlap. Overlap can explain it: if gradients travel while
-# others are still being computed, part of the communication costs nothing, so a
-# sum is too high (matters most on GPUs, where the network card copies by
-# itself). One cost has the opposite effect: Horovod's background thread needs a core
-# too, and takes it from a rank that computes (too low; matters most on few cores).
+# In my table the prediction is 5 % too high. Overlap cannot explain it: train_cifar.py
+# sends all gradients in one message, when the last of them is computed. Half of the fit's
+# own points are off by more than that, and ranks that take turns on a core need not take
+# exactly twice as long (either way; matters most with more ranks than cores). One cost has
+# the opposite effect: Horovod's background thread needs a core too, and takes it from a
+# rank that computes (too low; matters most on few cores).
 # ### END SOLUTION
 
 # %% [markdown]
