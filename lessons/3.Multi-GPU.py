@@ -24,7 +24,7 @@ import math
 import numpy as np
 
 # %% tags=["demo"]
-from ddl import launch
+from ddl import has_torch, launch
 from course import Tabs, agreement, check, compare_guess, efficiency
 from course import exercise, hint, mistakes
 
@@ -43,8 +43,8 @@ fixed = dict(images, global_batch=64, epochs=1 if smoke else 5, seed=seed)
 # ![Two ranks. Each has the same weights and computes gradients of its own shard of the batch; an all-reduce averages the gradients, and each rank makes the same update.](../images/data_parallel.svg)
 #
 # Here is a script for one device, and the same script for several ranks, in three ways.
-# Numbers mark the lines that make it distributed. Each is a whole script that runs:
-# `launch("recipe_fit.py", workers=2)`, the last one with `cluster="torchrun"`.
+# Numbers mark the lines that make it distributed. Horovod's last release is from 2023;
+# PyTorch's way is today's most common one, and the six steps are the same.
 
 # %% tags=["demo"]
 Tabs({
@@ -54,19 +54,24 @@ Tabs({
     "PyTorch": "recipe_torch.py",
 })
 
+# %% tags=["demo"]
+if has_torch():  # otherwise, it prints how to install it
+    launch("recipe_torch.py", name="the PyTorch tab", workers=workers,
+           cluster="torchrun")
+
 # %% [markdown] tags=["two-libraries"]
 # Six steps, in Horovod and in PyTorch's `DistributedDataParallel` (**DDP**):
 #
 # | step | Horovod | PyTorch DDP | without it |
 # | --- | --- | --- | --- |
-# | 1 initialize | `hvd.init()` | `dist.init_process_group(` | an error at the first call |
-# | 2 pin | `tf.config.set_visible_devices(` | `torch.cuda.set_device(device)` | all ranks use GPU 0 |
+# | 1 initialize | `hvd.init()` | `dist.init_process_group(…)` | an error at the first call |
+# | 2 pin | `tf.config.set_visible_devices(…)` | `torch.cuda.set_device(device)` | NCCL: an error; Gloo: all ranks on GPU 0, and TensorFlow fills every GPU's memory |
 # | 3 shard | `dataset.shard(hvd.size(), hvd.rank())` | `DistributedSampler(dataset)` | ? |
 # | 4 scale | `0.005 * hvd.size()` | `0.005 * dist.get_world_size()` | ? |
 # | 5 wrap | `hvd.DistributedGradientTape(tape)`, `hvd.DistributedOptimizer(optimizer)` | `torch.nn.parallel.DistributedDataParallel(model)` | ? |
-# | 6 broadcast | `hvd.broadcast_variables(` | DDP does it at construction | ? |
+# | 6 broadcast | `hvd.broadcast_variables(…)` | DDP does it at construction | ? |
 #
-# Also **average metrics** over ranks (`hvd.allreduce(`, `dist.all_reduce(`) before
+# Also **average metrics** over ranks (`hvd.allreduce(…)`, `dist.all_reduce(…)`) before
 # reporting them, and let only **rank 0 write** files. Step 4 is a rule of thumb, which
 # lesson 4 tests: each rank keeps its batch, so the *global* batch grows with the ranks. In
 # the next two runs the global batch and the learning rate stay the same.
@@ -89,9 +94,9 @@ compare_guess(guess_difference, both["÷ the largest weight"].iloc[1],
               "largest difference ÷ largest weight")
 
 # %% [markdown]
-# It is only rounding: the sum of 64 numbers rounds differently when it is made of two
-# sums of 32. TensorFlow's own strategies agree as well, all but one:
-# [3b. Strategies in depth](3b.Strategies-in-Depth.ipynb).
+# It is only rounding: sums of other lengths, on other threads, add up in another order,
+# and each update passes the difference on. TensorFlow's own strategies agree as well,
+# all but one: [3b. Strategies in depth](3b.Strategies-in-Depth.ipynb).
 
 # %% [markdown]
 # ## 2. Your turn: make a script distributed
@@ -151,10 +156,11 @@ compare_guess(guess_models, len(exercise.reports(unchanged)),
 # Copy the script, and make it distributed. You can also start with a [custom
 # loop](../source_code/course/multi_gpu/scripts/one_device_loop.py) or in
 # [PyTorch](../source_code/course/multi_gpu/scripts/one_device_torch.py) (with
-# `cluster="torchrun"` in the launch below). On any number of ranks it has to end with
-# the weights of *one* device that trains on the combined batch of all ranks.
+# `cluster="torchrun"` in the launch below). On $N$ ranks it has to end with the weights
+# of *one* device that trains on the combined batch of all ranks, at $N$ times the
+# learning rate `--rate`.
 #
-# - `--batch` and `--rate` are the batch and the learning rate of one rank.
+# - `--batch` is the batch of one rank.
 # - Every rank reports the last epoch's mean `loss` over all ranks, and how many `samples`
 #   all ranks train on in an epoch.
 # - One rank writes `--out`.
@@ -326,9 +332,10 @@ mistakes.excerpt(wrong)
 
 # %% [markdown]
 # Each rank has recorded the samples it trained on, and checksums of its updates and
-# weights. Find the mistake there: which columns should be the same on both ranks, and
-# are not? **Ask each rank what it saw**: none of six usual mistakes raises an error.
-# You hunt for them in [3b](3b.Strategies-in-Depth.ipynb), section 5.
+# weights. *Update* and *weights after* should be the same on both ranks, and are not:
+# in case A, step 5 is missing, so each rank applies its own gradient. **Ask each rank
+# what it saw.** You hunt for five more mistakes in [3b](3b.Strategies-in-Depth.ipynb),
+# section 5.
 
 # %% [markdown]
 # ## 4. Is it faster?
@@ -453,8 +460,9 @@ print(f"a step of 64 images per rank: {one_ms:.1f} ms on one rank,"
 #
 # **Question 3** (1 point)
 #
-# `steps_twice(step, every)`: how many steps are done twice if a rank is killed right after
-# step `step`, and a checkpoint is written every `every` steps (0: never).
+# `steps_twice(step, every)`: how many steps are done twice if a rank is killed right
+# after step `step`. A checkpoint is written every `every` steps (0: never), and
+# complete before the next step.
 
 # %% nbgrader={"grade": false, "grade_id": "q03_steps_twice", "locked": false, "schema_version": 3, "solution": true, "task": false}
 def steps_twice(step, every):
@@ -505,7 +513,7 @@ check()
 #   make a single device's updates, up to rounding, if the parts are equal and the
 #   network has neither batch norm nor dropout.
 # - **Ask each rank what it saw**: leaving out step 3, 4, 5 or 6 raises no error. Other
-#   mistakes end with one, or hang.
+#   mistakes raise an error, or hang.
 # - Efficiency counts **samples really processed**, with the **same hardware for each
 #   rank**.
 #

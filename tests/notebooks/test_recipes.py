@@ -10,6 +10,7 @@ import pytest
 from ddl import launch
 from helpers import ROOT
 
+CODE = r"`(.*?)(?:…\))?`"  # "…)" stands for arguments
 KERAS = """
 import numpy as np, tensorflow as tf
 import horovod.tensorflow.keras as hvd
@@ -44,8 +45,8 @@ def test_lesson_3s_table_shows_code_of_its_recipes():
     rows = [row.split("|")[2:4] for row in table.splitlines() if re.match(r"\| \d ", row)]
     assert len(rows) == 6
     for horovod, torch in rows:
-        assert all(code in texts["fit"] + texts["loop"] for code in re.findall("`(.*?)`", horovod))
-        assert all(code in texts["torch"] for code in re.findall("`(.*?)`", torch))
+        assert all(code in texts["fit"] + texts["loop"] for code in re.findall(CODE, horovod))
+        assert all(code in texts["torch"] for code in re.findall(CODE, torch))
 
 
 @pytest.mark.slow

@@ -216,7 +216,7 @@ def _twins(t: Training) -> Iterator[Twin]:
     wanted, twice = f"{t.size} × {t.rate:g}", "scaled twice, or gradients are summed and it is scaled"
     factors = [
         ({}, t.size),
-        ({"scaled": f"the learning rate is right for one rank's batch; the global batch needs {wanted}"}, 1),
+        ({"scaled": f"the learning rate is right for one rank's batch; this exercise asks for {wanted}"}, 1),
         ({"scaled": f"the learning rate is {twice}: {wanted}"}, t.size**2),
         ({"scaled": f"the learning rate is scaled by √{t.size}, not {wanted}"}, math.sqrt(t.size)),
     ]
