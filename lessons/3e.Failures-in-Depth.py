@@ -301,10 +301,10 @@ for case, wanted in (
 plot.plot_lost_share(60, 300, gpu_mtbf_s / 16_384, seed=seed)
 
 # %% [markdown]
-# Where little is lost, both agree; where much is lost, first order says too little. The
-# minimum is flat: at half or twice the best interval, checkpoints and repeated steps cost a
-# quarter more. Now jobs of all sizes, if a checkpoint takes 60 s and a restart 300 s (both
-# are assumed):
+# Where little is lost, both agree; where much is lost, the first-order formula
+# underestimates. The minimum is flat: at half or twice the best interval, checkpoints
+# and repeated steps cost a quarter more. Now jobs of all sizes, if a checkpoint takes
+# 60 s and a restart 300 s (both are assumed):
 
 # %% tags=["demo"]
 rows = []
@@ -317,9 +317,9 @@ for gpus in (8, 64, 512, 4_096, 16_384):
         "hours between failures": mtbf_s / HOUR,
         "Young, minutes": failures.young(60, mtbf_s) / 60,
         "Daly, minutes": by_daly / 60,
-        "lost, %": 100 * failures.lost_share(*times),
-        "simulated, %": 100 * failures.simulated_share(*times, seed=seed),
-        "lost with one a day, %": 100 * failures.lost_share(DAY, *times[1:]),
+        "lost, % of training": 100 * failures.lost_share(*times),
+        "simulated": 100 * failures.simulated_share(*times, seed=seed),
+        "lost with one a day": 100 * failures.lost_share(DAY, *times[1:]),
     })
 pd.DataFrame(rows).set_index("GPUs").round(2)
 
@@ -327,8 +327,8 @@ pd.DataFrame(rows).set_index("GPUs").round(2)
 # ## 4. Predicted and measured
 #
 # A failure of your drill ought to cost `steps twice × step_s + restart_s`. How long a
-# restart takes is read off the run with a checkpoint every 10 steps, and the others are
-# predicted with it.
+# restart takes is read off the run with a checkpoint every 10 steps, and the run with the
+# fewest checkpoints is predicted with it.
 #
 # **Predict first.** In the run with the fewest checkpoints, what percentage of the lost
 # seconds went into steps done twice?
@@ -349,13 +349,10 @@ told = pd.DataFrame({
 })
 told["off by, %"] = 100 * (told["predicted, s"] / told["measured, s"] - 1)
 print(f"a restart: {restart_s:.2f} s")
-told.iloc[[0, 2]].round(2)  # the other one was used to predict these
+told.iloc[[2]].round(2)
 
 # %% [markdown]
-# One restart is one measurement, and on a busy machine the next takes longer. The run with
-# a checkpoint after each step can lose less than predicted. If its last checkpoint is as
-# new as the last recorded step, `lost_s` ends before the first new step, which builds the
-# graph.
+# One restart is one measurement, and on a busy machine the next takes longer.
 #
 # With your own checkpoint, step and restart: how many steps apart should checkpoints be,
 # if a rank were killed as often as below?
@@ -371,7 +368,8 @@ for name, mtbf_s in (
     lost = failures.lost_share(best_s, written_s, restart_s, mtbf_s)
     rows.append({
         "one failure in": name, "best interval, s": best_s,
-        "in steps": round(best_s / step_s), "lost, %": 100 * lost,
+        "in steps": round(best_s / step_s),
+        "lost, % of training": 100 * lost,
         "of which restarts, %": 100 * restart_s / mtbf_s,
     })
 print(f"a checkpoint: {1e3 * written_s:.1f} ms; a step: {1e3 * step_s:.1f} ms")
@@ -443,9 +441,14 @@ compare_guess(guess_hangs, ", ".join(hung), "hangs")
 #   collective operation on all ranks, and print on rank 0.
 # - With `raises`, the first error is on one rank. The errors of the others, which had to
 #   stop, only follow from it. So look for the earliest error, not for the last line.
-#
-# Unpinned GPUs end in such reports as well: NCCL refuses two ranks on one GPU
-# ([measured on a GPU](../docs/gpu.md)).
+
+# %% [markdown]
+# Which of them hangs depends on the backend. These runs used Gloo, which notices that a
+# connection has closed. With NCCL, `uneven` is the classic hang: the others wait until
+# PyTorch's watchdog ends them, 10 minutes by default. There, `Join` lets ranks with fewer
+# batches finish, `torchrun` ends all ranks when one `raises`, and PyTorch's flight recorder
+# tells which collective each rank waits in. Without pinning, NCCL refuses two ranks on
+# one GPU ([measured](../docs/gpu.md)).
 
 # %% [markdown]
 # ## Your answers so far
