@@ -692,9 +692,10 @@ guess_added = None  # a weight
 compare_guess(guess_added, aggregated(passes, 1), "weight after 20 steps")
 
 # %% [markdown]
-# With SGD, adding is averaging at 8 times the learning rate, here beyond the border of section 5.
-# So average, or scale the learning rate. `train_cifar.py --backward-passes-per-step`
-# averages.
+# With SGD, adding is averaging at 8 times the learning rate, here beyond the border of
+# section 5. So average, as `train_cifar.py` does, or scale the learning rate. That is all
+# for SGD only: Horovod 0.28.1 counts *passes* as steps, even if it averages. So schedules
+# run 8 times as fast, and Adam's first update has half of its length.
 
 # %% [markdown]
 # ## Your answers so far
