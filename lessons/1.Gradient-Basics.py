@@ -185,10 +185,10 @@ compare_guess(guess_noisy, ends, "weight after 1000 steps on `noisy`")
 plot.plot_training({"easy": easy, "noisy": noisy}, lr=0.016)
 
 # %% [markdown]
-# On `easy` training settles; on `noisy` it ends in a cycle, which lies farther off at
-# higher learning rates ([1b. Gradients in depth](1b.Gradients-in-Depth.ipynb),
-# section 3). So take the gradients of several points, a **batch**, at the same
-# weight, average them, and take one step.
+# On `easy` training settles at the best weight. On `noisy` it settles into a cycle; the
+# higher the learning rate, the farther it is from the best weight ([1b. Gradients in
+# depth](1b.Gradients-in-Depth.ipynb), section 3). So take the gradients of several
+# points, a **batch**, at the same weight, average them, and take one step.
 #
 # **Predict first.** Draw batches of 16 from the 64 points of `many` at random,
 # *with replacement*. How many times narrower is the spread (the standard
@@ -395,7 +395,7 @@ else:
 # ## 6. Two real ranks
 #
 # **Horovod** numbers its processes. The number is a process's **rank**, and the process
-# is called a rank too. An **all-reduce** gives every rank the sum of all
+# is called a rank too. An **all-reduce** gives every rank the sum (or the mean) of all
 # ranks' data; round a **ring** each rank sends only to the next, a part at a time.
 #
 # **Predict first.** Four ranks have 1000 numbers each, and every rank is to get the sum
@@ -416,8 +416,8 @@ plot.plot_ring(4)
 # Less than twice its data, **however many ranks**. You write such a ring in
 # [1c](1c.Rings-and-Costs.ipynb), section 1.
 #
-# `average_gradients.py` trains our weight with Horovod, each rank on every other of the
-# 64 points.
+# `average_gradients.py` trains our weight with Horovod, each of $N$ ranks on every
+# $N$-th of the 64 points.
 
 # %% tags=["demo"]
 run = launch(

@@ -276,8 +276,8 @@ compare_guess(guess_same, came, "how far the steps are apart")
 # ## 2. What an average costs
 #
 # A message takes a fixed time, the **latency** $\alpha$, plus a time $\beta$ for each
-# byte, one over the **bandwidth**. A ring of $N$ ranks sends $2(N-1)$ messages one after
-# another, each with an $N$-th of the data, $M$ bytes:
+# byte, one over the **bandwidth**. In a ring of $N$ ranks, each rank sends $2(N-1)$
+# messages in turn. With $M$ bytes of data, each message has $M/N$:
 #
 # $$t = 2(N-1)\left(\alpha + \beta\,\frac{M}{N}\right)$$
 #
@@ -304,9 +304,9 @@ compare_guess(guess_latency, 1e6 * took[4096], "µs for an all-reduce of 4 KiB")
 # for our single weight and for a dense layer of 1024 × 1024 weights with 256 samples:
 # alone; with 32 passes for one average, as in 1b, section 7; and the same with
 # *synchronous* batch norm, which takes mean and spread over all workers' points. Then
-# each pass normalizes as one large batch would, for the price of messages: in every
-# pass, each such layer needs an all-reduce on the way forward, and one on the way
-# back.
+# each pass normalizes as one large batch would (with equal parts), for the price of
+# messages: in every pass, each such layer needs an all-reduce on the way forward
+# (PyTorch gathers instead), and one on the way back.
 #
 # **Predict first.** Train our model of one weight on 64 ranks. How many times as many
 # samples a second does it process as on one rank?
@@ -354,9 +354,9 @@ plot.plot_cost(steps, link, workers)
 #
 # This is an estimate. Horovod looks for work about once per millisecond, and $\alpha$
 # includes some of that waiting. Is it paid for each message, or once for an
-# all-reduce? Two ranks cannot distinguish these: the bands lie between the two. Other
-# links would join 64 ranks, and a real trainer overlaps messages with computation.
-# Lesson 2 measures real links.
+# all-reduce? With two ranks you can't tell. The edges of each band are the two cases, and
+# for 64 ranks they are far apart. Other links would join 64 ranks, and many trainers (not
+# `train_cifar.py`) overlap messages with computation. Lesson 2 measures real links.
 
 # %% [markdown]
 # ## Your answers so far
@@ -369,6 +369,8 @@ check()
 #
 # - In a ring of any size, each rank sends less than twice its gradient. The number of
 #   messages grows with the ranks.
+# - An average costs more than it saves if a gradient takes less time than its messages:
+#   small layers, small batches, slow links.
 #
 # ## Things to try
 #

@@ -13,8 +13,7 @@
 # question, lets you predict the answer, launches a real run with
 # [Horovod](https://horovod.readthedocs.io), and finds the answer in that run's own
 # records. Results are computed when you run the cell, or come from recorded runs that
-# name their hardware and date. Tests check what the text says about recorded runs; every
-# other number has its source next to it.
+# name their hardware and date. Tests check what the text says about recorded runs.
 #
 # **How to go through a notebook.** Click on this text and press
 # **Shift+Enter**: it selects the next cell, and runs it if it is code. Go on
@@ -112,8 +111,8 @@ first = launch(
 #
 # - the **shell line**: how Horovod's own `horovodrun` starts the same training.
 #   Copied into a terminal, it trains again, without this view and its records;
-# - **starting**: each worker loads TensorFlow. On a laptop this takes longer
-#   than the training itself;
+# - **starting**: each worker loads TensorFlow, which takes a few seconds, the first time
+#   the longest;
 # - **images/s, loss, held-out accuracy**: *held-out* means measured on images
 #   that the network never trained on. It is the only accuracy from which this
 #   course draws conclusions.
