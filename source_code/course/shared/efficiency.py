@@ -15,6 +15,7 @@ from course.shared.bench import PARTS
 from ddl.display.style import hardware_label
 from ddl.display.table import Table
 from ddl.errors import InputError
+from ddl.paired_stats import Paired
 from ddl.records.paths import reference_dir
 from ddl.text import plural
 
@@ -111,7 +112,7 @@ def scaling(runs, kind="strong") -> Table:
             "global_batch": (groups[ranks, threads][0]["global_batch"], "global batch", ",d"),
             "images_per_s": (value, "images/s", ",.0f"),
             "runs": (len(groups[ranks, threads]), "runs", "d"),
-            "speedup": (value / speed.get((1, threads), math.nan), "speed-up", ".2f"),
+            "speedup": (value / speed.get((1, threads), math.nan), "speed-up by ranks", ".2f"),
             "efficiency": (efficiency(value, ranks, speed.get((1, threads), math.nan)), "efficiency", ".0%"),
             "equal_hardware": (
                 value / speed.get((1, ranks * threads), math.nan),
@@ -219,56 +220,66 @@ def _measured(runs):
 
 
 def tuning(runs) -> Table:
-    """Compare the last model of runs of `step_times.py` that differ only in how they communicate with the first one's.
+    """Compare ways to communicate: runs of `step_times.py` in turns, a row for each name, relative to the first.
 
-    ``ratio`` is throughput relative to the first run. ``verdict`` is "no difference" if the quartiles of the time per
-    image overlap.
+    Times and images/s are medians over turns, of the last model. ``ratio`` is throughput relative to the first name's
+    run of the same turn, the geometric mean over turns, and ``low`` and ``high`` are its 95 % interval.
 
-    Raises InputError if the runs differ in something else as well.
+    Raises InputError if the runs differ in something else as well, or a name lacks a turn.
     """
     results = _measured(runs)
     for result in results:
         result["batch of a pass"] = result["global_batch"] // result["config"]["aggregate"]
     for key in ("ranks", "threads_per_rank", "hardware", "batch of a pass"):
         _check_same(results, key, "runs may differ only in communication")
-    sizes = [result["sizes"][-1] for result in results]
-    first, first_step = sizes[0], _step_of_an_image(results[0], sizes[0])
-    rows = [
-        {
-            "name": (result["name"], "run", "s"),
-            "fusion_threshold_mb": (result["config"]["fusion_threshold_mb"], "fusion, MB", "g"),
-            "cycle_time_ms": (result["config"]["cycle_time_ms"], "cycle, ms", "g"),
-            "aggregate": (result["config"]["aggregate"], "passes a step", "d"),
-            "precision_bits": (16 if result["config"]["fp16_compression"] else 32, "bits", "d"),
-            "sent_bytes_per_image": (size["sent_bytes"] / result["global_batch"], "bytes sent an image", ",.0f"),
-            "communication_ms": (1e3 * size["communication_s"]["median"], "communication, ms", ".2f"),
-            "step_ms": (1e3 * size["step_s"]["median"], "step, ms", ".2f"),
-            "images_per_s": (size["images_per_s"], "images/s", ",.0f"),
-            "ratio": (size["images_per_s"] / first["images_per_s"], "ratio", ".2f"),
-            "verdict": (
-                "first" if size is first else _verdict(_step_of_an_image(result, size), first_step),
-                "against the first",
-                "s",
-            ),
-        }
-        for result, size in zip(results, sizes, strict=True)
-    ]
+    named = {}
+    for result in results:
+        named.setdefault(result["name"], []).append(result)
+    first, *_ = turns = list(named.values())
+    if len({len(each) for each in turns}) > 1:
+        raise InputError("each name needs as many runs as the others, one in each turn")
+    rows = []
+    for name, each in named.items():
+        result, sizes = each[0], [run["sizes"][-1] for run in each]
+        speeds = [size["images_per_s"] for size in sizes]
+        pairs = zip(speeds, (run["images_per_s"] for run in first), strict=True)
+        gained = Paired(tuple(math.log(speed / of_first) for speed, of_first in pairs))
+        communication, step = (1e3 * _median(sizes, key) for key in ("communication_s", "step_s"))
+        sent = sizes[0]["sent_bytes"] / result["global_batch"]
+        rows.append(
+            {
+                "name": (name, "run", "s"),
+                "fusion_threshold_mb": (result["config"]["fusion_threshold_mb"], "fusion, MB", "g"),
+                "cycle_time_ms": (result["config"]["cycle_time_ms"], "cycle, ms", "g"),
+                "aggregate": (result["config"]["aggregate"], "passes a step", "d"),
+                "precision_bits": (16 if result["config"]["fp16_compression"] else 32, "bits", "d"),
+                "sent_bytes_per_image": (sent, "bytes sent an image", ",.0f"),
+                "communication_ms": (communication, "communication, ms", ".2f"),
+                "step_ms": (step, "step, ms", ".2f"),
+                "images_per_s": (statistics.median(speeds), "images/s", ",.0f"),
+                "ratio": (math.exp(gained.mean), "ratio", ".2f"),
+                "low": (math.exp(gained.low), "from", ".2f"),
+                "high": (math.exp(gained.high), "to", ".2f"),
+                "verdict": ("first" if each is first else _verdict(gained), "against the first", "s"),
+            }
+        )
+    size = first[0]["sizes"][-1]
     caption = (
-        f"Width {first['width']}: {first['tensors']} gradients, together {first['gradient_bytes']:,} bytes; "
+        f"Width {size['width']}: {size['tensors']} gradients, together {size['gradient_bytes']:,} bytes; "
         f"{results[0]['ranks']} ranks × {plural(results[0]['threads_per_rank'], 'thread')}. –: Horovod's own setting. "
-        "“No difference”: the middle halves of the times overlap."
+        f"Ratios within {plural(len(first), 'turn')}, with a 95 % interval."
     )
     return Table.of(rows, caption)
 
 
-def _step_of_an_image(result, size):
-    return {key: seconds / result["global_batch"] for key, seconds in size["step_s"].items()}
+def _median(sizes, key):
+    return statistics.median(size[key]["median"] for size in sizes)
 
 
-def _verdict(step, first):
-    if step["high"] >= first["low"] and step["low"] <= first["high"]:
-        return "no difference"
-    return "faster" if step["median"] < first["median"] else "slower"
+def _verdict(gained):
+    if gained.low > 0:
+        return "faster"
+    return "slower" if gained.high < 0 else "not decided"
 
 
 # ---------------------------------------------------------------- break-even

@@ -1,5 +1,6 @@
 """Scaling, step times and break-even, against numbers computed by hand."""
 
+import math
 from types import SimpleNamespace
 
 import pytest
@@ -109,20 +110,33 @@ def sweep(ranks, alpha=2e-3, beta=1e-9, name=None, batch=64, settings=None, mode
     return run(ranks, sizes[-1]["images_per_s"], batch=batch, sizes=sizes, **facts)
 
 
-def test_tuning_compares_with_the_first_run():
+def test_tuning_compares_with_the_first_run_of_each_turn():
     changes = (
-        {},
-        {"alpha": 2.1e-3},
-        {"alpha": 0.2, "settings": {"cycle_time_ms": 50.0}},
-        {"alpha": 1e-3, "beta": 0, "settings": {"fp16_compression": True}},
+        {"name": "default"},
+        {"name": "same"},
+        {"name": "slow", "settings": {"cycle_time_ms": 50.0}},
+        {"name": "fast", "beta": 0, "settings": {"fp16_compression": True}},
     )
-    table = tuning([sweep(2, models=PARAMETERS[:1], **change) for change in changes])
-    assert table["verdict"].tolist() == ["first", "no difference", "slower", "faster"]
+    alphas = (2e-3, 2.1e-3, 0.2, 1e-3), (8e-3, 7.9e-3, 0.9, 3.9e-3), (2e-3, 2e-3, 0.2, 1.1e-3)  # the machine was busy
+    runs = [
+        sweep(2, models=PARAMETERS[:1], alpha=alpha, **change)
+        for turn in alphas
+        for alpha, change in zip(turn, changes, strict=True)
+    ]
+    table = tuning(runs)
+    assert table["verdict"].tolist() == ["first", "not decided", "slower", "faster"]
     assert table["precision_bits"].tolist() == [32, 32, 32, 16]
-    assert table["ratio"][0] == 1 and table["ratio"][2] < 0.1
+    assert table["ratio"][0] == table["low"][0] == 1 and table["high"][2] < 0.1
+    speeds = [[each.result["images_per_s"] for each in runs[start::4]] for start in (0, 3)]
+    each = [fast / first for first, fast in zip(*speeds, strict=True)]
+    assert table["ratio"][3] == pytest.approx(math.prod(each) ** (1 / 3))
+    assert table["images_per_s"][3] == sorted(speeds[1])[1]
     assert table["sent_bytes_per_image"][3] == table["sent_bytes_per_image"][0] / 2
+    assert tuning(runs[:4])["verdict"].tolist() == ["first", *["not decided"] * 3]  # one turn has no spread
+    with pytest.raises(ValueError, match="turn"):
+        tuning(runs[:-1])
     # Passes may differ, but no other batch.
-    twice = sweep(2, batch=128, settings={"aggregate": 2})
+    twice = sweep(2, batch=128, settings={"aggregate": 2}, name="two")
     assert tuning([sweep(2), twice])["aggregate"].tolist() == [1, 2]
     with pytest.raises(ValueError, match="batch of a pass is 64.*128"):
         tuning([sweep(2), sweep(2, batch=128)])
