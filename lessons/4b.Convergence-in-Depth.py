@@ -5,7 +5,7 @@
 #
 # | about | this notebook |
 # | --- | --- |
-# | time | 95 minutes, in three sittings |
+# | time | 105 minutes, in three sittings |
 # | hardware | two cores |
 # | before this | [4. Convergence](4.Convergence.ipynb) |
 #
@@ -17,7 +17,7 @@
 # | --- | --- | --- |
 # | what changes, and noise | 1 to 2 | 45 |
 # | gap and sharpness | 3 to 4 | 30 |
-# | norms | 5 | 20 |
+# | norms, and today's practice | 5 to 6 | 30 |
 
 # %% tags=["parameters"]
 size = "reader"  # "smoke" only checks that everything runs
@@ -507,7 +507,16 @@ assert verdict(many, tenth, 1) == "not decided"
 # Hessian with a vector costs only a few gradients, and a few such products are enough
 # (Lanczos' method).
 #
-# You have the weights of the small batch already, from section 2.
+# Keskar et al. (2017) proposed that large batches end in *sharp* minima, small ones in *flat*
+# ones:
+
+# %% tags=["demo"]
+plot.plot_minima()
+
+# %% [markdown]
+# If the held-out loss is the training loss shifted a little, the shift costs more where
+# it is sharp: an illustration, not a proof. You have the weights of the small batch already,
+# from section 2.
 
 # %% tags=["demo"]
 products = dict(
@@ -578,9 +587,8 @@ settings = pd.DataFrame(table).groupby(["arm", "learning_rate"], sort=False)
 settings[columns].mean().round(3)
 
 # %% [markdown] tags=["claims"]
-# Between the twelve settings, the sharper, the more held-out images are wrong, by
-# both measures. Within a setting, those of these runs with the larger eigenvalue also have
-# more images wrong.
+# Between the twelve settings, sharper networks get more held-out images wrong, by both
+# measures. Within a setting, runs with a larger eigenvalue do so as well, in these runs.
 
 # %% [markdown]
 # All of this was exploratory: three seeds of each setting were added because the first
@@ -697,6 +705,50 @@ for parts, count, channels in ((2, 3, 1), (3, 8, 4), (32, 32, 3), (1, 5, 2)):
 # So Hoffer et al.'s order does not show here.
 
 # %% [markdown]
+# ## 6. Today's practice
+#
+# Language models have no batch norm, and see each sample about once. What carries over?
+#
+# - **Batches in tokens.** The critical batch grows as the loss falls (Kaplan et al., 2020),
+#   and with the number of training tokens more than with the size of the model (Zhang, H.
+#   et al., 2024). Batches of millions of tokens are usual.
+# - **Batch ramps.** The critical batch is near 0 at first, grows fast, then flattens
+#   (Merrill et al., 2025), so trainings enlarge their batches: Llama 3 405B from 4 to 8 and
+#   16 million tokens.
+# - **AdamW**, with decoupled weight decay and a warm-up, is the default. Its rule is the
+#   square root (Malladi et al., 2022), and $1-\beta_1$, $1-\beta_2$ grow with the batch.
+# - **Gradient clipping**: if the norm of the *averaged* gradient is above a threshold, often
+#   1, scale it down. Clipped before averaging, ranks are scaled differently, and their mean
+#   points elsewhere.
+# - **LAMB** is `keras.optimizers.Lamb` in Keras 3, and `tfa.optimizers.LAMB` in
+#   tensorflow-addons, which has ended and knows TensorFlow up to 2.15.
+#
+# **A trap.** A rank that accumulates $n$ passes takes one step in $n$. Horovod 0.28.1's
+# `backward_passes_per_step=n` also counts the others in `optimizer.iterations`, whether it
+# adds or averages. Learning-rate schedules run $n$ times as fast, and Adam corrects its
+# means as if step $n$ were its first.
+#
+# **Predict first.** With 8 passes, what fraction of its length does Adam's first update have?
+
+# %% tags=["demo"]
+guess_length = None  # of the right length
+
+# %% tags=["demo"]
+def first_update(passes, beta_1=0.9, beta_2=0.999):
+    """Return the length of Adam's first update, if passes count as steps."""
+    mean = (1 - beta_1) / (1 - beta_1**passes)
+    square = (1 - beta_2) / (1 - beta_2**passes)
+    return mean / math.sqrt(square)
+
+
+compare_guess(guess_length, first_update(8), "of the right length")
+pd.Series({n: first_update(n) for n in (1, 2, 4, 8, 16)}).round(3)
+
+# %% [markdown]
+# SGD counts nothing, and is right. For Adam, accumulate in your own loop, as
+# `train_cifar.py` does, and apply the optimizer once.
+
+# %% [markdown]
 # ## Your answers so far
 
 # %% tags=["demo"]
@@ -714,12 +766,18 @@ check()
 # - Dinh et al. (2017), *Sharp Minima Can Generalize For Deep Nets*, sections 3, 4
 # - Hoffer, Hubara, Soudry (2017), *Train longer, generalize better*, sections 4,
 #   5
+# - Keskar et al. (2017), *On Large-Batch Training for Deep Learning*
+# - Kaplan et al. (2020), *Scaling Laws for Neural Language Models*, section 5.1
 # - McCandlish et al. (2018), *An Empirical Model of Large-Batch Training*,
 #   section 2, appendix A
+# - Malladi et al. (2022), *On the SDEs and Scaling Rules for Adaptive Gradient Algorithms*
+# - Llama team (2024), *The Llama 3 Herd of Models*, section 3.4.1 (batch ramp)
+# - Merrill et al. (2025), *Critical Batch Size Revisited*
 # - Shallue et al. (2019), *Measuring the Effects of Data Parallelism on Neural
 #   Network Training*, section 4
 # - Zhang et al. (2019), *Which Algorithmic Choices Matter at Which Batch Sizes?
 #   Insights From a Noisy Quadratic Model*
+# - Zhang, H. et al. (2024), *How Does Critical Batch Size Scale in Pre-training?*
 #
 # ---
 # Text and diagrams: CC BY 4.0. Code: Apache-2.0.

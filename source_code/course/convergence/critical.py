@@ -251,7 +251,7 @@ def critical_batch(runs: Iterable[Any], target: float | None = None, arm: str | 
             raise InputError("these runs have no target in common: give one, such as target=0.6")
         (target,) = targets
     points = [_point(batch, runs, target) for batch in sorted({run.result["global_batch"] for run in judged})]
-    return Critical(arm or arm_of(judged[0]), target, tuple(points), data_of(judged))
+    return Critical(arm or (arms[0] if len(arms) == 1 else "your runs"), target, tuple(points), data_of(judged))
 
 
 def _point(batch, runs, target):

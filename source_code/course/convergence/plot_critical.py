@@ -106,7 +106,8 @@ def _noise_row(label, noise):
     low, high = noise.spread
     ends = " to ".join(f"{end:,.0f}" if math.isfinite(end) else "more than can be estimated" for end in (low, high))
     middle = f"median {noise.middle:,.0f}" if math.isfinite(noise.middle) else "mostly more than can be estimated"
-    words = f"{middle}, the middle 80 % from {ends} ({plural(len(noise.values), 'estimate')})"
+    part = "the middle 80 %" if len(noise.values) > 9 else "all"  # of nine, the 10th percentile is the lowest
+    words = f"{middle}, {part} from {ends} ({plural(len(noise.values), 'estimate')})"
     return _Row(label, noise.middle, low, high, words)
 
 

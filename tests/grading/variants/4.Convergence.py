@@ -24,6 +24,8 @@ def fit(batches, steps):
 
 # %% q02_rate_at right
 # parts of both: `base + (peak - base) * step / climb` -> `(1 - step / climb) * base + step / climb * peak`
+# in float32, as TensorFlow computes: `return peak * (1 + math.cos(math.pi * done)) / 2` ->
+#     `return np.float32(peak) * (1 + np.cos(np.float32(math.pi * done))) / 2`
 
 # %% q02_rate_at wrong
 # from 0: `base + (peak - base) * step / climb` -> `peak * step / climb`

@@ -98,6 +98,13 @@ def test_points_use_judged_seeds_at_the_tuned_rate():
     assert set(critical_batch([*runs, *other]).points[0].grid.means) == {0.05, 0.1, 0.2}
 
 
+def test_curve_of_a_readers_runs_is_not_named_after_the_first_of_them():
+    runs = [run(batch, 100) for batch in (64, 128)]
+    for each in runs:
+        del each.result["arm"]
+    assert critical_batch(runs).arm == "your runs" and critical_batch(runs[:1]).arm == "batch 64"
+
+
 def test_fit_excludes_batches_with_missed_seeds():
     steps = 120 * (1 + 430 / BATCHES)
     runs = sweep(steps)
