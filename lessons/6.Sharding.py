@@ -6,7 +6,7 @@
 # | about | this lesson |
 # | --- | --- |
 # | time | 60 minutes, of which the runs take two |
-# | hardware | two cores, and 1 GB of free memory |
+# | hardware | two cores, and 2.5 GB of free memory |
 # | before this | [1. Gradient basics](1.Gradient-Basics.ipynb), [2. System topology](2.System-Topology.ipynb) |
 #
 # You work out where memory goes, train a transformer with your own sharded optimizer,
@@ -47,7 +47,7 @@ small = dict(batch=2, length=32)  # activations are next to nothing
 # character: `37+48=85;`. With width 512 and 6 blocks it has 19 million weights. In float32
 # each takes 4 bytes, plus 4 for its gradient and 8 for Adam's two moments.
 #
-# **Predict first.** How many MiB is that?
+# **Predict first.** How many MiB is that? The run says how many its tensors had at the peak.
 
 # %% tags=["demo"]
 guess_needed = None  # MiB
@@ -59,13 +59,15 @@ whole = launch("train_transformer.py", name="one rank", workers=1,
 # %% tags=["demo"]
 of_run = memory.of_run(whole)
 kept = sum(of_run[kind] for kind in ("weights", "gradients", "state"))
-compare_guess(guess_needed, kept / 2**20,
-              "MiB of weights, gradients and state")
+compare_guess(guess_needed, whole.result["peak_bytes"] / 2**20,
+              "MiB of tensors at the peak, measured")
+print(f"weights, gradients and state, computed: {kept / 2**20:.1f} MiB")
 
 # %% [markdown]
 # In **mixed precision** weights and gradients take 2 bytes each, but the optimizer also
 # keeps a float32 copy of the weights: 2 + 2 + (4 + 4 + 4) = 16 bytes again, and 18 to 20
-# if gradients are accumulated in float32. It halves activations and messages.
+# if gradients are accumulated in float32. It halves activations, and messages too, unless
+# gradients are averaged in float32, as many large trainings do.
 #
 # **Predict first.** Llama 3 8B has 8.03 billion weights, and an H100 has 80 GB. How
 # many H100s does Adam need, without a single activation?
@@ -81,8 +83,8 @@ compare_guess(guess_gpus, math.ceil(llama / 80e9), "H100s at least")
 # ## 2. Activations, and computing them twice
 #
 # The backward pass needs what the forward pass has computed: the **activations**. A block
-# of our network, with batch $b$, length $s$, width $h$ and $a$ heads, has
-# $s\,b\,h\,(15 + a s/h)$. The last term is attention: $s^2$ weights per head and
+# of our network, with batch $b$, length $s$, width $h$ and $a$ heads, keeps
+# $s\,b\,h\,(15 + a s/h)$ numbers. The last term is attention: $s^2$ weights per head and
 # sample. (GPT's block has $sbh\,(34 + 5as/h)$ *bytes* in 16 bits with dropout:
 # Korthikanti et al. 2022.)
 #
@@ -125,6 +127,11 @@ pd.DataFrame({
 }).T.round(3)
 
 # %% [markdown]
+# The formula leaves out smaller arrays. Computing twice adds a forward pass, a third of a
+# step's products. **FlashAttention** (Dao et al. 2022) never stores the $s^2$ weights: the
+# term $as/h$ disappears. *Selective* recomputation repeats attention alone, for the same
+# reason (Korthikanti et al.).
+#
 # ## 3. Shard the optimizer's state
 #
 # In data parallelism all ranks keep the same moments. **ZeRO** (Rajbhandari et al. 2020)
@@ -147,8 +154,8 @@ pd.DataFrame({
 Counterparts("stage 1")
 
 # %% [markdown]
-# **Predict first.** On two ranks, what percentage of a rank's memory for weights,
-# gradients and Adam's state does this save?
+# **Predict first.** On two ranks, what percentage of the peak of a rank's tensors does this
+# save, measured?
 
 # %% tags=["demo"]
 guess_saved = None  # percent
@@ -255,9 +262,13 @@ mine = launch("train_transformer.py", name="your Sharded", workers=workers,
 
 # %% tags=["demo"]
 kinds = "weights", "gradients", "state"
-totals = [sum(memory.of_run(run)[kind] for kind in kinds) for run in stages]
-compare_guess(guess_saved, 100 * (1 - totals[1] / totals[0]),
-              "% saved in stage 1")
+none, first = stages[:2]
+kept = [sum(memory.of_run(run)[kind] for kind in kinds) for run in stages]
+saved = {name: 100 * (1 - first.result[name] / none.result[name])
+         for name in ("peak_bytes", "resident_bytes")}
+compare_guess(guess_saved, saved["peak_bytes"], "% of the peak of tensors")
+print(f"{100 * (1 - kept[1] / kept[0]):.0f} % of weights, gradients and state,"
+      f" {saved['resident_bytes']:.0f} % of the process")
 
 # %% tags=["demo"]
 plot.plot_memory(stages)
@@ -275,7 +286,8 @@ pd.DataFrame({
 }).T.round(3)
 
 # %% [markdown]
-# `copies` are of gradients and weights in flight. The line marks the peak of tensors that
+# `copies` are of gradients and weights in flight; stage 1 has more of them, so the peak
+# shrinks less than what is kept. The line marks the peak of tensors that
 # TensorFlow counted. The triangle is the process, which has more, because TensorFlow keeps
 # freed memory that later tensors do not fit into.
 #
@@ -332,8 +344,10 @@ for run in [whole, *stages]:
     print(f"{run.name}: MFU {roofline.utilization(run, speed):.0%}")
 
 # %% [markdown]
-# With 64 tokens each, two ranks mostly wait for messages. On an H100,
-# [our check](../docs/gpu.md) trained a decoder at 37 %.
+# With 64 tokens each, two ranks mostly wait for messages. MFU depends on what is counted: on
+# an H100, [our check](../docs/gpu.md) trained a decoder at 37 % of the data sheet's 989
+# TFLOP/s, with half of attention (it is causal) and no embedding. That is half of the card's
+# best product, 737 TFLOP/s. Compare MFUs only with one convention.
 
 # %% [markdown]
 # ## 5. A pipeline
@@ -438,7 +452,7 @@ print(f"computed: {pipeline.bubble(piped.result['schedule']):.0%} idle; "
       f"measured: {idle:.0%}, messages included")
 
 # %% [markdown]
-# The rest went into messages, and into waiting for the slower rank of a cycle.
+# The rest went into messages, and into waiting for a slower rank.
 # [6b](6b.Sharding-in-Depth.ipynb) splits single layers and keeps fewer activations;
 # [6c](6c.Sharding-in-Practice.ipynb) combines everything.
 
@@ -454,12 +468,12 @@ check()
 # - Adam needs **16 bytes per weight**, also in mixed precision. Activations come on top,
 #   and grow with batch, length and width.
 # - **ZeRO** shards state, gradients and weights. Stages 1 and 2 send no more than an
-#   all-reduce.
+#   all-reduce; but if passes are accumulated, stage 2 sends in each pass.
 # - Communication hides behind computation once each rank has enough **tokens**.
 # - A **pipeline** splits a network by layers. Its bubble is $(P-1)/(Q+P-1)$.
 #
 # Sources: Rajbhandari et al. 2020 (arXiv:1910.02054), Korthikanti et al. 2022
-# (arXiv:2205.05198), Austin et al. 2025 (How to Scale Your Model), Chowdhery et al. 2022
+# (arXiv:2205.05198), Dao et al. 2022 (arXiv:2205.14135), Austin et al. 2025 (How to Scale Your Model), Chowdhery et al. 2022
 # (MFU; arXiv:2204.02311), Huang et al. 2019 (arXiv:1811.06965).
 #
 # ---

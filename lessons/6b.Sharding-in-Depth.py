@@ -6,7 +6,7 @@
 # | about | this notebook |
 # | --- | --- |
 # | time | 110 minutes, in two sittings |
-# | hardware | two cores, and 1 GB of free memory |
+# | hardware | two cores, and 2.5 GB of free memory |
 # | before this | [6. Sharding](6.Sharding.ipynb) |
 #
 # Your own DistributedDataParallel, stages 2 and 3 of ZeRO, layers in parts, and a pipeline
@@ -205,7 +205,9 @@ ms.round(2)  # one row per repeat
 # Before you read on, explain your table in two sentences: why does `Flat` beat `Naive`,
 # and when does `Bucketed` gain more?
 #
-# Each message has a latency, and a single message has it only once. Buckets gain if
+# Each message has a latency, and a single message has it only once. Here a message costs far
+# more than the loopback's latency, because Horovod's background thread first agrees on it with
+# the other ranks, and competes for busy cores. Buckets gain if
 # something other than the computing cores moves the bytes. Here the same two cores do
 # both; NCCL's all-reduce also takes some of a GPU's multiprocessors.
 
@@ -683,9 +685,12 @@ for name, table in tables.items():
 pd.DataFrame(rows)
 
 # %% [markdown]
-# Here a backward pass counts as two forward passes. Our ranks wait for one another in
-# each cycle, so a cycle with both is as long as the backward pass. That costs 1F1B and
-# interleaving more than in a system without a common clock.
+# Here a backward pass counts as two forward passes, and each pass begins once its input is
+# there. Messages come on top, and interleaving has more of them.
+#
+# Newer schedules fill the bubble with work that nobody waits for. **Zero bubble** (Qi et al.
+# 2024) cuts backward in two: gradients of inputs go first, those of weights fill the gaps.
+# **DualPipe** (DeepSeek-AI 2024) feeds microbatches from both ends.
 
 # %% tags=["demo"]
 Counterparts("pipeline")
@@ -699,18 +704,19 @@ check()
 # %% [markdown]
 # ## What to take away
 #
-# - **DDP** averages gradients in buckets, while others are computed.
+# - **DDP** averages buckets of gradients while the backward pass computes the next ones.
 # - **Stage 2** frees gradients early, **stage 3** keeps parts of everything, for half as
 #   many bytes again.
 # - **Tensor parallelism** needs two all-reduces per block and direction, so it stays
-#   inside a host. **Sequence parallelism** splits the other activations.
+#   within fast links: a host, or the 72 GPUs of an NVLink rack. **Sequence parallelism** splits the other activations.
 # - **1F1B** has GPipe's bubble, and keeps P microbatches at most; **interleaving** divides
 #   the bubble.
 #
 # Sources: Rajbhandari et al. 2020 (arXiv:1910.02054), Shoeybi et al. 2019
 # (arXiv:1909.08053), Huang et al. 2019 (arXiv:1811.06965), Narayanan et al. 2021
 # (1F1B: arXiv:2006.09503; interleaved: arXiv:2104.04473), Li et al. 2020 (DDP;
-# arXiv:2006.15704), Korthikanti et al. 2022 (arXiv:2205.05198).
+# arXiv:2006.15704), Korthikanti et al. 2022 (arXiv:2205.05198), Qi et al. 2024
+# (arXiv:2401.10241), DeepSeek-AI 2024 (arXiv:2412.19437).
 #
 # ---
 # Text and diagrams: CC BY 4.0. Code: Apache-2.0.

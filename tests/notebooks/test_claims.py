@@ -410,7 +410,8 @@ CLAIMS = {
     ),
     "LAMB is behind SGD with warm-up; with ten other seeds of these runs it is still behind, but by less than our margin "
     "of a point.": lambda r: (
-        below(r.gain("+ warm-up", "LAMB")) and -MARGIN < r.gain("+ warm-up", "LAMB", file=ARMS_AGAIN).low
+        below(r.gain("+ warm-up", "LAMB"))
+        and -MARGIN < r.gain("+ warm-up", "LAMB", file=ARMS_AGAIN).low
         and r.gain("+ warm-up", "LAMB", file=ARMS_AGAIN).high < 0
     ),
     "LARS with its paper's trust coefficient is behind LARS with ours.": lambda r: below(r.gain("LARS", PAPERS)),

@@ -100,17 +100,6 @@ class World:
         values = tf.reshape(self.all_gather(part), [-1])
         return tf.reshape(values[: math.prod(shape)], shape)
 
-    def pass_on(self, messages: dict[int, tf.Tensor]) -> dict[int, tf.Tensor]:
-        """Send arrays to the ranks in `messages`; return received flat arrays by sender. All ranks call this.
-
-        It is an all-to-all in which most splits are 0.
-        """
-        flat = [tf.reshape(messages.get(rank, tf.zeros([0])), [-1]) for rank in range(self.size)]
-        splits = [part.shape[0] for part in flat]
-        self.sent += sum(splits)
-        parts = tf.split(*hvd.alltoall(tf.concat(flat, 0), splits=splits))
-        return {rank: part for rank, part in enumerate(parts) if part.shape[0]}
-
 
 def meshed(axes: Sequence[Groups]) -> list[World]:
     """Return this rank's world along each axis of a mesh.

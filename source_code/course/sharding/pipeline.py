@@ -90,14 +90,19 @@ def problem(schedule: Schedule, microbatches: int) -> str:
 
 
 def bubble(schedule: Schedule, backward: float = 1) -> float:
-    """Return the idle share of time if all ranks wait for the slowest in each cycle.
+    """Return the idle share of time if each pass begins once its rank and its input are ready, and messages are free.
 
-    A backward pass takes `backward` times as long as a forward pass. If both take equally long, GPipe and 1F1B are idle
-    for (P − 1) / (v Q + P − 1) of the time, with v chunks per rank (Huang et al. 2019, Narayanan et al. 2021).
+    A backward pass takes `backward` times as long as a forward pass. GPipe and 1F1B are idle for
+    (P − 1) / (v Q + P − 1) of the time, with v chunks per rank (Huang et al. 2019, Narayanan et al. 2021).
     """
-    lengths = {"F": 1, "B": backward}
-    cycles = [[lengths[cell[0]] if cell else 0 for cell in cells] for cells in zip(*schedule, strict=True)]
-    return 1 - sum(map(sum, cycles)) / (len(schedule) * sum(map(max, cycles)))
+    lengths, last = {"F": 1, "B": backward}, len(schedule) * chunks(schedule) - 1
+    ends, free, busy = {}, [0.0] * len(schedule), 0.0
+    for cells in zip(*schedule, strict=True):
+        for rank, cell in ((rank, tuple(cell)) for rank, cell in enumerate(cells) if cell):
+            inputs = [ends[need] for need in _needs(rank, cell, len(schedule), last)]
+            ends[rank, *cell] = free[rank] = max(free[rank], *inputs, 0) + lengths[cell[0]]
+            busy += lengths[cell[0]]
+    return 1 - busy / (len(schedule) * max(free))
 
 
 def alive(schedule: Schedule) -> list[float]:

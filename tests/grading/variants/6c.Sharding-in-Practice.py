@@ -22,15 +22,16 @@
 
 # %% q03_options plain
 # the global batch for each rank: `global_batch // (ranks // tensor)` -> `global_batch`
+# every rank has its own samples: `global_batch // (ranks // tensor)` -> `global_batch // ranks`
 
 # %% q03_options wrong
-# every rank has its own samples: `global_batch // (ranks // tensor)` -> `global_batch // ranks`
 # divided twice: `global_batch // (ranks // tensor)` -> `global_batch // ranks // tensor`
 # as many groups as a group has ranks: `global_batch // (ranks // tensor)` -> `global_batch // tensor`
 # too many groups: `(ranks // tensor)` -> `(ranks - tensor + 1)`
 # only tensor groups count: `"workers": ranks` -> `"workers": ranks // tensor`
 
 # %% q04_best right
+# a list: `found.append(split)` -> `found.append(list(split))`, `seconds[split], default` -> `seconds[tuple(split)], default`
 # sorted: `return min(found, key=lambda split: seconds[split], default=None)` ->
 #     `return sorted(found, key=seconds.get)[0] if found else None`
 # what both have in common: `per_host % tensor` -> `math.gcd(per_host, heads) % tensor`, `heads % tensor or ` -> ``
@@ -49,6 +50,7 @@
 
 
 # %% q05_compress right
+# lists: `return sent, wanted - sent` -> `return sent.tolist(), (wanted - sent).tolist()`
 # a partition: `np.argsort(-np.abs(wanted))[:k]` -> `np.argpartition(np.abs(wanted), -k)[-k:]`
 # a mask: `sent[places] = wanted[places]` -> `sent += wanted * np.isin(np.arange(len(wanted)), places)`
 

@@ -29,6 +29,7 @@ def test_both_schedules_are_valid_and_have_the_bubble_of_the_paper(stages, micro
     for schedule in (pipeline.gpipe(stages, microbatches), one_after_one):
         assert pipeline.problem(schedule, microbatches) == ""
         assert pipeline.bubble(schedule) == pytest.approx(share)
+        assert pipeline.bubble(schedule, backward=2) == pytest.approx(share)  # no rank waits for the end of a cycle
         assert {len(row) for row in schedule} == {2 * (microbatches + stages - 1)}
     assert pipeline.alive(pipeline.gpipe(stages, microbatches)) == [microbatches] * stages
     assert pipeline.alive(one_after_one) == [min(stages - stage, microbatches) for stage in range(stages)]

@@ -1,10 +1,11 @@
-"""Train a small transformer in a pipeline: each rank is a stage that follows a schedule, cycle by cycle.
+"""Train a small transformer in a pipeline: each rank is a stage that does a schedule's passes in their order.
 
     ddl run --workers 2 run_pipeline.py --schedule my_schedule.json
     horovodrun --gloo -np 2 python source_code/course/sharding/scripts/run_pipeline.py
 
 The file has a row for each stage: a list of cells such as ["F", 0], ["B", 0] or null. The default is GPipe's. In an
-interleaved schedule a rank has several stages, and ["F", 0, 1] is a pass of its second one.
+interleaved schedule a rank has several stages, and ["F", 0, 1] is a pass of its second one. A pass begins once its input
+is there; no rank waits for the end of a cycle.
 """
 
 import json
@@ -34,6 +35,7 @@ import tensorflow as tf
 from course.sharding import pipeline
 from course.sharding.array_store import Store
 from course.sharding.communicator import Alone, World
+from course.sharding.mail import Mail
 from course.sharding.sums import text
 from course.sharding.transformer import Chain, layers
 from course.training.training_log import Writer
@@ -86,7 +88,7 @@ class Rank:
     """A rank's stages: the first of all also embeds characters, the last one also computes the loss."""
 
     def __init__(self, world, stages, config):
-        self._world, self._stages, self._config = world, stages, config
+        self._world, self._stages, self._config, self._mail = world, stages, config, Mail(world.rank)
         first, *blocks, last = layers(config.width, config.depth, config.heads, config.length)
         each = len(blocks) // stages
         self._stores, self._chains, self._kept = [], {}, {}
@@ -100,22 +102,19 @@ class Rank:
 
     def step(self, batch, schedule):
         """Train on microbatches, int32 ``[m, batch, length + 1]``; return mean loss, and seconds of computation."""
-        ranks, arrived, losses, busy = self._world.size, {}, [], 0.0
-        for cycle, cell in enumerate(schedule[self._world.rank]):
-            start, messages = time.perf_counter(), {}
-            if cell:
-                stage = pipeline.stage_of(cell, self._world.rank, ranks)
-                result = self._pass(cell, stage, batch[cell[1]], arrived.pop((*cell[:2], stage), None))
-                after = stage + (1 if cell[0] == "F" else -1)
-                if 0 <= after < self._stages:
-                    messages[after % ranks] = result
-                elif cell[0] == "F":
-                    losses.append(float(result))
+        ranks, losses, busy = self._world.size, [], 0.0
+        for cell in filter(None, schedule[self._world.rank]):
+            (way, number), stage = cell[:2], pipeline.stage_of(cell, self._world.rank, ranks)
+            begins = stage == (0 if way == "F" else self._stages - 1)
+            x = None if begins else self._mail.receive((way, number, stage))
+            start = time.perf_counter()
+            result = self._pass(cell, stage, batch[number], x)
             busy += time.perf_counter() - start
-            for sender, values in self._world.pass_on(messages).items():
-                way, number, *chunk = schedule[sender][cycle]
-                stage = pipeline.stage_of((way, number, *chunk), sender, ranks)
-                arrived[way, number, stage + (1 if way == "F" else -1)] = values
+            after = stage + (1 if way == "F" else -1)
+            if 0 <= after < self._stages:
+                self._mail.send(after % ranks, (way, number, after), result.numpy())
+            elif way == "F":
+                losses.append(float(result))
         for store in self._stores:
             store.update()
         return sum(losses) / self._config.microbatches, busy

@@ -35,7 +35,8 @@ import horovod.tensorflow as hvd
 import tensorflow as tf
 
 from course.shared.bench import BenchError, link, refuse_what_does_not_fit, repeats, sizes, timing
-from course.topology.channels import Broadcast, SharedMemory, Socket, barrier, interface_between_ranks
+from course.shared.sockets import interface_between_ranks
+from course.topology.channels import Broadcast, SharedMemory, Socket, barrier
 from course.training.training_log import Writer
 
 CHANNELS = {"tcp": Socket, "shared_memory": SharedMemory, "horovod": Broadcast}

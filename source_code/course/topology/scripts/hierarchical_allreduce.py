@@ -32,7 +32,8 @@ import psutil
 import tensorflow as tf
 
 from course.shared.bench import link_bytes, refuse_what_does_not_fit, repeats, sizes, spread, timing
-from course.topology.channels import PATIENCE_S, barrier, connect
+from course.shared.sockets import PATIENCE_S, connect
+from course.topology.channels import barrier
 from course.training.training_log import Writer
 from ddl.records.network import RATE, link_made_here
 
