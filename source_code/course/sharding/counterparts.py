@@ -33,15 +33,19 @@ CODE = {
             model = DistributedDataParallel(model, bucket_cap_mb=25)
             """,
         "JAX": """
-            # The compiler combines the all-reduces of psum, and schedules them while others are computed.
-            gradient = jax.lax.pmean(gradient, "data")
+            def gradients(weights, x, y):  # in jax.shard_map: x and y are this device's
+                # jax.grad adds up the devices' gradients of replicated weights; for a mean of losses that is the mean.
+                return jax.grad(lambda weights: jax.lax.pmean(loss_fn(weights, x, y), "data"))(weights)
+            # The compiler combines the all-reduces, and schedules them while others are computed.
             """,
     },
     "stages 2 and 3": {
         "PyTorch": """
             for layer in model:
                 fully_shard(layer)  # stage 2: reshard_after_forward=False
-            fully_shard(model)  # it also prefetches; training goes on as on one device
+            fully_shard(model)  # it also prefetches
+            # Only now: an optimizer of the parameters from before changes nothing, silently.
+            optimizer = torch.optim.Adam(model.parameters(), lr=3e-5)
             """,
         "JAX": """
             # Weights are gathered where they are used; the compiler moves the all-gathers ahead.
@@ -50,10 +54,16 @@ CODE = {
     },
     "tensor": {
         "PyTorch": """
-            plan = {"norm": SequenceParallel(), "first": ColwiseParallel(), "second": RowwiseParallel()}
+            plan = {
+                "norm": SequenceParallel(),  # each rank has its positions
+                "first": ColwiseParallel(input_layouts=Shard(1)),  # after an all-gather of positions
+                "second": RowwiseParallel(output_layouts=Shard(1)),  # and a reduce-scatter
+            }  # Tensor parallelism alone: first and second, without layouts
             parallelize_module(model, mesh, plan)
             """,
         "JAX": """
+            mesh = jax.make_mesh((8,), ("model",), axis_types=(AxisType.Auto,))
+
             @partial(jax.shard_map, mesh=mesh, in_specs=(P(), P(None, "model"), P("model")), out_specs=P())
             def layer(x, a, b):  # with psum_scatter and all_gather: sequence parallelism
                 return jax.lax.psum(jax.nn.relu(x @ a) @ b, "model")
@@ -92,7 +102,7 @@ CODE = {
             fully_shard(model, mesh=mesh["data"])
             """,
         "JAX": """
-            mesh = jax.make_mesh((2, 4), ("data", "tensor"))
+            mesh = jax.make_mesh((2, 4), ("data", "tensor"), axis_types=(AxisType.Auto,) * 2)
             weights = jax.device_put(weights, NamedSharding(mesh, PartitionSpec("data", "tensor")))
             """,
     },
