@@ -290,7 +290,8 @@ compare_guess(guess_half, 100 * scored.half_width, "points, ±")
 scored
 
 # %% [markdown]
-# If you stop a score (■), run the cell again: it resumes with the same seeds. "Not
+# While it runs, read [5b](5b.Challenge-in-Depth.ipynb), section 1. If you stop a score (■),
+# run the cell again: it resumes with the same seeds. "Not
 # shown to be above the target" does not mean below it.
 # [5b](5b.Challenge-in-Depth.ipynb), section 5, asks how far above it a file must be,
 # and section 6 tries to cheat.
@@ -336,8 +337,8 @@ check()
 # ## What to take away
 #
 # A result is a **mean of runs that nobody picked**, with an interval, against a
-# target that was fixed beforehand. The best of many runs mostly tells you how many
-# there were.
+# target that was fixed beforehand. The best of many runs tells you that somebody looked
+# often: it is always above the mean.
 #
 # The sources are in [5b](5b.Challenge-in-Depth.ipynb).
 #

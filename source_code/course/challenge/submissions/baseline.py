@@ -12,13 +12,13 @@ from tensorflow.keras import layers
 from course.data.augment import augment as flip_and_shift
 
 SAMPLES = 180_224  # pictures that the training takes: four epochs of 45,056; a multiple of 1,024
-GHOST_BATCH = 32  # pictures in one pass, which batch norm normalises over
+GHOST_BATCH = 32  # pictures in one pass, which batch norm normalizes over
 COMPRESSION = "none"  # of gradients on their way: "none" or "fp16"
 PRECISION = "float32"  # or "bfloat16"
 
 EPOCH = 45_056
 BASE_RATE = 0.1  # where the warm-up begins
-PEAK = 1.6  # the linear scaling rule: 0.1 at batch 64, 16 times that at 1,024
+PEAK = 1.6  # the best of lesson 4's grid at 1,024 with a warm-up
 WARMUP_EPOCHS = 1
 
 

@@ -39,7 +39,7 @@ PEAK = 1.5
 MOMENTUM = 0.85
 DECAY = 0.0013  # of weights, as a part of their gradient
 BIAS_FASTER = 64.0  # times the rate: biases of norms learn faster [Page; airbench]
-# Muon: a kernel's step is made nearly orthogonal, so that no direction is learnt much faster than another, and the
+# Muon: a kernel's step is made nearly orthogonal, so that no direction is learned much faster than another, and the
 # kernel keeps its size [K. Jordan et al. 2024, kellerjordan.github.io/posts/muon; airbench's code].
 MUON = True
 MUON_PEAK = 0.14
@@ -91,8 +91,8 @@ def start(shape, dtype=None):
     inputs, filters = shape[2:]
     if not DIRAC or inputs == 3:
         return kernel
-    centre = tf.one_hot(4, 9)  # of the kernel's 3 x 3 places
-    unit = tf.reshape(centre, [3, 3, 1, 1]) * tf.eye(inputs, filters)
+    center = tf.one_hot(4, 9)  # of the kernel's 3 x 3 places
+    unit = tf.reshape(center, [3, 3, 1, 1]) * tf.eye(inputs, filters)
     return tf.where(tf.range(filters) < inputs, unit, kernel)
 
 

@@ -4,8 +4,8 @@
     horovodrun --gloo -np 2 python source_code/course/sharding/scripts/run_pipeline.py
 
 The file has a row for each stage: a list of cells such as ["F", 0], ["B", 0] or null. The default is GPipe's. In an
-interleaved schedule a rank has several stages, and ["F", 0, 1] is a pass of its second one. A pass begins once its input
-is there; no rank waits for the end of a cycle.
+interleaved schedule a rank has several stages, and ["F", 0, 1] is a pass of its second one. A pass begins once its
+input is there; no rank waits for the end of a cycle.
 """
 
 import json
