@@ -716,7 +716,8 @@ for parts, count, channels in ((2, 3, 1), (3, 8, 4), (32, 32, 3), (1, 5, 2)):
 #   (Merrill et al., 2025), so trainings enlarge their batches: Llama 3 405B from 4 to 8 and
 #   16 million tokens.
 # - **AdamW**, with decoupled weight decay and a warm-up, is the default. Its rule is the
-#   square root (Malladi et al., 2022), and $1-\beta_1$, $1-\beta_2$ grow with the batch.
+#   square root (Malladi et al., 2022), and $1-\beta_1$, $1-\beta_2$ grow with the batch. Muon
+#   ([5b](5b.Challenge-in-Depth.ipynb), section 4) competes with it.
 # - **Gradient clipping**: if the norm of the *averaged* gradient is above a threshold, often
 #   1, scale it down. Clipped before averaging, ranks are scaled differently, and their mean
 #   points elsewhere.

@@ -27,7 +27,7 @@ PUBLISHED = {
     "ImageNet": (15_000, 30_000),
     "Billion Word (tokens)": (100_000, 150_000),
     "Dota 2, one player": (3_000_000, 300_000),
-    "Dota 2, five players": (8_000_000, 24_000_000),
+    "Dota 2, five players (estimated)": (8_000_000, 24_000_000),
 }
 VERDICTS = {"better": COLORS[2], "worse": COLORS[1], "no difference": COLORS[0], "not decided": GRAY}
 

@@ -98,8 +98,8 @@ def build(name, *, norm="none", sync_norm=False, seed=0, classes=10):
 
     The `seed` decides the initial weights, the same on every rank. The `norm` is "none", "batch" or "group". Group norm
     normalizes one sample at a time, so a batch split among devices gives the same result as the whole batch. Batch norm
-    does not, unless its statistics cover all ranks (`sync_norm`, Horovod's layer) and all ranks have equal parts: the
-    layer weighs ranks, not samples.
+    does not, unless its statistics cover all ranks (`sync_norm`, Horovod's layer) and all have equally many samples,
+    because that layer weighs ranks, not samples.
     """
     if name not in MODELS:
         raise SettingError(f"there is no model {name!r}; the models are: {', '.join(MODELS)}")
