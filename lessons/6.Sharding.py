@@ -47,7 +47,7 @@ small = dict(batch=2, length=32)  # activations are next to nothing
 # character: `37+48=85;`. With width 512 and 6 blocks it has 19 million weights. In float32
 # each takes 4 bytes, plus 4 for its gradient and 8 for Adam's two moments.
 #
-# **Predict first.** How many MiB is that? The run says how many its tensors had at the peak.
+# **Predict first.** How many MiB is that? The run reports the peak of its tensors.
 
 # %% tags=["demo"]
 guess_needed = None  # MiB
@@ -264,8 +264,10 @@ mine = launch("train_transformer.py", name="your Sharded", workers=workers,
 kinds = "weights", "gradients", "state"
 none, first = stages[:2]
 kept = [sum(memory.of_run(run)[kind] for kind in kinds) for run in stages]
-saved = {name: 100 * (1 - first.result[name] / none.result[name])
-         for name in ("peak_bytes", "resident_bytes")}
+saved = {  # a tiny network needs no new memory: 0 bytes
+    name: 100 * (1 - first.result[name] / max(1, none.result[name]))
+    for name in ("peak_bytes", "resident_bytes")
+}
 compare_guess(guess_saved, saved["peak_bytes"], "% of the peak of tensors")
 print(f"{100 * (1 - kept[1] / kept[0]):.0f} % of weights, gradients and state,"
       f" {saved['resident_bytes']:.0f} % of the process")

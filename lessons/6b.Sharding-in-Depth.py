@@ -686,7 +686,7 @@ pd.DataFrame(rows)
 
 # %% [markdown]
 # Here a backward pass counts as two forward passes, and each pass begins once its input is
-# there. Messages come on top, and interleaving has more of them.
+# there. The measured share includes messages, and interleaving sends more of them.
 #
 # Newer schedules fill the bubble with work that nobody waits for. **Zero bubble** (Qi et al.
 # 2024) cuts backward in two: gradients of inputs go first, those of weights fill the gaps.

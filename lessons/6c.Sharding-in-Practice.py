@@ -100,18 +100,14 @@ import numpy as np
 def save(folder, step, parts, sizes, world):
     """Write this rank's parts and, on rank 0, the manifest."""
     ### BEGIN SOLUTION
-    new = folder / f"{step}-{world.rank}.new.npz"  # renamed when whole
+    new = folder / f"new-{world.rank}.npz"  # gets its name when it is whole
     np.savez(new, **parts)
-    if world.rank == 0:  # of an earlier run that got this far
-        (folder / f"{step}.json").unlink(missing_ok=True)
-    world.barrier()
-    new.replace(folder / f"{step}-{world.rank}.npz")
+    new.replace(folder / f"{step}-{world.rank}of{world.size}.npz")
     world.barrier()
     if world.rank == 0:
         about = {"ranks": world.size, "sizes": sizes}
-        new = folder / f"{step}.json.new"
-        new.write_text(json.dumps(about))
-        new.replace(folder / f"{step}.json")
+        (folder / "new").write_text(json.dumps(about))
+        (folder / "new").replace(folder / f"{step}.json")
     ### END SOLUTION
 
 
@@ -122,8 +118,9 @@ def load(folder, world):
     for step in reversed(steps):
         try:
             about = json.loads((folder / f"{step}.json").read_text())
-            files = [np.load(folder / f"{step}-{rank}.npz")
-                     for rank in range(about["ranks"])]
+            size = about["ranks"]
+            files = [np.load(folder / f"{step}-{rank}of{size}.npz")
+                     for rank in range(size)]
             parts = {}
             for name, n in about["sizes"].items():
                 whole = np.concatenate([file[name] for file in files])[:n]
@@ -138,8 +135,9 @@ def load(folder, world):
 # q01_saved
 #
 # 1. In `save`, the manifest comes after a barrier. What does a later run need to know
-#    that is not in the parts? (Renaming whole files into place survives a crash while an
-#    older checkpoint of the same step is replaced.)
+#    that is not in the parts? A run with other ranks may write the same step again: with
+#    the number of ranks in the parts' names, and files renamed when whole, a crash then
+#    leaves the older checkpoint whole.
 # 2. In `load`, join the parts of all ranks that saved, cut off their padding, and split
 #    again. Whatever goes wrong with a checkpoint, try the one before.
 # 3. `whole = np.concatenate([file[name] for file in files])[:n]`
@@ -555,8 +553,8 @@ print(f"Llama 3 405B: {16e6 / 128:,.0f} tokens per data rank, which is "
 # Llama's data-parallel ranks are groups of 8 × 16 = 128 GPUs, each of which has 1/128 of
 # the weights, so the *group's* tokens count. But they come as 16 microbatches of one sequence,
 # 8,192 tokens, and only backward work after a gradient is final can hide its message: that of
-# the last microbatch, too little. The message is cheap all the same, because it is sent once
-# for 16 microbatches: **accumulation** amortizes what it cannot hide.
+# the last microbatch, which is not enough. But the message is sent only once in 16
+# microbatches: **accumulation** amortizes what it cannot hide.
 
 # %% [markdown]
 # ## 4. Fewer messages

@@ -374,9 +374,9 @@ JOIN = "np.concatenate([file[name] for file in files])[:n]"
 SAVED = {
     "the model answer": ([], {}),
     "whole files, read one by one": (
-        [("np.savez(folder / f\"{step}-{world.rank}.npz\", **parts)",
+        [("np.savez(new, **parts)\n    new.replace(folder / f\"{step}-{world.rank}of{world.size}.npz\")",
           "for name, part in parts.items():\n        np.save(folder / f\"{name} {step} {world.rank}.npy\", part)"),
-         ("            files = [np.load(folder / f\"{step}-{rank}.npz\")\n                     for rank in range(about[\"ranks\"])]\n", ""),
+         ("            files = [np.load(folder / f\"{step}-{rank}of{size}.npz\")\n                     for rank in range(size)]\n", ""),
          (JOIN, "np.concatenate([np.load(folder / f\"{name} {step} {rank}.npy\") for rank in range(about[\"ranks\"])])[:n]")],
         {},
     ),
@@ -391,14 +391,15 @@ SAVED = {
         {"same_arrays": "compare steps as numbers"},
     ),
     "one name for all steps": (
-        [("f\"{step}-{world.rank}.npz\"", "f\"{world.rank}.npz\""), ("f\"{step}-{rank}.npz\"", "f\"{rank}.npz\"")],
+        [("f\"{step}-{world.rank}of{world.size}.npz\"", "f\"{world.rank}.npz\""),
+         ("f\"{step}-{rank}of{size}.npz\"", "f\"{rank}.npz\"")],
         {"falls_back": "overwrites the first"},
     ),
     "a torn checkpoint is an error": ([("except Exception:", "except ZeroDivisionError:")], {"falls_back": "raised"}),
     "a torn checkpoint is the end": ([("            continue", "            return None")], {"falls_back": "gave nothing"}),
     "all parts on each rank": (
-        [("np.savez(folder", "parts = {name: world.split(world.all_gather(part))[world.rank] for name, part in "
-          "parts.items()}\n    np.savez(folder")],
+        [("np.savez(new", "parts = {name: world.split(world.all_gather(part))[world.rank] for name, part in "
+          "parts.items()}\n    np.savez(new")],
         {"written_in_parts": "each rank writes its own"},
     ),
 }  # fmt: skip

@@ -10,7 +10,7 @@ from course.shared.sockets import connect, interface_between_ranks
 
 
 class Mail:
-    """Messages over TCP: `send` doesn't wait until they are received, `receive` waits for the one that is asked for.
+    """Messages over TCP: `send` doesn't wait for the receiver, and `receive` waits for the message of a name.
 
     All ranks make one, after `hvd.init`.
     """
