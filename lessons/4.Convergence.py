@@ -253,7 +253,7 @@ compare_guess(guess_steps, largest.steps,
 # %% [markdown] tags=["claims"]
 # At 4,096 each of the recorded runs takes longer than a curve through the recorded
 # batches of 64, 256 and 1,024 says. All batches of these runs together also reject the
-# curve: lack of fit has p < 0.01.
+# curve, because they differ from it by more than seeds do: lack of fit has p < 0.01.
 
 # %% [markdown]
 # The curve bends into its floor too slowly, so $B_\text{crit}$ depends on it: trust its

@@ -334,9 +334,8 @@ CLAIMS = {
     "At 4,096 each of the recorded runs takes longer than a curve through the recorded batches of 64, 256 and 1,024 says.": (
         lambda r: min(seeds_steps(r, MOMENTUM, 4096)) > through(r, 64, 256, 1024).fit.steps(4096)
     ),
-    "All batches of these runs together also reject the curve: lack of fit has p < 0.01.": lambda r: (
-        r.curve(MOMENTUM).lack_of_fit < 0.01
-    ),
+    "All batches of these runs together also reject the curve, because they differ from it by more than seeds do: lack of "
+    "fit has p < 0.01.": lambda r: r.curve(MOMENTUM).lack_of_fit < 0.01,
     "In these runs, and if its curve is right, the critical batch size of SGD with momentum lies between 400 and 900.": lambda r: (
         400 < r.curve(MOMENTUM).fit.interval[0] and r.curve(MOMENTUM).fit.interval[1] < 900
     ),
