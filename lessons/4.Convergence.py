@@ -229,8 +229,8 @@ for turn in (1, -1):
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# **Predict first.** By your three points, in how many steps does a batch of 4,096 get
-# there?
+# **Predict first.** By your three points (with generated images: by the recorded ones), in how
+# many steps does a batch of 4,096 get there?
 
 # %% tags=["demo"]
 guess_steps = None  # steps at batch 4,096
@@ -241,6 +241,9 @@ def course_fit(batches, steps):
     return found.steps_min, found.critical
 
 
+if tried[0].result["data"]["name"] != "cifar10":  # as the recorded runs
+    at = {p.batch: p.steps for p in curve.points
+          if p.batch in (64, 256, 1024)}
 line = yours(fit, course_fit, [32, 128, 512], [1_700, 500, 200])
 s_min, b_crit = line([*at], [*at.values()]) if len(at) > 1 else (math.nan, 0)
 print(f"S_min {s_min:,.0f}, B_crit {b_crit:,.0f}: batch 4,096 takes "
