@@ -742,8 +742,8 @@ def first_update(passes, beta_1=0.9, beta_2=0.999):
     return mean / math.sqrt(square)
 
 
+display(pd.Series({n: first_update(n) for n in (1, 2, 4, 8, 16)}).round(3))
 compare_guess(guess_length, first_update(8), "of the right length")
-pd.Series({n: first_update(n) for n in (1, 2, 4, 8, 16)}).round(3)
 
 # %% [markdown]
 # SGD counts nothing, and is right. For Adam, accumulate in your own loop, as

@@ -59,9 +59,9 @@ whole = launch("train_transformer.py", name="one rank", workers=1,
 # %% tags=["demo"]
 of_run = memory.of_run(whole)
 kept = sum(of_run[kind] for kind in ("weights", "gradients", "state"))
+print(f"weights, gradients and state, computed: {kept / 2**20:.1f} MiB")
 compare_guess(guess_needed, whole.result["peak_bytes"] / 2**20,
               "MiB of tensors at the peak, measured")
-print(f"weights, gradients and state, computed: {kept / 2**20:.1f} MiB")
 
 # %% [markdown]
 # In **mixed precision** weights and gradients take 2 bytes each, but the optimizer also
@@ -114,9 +114,7 @@ def activations(run):
     return run.result["alive_bytes"]["activations"] / 2**20
 
 
-compare_guess(guess_factor, activations(runs[-1]) / activations(runs[0]),
-              "times the activations")
-pd.DataFrame({
+display(pd.DataFrame({
     run.name: {
         "MiB predicted": memory.activations_of(run) / 2**20,
         "MiB measured": activations(run),
@@ -124,7 +122,9 @@ pd.DataFrame({
         "last loss": run.result["losses"][-1],
     }
     for run in [*runs, again]
-}).T.round(3)
+}).T.round(3))
+compare_guess(guess_factor, activations(runs[-1]) / activations(runs[0]),
+              "times the activations")
 
 # %% [markdown]
 # The formula leaves out smaller arrays. Computing twice adds a forward pass, a third of a
@@ -268,9 +268,9 @@ saved = {  # a tiny network needs no new memory: 0 bytes
     name: 100 * (1 - first.result[name] / max(1, none.result[name]))
     for name in ("peak_bytes", "resident_bytes")
 }
-compare_guess(guess_saved, saved["peak_bytes"], "% of the peak of tensors")
 print(f"{100 * (1 - kept[1] / kept[0]):.0f} % of weights, gradients and state,"
       f" {saved['resident_bytes']:.0f} % of the process")
+compare_guess(guess_saved, saved["peak_bytes"], "% of the peak of tensors")
 
 # %% tags=["demo"]
 plot.plot_memory(stages)

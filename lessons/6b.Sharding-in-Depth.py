@@ -195,11 +195,12 @@ plot.plot_ways(ddp)
 
 # %% tags=["demo"]
 ms = pd.DataFrame({name: way["seconds"] for name, way in ways.items()}) * 1e3
+outcome = "not yet"
 if answered:
-    compare_guess(guess_flat, (ms["Naive"] / ms["Flat"]).median(),
-                  "times as long with 24 messages")
+    outcome = (ms["Naive"] / ms["Flat"]).median()
     ms["Flat ÷ Bucketed"] = ms["Flat"] / ms["Bucketed"]
-ms.round(2)  # one row per repeat
+display(ms.round(2))  # one row per repeat
+compare_guess(guess_flat, outcome, "times as long with 24 messages")
 
 # %% [markdown]
 # Before you read on, explain your table in two sentences: why does `Flat` beat `Naive`,
@@ -451,8 +452,8 @@ tensor = launch("train_transformer.py", name="layers in parts",
 kept = "weights and state"
 ratio = (tensor.result["alive_bytes"][kept]
          / dense.result["alive_bytes"][kept])
-compare_guess(guess_ratio, ratio, "of the bytes of one rank")
 print(dense.result["losses"][-1], tensor.result["losses"][-1])
+compare_guess(guess_ratio, ratio, "of the bytes of one rank")
 
 # %% [markdown]
 # The losses agree to about five digits: sums are taken in another order.
@@ -566,12 +567,12 @@ sequence = launch("train_transformer.py", name="positions in parts",
                   workers=workers, tensor=workers, sequence=True, **shape)
 split = (tensor, sequence)
 kept = [run.result["alive_bytes"]["activations"] / 2**20 for run in split]
-compare_guess(guess_sequence, 100 * (1 - kept[1] / kept[0]), "% saved")
-pd.DataFrame({run.name: {
+display(pd.DataFrame({run.name: {
     "MiB predicted": memory.activations_of(run) / 2**20, "measured": mib,
     "MiB sent in a step": run.result["sent_bytes"] / 2**20,
     "last loss": run.result["losses"][-1]}
-    for run, mib in zip(split, kept)}).T.round(3)
+    for run, mib in zip(split, kept)}).T.round(3))
+compare_guess(guess_sequence, 100 * (1 - kept[1] / kept[0]), "% saved")
 
 # %% tags=["demo"]
 Counterparts("tensor")

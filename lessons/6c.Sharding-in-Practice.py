@@ -527,8 +527,8 @@ least = {
     "offloaded state, host's memory": 28 * peak / (6 * 614e9 / 8),
 }
 offload = max(least[name] for name in least if name.startswith("offloaded"))
+display(pd.Series(least, name="least tokens per GPU").round(-1).to_frame())
 compare_guess(guess_offload, offload, "tokens per GPU")
-pd.Series(least, name="least tokens per GPU").round(-1).to_frame()
 
 # %% [markdown]
 # Published configurations, and what the arithmetic says about them. Llama 3 405B
@@ -544,10 +544,10 @@ guess_mfu = None  # percent
 
 # %% tags=["demo"]
 deepseek = 6 * 37e9 * 14.8e12 / (2.664e6 * 3600 * peak)  # without attention
-compare_guess(guess_mfu, 100 * deepseek, "% of the peak in bfloat16")
 print(f"DeepSeek-V3: {deepseek / 2:.0%} of the peak in fp8")
 print(f"Llama 3 405B: {16e6 / 128:,.0f} tokens per data rank, which is "
       f"{16e6 / 16384:,.0f} per GPU")
+compare_guess(guess_mfu, 100 * deepseek, "% of the peak in bfloat16")
 
 # %% [markdown]
 # Llama's data-parallel ranks are groups of 8 × 16 = 128 GPUs, each of which has 1/128 of

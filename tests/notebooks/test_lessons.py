@@ -53,6 +53,18 @@ def test_lesson_beyond_its_limits_is_named(tmp_path):
     assert [problem.split()[1] for problem in found] == ["minutes", "words", "doing:", "20"]
 
 
+@by_name
+def test_each_guess_is_compared_at_a_cells_end(source):
+    """`compare_guess` returns what is shown, and a cell shows only its last expression."""
+    for cell in cells(source, "code"):
+        if "compare_guess(" not in cell.source or cell.source.startswith("%%"):
+            continue
+        *before, last = ast.parse(cell.source).body
+        assert not any("compare_guess(" in ast.unparse(node) for node in before if not isinstance(node, ast.ImportFrom))
+        shown = isinstance(last, ast.Expr) and ast.unparse(last.value).startswith(("compare_guess(", "display("))
+        assert shown or isinstance(last, ast.ImportFrom), cell.source
+
+
 # Lessons 1 and 2 run in JupyterLab (tests/browser), and what goes deeper than these in the pipeline (tests/grading). What is expected here does not depend on the machine: a factor, an
 # answer.
 EXPECTED = {
