@@ -14,7 +14,7 @@ pytestmark = [pytest.mark.nightly("containers/*", *SETTING_UP), pytest.mark.time
 
 
 # Of the fast tests those of what runs do with the system. The rest computes, with the same versions as outside.
-FAST = [f"tests/unit/{room}" for room in ("diagnose", "rank")]
+FAST = [f"tests/unit/{room}" for room in ("diagnose", "start")]
 FAST += [f"tests/launch/test_{name}.py" for name in ("cluster", "fork_server", "launch")]
 
 

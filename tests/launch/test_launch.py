@@ -119,22 +119,6 @@ SERVERS = """
     coordinator.join()
     print(value.fetch(), len(task.tasks))
 """
-TORCHRUN = """
-    names = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "OMP_NUM_THREADS")
-    print([os.environ[name] for name in names], int(os.environ["MASTER_PORT"]) > 0, sys.argv[1:], flush=True)
-"""
-
-
-@pytest.mark.slow
-def test_printed_line_works_under_stock_torchrun(script):
-    pytest.importorskip("torch")
-    path = script("    import os, sys\n" + TORCHRUN)
-    run = launch(path, args=["a b", "-np"], cluster="torchrun", oversubscribe=True, threads=1)
-    line = ["sh", run.folder / "command.sh"]
-    stock = subprocess.run(line, capture_output=True, text=True, timeout=200)
-    assert stock.returncode == 0, stock.stdout + stock.stderr
-    printed = [line for rank in range(run.job["ranks"]) for line in run.logs(rank).splitlines()]
-    assert sorted(stock.stdout.splitlines()) == sorted(printed) and len(printed) == 2
 
 
 @pytest.mark.slow

@@ -2,6 +2,7 @@
 
 import os
 import signal
+import subprocess
 import sys
 
 import pytest
@@ -79,3 +80,21 @@ def test_killed_torch_rank_is_named(together, nothing_left):
     os.kill(run.progress().ranks[1].pid, signal.SIGKILL)
     run.wait()
     assert run.failure.sentence.startswith("rank 1 of 2 on ") and "was killed by SIGKILL" in run.failure.sentence
+
+
+TORCHRUN = """
+    names = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "OMP_NUM_THREADS")
+    print([os.environ[name] for name in names], int(os.environ["MASTER_PORT"]) > 0, sys.argv[1:], flush=True)
+"""
+
+
+@pytest.mark.slow
+def test_printed_line_works_under_stock_torchrun(script):
+    pytest.importorskip("torch")
+    path = script("    import os, sys\n" + TORCHRUN)
+    run = launch(path, args=["a b", "-np"], cluster="torchrun", oversubscribe=True, threads=1)
+    line = ["sh", run.folder / "command.sh"]
+    stock = subprocess.run(line, capture_output=True, text=True, timeout=200)
+    assert stock.returncode == 0, stock.stdout + stock.stderr
+    printed = [line for rank in range(run.job["ranks"]) for line in run.logs(rank).splitlines()]
+    assert sorted(stock.stdout.splitlines()) == sorted(printed) and len(printed) == 2
