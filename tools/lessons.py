@@ -313,7 +313,7 @@ def execute(notebook, source: Path, root: Path, size: str, line: Line, course: d
     env |= {"PATH": f"{Path(sys.executable).parent}:{env['PATH']}", "DDL_RUNS_DIR": str(build / "runs")}
     papermill = [sys.executable, "-m", "papermill", answered, result, "-p", "size", size]
     papermill += ["--kernel", "python3", "--cwd", notebook_path(source, work).parent]
-    papermill += ["--engine", "lessons", "--no-progress-bar", "--log-output"]
+    papermill += ["--no-progress-bar", "--log-output"]
     log = build / f"{source.stem}.log"
     for old in (result, log):
         old.unlink(missing_ok=True)

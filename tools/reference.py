@@ -1,8 +1,8 @@
 """Record again what lessons compare with: `make reference`, about nine hours on two cores.
 
-tools/experiments.toml says what there is. The runs of an experiment are those of its records in results/reference: the
-same scripts with the same arguments, seeds, ranks and threads. Results go to build/reference/results/, one JSON object
-a line, with hardware, date, versions, precision and data in it, and a line says how they differ from the recorded ones.
+tools/experiments.toml lists the experiments. Each takes the runs in its records in results/reference again, with the
+same scripts, arguments, seeds, ranks and threads. Results go to build/reference/results/, one JSON object a line, with
+hardware, date, versions, precision and data in it. Their difference to the recorded results is printed.
 Runs that are done are kept, so an interrupted recording resumes. `--results results/reference` replaces the records.
 
 `--smoke` takes two short runs of each file, to check that recording works.
@@ -125,7 +125,7 @@ def _of_records(experiment: dict, file: str) -> Iterator[Wanted]:
         )
 
 
-class Recorder:
+class Runner:
     """Takes runs, as many ranks at a time as there are cores, and keeps their results in a folder."""
 
     def __init__(self, work: Path):
@@ -239,7 +239,7 @@ def main() -> None:
         for file in experiment["files"]:
             runs, before = wanted(experiment, file, options.smoke), RECORDS / f"{file}.jsonl"
             print(f"{name}: {len(runs)} runs of {file}", flush=True)
-            rows = Recorder(options.work / name).record(runs, experiment.get("alone", False))
+            rows = Runner(options.work / name).record(runs, experiment.get("alone", False))
             recorded, path = read_json_lines(before) if before.exists() else [], results / f"{file}.jsonl"
             path.write_text("".join(json.dumps(row) + "\n" for row in rows))
             print(f"{len(rows)} results in {path}; {compared(rows, recorded, figure)}")

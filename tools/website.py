@@ -116,7 +116,7 @@ def without_places(text: str, root: Path) -> str:
 
 
 def of_readme(root: Path) -> dict[str, str]:
-    """Return parts of README.md: its opening with the commands, for whom the course is, and what to expect where."""
+    """Return parts of README.md: the opening with the commands, the intended readers, and the requirements."""
     text = re.sub(r"^\[!\[ci\].*\n+|^!\[[^\]]*\]\([^)]*\)\n+", "", (root / "README.md").read_text(), flags=re.MULTILINE)
     opening, *sections = re.split(r"^(?=## )", text, flags=re.MULTILINE)
     named = {section.partition("\n")[0]: section.strip() for section in sections}

@@ -11,6 +11,7 @@ REMOVED = {  # until the next release
         "guess of 90 % (docs/measured.md)"
     ),
     "race_allreduce.py": "race_allreduce.py was removed in this release: measure algorithms with NVIDIA's nccl-tests",
+    "fashion_mnist": "Fashion-MNIST went with this release, because no lesson used it",
     ".xml": "hwloc's XML is not read since this release: `lstopo` draws it; `ddl topology` shows this machine",
 }
 
@@ -24,7 +25,7 @@ def needs():
 
 def hidden_figures():
     """Return the numbers of the course's events that lessons show elsewhere than in the view of a run."""
-    return "clean_loss clean_accuracy noise_scale gradient_sq variance size_bytes resumed_at gap".split()
+    return "clean_loss clean_accuracy noise_scale gradient_sq variance size_bytes".split()
 
 
 def checks():

@@ -12,7 +12,7 @@ from ddl.text import plural
 
 FEW = 3  # up to this many comparisons, p-values are not corrected
 
-OF_RESULTS = {"id", "name", "ranks", "threads_per_rank", "steps", "seed"}  # that have columns of their own, or none
+OF_RESULTS = {"ranks", "threads_per_rank", "steps", "seed"}  # numbers of a result that are no figures
 
 # Shown if any row has a value, even if all rows have the same.
 MEASURED = ("held-out accuracy, %", "training accuracy, %", "images/s")
@@ -77,8 +77,8 @@ def _has_accuracy(run):
 def _by_figures(runs):
     """Return the table of runs of other scripts than the course's: what they were given, and what they recorded."""
     given = [_arguments(run.job.get("args", ())) for run in runs]
-    differing = list(dict.fromkeys(name for each in given for name in each))
-    differing = [name for name in differing if len({each.get(name) for each in given}) > 1]
+    named = dict.fromkeys(name for each in given for name in each)
+    differing = [name for name in named if len({each.get(name) for each in given}) > 1]
     rows = []
     for run, arguments in zip(runs, given, strict=True):
         progress = run.progress()
@@ -101,15 +101,15 @@ def _by_figures(runs):
 
 def _arguments(words):
     """Return arguments by name, those without one by their place: {"--lr": "0.1", "--fast": "yes", "1": "train"}."""
-    found, words = {}, list(words)
-    for place, word in enumerate(words):
-        after = words[place + 1 : place + 2]
-        if word.startswith("--") and "=" in word:
-            found |= dict([word.split("=", 1)])
-        elif word.startswith("--"):
-            found[word] = after[0] if after and not after[0].startswith("--") else "yes"
-        elif not place or not words[place - 1].startswith("--") or "=" in words[place - 1]:
-            found[str(place + 1)] = word
+    found, open_name = {}, ""
+    for place, word in enumerate(words, start=1):
+        if word.startswith("--"):
+            name, equals, value = word.partition("=")
+            found[name] = value if equals else "yes"
+            open_name = "" if equals else name
+        else:
+            found[open_name or str(place)] = word
+            open_name = ""
     return found
 
 

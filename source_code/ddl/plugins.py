@@ -2,9 +2,9 @@
 
 An entry point names an object that may define ``add_commands(commands)`` for the command line, ``checks()`` and
 ``needs()`` (names of packages) for `ddl doctor`, ``pages()`` for the notebook server as {name: (title, function that
-returns HTML)}, ``script_folders()``, whose scripts are found by name, ``hidden_figures()``, names of numbers in
-events that the view of a run leaves out, and ``REMOVED``, one sentence on each command,
-script or type of file that the release before still had, by its name.
+returns HTML)}, ``script_folders()``, whose scripts are found by name, ``hidden_figures()``, names of numbers in events
+that the view of a run leaves out, and ``REMOVED``: a sentence on each command, script, data set or type of file that
+this release no longer has, by its name.
 """
 
 from collections.abc import Iterator

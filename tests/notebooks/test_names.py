@@ -1,4 +1,4 @@
-"""What a lesson reads from the course, the tool and `plot` is there, also in a branch that no test executes."""
+"""Names that lessons read from the course, the tool and `plot` exist, also in a branch that no test executes."""
 
 import ast
 from importlib import import_module

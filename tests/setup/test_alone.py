@@ -1,4 +1,4 @@
-"""The launcher installed alone, beside TensorFlow and without Horovod, as somebody with own scripts has it."""
+"""The launcher installed alone, with TensorFlow and without Horovod, for somebody's own scripts."""
 
 import json
 import os

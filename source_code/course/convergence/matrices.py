@@ -55,8 +55,8 @@ def largest(
         )
     except ArpackNoConvergence:
         raise SettingError(
-            f"the largest eigenvalues are not known to {tolerance:g} of themselves after {products} products: allow "
-            "more --iterations, or a larger --tolerance"
+            f"the largest eigenvalues are not known to a relative accuracy of {tolerance:g} after {products} products: "
+            "allow more --iterations, or a larger --tolerance"
         ) from None
     values, vectors = values[::-1], vectors.T[::-1]
     residuals = [np.linalg.norm(counted(vector) - value * vector) for value, vector in zip(values, vectors)]

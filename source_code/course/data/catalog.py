@@ -8,12 +8,12 @@ from pathlib import Path
 from course.data import cifar10, quora, svhn, synthetic
 from course.data.dataset import HELD_OUT, VALIDATION_SAMPLES, DataError, DataSet, balanced_subset
 from course.data.download import download, sha256
+from ddl import plugins
 from ddl.records.files import locked
 from ddl.records.paths import data_dir
 
 REAL = {module.REAL.name: module.REAL for module in (cifar10, svhn)}
 NAMES = ("cifar10", "synthetic", "svhn")
-GONE = {"fashion_mnist": " Fashion-MNIST went with this release, because no lesson used it."}
 TEXTS = ("quora", "questions")
 
 
@@ -242,5 +242,7 @@ def _bytes(paths):
 
 def _known(name):
     if name not in NAMES:
-        hint = " Load questions with `load_questions`." if name in TEXTS else GONE.get(name, "")
+        if gone := plugins.removed(name):
+            raise DataError(gone)
+        hint = " Load questions with `load_questions`." if name in TEXTS else ""
         raise DataError(f"There is no data set {name!r}; there are: {', '.join(NAMES)}.{hint}")

@@ -16,7 +16,7 @@ from ddl.errors import CourseError
 REFERENCE_BATCH = 64
 
 
-# What a rule multiplies the rate by at k times the reference batch.
+# Factors of the learning rate at k times the reference batch, by rule.
 SCALE = {"fixed": lambda k: 1, "linear": lambda k: k, "sqrt": math.sqrt}
 
 

@@ -9,7 +9,7 @@ class Settings(SimpleNamespace):
     """Every setting of a training, fixed: an attribute for each option of ``train_cifar.py`` and field of a recipe.
 
     Besides these, `total_steps` and `steps_per_epoch`; `per_rank_batch`, the samples of a rank's part of a step; and
-    `ghost_batch`, those of one backward pass, which batch norm normalizes over unless it is synchronous.
+    `ghost_batch`, the samples of one backward pass, which batch norm normalizes over unless it is synchronous.
     """
 
     def __setattr__(self, name, value):
@@ -56,6 +56,6 @@ class Settings(SimpleNamespace):
         return self.total_steps / self.steps_per_epoch
 
     def of_optimizer(self) -> dict:
-        """Return the optimizer's weight decay and those of its own options that were given."""
+        """Return the optimizer's weight decay, and its own options if they were given."""
         names = ("weight_decay", *OPTIMIZERS[self.optimizer].fits)
         return {name: getattr(self, name) for name in names if getattr(self, name) is not None}

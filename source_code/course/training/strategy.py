@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from course.data import DataError, Order, load, shard
-from course.training.recipes import REFERENCE_BATCH
+from course.training.recipes import scaled
 from course.training.training_log import Means, TrainingLog
 from ddl.text import plural
 
@@ -58,7 +58,7 @@ class Experiment:
 
     def rate(self, batch: int) -> float:
         """Return the rate for a batch, by the linear rule of Goyal et al. 2017, section 2.1."""
-        return self.config.learning_rate * batch / REFERENCE_BATCH
+        return scaled(self.config.learning_rate, batch, "linear")
 
     def devices(self) -> list[str]:
         """Return the names of this process's replicas' devices; see `devices_for`."""

@@ -13,44 +13,45 @@ PANEL_WIDTH, PANEL_HEIGHT, LEFT, TOP, BOTTOM = 330, 150, 46, 24, 36
 
 def chart_svg(progress):
     """Return SVG charts of training loss and held-out accuracy, and of the script's own figures over steps."""
+    x_name = "step" if progress.over_steps else "samples seen"
     losses = [point for point in progress.losses if None not in point]
-    losses = losses[:: max(1, len(losses) // 200)] + losses[-1:]
     accuracies = [
         (row["samples"], 100 * row["test_accuracy"])
         for row in progress.history
         if row.get("samples") is not None and row.get("test_accuracy") is not None
     ]
-    x_name = "step" if progress.over_steps else "samples seen"
     loss = accuracy = "no value yet"
     if losses:
         loss = f"from {losses[0][1]:.3f} to {losses[-1][1]:.3f}"
     if accuracies:
         best = max(y for _, y in accuracies)
         accuracy = f"from {accuracies[0][1]:.1f}% to {accuracies[-1][1]:.1f}%, at best {best:.1f}%"
-    wanted = [("training loss", losses, "ddl-loss", loss, x_name)]
     own = list(progress.curves.items())[:MOST_OWN]
+    # Title, points, kind of line, name of the horizontal axis, and a text for those who cannot see it.
+    wanted = [("training loss", losses, "ddl-loss", x_name, f"Training loss over {x_name}: {loss}.")]
     if accuracies or not own:
-        wanted.append(("held-out accuracy, %", accuracies, "ddl-accuracy", accuracy, x_name))
+        text = f"Held-out accuracy over {x_name}: {accuracy}."
+        wanted.append(("held-out accuracy, %", accuracies, "ddl-accuracy", x_name, text))
     for name, points in own:
-        drawn = list(points[:: max(1, len(points) // 200)] + points[-1:])
-        wanted.append((escape(name), drawn, "ddl-accuracy", f"from {points[0][1]:.4g} to {points[-1][1]:.4g}", "step"))
-    ends = {}  # of the axes: both of the course's panels have the same
-    for _, points, _, _, over in wanted:
+        text = f"{name} over step: from {points[0][1]:.4g} to {points[-1][1]:.4g}."
+        wanted.append((name, list(points), "ddl-accuracy", "step", text))
+    ends = {}  # of each horizontal axis: loss and accuracy have the same
+    for _, points, _, over, _ in wanted:
         ends[over] = max([ends.get(over, 0), *(x for x, _ in points)])
     panels = [
-        _panel(title, points, ends[over] or 1, kind, f"{_called(title)} over {over}: {said}.", over)
-        for title, points, kind, said, over in wanted
+        _panel(title, _thinned(points), ends[over] or 1, kind, over, text)
+        for title, points, kind, over, text in wanted
         if not progress.over or any(x for x, _ in points)  # at the end, no empty chart
     ]
     return f'<div class="ddl ddl-charts">{"".join(panels)}</div>' if panels else ""
 
 
-def _called(title):
-    """Return what a chart's text calls it: a figure of the script's own by its name."""
-    return {"training loss": "Training loss", "held-out accuracy, %": "Held-out accuracy"}.get(title, title)
+def _thinned(points):
+    """Return about 200 of the points, the last one among them."""
+    return points[:: max(1, len(points) // 200)] + points[-1:]
 
 
-def _panel(title, points, x_end, kind, text, over):
+def _panel(title, points, x_end, kind, over, text):
     width, height = PANEL_WIDTH - LEFT - 14, PANEL_HEIGHT - TOP - BOTTOM
     y_ticks = ticks(min((y for _, y in points), default=0), max((y for _, y in points), default=1))
     low, high = y_ticks[0], y_ticks[-1]
@@ -58,7 +59,7 @@ def _panel(title, points, x_end, kind, text, over):
     def at(x, y):
         return (round(LEFT + width * x / x_end, 1), round(TOP + height * (1 - (y - low) / (high - low)), 1))
 
-    parts = [f'<text x="{LEFT}" y="14" class="ddl-title">{title}</text>']
+    parts = [f'<text x="{LEFT}" y="14" class="ddl-title">{escape(title)}</text>']
     for tick in y_ticks:
         x, y = at(0, tick)
         parts.append(f'<path d="M{x} {y}h{width}" class="ddl-grid"/>')

@@ -14,7 +14,17 @@ from html import escape
 from ddl.display.chart import chart_svg
 from ddl.display.html import Markup, html_table, prose
 from ddl.display.style import STYLE, data_label
-from ddl.display.summary import SIGNS, duration, number, position_of, ranks_of, speed_unit, summary, summary_html
+from ddl.display.summary import (
+    SIGNS,
+    duration,
+    number,
+    own_figures,
+    position_of,
+    ranks_of,
+    speed_unit,
+    summary,
+    summary_html,
+)
 from ddl.records.folder import RunFolder, StorageError
 from ddl.records.log import TAIL_BYTES, LogTail
 from ddl.records.paths import runs_dir
@@ -268,7 +278,7 @@ def _body_html(progress, output=()):
     )
     if progress.own:  # a script of another kind: what it has not recorded takes no place
         numbers = [pair for pair in numbers if pair[1] != "–"]
-        numbers += [(escape(name), f"{value:.4g}") for name, value in progress.own.items()]
+        numbers += [(escape(name), value) for name, value in own_figures(progress)]
     cells = "".join(f"<div><dt>{name}</dt><dd>{value}</dd></div>" for name, value in numbers)
     return (
         f'<div class="ddl"><div class="ddl-bar" role="progressbar" aria-label="training progress"'

@@ -4,6 +4,7 @@ from ddl.display.html import prose
 from ddl.display.style import STYLE, data_label
 from ddl.text import plural, printable
 
+MOST_OWN = 6  # of a script's own figures
 SIGNS = {
     "queued": "…",
     "starting": "◌",
@@ -55,7 +56,7 @@ def facts_of(progress):
         facts.append(position_of(progress))
     if progress.test_accuracy is not None:
         facts.append(f"held-out accuracy {progress.test_accuracy:.1%}")
-    facts += [f"{name} {value:.4g}" for name, value in progress.own.items()]
+    facts += [f"{name} {value}" for name, value in own_figures(progress)]
     if progress.test_accuracy is None and progress.own and progress.loss is not None:
         facts.append(f"loss {progress.loss:.4g}")
     if progress.images_per_s:
@@ -65,6 +66,11 @@ def facts_of(progress):
     if progress.data:
         facts.append(data_label(progress.data))
     return facts
+
+
+def own_figures(progress):
+    """Return the first of a script's own figures, as pairs of texts."""
+    return [(name, f"{value:.4g}") for name, value in list(progress.own.items())[:MOST_OWN]]
 
 
 def position_of(progress):

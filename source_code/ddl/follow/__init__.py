@@ -1,1 +1,1 @@
-"""What a run does and how it ended, from its records."""
+"""States, progress, failures and restarts of a run, from its records."""

@@ -36,9 +36,8 @@ EXIT: Schema = {"rank": int, "code": int, "time": NUMBER, "reason?": str}
 # Fields of `Progress` that are copied from step and evaluation events.
 MEASURES = ("step", "epoch", "images_per_s", "loss", "test_accuracy", "learning_rate")
 OF_VIEWS = (*MEASURES, "samples")  # left out of an evaluation if they are not numbers
-# Fields that have a place of their own in views. Any other number is one of the script's own figures.
+# Fields that views show in a fixed place. Any other number is one of the script's own figures.
 PLACES = {"event", "time", "seconds", "steps", "epochs", "samples", *MEASURES, "accuracy", "test_loss"}
-MOST_OWN = 6  # that views show
 
 
 @dataclass(frozen=True)
@@ -84,7 +83,7 @@ class Progress:
     history: tuple[dict, ...] = ()
     losses: tuple[tuple[int, float], ...] = ()
     over_steps: bool = False
-    announced: bool = False  # by a ``start`` event: its script's numbers stand for what it prints
+    announced: bool = False  # by a ``start`` event: views show its numbers instead of its output
     curves: dict[str, tuple[tuple[float, float], ...]] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     max_restarts: int = 0
@@ -93,8 +92,8 @@ class Progress:
 
     @property
     def own(self) -> dict[str, float]:
-        """The last value of each of the script's own figures, the first `MOST_OWN` of them."""
-        return {name: points[-1][1] for name, points in list(self.curves.items())[:MOST_OWN]}
+        """The last value of each of the script's own figures."""
+        return {name: points[-1][1] for name, points in self.curves.items()}
 
     @property
     def over(self) -> bool:

@@ -1,1 +1,1 @@
-"""What is to run, and the exact command for it."""
+"""A job, its site, and the plan of the exact command."""

@@ -1,7 +1,7 @@
 """A job: a script, its arguments, and the options of a launch, each declared once.
 
 The fields of `Job` are the only declaration of an option. `ddl run` takes it as ``--name`` (`add_options`), `launch` as
-a keyword, ``job.json`` records it, `ddl rerun` reads it from there, and so do the run's processes (`RunOptions`).
+a keyword, and ``job.json`` records it. `ddl rerun` and the run's processes (`RunOptions`) read it from there.
 """
 
 import dataclasses
@@ -21,16 +21,17 @@ if TYPE_CHECKING:  # every rank imports this module
 
 # Prefixes of the variables that the launcher sets, and the kernel's limit of one variable (MAX_ARG_STRLEN).
 OF_LAUNCHER = (
-    *(
-        "DDL_RUN_",
-        "DDL_RANKS_OF",
-        "DDL_LAUNCHER_PIPE",
-        "HOROVOD_RANK",
-        "HOROVOD_SIZE",
-        "HOROVOD_LOCAL_",
-        "HOROVOD_CROSS_",
-    ),
-    *("HOROVOD_CONTROLLER", "HOROVOD_CPU_OPERATIONS", "HOROVOD_GLOO_RENDEZVOUS_", "HOROVOD_HOSTNAME"),
+    "DDL_RUN_",
+    "DDL_RANKS_OF",
+    "DDL_LAUNCHER_PIPE",
+    "HOROVOD_RANK",
+    "HOROVOD_SIZE",
+    "HOROVOD_LOCAL_",
+    "HOROVOD_CROSS_",
+    "HOROVOD_CONTROLLER",
+    "HOROVOD_CPU_OPERATIONS",
+    "HOROVOD_GLOO_RENDEZVOUS_",
+    "HOROVOD_HOSTNAME",
 )
 LONGEST = 128 * 1024 - 256
 MODULE = "-m "  # begins a script that is a module's name
@@ -137,8 +138,7 @@ class Job:
         set_field("args", tuple(str(argument) for argument in self.args))
         for name, declared in OPTIONS.items():
             set_field(name, _converted(name, declared, getattr(self, name)))
-        module = self.script.removeprefix(MODULE) if self.script.startswith(MODULE) else ""
-        stem = module.rpartition(".")[2] or Path(self.script).stem
+        stem = self.module.rpartition(".")[2] or Path(self.script).stem
         set_field("name", self.name or stem)
         if self.parameter_servers is None:
             set_field("parameter_servers", int(self.cluster == "parameter_server"))
@@ -178,6 +178,11 @@ class Job:
         others = (self.cluster != "horovod", self.max_restarts, (self.nodes or 1) > 1, self.debug is not None)
         if self.elastic and any(others):
             yield 'elastic=True needs cluster="horovod" and one node, and excludes max_restarts and debug'
+
+    @property
+    def module(self) -> str:
+        """The module's name if the script is one; else empty."""
+        return self.script.removeprefix(MODULE) if self.script.startswith(MODULE) else ""
 
     @property
     def ranks(self) -> int:

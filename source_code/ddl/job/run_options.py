@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from ddl.errors import InputError
-from ddl.job.job import CONVERTERS, OPTIONS, RANKS, Job, JobError
+from ddl.job.job import CONVERTERS, MODULE, OPTIONS, RANKS, Job, JobError
 from ddl.job.tf_cluster_roles import Roles, assign_roles
 from ddl.records.folder import RunFolder
 from ddl.records.jsonfiles import read_json
@@ -22,8 +22,7 @@ from ddl.records.jsonfiles import read_json
 # Keeps the working folder off the path of the supervisor's `python -m`: a json.py there would hide the library's. With
 # this value it was set by the launcher and not by the user, and ranks don't get it.
 SAFE_PATH, OURS = "PYTHONSAFEPATH", "ddl"
-MODULE = "-m"  # before a script that is a module's name
-# What a pasted line tells each rank, each task of Slurm, and the supervisor of hosts on this machine.
+# The options in a pasted line: for each rank, each task of Slurm, and the supervisor of hosts on this machine.
 RANK_OPTIONS = tuple(name for name, each in OPTIONS.items() if each.metadata["reaches"] == RANKS)
 TASK_OPTIONS = ("controller", "network_interface", *RANK_OPTIONS)
 HOST_OPTIONS = ("nodes", "rate_mbit", "workers", *RANK_OPTIONS)
@@ -83,8 +82,8 @@ class RunOptions(Job):
                 values[known[flag].name] = CONVERTERS.get(known[flag].type, known[flag].type)(word)
             except (KeyError, ValueError):
                 raise InputError(f"invalid option {flag} {word}; the options are: {', '.join(known)}") from None
-        if rest[:1] == [MODULE] and len(rest) > 1:
-            rest[:2] = [f"{MODULE} {rest[1]}"]
+        if rest[:1] == [MODULE.strip()] and len(rest) > 1:
+            rest[:2] = [MODULE + rest[1]]
         if not rest:
             raise InputError("a script is missing")
         return cls(script=rest[0], args=tuple(rest[1:]), **values)
@@ -104,12 +103,7 @@ class RunOptions(Job):
     @property
     def script_words(self) -> tuple[str, ...]:
         """The script, or ``-m`` and its module, and its arguments."""
-        return (*((MODULE, self.module) if self.module else (self.script,)), *self.args)
-
-    @property
-    def module(self) -> str:
-        """The module's name if the script is one; else empty."""
-        return self.script.removeprefix(f"{MODULE} ") if self.script.startswith(f"{MODULE} ") else ""
+        return (*((MODULE.strip(), self.module) if self.module else (self.script,)), *self.args)
 
     @property
     def rank_command(self) -> tuple[str, ...]:

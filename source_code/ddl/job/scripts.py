@@ -57,22 +57,22 @@ CLUSTER_OF = {"MultiWorkerMirrored": "multi_worker", "ParameterServer": "paramet
 
 
 def cluster_of(script: str) -> tuple[str, str]:
-    """Return the cluster that a script's own text asks for, and why: ("torchrun", "imports torch and not horovod").
+    """Return the cluster that a script's text asks for, and why: ("torchrun", "imports torch and not horovod").
 
-    Horovod's if the text says nothing, or the script is a module or cannot be read.
+    Horovod's, for no reason, if the text says nothing else, or the script is a module or cannot be read.
     """
     try:
         text = Path(script).read_text(errors="replace")
     except OSError:
-        return "horovod", "cannot be read"
+        return "horovod", ""
     packages = {name.partition(".")[0] for name in IMPORT.findall(text)}
     if "horovod" in packages:
-        return "horovod", "imports horovod"
+        return "horovod", ""
     if strategy := STRATEGY.search(text):
         return CLUSTER_OF[strategy[1]], f"makes a {strategy[1]}Strategy"
     if "torch" in packages and "tensorflow" not in packages:
         return "torchrun", "imports torch and not horovod"
-    return "horovod", "imports neither"
+    return "horovod", ""
 
 
 def script_folders() -> list[Path]:

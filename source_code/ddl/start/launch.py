@@ -93,7 +93,9 @@ def launch(
     _require_types(args=args, env=env, site=site, dry_run=dry_run, wait=wait, detach=detach, check=check)
     path = resolve_script(script, cwd)
     if cluster is None and not elastic:
-        given["cluster"] = _cluster_of(path)
+        given["cluster"], why = cluster_of(path)
+        if why:
+            print(f'# {Path(path).name} {why}: cluster="{given["cluster"]}"', flush=True)
     job = Job(
         script=path,
         args=(*args, *option_arguments(arguments)),
@@ -131,14 +133,6 @@ def launch(
     return run
 
 
-def _cluster_of(script: str) -> str:
-    """Return the cluster that a script's imports ask for, and say so if it is not Horovod's."""
-    found, why = cluster_of(script)
-    if found != "horovod":
-        print(f'# {Path(script).name} {why}: cluster="{found}"', flush=True)
-    return found
-
-
 def _require_types(**given: Any) -> None:
     """Raise JobError if an argument of `launch` that is not an option of the job has a wrong type."""
     switches = ("dry_run", "wait", "detach", "check")
@@ -166,7 +160,7 @@ _document()
 
 def start(job: Job, site: Site, detach: bool = False, terminal: str = "") -> Run:
     """Write the run's folder and start the job's processes; return the `Run` without waiting."""
-    if job.cluster == "horovod" and not site.enters_container:  # ranks in an image check what is there
+    if job.cluster == "horovod" and _same_environment(site):  # elsewhere, ranks check what is there
         require_horovod()
         require_keras_2()
     stall_s()  # refuse an invalid value here, not in the supervisor
@@ -195,10 +189,14 @@ def start(job: Job, site: Site, detach: bool = False, terminal: str = "") -> Run
     return _spawn(planned, environment, paths, detach, [fork_server.fileno()] if fork_server else [])
 
 
+def _same_environment(site: Site) -> bool:
+    """Return whether a site's ranks use this process's Python packages."""
+    return not (site.enters_container or site.python or site.modules)
+
+
 def _forks(job: Job, site: Site, detach: bool) -> bool:
     """Return whether the job's ranks may be forked from this process's fork server."""
-    same_environment = not (site.enters_container or site.python or site.modules)
-    local = site.scheduler == "local" and site.controller == "gloo" and same_environment and not detach
+    local = site.scheduler == "local" and site.controller == "gloo" and _same_environment(site) and not detach
     wanted = job.warm and job.cluster != "torchrun" and job.debug is None and fork_client.can_import()
     allowed = os.environ.get("DDL_WARM") != "no" and not fork_client.read_at_import(name for name, _ in job.env)
     return local and wanted and allowed

@@ -29,7 +29,7 @@ def parse(arguments=None):
     add("--chunk", type=Integer(2), default=1024, help="images per batch-norm chunk (default: 1024)")
     add("--eigenvalues", type=Integer(), default=1, metavar="K", help="the largest (default: 1)")
     add("--iterations", type=Integer(2), default=16, help="products before Lanczos' method restarts (default: 16)")
-    tolerance = "stop when the eigenvalues are known to this share of themselves (default: 0.01)"
+    tolerance = "relative accuracy of the eigenvalues (default: 0.01)"
     add("--tolerance", type=Number(0, 1), default=0.01, metavar="SHARE", help=tolerance)
     add("--noise-samples", type=Integer(), metavar="N", help="random training images for the noise (default: all)")
     add("--ghost-batch", type=Integer(), metavar="B", help="of one gradient (default: the run's own)")
