@@ -84,7 +84,8 @@ def test_killed_torch_rank_is_named(together, nothing_left):
 
 TORCHRUN = """
     names = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "OMP_NUM_THREADS")
-    print([os.environ[name] for name in names], int(os.environ["MASTER_PORT"]) > 0, sys.argv[1:], flush=True)
+    seen = [os.environ[name] for name in names], int(os.environ["MASTER_PORT"]) > 0, sys.argv[1:]
+    os.write(1, f"{seen}\n".encode())  # the ranks share an output, and print writes a line in parts
 """
 
 
