@@ -59,7 +59,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .PHONY: help lab setup update lint test test-all test-nightly run site notebooks question clock check lock reference bench images photograph image sif clean distclean
-.PHONY: release due hub collect autograde feedback grades formgrader challenge
+.PHONY: findings release due hub collect autograde feedback grades formgrader challenge
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*  ## \(.*\)/\1\t\2/p' Makefile | \
@@ -109,6 +109,11 @@ question: setup  ## add a question to a lesson, or check it (LESSON=1, ID=q03_me
 
 clock: setup  ## estimate how long a lesson takes (LESSON=1)
 	@$(PY) tools/clock.py $(LESSON)
+
+findings:  ## run what findings/ says about other people's libraries, and name what has changed (ONLY=NAME; it downloads, for minutes)
+	@failed=; for script in findings/$(or $(ONLY),*).sh; do \
+		echo "$$script"; bash "$$script" || failed="$$failed $$script"; \
+	done; [ -z "$$failed" ] || { echo "changed, or could not run:$$failed"; exit 1; }
 
 check: setup  ## see that the notebooks agree with their sources
 	@$(PY) tools/lessons.py check
