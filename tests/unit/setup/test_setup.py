@@ -13,7 +13,27 @@ from helpers import ROOT, program
 
 NEEDED = ["tools/setup.sh", "tools/horovod_source.sh", "pyproject.toml"]
 NEEDED += ["requirements.lock", "requirements-gpu.lock", "requirements-next.lock"]
-GLOO = "horovod/common/gloo/gloo_context.cc"
+# What set-up changes in Horovod's sources, and where it only looks.
+SOURCES = {
+    "setup.py": "config = 'RelWithDebInfo'\n",
+    "CMakeLists.txt": """\
+set(CMAKE_CXX_FLAGS "-pthread -fPIC -Wall")
+    add_subdirectory(third_party/gloo)
+    target_compile_definitions(gloo PRIVATE _GLIBCXX_USE_CXX11_ABI=1)
+add_subdirectory(third_party/compatible17_gloo)
+""",
+    "third_party/flatbuffers/include/flatbuffers/stl_emulation.h": """\
+before
+  span &operator=(const span &other)
+      NOEXCEPT {
+    data_ = other.data_;
+  }
+after
+""",
+    "horovod/common/ops/cuda/CMakeLists.txt": "",
+    "horovod/common/gloo/gloo_context.cc": "",
+    "build.make": "".join(f"Building CXX object {number}.o\n" for number in range(25)),
+}
 SYSTEM = "awk cat cp cut df dirname env find flock grep gzip head ln mkdir mktemp mv nproc printf rm sed sh"
 SYSTEM += " sha256sum sleep sort tar tee timeout touch tr uname wc"
 # What each stand-in writes down is its own name and arguments.
@@ -24,12 +44,14 @@ cache) echo "$HOME/uv-cache" ;;
 venv)
     for venv; do :; done
     [ ! -e "$venv" ] || [ -e "$venv/pyvenv.cfg" ] || exit 2  # as uv does
+    [ ! -e "$HOME/no-python" ] || exit 2
     rm -rf "$venv" && mkdir -p "$venv/bin" && touch "$venv/pyvenv.cfg"
     cp "$HOME/python" "$venv/bin/python" && cp "$HOME/ddl" "$venv/bin/ddl" ;;
 pip)
-    [ ! -e "$HOME/fails" ] || exit 2
+    [ ! -e "$HOME/fails" ] || { cat "$HOME/fails" && exit 2; }
     while [ "$#" -gt 0 ] && [ "$1" != --target ]; do shift; done
     [ "$#" = 0 ] || mkdir -p "$2/nvidia/cu13/lib" ;;
+python) exit 2 ;;
 esac
 """
 PYTHON = """#!/bin/sh
@@ -41,12 +63,14 @@ case $* in
     cp "$HOME/horovod-1.0.tar.gz" "$2" && exit ;;
 *"pip wheel"*)
     echo "python $* MPI=$HOROVOD_WITH_MPI CXXFLAGS=$CXXFLAGS" >>"$LOG"
-    echo "GPU=$HOROVOD_GPU_OPERATIONS FOR=$HOROVOD_BUILD_CUDA_CC_LIST IN=$HOROVOD_RPATH" >>"$LOG" ;;
+    echo "GPU=$HOROVOD_GPU_OPERATIONS FOR=$HOROVOD_BUILD_CUDA_CC_LIST IN=$HOROVOD_RPATH" >>"$LOG"
+    for source; do :; done
+    cp -R "$source" "$HOME/compiled" && cat "$source/build.make" && echo "a line of many" ;;
 *) echo "python $*" >>"$LOG" && exit ;;
 esac
 while [ "$1" != --wheel-dir ]; do shift; done
 mkdir "$2" && touch "$2/horovod-1.0.whl"
-[ ! -e "$HOME/compiling-fails" ] || exit 2
+[ ! -e "$HOME/compiling-fails" ] || { cat "$HOME/compiling-fails" && exit 2; }
 """
 DDL = '#!/bin/sh\necho "ddl $*" >>"$LOG"\n[ "$3" != cifar10 ]\n'
 
@@ -59,20 +83,18 @@ class Machine:
         for name in NEEDED:
             (self.course / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(ROOT / name, self.course / name)
-        self.home.mkdir()
-        (folder / "bin").mkdir()
+        self.temporary = folder / "temporary"
+        for path in (self.home, self.temporary, folder / "bin"):
+            path.mkdir()
         for name in SYSTEM.split():
             (folder / "bin" / name).symlink_to(shutil.which(name))
         self.path = folder / "bin"
         version = re.search(r"^uv==(\S+)", (ROOT / "requirements.lock").read_text(), re.M)[1]
         self.uv = self.home / f".cache/ddl/uv-{version}/bin/uv"
         program(self.uv, UV)
-        header = folder / "horovod/third_party/flatbuffers/include/flatbuffers/stl_emulation.h"
-        header.parent.mkdir(parents=True)
-        header.touch()
-        for name in ("setup.py", "CMakeLists.txt", "horovod/common/ops/cuda/CMakeLists.txt", GLOO):
+        for name, text in SOURCES.items():
             (folder / "horovod" / name).parent.mkdir(parents=True, exist_ok=True)
-            (folder / "horovod" / name).touch()
+            (folder / "horovod" / name).write_text(text)
         shutil.make_archive(self.home / "horovod-1.0", "gztar", folder, "horovod")
         program(self.home / "python", PYTHON)
         program(self.home / "ddl", DDL)
@@ -81,7 +103,8 @@ class Machine:
     def start(self, *arguments, **variables):
         """Start the set-up."""
         self.log.write_text("")
-        environment = {"PATH": str(self.path), "HOME": str(self.home), "LOG": str(self.log), **variables}
+        environment = {"PATH": str(self.path), "HOME": str(self.home), "LOG": str(self.log)}
+        environment |= {"TMPDIR": str(self.temporary), **variables}
         command = [self.path / "sh", self.course / "tools/setup.sh", *arguments]
         streams = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
         return subprocess.Popen(command, cwd=self.course, env=environment, text=True, **streams)
@@ -90,6 +113,7 @@ class Machine:
         """Run the set-up; return its status, what it printed, and what the stand-ins did."""
         process = self.start(*arguments, **variables)
         printed, _ = process.communicate()
+        assert list(self.temporary.iterdir()) == [], "temporary files were left"
         return process.returncode, printed, self.log.read_text().splitlines()
 
 
@@ -132,6 +156,38 @@ def test_interrupted_setup_installs_again(machine):
     (machine.home / "fails").unlink()
     status, _, done = machine()
     assert status == 0 and any(line.startswith("uv venv --seed") for line in done)
+
+
+def test_horovods_changed_sources_are_compiled_with_a_count_of_files(machine):
+    status, printed, _ = machine()
+    assert status == 0 and re.findall(r"file (\d+) of 25\n", printed) == ["1", "10", "20", "25"], printed
+    log = (machine.course / "build/setup/horovod.log").read_text()
+    assert "a line of many" in log and "a line of many" not in printed
+    compiled = {name: (machine.home / "compiled" / name).read_text() for name in SOURCES}
+    flags, *rest = compiled["CMakeLists.txt"].splitlines()
+    assert "-include stdexcept -include cstdint" in flags and rest == [
+        "add_subdirectory(third_party/compatible17_gloo)"
+    ]
+    assert compiled["third_party/flatbuffers/include/flatbuffers/stl_emulation.h"] == "before\nafter\n"
+    assert compiled["setup.py"] == "config = 'Release'\n"
+
+
+def test_failed_compile_names_the_first_error_and_the_log_and_keeps_the_packages(machine):
+    errors = "warning\n" * 4000 + "common.h:343: error: first\nx.h:5: error: second\n"
+    (machine.home / "compiling-fails").write_text(errors)
+    status, printed, _ = machine()
+    assert status and "common.h:343: error: first" in printed and "build/setup/horovod.log" in printed
+    assert "second" not in printed and "certificate" not in printed and "warning" not in printed
+    (machine.home / "compiling-fails").unlink()
+    status, _, done = machine()
+    assert status == 0 and not any(line.startswith("uv venv") for line in done)
+
+
+@pytest.mark.parametrize("said", ["invalid peer certificate: UnknownIssuer", "Connection refused (os error 111)"])
+def test_certificates_are_advised_on_after_their_errors_only(machine, said):
+    (machine.home / "fails").write_text(f"error: Failed to fetch: {said}\n")
+    status, printed, _ = machine()
+    assert status and said in printed and ("SSL_CERT_FILE=" in printed) == ("certificate" in said), printed
 
 
 def test_horovod_is_compiled_once_for_each_set_of_options(machine):
@@ -289,6 +345,12 @@ def test_simultaneous_setups_take_turns(machine):
     assert process.returncode == 0 and "requirements.lock" in machine.log.read_text()
 
 
+ELSEWHERE = {  # what a program says there
+    "x86_64": ("uname", "case $1 in -s) echo Linux ;; *) echo aarch64 ;; esac"),
+    "space": ("df", "echo head; for f in a b; do echo disk 9000000 8000000 1000000 90% /home; done"),
+}
+
+
 @pytest.mark.parametrize(
     "missing, arguments, variables, sentence",
     [
@@ -298,12 +360,18 @@ def test_simultaneous_setups_take_turns(machine):
         (None, [], {"DDL_MPI": "1"}, "there is no mpicxx"),
         (None, [], {"DDL_STACK": "next", "DDL_ACCELERATOR": "gpu"}, "the next stack runs on CPUs only"),
         ("x86_64", [], {}, "docker run --platform linux/amd64"),
+        ("python", [], {}, "use `make lab STACK=next`, which takes any Python"),
+        ("space", [], {}, "this needs 5.0 GB of disk, and /home has 1.0 GB"),
+        (None, [], {"HOME": "/proc"}, "is not writable: name another folder with XDG_CACHE_HOME=DIR"),
     ],
 )
 def test_setup_error_is_one_sentence(machine, missing, arguments, variables, sentence):
-    if missing == "x86_64":
-        (machine.path / "uname").unlink()
-        program(machine.path / "uname", "#!/bin/sh\ncase $1 in -s) echo Linux ;; *) echo aarch64 ;; esac\n")
+    if missing in ELSEWHERE:
+        name, does = ELSEWHERE[missing]
+        (machine.path / name).unlink()
+        program(machine.path / name, f"#!/bin/sh\n{does}\n")
+    elif missing == "python":
+        (machine.home / "no-python").touch()
     elif missing:
         (machine.uv if missing == "uv" else machine.path / missing).unlink()
     status, printed, done = machine(*arguments, **variables)
