@@ -25,9 +25,15 @@ def test_nothing_runs_without_a_working_sandbox(programs):
         sandbox.start_worker(Limits())
     programs("bwrap", "exit 1")
     programs("setpriv", "exit 1")
-    programs("prlimit", "echo 'bwrap: No permissions to create a new namespace' >&2; exit 1")
-    with pytest.raises(sandbox.SandboxMissing, match="No permissions to create a new"):
-        sandbox.find()
+    for said, advice in (
+        ("No permissions to create a new namespace", "No permissions to create a new"),
+        ("setting up uid map: Permission denied", "apparmor_restrict_unprivileged_userns"),
+        ("loopback: Failed RTM_NEWADDR: Operation not permitted", "apparmor_restrict_unprivileged_userns"),
+        ("Unknown option --size", "apt install"),
+    ):
+        programs("prlimit", f"echo 'bwrap: {said}' >&2; exit 1")
+        with pytest.raises(sandbox.SandboxMissing, match=advice):
+            sandbox.find()
 
 
 @pytest.mark.parametrize("user", [0, 1000])

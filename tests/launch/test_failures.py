@@ -122,25 +122,6 @@ def test_closed_output_is_no_failure(ran, end):
     assert ran(end, wait=False).state == "done"
 
 
-@cold
-def test_rank_that_leaves_early_is_named(ran):
-    run = ran(
-        """
-        import horovod.tensorflow as hvd
-        import tensorflow as tf
-        hvd.init()
-        for _ in range(2 if hvd.rank() == 1 else 3):
-            hvd.allreduce(tf.constant(1.0))
-        print("all done")
-        """,
-        wait=False,
-    )
-    assert run.failure.sentence.startswith("rank 1 of 2")
-    assert "ended with status 0" in run.failure.sentence
-    assert run.failure.output[-1] == "all done" and run.failure.others == "rank 0 lost touch"
-    assert "script.py" in run.failure.traceback and run.status == 1
-
-
 @pytest.mark.slow  # it waits for its time limit
 @pytest.mark.parametrize("start", ["warm"], indirect=True)  # to import takes longer than that on a busy machine
 def test_rank_missing_from_a_collective_is_named(ran, monkeypatch, capfd):

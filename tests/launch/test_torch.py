@@ -82,7 +82,7 @@ def test_killed_torch_rank_is_named(together, nothing_left):
     assert run.failure.sentence.startswith("rank 1 of 2 on ") and "was killed by SIGKILL" in run.failure.sentence
 
 
-TORCHRUN = """
+SEEN = """
     names = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "OMP_NUM_THREADS")
     seen = [os.environ[name] for name in names], int(os.environ["MASTER_PORT"]) > 0, sys.argv[1:]
     os.write(1, f"{seen}\n".encode())  # the ranks share an output, and print writes a line in parts
@@ -92,7 +92,7 @@ TORCHRUN = """
 @pytest.mark.slow
 def test_printed_line_works_under_stock_torchrun(script):
     pytest.importorskip("torch")
-    path = script("    import os, sys\n" + TORCHRUN)
+    path = script("    import os, sys\n" + SEEN)
     run = launch(path, args=["a b", "-np"], cluster="torchrun", oversubscribe=True, threads=1)
     line = ["sh", run.folder / "command.sh"]
     stock = subprocess.run(line, capture_output=True, text=True, timeout=200)

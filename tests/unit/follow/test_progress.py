@@ -319,21 +319,24 @@ def test_failure_names_its_cause(folder, case):
     assert "start/worker.py" not in failure.traceback
 
 
-@pytest.mark.parametrize("state, end", [("lost", None), ("failed", {"reason": "launch", "message": "x"})])
-def test_full_disk_is_reported_without_records(folder, monkeypatch, state, end):
+@pytest.mark.parametrize(
+    "state, events",
+    [
+        ("lost", [("launched", {})]),
+        ("failed", [("launched", {}), ("ended", {"state": "failed", "reason": "launch", "message": "x"})]),
+        (
+            "failed",
+            [("rank_exit", {"rank": 0, "code": 1}), ("ended", {"state": "failed"})],
+        ),  # it could not open its log
+    ],
+)
+def test_full_disk_is_reported_without_records(folder, monkeypatch, state, events):
     monkeypatch.setattr("ddl.follow.failure.is_full", lambda path: True)
-    folder.launcher(0.5, "launched", pid=1)
-    if end:
-        folder.launcher(4.0, "ended", state="failed", **end)
+    for time, (event, fields) in enumerate(events):
+        folder.launcher(float(time), event, **fields)
     progress = folder.progress(alive=False)
     assert progress.state == state and f"{folder.path} is full" in progress.failure.sentence
-
-
-def test_a_rank_that_could_not_open_its_log_on_a_full_disk_says_so(folder, monkeypatch):
-    monkeypatch.setattr("ddl.follow.failure.is_full", lambda path: True)
-    write(folder, exits={0: (3.0, 1)})
-    failure = folder.progress().failure
-    assert f"{folder.path} is full" in failure.sentence and "df -i" in failure.advice
+    assert "df -i" in progress.failure.advice
 
 
 # ---------------------------------------------------------------- notes on a run that goes on

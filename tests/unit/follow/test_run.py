@@ -83,6 +83,12 @@ def test_damaged_run_is_listed_as_damaged(folder, capsys, damage):
     assert [run.id for run in runs()] == [GOOD]
 
 
+@pytest.mark.parametrize("line", ["[]\n", "garbage without an end"])
+def test_line_that_is_no_event_is_counted(folder, capsys, line):
+    folder(GOOD).events.write_text(line)
+    assert main(["show"]) == 0 and "1 line of" in capsys.readouterr().out
+
+
 def test_pipe_as_a_log_does_not_block(folder, capsys):
     os.mkfifo(folder(GOOD).log(0))
     assert main(["logs"]) == 2 and "rank-0.log" in capsys.readouterr().err

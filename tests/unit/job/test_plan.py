@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from ddl import hosts
 from ddl.job.job import Job
 from ddl.job.plan import plan
 from ddl.job.site import Site
@@ -43,6 +44,18 @@ def test_the_line_of_a_torchrun_script_is_one_of_torchrun(script, words):
     line = f"/env/bin/torchrun --standalone --nproc-per-node 2 {words} --lr 0.1"
     assert result.shell_line == f"cd /c && env OMP_NUM_THREADS=2 {line}"
     assert shlex.join(result.argv) == "/env/bin/python -m ddl.start.one_host /runs/r1"
+
+
+def test_hosts_made_on_this_machine_have_a_command_of_their_own(monkeypatch):
+    monkeypatch.setattr("ddl.records.machine.usable_cores", lambda: 8)
+    site = replace(hosts.site(rate_mbit=100, hosts=2), python="/env/bin/python")
+    result = planned(Job("/c/x.py", ("--epochs", "2"), workers=4, nodes=2, cwd="/c", timeout_s=9), site)
+    hosts_ = "/env/bin/python -m ddl.start.netns_hosts"
+    assert (
+        result.shell_line == f"cd /c && {hosts_} --nodes 2 --rate-mbit 100 --workers 4 --threads 2 /c/x.py --epochs 2"
+    )
+    assert shlex.join(result.argv) == f"{hosts_} /runs/r1"
+    assert result.where == "on 2 hosts made on this machine, with 100 Mbit/s between them"
 
 
 def test_elastic_run_has_a_discovery_script():

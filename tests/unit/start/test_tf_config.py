@@ -1,6 +1,7 @@
 """Clusters of tf.distribute: who is who, what is wrong with a TF_CONFIG, and who is missing."""
 
 import socket
+import sys
 
 import pytest
 
@@ -46,13 +47,22 @@ def test_unresponsive_worker_is_named(monkeypatch):
 
 @pytest.fixture
 def server(monkeypatch):
-    """A rendezvous server that this process knows, as a rank does."""
+    """A rendezvous server that this process knows, as a rank does; it needs no Horovod."""
+    monkeypatch.setitem(sys.modules, "horovod", None)  # importing it fails
     listening = rendezvous.listen()
-    started, port = rendezvous.serve(listening, 4, 1), listening.getsockname()[1]
+    started, port = rendezvous.serve(listening, 4, 1, "torchrun"), listening.getsockname()[1]
     for name, value in rendezvous.variables("127.0.0.1", port).items():
         monkeypatch.setenv(name, value)
     yield
     started.shutdown()
+    started.server_close()
+
+
+def test_texts_are_kept_for_all_ranks(server):
+    assert rendezvous.read("address-0") is None
+    for text in ("127.0.0.1:4711", "ü"):
+        rendezvous.write("address-0", text)
+        assert rendezvous.read("address-0") == text
 
 
 def test_rank_that_does_not_start_is_named(server, monkeypatch):

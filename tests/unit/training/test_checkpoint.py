@@ -58,21 +58,13 @@ def test_failed_write_keeps_the_previous_checkpoint(folder, monkeypatch):
     assert os.listdir(folder) == [path.name]
 
 
-def test_damaged_checkpoint_falls_back_to_previous(folder, capsys):
+def test_the_checkpoint_before_is_kept_and_found(folder, capsys):
     for step in (1, 2, 3):
         path = checkpoint.save(variables(step), {"step": step}, SETTINGS)
     assert sorted(os.listdir(folder)) == sorted([checkpoint.FILE, checkpoint.BEFORE])
     assert checkpoint.restore(path, variables(0), SETTINGS) == {"step": 3} and not capsys.readouterr().out
-    path.write_bytes(path.read_bytes()[:-9])
-    other = variables(0)
-    assert checkpoint.restore(path, other, SETTINGS) == {"step": 2}
-    np.testing.assert_array_equal(other[0], np.full((2, 3), 2.0))
-    assert f"{path} is damaged" in capsys.readouterr().out
     path.unlink()  # as where a rank was ended between two renamings
     assert checkpoint._left_by_this_run() == folder / checkpoint.BEFORE
-    (folder / checkpoint.BEFORE).write_bytes(b"")
-    with pytest.raises(SettingError, match="damaged"):
-        checkpoint.restore(folder / checkpoint.BEFORE, other, SETTINGS)
 
 
 @pytest.fixture
@@ -103,6 +95,7 @@ def damaged(path, **changes):
 
 
 DAMAGES = {
+    "a cut": lambda path: path.write_bytes(path.read_bytes()[:-9]),
     "the first array": lambda path: damaged(path, variable_0=None),
     "the last array": lambda path: damaged(path, variable_1=None),
     "a step as text": lambda path: damaged(path, text=json.dumps({"state": {"step": "x"}, "settings": SETTINGS})),
@@ -117,7 +110,7 @@ def test_any_damage_leads_to_the_earlier_checkpoint(folder, capsys, horovod, dam
         path = checkpoint.save(variables(step), {"step": step}, SETTINGS)
     damage(path)
     assert checkpoint.resume(None, other := variables(0), SETTINGS) == {"step": 2} and other[1].numpy() == 2
-    assert "is damaged: resuming" in capsys.readouterr().out
+    assert f"{path} is damaged: resuming" in capsys.readouterr().out
     (folder / checkpoint.BEFORE).unlink()
     with pytest.raises(SettingError, match="cannot be resumed"):
         checkpoint.resume(None, variables(0), SETTINGS)
