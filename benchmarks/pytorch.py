@@ -21,15 +21,14 @@ import math
 import os
 import subprocess
 import sys
-import tempfile
 import time
 from pathlib import Path
 
 from ddl import launch
 from ddl.records.machine import usable_cores
 from ddl.text import plural
-from throughput import PARAMETERS, SAMPLES, SHOW, check_work, ours
-from turns import Turns, paired, print_pairs, take_turns
+from throughput import PARAMETERS, SAMPLES, check_work, ours
+from turns import compare_images_per_s
 
 WAYS = ("eager", "channels_last", "compiled")
 SIDE, SHIFT = 32, 4
@@ -231,22 +230,8 @@ def main():
     if device == PROCESSOR and options.precision == "tf32":
         parser.error("--precision tf32: no GPU that has it")
     print(f"both sides compute on {device}")
-
-    os.environ["DDL_VIEW"] = "plain"
-    with tempfile.TemporaryDirectory() as folder:
-        os.environ.setdefault("DDL_RUNS_DIR", folder)
-        report = take_turns(
-            options.output,
-            {name: Turns(sides, options.repeats, SHOW) for name, sides in pairs(options, device).items()},
-            lambda rows: {"pairs": {name: paired(measured, "images_per_s") for name, measured in rows.items()}},
-            device=device,
-            batch=options.batch,
-            model=options.model,
-            precision=options.precision,
-            repeats=options.repeats,
-            steps=options.steps,
-        )
-    print_pairs(report["pairs"], SHOW)
+    facts = {"device": device, "batch": options.batch, "precision": options.precision}
+    compare_images_per_s(pairs(options, device), options, **facts)
 
 
 if __name__ == "__main__":

@@ -22,17 +22,14 @@ bfloat16              as loop, this loop in bfloat16 and the plain Keras fit in 
 
 import argparse
 import math
-import os
 import sys
-import tempfile
 from pathlib import Path
 
 from course.training.precision import instructions
 from ddl import launch
-from turns import Turns, paired, print_pairs, take_turns
+from turns import compare_images_per_s
 
 SAMPLES = 10_000
-SHOW = "{:.0f} images/s".format
 PARAMETERS = {"cnn": 242_474, "resnet": 484_426}  # that are trained, with batch norm
 
 
@@ -141,18 +138,7 @@ def main():
     if not instructions():
         print("skipping bfloat16: this processor has no instructions for it")
         del every["bfloat16"]
-    os.environ["DDL_VIEW"] = "plain"
-    with tempfile.TemporaryDirectory() as folder:
-        os.environ.setdefault("DDL_RUNS_DIR", folder)
-        report = take_turns(
-            options.output,
-            {name: Turns(every[name], options.repeats, SHOW) for name in options.pairs or every if name in every},
-            lambda rows: {"pairs": {name: paired(measured, "images_per_s") for name, measured in rows.items()}},
-            model=options.model,
-            repeats=options.repeats,
-            steps=options.steps,
-        )
-    print_pairs(report["pairs"], SHOW)
+    compare_images_per_s({name: every[name] for name in options.pairs or every if name in every}, options)
 
 
 if __name__ == "__main__":

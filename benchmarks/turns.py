@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -130,6 +131,25 @@ def paired(rows: list[dict[str, float]], unit: str) -> dict:
         "ratio": median(ratios),
         "ratio_range": [min(ratios), max(ratios)],
     }
+
+
+def compare_images_per_s(sides: Mapping[str, Mapping[str, Callable[[], float]]], options: Any, **facts: Any) -> None:
+    """Measure pairs of sides in turns and print them; the runs' folders are deleted afterward.
+
+    `options` are a command line's `output`, `repeats`, `steps` and `model`.
+    """
+    show = "{:.0f} images/s".format
+    os.environ["DDL_VIEW"] = "plain"
+    with tempfile.TemporaryDirectory() as folder:
+        os.environ.setdefault("DDL_RUNS_DIR", folder)
+        report = take_turns(
+            options.output,
+            {name: Turns(both, options.repeats, show) for name, both in sides.items()},
+            lambda rows: {"pairs": {name: paired(measured, "images_per_s") for name, measured in rows.items()}},
+            **{name: getattr(options, name) for name in ("model", "repeats", "steps")},
+            **facts,
+        )
+    print_pairs(report["pairs"], show)
 
 
 def print_pairs(pairs: Mapping[str, dict], show: Callable[[float], str]) -> None:

@@ -56,7 +56,6 @@ def parse(arguments=None):
     add("--trust", type=above_0, metavar="T", help="of lars (default: 0.02)")
     add("--bias-rate", type=above_0, metavar="F", help="of lars: × the rate, for biases and norms (default: 1)")
     add("--weight-decay", type=Number(0), default=0.0)
-    add("--label-smoothing", type=Number(0, 1), default=0.0)
     add("--seed", type=SEED, default=0, help="seed of initial weights, order and augmentation")
     # Workers
     add("--sync-bn", action="store_true", help="batch statistics over all ranks")

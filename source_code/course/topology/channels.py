@@ -1,4 +1,4 @@
-"""Communication channels between ranks, for `bench_p2p.py` and `hierarchical_allreduce.py`."""
+"""Channels between a pair of ranks, for `bench_p2p.py`, and a barrier for all."""
 
 import mmap
 import os

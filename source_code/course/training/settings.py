@@ -12,6 +12,10 @@ class Settings(SimpleNamespace):
     `ghost_batch`, the samples of one backward pass, which batch norm normalizes over unless it is synchronous.
     """
 
+    # Of a step, where no command line says otherwise.
+    backward_passes_per_step = 1
+    no_augment = fp16_compression = noise_scale = False
+
     def __setattr__(self, name, value):
         raise AttributeError(f"settings are fixed: {name} cannot be changed")
 

@@ -51,18 +51,16 @@ def make_pass(model, data, settings):
 
     It returns the gradients, and loss, accuracy and with --noise-scale the gradients' squared norm, float32 ``[3]``.
     """
-    samples = on_device(data.train_images, data.train_labels)
-    classes, smooth = len(data.class_names), settings.label_smoothing
+    samples, classes = on_device(data.train_images, data.train_labels), len(data.class_names)
 
     def forward_backward(numbers, step, position):
         if settings.no_augment:
             pictures, target = samples.gather(numbers)
         else:
             pictures, target = samples.augmented(numbers, (settings.seed, step), position, settings.global_batch)
-        wanted = tf.one_hot(target, classes) * (1 - smooth) + smooth / classes
         with tf.GradientTape() as tape:
             logits = model(normalize(pictures), training=True)
-            loss = tf.reduce_mean(tf.nn.softmax_cross_entropy_with_logits(wanted, logits))
+            loss = tf.reduce_mean(tf.nn.softmax_cross_entropy_with_logits(tf.one_hot(target, classes), logits))
         hits = tf.reduce_mean(tf.cast(tf.argmax(logits, 1) == tf.cast(target, tf.int64), tf.float32))
         gradients = tape.gradient(loss, model.trainable_variables)
         return [*gradients, tf.stack([loss, hits, squared_norm(gradients) if settings.noise_scale else 0.0])]

@@ -17,8 +17,7 @@ def test_report_lists_missing_requirements():
     assert not report.ok
     *_, advice, conclusion = repr(report).splitlines()
     assert "`apt install g++`" in advice and "compiler" in conclusion
-    html = report._repr_html_()
-    assert "no <code>g++</code>" in html and "<code>apt install g++</code>" in html and "`" not in html
+    assert "<td><code>apt install g++</code></td>" in report._repr_html_()
     report = Report((Check("GPUs", "optional", "none"),))
     assert report.ok and "Ready" in repr(report)
 

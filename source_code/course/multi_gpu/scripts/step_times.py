@@ -49,7 +49,6 @@ if __name__ == "__main__":
 import math
 import os
 import time
-from types import SimpleNamespace
 
 import horovod.tensorflow as hvd
 import numpy as np
@@ -62,6 +61,7 @@ from course.training import models, timeline
 from course.training import optimizer as optimizers
 from course.training.gpu import pin_gpu
 from course.training.horovod_utils import average, broadcast, cycle_time, suitable_cycle_ms
+from course.training.settings import Settings
 from course.training.step import make_train_step
 from course.training.training_log import Startup, Writer
 from ddl.errors import InputError
@@ -275,15 +275,7 @@ class Whole:
     all_reduces = 1
 
     def __init__(self, config, pictures, samples, exchange=True):
-        settings = SimpleNamespace(
-            seed=config.seed,
-            global_batch=config.global_batch,
-            backward_passes_per_step=1,
-            no_augment=False,
-            label_smoothing=0.0,
-            fp16_compression=False,
-            noise_scale=False,
-        )
+        settings = Settings(seed=config.seed, global_batch=config.global_batch)
         model = models.build(config.model, norm="batch", seed=config.seed)
         self.weights, self.passes, self.steps = model.trainable_variables, 1, 0
         self.parameters = sum(math.prod(weight.shape) for weight in self.weights)
