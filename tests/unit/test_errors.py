@@ -35,14 +35,13 @@ def test_bug_shows_traceback_but_user_error_one_line(monkeypatch, capsys):
         (["check", "empty.ipynb"], "empty.ipynb has no questions with tests"),
         (["data", "add", "quora", "damaged.zip"], "damaged.zip"),
         (["data", "fetch", "mnist"], "no data set 'mnist'; there are: cifar10,"),
-        (["data", "fetch", "fashion_mnist"], "went with this release"),
     ],
 )
 def test_every_command_refuses_in_one_line(monkeypatch, capsys, tmp_path, words, expected):
     monkeypatch.chdir(tmp_path)
     for name in ("RUNS", "DATA"):
         monkeypatch.setenv(f"DDL_{name}_DIR", str(tmp_path / name))
-    for name in ("damaged.toml", "damaged.xml", "damaged.txt", "damaged.ipynb"):
+    for name in ("damaged.toml", "damaged.ipynb"):
         (tmp_path / name).write_text("<nonsense")
     (tmp_path / "damaged.zip").write_bytes(b"PK\x03\x04")
     (tmp_path / "empty.ipynb").write_text('{"cells": [], "metadata": {}, "nbformat": 4, "nbformat_minor": 5}')

@@ -1,10 +1,13 @@
-"""Contents of site files, and errors for invalid ones."""
+"""Contents of site files, errors for invalid ones, and the examples with their page."""
+
+import re
 
 import pytest
 
 from ddl.job import site
 from ddl.job.site import Site, SiteError
 from ddl.job.sitefile import seconds
+from helpers import ROOT
 
 FULL = """\
 # Every key of a cluster, none at its default.
@@ -94,3 +97,23 @@ def test_times_as_slurm_writes_them():
     written = {"": 0, "0": 0, "30": 1800, "1:30": 90, "1:00:00": 3600}
     written |= {"1-12": 129600, "1-0:30": 88200, "1-0:0:5": 86405}
     assert {text: seconds(text) for text in written} == written
+
+
+SITES = ROOT / "containers" / "sites"
+EXAMPLES = {
+    "laptop": ("local", "none"),
+    "gpu-node-docker": ("local", "docker"),
+    "slurm-singularity": ("slurm", "singularity"),
+    "slurm": ("slurm", "none"),
+    "two-hosts": ("namespaces", "none"),
+}
+
+
+def test_site_examples_are_listed_and_valid(read):
+    assert {path.stem for path in SITES.glob("*.toml")} == set(EXAMPLES)
+    assert set(re.findall(r"\]\(([\w-]+)\.toml\)", (SITES / "README.md").read_text())) == set(EXAMPLES)
+    for name, kind in EXAMPLES.items():
+        example = SITES / f"{name}.toml"
+        found = Site.read(example)
+        assert (found.scheduler, found.container) == kind
+        read(re.sub(r"^# (\w+ = )", r"\1", example.read_text(), flags=re.MULTILINE))

@@ -1,4 +1,4 @@
-"""Properties of every figure: text alternative, labels, data, origin, whole text, and no global settings."""
+"""Every figure's text alternative, labels, data, origin and whole text; and what some draw, against their numbers."""
 
 from unittest import mock
 
@@ -12,6 +12,7 @@ from course.gradients import descent
 from course.gradients.descent import EASY, NOISY
 from course.shared import cost
 from course.shared.recorded import Recorded
+from helpers import finished
 
 
 def raced():
@@ -93,3 +94,36 @@ def test_figure_has_alternative_text_labels_data_and_origin(name):
     titles = " ".join([*(panel.get_title() for panel in figure.axes), figure.get_suptitle()])
     assert name not in RECORDED or "cifar10 (official layout" in titles
     assert cut == []
+
+
+def test_convergence_draws_mean_and_range_over_seeds():
+    runs = []
+    for name, seed, accuracies in (("a", 0, (0.2, 0.4)), ("a", 1, (0.3, 0.5)), ("b", 0, (0.1, 0.2))):
+        history = [{"step": 10 * k, "epoch": float(k), "test_accuracy": each} for k, each in enumerate(accuracies, 1)]
+        runs.append(finished({"name": name, "seed": seed, "data": {"name": "cifar10", "form": ""}, "history": history}))
+    (panel,) = plot.plot_convergence(runs, x="steps").axes
+    assert panel.lines[0].get_xdata().tolist() == [10, 20]
+    assert panel.lines[0].get_ydata().tolist() == pytest.approx([25, 45])
+    band = panel.collections[0].get_paths()[0].vertices[:, 1]
+    assert (band.min(), band.max()) == pytest.approx((20, 50))
+
+
+def test_the_fitted_curve_is_drawn_for_steps_and_samples():
+    measured = curve()
+    steps, samples, _ = plot.plot_critical_batch(measured).axes
+    lines = [[line for line in panel.lines if line.get_label() == "fitted curve"] for panel in (steps, samples)]
+    (fitted,), (times_batch,) = lines
+    assert fitted.get_ydata() == pytest.approx(measured.fit.steps(fitted.get_xdata()))
+    assert times_batch.get_ydata() == pytest.approx(fitted.get_ydata() * fitted.get_xdata())
+    dots = [line for line in steps.lines if line.get_marker() == "o"]
+    assert [list(line.get_xdata()) for line in dots] == [[point.batch] * 3 for point in measured.points]
+    assert list(dots[0].get_ydata()) == [found.steps for found in measured.points[0].seeds.values()]
+
+
+def test_steps_lie_on_the_loss_curve():
+    figure = plot.plot_descent(EASY, 0.02, w=-0.5, iterations=5)
+    steps = figure.axes[0].lines[1]
+    assert steps.get_xdata() == pytest.approx(descent.descend(-0.5, 0.02, [EASY], 5))
+    assert steps.get_ydata() == pytest.approx(descent.loss(steps.get_xdata(), EASY))
+    assert "leaves the figure" not in figure.alt
+    assert "leaves the figure at step 2" in plot.plot_descent(EASY, 0.15).alt
