@@ -93,28 +93,23 @@ def test_live_view_returns_after_a_reload(course, open_notebook):
 
 
 @pytest.mark.nightly(*IN_THE_LAB)
-@pytest.mark.parametrize("end", ["restarted", "killed"])
-def test_no_run_is_active_after_kernel_ends(course, open_notebook, end):
-    path = course.notebook(f"{end}.ipynb", launching(f"name='{end}', epochs=5000"))
-    tab = open_notebook(path)
+def test_no_run_is_active_after_its_kernel_is_killed(course, open_notebook):
+    """As by a machine that runs out of memory; that a kernel's end stops its run is tested in tests/launch."""
+    tab = open_notebook(course.notebook("killed.ipynb", launching("name='killed', epochs=5000")))
     before = folders(course)
     tab.run_all()
     live_panel(tab)
-    if end == "restarted":
-        (kernel,) = course.api("kernels")
-        course.api(f"kernels/{kernel['id']}/restart", method="POST")
-    else:  # as by a machine that runs out of memory
-        children = psutil.Process(course.process.pid).children()
-        (kernel,) = [each for each in children if "ipykernel_launcher" in " ".join(each.cmdline())]
-        kernel.kill()
-        tab.page.add_locator_handler(died := tab.page.get_by_role("dialog"), lambda: died.get_by_text("Ok").click())
+    children = psutil.Process(course.process.pid).children()
+    (kernel,) = [each for each in children if "ipykernel_launcher" in " ".join(each.cmdline())]
+    kernel.kill()
+    tab.page.add_locator_handler(died := tab.page.get_by_role("dialog"), lambda: died.get_by_text("Ok").click())
     tab.page.locator(f"{PANEL} .ddl-stopped").wait_for(timeout=60_000)
-    tab.screenshot(end)
+    tab.screenshot("kernel-killed")
     assert tab.page.locator(f"{PANEL} .ddl-training").count() == 0
     (run,) = folders(course) - before
     assert f'attach("{run}")' in tab.page.locator(f"{PANEL}:visible").inner_text()
     saved = tab.saved()
-    assert f"{end} stopped" in saved.html[0] and "ddl-chip ddl-training" not in saved.html[0]
+    assert "killed stopped" in saved.html[0] and "ddl-chip ddl-training" not in saved.html[0]
     assert processes.of_run(run) == []
 
 
