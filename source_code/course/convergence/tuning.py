@@ -40,8 +40,8 @@ class Grid:
         return self.best in (None, min(self.figures), max(self.figures))
 
 
-def grids(runs: Iterable[Any], figure: str = "test_accuracy") -> dict[str, Grid]:
-    """Return the grid of each arm: a result's field by learning rate and seed.
+def grids(runs: Iterable[Any]) -> dict[str, Grid]:
+    """Return the grid of each arm: the test accuracy by learning rate and seed.
 
     Raises InputError if there is no run with a result.
     """
@@ -49,7 +49,7 @@ def grids(runs: Iterable[Any], figure: str = "test_accuracy") -> dict[str, Grid]
     for run in runs:
         if run.result is None:
             continue
-        value = run.result.get(figure)
+        value = run.result.get("test_accuracy")
         failed = run.result.get("diverged") or not is_number(value)
         rates = arms.setdefault(arm_of(run), {})
         rates.setdefault(run.result["learning_rate"], []).append(math.nan if failed else value)

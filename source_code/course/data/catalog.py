@@ -85,12 +85,12 @@ def _validating(data, seed):
     )
 
 
-def load_questions(name: str = "auto", *, samples: int | None = None, seed: int = 0) -> quora.Questions:
+def load_questions(name: str = "auto", *, samples: int | None = None) -> quora.Questions:
     """Return questions to classify, or a part with the same share of each class.
 
     `name` is ``"quora"`` (real), ``"questions"`` (generated) or ``"auto"`` (the real ones if installed). `samples`
-    defaults to all real questions, or 20,000 generated ones. `seed` chooses the part, or the generated questions; use
-    the same one in all runs that you compare. Raises DataError if the real questions are missing or too few.
+    defaults to all real questions, or 20,000 generated ones; a number always gives the same questions. Raises DataError
+    if the real questions are missing or too few.
     """
     folder, note = data_dir(), None
     if name == "auto":
@@ -100,8 +100,8 @@ def load_questions(name: str = "auto", *, samples: int | None = None, seed: int 
     if name not in TEXTS:
         raise DataError(f"There are no questions {name!r}; there are: {', '.join(TEXTS)}.")
     if name == "quora":
-        return quora.read(folder, samples, seed)
-    return replace(quora.generate(samples or quora.SAMPLES, seed), note=note)
+        return quora.read(folder, samples)
+    return replace(quora.generate(samples or quora.SAMPLES), note=note)
 
 
 def is_there(name: str) -> bool:

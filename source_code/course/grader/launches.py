@@ -141,9 +141,9 @@ def launcher_command() -> list[str]:
     return [sys.executable, "-I", "-m", "course.grader.launch_worker"]
 
 
-def start_launcher(limits: Limits, folder: str | None = None) -> Channel:
+def start_launcher(limits: Limits) -> Channel:
     """Start a launching process without a sandbox, for attendees' own code on their own machines."""
-    return Channel(launcher_command(), cwd=folder, env=os.environ | {"DDL_VIEW": "plain"})
+    return Channel(launcher_command(), env=os.environ | {"DDL_VIEW": "plain"})
 
 
 class Launches:

@@ -88,10 +88,10 @@ def points(run) -> list[tuple[int, float]]:
     return found
 
 
-def fit_runs(runs, algorithm: str = "ring") -> cost.Fit:
+def fit_runs(runs) -> cost.Fit:
     """Fit all-reduces of several runs of `bench_allreduce.py`, ideally on different numbers of ranks."""
     measured = [(point, _result(run)["ranks"]) for run in runs for point in points(run)]
-    return cost.fit([point for point, _ in measured], [ranks for _, ranks in measured], algorithm)
+    return cost.fit([point for point, _ in measured], [ranks for _, ranks in measured])
 
 
 def predict_step(run, fit=None, ranks=None, one=None, cores=None) -> Prediction:
