@@ -12,7 +12,7 @@ class Settings(SimpleNamespace):
     `ghost_batch`, the samples of one backward pass, which batch norm normalizes over unless it is synchronous.
     """
 
-    # Of a step, where no command line says otherwise.
+    # The usual settings of a step; a command line may change them.
     backward_passes_per_step = 1
     no_augment = fp16_compression = noise_scale = False
 
