@@ -27,6 +27,8 @@ import math
 
 import numpy as np
 
+from course import descent
+
 # Points (x, y). The lesson's model predicts y = w * x.
 easy = [(1, 1), (2, 2), (3, 3), (4, 4)]
 noisy = [(1, 0), (2, 1), (3, 1), (4, 6.25)]
@@ -35,7 +37,7 @@ noisy = [(1, 0), (2, 1), (3, 1), (4, 6.25)]
 import pandas as pd
 
 from ddl import launch
-from course import check, compare_guess, descent, hint, plot, ring, sgd, yours
+from course import check, compare_guess, hint, plot, ring, sgd, yours
 
 draws = {"reader": 2000, "smoke": 200}[size]
 many = descent.generated(64)  # 64 points around y = x, with noise
@@ -283,7 +285,8 @@ compare_guess(guess_after, f"{step.after:g} and {step.after:g}", "the weights")
 #
 # Write three functions:
 #
-# - `worker_gradient(w, data)`: one worker's gradient of one batch;
+# - `worker_gradient(w, data)`: one worker's gradient of one batch, by your `grad_multi` or
+#   the course's, `descent.gradient(w, data)`;
 # - `average_gradients(gradients)`: their mean. **Each worker counts the same**,
 #   however large its batch, as in Horovod. If there are none, raise a `ValueError`;
 # - `train_loop_distributed(w, lr, shards, iterations)`: returns the weight. Each worker
@@ -294,7 +297,7 @@ compare_guess(guess_after, f"{step.after:g} and {step.after:g}", "the weights")
 def worker_gradient(w, data):
     """Return one worker's gradient of one batch, at the weight w."""
     ### BEGIN SOLUTION
-    return grad_multi(w, data)
+    return descent.gradient(w, data)
     ### END SOLUTION
 
 
@@ -354,6 +357,12 @@ assert math.isclose(value, 5), f"no iteration, and {value}, not 5"
 uneven = [[[(1, 1)]], [[(1, 0)], [(1, 2)]]]  # one batch, and two
 value = train_loop_distributed(0, 0.25, uneven, 3)
 assert math.isclose(value, 0.6875), f"uneven shards: {value}, not 0.6875"
+try:
+    average_gradients([])
+except ValueError:
+    pass
+else:
+    raise AssertionError("no gradients should raise a ValueError")
 ### BEGIN HIDDEN TESTS
 assert math.isclose(worker_gradient(2, [(1, 0), (2, 1)]), 8)
 assert math.isclose(average_gradients([-7.5]), -7.5)
@@ -378,12 +387,6 @@ value = train_loop_distributed(0, 1000, 2 * [[[(0.01, 0.02)]]], 20)
 assert math.isclose(value, 2 - 2 * 0.8**20, rel_tol=1e-5)
 value = train_loop_distributed(0, 10, 2 * [[[(4, 4)]]], 4)
 assert math.isclose(value, 1 - 319**4, rel_tol=1e-6)
-try:
-    average_gradients([])
-except ValueError:
-    pass
-else:
-    raise AssertionError("no gradients should raise a ValueError")
 ### END HIDDEN TESTS
 
 # %% [markdown]

@@ -244,6 +244,12 @@ for points, count, right in cases:
     )
 value = train_loop(w=1, lr=0.1, dataset=[(1, 0), (2, 1)], iterations=3)
 assert math.isclose(value, 0.448, rel_tol=1e-6), f"0.8, 0.56, 0.448: {value}"
+try:
+    train_loop(w=0, lr=0.1, dataset=[], iterations=5)
+except ValueError:
+    pass
+else:
+    raise AssertionError("an empty data set should raise a ValueError")
 ### BEGIN HIDDEN TESTS
 value = train_loop(w=0, lr=0.1, dataset=[(1, 1), (2, 0)], iterations=3)
 assert math.isclose(value, 0.232, rel_tol=1e-6)  # the first point again
@@ -260,12 +266,6 @@ value = train_loop(0, 10, [(1, 1), (2, 2), (3, 3), (4, 4)], 4)
 assert math.isclose(value, 1 - 19 * 79 * 179 * 319, rel_tol=1e-6)
 assert math.isclose(train_loop(3, 0.1, [(1, 5)], 0), 3)
 assert math.isclose(train_loop(-1, 0.25, [(1, 1)], 2), 0.5)
-try:
-    train_loop(w=0, lr=0.1, dataset=[], iterations=5)
-except ValueError:
-    pass
-else:
-    raise AssertionError("an empty data set should raise a ValueError")
 ### END HIDDEN TESTS
 
 # %% [markdown] nbgrader={"grade": false, "grade_id": "q06_sum_prompt", "locked": true, "schema_version": 3, "solution": false, "task": false}
@@ -509,6 +509,12 @@ value = train_loop_batches(1, lr=0.15, dataset=three, iterations=4)
 assert math.isclose(value, 0.7875, rel_tol=1e-6), (
     f"after its four iterations: 0.7, 0.75, 1.125, 0.7875, not {value}"
 )
+try:
+    train_loop_batches(0, 0.1, [], 3)
+except ValueError:
+    pass
+else:
+    raise AssertionError("no batches should raise a ValueError")
 ### BEGIN HIDDEN TESTS
 batches = [[(1, 1)], [(2, 0), (0, 5), (1, 3)], [(1, 1)], [(2, 1), (-1, 1)]]
 w, value = 0.3, train_loop_batches(0.3, lr=0.1, dataset=batches, iterations=6)
@@ -525,12 +531,6 @@ value = train_loop_batches(0, 10, [[(4, 4)]], 4)
 assert math.isclose(value, 1 - 319**4, rel_tol=1e-6)
 assert math.isclose(train_loop_batches(7, 0.1, batches, 0), 7)
 assert math.isclose(train_loop_batches(0, 0.5, [[(1, 4)]], 3), 4)
-try:
-    train_loop_batches(0, 0.1, [], 3)
-except ValueError:
-    pass
-else:
-    raise AssertionError("no batches should raise a ValueError")
 ### END HIDDEN TESTS
 
 # %% [markdown]

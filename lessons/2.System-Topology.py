@@ -159,6 +159,10 @@ assert tuple(hop) == ("D", "A"), (
 )
 hop = slowest(["A", "B", "D", "C"], square)
 assert tuple(hop) == ("C", "A"), f"the last hop, C to A, has 25; not {hop}"
+hop = slowest(["B", "D", "A"], dict.fromkeys(square, 25))
+assert tuple(hop) == ("B", "D"), f"of equally slow hops, the first: not {hop}"
+hop = slowest(["A", "B", "C"], square | {("B", "A"): 1})
+assert tuple(hop) == ("B", "C"), f"A sends at 50, however slow B is: not {hop}"
 ### BEGIN HIDDEN TESTS
 assert tuple(slowest(["D", "A", "B", "C"], square)) == ("D", "A")
 assert tuple(slowest(["B", "D"], square)) == ("B", "D")
@@ -251,6 +255,11 @@ assert math.isclose(alpha, 3e-5, rel_tol=0.02), (
     f"fit_link returned alpha = {alpha}, not 3e-5"
 )
 assert math.isclose(beta, 2e-10, rel_tol=0.02), f"beta: 2e-10, not {beta}"
+noisy = ring_points(2, 3e-5, 2e-10, sizes, (1.2, 0.8, 1, 0.9))
+for value, least in zip(fit_link(noisy, 2), (2.815e-5, 1.9286e-10)):
+    assert math.isclose(value, least, rel_tol=0.01), (
+        f"times up to 20 % off: {value}, not {least}, of all points' relative errors"
+    )
 ### BEGIN HIDDEN TESTS
 alpha, beta = fit_link(ring_points(2, 1e-6, 1e-11, sizes), 2)
 assert math.isclose(alpha, 1e-6, rel_tol=0.02)

@@ -470,6 +470,8 @@ assert near(low, 0.75), f"efficiencies(0.3, 0.1) begins with {low}, not 0.75"
 assert near(high, 1), f"0.1 s fits into 0.3 s: {high}"
 value = gbit_per_s_needed(0.45, 100_000_000, 2, 0.9)
 assert near(value, 16), f"0.8 Gbit in 0.05 s: {value}"
+value = gbit_per_s_needed(0.45, 100_000_000, 4, 0.9)
+assert near(value, 24), f"four ranks send 1.5 times the data, 1.2 Gbit: {value}"
 ### BEGIN HIDDEN TESTS
 pair = efficiencies(0.1, 0.4)
 assert not isinstance(pair, set), "a set has no order"
@@ -599,11 +601,14 @@ value = hierarchical_crossing(2, 2, 1_000)
 assert near(value, 1_000), f"two halves, each once: {value}"
 value = hierarchical_crossing(4, 2, 1_000)
 assert near(value, 1_500), f"two halves, each 1.5 times: {value}"
+value = ring_crossing([1, 1, 0, 0], 1_000)
+assert near(value, 1_500), f"the last rank sends to the first: {value}"
+value = ring_crossing([0, 1, 2], 900)
+assert near(value, 1_200), f"only the first hop leaves host 0: {value}"
 ### BEGIN HIDDEN TESTS
 value = ring_crossing([0] * 8 + [1] * 8, 1_600)
 assert near(value, 3_000)
 assert near(ring_crossing([0, 1], 64), 64)
-assert near(ring_crossing([1, 1, 0, 0], 1_000), 1_500)
 assert math.isclose(ring_crossing([0, 0, 0], 1_000), 0, abs_tol=1e-9)
 assert near(ring_crossing([0, 1, 1, 0, 1, 0, 1, 0], 800), 4_200)
 assert near(ring_crossing([0, 0, 1], 1_000), 4_000 / 3)

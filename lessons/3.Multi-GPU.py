@@ -401,6 +401,11 @@ value = efficiency_of((1_000, 10), (1_000, 5), 2)
 assert near(value, 1), f"half the time on two ranks: {value}"
 value = efficiency_of((1_000, 10), (960, 6), 2)
 assert near(value, 0.8), f"160 pictures/s against 100: {value}"
+for samples, right in ((128, 128), (60, 0)):
+    count = samples_processed(samples, 32, 2)
+    assert count == right, f"{samples} in steps of 64: {right}, not {count}"
+value = efficiency_of((1_000, 10), (1_200, 5), 2)
+assert near(value, 1.2), f"240 images/s against 100: {value}"
 ### BEGIN HIDDEN TESTS
 assert samples_processed(60_000, 2048, 8) == 49_152
 assert samples_processed(60_000, 8192, 8) == 0
@@ -487,6 +492,10 @@ assert twice == 30, (
 )
 twice = steps_twice(730, 0)
 assert twice == 730, f"without checkpoints all are done again, not {twice}"
+twice = steps_twice(700, 100)
+assert twice == 0, f"step 700 has been written: none is done again, not {twice}"
+twice = steps_twice(780, 100)
+assert twice == 80, f"the checkpoint of step 800 is not there: 80, not {twice}"
 ### BEGIN HIDDEN TESTS
 for step, every, wanted in (
     (99, 100, 99), (100, 100, 0), (730, 1_000, 730), (12, 7, 5),

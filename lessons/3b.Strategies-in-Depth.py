@@ -158,6 +158,8 @@ assert given["cluster"] == {"worker": hosts}, (
     f"tf_config's cluster is {given['cluster']}, not {{'worker': {hosts}}}"
 )
 assert given["task"] == {"type": "worker", "index": 1}, given
+given = json.loads(tf_config(hosts, 0))
+assert given["task"] == {"type": "worker", "index": 0}, given
 ### BEGIN HIDDEN TESTS
 for hosts in (["b:1", "c:2", "a:3", "a:1"], ["Node7:41"], hosts):
     for index in range(len(hosts)):
@@ -401,8 +403,10 @@ whole = sum(replica_penalty(0.8, 4) for _ in range(4))
 assert math.isclose(whole, 0.8, rel_tol=1e-6), (
     f"four replicas' penalties: {whole}"
 )
+value = replica_loss(np.zeros(0), 4)
+assert math.isclose(value, 0, abs_tol=1e-12), f"no samples: {value}, not 0"
 ### BEGIN HIDDEN TESTS
-for shape in ((0,), (0, 5), (0, 3, 2)):
+for shape in ((0, 5), (0, 3, 2)):
     none = replica_loss(np.zeros(shape), 4)
     assert np.ndim(none) == 0 and math.isclose(none, 0, abs_tol=1e-12)
 pixels = np.arange(12.0).reshape(2, 3, 2) ** 2
@@ -588,9 +592,11 @@ assert shared_samples([one, one]), "identical batches"
 assert not began_apart([one, two]) and not drifting([one, two])
 assert began_apart([one, two, witness(began="bb")])
 assert drifting([one, witness([2], [6], updates=("u1", "u3"))])
+assert not shared_samples([witness([0, 1], [2, 3]), witness([2, 3], [0, 1])]), (
+    "the same samples, but in different steps"
+)
+assert began_apart([one, witness(began="bb"), two]), "the middle one differs"
 ### BEGIN HIDDEN TESTS
-swapped = [witness([0, 1], [2, 3]), witness([2, 3], [0, 1])]
-assert not shared_samples(swapped)
 assert shared_samples([one, two, witness([8, 9], [7, 8])])
 assert not shared_samples([witness([0, 0]), witness([1, 1])])
 assert not shared_samples([one]) and not drifting([one])
@@ -676,10 +682,16 @@ assert not second_writer(right), "rank 0 wrote, and nobody else"
 assert miscounted([witness(0, counted=8), witness(1, counted=8)])
 assert not_scaled([witness(0, rate=0.05), witness(1, rate=0.05)])
 assert second_writer([witness(0, wrote="a"), witness(1, wrote="a")])
+assert miscounted([witness(0), witness(1, counted=3)]), "4 + 3 of 8 samples"
+assert not miscounted([witness(0, counted=3), witness(1, counted=5)]), (
+    "3 + 5 are the 8 samples"
+)
+assert not not_scaled([witness(k, rate=0.100003) for k in (0, 1)]), (
+    "3 in 100,000 off is near enough"
+)
+assert second_writer([witness(0), witness(1, wrote="a")]), "rank 1 wrote"
 ### BEGIN HIDDEN TESTS
-assert miscounted([witness(0), witness(1, counted=3)])
 assert not miscounted([witness(0, counted=2, steps=1), witness(1)])
-assert not miscounted([witness(0, counted=3), witness(1, counted=5)])
 assert miscounted([witness(0, counted=799, steps=400), witness(1)])
 uneven = [{"samples": [1, 2, 3]}, {"samples": [4]}, {"samples": [5, 6, 7]}]
 assert not miscounted([{**witness(0, counted=7), "steps": uneven}, right[1]])

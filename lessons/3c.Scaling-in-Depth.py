@@ -422,6 +422,8 @@ value = step_seconds(0.1, 1_000_000, 1, 0.001, 100_000_000)
 assert near(value, 0.1), f"{value} s on one rank"
 assert pays(0.2, 0.1, 1_000_000, 2, 0.001, 100_000_000)
 assert not pays(0.02, 0.01, 1_000_000, 2, 0.001, 100_000_000)
+value = step_seconds(0.1, 1_000_000, 4, 0.001, 100_000_000)
+assert near(value, 0.1 + 0.006 + 0.015), f"four ranks, six messages: {value}"
 ### BEGIN HIDDEN TESTS
 value = step_seconds(0.05, 8_000_000, 8, 0.0001, 1e9)
 assert near(value, 0.05 + 14 * 0.0001 + 14 * 0.001)

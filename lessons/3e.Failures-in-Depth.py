@@ -178,6 +178,10 @@ value = lost_share(100, 0, 50, 1_000)
 assert math.isclose(value, 0.1, rel_tol=1e-6), (
     f"each failure costs 50 s + 50 s, in 1,000 s: {value}, not 0.1"
 )
+value = lost_share(100, 10, 50, 1_000)
+assert math.isclose(value, 0.2, rel_tol=1e-6), (
+    f"with both, and no failure during a checkpoint: {value}, not 0.2"
+)
 ### BEGIN HIDDEN TESTS
 draw = np.random.default_rng(5)
 for interval_s, checkpoint_s, mtbf_s in ((600, 6, 1e6), (2_000, 60, 1e6)):
@@ -235,6 +239,8 @@ value = young(8, 100)
 assert math.isclose(value, 40, rel_tol=1e-6), (
     f"a checkpoint that takes 4 times as long: twice the interval, not {value}"
 )
+value = young(3, 5)
+assert math.isclose(value, 30**0.5, rel_tol=1e-6), f"√30 s: {value}"
 ### BEGIN HIDDEN TESTS
 for case, wanted in (((300, 86_400), 7_200), ((0.5, 4), 2), ((3, 6), 6),
                      ((60, 11_124), 1_155.37)):
@@ -282,6 +288,10 @@ value = daly(5, 15)
 assert math.isclose(value, 9.1409, rel_tol=1e-4), f"9.1 minutes, not {value}"
 value = daly(70, 15)
 assert math.isclose(value, 15), f"70 is above 2 × 15: the MTBF, not {value}"
+value = daly(20, 15)
+assert math.isclose(value, 12.976, rel_tol=1e-4), (
+    f"20 is below 2 × 15: 12.976 minutes, not {value}"
+)
 ### BEGIN HIDDEN TESTS
 for case, wanted in (
     ((5, 360), 56.712963), ((8, 16), 11.111111), ((3, 2), 1.752777),

@@ -353,7 +353,8 @@ def near(value, right):
     return math.isclose(value, right, rel_tol=1e-5, abs_tol=1e-6)
 
 
-for step, right in ((0, 0.1), (5, 0.85), (10, 1.6), (50, 0.8), (90, 0)):
+for step, right in ((0, 0.1), (5, 0.85), (10, 1.6), (30, 1.365685),
+                    (50, 0.8), (90, 0)):
     value = rate_at(step, 90, 10, 0.1, 1024, "linear")
     assert near(value, right), (
         f"rate_at step {step}, linear, returned {value}, not {right}"

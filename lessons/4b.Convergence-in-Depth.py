@@ -147,8 +147,12 @@ found = set(changed(a, c))
 assert found == {"global batch"}, f"A and C: {found}"
 found = set(changed(c, d))
 assert found == {"images seen"}, f"C and D: {found}"
+found = set(changed(dict(b, sync_bn=True), dict(c, sync_bn=True)))
+assert found == {"norm batch"}, f"passes keep their own norm batches: {found}"
+found = set(changed(d, dict(d, images=9_300)))
+assert found == set(), f"9 steps of 1,024 either way: {found}"
 ### BEGIN HIDDEN TESTS
-same = [(a, a), (d, dict(d, images=9_300)), (b, dict(b, images=11_000)),
+same = [(a, a), (b, dict(b, images=11_000)),
         (dict(a, ranks=1), dict(a, ranks=2, sync_bn=True)),
         (dict(a, ranks=4), dict(a, ranks=2, passes=2)),
         (dict(c, ranks=4, sync_bn=True), dict(c, ranks=1)),
@@ -236,6 +240,8 @@ value = noise_scale([20.0, 24.0], [13.0, 11.0], 32, 64)
 assert math.isclose(value, 320, rel_tol=1e-6), f"the same means: {value}"
 value = noise_scale([22.0], [11.0], 32, 64)
 assert value is None, f"|G|² is 0 here: {value}"
+value = noise_scale([20.0, 20.0, 26.0], [12.0, 12.0, 12.0], 32, 64)
+assert math.isclose(value, 320, rel_tol=1e-6), f"the means of three: {value}"
 ### BEGIN HIDDEN TESTS
 for true_sq, scale, low, high in ((3.0, 700.0, 32, 1024), (0.25, 8.0, 1, 2),
                                    (1.5, 0.75, 16, 80), (0.01, 9e3, 8, 512)):
@@ -449,6 +455,8 @@ word = verdict(first, near_by, 1.0)
 assert word == "no difference", f"± a quarter of a point: {word!r}"
 word = verdict(first, near_by, 0.1)
 assert word == "not decided", f"with a margin of 0.1: {word!r}"
+word = verdict(first, {seed: up[seed] for seed in (1, 3, 0, 4, 2)}, 1.0)
+assert word == "better", f"the same pairs in another order: {word!r}"
 ### BEGIN HIDDEN TESTS
 def moved(*by):
     return {seed: first[seed] + some for seed, some in enumerate(by)}

@@ -248,6 +248,7 @@ seven = [73.4, 73.1, 72.9, 73.6, 73.2, 73.0, 73.3]
 lower = 72.9
 assert counts(seven, lower) == True, "t is 3.4, and 3.143 is needed"
 assert counts(seven, 73) == False, "t is 2.4, and 3.143 is needed"
+assert counts(five, 72.42) == False, "t is 3.67, and 3.747 is needed"
 ### BEGIN HIDDEN TESTS
 spread, more = [50, 52, 51, 49, 53], [60, 61, 62, 63, 64, 65]
 many = [60 + number % 3 for number in range(20)]

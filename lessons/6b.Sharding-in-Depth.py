@@ -628,6 +628,10 @@ assert last == "F0 B0 F1 B1 F2 B2", (
 )
 first = tasks(order(0, 2, 3))
 assert first == "F0 F1 B0 F2 B1 B2", f"the first is one ahead, not {first}"
+first = tasks(order(0, 3, 3))
+assert first == "F0 F1 F2 B0 B1 B2", f"of three, it is two ahead, not {first}"
+first = tasks(order(0, 3, 2))
+assert first == "F0 F1 B0 B1", f"there are only two microbatches: {first}"
 ### BEGIN HIDDEN TESTS
 assert tasks(order(0, 4, 5)) == "F0 F1 F2 F3 B0 F4 B1 B2 B3 B4"
 assert tasks(order(2, 4, 4)) == "F0 F1 B0 F2 B1 F3 B2 B3"

@@ -249,12 +249,14 @@ assert eight[1] == [[0, 1, 2, 3], [4, 5, 6, 7]], (
 assert eight[0] == [[0, 4], [1, 5], [2, 6], [3, 7]], (
     f"the data groups of the picture are its columns, not {eight[0]}"
 )
+six = lists(groups(6, 2))
+assert six == [[[0, 2, 4], [1, 3, 5]], [[0, 1], [2, 3], [4, 5]]], (
+    f"six ranks in rows of two: {six}"
+)
 ### BEGIN HIDDEN TESTS
 assert lists(groups(4, 2)) == [[[0, 2], [1, 3]], [[0, 1], [2, 3]]]
 assert lists(groups(3, 1)) == [[[0, 1, 2]], [[0], [1], [2]]]
 assert lists(groups(3, 3)) == [[[0], [1], [2]], [[0, 1, 2]]]
-assert lists(groups(6, 2)) == [[[0, 2, 4], [1, 3, 5]],
-                               [[0, 1], [2, 3], [4, 5]]]
 ### END HIDDEN TESTS
 
 # %% [markdown]
@@ -419,6 +421,8 @@ split = found(8, 4, 4, 6, 16, table(data_first, parts=4))
 assert split == (2, 4, 1), f"four parts at least: not {split}"
 split = found(8, 4, 4, 6, 16, {})
 assert split is None, f"nothing fits, but {split} is said to"
+split = found(8, 4, 4, 6, 16, {(2, 4, 1): 1.0, (4, 2, 1): 2.0})
+assert split == (2, 4, 1), f"1 s against 2 s: not {split}"
 ### BEGIN HIDDEN TESTS
 pipes = table(lambda data, tensor, pipeline: data + 10 * tensor)
 both = table(lambda data, tensor, pipeline: -tensor - pipeline / 100)
@@ -602,6 +606,8 @@ assert list(left) == [3, 0, 1], f"3 and 1 are left: {left}"
 sent, left = compress(np.array([1.0, 0, 1]), np.array([3.0, 0, 1]), 1)
 assert list(sent) == [4, 0, 0], "what is left counts: 1 + 3 is the largest"
 assert list(left) == [0, 0, 2], f"1 + 1 is left: {left}"
+sent, left = compress(np.array([3.0, -5, 1]), np.zeros(3), 2)
+assert list(sent) == [3, -5, 0], f"k is 2: not {sent}"
 ### BEGIN HIDDEN TESTS
 draw = np.random.default_rng(8)
 gradient, before = draw.normal(size=(2, 40))

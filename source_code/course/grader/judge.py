@@ -231,7 +231,8 @@ class _Watched(ast.NodeTransformer):
 
 def _raised(call, error):
     """Rebuild the submission's exception here, with the same built-in base classes."""
-    name, message, line = (str(error.get(part, ""))[:2_000] for part in ("type", "message", "line"))
+    parts = ("type", "message", "line", "function")
+    name, message, line, function = (str(error.get(part, ""))[:2_000] for part in parts)
     bases = error.get("bases")
     bases = [base for base in bases if isinstance(base, str)] if isinstance(bases, list) else []
     kinds = []
@@ -244,7 +245,7 @@ def _raised(call, error):
     except (TypeError, ValueError):  # incompatible types, or an invalid name
         raised = type("Exception", (_Raised, Exception), {})(message)
     if name == "NotImplementedError" and not message:  # the stub of an answer
-        raised.text = f"`{call.partition('(')[0]}` is still to be written"
+        raised.text = f"`{function or call.partition('(')[0]}` is still to be written"
         return raised
     raised.text = f"{call} raised {name}" + (f": {message}" if message else "")
     raised.text += f" ({line})" if line else ""

@@ -112,7 +112,7 @@ def respond(names: dict, request: dict):
 
 
 def error_of(error):
-    """Return an exception's type, message, traceback and last line, as text of bounded length.
+    """Return an exception's type, message, traceback, last line and its function, as text of bounded length.
 
     The traceback begins at the submission's code; ``bases`` are the built-in exceptions among the type and its
     ancestors, nearest first.
@@ -129,6 +129,7 @@ def error_of(error):
         return {
             "type": _clean(type(error).__name__, 100),
             "line": _clean(line or "", 200),
+            "function": _clean(last.name if last else "", 100),
             "bases": bases,
             "message": _message(error),
             "traceback": _clean("".join(traceback.format_list(frames)), 4 * MESSAGE_CHARACTERS),
@@ -136,7 +137,7 @@ def error_of(error):
     except KeyboardInterrupt:
         raise
     except BaseException:  # an exception whose own methods raise
-        return {"type": "Exception", "bases": [], "line": "", "message": "", "traceback": ""}
+        return {"type": "Exception", "bases": [], "line": "", "function": "", "message": "", "traceback": ""}
 
 
 def _text_of(name):

@@ -12,6 +12,7 @@
 # grad_multi refuses a single point: `not data` -> `len(data) <= 1`
 
 # %% q02_distributed right
+# with the answer before: `descent.gradient(w, data)` -> `grad_multi(w, data)`
 # with NumPy: `sum(gradients) / len(gradients)` -> `np.mean(gradients)`
 # the weights are averaged after every step: `worker_gradient(w, s[i % len(s)])` ->
 #     `w - lr * worker_gradient(w, s[i % len(s)])`, `w - lr * average` -> `average`

@@ -1,6 +1,9 @@
 # Right and wrong answers to the questions of lesson 3d: tests/grading/test_variants.py reads them.
 
 # %% q02_evaluate right
+# Keras' epsilon in each denominator: `hits / said.sum() if said.any() else 0.0` -> `hits / (said.sum() + 1e-7)`,
+#     `hits / labels.sum() if labels.any() else 0.0` -> `hits / (labels.sum() + 1e-7)`,
+#     `2 * precision * recall / total if total else 0.0` -> `2 * precision * recall / (total + 1e-7)`
 # F1 from the counts: `2 * precision * recall / total if total else 0.0` ->
 #     `2 * hits / max(said.sum() + labels.sum(), 1)`
 

@@ -213,6 +213,14 @@ def test_fork_in_a_cell_costs_no_question():
     assert found.cells[-1].printed == "still here\n"
 
 
+def test_function_that_is_still_to_be_written_is_named():
+    found = graded(
+        code("def inner():\n    raise NotImplementedError\n\n\ndef outer():\n    return inner()"),
+        question("outer", "assert outer() == 1"),
+    )
+    assert found.verdicts[0].message == "`inner` is still to be written"
+
+
 def test_endless_test_is_stopped():
     found = graded(
         code("def f():\n    return 10**15"),
