@@ -5,7 +5,7 @@
 #
 # | about | this notebook |
 # | --- | --- |
-# | time | 100 minutes, in three sittings |
+# | time | 90 minutes, in three sittings |
 # | hardware | two cores |
 # | before this | [1. Gradient basics](1.Gradient-Basics.ipynb) |
 #
@@ -13,9 +13,9 @@
 #
 # | sitting | sections | minutes |
 # | --- | --- | --- |
-# | by hand | 1 to 2 | 50 |
-# | noise | 3 to 4 | 30 |
-# | larger batches | 5 to 7 | 20 |
+# | by hand | 1 to 2 | 15 |
+# | noise | 3 to 4 | 25 |
+# | larger batches | 5 to 7 | 45 |
 
 # %% tags=["parameters"]
 size = "reader"  # "smoke" only checks that everything runs
@@ -52,109 +52,56 @@ def grad_multi(w, data):
 # %% [markdown]
 # ## 1. A loss by hand
 #
-# The data set `easy` has four points, and the model is $y_\text{pred} = w x$. The two
-# functions above match yours of lesson 1.
-
-# %% [markdown] nbgrader={"grade": false, "grade_id": "q01_best_weight_prompt", "locked": true, "schema_version": 3, "solution": false, "task": false}
-# **Question 1** (1 point)
-#
-# The best weight for `easy` is $w = 1$. How can you see that from the four
-# points alone, without any calculation?
-#
-# === BEGIN MARK SCHEME ===
-# 1 point: says that y equals x at every point, so that w = 1 predicts all four
-# exactly (no error can be smaller than none). Half a point for "it fits"
-# without a reason.
-# === END MARK SCHEME ===
-
-# %% [markdown] nbgrader={"grade": true, "grade_id": "q01_best_weight", "locked": false, "points": 1, "schema_version": 3, "solution": true, "task": false}
-# ### BEGIN SOLUTION
-# At each of the four points y equals x. With w = 1 the model predicts y = x, so
-# it is right at all four points, and nothing can be better than that.
-# ### END SOLUTION
-
-# %% [markdown]
-# The **loss** is a number for how wrong a weight is. Ours is the mean squared error,
-# a sum with one part for each of $n$ points:
+# The model is $y_\text{pred} = w x$, and the two functions above match yours of lesson 1.
+# The **loss** is the mean squared error, a sum with one part for each of $n$ points:
 #
 # $$\text{loss}(w) = \frac{1}{n}\sum_{i=1}^{n} (y_i - w x_i)^2
 # = \sum_{i=1}^{n} \underbrace{\frac{(y_i - w x_i)^2}{n}}_{\text{point } i}$$
 
-# %% [markdown] nbgrader={"grade": false, "grade_id": "q02_never_negative_prompt", "locked": true, "schema_version": 3, "solution": false, "task": false}
-# **Question 2** (1 point)
+# %% [markdown] nbgrader={"grade": false, "grade_id": "q01_best_weight_prompt", "locked": true, "schema_version": 3, "solution": false, "task": false}
+# **Question 1** (1 point)
 #
-# Can the loss be negative? Can one point's part of it? Explain why or why not,
-# and whether that makes sense for a number that measures how wrong a model is.
+# Without any calculation: (a) How can you see that $w = 1$ is best for `easy`? (b) Can the
+# loss be negative, or one point's part of it? Does that make sense for a number that says
+# how wrong a model is? (c) Which rule of calculus lets `grad_multi` add up what `grad_point`
+# returns?
 #
 # === BEGIN MARK SCHEME ===
-# Half a point: the square of a real number is never negative, and n is
-# positive, so neither the parts nor their sum can be negative. Half a point: a
-# sensible interpretation, such as "0 means right everywhere, and nothing is
-# better than that".
+# 1 point for all three, half a point for two. (a) y equals x at every point, so w = 1
+# predicts all four exactly. (b) Neither: a square is never negative, and n is positive;
+# 0 means right everywhere, and nothing is better than that. (c) The derivative of a sum
+# is the sum of the derivatives ("differentiation is linear").
 # === END MARK SCHEME ===
 
-# %% [markdown] nbgrader={"grade": true, "grade_id": "q02_never_negative", "locked": false, "points": 1, "schema_version": 3, "solution": true, "task": false}
+# %% [markdown] nbgrader={"grade": true, "grade_id": "q01_best_weight", "locked": false, "points": 1, "schema_version": 3, "solution": true, "task": false}
 # ### BEGIN SOLUTION
-# No. Each part is a square divided by the positive number n, so it is at least
-# 0, and so is their sum. That makes sense: 0 means that all predictions are
-# right, and nothing is better than right.
+# (a) At each of the four points y equals x, so w = 1 is right at all of them, and nothing
+# can be better. (b) No. Each part is a square divided by a positive number, so it is at
+# least 0, and so is their sum. That makes sense: 0 means that all predictions are right.
+# (c) The derivative of a sum is the sum of the derivatives, and the loss is the sum of its
+# points' parts, each divided by the same n.
 # ### END SOLUTION
 
 # %% [markdown]
-# **Question 3** (2 points)
-#
-# Compute by hand, for $w = 2$ and the four points of `easy` in order ($n = 4$):
-#
-# - `table_ypred`: a list of the predictions;
-# - `table_loss_point`: a list of each point's part of the loss;
-# - `table_loss_mse`: the loss, a single number.
+# **Predict first.** At $w = 2$, what are the parts of the four points of `easy`, and the
+# loss?
 
-# %% nbgrader={"grade": false, "grade_id": "q03_table", "locked": false, "schema_version": 3, "solution": true, "task": false} tags=["raises-exception"]
-# table_ypred = [?, ?, ?, ?]
-# table_loss_point = [?, ?, ?, ?]
-# table_loss_mse = ?
-### BEGIN SOLUTION
-table_ypred = [2, 4, 6, 8]
-table_loss_point = [0.25, 1, 2.25, 4]
-table_loss_mse = 7.5
-### END SOLUTION
+# %% tags=["demo"]
+guess_loss = None  # a number
 
-# %% [markdown] tags=["hints"]
-# q03_table
-#
-# 1. Write down the four points of `easy` first. A prediction needs only the
-#    point's x, a loss also its y.
-# 2. Each point's part is its squared error divided by n = 4. The loss is the sum
-#    of the four parts.
-# 3. `table_ypred = [2 * x for x, y in easy]`
-
-# %% nbgrader={"grade": true, "grade_id": "q03_table_test", "locked": true, "points": 2, "schema_version": 3, "solution": false, "task": false} tags=["raises-exception"]
-import math
-
-assert len(table_ypred) == 4, f"table_ypred has {len(table_ypred)} numbers, not 4"
-assert len(table_loss_point) == 4, "table_loss_point needs four numbers"
-assert math.isclose(table_ypred[3], 8), "at x = 4 the model predicts 2 * 4"
-assert math.isclose(table_loss_point[1], 1), "point (2, 2): (2 - 4)² / 4 = 1"
-assert math.isclose(sum(table_loss_point), table_loss_mse), (
-    "the loss should be the sum of the four points' parts"
-)
-### BEGIN HIDDEN TESTS
-assert not isinstance(table_ypred, set), "a set has no order"
-assert not isinstance(table_loss_point, set), "a set has no order"
-for given, right in zip(table_ypred, [2, 4, 6, 8], strict=True):
-    assert math.isclose(given, right)
-for given, right in zip(table_loss_point, [0.25, 1, 2.25, 4], strict=True):
-    assert math.isclose(given, right)
-assert math.isclose(table_loss_mse, 7.5)
-### END HIDDEN TESTS
+# %% tags=["demo"]
+parts = [{"x": x, "y": y, "prediction": 2 * x, "part": (y - 2 * x) ** 2 / 4}
+         for x, y in easy]
+print(pd.DataFrame(parts).to_string(index=False))
+compare_guess(guess_loss, descent.loss(2, easy), "loss at w = 2")
 
 # %% [markdown]
-# **Question 4** (2 points)
+# **Question 2** (1 point)
 #
 # Write `loss_mse(w, dataset)`. It returns the loss, as a float, of a list of points
 # `[(x, y), ...]`. For an empty list, which has no mean, raise a `ValueError`.
 
-# %% nbgrader={"grade": false, "grade_id": "q04_loss_mse", "locked": false, "schema_version": 3, "solution": true, "task": false}
+# %% nbgrader={"grade": false, "grade_id": "q02_loss_mse", "locked": false, "schema_version": 3, "solution": true, "task": false}
 def loss_mse(w, dataset):
     """Return the mean squared error of w * x over the points (x, y)."""
     ### BEGIN SOLUTION
@@ -164,7 +111,7 @@ def loss_mse(w, dataset):
     ### END SOLUTION
 
 # %% [markdown] tags=["hints"]
-# q04_loss_mse
+# q02_loss_mse
 #
 # 1. It is a mean: a sum over the points, divided by how many there are. What if
 #    there are none?
@@ -172,7 +119,7 @@ def loss_mse(w, dataset):
 #    prediction, and divide once, at the end.
 # 3. `squares = [(y - w * x) ** 2 for x, y in dataset]`
 
-# %% nbgrader={"grade": true, "grade_id": "q04_loss_mse_test", "locked": true, "points": 2, "schema_version": 3, "solution": false, "task": false} tags=["raises-exception"]
+# %% nbgrader={"grade": true, "grade_id": "q02_loss_mse_test", "locked": true, "points": 1, "schema_version": 3, "solution": false, "task": false} tags=["raises-exception"]
 import math
 
 points = [(1, 1), (2, 2), (3, 3), (4, 4)]
@@ -203,14 +150,14 @@ else:
 # A step is $\eta$ times the slope of one point, $-2 x (y - w x)$: long where the loss is
 # steep. As nobody knows a rate that lands on the best weight, one takes many short steps.
 #
-# **Question 5** (3 points)
+# **Question 3** (1 point)
 #
 # Write `train_loop(w, lr, dataset, iterations)`, which returns the weight after that
 # many iterations. Each takes **one** point and steps along its gradient with $n = 1$.
 # Take the points in order; after the last, start again with the first. With zero
 # iterations, return `w`. With an empty `dataset`, raise a `ValueError`.
 
-# %% nbgrader={"grade": false, "grade_id": "q05_train_loop", "locked": false, "schema_version": 3, "solution": true, "task": false}
+# %% nbgrader={"grade": false, "grade_id": "q03_train_loop", "locked": false, "schema_version": 3, "solution": true, "task": false}
 def train_loop(w, lr, dataset, iterations):
     """Return the weight after `iterations` steps, one point each."""
     ### BEGIN SOLUTION
@@ -223,7 +170,7 @@ def train_loop(w, lr, dataset, iterations):
     ### END SOLUTION
 
 # %% [markdown] tags=["hints"]
-# q05_train_loop
+# q03_train_loop
 #
 # 1. A step is: new weight = old weight − learning rate × gradient. What changes from one
 #    iteration to the next is which point is used.
@@ -231,7 +178,7 @@ def train_loop(w, lr, dataset, iterations):
 #    Raise the error before the loop, and return w after it.
 # 3. `point = dataset[iteration % len(dataset)]`
 
-# %% nbgrader={"grade": true, "grade_id": "q05_train_loop_test", "locked": true, "points": 3, "schema_version": 3, "solution": false, "task": false} tags=["raises-exception"]
+# %% nbgrader={"grade": true, "grade_id": "q03_train_loop_test", "locked": true, "points": 1, "schema_version": 3, "solution": false, "task": false} tags=["raises-exception"]
 import math
 
 four = [(1, 1), (2, 2), (3, 3), (4, 4)]
@@ -268,71 +215,9 @@ assert math.isclose(train_loop(3, 0.1, [(1, 5)], 0), 3)
 assert math.isclose(train_loop(-1, 0.25, [(1, 1)], 2), 0.5)
 ### END HIDDEN TESTS
 
-# %% [markdown] nbgrader={"grade": false, "grade_id": "q06_sum_prompt", "locked": true, "schema_version": 3, "solution": false, "task": false}
-# **Question 6** (1 point)
-#
-# Is it correct to write `grad_multi` by calling `grad_point` for each point
-# and adding up the results? Which rule of calculus allows or forbids it?
-#
-# === BEGIN MARK SCHEME ===
-# 1 point: yes, because the loss is a sum of the points' parts, and the
-# derivative of a sum is the sum of the derivatives (each with the same n). Half
-# a point without the rule. Accept "differentiation is linear".
-# === END MARK SCHEME ===
-
-# %% [markdown] nbgrader={"grade": true, "grade_id": "q06_sum", "locked": false, "points": 1, "schema_version": 3, "solution": true, "task": false}
-# ### BEGIN SOLUTION
-# Yes. The loss is the sum of the points' parts, and the derivative of a sum is
-# the sum of the derivatives. Each part has to be divided by the same n, the
-# number of points in the list.
-# ### END SOLUTION
-
 # %% [markdown]
 # With one point at a time, each step multiplies the distance to that point's own best
 # weight by $1 - 2\,\eta\,x^2$.
-
-# %% [markdown] nbgrader={"grade": false, "grade_id": "q07_tiny_rate_prompt", "locked": true, "schema_version": 3, "solution": false, "task": false}
-# **Question 7** (1 point)
-#
-# Run `train_loop(0, 1e-9, [(1, 2), (2, 6), (3, 7), (4, 4)], 4)` in a cell of
-# your own. What happens when the learning rate is far too low? Describe it, and
-# say what that costs in practice.
-#
-# === BEGIN MARK SCHEME ===
-# Half a point: the weight barely moves from 0 (to about 1e-7), since each step
-# is lr times the gradient. Half a point: it moves in the right direction but
-# would need a huge number of iterations, so time or compute is wasted.
-# === END MARK SCHEME ===
-
-# %% [markdown] nbgrader={"grade": true, "grade_id": "q07_tiny_rate", "locked": false, "points": 1, "schema_version": 3, "solution": true, "task": false}
-# ### BEGIN SOLUTION
-# The weight ends at about 1e-7, so it barely moved. Every step has the right
-# direction, but its length is the gradient times 1e-9. It would take hundreds
-# of millions of steps to arrive. Nothing fails; the time is just wasted.
-# ### END SOLUTION
-
-# %% [markdown] nbgrader={"grade": false, "grade_id": "q08_huge_rate_prompt", "locked": true, "schema_version": 3, "solution": false, "task": false}
-# **Question 8** (2 points)
-#
-# Run `train_loop(0, 10, [(1, 1), (2, 2), (3, 3), (4, 4)], 4)` in a cell of your
-# own. What happens when the learning rate is far too high? Describe how the
-# weight changes along the way, and use the factor $1 - 2\,\eta\,x^2$ to
-# explain it.
-#
-# === BEGIN MARK SCHEME ===
-# 1 point: every step jumps over the best weight and lands farther away on the
-# other side; about -86 million after four steps. 1 point: the factors are -19,
-# -79, -179, -319; their absolute values exceed 1, so the distance grows.
-# === END MARK SCHEME ===
-
-# %% [markdown] nbgrader={"grade": true, "grade_id": "q08_huge_rate", "locked": false, "points": 2, "schema_version": 3, "solution": true, "task": false}
-# ### BEGIN SOLUTION
-# The weight explodes: 20, −1500, about 269,000, about −86 million. Each step
-# points the right way but jumps over the best weight and lands farther out on
-# the other side. The factors are 1 − 20x²: −19, −79, −179, −319. Their absolute
-# values are all above 1, so the distance to the best weight grows in every
-# step.
-# ### END SOLUTION
 
 # %% [markdown]
 # ---
@@ -343,29 +228,33 @@ assert math.isclose(train_loop(-1, 0.25, [(1, 1)], 2), 0.5)
 #
 # The best weight of `noisy` is also exactly 1, but no weight is right everywhere.
 #
-# %% [markdown] nbgrader={"grade": false, "grade_id": "q09_rates_prompt", "locked": true, "schema_version": 3, "solution": false, "task": false}
-# **Question 9** (2 points)
+# %% [markdown] nbgrader={"grade": false, "grade_id": "q04_rates_prompt", "locked": true, "schema_version": 3, "solution": false, "task": false}
+# **Question 4** (2 points)
 #
 # With your own `train_loop`, train on `noisy` from $w = 0$ for 1000 iterations
-# at the learning rates 0.001, 0.002, 0.004, and so on, doubling up to 0.256.
-# Which ones diverge? Which end at or very near the best weight, 1? What
+# at the learning rates 0.001, 0.002, 0.004, and so on, doubling up to 0.256, and for four at
+# 1e-9 and at 10. What do far too low ones cost? Which ones diverge, and which factors
+# $1 - 2\,\eta\,x^2$ have they? Which end at or very near the best weight, 1? What
 # happens at those in between? Try to explain why.
 #
 # === BEGIN MARK SCHEME ===
-# Half a point: only 0.256 diverges. Half a point: the lowest learning rates (0.001 to
-# about 0.004) end within a few percent of 1. 1 point: those in between end at a
-# fixed wrong weight (0.016: 1.23; 0.128: 5.68), because each point pulls in a
-# different direction, and the last one pulled most recently (or overshot). Don't accept that
-# labels cause the divergence.
+# Half a point: at 1e-9 the weight barely moves from 0, so time is wasted; the lowest of
+# the others (0.001 to about 0.004) end within a few percent of 1. Half a point: only 0.256
+# and 10 diverge: steps jump over the best weight and land farther away (at 10 the factors are
+# -19, -79, -179, -319). 1 point: those in between end at a fixed wrong weight (0.016:
+# 1.23; 0.128: 5.68), because each point pulls in a different direction, and the last one
+# pulled most recently (or overshot). Don't accept that labels cause the divergence.
 # === END MARK SCHEME ===
 
-# %% [markdown] nbgrader={"grade": true, "grade_id": "q09_rates", "locked": false, "points": 2, "schema_version": 3, "solution": true, "task": false}
+# %% [markdown] nbgrader={"grade": true, "grade_id": "q04_rates", "locked": false, "points": 2, "schema_version": 3, "solution": true, "task": false}
 # ### BEGIN SOLUTION
-# Only 0.256 diverges. 0.001, 0.002 and 0.004 end at 1.01 to 1.05. In between,
-# training settles, but away from 1: 1.10, 1.23, 1.58, 3.04, 5.68. There the
-# weight goes round in a cycle: each point pulls it toward its own best weight,
-# and from 0.032 on the last one even past it, because 1 − 2ηx² is negative. We
-# look just after the pull of the last point, (4, 6.25).
+# At 1e-9 the weight ends at about 1e-7: every step has the right direction, but it would take
+# hundreds of millions of them. 0.256 diverges, and 10 at once: its factors, 1 − 20x², are
+# −19, −79, −179, −319, so each step jumps over the best weight and lands farther out. 0.001,
+# 0.002 and 0.004 end at 1.01 to 1.05. In between, training settles, but away from 1: 1.10,
+# 1.23, 1.58, 3.04, 5.68. There the weight goes round in a cycle: each point pulls it toward
+# its own best weight, and from 0.032 on the last one even past it, because 1 − 2ηx² is
+# negative. We look just after the pull of the last point, (4, 6.25).
 # ### END SOLUTION
 
 # %% [markdown]
@@ -400,7 +289,7 @@ pd.DataFrame(table).round(3)
 # A **batch** is several points whose gradients, at the same weight, are averaged for
 # one step.
 #
-# **Question 10** (2 points)
+# **Question 5** (1 point)
 #
 # By hand or by code, at $w = 2$ for the points of `noisy`:
 #
@@ -408,7 +297,7 @@ pd.DataFrame(table).round(3)
 # - `table_grad_multi`: a list with `grad_multi` of two batches: the first two
 #   points and the last two.
 
-# %% nbgrader={"grade": false, "grade_id": "q10_table", "locked": false, "schema_version": 3, "solution": true, "task": false} tags=["raises-exception"]
+# %% nbgrader={"grade": false, "grade_id": "q05_table", "locked": false, "schema_version": 3, "solution": true, "task": false} tags=["raises-exception"]
 # table_grad_point = [?, ?, ?, ?]
 # table_grad_multi = [?, ?]
 ### BEGIN SOLUTION
@@ -417,7 +306,7 @@ table_grad_multi = [8, 22]
 ### END SOLUTION
 
 # %% [markdown] tags=["hints"]
-# q10_table
+# q05_table
 #
 # 1. Both functions are at the top of this notebook: call them with w = 2 on
 # the points of `noisy`.
@@ -425,7 +314,7 @@ table_grad_multi = [8, 22]
 #    For single points, n = 1.
 # 3. `first, last = noisy[:2], noisy[2:]`
 
-# %% nbgrader={"grade": true, "grade_id": "q10_table_test", "locked": true, "points": 2, "schema_version": 3, "solution": false, "task": false} tags=["raises-exception"]
+# %% nbgrader={"grade": true, "grade_id": "q05_table_test", "locked": true, "points": 1, "schema_version": 3, "solution": false, "task": false} tags=["raises-exception"]
 import math
 
 assert len(table_grad_point) == 4, (
@@ -447,10 +336,10 @@ for given, right in zip(table_grad_multi, [8, 22], strict=True):
     assert math.isclose(given, right)
 ### END HIDDEN TESTS
 
-# %% [markdown] nbgrader={"grade": false, "grade_id": "q11_scale_prompt", "locked": true, "schema_version": 3, "solution": false, "task": false}
-# **Question 11** (1 point)
+# %% [markdown] nbgrader={"grade": false, "grade_id": "q06_scale_prompt", "locked": true, "schema_version": 3, "solution": false, "task": false}
+# **Question 6** (1 point)
 #
-# In each of the two lists of question 10, how many times larger is the largest gradient than
+# In each of the two lists of question 5, how many times larger is the largest gradient than
 # the smallest? What did averaging change, and what did it leave unchanged?
 #
 # === BEGIN MARK SCHEME ===
@@ -460,7 +349,7 @@ for given, right in zip(table_grad_multi, [8, 22], strict=True):
 # of the two effects if the numbers are right.
 # === END MARK SCHEME ===
 
-# %% [markdown] nbgrader={"grade": true, "grade_id": "q11_scale", "locked": false, "points": 1, "schema_version": 3, "solution": true, "task": false}
+# %% [markdown] nbgrader={"grade": true, "grade_id": "q06_scale", "locked": false, "points": 1, "schema_version": 3, "solution": true, "task": false}
 # ### BEGIN SOLUTION
 # 7.5 times (30 against 4) and 2.75 times (22 against 8). Averaging pulled the
 # gradients together, because large and small ones partly cancel. Their mean
@@ -468,14 +357,14 @@ for given, right in zip(table_grad_multi, [8, 22], strict=True):
 # ### END SOLUTION
 
 # %% [markdown]
-# **Question 12** (2 points)
+# **Question 7** (2 points)
 #
 # Write `train_loop_batches(w, lr, dataset, iterations)`. It works like `train_loop`,
 # but `dataset` is a list of **batches**, lists of points that may differ in size. Each
 # iteration steps once, along the next batch's gradient. If there are no batches, raise
 # a `ValueError`.
 
-# %% nbgrader={"grade": false, "grade_id": "q12_train_loop_batches", "locked": false, "schema_version": 3, "solution": true, "task": false}
+# %% nbgrader={"grade": false, "grade_id": "q07_train_loop_batches", "locked": false, "schema_version": 3, "solution": true, "task": false}
 def train_loop_batches(w, lr, dataset, iterations):
     """Return the weight after `iterations` steps, one batch each."""
     ### BEGIN SOLUTION
@@ -487,7 +376,7 @@ def train_loop_batches(w, lr, dataset, iterations):
     ### END SOLUTION
 
 # %% [markdown] tags=["hints"]
-# q12_train_loop_batches
+# q07_train_loop_batches
 #
 # 1. Compare with `train_loop`: only what each iteration takes, and its
 #    gradient, differ.
@@ -495,7 +384,7 @@ def train_loop_batches(w, lr, dataset, iterations):
 #    batch's own size, so sizes may differ.
 # 3. `batch = dataset[iteration % len(dataset)]`
 
-# %% nbgrader={"grade": true, "grade_id": "q12_train_loop_batches_test", "locked": true, "points": 2, "schema_version": 3, "solution": false, "task": false} tags=["raises-exception"]
+# %% nbgrader={"grade": true, "grade_id": "q07_train_loop_batches_test", "locked": true, "points": 2, "schema_version": 3, "solution": false, "task": false} tags=["raises-exception"]
 import math
 
 pairs = [[(1, 0), (2, 1)], [(3, 1), (4, 6.25)]]
@@ -580,7 +469,64 @@ plot.plot_settled(
 # **The learning rate over the batch size decides.** A learning rate $\sqrt{B}$ times as
 # high restores the noise of each step, but it also forgets faster. (The formula leaves out
 # terms in $\eta^2$; the figure has them.)
+
+# %% [markdown]
+# **Question 8** (2 points)
 #
+# Write `settled_variance(lr, size, data)`: the variance of the settled weight by this
+# formula, for batches of `size` of the points `data`, a list of pairs. $\sigma^2$ is the
+# variance of the single points' gradients at the best weight,
+# $\sum x_i y_i / \sum x_i^2$.
+
+# %% nbgrader={"grade": false, "grade_id": "q08_settled_variance", "locked": false, "schema_version": 3, "solution": true, "task": false}
+def settled_variance(lr, size, data):
+    """Return the variance at which the weight settles, at low rates."""
+    ### BEGIN SOLUTION
+    best = sum(x * y for x, y in data) / sum(x * x for x, y in data)
+    noise = np.var([grad_point(best, point, 1) for point in data])
+    return lr / size * noise / (4 * np.mean([x * x for x, y in data]))
+    ### END SOLUTION
+
+# %% [markdown] tags=["hints"]
+# q08_settled_variance
+#
+# 1. Nothing is trained here: the formula needs a learning rate over a batch size, and two
+#    numbers that depend on the points alone.
+# 2. Find the best weight, then each point's gradient there. σ² is the mean squared
+#    deviation of these gradients, and the other number is the mean of x².
+# 3. `noise = np.var([grad_point(best, point, 1) for point in data])`
+
+# %% nbgrader={"grade": true, "grade_id": "q08_settled_variance_test", "locked": true, "points": 2, "schema_version": 3, "solution": false, "task": false} tags=["raises-exception"]
+import math
+
+some = [(1, 0), (2, 1), (3, 1), (4, 6.25)]  # gradients at 1: 2, 4, 12, -18
+value = settled_variance(0.03, 1, some)
+assert math.isclose(value, 0.122, rel_tol=1e-6), (
+    f"settled_variance(0.03, 1, noisy) returned {value}, not 0.03 * 122 / (4 * 7.5)"
+)
+value = settled_variance(0.03, 4, some)
+assert math.isclose(value, 0.0305, rel_tol=1e-6), f"batches of 4: {value}"
+value = settled_variance(0.06, 4, some)
+assert math.isclose(value, 0.061, rel_tol=1e-6), f"twice the rate: {value}"
+value = settled_variance(0.5, 4, [(1, 3), (2, 2)])
+assert math.isclose(value, 0.128, rel_tol=1e-6), (
+    f"the best weight is 1.4 here, the gradients there are ±3.2: {value}"
+)
+### BEGIN HIDDEN TESTS
+import numpy as np
+
+x = np.arange(1, 8) / 3
+y = 0.7 * x + np.array([1, -2, 0.5, 0, 3, -1, 0])
+slopes = 2 * x * (x * (x @ y) / (x @ x) - y)
+for lr, size in ((0.001, 1), (0.02, 16), (0.3, 1_000)):
+    value = settled_variance(lr, size, list(zip(x.tolist(), y.tolist())))
+    right = lr / size * slopes.var() / (4 * np.mean(x * x))
+    assert math.isclose(value, right, rel_tol=1e-4)
+value = settled_variance(0.1, 2, [(1, 2), (3, 6)])  # no noise
+assert math.isclose(value, 0, abs_tol=1e-9)
+### END HIDDEN TESTS
+
+# %% [markdown]
 # This is SGD's rule. Adam divides by a running size of the gradient, so its steps
 # have about the same length whatever the batch. Its rule is a learning rate in
 # proportion to $\sqrt{B}$, with the other constants adjusted (Malladi et al., 2022).
@@ -648,6 +594,68 @@ plot.plot_best_rate(many, weights=(0, 1.5, 1.15), sizes=(1, 4, 16, 64, 256))
 # network's.)
 
 # %% [markdown]
+# **Question 9** (2 points)
+#
+# - `noise_scale(w, data)`: the gradient noise scale at the weight `w`, for a list of points.
+#   If their gradient is 0, return `math.inf`.
+# - `part_of_best(w, data, size)`: the best learning rate for a single step with a batch of
+#   `size` points, as a part of the best one without noise.
+
+# %% nbgrader={"grade": false, "grade_id": "q09_part_of_best", "locked": false, "schema_version": 3, "solution": true, "task": false}
+def noise_scale(w, data):
+    """Return the gradient noise scale, in points."""
+    ### BEGIN SOLUTION
+    gradient = grad_multi(w, data)
+    if gradient == 0:
+        return math.inf
+    return np.var([grad_point(w, point, 1) for point in data]) / gradient**2
+    ### END SOLUTION
+
+
+def part_of_best(w, data, size):
+    """Return the best learning rate, where 1 is the best one without noise."""
+    ### BEGIN SOLUTION
+    return 1 / (1 + noise_scale(w, data) / size)
+    ### END SOLUTION
+
+# %% [markdown] tags=["hints"]
+# q09_part_of_best
+#
+# 1. It is a variance divided by a square. You need both for the points' gradients at w.
+# 2. Take the gradient of each point alone (n = 1): their variance, over the square of their
+#    mean. Look at the mean first.
+# 3. `np.var([grad_point(w, point, 1) for point in data])`
+
+# %% nbgrader={"grade": true, "grade_id": "q09_part_of_best_test", "locked": true, "points": 2, "schema_version": 3, "solution": false, "task": false} tags=["raises-exception"]
+import math
+
+some = [(1, 0), (2, 1), (3, 1), (4, 6.25)]  # gradients at 2: 4, 12, 30, 14
+value = noise_scale(2, some)
+assert math.isclose(value, 89 / 225, rel_tol=1e-6), (
+    f"noise_scale(2, noisy) returned {value}, not 89 / 15²"
+)
+value = noise_scale(1, some)
+assert value == math.inf, f"at the best weight, where the gradient is 0: {value}"
+for size, right in ((1, 225 / 314), (4, 900 / 989)):
+    value = part_of_best(2, some, size)
+    assert math.isclose(value, right, rel_tol=1e-6), (
+        f"part_of_best(2, noisy, {size}) returned {value}, not {right}"
+    )
+value = part_of_best(1, some, 64)
+assert math.isclose(value, 0, abs_tol=1e-9), f"at the best weight: {value}"
+### BEGIN HIDDEN TESTS
+assert math.isclose(noise_scale(1.5, some), 73.25 / 56.25, rel_tol=1e-6)
+assert math.isclose(noise_scale(0, [(1, 2), (3, 1)]), 1 / 25, rel_tol=1e-6)
+assert math.isclose(noise_scale(0, [(2, 5)]), 0, abs_tol=1e-9)
+assert noise_scale(0, [(1, 1), (1, -1)]) == math.inf
+for size in (1, 16, 256):
+    value = part_of_best(1.5, some, size)
+    right = size * 56.25 / (size * 56.25 + 73.25)
+    assert math.isclose(value, right, rel_tol=1e-6)
+assert math.isclose(part_of_best(0, [(2, 5)], 8), 1, rel_tol=1e-6)
+### END HIDDEN TESTS
+
+# %% [markdown]
 # ## 7. Gradient aggregation: averaging over time
 #
 # A single worker can also average over several batches before it steps. So it can
@@ -662,24 +670,71 @@ plot.plot_best_rate(many, weights=(0, 1.5, 1.15), sizes=(1, 4, 16, 64, 256))
 guess_apart = None  # a difference in weight
 
 # %% tags=["demo"]
-def aggregated(passes, divided_by):
-    w = 0.0
-    for step in range(20):
-        total = sum(descent.gradient(w, part) for part in passes)
-        w = w - 0.02 * total / divided_by
-    return w
+def mean(w, passes):
+    return np.mean([descent.gradient(w, batch) for batch in passes])
 
 
 passes, at_once = descent.batches_of(many, 8), [many]
 final = descent.descend(0, 0.02, at_once, 20)[-1]
-apart = abs(aggregated(passes, len(passes)) - final)
+apart = abs(descent.descend(0, 0.02, [passes], 20, mean)[-1] - final)
 compare_guess(guess_apart, apart, "distance between the two weights")
 
 # %% [markdown]
 # Only rounding, with equal batches. (Batch norm breaks it:
 # [1c](1c.Rings-and-Costs.ipynb), section 1.) It saves no time: the passes follow each
 # other.
+
+# %% [markdown]
+# **Question 10** (2 points)
 #
+# Write `train_loop_aggregated(w, lr, batches, passes, steps)`, which returns the weight. Each
+# step takes the next `passes` batches; after the last batch, the first is next. It computes
+# their gradients, all at the same weight, and steps once, along their **mean**.
+
+# %% nbgrader={"grade": false, "grade_id": "q10_train_loop_aggregated", "locked": false, "schema_version": 3, "solution": true, "task": false}
+def train_loop_aggregated(w, lr, batches, passes, steps):
+    """Return the weight after steps of several batches each."""
+    ### BEGIN SOLUTION
+    for first in range(0, steps * passes, passes):
+        taken = [batches[(first + i) % len(batches)] for i in range(passes)]
+        w = w - lr * sum(grad_multi(w, batch) for batch in taken) / passes
+    return w
+    ### END SOLUTION
+
+# %% [markdown] tags=["hints"]
+# q10_train_loop_aggregated
+#
+# 1. There are two loops: over steps, and inside it over passes. In which of the two does the
+#    weight change?
+# 2. Pass i of step s takes batch number s times `passes` plus i, modulo their number. Add up
+#    the gradients, divide by `passes`, then step.
+# 3. `batch = batches[(step * passes + i) % len(batches)]`
+
+# %% nbgrader={"grade": true, "grade_id": "q10_train_loop_aggregated_test", "locked": true, "points": 2, "schema_version": 3, "solution": false, "task": false} tags=["raises-exception"]
+import math
+
+three = [[(1, 1)], [(1, 3)], [(1, 2)]]
+for steps, right in ((1, 1), (2, 1.25), (3, 1.875)):
+    value = train_loop_aggregated(0, 0.25, three, passes=2, steps=steps)
+    assert math.isclose(value, right, rel_tol=1e-6), (
+        f"train_loop_aggregated of 2 passes returned {value} after {steps} "
+        f"steps, not {right}"
+    )
+value = train_loop_aggregated(5, 0.1, three, passes=3, steps=0)
+assert math.isclose(value, 5), f"no step, and {value}, not 5"
+### BEGIN HIDDEN TESTS
+for k in (1, 3, 7):
+    value, w = train_loop_aggregated(0, 0.25, three, k, 3), 0
+    for step in range(3):
+        own = [three[(step * k + i) % 3][0][1] for i in range(k)]
+        w += 0.5 * (sum(own) / k - w)
+    assert math.isclose(value, w, rel_tol=1e-6)
+uneven = [[(1, 1)], [(2, 0), (1, 2)]]  # means of -2 and of 0 and -4
+value = train_loop_aggregated(0, 0.1, uneven, 2, 1)
+assert math.isclose(value, 0.2, rel_tol=1e-6)
+### END HIDDEN TESTS
+
+# %% [markdown]
 # Horovod's option is `backward_passes_per_step`. It **adds** the gradients of the
 # passes, unless you also say `average_aggregated_gradients=True`.
 #
@@ -689,7 +744,8 @@ compare_guess(guess_apart, apart, "distance between the two weights")
 guess_added = None  # a weight
 
 # %% tags=["demo"]
-compare_guess(guess_added, aggregated(passes, 1), "weight after 20 steps")
+added = descent.descend(0, 8 * 0.02, [passes], 20, mean)[-1]
+compare_guess(guess_added, added, "weight after 20 steps")
 
 # %% [markdown]
 # With SGD, adding is averaging at 8 times the learning rate, here beyond the border of
