@@ -434,9 +434,9 @@ say("linear, against the best, both warmed up", accuracy("+ warm-up"), linear);
 # %% [markdown] tags=["claims"]
 # The linear rule without a warm-up is worse than no scaling at all by more than ten
 # points. With a warm-up it beats the best learning rate that has none. After a
-# warm-up there is no difference between the linear and the square-root rule. In these
-# runs both fall short of the best learning rate, which lies between them. With ten
-# other seeds there is no difference between the linear rule and that best rate.
+# warm-up the linear and the square-root rule differ by less than our margin of a point. In
+# these runs both fall short of the best learning rate, which lies between them. With ten
+# other seeds the linear rule and that best rate differ by less than the margin.
 
 # %% [markdown]
 # By what factor does the best learning rate grow, now with a warm-up? Rates are steps of 2
@@ -502,8 +502,8 @@ plot.plot_differences(arms, against="small batch + BN", margin=1.0)
 # than three points.
 
 # %% [markdown]
-# Each line is the 95 % interval of a mean difference, **paired** by seed. "No difference"
-# means an interval within ±1 point, so a smaller difference may exist; "not decided" says
+# Each line is the 95 % interval of a mean difference, **paired** by seed. "Within the
+# margin" means an interval within ±1 point, so a smaller difference may exist; "not decided" says
 # that five seeds were too few. At 1,024 these runs take 176 steps; Goyal et al. took about
 # 14,000.
 #

@@ -376,7 +376,7 @@ compare(
 
 # %% [markdown] tags=["claims"]
 # With a separate learning rate for biases and norms, LARS with its paper's coefficient is
-# ahead of the same without, and there is no difference from LARS with ours.
+# ahead of the same without, and within the margin of LARS with ours.
 
 # %% [markdown]
 # You et al. (2020) train BERT with LAMB at batches of up to 65,536, in 8,599 steps

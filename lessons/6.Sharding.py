@@ -248,7 +248,8 @@ for n in (3, 4):
 
 # %% [markdown]
 # Once question 1 is answered, your class trains the transformer, with Adam, next to the
-# course's stages. Stage 3 is PyTorch's **FSDP**.
+# course's stages. Stage 3 is PyTorch's **FSDP**
+# (`fully_shard`): [6b](6b.Sharding-in-Depth.ipynb), section 2, runs it on two ranks.
 
 # %% tags=["demo"]
 stages = [launch("train_transformer.py", name=f"stage {stage}", workers=workers,

@@ -306,10 +306,10 @@ def _table(rows, title, against, margin):
     )
     if against is not None:
         caption.append(
-            f"“No difference”: the interval lies within ±{margin:g}; “better”, “worse”: on one side of zero."
+            f"“Within the margin”: the interval lies within ±{margin:g}; “better”, “worse”: on one side of zero."
         )
     if common.get("p") != "–":
-        caption.append("p: of no difference, corrected for the number of rows (Holm).")
+        caption.append("p: if the true difference is 0; corrected for the number of rows (Holm).")
     if common.get("ratio") != "–":
         caption.append("Ratio: images/s relative to the first row, on the same hardware only.")
     measured = {"clean": "on images without augmentation", "running mean": "the running mean over training batches"}

@@ -85,13 +85,13 @@ class Paired:
     def verdict(self, margin: float) -> str:
         """Return what the interval shows, if higher values are better.
 
-        "no difference" if it lies within ±`margin`; "better" or "worse" if it lies on one side of zero and reaches
-        beyond the margin; otherwise, and for a single pair, "not decided".
+        "within the margin" if it lies within ±`margin` (a smaller difference may exist); "better" or "worse" if it lies
+        on one side of zero and reaches beyond the margin; otherwise, and for a single pair, "not decided".
         """
         if not margin >= 0:
             raise InputError(f"margin must be at least 0, got {margin:g}")
         if -margin <= self.low and self.high <= margin:
-            return "no difference"
+            return "within the margin"
         if self.low > 0:
             return "better"
         return "worse" if self.high < 0 else "not decided"

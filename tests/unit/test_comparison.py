@@ -79,7 +79,7 @@ def test_without_an_arm_to_compare_with_nothing_is_judged():
     row = table.iloc[0]
     assert (row["difference_points"], row["pairs"]) == (pytest.approx(-3), 3)
     assert row["low_points"] == pytest.approx(-3 - 4.3027 / 3**0.5, abs=1e-3)
-    assert "−3.0\u00a0±\u00a02.5" in str(table) and "no difference" not in str(table).lower()
+    assert "−3.0\u00a0±\u00a02.5" in str(table) and "within the margin" not in str(table).lower()
     assert math.isnan(table["difference_points"][1])
 
 
@@ -91,7 +91,7 @@ def test_differences_are_paired_by_seed():
     verdicts = {row["arm"]: row["verdict"] for row in table.to_dict("records")}
     assert verdicts == {
         "small": "",
-        "same": "no difference",
+        "same": "within the margin",
         "up": "better",
         "down": "worse",
         "wide": "not decided",  # the means are equal, the interval reaches beyond the margin

@@ -30,11 +30,11 @@ def test_p_of_several_comparisons_is_corrected_for_their_number():
 @pytest.mark.parametrize(
     ("mean", "half_width", "verdict"),
     [
-        (0.2, 0.5, "no difference"),
+        (0.2, 0.5, "within the margin"),
         (0.2, 0.9, "not decided"),  # reaches beyond the margin, and contains zero
         (1.5, 1.0, "better"),
         (-1.5, 1.0, "worse"),
-        (0.5, 0.2, "no difference"),  # not zero, but too small to matter
+        (0.5, 0.2, "within the margin"),  # not zero, but too small to matter
     ],
 )
 def test_the_interval_decides(mean, half_width, verdict):

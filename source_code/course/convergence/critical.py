@@ -194,8 +194,8 @@ class Critical:
             curve += f"lack of fit, p = {self.lack_of_fit:.2g}; "
         caption = (
             f"{self.arm}: steps to a held-out accuracy of {100 * self.target:g} %, on {self.data}; the geometric mean "
-            f"of the seeds. {curve}perfect scaling: each doubling of the batch halves the steps within 10 %; maximal "
-            "data parallelism: each saves less than 5 %."
+            f"of the seeds. {curve}perfect scaling: each doubling of the batch divides the steps by {2 / PERFECT:.2f} "
+            "or more, a limit that may be missed by little; maximal data parallelism: each saves less than 5 %."
         )
         return Table.of(rows, caption)
 

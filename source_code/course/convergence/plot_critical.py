@@ -29,7 +29,7 @@ PUBLISHED = {
     "Dota 2, one player": (3_000_000, 300_000),
     "Dota 2, five players (estimated)": (8_000_000, 24_000_000),
 }
-VERDICTS = {"better": COLORS[2], "worse": COLORS[1], "no difference": COLORS[0], "not decided": GRAY}
+VERDICTS = {"better": COLORS[2], "worse": COLORS[1], "within the margin": COLORS[0], "not decided": GRAY}
 
 
 # ---------------------------------------------------------------- the critical batch size

@@ -48,7 +48,7 @@ def variants(run) -> Table:
 def _verdict(faster):
     if faster["low"] > 1:
         return "faster"
-    return "slower" if faster["high"] < 1 else "no difference"
+    return "slower" if faster["high"] < 1 else "not decided"
 
 
 def _range(spread, scale=1):

@@ -33,7 +33,7 @@ def verdict(first, second, margin):
     middle, error = differences.mean(), differences.std(ddof=1) / n**0.5
     half = t.ppf(0.975, n - 1) * error
     if abs(middle) + half < margin:
-        return "no difference"
+        return "within the margin"
     if abs(middle) <= half:
         return "not decided"
     return "better" if middle > 0 else "worse"
@@ -44,7 +44,7 @@ def verdict(first, second, margin):
 #     `b - a for a, b in zip(first.values(), second.values())`
 # the means of all seeds, not pairs: `spread = np.std(pairs, ddof=1) / math.sqrt(len(pairs))` ->
 #     `spread = math.sqrt(sum(np.var(list(some.values()), ddof=1) / len(some) for some in (first, second)))`
-# no difference where the interval holds 0: `-margin < low and high < margin` -> `low <= 0 <= high`
+# within the margin where the interval holds 0: `-margin < low and high < margin` -> `low <= 0 <= high`
 
 # %% q04_whole_batch right
 # the mean of squares less the square of the mean: `np.mean(variances, axis=0) + between` ->

@@ -62,7 +62,7 @@ def test_a_table_has_a_row_for_each_size_and_variant(run):
     assert (row["variant"], row["size_bytes"], row["repeats"]) == ("hierarchical", 10**6, 5)
     assert row["milliseconds"] == pytest.approx(8) and row["faster"] == pytest.approx(1.25)
     assert (row["counted_mb"], row["expected_mb"]) == (pytest.approx(1.05), pytest.approx(1.0))
-    assert list(table["verdict"][-5:]) == ["", "no difference", "slower", "faster", "faster"]
+    assert list(table["verdict"][-5:]) == ["", "not decided", "slower", "faster", "faster"]
     assert "4 ranks on 2 hosts, eth0, recorded on 2 cores of a processor" in repr(table) and "7.2–8.8" in repr(table)
     picture = plot_variants([run, run])
     assert len(picture.axes) == 4 and "hierarchical 1.25 times as fast" in picture.alt
