@@ -122,6 +122,9 @@ compare_guess(guess_hierarchy, ring_s / (in_host_s + cross_s),
               "times as fast")
 
 # %% [markdown]
+# Cards with the same number usually share a switch, a **rail**, so these eight all-reduces
+# don't meet. In an NVL72 rack, 72 GPUs are one NVLink domain, as a host's eight are here.
+#
 # **Question 1** (2 points)
 #
 # Write `slowest(ring, gb_per_s)`. `ring` lists the GPUs in order; the last one
