@@ -1,10 +1,9 @@
 #!/usr/bin/env bash
-# JAX 0.10.2 (Python 3.11; also 0.12.0.1 on 3.13): with_sharding_constraint does nothing, silently, for a NamedSharding that
-# replicates over a mesh as make_mesh makes it, with Explicit axes.
+# JAX 0.10.2: with_sharding_constraint to a replicated NamedSharding does nothing on a mesh with Explicit axes.
 #
 # Guess: inside jit, it raises an error, since it "acts as an assert" for Explicit axes and the array is sharded.
 # Outcome: with NamedSharding(mesh, PartitionSpec()) the result stays sharded, and there is no error. The same spec alone,
-# under jax.set_mesh(mesh), raises AssertionError. With axis_types=(AxisType.Auto,), the result is replicated.
+# under jax.set_mesh(mesh), raises AssertionError. It is so in JAX 0.12.0.1, too. With axis_types=(AxisType.Auto,), the result is replicated.
 #
 # Needs Linux and Python 3.11. About 1 minute, most of it for downloads.
 set -euo pipefail

@@ -1,6 +1,5 @@
 #!/usr/bin/env bash
-# Keras 3.15.1 (TensorFlow 2.21.0, Python 3.11): under MirroredStrategy, a batch that the replicas do not divide raises an
-# error only if it is the first one; a last batch changes the weights by a wrong gradient, silently.
+# Keras 3.15.1 (TensorFlow 2.21.0): MirroredStrategy weighs an uneven last batch wrongly, and raises if the first is uneven.
 #
 # Guess: `fit` of arrays ends with the weights of one device, whatever the last batch is; of a tf.data.Dataset, it raises.
 # Outcome: with either, 7 samples in batches of 4 on two replicas end with the weight 2.5 where one device has 2, and 5
