@@ -17,24 +17,22 @@ WEIGHTS = (-1.0, 3.0)  # range of the loss curve
 def slider(figure: Callable, name: str, low: float, high: float, start: float):
     """Show a figure with a slider for one of its numbers, on a logarithmic scale.
 
-    `figure` is a function that returns a `Figure` and takes the number by keyword as `name`. Without interaction
-    (papermill, ``DDL_VIEW=plain``), the result is the `Figure` at `start`.
+    `figure` is a function that returns a `Figure` and takes the number by keyword as `name`. The figure is an output of
+    the cell, so that a saved notebook keeps the last one. Without interaction (papermill, ``DDL_VIEW=plain``), the
+    result is the `Figure` at `start`.
     """
     if not is_interactive():
         return figure(**{name: start})
     import ipywidgets as widgets
+    from IPython.display import display
 
     ends = {"min": numpy.log10(low), "max": numpy.log10(high)}
     style = {"description": name, "readout_format": ".4f", "layout": {"width": "500px"}}
     handle = widgets.FloatLogSlider(value=start, step=0.02, **ends, **style)
-    shown = widgets.HTML()
-
-    def draw(_=None):
-        shown.value = figure(**{name: handle.value})._repr_mimebundle_()["text/html"]
-
-    handle.observe(draw, "value")
-    draw()
-    return widgets.VBox([handle, shown])
+    display(handle)
+    shown = display(figure(**{name: start}), display_id=True)
+    handle.observe(lambda change: shown.update(figure(**{name: change["new"]})), "value")
+    return None
 
 
 # ---------------------------------------------------------------- one worker

@@ -1,6 +1,7 @@
 """Status line and hint button below a question's cells in JupyterLab."""
 
 import contextlib
+import itertools
 import traceback
 from functools import cache
 from html import escape
@@ -13,6 +14,7 @@ from ddl.display import style
 from ddl.display.html import prose
 from ddl.errors import InputError
 
+_numbers = itertools.count()  # of displays in this kernel
 COLORS = {"✓": "#009e73", "○": "#777", "✗": "#d55e00"}
 
 
@@ -32,7 +34,7 @@ def watch(shell, notebook) -> None:
     marks = _Marks(shell, notebook)
     shell.events.register("pre_run_cell", marks.begin)
     shell.events.register("post_run_cell", marks.end)
-    shell.set_custom_exc((AssertionError, NameError, NotImplementedError), marks.failed)
+    shell.set_custom_exc((Exception,), marks.failed)
 
 
 class _Place(NamedTuple):
@@ -48,6 +50,7 @@ class _Marks:
     def __init__(self, shell, notebook):
         self._shell = shell
         self._answers = {}  # executed answers by cell id
+        self._passed = {}  # the displays of tests that have passed, by the id of their answer's cell
         self._cell = None  # the `_Place` of the current cell
         self._cells = {}
         for answer, test in tested(notebook):
@@ -60,14 +63,19 @@ class _Marks:
     def begin(self, info):
         self._cell = self._cells.get(info.cell_id)
         if self._cell and not self._cell.is_test:
-            self._answers[info.cell_id] = info.raw_cell
+            before, self._answers[info.cell_id] = self._answers.get(info.cell_id), info.raw_cell
+            if before != info.raw_cell:
+                for display, test in self._passed.pop(info.cell_id, {}).items():
+                    self._say("○", "your answer has changed since this test passed", test=test, replaces=display)
 
     def end(self, result):
         if result.success and self._cell and self._cell.is_test:
-            self._say("✓", "visible tests pass")
+            display = f"passed-{next(_numbers)}"
+            self._passed.setdefault(self._cell.answer_cell, {})[display] = self._cell.test
+            self._say("✓", "visible tests pass", display=display)
 
     def failed(self, shell, kind, error, trace, tb_offset=None):
-        """Show an exception, in one line if an answer is missing or wrong."""
+        """Show an exception, in one line if an answer is missing or wrong; offer hints for any of a question's."""
         if self._cell and _is_missing(error, trace):
             answer = self._answers.get(self._cell.answer_cell)
             if answer is None or STUB in answer:
@@ -78,14 +86,18 @@ class _Marks:
             self._say("✗", str(error), "".join(traceback.format_exception(kind, error, trace)))
             return
         shell.showtraceback((kind, error, trace), tb_offset=tb_offset, running_compiled_code=True)
+        if self._cell:
+            self._say("✗", f"ended with {kind.__name__}, which is shown above")
 
-    def _say(self, sign, text, more=""):
-        text = f"{sign} {self._labels[self._cell.test]}: {text}"
+    def _say(self, sign, text, more="", *, test=None, display=None, replaces=None):
+        """Show a line about a test, by default the current cell's, under a display's name or in its place."""
+        text = f"{sign} {self._labels[test or self._cell.test]}: {text}"
         css = f"border-left:4px solid {COLORS[sign]};padding-left:7px;font-family:var(--jp-ui-font-family)"
         more = f"<details><summary>traceback</summary><pre>{escape(more)}</pre></details>" if more else ""
         html = f'<div role="status" style="{css}">{prose(text)}{more}</div>'
-        self._shell.display_pub.publish({"text/html": html, "text/plain": text})
-        if sign != "✓" and style.is_interactive():
+        named = {"transient": {"display_id": display or replaces}} if display or replaces else {}
+        self._shell.display_pub.publish({"text/html": html, "text/plain": text}, update=bool(replaces), **named)
+        if sign != "✓" and not replaces and style.is_interactive():
             _offer_hints(self._cell.question)
 
 
@@ -95,16 +107,12 @@ def _offer_hints(question):
     if path is None or question not in steps_of(path.stem.removesuffix(FRESH)):
         return
     import ipywidgets
-    from IPython.display import display
+    from IPython.display import HTML, display
 
     button = ipywidgets.Button(description="Hint", icon="lightbulb-o", tooltip="One more hint; it costs no points")
-    shown = ipywidgets.HTML()
-
-    def clicked(_):
-        shown.value = hint(question)._repr_html_()
-
-    button.on_click(clicked)
-    display(ipywidgets.VBox([button, shown]))
+    display(button)
+    shown = display(HTML(""), display_id=True)  # of the notebook, so that the hints are saved
+    button.on_click(lambda _: shown.update(hint(question)))
 
 
 def _is_missing(error, trace):

@@ -129,15 +129,20 @@ class _Action(_Handler):
         await self._respond(*arguments)
 
 
+GONE = "A button or slider was here: run this cell to have it again."
+PLACEHOLDER = {"text/plain": GONE, "text/html": f"<p><small>{GONE}</small></p>"}
+
+
 def forget_widgets(model, **_):
-    """Leave widgets out of saved notebooks, because without their kernel each would be shown as an error.
+    """Put a sentence in place of each widget in saved notebooks, because without its kernel it would be an error.
 
     ``settings/jupyter_server_config.json`` registers this, because other extensions may replace the contents manager.
     """
     if model["type"] == "notebook":
         for cell in model["content"]["cells"]:
-            if "outputs" in cell:
-                cell["outputs"] = [output for output in cell["outputs"] if WIDGET not in output.get("data", ())]
+            for output in cell.get("outputs", ()):
+                if WIDGET in output.get("data", ()):
+                    output["data"] = dict(PLACEHOLDER)
 
 
 def serve(server):
