@@ -5,10 +5,11 @@ a process of `course.grader.launch_worker`, which marking starts in a sandbox.
 """
 
 import atexit
+import contextlib
 import json
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from functools import cache
 
@@ -19,6 +20,8 @@ from course.grader.limits import Limits
 from course.grader.serialize import BoundaryError, decode, encode
 from course.grader.worker import respond
 from course.grader.worker_process import Channel, Ended, Late
+from ddl.display.html import prose
+from ddl.display.style import is_interactive
 
 START_S = 90.0  # to import TensorFlow on a busy machine
 MARGIN_S = 30.0  # margin for a process that enforces a launch's time limit
@@ -132,9 +135,24 @@ def launch(request: dict) -> dict:
 @cache
 def launches_here() -> "Launches":
     """Return this process's `Launches` for attendees' own files: without a sandbox, kept until the process ends."""
-    launches = Launches(start_launcher, Limits())
+    launches = Launches(start_launcher, Limits(), announced)
     atexit.register(launches.close)
     return launches
+
+
+@contextlib.contextmanager
+def announced(text: str) -> Iterator[None]:
+    """Show a line in a person's notebook until the block ends."""
+    if not is_interactive():
+        yield
+        return
+    from IPython.display import HTML, display
+
+    line = display(HTML(f'<p role="status">{prose(text)}</p>'), display_id=True)
+    try:
+        yield
+    finally:
+        line.update(HTML(""))
 
 
 def launcher_command() -> list[str]:
@@ -147,10 +165,18 @@ def start_launcher(limits: Limits) -> Channel:
 
 
 class Launches:
-    """Launcher that launches each file once, because several tests use the same launch."""
+    """Launcher that launches each file once, because several tests use the same launch.
 
-    def __init__(self, start: Callable[[Limits], Channel], limits: Limits):
-        self._start, self._limits = start, limits
+    `during` makes a context for each launch from a sentence about it.
+    """
+
+    def __init__(
+        self,
+        start: Callable[[Limits], Channel],
+        limits: Limits,
+        during: Callable[[str], contextlib.AbstractContextManager] = contextlib.nullcontext,
+    ):
+        self._start, self._limits, self._during = start, limits, during
         self._process = None
         self._known = {}
 
@@ -162,7 +188,9 @@ class Launches:
             return {"unwritten": request["file"]}
         key = json.dumps([request, script])
         if key not in self._known:
-            self._known[key] = self._launched(request | {"script": script, "seconds": self._limits.launch_s})
+            text = f"{request['file']} is running on {request['ranks']} ranks. It takes some seconds to start them."
+            with self._during(text):
+                self._known[key] = self._launched(request | {"script": script, "seconds": self._limits.launch_s})
         return self._known[key]
 
     def close(self):

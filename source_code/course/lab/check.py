@@ -79,11 +79,14 @@ class Answers:
             yield verdict, names[verdict.grade_id], text
 
     def _total(self):
-        count = sum(verdict.passed for verdict in self.verdicts)
+        questions = {}  # by number: a question may have several tests
+        for verdict in self.verdicts:
+            number = verdict.grade_id.partition("_")[0]
+            questions[number] = questions.get(number, True) and verdict.passed
         points = sum(verdict.points for verdict in self.verdicts if verdict.passed)
         most = sum(verdict.points for verdict in self.verdicts)
         return (
-            f"{self.name}: {count} of {len(self.verdicts)} questions pass, "
+            f"{self.name}: {sum(questions.values())} of {len(questions)} questions pass, "
             f"{points:g} of {most:g} points; these are the visible tests, marking runs more"
         )
 

@@ -8,9 +8,10 @@ from functools import partial
 import nbformat
 import pytest
 
+from course.grader.grade import Verdict
 from course.grader.limits import Limits
 from course.lab import attendee
-from course.lab.check import check_file, interruptible
+from course.lab.check import Answers, check_file, interruptible
 from ddl import cli
 from doubling import SOLVED, STUBS, write_lesson
 
@@ -35,6 +36,11 @@ def test_check_command_reports_each_question(lesson, capsys, answers, status, li
     assert cli.main(["check", "7"]) == status
     out = capsys.readouterr().out
     assert all(line in out for line in lines), out
+
+
+def test_question_with_several_tests_counts_once():
+    verdicts = [Verdict(f"q0{number}_test", 1, bool(passed), "no") for number, passed in (("1_a", 1), ("1_b", 0), ("2_c", 1))]
+    assert "1 of 2 questions pass, 2 of 3 points" in str(Answers("7.Doubling", tuple(verdicts)))
 
 
 def test_cells_read_but_cannot_replace_neighboring_files(lesson):
