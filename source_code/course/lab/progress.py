@@ -53,6 +53,10 @@ class Lesson:
         return [question for question in self.questions if question.tests]
 
     @property
+    def begun(self):
+        return bool(self.runs or self.hints or any(question.answered for question in self.questions))
+
+    @property
     def next(self):
         # the first unfinished question and what to do
         question = next((each for each in self.questions if each.state != "done"), None)
@@ -71,33 +75,39 @@ class Progress:
     runs: int  # in all
 
     def __repr__(self):
-        return f"{aligned([HEADS, *map(_row, self.lessons)])}\n{self._total()}"
+        return f"{aligned([HEADS, *map(_row, self._shown())])}\n{self._total()}"
 
     def _repr_html_(self):
         from ddl.display.html import Markup, html_table
 
         rows = []
-        for lesson in self.lessons:
-            *cells, todo = _row(lesson)
+        for lesson in self._shown():
+            name, todo, *cells = _row(lesson)
             link = os.path.relpath(lesson.path).replace(os.sep, "/")
-            rows.append((*cells, Markup(f'<a href="{escape(link, quote=True)}">{escape(todo)}</a>')))
+            rows.append((name, Markup(f'<a href="{escape(link, quote=True)}">{escape(todo)}</a>'), *cells))
         return html_table(HEADS, rows, f'<div class="ddl-under">{escape(self._total())}</div>')
+
+    def _shown(self):
+        """Return the lessons, without those in depth that have not been begun."""
+        return [lesson for lesson in self.lessons if lesson.begun or not BRANCH.match(lesson.path.name)]
 
     def _total(self):
         questions = [question for lesson in self.lessons for question in lesson.questions]
         cores = [lesson for lesson in self.lessons if CORE.match(lesson.path.name)]
         second = [lesson for lesson in self.lessons if lesson not in cores]
         done = ", ".join(
-            f"{sum(lesson.next == 'done' for lesson in some)} of {plural(len(some), name)}"
-            for some, name in ((cores, "lesson"), (second, "second notebook"))
+            f"{sum(lesson.next == 'done' for lesson in some)} of {plural(len(some), name)}{kind}"
+            for some, name, kind in ((cores, "lesson", ""), (second, "notebook", " in depth"))
             if some
         )
+        hidden = len(self.lessons) - len(self._shown())
+        unbegun = f" {plural(hidden, 'notebook')} in depth will be shown when you begin." * bool(hidden)
         points, most = (f"{sum(getattr(each, name) for each in questions):g}" for name in ("earned", "points"))
         return (
             f"{done} done, {sum(each.answered for each in questions)} of "
             f"{plural(len(questions), 'question')} answered, {points} of {most} points by visible tests, "
             f"{plural(self.runs, 'run')} made. This is computed from your saved notebooks and your last checks: after "
-            f"more work, run it again.{self._shared()}"
+            f"more work, run it again.{unbegun}{self._shared()}"
         )
 
     @staticmethod
@@ -109,7 +119,7 @@ class Progress:
         return " Your instructor cannot see this; `share()` shares your progress and describes what is shared."
 
 
-HEADS = ("lesson", "minutes", "answered", "pass their tests", "points", "written answers", "hints", "runs", "next")
+HEADS = ("lesson", "next", "minutes", "answered", "pass their tests", "points", "written answers", "hints", "runs")
 
 
 def progress(folder: str | Path | None = None) -> Progress:
@@ -143,6 +153,7 @@ def _row(lesson):
 
     return (
         "↳ " * bool(BRANCH.match(lesson.path.stem)) + lesson.path.stem,
+        lesson.next,
         lesson.minutes,
         answered(lesson.questions),
         f"{sum(question.state == 'done' for question in tested)} of {len(tested)}",
@@ -150,7 +161,6 @@ def _row(lesson):
         answered(written) if written else "–",
         str(lesson.hints),
         str(lesson.runs),
-        lesson.next,
     )
 
 

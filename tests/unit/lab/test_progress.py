@@ -1,12 +1,13 @@
 """An attendee's progress from saved notebooks, checks and runs."""
 
+import shutil
 from functools import partial
 
 import pytest
 
 from course import progress
 from ddl import cli
-from doubling import SOLVED, write_released
+from doubling import SOLVED, STUBS, write_released
 
 
 @pytest.fixture
@@ -33,6 +34,16 @@ def test_check_result_is_kept_until_the_answer_changes(lesson, capsys):
     assert cli.main(["check", str(path)]) == 0
     assert stand() == ([("done", True, 2), ("done", True, 2), ("done", True, 0)], "done")
     assert "1 of 1 lesson done, 3 of 3 questions answered, 4 of 4 points" in repr(progress("notebooks"))
+
+
+def test_notebook_in_depth_is_shown_when_it_is_begun(lesson):
+    path = lesson(SOLVED)
+    branch = path.with_name("7b.Doubling-in-Depth.ipynb")
+    shutil.copy(lesson(STUBS), branch)
+    lesson(SOLVED)
+    assert branch.stem not in repr(progress("notebooks")) and "0 of 1 notebook in depth" in repr(progress("notebooks"))
+    shutil.copy(path, branch)
+    assert branch.stem in repr(progress("notebooks"))
 
 
 def test_progress_runs_no_answer(lesson, tmp_path):
