@@ -38,30 +38,36 @@ def course_map():
         + "".join(f", and deeper {name}, {lessons[name][2]} minutes" for name in branches[core])
         for core in cores
     )
-    height = 224 + 66 * max(map(len, branches.values()))
-    column, box = 183, 171
-    right = 20 + column * (len(cores) - 1) + box
-    drawing = Drawing(right + 20, height, "Map of the course", f"Start_Here leads to the lessons in order: {told}.")
+    columns, column, box, branch = 3, 232, 212, 78
+    tops = [84]  # of each line of cores
+    for begin in range(columns, len(cores), columns):
+        above = max(len(branches[core]) for core in cores[begin - columns : begin])
+        tops.append(tops[-1] + 140 + branch * above + 26)
+    right = 20 + column * (columns - 1) + box
+    height = tops[-1] + 140 + branch * max(len(branches[core]) for core in cores[columns * (len(tops) - 1) :])
+    drawing = Drawing(right + 24, height, "Map of the course", f"Start_Here leads to the lessons in order: {told}.")
     _, question, minutes = HEAD.search((SOURCES / "Start_Here.py").read_text(encoding="utf-8")).groups()
     drawing.box(20, 16, right - 20, 38, "Start_Here", color=GREEN)
     drawing.text(130, 38, question)
     drawing.text(right - 10, 38, f"{minutes} minutes", anchor="end", color=GREEN, bold=True)
     drawing.arrow((20 + box / 2, 54), (20 + box / 2, 82))
     for number, core in enumerate(cores):
-        x = 20 + column * number
+        x, top = 20 + column * (number % columns), tops[number // columns]
         title, question, minutes = lessons[core]
-        drawing.box(x, 84, box, 120, title, question)
-        drawing.text(x + box - 10, 194, f"{minutes} minutes", anchor="end", color=BLUE, bold=True)
-        if number:
-            drawing.arrow((x - column + box, 144), (x - 2, 144))
+        drawing.box(x, top, box, 120, title, question)
+        drawing.text(x + box - 10, top + 110, f"{minutes} minutes", anchor="end", color=BLUE, bold=True)
+        if number % columns:
+            drawing.arrow((x - column + box, top + 60), (x - 2, top + 60))
+        elif number:  # from the end of the line above
+            before, turn = tops[number // columns - 1] + 60, (right + 12, top - 18)
+            drawing.arrow((right, before), (turn[0], before), turn, (x + box / 2, turn[1]), (x + box / 2, top - 2))
         for row, name in enumerate(branches[core]):
-            y = 224 + 66 * row
+            y = top + 140 + branch * row
             title, _, minutes = lessons[name]
             letter, _, subject = title.partition(". ")
-            drawing.box(x + 16, y, box - 16, 54, letter, color=GRAY, dashed=True)
-            drawing.text(x + 26, y + 42, subject)
+            drawing.box(x + 16, y, box - 16, branch - 8, letter, subject, color=GRAY, dashed=True)
             drawing.text(x + box - 10, y + 22, f"{minutes} minutes", anchor="end", color=GRAY, bold=True)
-            drawing.arrow((x + 8, 204 if not row else y - 39), (x + 8, y + 27), (x + 14, y + 27))
+            drawing.arrow((x + 8, top + 120 if not row else y - branch + 33), (x + 8, y + 33), (x + 14, y + 33))
     return drawing
 
 

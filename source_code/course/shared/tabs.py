@@ -16,7 +16,8 @@ STYLE = """<style>
 .ddl-tabs label{display:inline-block;margin:0;padding:.3em .8em;cursor:pointer;border-bottom:2px solid #0000}
 .ddl-tabs input:checked+label{border-bottom-color:#0072b2;font-weight:600}
 .ddl-tabs input:focus-visible+label{outline:2px solid #0072b2}
-.ddl-tabs pre{display:none;margin:0;padding:.5em .8em;overflow-x:auto;line-height:1.35;border-top:1px solid #8888}
+.ddl-tabs.ddl-tabs.ddl-tabs pre{display:none;margin:0;padding:.5em .8em;overflow-x:auto;line-height:1.35;
+  border-top:1px solid #8888;white-space:pre;word-break:normal;overflow-wrap:normal}  /* JupyterLab's break words */
 .ddl-tabs b{background:#0072b233}
 </style>"""
 
