@@ -35,6 +35,7 @@ RANK: Schema = {"rank": int, "host": str, "pid": int, "started": NUMBER, "note?"
 EXIT: Schema = {"rank": int, "code": int, "time": NUMBER, "reason?": str}
 # Fields of `Progress` that are copied from step and evaluation events.
 MEASURES = ("step", "epoch", "images_per_s", "loss", "test_accuracy", "learning_rate")
+OF_RESULTS = ("images_per_s", "loss", "test_accuracy")  # and from the result of a run that is done
 OF_VIEWS = (*MEASURES, "samples")  # left out of an evaluation if they are not numbers
 # Fields that views show in a fixed place. Any other number is one of the script's own figures.
 PLACES = {"event", "time", "seconds", "steps", "epochs", "samples", *MEASURES, "accuracy", "test_loss"}
@@ -166,6 +167,9 @@ def _read(folder: RunFolder, alive: bool, now: float, waiting: str, script: Json
     if alive and is_full(folder.path):
         facts["notes"].append(f"the disk that holds {folder.path} is full: the ranks' output may be lost")
     facts |= {name: tuple(facts[name]) for name in ("history", "losses", "notes")}
+    if state == "done":  # the whole run's values, as tables have them, and not the last event's
+        result = read_json(folder.result) or {}
+        facts |= {name: result[name] for name in OF_RESULTS if is_number(result.get(name))}
     return Progress(
         id=folder.path.name,
         name=printable(job.get("name") or ""),

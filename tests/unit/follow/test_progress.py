@@ -65,6 +65,9 @@ def test_states_follow_one_another(folder):
     folder.launcher(9.0, "ended", state="done")
     progress = folder.progress(now=100.0)
     assert (progress.state, progress.elapsed_s, progress.over) == ("done", 9.0, True)
+    write_json(folder.path / "result.json", {"images_per_s": 250.0, "loss": 2.1, "test_accuracy": None})
+    progress = folder.progress()  # the same as in tables
+    assert (progress.images_per_s, progress.loss, progress.test_accuracy) == (250.0, 2.1, None)
     (folder.path / "requeue").write_text("{}")  # it made way at its time limit
     assert folder.progress().state == "stopped"
     folder.launcher(11.0, "launched", pid=2)
