@@ -1,19 +1,8 @@
 """Records of each rank of `bug_hunt.py`, for `workers.mistakes`, and saved weights."""
 
-import zlib
 from pathlib import Path
 
-import numpy
-
 from ddl.records.folder import RunFolder
-
-
-def checksum(arrays) -> str:
-    """Return the CRC-32 of concatenated arrays as eight hexadecimal digits."""
-    value = 0
-    for array in arrays:
-        value = zlib.crc32(numpy.ascontiguousarray(array).tobytes(), value)
-    return f"{value:08x}"
 
 
 def keep_weights(folder: RunFolder, weights) -> Path:

@@ -94,6 +94,11 @@ def _add_looking(commands):
         commands, "compare", _compare, "compare runs in a table", "compare 20261127-101500 20261127-103000"
     )
     compare.add_argument("run", nargs="+", metavar="RUN", help=RUN)
+    compare.add_argument(
+        "--ranks",
+        action="store_true",
+        help="find the first step, rank and array in which a run's ranks, or two runs, differ: of recorded checksums",
+    )
     doctor = add_machine_command(
         commands, "doctor", _doctor, "check this machine and its site, and suggest fixes", "doctor --submit"
     )
@@ -282,7 +287,15 @@ def _compare(arguments):
     from ddl.comparison import compare
     from ddl.follow.run import attach
 
-    print(repr(compare([attach(run) for run in arguments.run])))
+    found = [attach(run) for run in arguments.run]
+    if not arguments.ranks:
+        print(repr(compare(found)))
+        return 0
+    if len(found) > 2:
+        raise InputError(f"--ranks compares one run's ranks, or two runs, got {len(found)}")
+    difference = found[0].diverged(*found[1:])
+    print(difference)
+    return int(bool(difference))
 
 
 def _doctor(arguments):

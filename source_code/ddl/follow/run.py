@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ddl.errors import CourseError, NotFound, OneLine
 from ddl.follow import processes
+from ddl.follow.divergence import Divergence, divergence
 from ddl.follow.failure import Failure
 from ddl.follow.process_control import ProcessControl
 from ddl.follow.progress import EVENT, Progress, progress_of, without_repeats
@@ -164,6 +165,13 @@ class Run:
     def restarts(self) -> tuple[Restart, ...]:
         """The run's restarts, with their reasons and costs."""
         return self.progress().restarts
+
+    def diverged(self, other: "Run | None" = None, tolerance: float = 0.0) -> Divergence:
+        """Return where this run's ranks first differ from rank 0 or, with another run, from its equal ranks.
+
+        Compared are the checksums that the script has recorded with `Recorder.checksums`; see `divergence`.
+        """
+        return divergence(self.folder, other.folder if other else None, tolerance)
 
     def kill_rank(self, rank: int) -> None:
         """Kill a rank with SIGKILL, as a machine without memory does; NotFound if it is not on this machine."""

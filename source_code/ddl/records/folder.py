@@ -63,6 +63,7 @@ class RunFolder:
     error = _RankFile("error-{}.json")  # the exception that ended it
     stack = _RankFile("stack-{}.txt")  # its stack, when asked
     witness = _RankFile("witness-{}.jsonl")  # what its script recorded of each step
+    checksums = _RankFile("checksums-{}.jsonl")  # of its arrays after each step (`Recorder.checksums`)
     # The supervisor of a rank
     stalled = _RankFile("stalled-{}.json")  # in a silent run: whether it waits for others
     straggler = _File("straggler.json")  # on one host: the rank that the others wait for
@@ -144,6 +145,7 @@ class RunFolder:
             raise StorageError(error, path) from error
 
 
+STARTERS = ("/_pytest/python.py", "ddl/pytest_ranks.py", "ddl/start/worker.py")  # call a script or a test
 STACK_SIGNAL = signal.SIGRTMAX - 3  # makes a rank write its stack; SIGUSR1 is left to scripts
 
 
@@ -197,7 +199,7 @@ def start_of(folder: RunFolder) -> float | None:
 
 
 def stack_of(path: str | Path) -> str:
-    """Return the main thread's frames in a rank's stack dump, innermost first, up to the script's own.
+    """Return the main thread's frames in a rank's stack dump, innermost first, up to the script's or test's own.
 
     Return an empty string without a dump.
     """
@@ -207,5 +209,5 @@ def stack_of(path: str | Path) -> str:
         return ""
     main = next((thread for thread in reversed(threads) if "ddl/start/worker.py" in thread), "")
     frames = main.splitlines()[1:]
-    script_end = next((i for i, line in enumerate(frames) if "ddl/start/worker.py" in line), len(frames))
+    script_end = next((i for i, line in enumerate(frames) if any(own in line for own in STARTERS)), len(frames))
     return "\n".join(frames[:script_end])

@@ -1,8 +1,8 @@
-"""Records of a rank's steps."""
+"""Checksums of arrays."""
 
 import numpy
 
-from course.training.rank_log import checksum
+from ddl.records.checksums import checksum
 
 
 def test_a_checksum_depends_on_every_number_and_their_order():
