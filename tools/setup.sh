@@ -63,7 +63,7 @@ default-gpu) tensorflow=tensorflow lock=requirements-gpu.lock ;;
 next-gpu) fail "the next stack runs on CPUs only: leave STACK=next out, or set DDL_ACCELERATOR=cpu." ;;
 *) fail "DDL_ACCELERATOR=$accelerator is neither cpu nor gpu." ;;
 esac
-digest=$(cat "$lock" pyproject.toml tools/setup.sh | sha256sum | cut -d' ' -f1)-$accelerator
+digest=$(cat "$lock" pyproject.toml source_code/pyproject.toml tools/setup.sh | sha256sum | cut -d' ' -f1)-$accelerator
 [ "$had_digest $had_root $had_mpi $had_torch" != "$digest $root $mpi $torch" ] || exit 0
 
 version() { # of a package in the lock

@@ -17,7 +17,7 @@ TOOL = [
     {"job", "paired_stats"},
     {"follow"},
     {"start"},
-    {"comparison", "diagnose", "rank", "server"},
+    {"comparison", "diagnose", "pytest_ranks", "rank", "server"},
     {"cli"},
 ]
 COURSE = [

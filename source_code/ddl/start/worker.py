@@ -33,6 +33,7 @@ from ddl.start.fast_exit import exit_status
 
 # New objects between two collections of garbage. With Python's 700, TensorFlow's import takes 0.4 s of 2.3 s longer.
 COLLECT_EVERY = 10_000
+TEST_RUNNER = str(Path(__file__).parents[1] / "pytest_ranks.py")
 
 
 class NoKeyboard(CourseError, RuntimeError):
@@ -228,9 +229,9 @@ def _enter_main(file, arguments, loader):
 
 
 def _own_frames(error):
-    """Return an exception's traceback from the script's own frames down."""
+    """Return an exception's traceback from the script's or test's own frames down."""
     frames = error.__traceback__
-    while frames and frames.tb_frame.f_code.co_filename == __file__:
+    while frames and frames.tb_frame.f_code.co_filename in (__file__, TEST_RUNNER):
         frames = frames.tb_next
     return frames
 
