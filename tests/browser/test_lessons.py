@@ -85,3 +85,18 @@ def test_system_topology(open_notebook, lesson):
     assert sum(text.count("done in") for text in saved.html) == 5
     pictures = [text for text in saved.html if 'class="ddl-picture"' in text]
     assert len(pictures) == 4 and all('alt="' in text for text in pictures)
+
+
+@pytest.mark.slow
+def test_recipes_scroll_instead_of_breaking_words(lab, open_notebook):
+    """JupyterLab has rules for <pre> of its own."""
+    tab = open_notebook(lab.notebook("tabs.ipynb", ["from course import Tabs\nTabs({'loop': 'recipe_loop.py'})"]), 900)
+    tab.run_all()
+    shown = tab.page.locator(".ddl-tabs pre").first
+    shown.wait_for(timeout=60_000)
+    tab.screenshot("tabs")
+    style = shown.evaluate("pre => (({whiteSpace, wordBreak}) => [whiteSpace, wordBreak])(getComputedStyle(pre))")
+    assert style == ["pre", "normal"] and not tab.widens_the_page()
+    assert shown.evaluate(
+        "pre => pre.scrollWidth > pre.clientWidth && parseFloat(getComputedStyle(pre).paddingLeft) > 4"
+    )

@@ -39,7 +39,9 @@ def test_check_command_reports_each_question(lesson, capsys, answers, status, li
 
 
 def test_question_with_several_tests_counts_once():
-    verdicts = [Verdict(f"q0{number}_test", 1, bool(passed), "no") for number, passed in (("1_a", 1), ("1_b", 0), ("2_c", 1))]
+    verdicts = [
+        Verdict(f"q0{number}_test", 1, bool(passed), "no") for number, passed in (("1_a", 1), ("1_b", 0), ("2_c", 1))
+    ]
     assert "1 of 2 questions pass, 2 of 3 points" in str(Answers("7.Doubling", tuple(verdicts)))
 
 
