@@ -92,6 +92,33 @@ def test_live_view_returns_after_a_reload(course, open_notebook):
         assert processes.of_run(run) == []
 
 
+SHORT_THEN_LONG = """
+import os
+from ddl import launch
+epochs = 5000 if os.path.exists("ran") else 1
+open("ran", "w").close()
+run = launch("quick_train.py", name="again", epochs=epochs)
+"""
+
+
+@pytest.mark.slow
+def test_second_tab_shows_the_run_of_the_first(course, open_notebook):
+    path = course.notebook("two-tabs.ipynb", [SHORT_THEN_LONG])
+    first = open_notebook(path)
+    first.run_all()
+    assert first.wait_until_idle(60).errors == []
+    second = open_notebook(path)
+    second.page.locator(".ddl-done").wait_for(timeout=60_000)
+    first.run_all()
+    live_panel(first)
+    panel = live_panel(second)
+    second.wait_for_progress(panel)
+    second.screenshot("second-tab")
+    assert first.page.locator(".ddl-training").count() == 1  # not twice
+    panel.get_by_role("button", name="Stop").click()
+    second.page.locator(f"{PANEL} .ddl-stopped").wait_for(timeout=30_000)
+
+
 @pytest.mark.nightly(*IN_THE_LAB)
 def test_no_run_is_active_after_its_kernel_is_killed(course, open_notebook):
     """As by a machine that runs out of memory; that a kernel's end stops its run is tested in tests/launch."""

@@ -210,7 +210,10 @@ def final_html(progress, output=()):
     body = summary_html(progress) + _output_html(output) + _notes_html(progress)
     if progress.failure:
         body = _failure_html(progress)
-    return STYLE + _line_html(progress) + body + _chart_html(progress) + _links_html(progress)
+    html = STYLE + _line_html(progress) + body + _chart_html(progress) + _links_html(progress)
+    if _served():  # where a run of another tab appears
+        html += f'<div class="ddl-ended" data-run="{escape(progress.id, quote=True)}"></div>{FOLLOW}'
+    return html
 
 
 def _chart_html(progress):
@@ -222,7 +225,7 @@ def _links_html(progress):
     if not (_served() and RunFolder(progress.folder).tensorboard.is_dir()):
         return ""
     page = f"tensorboard/?runFilter={escape(progress.id, quote=True)}#timeseries"
-    return f'<p class="ddl">In a new tab: <a data-page="{page}">TensorBoard</a></p>{FOLLOW}'
+    return f'<p class="ddl">In a new tab: <a data-page="{page}">TensorBoard</a></p>'
 
 
 def _line_html(progress):

@@ -5,6 +5,7 @@ ddl/runs/RUN             a page with one run
 ddl/runs/RUN/state       JSON: the parts of its panel that change, or its end as HTML
 ddl/runs/RUN/kill/RANK   (POST) kills a rank, which then restarts
 ddl/runs/RUN/stop        (POST) stops it
+ddl/newer/RUN,RUN        JSON: panels of runs that go on in the same cells, from another tab
 ddl/view.js              updates panels
 =======================  ====================================================================
 
@@ -31,6 +32,7 @@ from ddl.display.panel import SERVED, LastLines, mime_bundle, panel_html, parts_
 from ddl.errors import CourseError
 from ddl.follow.run import attach
 from ddl.records.folder import RunFolder
+from ddl.records.jsonfiles import read_json
 from ddl.records.paths import runs_dir
 
 WIDGET = "application/vnd.jupyter.widget-view+json"
@@ -60,6 +62,22 @@ class Runs:
         if progress.over:
             return {"over": True, "html": mime_bundle(progress, lines, back=True)["text/html"]}
         return {"over": False, "parts": parts_html(progress, lines)}
+
+    def newer(self, run_ids):
+        """Return {"found": {a run: the panel of a later run}}: both of one notebook's cell, and the later one goes on.
+
+        Runs of one execution of a cell, such as those of a loop, are not later ones.
+        """
+        asked, found = set(run_ids.split(",")), {}
+        folders = sorted(folder for folder in runs_dir().iterdir() if folder.name >= min(asked))
+        places = {folder.name: read_json(RunFolder(folder).shown) for folder in folders}
+        for run_id in asked & places.keys():
+            for later, place in places.items():
+                if later > run_id and _again(places[run_id], place):
+                    progress, lines = self._look(later)
+                    if not progress.over:
+                        found[run_id] = panel_html(progress, lines, served=True)
+        return {"found": found}
 
     def framed(self, name, body):
         """Return a page whose panels are kept up to date."""
@@ -91,6 +109,12 @@ class Runs:
             run, lines = self._follow(run_id)
             progress = run.progress()
             return progress, lines(progress)
+
+
+def _again(first, second):
+    """Return whether two records of `panel.note_cell` are of two executions of one cell."""
+    same = first and second and all(first.get(name) == second.get(name) for name in ("notebook", "cell"))
+    return bool(same) and first.get("execution") != second.get("execution")
 
 
 class _Handler(JupyterHandler):
@@ -159,6 +183,7 @@ def serve(server):
         (url_path_join(run, "state"), _Page, shared | {"answer": runs.state}),
         (url_path_join(run, "stop"), _Action, shared | {"answer": runs.stop}),
         (url_path_join(run, "kill", r"(\d+)"), _Action, shared | {"answer": runs.kill}),
+        (url_path_join(pages, "newer", r"([\w.,-]+)"), _Page, shared | {"answer": runs.newer}),
         (url_path_join(pages, r"(\w+\.js)"), web.StaticFileHandler, static),
     ]
     for added in plugins.each("pages"):

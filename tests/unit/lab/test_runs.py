@@ -109,3 +109,13 @@ def test_run_page_escapes_its_texts(make):
     for ask in (Runs("/ddl").state, Runs("/ddl").stop):
         with pytest.raises(CourseError, match="no run 'nowhere'"):
             ask("nowhere")
+
+
+def test_tab_with_an_ended_run_is_given_a_later_one_of_the_same_cell(make):
+    make(IDS[0], ended=200.0)
+    make(IDS[1], execution="m1")  # of the same execution: a loop's next
+    assert Runs("/ddl").newer(IDS[0]) == {"found": {}}
+    make(IDS[2], cell="b", execution="m2")
+    make(IDS[3], execution="m3", name="again")
+    ((run_id, html),) = Runs("/ddl").newer(f"{IDS[0]},../job,{IDS[3]}")["found"].items()
+    assert run_id == IDS[0] and f'data-run="{IDS[3]}"' in html

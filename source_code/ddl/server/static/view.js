@@ -2,6 +2,7 @@
 
 const EVERY_MS = 1000;
 const PATIENCE = 5; // failed requests before a panel reports it
+const NEWER_MS = 5000; // between questions about runs of another tab
 const LAST_MS = 3000; // time for the kernel that launched a run to show its end
 
 const address = (path) => new URL(path, import.meta.url);
@@ -13,6 +14,26 @@ export function follow() {
   for (const link of document.querySelectorAll("a[data-page]:not([href])")) {
     link.href = address(`../${link.dataset.page}`);
     link.target = "_blank";
+  }
+  if (document.querySelector(".ddl-ended")) lookForNewer();
+}
+
+let looking = false;
+
+/** Show runs that another tab of the notebook has launched, below the ends of earlier ones of the same cells. */
+async function lookForNewer() {
+  if (looking) return;
+  for (looking = true; ; await wait(NEWER_MS)) {
+    const ended = [...document.querySelectorAll(".ddl-ended:not([data-newer])")];
+    if (document.hidden || !ended.length) continue;
+    const answer = await ask(`newer/${encodeURIComponent(ended.map((end) => end.dataset.run).join(","))}`);
+    for (const end of ended) {
+      const html = (answer.found || {})[end.dataset.run];
+      if (!html) continue;
+      end.dataset.newer = "";
+      end.insertAdjacentHTML("beforeend", html);
+    }
+    follow();
   }
 }
 
