@@ -36,7 +36,8 @@ def copied():
         for source in sources:
             is_file = (ROOT / source).is_file()
             pairs[f"{target}{Path(source).name}" if is_file else target.rstrip("/")] = source
-    del pairs["/course/containers/install.sh"]  # there early, and once more with its folder
+    for early in ("containers/install.sh", "source_code/pyproject.toml"):  # and once more with its folder
+        del pairs[f"/course/{early}"]
     return pairs
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from helpers import ROOT, program
 
-NEEDED = ["tools/setup.sh", "tools/horovod_source.sh", "pyproject.toml"]
+NEEDED = ["tools/setup.sh", "tools/horovod_source.sh", "pyproject.toml", "source_code/pyproject.toml"]
 NEEDED += ["requirements.lock", "requirements-gpu.lock", "requirements-next.lock"]
 # What set-up changes in Horovod's sources, and where it only looks.
 SOURCES = {
