@@ -42,6 +42,6 @@ class Tabs:
             heads += f'<input type="radio" name="{name}" id="{tab}"{"" if at else " checked"}>'
             heads += f'<label for="{tab}">{escape(title)}</label>'
             lines = (f"<b>{escape(line)}</b>" if STEP.search(line) else escape(line) for line in text.splitlines())
-            bodies += f'<pre id="{tab}-text">{"<br>".join(lines)}</pre>'
+            bodies += f'<pre id="{tab}-text" tabindex="0">{"<br>".join(lines)}</pre>'
             rules += f"#{tab}:checked~#{tab}-text{{display:block}}"
         return f'{STYLE}<style>{rules}</style><div class="ddl-tabs">{heads}{bodies}</div>'
