@@ -22,7 +22,9 @@ TEXTS = ("AGENTS.md", "CODE_OF_CONDUCT.md", "CONTRIBUTING.md", "SECURITY.md")
 
 def pages():
     """Return the pages that people read, README first."""
-    others = (ROOT / name for name in (*TEXTS, "grading/README.md", "containers/sites/README.md"))
+    others = (
+        ROOT / name for name in (*TEXTS, "grading/README.md", "containers/sites/README.md", "source_code/README.md")
+    )
     return [ROOT / "README.md", *sorted(Path(ROOT, "docs").glob("*.md")), *others]
 
 

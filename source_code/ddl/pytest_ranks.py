@@ -1,7 +1,7 @@
 """A pytest plugin: ``@pytest.mark.ranks(2)`` runs a test function on several ranks.
 
 The pytest that you start launches a marked test as it launches a script, and fails it with the launcher's report. Each
-rank is a pytest of its own, which runs this one test with its fixtures and parameters (``python -m ddl.pytest_ranks``).
+rank runs its own pytest on this one test, with its fixtures and parameters (``python -m ddl.pytest_ranks``).
 """
 
 import contextlib

@@ -1,4 +1,4 @@
-"""What a saved notebook shows when it is opened again: the last picture, check and hint, where their widgets were."""
+"""A saved notebook that is opened again shows the last picture and hint."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The examples of source_code/README.md, run as they stand there."""
+"""The examples of source_code/README.md run unchanged."""
 
 import re
 import subprocess
@@ -18,7 +18,7 @@ WRAPPED = "torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(8, 1))"
 
 @pytest.fixture
 def example(script, monkeypatch, tmp_path):
-    """Return a function that writes one of the files, with what is to be replaced in it, where the test runs."""
+    """Return a function that writes one of the files into the working folder, with `old` replaced by `new`."""
     monkeypatch.chdir(tmp_path)
     return lambda name, old="", new="": script(FILES[name].replace(old, new), name)
 

@@ -66,7 +66,7 @@ class Runs:
     def newer(self, run_ids):
         """Return {"found": {a run: the panel of a later run}}: both of one notebook's cell, and the later one goes on.
 
-        Runs of one execution of a cell, such as those of a loop, are not later ones.
+        Runs of one execution of a cell, such as a loop's, don't count as later.
         """
         asked, found = set(run_ids.split(",")), {}
         folders = sorted(folder for folder in runs_dir().iterdir() if folder.name >= min(asked))
