@@ -10,6 +10,7 @@ import time
 import pytest
 
 from ddl import allocation, attach, launch, runs
+from ddl.diagnose.machine import doctor
 from ddl.follow import processes
 from ddl.follow.run import RunFailed
 from ddl.job.site import SiteError
@@ -67,6 +68,16 @@ def test_two_node_job_has_a_task_per_rank(on_slurm, script):
         (rank, 4, rank % 2, 2, rank // 2, 10.0, f"node0{1 + rank // 2}", "0,1") for rank in range(4)
     ]
     until(lambda: processes.of_run(run.id) == [], 10)
+
+
+@pytest.mark.slow
+def test_doctor_runs_a_rank_on_each_node_and_compares_the_time_limit(on_slurm):
+    on_slurm(gpus_per_node=0)
+    (ran,) = (check for check in doctor(submit=True).checks if check.name == "two ranks")
+    assert ran.state == "OK" and all(node in ran.detail for node in ("node01", "node02")), ran
+    on_slurm(time_limit="02:00:00")
+    (limit,) = (check for check in doctor().checks if check.name == "time limit")
+    assert limit.state == "missing" and "01:00:00" in limit.advice
 
 
 @pytest.mark.slow

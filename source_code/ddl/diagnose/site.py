@@ -149,9 +149,9 @@ def _folders(site):
 
 
 def _file_system(path):
-    """Return the type of the file system that holds `path`, which need not exist."""
+    """Return the type of the file system that holds `path`, which need not exist; "unknown" in a chroot."""
     import psutil
 
     mounts = {part.mountpoint: part.fstype for part in psutil.disk_partitions(all=True)}
     real = path.resolve()
-    return next(mounts[str(folder)] for folder in (real, *real.parents) if str(folder) in mounts)
+    return next((mounts[str(folder)] for folder in (real, *real.parents) if str(folder) in mounts), "unknown")

@@ -54,10 +54,10 @@ class Supervisor:
     """
 
     grace_s = 1.0  # between SIGTERM and SIGKILL, for processes that don't handle SIGTERM
-    began = 0.0  # on the monotonic clock; the time limit counts from here
 
     def __init__(self, options: RunOptions, watch_launcher: bool = True):
         self.options = options
+        self.began = time.monotonic()  # the time limit counts from here; a subclass may move it
         self.run_id = os.environ["DDL_RUN_ID"]
         self.folder = RunFolder(Path(os.environ["DDL_RUN_DIR"]))
         self.preempted = False  # ranks were told to write a checkpoint and end

@@ -75,6 +75,8 @@ def test_image_and_container_program_are_checked(programs, in_container, tmp_pat
     assert check(in_container, "image").detail == f"{tmp_path}/course.sif, 0.0 GiB"
     assert check(in_container, "singularity command").detail == f"{tmp_path}/bin/singularity"
     assert "course.sif (nfs4)" in check(in_container, "shared folders").detail
+    mounts(monkeypatch, {"/proc": "proc"})  # in a chroot
+    assert check(in_container, "shared folders").state == "optional"
     found = check(replace(in_container, image="/nowhere/x.sif"), "image")
     assert found.state == "missing" and "`make sif`" in found.advice
     monkeypatch.setattr(diagnose.os, "access", lambda path, mode: False)  # root reads everything
