@@ -70,7 +70,7 @@ lab: setup  ## set up, then open JupyterLab at Start_Here.ipynb (PORT=8888, NO_B
 		$(if $(NO_BROWSER),--no-browser) $(if $(ROOT_USER),--allow-root)
 
 setup: export DDL_TORCH = $(TORCH)
-setup:  ## make the environment in .venv (VENV=DIR: elsewhere, TORCH=1: with PyTorch, STACK=next: TensorFlow 2.21); it resumes
+setup:  ## make the environment in .venv (VENV=DIR: elsewhere, TORCH=1: with PyTorch, STACK=next: TensorFlow 2.22); it resumes
 	@sh tools/setup.sh "$(VENV)"
 
 update:  ## get the newest release of the course, and keep your answers, your own cells and your files

@@ -57,8 +57,8 @@ def debian(tmp_path_factory, request):
         shutil.rmtree(folder)
 
 
-COMPILERS = {"trixie": "g++-13", "sid": "g++-16"}  # besides each release's own: g++ 14 and 15
-SETUPS = [("trixie", "default", "g++"), ("trixie", "next", "g++-13"), ("sid", "default", "g++-16")]
+COMPILERS = {"trixie": "g++-13", "sid": "g++-15"}  # besides each release's own: g++ 14 and 16
+SETUPS = [(name, *each) for name in COMPILERS for each in (("default", "g++"), ("next", COMPILERS[name]))]
 if sys.base_prefix == "/usr":  # mounting its Python 3.11 would hide that system's own /usr
     SETUPS = [setup for setup in SETUPS if "default" not in setup]
 

@@ -26,7 +26,7 @@ def here(monkeypatch):
         ("2.15.1", False, None, "default", ""),
         ("2.15.1", True, "1", "default", ""),
         ("2.15.1", False, "1", "default", "unset"),
-        ("2.21.0", True, "1", "next", ""),
+        ("2.22.0rc0", True, "1", "next", ""),
         ("2.21.0", True, None, "next", "TF_USE_LEGACY_KERAS=1"),
         ("2.21.0", False, "1", "next", "make setup STACK=next"),
         (None, False, None, "default", ""),
