@@ -49,7 +49,7 @@ def _machine(site):
             for check in software
         ]
     return (
-        *_own_name(),
+        *_addresses(),
         *devices,
         *software,
         *(check for checks in plugins.each("checks") for check in checks()),
@@ -58,12 +58,18 @@ def _machine(site):
     )
 
 
-def _own_name():
-    """Look up this machine's name, as Horovod does unless the course has compiled it."""
+def _addresses():
+    """Try the address where local ranks meet, and this machine's name, which other builds of Horovod look up."""
     import socket
 
     from ddl.records.machine import host_name
 
+    try:
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+    except OSError as error:
+        advice = "ranks meet there: as root, `ip link set lo up && ip address add 127.0.0.1/8 dev lo`"
+        yield missing("127.0.0.1", error.strerror or str(error), advice)
     try:
         address = socket.getaddrinfo(host_name(), 0, socket.AF_INET, socket.SOCK_STREAM)[0][4]
         with socket.socket() as probe:

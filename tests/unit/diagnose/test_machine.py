@@ -1,5 +1,7 @@
 """The report on this machine."""
 
+import socket
+
 import pytest
 
 from ddl.diagnose.machine import doctor
@@ -28,6 +30,15 @@ def test_a_package_that_pythonpath_hides_is_named(monkeypatch, tmp_path):
     assert not doctor().ok and str(tmp_path) in check("PYTHONPATH").advice and "numpy" in check("PYTHONPATH").detail
     (tmp_path / "numpy").rename(tmp_path / "mine")
     assert "PYTHONPATH" not in [each.name for each in doctor().checks]
+
+
+def test_a_machine_where_ranks_cannot_meet_is_not_ready(monkeypatch):
+    def refuse(self, address):
+        raise OSError(99, "Cannot assign requested address")
+
+    monkeypatch.setattr(socket.socket, "bind", refuse, raising=False)
+    found = check("127.0.0.1")
+    assert found.state == "missing" and "Cannot assign" in found.detail and "`ip " in found.advice
 
 
 V2 = {
