@@ -36,12 +36,14 @@ ROOT_USER := $(filter 0,$(shell id -u))
 # third process costs more than it gains: each collects all tests.
 PROCESSES = 3
 test: PROCESSES = 2
+# The fast tests' folders, the longest first, and one launch.
+FAST = tests/grading tests/notebooks tests/launch/test_horovod.py tests/unit
 PYTEST = mkdir -p build && $(PY) -m pytest --numprocesses=$(PROCESSES) --dist=loadfile --no-loadscope-reorder --durations=20 \
 	--junitxml=build/$@.xml
 NO_SKIPS = -p tests.plugins.no_skips
 # On the next stack, the full run has those tests on which its TensorFlow has a say; all others hold on the default.
 NEXT_TESTS := $(if $(SUFFIX),tests/unit/records tests/unit/training \
-	$(addprefix tests/launch/test_,launch.py strategies.py train_text.py bug_hunt.py))
+	$(addprefix tests/launch/test_,horovod.py launch.py strategies.py train_text.py bug_hunt.py))
 
 # The instructor's commands; grading/README.md goes through an evening with them.
 MARKING = export PYTHONPATH="$(CURDIR)/grading:$(CURDIR)/tools"; \
@@ -81,7 +83,7 @@ lint: setup  ## set up, then check layout, types and notebooks (ruff, mypy, tool
 	@$(PY) -m pre_commit run --all-files
 
 test: setup  ## set up, then run the fast tests (STRICT=1: a skipped one is a failure)
-	@$(PYTEST) -m "not slow and not nightly" $(if $(STRICT),$(NO_SKIPS))
+	@$(PYTEST) -m "not slow and not nightly" $(FAST) $(if $(STRICT),$(NO_SKIPS))
 
 test-all: TORCH = $(if $(SUFFIX),,1)
 test-all: setup  ## set up with PyTorch, then run all but the nightly set; a skipped test is a failure (ONLY=slow)

@@ -13,6 +13,17 @@ import pytest
 from ddl import runs
 from ddl.follow import processes
 from ddl.records.paths import data_dir
+from helpers import IN_THE_LAB, LAUNCHING, ROOT, SETTING_UP
+
+# Folders whose tests start ranks, browsers, clusters and set-ups, and the files that these look at. All are slow.
+REAL = {
+    "browser": IN_THE_LAB,
+    "containers": ("containers/*",),
+    "launch": LAUNCHING,
+    "setup": SETTING_UP,
+    "slurm": LAUNCHING,
+}
+FAST = "test_horovod.py"  # but for one launch
 
 CHROMIUM_ARGUMENTS = [
     "--no-sandbox",
@@ -36,6 +47,12 @@ def pytest_collection_finish():
 def pytest_configure(config):
     if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:  # as in a script's background
         signal.signal(signal.SIGINT, signal.default_int_handler)  # what tests start can be interrupted
+
+
+def pytest_itemcollected(item):
+    folder = item.path.relative_to(ROOT / "tests").parts[0]
+    if folder in REAL and item.path.name != FAST and not item.get_closest_marker("nightly"):
+        item.add_marker(pytest.mark.slow(*REAL[folder]))
 
 
 def pytest_make_parametrize_id(val, argname):

@@ -10,7 +10,6 @@ from helpers import ROOT, until
 
 SCREENSHOTS = ROOT / "build" / "screenshots"
 
-pytestmark = pytest.mark.slow
 CHANNELS = 5
 
 

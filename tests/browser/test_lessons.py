@@ -42,7 +42,6 @@ def run_all(open_notebook, path, timeout_s):
     return saved
 
 
-@pytest.mark.slow
 def test_start_here(open_notebook, lesson):
     saved = run_all(open_notebook, lesson("Start_Here.ipynb"), 240)
     html = saved.html

@@ -38,7 +38,6 @@ def folders(lab):
     return {path.name for path in lab.runs.iterdir()} if lab.runs.exists() else set()
 
 
-@pytest.mark.slow
 def test_live_view_shows_a_run_and_stops_the_next_one(course, open_notebook):
     # The handler of the Stop button must also serve the second run.
     cells = [*launching("name='watched', epochs=12", "name='endless', epochs=5000, max_restarts=1"), "print('after')"]
@@ -70,7 +69,6 @@ def test_live_view_shows_a_run_and_stops_the_next_one(course, open_notebook):
         assert processes.of_run(run) == []
 
 
-@pytest.mark.slow
 def test_live_view_returns_after_a_reload(course, open_notebook):
     """The notebook was never saved; the run goes on, and Stop ends it."""
     path = course.notebook("reload.ipynb", [*launching("name='goes on', epochs=5000"), "print('after')"])
@@ -186,7 +184,6 @@ def test_tensorboard_opens_through_the_same_server(course, open_notebook):
     stranger.close()
 
 
-@pytest.mark.slow
 def test_failure_is_shown_cause_first_in_the_browser(course, open_notebook):
     options = "name='fails', epochs=5, fail_at_epoch=1"
     tab = open_notebook(course.notebook("fails.ipynb", launching(options)))
@@ -209,7 +206,6 @@ def double(x):
     return 2 * x"""
 
 
-@pytest.mark.slow
 def test_check_of_an_endless_loop_can_be_interrupted(course, open_notebook):
     path = write_lesson(course.root, SOLVED | {"q01_double": LOOPS}, "from course import check\ncheck('7.Doubling')")
     tab = open_notebook(path)
@@ -239,7 +235,6 @@ def test_check_of_an_endless_loop_can_be_interrupted(course, open_notebook):
     tab.screenshot("endless")
 
 
-@pytest.mark.slow
 def test_question_status_line_and_link_from_check(course, open_notebook):
     checks = "from course import check\ncheck()"
     path = write_released(course.root, SOLVED | {"q02_table": STUBS["q02_table"]}, checks, text="Because.")

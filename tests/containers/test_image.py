@@ -13,9 +13,14 @@ from helpers import ROOT, SETTING_UP, free_port, http_status
 pytestmark = [pytest.mark.nightly("containers/*", *SETTING_UP), pytest.mark.timeout(1200)]
 
 
-# Of the fast tests those of what runs do with the system. The rest computes, with the same versions as outside.
-FAST = [f"tests/unit/{room}" for room in ("diagnose", "start")]
-FAST += [f"tests/launch/test_{name}.py" for name in ("cluster", "fork_server", "launch")]
+# Tests of what runs do with the system. The rest computes, with the same versions as outside.
+SYSTEM = [f"tests/unit/{room}" for room in ("diagnose", "start")]
+SYSTEM += [f"tests/launch/test_{name}.py" for name in ("horovod", "launch")]
+SYSTEM += ["tests/launch/test_cluster.py::test_every_rank_knows_its_task"]
+SYSTEM += [
+    f"tests/launch/test_fork_server.py::test_{name}"
+    for name in ("rank_ends_like_an_interpreter", "all_processes_end_with_the_run")
+]
 
 
 @pytest.fixture
@@ -68,8 +73,8 @@ def test_image_keeps_no_build_files_or_certificates(image):
 
 def test_launch_tests_pass_in_the_image(image):
     said = image.run(
-        "python", "-m", "pytest", "-q", "-m", "not slow", "-p", "tests.plugins.no_skips",
-        "-p", "no:cacheprovider", *FAST,
+        "python", "-m", "pytest", "-q", "-k", "not stock and not doctor", "-p", "tests.plugins.no_skips",
+        "-p", "no:cacheprovider", *SYSTEM,
         user="attendee", folders=[f"{ROOT / 'tests'}:/course/tests:ro"], timeout_s=600,
         IPYTHONDIR="/tmp/ipython",  # not in the home folder, which others start from below
     )  # fmt: skip

@@ -11,8 +11,6 @@ from ddl import launch
 from ddl.job.site import Site
 from helpers import printed, program
 
-pytestmark = pytest.mark.slow
-
 SHOW = """
     import json, os, sys
     print(json.dumps({"rank": int(os.environ["HOROVOD_RANK"]), "cwd": os.getcwd(),

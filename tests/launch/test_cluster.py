@@ -95,7 +95,7 @@ SCHEDULED = """
 @pytest.mark.parametrize(
     "cluster, text, rank, ranks, printed_by",
     [
-        pytest.param("multi_worker", MULTI_WORKER + STEP, 1, 2, (0, 1), marks=pytest.mark.slow),
+        ("multi_worker", MULTI_WORKER + STEP, 1, 2, (0, 1)),
         # The coordinator itself would wait for it to come back, for ever.
         pytest.param(
             *("parameter_server", PARAMETER_SERVER + SCHEDULED, 2, 4, (0,)), marks=pytest.mark.nightly(*LAUNCHING)
@@ -113,7 +113,6 @@ def test_killed_worker_is_named(started, nothing_left, cluster, text, rank, rank
     assert "was killed by SIGKILL" in run.failure.sentence
 
 
-@pytest.mark.slow
 def test_worker_that_never_joins_is_named(started, nothing_left, monkeypatch):
     monkeypatch.setenv("DDL_STALL_S", "1")
     run = started("""

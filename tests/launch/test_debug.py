@@ -50,7 +50,6 @@ class Terminal:
         os.write(self._ours, f"{line}\n".encode())
 
 
-@pytest.mark.slow
 def test_debugged_rank_has_the_terminal_and_a_post_mortem(script, nothing_left):
     command = [sys.executable, "-m", "ddl.cli", "run", "-n", "2", "--oversubscribe", "--debug", "1", script(ASKS)]
     terminal = Terminal(list(map(str, command)))

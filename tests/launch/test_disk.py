@@ -9,8 +9,6 @@ from ddl import launch, runs
 from ddl.cli import main
 from ddl.records.folder import StorageError
 
-pytestmark = pytest.mark.slow
-
 # Fill a disk with a file that can be deleted again.
 FILL = """
     import os, sys, time

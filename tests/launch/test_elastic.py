@@ -34,7 +34,6 @@ def sizes(run):
     return [event["ranks"] for event in read_json_lines(run.folder / "launcher.jsonl") if event["event"] == "ranks"]
 
 
-@pytest.mark.slow
 def test_elastic_run_grows_with_its_discovery_script(nothing_left, capfd):
     run = start(ONE)
     until(lambda: run.progress().step >= 3, 90)
@@ -52,7 +51,7 @@ def test_elastic_run_grows_with_its_discovery_script(nothing_left, capfd):
 NIGHTLY = pytest.mark.nightly(*LAUNCHING)
 
 
-@pytest.mark.parametrize("rank", [pytest.param(0, marks=NIGHTLY), pytest.param(1, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("rank", [pytest.param(0, marks=NIGHTLY), 1])
 def test_elastic_run_replaces_a_killed_rank(rank, nothing_left):
     run = start(steps=60)
     until(lambda: run.progress().step >= 12, 90)

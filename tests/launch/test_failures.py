@@ -15,10 +15,9 @@ from ddl.records.jsonfiles import read_json, read_json_lines
 from ddl.records.machine import host_name
 from helpers import started, until
 
-# The full run tests every failure with cold ranks; the fast tests also run four of them warm.
-COLD = pytest.param("cold", marks=pytest.mark.slow)
-cold = pytest.mark.parametrize("start", [COLD], indirect=True)
-both = pytest.mark.parametrize("start", [COLD, "warm"], indirect=True)
+# Every failure with cold ranks, and four of them also warm.
+cold = pytest.mark.parametrize("start", ["cold"], indirect=True)
+both = pytest.mark.parametrize("start", ["cold", "warm"], indirect=True)
 
 FIRST = """\
 import os, signal, subprocess, sys, time
@@ -122,7 +121,6 @@ def test_closed_output_is_no_failure(ran, end):
     assert ran(end, wait=False).state == "done"
 
 
-@pytest.mark.slow  # it waits for its time limit
 @pytest.mark.parametrize("start", ["warm"], indirect=True)  # to import takes longer than that on a busy machine
 def test_rank_missing_from_a_collective_is_named(ran, monkeypatch, capfd):
     monkeypatch.setenv("DDL_STALL_S", "3")
@@ -158,8 +156,7 @@ except KeyboardInterrupt as error:
     sys.exit(42 if "was stopped" in error._render_traceback_()[0] else 1)
 """
 
-STARTS = [pytest.param("warm", "start", marks=pytest.mark.slow), ("warm", "training")]
-STARTS += [pytest.param("cold", "import", marks=pytest.mark.slow)]
+STARTS = [("warm", "start"), ("warm", "training"), ("cold", "import")]
 STAGES = {
     "start": ("import time; time.sleep(600)", lambda run: True),
     "import": ("import tensorflow, time; time.sleep(600)", lambda run: run.state == "running"),

@@ -120,7 +120,6 @@ def gone(pid):
         return True
 
 
-@pytest.mark.slow
 def test_forked_rank_sees_what_a_cold_rank_sees(both):
     (warm_run, forked), (cold_run, fresh) = both[True], both[False]
     assert start_of(warm_run) == ["warm", "warm"] and start_of(cold_run) == ["cold", "cold"]
@@ -147,7 +146,6 @@ def test_forked_rank_sees_what_a_cold_rank_sees(both):
         assert ours["signals"][signal.SIGHUP - 1] == ours["signals"][signal.SIGQUIT - 1] == "1"
 
 
-@pytest.mark.slow
 def test_random_state_differs_between_ranks(both):
     drawn = [rank["drawn"] for _, ranks in both.values() for rank in ranks]
     assert all(len(set(column)) == 4 for column in zip(*drawn, strict=True))
@@ -175,7 +173,7 @@ atexit.register(print, "at exit")
 """
 
 
-@pytest.mark.parametrize("warm", [True, pytest.param(False, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("warm", [True, False])
 def test_rank_ends_like_an_interpreter(script, tmp_path, warm):
     for number, (end, status) in enumerate(ENDS.items()):
         path = tmp_path / f"file-{number}-"
@@ -187,7 +185,6 @@ def test_rank_ends_like_an_interpreter(script, tmp_path, warm):
         assert (Path(f"{path}0").read_text() == "not flushed") == regular, end
 
 
-@pytest.mark.slow
 def test_server_is_replaced_if_ranks_would_inherit_something_else(script, monkeypatch, own_server):
     shows = script("import os; print(os.environ.get('TF_ENABLE_ONEDNN_OPTS'), oct(os.umask(0)))")
     servers = []
@@ -211,7 +208,6 @@ def test_server_is_replaced_if_ranks_would_inherit_something_else(script, monkey
     until(lambda: gone(servers[0]) and gone(servers[2]), 10)
 
 
-@pytest.mark.slow
 def test_script_that_sets_an_import_variable_is_warned(script):
     names = script("import os\nos.environ['TF_DETERMINISTIC_OPS'] = '1'\nos.environ.update(MINE='2', XLA_FLAGS='x')")
     log = launch(names, workers=1).logs()
@@ -245,7 +241,6 @@ def test_all_processes_end_with_the_run(script, nothing_left):
 # ---------------------------------------------------------------- the server
 
 
-@pytest.mark.slow
 def test_idle_server_ends(monkeypatch, own_server, script):
     monkeypatch.setenv("DDL_WARM_IDLE_S", "0.5")
     assert start_of(launch(script("pass"), workers=1)) == ["warm"]

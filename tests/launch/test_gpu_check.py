@@ -11,7 +11,7 @@ import pytest
 import gpu_check
 from helpers import ROOT, until
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.slow("tools/gpu_check.py")
 
 
 def checked(folder, *only, **variables):

@@ -71,7 +71,6 @@ def up(run):
     return all(path.exists() and "up" in path.read_text() for path in paths)
 
 
-@pytest.mark.slow
 def test_two_hosts_have_two_networks(two_hosts, script, nothing_left, monkeypatch):
     monkeypatch.setenv("SLURM_PROCID", "7")  # a job of Slurm around it is another matter
     run = launch(script(WHERE), workers=4, nodes=2, site=two_hosts)
@@ -109,7 +108,6 @@ def test_killed_launcher_leaves_no_hosts(two_hosts, script, nothing_left, detach
         assert run.state == ("lost" if detach else "stopped")
 
 
-@pytest.mark.slow
 def test_all_reduce_variants_run_over_the_link(two_hosts, nothing_left):
     options = dict(timeout_s=200, sizes=[4, 2**16, 2**19], seconds=0.3)
     run = launch("hierarchical_allreduce.py", workers=4, nodes=2, site=two_hosts, **options)

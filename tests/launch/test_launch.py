@@ -29,14 +29,6 @@ ECHO = """
 """
 
 
-@pytest.mark.ranks(2)
-def test_horovod_sums_over_ranks():
-    hvd, tf = (pytest.importorskip(name) for name in ("horovod.tensorflow", "tensorflow"))
-    hvd.init()
-    assert hvd.size() == 2
-    assert hvd.allreduce(tf.constant(hvd.rank() + 1.0), op=hvd.Sum) == 3
-
-
 def test_script_environment_matches_python_and_run_is_recorded(script, tmp_path, monkeypatch):
     awkward = ["a b", "it's", '"q"', "$HOME", "`x`", "*", "", "a;b&c|d", "é"]
     awkward += ["--threads", "-np", "--m", "-n", "--gloo-t=1"]
@@ -92,7 +84,6 @@ SERVERS = """
 """
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("cluster, text", [("horovod", TRAIN), ("multi_worker", TASKS), ("parameter_server", SERVERS)])
 def test_printed_line_works_under_stock_horovodrun(script, cluster, text):
     path = script("    import os, sys\n" + text)
@@ -187,7 +178,6 @@ def test_run_starts_from_the_command_line(script, capfd):
     assert "duration, s" in capfd.readouterr().out
 
 
-@pytest.mark.slow
 def test_doctor_starts_two_ranks():
     found = diagnose.two_ranks(replace(Site.detect(), gpus_per_node=0))
     assert found.state == "OK" and found.detail.count(f"{host_name()} (") == 2

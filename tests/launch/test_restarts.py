@@ -14,7 +14,7 @@ from ddl.follow import processes
 from ddl.records.jsonfiles import read_json, read_json_lines
 from helpers import ROOT, until
 
-both = pytest.mark.parametrize("start", [pytest.param("cold", marks=pytest.mark.slow), "warm"], indirect=True)
+both = pytest.mark.parametrize("start", ["cold", "warm"], indirect=True)
 
 # Counts 40 steps, keeps every tenth, and ends a rank where the test wants it: `ends` has the start's number and rank.
 COUNTS = """
@@ -77,7 +77,6 @@ def test_same_failure_at_the_same_step_is_not_restarted_again(script, nothing_le
     assert "failed at step 25 twice" in run.failure.sentence
 
 
-@pytest.mark.slow
 def test_restarted_run_ends_with_the_weights_of_an_undisturbed_run(nothing_left):
     options = dict(SMALL, workers=2, checkpoint_every=5, keep_weights=True, oversubscribe=True)
     calm = launch("train_cifar.py", **options)
@@ -92,7 +91,6 @@ def test_restarted_run_ends_with_the_weights_of_an_undisturbed_run(nothing_left)
         np.testing.assert_allclose(before[name], after[name], rtol=1e-3, atol=1e-4)
 
 
-@pytest.mark.slow
 def test_preempted_machine_writes_checkpoint(nothing_left):
     """`ddl run` gets SIGTERM, as on a spot instance."""
     options = [f"--{name.replace('_', '-')}={value}" for name, value in {**SMALL, "steps": 3000}.items()]
@@ -108,7 +106,6 @@ def test_preempted_machine_writes_checkpoint(nothing_left):
     assert (run.folder / checkpoint.FILE).exists()
 
 
-@pytest.mark.slow
 def test_killed_launcher_leaves_a_checkpoint(nothing_left):
     run = launch(
         "train_cifar.py", **SMALL, workers=2, checkpoint_every=5, max_restarts=3, oversubscribe=True, wait=False

@@ -12,7 +12,7 @@ from ddl import RunFailed, launch
 from ddl.errors import InputError
 from helpers import ROOT, answers, launched, launches
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.slow("source_code/course/sharding/*")
 
 SCRIPTS = ROOT / "source_code/course/sharding/scripts"
 WIDTH, DEPTH, HEADS, LENGTH, BATCH = 256, 1, 4, 64, 8  # of all ranks together; TensorFlow does not count small tensors

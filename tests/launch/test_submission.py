@@ -4,7 +4,7 @@ import pytest
 
 from ddl import RunFailed, launch
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.slow("source_code/course/challenge/*")
 
 FILE = """
 import numpy as np

@@ -13,8 +13,6 @@ from ddl import attach, launch, runs
 from ddl.follow import processes
 from helpers import until
 
-pytestmark = pytest.mark.slow
-
 LAUNCH = (
     "from ddl import launch; run = launch({script!r}, workers=1, check=False, warm={warm}, timeout_s=60, **{options})\n"
 )

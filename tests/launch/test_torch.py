@@ -86,7 +86,6 @@ SEEN = """
 """
 
 
-@pytest.mark.slow
 def test_printed_line_works_under_stock_torchrun(script):
     pytest.importorskip("torch")
     path = script("    import os, sys\n" + SEEN)

@@ -13,7 +13,7 @@ from ddl import launch
 from ddl.records.jsonfiles import read_json, read_json_lines
 from helpers import ROOT, on_ranks
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.slow("source_code/*.py", "source_code/course/training/*", "source_code/course/data/*")
 
 SCRIPT = ROOT / "source_code" / "train_cifar.py"
 WORKER = ROOT / "tests" / "workers" / "train_worker.py"

@@ -4,7 +4,7 @@ import pytest
 
 from ddl import launch
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.slow("source_code/course/multi_gpu/*")
 
 
 @pytest.mark.parametrize(

@@ -49,7 +49,12 @@ def test_example_of_contributing_adds_a_question_with_a_hidden_part(copied):
     assert re.findall(rf"# %% {name} (right|wrong)", (copied / f"tests/grading/variants/{source.name}").read_text())
 
 
-@pytest.mark.parametrize("lesson", [source.stem for source in lessons.sources(ROOT) if source.stem != lessons.HOME])
+def lesson_of(source):
+    mark = () if source.stem == "2.System-Topology" else pytest.mark.slow("lessons/*", "tools/question.py")
+    return pytest.param(source.stem, marks=mark)
+
+
+@pytest.mark.parametrize("lesson", [lesson_of(each) for each in lessons.sources(ROOT) if each.stem != lessons.HOME])
 def test_each_lesson_takes_a_question(lesson, copied):
     text = (copied / "lessons" / f"{lesson}.py").read_text()
     longer = question.added(text, "q77_mean")

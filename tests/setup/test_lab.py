@@ -12,7 +12,6 @@ import pytest
 from helpers import ROOT, free_port, http_status
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(120)
 def test_make_lab_prints_an_address_with_a_token(tmp_path):
     port = free_port()

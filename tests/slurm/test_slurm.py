@@ -41,7 +41,6 @@ def slurm_state(run):
     return state and state.state
 
 
-@pytest.mark.slow
 def test_one_node_job_passes_only_named_variables(on_slurm, script, monkeypatch):
     monkeypatch.setenv("MY_API_TOKEN", "hush-4711")
     monkeypatch.setenv("MY_SETTING", "seven")
@@ -58,7 +57,6 @@ def test_one_node_job_passes_only_named_variables(on_slurm, script, monkeypatch)
     assert run.progress().ranks[0].host == first["node"]
 
 
-@pytest.mark.slow
 def test_two_node_job_has_a_task_per_rank(on_slurm, script):
     run = launch(script(WHERE), workers=4)
     assert run.state == "done", run.failure
@@ -70,7 +68,6 @@ def test_two_node_job_has_a_task_per_rank(on_slurm, script):
     until(lambda: processes.of_run(run.id) == [], 10)
 
 
-@pytest.mark.slow
 def test_doctor_runs_a_rank_on_each_node_and_compares_the_time_limit(on_slurm):
     on_slurm(gpus_per_node=0)
     (ran,) = (check for check in doctor(submit=True).checks if check.name == "two ranks")
@@ -80,7 +77,6 @@ def test_doctor_runs_a_rank_on_each_node_and_compares_the_time_limit(on_slurm):
     assert limit.state == "missing" and "01:00:00" in limit.advice
 
 
-@pytest.mark.slow
 def test_launches_in_an_allocation_do_not_queue(on_slurm, script):
     with allocation(nodes=2) as job:
         first, second = (launch(script(WHERE, f"{name}.py"), workers=4) for name in ("first", "second"))
@@ -100,7 +96,6 @@ def slurm_jobs():
     return set(listed.stdout.split())
 
 
-@pytest.mark.slow
 def test_pending_run_can_be_cancelled(on_slurm, script, capfd):
     busy = launch(script(SLEEP), workers=4, wait=False)
     until(lambda: busy.state == "running")
@@ -131,7 +126,6 @@ def test_pending_run_can_be_cancelled(on_slurm, script, capfd):
     until(lambda: processes.of_run(busy.id) == [], 10)
 
 
-@pytest.mark.slow
 def test_detached_slurm_run_is_stopped_from_the_command_line(on_slurm, script):
     code = (
         "import sys, time; from ddl import launch; "
@@ -160,7 +154,6 @@ def test_killed_kernel_cancels_the_slurm_job(on_slurm, script):
     until(lambda: processes.of_run(run.id) == [], 10)
 
 
-@pytest.mark.slow
 def test_slurm_refusal_is_passed_on(on_slurm, script):
     path = script(SLEEP)
     on_slurm(partition="nonsense")
@@ -188,7 +181,6 @@ def failing_prolog(slurm_conf, monkeypatch, tmp_path):
         subprocess.run(["scontrol", "update", f"nodename={node}", "state=resume"], capture_output=True)
 
 
-@pytest.mark.slow
 def test_failing_prolog_is_quoted_and_a_held_job_says_so(on_slurm, failing_prolog, script):
     with pytest.raises(RunFailed, match="[Pp]rolog fail"):
         launch(script(SLEEP), workers=2)
@@ -238,7 +230,6 @@ def test_requeued_run_keeps_one_record(on_slurm):
     check_one_record(run.wait(), 400)
 
 
-@pytest.mark.slow
 def test_killed_rank_on_the_second_node_restarts_the_run(on_slurm):
     run = launch("train_cifar.py", workers=4, wait=False, max_restarts=2, checkpoint_every=10, steps=100, **TRAIN)
     until(lambda: run.progress().step > 20)

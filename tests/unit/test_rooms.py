@@ -1,6 +1,7 @@
 """Allowed imports between packages, as listed in CONTRIBUTING.md."""
 
 import ast
+import functools
 import graphlib
 
 import pytest
@@ -46,11 +47,17 @@ def modules():
                 yield ".".join(path.relative_to(SOURCE).with_suffix("").parts).removesuffix(".__init__"), path
 
 
+@functools.cache
+def nodes(path):
+    """All of a module's syntax, parsed once."""
+    return list(ast.walk(ast.parse(path.read_text())))
+
+
 def imports(by_name=True):
     """Every import of one of the packages' modules by another: (importing, imported); also `by_name` in a string."""
     names = dict(modules())
     for module, path in names.items():
-        for node in ast.walk(ast.parse(path.read_text())):
+        for node in nodes(path):
             if isinstance(node, ast.ImportFrom) and (node.module or "").partition(".")[0] in ("ddl", "course"):
                 for alias in node.names:
                     inside = f"{node.module}.{alias.name}"
@@ -83,7 +90,7 @@ def test_packages_import_one_way():
 
 def test_ddl_never_imports_course():
     for path in (SOURCE / "ddl").rglob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text())):
+        for node in nodes(path):
             names = [node.module or ""] if isinstance(node, ast.ImportFrom) else []
             names += [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
             names += [node.value] if isinstance(node, ast.Constant) and isinstance(node.value, str) else []

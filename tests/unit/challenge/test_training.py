@@ -21,6 +21,7 @@ def schedule(done):
 """
 
 
+@pytest.mark.slow("source_code/course/challenge/*")
 def test_trained_submission_predicts_original_classes():
     draws = np.random.default_rng(0)
     patterns, labels = draws.integers(0, 256, (10, 32, 32, 3)), np.arange(2048) % 10

@@ -11,6 +11,7 @@ from course.convergence.landscape import Landscape, rescaling
 from course.convergence.matrices import largest
 from course.training.recipes import SettingError
 
+pytestmark = pytest.mark.slow("source_code/course/convergence/*")
 CLASSES = 3
 
 
@@ -71,7 +72,6 @@ def known():
     return Landscape(model, batches()), hessian
 
 
-@pytest.mark.slow
 def test_hessian_products_match_full_hessian(known):
     landscape, hessian = known
     before = landscape.model.get_weights()
@@ -83,7 +83,6 @@ def test_hessian_products_match_full_hessian(known):
         np.testing.assert_array_equal(was, now)
 
 
-@pytest.mark.slow
 def test_eigenvalues_match_full_hessian(known):
     landscape, hessian = known
     found = largest(landscape.hessian, len(hessian), count=3, tolerance=1e-5)
@@ -96,7 +95,6 @@ def test_eigenvalues_match_full_hessian(known):
         largest(landscape.hessian, len(hessian), iterations=3, tolerance=1e-12)
 
 
-@pytest.mark.slow
 def test_partial_batches_add_up_over_ranks(known):
     landscape, hessian = known
     vector = np.random.default_rng(4).normal(size=len(hessian))

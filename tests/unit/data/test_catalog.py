@@ -78,6 +78,7 @@ def test_validation_images_are_not_trained_on(monkeypatch):
             load("cifar10", **{"held_out": "validation", **options})
 
 
+@pytest.mark.slow("source_code/course/data/*")
 def test_generated_images_are_reproducible():
     images, labels = synthetic.generate("train", 1200, seed=4)
     again, few = synthetic.generate("train", 1200, seed=4), synthetic.generate("train", 730, seed=4)
@@ -90,6 +91,7 @@ def test_generated_images_are_reproducible():
         assert not np.array_equal(images[:500], synthetic.generate(part, 500, seed)[0])
 
 
+@pytest.mark.slow("source_code/course/data/*")
 def test_generated_set_is_stored_and_listed(folder, small_whole):
     cifar, generated, *_ = listing()
     assert not cifar.is_here and "ddl data fetch cifar10" in str(cifar)
@@ -120,6 +122,7 @@ print(load("synthetic").train_samples)
 """
 
 
+@pytest.mark.slow("source_code/course/data/*")
 def test_ranks_that_start_together_generate_once():
     ranks = [subprocess.Popen([sys.executable, "-c", RANK], stdout=subprocess.PIPE, text=True) for _ in range(4)]
     said = " ".join(rank.communicate()[0] for rank in ranks).split()

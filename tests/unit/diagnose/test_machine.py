@@ -14,6 +14,18 @@ def check(name, site=None):
     return next(check for check in doctor(site).checks if check.name == name)
 
 
+@pytest.fixture(autouse=True)
+def built(request, monkeypatch):
+    """Loading Horovod takes seconds, so only a slow test asks it what it was built with."""
+    if not request.node.get_closest_marker("slow"):
+        monkeypatch.setattr("ddl.diagnose.machine.horovod_build", lambda: (["gloo"], ""))
+
+
+@pytest.mark.slow("source_code/ddl/diagnose/*")
+def test_horovod_here_can_be_loaded():
+    assert check("Horovod build").state == "OK" and "gloo" in check("Horovod build").detail
+
+
 def test_report_lists_missing_requirements():
     report = Report((Check("memory", "OK", "8 GiB"), Check("compiler", "missing", "no `g++`", "`apt install g++`")))
     assert not report.ok
@@ -28,6 +40,7 @@ def test_a_package_that_pythonpath_hides_is_named(monkeypatch, tmp_path):
     (tmp_path / "numpy").mkdir()
     monkeypatch.setenv("PYTHONPATH", f"/nonexistent:{tmp_path}")
     assert not doctor().ok and str(tmp_path) in check("PYTHONPATH").advice and "numpy" in check("PYTHONPATH").detail
+    monkeypatch.setattr("ddl.diagnose.machine._machine", lambda site: ())
     (tmp_path / "numpy").rename(tmp_path / "mine")
     assert "PYTHONPATH" not in [each.name for each in doctor().checks]
 
@@ -73,7 +86,6 @@ def test_limits_of_control_groups_count_at_every_level(tmp_path, monkeypatch, gr
 
 
 def test_horovod_needs_the_sites_controller(monkeypatch):
-    monkeypatch.setattr("ddl.diagnose.machine.horovod_build", lambda: (["gloo"], ""))
     assert check("Horovod build").state == "OK"
     cluster = Site(scheduler="slurm", controller="mpi")
     assert "HOROVOD_WITH_MPI=1" in check("Horovod build", cluster).advice
@@ -113,7 +125,6 @@ def test_report_quotes_a_broken_gpu_and_refuses_one_that_is_too_new(gpus):
     assert old.state == "optional" and "DDL_ACCELERATOR=gpu" in old.advice
 
 
-def test_gpus_without_nccl_are_explained(monkeypatch):
-    monkeypatch.setattr("ddl.diagnose.machine.horovod_build", lambda: (["gloo"], ""))
+def test_gpus_without_nccl_are_explained():
     assert "host memory" in check("Horovod build", Site(cores_per_node=4, gpus_per_node=2)).advice
     assert not check("Horovod build", Site(cores_per_node=4, gpus_per_node=1)).advice

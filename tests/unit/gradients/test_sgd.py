@@ -11,9 +11,12 @@ from course.gradients import descent, sgd
 MANY = descent.generated(64)  # the lesson's points
 BEST = descent.best_weight(MANY)
 RATE = 0.0018  # the lesson's
+LATER = pytest.mark.slow("source_code/course/gradients/*")
 
 
-@pytest.mark.parametrize("lr, size", [(RATE, 1), (0.0072, 4), (0.0288, 16), (0.06, 4)])
+@pytest.mark.parametrize(
+    "lr, size", [(RATE, 1), (0.0072, 4), pytest.param(0.0288, 16, marks=LATER), pytest.param(0.06, 4, marks=LATER)]
+)
 def test_moments_are_those_of_many_trainings(lr, size):
     weights = sgd.trainings(0.0, lr, size, MANY, steps=150, count=20_000, seed=1)
     lowest = descent.loss(BEST, MANY)

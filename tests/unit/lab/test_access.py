@@ -47,17 +47,22 @@ def serve(options, folder, configuration):
     return json.loads(subprocess.run(words, env=environment, capture_output=True, text=True, check=True).stdout)
 
 
-@pytest.mark.parametrize("section", ["IdentityProvider", "ServerApp"])
+LATER = pytest.mark.slow("source_code/course/lab/*")
+
+
+@pytest.mark.parametrize("section", [pytest.param("IdentityProvider", marks=LATER), "ServerApp"])
 def test_a_users_own_configuration_opens_no_server_of_the_course(command_line, tmp_path, section):
     ip, asks, token = serve(command_line(), tmp_path, OPEN.format(section))
     assert ip == "127.0.0.1" and asks and len(token) > 30
 
 
+@LATER
 def test_a_users_password_is_kept(command_line, tmp_path):
     configuration = 'c.PasswordIdentityProvider.hashed_password = "argon2:x"\n' + OPEN.format("IdentityProvider")
     assert serve(command_line(), tmp_path, configuration) == ["127.0.0.1", True, ""]
 
 
+@LATER
 def test_options_of_the_command_decide(command_line, tmp_path):
     options = command_line("--ip=0.0.0.0", "--IdentityProvider.token=")
     assert serve(options, tmp_path, "") == ["0.0.0.0", False, ""]

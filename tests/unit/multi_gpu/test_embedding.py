@@ -8,6 +8,7 @@ pytest.importorskip("tensorflow_hub")
 
 from course.multi_gpu import embedding
 
+pytestmark = pytest.mark.slow("source_code/course/multi_gpu/*")
 TEXTS = tf.constant(["Hello, World!", "", "hello", "world ?", "¿Qué?", "?!"])
 
 

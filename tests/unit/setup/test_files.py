@@ -66,6 +66,7 @@ def test_conda_users_get_the_same_versions(file, lock, python, later):
     assert {f"python={python}", "cxx-compiler", "make", "pip"} <= set(conda)
 
 
+@pytest.mark.slow(".gitattributes")
 def test_clone_with_converted_line_ends_keeps_those_of_linux(tmp_path):
     clone = tmp_path / "clone"
     command = ["git", "clone", "--quiet", "--depth=1", "-c", "core.autocrlf=true", f"file://{ROOT}", clone]
