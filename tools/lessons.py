@@ -2,7 +2,7 @@
 
     tools/lessons.py build          what `make notebooks` runs
     tools/lessons.py check          name every notebook that differs from its source
-    tools/lessons.py run [LESSON] [--size smoke|reader]
+    tools/lessons.py run [LESSON] [--size smoke|reader] [--together N]
 
 The source of a lesson is lessons/<lesson>.py, in jupytext's percent format. A lesson is executed with its model answers
 in a separate folder under build/, without reading or writing notebooks/. Executed notebooks and their HTML go to
@@ -18,6 +18,7 @@ import os
 import re
 import shutil
 import signal
+import subprocess
 import sys
 import time
 from collections import Counter
@@ -25,7 +26,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ddl.records.log import last_lines
-from line import Line, follow
+from ddl.records.machine import usable_cores
+from line import Line
 
 ROOT = Path(__file__).resolve().parent.parent
 METADATA = {
@@ -36,6 +38,8 @@ HOME = "Start_Here"
 HINTS = "source_code/course/lab/hints.json"
 NAVIGATION = {"tags": ["navigation"], "editable": False, "deletable": False}  # of cells that lead to other lessons
 LESSON_LINK = re.compile(r'href="(?:\.\./|notebooks/)?([\w.-]+)\.ipynb"')  # pages lie in one folder
+CELL = re.compile(r"Executing Cell (\d+)-")  # papermill's line before each
+POLL_S = 0.5
 SHOWN_LINES = 12  # of a failing cell, and of its traceback
 
 
@@ -259,8 +263,8 @@ def check(root: Path) -> int:
     return int(bool(wrong))
 
 
-def run(root: Path, lesson: str, size: str) -> int:
-    """Execute lessons one after another, with a line each, and list failures at the end."""
+def run(root: Path, lesson: str, size: str, together: int) -> int:
+    """Execute lessons, `together` at the same time, with a line for each and for all; list failures at the end."""
     chosen = begins_so(lesson, sources(root))
     if not chosen:
         have = ", ".join(source.stem for source in sources(root)) or "none"
@@ -272,13 +276,27 @@ def run(root: Path, lesson: str, size: str) -> int:
         if not any("parameters" in cell.metadata.get("tags", []) for cell in notebook.cells):
             print(f"{source.relative_to(root)} has no cell with the tag `parameters`, so its size cannot be set.")
             return 1
+    line, waiting, running = Line("lessons", f"0 of {len(chosen)}"), list(chosen), []
     failures = {}
-    for source, notebook in answered.items():
-        line = Line("lesson", source.stem)
-        failure = execute(notebook, source, root, size, line, course)
-        line.end("FAILED" if failure else "passed")
-        if failure:
-            failures[source] = failure
+    try:
+        while waiting or running:
+            while waiting and len(running) < together:
+                source = waiting.pop(0)
+                running.append(Execution(answered[source], source, root, size, course))
+            time.sleep(POLL_S)
+            for execution in [each for each in running if each.process.poll() is not None]:
+                failure = execution.end()
+                running.remove(execution)
+                if failure:
+                    failures[execution.source] = failure
+                line.keep(f"lesson   {execution} {'FAILED' if failure else 'passed'}")
+            line.name = f"{len(chosen) - len(waiting) - len(running)} of {len(chosen)}"
+            line.show("; ".join(map(Execution.where, running)))
+    finally:
+        for execution in running:
+            execution.stop()
+    line.end(f"{len(failures)} FAILED" if failures else "passed")
+    failures = {source: failures[source] for source in chosen if source in failures}
     for failure in failures.values():
         print(f"\n{failure.details}".rstrip())
     for source, failure in failures.items():
@@ -287,45 +305,70 @@ def run(root: Path, lesson: str, size: str) -> int:
 
 
 def work_folder(stem: str, root: Path) -> Path:
-    """Yield the folder for a lesson's execution, and remove it afterward."""
+    """Return the folder for a lesson's execution, which is removed afterward."""
     return root / "build" / "work" / stem
 
 
-def execute(notebook, source: Path, root: Path, size: str, line: Line, course: dict[Path, str]) -> Failure | None:
-    """Execute a lesson's answered notebook with this Python; write it and its HTML to build/, without the answers.
+class Execution:
+    """A lesson's answered notebook under papermill, in this Python, beside a fresh copy of the course's notebooks.
 
-    It runs next to a fresh copy of the course's notebooks, not the reader's.
+    Its end writes the notebook and its HTML to build/, without the answers.
     """
-    import nbformat
 
-    build = root / "build"
-    result = build / f"{source.stem}.ipynb"
-    work = work_folder(source.stem, root)
-    shutil.rmtree(work, ignore_errors=True)
-    for path, text in course.items():
-        (work / path).parent.mkdir(parents=True, exist_ok=True)
-        (work / path).write_text(text)
-    answered = notebook_path(source, work)  # location expected by `check()`
-    nbformat.write(notebook, answered)
-    env = {k: v for k, v in os.environ.items() if k != "JUPYTER_PATH"}
-    env |= {"JUPYTER_PREFER_ENV_PATH": "1", "PYTHONNOUSERSITE": "1"}
-    env["DDL_VIEW"] = "live"  # the website shows how launches ended
-    env |= {"PATH": f"{Path(sys.executable).parent}:{env['PATH']}", "DDL_RUNS_DIR": str(build / "runs")}
-    papermill = [sys.executable, "-m", "papermill", answered, result, "-p", "size", size]
-    papermill += ["--kernel", "python3", "--cwd", notebook_path(source, work).parent]
-    papermill += ["--no-progress-bar", "--log-output"]
-    log = build / f"{source.stem}.log"
-    for old in (result, log):
-        old.unlink(missing_ok=True)
-    try:
-        if follow(papermill, log, env, line, len(notebook.cells)) == 0:
-            return None
-        return failing_cell(result) or Failure(
-            f"stopped without a failing cell; the log is {log}", "\n".join(last_lines(log, 15))
-        )
-    finally:
-        shutil.rmtree(work, ignore_errors=True)
-        write_without_answers(result, notebook)
+    def __init__(self, notebook, source: Path, root: Path, size: str, course: dict[Path, str]) -> None:
+        import nbformat
+
+        self.notebook, self.source, self.started = notebook, source, time.monotonic()
+        build = root / "build"
+        self.result, self.log = build / f"{source.stem}.ipynb", build / f"{source.stem}.log"
+        self.work = work_folder(source.stem, root)
+        shutil.rmtree(self.work, ignore_errors=True)
+        for path, text in course.items():
+            (self.work / path).parent.mkdir(parents=True, exist_ok=True)
+            (self.work / path).write_text(text)
+        answered = notebook_path(source, self.work)  # location expected by `check()`
+        notebook.metadata["lessons"] = {"answered": True}  # for the engine: no answer may be missing
+        nbformat.write(notebook, answered)
+        env = {k: v for k, v in os.environ.items() if k != "JUPYTER_PATH"}
+        env |= {"JUPYTER_PREFER_ENV_PATH": "1", "PYTHONNOUSERSITE": "1"}
+        env["DDL_VIEW"] = "live"  # the website shows how launches ended
+        env |= {"PATH": f"{Path(sys.executable).parent}:{env['PATH']}", "DDL_RUNS_DIR": str(build / "runs")}
+        papermill = [sys.executable, "-m", "papermill", answered, self.result, "-p", "size", size]
+        papermill += ["--engine", "lessons", "--kernel", "python3", "--cwd", answered.parent]
+        papermill += ["--no-progress-bar", "--log-output"]
+        for old in (self.result, self.log):
+            old.unlink(missing_ok=True)
+        with self.log.open("wb") as file:
+            self.process = subprocess.Popen(papermill, stdin=subprocess.DEVNULL, stdout=file, stderr=file, env=env)
+
+    def __str__(self) -> str:
+        return f"{self.source.stem:<27} {time.monotonic() - self.started:4.0f} s "
+
+    def where(self) -> str:
+        """Return which of the cells runs; papermill adds one with the parameters."""
+        begun = [found[1] for text in last_lines(self.log, 1000) if (found := CELL.match(text))]
+        return self.source.stem + (f" cell {begun[-1]} of {len(self.notebook.cells) + 1}" if begun else "")
+
+    def stop(self) -> None:
+        """End papermill, and with it the kernel."""
+        self.process.terminate()
+        self.process.wait()
+        self._leave()
+
+    def end(self) -> Failure | None:
+        """Return how an ended execution failed, if it did."""
+        try:
+            if self.process.returncode == 0:
+                return None
+            return failing_cell(self.result) or Failure(
+                f"stopped without a failing cell; the log is {self.log}", "\n".join(last_lines(self.log, 15))
+            )
+        finally:
+            self._leave()
+
+    def _leave(self) -> None:
+        shutil.rmtree(self.work, ignore_errors=True)
+        write_without_answers(self.result, self.notebook)
 
 
 def failing_cell(result: Path) -> Failure | None:
@@ -364,6 +407,7 @@ def write_without_answers(result: Path, answered) -> None:
     notebook = nbformat.read(result, as_version=4)
     for cell in notebook.cells:
         cell.source = handed.get(cell.id, cell.source)
+    del notebook.metadata["lessons"]
     nbformat.write(notebook, result)
     html, _ = HTMLExporter().from_filename(str(result))
     result.with_suffix(".html").write_text(LESSON_LINK.sub(r'href="\1.html"', html))
@@ -377,11 +421,13 @@ def main(arguments: list[str], root: Path = ROOT) -> int:
     runner = commands.add_parser("run")
     runner.add_argument("lesson", nargs="?", default="")
     runner.add_argument("--size", choices=("smoke", "reader"), default="smoke")
+    runner.add_argument("--together", type=int, help="lessons at the same time: one, or at smoke size one a core")
     given = parser.parse_args(arguments)
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         if given.command == "run":
-            return run(root, given.lesson, given.size)
+            together = given.together or (usable_cores() if given.size == "smoke" else 1)
+            return run(root, given.lesson, given.size, together)
         return {"build": build, "check": check}[given.command](root)
     except KeyboardInterrupt:
         print("\nlessons: interrupted", file=sys.stderr)

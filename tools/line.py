@@ -1,17 +1,10 @@
 """Status line of a long step: redrawn in a terminal, otherwise repeated every ten seconds."""
 
-import re
 import shutil
-import subprocess
 import sys
 import time
-from pathlib import Path
-
-from ddl.records.log import last_lines
 
 SILENCE_S = 10
-POLL_S = 0.5
-CELL = re.compile(r"Executing Cell (\d+)-")  # papermill's line before each
 
 
 class Line:
@@ -37,26 +30,12 @@ class Line:
         else:
             print(text[:160], flush=True)
 
+    def keep(self, text: str) -> None:
+        """Print a line that stays, above this one."""
+        print(f"\r\033[K{text}" if self.terminal else text, flush=True)
+
     def end(self, detail: str = "") -> None:
         self.shown = -SILENCE_S
         self.show(detail)
         if self.terminal:
             print(flush=True)
-
-
-def follow(command: list, log: Path, env: dict[str, str], line: Line, cells: int) -> int:
-    """Run papermill with its output in a log, show which of the cells runs, and return the exit status."""
-    with (
-        log.open("wb") as file,
-        subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=file, stderr=file, env=env) as process,
-    ):
-        try:
-            while process.poll() is None:
-                lines = last_lines(log, 1000)
-                begun = [found[1] for text in lines if (found := CELL.match(text))]
-                line.show(f"cell {begun[-1]} of {cells}" if begun else "".join(lines[-1:]))
-                time.sleep(POLL_S)
-        except BaseException:
-            process.terminate()
-            raise
-    return process.returncode

@@ -26,6 +26,10 @@ def test_only_other_errors_than_missing_answers_fail(tmp_path):
     executed = nbformat.read(path.with_name("out.ipynb"), as_version=4)
     texts = [output.get("text", "") for cell in executed.cells for output in cell.get("outputs", ())]
     assert [text for text in texts if "not answered" in text]
+    executed.metadata["lessons"] = {"answered": True}  # as `make run` writes: then no answer may be missing
+    nbformat.write(executed, path)
+    status, said = run(path, "--engine", "lessons")
+    assert status == 1 and "NotImplementedError" in said
     wrong = write_lesson(tmp_path, SOLVED | {"q02_table": "table = 0"})
     status, said = run(wrong, "--engine", "lessons")
     assert status == 1 and "AssertionError" in said

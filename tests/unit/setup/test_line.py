@@ -1,7 +1,5 @@
-"""A lesson's process after an interrupt of its runner."""
+"""Lessons' processes after an interrupt of their runner."""
 
-import contextlib
-import re
 import signal
 import subprocess
 import sys
@@ -11,26 +9,37 @@ import pytest
 
 from helpers import ROOT, until
 
+LESSON = """\
+# %% tags=["parameters"]
+size = "reader"
 
+# %%
+import time
+
+time.sleep(600)
+"""
+
+
+@pytest.mark.slow("tools/lessons.py")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_an_interrupted_command_ends(tmp_path, number):
+def test_an_interrupted_run_of_lessons_ends(tmp_path, number):
+    for name in ("1.One", "2.Two"):
+        (tmp_path / "lessons").mkdir(exist_ok=True)
+        (tmp_path / f"lessons/{name}.py").write_text(LESSON)
     program = (
-        "import os, pathlib, signal, sys, lessons, line\n"
+        "import pathlib, signal, sys, lessons\n"
         # A shell's background job ignores SIGINT, and so would a test that was started as one.
-        "for number in (signal.SIGINT, signal.SIGTERM): signal.signal(number, signal.default_int_handler)\n"
-        "line.SILENCE_S = 0\n"
-        "sleep = ['/bin/sh', '-c', 'echo \"Executing Cell $$---\"; exec sleep 61']\n"
-        "lessons.follow(sleep, pathlib.Path('log'), dict(os.environ), line.Line('a', 'b'), 9)"
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
+        "sys.exit(lessons.main(['run', '--together', '2'], pathlib.Path()))"
     )
     outer = subprocess.Popen(
-        [sys.executable, "-c", program],
-        cwd=tmp_path, env={"PYTHONPATH": str(ROOT / "tools")}, text=True,
-        stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+        [sys.executable, "-c", program], cwd=tmp_path, env={"PYTHONPATH": str(ROOT / "tools"), "PATH": "/usr/bin:/bin"},
+        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
     )  # fmt: skip
     with outer:
-        shown = next(found for text in outer.stdout if (found := re.search(r"s  cell (\d+) of 9$", text)))
-        child = psutil.Process(int(shown[1]))
+        logs = [tmp_path / f"build/{name}.log" for name in ("1.One", "2.Two")]
+        until(lambda: all(log.exists() and "Executing Cell 3" in log.read_text() for log in logs))
+        inside = psutil.Process(outer.pid).children(recursive=True)
         outer.send_signal(number)
-    assert outer.returncode != 0
-    with contextlib.suppress(psutil.NoSuchProcess):  # its parent has already collected it
-        until(lambda: child.status() == psutil.STATUS_ZOMBIE, 20)
+    assert outer.returncode == 130 and len(inside) >= 4  # two of papermill, two kernels
+    until(lambda: not any(each.is_running() and each.status() != psutil.STATUS_ZOMBIE for each in inside), 20)
