@@ -22,7 +22,6 @@ WHEN ?=
 SITE ?=
 STRICT ?=
 ONLY ?=
-DUE ?=
 MINUTES ?=
 TORCH ?=
 
@@ -60,7 +59,7 @@ export JUPYTER_PREFER_ENV_PATH := 1
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help lab setup update lint test test-all test-nightly run site notebooks question clock check lock reference bench images photograph image sif clean distclean
+.PHONY: help lab setup update lint test test-all test-nightly test-due run site notebooks question clock check lock reference bench images photograph image sif clean distclean
 .PHONY: findings release due hub collect autograde feedback grades formgrader challenge
 
 help:  ## list the targets
@@ -92,10 +91,14 @@ test-all: setup  ## set up with PyTorch, then run all but the nightly set; a ski
 	@$(if $(SUFFIX),$(PY) tools/lessons.py run --size smoke 1)
 
 test-nightly: TORCH = 1
-test-nightly: setup  ## run the nightly set: the image, a fresh clone, every lesson (DUE=1: what has changed, and a fifth of the rest; MINUTES=)
+test-nightly: setup  ## run the nightly set: the image, a fresh clone, every lesson
 	@sh tools/debian.sh
-	@$(PYTEST) $(NO_SKIPS) -m nightly $(if $(DUE),-p tests.plugins.nightly --due) \
-		$(if $(MINUTES),--minutes=$(MINUTES))
+	@$(PYTEST) $(NO_SKIPS) -m nightly
+
+test-due: TORCH = 1
+test-due: setup  ## of the slow and the nightly set, run a few and what has changed (MINUTES=: begin none after these)
+	@sh tools/debian.sh
+	@$(PYTEST) $(NO_SKIPS) -m "slow or nightly" -p tests.plugins.due --due $(if $(MINUTES),--minutes=$(MINUTES))
 
 run: setup  ## execute the lessons into build/ (LESSON=4 for one, SIZE=smoke|reader)
 	@$(PY) tools/lessons.py run --size "$(SIZE)" $(LESSON)

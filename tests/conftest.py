@@ -13,17 +13,20 @@ import pytest
 from ddl import runs
 from ddl.follow import processes
 from ddl.records.paths import data_dir
-from helpers import IN_THE_LAB, LAUNCHING, ROOT, SETTING_UP
+from helpers import IN_THE_LAB, MARKING, ROOT, SETTING_UP
 
-# Folders whose tests start ranks, browsers, clusters and set-ups, and the files that these look at. All are slow.
-REAL = {
+# Folders whose tests start ranks, browsers, clusters and set-ups: all are slow, but for one launch.
+REAL = {"browser", "containers", "launch", "setup", "slurm"}
+FAST = "test_horovod.py"
+LOOKS_AT = {  # files that a folder's slow tests look at (see plugins/due.py), besides those that their own marks name
     "browser": IN_THE_LAB,
     "containers": ("containers/*",),
-    "launch": LAUNCHING,
+    "grading": MARKING,
+    "launch": ("source_code/ddl/*",),
+    "notebooks": ("lessons/*", "tools/*.py", "results/*", "source_code/course/*"),
     "setup": SETTING_UP,
-    "slurm": LAUNCHING,
+    "slurm": ("source_code/ddl/*",),
 }
-FAST = "test_horovod.py"  # but for one launch
 
 CHROMIUM_ARGUMENTS = [
     "--no-sandbox",
@@ -51,8 +54,9 @@ def pytest_configure(config):
 
 def pytest_itemcollected(item):
     folder = item.path.relative_to(ROOT / "tests").parts[0]
-    if folder in REAL and item.path.name != FAST and not item.get_closest_marker("nightly"):
-        item.add_marker(pytest.mark.slow(*REAL[folder]))
+    slow = item.get_closest_marker("slow") or (folder in REAL and item.path.name != FAST)
+    if slow and not item.get_closest_marker("nightly"):
+        item.add_marker(pytest.mark.slow(*LOOKS_AT.get(folder, ())))
 
 
 def pytest_make_parametrize_id(val, argname):

@@ -20,7 +20,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1]
 ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS"), "1")
 
-# Files that tests of the nightly set depend on (see plugins/nightly.py).
+# Files that slow and nightly tests depend on (see plugins/due.py).
 LAUNCHING = ("source_code/ddl/job/*", "source_code/ddl/start/*", "source_code/ddl/follow/*")
 SETTING_UP = ("Makefile", "pyproject.toml", "requirements*.lock", "tools/*.sh")
 MARKING = ("source_code/course/grader/*", "grading/marking/*")

@@ -124,7 +124,7 @@ CLASS = {
 }
 
 
-@pytest.mark.slow
+@pytest.mark.slow("source_code/course/challenge/*")
 def test_one_command_scores_a_class_in_the_sandbox(course_folder, tmp_path, tiny, monkeypatch):
     monkeypatch.setenv("DDL_DATA_DIR", str(tmp_path / "no CIFAR here"))
     people, handed_in = tmp_path / "students.csv", tmp_path / "hand-ins of May"

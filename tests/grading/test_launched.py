@@ -13,7 +13,7 @@ from course.grader.serialize import decode, encode
 from course.multi_gpu import conversion, own_loop
 from helpers import ROOT, answers
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.slow("lessons/3*")
 SCRIPTS = ROOT / "source_code" / "course" / "multi_gpu" / "scripts"
 ANSWERS = answers()
 

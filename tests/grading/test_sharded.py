@@ -13,7 +13,7 @@ from course.grader.limits import Limits
 from course.sharding import buckets, resharded, sharded
 from helpers import answers
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.slow("lessons/6*", "source_code/course/sharding/*")
 
 ZERO = {
     "same_weights": sharded.same_weights,
