@@ -14,6 +14,7 @@ from datetime import datetime
 import pytest
 
 from helpers import output, until
+from marking import formulas
 from marking.course import Course
 
 pytestmark = pytest.mark.slow
@@ -72,10 +73,19 @@ def test_grading_from_collection_to_feedback(course, hand_in, tiny):
     assert "hidden test" in page and "canary_in_a_hidden" not in page and "np.zeros" not in page
     assert "1 answer not marked yet" in page and "Question 3: why</a> (not marked yet, 3 to get)" in page
     assert "Not marked yet; points to get: 3.0" in page
-    assert "MathJax.startup.defaultReady" in page and not re.search(r'src="(?!data:)', page)  # it needs no other file
+    assert "Content-Security-Policy" in page and "MathJax.startup" not in page  # it has no formulas
+    assert not re.search(r'src="(?!data:)', page)  # it needs no other file
     with zipfile.ZipFile(course.folder / f"feedback-{tiny.name}.zip") as pages:
         names = [f"Ann Ames_77_assignsubmission_file_/{tiny.name}.html", f"bob/{tiny.name}.html"]
         assert sorted(pages.namelist()) == names
+
+
+def test_only_a_page_with_formulas_has_mathjax():
+    head = f"<script>{formulas.script()}</script>\n"
+    for body in (r"<p>\(x\)</p>", "<p>$x$</p>", r"<pre>$</pre><div>\[x\]</div>"):
+        assert formulas.without_unused(head + body) == head + body
+    body = "<style>$</style><p>5</p><pre>$x$</pre><p>done</p>"
+    assert formulas.without_unused(head + body) == body
 
 
 def test_feedback_says_why_a_file_counts_for_nothing(course, hand_in, tiny):
