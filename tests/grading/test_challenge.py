@@ -15,6 +15,7 @@ from marking.course import CHALLENGE, Course
 from marking.students import Student, enrol
 from submissions import TINY, Stage
 
+pytestmark = pytest.mark.slow("source_code/course/challenge/*")
 STUDENTS = ("ann", "bob", "cyd", "dan", "eve", "fay", "gus")
 FILE = TINY
 FORGED = {
@@ -124,7 +125,6 @@ CLASS = {
 }
 
 
-@pytest.mark.slow("source_code/course/challenge/*")
 def test_one_command_scores_a_class_in_the_sandbox(course_folder, tmp_path, tiny, monkeypatch):
     monkeypatch.setenv("DDL_DATA_DIR", str(tmp_path / "no CIFAR here"))
     people, handed_in = tmp_path / "students.csv", tmp_path / "hand-ins of May"

@@ -265,6 +265,7 @@ def _recasting(function, recast):
 EXACT = {"q04_best"}  # asked for is one of a dictionary's keys
 
 
+@pytest.mark.slow("lessons/*")
 @pytest.mark.parametrize("recast", ["_recast", "_single", "_generator"])
 @each_lesson
 def test_answers_of_other_types_pass(name, recast):

@@ -1,6 +1,7 @@
 """The course's own notebooks: in step with their sources, and they run."""
 
 import ast
+import functools
 import re
 
 import jupytext
@@ -15,9 +16,13 @@ SOURCES = lessons.sources(ROOT)
 by_name = pytest.mark.parametrize("source", SOURCES, ids=lambda source: source.stem)
 
 
+@functools.cache
+def all_cells(source):
+    return jupytext.read(source, fmt="py:percent").cells
+
+
 def cells(source, kind):
-    notebook = jupytext.read(source, fmt="py:percent")
-    return [cell for cell in notebook.cells if cell.cell_type == kind]
+    return [cell for cell in all_cells(source) if cell.cell_type == kind]
 
 
 @by_name

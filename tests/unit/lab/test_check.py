@@ -68,6 +68,7 @@ def test_an_interrupt_ends_a_check(lesson):
     assert signal.getsignal(signal.SIGINT) == before
 
 
+@pytest.mark.slow("source_code/course/grader/*", "source_code/course/lab/*")
 def test_check_above_a_cell_keeps_other_results(lesson, tmp_path):
     path = lesson(SOLVED)
     check_file(path)

@@ -40,6 +40,7 @@ def test_nothing_is_shared_by_default(folder, capsys):
     assert "Your instructor cannot see this" in capsys.readouterr().out
 
 
+@pytest.mark.slow("source_code/course/grader/*", "source_code/course/lab/*")
 def test_progress_is_shared_without_answers_until_stopped(folder, capsys):
     assert cli.main(["share", "on"]) == 0
     assert "your name (ann)" in capsys.readouterr().out

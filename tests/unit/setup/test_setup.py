@@ -9,8 +9,9 @@ import sys
 
 import pytest
 
-from helpers import ROOT, program
+from helpers import ROOT, SETTING_UP, program
 
+pytestmark = pytest.mark.slow(*SETTING_UP)
 NEEDED = ["tools/setup.sh", "tools/horovod_source.sh", "pyproject.toml", "source_code/pyproject.toml"]
 NEEDED += ["requirements.lock", "requirements-gpu.lock", "requirements-next.lock"]
 # What set-up changes in Horovod's sources, and where it only looks.
