@@ -6,7 +6,7 @@ import zipfile
 from pathlib import Path
 
 import nbgrader.server_extensions.formgrader
-from jinja2 import FileSystemBytecodeCache
+from jinja2 import ChoiceLoader, DictLoader, FileSystemBytecodeCache
 from nbconvert.exporters import HTMLExporter
 from nbgrader.converters import GenerateFeedback
 from traitlets.config import Config
@@ -29,6 +29,8 @@ class Exporter(HTMLExporter):
     def _create_environment(self):
         environment = super()._create_environment()
         environment.bytecode_cache = self.compiled
+        place = DictLoader({Path(formulas.TEMPLATE).name: formulas.macro(formulas.PLACE)})
+        environment.loader = ChoiceLoader([place, environment.loader])
         return environment
 
 
@@ -53,7 +55,7 @@ def feedback(course: Course, lesson: str) -> tuple[int, dict[str, str]]:
         converter.force, converter.exporter_class = True, Exporter
         converter.start()
         page = course.step("feedback", lesson, student) / f"{lesson}.html"
-        page.write_text(formulas.without_unused(page.read_text()))
+        page.write_text(formulas.drawn(page.read_text()))
 
     with (
         tempfile.TemporaryDirectory() as folder,

@@ -34,6 +34,7 @@ START = """
 MathJax.startup.defaultReady();
 MathJax.Hub = {Startup: {signal: {Interest: (hear) => MathJax.startup.promise.then(() => hear("End"))}}};
 """
+PLACE = "<!-- formulas -->"  # in the head of a page of feedback
 # What MathJax reads: text outside of these elements, if it has one of the delimiters.
 UNREAD = re.compile(r"<(script|style|pre|code)\b.*?</\1>", re.DOTALL)
 DELIMITER = re.compile(r"\$|\\\(|\\\[|\\begin\{")
@@ -46,12 +47,17 @@ def script() -> str:
     return ";\n".join(script.replace("</script", r"<\/script") for script in scripts)
 
 
+def macro(text: str) -> str:
+    """Return nbconvert's template for MathJax with this text in its place, after the policy."""
+    return f"{{%- macro mathjax(url='') -%}}{{% raw %}}{POLICY}{text}\n{{% endraw %}}{{%- endmacro %}}"
+
+
 def template() -> str:
     """nbconvert's template that puts MathJax into a page."""
-    page = f"{POLICY}<script>{script()}</script>\n"
-    return f"{{%- macro mathjax(url='') -%}}{{% raw %}}{page}{{% endraw %}}{{%- endmacro %}}"
+    return macro(f"<script>{script()}</script>")
 
 
-def without_unused(page: str) -> str:
-    """Return a page without MathJax, 2 MB, if it has no formulas."""
-    return page if DELIMITER.search(UNREAD.sub("", page)) else page.replace(f"<script>{script()}</script>\n", "")
+def drawn(page: str) -> str:
+    """Return a page of feedback with MathJax, 2 MB, in its `PLACE` if it has formulas."""
+    needed = DELIMITER.search(UNREAD.sub("", page))
+    return page.replace(PLACE, f"<script>{script()}</script>" if needed else "", 1)
