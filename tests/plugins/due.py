@@ -18,7 +18,6 @@ SMOKE = [
     "tests/launch/test_fork_server.py",
     "tests/launch/test_launch.py",
     "tests/launch/test_restarts.py",
-    "tests/setup/test_setup_failures.py",
     "tests/unit/*",
     "tests/notebooks/test_runner.py",
     "tests/browser/test_view.py",
