@@ -310,7 +310,7 @@ def work_folder(stem: str, root: Path) -> Path:
 
 
 class Execution:
-    """A lesson's answered notebook under papermill, in this Python, beside a fresh copy of the course's notebooks.
+    """A lesson's answered notebook under papermill, in this Python, next to a fresh copy of the course's notebooks.
 
     Its end writes the notebook and its HTML to build/, without the answers.
     """

@@ -81,7 +81,7 @@ def age_of(item, ages):
 
 
 def changed_files(root):
-    """Return the age of each changed file, in commits: 0 for those of the newest; all tracked files without a base."""
+    """Return the age of each changed file, in commits: 0 for the newest; all tracked files if there is no base."""
 
     def git(*words):
         return subprocess.check_output(["git", *words], cwd=root, text=True).split("\n")[:-1]

@@ -2,7 +2,7 @@
 
 Plain papermill counts the error of each question that is not answered, and exits with 1 for every notebook that a
 student has not finished. With this engine such an error is a line of output, and any other fails as usual. If the
-notebook's metadata say that it is answered, as `make run` writes, a missing answer fails, too.
+notebook's metadata say that it is answered, as `make run` writes, a missing answer fails.
 """
 
 from nbformat import v4
