@@ -28,6 +28,7 @@ _HOME = {
     "compare": "comparison",
     "paired": "paired_stats",
     "doctor": "diagnose.machine",
+    "load_ipython_extension": "live.cells",
 }
 _MODULES = {"cluster": "start.tf_config", "hosts": "start.netns_hosts", "stack": "records.stack"}
 

@@ -18,7 +18,7 @@ TOOL = [
     {"job", "paired_stats"},
     {"follow"},
     {"start"},
-    {"comparison", "diagnose", "pytest_ranks", "rank", "server"},
+    {"comparison", "diagnose", "live", "pytest_ranks", "rank", "server"},
     {"cli"},
 ]
 COURSE = [

@@ -23,6 +23,11 @@ def idle_s() -> float:
     return _seconds("DDL_WARM_IDLE_S", 900)
 
 
+def live_idle_s() -> float:
+    """Return how long live ranks wait for a notebook's next cell before they end (``DDL_LIVE_IDLE_S``)."""
+    return _seconds("DDL_LIVE_IDLE_S", 3600)
+
+
 def cluster_timeout_s() -> float:
     """Return how long the tasks of a cluster wait for each other (``DDL_CLUSTER_TIMEOUT_S``)."""
     return _seconds("DDL_CLUSTER_TIMEOUT_S", 180)
