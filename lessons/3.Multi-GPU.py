@@ -507,7 +507,7 @@ for step, every, wanted in (
 # %% [markdown]
 # Where the time goes, 16 bits, and when another rank is worth it:
 # [3c](3c.Scaling-in-Depth.ipynb). Text data and custom loops:
-# [3d](3d.Text-and-Loops.ipynb). Failures: [3e](3e.Failures-in-Depth.ipynb). PyTorch
+# [3d](3d.Text-and-Loops.ipynb). Failures: [3e](3e.Failures-in-Depth.ipynb). Bets: [3f](3f.Bets.ipynb). PyTorch
 # against TensorFlow: [3b](3b.Strategies-in-Depth.ipynb), section 6.
 #
 # ## Your answers so far

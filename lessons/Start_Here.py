@@ -31,7 +31,7 @@
 # | --- | --- | --- |
 # | [1. Gradient basics](notebooks/1.Gradient-Basics.ipynb) | Why does averaging gradients speed up training? | [1b](notebooks/1b.Gradients-in-Depth.ipynb), [1c](notebooks/1c.Rings-and-Costs.ipynb) |
 # | [2. System topology](notebooks/2.System-Topology.ipynb) | How are my workers connected, and what does that cost? | [2b](notebooks/2b.Links-in-Depth.ipynb), [2c](notebooks/2c.Algorithms-and-Predictions.ipynb) |
-# | [3. Multi-GPU](notebooks/3.Multi-GPU.ipynb) | How do I make my script distributed? | [3b](notebooks/3b.Strategies-in-Depth.ipynb), [3c](notebooks/3c.Scaling-in-Depth.ipynb), [3d](notebooks/3d.Text-and-Loops.ipynb), [3e](notebooks/3e.Failures-in-Depth.ipynb) |
+# | [3. Multi-GPU](notebooks/3.Multi-GPU.ipynb) | How do I make my script distributed? | [3b](notebooks/3b.Strategies-in-Depth.ipynb), [3c](notebooks/3c.Scaling-in-Depth.ipynb), [3d](notebooks/3d.Text-and-Loops.ipynb), [3e](notebooks/3e.Failures-in-Depth.ipynb), [3f](notebooks/3f.Bets.ipynb) |
 # | [4. Convergence](notebooks/4.Convergence.ipynb) | Why does my model learn worse on more workers, and what fixes it? | [4b](notebooks/4b.Convergence-in-Depth.ipynb), [4c](notebooks/4c.Rules-and-Layers.ipynb) |
 # | [5. Challenge](notebooks/5.Challenge.ipynb) | Can you beat the clock, and be believed? | [5b](notebooks/5b.Challenge-in-Depth.ipynb) |
 # | [6. Sharding](notebooks/6.Sharding.ipynb) | What if the model does not fit? | [6b](notebooks/6b.Sharding-in-Depth.ipynb), [6c](notebooks/6c.Sharding-in-Practice.ipynb) |

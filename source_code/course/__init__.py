@@ -11,6 +11,7 @@ from ddl.lazy import lazy_names
 __version__ = "0.2.0"  # see CHANGELOG.md
 
 _HOME = {
+    "Bets": "shared.guess",
     "check": "lab.check",
     "classroom": "lab.classroom",
     "compare_guess": "shared.guess",

@@ -29,6 +29,7 @@ _HOME = {
     "paired": "paired_stats",
     "doctor": "diagnose.machine",
     "load_ipython_extension": "live.cells",
+    "pull": "live.cells",
 }
 _MODULES = {"cluster": "start.tf_config", "hosts": "start.netns_hosts", "stack": "records.stack"}
 

@@ -10,7 +10,7 @@ import pytest
 from course.grader import launch_worker
 from course.grader.limits import Limits
 from course.grader.serialize import decode, encode
-from course.multi_gpu import conversion, own_loop
+from course.multi_gpu import conversion, own_loop, repairs
 from helpers import ROOT, answers
 
 pytestmark = pytest.mark.slow("lessons/3*")
@@ -255,3 +255,57 @@ def test_failed_loop_gives_the_reason(ranks, lost_by_loop, monkeypatch):
     monkeypatch.setattr(ranks, "_limits", Limits(launch_s=10))
     with pytest.raises(AssertionError, match="my_loop.py.*did not end within 10 s"):
         lost_by_loop(STEP.replace("    return step", "    while True:\n        pass"))
+
+
+# ---------------------------------------------------------------- one line that repairs a call
+
+COUNTS, COMPRESSED, MOMENTS = (ANSWERS[f"my_{name}.py"] for name in ("counts", "compressed", "moments"))
+DIVIDED = "values / hvd.size(), op=hvd.Sum,"
+RIGHT_REPAIRS = {
+    "counts": ("counts", COUNTS, []),
+    "counts: summed, then divided": (
+        "counts", COUNTS, [("hvd.allreduce(tf.cast(values, tf.float32))", "hvd.allreduce(values, op=hvd.Sum) / hvd.size()")]
+    ),
+    "compressed": ("compressed", COMPRESSED, []),
+    "compressed: a factor before": ("compressed", COMPRESSED, [(DIVIDED, "values, op=hvd.Sum, prescale_factor=1 / hvd.size(),")]),
+    "moments": ("moments", MOMENTS, []),
+    "moments: gathered": (
+        "moments", MOMENTS,
+        [("hvd.allreduce(total) / hvd.allreduce(samples)", "tf.reduce_mean(hvd.allgather(values), axis=0)")],
+    ),
+}  # fmt: skip
+WRONG_REPAIRS = {
+    "counts as they are": ("counts", COUNTS, [("tf.cast(values, tf.float32)", "values")]),
+    "counts cast afterward": (
+        "counts", COUNTS, [("hvd.allreduce(tf.cast(values, tf.float32))", "tf.cast(hvd.allreduce(values), tf.float32)")]
+    ),
+    "counts summed": ("counts", COUNTS, [("tf.float32))", "tf.float32), op=hvd.Sum)")]),
+    "the sum overflows": ("compressed", COMPRESSED, [(DIVIDED, "values,")]),
+    "no compression": ("compressed", COMPRESSED, [("Compression.fp16", "Compression.none")]),
+    "divided twice": ("compressed", COMPRESSED, [(" op=hvd.Sum,", "")]),
+    "divided by two": ("compressed", COMPRESSED, [("hvd.size()", "2")]),
+    "a mean of means": ("moments", MOMENTS, [("hvd.allreduce(total) / hvd.allreduce(samples)", "hvd.allreduce(total / samples)")]),
+    "one rank's samples": ("moments", MOMENTS, [("hvd.allreduce(samples)", "samples")]),
+    "a sum by a mean": ("moments", MOMENTS, [("hvd.allreduce(total)", "hvd.allreduce(total, op=hvd.Sum)")]),
+}  # fmt: skip
+
+
+@pytest.fixture
+def lost_by_repair(lost):
+    """Return a function that tries a repair on three ranks, and gives the sentence of the check if it fails."""
+
+    def tried(kind, script, changes):
+        check = partial(getattr(repairs, kind), f"my_{kind}.py", seed=7, ranks=3)
+        return lost(changed(script, changes), lambda: None, {kind: lambda _: check()})
+
+    return tried
+
+
+@pytest.mark.parametrize("repair", RIGHT_REPAIRS.values(), ids=RIGHT_REPAIRS)
+def test_right_repair_keeps_its_point(lost_by_repair, repair):
+    assert lost_by_repair(*repair) == {}
+
+
+@pytest.mark.parametrize("repair", WRONG_REPAIRS.values(), ids=WRONG_REPAIRS)
+def test_wrong_repair_loses_its_point(lost_by_repair, repair):
+    assert lost_by_repair(*repair)

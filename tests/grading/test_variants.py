@@ -61,7 +61,7 @@ class Lesson:
         self.tests = {
             grade_id.removesuffix("_test"): cells[index]
             for index, (grade_id, _) in lesson_cells.test_cells(self.notebook).items()
-            if not re.search(r"conversion|loop\.|sharded\.|buckets\.", cells[index].source)  # these launch
+            if not re.search(r"conversion|loop\.|sharded\.|buckets\.|repairs\.", cells[index].source)  # these launch
         }
         self.cells = [
             (cell.metadata.get("nbgrader", {}).get("grade_id"), EACH.sub("", cell.source))

@@ -79,6 +79,7 @@ EXPECTED = {
     "3c.Scaling-in-Depth": (),
     "3d.Text-and-Loops": ("points off: no guess · outcome: 15.9",),
     "3e.Failures-in-Depth": ("minutes between checkpoints: no guess · outcome: 19",),
+    "3f.Bets": ("mean of 0, 3, 3 and 3: no guess · outcome: 1.5", "0 of 15 bets right", "8 of 8 points"),
     "4.Convergence": (),
     "4b.Convergence-in-Depth": (),
     "4c.Rules-and-Layers": (),

@@ -145,7 +145,7 @@ class LiveRanks:
     def _receive(self, answers: dict[int, dict], timeout_s: float) -> None:
         ranks: dict[Any, int] = {self._connections[rank]: rank for rank in self._missing(answers)}
         for connection in wait(list(ranks), timeout_s):
-            answers[ranks[connection]] = connection.recv()  # type: ignore[union-attr]
+            answers[ranks[connection]] = connection.recv()
 
     def _wait_in_vain(self, ranks: list[int], began: float) -> bool:
         """Return whether the supervisor has found, since `began`, that all these ranks wait for others."""
@@ -286,6 +286,14 @@ def stop() -> None:
         ended.stop()
 
 
+def pull(name: str) -> list:
+    """Return a variable of the live ranks, as ``%ranks pull`` does: its value on each rank, in their order."""
+    if not _live or _live.over:
+        raise InputError(f"no ranks are live: {HELP}")
+    answers = _live.ask("pull", name)
+    return [answers[rank]["value"] for rank in sorted(answers)]
+
+
 def _ranks(shell: Any, line: str, cell: str | None = None) -> Any:
     """Run a cell on live ranks: %%ranks [N] [--cluster C] [--site FILE] [--nodes N] [--threads N] [--oversubscribe].
 
@@ -294,7 +302,7 @@ def _ranks(shell: Any, line: str, cell: str | None = None) -> Any:
     """
     words = shlex.split(line)
     if cell is not None:
-        return _ranks_for(_options(words)).execute(cell)
+        return _ranks_for(_options(words)).execute(f"\n{cell}")  # so that lines have the notebook's numbers
     command, names = (words or [""])[0], words[1:]
     if command == "stop" and not names:
         return stop()
@@ -307,9 +315,7 @@ def _ranks(shell: Any, line: str, cell: str | None = None) -> Any:
             raise InputError(f"the notebook has no variable {missing[0]!r}")
         _live.ask("push", {name: plain(shell.user_ns[name], name) for name in names})
     elif command == "pull" and names:
-        answers = _live.ask("pull", names)
-        values = [answers[rank]["values"] for rank in sorted(answers)]
-        shell.user_ns.update({name: [each[name] for each in values] for name in names})
+        shell.user_ns.update({name: pull(name) for name in names})
     else:
         raise InputError(f"%ranks {line}: {HELP}")
     return None

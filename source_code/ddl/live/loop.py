@@ -74,7 +74,7 @@ class Loop:
             while True:
                 request = self._connection.recv()
                 if request == ("interrupt",):
-                    signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
+                    signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
                 elif request == ("leave",):  # the main thread may be waiting in a collective
                     self._leave()
                 else:
@@ -110,11 +110,11 @@ class Loop:
         self._names.update(values)
         return {"error": None}
 
-    def _pull(self, names: list[str]) -> dict:
+    def _pull(self, name: str) -> dict:
         try:
-            if missing := [name for name in names if name not in self._names]:
-                raise InputError(f"there is no variable {missing[0]!r}")
-            return {"values": {name: plain(self._names[name], name) for name in names}, "error": None}
+            if name not in self._names:
+                raise InputError(f"there is no variable {name!r}")
+            return {"value": plain(self._names[name], name), "error": None}
         except Exception as error:  # such as a tensor on a device that is gone
             return {"error": {"line": f"{type(error).__name__}: {error}", "traceback": str(error)}}
 

@@ -3,7 +3,7 @@
 import numpy
 import pytest
 
-from course.shared.guess import compare_guess
+from course.shared.guess import Bets, compare_guess
 from ddl.display.html import prose
 
 
@@ -15,3 +15,13 @@ def test_a_guess_is_shown_with_the_outcome(guess, shown):
     assert "x & y: " in repr(pair) and shown in repr(pair) and repr(pair).endswith(": 0.3333")
     html = pair._repr_html_()
     assert prose(shown) in html and "<b>0.3333</b>" in html and "x &amp; y" in html
+
+
+def test_bets_are_summed_and_a_cell_that_runs_again_replaces_its_bet():
+    bets = Bets()
+    for _ in range(2):
+        compare_guess(1.5, 1.49, "close", bets)
+    for what, guess, outcome in (("far", 1.5, 1.4), ("none", None, 0), ("same", float("inf"), float("inf"))):
+        compare_guess(guess, outcome, what, bets)
+    assert "2 of 4 bets right, 3 made" in repr(bets) and "2 of 4 bets right, 3 made" in bets._repr_html_()
+    assert [each.right for each in bets.values()] == [True, False, False, True]
