@@ -89,15 +89,39 @@ def use(listening: socket.socket) -> None:
 def serve(listening: socket.socket, size: int, nodes: int, cluster: str = "horovod") -> "HTTPServer":
     """Start the server on this socket for `size` ranks on `nodes`, which are filled one after the other."""
     if cluster == "horovod":
-        from horovod.runner.http.http_server import RendezvousHandler, RendezvousHTTPServer
+        from horovod.runner.http.http_server import RendezvousHTTPServer
 
         use(listening)
-        server = RendezvousHTTPServer(("", 0), RendezvousHandler, verbose=0)
+        server = RendezvousHTTPServer(("", 0), _handler(), verbose=0)
         server.init(slots(size, nodes))  # before it serves, as it forgets what ranks have said
     else:
         server = _text_server(listening)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     return server
+
+
+def _handler() -> type:
+    """Return Horovod's handler, which forgets a scope's addresses when all ranks have left it.
+
+    Stock, the first scope to end makes it forget who has left the others, and their addresses stay: ranks that connect
+    again may read an old one.
+    """
+    from horovod.runner.http.http_server import RendezvousHandler
+
+    class Handler(RendezvousHandler):
+        def do_DELETE(self) -> None:
+            _, scope, key = self.path.split("/")
+            if scope not in self.server.scope_size:
+                return super().do_DELETE()
+            with self.server.finished_list_lock, self.server.cache_lock:
+                left = self.server.finished_list[scope]
+                left.append(key)
+                if len(left) == self.server.scope_size[scope]:
+                    self.server.cache.pop(scope, None)
+                    left.clear()
+            return self.send_status_code(200)
+
+    return Handler
 
 
 def _text_server(listening: socket.socket) -> "HTTPServer":
