@@ -305,6 +305,9 @@ guess_norm = None  # a number
 
 # %% tags=["demo"]
 %%ranks
+import warnings
+
+warnings.simplefilter("ignore")  # the layer uses an old part of Keras
 norm = hvd.SyncBatchNormalization(momentum=0.0)
 samples = tf.zeros([1, 1]) if rank == 0 else 3 * tf.ones([3, 1])
 norm(samples, training=True)

@@ -106,7 +106,7 @@ def test_variables_output_and_values_stay_apart_by_rank_and_cells_are_recorded(s
 
 def test_error_of_a_rank_is_shown_once_with_its_line_and_ranks_survive(say):
     say(HOROVOD)
-    printed, error = say("%%ranks\nkept = rank\nif rank == 1:\n    raise ValueError('wrong shard')")
+    _, error = say("%%ranks\nkept = rank\nif rank == 1:\n    raise ValueError('wrong shard')")
     assert isinstance(error, cells.CellFailed) and "rank 1 raised ValueError: wrong shard" in str(error)
     assert error.report.count("wrong shard") == 2 and "raise ValueError" in error.report
     assert "loop.py" not in error.report and "rank 0" not in error.report

@@ -17,11 +17,11 @@ from typing import Any, NoReturn
 from ddl.arguments import Parser
 from ddl.display import style
 from ddl.errors import CourseError, InputError
-from ddl.follow.crash_report import SECONDARY, name_ranks
+from ddl.follow.crash_report import SECONDARY, name_ranks, stacks_of
 from ddl.follow.processes import wait_until
 from ddl.follow.run import RunInterrupted
 from ddl.live.loop import KEY, plain
-from ddl.records.folder import RunFolder, stack_of
+from ddl.records.folder import RunFolder
 from ddl.records.jsonfiles import read_json
 from ddl.records.log import CHUNK_BYTES, LogTail
 from ddl.start import fork_client
@@ -29,7 +29,8 @@ from ddl.start.launch import launch
 from ddl.text import printable
 
 POLL_S, SHOW_S = 0.1, 0.5
-INTERRUPT_S, LEAVE_S = 2.0, 5.0  # for ranks to leave a cell: on their own, then once their collectives have failed
+# For ranks to leave a cell on their own, or once their collectives have failed, and to connect again.
+INTERRUPT_S, LEAVE_S, REJOIN_S = 2.0, 5.0, 30.0
 LOG_S = 5.0  # for a network's file system to show what another host has written
 HELP = "%%ranks 2 above a cell; %ranks, %ranks stop, %ranks push NAME ..., %ranks pull NAME ..."
 
@@ -77,7 +78,7 @@ class LiveRanks:
             finally:
                 os.close(directory)
             time.sleep(0.01)
-        self._explain_end()
+        return self._explain_end()
 
     def execute(self, source: str) -> None:
         """Run a cell on all ranks and show what each prints; CellFailed if it fails on some."""
@@ -107,11 +108,10 @@ class LiveRanks:
         """Wait until the run is over, and raise CellFailed with the launcher's report."""
         self.run.wait(view=Quiet())
         self.over, failure = True, self.run.failure
-        parts = []
+        sentence, parts = f"run {self.run.id} is over ({self.run.state})", []
         if failure:
-            parts = ["\n".join(failure.output), failure.traceback, failure.others, failure.advice]
-            parts.append("logs: " + "\n      ".join(map(str, failure.logs)))
-        sentence = failure.sentence if failure else f"run {self.run.id} is over ({self.run.state})"
+            logs = "logs: " + "\n      ".join(map(str, failure.logs))
+            sentence, parts = failure.sentence, [failure.traceback, failure.others, failure.advice, logs]
         raise CellFailed(f"{sentence}; the next %%ranks cell starts new ranks", "\n\n".join(filter(None, parts)))
 
     # ---------------------------------------------------------------- waiting for answers
@@ -127,9 +127,9 @@ class LiveRanks:
                     outputs.update()
                 if self._wait_in_vain(self._missing(answers), began):
                     report = self._report(missing, time.time() - began)
-                    self._leave_cell(answers, "leave")
+                    self._leave_cell(answers)
         except KeyboardInterrupt:
-            self._leave_cell(answers, "interrupt", "leave")
+            self._leave_cell(answers, interrupt=True)
             raise RunInterrupted(self.run, "goes on: only the cell was interrupted") from None
         except (EOFError, OSError):
             self._explain_end()
@@ -155,34 +155,40 @@ class LiveRanks:
     def _report(self, ranks: list[int], seconds: float) -> str:
         others = [rank for rank in self._connections if rank not in ranks]
         why = f"for {name_ranks(others)}, which left the cell" if others else "in collectives that don't match"
-        lines = [f"{name_ranks(ranks)} waited {why}. The cell was ended after {seconds:.0f} s."]
-        for rank in ranks:
-            frames = stack_of(self._folder.stack(rank)).splitlines()
-            end = next((at for at, frame in enumerate(frames) if "ddl/live/loop.py" in frame), len(frames))
-            lines += [f"rank {rank} was here (innermost call first):", *frames[:end]]
-        return "\n".join(lines)
+        sentence = f"{name_ranks(ranks)} waited {why}. The cell was ended after {seconds:.0f} s."
+        return f"{sentence}\n{stacks_of(self._folder, ranks)}"
 
-    def _leave_cell(self, answers: dict[int, dict], *means: str) -> None:
+    def _await(self, answers: dict[int, dict], timeout_s: float, *again: str) -> bool:
+        """Return whether all answers come in time; send `again` now and then to those that have not answered."""
+        deadline = time.monotonic() + timeout_s
+        while (missing := self._missing(answers)) and time.monotonic() < deadline:
+            self._send(again, missing if again else ())
+            self._receive(answers, SHOW_S)
+        return not missing
+
+    def _leave_cell(self, answers: dict[int, dict], interrupt: bool = False) -> None:
         """Make the ranks that have not answered leave the cell; end all ranks if that fails."""
         try:
-            for kind in means if self._missing(answers) else ():
-                self._send((kind,), self._connections if kind == "leave" else self._missing(answers))
-                deadline = time.monotonic() + (LEAVE_S if kind == "leave" else INTERRUPT_S)
-                while self._missing(answers) and time.monotonic() < deadline:
-                    self._receive(answers, POLL_S)
-                if not self._missing(answers):
-                    break
-            if not self._missing(answers) and kind == "leave":
-                for request in ("left_all", "rejoin"):
-                    self._gather((request,), {})
-        except BaseException:
-            self.run.stop()
-            self.over = True
+            # A signal may come just before a system call, which then waits all the same: so there are several.
+            left = interrupt and self._await(answers, INTERRUPT_S, "interrupt")
+            if not left:
+                self._send(("leave",), self._connections)
+                left = self._await(answers, LEAVE_S)
+                for request in ("left_all", "rejoin") if left else ():
+                    self._send((request,), self._connections)
+                    left = left and self._await({}, REJOIN_S)
+        except (EOFError, OSError):
+            self._explain_end()
+        except BaseException:  # such as a second interrupt
+            self._end()
             raise
-        if missing := self._missing(answers):
-            self.run.stop()
-            self.over = True
-            raise CellFailed(f"{name_ranks(missing)} did not leave the cell, so all ranks and their variables are gone")
+        if not left:
+            self._end()
+            raise CellFailed("the ranks could not leave the cell, so all were ended, with their variables")
+
+    def _end(self) -> None:
+        self.over = True
+        self.run.stop()
 
 
 def _raise_errors(answers: dict[int, dict], report: str = "") -> None:
