@@ -1,4 +1,4 @@
-"""Harness that calls a reader's ``repaired`` on each rank, to grade lesson 3f's repairs (`course.multi_gpu.repairs`)."""
+"""Harness that calls a reader's ``repaired`` on each rank, to grade lesson 3f (`course.multi_gpu.repairs`)."""
 
 import os
 import runpy

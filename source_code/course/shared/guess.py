@@ -24,7 +24,6 @@ class GuessComparison:
     def _guess(self):
         return "no guess" if self.guess is None else f"your guess: {_shown(self.guess)}"
 
-
     @property
     def right(self) -> bool:
         """Whether the guess is the outcome, up to 1 % if both are numbers."""

@@ -146,7 +146,12 @@ class RunFolder:
             raise StorageError(error, path) from error
 
 
-STARTERS = ("/_pytest/python.py", "ddl/pytest_ranks.py", "ddl/start/worker.py", "ddl/live/loop.py")  # call a script or a test
+STARTERS = (
+    "/_pytest/python.py",
+    "ddl/pytest_ranks.py",
+    "ddl/start/worker.py",
+    "ddl/live/loop.py",
+)  # call a script or a test
 STACK_SIGNAL = signal.SIGRTMAX - 3  # makes a rank write its stack; SIGUSR1 is left to scripts
 
 
