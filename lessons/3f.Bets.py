@@ -10,7 +10,7 @@
 # | before this | [3. Multi-GPU](3.Multi-GPU.ipynb) |
 #
 # You have written distributed trainings. Each of the following cells makes a few stock calls on two or three ranks.
-# Before you run one, bet on its outcome: write a number, then run the cell. The sum of your right bets stands at the end.
+# Before you run one, bet on its outcome: write a number, then run the cell. The end shows how many were right.
 
 # %% tags=["parameters"]
 size = "reader"  # "smoke" only checks that everything runs
@@ -112,8 +112,8 @@ def averaged(counts):
 # %% [markdown] tags=["hints"]
 # q01_averaged
 #
-# 1. What did it make of -1.5?
-# 2. Divide the sum by the number of ranks, then drop what stands behind the point.
+# 1. Which integer replaced -1.5?
+# 2. Divide the sum by the number of ranks, then drop the digits after the point.
 # 3. `mean = sum(counts) / len(counts)`; Python's `int` drops the fraction.
 
 # %% nbgrader={"grade": true, "grade_id": "q01_averaged_test", "locked": true, "points": 1, "schema_version": 3, "solution": false, "task": false} tags=["raises-exception"]
@@ -414,7 +414,7 @@ def joined_average(values, ranks):
 # %% [markdown] tags=["hints"]
 # q05_joined
 #
-# 1. What would have to stand on rank 1 for an average of 2.0?
+# 1. Which value on rank 1 gives an average of 2.0?
 # 2. Zeros are added, and all ranks are counted.
 # 3. Divide by `ranks`, not by `len(values)`.
 

@@ -211,7 +211,7 @@ def test_idle_ranks_end(shell, say, monkeypatch):
 
 
 def test_nobody_without_the_key_is_read(shell, say, monkeypatch):
-    """A stranger that connects first is refused, and the notebook is served all the same."""
+    """A stranger that connects first is refused, and the notebook is still served."""
     refused = []
     connect = cells.LiveRanks._connect
 

@@ -67,6 +67,17 @@ LIBRARIES = {
     "torch": (re.search(r"torch==[\d.]+", (ROOT / "pyproject.toml").read_text())[0], TORCH, "torchrun"),
 }
 
+CELLS = """
+from IPython.core.interactiveshell import InteractiveShell
+shell = InteractiveShell.instance()
+shell.run_line_magic("load_ext", "ddl")
+shell.run_cell("%%ranks 2 --oversubscribe\\nimport os\\ntwice = 2 * int(os.environ['RANK'])")
+shell.run_cell("%%ranks\\ntwice + 1")
+shell.run_line_magic("ranks", "pull twice")
+print(shell.user_ns["twice"])
+shell.run_line_magic("ranks", "stop")
+"""
+
 
 @pytest.mark.nightly("source_code/ddl/*", "source_code/pyproject.toml", "source_code/README.md", *LAUNCHING)
 @pytest.mark.timeout(900)
@@ -124,3 +135,7 @@ def test_launcher_alone_runs_follows_fails_compares_and_tests_without_horovod(li
     assert "make setup" not in ddl("doctor")
     (tmp_path / "other.py").write_text("import horovod.tensorflow as hvd\n")
     assert "Horovod is not installed here" in ddl("run", "-n", "2", "other.py", status=2)
+
+    uv("pip", "install", "--quiet", "--python", python, "ipython")
+    cells = subprocess.run([python, "-c", CELLS], cwd=tmp_path, env=env, capture_output=True, text=True)
+    assert "rank 0:\n1\nrank 1:\n3\n[0, 2]" in cells.stdout, cells.stdout + cells.stderr

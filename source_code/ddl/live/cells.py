@@ -99,7 +99,7 @@ class LiveRanks:
         return answers
 
     def stop(self) -> None:
-        """Let the ranks end, and wait until they are gone."""
+        """Tell the ranks to end, and wait until they are gone."""
         for connection in self._connections.values():
             connection.close()
         self.run.wait(view=Quiet())
@@ -159,7 +159,7 @@ class LiveRanks:
         return f"{sentence}\n{stacks_of(self._folder, ranks)}"
 
     def _await(self, answers: dict[int, dict], timeout_s: float, *again: str) -> bool:
-        """Return whether all answers come in time; send `again` now and then to those that have not answered."""
+        """Return whether all ranks answer in time; send `again` now and then to those that have not answered."""
         deadline = time.monotonic() + timeout_s
         while (missing := self._missing(answers)) and time.monotonic() < deadline:
             self._send(again, missing if again else ())
@@ -169,7 +169,7 @@ class LiveRanks:
     def _leave_cell(self, answers: dict[int, dict], interrupt: bool = False) -> None:
         """Make the ranks that have not answered leave the cell; end all ranks if that fails."""
         try:
-            # A signal may come just before a system call, which then waits all the same: so there are several.
+            # A signal may come just before a system call, which then waits: so send several.
             left = interrupt and self._await(answers, INTERRUPT_S, "interrupt")
             if not left:
                 self._send(("leave",), self._connections)
@@ -225,7 +225,7 @@ def grouped(texts: dict[int, str]) -> list[tuple[str, list[int]]]:
 
 
 class Outputs:
-    """What the ranks print in one cell, and the value of its last expression, under the ranks' label."""
+    """Output of the ranks in one cell, with the value of its last expression, under their labels."""
 
     def __init__(self, folder: RunFolder, tails: dict[int, LogTail]) -> None:
         self._folder, self._tails, self._texts = folder, tails, dict.fromkeys(tails, "")
