@@ -170,10 +170,12 @@ def test_only_plain_data_is_moved(value):
         plain(value, "x")
 
 
-def test_killed_rank_ends_the_run_with_its_report_and_the_next_cell_starts_new_ranks(shell, say):
-    say(HOROVOD)
+@pytest.mark.parametrize("library", LIBRARIES)
+def test_killed_rank_ends_the_run_with_its_report_and_the_next_cell_starts_new_ranks(shell, say, library):
+    begin, _, collective = library
+    say(begin)
     run = shell.run_line_magic("ranks", "")
-    _, error = say("%%ranks\nimport os\nif rank == 1:\n    os.kill(os.getpid(), 9)\nhvd.allreduce(tf.ones(1))")
+    _, error = say(f"%%ranks\nimport os\nif rank == 1:\n    os.kill(os.getpid(), 9)\n{collective}")
     assert "rank 1 of 2" in str(error) and "SIGKILL" in str(error)
     assert run.state == "failed" and not processes.of_run(run.id)
     assert "no ranks are live" in str(say("%ranks")[1])

@@ -15,6 +15,7 @@ from ddl.follow import processes
 from ddl.follow.run import RunFailed
 from ddl.job.site import SiteError
 from ddl.job.slurm import SlurmError, SlurmJob
+from ddl.live.cells import LiveRanks
 from ddl.records.jsonfiles import read_json
 from helpers import LAUNCHING, ROOT, output, printed, program, started, until
 
@@ -75,6 +76,21 @@ def test_doctor_runs_a_rank_on_each_node_and_compares_the_time_limit(on_slurm):
     on_slurm(time_limit="02:00:00")
     (limit,) = (check for check in doctor().checks if check.name == "time limit")
     assert limit.state == "missing" and "01:00:00" in limit.advice
+
+
+def test_cells_run_on_live_ranks_of_two_nodes(on_slurm):
+    on_slurm()
+    ranks = LiveRanks(workers=2, nodes=2, cluster="horovod")
+    try:
+        ranks.execute("import os\nimport horovod.tensorflow as hvd\nimport tensorflow as tf\nhvd.init()")
+        ranks.execute("total = hvd.allreduce(tf.constant(hvd.rank() + 1.0), op=hvd.Sum)\nprint(total)")
+        ranks.execute("node = os.environ['SLURMD_NODENAME']")
+        answers = {name: ranks.ask("pull", name) for name in ("total", "node")}
+    finally:
+        ranks.stop()
+    assert [float(answers["total"][rank]["value"]) for rank in (0, 1)] == [3.0, 3.0]
+    assert answers["node"][0]["value"] != answers["node"][1]["value"]
+    assert ranks.run.state == "done" and "3.0" in ranks.run.logs(1)
 
 
 def test_launches_in_an_allocation_do_not_queue(on_slurm, script):
