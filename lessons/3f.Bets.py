@@ -519,6 +519,9 @@ ones = int(tf.math.count_nonzero(total == 1.0))
 compare_guess(guess_order, pull("ones")[0],
               "entries that are 1", bets)
 
+# %% tags=["demo"]
+%ranks stop
+
 # %% [markdown]
 # The ring adds each third of the vector in another order. From three ranks on, a sum's bits depend on the place in the
 # message, and so on which tensors are fused. Compare trainings with a tolerance, never bit by bit.

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from IPython.core.interactiveshell import InteractiveShell
 
-from ddl import attach
+from ddl import attach, launch
 from ddl.errors import InputError
 from ddl.follow import processes
 from ddl.follow.run import RunInterrupted
@@ -258,3 +258,19 @@ def test_no_process_is_left_of_a_killed_kernel(tmp_path):
         patch.setenv("DDL_RUNS_DIR", str(tmp_path))
         assert attach(run_id).state == "stopped"
     assert json.loads((tmp_path / run_id / "job.json").read_text())["name"] == "ranks"
+
+
+def test_ranks_whose_threads_go_on_are_ended(shell, say, monkeypatch):
+    monkeypatch.setattr(cells, "LEAVE_S", 0.5)
+    say(HOROVOD)
+    run = shell.run_line_magic("ranks", "")
+    say("%%ranks\nimport threading, time\nthreading.Thread(target=time.sleep, args=[500]).start()")
+    shell.run_line_magic("ranks", "stop")
+    assert run.state == "stopped" and not processes.of_run(run.id)
+
+
+def test_live_ranks_take_no_turn(shell, say, monkeypatch, tmp_path):
+    monkeypatch.setenv("DDL_QUEUE", str(tmp_path.parent))
+    say("%%ranks 1\nx = 1")
+    run = shell.run_line_magic("ranks", "")
+    assert launch("-m this", workers=1, oversubscribe=True, timeout_s=60).state == "done" and run.state == "running"

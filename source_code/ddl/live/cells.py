@@ -20,11 +20,13 @@ from ddl.errors import CourseError, InputError
 from ddl.follow.crash_report import SECONDARY, name_ranks, stacks_of
 from ddl.follow.processes import wait_until
 from ddl.follow.run import RunInterrupted
+from ddl.job.timeouts import TERM_GRACE_S
 from ddl.live.loop import KEY, plain
 from ddl.records.folder import RunFolder
 from ddl.records.jsonfiles import read_json
 from ddl.records.log import CHUNK_BYTES, LogTail
 from ddl.start import fork_client
+from ddl.start.core_queue import QUEUE
 from ddl.start.launch import launch
 from ddl.text import printable
 
@@ -51,7 +53,8 @@ class LiveRanks:
 
     def __init__(self, **options: Any) -> None:
         key = secrets.token_hex(32)
-        run = launch("-m ddl.live.loop", name="ranks", env={KEY: key}, wait=False, **options)
+        env = {KEY: key, QUEUE: ""}  # most of the time they are idle: they take no turn
+        run = launch("-m ddl.live.loop", name="ranks", env=env, wait=False, **options)
         assert run
         self.run, self.options, self.number, self.over = run, options, 0, False
         self._folder, ranks = RunFolder(run.folder), range(run.job["ranks"])
@@ -102,11 +105,17 @@ class LiveRanks:
         """Tell the ranks to end, and wait until they are gone."""
         for connection in self._connections.values():
             connection.close()
+        self._await_end(LEAVE_S)
+
+    def _await_end(self, timeout_s: float) -> None:
+        """Wait until the run is over; end it after this time, as a thread that a cell has started may go on."""
+        wait_until(lambda: self.run.progress().over, timeout_s)
+        self.run.stop()
         self.run.wait(view=Quiet())
 
     def _explain_end(self) -> NoReturn:
         """Wait until the run is over, and raise CellFailed with the launcher's report."""
-        self.run.wait(view=Quiet())
+        self._await_end(TERM_GRACE_S + LEAVE_S)
         self.over, failure = True, self.run.failure
         sentence, parts = f"run {self.run.id} is over ({self.run.state})", []
         if failure:
