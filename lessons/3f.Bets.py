@@ -168,6 +168,8 @@ value = largest(2)
 assert 32_700 < value < 32_800, (
     f"largest(2) returned {value}, but two gradients of 32,752 fit"
 )
+value = largest(4)
+assert 16_300 < value < 16_400, f"largest(4) returned {value}: do four fit?"
 ### BEGIN HIDDEN TESTS
 for ranks in (1, 3, 8, 100):
     assert abs(largest(ranks) * ranks / 65_504 - 1) < 1e-3, ranks
@@ -266,6 +268,8 @@ def updates_in_warmup(steps, passes):
 # %% nbgrader={"grade": true, "grade_id": "q03_warmup_test", "locked": true, "points": 1, "schema_version": 3, "solution": false, "task": false} tags=["raises-exception"]
 value = updates_in_warmup(8, 4)
 assert value == 2, f"updates_in_warmup(8, 4) returned {value}; bet 7 made 2"
+value = updates_in_warmup(90, 10)
+assert value == 9, f"updates_in_warmup(90, 10) returned {value}, not 9"
 ### BEGIN HIDDEN TESTS
 for steps, passes in ((1_000, 8), (500, 1), (96, 32), (600, 3)):
     assert updates_in_warmup(steps, passes) == steps / passes, (steps, passes)
@@ -343,6 +347,8 @@ def norm_mean(parts):
 # %% nbgrader={"grade": true, "grade_id": "q04_norm_test", "locked": true, "points": 1, "schema_version": 3, "solution": false, "task": false} tags=["raises-exception"]
 value = norm_mean([[0.0], [3.0, 3.0, 3.0]])
 assert abs(value - 1.5) < 1e-6, f"bet 9 gave 1.5, not {value}"
+value = norm_mean([[1.0], [2.0], [9.0]])
+assert abs(value - 4) < 1e-6, f"norm_mean of 1, 2 and 9 on three ranks is {value}"
 ### BEGIN HIDDEN TESTS
 for parts, wanted in (([[1.0, 3.0], [5.0]], 3.5), ([[2.0], [4.0], [6.0, 0.0]], 3),
                       ([[1.0, 1.0, 7.0]], 3), ([[0.0, 0.0, 0.0], [8.0]], 4)):
@@ -421,6 +427,8 @@ def joined_average(values, ranks):
 # %% nbgrader={"grade": true, "grade_id": "q05_joined_test", "locked": true, "points": 1, "schema_version": 3, "solution": false, "task": false} tags=["raises-exception"]
 value = joined_average([4.0], 2)
 assert abs(value - 2.0) < 1e-6, f"bet 11 printed an average of 2, not {value}"
+value = joined_average([4.0, 8.0], 4)
+assert abs(value - 3) < 1e-6, f"joined_average([4.0, 8.0], 4) returned {value}, not 3"
 ### BEGIN HIDDEN TESTS
 for values, ranks, wanted in (([3.0, 9.0], 3, 4), ([8.0], 4, 2),
                               ([1.0, 2.0, 3.0], 3, 2), ([-6.0, 2.0], 8, -0.5)):
