@@ -41,7 +41,7 @@ LIBRARIES = [
     pytest.param(
         (TORCH, TORCH_SUM, "dist.all_reduce(torch.ones(1))"),
         id="torchrun",
-        marks=[pytest.mark.slow, pytest.mark.skipif(not find_spec("torch"), reason="needs PyTorch")],
+        marks=pytest.mark.skipif(not find_spec("torch"), reason="needs PyTorch"),
     ),
 ]
 
@@ -117,7 +117,6 @@ def test_error_of_a_rank_is_shown_once_with_its_line_and_ranks_survive(say):
     assert values(say("%%ranks\nkept")[0]) == {"rank 0": "0", "rank 1": "1"}
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("library", LIBRARIES)
 def test_collective_that_waits_for_a_failed_rank_ends_and_the_next_one_works(say, library):
     begin, total, collective = library
@@ -130,7 +129,6 @@ def test_collective_that_waits_for_a_failed_rank_ends_and_the_next_one_works(say
     assert values(say(total)[0]) == {"ranks 0 and 1": "3.0"}
 
 
-@pytest.mark.slow
 def test_collectives_that_do_not_match_end_too(say):
     say(HOROVOD)
     _, error = say("%%ranks\nhvd.allreduce(tf.ones(1)) if rank else hvd.broadcast(tf.ones(2), 0)")
@@ -138,7 +136,6 @@ def test_collectives_that_do_not_match_end_too(say):
     assert values(say(SUM)[0]) == {"ranks 0 and 1": "3.0"}
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("library", LIBRARIES)
 def test_interrupt_ends_the_cell_and_not_the_ranks(say, library, tmp_path):
     begin, total, collective = library
@@ -173,7 +170,6 @@ def test_only_plain_data_is_moved(value):
         plain(value, "x")
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("library", LIBRARIES)
 def test_killed_rank_ends_the_run_with_its_report_and_the_next_cell_starts_new_ranks(shell, say, library):
     begin, _, collective = library
@@ -186,7 +182,6 @@ def test_killed_rank_ends_the_run_with_its_report_and_the_next_cell_starts_new_r
     assert values(say("%%ranks 2 --oversubscribe\n'rank' in globals()")[0]) == {"ranks 0 and 1": "False"}
 
 
-@pytest.mark.slow
 def test_ranks_killed_between_cells_are_reported_and_a_stopped_run_is_replaced(shell, say):
     say(HOROVOD)
     run = shell.run_line_magic("ranks", "")
@@ -199,7 +194,6 @@ def test_ranks_killed_between_cells_are_reported_and_a_stopped_run_is_replaced(s
     assert not error and "7" in printed and "stopped" in printed
 
 
-@pytest.mark.slow
 def test_other_number_of_ranks_replaces_them(shell, say):
     say(HOROVOD)
     first = shell.run_line_magic("ranks", "")
@@ -210,7 +204,6 @@ def test_other_number_of_ranks_replaces_them(shell, say):
     assert isinstance(say("%%ranks 1 --epochs 3\n1")[1], InputError)
 
 
-@pytest.mark.slow
 def test_idle_ranks_end(shell, say, monkeypatch):
     monkeypatch.setenv("DDL_LIVE_IDLE_S", "1")
     say(HOROVOD)
@@ -253,7 +246,6 @@ shell.run_cell("%%ranks\\ntime.sleep(500)")
 """
 
 
-@pytest.mark.slow
 def test_no_process_is_left_of_a_killed_kernel(tmp_path):
     environment = {**os.environ, "DDL_RUNS_DIR": str(tmp_path), "DDL_VIEW": "plain"}
     with subprocess.Popen([sys.executable, "-c", KERNEL], env=environment, stdout=subprocess.PIPE, text=True) as kernel:
@@ -268,7 +260,6 @@ def test_no_process_is_left_of_a_killed_kernel(tmp_path):
     assert json.loads((tmp_path / run_id / "job.json").read_text())["name"] == "ranks"
 
 
-@pytest.mark.slow
 def test_ranks_whose_threads_go_on_are_ended(shell, say, monkeypatch):
     monkeypatch.setattr(cells, "LEAVE_S", 0.5)
     say(HOROVOD)
@@ -278,7 +269,6 @@ def test_ranks_whose_threads_go_on_are_ended(shell, say, monkeypatch):
     assert run.state == "stopped" and not processes.of_run(run.id)
 
 
-@pytest.mark.slow
 def test_live_ranks_take_no_turn(shell, say, monkeypatch, tmp_path):
     monkeypatch.setenv("DDL_QUEUE", str(tmp_path.parent))
     say("%%ranks 1\nx = 1")
